@@ -5,25 +5,27 @@ import { testPath } from './tests/support/path.ts';
 import { isSoak, isSoakOrCi, pollMs, timeoutMs } from './tests/support/soak.ts';
 
 const BUNDLE = 'tests/support/build-bundle.ts';
-const PAGE = 'tests/web/support/build-page.ts';
-const CASES = ['tests/cases/**/*.test.ts', 'tests/script/cases.test.ts'];
-const CRASH = ['tests/crash/**/*.test.ts'];
+const PAGE = 'packages/web/tests/support/build-page.ts';
+const CASES = ['packages/core/tests/cases/**/*.test.ts', 'packages/script/tests/cases.test.ts'];
+const CRASH = ['packages/core/tests/crash/**/*.test.ts'];
 /** Servers, clients and their libraries in one process: each file begins with fresh ones. */
 const PEERS = [
-  'tests/mcp/**/*.test.ts',
-  'tests/web/**/*.test.ts',
-  'tests/conformance/**/*.test.ts',
+  'packages/mcp/tests/**/*.test.ts',
+  'packages/web/tests/**/*.test.ts',
+  'packages/mcp/tests/conformance/**/*.test.ts',
 ];
 /** Over a real PostgreSQL, started once for all of them. */
 const FLEET = [
-  'tests/fleet/**/*.test.ts',
-  'tests/store/postgres*.test.ts',
-  'tests/web/page-fleet.test.ts',
+  'packages/fleet/tests/**/*.test.ts',
+  'packages/fleet/tests/store/postgres*.test.ts',
+  'packages/web/tests/page-fleet.test.ts',
 ];
-const SUPPORT = ['tests/architecture.test.ts', 'tests/support/**/*.test.ts'];
+const SUPPORT = ['tests/*.test.ts', 'tests/support/**/*.test.ts'];
 
 /** They build the package as it is published: CI runs them after `npm run build`, and `npm run soak` does. */
-const PUBLISHED = ['build', 'one-machine'].map((name) => `tests/package/${name}.test.ts`);
+const PUBLISHED = ['build', 'one-machine'].map(
+  (name) => `packages/kernmantle/tests/package/${name}.test.ts`,
+);
 
 /** Over a store whose answers come late: these need the registry's file, or are about how soon a word is heard. */
 const ON_FILE = [
@@ -36,11 +38,11 @@ const ON_FILE = [
   'replay-tree',
   'many-threads',
   'transcript',
-].map((name) => `tests/threads/${name}.test.ts`);
+].map((name) => `packages/core/tests/threads/${name}.test.ts`);
 const late = (seed: number) => ({
   test: {
     name: `late ${seed}`,
-    include: ['tests/threads/**/*.test.ts'],
+    include: ['packages/core/tests/threads/**/*.test.ts'],
     exclude: ON_FILE,
     env: { KERNMANTLE_LATE_STORE: String(seed) },
     globalSetup: [BUNDLE],
@@ -56,7 +58,7 @@ export default defineConfig({
     testTimeout: isSoak ? 1_800_000 : timeoutMs(60_000),
     expect: { poll: { timeout: pollMs } },
     hookTimeout: timeoutMs(30_000),
-    globalSetup: ['tests/support/leftovers.ts', 'tests/web/support/browser-server.ts'],
+    globalSetup: ['tests/support/leftovers.ts', 'packages/web/tests/support/browser-server.ts'],
     pool: 'forks',
     // One core less is the default: on two cores half of the machine would wait.
     maxWorkers: '100%',
@@ -69,7 +71,7 @@ export default defineConfig({
       {
         test: {
           name: 'unit',
-          include: ['src/**/*.test.ts', ...SUPPORT],
+          include: ['packages/*/src/**/*.test.ts', ...SUPPORT],
           setupFiles: ['tests/support/budget.ts'],
         },
       },
@@ -77,7 +79,7 @@ export default defineConfig({
       {
         test: {
           name: 'e2e',
-          include: ['tests/**/*.test.ts'],
+          include: ['packages/*/tests/**/*.test.ts'],
           exclude: [
             ...CASES,
             ...CRASH,
@@ -103,7 +105,7 @@ export default defineConfig({
           name: 'fleet',
           include: FLEET,
           isolate: true,
-          globalSetup: [BUNDLE, PAGE, 'tests/fleet/support/setup.ts'],
+          globalSetup: [BUNDLE, PAGE, 'packages/fleet/tests/support/setup.ts'],
         },
       },
       { test: { name: 'crash', include: CRASH, isolate: true, globalSetup: [BUNDLE] } },

@@ -2,7 +2,7 @@
 // no limits, no checks, no record of anything.
 import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
-import type { Json } from '../src/base/index.ts';
+import type { Json } from '@kernmantle/core/base';
 
 type Block = Record<string, Json>;
 type Delta = Record<string, string | undefined>;

@@ -1,6 +1,5 @@
 // What the pipeline costs when there is nothing to judge, and what one judged call costs.
-import { ok } from '../src/base/index.ts';
-import { compileGuards } from '../src/flow/guards/guard-expression.ts';
+import { ok } from '@kernmantle/core/base';
 import {
   createFrame,
   describe,
@@ -11,11 +10,12 @@ import {
   mergeDescriptors,
   type Operation,
   perform,
-} from '../src/flow/index.ts';
-import type { Body } from '../src/flow/pipeline/stages.ts';
-import { composePolicies } from '../src/flow/policies/compose.ts';
-import { originsIn } from '../src/harness/rights/thread-rules.ts';
-import { heardThread } from '../tests/support/heard-thread.ts';
+} from '@kernmantle/core/flow';
+import { heardThread } from '@kernmantle/test-support/heard-thread';
+import { compileGuards } from '../packages/core/src/flow/guards/guard-expression.ts';
+import type { Body } from '../packages/core/src/flow/pipeline/stages.ts';
+import { composePolicies } from '../packages/core/src/flow/policies/compose.ts';
+import { originsIn } from '../packages/core/src/harness/rights/thread-rules.ts';
 import { type BenchRow, race } from './row.ts';
 
 const COUNT = 50_000;

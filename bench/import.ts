@@ -1,7 +1,7 @@
 // What a program pays for the library, as it is published, over a Node that does nothing: for the
 // import alone, and for a project opened with it.
 import { fileURLToPath } from 'node:url';
-import { buildPackage } from '../tests/support/built-package.ts';
+import { buildPackage } from '@kernmantle/test-support/built-package';
 import { cpuMillis } from './process-cpu.ts';
 import type { BenchRow } from './row.ts';
 

@@ -2,8 +2,8 @@
 import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { fail, systemClock } from '../src/base/index.ts';
-import { createLibrary, type Library } from '../src/items/index.ts';
+import { fail, systemClock } from '@kernmantle/core/base';
+import { createLibrary, type Library } from '@kernmantle/core/items';
 import { type BenchRow, race } from './row.ts';
 
 const ITEMS = 10_000;

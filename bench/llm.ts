@@ -1,6 +1,6 @@
 // Reading a long reply: events into a reader, against a loop that parses each event and joins the
 // pieces, without checks or bounds. And ten times the reply must cost about ten times as much.
-import { createReader, type Protocol } from '../src/llm/index.ts';
+import { createReader, type Protocol } from '@kernmantle/core/llm';
 import { type BenchRow, race } from './row.ts';
 
 const DELTAS = 20_000;

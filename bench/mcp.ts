@@ -5,10 +5,10 @@ import { spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
+import { runCommand } from '@kernmantle/test-support/command-line';
+import { makeFixture } from '@kernmantle/test-support/project';
 import { Client, StreamableHTTPClientTransport } from '@modelcontextprotocol/client';
 import { StdioClientTransport } from '@modelcontextprotocol/client/stdio';
-import { runCommand } from '../tests/support/command-line.ts';
-import { makeFixture } from '../tests/support/project.ts';
 import { raceFresh, type Subject, serveSubject } from './fresh.ts';
 import type { BenchRow } from './row.ts';
 

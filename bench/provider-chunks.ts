@@ -3,7 +3,7 @@
 import { createServer, type IncomingMessage, type ServerResponse } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import { text } from 'node:stream/consumers';
-import { WORDINGS } from '../src/llm/scripted/protocols.ts';
+import { WORDINGS } from '../packages/core/src/llm/scripted/protocols.ts';
 
 const PIECE = 'ten bytes.';
 const usage = { input_tokens: 500, output_tokens: 20, cache_read_tokens: 0, cache_write_tokens: 0 };

@@ -2,7 +2,7 @@
 // first message names `turns_N` gets N replies with one tool call each, then a final text; one that
 // names `deltas_N` gets its text in N pieces at once. `talks_N` is as `turns_N`, at the pace of a model:
 // every reply takes a while to begin, says some sentences and comes piece by piece.
-import { type ScriptedReply, startScriptedProvider } from '../src/llm/index.ts';
+import { type ScriptedReply, startScriptedProvider } from '@kernmantle/core/llm';
 
 const usage = { input_tokens: 500, output_tokens: 20 };
 

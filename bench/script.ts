@@ -4,7 +4,7 @@
 import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { buildPackage } from '../tests/support/built-package.ts';
+import { buildPackage } from '@kernmantle/test-support/built-package';
 import { measureProcess } from './process-cpu.ts';
 import type { BenchRow } from './row.ts';
 

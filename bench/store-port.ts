@@ -3,9 +3,9 @@
 import { mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { type Outcome, systemClock } from '../src/base/index.ts';
-import type { Commit, Held, NewThread, Store } from '../src/store/port.ts';
-import { openSqliteStore } from '../src/store/sqlite/store.ts';
+import { type Outcome, systemClock } from '@kernmantle/core/base';
+import type { Commit, Held, NewThread, Store } from '../packages/core/src/store/port.ts';
+import { openSqliteStore } from '../packages/core/src/store/sqlite/store.ts';
 import { type BenchRow, cpuMicros } from './row.ts';
 
 type Durability = 'commit' | 'flush';

@@ -9,10 +9,10 @@ import type { AddressInfo } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
-import { type JsonObject, ok, systemClock } from '../src/base/index.ts';
-import { createHttpPrimitive } from '../src/kernel/http/http-client.ts';
-import type { Primitive, PrimitiveCall } from '../src/kernel/primitive.ts';
-import { shippedSinks } from '../src/kernel/primitives/shipped.ts';
+import { type JsonObject, ok, systemClock } from '@kernmantle/core/base';
+import { createHttpPrimitive } from '../packages/core/src/kernel/http/http-client.ts';
+import type { Primitive, PrimitiveCall } from '../packages/core/src/kernel/primitive.ts';
+import { shippedSinks } from '../packages/core/src/kernel/primitives/shipped.ts';
 import { type BenchRow, race } from './row.ts';
 
 const EVENTS = 20_000;

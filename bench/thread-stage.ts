@@ -7,7 +7,8 @@ import { tmpdir } from 'node:os';
 import { dirname, join } from 'node:path';
 import { createInterface } from 'node:readline';
 import { fileURLToPath } from 'node:url';
-import type { Live, Runtime } from '../src/runtime/index.ts';
+import type { Live } from '@kernmantle/core/harness';
+import type { Runtime } from '@kernmantle/core/runtime';
 
 const HOOKS = ['a', 'b', 'c', 'd', 'e']
   .map(
@@ -124,7 +125,7 @@ export async function openStage(
     ANTHROPIC_BASE_URL: provider.url,
     ANTHROPIC_API_KEY: 'key',
   };
-  const { openRuntime } = await import('../src/cli/project.ts');
+  const { openRuntime } = await import('../packages/kernmantle/src/cli/project.ts');
   const runtime = await openRuntime({ project: root, env });
   if (!runtime.ok) throw new Error(runtime.error.detail.message);
   const threads = await runtime.output.threads(live);

@@ -2,7 +2,7 @@
 // The lower bounds are what nobody can avoid: hashing the text, and the bare signature checks.
 import { createHash, generateKeyPairSync, sign, verify } from 'node:crypto';
 import { readFileSync } from 'node:fs';
-import { parseYaml } from '../src/base/index.ts';
+import { parseYaml } from '@kernmantle/core/base';
 import {
   attenuateToken,
   createCapabilityCatalog,
@@ -10,8 +10,8 @@ import {
   encodeToken,
   mintToken,
   readCapabilities,
-} from '../src/trust/index.ts';
-import { generateKeyPair } from '../src/trust/keys/key.ts';
+} from '@kernmantle/core/trust';
+import { generateKeyPair } from '../packages/core/src/trust/keys/key.ts';
 import { type BenchRow, race } from './row.ts';
 
 type BlockContent = Parameters<typeof mintToken>[1];

@@ -1,12 +1,13 @@
 // The page with a thousand threads and ten thousand events in a real browser: how long the longest task of its main
 // thread is while it scrolls, filters and selects. A task counts as its time on the processor, which the trace of the
 // browser has; the best of three rounds counts. Without Chromium there is no row.
+
+import type { NewEvent, Store } from '@kernmantle/core/store';
+import { aThread, must, owner, writerOf } from '@kernmantle/test-support/store-suite/stage';
+import { startWeb } from '@kernmantle/web';
 import { type Browser, chromium, type Page } from 'playwright-core';
-import type { NewEvent, Store } from '../src/store/index.ts';
-import { startWeb } from '../src/web/index.ts';
-import { aThread, must, owner, writerOf } from '../tests/support/store-suite/stage.ts';
-import { findBrowser } from '../tests/web/support/browser-server.ts';
-import buildPage from '../tests/web/support/build-page.ts';
+import { findBrowser } from '../packages/web/tests/support/browser-server.ts';
+import buildPage from '../packages/web/tests/support/build-page.ts';
 import type { BenchRow } from './row.ts';
 import { openStage } from './thread-stage.ts';
 

@@ -1,6 +1,6 @@
 #!/usr/bin/env node
 // The launcher. Plain JavaScript: it must run on any Node, find a current one, and hand over.
-// `dist/` is used when it was built, `src/` otherwise (or when KERNMANTLE_SRC=1 asks for it). Tests have a build of
+// `dist/` is used when it was built, the sources otherwise (or when KERNMANTLE_SRC=1 asks for it). Tests have a build of
 // their own (KERNMANTLE_DIST=tests).
 import { existsSync, lstatSync, mkdirSync } from 'node:fs';
 import * as nodeModule from 'node:module';
@@ -12,7 +12,7 @@ const [major = 0, minor = 0] = process.versions.node.split('.').map(Number);
 const here = (path) => fileURLToPath(new URL(path, import.meta.url));
 
 /**
- * Compiled code (and, from `src/`, stripped types) is kept between runs; where that fails, it is not.
+ * Compiled code (and, from the sources, stripped types) is kept between runs; where that fails, it is not.
  * Only in a folder that nobody else may write: another one would let others hand us code.
  */
 function keepCompiled() {
@@ -117,7 +117,7 @@ if (major > 22 || (major === 22 && minor >= 19)) {
   const isTest = process.env.KERNMANTLE_DIST === 'tests' && existsSync(here(ofTests));
   const built = isTest ? ofTests : '../dist/cli/main.js';
   const useSource = !isTest && (process.env.KERNMANTLE_SRC === '1' || !existsSync(here(built)));
-  const { main } = await import(useSource ? '../src/cli/main.ts' : built);
+  const { main } = await import(useSource ? '../packages/kernmantle/src/cli/main.ts' : built);
   await main(process.argv.slice(2));
 } else {
   const node = here(`../node_modules/node/bin/node${process.platform === 'win32' ? '.exe' : ''}`);

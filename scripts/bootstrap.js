@@ -38,7 +38,7 @@ const TASKS = {
       ...bin('oxlint', 'bin', 'oxlint'),
       '--type-aware',
       '--deny-warnings',
-      'src',
+      'packages',
       'tests',
       'bench',
       'scripts',
@@ -46,7 +46,7 @@ const TASKS = {
   ],
   types: [
     [...bin('typescript', 'bin', 'tsc'), '-p', 'tsconfig.json'],
-    [...bin('typescript', 'bin', 'tsc'), '-p', join('src', 'web', 'page')],
+    [...bin('typescript', 'bin', 'tsc'), '-p', join('packages', 'web', 'src', 'page')],
   ],
   build: [
     ['node', join(root, 'scripts', 'clean.js')],
@@ -60,7 +60,9 @@ const TASKS = {
   conformance: [['node', '--no-warnings', join(root, 'scripts', 'conformance.ts')]],
   bench: [['node', '--expose-gc', join(root, 'bench', 'main.ts')]],
   'bench:fleet': [['node', '--no-warnings', join(root, 'bench', 'fleet', 'main.ts')]],
-  'faults:fleet': [['node', '--no-warnings', join(root, 'tests', 'fleet', 'faults', 'main.ts')]],
+  'faults:fleet': [
+    ['node', '--no-warnings', join(root, 'packages', 'fleet', 'tests', 'faults', 'main.ts')],
+  ],
   'demo:fleet': [
     ['node', join(root, 'scripts', 'page.js')],
     ['node', '--no-warnings', join(root, 'scripts', 'demo-fleet', 'main.ts')],

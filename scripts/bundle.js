@@ -1,4 +1,4 @@
-// Puts the modules of `src/` together into few files: hundreds of small ones cost more to find and
+// Puts the modules of all packages together into few files: hundreds of small ones cost more to find and
 // link than to run. What is loaded on demand stays apart, and so do the dependencies, except those
 // that nearly every command needs.
 import { readdirSync, readFileSync, writeFileSync } from 'node:fs';
@@ -15,7 +15,10 @@ const bundle = (input, chunks) =>
     root,
     configFile: false,
     logLevel: 'warn',
-    ssr: { external: true, noExternal: ['yaml', 'commander', '@cfworker/json-schema'] },
+    ssr: {
+      external: true,
+      noExternal: [/^@kernmantle\//, 'yaml', 'commander', '@cfworker/json-schema'],
+    },
     build: {
       ssr: true,
       outDir,
@@ -34,9 +37,9 @@ const bundle = (input, chunks) =>
 
 await bundle(
   {
-    index: `${root}/src/index.ts`,
-    'cli/main': `${root}/src/cli/main.ts`,
-    'yaml-library': `${root}/src/base/yaml-library.ts`,
+    index: `${root}/packages/kernmantle/src/index.ts`,
+    'cli/main': `${root}/packages/kernmantle/src/cli/main.ts`,
+    'yaml-library': `${root}/packages/core/src/base/yaml-library.ts`,
   },
   'chunks',
 );
@@ -47,7 +50,7 @@ if (programs.length > 0) {
 }
 
 // Every command reads the shipped policy, many the other settings: they are read here, once.
-const { parseYaml } = await import(pathToFileURL(`${root}/src/base/yaml.ts`).href);
+const { parseYaml } = await import(pathToFileURL(`${root}/packages/core/src/base/yaml.ts`).href);
 const shipped = [
   'policy.yaml',
   ...readdirSync(`${root}/bundle/config`).map((name) => `config/${name}`),

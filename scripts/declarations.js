@@ -1,11 +1,11 @@
 // Keeps of the declarations what a program can reach from `index.d.ts`: the types of everything else would make
 // it install the types of libraries that it does not use. Works on what `tsc` prints, where every statement
-// begins at the start of a line. Run after `tsc -p tsconfig.build.json`: `node scripts/declarations.js [dist]`.
+// begins at the start of a line. Run after `tsc -p tsconfig.build.json`: `node scripts/declarations.js [dist/types]`.
 import { readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
-import { dirname, join, resolve } from 'node:path';
+import { dirname, join, relative, resolve } from 'node:path';
 import { fileURLToPath } from 'node:url';
 
-const dist = resolve(process.argv[2] ?? fileURLToPath(new URL('../dist', import.meta.url)));
+const dist = resolve(process.argv[2] ?? fileURLToPath(new URL('../dist/types', import.meta.url)));
 
 const START =
   /^(?=(?:\/\*\*(?:[^*]|\*(?!\/))*\*\/\s*)?(?:import|export|declare|interface|type|abstract|class|const|function|enum) )/m;
@@ -14,7 +14,22 @@ const NAMED =
 const LIST = /^(import|export)( type)? \{([^}]*)\} from ['"]([^'"]+)['"]/;
 const WHOLE = /^import (type )?(\* as )?([\w$]+) from ['"]([^'"]+)['"]/;
 const IDENTIFIER = /[A-Za-z_$][\w$]*/g;
-const INLINE = /import\(["'](\.[^"']+)["']\)\.([\w$]+)/g;
+const INLINE = /import\(["']([.@][^"']+)["']\)\.([\w$]+)/g;
+const OWN = /(?<=['"])@kernmantle\/([^/'"]+)(?:\/([^'"]+))?(?=['"])/g;
+
+/** The file of an import, by its path or by the name of the package; undefined when it is not ours. */
+function sourceOf(file, from) {
+  if (from.startsWith('.')) return join(dirname(file), from.replace(/\.ts$/, '.d.ts'));
+  const [own, name, folder = ''] = from.startsWith('@kernmantle/') ? from.split('/') : [];
+  return own && join(dist, name, 'src', folder, 'index.d.ts');
+}
+/** Published files know no packages of ours: their names become paths. */
+const withPaths = (file, text) =>
+  text.replace(OWN, (name) =>
+    relative(dirname(file), sourceOf(file, name))
+      .replace(/^(?!\.)/, './')
+      .replace(/\.d\.ts$/, '.ts'),
+  );
 
 const partsOf = (list) =>
   list
@@ -46,9 +61,7 @@ function readFile(file) {
   for (const statement of statements) {
     const [, kind, isType, list, from] = LIST.exec(statement.code) ?? [];
     if (kind !== undefined) {
-      const source = from.startsWith('.')
-        ? join(dirname(file), from.replace(/\.ts$/, '.d.ts'))
-        : undefined;
+      const source = sourceOf(file, from);
       for (const part of partsOf(list)) {
         const known = {
           statement,
@@ -97,7 +110,7 @@ function want(file, name, isLocal) {
   if (found.source !== undefined) want(found.source, found.name, false);
 }
 
-const index = join(dist, 'index.d.ts');
+const index = join(dist, 'kernmantle', 'src', 'index.d.ts');
 for (const name of [...open(index).exported.keys(), ...open(index).locals.keys()]) {
   if (open(index).exported.has(name)) want(index, name, false);
   else if ((open(index).locals.get(name)?.statements?.[0]?.code ?? '').startsWith('export '))
@@ -107,7 +120,8 @@ for (let next = queue.pop(); next; next = queue.pop()) {
   const [file, { code }] = next;
   for (const [name] of code.matchAll(IDENTIFIER)) want(file, name, true);
   for (const [, from, name] of code.matchAll(INLINE)) {
-    want(join(dirname(file), from.replace(/\.ts$/, '.d.ts')), name, false);
+    const source = sourceOf(file, from);
+    if (source) want(source, name, false);
   }
 }
 
@@ -127,6 +141,6 @@ for (const name of readdirSync(dist, { recursive: true, encoding: 'utf8' })) {
     continue;
   }
   count += 1;
-  writeFileSync(file, `${lines.join('').trimEnd()}\nexport {};\n`);
+  writeFileSync(file, withPaths(file, `${lines.join('').trimEnd()}\nexport {};\n`));
 }
 process.stdout.write(`${count} files of declarations\n`);

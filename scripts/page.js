@@ -12,7 +12,7 @@ const outDir = process.argv[2] ?? join(root, 'dist', 'page');
 const MAX_FIRST_LOAD = 110 * 1024;
 
 await build({
-  root: join(root, 'src', 'web', 'page'),
+  root: join(root, 'packages', 'web', 'src', 'page'),
   configFile: false,
   logLevel: 'warn',
   esbuild: { jsx: 'automatic', jsxImportSource: 'preact' },

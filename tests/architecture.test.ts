@@ -2,17 +2,7 @@
 // no circles, and every export has a user. Lists of exceptions only get shorter: an exception that is not
 // needed fails too. `npm run house` has the figures.
 import { existsSync, globSync, readFileSync } from 'node:fs';
-import { afterAll, expect, test } from 'vitest';
-import {
-  circles,
-  isDoor,
-  localImports,
-  roomOf,
-  shortestCircle,
-  unusedExports,
-} from '../scripts/house/graph.ts';
-import { readTree, type SourceFile } from '../scripts/house/tree.ts';
-import { isOwnCode } from '../src/base/index.ts';
+import { isOwnCode } from '@kernmantle/core/base';
 import {
   KNOWN_CIRCLES,
   KNOWN_CROSSINGS,
@@ -21,8 +11,19 @@ import {
   KNOWN_UNPLACED,
   KNOWN_UPWARD,
   KNOWN_WAITS,
-} from './support/house-exceptions.ts';
-import { timeoutMs } from './support/soak.ts';
+} from '@kernmantle/test-support/house-exceptions';
+import { timeoutMs } from '@kernmantle/test-support/soak';
+import { afterAll, expect, test } from 'vitest';
+import {
+  circles,
+  fileOf,
+  isDoor,
+  localImports,
+  roomOf,
+  shortestCircle,
+  unusedExports,
+} from '../scripts/house/graph.ts';
+import { readTree, type SourceFile } from '../scripts/house/tree.ts';
 
 /** Packages that each package may import. The graph has no circle. */
 const MAY_IMPORT: Readonly<Record<string, readonly string[]>> = {
@@ -43,48 +44,20 @@ const FLOORS = [
   ['items'],
   ['kernel'],
   ['llm', 'store'],
+  ['journal'],
   ['harness'],
   ['runtime'],
+  ['reports'],
 ];
 
-/** Folders and files that belong to another package than core; the longest path that fits counts. */
-const PACKAGES: Readonly<Record<string, string>> = {
-  'script/': 'script',
-  'cli/lsp/': 'script',
-  'runtime/scripts.ts': 'script',
-  'runtime/script-directives.ts': 'script',
-  'runtime/script-tools.ts': 'script',
-  'runtime/run-script.ts': 'script',
-  'runtime/reports/script-run.ts': 'script',
-  'mcp/': 'mcp',
-  'runtime/mcp-host.ts': 'mcp',
-  'runtime/mcp-servers.ts': 'mcp',
-  'fleet/': 'fleet',
-  'store/place.ts': 'fleet',
-  'store/postgres/': 'fleet',
-  'store/copy/': 'fleet',
-  'runtime/queued-threads.ts': 'fleet',
-  'runtime/share-model.ts': 'fleet',
-  'runtime/shared/requests.ts': 'fleet',
-  'web/': 'web',
-  'cli/attacks/': 'evals',
-  'cli/': 'kernmantle',
-  'index.ts': 'kernmantle',
-  'extensions.ts': 'kernmantle',
-  'runtime/program.ts': 'kernmantle',
-  'runtime/thread-run.ts': 'kernmantle',
-  'web/server/start-server.ts': 'kernmantle',
-  'web/server/listen-mcp.ts': 'kernmantle',
-};
-
 /**
- * Folders and files of a room, the lowest first; side by side means that neither imports the other.
- * `.` stands for the files that are not named. A room without an entry has no folders.
+ * Folders and files of a package or of a folder of core, the lowest first. Entries side by side do not import each
+ * other. `.` stands for the files that are not named. A folder without an entry has no folders.
  */
 const ORDER: Readonly<Record<string, readonly (readonly string[])[]>> = {
-  trust: [['keys', 'grants'], ['tokens']],
-  flow: [['values'], ['operation.ts'], ['frame.ts'], ['guards'], ['policies'], ['pipeline']],
-  items: [
+  'core/trust': [['keys', 'grants'], ['tokens']],
+  'core/flow': [['values'], ['operation.ts'], ['frame.ts'], ['guards'], ['policies'], ['pipeline']],
+  'core/items': [
     ['item-kinds.ts', 'signature-line.ts'],
     ['expose.ts'],
     ['directive', 'tool', 'files'],
@@ -93,7 +66,7 @@ const ORDER: Readonly<Record<string, readonly (readonly string[])[]>> = {
     ['library'],
     ['catalogs'],
   ],
-  kernel: [
+  'core/kernel': [
     ['sink.ts', 'four-tools.ts'],
     ['primitive.ts'],
     ['call.ts'],
@@ -105,17 +78,15 @@ const ORDER: Readonly<Record<string, readonly (readonly string[])[]>> = {
     ['verbs'],
     ['kernel.ts'],
   ],
-  llm: [['.'], ['prices', 'scripted']],
-  store: [
+  'core/llm': [['.'], ['prices', 'scripted']],
+  'core/store': [
     ['amounts.ts', 'thread-id.ts', 'fleet-port.ts'],
     ['port.ts'],
     ['encode.ts', 'list-threads.ts'],
     ['leases', 'transcript', 'vault.ts'],
-    ['sqlite', 'postgres'],
-    ['place.ts'],
-    ['copy'],
+    ['sqlite'],
   ],
-  harness: [
+  'core/harness': [
     ['loop.ts'],
     ['limits'],
     ['thread'],
@@ -123,7 +94,7 @@ const ORDER: Readonly<Record<string, readonly (readonly string[])[]>> = {
     ['rights'],
     ['turn'],
     ['step'],
-    ['children', 'script'],
+    ['children', 'script-thread'],
     ['reading'],
     ['run'],
     ['spawn'],
@@ -138,17 +109,20 @@ const ORDER: Readonly<Record<string, readonly (readonly string[])[]>> = {
     ['world'],
     ['run'],
     ['compile'],
-    ['run-script.ts', 'plan.ts'],
+    ['execute-script.ts', 'plan.ts'],
+    ['runtime'],
+    ['lsp'],
     ['extension.ts'],
   ],
-  mcp: [['client', 'server'], ['connector'], ['extension.ts']],
-  runtime: [['shared'], ['.'], ['reports']],
+  mcp: [['client', 'server'], ['connector'], ['runtime'], ['extension.ts']],
+  fleet: [['postgres'], ['copy'], ['runtime', 'worker', 'local-server.ts'], ['extension.ts']],
   web: [['model'], ['server', 'page']],
-  cli: [
+  kernmantle: [['extensions.ts'], ['.'], ['mcp-server']],
+  'kernmantle/cli': [
     ['terminal'],
     ['command.ts'],
     ['project.ts'],
-    ['threads', 'lsp', 'attacks'],
+    ['threads'],
     ['commands'],
     ['demo'],
     ['table.ts'],
@@ -160,10 +134,11 @@ const tree = readTree();
 afterAll(() => tree.close());
 const { files } = tree;
 
-const floorOf = (room: string): number => FLOORS.findIndex((rooms) => rooms.includes(room));
+const floorOf = (room: string): number =>
+  FLOORS.findIndex((folders) => folders.includes(room.slice('core/'.length)));
 
-/** The folder of a room that a file stands in, or the file itself where it stands in none. */
-const partOf = (path: string): string => path.split('/')[1] ?? path;
+/** The folder below its room that holds a file, or the file itself. */
+const partOf = (path: string): string => path.slice(roomOf(path).length + 1).split('/')[0] ?? path;
 
 /** How high a part of its room stands; the door is above all. Undefined where nobody said. */
 function heightOf(path: string): number | undefined {
@@ -176,31 +151,18 @@ function heightOf(path: string): number | undefined {
   return height === -1 ? undefined : height;
 }
 
-function packageOf(path: string): string {
-  const fits = Object.keys(PACKAGES).filter(
-    (place) => path === place || (place.endsWith('/') && path.startsWith(place)),
-  );
-  const [longest = ''] = fits.toSorted((a, b) => b.length - a.length);
-  return PACKAGES[longest] ?? 'core';
-}
+const packageOf = (path: string): string => path.split('/')[0] ?? path;
 
-/** A folder has one door; reports have their own, and outer packages have what they add to a runtime. */
+/** Another package is entered through its door or its extension, and so is another folder of core. */
 const isEntrance = (path: string): boolean =>
-  [`${roomOf(path)}/index.ts`, `${roomOf(path)}/extension.ts`, 'runtime/reports/index.ts'].includes(
-    path,
-  );
+  [`${roomOf(path)}/index.ts`, `${roomOf(path)}/extension.ts`].includes(path);
 
-/**
- * Another package is entered through a door, unless its file still lies in the same folder. Inside core,
- * another folder is entered through its door, and only one further down.
- */
+/** Inside core, imports of another folder point down. Elsewhere they follow the graph of packages. */
 function mayEnter(path: string, target: string): boolean {
   const [from, to] = [packageOf(path), packageOf(target)];
-  const isNear = roomOf(path) === roomOf(target);
-  if (from !== to) {
-    return MAY_IMPORT[from]?.includes(to) === true && (isNear || isEntrance(target));
-  }
-  if (from !== 'core' || isNear) return true;
+  if (from !== to) return MAY_IMPORT[from]?.includes(to) === true && isEntrance(target);
+  if (from !== 'core') return roomOf(path) === roomOf(target) || from === roomOf(target);
+  if (roomOf(path) === roomOf(target)) return true;
   return isEntrance(target) && floorOf(roomOf(target)) < floorOf(roomOf(path));
 }
 
@@ -230,11 +192,10 @@ function expectOnly(found: readonly string[], known: readonly string[] = []): vo
 }
 
 test('every file is in a package, and every folder of core has its floor', () => {
+  const packages = new Set(files.map(({ path }) => packageOf(path)));
+  expect([...packages].sort()).toEqual(Object.keys(MAY_IMPORT).sort());
   const core = files.filter(({ path }) => packageOf(path) === 'core');
   expectOnly(core.map(({ path }) => roomOf(path)).filter((room) => floorOf(room) === -1));
-  const isThere = (place: string): boolean =>
-    files.some(({ path }) => path === place || (place.endsWith('/') && path.startsWith(place)));
-  expectOnly(Object.keys(PACKAGES).filter((place) => !isThere(place)));
 });
 
 test('imports follow the graph of packages, point down inside core, and enter through doors', () => {
@@ -243,16 +204,6 @@ test('imports follow the graph of packages, point down inside core, and enter th
     offences.map(({ path, target }) => `${path} -> ${target}`),
     KNOWN_CROSSINGS,
   );
-});
-
-test('nothing of the runtime imports a report', () => {
-  const isReport = (path: string): boolean =>
-    path.startsWith('runtime/reports/') && !path.endsWith('/script-run.ts');
-  const offences = edges(files).filter(
-    ({ path, target }) =>
-      isReport(target) && roomOf(path) === 'runtime' && !path.startsWith('runtime/reports/'),
-  );
-  expectOnly(offences.map(({ path, target }) => `${path} -> ${target}`));
 });
 
 test('every folder has its place in the order of its room', () => {
@@ -307,8 +258,8 @@ test('no export is without a user, and none is only for tests', () => {
 });
 
 test('importing the library loads none of its rooms', () => {
-  const statements = tree.byPath.get('index.ts')?.imports ?? [];
-  const text = readFileSync('src/index.ts', 'utf8').split('\n');
+  const statements = tree.byPath.get('kernmantle/index.ts')?.imports ?? [];
+  const text = readFileSync('packages/kernmantle/src/index.ts', 'utf8').split('\n');
   // What is imported inside a function is loaded when it is called.
   const atOnce = statements.filter(({ line }) => /^(import|export) /.test(text[line - 1] ?? ''));
   expect(atOnce.length).toBeGreaterThan(0);
@@ -320,7 +271,7 @@ test('an extension loads core and nothing else before it is used', () => {
   const outer = extensions.filter(({ path }) => packageOf(path) !== 'core');
   expect(outer.map(({ path }) => packageOf(path)).toSorted()).toEqual(['fleet', 'mcp', 'script']);
   const loaded = outer.flatMap(({ path, imports }) => {
-    const text = readFileSync(`src/${path}`, 'utf8').split('\n');
+    const text = readFileSync(fileOf(path), 'utf8').split('\n');
     const atOnce = imports.filter(({ line }) => /^(import|export) /.test(text[line - 1] ?? ''));
     const code = atOnce.filter(({ isType, target }) => !isType && packageOf(target) !== 'core');
     return code.map(({ target }) => `${path} -> ${target}`);
@@ -329,15 +280,15 @@ test('an extension loads core and nothing else before it is used', () => {
 });
 
 /** They tell models and people about threads, and decide nothing. */
-const TELLS_OF_THREADS = ['kernel/four-tools.ts'];
+const TELLS_OF_THREADS = ['core/kernel/four-tools.ts'];
 
 test('the kernel knows no threads, models, prices or hooks', () => {
   // The names of kinds and surfaces that come from above, and the folder of threads in `.ai`.
   const words =
     /\b(spawnThread|runThread|pricing|tierOf|hookDirective|UNASKED|artifact)\b|['"`](thread|threads|harness)['"`]|\.ai\/threads/;
   const saysOne = ({ path }: SourceFile): boolean =>
-    words.test(readFileSync(`src/${path}`, 'utf8').replace(/\/\/.*|\/\*[\s\S]*?\*\//g, ''));
-  const kernel = files.filter(({ path }) => path.startsWith('kernel/'));
+    words.test(readFileSync(fileOf(path), 'utf8').replace(/\/\/.*|\/\*[\s\S]*?\*\//g, ''));
+  const kernel = files.filter(({ path }) => path.startsWith('core/kernel/'));
   expectOnly(
     kernel.filter(saysOne).map(({ path }) => path),
     TELLS_OF_THREADS,
@@ -352,11 +303,11 @@ test('one file starts processes, so that all of them inherit the same descriptor
   );
   expectOnly(
     starters.map(({ path }) => path),
-    ['base/spawn.ts'],
+    ['core/base/spawn.ts'],
   );
 });
 
-test('each dependency is imported by one room only', () => {
+test('each dependency is imported by one room only, hono by both servers', () => {
   const users = new Map<string, Set<string>>();
   for (const { path, imports } of files) {
     // What the page uses is built into it.
@@ -367,7 +318,10 @@ test('each dependency is imported by one room only', () => {
     }
   }
   expect(users.size).toBeGreaterThan(0);
-  expectOnly([...users].filter(([, rooms]) => rooms.size > 1).map(([name]) => name));
+  expectOnly(
+    [...users].filter(([, rooms]) => rooms.size > 1).map(([name]) => name),
+    ['@hono/node-server', 'hono'],
+  );
 });
 
 test('every place asks for the same Node, which is enough for every dependency', () => {
@@ -396,7 +350,7 @@ test('every place asks for the same Node, which is enough for every dependency',
 
 test('CONTRIBUTING.md names places that are there', () => {
   const named = readFileSync('CONTRIBUTING.md', 'utf8').matchAll(
-    /`((?:src|tests|scripts|bundle)\/[^`*…]+)`/g,
+    /`((?:packages|tests|scripts|bundle)\/[^`*…]+)`/g,
   );
   const places = [...named].map(([, place = '']) => place);
   expect(places.length).toBeGreaterThan(10);
@@ -416,7 +370,10 @@ test('ARCHITECTURE.md is short, and names files that are there', () => {
 test('every time limit of a test is multiplied by `KERNMANTLE_SLOW`', () => {
   const fixed =
     /\b(?:testTimeout|timeout): \d+_000|AbortSignal\.timeout\(\d+_000|^ *(?:\}, )?\d+_000\);$/m;
-  const paths = [...globSync('src/**/*.test.ts'), ...globSync('tests/**/*.ts')];
+  const paths = [
+    ...globSync('packages/**/*.test.ts'),
+    ...globSync('{packages/*/tests,tests}/**/*.ts'),
+  ];
   expect(paths.length).toBeGreaterThan(400);
   expectOnly(paths.filter((path) => fixed.test(readFileSync(path, 'utf8'))));
 });
@@ -437,12 +394,14 @@ const waitsLong = (text: string): boolean =>
   });
 
 /** Tests and what they use, without this file and its examples. */
-const TESTS = [...globSync('src/**/*.test.ts'), ...globSync('tests/**/*.{ts,mjs}')].filter(
-  (path) => path !== 'tests/architecture.test.ts',
-);
+const TESTS = [
+  ...globSync('packages/*/src/**/*.test.ts'),
+  ...globSync('{packages/*/tests,tests}/**/*.{ts,mjs}'),
+].filter((path) => path !== 'tests/architecture.test.ts');
 
 test('no test waits for a time where it can wait for an event', () => {
-  const isFree = (path: string): boolean => /^tests\/(crash|fleet)\//.test(path);
+  const isFree = (path: string): boolean =>
+    /^packages\/(core\/tests\/crash|fleet\/tests)\//.test(path);
   const waiting = TESTS.filter((path) => !isFree(path) && waitsLong(readFileSync(path, 'utf8')));
   expectOnly(waiting, KNOWN_WAITS);
   expect(waitsLong('new Promise((done) => setTimeout(done, 51))')).toBe(true);
@@ -465,7 +424,7 @@ test('no test asserts how long something takes', () => {
 
 test('every code of a fault that the runtime makes is one that no module can report', () => {
   const written = files.flatMap(({ path }) => [
-    ...readFileSync(`src/${path}`, 'utf8').matchAll(
+    ...readFileSync(fileOf(path), 'utf8').matchAll(
       /\b(?:fail|raise)\(\s*'([a-z_]+)'|_CODE = '([a-z_]+)'/g,
     ),
   ]);
@@ -476,20 +435,22 @@ test('every code of a fault that the runtime makes is one that no module can rep
 
 /** They put the name of a caller into a record, or hand it to somebody who does. */
 const NAMES_CALLERS = [
-  'kernel/call.ts',
-  'kernel/tool/run-primitive.ts',
-  'harness/observe/notify.ts',
-  'harness/observe/watch-threads.ts',
-  'harness/thread/opening.ts',
-  'harness/step/step.ts',
-  'runtime/kernel.ts',
-  'runtime/scripts.ts',
+  'core/kernel/call.ts',
+  'core/kernel/tool/run-primitive.ts',
+  'core/harness/observe/notify.ts',
+  'core/harness/observe/watch-threads.ts',
+  'core/harness/thread/opening.ts',
+  'core/harness/step/step.ts',
+  'core/runtime/open-kernel.ts',
+  'script/runtime/script-setup.ts',
 ];
 
 test(
   'no decision is made by the name of a caller',
   () => {
-    const [name] = tree.members('kernel/call.ts', 'Caller').filter((one) => one.name === 'name');
+    const [name] = tree
+      .members('core/kernel/call.ts', 'Caller')
+      .filter((one) => one.name === 'name');
     expectOnly(name?.readers ?? ['there is no such member'], NAMES_CALLERS);
   },
   timeoutMs(120_000),

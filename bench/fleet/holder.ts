@@ -2,10 +2,10 @@
 // hands each to `work`. What a benchmark measures with it is the store and the queue alone; what the
 // fault suite tries with it is the fence.
 import { setTimeout as sleep } from 'node:timers/promises';
-import { type Outcome, systemClock } from '../../src/base/index.ts';
-import { openServerStore } from '../../src/store/place.ts';
-import type { Commit, Committed, Held, Signal, Store } from '../../src/store/port.ts';
-import { openSqliteStore } from '../../src/store/sqlite/store.ts';
+import { type Outcome, systemClock } from '@kernmantle/core/base';
+import type { Commit, Committed, Held, Signal, Store } from '../../packages/core/src/store/port.ts';
+import { openSqliteStore } from '../../packages/core/src/store/sqlite/store.ts';
+import { openServerStore } from '../../packages/fleet/src/postgres/address.ts';
 
 export const TTL_MS = 10_000;
 const RENEW_MS = 3_000;

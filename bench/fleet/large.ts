@@ -1,7 +1,7 @@
 // A registry with 10,000 queued threads and 1,000,000 events: a claim of 50, a status, a page of a list.
 import pg from 'pg';
 import { PgBoss } from 'pg-boss';
-import type { Store } from '../../src/store/port.ts';
+import type { Store } from '../../packages/core/src/store/port.ts';
 import { must, openAt, TTL_MS } from './holder.ts';
 import { prepare } from './prepare.ts';
 import { percentile } from './processes.ts';

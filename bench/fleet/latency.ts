@@ -1,7 +1,7 @@
 // How soon somebody works on what was asked for: from the call that queues a thread to its first step,
 // and from the call that signals a parked one to its next.
 import { setTimeout as sleep } from 'node:timers/promises';
-import type { Store } from '../../src/store/port.ts';
+import type { Store } from '../../packages/core/src/store/port.ts';
 import { must, openAt } from './holder.ts';
 import { prepare } from './prepare.ts';
 import { percentile, start } from './processes.ts';

@@ -1,7 +1,7 @@
 // A schema of its own for one run, brought to today's form.
-import { systemClock, systemRandom } from '../../src/base/index.ts';
-import { readPlace, shownPlace } from '../../src/store/place.ts';
-import { migrateStore } from '../../src/store/postgres/migrate.ts';
+import { systemClock, systemRandom } from '@kernmantle/core/base';
+import { readPlace, shownPlace } from '../../packages/fleet/src/postgres/address.ts';
+import { migrateStore } from '../../packages/fleet/src/postgres/migrate.ts';
 import { must } from './holder.ts';
 
 /** The address of the store in it. */

@@ -5,9 +5,9 @@ import { mkdirSync, mkdtempSync, realpathSync, rmSync, writeFileSync } from 'nod
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
-import { EXTENSIONS } from '../../src/extensions.ts';
-import { createRuntime, type Runtime } from '../../src/runtime/index.ts';
-import { buildPackage } from '../../tests/support/built-package.ts';
+import { createRuntime, type Runtime } from '@kernmantle/core/runtime';
+import { buildPackage } from '@kernmantle/test-support/built-package';
+import { EXTENSIONS } from '../../packages/kernmantle/src/extensions.ts';
 import { stageDirective, startProvider, writeProject } from '../thread-stage.ts';
 import { must } from './holder.ts';
 

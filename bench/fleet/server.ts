@@ -4,7 +4,7 @@ import { execFileSync } from 'node:child_process';
 import { chmodSync, mkdtempSync, readdirSync, readFileSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { freePort, loadEmbedded } from '../../tests/fleet/support/postgres-server.ts';
+import { freePort, loadEmbedded } from '../../packages/fleet/tests/support/postgres-server.ts';
 
 export interface DatabaseServer {
   /** Of the database `km`. */

@@ -2,8 +2,8 @@
 // that settles it, around a model call that takes 5 ms and costs nothing. It parks once, if its inputs
 // say so, until somebody signals; or is signalled while it runs, every so many steps.
 import { setTimeout as sleep } from 'node:timers/promises';
-import { getOwn, type JsonObject } from '../../src/base/index.ts';
-import type { Commit, NewThread, Store } from '../../src/store/port.ts';
+import { getOwn, type JsonObject } from '@kernmantle/core/base';
+import type { Commit, NewThread, Store } from '../../packages/core/src/store/port.ts';
 import { type Grip, must } from './holder.ts';
 
 export const PROJECT = 'prj_bench';

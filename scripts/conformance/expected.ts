@@ -1,4 +1,4 @@
-// What is known to pass: data (`tests/conformance/expected.json`), shown in `docs/conformance.md`.
+// What is known to pass: data (`packages/mcp/tests/conformance/expected.json`), shown in `docs/conformance.md`.
 import { readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { REVISIONS, type Revision, ROOT, type Scenario } from './suite.ts';
@@ -15,7 +15,7 @@ export interface Result extends Scenario {
 type Passing = Readonly<Record<Revision, Readonly<Record<string, number>>>>;
 export type Expected = Readonly<Record<Leg, Passing>>;
 
-const DATA = join(ROOT, 'tests', 'conformance', 'expected.json');
+const DATA = join(ROOT, 'packages', 'mcp', 'tests', 'conformance', 'expected.json');
 const PAGE = join(ROOT, 'docs', 'conformance.md');
 const [BEGIN, END] = ['<!-- passing: begin -->', '<!-- passing: end -->'];
 

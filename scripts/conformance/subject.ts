@@ -39,7 +39,7 @@ export interface Workplace {
 }
 
 export const LAUNCHER = join(ROOT, 'bin', 'km.js');
-const FIXTURES = join(ROOT, 'tests', 'conformance', 'project');
+const FIXTURES = join(ROOT, 'packages', 'mcp', 'tests', 'conformance', 'project');
 
 export function prepareProject(mode: Mode): Workplace {
   const base = realpathSync(mkdtempSync(join(tmpdir(), 'km-subject-')));

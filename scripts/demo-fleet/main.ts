@@ -3,8 +3,8 @@
 import type { ChildProcess } from 'node:child_process';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { parseArgs, styleText } from 'node:util';
-import { openRuntime } from '../../src/cli/project.ts';
-import { isEnded, type Store, type ThreadRow } from '../../src/store/index.ts';
+import { isEnded, type Store, type ThreadRow } from '@kernmantle/core/store';
+import { openRuntime } from '../../packages/kernmantle/src/cli/project.ts';
 import { type DemoStage, NOTES, openDemoStage } from './stage.ts';
 
 const { values } = parseArgs({

@@ -6,7 +6,7 @@ import { createServer } from 'node:net';
 import { tmpdir } from 'node:os';
 import { dirname, join } from 'node:path';
 import { fileURLToPath } from 'node:url';
-import { type ScriptedProvider, startScriptedProvider } from '../../src/llm/index.ts';
+import { type ScriptedProvider, startScriptedProvider } from '@kernmantle/core/llm';
 
 const KM = fileURLToPath(new URL('../../bin/km.js', import.meta.url));
 const PASSWORD = 'of-the-demo-only';

@@ -20,18 +20,20 @@ const DECLARED: readonly { types: readonly string[]; room: string; passive: RegE
       'Retry',
       'ToolAction',
     ],
-    room: 'items',
-    passive: /^(items\/(directive|tool)\/|items\/library\/check|cli\/|web\/|runtime\/reports\/)/,
+    room: 'core/items',
+    passive:
+      /^(core\/items\/((directive|tool)\/|library\/check)|kernmantle\/cli\/|script\/lsp\/|evals\/|web\/|core\/reports\/)/,
   },
   {
     types: ['Policy', 'PolicyRules', 'LabelRule', 'SurfacePolicy'],
-    room: 'flow',
-    passive: /^(flow\/frame|flow\/policies\/(policy|read-policy|lint)|cli\/|runtime\/reports\/)/,
+    room: 'core/flow',
+    passive:
+      /^(core\/flow\/(frame|policies\/(policy|read-policy|lint))|kernmantle\/cli\/|evals\/|core\/reports\/)/,
   },
   {
     types: ['ComposedPolicy'],
-    room: 'flow',
-    passive: /^(flow\/policies\/|cli\/|runtime\/reports\/)/,
+    room: 'core/flow',
+    passive: /^(core\/flow\/policies\/|kernmantle\/cli\/|evals\/|core\/reports\/)/,
   },
 ];
 

@@ -2,12 +2,16 @@
 import type { SourceFile, Tree } from './tree.ts';
 import { wayToDeclaration } from './walls.mjs';
 
-export const roomOf = (path: string): string => path.split('/')[0] ?? path;
-export const isDoor = (path: string): boolean => path === 'index.ts' || path.endsWith('/index.ts');
-/** What the package exports and what it starts: their exports are for others than `src`. */
-const ENTRANCES: readonly string[] = ['index.ts', 'cli/main.ts'];
+/** A folder of core, the command line, or another package: what has an order of its own. */
+export const roomOf = (path: string): string =>
+  /^(?:core\/[^/]+|kernmantle\/cli(?=\/)|[^/]+)/.exec(path)?.[0] ?? path;
+export const isDoor = (path: string): boolean => path.endsWith('/index.ts');
+/** The file of a path in the tree, from the root of the repository. */
+export const fileOf = (path: string): string => `packages/${path.replace('/', '/src/')}`;
+/** Files whose exports are for others than the packages: the library and the command line. */
+const ENTRANCES: readonly string[] = ['kernmantle/index.ts', 'kernmantle/cli/main.ts'];
 
-/** Below `src`, types counted, each once. */
+/** The files of packages that a file imports, types counted, each once. */
 export const localImports = ({ path, imports }: SourceFile): string[] => [
   ...new Set(imports.flatMap(({ target, isLocal }) => (isLocal && target !== path ? target : []))),
 ];

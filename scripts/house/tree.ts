@@ -1,6 +1,5 @@
 // The source tree: what each file imports and exports (read as text by `walls.mjs`), and what only the
 // compiler knows (its JavaScript interface is still called unstable, so nothing else imports it).
-import { existsSync } from 'node:fs';
 import { fileURLToPath } from 'node:url';
 import { type Node, type SourceFile as Syntax, SyntaxKind } from 'typescript/unstable/ast';
 import {
@@ -51,7 +50,7 @@ interface Span {
 }
 
 export interface SourceFile {
-  /** The path below `src`, or below `packages`. */
+  /** The path below `packages`, without `src`. */
   readonly path: string;
   readonly package: string;
   readonly lines: number;
@@ -92,31 +91,31 @@ export interface Tree {
   close(): void;
 }
 
-const FOLDER = existsSync(`${root}packages/core`) ? 'packages/' : 'src/';
-const SOURCE = `${root}${FOLDER}`;
-const isSource = (file: string): boolean => file.startsWith(SOURCE) && !file.endsWith('.d.ts');
-const sourcePath = (file: string): string => file.slice(SOURCE.length);
+/** A file by its path below `packages`, without `src`: `core/flow/frame.ts`. */
+const shortPath = (path: string): string => path.replace(/^packages\//, '').replace('/src/', '/');
+const isSource = (file: string): boolean =>
+  file.startsWith(`${root}packages/`) && !file.endsWith('.d.ts');
+const sourcePath = (file: string): string => shortPath(file.slice(root.length));
 
 function sourceFile({ path, package: own, text, imports, exports }: Source): SourceFile {
-  const inside = (target: string): string => target.slice(FOLDER.length);
   const dependency = (specifier: string): string =>
     specifier
       .split('/')
       .slice(0, specifier.startsWith('@') ? 2 : 1)
       .join('/');
   return {
-    path: inside(path),
+    path: shortPath(path),
     package: own,
     lines: text.split('\n').length - 1,
     imports: imports.map(({ specifier, target, isType, names, line }) => ({
-      target: target === undefined ? dependency(specifier) : inside(target),
+      target: target === undefined ? dependency(specifier) : shortPath(target),
       isLocal: target !== undefined,
       isType,
       names,
       line,
     })),
     exports: exports.map((entry) =>
-      entry.target === undefined ? entry : { ...entry, target: inside(entry.target) },
+      entry.target === undefined ? entry : { ...entry, target: shortPath(entry.target) },
     ),
   };
 }
@@ -214,7 +213,7 @@ export function readTree(): Tree {
     .map((source) => sourceFile(source));
   const byPath = new Map(files.map((file) => [file.path, file]));
   const syntaxOf = (path: string): Syntax | undefined =>
-    compiler.open().program.getSourceFile(`${SOURCE}${path}`);
+    compiler.open().program.getSourceFile(`${root}packages/${path.replace('/', '/src/')}`);
   const declarationOf = (path: string, type: string): Node | undefined =>
     syntaxOf(path)?.statements.find(
       (node) =>
@@ -261,7 +260,7 @@ function doesSomething(checker: Checker, type: Type, below: number): boolean {
   if (types.some((member) => checker.getSignaturesOfType(member, SignatureKind.Call).length > 0)) {
     return true;
   }
-  // Lists, texts and numbers have methods too: only objects that are declared in `src` count.
+  // Lists, texts and numbers have methods too: only objects that are declared in packages count.
   const isOurs = (member: Type): boolean =>
     member.getSymbol()?.declarations.some(({ path }) => isSource(path)) ?? false;
   return (

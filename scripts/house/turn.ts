@@ -5,8 +5,8 @@ import { once } from 'node:events';
 import { Session } from 'node:inspector/promises';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { isMainThread, parentPort, Worker } from 'node:worker_threads';
+import { type ScriptedReply, startScriptedProvider } from '@kernmantle/core/llm';
 import { openStage } from '../../bench/thread-stage.ts';
-import { type ScriptedReply, startScriptedProvider } from '../../src/llm/index.ts';
 
 export interface TurnCount {
   readonly files: readonly string[];
@@ -39,7 +39,8 @@ async function playModel(port: NonNullable<typeof parentPort>): Promise<void> {
   port.postMessage(provider.output.url);
 }
 
-const inSource = (url: string): string | undefined => /\/src\/(.*\.ts)$/.exec(url)?.[1];
+const inSource = (url: string): string | undefined =>
+  /\/packages\/(.*\.ts)$/.exec(url)?.[1]?.replace('/src/', '/');
 
 export async function countTurn(): Promise<TurnCount> {
   const session = new Session();
@@ -101,7 +102,7 @@ function summarise(scripts: readonly ScriptCoverage[]): TurnCount {
       functions.push(`${path} ${functionName || `(at ${range.startOffset})`}`);
       // `perform` waits, and an asynchronous function is counted again whenever it goes on: its
       // attempts are begun by a plain one, once each where nothing is tried again.
-      if (functionName === 'startAttempt' && path.startsWith('flow/')) performs += range.count;
+      if (functionName === 'startAttempt' && path.startsWith('core/flow/')) performs += range.count;
     }
   }
   return { files: [...files].sort(), functions: functions.sort(), performs };

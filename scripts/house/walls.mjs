@@ -1,5 +1,5 @@
 // Reads a checkout as text and counts what the packages look like: `node scripts/house/walls.mjs [CHECKOUT]`.
-// It works on `src/` and on `packages/*/src`, and needs no dependency. `--list FIGURE` prints the places
+// It needs no dependency. `--list FIGURE` prints the places
 // behind a figure, `--json` prints data, `--run` starts `km` once to count the modules that it loads, and
 // `--test-log FILE` reads the time of a test run. `npm run house` compares the figures with the ratchet.
 import { execFileSync } from 'node:child_process';
@@ -18,22 +18,7 @@ import { join, posix, resolve as resolvePath } from 'node:path';
 import { pathToFileURL } from 'node:url';
 import { parseArgs, stripVTControlCharacters } from 'node:util';
 
-// The first pattern that matches a path below `src` names its package. A tree with `packages/` needs no table.
-const BEFORE_PACKAGES = [
-  [/^cli\/attacks\//, 'evals'],
-  [/^(?:script|cli\/lsp)\//, 'script'],
-  [/^runtime\/(?:(?:scripts|script-\w+|run-script)|reports\/script-run)\.ts/, 'script'],
-  [/^mcp\/|^runtime\/(?:mcp-\w+|shared\/connectors)\.ts/, 'mcp'],
-  [/^fleet\/|^store\/(?:postgres|copy)\/|^store\/place\.ts/, 'fleet'],
-  [/^runtime\/(?:queued-threads|share-model|shared\/requests|reports\/capacity)\.ts/, 'fleet'],
-  [/^web\//, 'web'],
-  [/^cli\/|^index\.ts/, 'kernmantle'],
-  [/^/, 'core'],
-];
-const packageOf = (path) =>
-  path.startsWith('packages/')
-    ? path.split('/')[1]
-    : BEFORE_PACKAGES.find(([pattern]) => pattern.test(path.slice('src/'.length)))[1];
+const packageOf = (path) => path.split('/')[1];
 
 const STATEMENT =
   /^[ \t]*(import|export)\b([^;'"`]*?)\bfrom\s*['"]([^'"]+)['"]|^[ \t]*import\s*['"]([^'"]+)['"]/gm;
@@ -122,10 +107,7 @@ export function readSources(root) {
       .filter(
         (path) => !/\/(?:node_modules|dist)\//.test(path) && statSync(join(root, path)).isFile(),
       );
-  const isPackages = existsSync(join(root, 'packages', 'core'));
-  const paths = isPackages
-    ? list('packages').filter((path) => /^packages\/[^/]+\/src\//.test(path))
-    : list('src');
+  const paths = list('packages').filter((path) => /^packages\/[^/]+\/src\//.test(path));
   const texts = paths
     .filter((path) => /\.(?:tsx?|css|sql)$/.test(path) && !/\.test\.tsx?$/.test(path))
     .sort()
@@ -158,7 +140,7 @@ export function readSources(root) {
     existsSync(join(root, 'packages', name, 'README.md')) &&
     (existsSync(join(root, 'packages', name, 'tests')) ||
       list(`packages/${name}/src`).some((path) => /\.test\.tsx?$/.test(path)));
-  const whole = isPackages ? packages.filter(isWhole) : ['kernmantle'];
+  const whole = packages.filter(isWhole);
   return { root, files, byPath, lines, packages, whole };
 }
 

@@ -2,17 +2,12 @@
 // as a stranger would), and narrow capability tokens.
 import { mkdirSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
-import { type JsonObject, systemClock } from '../../src/base/index.ts';
-import { signItem } from '../../src/items/index.ts';
-import type { Caller } from '../../src/kernel/index.ts';
-import type { Runtime } from '../../src/runtime/index.ts';
-import {
-  createKeyFolder,
-  createTrustStore,
-  encodeToken,
-  mintToken,
-} from '../../src/trust/index.ts';
-import { generateKeyPair } from '../../src/trust/keys/key.ts';
+import { type JsonObject, systemClock } from '@kernmantle/core/base';
+import { signItem } from '@kernmantle/core/items';
+import type { Caller } from '@kernmantle/core/kernel';
+import type { Runtime } from '@kernmantle/core/runtime';
+import { createKeyFolder, createTrustStore, encodeToken, mintToken } from '@kernmantle/core/trust';
+import { generateKeyPair } from '../../packages/core/src/trust/keys/key.ts';
 import { type Fixture, makeFixture } from './project.ts';
 
 type BlockContent = Parameters<typeof mintToken>[1];

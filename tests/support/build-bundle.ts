@@ -9,10 +9,10 @@ export default (): void =>
     folder: 'dist-tests',
     last: 'known-yaml.json',
     sources: [
-      'src',
+      'packages',
       'tests/support',
-      'tests/fleet/support',
-      'tests/mcp/support',
+      'packages/fleet/tests/support',
+      'packages/mcp/tests/support',
       'bundle/config',
       'bundle/policy.yaml',
       'scripts/bundle.js',

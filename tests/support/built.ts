@@ -19,11 +19,11 @@ export const LIBRARY = new URL('../../dist-tests/index.js', import.meta.url).hre
 
 /** Programs that tests start as processes of their own, by name. */
 export const PROGRAMS = {
-  'copy-killed': 'tests/fleet/support/copy-killed.ts',
+  'copy-killed': 'packages/fleet/tests/support/copy-killed.ts',
   'fleet-process': 'tests/support/fleet-process.ts',
-  forgetful: 'tests/mcp/support/forgetful.ts',
-  'limit-worker': 'tests/fleet/support/limit-worker.ts',
-  'next-worker': 'tests/fleet/support/next-worker.ts',
+  forgetful: 'packages/mcp/tests/support/forgetful.ts',
+  'limit-worker': 'packages/fleet/tests/support/limit-worker.ts',
+  'next-worker': 'packages/fleet/tests/support/next-worker.ts',
   'sandbox-driver': 'tests/support/sandbox-driver.ts',
   'store-writer': 'tests/support/store-writer.ts',
   'thread-process': 'tests/support/thread-process.ts',

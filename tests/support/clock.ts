@@ -1,4 +1,4 @@
-import type { Clock } from '../../src/base/index.ts';
+import type { Clock } from '@kernmantle/core/base';
 
 /** The clock of the system, which a test can move on. */
 export function movedClock(): Clock & { pass(ms: number): void } {

@@ -1,6 +1,6 @@
 // The command line inside this process: the same `main`, its output caught, for the many examples of
 // the pages. Starting a process for each would cost most of the time of all tests.
-import { main } from '../../src/cli/main.ts';
+import { main } from '../../packages/kernmantle/src/cli/main.ts';
 
 export interface Ran {
   code: number;

@@ -3,8 +3,8 @@ import { type ChildProcess, spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { join } from 'node:path';
 import { createInterface } from 'node:readline';
-import { systemClock } from '../../src/base/index.ts';
-import { openSqliteStore, type Store, type ThreadRow } from '../../src/store/index.ts';
+import { systemClock } from '@kernmantle/core/base';
+import { openSqliteStore, type Store, type ThreadRow } from '@kernmantle/core/store';
 import { programWords } from './built.ts';
 import type { CrashStage } from './crash-project.ts';
 

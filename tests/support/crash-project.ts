@@ -4,14 +4,14 @@
 // request that is sent again gets the same answer.
 import { existsSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
-import { type Json, type JsonObject, plainText } from '../../src/base/index.ts';
-import type { ProgramTool } from '../../src/kernel/index.ts';
+import { type Json, type JsonObject, plainText } from '@kernmantle/core/base';
+import type { ProgramTool } from '@kernmantle/core/kernel';
 import {
   type ScriptedProvider,
   type ScriptedReply,
   type ScriptedRequest,
   startScriptedProvider,
-} from '../../src/llm/index.ts';
+} from '@kernmantle/core/llm';
 import { type Fixture, makeFixture, TRUSTING } from './project.ts';
 
 export interface CrashStage {

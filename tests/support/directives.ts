@@ -1,8 +1,11 @@
 // A small library of other items for tests of directives: hand-written, with the real port types.
-import { fail, ok } from '../../src/base/index.ts';
-import type { Directive, DirectiveWorld } from '../../src/items/directive/directive.ts';
-import { parseDirective } from '../../src/items/directive/parse.ts';
-import { type CapabilityInfo, createCapabilityCatalog } from '../../src/trust/index.ts';
+import { fail, ok } from '@kernmantle/core/base';
+import { type CapabilityInfo, createCapabilityCatalog } from '@kernmantle/core/trust';
+import type {
+  Directive,
+  DirectiveWorld,
+} from '../../packages/core/src/items/directive/directive.ts';
+import { parseDirective } from '../../packages/core/src/items/directive/parse.ts';
 
 const info = (
   name: string,

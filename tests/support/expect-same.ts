@@ -1,7 +1,8 @@
 // A replay must be the same. The message of a failed assertion holds the first event that differs.
+
+import { getOwn } from '@kernmantle/core/base';
+import type { ReplayReport } from '@kernmantle/core/harness';
 import { expect } from 'vitest';
-import { getOwn } from '../../src/base/index.ts';
-import type { ReplayReport } from '../../src/harness/index.ts';
 
 /** `replayed`: a report or an outcome. `more`: other fields that the report must have, such as its status. */
 export function expectSame(

@@ -1,9 +1,9 @@
 // For tests: a process that may open no more than a few connections, and wants many at once. Says how
 // many of its calls came back well, and why the first other one did not.
 import { closeSync, openSync } from 'node:fs';
-import { ok, systemClock } from '../../src/base/index.ts';
-import { createHttpPrimitive } from '../../src/kernel/http/http-client.ts';
-import type { PrimitiveCall } from '../../src/kernel/primitive.ts';
+import { ok, systemClock } from '@kernmantle/core/base';
+import { createHttpPrimitive } from '../../packages/core/src/kernel/http/http-client.ts';
+import type { PrimitiveCall } from '../../packages/core/src/kernel/primitive.ts';
 
 const [url = '', calls = '', room = ''] = process.argv.slice(2);
 const http = createHttpPrimitive({ clock: systemClock, isHostAllowed: () => true });

@@ -1,7 +1,11 @@
 // For tests: calls of the file functions in a project of their own.
-import type { JsonObject, Outcome } from '../../src/base/index.ts';
-import { fileFunctions } from '../../src/kernel/file-tools/file-tools.ts';
-import type { PrimitiveCall, PrimitiveResult, Verifier } from '../../src/kernel/primitive.ts';
+import type { JsonObject, Outcome } from '@kernmantle/core/base';
+import { fileFunctions } from '../../packages/core/src/kernel/file-tools/file-tools.ts';
+import type {
+  PrimitiveCall,
+  PrimitiveResult,
+  Verifier,
+} from '../../packages/core/src/kernel/primitive.ts';
 
 export async function callFileTool(
   projectRoot: string,

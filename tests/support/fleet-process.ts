@@ -3,10 +3,10 @@
 import { appendFileSync, writeSync } from 'node:fs';
 import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
-import { systemClock } from '../../src/base/index.ts';
-import { EXTENSIONS } from '../../src/extensions.ts';
-import { createRuntime } from '../../src/runtime/index.ts';
-import { nameOwner } from '../../src/store/index.ts';
+import { systemClock } from '@kernmantle/core/base';
+import { createRuntime } from '@kernmantle/core/runtime';
+import { nameOwner } from '@kernmantle/core/store';
+import { EXTENSIONS } from '../../packages/kernmantle/src/extensions.ts';
 import { probeTools } from './crash-project.ts';
 
 const [root = ''] = process.argv.slice(2);

@@ -1,9 +1,10 @@
 // Threads that one process queues and another takes, over any store: two runtimes of one project, and a
 // worker that is nothing but `take` and `goOnWith`.
+
+import { type Outcome, systemClock } from '@kernmantle/core/base';
+import type { RuntimeOptions, Threads } from '@kernmantle/core/runtime';
+import type { Held, StoredEvent } from '@kernmantle/core/store';
 import { onTestFinished } from 'vitest';
-import { type Outcome, systemClock } from '../../src/base/index.ts';
-import type { RuntimeOptions, Threads } from '../../src/runtime/index.ts';
-import type { Held, StoredEvent } from '../../src/store/index.ts';
 import { isLate } from './late-store.ts';
 import { openStage, type Play, type Stage } from './thread-project.ts';
 

@@ -1,5 +1,5 @@
 // What a program, a module or a server may say of its own failure to look like a fault of the runtime.
-import type { JsonObject } from '../../src/base/index.ts';
+import type { JsonObject } from '@kernmantle/core/base';
 
 /** Fields that faults of the runtime have. */
 export const FIELDS: JsonObject = {

@@ -1,8 +1,8 @@
 // A thread as far as origins look at it: what it was told, and nothing that anybody allowed.
-import { fail, type Json, ok } from '../../src/base/index.ts';
-import { type Descriptor, describe, type ResultFacts } from '../../src/flow/index.ts';
-import { Conversation } from '../../src/harness/thread/conversation.ts';
-import type { Thread } from '../../src/harness/thread/thread.ts';
+import { fail, type Json, ok } from '@kernmantle/core/base';
+import { type Descriptor, describe, type ResultFacts } from '@kernmantle/core/flow';
+import { Conversation } from '../../packages/core/src/harness/thread/conversation.ts';
+import type { Thread } from '../../packages/core/src/harness/thread/thread.ts';
 
 export interface ToldResult {
   readonly content: Json;

@@ -18,8 +18,8 @@ export const KNOWN_CIRCLES: readonly string[] = [];
 
 /** Tests that wait longer than 50 ms without an event. */
 export const KNOWN_WAITS: readonly string[] = [
-  'tests/cli/cli-threads.test.ts',
-  'tests/mcp/support/rogue-server.mjs',
+  'packages/kernmantle/tests/cli/cli-threads.test.ts',
+  'packages/mcp/tests/support/rogue-server.mjs',
 ];
 
 /** Tests that assert how long something takes. */

@@ -1,8 +1,9 @@
 // Thread suites over a store in memory whose answers come late and overtake each other: whoever relies
 // on an immediate answer is found out. `KERNMANTLE_LATE_STORE` is the seed of the delays.
-import { ok, systemClock } from '../../src/base/index.ts';
-import type { RuntimeOptions } from '../../src/runtime/index.ts';
-import { createWorld, openMemoryStore } from './memory-store/store.ts';
+import { ok, systemClock } from '@kernmantle/core/base';
+import type { RuntimeOptions } from '@kernmantle/core/runtime';
+import { openMemoryStore } from './memory-store/store.ts';
+import { createWorld } from './memory-store/world.ts';
 
 const seed = process.env.KERNMANTLE_LATE_STORE;
 

@@ -2,9 +2,9 @@
 import { mkdirSync, mkdtempSync, realpathSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { dirname, join } from 'node:path';
-import { fail } from '../../src/base/index.ts';
-import type { Root } from '../../src/items/files/root.ts';
-import { createLibrary, type Library } from '../../src/items/library/library.ts';
+import { fail } from '@kernmantle/core/base';
+import type { Root } from '../../packages/core/src/items/files/root.ts';
+import { createLibrary, type Library } from '../../packages/core/src/items/library/library.ts';
 import { lateClock } from './clock.ts';
 
 export interface Fixture {

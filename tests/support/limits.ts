@@ -1,9 +1,9 @@
 // Limits for tests, made the way a thread's are.
-import type { JsonObject } from '../../src/base/index.ts';
-import { directiveLimits } from '../../src/harness/limits/effective-limits.ts';
-import type { EffectiveLimits } from '../../src/harness/limits/limit.ts';
-import type { DirectiveLimits } from '../../src/items/index.ts';
-import type { Price } from '../../src/llm/index.ts';
+import type { JsonObject } from '@kernmantle/core/base';
+import type { DirectiveLimits } from '@kernmantle/core/items';
+import type { Price } from '@kernmantle/core/llm';
+import { directiveLimits } from '../../packages/core/src/harness/limits/effective-limits.ts';
+import type { EffectiveLimits } from '../../packages/core/src/harness/limits/limit.ts';
 
 export const SHIPPED: { source: 'bundle'; value: JsonObject } = {
   source: 'bundle',

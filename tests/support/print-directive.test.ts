@@ -1,7 +1,7 @@
 import * as fc from 'fast-check';
 import { expect, test } from 'vitest';
-import type { Directive } from '../../src/items/directive/directive.ts';
-import { parseDirective } from '../../src/items/directive/parse.ts';
+import type { Directive } from '../../packages/core/src/items/directive/directive.ts';
+import { parseDirective } from '../../packages/core/src/items/directive/parse.ts';
 import { formatDirective } from './print-directive.ts';
 import { runs } from './soak.ts';
 

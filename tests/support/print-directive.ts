@@ -1,9 +1,13 @@
 // Prints a directive. Reading what was printed gives the same directive again, in both forms.
-import { formatYaml, isObject, type Json, type JsonObject } from '../../src/base/index.ts';
-import { compact } from '../../src/base/read-shape.ts';
-import type { Directive, DirectiveLimits, Step } from '../../src/items/directive/directive.ts';
-import type { Form } from '../../src/items/directive/findings.ts';
-import type { Permissions } from '../../src/trust/index.ts';
+import { formatYaml, isObject, type Json, type JsonObject } from '@kernmantle/core/base';
+import type { Permissions } from '@kernmantle/core/trust';
+import { compact } from '../../packages/core/src/base/read-shape.ts';
+import type {
+  Directive,
+  DirectiveLimits,
+  Step,
+} from '../../packages/core/src/items/directive/directive.ts';
+import type { Form } from '../../packages/core/src/items/directive/findings.ts';
 
 /** A tag to print: attributes, then text or tags. */
 interface Node {

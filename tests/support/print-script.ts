@@ -14,7 +14,7 @@ import type {
   Statement,
   Target,
   TemplatePart,
-} from '../../src/script/syntax/ast.ts';
+} from '../../packages/script/src/syntax/ast.ts';
 
 type Show = (part: NodeOf<'repeat'>) => string;
 

@@ -2,10 +2,10 @@
 import { mkdirSync, mkdtempSync, realpathSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { dirname, join } from 'node:path';
-import { fail, type JsonObject, matchGlob, ok, systemClock } from '../../src/base/index.ts';
-import type { PrimitiveCall, Verifier } from '../../src/kernel/primitive.ts';
-import type { ProcessPorts } from '../../src/kernel/process/environment.ts';
-import type { SandboxReport } from '../../src/kernel/sandbox/plan.ts';
+import { fail, type JsonObject, matchGlob, ok, systemClock } from '@kernmantle/core/base';
+import type { PrimitiveCall, Verifier } from '../../packages/core/src/kernel/primitive.ts';
+import type { ProcessPorts } from '../../packages/core/src/kernel/process/environment.ts';
+import type { SandboxReport } from '../../packages/core/src/kernel/sandbox/plan.ts';
 import { timeoutMs } from './soak.ts';
 
 export interface TestProject {

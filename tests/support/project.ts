@@ -2,10 +2,10 @@
 import { mkdirSync, mkdtempSync, realpathSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { dirname, join } from 'node:path';
-import type { Json, JsonObject, Outcome } from '../../src/base/index.ts';
-import { EXTENSIONS } from '../../src/extensions.ts';
-import type { Verb } from '../../src/kernel/index.ts';
-import { createRuntime, type Runtime, type RuntimeOptions } from '../../src/runtime/index.ts';
+import type { Json, JsonObject, Outcome } from '@kernmantle/core/base';
+import type { Verb } from '@kernmantle/core/kernel';
+import { createRuntime, type Runtime, type RuntimeOptions } from '@kernmantle/core/runtime';
+import { EXTENSIONS } from '../../packages/kernmantle/src/extensions.ts';
 import { BUILT } from './built.ts';
 import { lateStore } from './late-store.ts';
 

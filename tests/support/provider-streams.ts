@@ -1,5 +1,5 @@
 // Streams as the two APIs send them, for tests: thoughts, text, two calls side by side, caches used.
-import type { Json } from '../../src/base/index.ts';
+import type { Json } from '@kernmantle/core/base';
 
 export interface Recorded {
   event?: string;

@@ -1,7 +1,7 @@
 // What tests ask of a registry that the port answers for many at once.
-import { type Outcome, ok } from '../../src/base/index.ts';
-import type { Store, StoredEvent } from '../../src/store/index.ts';
-import type { BudgetState } from '../../src/store/port.ts';
+import { type Outcome, ok } from '@kernmantle/core/base';
+import type { Store, StoredEvent } from '@kernmantle/core/store';
+import type { BudgetState } from '../../packages/core/src/store/port.ts';
 import { timeoutMs } from './soak.ts';
 
 export async function budgetOf(store: Store, thread: string): Promise<Outcome<BudgetState>> {

@@ -2,7 +2,7 @@
 import { mkdtempSync, realpathSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import type { Clock, Outcome } from '../../src/base/index.ts';
+import type { Clock, Outcome } from '@kernmantle/core/base';
 
 export interface TestClock extends Clock {
   wall: number;

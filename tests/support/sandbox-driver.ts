@@ -1,8 +1,8 @@
 // For tests that need a process of their own around the sandbox: runs one script of bash in it.
 // Arguments: kind, project, script. Prints the outcome as one line of JSON.
-import { fail, ok } from '../../src/base/index.ts';
-import { createProcessPrimitive } from '../../src/kernel/process/subprocess.ts';
-import { probeSandbox } from '../../src/kernel/sandbox/probe.ts';
+import { fail, ok } from '@kernmantle/core/base';
+import { createProcessPrimitive } from '../../packages/core/src/kernel/process/subprocess.ts';
+import { probeSandbox } from '../../packages/core/src/kernel/sandbox/probe.ts';
 import { callOf, makeProject, portsOf, shell } from './processes.ts';
 
 const [kind, root = '', script = ''] = process.argv.slice(2);

@@ -1,6 +1,6 @@
 // For tests: every sandbox that this system could have, each tried on its own.
-import type { SandboxReport } from '../../src/kernel/sandbox/plan.ts';
-import { probeSandbox } from '../../src/kernel/sandbox/probe.ts';
+import type { SandboxReport } from '../../packages/core/src/kernel/sandbox/plan.ts';
+import { probeSandbox } from '../../packages/core/src/kernel/sandbox/probe.ts';
 
 interface Candidate {
   /** Says why its cases are skipped, where they are. */

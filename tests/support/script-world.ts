@@ -1,6 +1,6 @@
 // A world in memory for tests of the language: files are a map that remembers marks, commands are
 // answered by a function, js blocks run in the real engine.
-import { fail, matchGlob, type Outcome, ok } from '../../src/base/index.ts';
+import { fail, matchGlob, type Outcome, ok } from '@kernmantle/core/base';
 import {
   createFrame,
   type Descriptor,
@@ -10,10 +10,14 @@ import {
   fileLabels,
   makeValue,
   mergeDescriptors,
-} from '../../src/flow/index.ts';
-import { createJsEngine } from '../../src/script/js/engine.ts';
-import { runScript, type ScriptEffect, type ScriptOptions } from '../../src/script/run-script.ts';
-import type { JsEngine, ProcessRequest, ScriptWorld } from '../../src/script/world.ts';
+} from '@kernmantle/core/flow';
+import {
+  runScript,
+  type ScriptEffect,
+  type ScriptOptions,
+} from '../../packages/script/src/execute-script.ts';
+import { createJsEngine } from '../../packages/script/src/js/engine.ts';
+import type { JsEngine, ProcessRequest, ScriptWorld } from '../../packages/script/src/world.ts';
 
 export const ROOT = '/project';
 

@@ -3,10 +3,10 @@
 // acknowledged before a kill.
 import { rmSync, writeFileSync, writeSync } from 'node:fs';
 import { dirname, join } from 'node:path';
-import { systemClock } from '../../src/base/index.ts';
-import { nameOwner } from '../../src/store/leases/lease-owner.ts';
-import type { Store } from '../../src/store/port.ts';
-import { openSqliteStore } from '../../src/store/sqlite/store.ts';
+import { systemClock } from '@kernmantle/core/base';
+import { nameOwner } from '../../packages/core/src/store/leases/lease-owner.ts';
+import type { Store } from '../../packages/core/src/store/port.ts';
+import { openSqliteStore } from '../../packages/core/src/store/sqlite/store.ts';
 import { aThread, codeOf, event, must, writerOf } from './store-suite/stage.ts';
 
 const say = (text: string | number): void => void writeSync(1, `${text}\n`);

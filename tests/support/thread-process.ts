@@ -3,10 +3,10 @@
 import { appendFileSync, writeSync } from 'node:fs';
 import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
-import { ok } from '../../src/base/index.ts';
-import { EXTENSIONS } from '../../src/extensions.ts';
-import { createRuntime, type RuntimeOptions } from '../../src/runtime/index.ts';
-import { isEnded, openSqliteStore } from '../../src/store/index.ts';
+import { ok } from '@kernmantle/core/base';
+import { createRuntime, type RuntimeOptions } from '@kernmantle/core/runtime';
+import { isEnded, openSqliteStore } from '@kernmantle/core/store';
+import { EXTENSIONS } from '../../packages/kernmantle/src/extensions.ts';
 import { probeTools } from './crash-project.ts';
 
 const [root = '', directive = ''] = process.argv.slice(2);

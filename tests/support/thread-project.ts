@@ -1,13 +1,14 @@
 // A project, a scripted provider on loopback and a runtime, for tests of whole threads.
-import { onTestFinished } from 'vitest';
-import type { Json, JsonObject } from '../../src/base/index.ts';
+
+import type { Json, JsonObject } from '@kernmantle/core/base';
 import {
   type ScriptedProvider,
   type ScriptedReply,
   type ScriptedRequest,
   startScriptedProvider,
-} from '../../src/llm/index.ts';
-import type { Runtime, RuntimeOptions, Threads } from '../../src/runtime/index.ts';
+} from '@kernmantle/core/llm';
+import type { Runtime, RuntimeOptions, Threads } from '@kernmantle/core/runtime';
+import { onTestFinished } from 'vitest';
 import { type Fixture, makeFixture, TRUSTING } from './project.ts';
 
 export interface Stage {

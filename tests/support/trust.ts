@@ -1,18 +1,18 @@
 // What the tests of this room share: the shipped catalogue and a clock that stands still.
 import { readFileSync } from 'node:fs';
-import { parseYaml } from '../../src/base/index.ts';
+import { parseYaml } from '@kernmantle/core/base';
 import {
   type CapabilityCatalog,
   createCapabilityCatalog,
   readCapabilities,
-} from '../../src/trust/grants/capability-catalog.ts';
-import { keyPairFromSeed } from '../../src/trust/keys/key.ts';
+} from '../../packages/core/src/trust/grants/capability-catalog.ts';
+import { keyPairFromSeed } from '../../packages/core/src/trust/keys/key.ts';
 import {
   type CapabilityToken,
   decodeToken,
   encodeToken,
   sealedBytes,
-} from '../../src/trust/tokens/token.ts';
+} from '../../packages/core/src/trust/tokens/token.ts';
 
 export function bundleCatalog(): CapabilityCatalog {
   const file = new URL('../../bundle/config/capabilities.yaml', import.meta.url);

@@ -1,4 +1,4 @@
-import type { Usage } from '../../src/llm/index.ts';
+import type { Usage } from '@kernmantle/core/llm';
 
 type Counts = Pick<
   Usage,

@@ -1,6 +1,6 @@
 // Budgets in memory: done step by step on the rows themselves, and taken back by the transaction when
 // a step is refused. On purpose not the way the SQLite store does it.
-import { fail, type Json } from '../../../src/base/index.ts';
+import { fail, type Json } from '@kernmantle/core/base';
 import {
   type Amounts,
   add,
@@ -8,8 +8,8 @@ import {
   type BudgetKind,
   plus,
   without,
-} from '../../../src/store/amounts.ts';
-import type { Commit, Reserve, Settle } from '../../../src/store/port.ts';
+} from '../../../packages/core/src/store/amounts.ts';
+import type { Commit, Reserve, Settle } from '../../../packages/core/src/store/port.ts';
 import { need, type OpenReservation, RefusedCommit, refuse, type World } from './world.ts';
 
 const ZERO = { spawns: 0n, tokens: 0n, input_tokens: 0n, output_tokens: 0n, spend: 0n };

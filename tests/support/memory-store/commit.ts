@@ -7,8 +7,13 @@ import {
   type JsonObject,
   type Outcome,
   ok,
-} from '../../../src/base/index.ts';
-import type { CommitText, EventText, SignalText, ThreadText } from '../../../src/store/encode.ts';
+} from '@kernmantle/core/base';
+import type {
+  CommitText,
+  EventText,
+  SignalText,
+  ThreadText,
+} from '../../../packages/core/src/store/encode.ts';
 import type {
   Approval,
   ApprovalState,
@@ -21,8 +26,8 @@ import type {
   Sealed,
   Signal,
   ThreadRow,
-} from '../../../src/store/port.ts';
-import { isEnded, noThread } from '../../../src/store/thread-id.ts';
+} from '../../../packages/core/src/store/port.ts';
+import { isEnded, noThread } from '../../../packages/core/src/store/thread-id.ts';
 import { changeBudgets, openAccount, reserveAll } from './budgets.ts';
 import { need, refuse, type ThreadRecord, type World } from './world.ts';
 

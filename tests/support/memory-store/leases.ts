@@ -1,6 +1,11 @@
 // Leases and the queue, in memory.
-import type { Held, Lease, Owner, Wanted } from '../../../src/store/port.ts';
-import { AT_WORK, interruption, isEnded, noThread } from '../../../src/store/thread-id.ts';
+import type { Held, Lease, Owner, Wanted } from '../../../packages/core/src/store/port.ts';
+import {
+  AT_WORK,
+  interruption,
+  isEnded,
+  noThread,
+} from '../../../packages/core/src/store/thread-id.ts';
 import { addEvents, letGo, MAX_LEASE_MS, toHeld } from './commit.ts';
 import { need, refuse, type ThreadRecord, type World } from './world.ts';
 

@@ -1,8 +1,8 @@
 // Lists of threads and their end, approvals and records, in memory.
 import { createHash } from 'node:crypto';
-import { canonicalJson, fail, type Outcome, ok, parseJson } from '../../../src/base/index.ts';
-import { BUDGET_KINDS } from '../../../src/store/amounts.ts';
-import { searchForm } from '../../../src/store/encode.ts';
+import { canonicalJson, fail, type Outcome, ok, parseJson } from '@kernmantle/core/base';
+import { BUDGET_KINDS } from '../../../packages/core/src/store/amounts.ts';
+import { searchForm } from '../../../packages/core/src/store/encode.ts';
 import type {
   Approval,
   ApprovalFilter,
@@ -13,8 +13,8 @@ import type {
   SpentThread,
   ThreadFilter,
   ThreadPage,
-} from '../../../src/store/port.ts';
-import { isEnded, noThread, THREAD_STATUSES } from '../../../src/store/thread-id.ts';
+} from '../../../packages/core/src/store/port.ts';
+import { isEnded, noThread, THREAD_STATUSES } from '../../../packages/core/src/store/thread-id.ts';
 import { keepSecrets, sendSignal, stateOf, toRow } from './commit.ts';
 import { need, refuse, type ThreadRecord, type World } from './world.ts';
 

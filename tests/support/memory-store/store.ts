@@ -1,8 +1,8 @@
 // A store in memory: the second implementation of the port, which keeps
 // everybody honest about what the port promises. Answers come late and in another order when delays
 // are asked for, so whoever relies on an immediate answer is found out.
-import { type Clock, fail, type Outcome, ok } from '../../../src/base/index.ts';
-import type { AuditRow } from '../../../src/kernel/index.ts';
+import { type Clock, fail, type Outcome, ok } from '@kernmantle/core/base';
+import type { AuditRow } from '@kernmantle/core/kernel';
 import {
   type CommitText,
   checkApproval,
@@ -10,7 +10,7 @@ import {
   encodeSignal,
   encodeThread,
   valuesAt,
-} from '../../../src/store/encode.ts';
+} from '../../../packages/core/src/store/encode.ts';
 import type {
   Answer,
   Approvals,
@@ -27,8 +27,8 @@ import type {
   Store,
   ThreadTable,
   Wanted,
-} from '../../../src/store/port.ts';
-import { noThread } from '../../../src/store/thread-id.ts';
+} from '../../../packages/core/src/store/port.ts';
+import { noThread } from '../../../packages/core/src/store/thread-id.ts';
 import {
   addAudit,
   askApproval,

@@ -1,5 +1,5 @@
 // Watching the data of a store in memory: look, and look again when something was written.
-import type { Head, StoredEvent } from '../../../src/store/port.ts';
+import type { Head, StoredEvent } from '../../../packages/core/src/store/port.ts';
 import type { LateWire } from './wire.ts';
 import type { World } from './world.ts';
 

@@ -7,8 +7,8 @@ import {
   fail,
   type Outcome,
   type RandomBytes,
-} from '../../../src/base/index.ts';
-import type { Answer } from '../../../src/store/port.ts';
+} from '@kernmantle/core/base';
+import type { Answer } from '../../../packages/core/src/store/port.ts';
 import { RefusedCommit, type World } from './world.ts';
 
 export interface Call<T> {

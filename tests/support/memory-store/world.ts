@@ -7,8 +7,8 @@ import {
   type Json,
   type JsonObject,
   type Outcome,
-} from '../../../src/base/index.ts';
-import type { Amounts, BudgetLimits } from '../../../src/store/amounts.ts';
+} from '@kernmantle/core/base';
+import type { Amounts, BudgetLimits } from '../../../packages/core/src/store/amounts.ts';
 import type {
   Approval,
   AuditEntry,
@@ -16,7 +16,7 @@ import type {
   Signal,
   StoredEvent,
   ThreadSummary,
-} from '../../../src/store/port.ts';
+} from '../../../packages/core/src/store/port.ts';
 
 export interface ThreadRecord extends ThreadSummary {
   chain: readonly string[];

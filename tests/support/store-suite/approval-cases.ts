@@ -1,6 +1,6 @@
 // Case 38 of the port: questions to people, and how often their answers are used.
 import { expect, test } from 'vitest';
-import type { Decision, NewApproval } from '../../../src/store/port.ts';
+import type { Decision, NewApproval } from '../../../packages/core/src/store/port.ts';
 import { type InStage, staged } from './journal-cases.ts';
 import { bear, begin, codeOf, must, type OpenStage } from './stage.ts';
 

@@ -1,8 +1,8 @@
 // Cases 14-22 of the port: budgets along the chain.
 import fc from 'fast-check';
 import { expect, test } from 'vitest';
-import type { Amounts, BudgetKind } from '../../../src/store/amounts.ts';
-import type { BudgetState, Store } from '../../../src/store/port.ts';
+import type { Amounts, BudgetKind } from '../../../packages/core/src/store/amounts.ts';
+import type { BudgetState, Store } from '../../../packages/core/src/store/port.ts';
 import { runs } from '../soak.ts';
 import { type InStage, staged } from './journal-cases.ts';
 import {

@@ -1,6 +1,11 @@
 // Approvals and signals of which one text is damaged, in any store that keeps texts.
 import { expect } from 'vitest';
-import type { Approval, Decision, NewApproval, Store } from '../../../src/store/port.ts';
+import type {
+  Approval,
+  Decision,
+  NewApproval,
+  Store,
+} from '../../../packages/core/src/store/port.ts';
 import { begin, codeOf, must } from './stage.ts';
 
 /** Texts that are not the object that a row must hold. */

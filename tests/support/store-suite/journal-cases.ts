@@ -1,14 +1,15 @@
 // Cases 1-8 and 44 of the port: the fence, the journal, and commits that share a group.
+
+import { isObject, type Json, type JsonObject } from '@kernmantle/core/base';
 import fc from 'fast-check';
 import { expect, test } from 'vitest';
-import { isObject, type Json, type JsonObject } from '../../../src/base/index.ts';
 import type {
   Commit,
   EventFields,
   Store,
   StoredEvent,
   WantedFields,
-} from '../../../src/store/port.ts';
+} from '../../../packages/core/src/store/port.ts';
 import { runs } from '../soak.ts';
 import {
   aCommit,

@@ -1,7 +1,8 @@
 // Stores in memory on one world, each like a process of its own.
 
-import type { Store } from '../../../src/store/port.ts';
-import { createWorld, openMemoryStore } from '../memory-store/store.ts';
+import type { Store } from '../../../packages/core/src/store/port.ts';
+import { openMemoryStore } from '../memory-store/store.ts';
+import { createWorld } from '../memory-store/world.ts';
 import { makeClock, type OpenStage } from './stage.ts';
 
 /** With `delays`, a seed: every stage has other delays, and the same ones when it runs again. */

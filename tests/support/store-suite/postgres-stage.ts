@@ -1,10 +1,11 @@
 // A registry in a schema of its own, over connections that fail when they are told to. The clock is the
 // server's: every statement is told what time it is.
+
+import { systemRandom } from '@kernmantle/core/base';
 import pg from 'pg';
-import { systemRandom } from '../../../src/base/index.ts';
-import type { Store } from '../../../src/store/port.ts';
-import { migrateStore } from '../../../src/store/postgres/migrate.ts';
-import { openPostgresStore } from '../../../src/store/postgres/store.ts';
+import type { Store } from '../../../packages/core/src/store/port.ts';
+import { migrateStore } from '../../../packages/fleet/src/postgres/migrate.ts';
+import { openPostgresStore } from '../../../packages/fleet/src/postgres/store.ts';
 import { type Faults, makeClock, must, type OpenStage, type TestClock } from './stage.ts';
 
 interface Switch {

@@ -1,6 +1,6 @@
 // Cases 39-43 and 45 of the port: watching, lists, what lies beside the journal, the end of things.
 import { expect, test } from 'vitest';
-import type { Head, StoredEvent, ThreadSummary } from '../../../src/store/port.ts';
+import type { Head, StoredEvent, ThreadSummary } from '../../../packages/core/src/store/port.ts';
 import { type InStage, staged } from './journal-cases.ts';
 import { aThread, bear, begin, codeOf, event, must, type OpenStage, owner } from './stage.ts';
 

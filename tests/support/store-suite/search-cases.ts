@@ -1,6 +1,6 @@
 // What a list shows of a thread, and by which words a search finds it.
 import { expect, test } from 'vitest';
-import type { ThreadFilter } from '../../../src/store/port.ts';
+import type { ThreadFilter } from '../../../packages/core/src/store/port.ts';
 import { staged } from './journal-cases.ts';
 import { bear, begin, must, type OpenStage } from './stage.ts';
 

@@ -1,7 +1,7 @@
 // Cases 33-37 of the port: what is said to a thread, and that no word of it is lost.
 import fc from 'fast-check';
 import { expect, test } from 'vitest';
-import type { NewSignal, SignalNote, Store } from '../../../src/store/port.ts';
+import type { NewSignal, SignalNote, Store } from '../../../packages/core/src/store/port.ts';
 import { runs } from '../soak.ts';
 import { type InStage, staged } from './journal-cases.ts';
 import { aThread, bear, begin, codeOf, must, type OpenStage, owner, writerOf } from './stage.ts';

@@ -1,6 +1,6 @@
 // Cases 23-26 of the port: threads that a commit of their parent makes.
 import { expect, test } from 'vitest';
-import type { Commit } from '../../../src/store/port.ts';
+import type { Commit } from '../../../packages/core/src/store/port.ts';
 import { type InStage, staged } from './journal-cases.ts';
 import {
   aThread,

@@ -3,8 +3,8 @@ import { mkdtempSync, realpathSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { DatabaseSync, type StatementSync } from 'node:sqlite';
-import type { Store } from '../../../src/store/port.ts';
-import { openSqliteStore } from '../../../src/store/sqlite/store.ts';
+import type { Store } from '../../../packages/core/src/store/port.ts';
+import { openSqliteStore } from '../../../packages/core/src/store/sqlite/store.ts';
 import { type Faults, makeClock, must, type OpenStage } from './stage.ts';
 
 interface Switch {

@@ -1,6 +1,6 @@
 // What the conformance suite stands on: a store, other stores on the same data, a clock that stands
 // still until it is moved, and a switch for faults. Each implementation brings its own.
-import type { Clock, Outcome } from '../../../src/base/index.ts';
+import type { Clock, Outcome } from '@kernmantle/core/base';
 import type {
   Commit,
   Committed,
@@ -9,7 +9,7 @@ import type {
   NewThread,
   Owner,
   Store,
-} from '../../../src/store/port.ts';
+} from '../../../packages/core/src/store/port.ts';
 
 export interface TestClock extends Clock {
   /** Both clocks go on. */

@@ -1,0 +1,199 @@
+// The only file that knows the YAML library. Text from a stranger: bounded size, bounded nesting,
+// no tags that make objects, few aliases, own properties only, and a position for every path.
+
+import { readFileSync } from 'node:fs';
+import { createRequire } from 'node:module';
+import type { Node } from 'yaml';
+import { setOwn } from './json.ts';
+import type { Json, JsonObject } from './outcome.ts';
+import type { Position } from './text.ts';
+import type * as Yaml from './yaml-library.ts';
+
+const MAX_YAML_DEPTH = 64;
+const MAX_NODES = 200_000;
+const MAX_BYTES = 2 * 1024 * 1024;
+const MAX_PROBLEMS = 100;
+const NO_KEY = 'the key is a list or a map; write a text, a number, true, false or null';
+
+interface YamlProblem extends Position {
+  message: string;
+}
+
+export interface YamlDocument {
+  /** What could be read; null for an empty document. */
+  value: Json;
+  problems: YamlProblem[];
+  /** Where a path's value (or, with `key`, its key) stands; the nearest existing ancestor otherwise. */
+  locate(path: readonly (string | number)[], part?: 'key' | 'value'): Position;
+}
+
+class TooMuch extends Error {}
+
+// Loaded on first use: most commands never read YAML, and start-up is part of the product.
+let loaded: typeof Yaml | undefined;
+const LIBRARY = import.meta.url.endsWith('.ts') ? './yaml-library.ts' : '../yaml-library.js';
+const library = (): typeof Yaml =>
+  (loaded ??= createRequire(import.meta.url)(LIBRARY) as typeof Yaml);
+
+/**
+ * What the build has read already: the files that ship with us and every command looks at. They are
+ * known by their whole text, so a changed file is simply read.
+ */
+let known: ReadonlyMap<string, Json> | undefined;
+
+function knownDocuments(): ReadonlyMap<string, Json> {
+  if (known || import.meta.url.endsWith('.ts')) return known ?? new Map();
+  try {
+    const file = new URL('../../../../src/known-yaml.json', import.meta.url);
+    known = new Map(JSON.parse(readFileSync(file, 'utf8')) as [string, Json][]);
+  } catch {
+    known = new Map();
+  }
+  return known;
+}
+
+/** Places are asked for when something is wrong; only then the library is needed. */
+const readBefore = (text: string, value: Json): YamlDocument => ({
+  value: structuredClone(value),
+  problems: [],
+  locate: (path, part) => read(text).locate(path, part),
+});
+
+/** Indentation or brackets deeper than any honest file: the library's recursion never sees them. */
+function isTooDeep(text: string): boolean {
+  let depth = 0;
+  for (let i = 0; i < text.length; i++) {
+    const char = text[i];
+    if (char === '[' || char === '{') {
+      if (++depth > 10 * MAX_YAML_DEPTH) return true;
+    } else if ((char === ']' || char === '}') && depth > 0) depth--;
+  }
+  return /^(?: *[-?:] ){200}/m.test(text) || /^ {2000}/m.test(text);
+}
+
+export function parseYaml(text: string): YamlDocument {
+  const start: Position = { line: 1, column: 1 };
+  const refuse = (message: string): YamlDocument => ({
+    value: null,
+    problems: [{ ...start, message }],
+    locate: () => start,
+  });
+  const before = knownDocuments().get(text);
+  if (before !== undefined) return readBefore(text, before);
+  if (text.length > MAX_BYTES) return refuse(`YAML text is longer than ${MAX_BYTES} characters`);
+  if (isTooDeep(text)) return refuse('YAML is nested too deeply');
+  try {
+    return read(text);
+  } catch (error) {
+    if (error instanceof TooMuch) return refuse(error.message);
+    if (error instanceof RangeError) return refuse('YAML is nested too deeply');
+    throw error;
+  }
+}
+
+const READING = {
+  prettyErrors: false,
+  schema: 'core',
+  version: '1.2',
+  // `convert` checks keys: the library compares every key with every other.
+  uniqueKeys: false,
+  strict: true,
+  logLevel: 'silent',
+} as const;
+
+function read(text: string): YamlDocument {
+  const { isAlias, isMap, isScalar, isSeq, LineCounter, parseDocument } = library();
+  const lines = new LineCounter();
+  const document = parseDocument(text, { ...READING, lineCounter: lines });
+  const place = (offset: number): Position => {
+    const { line, col } = lines.linePos(offset);
+    return { line: Math.max(1, line), column: Math.max(1, col) };
+  };
+  const problems: YamlProblem[] = [];
+  for (const error of [...document.errors, ...document.warnings].slice(0, MAX_PROBLEMS)) {
+    problems.push({ ...place(error.pos[0]), message: error.message });
+  }
+
+  // Filled in document order, so an alias finds what stands before it without walking the tree.
+  const anchors = new Map<string, unknown>();
+  const checked = new Set<unknown>();
+  const report = (offset: number, message: string): void => {
+    if (problems.length < MAX_PROBLEMS) problems.push({ ...place(offset), message });
+  };
+
+  /** Undefined when it is no scalar: the text of a collection would double with every level. */
+  const keyText = (key: unknown): string | undefined => {
+    const anchor = (key as { anchor?: string } | null)?.anchor;
+    if (anchor !== undefined) anchors.set(anchor, key);
+    const found = isAlias(key) ? anchors.get(key.source) : key;
+    return isScalar(found) ? String(found.value) : found === null ? 'null' : undefined;
+  };
+
+  let nodes = 0;
+  const convert = (node: unknown, depth: number): Json => {
+    if (++nodes > MAX_NODES) throw new TooMuch(`YAML expands to more than ${MAX_NODES} values`);
+    if (depth > MAX_YAML_DEPTH) throw new TooMuch(`YAML is nested deeper than ${MAX_YAML_DEPTH}`);
+    if (isAlias(node)) {
+      if (anchors.has(node.source)) return convert(anchors.get(node.source), depth + 1);
+      report(node.range?.[0] ?? 0, `\`*${node.source}\` refers to nothing above it`);
+      return null;
+    }
+    const anchor = (node as { anchor?: string } | null)?.anchor;
+    if (anchor !== undefined) anchors.set(anchor, node);
+    if (isSeq(node)) return node.items.map((item) => convert(item, depth + 1));
+    if (isMap(node)) {
+      const result: JsonObject = {};
+      for (const { key, value } of node.items) {
+        const name = keyText(key);
+        const read = convert(value, depth + 1);
+        if (name === undefined) {
+          const isLost = isAlias(key) && !anchors.has(key.source);
+          const message = isLost ? `\`*${key.source}\` refers to nothing above it` : NO_KEY;
+          if (!checked.has(node)) report((key as Node | null)?.range?.[0] ?? 0, message);
+          continue;
+        }
+        // The first stays, as `locate` finds it.
+        if (!Object.hasOwn(result, name)) setOwn(result, name, read);
+        else if (!checked.has(node)) {
+          report((key as Node | null)?.range?.[0] ?? 0, `key \`${name}\` stands here twice`);
+        }
+      }
+      checked.add(node);
+      return result;
+    }
+    if (!isScalar(node)) return null;
+    const { value } = node;
+    if (typeof value === 'string' || typeof value === 'boolean' || value === null) return value;
+    if (typeof value === 'number' && Number.isFinite(value)) return value;
+    report(
+      node.range?.[0] ?? 0,
+      `\`${typeof value === 'number' ? value : typeof value}\` is not a value`,
+    );
+    return null;
+  };
+
+  const locate: YamlDocument['locate'] = (path, part = 'value') => {
+    let node: unknown = document.contents;
+    let offset = (document.contents as Node | null)?.range?.[0] ?? 0;
+    for (const [index, step] of path.entries()) {
+      if (isAlias(node)) node = anchors.get(node.source);
+      if (isMap(node)) {
+        const pair = node.items.find(({ key }) => keyText(key) === String(step));
+        if (!pair) break;
+        const keyNode = pair.key as Node | null;
+        const last = index === path.length - 1;
+        const spot = last && part === 'key' ? keyNode : ((pair.value as Node | null) ?? keyNode);
+        offset = spot?.range?.[0] ?? offset;
+        node = pair.value;
+      } else if (isSeq(node)) {
+        node = node.items[Number(step)];
+        offset = (node as Node | undefined)?.range?.[0] ?? offset;
+      } else break;
+    }
+    return place(offset);
+  };
+
+  return { value: convert(document.contents, 0), problems, locate };
+}
+
+export const formatYaml = (value: Json): string => library().stringify(value, { lineWidth: 0 });

@@ -1,0 +1,81 @@
+// The four points where hooks are evaluated, and what they are told there.
+import type { ErrorCode, Fault, Json } from '../../base/index.ts';
+import type { FlowCheckpoint, MaybePromise } from '../../flow/index.ts';
+import type { HookStart } from '../../journal/index.ts';
+import { type LimitEvent, limitWords, type WarningEvent } from '../limits/limit.ts';
+
+export type Checkpoint = 'before_step' | 'after_step' | 'on_error' | 'on_limit';
+
+/** A step as events name it. */
+export interface Step {
+  readonly kind: 'turn' | 'tool' | 'spawn';
+  /** The executed item's id, `search`, `load` or `help`; absent for a turn. */
+  readonly tool?: string;
+  readonly turn: number;
+  readonly arguments?: Json;
+  /** What it needs, as `permissions.required` has it; no part of the event. */
+  readonly required?: () => readonly string[];
+  /** The call that stands open here, and what it came to, for a hook that takes long; no part of the event. */
+  readonly call?: {
+    readonly id: string;
+    held(event: FlowCheckpoint): MaybePromise<NonNullable<HookStart['held']>>;
+  };
+}
+
+type StepOfEvent = Omit<Step, 'required' | 'call'>;
+
+/** `step` is what `stepName` says. */
+export type CheckpointEvent =
+  | ({ readonly name: 'before_step'; readonly step: string } & StepOfEvent)
+  | ({ readonly name: 'after_step'; readonly step: string; readonly result: Json } & Omit<
+      StepOfEvent,
+      'arguments'
+    >)
+  | { readonly name: 'error'; readonly code: ErrorCode; readonly detail: Fault['detail'] }
+  | LimitEvent
+  | WarningEvent;
+
+/** `fs/write_file`, or `turn 3`. */
+export const stepName = (step: StepOfEvent): string => step.tool ?? `turn ${step.turn}`;
+
+export function beforeStep(given: Step): CheckpointEvent {
+  const { required: _, call: __, ...step } = given;
+  return { name: 'before_step', step: stepName(step), ...step };
+}
+
+export function afterStep(given: Step, result: Json): CheckpointEvent {
+  const { arguments: _, required: __, call: ___, ...step } = given;
+  return { name: 'after_step', step: stepName(step), ...step, result };
+}
+
+export const onError = ({ code, detail }: Fault): CheckpointEvent => ({
+  name: 'error',
+  code,
+  detail,
+});
+
+const CHECKPOINTS: Readonly<Record<CheckpointEvent['name'], Checkpoint>> = {
+  before_step: 'before_step',
+  after_step: 'after_step',
+  error: 'on_error',
+  limit: 'on_limit',
+  warning: 'on_limit',
+};
+
+export const checkpointOf = (event: CheckpointEvent): Checkpoint => CHECKPOINTS[event.name];
+
+/** The fault behind an event that ends a run. No `default`: a new event must fail to compile here. */
+export function faultOf(event: CheckpointEvent): Fault | undefined {
+  switch (event.name) {
+    case 'before_step':
+    case 'after_step':
+      return undefined;
+    case 'error':
+      return { code: event.code, detail: event.detail };
+    case 'limit':
+    case 'warning': {
+      const { name: _, code, ...facts } = event;
+      return { code, detail: { ...facts, message: limitWords(event) } };
+    }
+  }
+}

@@ -1,0 +1,520 @@
+// The four checkpoints of a running thread: which hook answers, what its answer means here, and how
+// that is carried out. The table of meanings is in action.ts; this file only does what it says.
+import { isDeepStrictEqual } from 'node:util';
+import {
+  type Failure,
+  type Fault,
+  fail,
+  getOwn,
+  type Json,
+  type JsonObject,
+  type Outcome,
+  ok,
+} from '../../base/index.ts';
+import {
+  type CheckpointVerdict,
+  type Descriptor,
+  descriptorOfFault,
+  EMPTY,
+  type FlowCheckpoint as FlowEvent,
+  type MaybePromise,
+  makeValue,
+  markFailure,
+  mergeAll,
+} from '../../flow/index.ts';
+import {
+  type DataOf,
+  type HookAnswered,
+  type HookStart,
+  PASSED_HOOK,
+} from '../../journal/index.ts';
+import { checkInputs } from '../../kernel/index.ts';
+import { packCost, usedAmounts } from '../limits/cost.ts';
+import { packLimits } from '../limits/effective-limits.ts';
+import {
+  contextWarning,
+  crossedMarks,
+  type LimitEvent,
+  limitIn,
+  markKey,
+  type WarningEvent,
+} from '../limits/limit.ts';
+import { raisedAmounts, raiseRoom } from '../thread/budget.ts';
+import { switchModel } from '../thread/choose-model.ts';
+import { aboutArguments, conversationText, unpackMarks } from '../thread/conversation.ts';
+import { hearInReplay } from '../thread/interruption.ts';
+import { openingEvents } from '../thread/opening.ts';
+import {
+  countedResult,
+  notesLine,
+  skippedResult,
+  warningLine,
+  withheldResult,
+} from '../thread/prompt.ts';
+import { stepDone } from '../thread/restore.ts';
+import { newAttempt, tell } from '../thread/talk.ts';
+import type { CompiledHook, HookAbout, Hooks, Thread } from '../thread/thread.ts';
+import {
+  type Decision,
+  type Deed,
+  decide,
+  decideFailure,
+  NO_BOUNDS,
+  type Situation,
+  withoutHook,
+} from './action.ts';
+import {
+  afterStep,
+  beforeStep,
+  type CheckpointEvent,
+  faultOf,
+  onError,
+  type Step,
+  stepName,
+} from './checkpoint.ts';
+import { type HookVerdict, parseVerdict } from './hook-answer.ts';
+import { withProposal } from './improve-directive.ts';
+import { buildContext, fillInputs, select, withoutOutside } from './select-hook.ts';
+
+function eventOf(event: FlowEvent, step: Step): CheckpointEvent {
+  switch (event.name) {
+    case 'before_step':
+      return beforeStep(step);
+    case 'after_step':
+      return afterStep(step, event.result.data);
+    case 'error':
+    case 'limit':
+      // The deadline, or a budget further up, may have been reached while it was under way; what could not
+      // be counted at all, in a store that is gone for example, is no limit.
+      return limitIn(event.fault)?.event ?? onError(event.fault);
+  }
+}
+
+/**
+ * Fills inputs that the directive of a hook declares and the hook does not give: what happened, to whom,
+ * and at which limit. `FILLED_INPUTS` of `items` is the list.
+ */
+function withEvent(
+  { ports, talk, place }: Thread,
+  directive: string,
+  event: CheckpointEvent,
+  inputs: JsonObject,
+): JsonObject {
+  const found = ports.library.find('directive', directive);
+  const declared = found.ok ? (found.output.directive?.inputs ?? []) : [];
+  const facts: Record<string, () => Json> = {
+    event: () => event.name,
+    detail: () => (event.name === 'error' ? { ...event.detail } : {}),
+    transcript: () => conversationText(talk.conversation.messages()),
+    original_directive: () => place.directive.name,
+    ...(event.name === 'limit' || event.name === 'warning' ? limitFacts(event) : {}),
+  };
+  const asked = Object.entries(facts).filter(([fact]) =>
+    declared.some(({ name }) => name === fact && !Object.hasOwn(inputs, name)),
+  );
+  return { ...inputs, ...Object.fromEntries(asked.map(([fact, read]) => [fact, read()])) };
+}
+
+const limitFacts = (event: LimitEvent | WarningEvent): Record<string, () => Json> => ({
+  limit: () => event.limit,
+  current: () => event.current,
+  max: () => event.max,
+  ...(event.name === 'warning' && { percent: () => event.percent }),
+});
+
+/** The hook that was asked at this very place and has not answered yet. */
+function begunAt({ hooks: { pending } }: Thread, situation: Situation): HookStart | undefined {
+  if (pending.size === 0) return undefined;
+  const { event, step, open = {} } = situation;
+  return [...pending.values()].find(
+    (start) =>
+      start.event === event.name &&
+      start.step === step &&
+      start.call_id === open.call &&
+      start.fault?.code === open.fault?.code,
+  );
+}
+
+/** The directive may have been changed since: another hook's thread is not gone on with. */
+function isBy({ ports }: Thread, { index, hook }: CompiledHook, start: HookStart): boolean {
+  const found = ports.library.find('directive', hook.directive);
+  return index === start.index && found.ok && found.output.id === start.directive;
+}
+
+/** What a hook is told; `foreign`: of its inputs, those that are others where others write. */
+interface Chosen {
+  hook: CompiledHook;
+  inputs: JsonObject;
+  foreign?: readonly string[];
+}
+
+/** The one that answers here: the first that matches, with what it is told. */
+function choose(
+  thread: Thread,
+  { event, required }: Situation,
+  list: readonly CompiledHook[],
+): Chosen | undefined {
+  const { hooks, journal } = thread;
+  if (!mayAnswer(hooks, event.name)) return undefined;
+  const context = buildContext(thread, event, required);
+  const before = [...hooks.fired].join();
+  const { hook, errors } = select(list, context, hooks.fired);
+  for (const { hook: broken, message } of errors) {
+    const detail = { message, when: broken.when };
+    journal.note({ type: 'error', data: { code: 'expression_error', detail } });
+  }
+  if (hook) {
+    const name = hook.hook.directive;
+    const inputs = withEvent(thread, name, event, fillInputs(hook, context));
+    if (!thread.talk.references) return { hook, inputs };
+    const same = fillInputs(hook, withoutOutside(context));
+    const foreign = Object.keys(inputs).filter(
+      (input) => !isDeepStrictEqual(getOwn(inputs, input), getOwn(same, input)),
+    );
+    return { hook, inputs, foreign };
+  }
+  const fired = [...hooks.fired];
+  if (before !== fired.join()) journal.note({ type: 'hook_state', data: { fired } });
+  return undefined;
+}
+
+/** What is noted with its birth: where it stands, and what stands open meanwhile. */
+const aboutOf = (
+  { event, step, open: { call, held, fault } = {} }: Situation,
+  { index }: CompiledHook,
+  fired: readonly number[],
+): HookAbout => ({
+  event: event.name,
+  step,
+  index,
+  fired,
+  ...(call !== undefined && { call_id: call }),
+  ...(held && { held }),
+  ...(fault && { fault }),
+  ...(event.name === 'warning' && { warning: event }),
+});
+
+/** Its hook rests, and so does the run: nothing is decided yet. */
+function rest({ control }: Thread, situation: Situation, { error }: Failure): Decision {
+  const status = RESTING.find((one) => one === error.detail.status) ?? 'waiting';
+  control.ending ??= { status, reason: error.detail.message };
+  const fault = faultOf(situation.event) ?? error;
+  return { deed: { do: 'wait', fault }, notes: {}, bounds: situation.bounds };
+}
+const RESTING = ['needs_input', 'interrupted'] as const;
+
+/** A new attempt that begins with other inputs: they must fit the directive as any do. */
+async function withInputs(
+  { ports, place, talk }: Thread,
+  { inputs: wanted }: HookVerdict,
+  decision: Decision,
+  answerMarks: Descriptor,
+): Promise<Outcome<Decision>> {
+  const { deed } = decision;
+  if (!wanted || 'fault' in deed) return ok(decision);
+  const { item, directive, plan } = place;
+  const isFixed = plan !== undefined || directive.process.script !== undefined;
+  if ((deed.do !== 'new_attempt' && deed.do !== 'restart') || isFixed) {
+    const message = 'the hook’s `context.inputs` are for a new attempt, and there is none here';
+    return fail('hook_failed', `${message}: retry begins one at a limit, and at the start`);
+  }
+  const inputs = checkInputs(directive, wanted);
+  if (!inputs.ok) return inputs;
+  const { conversation } = talk;
+  const marks = mergeAll([
+    answerMarks,
+    talk.references ? conversation.allMarks() : conversation.marks(),
+    ...talk.opening.map(({ data }) => ('marks' in data ? unpackMarks(data.marks) : EMPTY)),
+  ]);
+  const prepared = { item, directive, inputs: inputs.output };
+  const isReference = talk.references !== undefined;
+  const opening = await openingEvents(ports, prepared, '', { marks, isReference });
+  if (!opening.ok) return opening;
+  // The person's message stays as it was.
+  const message = talk.opening.slice(opening.output.length);
+  const begins = { inputs: inputs.output, opening: [...opening.output, ...message] };
+  return ok({ ...decision, deed: { do: 'new_attempt', begins } });
+}
+
+/** The first hook that matches is run; without one the defaults hold. */
+async function decisionOf(
+  thread: Thread,
+  situation: Situation,
+  list = thread.hooks.list,
+): Promise<Decision> {
+  const { hooks, journal, budget } = thread;
+  const before = begunAt(thread, situation);
+  const same = before && list.find((one) => isBy(thread, one, before));
+  const chosen: Chosen | undefined = same
+    ? { hook: same, inputs: {} }
+    : choose(thread, situation, list);
+  if (!chosen) return withoutHook(situation);
+  const { hook, inputs, foreign } = chosen;
+  const name = hook.hook.directive;
+  const fired = [...hooks.fired];
+  const began = thread.ports.clock.monotonic();
+  await journal.flush();
+  budget.meter.stopClock();
+  const asked = before && same ? { before } : { about: aboutOf(situation, hook, fired), foreign };
+  const answered = await hooks.run(thread, name, inputs, asked);
+  budget.meter.startClock();
+  if (!answered.ok && answered.error.code === 'approval_pending') {
+    return rest(thread, situation, answered);
+  }
+  const begun = begunAt(thread, situation);
+  if (begun) hooks.pending.delete(begun.thread_id);
+  // One that cannot be paid, or cannot run here, counts as no match: the next may answer.
+  if (!answered.ok && PASSED_HOOK.has(answered.error.code)) {
+    journal.note({ type: 'error', data: answered.error });
+    return await decisionOf(thread, situation, list.slice(list.indexOf(hook) + 1));
+  }
+  const marks = answered.ok ? answered.output.meta.descriptor : descriptorOfFault(answered.error);
+  const parsed = answered.ok ? parseVerdict(answered.output.data) : answered;
+  const decided = parsed.ok
+    ? await withInputs(thread, parsed.output, decide(parsed.output, situation), marks)
+    : parsed;
+  const decision = decided.ok
+    ? await withProposal(thread, { ...decided.output, marks })
+    : decideFailure(name, decided, situation);
+  const { deed, model, notes, bounds } = decision;
+  const { call, held } = situation.open ?? {};
+  const isReplaced = !begun && !KEEPS_RESULT.has(deed.do);
+  const data: HookAnswered = {
+    directive: name,
+    event: situation.event.name,
+    step: situation.step,
+    deed: deed.do,
+    notes,
+    duration_ms: Math.round(thread.ports.clock.monotonic() - began),
+    fired,
+    bounds,
+    ...(model !== undefined && { model }),
+    ...(deed.do === 'raise' && { limits: packLimits(deed.limits) }),
+    ...(begun && { thread_id: begun.thread_id }),
+    ...(isReplaced && call !== undefined && held && { call_id: call, held: await held() }),
+  };
+  const cost = packCost(budget.meter.read());
+  const raise = deed.do === 'raise' && { raise: raisedAmounts(thread, deed.limits, deed.raised) };
+  journal.note({ type: 'hook', data }, { cost, ...raise });
+  return { ...decision, deed: carriedBy(deed, marks), hook: name, marks };
+}
+
+/** After these the result of the call is recorded as it is. */
+const KEEPS_RESULT: ReadonlySet<Deed['do']> = new Set<Deed['do']>([
+  'proceed',
+  'tell_error',
+  'tell_warning',
+  'run_with_granted',
+  'raise',
+]);
+
+/** What the hook gives as the reason carries what the hook has read. */
+const carriedBy = (deed: Deed, marks: Descriptor): Deed =>
+  'fault' in deed
+    ? { ...deed, fault: markFailure({ ok: false, error: deed.fault }, marks).error }
+    : deed;
+
+/** What is to be done; what the decision changes for the rest of the run is changed. */
+async function consult(thread: Thread, situation: Situation): Promise<Deed> {
+  const { deed, bounds, model, notes, marks, hook = '' } = await decisionOf(thread, situation);
+  thread.hooks.bounds = bounds;
+  if (model !== undefined) switchModel(thread, model);
+  const line = notesLine(hook, notes);
+  if (line !== undefined) tell(thread, line, undefined, marks);
+  return deed;
+}
+
+/** How a run ends that is over; the other deeds let it go on. */
+const ENDS = {
+  ask_person: 'needs_input',
+  wait: 'waiting',
+  stop: 'limit',
+  fail: 'failed',
+  abort: 'aborted',
+} as const;
+
+/** What the model is told instead of a result. */
+const INSTEAD = {
+  skip_step: skippedResult,
+  withhold_result: withheldResult,
+  count_as_done: countedResult,
+} as const;
+
+/** No `default`: a new deed must fail to compile here. */
+function carryOut(
+  thread: Thread,
+  deed: Deed,
+  event: CheckpointEvent,
+  step: string,
+): CheckpointVerdict | undefined {
+  // The operation fails with the reason, the loop stops at its next boundary. Who was stopped while the
+  // hook ran ends as that says.
+  if ('fault' in deed) {
+    const { code, detail } = deed.fault;
+    thread.control.ending ??= { status: ENDS[deed.do], reason: detail.message, code };
+    return { action: 'end', outcome: { ok: false, error: deed.fault } };
+  }
+  switch (deed.do) {
+    case 'proceed':
+    case 'tell_error':
+    case 'run_with_granted':
+      return undefined;
+    case 'tell_warning':
+      if (event.name === 'warning') tell(thread, warningLine(event));
+      return undefined;
+    case 'raise':
+      thread.budget.limits = deed.limits;
+      return { action: 'retry' };
+    case 'repeat_step':
+    case 'restart':
+      return { action: 'retry' };
+    case 'new_attempt':
+      newAttempt(thread, deed.begins);
+      return { action: 'retry' };
+    case 'skip_step':
+    case 'withhold_result':
+    case 'count_as_done':
+      return { action: 'end', outcome: ok(makeValue(INSTEAD[deed.do](step))) };
+  }
+}
+
+/** Who fired for its edge must see it end, whatever the event is. */
+export function mayAnswer({ list, fired }: Hooks, name: CheckpointEvent['name']): boolean {
+  for (const { events } of list) if (events.has(name)) return true;
+  return fired.size > 0;
+}
+
+/** Called by the pipeline at its fixed places. Where no hook can match, nothing is made or awaited. */
+export function raise(
+  thread: Thread,
+  event: FlowEvent,
+  step: Step,
+): MaybePromise<CheckpointVerdict | undefined> {
+  const { hooks, control } = thread;
+  if (control.ending) return undefined;
+  const isStep = event.name === 'before_step' || event.name === 'after_step';
+  if (!isStep || mayAnswer(hooks, event.name)) return raiseEvent(thread, event, step);
+  if (event.name === 'after_step' && hooks.bounds !== NO_BOUNDS) {
+    hooks.bounds = stepDone(hooks.bounds, stepName(step));
+  }
+  return undefined;
+}
+
+/** Which call was refused, by whom, and what is known of its arguments. */
+function placeOf(event: FlowEvent): Omit<DataOf<'permission_denied'>, 'code' | 'detail'> {
+  if (event.name !== 'error') return {};
+  const { stage, call, arguments: given } = event;
+  return {
+    ...(call !== undefined && { call_id: call }),
+    ...(stage && { stage }),
+    ...aboutArguments(given),
+  };
+}
+
+async function raiseEvent(
+  thread: Thread,
+  flowEvent: FlowEvent,
+  step: Step,
+): Promise<CheckpointVerdict | undefined> {
+  const event = eventOf(flowEvent, step);
+  const { journal } = thread;
+  const name = stepName(step);
+  const open = openAt(flowEvent, step);
+  // Denials and limits have their own line in the transcript; once, however long a hook takes.
+  const isNew = !begunAt(thread, { event, step: name, open, bounds: NO_BOUNDS });
+  if (isNew && event.name === 'limit') journal.note({ type: 'limit', data: event });
+  else if (isNew && event.name === 'error' && event.code === 'permission_denied') {
+    const { code, detail } = event;
+    journal.note({ type: 'permission_denied', data: { code, detail, ...placeOf(flowEvent) } });
+  }
+  const fault = event.name === 'limit' && 'fault' in flowEvent ? flowEvent.fault : undefined;
+  const situation = await situationOf(thread, event, name, fault);
+  const deed = await consult(thread, { ...situation, open, required: step.required });
+  if (thread.ports.replay) await hearInReplay(thread);
+  return carryOut(thread, deed, event, name);
+}
+
+/** Before a step nothing has come of it yet. */
+function openAt(event: FlowEvent, { call }: Step): NonNullable<Situation['open']> {
+  if (!call) return 'fault' in event ? { fault: event.fault } : {};
+  const held = event.name !== 'before_step' && { held: () => call.held(event) };
+  return { call: call.id, ...held };
+}
+
+async function situationOf(
+  thread: Thread,
+  event: CheckpointEvent,
+  step: string,
+  fault?: Fault,
+): Promise<Situation> {
+  const { place, hooks, talk, budget } = thread;
+  const reached = fault && limitIn(fault);
+  // Only there can limits be raised; asking how far costs a look at every ancestor.
+  const isAtLimit = event.name === 'limit' || event.name === 'warning';
+  // When it is an ancestor's budget that is used up, raising the own limit would not help.
+  const above = reached?.event.thread;
+  const isOwn = above === undefined || above === place.id;
+  const needed = reached?.least ?? 0n;
+  const isFatal = step.startsWith('turn ');
+  const plain = { event, step, bounds: hooks.bounds, loops: talk.loops, isFatal };
+  if (!isOwn || !isAtLimit) return plain;
+  return { ...plain, raise: { limits: budget.limits, needed, room: await raiseRoom(thread) } };
+}
+
+/** Loops and denials are events of their own. */
+const typeOf = ({ code }: Fault): 'loop_detected' | 'permission_denied' | 'error' =>
+  (['loop_detected', 'permission_denied'] as const).find((type) => type === code) ?? 'error';
+
+interface ErrorPlace {
+  isTold?: boolean;
+  isStart?: boolean;
+  /** The call that it is about. */
+  call?: string;
+}
+
+/** An error that no operation raised: a loop, a cry for help. `isTold`: the model gets it anyway. */
+export async function raiseError(
+  thread: Thread,
+  { error }: Failure,
+  step: string,
+  { isTold = false, isStart = false, call }: ErrorPlace = {},
+): Promise<CheckpointVerdict | undefined> {
+  const event = onError(error);
+  const open = { fault: error, ...(call !== undefined && { call }) };
+  const situation = { ...(await situationOf(thread, event, step)), isStart, isOwn: true, open };
+  if (!begunAt(thread, situation)) {
+    thread.journal.note({ type: typeOf(error), data: { code: error.code, detail: error.detail } });
+  }
+  const deed = await consult(thread, situation);
+  if (deed.do !== 'tell_error') return carryOut(thread, deed, event, step);
+  const from = descriptorOfFault(error);
+  if (!isTold) tell(thread, `[harness] ${error.detail.message}`, undefined, from);
+  return undefined;
+}
+
+/** Marks of limits that were passed since the last look, each once; nothing to wait for without one. */
+export function raiseWarnings(thread: Thread): Promise<void> | undefined {
+  const { budget, talk, hooks } = thread;
+  const { meter, limits, warned, windowSeen } = budget;
+  const cost = meter.read();
+  const warnings = crossedMarks(usedAmounts(cost), limits, warned);
+  budget.windowSeen = cost.context_tokens;
+  const max = limits.context?.value ?? BigInt(talk.price.context ?? 0);
+  const window = contextWarning(windowSeen, cost.context_tokens, max, limits.context_warn);
+  if (window) warnings.push(window);
+  // Those that a hook was asked about when the thread was left.
+  for (const { warning } of hooks.pending.values()) if (warning) warnings.unshift(warning);
+  return warnings.length > 0 ? warn(thread, warnings) : undefined;
+}
+
+async function warn(thread: Thread, warnings: readonly WarningEvent[]): Promise<void> {
+  for (const event of warnings) {
+    // That of the window comes again with every crossing.
+    if (event.limit !== 'context') thread.budget.warned.add(markKey(event));
+    const situation = await situationOf(thread, event, event.code);
+    if (!begunAt(thread, situation)) thread.journal.note({ type: 'warning', data: event });
+    const deed = await consult(thread, situation);
+    carryOut(thread, deed, event, event.code);
+    if (thread.control.ending) return;
+  }
+}

@@ -1,0 +1,41 @@
+export { endUnattended } from './children/children.ts';
+export { directiveLimits, packLimits } from './limits/effective-limits.ts';
+export { type Ending, type LoopPorts, runLoop, type Turn } from './loop.ts';
+export { type FollowedRun, followThread } from './observe/follow-thread.ts';
+export { auditCalls, type Live, telemetry, watchThreads } from './observe/watch-threads.ts';
+export { type PlainRequest, type PlainResult, type PlainTool, runPlainLoop } from './plain-loop.ts';
+export { runReader } from './reading/reader-primitive.ts';
+export { type ReplayOptions, type ReplayReport, replayThread } from './replay/replay.ts';
+export { answerIn, askInside, callBinding, renewed } from './rights/ask-about-call.ts';
+export { helpSignal } from './rights/ask-for-help.ts';
+export { callShown } from './rights/call-shown.ts';
+export { prepareThread, type RunRequest, refusalsOf } from './run/prepare.ts';
+export { finishEnded, mendTranscript } from './run/recover.ts';
+export type { ResumeOptions } from './run/reopen.ts';
+export { goOnWithThread, refuseTaken, resumeThread } from './run/resume.ts';
+export { unaffordableHooks } from './run/run-hook.ts';
+export { enqueueDirective, runDirective } from './run/start.ts';
+export { askModel } from './script-thread/script-actions.ts';
+export {
+  artifactKind,
+  createThreadPrimitive,
+  type ThreadAction,
+  type ThreadFunction,
+  threadKind,
+} from './spawn/thread-primitive.ts';
+export { modelFor } from './thread/choose-model.ts';
+export { createLiveThreads } from './thread/live-threads.ts';
+export type {
+  ModelLine,
+  ModelPort,
+  Runner,
+  ScriptAct,
+  ScriptActions,
+  ScriptAnswer,
+  ScriptPort,
+  ScriptRequest,
+  ThreadResult,
+  WatchPort,
+} from './thread/ports.ts';
+export type { HarnessPorts, LiveThreads, PreparePorts, Thread } from './thread/thread.ts';
+export { createModelPort } from './turn/ask-model.ts';

@@ -1,0 +1,157 @@
+// How a notice leaves: over HTTP through the kernel's chain, or as a line on a command's standard input.
+// The command is the operator's own: only a policy with authority can name it.
+import {
+  fail,
+  isObject,
+  type Json,
+  type JsonObject,
+  type Outcome,
+  ok,
+  plainText,
+  spawn,
+} from '../../base/index.ts';
+import type { Frame, NOTICE_KINDS } from '../../flow/index.ts';
+import type { JournalEvent } from '../../journal/index.ts';
+import type { Kernel } from '../../kernel/index.ts';
+import type { ThreadStatus } from '../../store/index.ts';
+
+const TIMEOUT_MS = 10_000;
+
+export const postNotice =
+  (kernel: Pick<Kernel, 'execute'>, frame: () => Frame) =>
+  async (url: string, notice: JsonObject): Promise<Outcome<unknown>> =>
+    await kernel.execute(
+      {
+        item_type: 'tool',
+        item_id: 'http/request',
+        parameters: { method: 'POST', url, body: notice },
+      },
+      {
+        surface: 'harness',
+        name: 'notify',
+        frame: frame(),
+        signal: AbortSignal.timeout(TIMEOUT_MS),
+      },
+    );
+
+export const runNotice =
+  (cwd: string, env: Readonly<Record<string, string | undefined>>) =>
+  ([file = '', ...args]: readonly string[], notice: JsonObject): Promise<Outcome<unknown>> =>
+    new Promise((resolve) => {
+      const child = spawn(file, args, {
+        cwd,
+        env: { ...env },
+        stdio: ['pipe', 'ignore', 'ignore'],
+        timeout: TIMEOUT_MS,
+        killSignal: 'SIGKILL',
+      });
+      child.on('error', () => resolve(fail('tool_failed', 'the command cannot be started')));
+      child.on('close', (code) =>
+        resolve(code === 0 ? ok(null) : fail('tool_failed', `the command ended with ${code}`)),
+      );
+      // A command that does not read its input is told all the same.
+      child.stdin?.on('error', () => {});
+      child.stdin?.end(`${JSON.stringify(notice)}\n`);
+    });
+
+// Tells people that something waits for them or went wrong: a webhook or a command of the settings.
+// INVARIANT: the payload holds names, codes and the title, which is masked; nothing else that was said, given or
+// returned.
+
+type NoticeKind = (typeof NOTICE_KINDS)[number];
+type Notice = {
+  event: NoticeKind;
+  thread_id: string;
+  directive: string;
+  /** Title of the run. Absent: it has no message and no text input. */
+  title?: string;
+  status: string;
+  code: string;
+  /** ISO 8601. */
+  at: string;
+  /** Which question it is, for `km approvals`. */
+  approval_id?: string;
+};
+
+interface NotifyPorts {
+  /** `notify` of the policy in force. */
+  settings(): JsonObject | undefined;
+  now(): number;
+  thread(
+    id: string,
+  ): { directive: string; parent?: string; kind: string; title?: string } | undefined;
+  post(url: string, notice: Notice): Promise<Outcome<unknown>>;
+  run(command: readonly string[], notice: Notice): Promise<Outcome<unknown>>;
+  /** Nobody could be told. */
+  trouble(message: string): void;
+}
+
+const CODE = /^[a-z_]{1,60}$/;
+const ENDINGS: { readonly [status in ThreadStatus]?: NoticeKind } = {
+  failed: 'failed',
+  denied: 'failed',
+  limit: 'limit',
+};
+
+/** What an event is to people; most are nothing. */
+function toldBy(
+  { type, data }: JournalEvent,
+  isRoot: boolean,
+): Pick<Notice, 'event' | 'status' | 'code' | 'approval_id'> | undefined {
+  if (type === 'approval' && data.state === 'pending') {
+    const event = data.action === 'stuck' ? 'stuck' : 'approval';
+    const asked = data.approval === undefined ? {} : { approval_id: data.approval };
+    return { event, status: 'waiting', code: '', ...asked };
+  }
+  // What becomes of a child is its parent's business; a question is everybody's.
+  if (type !== 'thread_end' || !isRoot) return undefined;
+  const { status, code = '' } = data;
+  const event = ENDINGS[status];
+  return event && { event, status, code: CODE.test(code) ? code : '' };
+}
+
+/** A text is run by the shell, a list as it is. */
+function commandOf(command: Json | undefined): readonly string[] | undefined {
+  if (typeof command === 'string' && command !== '') return ['/bin/sh', '-c', command];
+  if (!Array.isArray(command) || command.length === 0) return undefined;
+  return command.map(plainText);
+}
+
+export function createNotifier(ports: NotifyPorts) {
+  const underWay = new Set<Promise<void>>();
+
+  async function told(work: Promise<Outcome<unknown>>): Promise<void> {
+    const done = await work.catch(() => fail('internal_error', 'it threw'));
+    if (!done.ok) ports.trouble(`nobody could be notified: ${done.error.code}`);
+  }
+  function keep(work: Promise<Outcome<unknown>>): void {
+    const kept = told(work).finally(() => underWay.delete(kept));
+    underWay.add(kept);
+  }
+  return {
+    event(thread: string, event: JournalEvent): void {
+      const settings = ports.settings();
+      if (!isObject(settings)) return;
+      // What a hook asks is asked for the thread that it serves.
+      let [id, about] = [thread, ports.thread(thread)];
+      while (about?.kind === 'hook' && event.type === 'approval') {
+        [id, about] = [about.parent ?? '', ports.thread(about.parent ?? '')];
+      }
+      if (!about || about.kind === 'hook') return;
+      const news = toldBy(event, about.parent === undefined);
+      if (!news || (Array.isArray(settings.on) && !settings.on.includes(news.event))) return;
+      const at = new Date(ports.now()).toISOString();
+      const { directive, title } = about;
+      const named = title === undefined ? { directive } : { directive, title };
+      const notice: Notice = { ...news, thread_id: id, ...named, at };
+      const { webhook } = settings;
+      if (typeof webhook === 'string' && webhook !== '') keep(ports.post(webhook, notice));
+      const command = commandOf(settings.command);
+      if (command) keep(ports.run(command, notice));
+    },
+    /** Until everything under way was told or given up. */
+    async settled(): Promise<void> {
+      while (underWay.size > 0) await Promise.all(underWay);
+    },
+  };
+}

@@ -1,0 +1,227 @@
+// Every call of a thread is one row of the audit, as calls from outside are. What the harness does by
+// itself stands in the thread's journal; of that only what was refused or failed is told here.
+import { hash } from 'node:crypto';
+import {
+  type Clock,
+  type Failure,
+  harmless,
+  type Json,
+  type JsonObject,
+  type Outcome,
+  ok,
+  type RedactionStream,
+} from '../../base/index.ts';
+import type { ComposedPolicy, Frame, RecordEntry } from '../../flow/index.ts';
+import type { Library } from '../../items/index.ts';
+import { type Noted, withTexts } from '../../journal/index.ts';
+import { type Audit, auditRow, type Caller, type Kernel } from '../../kernel/index.ts';
+import type { Store } from '../../store/index.ts';
+import { deriveVaultKey, type KeyPair } from '../../trust/index.ts';
+import {
+  createKnownSecrets,
+  environmentSecrets,
+  type KnownSecrets,
+} from '../secrets/known-secrets.ts';
+import { sealStore } from '../secrets/sealed-store.ts';
+import type { ThreadFacts, ThreadResult, WatchPort } from '../thread/ports.ts';
+import type { HarnessPorts } from '../thread/thread.ts';
+import { createNotifier, postNotice, runNotice } from './notify.ts';
+import { createRawStreams } from './raw-stream.ts';
+import type { Telemetry } from './telemetry.ts';
+import { Transcripts } from './transcripts.ts';
+
+/** Which right it was: a hash, so that rows of one token can be found and nobody can use it. */
+const subjectOf = (token: string): string => `token:${hash('sha256', token).slice(0, 16)}`;
+
+export function auditCalls(kernel: Kernel, audit: Pick<Audit, 'write'>): Kernel {
+  /** A thread has one token for long. */
+  let [hashed, subject] = ['', subjectOf('')];
+  const audited = (caller: Caller): Caller => {
+    const { surface, name = '' } = caller;
+    const row = (entry: RecordEntry): void => {
+      if (surface !== 'thread' && entry.outcome.ok) return;
+      // It has not ended: whoever goes on with it leaves its row.
+      if (!entry.outcome.ok && entry.outcome.error.code === 'handed_over') return;
+      const token = caller.auth?.() ?? caller.__auth;
+      if (token !== undefined && token !== hashed) [hashed, subject] = [token, subjectOf(token)];
+      const by = token === undefined ? `policy:${surface}` : subject;
+      const who = { surface, caller: name, subject: by };
+      const written = audit.write(auditRow(entry, who));
+      // What cannot be recorded counts as failed; the pipeline turns this into an outcome.
+      if (!written.ok) throw new Error(written.error.detail.message);
+    };
+    return { ...caller, act: { ...caller.act, audit: row } };
+  };
+  return {
+    search: (request, caller) => kernel.search(request, audited(caller)),
+    load: (request, caller) => kernel.load(request, audited(caller)),
+    execute: (request, caller) => kernel.execute(request, audited(caller)),
+    help: (request, caller) => kernel.help(request, audited(caller)),
+  };
+}
+
+// Everything that looks on while threads run: transcripts, live views, telemetry, notices. All of it is
+// fed by what the threads record, and none of it sees a secret that the run knows.
+
+interface WatchPorts {
+  store: Store;
+  /** Where the transcripts are: `.ai/threads`. */
+  dir: string;
+  project: string;
+  clock: Clock;
+  env: HarnessPorts['env'];
+  library: Library;
+  kernel: Pick<Kernel, 'execute'>;
+  frame(): Frame;
+  policy(): ComposedPolicy;
+  /** The user's own key, from which those of the vaults are made. */
+  key(): Outcome<KeyPair>;
+  /** What could not be written, sent or told; a run goes on without. */
+  trouble(message: string): void;
+}
+
+/** Where a registered SDK announces itself; the API package is not even loaded without one. */
+const SDK = Symbol.for('opentelemetry.js.api.1');
+
+/** Of a place these alone are kept. */
+const factsOf = ({ directive, parent, kind, title }: ThreadFacts): ThreadFacts => ({
+  directive,
+  kind,
+  ...(title !== undefined && { title }),
+  ...(parent !== undefined && { parent }),
+});
+
+/** Loaded by whoever has found one. */
+export const telemetry = () => import('./telemetry.ts');
+
+/** What a live view is told. */
+export type Live = Pick<WatchPort, 'onEvent' | 'onText'>;
+
+/** For one view. Pieces of text are shown as soon as no secret can begin in them. */
+function createListening(live: Live, known: KnownSecrets, trouble: (message: string) => void) {
+  const streams = new Map<string, RedactionStream>();
+  const show = harmless('onText', live.onText, trouble);
+  const tell = harmless('onEvent', live.onEvent, trouble);
+  function flush(thread: string): void {
+    const rest = streams.get(thread)?.end() ?? '';
+    streams.delete(thread);
+    if (rest !== '') show(thread, rest);
+  }
+  return {
+    flush,
+    onText(thread: string, piece: string): void {
+      const stream = streams.get(thread) ?? known.redactor(thread).stream();
+      streams.set(thread, stream);
+      const shown = stream.push(piece);
+      if (shown !== '') show(thread, shown);
+    },
+    onEvent(thread: string, event: Noted): void {
+      flush(thread);
+      tell(
+        thread,
+        withTexts(event, (data) => known.redactor(thread).json(data)),
+      );
+    },
+  };
+}
+
+export function watchThreads(ports: WatchPorts) {
+  const { store, dir, clock, env, library, kernel, policy, trouble } = ports;
+  const now = () => clock.now();
+  const known = createKnownSecrets(() => environmentSecrets(env, library));
+  let derived: Uint8Array | undefined;
+  const sealed = sealStore({
+    store,
+    known,
+    key() {
+      const own = derived ? undefined : ports.key();
+      if (own && !own.ok) return own;
+      derived ??= deriveVaultKey(own?.output.exportPrivate() ?? '');
+      return ok(derived);
+    },
+  });
+  const detail = () => policy().transcript;
+  const transcripts = new Transcripts({ dir, clock, known, store, trouble, detail });
+  const facts = new Map<string, ThreadFacts>();
+  const thread = (id: string): ThreadFacts | undefined => facts.get(id);
+  let spans: Telemetry | undefined;
+  const tellTelemetry = harmless<Parameters<Telemetry>>(
+    'telemetry',
+    (id, event) => spans?.(id, event),
+    trouble,
+  );
+  const notifier = createNotifier({
+    settings: () => policy().notify,
+    now,
+    thread,
+    post: postNotice(kernel, ports.frame),
+    run: runNotice(ports.project, env),
+    trouble,
+  });
+  const redact = <T extends Json>(id: string, value: T): T => known.redactor(id).json(value);
+  const port: WatchPort = {
+    ...createRawStreams({ dir, clock, trouble, redactor: known.redactor }),
+    written: (id) => transcripts.written(id),
+    ahead: (id, seq) => transcripts.ahead(id, seq),
+    mask: (id, text, inputs) =>
+      (inputs === undefined ? known.redactor(id) : known.redactorBelow(id, inputs)).text(text),
+    done(id) {
+      transcripts.done(id);
+      sealed.letGo(id);
+      facts.delete(id);
+    },
+    transcript(id, about) {
+      if (about) {
+        facts.set(id, factsOf(about));
+        spans?.opened?.(id);
+      }
+      const write = transcripts.open(id);
+      return (events, firstSeq) => {
+        write(events, firstSeq);
+        for (const event of events) {
+          tellTelemetry(id, event);
+          const { type } = event;
+          if (type === 'thread_end' || type === 'approval') notifier.event(id, event);
+        }
+      };
+    },
+  };
+  return {
+    ...sealed,
+    /** For threads that this view looks at, and those below them. */
+    portFor(live: Live): WatchPort {
+      if (!live.onEvent && !live.onText) return port;
+      const { flush, onText, onEvent } = createListening(live, known, trouble);
+      return {
+        ...port,
+        onText,
+        onEvent,
+        done(id) {
+          flush(id);
+          port.done?.(id);
+        },
+      };
+    },
+    done: (id: string): void => port.done?.(id),
+    /** To be awaited before a run: an SDK may have come in the meantime. */
+    async ready(): Promise<void> {
+      if (spans || !Object.hasOwn(globalThis, SDK)) return;
+      const { createTelemetry } = await telemetry();
+      spans ??= createTelemetry({ now, thread });
+    },
+    /** Without what the thread knows to be secret. */
+    mask: (id: string, text: string): string => known.redactor(id).text(text),
+    /** A result as it may be shown. */
+    shown(result: Outcome<ThreadResult>): Outcome<ThreadResult> {
+      if (!result.ok) return redact('', result as unknown as Json) as unknown as Failure;
+      const { thread_id, outputs, text, reason } = result.output;
+      const shown = redact<JsonObject>(thread_id, { outputs, text, reason });
+      return ok({ ...result.output, ...shown });
+    },
+    /** Until the notices under way are told. */
+    async settled(): Promise<void> {
+      await transcripts.settled();
+      await notifier.settled();
+    },
+  };
+}

@@ -1,0 +1,690 @@
+// The world in which a thread happens again. Its registry is empty, its tools and its model answer from
+// the journal, and what other threads and people put into the journal is put there at the same place.
+// A process that was lost is lost again where it was: after the last event that it wrote nothing more
+// is written, until somebody resumes the thread.
+import { isDeepStrictEqual } from 'node:util';
+import {
+  type Failure,
+  fail,
+  getOwn,
+  isObject,
+  type Json,
+  type JsonObject,
+  type Outcome,
+  ok,
+  plainText,
+} from '../../base/index.ts';
+import {
+  type Asked,
+  addMarks,
+  createFrame,
+  descriptorOfFault,
+  EMPTY,
+  markFailure,
+  perform,
+  type Value,
+} from '../../flow/index.ts';
+import {
+  decodeAll,
+  type EventType,
+  type JournalEvent,
+  notedOf,
+  type Recorded,
+  type RecordedOf,
+  readStored,
+} from '../../journal/index.ts';
+import type { Caller, Kernel } from '../../kernel/index.ts';
+import type {
+  Answer,
+  Commit,
+  Held,
+  NewEvent,
+  Signal,
+  Store,
+  StoredEvent,
+  ThreadFilter,
+  ThreadPage,
+  ThreadSummary,
+} from '../../store/index.ts';
+import { countChild, namedIn, resultOf } from '../children/children.ts';
+import { packCost } from '../limits/cost.ts';
+import { readLimit } from '../limits/limit.ts';
+import { callKey } from '../step/call-intent.ts';
+import { wholeValue } from '../step/large-result.ts';
+import { BUDGETED } from '../thread/budget.ts';
+import { stopThread } from '../thread/interruption.ts';
+import { createLiveThreads } from '../thread/live-threads.ts';
+import { createReplayRecord, type ReplayRecord } from '../thread/recorded-answers.ts';
+import type { HarnessPorts, Thread } from '../thread/thread.ts';
+import { askAgain } from './ask-again.ts';
+
+/** Written by other threads, by people, or for them: a replay takes them from the journal. */
+const FROM_OTHERS: ReadonlySet<EventType> = new Set<EventType>([
+  'spawn',
+  'child_end',
+  'approval',
+  'snapshot',
+  'logged',
+]);
+/** Of a hook whose answer nobody heard before the process was lost. */
+const NO_RESULT = {
+  status: 'interrupted' as const,
+  outputs: {},
+  text: '',
+  reason: 'its process was lost',
+  cost: {},
+};
+const CLOSED = { status: 'interrupted', reason: 'its process was closed here' } as const;
+const LOST = fail('lease_expired', 'the process was lost here');
+
+/** What is only said about other events: journals of the first form have none of it. */
+const isRepeated = ({ type, data }: Pick<NewEvent, 'type' | 'data'>): boolean =>
+  type !== 'status' &&
+  !(type === 'hook_start' && data.step === undefined) &&
+  !(type === 'turn_end' && (data.failed === true || (data.done === true && !data.judged))) &&
+  !(type === 'cost_update' && getOwn(data, 'cost') !== undefined);
+
+/** A journal without that. */
+export async function readRepeated(store: Store, id: string): Answer<Recorded[]> {
+  const stored = await readStored(store, id);
+  return stored.ok ? decodeAll(stored.output.filter(isRepeated)) : stored;
+}
+
+/**
+ * The registry of a replay: it counts the events that are repeated, and gives each the number it had in
+ * the journal, so that whoever speaks of a number means the same one.
+ */
+function countEvents(
+  empty: Store,
+  recordOf: (thread: string) => ReplayRecord,
+  endOf: (thread: string) => number,
+) {
+  const counts = new Map<string, number>();
+  /** As the registry itself numbers them. */
+  const real = new Map<string, number>();
+  const count = (thread: string): number => counts.get(thread) ?? 0;
+  const shown = (thread: string, at: number): number =>
+    at === 0 ? 0 : (recordOf(thread).events[at - 1]?.seq ?? at);
+  const isLost = (thread: string): boolean => count(thread) >= endOf(thread);
+  function held(one: Held, events: number): Held {
+    const { thread, row } = one;
+    real.set(thread, row.seq);
+    counts.set(thread, count(thread) + events);
+    return { ...one, row: { ...row, seq: shown(thread, count(thread)) } };
+  }
+  const repeated = (events: readonly NewEvent[]): number => events.filter(isRepeated).length;
+
+  async function write(thread: string, commit: Commit): ReturnType<Store['commit']> {
+    const expect = { ...commit.expect, seq: real.get(thread) ?? 0 };
+    const done = await empty.commit(thread, { ...commit, expect });
+    if (!done.ok) return done;
+    real.set(thread, done.output.seq);
+    counts.set(thread, count(thread) + repeated(commit.events));
+    const children = done.output.children.map((child, at) =>
+      held(child, repeated(commit.children?.[at]?.events ?? [])),
+    );
+    // Who is lost here holds it no longer.
+    const lease = isLost(thread) ? { lease_ms: 0 } : {};
+    return ok({ ...done.output, ...lease, seq: shown(thread, count(thread)), children });
+  }
+  /** As much of a commit as there was when the process was lost. */
+  function upTo(commit: Commit, room: number): Commit | undefined {
+    let left = room;
+    const [first, ...rest] = commit.events.filter((event) => !isRepeated(event) || left-- > 0);
+    return first && room > 0 ? { expect: commit.expect, events: [first, ...rest] } : undefined;
+  }
+
+  const store: Store = {
+    ...empty,
+    async commit(thread, commit) {
+      const [room, news] = [endOf(thread) - count(thread), repeated(commit.events)];
+      if (news === 0 || news <= room) return await write(thread, commit);
+      const part = upTo(commit, room);
+      if (part) await write(thread, part);
+      return LOST;
+    },
+    async createThread(thread) {
+      const made = await empty.createThread(thread);
+      return made.ok ? ok(held(made.output, repeated(thread.events))) : made;
+    },
+    async claim(...given) {
+      const made = await empty.claim(...given);
+      return made.ok ? ok(held(made.output, 0)) : made;
+    },
+    renew: (leases, ttlMs) =>
+      empty.renew(
+        leases.filter(({ thread }) => !isLost(thread)),
+        ttlMs,
+      ),
+    async read(thread, range = {}) {
+      const all = await empty.read(thread);
+      if (!all.ok) return all;
+      const events = all.output
+        .filter(isRepeated)
+        .map((event, at): StoredEvent => ({ ...event, seq: shown(thread, at + 1) }));
+      if ('last' in range) return ok(events.slice(-range.last));
+      return ok(events.filter(({ seq }) => seq > (range.after ?? 0)));
+    },
+  };
+  /** `count`: how many events of a thread happened again. */
+  return { store, count, isLost };
+}
+
+/** Puts the next events of others into the journal, if they are next. */
+async function playOthers(
+  thread: Thread,
+  { events }: ReplayRecord,
+  count: () => number,
+  end: number,
+): Promise<void> {
+  const { journal, budget, rights } = thread;
+  await journal.flush();
+  while (count() < end && !journal.lost()) {
+    const next = events[count()];
+    if (next?.type === 'signal' && next.data.stops) {
+      if (next.turn !== journal.turn) return;
+      const { stops, reason = '', code } = next.data;
+      stopThread(thread, { status: stops, reason, ...(code && { code }) });
+      await journal.flush();
+      return;
+    }
+    // Of a later turn: while that one waited for room.
+    if (!next || !FROM_OTHERS.has(next.type) || next.turn > journal.turn) return;
+    // An abort leaves a snapshot of its own.
+    if (next.type === 'snapshot' && events[count() + 1]?.type === 'thread_end') return;
+    if (next.type === 'child_end') countChild(thread, next.data);
+    else {
+      if (next.type === 'spawn') budget.meter.countSpawn();
+      // A right that was given counts from here on, as it did.
+      if (next.type === 'approval' && next.data.state === 'approved') {
+        rights.approved.restore(next.data);
+      }
+      journal.note(notedOf(next), { cost: packCost(budget.meter.read()) });
+    }
+    await journal.flush();
+  }
+}
+
+/** A limit that was reached; of a thread that was stopped in that moment only the fault is noted. */
+function limitIn(event: Recorded | undefined): (JsonObject & { code: string }) | undefined {
+  if (event?.type === 'limit') return { ...event.data };
+  if (event?.type !== 'error' || !event.data.code.endsWith('_exceeded')) return undefined;
+  return { ...event.data.detail, code: event.data.code };
+}
+
+/** What others had used and held was an outside fact: who was refused is refused again. */
+function refusedThen(next: Recorded | undefined, own: string): Failure | undefined {
+  const facts = limitIn(next);
+  const limit = BUDGETED.find((name) => facts?.limit === name);
+  if (!facts || limit === undefined) return undefined;
+  const { code, current = 0, max = 0, reserved = 0, needed = 0, thread = own } = facts;
+  const amount = (value: Json): string => String(readLimit(limit, value) ?? 0n);
+  return fail(code, 'as it was then', {
+    limit,
+    thread,
+    current: String((readLimit(limit, current) ?? 0n) + (readLimit(limit, reserved) ?? 0n)),
+    reserved: amount(reserved),
+    // Nobody is waited for.
+    standing: amount(max),
+    max: amount(max),
+    requested: amount(needed),
+  });
+}
+
+/** What a person had said to a question, as the events say that came with it. */
+function answerAmong(events: readonly Recorded[]): Asked {
+  for (const { type, data } of events.toReversed()) {
+    if (type !== 'approval' || data.kind !== 'call' || data.action !== 'ask') continue;
+    const { state, approval, why } = data;
+    const answer = state === 'used' ? 'approved' : state;
+    return { answer, approval, ...(why && { why }) };
+  }
+  return { answer: 'pending' };
+}
+
+/** The next request, or the end of the one that is under way. */
+const endsRequest = (
+  event: Recorded,
+): event is
+  | RecordedOf<'turn_start'>
+  | RecordedOf<'turn_end'>
+  | RecordedOf<'error'>
+  | RecordedOf<'stream_error'> =>
+  ['turn_start', 'turn_end', 'error', 'stream_error'].includes(event.type);
+
+/** A request that was refused before its turn began: by its provider's tool, or by who may use that. */
+function unbegunThen(events: readonly Recorded[], turn: number): Failure | undefined {
+  const next = events.find((event) => endsRequest(event) || limitIn(event) !== undefined);
+  if (next?.type !== 'error' || next.turn !== turn || limitIn(next)) return undefined;
+  return fail(next.data.code, next.data.detail.message, next.data.detail);
+}
+
+/** Children as they were known: those that had been spawned, ended when that was heard of. */
+async function childrenAt(
+  real: Store,
+  filter: ThreadFilter,
+  events: readonly Recorded[],
+  count: number,
+): Answer<ThreadPage> {
+  const block = events.slice(count).findIndex(({ type }) => !FROM_OTHERS.has(type));
+  const known = events.slice(0, block < 0 ? undefined : count + block);
+  const [spawned, ended] = [namedIn(known, 'spawn'), namedIn(known, 'child_end')];
+  const page = await real.query(filter);
+  if (!page.ok) return page;
+  const rows = page.output.rows
+    .filter(({ id }) => spawned.has(id))
+    .map((row): ThreadSummary => (ended.has(row.id) ? row : { ...row, status: 'running' }));
+  return ok({ ...page.output, rows });
+}
+
+/** No provider is asked, so no key is needed. */
+function envWithKeys(ports: HarnessPorts): HarnessPorts['env'] {
+  const providers = getOwn(ports.models(), 'providers');
+  const names = Object.values(isObject(providers) ? providers : {}).map((one) =>
+    plainText(getOwn(one, 'key')),
+  );
+  return { ...ports.env, ...Object.fromEntries(names.map((name) => [name, 'replay'])) };
+}
+
+/** Hooks are known by when they began: between two events of the thread they served. */
+async function hookBetween(
+  real: Store,
+  parent: ReplayRecord,
+  parentId: string,
+  count: number,
+): Promise<string> {
+  const [from, to] = [parent.events[count - 1]?.ts ?? 0, parent.events[count]?.ts];
+  const filter = { parent: parentId, kind: 'hook', direction: 'asc', limit: 500 } as const;
+  const page = await real.query(filter);
+  const found = (page.ok ? page.output.rows : []).find(
+    ({ created }) => created >= from && (to === undefined || created <= to),
+  );
+  return found?.id ?? '';
+}
+
+/** Of a thread that happens again: which one it was, and what is recorded of it. */
+interface Known {
+  was: string;
+  record: ReplayRecord;
+}
+
+const NOTHING = createReplayRecord([]);
+
+interface Scene extends ReturnType<typeof countEvents> {
+  real: Store;
+  empty: Store;
+  /** What happens again. */
+  id: string;
+  known: Map<string, Known>;
+  recordOf(thread: string): ReplayRecord;
+  /** Puts the next events of others into the journal. */
+  play(thread: string): Promise<void>;
+}
+
+/** The registry of the thread that happens again: what it asks about others is told as it was then. */
+function storeOf(scene: Scene): Store {
+  const { real, empty, store: counted, count, isLost, id, known, recordOf, play } = scene;
+  const { events } = recordOf(id);
+
+  async function learn(thread: string, parent: string): Promise<void> {
+    const above = known.get(parent);
+    if (known.has(thread) || !above) return;
+    const was = await hookBetween(real, above.record, above.was, count(parent));
+    const read = was === '' ? ok([]) : await readRepeated(real, was);
+    known.set(thread, { was, record: createReplayRecord(read.ok ? read.output : []) });
+  }
+  const spoken = new Map<string, Signal[]>();
+  const unheardAt = (thread: string, { events: news }: Commit) =>
+    recordOf(thread).signalsAt(thread, count(thread) + news.filter(isRepeated).length);
+  /** Also those that were lost with their process: nobody runs them again, but they were paid for. */
+  async function hooksBefore(filter: ThreadFilter): Answer<ThreadPage> {
+    const page = await real.query(filter);
+    const now = events[count(id) - 1]?.ts ?? 0;
+    if (!page.ok) return page;
+    return ok({ ...page.output, rows: page.output.rows.filter(({ created }) => created <= now) });
+  }
+  return {
+    ...counted,
+    async commit(thread, commit) {
+      // A hook is born: which one it was is known by where its thread stands.
+      for (const child of commit.children ?? []) await learn(child.id, thread);
+      const refused = commit.reserve && refusedThen(recordOf(thread).events[count(thread)], thread);
+      if (refused) return refused;
+      const unheard = commit.expect.quiet ? unheardAt(thread, commit) : [];
+      // It was spoken to while it was about to rest.
+      if (unheard.length > 0) {
+        spoken.set(thread, unheard);
+        return fail('signalled', 'as it was then');
+      }
+      return (commit.children ?? []).length > 0 && isLost(id)
+        ? LOST
+        : await counted.commit(thread, commit);
+    },
+    async signals(thread) {
+      // Asked by whoever was just told so, in the middle of a commit: nothing is put into the journal.
+      const told = spoken.get(thread);
+      spoken.delete(thread);
+      if (told) return ok(told);
+      await play(thread);
+      return ok(recordOf(thread).signalsAt(thread, count(thread)));
+    },
+    async query(filter = {}) {
+      if (filter.parent === id && filter.kind === 'hook') return await hooksBefore(filter);
+      if (filter.parent !== id || filter.kind !== 'thread') return await empty.query(filter);
+      // Nobody is waited for: the end of each child is in the journal.
+      if (filter.status !== undefined) return ok({ rows: [] });
+      return await childrenAt(real, filter, events, count(id));
+    },
+    /** What its hooks had done counts when it is taken up again. */
+    async read(thread, range) {
+      const row = thread === id ? undefined : await real.thread(thread);
+      const isHook = row?.ok && row.output.kind === 'hook' && row.output.parent === id;
+      return await (isHook ? real : empty).read(thread, range);
+    },
+    async thread(thread) {
+      const own = await empty.thread(thread);
+      const row = await real.thread(thread);
+      // It began when it began: a script may have looked at the time.
+      if (own.ok) return row.ok ? ok({ ...own.output, created: row.output.created }) : own;
+      return row.ok && row.output.parent === id ? row : own;
+    },
+  };
+}
+
+/** Threads of the replay alone. */
+const threadsOf = (
+  live: HarnessPorts['threads']['live'],
+  owner: string,
+  store: Store,
+): HarnessPorts['threads'] => ({
+  live,
+  owner,
+  resume: async (thread) => fail('not_found', `thread \`${thread}\` is not replayed here`),
+  elsewhere: async () => fail('not_found', 'other projects are not replayed'),
+  history: async (thread) => await store.read(thread),
+});
+
+/** The first events of a thread show it its directive. */
+const OPENING = 8;
+
+type RecordedThreads = Pick<Scene, 'recordOf' | 'count' | 'play'> & {
+  live: HarnessPorts['threads']['live'];
+};
+
+/** What a thread that happens again asks besides: what it did then, and what others said to it. */
+function replayPort({
+  real,
+  id,
+  live,
+  recordOf,
+  count,
+  play,
+}: RecordedThreads & Pick<Scene, 'real' | 'id'>): NonNullable<HarnessPorts['replay']> {
+  return {
+    rest: (thread) => recordOf(thread).events.slice(count(thread)),
+    // What a script only looked at is noted when it is done: its event is the next one.
+    async recorded(thread, call, isLate) {
+      await live.get(thread)?.thread.journal.flush();
+      return recordOf(thread).resultOf(call, count(thread) + 1, isLate);
+    },
+    begins(thread) {
+      const next = recordOf(thread).events[count(thread)];
+      return next?.type === 'turn_start' || limitIn(next) !== undefined;
+    },
+    group(thread, call) {
+      const next = recordOf(thread).events.find(
+        ({ type, data }, at) =>
+          at >= count(thread) && type === 'tool_call' && data.call_id === call,
+      );
+      return next?.type === 'tool_call' ? next.data.group : undefined;
+    },
+    move(thread) {
+      const rest = recordOf(thread).events.slice(count(thread));
+      const failed = rest.find(endsRequest);
+      if (failed?.type === 'turn_end') return 'called_off' in failed.data ? 'again' : undefined;
+      if (!failed || failed.type === 'turn_start' || failed.data.code === undefined)
+        return undefined;
+      if (failed.data.next !== 'wait') return failed.data.next ?? 'none';
+      const retry = rest.find(({ type }) => type === 'retry');
+      return retry?.type === 'retry' && 'wait_ms' in retry.data ? retry.data.wait_ms : undefined;
+    },
+    async refused(thread, { error: { detail } }) {
+      await live.get(thread)?.thread.journal.flush();
+      const next = recordOf(thread).events[count(thread)];
+      const facts = limitIn(next);
+      const isOther = facts?.limit === detail.limit && facts?.current !== detail.current;
+      return isOther ? refusedThen(next, thread) : undefined;
+    },
+    async fitted(thread) {
+      await live.get(thread)?.thread.journal.flush();
+      const next = recordOf(thread)
+        .events.slice(count(thread))
+        .find(({ type }) => type === 'turn_start');
+      return next?.type === 'turn_start' && next.data.fitted ? next.data.max_tokens : undefined;
+    },
+    async hook(thread) {
+      await play(thread);
+      const next = recordOf(thread).events[count(thread)];
+      return next?.type === 'hook_start' ? next.data.thread_id : undefined;
+    },
+    async hookResult(thread, hook) {
+      await live.get(thread)?.thread.journal.flush();
+      const row = recordOf(thread).isAnswered(hook, count(thread)) ? await real.thread(hook) : LOST;
+      const result = row.ok ? resultOf(row.output) : undefined;
+      return result ?? { ...NO_RESULT, thread_id: hook };
+    },
+    async asked(thread) {
+      await live.get(thread)?.thread.journal.flush();
+      const before = count(thread);
+      await play(thread);
+      return ok(answerAmong(recordOf(thread).events.slice(before, count(thread))));
+    },
+    shown(content) {
+      const { events } = recordOf(id);
+      const next = events[count(id)];
+      const isNew = next?.type === 'retry' && 'opening' in next.data;
+      const told: readonly JournalEvent[] =
+        (isNew && next.data.opening) || events.slice(0, OPENING);
+      const was = told.flatMap(({ type, data }) =>
+        type === 'tool_result' ? [data.content] : [],
+      )[0];
+      const isSame = isDeepStrictEqual(getOwn(was, 'directive'), getOwn(content, 'directive'));
+      return was !== undefined && isSame ? was : content;
+    },
+  };
+}
+
+/** What a call has asked a model while it was made. */
+const asksInside =
+  ({ live, recordOf, count, play }: RecordedThreads) =>
+  async (request: object, { __thread_id: thread = '' }: Caller): Promise<void> => {
+    const running = live.get(thread)?.thread;
+    if (!running) return;
+    await askAgain(running, request, async () => {
+      await play(thread);
+      await running.journal.flush();
+      return recordOf(thread).events.slice(count(thread));
+    });
+  };
+
+/**
+ * A result that a checkpoint put in the place of `recorded`, or before there was any, carries what it carried
+ * then.
+ */
+function carriedOn(
+  done: Outcome<Value>,
+  recorded: Outcome<Value> | undefined,
+  told = recorded,
+): Outcome<Value> {
+  if (!told) return done;
+  const marks = told.ok ? told.output.meta.descriptor : (descriptorOfFault(told.error) ?? EMPTY);
+  if (!done.ok) return markFailure(done, marks);
+  const isSame = recorded?.ok && recorded.output.data === done.output.data;
+  return isSame ? done : ok(addMarks(done.output, marks));
+}
+
+/** The call that a thread makes with this key. */
+function callWith(thread: Thread | undefined, key: string | undefined): string {
+  if (!thread) return '';
+  const { intents, currentCall } = thread.control;
+  const begun = [...intents].find(([, intent]) => intent.key === key)?.[0];
+  const pending = thread.talk.conversation.pending().find((call) => callKey(thread, call) === key);
+  return begun ?? pending?.id ?? currentCall;
+}
+
+/**
+ * A step that a hook ended failed as it did then: its tool, which is not run again, had said where in its
+ * chain that was.
+ */
+function failedThen(done: Outcome<Value>, told: Outcome<Value> | undefined): Outcome<Value> {
+  if (done.ok || !told || told.ok) return done;
+  const [now, then] = [done.error, told.error];
+  const isSame = now.code === then.code && now.detail.message === then.detail.message;
+  if (!isSame) return done;
+  // What it was made as stays with the detail of today's.
+  const error = { ...now, detail: { ...now.detail, ...then.detail } };
+  return markFailure({ ok: false, error }, descriptorOfFault(now) ?? EMPTY);
+}
+
+const isOfHarness = ({ surface }: Caller): boolean => surface === 'harness';
+
+const wholeRecorded = async (
+  store: Store,
+  thread: string,
+  recorded: Outcome<Value>,
+): Promise<Outcome<Value>> =>
+  recorded.ok ? ok(await wholeValue({ store }, thread, recorded.output)) : recorded;
+
+/** Runs the work of one thread one at a time: calls that are made at once all ask for it. */
+function oneAtATime(work: (thread: string) => Promise<void>): (thread: string) => Promise<void> {
+  const running = new Map<string, Promise<void>>();
+  return (thread) => {
+    const next = (running.get(thread) ?? Promise.resolve()).then(() => work(thread));
+    running.set(
+      thread,
+      next.catch(() => undefined),
+    );
+    return next;
+  };
+}
+
+/** The model says what the journal holds, and refuses what was refused. */
+const recordedModel =
+  ({ live, recordOf, count, play }: Parameters<typeof asksInside>[0]): HarnessPorts['model'] =>
+  async (_model, { __thread_id: thread = '' }) => {
+    await play(thread);
+    const turn = live.get(thread)?.thread.journal.turn ?? 0;
+    const refused = unbegunThen(recordOf(thread).events.slice(count(thread)), turn);
+    if (refused) return refused;
+    return ok({
+      async ask() {
+        await play(thread);
+        const running = live.get(thread)?.thread;
+        await running?.journal.listen();
+        if (running && recordOf(thread).isClosedAt(count(thread))) stopThread(running, CLOSED);
+        return recordOf(thread).replyAt(count(thread));
+      },
+    });
+  };
+
+export type ReplayStage = ReturnType<typeof createReplayStage>;
+
+export function createReplayStage(
+  ports: HarnessPorts,
+  real: Store,
+  empty: Store,
+  id: string,
+  record: ReplayRecord,
+) {
+  const live = createLiveThreads();
+  let end = Number.POSITIVE_INFINITY;
+  const known = new Map<string, Known>([[id, { was: id, record }]]);
+  const recordOf = (thread: string): ReplayRecord => known.get(thread)?.record ?? NOTHING;
+  const endOf = (thread: string): number => (thread === id ? end : Number.POSITIVE_INFINITY);
+  const counted = countEvents(empty, recordOf, endOf);
+  const { count } = counted;
+  const play = oneAtATime(async (thread) => {
+    const running = live.get(thread)?.thread;
+    if (!running) return;
+    await playOthers(running, recordOf(thread), () => count(thread), endOf(thread));
+  });
+  const store = storeOf({ ...counted, real, empty, id, known, recordOf, play });
+
+  const askInside = asksInside({ live, recordOf, count, play });
+  /** Counted, noted and hooked as it was; what it came to is in the journal. */
+  const answer = async (request: object, caller: Caller): Promise<Outcome<Value>> => {
+    let recorded: Outcome<Value> | undefined;
+    const done = await perform(
+      { type: 'step', name: 'replay', opLabels: [], retryOwner: false },
+      [],
+      async () => {
+        await askInside(request, caller);
+        recorded = await recordedFor(caller);
+        return recorded;
+      },
+      createFrame(),
+      caller.act,
+    );
+    const thread = caller.__thread_id ?? '';
+    const call = callWith(live.get(thread)?.thread, caller.idempotencyKey);
+    const told = recordOf(thread).toldOf(call, count(thread));
+    return failedThen(carriedOn(done, recorded, told), told);
+  };
+  const recordedFor = async (caller: Caller): Promise<Outcome<Value>> => {
+    const thread = caller.__thread_id ?? '';
+    await play(thread);
+    await live.get(thread)?.thread.journal.listen();
+    const running = live.get(thread)?.thread;
+    const call = callWith(running, caller.idempotencyKey);
+    const record = recordOf(thread);
+    // It rests, also when somebody was quicker than its rest.
+    if (running && record.isAsked(call, count(thread))) {
+      running.control.ending ??= { status: 'waiting', reason: 'a person was asked' };
+      return fail('approval_pending', 'nobody had answered', { answer: 'pending' });
+    }
+    const recorded = record.resultOf(call, count(thread));
+    const { references } = running?.talk ?? {};
+    // What its model knows by reference is all of it.
+    return references
+      ? await wholeRecorded(real, known.get(thread)?.was ?? thread, recorded)
+      : recorded;
+  };
+  const kernel: Kernel = {
+    ...ports.kernel,
+    search: answer,
+    help: answer,
+    // The directive itself, and what a thread is told besides, is read as it is today.
+    load: (asked, caller) => (isOfHarness(caller) ? ports.kernel.load : answer)(asked, caller),
+    execute: (asked, caller) =>
+      isOfHarness(caller) && asked.item_type === 'directive'
+        ? ports.kernel.execute(asked, caller)
+        : answer(asked, caller),
+  };
+  const start = record.events[0]?.ts ?? 0;
+  const again: HarnessPorts = {
+    ...ports,
+    env: envWithKeys(ports),
+    // The time passes as it did: with the journal.
+    clock: {
+      now: () => ports.clock.now(),
+      monotonic: () =>
+        (record.events[Math.min(count(id), record.events.length - 1)]?.ts ?? start) - start,
+    },
+    store,
+    kernel,
+    model: recordedModel({ live, recordOf, count, play }),
+    threads: threadsOf(live, ports.threads.owner, store),
+    watch: {
+      transcript: () => () => {},
+      ahead: (thread) => recordOf(thread).lostAt(count(thread)),
+    },
+    replay: replayPort({ real, id, live, recordOf, count, play }),
+  };
+  return {
+    ports: again,
+    /** Nothing is written after so many events; for ever when it is the last one. */
+    until(count: number): void {
+      end = count;
+    },
+  };
+}

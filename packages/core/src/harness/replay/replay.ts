@@ -1,0 +1,395 @@
+// Two journals side by side: where is the first event that is another one?
+import {
+  canonicalJson,
+  fail,
+  getOwn,
+  isObject,
+  type Json,
+  type JsonObject,
+  type Outcome,
+  ok,
+  plainText,
+} from '../../base/index.ts';
+import {
+  type Noted,
+  notedOf,
+  type Recorded,
+  type RecordedOf,
+  readJournal,
+  startOf,
+} from '../../journal/index.ts';
+import {
+  type Held,
+  isEnded,
+  type NewThread,
+  type Store,
+  type ThreadRow,
+} from '../../store/index.ts';
+import { createThread } from '../run/create.ts';
+import type { ResumeOptions } from '../run/reopen.ts';
+import { prepareAgain, resumeThread } from '../run/resume.ts';
+import { hasShippedRunner } from '../run/runner.ts';
+import { type BirthPlace, runHook, runPrepared } from '../run/start.ts';
+import { apartKey } from '../thread/budget.ts';
+import { unpackMarks } from '../thread/conversation.ts';
+import { LEASE_MS } from '../thread/journal-writer.ts';
+import type { ThreadResult } from '../thread/ports.ts';
+import { createReplayRecord, isResume } from '../thread/recorded-answers.ts';
+import { restoreThread } from '../thread/restore.ts';
+import type { HarnessPorts, Prepared, Thread } from '../thread/thread.ts';
+import { withLease } from '../thread/with-lease.ts';
+import { finalAccount } from '../turn/turn-account.ts';
+import { createReplayStage, type ReplayStage, readRepeated } from './replay-ports.ts';
+
+export interface ReplayReport {
+  thread_id: string;
+  /** How many events were compared and found to be the same. */
+  same: number;
+  /** How many the journal has, up to the one that was asked for. */
+  recorded: number;
+  isSame: boolean;
+  /** The first event that is another one; a side is absent when its journal has ended. */
+  difference?: { seq: number; recorded?: Noted; replayed?: Noted };
+  /** How the replay ended; absent when it was stopped at `until`. */
+  status?: string;
+}
+
+/** Names, times, sizes and places in the books of one run, and what the tool's file says of its parameters. */
+const OF_ONE_RUN: ReadonlySet<string> = new Set(
+  'key n child by bytes duration_seconds duration_ms volatile failed_calls'.split(' '),
+);
+
+/** A set is written as a list: older journals have it in order of appearance. */
+const MARKS: ReadonlySet<string> = new Set(['labels', 'taint', 'sources']);
+
+const sorted = (marks: JsonObject): JsonObject =>
+  Object.fromEntries(
+    Object.entries(marks).map(([name, list]) => [
+      name,
+      MARKS.has(name) && Array.isArray(list) ? list.map(plainText).toSorted() : list,
+    ]),
+  );
+
+function plain(value: Json): Json {
+  if (Array.isArray(value)) return value.map(plain);
+  if (!isObject(value)) return value;
+  return Object.fromEntries(
+    Object.entries(value)
+      .filter(([name]) => !OF_ONE_RUN.has(name))
+      .map(([name, inner]) => [
+        name,
+        name === 'marks' && isObject(inner) ? sorted(inner) : plain(inner),
+      ]),
+  );
+}
+
+/** What is noted for people, of a tool that is not run again and of files that may be others by now. */
+const FOR_PEOPLE: Readonly<Partial<Record<Recorded['type'], readonly string[]>>> = {
+  thread_start: ['ran', 'title'],
+  signal: ['process'],
+  permission_denied: ['stage', 'about'],
+  tool_call: ['target', 'about', 'use', 'group'],
+  tool_result: ['about', 'unused'],
+  hook: ['call_id', 'held'],
+  plan: ['needs'],
+};
+
+function withoutNotes(data: JsonObject, { type }: Recorded): JsonObject {
+  const left = FOR_PEOPLE[type];
+  if (!left) return data;
+  return Object.fromEntries(Object.entries(data).filter(([name]) => !left.includes(name)));
+}
+
+function textOf(event: Recorded | undefined, recorded = event): string {
+  if (!event) return '';
+  // The data is JSON by construction: `decode` has checked it.
+  const whole = event.data as JsonObject;
+  // How long an answer could be was up to others.
+  const isFitted = recorded?.type === 'turn_start' && recorded.data.fitted === true;
+  const { max_tokens: _, fitted: __, ...rest } = whole;
+  const data = isFitted ? rest : whole;
+  const all = recorded ? withoutNotes(data, recorded) : data;
+  return canonicalJson([event.type, event.turn, plain(all)]);
+}
+
+function compareJournals(
+  recorded: readonly Recorded[],
+  replayed: readonly Recorded[],
+): Pick<ReplayReport, 'same' | 'recorded' | 'isSame' | 'difference'> {
+  const length = Math.max(recorded.length, replayed.length);
+  for (let at = 0; at < length; at++) {
+    if (textOf(recorded[at]) === textOf(replayed[at], recorded[at])) continue;
+    const [was, is] = [recorded[at], replayed[at]].map((event) => event && notedOf(event));
+    const seq = recorded[at]?.seq ?? replayed[at]?.seq ?? 0;
+    const difference = { seq, ...(was && { recorded: was }), ...(is && { replayed: is }) };
+    return { same: at, recorded: recorded.length, isSame: false, difference };
+  }
+  return { same: length, recorded: recorded.length, isSame: true };
+}
+
+// A thread again, from its journal: the same harness, with today's directive, hooks, limits and
+// policies, but everything that came from outside is taken from the journal. No model is asked, no
+// tool is run. A thread that was resumed is left where its process left it and resumed again. Where
+// the new journal is not the old one, somebody has changed something.
+
+export interface ReplayOptions {
+  /** The last event to go to; the end when absent. */
+  until?: number;
+}
+
+function mayReplay({ id, status, runner, project }: ThreadRow, ports: HarnessPorts): Outcome<null> {
+  if (!isEnded(status)) return fail('conflict', `thread \`${id}\` has not ended: it is ${status}`);
+  if (!hasShippedRunner(runner)) {
+    return fail('invalid_input', `thread \`${id}\` ran on \`${runner}\`, which leaves no journal`);
+  }
+  const known = ports.identity?.();
+  if (known && !known.ok) return known;
+  if (project === (known?.output.project ?? ports.project)) return ok(null);
+  return fail('invalid_input', `thread \`${id}\` worked in \`${project}\`: replay needs its items`);
+}
+
+/** As it stands in the empty registry: nothing is limited there, and nobody but this process holds it. */
+const placed = ({ ports }: ReplayStage, row: ThreadRow): NewThread => {
+  const { id, directive, version, runner, project, kind, detached, limits, inputs } = row;
+  const start = { lease: { owner: ports.threads.owner, ttlMs: LEASE_MS } };
+  const what = { directive, version, runner, project, kind, detached, limits, inputs };
+  return { id, ...what, budget: {}, events: [], start };
+};
+
+/** Those above it stand in the empty registry too, so that it has its place and its rights. */
+async function placeAncestors(
+  stage: ReplayStage,
+  real: Store,
+  { chain }: ThreadRow,
+): Promise<Outcome<Held | undefined>> {
+  const { store } = stage.ports;
+  let above: Held | undefined;
+  for (const id of chain.slice(1).toReversed()) {
+    const row = await real.thread(id);
+    if (!row.ok) return row;
+    const thread = placed(stage, row.output);
+    if (!above) {
+      const root = await store.createThread(thread);
+      if (!root.ok) return root;
+      above = root.output;
+      continue;
+    }
+    const { epoch, row: parent } = above;
+    const born = await store.commit(above.thread, {
+      expect: { seq: parent.seq, epoch },
+      events: [{ type: 'status', data: { status: 'running' } }],
+      children: [thread],
+    });
+    if (!born.ok) return born;
+    above = born.output.children[0];
+  }
+  return ok(above);
+}
+
+/** The parent as it was when it spawned this one: its rights, and what it had called last. */
+async function parentOf(
+  { ports }: ReplayStage,
+  real: Store,
+  row: ThreadRow,
+  held: Held | undefined,
+): Promise<Outcome<Thread | undefined>> {
+  if (row.parent === undefined || !held) return ok(undefined);
+  const journal = await readJournal(real, row.parent);
+  if (!journal.ok) return journal;
+  const before = journal.output.filter(({ ts }) => ts <= row.created);
+  const prepared = await prepareAgain(ports, held.row, before);
+  if (!prepared.ok) return prepared;
+  const parent = await createThread(ports, {
+    prepared: prepared.output,
+    held,
+    since: ports.threads.live.leases.now(),
+    signal: new AbortController().signal,
+    history: before,
+    runHook,
+  });
+  if (parent.ok) restoreThread(parent.output, before);
+  return parent;
+}
+
+/** A kind that nobody limits, and more than anybody uses: what a detached child draws from. */
+const PLENTY = 10n ** 15n;
+const APART = { tokens: PLENTY, input_tokens: PLENTY, output_tokens: PLENTY, spend: PLENTY };
+
+async function placeOf(
+  stage: ReplayStage,
+  real: Store,
+  row: ThreadRow,
+  events: readonly Recorded[],
+): Promise<Outcome<BirthPlace>> {
+  const above = await placeAncestors(stage, real, row);
+  if (!above.ok) return above;
+  const parent = await parentOf(stage, real, row, above.output);
+  if (!parent.ok) return parent;
+  const { id, kind, runner, detached } = row;
+  // Of the first message, or else of the directive, which carries those of the inputs too.
+  const { message = '', untrusted } = startOf(events) ?? {};
+  const told = events
+    .filter((event) => event.type === 'user_message')
+    .findLast(({ turn }) => turn === 0);
+  const shown = events.find((event) => event.type === 'tool_result');
+  const said = message === '' || untrusted ? shown : told;
+  return ok({
+    id,
+    kind,
+    runner,
+    detached,
+    marks: unpackMarks(said?.data.marks),
+    ...(untrusted && { given: givenIn(shown, message === '' ? undefined : told) }),
+    ...(parent.output ? { parent: parent.output } : {}),
+    ...(detached && { spawn: () => ({ reserve: [{ key: apartKey(id), amounts: APART }] }) }),
+  });
+}
+
+/** What single inputs carried where its model knows them by reference, and the message. */
+function givenIn(
+  shown: RecordedOf<'tool_result'> | undefined,
+  told: RecordedOf<'user_message'> | undefined,
+): NonNullable<BirthPlace['given']> {
+  const inputs = Object.entries(shown?.data.given ?? {}).map(
+    ([name, input]) => [name, unpackMarks(getOwn(input, 'marks'))] as const,
+  );
+  return { inputs: new Map(inputs), ...(told && { message: unpackMarks(told.data.marks) }) };
+}
+
+/** What a resume was asked for: on, or back to a snapshot; with what ceilings, which model and which words. */
+function askedAt(events: readonly Recorded[], at: number): ResumeOptions {
+  const asked = events[at];
+  if (asked?.type !== 'signal') return {};
+  const { from, after, limits, model } = asked.data;
+  const told = events.slice(at + 1);
+  const others = told.findIndex(
+    ({ type }) => type !== 'injected_message' && type !== 'tool_result',
+  );
+  const said = told
+    .slice(0, others < 0 ? undefined : others)
+    .filter((event) => event.type === 'injected_message')
+    .find(({ data }) => data.by !== 'harness');
+  return {
+    ...(from !== undefined && { from }),
+    ...(after !== undefined && { reopen: true }),
+    ...(limits && { limits: wantedIn(limits) }),
+    ...(model !== undefined && { model }),
+    ...(said && { words: { text: said.data.text, by: said.data.by } }),
+  };
+}
+
+/** As a person wrote them. */
+const wantedIn = (limits: JsonObject): JsonObject =>
+  Object.fromEntries(
+    Object.entries(limits).map(([name, entry]) => [name, getOwn(entry, 'value') ?? null]),
+  );
+
+/** From one process to the next: each ends where its journal ended. */
+async function runAgain(
+  stage: ReplayStage,
+  prepared: Prepared,
+  place: BirthPlace,
+  events: readonly Recorded[],
+  end: number,
+  goesOn: boolean,
+): Promise<Outcome<ThreadResult>> {
+  const { ports, until } = stage;
+  const none = new AbortController().signal;
+  const resumes = events.flatMap((event, at) => (at < end && isResume(event) ? [at] : []));
+  const ends = [...resumes.map((at) => endOf(events.slice(0, at))), end];
+  if (goesOn) ends[resumes.length] = Number.POSITIVE_INFINITY;
+  until(ends[0] as number);
+  const message = startOf(events)?.message ?? '';
+  let done = await runPrepared(ports, prepared, place, none, message);
+  for (const [index, at] of resumes.entries()) {
+    if (!done.ok) return done;
+    until(at);
+    if (at - (ends[index] as number) > 0) await endAgain(stage, place.id ?? '', events, at);
+    until(ends[index + 1] as number);
+    const resumed = await resumeThread(ports, place.id ?? '', none, askedAt(events, at));
+    // It went another way before: what there is shows where.
+    if (!resumed.ok) return done;
+    done = resumed;
+  }
+  return done;
+}
+
+/** The end that was written for it, before somebody took it up again. */
+async function endAgain(
+  { ports: { store, threads } }: ReplayStage,
+  id: string,
+  events: readonly Recorded[],
+  at: number,
+): Promise<void> {
+  const written = events.slice(endOf(events.slice(0, at)), at);
+  const [said, ...rest] = written;
+  const last = written.at(-1);
+  if (said?.type !== 'signal' || last?.type !== 'thread_end') return;
+  const { status, cost = {} } = last.data;
+  await withLease(store, id, { owner: threads.owner, force: true }, (held) =>
+    ok({
+      events: [notedOf(said), ...rest.map(notedOf)],
+      status,
+      cost,
+      settle: finalAccount(held).settle,
+    }),
+  );
+}
+
+/** Its end may have been written for it, when nobody was at work on it: no thread repeats that. */
+function endOf(events: readonly Recorded[]): number {
+  if (events.at(-1)?.type !== 'thread_end') return events.length;
+  const at = events.findLastIndex(
+    ({ type }, index) => type !== 'child_end' && index < events.length - 1,
+  );
+  const said = events[at];
+  const isOthers =
+    said?.type === 'signal' &&
+    said.data.id === undefined &&
+    said.data.stops === undefined &&
+    ['kill', 'terminate', 'fail'].includes(said.data.kind);
+  return isOthers ? at : events.length;
+}
+
+/**
+ * `store` has the journal, with known secrets as references; `empty` is a registry that the caller
+ * removes.
+ */
+export async function replayThread(
+  ports: HarnessPorts,
+  id: string,
+  store: Store,
+  empty: Store,
+  { until = Number.POSITIVE_INFINITY }: ReplayOptions = {},
+): Promise<Outcome<ReplayReport>> {
+  const row = await store.thread(id);
+  if (!row.ok) return row;
+  const may = mayReplay(row.output, ports);
+  if (!may.ok) return may;
+  const journal = await readRepeated(store, id);
+  if (!journal.ok) return journal;
+  const events = journal.output.slice(0, endOf(journal.output));
+  const record = createReplayRecord(events);
+  const stage = createReplayStage(ports, store, empty, id, record);
+  const first = events.findIndex(isResume);
+  const begun = first < 0 ? events : events.slice(0, first);
+  const prepared = await prepareAgain(stage.ports, row.output, begun);
+  if (!prepared.ok) return prepared;
+  const place = await placeOf(stage, store, row.output, events);
+  if (!place.ok) return place;
+  const last = events.findIndex(({ seq }) => seq > until);
+  const end = last < 0 ? events.length : last;
+  const isWhole = last < 0;
+  const isCut = events.length < journal.output.length;
+  const goesOn = isWhole && !isCut;
+  const done = await runAgain(stage, prepared.output, place.output, events, end, goesOn);
+  if (!done.ok) return done;
+  const replayed = await readRepeated(stage.ports.store, id);
+  if (!replayed.ok) return replayed;
+  const news = isWhole ? replayed.output : replayed.output.slice(0, end);
+  return ok({
+    thread_id: id,
+    ...compareJournals(events.slice(0, end), news),
+    ...(isWhole ? { status: isCut ? row.output.status : done.output.status } : {}),
+  });
+}

@@ -1,0 +1,281 @@
+// What people approved for a thread beyond what it holds. Its token stays as it is; a call that is made
+// while something is approved gets one of its own, minted for this call from the thread's blocks and
+// the approvals. INVARIANT: a use is counted in the registry and noted in the journal before the right
+// is exercised, once a call; nothing but a person's decision ever comes in here.
+import {
+  type Failure,
+  fail,
+  getOwn,
+  isObject,
+  type JsonObject,
+  type Outcome,
+  ok,
+  plainText,
+} from '../../base/index.ts';
+import type { ApprovalNote, JournalEvent } from '../../journal/index.ts';
+import type { Answer, Approval, ApprovalState } from '../../store/index.ts';
+import { type ApprovedRight, encodeToken, widenToken } from '../../trust/index.ts';
+import type { ApprovedRights, TakenUse, Thread } from '../thread/thread.ts';
+
+/** More calls than these are never at work at once. */
+const MAX_MINTED = 64;
+
+type GivenRight = Extract<ApprovalNote, { state: 'approved' }>;
+
+const rightFrom = (
+  thread: string,
+  { approval, capability, scope = {}, expires, beyond }: Omit<GivenRight, 'kind' | 'state' | 'by'>,
+): ApprovedRight => ({
+  approval,
+  thread,
+  grant: { capability, ...(Object.keys(scope).length > 0 && { scope }) },
+  ...(expires !== undefined && { expires }),
+  ...(beyond && { beyond }),
+});
+
+/** Undefined: no approval of a capability, or one that was not given. */
+export function rightOf(row: Approval): ApprovedRight | undefined {
+  const { id: approval, thread = '', kind, state, binding, expires, answer } = row;
+  if (kind !== 'capability' || (state !== 'approved' && state !== 'used')) return undefined;
+  return rightFrom(thread, {
+    approval,
+    capability: plainText(binding.capability),
+    scope: scopeOf(binding),
+    ...(expires !== undefined && { expires }),
+    ...(getOwn(answer, 'beyond') === true && { beyond: true }),
+  });
+}
+
+const scopeOf = ({ scope }: JsonObject): JsonObject => (isObject(scope) ? scope : {});
+
+/** Of a thread that does not run here. */
+async function fromRegistry({ ports }: Thread, id: string): Promise<ApprovedRight[]> {
+  const approvals = await ports.store.approvals({ thread: id, state: 'approved' });
+  return (approvals.ok ? approvals.output : []).flatMap((one) => rightOf(one) ?? []);
+}
+
+/** The thread's own rights and these, as a token for one call. */
+function mint({ ports, rights, place }: Thread, more: readonly ApprovedRight[]) {
+  const [base, key] = [ports.tokens.verify(rights.own.auth, place.id), ports.tokens.key()];
+  if (!base.ok) return base;
+  if (!key.ok) return key;
+  const token = widenToken(key.output, base.output.blocks, more);
+  if (!token.ok) return token;
+  const auth = encodeToken(token.output);
+  const verified = ports.tokens.verify(auth, place.id);
+  return verified.ok ? ok({ auth, hash: verified.output.hash }) : verified;
+}
+
+/** What a call carries besides its thread's own rights. */
+interface CallUses {
+  readonly taken: ReadonlyMap<string, { readonly use: TakenUse; isExercised: boolean }>;
+  /** Used up or over, and why: said when the call would need it. */
+  readonly refused: ReadonlyMap<string, Failure>;
+}
+
+export function createApproved(self: () => Thread): ApprovedRights {
+  const held = new Map<string, ApprovedRight>();
+  /** Of ancestors that do not run here, as the registry had them when they were last asked for. */
+  const above = new Map<string, readonly ApprovedRight[]>();
+  /** Uses that were taken with the intent of a call, by the call. */
+  const uses = new Map<string, CallUses>();
+  /** Taken by a process that was lost, for calls without a result. */
+  const left = new Map<string, readonly string[]>();
+  /** Tokens of calls, the newest last: which call each was minted for. */
+  const minted = new Map<string, string>();
+
+  const rightsOf = (id: string): readonly ApprovedRight[] =>
+    self().ports.threads.live.get(id)?.thread.rights.approved.own() ?? above.get(id) ?? [];
+  function inForce(): readonly ApprovedRight[] {
+    const { place, ports } = self();
+    if (held.size === 0 && place.parent === undefined) return [];
+    const now = ports.clock.now();
+    const all = [...held.values(), ...place.chain.slice(1).flatMap(rightsOf)];
+    return all.filter(({ expires = Number.POSITIVE_INFINITY }) => expires > now);
+  }
+  function remember(token: string, call: string): void {
+    minted.set(token, call);
+    const [oldest] = minted.keys();
+    if (minted.size > MAX_MINTED && oldest !== undefined) minted.delete(oldest);
+  }
+
+  return {
+    own: () => [...held.values()],
+    add(approval) {
+      const right = rightOf(approval);
+      if (!right || held.has(right.approval)) return;
+      const { thread: _, grant, ...terms } = right;
+      const given = { kind: 'capability', state: 'approved', ...terms, ...grant } as const;
+      const data = { ...given, by: approval.who ?? '' } as GivenRight;
+      self().journal.note({ type: 'approval', data });
+      held.set(right.approval, right);
+    },
+    restore(note) {
+      if (note.state === 'approved') held.set(note.approval, rightFrom(self().place.id, note));
+      if (note.state !== 'used' || note.kind !== 'capability') return;
+      left.set(note.call_id, [...(left.get(note.call_id) ?? []), note.approval]);
+    },
+    restoreResult: (call) => void left.delete(call),
+    leftFor: (call) => left.get(call) ?? [],
+    async load() {
+      const thread = self();
+      for (const id of thread.place.chain.slice(1)) {
+        if (!thread.ports.threads.live.get(id)) above.set(id, await fromRegistry(thread, id));
+      }
+    },
+    takeable: inForce,
+    taken(call, given, refused) {
+      left.delete(call);
+      const taken = new Map(given.map((use) => [use.approval, { use, isExercised: false }]));
+      if (taken.size + refused.size > 0) uses.set(call, { taken, refused });
+    },
+    auth(call) {
+      const own = call === undefined ? undefined : uses.get(call);
+      if (call !== undefined && !own) return self().rights.own.auth;
+      const extra = inForce().filter(
+        ({ approval }) => !own || own.taken.has(approval) || own.refused.has(approval),
+      );
+      const token = extra.length > 0 ? mint(self(), extra) : undefined;
+      if (!token?.ok) return self().rights.own.auth;
+      if (call !== undefined) remember(token.output.hash, call);
+      return token.output.auth;
+    },
+    use(approval, token) {
+      const own = uses.get(minted.get(token) ?? '');
+      const refused = own?.refused.get(approval);
+      if (refused) return refused;
+      const one = own?.taken.get(approval);
+      if (!one) return fail('permission_denied', `approval \`${approval}\` is not for this call`);
+      one.isExercised = true;
+      return ok(null);
+    },
+    unused(call) {
+      const own = uses.get(call);
+      if (!own) return [];
+      uses.delete(call);
+      // What is used up or over is held no more.
+      for (const approval of own.refused.keys()) held.delete(approval);
+      return [...own.taken.values()].flatMap(({ use, isExercised }) => (isExercised ? [] : [use]));
+    },
+  };
+}
+
+/** What people gave this thread because its hook asked for it; noted, so that a replay has it as it was. */
+export async function takeGranted({ ports, place, rights }: Thread, hook: string): Answer<null> {
+  if (ports.replay) return ok(null);
+  const found = await ports.store.approvals({ thread: place.id, limit: 1000 });
+  if (!found.ok) return found;
+  for (const row of found.output) {
+    if (row.binding.hook === hook && isInForce(row)) rights.approved.add(row);
+  }
+  return ok(null);
+}
+
+/** What the directive does not declare takes a person who says that it may go beyond that. */
+export function isInForce(row: Approval): boolean {
+  const right = rightOf(row);
+  return right !== undefined && (row.shown.declared !== 'no' || right.beyond === true);
+}
+
+/** What stands in the journal about a use. */
+const useNote = (
+  { approval, binding, uses_left }: TakenUse,
+  call: string,
+  state: 'used' | 'returned',
+): JournalEvent => ({
+  type: 'approval',
+  data: {
+    kind: 'capability',
+    state,
+    approval,
+    call_id: call,
+    capability: plainText(binding.capability),
+    scope: scopeOf(binding),
+    uses_left: state === 'used' ? uses_left : uses_left + 1,
+  },
+});
+
+const REFUSALS: Readonly<Record<Exclude<ApprovalState, 'approved'>, string>> = {
+  pending: 'nobody has answered yet',
+  denied: 'was denied',
+  expired: 'has expired',
+  used: 'was used as often as allowed',
+};
+
+function refusal({ approval }: ApprovedRight, row: Approval | undefined): Failure {
+  const state = row === undefined || row.state === 'approved' ? 'used' : row.state;
+  const message = `approval \`${approval}\`: ${REFUSALS[state]}`;
+  return fail(`approval_${state}`, message, { approval, state });
+}
+
+/** Which of the rights in force can be used once more; the others come to `refused`. */
+async function planUses(
+  { ports, rights }: Thread,
+  refused: Map<string, Failure>,
+): Promise<TakenUse[]> {
+  const uses: TakenUse[] = [];
+  for (const right of rights.approved.takeable()) {
+    if (refused.has(right.approval)) continue;
+    const found = await ports.store.approvals({ id: right.approval });
+    const [row] = found.ok ? found.output : [];
+    if (row?.state === 'approved') uses.push(useOf(row, row.uses - 1));
+    else refused.set(right.approval, refusal(right, row));
+  }
+  return uses;
+}
+
+const useOf = ({ id, binding }: Approval, uses_left: number): TakenUse => ({
+  approval: id,
+  binding,
+  uses_left,
+});
+
+/** As the registry is asked for it. */
+const asked = ({ approval, binding }: TakenUse) => ({ approval, binding });
+
+/** A call that a lost process began has its uses already: its rows count without them. */
+async function usesLeft({ ports }: Thread, approvals: readonly string[]): Promise<TakenUse[]> {
+  const found = await Promise.all(approvals.map((id) => ports.store.approvals({ id })));
+  return found.flatMap((rows) => (rows.ok ? rows.output.map((row) => useOf(row, row.uses)) : []));
+}
+
+/**
+ * The intent of a call, together with one use of every approval that its token will carry; those that are
+ * used up or over are gone without. INVARIANT: counted before the right is exercised, once a call; a
+ * crash loses a use and never gives one too many.
+ */
+export async function commitIntent(
+  thread: Thread,
+  call: string,
+  event: JournalEvent,
+): Promise<Outcome<null>> {
+  const { journal, rights } = thread;
+  const begun = rights.approved.leftFor(call);
+  const before = begun.length > 0 ? await usesLeft(thread, begun) : [];
+  if (before.length > 0 || rights.approved.takeable().length === 0) {
+    if (begun.length > 0) rights.approved.taken(call, before, new Map());
+    journal.note(event, {}, 'hold');
+    return ok(null);
+  }
+  const refused = new Map<string, Failure>();
+  for (;;) {
+    const uses = await planUses(thread, refused);
+    const notes = uses.map((use) => useNote(use, call, 'used'));
+    const change = uses.length > 0 ? { use: uses.map(asked) } : {};
+    const done = await journal.commit([event, ...notes], change);
+    if (done.ok) {
+      rights.approved.taken(call, uses, refused);
+      return ok(null);
+    }
+    // Somebody else was quicker: without that one.
+    const { approval } = done.error.detail;
+    if (typeof approval !== 'string' || refused.has(approval)) return done;
+    refused.set(approval, done);
+  }
+}
+
+/** What a call took and did not exercise goes back, with its result. */
+export const givenBack = (unused: readonly TakenUse[], call: string) => ({
+  events: unused.map((use) => useNote(use, call, 'returned')),
+  change: { back: unused.map((use) => ({ ...asked(use), back: true as const })) },
+});

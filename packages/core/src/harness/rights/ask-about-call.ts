@@ -1,0 +1,306 @@
+// A guard, a rule or a tier that asks: the call waits in the queue, bound to exactly what it is, and the
+// thread rests in no process. When it goes on, the call is made again and finds its answer. INVARIANT: a
+// call that waits has not begun. Its answer is taken in a commit of its own before the effect, so whoever
+// resumes the thread sees whether the call was only waiting or may have taken effect.
+import { hash } from 'node:crypto';
+import {
+  canonicalJson,
+  type Fault,
+  fail,
+  getOwn,
+  isObject,
+  type Json,
+  type JsonObject,
+  type Outcome,
+  ok,
+  plainText,
+} from '../../base/index.ts';
+import type { ToolEffect } from '../../flow/index.ts';
+import {
+  type Asked,
+  type Descriptor,
+  operationName,
+  type Ports,
+  type Question,
+} from '../../flow/index.ts';
+import type { Recorded } from '../../journal/index.ts';
+import type { Approval, NewApproval, Store } from '../../store/index.ts';
+import { packMarks } from '../thread/conversation.ts';
+import { makeApprovalId } from '../thread/opening.ts';
+import type { ReplayPort } from '../thread/ports.ts';
+import { countFailure } from '../thread/talk.ts';
+import type { EscalatedCall, Thread } from '../thread/thread.ts';
+import { filePreview, threadCallShown } from './call-shown.ts';
+import { declaredRights } from './thread-token.ts';
+
+type AskPort = NonNullable<Ports['ask']>;
+
+/** A hook asks for the thread that it serves, which rests with it; its questions are told apart by its own id. */
+export const askedFor = ({ place: { id, kind, parent } }: Thread) =>
+  kind === 'hook' && parent !== undefined
+    ? { thread: parent, owner: { thread: parent }, hook: { hook: id } }
+    : { thread: id, owner: {}, hook: {} };
+
+const digest = (value: Json): string => hash('sha256', canonicalJson(value));
+
+/** The operation and its arguments as guards left them: who asks about the same is asking about this. */
+export function callBinding({ op, arguments: given }: Question, about?: Json): JsonObject {
+  const { type, subtype = '', name, target = '' } = op;
+  const values = given.map((input) => [input.name, input.value.data]);
+  return {
+    operation: operationName(op),
+    arguments: digest([type, subtype, name, target, values, about ?? null]),
+  };
+}
+
+/** What a person's decision means for whoever asked; undefined: there is none yet. */
+export function answerIn({ id, state, why = '', shown }: Approval): Asked | undefined {
+  if (state === 'pending') return undefined;
+  // Bound to this very call: whoever used it up was this call, before its process was lost.
+  const answer = state === 'used' ? 'approved' : state;
+  const holds = getOwn(shown.file, 'holds');
+  const held = typeof holds === 'string' && { holds };
+  return { answer, approval: id, ...(why !== '' && { why }), ...held };
+}
+
+interface AskedCall {
+  /** The step it is about; '' for a request to a model, which is known by what it says. */
+  readonly id: string;
+  /** The same when this very call is made again, never for another. */
+  readonly key: string;
+  readonly effect: ToolEffect;
+  /** It is at work already and would be done again from its beginning. */
+  readonly isBegun?: boolean;
+  /** What else makes it this one. */
+  readonly about?: () => Json;
+}
+
+/** Rights it has of its own; minting its token again changes nothing. */
+function rightsHash({ ports, place }: Thread): string {
+  const rights = declaredRights(ports, place.directive);
+  const grants = rights.ok ? rights.output.grants : [];
+  return digest(grants.map(({ capability, scope = {} }) => ({ capability, scope: { ...scope } })));
+}
+
+/** After its effect nobody can be asked about a call that must not be done twice. */
+function tooLate(
+  { phase, op }: Question,
+  { effect, isBegun }: AskedCall,
+): Outcome<never> | undefined {
+  if (effect !== 'write' || (phase === 'before' && !isBegun)) return undefined;
+  const name = operationName(op);
+  return phase === 'after'
+    ? fail(
+        'permission_denied',
+        `${name} is done and is not done twice, so its result cannot wait for an answer: ask before it`,
+      )
+    : fail(
+        'permission_denied',
+        `${name} is part of a tool that is at work and is not done twice, so it cannot wait for an answer: ask about the tool itself`,
+      );
+}
+
+const noteOf = (
+  state: 'used' | 'denied' | 'expired',
+  { id, why = '', who = '' }: Approval,
+  call: string,
+) =>
+  ({
+    type: 'approval',
+    data: { kind: 'call', action: 'ask', state, approval: id, call_id: call, by: who, why },
+  }) as const;
+
+async function putQuestion(
+  thread: Thread,
+  question: Question,
+  binding: JsonObject,
+  call: string,
+): Promise<Outcome<Asked>> {
+  const { journal, ports } = thread;
+  const expires = ports.clock.now() + ports.policies().policy.approvalMs;
+  const shown = await threadCallShown(thread, question);
+  const id = makeApprovalId(ports.random);
+  const { owner } = askedFor(thread);
+  const asked: NewApproval = { id, kind: 'call', binding, shown, expires, ...owner };
+  const data = {
+    kind: 'call',
+    action: 'ask',
+    state: 'pending',
+    approval: id,
+    call_id: call,
+    expires,
+  } as const;
+  const done = await journal.commit({ type: 'approval', data }, { ask: [asked] });
+  if (!done.ok) return done;
+  return ok(rest(thread, question, done.output.approvals[0]?.id ?? id));
+}
+
+/** The thread rests until somebody answers. */
+function rest({ control }: Thread, { questions }: Question, approval: string): Asked {
+  control.ending ??= { status: 'waiting', reason: questions.join('; ') };
+  return { answer: 'pending', approval };
+}
+
+/** The answer is taken before anything is done with it, once. */
+async function take(thread: Thread, row: Approval, call: string): Promise<Outcome<Asked>> {
+  const { journal } = thread;
+  const answer = answerIn(row) ?? { answer: 'pending' };
+  if (row.state === 'approved') {
+    const use = [{ approval: row.id, binding: row.binding }];
+    const done = await journal.commit(noteOf('used', row, call), { use });
+    if (!done.ok) return done;
+  } else if (row.state === 'denied' || row.state === 'expired') {
+    journal.note(noteOf(row.state, row, call));
+  }
+  return ok(answer);
+}
+
+/** One answer is for one effect: a hook that has the step done again has it asked about again. */
+const isSpent = ({ state }: Approval, { id, effect }: AskedCall): boolean =>
+  state === 'used' && effect === 'write' && id !== '';
+
+/** A question about a write over a file that has changed since shows from now on what would change now. */
+export async function renewed(
+  store: Pick<Store, 'restate'>,
+  row: Approval,
+  question: Question,
+  show: () => Promise<JsonObject>,
+): Promise<Outcome<Approval>> {
+  if (row.state !== 'pending' || row.shown.file === undefined) return ok(row);
+  const now = await filePreview(question);
+  if (now?.holds === getOwn(row.shown.file, 'holds')) return ok(row);
+  return await store.restate({ ...row, shown: await show() });
+}
+
+/** In a replay: as it was answered, and rested upon. */
+async function askedBefore(
+  thread: Thread,
+  question: Question,
+  replay: ReplayPort,
+): Promise<Outcome<Asked>> {
+  const asked = await replay.asked(thread.place.id);
+  if (!asked.ok || asked.output.answer !== 'pending') return asked;
+  return ok(rest(thread, question, asked.output.approval ?? ''));
+}
+
+/** Asks a person about one call of a thread. */
+export const askAbout =
+  (thread: Thread, call: AskedCall): AskPort =>
+  async (question) => {
+    const { ports } = thread;
+    if (ports.replay) return await askedBefore(thread, question, ports.replay);
+    const late = tooLate(question, call);
+    if (late) return late;
+    const { thread: asker, hook } = askedFor(thread);
+    const binding = {
+      ...callBinding(question, call.about?.()),
+      call: call.key,
+      rights: rightsHash(thread),
+      ...hook,
+    };
+    const found = await ports.store.approvals({ thread: asker, binding });
+    if (!found.ok) return found;
+    const row = found.output.at(-1);
+    if (!row || isSpent(row, call)) return await putQuestion(thread, question, binding, call.id);
+    if (row.state === 'pending') {
+      const show = () => threadCallShown(thread, question);
+      const asked = await renewed(ports.store, row, question, show);
+      return asked.ok ? ok(rest(thread, question, row.id)) : asked;
+    }
+    return await take(thread, row, call.id);
+  };
+
+/** Inside a tool that a call of the thread runs, which nobody was asked about. */
+export function askInside(thread: Thread, key: string, effect: ToolEffect): AskPort {
+  const id = [...thread.control.intents].find(([, intent]) => intent.key === key)?.[0] ?? '';
+  return askAbout(thread, { id, key, effect, isBegun: true });
+}
+
+/** For what is asked inside of something that a person has approved. */
+export const APPROVED: AskPort = () => ok({ answer: 'approved' });
+
+/** It is only that nobody has answered yet. */
+export const isPending = (outcome: Outcome<unknown>): boolean =>
+  !outcome.ok &&
+  (outcome.error.code === 'approval_pending' || outcome.error.detail.answer === 'pending');
+
+/** Calls that wait for a person: whatever stands open of them has not begun. */
+export function waitingCalls(history: readonly Recorded[]): ReadonlySet<string> {
+  const waiting = new Set<string>();
+  for (const { type, data } of history) {
+    if (type !== 'approval' || data.kind !== 'call' || data.action !== 'ask') continue;
+    if (data.state === 'pending') waiting.add(data.call_id);
+    else if (data.state === 'used') waiting.delete(data.call_id);
+  }
+  return waiting;
+}
+
+// A tool that fails again and again: with `escalate` the third failure is a question to a person. The
+// call stays open with what it came to, and is not made again; the answer becomes part of its result.
+
+const MAX_FAILURES = 3;
+
+/** True: a person is asked, and the thread rests. */
+export async function escalateFailure(
+  thread: Thread,
+  call: string,
+  tool: string,
+  { content, isError, marks: carried }: { content: Json; isError: boolean; marks: Descriptor },
+): Promise<Outcome<boolean>> {
+  const { ports, place, journal, control, rights } = thread;
+  const count = countFailure(thread, tool, isError);
+  if (count < MAX_FAILURES || !rights.rules.given().escalate) return ok(false);
+  const told = plainText(getOwn(getOwn(getOwn(content, 'error'), 'detail'), 'message') ?? '');
+  const question = `\`${tool}\` failed ${count} times in a row (${told}); what should be done?`;
+  const marks = packMarks(carried);
+  const rest = (approval: string): Outcome<boolean> => {
+    control.failures.delete(tool);
+    control.escalated.set(call, { approval, held: content, marks });
+    control.ending = { status: 'waiting', reason: question };
+    return ok(true);
+  };
+  if (ports.replay) {
+    await ports.replay.asked(place.id);
+    return rest('');
+  }
+  const id = makeApprovalId(ports.random);
+  const expires = ports.clock.now() + ports.policies().policy.approvalMs;
+  const { owner, hook } = askedFor(thread);
+  const binding = { action: 'escalate', tool, call, turn: journal.turn, ...hook };
+  const shown = { action: 'escalate', question, directive: place.directive.name, tool };
+  const asked: NewApproval = { id, kind: 'question', binding, shown, expires, ...owner };
+  const about = { kind: 'question', state: 'pending', approval: id, action: 'escalate' } as const;
+  const data = { ...about, call_id: call, held: content, marks };
+  const done = await journal.commit({ type: 'approval', data }, { ask: [asked] });
+  return done.ok ? rest(done.output.approvals[0]?.id ?? id) : done;
+}
+
+/** What the model is told of such a call; undefined: nobody has answered yet, and the thread rests. */
+export async function escalatedResult(
+  thread: Thread,
+  call: string,
+  { approval, held }: EscalatedCall,
+): Promise<Outcome<Json | undefined>> {
+  const { ports, place, control } = thread;
+  const replayed = await ports.replay?.recorded(place.id, call, true);
+  if (replayed) return replayed.ok ? ok(replayed.output.data) : ok(failedJson(replayed.error));
+  const found = await ports.store.approvals({ id: approval });
+  if (!found.ok) return found;
+  const [row] = found.output;
+  if (row?.state === 'pending') {
+    control.ending = { status: 'waiting', reason: plainText(row.shown.question ?? '') };
+    return ok(undefined);
+  }
+  const { decided, state = 'expired', answer = null, why = '', who = '' } = row ?? {};
+  const decision = state === 'expired' && decided !== undefined ? 'approved' : state;
+  const error = getOwn(held, 'error');
+  const detail = getOwn(error, 'detail');
+  const escalated = { decision, answer, why, who };
+  return ok({
+    ok: false,
+    error: { ...asObject(error), detail: { ...asObject(detail), escalated } },
+  });
+}
+
+const asObject = (value: Json | undefined): JsonObject => (isObject(value) ? value : {});
+const failedJson = ({ code, detail }: Fault): Json => ({ ok: false, error: { code, detail } });

@@ -1,0 +1,261 @@
+// Where a model has its arguments from. A model that has read what strangers wrote may speak for them, so
+// what steers a risky call must have been said by somebody else, word for word: the user, whoever wrote
+// the directive, a result that no stranger had a hand in, a person who was asked.
+import { createRecent, getOwn, type Json, matchGlob, plainText } from '../../base/index.ts';
+import {
+  type Argument,
+  type ArgumentOrigin,
+  carries,
+  elementOf,
+  isPassedOn,
+  makeValue,
+  type Operation,
+  type ResultFacts,
+  restoreFields,
+  singlesOf,
+  type Value,
+  vouchedAs,
+  vouchedInAll,
+} from '../../flow/index.ts';
+import { type Grant, grantsAllow } from '../../trust/index.ts';
+import { unpackMarks } from '../thread/conversation.ts';
+import { withoutTime } from '../thread/talk.ts';
+import type { HarnessPorts, Thread } from '../thread/thread.ts';
+import { allowedValues, originIn } from './approved-values.ts';
+import { isNumber, saidIn } from './mentioned-values.ts';
+import { declaredRights } from './thread-token.ts';
+
+/** Values of fields at any depth; what they are called vouches for nothing. */
+function* leavesOf(value: Value): Generator<Value> {
+  const open = [value];
+  for (let next = open.pop(); next; next = open.pop()) {
+    const { data } = next;
+    if (typeof data !== 'object' || data === null) yield next;
+    else for (const key of Object.keys(data)) open.push(elementOf(next, key));
+  }
+}
+
+/**
+ * What the files of a tool say of results that came without any word of it: of what kind fields are, and
+ * which of them strangers write. Undefined: there is no such item any more, so nobody knows.
+ */
+export function declaredFacts({ library }: HarnessPorts, tool: string): ResultFacts | undefined {
+  if (tool === '') return {};
+  const chain = library.chain(tool);
+  if (!chain.ok) {
+    const isOther = (['directive', 'knowledge'] as const).some(
+      (kind) => library.find(kind, tool).ok,
+    );
+    return isOther ? {} : undefined;
+  }
+  const said = chain.output.links.flatMap((link) => link.tool?.result ?? []);
+  return {
+    free_text: said.flatMap(({ free_text, identifiers = [] }) => [...free_text, ...identifiers]),
+    kinds: Object.fromEntries(said.toReversed().flatMap(({ kinds = {} }) => Object.entries(kinds))),
+  };
+}
+
+/** The directive as it was shown, inputs filled in; after strangers had a hand in those, as it is signed. */
+function directiveParts({ talk, place }: Thread): Json[] {
+  for (const event of talk.opening) {
+    if (event.type !== 'tool_result' || event.data.is_error) continue;
+    // What stands beside it are words of tools, whoever wrote those.
+    const directive = getOwn(event.data.content, 'directive');
+    const isForeign = carries(unpackMarks(event.data.marks), 'untrusted');
+    if (!isForeign && directive !== undefined) return [directive];
+  }
+  const { state } = place.item.signature;
+  if (state !== 'signed' && state !== 'bundle') return [];
+  const { directive } = place;
+  const before = asSigned.get(directive);
+  if (before) return before;
+  const { description, process, context, outputs } = directive;
+  const parts = [JSON.parse(JSON.stringify([description, process, context, outputs])) as Json];
+  asSigned.set(directive, parts);
+  return parts;
+}
+const asSigned = new WeakMap<object, Json[]>();
+
+interface Said {
+  /** Also single words that are written like names. */
+  readonly words: ReadonlySet<string>;
+  readonly wholes: ReadonlySet<string>;
+}
+const readBefore = createRecent<string, Said>(512);
+const sayingOf = (text: string): Said =>
+  readBefore.get(text) ??
+  readBefore.set(text, { words: saidIn(text, true), wholes: saidIn(text, false) });
+
+/** For which kind of thing a value of a result vouches, and why. */
+interface Vouching {
+  readonly origin: ArgumentOrigin;
+  readonly kind: string | undefined;
+}
+
+type Heard = ReturnType<Thread['talk']['conversation']['trusted']>;
+
+/** What was said in a conversation and told to it by tools; it only grows, so each is read once. */
+class Sayings {
+  readonly #said: Said[] = [];
+  readonly #fields = new Map<Json, Vouching[]>();
+  #read = 0;
+
+  /** What came in since. */
+  update({ texts, results }: Heard, ports: HarnessPorts): void {
+    for (const text of texts.slice(this.#said.length)) this.#said.push(sayingOf(text));
+    for (const result of results.slice(this.#read)) this.#hear(result, ports);
+    this.#read = results.length;
+  }
+
+  #hear({ tool, content, marks, facts }: Heard['results'][number], ports: HarnessPorts): void {
+    const known = facts ?? declaredFacts(ports, tool);
+    if (!known) return;
+    for (const single of leavesOf(restoreFields(withoutTime(content), marks, known))) {
+      const { data, meta } = single;
+      const isForeign = carries(meta.descriptor, 'untrusted');
+      const kind = plainText(meta.origin.kind ?? '') || undefined;
+      const as = isForeign ? vouchedAs(single, kind) : 'result';
+      if (data === null || as === undefined || as === 'reference') continue;
+      const before = this.#fields.get(data) ?? [];
+      if (before.some((one) => one.kind === kind && one.origin.kind === as)) continue;
+      this.#fields.set(data, [...before, { origin: { kind: as }, kind }]);
+    }
+  }
+
+  isSaid(value: string, words: boolean): boolean {
+    return this.#said.some((one) => (words ? one.words : one.wholes).has(value));
+  }
+
+  /** The field that says most of it, of those of this kind. */
+  field(value: Json, kind: string | undefined): ArgumentOrigin | undefined {
+    const found = this.#fields.get(value)?.filter((one) => one.kind === kind) ?? [];
+    const best = found.find(({ origin }) => origin.kind !== 'identifier') ?? found[0];
+    return best?.origin;
+  }
+}
+
+const sayings = new WeakMap<Heard, Sayings>();
+
+/** What was said to a thread and shown to it, for one call. */
+class SaidToThread {
+  readonly #sayings: Sayings;
+  readonly #directive: readonly Said[];
+
+  constructor(thread: Thread) {
+    const heard = thread.talk.conversation.trusted();
+    this.#sayings = sayings.get(heard) ?? new Sayings();
+    sayings.set(heard, this.#sayings);
+    this.#sayings.update(heard, thread.ports);
+    this.#directive = directiveParts(thread)
+      .flatMap((part) => [...leavesOf(makeValue(part))])
+      .flatMap(({ data }) => (typeof data === 'string' ? sayingOf(data) : []));
+  }
+
+  #isSaid(value: string, words: boolean): boolean {
+    const isInDirective = this.#directive.some((one) =>
+      (words ? one.words : one.wholes).has(value),
+    );
+    return isInDirective || this.#sayings.isSaid(value, words);
+  }
+
+  /** Undefined: nobody said it. A command is more than one of its words; a number is no id of anything. */
+  originOf(part: Json, { role, kind }: Argument): ArgumentOrigin | undefined {
+    const isText = typeof part === 'string' && !(kind !== undefined && isNumber(part));
+    if (isText && this.#isSaid(part, role !== 'command')) return { kind: 'said' };
+    return part === null ? undefined : this.#sayings.field(part, kind);
+  }
+}
+
+const isEmpty = (value: Json): boolean =>
+  value === null || value === '' || (typeof value === 'object' && Object.keys(value).length === 0);
+
+const STEERS: ReadonlySet<string | undefined> = new Set(['destination', 'command', 'path']);
+
+/** Of a list, what is least vouched for counts. */
+const STRENGTH: readonly ArgumentOrigin['kind'][] = ['identifier', 'directory', 'result', 'said'];
+const isWeaker = (one: ArgumentOrigin, other: ArgumentOrigin | undefined): boolean =>
+  !other || STRENGTH.indexOf(one.kind) < STRENGTH.indexOf(other.kind);
+
+/** Of one argument, by what it says alone. */
+function originOf(
+  said: SaidToThread,
+  { fixed = {} }: Operation,
+  argument: Argument,
+): ArgumentOrigin | undefined {
+  const { name, role, kind, value } = argument;
+  const { data } = value;
+  if (Object.hasOwn(fixed, name) && JSON.stringify(fixed[name]) === JSON.stringify(data)) {
+    return { kind: 'fixed' };
+  }
+  // Nothing says nothing, but may mean everything to whoever is told where or what.
+  if (isEmpty(data)) return STEERS.has(role) ? undefined : { kind: 'fixed' };
+  const as = vouchedInAll(value, kind);
+  if (as === 'identifier' || as === 'directory') return { kind: as };
+  let found: ArgumentOrigin | undefined;
+  for (const single of singlesOf(value)) {
+    if (!carries(single.meta.descriptor, 'untrusted')) continue;
+    // Of a stranger's words that were passed on its own facts tell, and not what they are like.
+    if (isPassedOn(single)) return undefined;
+    const origin = said.originOf(single.data, argument);
+    if (!origin) return undefined;
+    found = isWeaker(origin, found) ? origin : found;
+  }
+  return found;
+}
+
+/** All of the project, however it is written. */
+const isWhole = (glob: string): boolean => /^[*?./]*$/.test(glob);
+
+/** What the directive declares, or a person has given, that lets this thread write there. */
+function rightsTo({ ports, place, rights }: Thread, path: string): Grant[] {
+  const declared = declaredRights(ports, place.directive);
+  const grants = [
+    ...(declared.ok ? declared.output.grants : []),
+    ...rights.approved.takeable().map(({ grant }) => grant),
+  ];
+  const { catalog } = ports.library.capabilities();
+  const need = { capability: 'fs.write', scope: { path } };
+  return grants.filter((grant) => grantsAllow([grant], need, catalog));
+}
+
+/** What stands at the place decides: something new, or what the thread made itself. */
+async function originByPlace(
+  thread: Thread,
+  { role, place, value: { data } }: Argument,
+  inputs: readonly Argument[],
+): Promise<ArgumentOrigin | undefined> {
+  if (!place || role !== 'path' || typeof data !== 'string') return undefined;
+  const given = new Map(inputs.map(({ name, value }) => [name, value.data]));
+  const { relative, state, adds, sha256 } = await place(data, thread.place.id, given);
+  const grants = state === 'closed' ? [] : rightsTo(thread, relative);
+  if (grants.length === 0) return { kind: 'closed', holds: 'never' };
+  const scopes = grants.flatMap(({ scope }) => scope?.path ?? []);
+  const by = scopes.find((glob) => !isWhole(glob) && matchGlob(glob, relative));
+  if (by === undefined) return undefined;
+  if (adds) return { kind: 'granted', by, holds: 'add' };
+  if (state === 'new') return { kind: 'granted', by, holds: 'new' };
+  return state === 'own' && sha256 !== undefined ? { kind: 'own', by, holds: sha256 } : undefined;
+}
+
+/** The arguments of a call that a thread's model makes, with their origins. */
+export async function traceOrigins(
+  thread: Thread,
+  op: Operation,
+  inputs: readonly Argument[],
+): Promise<readonly Argument[]> {
+  const said = new SaidToThread(thread);
+  // Most calls need nobody's word besides.
+  let allowed: Awaited<ReturnType<typeof allowedValues>> | undefined;
+  const traced: Argument[] = [];
+  for (const input of inputs) {
+    let origin = originOf(said, op, input);
+    if (!origin && carries(input.value.meta.descriptor, 'untrusted')) {
+      allowed ??= await allowedValues(thread);
+      origin =
+        (await originIn(thread, allowed, op, input)) ??
+        (await originByPlace(thread, input, inputs));
+    }
+    traced.push(origin ? { ...input, origin } : input);
+  }
+  return traced;
+}

@@ -1,0 +1,256 @@
+// Drives a thread through the loop while its lease is renewed.
+import { type Failure, fail, messageOf, type Outcome, ok } from '../../base/index.ts';
+import { shownPolicyFile } from '../../flow/index.ts';
+import type { Recorded } from '../../journal/index.ts';
+import { isEnded } from '../../store/index.ts';
+import { capsOn, type Grant, grantName } from '../../trust/index.ts';
+import { endFamily, tellParent } from '../children/children.ts';
+import { raiseError, raiseWarnings } from '../hooks/raise-checkpoint.ts';
+import { type Ending, type LoopPorts, runLoop } from '../loop.ts';
+import { declaredRights } from '../rights/thread-token.ts';
+import { NOT_HELD } from '../script-thread/script-steps.ts';
+import { runScriptThread } from '../script-thread/script-thread.ts';
+import { runSteps } from '../step/steps.ts';
+import { hearInReplay, obeySignals, stopThread } from '../thread/interruption.ts';
+import type { ThreadResult } from '../thread/ports.ts';
+import type { HeldLease, Thread } from '../thread/thread.ts';
+import { runTurn } from '../turn/turn.ts';
+import { checkExpected } from './expected-calls.ts';
+import { finalEnding, finish } from './finish.ts';
+import { endHooks } from './recover.ts';
+import { ownRunner, runOwn } from './runner.ts';
+
+// Before the first turn: does the directive ask for more than there is? A hook may let it run with
+// what is granted; otherwise it is denied before it has cost anything.
+
+/** The policies that take all of a right, by level and file. */
+function policiesAgainst({ ports }: Thread, grant: Grant): string {
+  const { catalog } = ports.library.capabilities();
+  const levels = ports
+    .policies()
+    .policy.levels.filter(({ capabilities = {} }) =>
+      capsOn(capabilities, grant, catalog).some(({ extent }) => extent === 'whole'),
+    );
+  const named = levels.map(({ level, file }) => {
+    const place = file === undefined ? '' : ` (${shownPolicyFile(level, file)})`;
+    return `the ${level} policy${place}`;
+  });
+  return named.join(' and ') || 'the policy';
+}
+
+function missingRights(thread: Thread): Outcome<Failure | undefined> {
+  const { ports, place, rights } = thread;
+  const wanted = declaredRights(ports, place.directive);
+  if (!wanted.ok) return wanted;
+  const token = ports.tokens.verify(rights.approved.auth(), place.id);
+  if (!token.ok) return token;
+  const { grants } = wanted.output;
+  const above = new Set(token.output.missingAtStart(grants).missing);
+  // The policy may leave nothing of a name, whatever the token says.
+  const refused = grants.filter(
+    (grant) => above.has(grant) || !token.output.holds(grant.capability).ok,
+  );
+  const [first] = refused;
+  if (first === undefined) return ok(undefined);
+  const missing = [...new Set(refused.map(grantName))];
+  const policy = policiesAgainst(thread, first);
+  const [who, what] =
+    place.parent === undefined
+      ? [`${policy} does not allow`, policy]
+      : ['its parent does not hold', 'those of its parent'];
+  return ok(
+    fail(
+      'permission_denied',
+      `directive \`${place.item.id}\` asks for ${missing.join(', ')}, which ${who}; narrow its permissions, or widen ${what}`,
+      {
+        missing: grantName(first),
+        missing_all: missing,
+        ...(first.scope && { scope: { ...first.scope } }),
+        required: [...rights.own.granted],
+        attempted: place.item.id,
+        granted: token.output.granted(),
+      },
+    ),
+  );
+}
+
+/** Undefined: it may begin. */
+async function checkStart(thread: Thread): Promise<Ending | undefined> {
+  // A hook was asked when the thread was left: what it says comes first, whatever is granted by now.
+  let asked = [...thread.hooks.pending.values()].find(({ step }) => step === 'start')?.fault;
+  for (;;) {
+    // A kill revokes the token. It is handled first, so that the thread does not end for want of rights.
+    if (thread.ports.replay) await hearInReplay(thread);
+    const ending = obeySignals(thread);
+    if (ending) return ending;
+    const refused = asked ? ok({ ok: false as const, error: asked }) : missingRights(thread);
+    asked = undefined;
+    if (!refused.ok) {
+      const { code, detail } = refused.error;
+      return { status: 'denied', reason: detail.message, code };
+    }
+    if (!refused.output) return undefined;
+    const how = { isStart: true, isTold: true };
+    const verdict = await raiseError(thread, refused.output, 'start', how);
+    // Bounded like every retry: the decision counts them.
+    if (verdict?.action === 'retry') continue;
+    const { ending: decided } = thread.control;
+    return decided?.status === 'failed' ? { ...decided, status: 'denied' } : decided;
+  }
+}
+
+/** A pause that came while the model said its last word: that is kept, and counts when the thread goes on. */
+async function pausedAtEnd(thread: Thread): Promise<Ending | undefined> {
+  if (thread.ports.replay) await hearInReplay(thread);
+  const isPaused = thread.journal.signals().some(({ kind }) => kind === 'pause');
+  return isPaused ? obeySignals(thread) : undefined;
+}
+
+function loopPorts(thread: Thread): LoopPorts {
+  const { control, journal, talk, ports } = thread;
+  const between = async (): Promise<Ending | undefined> => {
+    if (control.ending) return control.ending;
+    ports.threads.live.leases.beat();
+    if (ports.replay) await hearInReplay(thread);
+    if (!journal.isHeld()) return NOT_HELD;
+    const told = obeySignals(thread);
+    if (told) return told;
+    const warned = raiseWarnings(thread);
+    if (warned) await warned;
+    return control.ending;
+  };
+  return {
+    between,
+    turn: () => runTurn(thread),
+    pending: () => talk.conversation.pending(),
+    perform: (calls) => runSteps(thread, calls, between),
+    final: async (reply) => (await pausedAtEnd(thread)) ?? finalEnding(thread, reply),
+  };
+}
+
+/** A runner of the program, a plan, the directive's script, or turns of a model. */
+async function loopOf(thread: Thread, history: readonly Recorded[]): Promise<Ending> {
+  const runner = ownRunner(thread.ports.threads, thread.place.runner);
+  if (runner) return await runOwn(thread, runner);
+  const loop = loopPorts(thread);
+  const { plan, directive } = thread.place;
+  if (plan) {
+    const { runPlannedThread } = await import('../script-thread/plan-thread.ts');
+    return await runPlannedThread(thread, history, loop.between);
+  }
+  const { script } = directive.process;
+  return script
+    ? await runScriptThread(thread, script, history, loop.between)
+    : await runLoop(loop);
+}
+
+/** What a bug leaves behind is a failed thread, not a lost one. */
+async function runToEnding(
+  thread: Thread,
+  history: readonly Recorded[],
+  settle?: () => Promise<void>,
+): Promise<Ending> {
+  try {
+    await settle?.();
+    const denied = thread.journal.turn === 0 ? await checkStart(thread) : undefined;
+    const own = denied ?? (await loopOf(thread, history));
+    const { stopped, ending = own } = thread.control;
+    const last = stopped ? ending : own;
+    // The ends of children that it stops are in the journal; an abort notes more after them.
+    if (last.status === 'aborted') await hearInReplay(thread);
+    const final = await checkExpected(thread, await endFamily(thread, last));
+    if (isEnded(final.status) && thread.hooks.pending.size > 0) await endHooks(thread);
+    if (isEnded(final.status) && final.status !== 'completed') await hearInReplay(thread);
+    return final;
+  } catch (error) {
+    const reason = messageOf(error);
+    const failed: Ending = { status: 'failed', reason, code: 'internal_error' };
+    return await endFamily(thread, failed).catch(() => failed);
+  }
+}
+
+const LEAVES_PAUSED: ReadonlySet<string> = new Set(['pause', 'message', 'interrupt']);
+
+/** Said to a thread that is paused, it does not make it go on. */
+export const isHeardInPause = ({ kind }: { readonly kind: string }): boolean =>
+  LEAVES_PAUSED.has(kind);
+
+/** A pause holds until somebody resumes or ends the thread: what else was said is heard, and it rests. */
+export async function finishOrHear(
+  thread: Thread,
+  ending: Ending,
+): Promise<ThreadResult | undefined> {
+  for (;;) {
+    const result = await finish(thread, ending);
+    const told = thread.journal.signals();
+    if (result || ending.status !== 'paused' || told.length === 0) return result;
+    if (!told.every(isHeardInPause)) return undefined;
+    obeySignals(thread);
+  }
+}
+
+/** What was said while it was about to rest is obeyed, and the loop goes on. */
+async function runToRest(
+  thread: Thread,
+  history: readonly Recorded[],
+  settle?: () => Promise<void>,
+): Promise<ThreadResult> {
+  for (let first = settle; ; first = undefined) {
+    const result = await finishOrHear(thread, await runToEnding(thread, history, first));
+    if (result) return result;
+    thread.control.ending = undefined;
+  }
+}
+
+/** How it ends when its caller stops it: a hook like the thread that it serves, which will not come back to it. */
+function endingWhenStopped({ ports, place }: Thread): Ending {
+  const served =
+    place.kind === 'hook' ? ports.threads.live.get(place.parent ?? '')?.thread : undefined;
+  const ending = served?.control.ending;
+  return ending && isEnded(ending.status)
+    ? { status: 'terminated', reason: `the thread it served ended ${ending.status}` }
+    : { status: 'interrupted', reason: 'its caller stopped it' };
+}
+
+/**
+ * Never rejects. While it runs, the thread can be found, awaited and stopped in `threads.live`. A script
+ * is handed back what it did before, as `history` has it. `settle`: what a lost process left open.
+ */
+export async function drive(
+  thread: Thread,
+  since: number,
+  history: readonly Recorded[] = [],
+  settle?: () => Promise<void>,
+): Promise<ThreadResult> {
+  const { ports, place, control, journal } = thread;
+  const { live } = ports.threads;
+  const { signal } = control;
+  // Many may be set off at once, and those before this one wait meanwhile.
+  live.leases.beat();
+  // Renewed while the loop runs; whoever lost it is stopped where it is.
+  const lease: HeldLease = {
+    store: ports.store,
+    thread: place.id,
+    epoch: journal.epoch,
+    lease_ms: journal.lease_ms,
+    renewed: (answer, asked) => journal.renewed(answer, asked),
+  };
+  const letGo = live.leases.keep(lease, since);
+  // Signals come from any process; what is under way looks at them as soon as they are there.
+  const deaf = ports.store.onSignal(({ thread: id }) => {
+    if (id === place.id) void journal.listen();
+  });
+  const { promise: done, resolve } = Promise.withResolvers<ThreadResult>();
+  const whenStopped = (): void => stopThread(thread, endingWhenStopped(thread));
+  if (signal.aborted) whenStopped();
+  signal.addEventListener('abort', whenStopped);
+  live.add({ thread, done });
+  const result = await runToRest(thread, history, settle);
+  signal.removeEventListener('abort', whenStopped);
+  live.remove(place.id);
+  letGo();
+  deaf();
+  tellParent(thread, result);
+  resolve(result);
+  return result;
+}

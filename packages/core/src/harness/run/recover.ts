@@ -1,0 +1,262 @@
+// A process that ends can leave work open: calls that had begun, requests whose answer nobody read, hooks
+// nobody waits for, commits that its disk lost. Each is brought to an end before the thread resumes.
+import { type Json, type JsonObject, type Outcome, ok } from '../../base/index.ts';
+import {
+  type EventType,
+  type JournalEvent,
+  type Recorded,
+  readJournal,
+} from '../../journal/index.ts';
+import type { ToolCallBlock } from '../../llm/index.ts';
+import { isEnded, type OpenReservation } from '../../store/index.ts';
+import { childrenOf } from '../children/children.ts';
+import { raiseError } from '../hooks/raise-checkpoint.ts';
+import { createCostMeter, NO_COST, packCost, unpackCost } from '../limits/cost.ts';
+import { waitingCalls } from '../rights/ask-about-call.ts';
+import { endCall, lastSpoken, unfinishedCalls } from '../step/call-intent.ts';
+import { failureJson, isAtRest, isHeld, unknownOutcome } from '../step/step.ts';
+import { packMarks } from '../thread/conversation.ts';
+import type { LostCommits } from '../thread/ports.ts';
+import { addToConversation, tell } from '../thread/talk.ts';
+import type { HarnessPorts, Thread } from '../thread/thread.ts';
+import { transcriberOf, withLease } from '../thread/with-lease.ts';
+import { finalAccount, usageOf } from '../turn/turn-account.ts';
+import { countHook } from './run-hook.ts';
+
+/** What a turn begins and ends with. */
+const TURN: ReadonlySet<EventType> = new Set<EventType>([
+  ...(['turn_start', 'turn_end', 'assistant_message'] as const),
+  ...(['stream_error', 'error', 'retry'] as const),
+]);
+
+/**
+ * A request that went out and whose answer never came may be on the invoice: its reservation is
+ * charged, in full and once. One that was reserved and never begun costs nothing.
+ */
+export function chargeUnreadRequests(
+  thread: Thread,
+  history: readonly Recorded[],
+  open: readonly OpenReservation[],
+): void {
+  const { place, budget, journal } = thread;
+  const { meter } = budget;
+  const begun = new Set(
+    history.flatMap(({ type, data }) => (type === 'turn_start' ? [data.key] : [])),
+  );
+  const own = open.filter(({ key }) => key.startsWith(`${place.id}:turn:`));
+  if (own.length === 0) return;
+  const charged = own.filter(({ key }) => begun.has(key));
+  for (const { amounts } of charged) meter.countRequest(usageOf(amounts), amounts.spend ?? 0n);
+  const tokens = charged.reduce((sum, { amounts }) => sum + Number(amounts.tokens ?? 0n), 0);
+  const data = { charged_unread: charged.length, tokens };
+  const settle = own.map(({ key, amounts }) => ({ key, actual: begun.has(key) ? amounts : {} }));
+  journal.note({ type: 'cost_update', data }, { cost: packCost(meter.read()), settle });
+}
+
+/** A turn that was asked for and not answered is asked for again, and counts once. */
+export function giveBackTurn({ budget: { meter } }: Thread, history: readonly Recorded[]): void {
+  const at = history.findLastIndex(({ type }) => type === 'turn_start');
+  const asked = history[at];
+  if (asked?.type !== 'turn_start' || asked.data.n === undefined) return;
+  const since = history.slice(at + 1).filter(({ type }) => TURN.has(type));
+  if (since.every(isBrokenOff) && meter.read().turns >= asked.data.n) meter.giveBackTurn();
+}
+
+/** A request that failed, or that a process broke off when it closed: nobody answered it. */
+const isBrokenOff = ({ type, data }: Recorded): boolean =>
+  type === 'error' ||
+  (type === 'stream_error' && data.code !== undefined) ||
+  (type === 'turn_end' && 'failed' in data);
+
+/** A turn whose hook is asked before its request went out has not begun: it keeps its number. */
+export function leaveUnbegunTurn(
+  { journal, hooks: { pending } }: Thread,
+  history: readonly Recorded[],
+): void {
+  const { turn } = journal;
+  const isAsked = [...pending.values()].some(({ step }) => step === `turn ${turn}`);
+  const isBegun = history.some((event) => event.type === 'turn_start' && event.turn === turn);
+  if (isAsked && !isBegun) journal.turn -= 1;
+}
+
+/** It had begun and is not made again: the model is told that nobody knows, or what a hook says `instead`. */
+function noteUnknown(thread: Thread, call: ToolCallBlock, tool: string, instead?: Json): void {
+  thread.budget.meter.countToolCall();
+  const event: JournalEvent = {
+    type: 'tool_result',
+    data: {
+      call_id: call.id,
+      tool,
+      content: instead ?? failureJson(unknownOutcome(call, tool)),
+      is_error: instead === undefined,
+      marks: packMarks(thread.talk.conversation.ownMarks()),
+    },
+  };
+  endCall(thread, call);
+  thread.journal.note(event, { cost: packCost(thread.budget.meter.read()) });
+  addToConversation(thread, event);
+}
+
+/** Calls that were begun and never ended: a write is not repeated, everything else is. */
+export async function settleUnfinishedCalls(
+  thread: Thread,
+  history: readonly Recorded[],
+): Promise<void> {
+  const begun = unfinishedCalls(history);
+  // An intent that waits for a person has not begun, and goes on waiting.
+  const waiting = waitingCalls(history.slice(lastSpoken(history) + 1));
+  for (const call of thread.talk.conversation.pending()) {
+    const intent = begun.get(call.id)?.at(-1)?.data;
+    // A spawn names its child first: whoever makes it again finds that one.
+    const isSpawn = thread.control.intents.get(call.id)?.child !== undefined;
+    const isAsked = waiting.has(call.id) || thread.control.escalated.has(call.id);
+    const isOpen = isAsked || isHeld(thread, call.id);
+    if (!intent || intent.effect !== 'write' || isSpawn || isOpen) continue;
+    const { tool, target = '' } = intent;
+    const unknown = unknownOutcome(call, tool);
+    const verdict = await raiseError(thread, unknown, tool, { isTold: true, call: call.id });
+    // Its hook asks somebody, and answers later.
+    if (isAtRest(thread)) return;
+    const { id, item } = thread.place;
+    // The process that made the call had no time to leave its row.
+    thread.journal.audit({
+      surface: 'thread',
+      caller: id,
+      subject: `directive:${item.id}`,
+      operation: `tool:${tool}`,
+      target,
+      decision: 'failed',
+      reason: `outcome_unknown: ${unknown.error.detail.message}`,
+    });
+    const instead = verdict?.action === 'end' && verdict.outcome.ok ? verdict.outcome : undefined;
+    noteUnknown(thread, call, tool, instead?.output.data);
+    if (thread.control.ending || thread.journal.lost()) return;
+  }
+}
+
+/** Then it is not begun again: what it did would be done twice. */
+async function mayHaveWritten({ ports }: Thread, hook: string): Promise<boolean> {
+  const history = await readJournal(ports.store, hook);
+  if (!history.ok) return true;
+  return history.output.some(({ type, data }) => type === 'tool_call' && data.effect === 'write');
+}
+
+/** Hooks that nobody will ask any more end; the others go on when the run is where they were asked. */
+export async function endOrphanedHooks(thread: Thread): Promise<Outcome<null>> {
+  const { pending } = thread.hooks;
+  const hooks = { parent: thread.place.id, kind: 'hook' } as const;
+  const before = await childrenOf(thread.ports, hooks);
+  if (!before.ok) return before;
+  for (const { id, status } of before.output) {
+    // It was ended with the thread it served, and is asked anew.
+    const isAnew = isEnded(status) && thread.control.hadEnded && status !== 'completed';
+    if (isAnew && !(await mayHaveWritten(thread, id))) pending.delete(id);
+    if (!isEnded(status) && !pending.has(id)) await endHook(thread, id);
+  }
+  // A hook may have ended, and its thread not have heard of it: what they all used is what counts.
+  const all = createCostMeter(() => 0);
+  const ended = await childrenOf(thread.ports, hooks);
+  if (!ended.ok) return ended;
+  for (const { id, cost } of ended.output) {
+    const used = pending.has(id) ? undefined : unpackCost(cost);
+    if (used?.ok) all.countHook(used.output);
+  }
+  const [now, known] = [all.read(), thread.budget.meter.read().hooks];
+  const news = Object.fromEntries(
+    Object.entries(known).map(([name, value]) => {
+      const sum = now.hooks[name as keyof typeof known];
+      return [name, typeof sum === 'bigint' ? sum - BigInt(value) : sum - Number(value)];
+    }),
+  ) as unknown as typeof known;
+  // What is known already counts as nothing: a count never shrinks.
+  thread.budget.meter.countHook({ ...NO_COST, ...news, estimated: now.estimated });
+  return ok(null);
+}
+
+/** The run is over and did not come by where they were asked. */
+export async function endHooks(thread: Thread): Promise<void> {
+  for (const id of thread.hooks.pending.keys()) {
+    if (!thread.ports.replay) await endHook(thread, id);
+    const row = await thread.ports.store.thread(id);
+    if (row.ok) countHook(thread, row.output.cost);
+  }
+  thread.hooks.pending.clear();
+}
+
+const endHook = async ({ ports }: Thread, id: string): Promise<void> =>
+  await endForced(ports, id, 'terminated', 'the thread it served went on without it');
+
+/** Ends a thread that this process does not run, also if another process has its lease. */
+export async function endForced(
+  ports: HarnessPorts,
+  id: string,
+  status: 'terminated' | 'failed',
+  reason: string,
+): Promise<void> {
+  const { owner } = ports.threads;
+  await withLease(
+    ports.store,
+    id,
+    { owner, force: true },
+    (held) => {
+      const { settle, cost } = finalAccount(held);
+      const end: JournalEvent = { type: 'thread_end', data: { status, reason } };
+      return ok({ events: [end], status, cost: packCost(cost), settle });
+    },
+    transcriberOf(ports.watch, id),
+  );
+  ports.watch.done?.(id);
+}
+
+/** What people read of a thread is made whole from the registry, unless somebody is writing it now. */
+export async function mendTranscript(
+  { store, watch, threads }: Pick<HarnessPorts, 'store' | 'watch' | 'threads'>,
+  id: string,
+): Promise<void> {
+  const row = await store.thread(id);
+  if (!row.ok || row.output.lease_until !== undefined || threads.live.get(id)) return;
+  watch.transcript(id)([], row.output.seq + 1);
+  await watch.written?.(id);
+  watch.done?.(id);
+}
+
+/** Threads that ended in the last moment of a process: what people read of them is made whole. */
+export async function finishEnded({ store, watch }: HarnessPorts): Promise<void> {
+  const swept = await store.sweep();
+  for (const { seq, ...lease } of swept.ok ? swept.output.unreleased : []) {
+    watch.transcript(lease.thread)([], seq + 1);
+    await watch.written?.(lease.thread);
+    await store.release(lease);
+    watch.done?.(lease.thread);
+  }
+}
+
+/** Records an unknown outcome for each call of the last reply that had begun. */
+function settleBegun(thread: Thread, begun: ReadonlyMap<string, string>): void {
+  for (const call of thread.talk.conversation.pending()) {
+    const tool = begun.get(call.id);
+    if (tool !== undefined) noteUnknown(thread, call, tool);
+  }
+}
+
+/**
+ * A transcript that is ahead of its registry proves lost commits: the disk kept one file and not the end of
+ * the other. A call that such a line names may have been done, so it is not repeated, and the model is told.
+ */
+export function tellLostCommits(thread: Thread, { events, calls }: LostCommits): void {
+  if (events === 0) return;
+  const data: JsonObject = { events, calls: calls.map((call) => ({ ...call })) };
+  thread.journal.note({
+    type: 'logged',
+    data: { event_type: 'commits_lost', by: 'harness', data },
+  });
+  const pending = new Set(thread.talk.conversation.pending().map(({ id }) => id));
+  settleBegun(thread, new Map(calls.map(({ call_id, tool }) => [call_id, tool])));
+  const unknown = calls.filter(({ call_id }) => !pending.has(call_id));
+  if (unknown.length === 0) return;
+  const names = unknown.map(({ tool }) => `\`${tool}\``).join(', ');
+  tell(
+    thread,
+    `[harness] outcome_unknown: the record of this thread lost its last ${events} events. Calls of ${names} had begun that it does not remember, and they may have been done: look before you repeat them.`,
+  );
+}

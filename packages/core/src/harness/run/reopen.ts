@@ -1,0 +1,243 @@
+// Ended is not lost: a person takes a thread up again that reached a limit, failed, was stopped or has
+// completed, with new ceilings, another model, or something to say. It goes on where it stood. Only a
+// person does so: what a model, a hook or an MCP client asks for never comes here.
+import { fail, type Json, nearest, type Outcome, ok } from '../../base/index.ts';
+import { LIMIT_NAMES } from '../../flow/index.ts';
+import type { DirectiveLimits } from '../../items/index.ts';
+import type { DataOf, JournalEvent, Recorded } from '../../journal/index.ts';
+import { formatMoney } from '../../llm/index.ts';
+import {
+  type Amounts,
+  type AuditEntry,
+  type BudgetKind,
+  type Held,
+  isEnded,
+  type ThreadRow,
+  type ThreadStatus,
+} from '../../store/index.ts';
+import { unpackCost, usedAmounts } from '../limits/cost.ts';
+import { packLimits, unpackLimits } from '../limits/effective-limits.ts';
+import {
+  type EffectiveLimit,
+  type EffectiveLimits,
+  type LimitName,
+  limitNumber,
+  readLimit,
+} from '../limits/limit.ts';
+import { BUDGETED, leftOf } from '../thread/budget.ts';
+import { modelFor, priced } from '../thread/choose-model.ts';
+import { FROM_USER, packMarks } from '../thread/conversation.ts';
+import {
+  eventsInForce,
+  mayRewind,
+  type RewindWords,
+  type SnapshotName,
+} from '../thread/restore.ts';
+import type { HarnessPorts, Prepared } from '../thread/thread.ts';
+
+export interface ResumeOptions {
+  /** Goes back to this snapshot first; then also a root that has ended. */
+  from?: SnapshotName;
+  /** What it is told first. */
+  words?: RewindWords;
+  /** A person asks: also what has ended `limit`, `failed`, `terminated` or, with words, `completed`. */
+  reopen?: true;
+  /** New ceilings, instead of the old ones of that name. A person's act, like `reopen`. */
+  limits?: DirectiveLimits;
+  /** A tier or a model id from here on. */
+  model?: string;
+  /** Who asks, for the record; the process when absent. */
+  by?: string;
+  /** The row of a person who asks, for the commit that says that it goes on. */
+  audit?: AuditEntry;
+  /** What is asked for is written down, and whoever takes it from the queue goes on with it. */
+  elsewhere?: true;
+  /** Digest of the items that it goes on with; asked for as `today` by whoever takes those there are. */
+  items?: string;
+}
+
+/** Somebody said no, or ended it for good. */
+const FINAL: ReadonlySet<ThreadStatus> = new Set<ThreadStatus>(['denied', 'aborted', 'killed']);
+
+/** May it go on? What has not ended may. */
+export function mayReopen(row: ThreadRow, options: ResumeOptions): Outcome<null> {
+  const { id, status } = row;
+  const isBack = options.from !== undefined;
+  if (!isEnded(status) || !(isBack || options.reopen)) return ok(null);
+  const refuse = (why: string) =>
+    fail('thread_ended', `thread \`${id}\` has ended: ${status}${why}`, { thread: id, status });
+  if (FINAL.has(status)) return refuse(', which is final; start a new run');
+  const own = mayRewind(row);
+  if (!own.ok || isBack || status !== 'completed' || options.words) return own;
+  return refuse('; give it a message, and it goes on in the same conversation');
+}
+
+/** Its limits as they are set, without what hooks raised: those it began with, and what people set since. */
+export function limitsSet(history: readonly Recorded[], row: ThreadRow): EffectiveLimits {
+  let packed = history.find((event) => event.type === 'thread_start')?.data.limits ?? row.limits;
+  for (const { type, data } of history) {
+    if (type === 'signal' && data.limits) packed = { ...packed, ...data.limits };
+  }
+  return unpackLimits(packed);
+}
+
+/** Of a child these are not counted along the chain: only its own limits hold them. */
+const OWN: ReadonlySet<LimitName> = new Set<LimitName>(['turns', 'tool_calls', 'context']);
+
+const shown = (name: LimitName, value: bigint): string =>
+  name === 'spend' ? formatMoney(value) : String(limitNumber(name, value));
+
+function readWanted(wanted: DirectiveLimits, currency: string): Outcome<Map<LimitName, bigint>> {
+  const values = new Map<LimitName, bigint>();
+  for (const [key, given] of Object.entries(wanted)) {
+    if (given === undefined || (key === 'spend_currency' && given === currency)) continue;
+    const name = LIMIT_NAMES.find((each) => each === key);
+    const value = name && readLimit(name, given);
+    if (name === undefined || value === undefined) {
+      const near = name === undefined ? nearest(key, LIMIT_NAMES) : undefined;
+      const hint = near ? `; did you mean \`${near}\`` : '';
+      return fail('invalid_input', `limit \`${key}\` cannot be \`${String(given)}\`${hint}`);
+    }
+    values.set(name, value);
+  }
+  return ok(values);
+}
+
+interface Bounds {
+  used: Partial<Record<LimitName, bigint>>;
+  /** What each may be at most, and who says so. */
+  most(name: LimitName): readonly (readonly [bigint | undefined, string])[];
+}
+
+/** What was used of each, and how far each may go. */
+async function boundsOf(
+  ports: HarnessPorts,
+  { row }: Held,
+  prepared: Prepared,
+  charged: Readonly<Record<BudgetKind, bigint>>,
+): Promise<Outcome<Bounds>> {
+  const cost = unpackCost(row.cost);
+  const used: Partial<Record<LimitName, bigint>> = cost.ok ? usedAmounts(cost.output) : {};
+  // The registry counts hooks too.
+  for (const name of BUDGETED) {
+    if (charged[name] > (used[name] ?? 0n)) used[name] = charged[name];
+  }
+  const { limits: policy } = ports.policies().policy;
+  const above = row.parent === undefined ? undefined : await leftOf(ports, row.chain.slice(1));
+  if (above && !above.ok) return above;
+  const window = prepared.price.context;
+  return ok({
+    used,
+    most(name) {
+      const left = above?.output[name as BudgetKind];
+      const fromAbove = left === undefined ? undefined : (used[name] ?? 0n) + left;
+      const isHeldAbove = above && !OWN.has(name) && !BUDGETED.some((kind) => kind === name);
+      return [
+        [Object.hasOwn(policy, name) ? (readLimit(name, policy[name]) ?? 0n) : undefined, 'policy'],
+        [isHeldAbove ? prepared.limits[name]?.value : fromAbove, 'parent'],
+        [name === 'context' && window !== undefined ? BigInt(window) : undefined, 'model'],
+      ];
+    },
+  });
+}
+
+interface NewLimits {
+  limits: EffectiveLimits;
+  /** For the journal: what was set. */
+  set: DataOf<'thread_start'>['limits'];
+  /** For the registry. */
+  raise: Amounts;
+}
+
+/** The limits with what a person wants instead; `invalid_input` for what is used already or above what may be. */
+export async function newLimits(
+  ports: HarnessPorts,
+  held: Held,
+  prepared: Prepared,
+  wanted: DirectiveLimits,
+): Promise<Outcome<NewLimits>> {
+  const values = readWanted(wanted, prepared.limits.spend_currency);
+  if (!values.ok) return values;
+  const budgets = await ports.store.budgets([held.thread]);
+  const budget = budgets.ok ? budgets.output[0] : undefined;
+  if (!budgets.ok || !budget) return budgets.ok ? fail('internal_error', 'no budget') : budgets;
+  const bounds = await boundsOf(ports, held, prepared, budget.used);
+  if (!bounds.ok) return bounds;
+  const set: { [name in LimitName]?: EffectiveLimit } = {};
+  const raise: { [kind in BudgetKind]?: bigint } = {};
+  for (const [name, value] of values.output) {
+    const used = bounds.output.used[name] ?? 0n;
+    const about = { limit: name, wanted: shown(name, value) };
+    if (value < used) {
+      const message = `limit \`${name}\` cannot be ${about.wanted}: ${shown(name, used)} is used already; it is a new ceiling, not an addition`;
+      return fail('invalid_input', message, { ...about, used: shown(name, used) });
+    }
+    for (const [most, from] of bounds.output.most(name)) {
+      if (most === undefined || value <= most) continue;
+      const message = `limit \`${name}\` cannot be ${about.wanted}: the ${from} leaves ${shown(name, most)}`;
+      return fail('invalid_input', message, { ...about, max: shown(name, most), from });
+    }
+    set[name] = { value, from: 'resume', declared: true };
+    const before = budget.limits[name as BudgetKind];
+    if (before !== undefined && value > before) raise[name as BudgetKind] = value;
+  }
+  const limits = { ...prepared.limits, ...set };
+  const packed = packLimits(limits);
+  const names = Object.keys(set);
+  return ok({
+    limits,
+    set: Object.fromEntries(names.map((name): [string, Json] => [name, packed[name] ?? null])),
+    raise,
+  });
+}
+
+/** Can it be asked from here on? Its name as the journal keeps it. */
+export function newModel(
+  ports: HarnessPorts,
+  { directive, item }: Prepared,
+  limits: EffectiveLimits,
+  wanted: string,
+): Outcome<string> {
+  if (directive.process.script) {
+    return fail(
+      'invalid_input',
+      `directive \`${item.id}\` is a script: it asks no model of its own`,
+    );
+  }
+  const chosen = priced(ports, modelFor(ports, wanted), limits);
+  return chosen.ok ? ok(chosen.output.model.model) : chosen;
+}
+
+/** Its last word stands: nobody has said anything since. */
+function hasLastWord(history: readonly Recorded[]): boolean {
+  const last = eventsInForce(history).findLast(
+    ({ type }) =>
+      type === 'user_message' ||
+      type === 'assistant_message' ||
+      type === 'tool_result' ||
+      type === 'injected_message' ||
+      type === 'retry',
+  );
+  return (
+    last?.type === 'assistant_message' &&
+    !last.data.content.some(({ type }) => type === 'tool_call')
+  );
+}
+
+/** What goes into the journal: who took it up, with what, and what the model is told. */
+export function resumeEvents(
+  history: readonly Recorded[],
+  status: ThreadStatus,
+  data: DataOf<'signal'>,
+  words: RewindWords | undefined,
+): JournalEvent[] {
+  const after = isEnded(status) ? { after: status } : {};
+  const events: JournalEvent[] = [{ type: 'signal', data: { ...data, ...after } }];
+  const marks = packMarks(FROM_USER);
+  if (words) events.push({ type: 'injected_message', data: { ...words, marks } });
+  else if (isEnded(status) && hasLastWord(history)) {
+    const text = `[harness] this thread had ended (${status}) and goes on: do what is left to do.`;
+    events.push({ type: 'injected_message', data: { text, marks, by: 'harness' } });
+  }
+  return events;
+}

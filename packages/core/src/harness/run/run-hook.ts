@@ -1,0 +1,218 @@
+// What hooks live on: a share of the thread's budget, set aside when it starts, so that they can run
+// when a limit is reached. Taken out of the thread's own limits; nothing is lent out on top.
+import { fail, getOwn, isObject, type JsonObject, type Outcome, ok } from '../../base/index.ts';
+import { makeValue, markFailure, type Value } from '../../flow/index.ts';
+import type { Directive } from '../../items/index.ts';
+import { estimateTokens, resolveModel, worstCost } from '../../llm/index.ts';
+import type { Held, OpenReservation, Reserve } from '../../store/index.ts';
+import { unpackCost } from '../limits/cost.ts';
+import { directiveLimits, HOOK_MARGIN, setAside } from '../limits/effective-limits.ts';
+import type { EffectiveLimit, EffectiveLimits, LimitAmounts, LimitName } from '../limits/limit.ts';
+import { createRules, rulesOf } from '../rights/thread-rules.ts';
+import { scriptOutputs, scriptRequest } from '../script-thread/script-thread.ts';
+import { BUDGETED } from '../thread/budget.ts';
+import { permittedTools, toolsTold } from '../thread/permitted-tools.ts';
+import type { ThreadResult } from '../thread/ports.ts';
+import { systemPrompt } from '../thread/prompt.ts';
+import type {
+  CompiledHook,
+  HarnessPorts,
+  Prepared,
+  PreparePorts,
+  Thread,
+} from '../thread/thread.ts';
+import { MODEL_TOOLS_BYTES } from '../turn/ask-model.ts';
+import { amountsOf, leastAnswer } from '../turn/turn-account.ts';
+import type { LimitsLeft } from './prepare.ts';
+
+/** Reservations that a thread's hooks draw from begin so. */
+const reservePrefix = (id: string): string => `${id}:hooks`;
+
+/** Its directive, when it asks a model: a script needs no budget. */
+function askingDirective(
+  ports: PreparePorts,
+  { hook }: Pick<CompiledHook, 'hook'>,
+): { directive: Directive; bytes: number } | undefined {
+  const found = ports.library.find('directive', hook.directive);
+  const directive = found.ok ? found.output.directive : undefined;
+  if (!found.ok || !directive || directive.process.script !== undefined) return undefined;
+  const tools = toolsTold(permittedTools(ports, directive), false);
+  return { directive, bytes: found.output.body.length + JSON.stringify(tools).length };
+}
+
+/** What is asked to tell what a hook costs. */
+type HookPorts = PreparePorts & Pick<HarnessPorts, 'instructions'>;
+
+/** What the dearest of them needs for one request. */
+function leastForHooks(
+  ports: HookPorts,
+  asking: readonly { directive: Directive; bytes: number }[],
+): LimitAmounts {
+  const { agents, universal } = ports.instructions();
+  const around = systemPrompt(agents, universal).length + MODEL_TOOLS_BYTES;
+  const answer = leastAnswer(ports);
+  let [input, spend] = [0, 0n];
+  for (const { directive, bytes } of asking) {
+    const tokens = estimateTokens(Math.ceil(((around + bytes) * Number(HOOK_MARGIN)) / 100));
+    const { tier, model_id } = directive.model ?? {};
+    const wanted = { ...(tier && { tier }), ...(model_id && { model_id }) };
+    const model = resolveModel(ports.models(), wanted);
+    const found = model.ok ? ports.prices().find(model.output.model) : model;
+    const price = found.ok ? found.output : ports.prices().default();
+    const cost = price ? worstCost(tokens, answer, price) : 0n;
+    input = Math.max(input, tokens);
+    if (cost > spend) spend = cost;
+  }
+  const [input_tokens, output_tokens] = [BigInt(input), BigInt(answer)];
+  return { tokens: input_tokens + output_tokens, input_tokens, output_tokens, spend };
+}
+
+/** What the thread itself may use, and what is kept for its hooks; `room`: what those above have left. */
+export function splitLimits(
+  ports: HarnessPorts,
+  limits: EffectiveLimits,
+  hooks: readonly CompiledHook[],
+  room?: LimitAmounts,
+): { own: EffectiveLimits; hooks: LimitAmounts } {
+  const share = getOwn(ports.library.config('limits').value, 'hook_reserve');
+  const asking = hooks.flatMap((hook) => askingDirective(ports, hook) ?? []);
+  if (asking.length === 0 || typeof share !== 'number') return setAside(limits, 0);
+  const least = leastForHooks(ports, asking);
+  return setAside(limits, share, { least, ...(room && { room }) });
+}
+
+const DRAWN = ['tokens', 'input_tokens', 'output_tokens', 'spend'] as const;
+
+/** Which limit leaves too little for one request; undefined when none does. */
+const tooLittle = (least: LimitAmounts, left: LimitAmounts): LimitName | undefined =>
+  DRAWN.find((name) => left[name] !== undefined && (left[name] ?? 0n) < (least[name] ?? 0n));
+
+const valuesOf = (limits: EffectiveLimits): LimitAmounts =>
+  Object.fromEntries(DRAWN.flatMap((name) => (limits[name] ? [[name, limits[name].value]] : [])));
+
+/** Hooks that could never ask their model, by what is set aside for them or by limits of their own. */
+export function unaffordableHooks(
+  ports: HookPorts,
+  directive: Directive,
+): { index: number; message: string }[] {
+  const { limits: most } = ports.policies().policy;
+  const limits = directiveLimits(ports.library, most, directive, {});
+  const share = getOwn(ports.library.config('limits').value, 'hook_reserve');
+  if (!limits.ok || typeof share !== 'number') return [];
+  return directive.hooks.flatMap((hook, index) => {
+    const asking = askingDirective(ports, { hook });
+    if (!asking) return [];
+    const least = leastForHooks(ports, [asking]);
+    const own = directiveLimits(ports.library, most, asking.directive, {});
+    const kept = setAside(limits.output, share, { least }).hooks;
+    const [mine, its] = [
+      tooLittle(least, kept),
+      own.ok ? tooLittle(least, valuesOf(own.output)) : undefined,
+    ];
+    const name = mine ?? its;
+    if (name === undefined) return [];
+    const whose = mine ? 'of this directive leaves' : `of \`${hook.directive}\` leaves`;
+    const about = name === 'spend' ? '' : `, about ${least[name] ?? 0n},`;
+    const message = `this hook can never run: \`${name}\` ${whose} less than one request${about} needs`;
+    return [{ index, message }];
+  });
+}
+
+/** Its first request was refused by a budget, and nothing was sent. */
+export const isUnaffordable = ({ status, code, cost }: ThreadResult): boolean =>
+  status === 'limit' && BUDGETED.some((name) => code === `${name}_exceeded`) && cost.tokens === 0;
+
+/** What is set aside already: at the birth of the thread, or by a process that was lost. */
+export const openReserve = ({ thread, open }: Held): OpenReservation | undefined =>
+  open.find(({ key }) => key.startsWith(reservePrefix(thread)));
+
+/**
+ * What is set aside along the whole chain; none when no hook needs it. A thread that ended and was opened
+ * again has given its reserve back, so the new one is named by the epoch. Who gets none goes without.
+ */
+export function hookReserve(
+  id: string,
+  epoch: number,
+  limits: LimitAmounts,
+  drawFrom: string | undefined,
+): Reserve[] {
+  const { tokens = 0n } = limits;
+  if (tokens === 0n) return [];
+  // A kind that nobody limits is set aside too, because requests draw all kinds from here.
+  const amounts = amountsOf({ input_tokens: tokens, output_tokens: tokens, ...limits });
+  const from = drawFrom === undefined ? {} : { from: drawFrom };
+  const key = `${reservePrefix(id)}:${epoch}`;
+  return [{ key, amounts, optional: true, standing: true, ...from }];
+}
+
+/** What a hook's own limits may not pass: what is left in the reserve, and of its time. */
+export function hookLimitsLeft(thread: Thread): LimitsLeft {
+  const { hooks, budget } = thread;
+  const left: { [name in LimitName]?: Pick<EffectiveLimit, 'value' | 'declared'> } = {};
+  const put = (name: LimitName, value: bigint): void => {
+    left[name] = { value, declared: budget.limits[name]?.declared ?? false };
+  };
+  if (hooks.reserve === undefined) return left;
+  for (const name of DRAWN) if (budget.limits[name]) put(name, hooks.left[name] ?? 0n);
+  const used = BigInt(Math.ceil(budget.meter.read().hooks.duration_ms));
+  if (hooks.limits.duration !== undefined) put('duration', hooks.limits.duration - used);
+  return left;
+}
+
+/** Verdicts have fields that a directive need not declare. */
+const withExtra = (outputs: JsonObject): JsonObject => {
+  const { extra, ...declared } = outputs;
+  return isObject(extra) ? { ...extra, ...declared } : outputs;
+};
+
+/** What only computes has its time limit all the same. */
+function withinTime({ clock }: HarnessPorts, { limits, item }: Prepared): () => Outcome<null> {
+  const ends = clock.monotonic() + Number(limits.duration?.value ?? 0n);
+  return () =>
+    limits.duration === undefined || clock.monotonic() < ends
+      ? ok(null)
+      : fail('duration_exceeded', `the script of \`${item.id}\` took longer than its limit`);
+}
+
+/**
+ * A script that only computes needs no thread: it has no effect, costs nothing and leaves no row.
+ * Undefined: it is none, or it wants more than that and has done nothing yet.
+ */
+export async function compute(
+  { ports, talk, control, rights }: Thread,
+  prepared: Prepared,
+): Promise<Outcome<Value> | undefined> {
+  const { script } = prepared.directive.process;
+  if (!script) return undefined;
+  const own = rulesOf(prepared.directive, ports.project);
+  const rules = createRules({ own, inherited: undefined, parent: rights.rules });
+  if (!rules.ok) return rules;
+  const { signal } = control;
+  // A hook is told what the model wrote, besides what the model has read.
+  const marks = talk.conversation.allMarks();
+  const request = scriptRequest(ports, prepared, script, marks);
+  const [guards, gate] = [rules.output.guards(), withinTime(ports, prepared)];
+  const answer = await ports.script({ ...request, guards, signal, gate });
+  if (answer.needsThread) return undefined;
+  const outputs = scriptOutputs(prepared.directive, answer);
+  const { descriptor } = answer.outputs?.meta ?? { descriptor: answer.marks };
+  return outputs.ok
+    ? ok(makeValue(withExtra(outputs.output), { descriptor }))
+    : markFailure(outputs, answer.marks);
+}
+
+/** Counted apart, with what its own hooks used; so much less is left for the next one. */
+export function countHook({ budget: { meter }, hooks }: Thread, packed: JsonObject): void {
+  const cost = unpackCost(packed);
+  if (!cost.ok) return;
+  const own = cost.output;
+  meter.countHook(own);
+  const less = (amount: bigint | undefined, used: bigint): bigint =>
+    amount === undefined || amount < used ? 0n : amount - used;
+  hooks.left = {
+    tokens: less(hooks.left.tokens, BigInt(own.tokens)),
+    input_tokens: less(hooks.left.input_tokens, BigInt(own.input_tokens)),
+    output_tokens: less(hooks.left.output_tokens, BigInt(own.output_tokens)),
+    spend: less(hooks.left.spend, own.spend),
+  };
+}

@@ -1,0 +1,492 @@
+// From a prepared directive to its result: the row and its lease, the injected beginning, the loop,
+// the end.
+import { hash } from 'node:crypto';
+import { setTimeout as sleep } from 'node:timers/promises';
+import {
+  type Failure,
+  fail,
+  type JsonObject,
+  type Outcome,
+  ok,
+  pathWithin,
+} from '../../base/index.ts';
+import {
+  type Descriptor,
+  makeValue,
+  markFailure,
+  shownPolicyFile,
+  type Value,
+} from '../../flow/index.ts';
+import type { DirectiveItem } from '../../items/index.ts';
+import type { HookStart, JournalEvent, WhatRan } from '../../journal/index.ts';
+import type { AuditEntry, Held, NewThread } from '../../store/index.ts';
+import { capsOn } from '../../trust/index.ts';
+import { RESTS, resultOf } from '../children/children.ts';
+import { MAX_HOOK_NESTING, MAX_RETRIES } from '../hooks/action.ts';
+import { packLimits } from '../limits/effective-limits.ts';
+import type { LimitAmounts } from '../limits/limit.ts';
+import { takeGranted } from '../rights/approved-rights.ts';
+import { modeFor } from '../rights/reading-mode.ts';
+import { packRules } from '../rights/thread-rules.ts';
+import { declaredRights } from '../rights/thread-token.ts';
+import { apartKey, budgetOf } from '../thread/budget.ts';
+import { unpackMarks } from '../thread/conversation.ts';
+import { hearInReplay } from '../thread/interruption.ts';
+import { checkedEvents, LEASE_MS, type Refusable } from '../thread/journal-writer.ts';
+import { type GivenMarks, openingEvents, withFreshId } from '../thread/opening.ts';
+import type { ThreadResult } from '../thread/ports.ts';
+import { addToConversation } from '../thread/talk.ts';
+import type { HarnessPorts, HookAbout, Prepared, RunHook, Thread } from '../thread/thread.ts';
+import { type AboutRun, aboutRun } from './about-run.ts';
+import { createThread } from './create.ts';
+import { drive } from './drive.ts';
+import { prepareThread, type RunRequest, type StartedBy } from './prepare.ts';
+import { endForced } from './recover.ts';
+import {
+  compute,
+  countHook,
+  hookLimitsLeft,
+  hookReserve,
+  isUnaffordable,
+  splitLimits,
+} from './run-hook.ts';
+import { hasHooks } from './runner.ts';
+
+/** Where a new thread stands. */
+export interface BirthPlace {
+  parent?: Thread;
+  kind?: 'thread' | 'hook';
+  /** Made from the directive's name and the time when absent. */
+  id?: string;
+  runner?: string;
+  detached?: boolean;
+  /** What its inputs and its first message carry; a person's words when absent. */
+  marks?: Descriptor;
+  /** What single ones of them carry, where that is known. */
+  given?: GivenMarks | undefined;
+  /** Of a hook: what it is asked about. */
+  about?: HookAbout;
+  /** A reservation made up front for it. */
+  drawFrom?: string;
+  /** Who asked for a root. */
+  by?: StartedBy | undefined;
+  /** A root that whoever takes it begins: nothing of it runs here. */
+  isQueued?: true;
+  /** What its parent's commit changes besides; asked when the commit is made. */
+  spawn?: () => Pick<Refusable, 'charge' | 'reserve' | 'cost'>;
+}
+
+/** A thread that exists; `done` never rejects. */
+export interface Started {
+  id: string;
+  created: number;
+  done: Promise<ThreadResult>;
+}
+
+/** As its birth is noted; what stands open is kept now, so that it outlives this process. */
+async function hookStart(
+  { held, ...about }: HookAbout,
+  thread_id: string,
+  directive: string,
+): Promise<HookStart> {
+  return { ...about, thread_id, directive, ...(held && { held: await held() }) };
+}
+
+/** How it comes into the world: a root by itself, everybody else in a commit of the parent. */
+async function bear(
+  ports: HarnessPorts,
+  { parent, spawn, about }: BirthPlace,
+  thread: NewThread,
+): Promise<Outcome<Held>> {
+  if (!parent) return await ports.store.createThread(thread);
+  const { id: thread_id, directive, runner, detached = false } = thread;
+  const begun = about && (await hookStart(about, thread_id, directive));
+  const noted: JournalEvent = begun
+    ? { type: 'hook_start', data: begun }
+    : { type: 'spawn', data: { thread_id, directive, runner, detached } };
+  const born = await parent.journal.commit(noted, { children: [thread], ...spawn?.() });
+  if (!born.ok) return born;
+  if (begun) parent.hooks.pending.set(thread_id, begun);
+  const [held] = born.output.children;
+  return held ? ok(held) : fail('internal_error', `thread \`${thread_id}\` was not born`);
+}
+
+async function createRow(
+  ports: HarnessPorts,
+  { item, directive, limits, inputs }: Prepared,
+  place: BirthPlace,
+  events: readonly JournalEvent[],
+  aside: LimitAmounts,
+  { title, search }: AboutRun,
+): Promise<Outcome<Held>> {
+  const { parent, kind, detached = false, runner = 'safety' } = place;
+  const known = ports.identity?.();
+  if (known && !known.ok) return known;
+  const checked = checkedEvents(events, 0);
+  if (!checked.ok) return checked;
+  const create = (id: string): Promise<Outcome<Held>> => {
+    const drawFrom = place.drawFrom ?? (detached && parent ? apartKey(id) : undefined);
+    return bear(ports, place, {
+      id,
+      directive: item.id,
+      version: directive.version,
+      runner,
+      ...(known ? known.output : { project: ports.project }),
+      limits: packLimits(limits),
+      budget: budgetOf(limits),
+      inputs,
+      ...(title !== '' && { title }),
+      search,
+      ...(kind && { kind }),
+      ...(detached && { detached }),
+      events: checked.output,
+      reserve: hookReserve(id, 1, aside, drawFrom),
+      start: place.isQueued
+        ? { queue: {} }
+        : { lease: { owner: ports.threads.owner, ttlMs: LEASE_MS } },
+    });
+  };
+  return place.id === undefined
+    ? await withFreshId(directive.name, ports, create)
+    : await create(place.id);
+}
+
+const identityOf = (
+  project: string,
+  { id, source, file, body, signature: { state, key } }: DirectiveItem,
+): WhatRan['items'][number] => ({
+  id,
+  source,
+  file: source === 'bundle' ? `bundle:${id}` : pathWithin(project, file),
+  sha256: hash('sha256', body),
+  signature: state,
+  ...(key !== undefined && { key }),
+});
+
+/** Files change; what is noted here says what they were. */
+function whatRan(
+  ports: HarnessPorts,
+  { item, directive, model }: Prepared,
+  { parent, kind, by }: BirthPlace,
+): WhatRan {
+  const { library, project, threads } = ports;
+  const { policy } = ports.policies();
+  const { catalog } = library.capabilities();
+  const rights = declaredRights(ports, directive);
+  const extended = directive.relationships.extends.flatMap((name) => {
+    const found = library.find('directive', name);
+    return found.ok ? [identityOf(project, found.output)] : [];
+  });
+  const above = parent && {
+    who: parent.place.id,
+    surface: kind === 'hook' ? 'hook' : 'thread',
+  };
+  const states = [...policy.rules].filter(([, state]) => state !== 'off');
+  return {
+    items: [identityOf(project, item), ...extended],
+    granted: (rights.ok ? rights.output.grants : []).map(({ capability, scope }) => {
+      const capped = policy.levels.flatMap(({ level, capabilities = {} }) =>
+        capsOn(capabilities, { capability, ...(scope && { scope }) }, catalog).map((cap) => ({
+          ...cap,
+          level,
+        })),
+      );
+      return {
+        capability,
+        ...(scope && { scope: { ...scope } }),
+        ...(capped.length > 0 && { capped }),
+      };
+    }),
+    policies: policy.levels.map(({ level, file = '', signed = false, sha256 }) => ({
+      level,
+      file: shownPolicyFile(level, file),
+      signed,
+      ...(sha256 !== undefined && { sha256 }),
+    })),
+    rules: Object.fromEntries(states),
+    sandbox: policy.sandbox,
+    provider: model.provider,
+    by: { ...(above ?? by ?? { who: '', surface: 'library' }), process: threads.owner },
+    ...(directive.guards.length > 0 && {
+      guards: directive.guards.map(({ name = '', on }) => (name === '' ? on : `${name} on ${on}`)),
+    }),
+  };
+}
+
+/** The store writes its birth, before everything else. */
+const BORN: JournalEvent = { type: 'status', data: { status: 'running' } };
+
+/** Makes the row and lets the thread run; whoever wants its result awaits `done`. */
+function startPrepared(...run: Parameters<typeof begin>): ReturnType<typeof begin> {
+  const [ports, , { parent }] = run;
+  // Who runs already does not wait for those that have not begun.
+  return parent ? begin(...run) : ports.threads.live.admit(() => begin(...run));
+}
+
+/** Where somebody sits in front of it, or their program does. */
+const PEOPLE: ReadonlySet<string> = new Set(['cli', 'library', 'web']);
+
+/** It is there and runs elsewhere: nothing of it stays in this process. */
+async function leaveQueued(
+  { store, watch }: HarnessPorts,
+  { row: { id, created, status, cost } }: Held,
+  row: AuditEntry | undefined,
+): Promise<Outcome<Started>> {
+  watch.done?.(id);
+  const told = row ? await store.audit([row]) : ok(null);
+  // It is queued all the same: the row is kept where those of calls are.
+  if (row && !told.ok) watch.audit?.write(row);
+  const result = { thread_id: id, status, outputs: {}, text: '', reason: '', cost };
+  return ok({ id, created, done: Promise.resolve(result) });
+}
+
+async function begin(
+  ports: HarnessPorts,
+  prepared: Prepared,
+  place: BirthPlace,
+  signal: AbortSignal,
+  message: string,
+): Promise<Outcome<Started>> {
+  const { directive, limits, inputs, model } = prepared;
+  const isReference = modeFor(ports, directive, place.parent) === 'reference';
+  const { marks, given, parent } = place;
+  const opened = { marks, given, parent, isReference };
+  const opening = await openingEvents(ports, prepared, message, opened);
+  if (!opening.ok) return opening;
+  const about = aboutRun(ports, prepared, message, place);
+  const first: JournalEvent = {
+    type: 'thread_start',
+    data: {
+      directive: directive.name,
+      version: directive.version,
+      inputs,
+      model: model.model,
+      message,
+      limits: packLimits(limits),
+      ...(prepared.stream === true && { stream: true }),
+      ...(prepared.plan && { plan: prepared.plan }),
+      ...packRules(parent?.rights.rules.given()),
+      ...(isReference && { untrusted: 'reference' }),
+      ran: whatRan(ports, prepared, place),
+      ...(about.title !== '' && { title: about.title }),
+    },
+  };
+  const { owner } = ports.threads;
+  const { who, surface } = place.by ?? { who: '', surface: '' };
+  const by = who === '' ? { by: owner } : { by: `${who} (${surface})`, process: owner };
+  const start: JournalEvent = { type: 'signal', data: { kind: 'start', ...by } };
+  const events = [first, ...opening.output, start];
+  const since = ports.threads.live.leases.now();
+  const hooks = hasHooks(place.runner) ? prepared.hooks : [];
+  const split = splitLimits(ports, limits, hooks, prepared.room);
+  const born = await createRow(ports, prepared, place, events, split.hooks, about);
+  if (!born.ok) return born;
+  const held = born.output;
+  const subject = PEOPLE.has(surface) ? 'person' : `policy:${surface}`;
+  const asked = { surface, caller: who, subject, operation: 'run', reason: '' };
+  const row: AuditEntry | undefined = place.by && {
+    ...asked,
+    target: held.thread,
+    decision: 'allowed',
+  };
+  if (place.isQueued) return await leaveQueued(ports, held, row);
+  ports.watch.transcript(held.thread, held.row)(
+    [BORN, ...events].map((event) => ({ ...event, turn: 0 })),
+    1,
+  );
+  const made = await createThread(ports, {
+    prepared,
+    held,
+    since,
+    signal,
+    history: [],
+    isReference,
+    parent,
+    drawFrom: place.drawFrom,
+    split,
+    runHook,
+  });
+  if (!made.ok) {
+    // Nothing of it ran, and nobody would end it.
+    await endForced(ports, held.thread, 'failed', made.error.detail.message);
+    return made;
+  }
+  const thread = made.output;
+  if (row) thread.journal.audit(row);
+  thread.talk.opening.push(...opening.output);
+  for (const event of opening.output) addToConversation(thread, event);
+  ports.watch.onEvent?.(held.thread, { ...start, turn: 0 });
+  const { id, created } = held.row;
+  return ok({ id, created, done: drive(thread, since) });
+}
+
+export async function runPrepared(
+  ...run: Parameters<typeof startPrepared>
+): Promise<Outcome<ThreadResult>> {
+  const started = await startPrepared(...run);
+  return started.ok ? ok(await started.output.done) : started;
+}
+
+/** Cannot serve this thread: it counts as no match. */
+const unfit = (hook: string, why: string, thread?: string): Failure =>
+  fail('hook_unfit', `hook \`${hook}\` cannot run here: ${why}`, {
+    hook,
+    ...(thread !== undefined && { thread }),
+  });
+
+/** A hook runs a directive of its own, in a thread of its own: own limits, narrowed rights, nesting bounded. */
+async function startHook(
+  thread: Thread,
+  name: string,
+  inputs: JsonObject,
+  { about, foreign }: { about: HookAbout; foreign?: readonly string[] | undefined },
+): Promise<Outcome<ThreadResult | { computed: Value }>> {
+  const { ports, place, hooks, control } = thread;
+  const request = { directive: name, inputs };
+  const prepared = await prepareThread(ports, request, hookLimitsLeft(thread));
+  if (!prepared.ok) return unfit(name, prepared.error.detail.message);
+  const computed = await compute(thread, prepared.output);
+  if (computed) return computed.ok ? ok({ computed: computed.output }) : computed;
+  if (place.nesting >= MAX_HOOK_NESTING) {
+    return fail('hook_failed', `hooks are nested deeper than ${MAX_HOOK_NESTING}`);
+  }
+  const was = await ports.replay?.hook(place.id);
+  if (was !== undefined) {
+    const begun = await hookStart(about, was, prepared.output.item.id);
+    thread.journal.note({ type: 'hook_start', data: begun });
+    hooks.pending.set(was, begun);
+    return await goOnWithHook(thread, begun);
+  }
+  const { reserve } = hooks;
+  // What it is told of may be anything that its thread has read.
+  const marks = thread.talk.conversation.allMarks();
+  const from = reserve && { drawFrom: reserve };
+  const given = foreign && { inputs: new Map(foreign.map((input) => [input, marks])) };
+  const birth = { parent: thread, kind: 'hook', about, marks, given, ...from } as const;
+  return await runPrepared(ports, prepared.output, birth, control.signal, '');
+}
+
+/** A hook that was begun before: from its journal on, or what it said before anybody heard of it. */
+async function goOnWithHook(
+  { ports, place }: Thread,
+  { thread_id }: HookStart,
+): Promise<Outcome<ThreadResult>> {
+  if (ports.replay) return ok(await ports.replay.hookResult(place.id, thread_id));
+  const row = await ports.store.thread(thread_id);
+  if (!row.ok) return row;
+  const ended = resultOf(row.output);
+  if (ended) return ok(ended);
+  for (let tries = 1; ; tries++) {
+    const resumed = await ports.threads.resume(thread_id);
+    // Whoever took it from a queue lets it go again: it goes on here alone.
+    const isTaken = !resumed.ok && resumed.error.code === 'lease_held';
+    if (!isTaken || tries === HOOK_TRIES) return resumed;
+    await sleep(HOOK_AGAIN_MS);
+  }
+}
+const HOOK_TRIES = 20;
+const HOOK_AGAIN_MS = 100;
+
+/** It has not answered, and is not over: whoever it serves rests with it. */
+function waitsFor(name: string, { status, reason, thread_id }: ThreadResult): Failure | undefined {
+  if (!RESTS.has(status) && status !== 'interrupted') return undefined;
+  const message = `hook \`${name}\` is ${status}${reason === '' ? '' : `: ${reason}`}`;
+  return fail('approval_pending', message, { status, thread: thread_id });
+}
+
+export const runHook: RunHook = async (thread, name, inputs, asked) => {
+  const ran =
+    'before' in asked
+      ? await goOnWithHook(thread, asked.before)
+      : await startHook(thread, name, inputs, asked);
+  if (!ran.ok) return ran;
+  if ('computed' in ran.output) return ok(ran.output.computed);
+  // What others did to the thread meanwhile comes before what the hook said.
+  await hearInReplay(thread);
+  const { status, reason, outputs, cost, thread_id } = ran.output;
+  const waits = waitsFor(name, ran.output);
+  if (waits) return waits;
+  const descriptor = unpackMarks(ran.output.marks);
+  thread.talk.conversation.learn(descriptor, false);
+  countHook(thread, cost);
+  const granted = await takeGranted(thread, thread_id);
+  if (!granted.ok) return granted;
+  if (isUnaffordable(ran.output)) {
+    return fail('hook_unaffordable', reason, { hook: name, thread: thread_id });
+  }
+  if (status === 'denied') return unfit(name, reason, thread_id);
+  return status === 'completed'
+    ? ok(makeValue(outputs, { descriptor }))
+    : markFailure(fail('hook_failed', `hook thread ended ${status}: ${reason}`), descriptor);
+};
+
+/** Runs a directive as a thread, to its end or until it pauses. */
+export async function runDirective(
+  ports: HarnessPorts,
+  request: RunRequest,
+  signal: AbortSignal = new AbortController().signal,
+): Promise<Outcome<ThreadResult>> {
+  const prepared = await prepareThread(ports, request);
+  if (!prepared.ok) return prepared;
+  const place = { by: request.by };
+  const ran = await runPrepared(ports, prepared.output, place, signal, request.message ?? '');
+  return await goOnChanged(ports, ran);
+}
+
+/** Where machines share a store, the key of the provider is needed there where the thread runs. */
+export async function prepareElsewhere(
+  ports: HarnessPorts,
+  request: RunRequest,
+  left?: Parameters<typeof prepareThread>[2],
+): ReturnType<typeof prepareThread> {
+  const here = await prepareThread(ports, request, left);
+  const key = here.ok || !ports.store.fleet ? undefined : here.error.detail.variable;
+  if (typeof key !== 'string') return here;
+  const env = { ...ports.env, [key]: 'elsewhere' };
+  return await prepareThread({ ...ports, env }, request, left);
+}
+
+/** The same directive as a thread that whoever takes it begins; everything is looked at here that can be. */
+export async function enqueueDirective(
+  ports: HarnessPorts,
+  request: RunRequest,
+): Promise<Outcome<{ thread: string; created: number }>> {
+  const prepared = await prepareElsewhere(ports, request);
+  if (!prepared.ok) return prepared;
+  const place = { by: request.by, isQueued: true } as const;
+  const never = new AbortController().signal;
+  const queued = await startPrepared(ports, prepared.output, place, never, request.message ?? '');
+  return queued.ok ? ok({ thread: queued.output.id, created: queued.output.created }) : queued;
+}
+
+/** A run whose directive was changed goes on with the new one, as often as it may be tried again. */
+export async function goOnChanged(
+  ports: HarnessPorts,
+  first: Outcome<ThreadResult>,
+): Promise<Outcome<ThreadResult>> {
+  let ran = first;
+  for (let tries = 0; tries < MAX_RETRIES; tries++) {
+    if (!ran.ok || !(await isChanged(ports, ran.output))) break;
+    ran = await ports.threads.resume(ran.output.thread_id);
+  }
+  return ran;
+}
+
+/** The same for a thread that nobody here waits for; those who do see how it stands in the registry. */
+export async function startSpawned(
+  ...run: Parameters<typeof startPrepared>
+): ReturnType<typeof startPrepared> {
+  const started = await startPrepared(...run);
+  if (started.ok) void started.output.done.then((done) => goOnChanged(run[0], ok(done)));
+  return started;
+}
+
+/** The directive was changed and nobody needs to look at it: the run goes on with the new one. */
+async function isChanged(
+  { store }: HarnessPorts,
+  { thread_id, status }: ThreadResult,
+): Promise<boolean> {
+  if (status !== 'waiting') return false;
+  const open = await store.approvals({ thread: thread_id, state: 'pending' });
+  return open.ok && open.output.length === 0;
+}

@@ -1,0 +1,368 @@
+// Looking at threads: their state, their events, their results. What comes back carries the marks
+// that were recorded with it. A thread sees and steers itself and those below it; a person or program
+// outside of threads sees the registry of the project, as far as the policy for the surface allows.
+import {
+  fail,
+  type Json,
+  type JsonObject,
+  type Outcome,
+  ok,
+  plainText,
+  setOwn,
+} from '../../base/index.ts';
+import { type Descriptor, EMPTY, mergeAll, type Value } from '../../flow/index.ts';
+import { readJournal } from '../../journal/index.ts';
+import type { Handles, Verifier } from '../../kernel/index.ts';
+import {
+  isEnded,
+  type StoredEvent,
+  type ThreadRow,
+  type ThreadStatus,
+  type ThreadSummary,
+} from '../../store/index.ts';
+import { awaitEnd, RESTS, shownResult } from '../children/children.ts';
+import { unpackMarks } from '../thread/conversation.ts';
+import type { CallIntent, HarnessPorts, Interruption, Thread } from '../thread/thread.ts';
+
+/** Who asks about a thread or wants something of it. */
+export interface Asker {
+  readonly ports: HarnessPorts;
+  /** The thread that asks; undefined for a person or a program. */
+  readonly thread: Thread | undefined;
+  readonly surface: string;
+  /** For the records. */
+  readonly by: string;
+  readonly verify: Verifier;
+  /** What its words carry. */
+  readonly given: Descriptor;
+  /** The same word for word, by parameter. */
+  readonly values?: ReadonlyMap<string, Value>;
+  readonly signal: AbortSignal;
+  /** The call it asks with, when it is a thread. */
+  readonly intent?: CallIntent;
+  /** How a client names threads. */
+  readonly handles?: Handles | undefined;
+}
+
+/** A program somewhere else, with whoever drives it: not the person whose threads these are. */
+export const isClient = ({ thread, surface }: Asker): boolean => !thread && surface === 'mcp';
+
+// INVARIANT: a client speaks of what it was handed and of nothing else, whatever its policy allows; the
+// ids of others are never said to it.
+const namedBy = (asker: Asker, name: string): string | undefined =>
+  isClient(asker) ? asker.handles?.idOf(name) : name;
+
+/** What an answer calls a thread. */
+export const nameFor = (asker: Asker, id: string): string =>
+  isClient(asker) ? (asker.handles?.handleOf(id) ?? '') : id;
+
+const NOT_HANDED = fail(
+  'permission_denied',
+  'no thread was handed to you by this name; a client names a thread by the whole handle that starting it answered with, and handles of others are of no use',
+  { missing: 'handle' },
+);
+
+/** Finds a thread that the asker may read or control. */
+export async function reach(
+  asker: Asker,
+  name: string,
+  capability: 'thread.read' | 'thread.control' | 'registry.read',
+): Promise<Outcome<ThreadRow>> {
+  const { ports, thread, verify } = asker;
+  const id = namedBy(asker, name);
+  if (id === undefined) return NOT_HANDED;
+  const row = await ports.store.thread(id);
+  const isBelow = !thread || (row.ok && row.output.chain.includes(thread.place.id));
+  const isRegistry = capability === 'registry.read';
+  const held = verify({ capability, ...(!isRegistry && { scope: { subtree: 'own' } }) });
+  if (!held.ok) return held;
+  if (isBelow || !row.ok) return row;
+  // Before it is told whether there is such a thread: ids of others are none of its business.
+  const wider = isRegistry ? 'thread.read' : capability;
+  const any = verify({ capability: wider, scope: { subtree: 'any' } });
+  return any.ok ? row : any;
+}
+
+export interface Answer {
+  output: Json;
+  marks: Descriptor;
+}
+
+const plain = (output: Json): Outcome<Answer> => ok({ output, marks: EMPTY });
+const when = (ms: number): string => new Date(ms).toISOString();
+
+/** As a list shows it. */
+function summary(asker: Asker, row: ThreadSummary): JsonObject {
+  const { id, directive, version, runner, status, depth, kind, attempt, seq, cost } = row;
+  const parent = isClient(asker) ? undefined : row.parent;
+  return {
+    thread_id: nameFor(asker, id),
+    status,
+    directive,
+    version,
+    runner,
+    kind,
+    depth,
+    attempt,
+    seq,
+    ...(parent === undefined ? {} : { parent }),
+    created_at: when(row.created),
+    updated_at: when(row.updated),
+    ...(row.ended === undefined ? {} : { ended_at: when(row.ended) }),
+    cost,
+  };
+}
+
+export async function threadStatus(
+  asker: Asker,
+  id: string,
+  capability: 'thread.read' | 'registry.read' = 'thread.read',
+): Promise<Outcome<Answer>> {
+  const row = await reach(asker, id, capability);
+  if (!row.ok) return row;
+  return plain({ ...summary(asker, row.output), limits: row.output.limits });
+}
+
+const MAX_HANDED = 100;
+
+// INVARIANT: a client is listed the threads that it was handed, and no other.
+async function queryHanded(asker: Asker, filter: JsonObject): Promise<Outcome<Answer>> {
+  const { directive_name, status, limit } = filter;
+  const order = plainText(filter.order_by).toLowerCase();
+  const isUpdated = order.startsWith('updated');
+  const rows = [];
+  for (const id of (asker.handles?.handed?.() ?? []).slice(-MAX_HANDED)) {
+    const row = await asker.ports.store.thread(id);
+    if (!row.ok) continue;
+    if (directive_name !== undefined && row.output.directive !== directive_name) continue;
+    if (status === undefined || row.output.status === status) rows.push(row.output);
+  }
+  const at = ({ created, updated }: ThreadSummary): number => (isUpdated ? updated : created);
+  rows.sort((a, b) => (order.endsWith(' asc') ? at(a) - at(b) : at(b) - at(a)));
+  const shown = rows.slice(0, typeof limit === 'number' ? Math.max(0, limit) : MAX_HANDED);
+  return plain({ threads: shown.map((row) => summary(asker, row)) });
+}
+
+export async function queryThreads(asker: Asker, filter: JsonObject): Promise<Outcome<Answer>> {
+  const held = asker.verify({ capability: 'registry.read' });
+  if (!held.ok) return held;
+  if (isClient(asker)) return await queryHanded(asker, filter);
+  const { directive_name, status, limit, cursor } = filter;
+  const order = plainText(filter.order_by ?? 'created_at DESC').toLowerCase();
+  const [column = '', direction = 'desc'] = order.split(/\s+/);
+  if (!['created', 'created_at', 'updated', 'updated_at'].includes(column)) {
+    const message = `threads cannot be ordered by \`${order}\`; use \`created_at\` or \`updated_at\`, with \`asc\` or \`desc\``;
+    return fail('invalid_input', message);
+  }
+  const page = await asker.ports.store.query({
+    order_by: column.startsWith('updated') ? 'updated' : 'created',
+    direction: direction === 'asc' ? 'asc' : 'desc',
+    ...(asker.thread ? { within: asker.thread.place.id } : {}),
+    ...(directive_name === undefined ? {} : { directive: plainText(directive_name) }),
+    ...(status === undefined ? {} : { status: plainText(status) as ThreadStatus }),
+    ...(typeof limit === 'number' ? { limit } : {}),
+    ...(cursor === undefined ? {} : { cursor: plainText(cursor) }),
+  });
+  if (!page.ok) return page;
+  const { rows, next_cursor } = page.output;
+  return plain({
+    threads: rows.map((row) => summary(asker, row)),
+    ...(next_cursor ? { next_cursor } : {}),
+  });
+}
+
+/** An event without what is only for the machine. */
+function shownEvent({ seq, ts, turn, type, data }: StoredEvent): JsonObject {
+  const shown: JsonObject = { seq, ts: when(ts), turn, type };
+  for (const [name, value] of Object.entries(data)) {
+    if (name !== 'marks') setOwn(shown, name, value);
+  }
+  return shown;
+}
+
+// INVARIANT: an event's words may repeat what any earlier event said, so all of them carry the marks
+// of the whole journal up to there.
+async function marksUpTo(asker: Asker, id: string): Promise<Outcome<Descriptor>> {
+  const live = asker.ports.threads.live.get(id);
+  if (live) return ok(live.thread.talk.conversation.allMarks());
+  const history = await readJournal(asker.ports.store, id);
+  if (!history.ok) return history;
+  const marked = history.output.flatMap(({ data }) => ('marks' in data ? [data.marks] : []));
+  // What a call was given stands there too, and what it has said while it was at work.
+  const given = history.output.flatMap(({ type, data }) =>
+    type === 'tool_call' ? Object.values(data.about ?? {}) : [],
+  );
+  return ok(mergeAll([...marked, ...given].map(unpackMarks)));
+}
+
+/** Ids that somebody made up from a name and the time: nothing else looks like them. */
+const IS_MADE = /_\d{8}_\d{6}_[0-9a-z]{4}$/;
+
+/** As a client reads it: the thread and those it spawned under the names by which it can ask about them. */
+function renamed(asker: Asker, id: string, events: readonly StoredEvent[]): JsonObject[] {
+  const shown = events.map(shownEvent);
+  if (!isClient(asker)) return shown;
+  const spawned = events.flatMap(({ type, data: { thread_id } }) =>
+    type === 'spawn' && typeof thread_id === 'string' ? [thread_id] : [],
+  );
+  const names = new Map([id, ...spawned].map((each) => [each, nameFor(asker, each)]));
+  const rename = (_key: string, value: Json): Json => {
+    if (typeof value !== 'string') return value;
+    let text = names.get(value) ?? value;
+    if (text !== value) return text;
+    for (const [each, name] of names) if (IS_MADE.test(each)) text = text.replaceAll(each, name);
+    return text;
+  };
+  return JSON.parse(JSON.stringify(shown, rename)) as JsonObject[];
+}
+
+export async function threadEvents(
+  asker: Asker,
+  name: string,
+  { count, after }: { count: number; after: number | undefined },
+  capability: 'thread.read' | 'registry.read',
+): Promise<Outcome<Answer>> {
+  const row = await reach(asker, name, capability);
+  if (!row.ok) return row;
+  const { id, status } = row.output;
+  const limit = Math.max(1, Math.min(count, 1000));
+  const range = after === undefined ? { last: limit } : { after, limit };
+  const events = await asker.ports.store.read(id, range);
+  if (!events.ok) return events;
+  const marks = await marksUpTo(asker, id);
+  if (!marks.ok) return marks;
+  const shown = renamed(asker, id, events.output);
+  const output = { thread_id: nameFor(asker, id), status, events: shown };
+  return ok({ output, marks: marks.output });
+}
+
+const MAX_WAIT_MS = 24 * 3600 * 1000;
+
+/** The result, or how far it is when the time is up. */
+async function waitOne(asker: Asker, name: string, signal: AbortSignal): Promise<Outcome<Answer>> {
+  const own = asker.thread?.place;
+  // Itself and those above wait for it: it would wait for ever.
+  if (own?.chain.includes(name)) {
+    const message = `thread \`${own.id}\` cannot wait for \`${name}\`, which waits for it`;
+    return fail('invalid_input', message);
+  }
+  const row = await reach(asker, name, 'thread.read');
+  if (!row.ok) return row;
+  const { id } = row.output;
+  // Who waits for a person is told as such, whether it came to rest before or meanwhile.
+  if (RESTS.has(row.output.status)) return await stillRunning(asker, id);
+  const told = isEnded(row.output.status) ? undefined : tellProgress(asker, row.output, signal);
+  const ended = await awaitEnd(asker.ports, id, signal);
+  if (!ended.ok) return ended;
+  const result = ended.output;
+  // Its last turns are told before its result.
+  if (result && isEnded(result.status)) await told;
+  return result && isEnded(result.status)
+    ? ok({
+        output: { ...shownResult(result), thread_id: nameFor(asker, id) },
+        marks: unpackMarks(result.marks),
+      })
+    : await stillRunning(asker, id);
+}
+
+async function stillRunning(asker: Asker, id: string): Promise<Outcome<Answer>> {
+  const row = await asker.ports.store.thread(id);
+  if (!row.ok) return row;
+  const { seq, cost } = row.output;
+  const status = row.output.status === 'spawning' ? 'running' : row.output.status;
+  const name = nameFor(asker, id);
+  const next = isClient(asker) ? { next: howToGoOn(name, status) } : {};
+  return plain({ thread_id: name, status, seq, cost, ...next });
+}
+
+/** For whoever has only this answer to go by. */
+function howToGoOn(name: string, status: ThreadStatus): string {
+  const call = (action: string) =>
+    `execute ${JSON.stringify({ item_type: 'thread', item_id: name, action })}`;
+  if (status === 'waiting' || status === 'needs_input') {
+    return `a person has to decide first; then ${call('resume')}`;
+  }
+  return status === 'paused' || status === 'interrupted'
+    ? `it stands still; ${call('resume')}`
+    : `${call('wait')}; or action status, inject, pause, cancel`;
+}
+
+/** While nothing happens, so often: whoever waits gives up on what is silent. */
+const SILENCE_MS = 5000;
+const STEPS: ReadonlySet<string> = new Set(['turn_start', 'tool_call', 'thread_end']);
+
+/** Tells every turn and step from now on, and that it is still at work when there is none. */
+async function tellProgress(
+  { ports, handles }: Asker,
+  { id, seq, limits }: ThreadRow,
+  signal: AbortSignal,
+): Promise<void> {
+  if (!handles?.onProgress) return;
+  let state: JsonObject = {};
+  const tell = async (more: JsonObject): Promise<void> => {
+    const row = await ports.store.thread(id);
+    if (!row.ok || signal.aborted) return;
+    const { status, cost } = row.output;
+    state = { ...state, ...more, status, cost, limits };
+    handles.onProgress?.(state);
+  };
+  await tell({});
+  const timer = setInterval(() => void tell({}), SILENCE_MS);
+  try {
+    for await (const { type, turn, data } of ports.store.watch({ thread: id, seq }, signal)) {
+      if (!STEPS.has(type)) continue;
+      timer.refresh();
+      await tell({ turn, step: type === 'tool_call' ? plainText(data.tool) : '' });
+      if (type === 'thread_end') return;
+    }
+  } catch {
+    // The store was closed: whoever waits hears that from the wait itself.
+  } finally {
+    clearInterval(timer);
+  }
+}
+
+export async function waitThreads(
+  asker: Asker,
+  ids: readonly string[],
+  timeoutMs: number,
+): Promise<Outcome<Answer[]>> {
+  const over = new AbortController();
+  const timer = setTimeout(() => over.abort(), Math.max(0, Math.min(timeoutMs, MAX_WAIT_MS)));
+  const signal = AbortSignal.any([over.signal, asker.signal]);
+  // Whoever waits can be spoken to: it answers with how far things are, and listens.
+  const deaf = asker.thread
+    ? asker.ports.store.onSignal(({ thread }) => {
+        if (thread === asker.thread?.place.id) over.abort();
+      })
+    : () => {};
+  const control = asker.thread?.control;
+  // Whoever goes on with the thread waits for them.
+  const leave: Interruption = {
+    signal: over.signal,
+    cause: () => undefined,
+    check() {
+      if (control?.leaving) over.abort();
+    },
+    release: () => void control?.interruptions.delete(leave),
+  };
+  control?.interruptions.add(leave);
+  leave.check();
+  try {
+    const answers = await Promise.all(ids.map((id) => waitOne(asker, id, signal)));
+    if (control?.leaving) {
+      control.ending ??= control.leaving;
+      return fail('handed_over', 'another process goes on with the wait');
+    }
+    const failed = answers.find((answer) => !answer.ok);
+    if (failed && !failed.ok) return failed;
+    return asker.signal.aborted
+      ? fail('cancelled', 'the wait was cancelled')
+      : ok(answers.flatMap((answer) => (answer.ok ? [answer.output] : [])));
+  } finally {
+    clearTimeout(timer);
+    deaf();
+    leave.release();
+    over.abort();
+  }
+}

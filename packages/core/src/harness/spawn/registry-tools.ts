@@ -1,0 +1,90 @@
+// Writing to the registry by hand: for signed core items alone, which hold `registry.write`.
+import { fail, isObject, type JsonObject, type Outcome, ok, plainText } from '../../base/index.ts';
+import { EMPTY } from '../../flow/index.ts';
+import type { JournalEvent } from '../../journal/index.ts';
+import type { NewThread } from '../../store/index.ts';
+import { withLease } from '../thread/with-lease.ts';
+import type { Answer, Asker } from './read-threads.ts';
+import { resume, steer, type Wish } from './steer.ts';
+
+const NEEDED = { capability: 'registry.write' };
+
+/** A status is not set, it is asked for: whoever runs the thread gets there in order. */
+const WISHES: Readonly<Record<string, Wish>> = {
+  paused: 'pause',
+  terminating: 'terminate',
+  terminated: 'terminate',
+  killed: 'kill',
+};
+
+export async function updateStatus(
+  asker: Asker,
+  { thread_id, status }: JsonObject,
+): Promise<Outcome<Answer>> {
+  const allowed = asker.verify(NEEDED);
+  if (!allowed.ok) return allowed;
+  const wanted = plainText(status);
+  if (wanted === 'running') return await resume(asker, plainText(thread_id), '');
+  const wish = Object.hasOwn(WISHES, wanted) ? WISHES[wanted] : undefined;
+  if (!wish) {
+    const known = ['running', ...Object.keys(WISHES)].join(', ');
+    return fail('invalid_input', `\`${wanted}\` cannot be set from outside; ${known} can`);
+  }
+  return await steer(asker, plainText(thread_id), wish);
+}
+
+export async function register(asker: Asker, parameters: JsonObject): Promise<Outcome<Answer>> {
+  const allowed = asker.verify(NEEDED);
+  if (!allowed.ok) return allowed;
+  const { ports, thread } = asker;
+  const id = plainText(parameters.thread_id);
+  const row: NewThread = {
+    id,
+    directive: plainText(parameters.directive_name),
+    version: '0.0.0',
+    runner: 'own',
+    project: ports.project,
+    limits: {},
+    // It has no runner that could spend: nothing is set aside and nothing may be taken.
+    budget: { tokens: 0n, spend: 0n, spawns: 0n },
+    inputs: {},
+    events: [],
+    // Nobody here takes it: something else runs it.
+    start: { queue: { after: Number.MAX_SAFE_INTEGER } },
+  };
+  const spawn: JournalEvent = {
+    type: 'spawn',
+    data: { thread_id: id, directive: row.directive, runner: row.runner, detached: false },
+  };
+  const made = thread
+    ? await thread.journal.commit(spawn, { children: [row] })
+    : await ports.store.createThread(row);
+  if (!made.ok) return made;
+  return ok({ output: { thread_id: id, status: 'spawning' }, marks: EMPTY });
+}
+
+/** What somebody else wants to have noted, under a name of his own. */
+const EVENT_NAME = /^[a-z][a-z0-9_]{0,59}$/;
+
+// INVARIANT: whatever is given, one `logged` event is written. Nothing is restored from those, so a
+// hand-made event cannot pass for something that happened.
+export async function logEvent(asker: Asker, parameters: JsonObject): Promise<Outcome<Answer>> {
+  const allowed = asker.verify(NEEDED);
+  if (!allowed.ok) return allowed;
+  const { ports, by } = asker;
+  const [id, event_type] = [plainText(parameters.thread_id), plainText(parameters.event_type)];
+  if (!EVENT_NAME.test(event_type)) {
+    const message = `\`${event_type}\` is no name of an event; it may hold small letters, digits and _`;
+    return fail('invalid_input', message);
+  }
+  const { data } = parameters;
+  const logged = { event_type, data: isObject(data) ? data : {}, by };
+  const event: JournalEvent = { type: 'logged', data: logged };
+  const live = ports.threads.live.get(id);
+  const noted = live
+    ? await live.thread.journal.commit(event, {})
+    : await withLease(ports.store, id, { owner: ports.threads.owner }, () =>
+        ok({ events: [event] }),
+      );
+  return noted.ok ? ok({ output: { thread_id: id, logged: event_type }, marks: EMPTY }) : noted;
+}

@@ -1,0 +1,421 @@
+// Everything that is done with threads from outside, as one table. The primitive `thread` stands at the
+// end of the chains of `threads/*`: the layers above it are data, each adds to the config
+// (`thread_directive` over `safety_harness` over `spawn_thread`), and what is done here is one function
+// by the name that the config gives.
+import {
+  fail,
+  getOwn,
+  isObject,
+  type Json,
+  type JsonObject,
+  nearest,
+  type Outcome,
+  ok,
+  plainText,
+} from '../../base/index.ts';
+import { EMPTY, elementOf, makeValue, mergeAll } from '../../flow/index.ts';
+import type { Kind, Primitive, PrimitiveCall, PrimitiveResult } from '../../kernel/index.ts';
+import { mayStart } from '../run/prepare.ts';
+import { MAX_PIECE, type Piece, readPiece } from '../step/large-result.ts';
+import type { HarnessPorts, LiveThreads } from '../thread/thread.ts';
+import {
+  type Answer,
+  type Asker,
+  isClient,
+  nameFor,
+  queryThreads,
+  threadEvents,
+  threadStatus,
+  waitThreads,
+} from './read-threads.ts';
+import { logEvent, register, updateStatus } from './registry-tools.ts';
+import { type SpawnRequest, spawnAnswer, spawnThread } from './spawn.ts';
+import { resume, steer, type Wish } from './steer.ts';
+
+interface ThreadPorts {
+  live: LiveThreads;
+  /** For callers outside of threads; opens the registry when first asked. */
+  harness(): Promise<Outcome<HarnessPorts>>;
+}
+
+type Answered = Promise<Outcome<Answer>>;
+type Act = (asker: Asker, parameters: JsonObject, config: JsonObject) => Answered;
+
+const countIn = (parameters: JsonObject, name: string, fallback: number): number => {
+  const value = getOwn(parameters, name);
+  return typeof value === 'number' && Number.isFinite(value) ? value : fallback;
+};
+const idOf = (parameters: JsonObject): string => plainText(getOwn(parameters, 'thread_id'));
+const textIn = (parameters: JsonObject, name: string): string | undefined => {
+  const value = getOwn(parameters, name);
+  return typeof value === 'string' && value !== '' ? value : undefined;
+};
+
+const DEFAULT_WAIT_MS = 60_000;
+/** A client's request does not live as long as a thread may: it asks again. */
+const CLIENT_WAIT_MS = 20_000;
+const MAX_CLIENT_WAIT_MS = 45_000;
+
+/** How long to wait, of what was said under one of these names. */
+function waitIn(
+  asker: Asker,
+  parameters: JsonObject,
+  names: readonly string[],
+  usual: number,
+): number {
+  const fallback = isClient(asker) ? CLIENT_WAIT_MS : usual;
+  const [said = fallback] = names
+    .map((name) => countIn(parameters, name, Number.NaN))
+    .filter((ms) => !Number.isNaN(ms));
+  return isClient(asker) ? Math.min(said, MAX_CLIENT_WAIT_MS) : said;
+}
+
+/** Outside of threads the policy of the surface says which directives may be started. */
+const checkSurface = ({ ports, thread, surface }: Asker, name: string): Outcome<null> =>
+  thread ? ok(null) : mayStart(ports, surface, name);
+
+const NOTHING = makeValue(null);
+
+/** What each input carries by itself, and the message. */
+function givenIn(values: NonNullable<Asker['values']>): SpawnRequest['given'] {
+  const { inputs = NOTHING, initial_message: message = NOTHING } = Object.fromEntries(values);
+  const names = isObject(inputs.data) ? Object.keys(inputs.data) : [];
+  const marks = names.map((name) => [name, elementOf(inputs, name).meta.descriptor] as const);
+  return { inputs: new Map(marks), message: message.meta.descriptor };
+}
+
+function requestOf(asker: Asker, parameters: JsonObject, config: JsonObject): SpawnRequest {
+  const inputs = getOwn(parameters, 'inputs');
+  const [message, model, id] = ['initial_message', 'model_tier', 'thread_id'].map((name) =>
+    textIn(parameters, name),
+  );
+  return {
+    directive: plainText(parameters.directive_name),
+    runner: textIn(parameters, 'runner') ?? plainText(config.runner ?? 'safety'),
+    detached: getOwn(parameters, 'detached') === true,
+    marks: asker.given,
+    ...(asker.values && { given: givenIn(asker.values) }),
+    ...(asker.thread ? {} : { by: { who: asker.by, surface: asker.surface } }),
+    ...(isObject(inputs) ? { inputs } : {}),
+    ...(message === undefined ? {} : { message }),
+    ...(model === undefined ? {} : { model }),
+    // The layers above the base make the id themselves; a thread has named it before it called.
+    ...(asker.intent?.child !== undefined
+      ? { id: asker.intent.child, isUnfinished: asker.intent.isUnfinished }
+      : config.make_id === true || id === undefined
+        ? {}
+        : { id }),
+  };
+}
+
+/** Which loop runs a thread, and under what id, is said by whoever wrote a tool, not by a client. */
+const NO_CHOICE = fail(
+  'permission_denied',
+  'a client starts a directive with `threads/thread_directive`, which chooses id and runner',
+  { missing: 'runner' },
+);
+
+const NO_HANDLES = fail('permission_denied', 'a client without handles can follow no thread', {
+  missing: 'handle',
+});
+
+const spawn: Act = async (asker, parameters, config) => {
+  const { thread, verify } = asker;
+  const held = verify({ capability: 'spawn.thread' });
+  if (!held.ok) return held;
+  if (isClient(asker) && config.make_id !== true) return NO_CHOICE;
+  // Nothing is begun that its client could never name again.
+  if (isClient(asker) && !asker.handles) return NO_HANDLES;
+  const there = await worldFor(asker, textIn(parameters, 'project_path'));
+  if (!there.ok) return there;
+  await there.output.library.refresh();
+  const directive = plainText(parameters.directive_name);
+  const allowed = checkSurface({ ...asker, ports: there.output }, directive);
+  if (!allowed.ok) return allowed;
+  const request = requestOf(asker, parameters, config);
+  const started = await spawnThread(there.output, thread, request);
+  if (!started.ok) return started;
+  const name = nameFor(asker, started.output.id);
+  const answer = startedAnswer(asker, spawnAnswer(started.output), name);
+  const waitMs = waitIn(asker, parameters, ['wait_ms'], 0);
+  if (waitMs <= 0 && !isClient(asker)) return ok({ output: answer, marks: EMPTY });
+  const waited = await waitThreads({ ...asker, verify: () => ok(null) }, [name], waitMs);
+  if (!waited.ok && waited.error.code === 'handed_over') return waited;
+  const [result] = waited.ok ? waited.output : [];
+  if (!result) return ok({ output: answer, marks: EMPTY });
+  return ok({ output: { ...answer, ...(result.output as JsonObject) }, marks: result.marks });
+};
+
+/** Files of the runtime are closed to a client: it reads the transcript by its handle. */
+function startedAnswer(asker: Asker, answer: JsonObject, name: string): JsonObject {
+  const { transcript_path: _, ...rest } = answer;
+  return isClient(asker) ? { ...rest, thread_id: name, handle: name } : answer;
+}
+
+async function worldFor(
+  { ports, verify }: Asker,
+  path: string | undefined,
+): Promise<Outcome<HarnessPorts>> {
+  if (path === undefined) return ok(ports);
+  return await ports.threads.elsewhere(path, (real) =>
+    verify({ capability: 'project.use', scope: { path: real } }),
+  );
+}
+
+async function waitThread(asker: Asker, id: string, ms: number): Answered {
+  const waited = await waitThreads(asker, [id], ms);
+  return waited.ok ? ok(waited.output[0] ?? { output: null, marks: EMPTY }) : waited;
+}
+
+const waitAll: Act = async (asker, parameters) => {
+  const ids = (getOwn(parameters, 'thread_ids') ?? []) as string[];
+  const ms = waitIn(asker, parameters, ['timeout_ms'], DEFAULT_WAIT_MS);
+  const waited = await waitThreads(asker, ids, ms);
+  if (!waited.ok) return waited;
+  return ok({
+    output: { results: waited.output.map(({ output }) => output) },
+    marks: mergeAll(waited.output.map(({ marks }) => marks)),
+  });
+};
+
+const events =
+  (count: string, fallback: number, capability: 'thread.read' | 'registry.read'): Act =>
+  (asker, parameters) => {
+    const after = countIn(parameters, 'after', Number.NaN);
+    const range = {
+      count: countIn(parameters, count, fallback),
+      after: after >= 0 ? Math.floor(after) : undefined,
+    };
+    return threadEvents(asker, idOf(parameters), range, capability);
+  };
+
+const REGISTRY: Readonly<Record<string, Act>> = {
+  get_status: (asker, parameters) => threadStatus(asker, idOf(parameters), 'registry.read'),
+  query: queryThreads,
+  get_events: events('limit', 50, 'registry.read'),
+  register,
+  update_status: updateStatus,
+  log_event: logEvent,
+};
+
+const registry: Act = async (asker, parameters, config) => {
+  const name = plainText(parameters.action);
+  const act = Object.hasOwn(REGISTRY, name) ? REGISTRY[name] : undefined;
+  return act
+    ? await act(asker, parameters, config)
+    : fail('invalid_input', `the registry has no action \`${name}\``);
+};
+
+const steering =
+  (wish: Wish): Act =>
+  (asker, parameters) => {
+    const reason = textIn(parameters, 'reason');
+    const content = textIn(parameters, 'content') ?? textIn(parameters, 'inject_message');
+    const isSystem = getOwn(parameters, 'role') === 'system';
+    return steer(asker, idOf(parameters), wish, {
+      ...(reason !== undefined && { reason }),
+      ...(content !== undefined && { content: isSystem ? `[system] ${content}` : content }),
+    });
+  };
+
+/** What a tool may name in its config. */
+const ACTS = {
+  spawn,
+  wait: (asker, parameters) =>
+    waitThread(asker, idOf(parameters), waitIn(asker, parameters, ['timeout_ms'], DEFAULT_WAIT_MS)),
+  wait_all: waitAll,
+  registry,
+  transcript: events('last_n', 10, 'thread.read'),
+  inject: steering('message'),
+  pause: steering('pause'),
+  interrupt: steering('interrupt'),
+  terminate: steering('terminate'),
+  kill: steering('kill'),
+  resume: (asker, parameters) =>
+    resume(asker, idOf(parameters), textIn(parameters, 'inject_message') ?? ''),
+} satisfies Record<string, Act>;
+export type ThreadFunction = keyof typeof ACTS;
+
+const wordIn = (value: Json | undefined): string => plainText(value ?? '');
+const because = (reason: Json | undefined): JsonObject =>
+  reason ? { reason: wordIn(reason) } : {};
+
+/** The same by the handle that a spawn gave back: what `execute item_type:"thread"` calls them. */
+const THREAD_ACTIONS = {
+  status: (asker, id) => threadStatus(asker, id),
+  wait: (asker, id, parameters) =>
+    waitThread(asker, id, waitIn(asker, parameters, ['wait_ms', 'timeout_ms'], DEFAULT_WAIT_MS)),
+  pause: (asker, id, { reason }) => steer(asker, id, 'pause', because(reason)),
+  resume: (asker, id, { message, content }) => resume(asker, id, wordIn(message ?? content)),
+  async inject(asker, id, { message, content }) {
+    const said = wordIn(message ?? content);
+    return said === ''
+      ? fail('invalid_input', '`inject` needs a `message`')
+      : await steer(asker, id, 'message', { content: said });
+  },
+  cancel: (asker, id, { reason }) => steer(asker, id, 'terminate', because(reason)),
+} satisfies Record<string, (asker: Asker, id: string, parameters: JsonObject) => Answered>;
+
+export type ThreadAction = keyof typeof THREAD_ACTIONS;
+
+/** Who stands behind a call; a thread's token counts only while the thread runs here. */
+async function askerOf(
+  reach: ThreadPorts,
+  call: Pick<PrimitiveCall, 'from' | 'verify' | 'signal' | 'given' | 'values' | 'idempotencyKey'>,
+): Promise<Outcome<Asker>> {
+  const { surface = '', name = '', handles, __thread_id: id, __auth } = call.from ?? {};
+  // INVARIANT: who speaks as a thread has shown its token; the id alone is a claim.
+  const thread = id === undefined || __auth === undefined ? undefined : reach.live.get(id)?.thread;
+  if (id !== undefined && !thread) {
+    return fail('permission_denied', `thread \`${id}\` does not run here`, { missing: 'thread' });
+  }
+  const ports = thread ? ok(thread.ports) : await reach.harness();
+  if (!ports.ok) return ports;
+  const intent = thread?.control.atWork.get(call.idempotencyKey ?? '');
+  return ok({
+    ...(intent ? { intent } : {}),
+    ports: ports.output,
+    thread,
+    surface,
+    by: thread?.place.id ?? [surface, name].filter(Boolean).join(':'),
+    verify: call.verify,
+    given: call.given ?? EMPTY,
+    ...(call.values && { values: call.values }),
+    signal: call.signal,
+    handles,
+  });
+}
+
+/** Of a tool in the background: what it begins is looked at later, by its handle. */
+const AT_ONCE: JsonObject = { wait_ms: 0, timeout_ms: 0 };
+
+export function createThreadPrimitive(ports: ThreadPorts): Primitive {
+  return {
+    name: 'thread',
+    async run(call): Promise<Outcome<PrimitiveResult>> {
+      const name = plainText(call.config.function);
+      const act = Object.entries<Act>(ACTS).find(([known]) => known === name)?.[1];
+      if (!act) {
+        const near = nearest(name, Object.keys(ACTS));
+        const hint = near ? `; did you mean \`${near}\`` : '';
+        return fail('config_invalid', `threads have no function \`${name}\`${hint}`, {
+          config_path: 'config.function',
+        });
+      }
+      const asker = await askerOf(ports, call);
+      if (!asker.ok) return asker;
+      const { parameters } = call;
+      const given = call.tool.background ? { ...parameters, ...AT_ONCE } : parameters;
+      return await act(asker.output, given, call.config);
+    },
+    plan: (call) => ({ thread: call.config.function ?? call.tool.id }),
+  };
+}
+
+// `execute item_type:"artifact"`: what was too large to be said in full, piece by piece. A thread reads
+// its own; that takes no right, because it has been given all of it already.
+
+/** Refuses the first parameter that nobody knows. */
+function checkNames(what: string, parameters: JsonObject, known: readonly string[]): Outcome<null> {
+  const unknown = Object.keys(parameters).find((name) => !known.includes(name));
+  if (unknown === undefined) return ok(null);
+  const message = `${what} takes no \`${unknown}\`; it takes: ${known.join(', ')}`;
+  return fail('invalid_input', message);
+}
+
+const wholeIn = (parameters: JsonObject, name: string, fallback: number): Outcome<number> => {
+  const value = getOwn(parameters, name) ?? fallback;
+  return typeof value === 'number' && Number.isSafeInteger(value) && value >= 0
+    ? ok(value)
+    : fail('invalid_input', `\`${name}\` must be a whole number, 0 or more`);
+};
+
+function pieceOf(parameters: JsonObject): Outcome<Piece> {
+  const named = checkNames('an artifact', parameters, ['field', 'offset', 'length']);
+  if (!named.ok) return named;
+  const offset = wholeIn(parameters, 'offset', 0);
+  if (!offset.ok) return offset;
+  const length = wholeIn(parameters, 'length', MAX_PIECE);
+  if (!length.ok) return length;
+  const field = plainText(getOwn(parameters, 'field') ?? '');
+  return ok({ field, offset: offset.output, length: length.output });
+}
+
+export function artifactKind(ports: { live: LiveThreads }): Kind {
+  return {
+    name: 'artifact',
+    actions: ['read'],
+    prepare({ item_id: id, parameters = {} }) {
+      const piece = pieceOf(parameters);
+      if (!piece.ok) return piece;
+      return ok({
+        op: { type: 'artifact', name: 'read', target: id, opLabels: ['op:artifact'] },
+        async body(_values, { caller: { __auth, __thread_id: thread = '' } }) {
+          // INVARIANT: who speaks as a thread has shown its token; the id alone is a claim.
+          const running = __auth === undefined ? undefined : ports.live.get(thread);
+          if (!running) {
+            return fail(
+              'permission_denied',
+              'an artifact is read by the thread that it belongs to',
+            );
+          }
+          return await readPiece(running.thread.ports, thread, id, piece.output);
+        },
+      });
+    },
+  };
+}
+
+const ACTION_PARAMETERS = ['wait_ms', 'timeout_ms', 'reason', 'message', 'content', 'role'];
+
+export function threadKind(ports: ThreadPorts): Kind {
+  return {
+    name: 'thread',
+    actions: Object.keys(THREAD_ACTIONS),
+    prepare(request) {
+      const { item_id: id, parameters = {} } = request;
+      const action = request.action as ThreadAction;
+      const named = checkNames(`\`${action}\` of a thread`, parameters, ACTION_PARAMETERS);
+      if (!named.ok) return named;
+      // A client's handle begins with the id: the rest is nobody's but its own.
+      const [target = id] = id.split('.');
+      const effect = action === 'status' || action === 'wait' ? 'read' : 'write';
+      const inputs = Object.entries(parameters).map(([name, data]) => ({
+        name,
+        value: request.values?.[name] ?? makeValue(data),
+      }));
+      return ok({
+        op: {
+          type: 'thread',
+          name: action,
+          target,
+          opLabels: ['op:thread', `op:thread:${action}`],
+          sources: [`thread:${target}`],
+          tier: effect === 'read' ? 'read' : 'write',
+        },
+        inputs,
+        gate(authority) {
+          const started = authority.allowsDirective(true);
+          return started.ok ? started : authority.allowsEffect(effect);
+        },
+        async body(values, { caller, authority }) {
+          const asker = await askerOf(ports, {
+            from: caller,
+            verify: (need) => authority.check(need),
+            signal: caller.signal ?? new AbortController().signal,
+            given: mergeAll(values.map(({ meta }) => meta.descriptor)),
+          });
+          if (!asker.ok) return asker;
+          // As the guards left them.
+          const passed: JsonObject = Object.fromEntries(
+            inputs.map(({ name }, at) => [name, values[at]?.data ?? null]),
+          );
+          const done = await THREAD_ACTIONS[action](asker.output, id, passed);
+          return done.ok
+            ? ok(makeValue(done.output.output, { descriptor: done.output.marks }))
+            : done;
+        },
+      });
+    },
+  };
+}

@@ -1,0 +1,175 @@
+// Results over a size: kept whole as an artifact of the thread, by hash, with the labels they carry.
+// The journal, the transcript and the model get how they begin and where the rest is.
+import { fail, getOwn, isObject, type Json, type Outcome, ok } from '../../base/index.ts';
+import {
+  carries,
+  type Descriptor,
+  elementOf,
+  factsOf,
+  type MaybePromise,
+  markFailure,
+  type ResultFacts,
+  restoreFields,
+  type Value,
+} from '../../flow/index.ts';
+import type { Recorded } from '../../journal/index.ts';
+import { packMarks, unpackMarks } from '../thread/conversation.ts';
+import type { HarnessPorts, Thread } from '../thread/thread.ts';
+import { shorten, sizeUpTo } from './shorten-value.ts';
+
+/** In characters; more than this is kept apart. Data: `max_result` of `limits.yaml`. */
+const MAX_RESULT = 64_000;
+const PREVIEW = 16_000;
+/** The most that one look at an artifact shows. */
+export const MAX_PIECE = 32_000;
+
+export interface Result {
+  content: Json;
+  marks: Descriptor;
+  isError: boolean;
+  /** What its tool says about single fields of it. */
+  facts?: ResultFacts | undefined;
+}
+
+function bounds({ library }: HarnessPorts): { max: number; preview: number } {
+  const given = getOwn(library.config('limits').value, 'max_result');
+  const max = typeof given === 'number' && given >= 0 ? given : MAX_RESULT;
+  const least = Math.max(max, 1000);
+  return { max: least, preview: Math.min(PREVIEW, least / 2) };
+}
+
+const read = (artifact: string, offset: number): string =>
+  `shortened; read on with execute {"item_type":"artifact","item_id":"${artifact}","parameters":{"field":"/…","offset":${offset}}}`;
+
+/** As it enters the journal and the conversation. A result that is not large is left as it is. */
+export function keepResult(thread: Thread, result: Result): MaybePromise<Result> {
+  const { max, preview } = bounds(thread.ports);
+  return sizeUpTo(result.content, max) <= max ? result : keepApart(thread, result, preview);
+}
+
+async function keepApart(
+  { ports, place: { id } }: Thread,
+  result: Result,
+  preview: number,
+): Promise<Result> {
+  const { content, marks, isError, facts } = result;
+  const about = { marks: packMarks(marks), is_error: isError, ...(facts && { facts }) };
+  const bytes = Buffer.from(JSON.stringify({ content, ...about }));
+  const kept = await ports.store.putArtifact(id, bytes);
+  const begins = shorten(content, preview);
+  const shown = kept.ok
+    ? { artifact: kept.output, bytes: bytes.length, preview: begins, message: read(kept.output, 0) }
+    : {
+        bytes: bytes.length,
+        preview: begins,
+        message: `the rest is lost: ${kept.error.detail.message}`,
+      };
+  return { ...result, content: shown };
+}
+
+/** What references are shown as where even that is too large. */
+export function shortenShown(ports: HarnessPorts, content: Json): Json | undefined {
+  const { max, preview } = bounds(ports);
+  return sizeUpTo(content, max) <= max ? undefined : shorten(content, preview);
+}
+
+/** A recorded result as it was before it was kept apart. */
+export async function wholeResult(
+  { store }: Pick<HarnessPorts, 'store'>,
+  thread: string,
+  content: Json,
+): Promise<Json> {
+  const hash = getOwn(content, 'artifact');
+  if (typeof hash !== 'string' || getOwn(content, 'preview') === undefined) return content;
+  const bytes = await store.artifact(thread, hash);
+  if (!bytes.ok) return content;
+  return getOwn(JSON.parse(Buffer.from(bytes.output).toString()) as Json, 'content') ?? null;
+}
+
+const isIn = (data: Json, key: string): boolean =>
+  Array.isArray(data) ? data[Number(key)] !== undefined : getOwn(data, key) !== undefined;
+
+/** The same of a value that a journal gave back. */
+export async function wholeValue(
+  ports: Pick<HarnessPorts, 'store'>,
+  thread: string,
+  value: Value,
+): Promise<Value> {
+  const whole = await wholeResult(ports, thread, value.data);
+  return whole === value.data ? value : restoreFields(whole, value.meta.descriptor, factsOf(value));
+}
+
+/** What was kept apart before is there again when references are made of it. */
+export async function loadWholes(
+  { ports, place, talk: { references } }: Thread,
+  history: readonly Recorded[],
+): Promise<void> {
+  for (const { type, data } of references ? history : []) {
+    if (type !== 'tool_result') continue;
+    const hash = getOwn(data.content, 'artifact');
+    if (typeof hash !== 'string' || references?.wholes.has(hash)) continue;
+    const whole = await wholeResult(ports, place.id, data.content);
+    if (whole !== data.content) references?.wholes.set(hash, whole);
+  }
+}
+
+/** `/items/3/text`: the part that this points to, as RFC 6901 has it, with its own marks. */
+function partOf(value: Value, pointer: string): Outcome<Value> {
+  let part = value;
+  for (const name of pointer === '' ? [] : pointer.slice(1).split('/')) {
+    const key = name.replaceAll('~1', '/').replaceAll('~0', '~');
+    if (!isIn(part.data, key)) {
+      const names = isObject(value.data) ? Object.keys(value.data).slice(0, 20).join(', ') : '';
+      const missing = fail('not_found', `there is no \`${pointer}\` in it; it has: ${names}`);
+      return markFailure(missing, value.meta.descriptor);
+    }
+    part = elementOf(part, key);
+  }
+  return ok(part);
+}
+
+export interface Piece {
+  /** Which part of it: a JSON pointer, all of it when empty. */
+  field: string;
+  offset: number;
+  length: number;
+}
+
+/** A piece of an artifact of this thread, with the labels of the part that it is taken from. */
+export async function readPiece(
+  ports: HarnessPorts,
+  thread: string,
+  hash: string,
+  { field, offset, length }: Piece,
+): Promise<Outcome<Value>> {
+  if (field !== '' && !field.startsWith('/')) {
+    return fail('invalid_input', `\`field\` is \`${field}\`; it starts with /, such as /content`);
+  }
+  const bytes = await ports.store.artifact(thread, hash);
+  if (!bytes.ok) return bytes;
+  const { content, marks, facts } = JSON.parse(Buffer.from(bytes.output).toString()) as Artifact;
+  const part = partOf(restoreFields(content, unpackMarks(marks), facts), field);
+  if (!part.ok) return part;
+  const { text, meta } = part.output;
+  // What was read in pieces is not kept apart again.
+  const room = Math.min(length, MAX_PIECE, bounds(ports).max / 2);
+  const end = Math.min(text.length, offset + room);
+  const output = {
+    artifact: hash,
+    field,
+    offset,
+    characters: text.length,
+    text: text.slice(offset, end),
+    ...(end < text.length && { next_offset: end }),
+  };
+  const { descriptor } = meta;
+  // Where it stands is no stranger's word; what stands there may be.
+  const piece = carries(descriptor, 'untrusted') ? { free_text: ['text'] } : undefined;
+  return ok(restoreFields(output, descriptor, piece));
+}
+
+interface Artifact {
+  readonly content: Json;
+  readonly marks: Json;
+  readonly facts?: ResultFacts;
+}

@@ -1,0 +1,560 @@
+// One call of the model: counted, noted before it is done, done through the kernel with the thread's
+// token, and its result noted. An intent without a result is how a crash in between is recognised.
+import {
+  type Failure,
+  type Fault,
+  fail,
+  getOwn,
+  type Json,
+  type Outcome,
+  ok,
+  plainText,
+} from '../../base/index.ts';
+import {
+  type ActPorts,
+  addMarks,
+  type CheckpointVerdict,
+  childFrame,
+  createFrame,
+  type Descriptor,
+  descriptorOfFault,
+  EMPTY,
+  type FlowCheckpoint,
+  type Frame,
+  factsOf,
+  type MaybePromise,
+  makeValue,
+  markFailure,
+  mergeDescriptors,
+  type Value,
+} from '../../flow/index.ts';
+import type { HookStart, JournalEvent, ToolCall } from '../../journal/index.ts';
+import { type Caller, callTarget } from '../../kernel/index.ts';
+import type { ToolCallBlock } from '../../llm/index.ts';
+import { isEnded } from '../../store/index.ts';
+import { raise, raiseError } from '../hooks/raise-checkpoint.ts';
+import { packCost, usedAmounts } from '../limits/cost.ts';
+import { asLimitFault, firstExceeded, limitFault, UNITS } from '../limits/limit.ts';
+import type { Ending } from '../loop.ts';
+import { commitIntent, givenBack } from '../rights/approved-rights.ts';
+import {
+  APPROVED,
+  askAbout,
+  escalatedResult,
+  escalateFailure,
+  isPending,
+} from '../rights/ask-about-call.ts';
+import { frameOf, originsIn, packRules, rulesOf } from '../rights/thread-rules.ts';
+import { withExtended } from '../rights/thread-token.ts';
+import { nextUse, takeUse } from '../rights/use-budgets.ts';
+import { aboutArguments, packMarks, unpackMarks } from '../thread/conversation.ts';
+import { runInTime, STOPS_TOOL } from '../thread/interruption.ts';
+import { resultIn } from '../thread/recorded-answers.ts';
+import { withoutTime } from '../thread/talk.ts';
+import type { CallIntent, EscalatedCall, Thread } from '../thread/thread.ts';
+import { callKey, childOf, endCall, nameCall } from './call-intent.ts';
+import { keepResult, type Result, wholeResult } from './large-result.ts';
+import { loopFault } from './loop-detector.ts';
+import {
+  type IdentifiedCall,
+  identifyCall,
+  requiredFor,
+  resolveCall,
+  stepKind,
+} from './tool-call.ts';
+
+/** What a step is about: a call of a kernel verb, or something a script does by itself. */
+export type StepFacts = Pick<
+  IdentifiedCall,
+  'tool' | 'effect' | 'volatile' | 'parameters' | 'resolved' | 'isReading'
+> & { verb: string };
+
+/** The directive's own outputs, handed back: the run is over. `given`: what they carry. */
+export function returned(
+  { place, talk }: Thread,
+  known: Pick<IdentifiedCall, 'verb' | 'request'>,
+  output: Json,
+  given: Descriptor,
+): Ending | undefined {
+  if (known.verb !== 'execute' || getOwn(known.request, 'action') !== 'return') return undefined;
+  if (getOwn(output, 'directive') !== place.directive.name) return undefined;
+  const marks = mergeDescriptors(talk.conversation.ownMarks(), given);
+  return { status: 'completed', reason: '', outputs: getOwn(output, 'outputs') ?? {}, marks };
+}
+
+/** As a model is told about it. */
+export const failureJson = ({ error: { code, detail } }: Failure): Json => ({
+  ok: false,
+  error: { code, detail },
+});
+
+export const asResult = (outcome: Outcome<Value>, marks: Descriptor): Result =>
+  outcome.ok
+    ? {
+        content: outcome.output.data,
+        marks: outcome.output.meta.descriptor,
+        isError: false,
+        // Most have none.
+        facts: outcome.output.meta.origin.facts ? factsOf(outcome.output) : undefined,
+      }
+    : {
+        content: failureJson(outcome),
+        marks: mergeDescriptors(marks, descriptorOfFault(outcome.error) ?? EMPTY),
+        isError: true,
+      };
+
+/** A call that was answered without being begun. */
+const NO_INTENT: Partial<CallIntent> = {};
+
+/** Notes what `keepResult` gave, in the commit of whatever comes next. */
+export function noteResult(
+  thread: Thread,
+  call: ToolCallBlock,
+  { content, isError, marks, facts }: Result,
+  tool?: string,
+): void {
+  const { journal, budget } = thread;
+  const { about, use } = thread.control.intents.get(call.id) ?? NO_INTENT;
+  const data = {
+    call_id: call.id,
+    ...(tool !== undefined && { tool }),
+    content,
+    is_error: isError,
+    marks: packMarks(marks),
+    ...(facts && { facts }),
+    ...packRules(thread.rights.rules.taken(call.id)),
+    ...(about && { about }),
+    ...(use?.isBegun === false && { unused: true as const }),
+  };
+  // A denial has an event of its own.
+  if (isError && getOwn(getOwn(content, 'error'), 'code') !== 'permission_denied') {
+    budget.meter.countFailure();
+  }
+  const cost = packCost(budget.meter.read());
+  const unused = thread.rights.approved.unused(call.id);
+  const given = unused.length > 0 ? givenBack(unused, call.id) : undefined;
+  const events: JournalEvent[] = [{ type: 'tool_result', data }];
+  journal.note(given ? [...events, ...given.events] : events, { cost, ...given?.change });
+  endCall(thread, call);
+}
+
+/** Notes a result and hands it to the model as it was noted. */
+async function conclude(
+  thread: Thread,
+  call: ToolCallBlock,
+  result: Result,
+  tool?: string,
+): Promise<void> {
+  const fit = keepResult(thread, result);
+  const kept = fit instanceof Promise ? await fit : fit;
+  noteResult(thread, call, kept, tool);
+  thread.talk.conversation.result(call.id, kept, result.content);
+}
+
+/** How many calls are made at once. */
+export interface CallGroup {
+  readonly size?: number;
+  /** The intent of this call is recorded. */
+  readonly recorded?: () => void;
+  /** Resolves when this call may record more than its intent. */
+  readonly inTurn?: () => Promise<void>;
+  /** May this call still begin? A branch beside it may have ended the thread. */
+  readonly mayBegin?: () => Outcome<null>;
+}
+
+interface KernelCall {
+  readonly group?: CallGroup;
+  /** Parameters with their marks. */
+  values: Record<string, Value>;
+  /** Of everything that it says. */
+  marks: Descriptor;
+  /** With the policies in force when absent. */
+  frame?: Frame;
+}
+
+/** One call through the kernel, in one pass: limits and intent, gate, guards, the effect, checkpoints. */
+export async function callKernel(
+  thread: Thread,
+  call: ToolCallBlock,
+  known: IdentifiedCall,
+  { values, marks, frame, group = {} }: KernelCall,
+): Promise<Outcome<Value>> {
+  const { ports, place, rights } = thread;
+  const guards = rights.rules.guards();
+  const key = callKey(thread, call);
+  const act = stepAct(thread, call, known, { key, group, marks });
+  const judged = thread.hooks.pending.size > 0 ? await judgeHeld(thread, call, act) : undefined;
+  if (judged) return carrying(judged, marks);
+  // What a person has said to the statement holds for the call it makes.
+  const ask = frame?.isApproved
+    ? APPROVED
+    : inTurnOf(group, askAbout(thread, { id: call.id, key, effect: known.effect }));
+  const caller: Caller = {
+    surface: 'thread',
+    name: place.id,
+    frame: frame
+      ? childFrame(frame, { guards, ports: { ask } })
+      : frameOf(thread, ask, { origins: originsIn(thread) }),
+    auth: () => rights.approved.auth(call.id),
+    __thread_id: place.id,
+    __directive_id: place.directive.name,
+    idempotencyKey: key,
+    act,
+    ...(frame?.approved !== undefined && { approved: frame.approved }),
+  };
+  const request = { ...known.request, values };
+  const done = await ports.kernel[known.verb](request as never, caller);
+  const added = done.ok ? addRules(thread, call, known) : ok(null);
+  return done.ok && known.isReading ? done : carrying(added.ok ? done : added, marks);
+}
+
+/** A question is recorded: calls that are made at once ask in their order. */
+const inTurnOf = ({ inTurn }: CallGroup, ask: ReturnType<typeof askAbout>): typeof ask =>
+  inTurn
+    ? async (...question) => {
+        await inTurn();
+        return await ask(...question);
+      }
+    : ask;
+
+/** A directive that is executed inside a thread brings its rules with it. */
+function addRules(
+  { ports, rights }: Thread,
+  { id }: ToolCallBlock,
+  { verb, request }: IdentifiedCall,
+): Outcome<null> {
+  const { item_type, item_id, action = 'run' } = request;
+  if (verb !== 'execute' || item_type !== 'directive' || action !== 'run') return ok(null);
+  const found = ports.library.find('directive', plainText(item_id));
+  const directive = found.ok ? found.output.directive : undefined;
+  if (!directive) return ok(null);
+  const rules = rulesOf(withExtended(ports, directive), ports.project);
+  return rights.rules.executed(id, rules);
+}
+
+/** What a call came to, kept while a hook is asked about it. `callMarks`: of everything that the call says. */
+async function heldResult(
+  thread: Thread,
+  event: FlowCheckpoint,
+  callMarks: Descriptor,
+): Promise<NonNullable<HookStart['held']>> {
+  const outcome: Outcome<Value> =
+    event.name === 'after_step'
+      ? ok(event.result)
+      : { ok: false, error: 'fault' in event ? event.fault : NOTHING };
+  const result = asResult(outcome, callMarks);
+  const { content, isError, marks, facts } = await keepResult(thread, result);
+  return { content, is_error: isError, marks: packMarks(marks), ...(facts && { facts }) };
+}
+const NOTHING = fail('internal_error', 'nothing has come of it yet').error;
+
+/**
+ * A process was left while a hook was asked about this call: what it had come to is known, so it is not made
+ * again, and the hook has its say first. Undefined: the call is to be made.
+ */
+export async function judgeHeld(
+  thread: Thread,
+  { id }: ToolCallBlock,
+  { checkpoint }: Pick<ActPorts, 'checkpoint'>,
+): Promise<Outcome<Value> | undefined> {
+  const { hooks, ports, place, control, budget } = thread;
+  const start = [...hooks.pending.values()].find(({ call_id, held }) => held && call_id === id);
+  if (!start?.held) return undefined;
+  const content = await wholeResult(ports, place.id, start.held.content);
+  const outcome = resultIn({ call_id: id, ...start.held, content });
+  // Its intent is in the journal, so it was counted; who goes on with the thread has given that back.
+  if (control.intents.has(id)) budget.meter.countToolCall();
+  // The event that the hook was asked about says whether it was a limit.
+  const failure = outcome.ok || start.event !== 'limit' ? outcome : asLimitFault(outcome);
+  const event: FlowCheckpoint = failure.ok
+    ? { name: 'after_step', arguments: [], result: failure.output }
+    : { name: 'error', arguments: [], fault: failure.error };
+  const verdict = await checkpoint?.(event, UNJUDGED, createFrame());
+  if (verdict?.action === 'retry') return undefined;
+  return verdict?.action === 'end' ? verdict.outcome : outcome;
+}
+/** The checkpoint of a step looks at the event alone. */
+const UNJUDGED = { type: 'step', name: 'held', opLabels: [], retryOwner: false } as const;
+
+/** What comes of a call carries what went into it, whatever the verb made of its arguments. */
+export const carrying = (outcome: Outcome<Value>, marks: Descriptor): Outcome<Value> =>
+  outcome.ok ? ok(addMarks(outcome.output, marks)) : markFailure(outcome, marks);
+
+/** The effect itself. It is stopped at the deadline, and when the thread is killed. */
+export const runStep = (
+  thread: Thread,
+  { tool }: StepFacts,
+  body: (signal?: AbortSignal) => MaybePromise<Outcome<Value>>,
+): Promise<Outcome<Value>> =>
+  runInTime(thread, STOPS_TOOL, body, (failure) => stoppedAtWork(tool, failure));
+
+const stoppedAtWork = (tool: string, { error }: Failure): Failure =>
+  fail('cancelled', `\`${tool}\` was stopped while it was at work`, { ...error.detail });
+
+// INVARIANT: a write that was stopped in the middle may have had its effect. It is not done again,
+// whatever a hook says; the model is told and may look.
+const mayRepeat = ({ effect }: StepFacts, event: FlowCheckpoint): boolean =>
+  effect !== 'write' || event.name !== 'error' || !isStopped(event.fault);
+
+const isStopped = ({ code }: Fault): boolean =>
+  code === 'cancelled' || code === 'duration_exceeded';
+
+export async function performCall(
+  thread: Thread,
+  call: ToolCallBlock,
+  known: IdentifiedCall,
+  group: CallGroup,
+): Promise<Outcome<Value>> {
+  const { conversation, references } = thread.talk;
+  // Everything the model wrote carries what it has read.
+  const marks = conversation.ownMarks();
+  if (references) {
+    const named = resolveCall(references, known, marks);
+    return named.ok
+      ? await callKernel(thread, call, named.output.known, { ...named.output, group })
+      : markFailure(named, marks);
+  }
+  // A parameter may have any name, `__proto__` too.
+  const values: Record<string, Value> = Object.create(null);
+  for (const [name, data] of Object.entries(known.parameters)) {
+    values[name] = makeValue(data, { descriptor: marks });
+  }
+  const { content } = known.request;
+  if (content !== undefined) values.content = makeValue(content, { descriptor: marks });
+  return await callKernel(thread, call, known, { values, marks, group });
+}
+
+interface StepOptions {
+  readonly key?: string;
+  readonly group?: CallGroup;
+  /** Marks of everything that the call says. Its hooks are told of it, also where it has no parameters. */
+  readonly marks?: Descriptor;
+}
+
+/** What is asked and told about one step: limits, intent, checkpoints, the time it has. */
+export function stepAct(
+  thread: Thread,
+  call: ToolCallBlock,
+  known: StepFacts,
+  { key = callKey(thread, call), group = {}, marks = EMPTY }: StepOptions = {},
+): ActPorts {
+  const { size, recorded, inTurn, mayBegin } = group;
+  const { ports, journal, budget } = thread;
+  const { tool, verb, effect, volatile } = known;
+  thread.control.currentCall = call.id;
+  const step = {
+    // Only hooks ask.
+    get kind() {
+      return verb === 'execute' ? stepKind(ports.library, tool) : 'tool';
+    },
+    tool,
+    turn: journal.turn,
+    // Hooks judge what would be done; the journal has what was written.
+    arguments: known.resolved ?? call.arguments,
+    required: () => requiredFor(ports, known),
+    call: { id: call.id, held: (event: FlowCheckpoint) => heldResult(thread, event, marks) },
+  };
+  return {
+    async intent(op, inputs) {
+      const allowed = mayBegin?.();
+      if (allowed && !allowed.ok) return allowed;
+      const used = usedAmounts(budget.meter.read());
+      const event = firstExceeded(used, UNITS.tool, budget.limits);
+      if (event) return limitFault(event, used.tool_calls ?? 0n);
+      // Counted before the answer: a branch that runs at the same time sees it.
+      const n = budget.meter.countToolCall();
+      const spawned = childOf(thread, call, known);
+      const child = spawned instanceof Promise ? await spawned : spawned;
+      const { budgets } = thread.rights.own;
+      const counted = budgets.length > 0 ? budgets.filter((one) => one.tool === tool) : budgets;
+      const isCounted = counted.length > 0 && verb === 'execute';
+      const use = isCounted ? nextUse(thread.control.intents.get(call.id)) : undefined;
+      nameCall(thread, call, key, child, use);
+      const target = callTarget({ op, arguments: inputs });
+      const data: ToolCall = {
+        call_id: call.id,
+        tool,
+        verb,
+        effect,
+        arguments: call.arguments,
+        ...(volatile.length > 0 && { volatile: [...volatile] }),
+        key,
+        // Tells whether a recorded cost holds it already.
+        n,
+        ...(child !== undefined && { child }),
+        ...(target !== '' && { target }),
+        ...(use && { use: use.n }),
+        ...(size !== undefined && { group: size }),
+        ...aboutArguments(inputs),
+      };
+      const commit = () => commitIntent(thread, call.id, { type: 'tool_call', data });
+      const noted = await (use ? takeUse(thread, counted, commit) : commit());
+      recorded?.();
+      return noted;
+    },
+    run(body) {
+      const use = thread.control.intents.get(call.id)?.use;
+      if (use) use.isBegun = true;
+      return runStep(thread, known, body);
+    },
+    checkpoint(event) {
+      thread.talk.conversation.learn(marks, false);
+      if (event.name === 'before_step') return raise(thread, event, step);
+      const raised = () => raiseDone(thread, call, event, step, mayRepeat(known, event));
+      return inTurn ? inTurn().then(raised) : raised();
+    },
+  };
+}
+
+/** A hook receives the end of a step before the model does. */
+function raiseDone(
+  thread: Thread,
+  call: ToolCallBlock,
+  event: Exclude<FlowCheckpoint, { name: 'before_step' }>,
+  step: Parameters<typeof raise>[2],
+  isRepeatable: boolean,
+): MaybePromise<CheckpointVerdict | undefined> {
+  const { conversation } = thread.talk;
+  if (event.name === 'after_step') {
+    conversation.learn(event.result.meta.descriptor, false);
+    noteOrigins(thread, call, event.arguments);
+    return raise(thread, event, step);
+  }
+  conversation.learn(descriptorOfFault(event.fault), false);
+  const told = event.name === 'error' ? { ...event, call: call.id } : event;
+  const verdict = raise(thread, told, step);
+  if (isRepeatable) return verdict;
+  const unlessRetry = (given: CheckpointVerdict | undefined) =>
+    given?.action === 'retry' ? undefined : given;
+  return verdict instanceof Promise ? verdict.then(unlessRetry) : unlessRetry(verdict);
+}
+
+/** Why the arguments of a call that was made could steer it: with its result, where anybody asked. */
+function noteOrigins(
+  { control }: Thread,
+  { id }: ToolCallBlock,
+  given: Parameters<typeof aboutArguments>[0],
+): void {
+  for (const { origin } of given) {
+    const intent = origin && control.intents.get(id);
+    if (!intent) continue;
+    control.intents.set(id, { ...intent, ...aboutArguments(given) });
+    return;
+  }
+}
+
+export const isAtRest = ({ control: { ending } }: Thread): boolean =>
+  ending?.status === 'waiting' || ending?.status === 'needs_input';
+
+/** Was a hook asked what becomes of this call? Then what it came to is known. */
+export const isHeld = ({ hooks: { pending } }: Thread, id: string): boolean =>
+  [...pending.values()].some(({ call_id, held }) => held && call_id === id);
+
+/**
+ * The thread rests while a hook is asked about this call, or is handed over while it waits for another: what
+ * becomes of it is not known yet. What it was reading is read by whoever goes on with it.
+ */
+export const isLeftOpen = (
+  { control: { ending, leaving }, hooks: { pending } }: Thread,
+  id: string,
+  outcome: Outcome<Value>,
+  isReading = false,
+): boolean =>
+  ending !== undefined &&
+  !isEnded(ending.status) &&
+  ((isReading && !outcome.ok) ||
+    (leaving !== undefined && !outcome.ok && outcome.error.code === 'handed_over') ||
+    [...pending.values()].some(({ call_id }) => call_id === id));
+
+/** Before a call is made: what it is, and whether it goes round in circles. */
+export async function beginStep(
+  thread: Thread,
+  call: ToolCallBlock,
+): Promise<{ known: IdentifiedCall } | { ending: Ending | undefined }> {
+  const escalated = thread.control.escalated.get(call.id);
+  if (escalated) return { ending: await endEscalated(thread, call, escalated) };
+  const known = identifyCall(thread.ports, call);
+  if (!known.ok) {
+    const done = asResult(known, thread.talk.conversation.ownMarks());
+    await conclude(thread, call, done);
+    return { ending: stop(thread) };
+  }
+  const { tool, verb, effect, parameters, volatile } = known.output;
+  const loop = thread.talk.detector.observe({
+    id: call.id,
+    turn: thread.journal.turn,
+    tool,
+    effect,
+    arguments: verb === 'execute' ? parameters : call.arguments,
+    volatile,
+  });
+  if (loop) {
+    // One that a hook was asked about is known from the journal.
+    const { pending } = thread.hooks;
+    const isKnown = [...pending.values()].some(({ call_id, held }) => !held && call_id === call.id);
+    if (!isKnown) thread.talk.loops += 1;
+    await raiseError(thread, { ok: false, error: loopFault(loop) }, tool, { call: call.id });
+  }
+  return thread.control.ending ? { ending: thread.control.ending } : { known: known.output };
+}
+
+/** It failed before, once too often: it is not made again, what a person said is its result. */
+async function endEscalated(
+  thread: Thread,
+  call: ToolCallBlock,
+  escalated: EscalatedCall,
+): Promise<Ending | undefined> {
+  const told = await escalatedResult(thread, call.id, escalated);
+  if (!told.ok) return { status: 'interrupted', reason: told.error.detail.message };
+  if (told.output === undefined) return thread.control.ending;
+  thread.control.escalated.delete(call.id);
+  const known = identifyCall(thread.ports, call);
+  if (known.ok) thread.control.failures.delete(known.output.tool);
+  const own = thread.talk.conversation.ownMarks();
+  const marks = mergeDescriptors(own, unpackMarks(escalated.marks));
+  const result = { content: told.output, marks, isError: true };
+  await conclude(thread, call, result, known.ok ? known.output.tool : undefined);
+  return stop(thread);
+}
+
+/** Records what came of it; an ending when that was the last step. */
+export async function endStep(
+  thread: Thread,
+  call: ToolCallBlock,
+  known: IdentifiedCall,
+  outcome: Outcome<Value>,
+): Promise<Ending | undefined> {
+  // A person was asked: the call stays open, its result is the answer.
+  const { ending } = thread.control;
+  if (
+    ending &&
+    ((isAtRest(thread) && isPending(outcome)) ||
+      isLeftOpen(thread, call.id, outcome, known.isReading))
+  )
+    return ending;
+  const done = asResult(outcome, thread.talk.conversation.ownMarks());
+  thread.talk.detector.learned(call.id, withoutTime(done.content), done.isError);
+  const asked = await escalateFailure(thread, call.id, known.tool, done);
+  if (asked.ok && asked.output) return thread.control.ending;
+  await conclude(thread, call, done, known.tool);
+  const ended = stop(thread);
+  if (ended) return ended;
+  if (!outcome.ok) return undefined;
+  return returned(thread, known, outcome.output.data, outcome.output.meta.descriptor);
+}
+
+/** What cannot be recorded ends this process's work on the thread; another may resume it. */
+function stop({ control, journal }: Thread): Ending | undefined {
+  const lost = journal.lost();
+  if (!lost) return control.ending;
+  return { status: 'interrupted', reason: lost.error.detail.message, code: lost.error.code };
+}
+
+/** A call that was begun before a crash: repeated when that does no harm, otherwise left unknown. */
+export function unknownOutcome(call: ToolCallBlock, tool: string): Failure {
+  return fail(
+    'outcome_unknown',
+    `the process ended while \`${tool}\` was at work; it may or may not have taken effect, look before you repeat it`,
+    { tool, call_id: call.id },
+  );
+}

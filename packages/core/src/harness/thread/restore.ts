@@ -1,0 +1,312 @@
+// Going back to a snapshot. A journal only grows: going back is one more event in it, and what came
+// after the snapshot no longer counts for the conversation. What it cost, which limits were raised and
+// which hooks have fired stays as it is, and nothing that was done is undone.
+import { fail, getOwn, type Json, type Outcome, ok, plainText } from '../../base/index.ts';
+import { LIMIT_NAMES } from '../../flow/index.ts';
+import {
+  type Bounds,
+  type DataOf,
+  type EventType,
+  type HookStart,
+  type JournalEvent,
+  type Opening,
+  PASSED_HOOK,
+  type Recorded,
+  type RecordedOf,
+} from '../../journal/index.ts';
+import { tokenRatio } from '../../llm/index.ts';
+import { isEnded, type ThreadRow } from '../../store/index.ts';
+import { unpackLimits } from '../limits/effective-limits.ts';
+import { type EffectiveLimits, markKey } from '../limits/limit.ts';
+import { switchModel } from './choose-model.ts';
+import { FROM_USER, packMarks, unpackMarks } from './conversation.ts';
+import { addToConversation, countFailure, forgetLoops, withoutTime } from './talk.ts';
+import type { Thread } from './thread.ts';
+
+/** The number of a snapshot's event, or the latest one. */
+export type SnapshotName = number | 'last';
+
+/** The events that count for the conversation: without what was gone back over. */
+export function eventsInForce(history: readonly Recorded[]): Recorded[] {
+  let kept: Recorded[] = [];
+  for (const event of history) {
+    const { type, data } = event;
+    const from = type === 'signal' && data.kind === 'resume' ? data.from : undefined;
+    if (from !== undefined) kept = kept.filter(({ seq }) => seq <= from);
+    kept.push(event);
+  }
+  return kept;
+}
+
+/** The snapshot of this name; what there is instead when it is unknown. */
+export function findSnapshot(
+  thread: string,
+  history: readonly Recorded[],
+  wanted: SnapshotName,
+): Outcome<number> {
+  const known = eventsInForce(history).filter((event) => event.type === 'snapshot');
+  const found = wanted === 'last' ? known.at(-1) : known.find(({ seq }) => seq === wanted);
+  if (found) return ok(found.seq);
+  const list = known.map(({ seq, data }) => `${seq} (${data.reason})`);
+  const there =
+    list.length === 0
+      ? 'it has none; a model makes one with `help` and the action `checkpoint`'
+      : `it has ${list.join(', ')}`;
+  return fail('not_found', `thread \`${thread}\` has no snapshot \`${wanted}\`: ${there}`, {
+    thread,
+    snapshots: known.map(({ seq }) => seq),
+  });
+}
+
+/** What has ended is opened again, except for a child: its parent has counted on that end. */
+export function mayRewind({ id, status, parent, root }: ThreadRow): Outcome<null> {
+  if (!isEnded(status) || parent === undefined) return ok(null);
+  const message = `thread \`${id}\` has ended (${status}) and its parent was told; go back with its root \`${root}\``;
+  return fail('thread_ended', message, { thread: id, status, root });
+}
+
+/** The call that made the snapshot; at that point it had no result yet. */
+function snapshotCall(kept: readonly Recorded[], from: number): string | undefined {
+  const before = kept.filter(({ seq }) => seq <= from);
+  const call = before.findLast((event) => event.type === 'tool_call');
+  if (call?.data.verb !== 'help') return undefined;
+  const { call_id } = call.data;
+  const isDone = before.some(
+    (event) =>
+      event.type === 'tool_result' && event.seq > call.seq && event.data.call_id === call_id,
+  );
+  return isDone ? undefined : call_id;
+}
+
+export interface RewindWords {
+  text: string;
+  /** Who says it, for the record. */
+  by: string;
+}
+
+/** What goes into the journal: where it goes back to, and what the model is told about it. */
+export function rewindEvents(
+  { talk: { conversation } }: Thread,
+  history: readonly Recorded[],
+  asked: Omit<DataOf<'signal'>, 'kind'> & { from: number },
+  words?: RewindWords,
+): JournalEvent[] {
+  const { from } = asked;
+  const marks = packMarks(conversation.marks());
+  const call = snapshotCall(eventsInForce(history), from);
+  const content: Json = { action: 'checkpoint', snapshot: from };
+  const text = `[harness] this thread went back to snapshot ${from}. What was done after it is not undone: look before you repeat it.`;
+  const events: JournalEvent[] = [{ type: 'signal', data: { kind: 'resume', ...asked } }];
+  if (call !== undefined) {
+    events.push({ type: 'tool_result', data: { call_id: call, content, is_error: false, marks } });
+  }
+  events.push({ type: 'injected_message', data: { text, by: 'harness', marks } });
+  if (words)
+    events.push({ type: 'injected_message', data: { ...words, marks: packMarks(FROM_USER) } });
+  return events;
+}
+
+// What happened before, put back in place. The conversation grows from events in one way only, live
+// and after a restart; everything else a thread remembers is read back here.
+
+/** The step was done: skips of it are no longer in a row. */
+export function stepDone(bounds: Bounds, step: string): Bounds {
+  if (!Object.hasOwn(bounds.skips, step)) return bounds;
+  const { [step]: _, ...skips } = bounds.skips;
+  return { ...bounds, skips };
+}
+
+function firedAgain({ hooks }: Thread, fired: readonly number[]): void {
+  hooks.fired.clear();
+  for (const index of fired) hooks.fired.add(index);
+}
+
+/** A hook has seen the result of a call, also one that the model was never shown. */
+function learnHeld({ talk }: Thread, { held }: Pick<HookStart, 'held'>): void {
+  if (held) talk.conversation.learn(unpackMarks(held.marks), false);
+}
+
+/** Those of the first form say nothing about where they stand: nobody finds them again. */
+function hookBegun(thread: Thread, data: HookStart): void {
+  learnHeld(thread, data);
+  if (data.step === undefined) return;
+  thread.hooks.pending.set(data.thread_id, data);
+  firedAgain(thread, data.fired ?? []);
+}
+
+/** The call has its result: nobody asks its hook any more. */
+function hookPassed({ hooks: { pending } }: Thread, call: string): void {
+  for (const [id, { call_id }] of pending) if (call_id === call) pending.delete(id);
+}
+
+function hookAnswered(thread: Thread, data: DataOf<'hook'>): void {
+  learnHeld(thread, data);
+  if (data.thread_id !== undefined) thread.hooks.pending.delete(data.thread_id);
+  firedAgain(thread, data.fired);
+  thread.hooks.bounds = data.bounds;
+  if (data.model !== undefined) switchModel(thread, data.model);
+  // The registry was told in the commit of this event.
+  if (data.limits) thread.budget.limits = unpackLimits(data.limits);
+}
+
+function newAttempt(thread: Thread, retry: Extract<DataOf<'retry'>, { attempt: number }>): void {
+  // With a changed directive it begins otherwise.
+  const { opening } = retry;
+  if (opening) thread.talk.opening.splice(0, thread.talk.opening.length, ...opening);
+  if (!retry.annealed && retry.inputs) thread.place.inputs = retry.inputs;
+  thread.talk.conversation.clear();
+  thread.talk.unjudged = undefined;
+  forgetLoops(thread);
+  for (const event of thread.talk.opening) addToConversation(thread, event);
+}
+
+/** A person took it up: with new ceilings, of which `own` is what hooks leave, or with another model. */
+function resumedWith(thread: Thread, data: DataOf<'signal'>, own: EffectiveLimits): void {
+  const { talk, budget } = thread;
+  // It had run into these, and is to try again.
+  if (data.after !== undefined) [talk.reminders, talk.loops] = [0, 0];
+  for (const name of LIMIT_NAMES) {
+    if (!data.limits || !Object.hasOwn(data.limits, name)) continue;
+    budget.limits = { ...budget.limits, [name]: own[name] };
+    for (const key of budget.warned) if (key.startsWith(`${name}:`)) budget.warned.delete(key);
+  }
+  if (data.model === undefined) return;
+  talk.triedModels.clear();
+  switchModel(thread, data.model);
+}
+
+/** A call that failed once too often, and that nobody has answered for. */
+function restoreEscalated({ control }: Thread, note: DataOf<'approval'>): void {
+  if (note.kind !== 'question' || note.held === undefined || note.call_id === undefined) return;
+  const { approval, held, marks } = note;
+  control.escalated.set(note.call_id, { approval, held, ...(marks && { marks }) });
+}
+
+/** A step that gave a result of its own: what was skipped before is not in a row any more. */
+function stepEnded(thread: Thread, data: DataOf<'tool_result'>): void {
+  const { call_id, tool, is_error, rules, content } = data;
+  thread.rights.approved.restoreResult(call_id);
+  hookPassed(thread, call_id);
+  if (rules) thread.rights.rules.restore(rules);
+  thread.control.escalated.delete(call_id);
+  // What a person was asked about begins anew.
+  const wasAsked = getOwn(getOwn(getOwn(content, 'error'), 'detail'), 'escalated') !== undefined;
+  if (tool !== undefined) countFailure(thread, tool, is_error && !wasAsked);
+  if (tool !== undefined && !is_error) thread.hooks.bounds = stepDone(thread.hooks.bounds, tool);
+}
+
+/** What a thread remembers besides the conversation. */
+function restore(thread: Thread, event: JournalEvent, own: EffectiveLimits): void {
+  switch (event.type) {
+    case 'signal':
+      resumedWith(thread, event.data, own);
+      return;
+    case 'hook':
+      hookAnswered(thread, event.data);
+      return;
+    case 'hook_start':
+      hookBegun(thread, event.data);
+      return;
+    case 'error':
+      if (PASSED_HOOK.has(event.data.code))
+        thread.hooks.pending.delete(plainText(event.data.detail.thread ?? ''));
+      return;
+    case 'hook_state':
+      firedAgain(thread, event.data.fired);
+      return;
+    case 'model_fallback':
+      thread.talk.triedModels.add(event.data.to);
+      switchModel(thread, event.data.to);
+      return;
+    case 'warning':
+      thread.budget.warned.add(markKey(event.data));
+      return;
+    case 'loop_detected':
+      // An older version also noted those that got somewhere.
+      if (event.data.detail.progress !== true) thread.talk.loops += 1;
+      return;
+    case 'injected_message':
+      if (event.data.reminder) thread.talk.reminders += 1;
+      return;
+    case 'approval':
+      thread.rights.approved.restore(event.data);
+      restoreEscalated(thread, event.data);
+      return;
+    case 'assistant_message': {
+      if (event.data.injected) return;
+      const { usage, bytes } = event.data;
+      if (!usage.estimated && bytes > 0) thread.talk.ratio = tokenRatio(usage, bytes);
+      return;
+    }
+    case 'retry':
+      if (event.data.try === undefined) newAttempt(thread, event.data);
+      return;
+    case 'tool_result':
+      stepEnded(thread, event.data);
+      return;
+    default:
+  }
+}
+
+/** Loops are found over calls that came to an end; one that is done again is not seen twice. */
+function watchLoops(thread: Thread): (event: Recorded) => void {
+  const begun = new Map<string, RecordedOf<'tool_call'>>();
+  return (event) => {
+    if (event.type === 'tool_call') begun.set(event.data.call_id, event);
+    if (event.type !== 'tool_result') return;
+    const { call_id: id, content, is_error } = event.data;
+    const call = begun.get(id);
+    if (!call) return;
+    begun.delete(id);
+    const { tool, verb, effect, arguments: given, volatile = [] } = call.data;
+    thread.talk.detector.observe({
+      id,
+      turn: call.turn,
+      tool,
+      effect,
+      // What the tool itself was given; for the other verbs, the request.
+      arguments: verb === 'execute' ? (getOwn(given, 'parameters') ?? {}) : given,
+      volatile: [...volatile],
+    });
+    thread.talk.detector.learned(id, withoutTime(content), is_error);
+  };
+}
+
+function asOpening(event: JournalEvent): Opening[] {
+  const { type, data } = event;
+  if (type === 'user_message') return [{ type, data }];
+  if (type === 'tool_result') return [{ type, data }];
+  return type === 'assistant_message' && data.injected ? [{ type, data }] : [];
+}
+
+/** What a new attempt begins with: what was said before the thread was told to start. */
+const openingOf = (history: readonly Recorded[]): readonly Opening[] => {
+  const start = history.findIndex(({ type }) => type === 'signal');
+  return history.slice(0, start < 0 ? undefined : start).flatMap(asOpening);
+};
+
+/** What stays as it is when the thread goes back to a snapshot. */
+const STAYS: ReadonlySet<EventType> = new Set<EventType>([
+  'signal',
+  'hook',
+  'hook_state',
+  'model_fallback',
+  'warning',
+  'approval',
+]);
+
+/** Everything a thread knew when its last event was written. */
+export function restoreThread(thread: Thread, history: readonly Recorded[]): void {
+  thread.talk.opening.push(...openingOf(history));
+  const { limits } = thread.budget;
+  const watch = watchLoops(thread);
+  const kept = new Set(eventsInForce(history));
+  for (const event of history) {
+    if (kept.has(event)) addToConversation(thread, event);
+    else if (!STAYS.has(event.type)) continue;
+    restore(thread, event, limits);
+    if (kept.has(event)) watch(event);
+  }
+  // What is said to it from now on is no part of the reply.
+  if (thread.talk.unjudged) thread.talk.unjudged.isAsked = true;
+}

@@ -1,0 +1,61 @@
+// Writing into a thread that nobody runs: taken, written and let go again.
+import { type Outcome, ok } from '../../base/index.ts';
+import type { MaybePromise } from '../../flow/index.ts';
+import type { JournalEvent, Noted } from '../../journal/index.ts';
+import { type Commit, type Held, isEnded, type Store } from '../../store/index.ts';
+import { checkedEvents, type Encoded, LEASE_MS } from './journal-writer.ts';
+import type { WatchPort } from './ports.ts';
+
+interface HolderWork extends Pick<Commit, 'status' | 'cost' | 'result' | 'settle'> {
+  readonly events: readonly [JournalEvent, ...JournalEvent[]];
+}
+
+/**
+ * `lease_held` when somebody is at work on it, unless `force`: then whoever it was can no longer write,
+ * nor act. What is written is told to `transcribe`.
+ */
+export async function withLease(
+  store: Pick<Store, 'claim' | 'commit' | 'release'>,
+  thread: string,
+  { owner, force }: { owner: string; force?: true },
+  work: (held: Held) => MaybePromise<Outcome<HolderWork>>,
+  transcribe?: (events: readonly Noted[], firstSeq: number) => MaybePromise<void>,
+): Promise<Outcome<null>> {
+  const held = await store.claim(thread, { owner, ttlMs: LEASE_MS }, force ? { force } : {});
+  if (!held.ok) return held;
+  const { epoch, row } = held.output;
+  const done = await work(held.output);
+  if (!done.ok) {
+    await store.release({ thread, epoch });
+    return done;
+  }
+  const { events, ...change } = done.output;
+  const { status } = change;
+  const changed: JournalEvent[] =
+    status === undefined ? [] : [{ type: 'status', data: { status } }];
+  const checked = checkedEvents([...changed, ...events], 0);
+  const [first, ...more] = checked.ok ? checked.output : [];
+  if (!checked.ok || !first) {
+    await store.release({ thread, epoch });
+    return checked.ok ? ok(null) : checked;
+  }
+  const written: [Encoded, ...Encoded[]] = [first, ...more];
+  const expect = { seq: row.seq, epoch };
+  // INVARIANT: what has ended is let go when its transcript is written, as in finish.ts: before that it
+  // shows up as ended and held by nobody, and whoever finds it writes the transcript for it.
+  const isKept = transcribe !== undefined && status !== undefined && isEnded(status);
+  const release = isKept ? {} : ({ release: true } as const);
+  const kept = await store.commit(thread, { ...change, expect, events: written, ...release });
+  if (kept.ok) await transcribe?.(written, row.seq + 1);
+  if (!kept.ok || isKept) await store.release({ thread, epoch });
+  return kept.ok ? ok(null) : kept;
+}
+
+/** For a thread whose transcript this process may write. */
+export function transcriberOf(watch: WatchPort, id: string): Parameters<typeof withLease>[4] {
+  const write = watch.transcript(id);
+  return (events, firstSeq) => {
+    write(events, firstSeq);
+    return watch.written?.(id);
+  };
+}

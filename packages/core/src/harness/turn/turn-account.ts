@@ -1,0 +1,416 @@
+// The books of a thread that nobody will take up again: what went out and was never read may be on
+// the invoice and is charged in full, what was only set aside is free.
+import { type Failure, getOwn, type Outcome, ok } from '../../base/index.ts';
+import type { LimitReservation, RecordEntry } from '../../flow/index.ts';
+import type { DataOf, FailedRequest, JournalEvent, Reply } from '../../journal/index.ts';
+import {
+  costOf,
+  estimateTokens,
+  formatMoney,
+  type ModelReply,
+  type Price,
+  tokenRatio,
+  type Usage,
+} from '../../llm/index.ts';
+import type { Amounts, Held } from '../../store/index.ts';
+import { mayAnswer } from '../hooks/raise-checkpoint.ts';
+import {
+  type Cost,
+  createCostMeter,
+  NO_COST,
+  packCost,
+  unpackCost,
+  usedAmounts,
+} from '../limits/cost.ts';
+import {
+  fitRequest,
+  type LimitAmounts,
+  limitFault,
+  type RequestPlan,
+  smallestRequest,
+} from '../limits/limit.ts';
+import { packMarks } from '../thread/conversation.ts';
+import type { Change } from '../thread/journal-writer.ts';
+import { badArgumentsResult, discardedLine } from '../thread/prompt.ts';
+import { addToConversation } from '../thread/talk.ts';
+import type { CalledOff, Thread } from '../thread/thread.ts';
+import { toolBytes } from './ask-model.ts';
+import { type Asked, requestRow } from './audit.ts';
+import { type NextMove, nextMove, nextTries, type Tries } from './retry-turn.ts';
+import { limitsWithin, whenThereIsRoom } from './wait-for-budget.ts';
+
+// The books of one turn: the worst case is reserved along the whole chain before the request goes
+// out, and settled with what it really took in the same commit that records the reply.
+
+const MAX_ANSWER = 8192;
+const MIN_ANSWER = 256;
+
+/** Below this an answer is not worth asking for; data, 256 unless somebody changed it. */
+export function leastAnswer({ library }: Pick<Thread['ports'], 'library'>): number {
+  const least = getOwn(library.config('limits').value, 'min_output_tokens');
+  return typeof least === 'number' ? least : MIN_ANSWER;
+}
+
+export const amountsOf = (unit: LimitAmounts): Amounts => ({
+  tokens: unit.tokens ?? 0n,
+  spend: unit.spend ?? 0n,
+  input_tokens: unit.input_tokens ?? 0n,
+  output_tokens: unit.output_tokens ?? 0n,
+});
+
+/** Reserved amounts as a usage nobody reported. */
+export const usageOf = (amounts: Amounts): Usage => {
+  const [input, output] = [Number(amounts.input_tokens ?? 0n), Number(amounts.output_tokens ?? 0n)];
+  return {
+    input_tokens: input,
+    output_tokens: output,
+    cache_read_tokens: 0,
+    cache_write_tokens: 0,
+    tokens: Number(amounts.tokens ?? 0n),
+    context_tokens: input,
+    estimated: true,
+  };
+};
+
+/** What the provider said that a failed request took; what is only estimated does not lower a charge. */
+const usageIn = ({ error: { detail } }: Failure): Usage | undefined =>
+  detail.reported === true ? (detail.usage as unknown as Usage | undefined) : undefined;
+
+/** Refused on this side of the wire. */
+const NEVER_SENT: ReadonlySet<string> = new Set([
+  'stale_epoch',
+  'permission_denied',
+  'config_invalid',
+  'invalid_input',
+  'invalid_item',
+]);
+
+/** Was it surely not answered? Then it costs nothing; in doubt it costs what was reserved. */
+function wasFree(failure: Failure): boolean {
+  const { code, detail } = failure.error;
+  return detail.sent === false || detail.charged === false || NEVER_SENT.has(code);
+}
+
+/** The row for models without one. */
+const isGuess = ({ row }: Price): boolean => row.endsWith(':default');
+
+type TurnEnd = DataOf<'turn_end'>;
+type Said = { type: 'assistant_message'; data: Reply };
+
+const isApart = ({ talk: { tools } }: Thread): boolean => tools?.length === 0;
+
+/** What the model said as it enters the conversation: calls that cannot be read are answered. */
+function replyEvents(thread: Thread, reply: ModelReply, bytes: number): [Said, ...JournalEvent[]] {
+  const { broken, bad_arguments: bad = [] } = reply;
+  const unread = bad.map(({ id, name }) => ({
+    type: 'tool_call' as const,
+    id,
+    name,
+    arguments: {},
+  }));
+  const events: [Said, ...JournalEvent[]] = [
+    {
+      type: 'assistant_message',
+      data: {
+        content: [...reply.content, ...unread],
+        stop: reply.stop,
+        usage: reply.usage,
+        model: reply.model || thread.talk.model.model,
+        price_row: thread.talk.price.row,
+        spend: formatMoney(costOf(reply.usage, thread.talk.price)),
+        bytes,
+        // Asked by a script, in a conversation of its own.
+        ...(isApart(thread) && { apart: true }),
+        ...(thread.talk.plan !== undefined && { plan: thread.talk.plan }),
+      },
+    },
+  ];
+  if (!broken && bad.length === 0) return events;
+  const marks = packMarks(thread.talk.conversation.ownMarks());
+  for (const { id, name, text, message } of bad) {
+    const content = badArgumentsResult(name, text, message);
+    events.push({ type: 'tool_result', data: { call_id: id, content, is_error: true, marks } });
+  }
+  if (broken) events.push({ type: 'stream_error', data: broken });
+  if (broken && broken.discarded_partial.length > 0 && !isApart(thread)) {
+    const text = discardedLine(broken.discarded_partial.map(({ name = 'a call' }) => name));
+    events.push({ type: 'injected_message', data: { text, by: 'harness', marks } });
+  }
+  return events;
+}
+
+function failureEvents(
+  thread: Thread,
+  outcome: Outcome<unknown>,
+  { next }: TurnAccount,
+): JournalEvent[] {
+  if (outcome.ok || next?.do === 'again') return [];
+  const { code, detail } = outcome.error;
+  const type = code === 'stream_incomplete' ? 'stream_error' : 'error';
+  const data: FailedRequest = { code, detail, ...(next && { next: next.do }) };
+  return [{ type, data }];
+}
+
+/** The next try of the same turn, and with whom. */
+function retryEvents(
+  thread: Thread,
+  outcome: Outcome<unknown>,
+  { next, tries }: TurnAccount,
+): JournalEvent[] {
+  if (outcome.ok || !next || next.do === 'again') return [];
+  const { model } = thread.talk.model;
+  const because = outcome.error.code;
+  const wait_ms = next.do === 'wait' ? next.ms : 0;
+  const retry = { type: 'retry', data: { try: tries.count + 1, because, wait_ms, model } } as const;
+  return next.do === 'wait'
+    ? [retry]
+    : [{ type: 'model_fallback', data: { to: model, because } }, retry];
+}
+
+/** How the turn ended, and what it took. */
+function closing(end: TurnEnd, charged: Amounts, { model: { model } }: Asked, cost: Cost) {
+  const { tokens = 0n, spend = 0n, input_tokens = 0n, output_tokens = 0n } = charged;
+  const sums = {
+    model,
+    tokens: Number(tokens),
+    input_tokens: Number(input_tokens),
+    output_tokens: Number(output_tokens),
+    spend: formatMoney(spend),
+  };
+  const events: JournalEvent[] = [
+    // Of a reply that was said the reply tells it.
+    { type: 'turn_end', data: { ...end, ...(tokens > 0n && !end.done && { charged: sums }) } },
+    { type: 'cost_update', data: { cost: packCost(cost) } },
+  ];
+  return events;
+}
+
+/** The books of one request, from its reservation to its end. */
+export class TurnAccount {
+  /** Size of the request, for the estimate. */
+  bytes = 0;
+  maxTokens = 0;
+  /** Is its worst case set aside, and the turn noted? */
+  isBegun = false;
+  /** With this one, when it failed. */
+  tries: Tries;
+  reply: ModelReply | undefined;
+  calledOff: CalledOff | undefined;
+  /** What follows a request that failed; undefined: that is for the checkpoint to say. */
+  next: NextMove | undefined;
+  readonly #thread: Thread;
+  #key = '';
+  /** How long an answer may be. */
+  #most = MAX_ANSWER;
+  /** What is set aside. */
+  #worst: Amounts = {};
+  #change: Change = {};
+  #charged: Amounts = {};
+  /** A reply that is in the journal, while hooks have their say. */
+  #kept: readonly JournalEvent[] | undefined;
+  /** The model of the request; the thread may have been switched to another since. */
+  #asked: Asked;
+
+  constructor(thread: Thread, tries: Tries) {
+    this.#thread = thread;
+    this.tries = tries;
+    this.#asked = thread.talk;
+  }
+
+  /** Stage 4: local limits, then the whole chain in one transaction, as soon as there is room. */
+  async reserve(): Promise<Outcome<LimitReservation>> {
+    const thread = this.#thread;
+    const { conversation, system } = thread.talk;
+    const tools = isApart(thread) ? 0 : toolBytes(thread.talk.tools);
+    this.bytes = conversation.bytes() + system.length + tools;
+    this.next = undefined;
+    this.isBegun = false;
+    this.#most = (await thread.ports.replay?.fitted(thread.place.id)) ?? MAX_ANSWER;
+    const least = smallestRequest(this.#plan());
+    const begun = await whenThereIsRoom(thread, least, (room) => this.#begin(room));
+    // Who steers the thread is heard first: nothing was begun.
+    if (!begun.ok && begun.error.code === 'cancelled') this.next = { do: 'again' };
+    return begun;
+  }
+
+  /** The reply, its cost and its charge in one commit, before any hook sees it. */
+  keep({ outcome }: RecordEntry): void {
+    const { reply } = this;
+    const thread = this.#thread;
+    if (!reply) return;
+    this.#chargeRequest(outcome);
+    const [said, ...others] = replyEvents(thread, reply, this.bytes);
+    // A guard may have put something else in its place: then it was never said.
+    const isLeft = outcome.ok && outcome.output.data === (reply.content as unknown);
+    const open = isLeft && mayAnswer(thread.hooks, 'after_step') && { open: true as const };
+    const data = { ...said.data, ...(isLeft ? open : { withheld: true as const }) };
+    this.#kept = [{ ...said, data }, ...(isLeft ? others : [])];
+    const cost = packCost(thread.budget.meter.read());
+    thread.journal.note(this.#kept, { cost, ...this.#change });
+    this.#change = {};
+    for (const event of this.#kept) addToConversation(thread, event);
+    if (thread.talk.unjudged) thread.talk.unjudged.isAsked = true;
+    this.#writeAudit(outcome, reply);
+  }
+
+  /** Stage 9: what became of it; in the same commit, when no hook had a say. */
+  record({ outcome, retried }: RecordEntry): void {
+    const { reply } = this;
+    const thread = this.#thread;
+    if (!this.isBegun && this.next) return;
+    // Stopped while hooks looked at it, or waited for a person: whoever resumes the thread asks them again.
+    const isAsked = thread.control.ending !== undefined && thread.hooks.pending.size > 0;
+    if (thread.talk.unjudged && (isAsked || thread.control.stopped)) return;
+    if (isAsked && !this.isBegun) return;
+    // A hook may have put something else in the place of the reply.
+    const isSaid =
+      this.#kept !== undefined &&
+      outcome.ok &&
+      !retried &&
+      outcome.output.data === (reply?.content as unknown);
+    if (!isSaid) this.reply = undefined;
+    const failed = failureEvents(thread, outcome, this);
+    if (!this.#kept) this.#writeAudit(outcome, undefined);
+    const cost = thread.budget.meter.read();
+    const closed = closing(this.#end(outcome, isSaid), this.#charged, this.#asked, cost);
+    // What was refused before it began is no turn.
+    const events =
+      this.isBegun || outcome.ok
+        ? [...failed, ...closed, ...retryEvents(thread, outcome, this)]
+        : failed;
+    // An answer that is lost with this process is asked for again, and was charged its worst case.
+    thread.journal.note(events, { cost: packCost(cost), ...this.#change });
+    [this.#change, this.#charged, this.#kept] = [{}, {}, undefined];
+    for (const event of events) addToConversation(thread, event);
+  }
+
+  #end(outcome: Outcome<unknown>, isSaid: boolean): TurnEnd {
+    if (isSaid) {
+      return { done: true, ...(this.#thread.talk.unjudged && { judged: true as const }) };
+    }
+    if (this.#kept || outcome.ok) return { withheld: true };
+    if (this.next?.do !== 'again') return { failed: true };
+    const usage = usageIn(outcome);
+    return { called_off: true, ...(usage && { usage }) };
+  }
+
+  #writeAudit(outcome: Outcome<unknown>, reply: ModelReply | undefined): void {
+    const { watch } = this.#thread.ports;
+    const facts = { outcome, reply, charged: this.#charged };
+    watch.audit?.write(requestRow(this.#thread, this.#asked, facts));
+  }
+
+  #charge(usage: Usage, spend: bigint): Amounts {
+    const { talk, budget } = this.#thread;
+    // The price of a model that has none is a guess.
+    const estimated = usage.estimated || isGuess(talk.price);
+    const counted = estimated === usage.estimated ? usage : { ...usage, estimated };
+    budget.meter.countRequest(counted, spend);
+    if (!usage.estimated) talk.ratio = tokenRatio(usage, this.bytes);
+    return {
+      tokens: BigInt(usage.tokens),
+      spend,
+      input_tokens: BigInt(usage.input_tokens),
+      output_tokens: BigInt(usage.output_tokens),
+    };
+  }
+
+  /** Once for a request: what it took, as it was reported or else at worst. */
+  #chargeRequest(outcome: Outcome<unknown>): void {
+    const usage = this.reply?.usage ?? (outcome.ok ? undefined : usageIn(outcome));
+    const actual = usage
+      ? this.#charge(usage, costOf(usage, this.#thread.talk.price))
+      : !outcome.ok && wasFree(outcome)
+        ? {}
+        : this.#charge(usageOf(this.#worst), this.#worst.spend ?? 0n);
+    this.#change = { settle: [{ key: this.#key, actual }] };
+    this.#charged = actual;
+  }
+
+  #settle(outcome: Outcome<unknown>): void {
+    // Whatever became of it later, the reply is paid for and nothing is asked again because of that.
+    if (this.#kept) return;
+    this.#chargeRequest(outcome);
+    this.next = undefined;
+    if (outcome.ok) return;
+    const { tries } = this;
+    const isCostly = !wasFree(outcome) && !usageIn(outcome);
+    this.next = nextMove(this.#thread, outcome, this.calledOff, tries, isCostly);
+    if (!this.next) return;
+    this.tries = nextTries(tries, this.next, isCostly);
+    // The same turn is tried again: it counts once, whatever its requests cost.
+    this.#thread.budget.meter.giveBackTurn();
+  }
+
+  #plan(): RequestPlan {
+    const { talk, budget, ports } = this.#thread;
+    const { model, price, ratio = 0 } = talk;
+    return {
+      input: estimateTokens(this.bytes, ratio),
+      maxTokens: Math.min(model.max_output ?? MAX_ANSWER, this.#most),
+      minTokens: leastAnswer(ports),
+      used: usedAmounts(budget.meter.read()),
+      limits: budget.limits,
+      price,
+      ...(price.context === undefined ? {} : { window: price.context }),
+    };
+  }
+
+  /** `room`: what those above have left just now; nobody is asked for more. */
+  async #begin(room: Amounts): Promise<Outcome<LimitReservation>> {
+    const { talk, budget, journal, place } = this.#thread;
+    const plan = this.#plan();
+    const fit = fitRequest({ ...plan, limits: limitsWithin(plan, room) });
+    if ('event' in fit) {
+      const told = limitFault(fit.event, fit.needed);
+      return (await this.#thread.ports.replay?.refused(place.id, told)) ?? told;
+    }
+    const key = `${place.id}:turn:${journal.turn}:${journal.nextKey()}`;
+    const { model, provider } = talk.model;
+    this.#asked = { model: talk.model, price: talk.price };
+    // Counted before the answer: whoever reserves meanwhile sees it.
+    // Whoever resumes the thread sees by `n` whether a recorded cost holds this turn already.
+    const n = budget.meter.countTurn();
+    const fitted = Object.keys(room).length > 0 && { fitted: true as const };
+    const data = { max_tokens: fit.maxTokens, model, provider, key, n, ...fitted };
+    // One commit: a turn that is begun has its worst case set aside, and the other way round.
+    const from = budget.drawFrom;
+    [this.#key, this.#worst] = [key, amountsOf(fit.unit)];
+    const reserve = [{ key, amounts: this.#worst, ...(from === undefined ? {} : { from }) }];
+    const started = await journal.commit({ type: 'turn_start', data }, { reserve });
+    if (!started.ok) {
+      budget.meter.giveBackTurn();
+      return started;
+    }
+    this.isBegun = true;
+    this.maxTokens = fit.maxTokens;
+    return ok({
+      settle: (outcome) => this.#settle(outcome),
+      release: () => {
+        budget.meter.giveBackTurn();
+        // Never sent: given back with whatever is noted about it.
+        this.#change = { settle: [{ key, actual: {} }] };
+      },
+    });
+  }
+}
+
+interface FinalAccount {
+  /** For the append that ends it: what is charged, and what is given back. */
+  settle: { key: string; actual: Amounts }[];
+  /** With what is charged now. */
+  cost: Cost;
+}
+
+/** Of a thread that nobody will take up again: `open` is what its last holder left. */
+export function finalAccount({ row, open }: Pick<Held, 'row' | 'open'>): FinalAccount {
+  const isRequest = (key: string): boolean => key.startsWith(`${row.id}:turn:`);
+  const requests = open.filter(({ key }) => isRequest(key));
+  const before = unpackCost(row.cost);
+  const meter = createCostMeter(() => 0, before.ok ? before.output : NO_COST);
+  for (const { amounts } of requests) meter.countRequest(usageOf(amounts), amounts.spend ?? 0n);
+  return {
+    settle: open.map(({ key, amounts }) => ({ key, actual: isRequest(key) ? amounts : {} })),
+    cost: meter.read(),
+  };
+}

@@ -1,0 +1,248 @@
+// One turn: a model request with everything said so far, until there is a reply or nothing is left
+// to try.
+import { setTimeout as sleep } from 'node:timers/promises';
+import { type Failure, fail, type Json, type Outcome, ok, plainJson } from '../../base/index.ts';
+import { type ActPorts, makeValue, type Operation, perform, type Value } from '../../flow/index.ts';
+import type { JournalEvent } from '../../journal/index.ts';
+import { estimateTokens, type Message, type ModelReply } from '../../llm/index.ts';
+import { raise } from '../hooks/raise-checkpoint.ts';
+import { asLimitFault } from '../limits/limit.ts';
+import type { Turn } from '../loop.ts';
+import { askAbout } from '../rights/ask-about-call.ts';
+import { frameOf } from '../rights/thread-rules.ts';
+import {
+  hearInReplay,
+  runInTime,
+  STOPS_STREAM,
+  STOPS_WAIT,
+  watchForInterruption,
+} from '../thread/interruption.ts';
+import type { ModelLine, ModelRequest } from '../thread/ports.ts';
+import { lastTurnLine } from '../thread/prompt.ts';
+import { addToConversation } from '../thread/talk.ts';
+import type { Thread } from '../thread/thread.ts';
+import { MODEL_TOOLS } from './ask-model.ts';
+import { NO_TRIES, type Tries } from './retry-turn.ts';
+import { TurnAccount } from './turn-account.ts';
+
+/** The messages with a line at their end. Providers want users and assistants to take turns. */
+function withLine(messages: readonly Message[], text: string): Message[] {
+  const last = messages.at(-1);
+  const block = { type: 'text', text } as const;
+  return last?.role === 'user'
+    ? [...messages.slice(0, -1), { role: 'user', content: [...last.content, block] }]
+    : [...messages, { role: 'user', content: [block] }];
+}
+
+/** What is asked, as the thread stands. */
+function requestOf(thread: Thread, account: TurnAccount): ModelRequest {
+  const { ports, place, journal, talk, budget } = thread;
+  const { conversation, ratio, isStreamKept } = talk;
+  const { watch } = ports;
+  const messages = conversation.messages();
+  // The last turn follows from the turns that are counted and the limit in force. The journal has both, so a
+  // replay needs no event for it. A question of a script has no turns to plan.
+  const { turns } = budget.meter.read();
+  const isLast = BigInt(turns) === budget.limits.turns?.value && talk.tools?.length !== 0;
+  const line = isLast ? lastTurnLine(turns) : undefined;
+  return {
+    system: talk.system,
+    messages: line === undefined ? messages : withLine(messages, line),
+    tools: talk.tools ?? MODEL_TOOLS,
+    // The answer pays for the line, which the reservation does not count.
+    maxTokens: Math.max(1, account.maxTokens - estimateTokens(line?.length ?? 0)),
+    written: conversation.written,
+    reading: {
+      requestBytes: account.bytes,
+      ...(ratio === undefined ? {} : { ratio }),
+      ...(watch.onText ? { onText: (piece) => watch.onText?.(place.id, piece) } : {}),
+    },
+    marks: () => conversation.marks(),
+    sinks: () => watch.sinks?.(place.id),
+    ...(isStreamKept && watch.rawStream ? { raw: watch.rawStream(place.id, journal.turn) } : {}),
+  };
+}
+
+/** A model that will not answer: another one may. */
+function refusal(reply: ModelReply): Failure | undefined {
+  if (reply.content.some(({ type }) => type === 'tool_call')) return undefined;
+  return fail('provider_error', 'the model refused to answer', {
+    reason: 'refusal',
+    usage: { ...reply.usage },
+    reported: true,
+  });
+}
+
+async function ask(
+  thread: Thread,
+  account: TurnAccount,
+  line: ModelLine | undefined,
+  signal: AbortSignal = thread.control.signal,
+): Promise<Outcome<Value>> {
+  account.reply = undefined;
+  account.calledOff = undefined;
+  if (!line) return fail('internal_error', 'the model was not asked for');
+  const answer = await line.ask(requestOf(thread, account), signal);
+  if (!answer.ok) return answer;
+  const refused = answer.output.stop === 'refusal' ? refusal(answer.output) : undefined;
+  if (refused) return refused;
+  account.reply = answer.output;
+  return ok(makeValue(answer.output.content as unknown as Json));
+}
+
+const operation = ({ talk: { model }, journal }: Thread): Operation => ({
+  type: 'model',
+  subtype: model.provider,
+  name: model.model,
+  opLabels: ['op:model', `op:model:${model.provider}`],
+  source: 'src:llm',
+  retryOwner: false,
+  metadata: { turn: journal.turn },
+});
+
+export async function runTurn(thread: Thread, tries: Tries = NO_TRIES): Promise<Turn> {
+  const {
+    ports,
+    journal,
+    talk: { conversation },
+  } = thread;
+  if (thread.talk.unjudged) return await judgeAgain(thread, thread.talk.unjudged.said);
+  const asked = thread.hooks.pending.size > 0 ? await judgeFault(thread) : undefined;
+  if (asked) return asked;
+  if (tries === NO_TRIES) journal.turn += 1;
+  if (ports.replay) {
+    await hearInReplay(thread);
+    const { stopped, ending } = thread.control;
+    // Stopped while it waited for room; or a moment before it had it.
+    if (stopped && ending && !ports.replay.begins(thread.place.id)) return { ending };
+  }
+  const account = new TurnAccount(thread, tries);
+  const step = { kind: 'turn' as const, turn: journal.turn };
+  const frame = frameOf(
+    thread,
+    askAbout(thread, {
+      id: '',
+      key: '',
+      effect: 'write',
+      about: () => plainJson(conversation.messages()),
+    }),
+  );
+  let line: ModelLine | undefined;
+  const act: ActPorts = {
+    async gate() {
+      const { id } = thread.place;
+      // What the directive forbids is asked of the request itself, not of the tool that sends it.
+      const caller = { surface: 'harness', name: id, frame: ports.frame(), __thread_id: id };
+      const opened = await ports.model(thread.talk.model, caller);
+      line = opened.ok ? opened.output : undefined;
+      return opened.ok ? ok(null) : opened;
+    },
+    limits: account,
+    run: (body) =>
+      runInTime(thread, STOPS_STREAM, body, (failure, cause) => {
+        account.calledOff = cause;
+        return failure;
+      }),
+    keep: (entry) => account.keep(entry),
+    record: (entry) => account.record(entry),
+    checkpoint: (event) =>
+      account.next && (event.name === 'error' || event.name === 'limit')
+        ? undefined
+        : raise(thread, event, step),
+  };
+  const marks = conversation.marks();
+  const done = await perform(
+    operation(thread),
+    [{ name: 'conversation', role: 'content', value: makeValue(null, { descriptor: marks }) }],
+    (_inputs, { signal }) => ask(thread, account, line, signal),
+    frame,
+    act,
+  );
+  const { reply } = account;
+  const isOver = thread.control.ending !== undefined || journal.lost() !== undefined;
+  return done.ok && reply && !isOver ? { reply } : await after(thread, account, done);
+}
+
+/** A process was lost while hooks looked at a reply: it is paid for, and they look at it again. */
+async function judgeAgain(thread: Thread, said: readonly JournalEvent[]): Promise<Turn> {
+  const { journal, control, hooks } = thread;
+  const [first] = said;
+  const recorded =
+    first?.type === 'assistant_message' && !first.data.injected ? first.data : undefined;
+  const result = makeValue((recorded?.content ?? null) as unknown as Json);
+  const step = { kind: 'turn' as const, turn: journal.turn };
+  const verdict = await raise(thread, { name: 'after_step', arguments: [], result }, step);
+  if (control.ending && hooks.pending.size > 0) return { ending: control.ending };
+  const isSaid = recorded && (verdict === undefined || verdict.action === 'continue');
+  const end: JournalEvent = {
+    type: 'turn_end',
+    data: isSaid ? { done: true, judged: true } : { withheld: true },
+  };
+  journal.note(end);
+  addToConversation(thread, end);
+  if (control.ending) return { ending: control.ending };
+  if (!isSaid) return { again: true };
+  const { stop, usage, model } = recorded;
+  // A model says no results.
+  const content = recorded.content.filter((block) => block.type !== 'tool_result');
+  return { reply: { content, stop, usage, model } };
+}
+
+/** A process was left while a hook was asked why there is no reply: it has its say before another request. */
+async function judgeFault(thread: Thread): Promise<Turn | undefined> {
+  const { hooks, control } = thread;
+  const [start] = [...hooks.pending.values()].filter(
+    ({ call_id, step = '' }) => call_id === undefined && /^turn \d+$/.test(step),
+  );
+  if (!start?.fault) return undefined;
+  const { step = '' } = start;
+  const failure: Failure = { ok: false, error: start.fault };
+  // The event of the journal says whether it was a limit.
+  const { error: fault } = start.event === 'limit' ? asLimitFault(failure) : failure;
+  const about = { kind: 'turn' as const, turn: Number(step.slice('turn '.length)) };
+  const verdict = await raise(thread, { name: 'error', fault, arguments: [] }, about);
+  if (control.ending) return { ending: control.ending };
+  if (verdict?.action === 'retry') return undefined;
+  if (verdict?.action === 'end') return { again: true };
+  return { ending: { status: 'failed', reason: fault.detail.message, code: fault.code } };
+}
+
+/** Nothing was said, or it does not matter any more. */
+async function after(thread: Thread, account: TurnAccount, done: Outcome<Value>): Promise<Turn> {
+  const { journal } = thread;
+  const lost = journal.lost();
+  if (lost) return { ending: { status: 'interrupted', reason: lost.error.detail.message } };
+  if (thread.control.ending) {
+    // A hook is asked before it: it has not begun, and keeps its number.
+    if (!account.isBegun && thread.hooks.pending.size > 0) journal.turn -= 1;
+    return { ending: thread.control.ending };
+  }
+  const { next } = account;
+  if (done.ok) {
+    // Left out by a hook: the next one is the same turn, so that leaving it out for ever is noticed.
+    journal.turn -= 1;
+    return { again: true };
+  }
+  if (thread.control.signal.aborted || next?.do === 'again') {
+    if (!account.isBegun) journal.turn -= 1;
+    return { again: true };
+  }
+  // Whoever steers is heard before a second try.
+  if (next?.do === 'wait' && !(await pause(thread, next.ms))) return { again: true };
+  if (next) return await runTurn(thread, account.tries);
+  const { code, detail } = done.error;
+  return { ending: { status: 'failed', reason: detail.message, code } };
+}
+
+/** Waits; false when somebody said something first or the deadline came. */
+async function pause(thread: Thread, ms: number): Promise<boolean> {
+  // It was waited for then.
+  if (thread.ports.replay) {
+    await hearInReplay(thread);
+    return !thread.journal.signals().some(({ kind }) => STOPS_WAIT.has(kind));
+  }
+  const interruption = await watchForInterruption(thread, STOPS_WAIT);
+  await sleep(ms, undefined, { signal: interruption.signal }).catch(() => undefined);
+  interruption.release();
+  return !interruption.signal.aborted;
+}

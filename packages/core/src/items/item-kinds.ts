@@ -1,0 +1,37 @@
+// The words that every file about items shares. Closed sets: a new member must be thought through.
+
+export type ItemKind = 'directive' | 'tool' | 'knowledge';
+export type Source = 'project' | 'user' | 'installed' | 'bundle';
+export type Risk = 'exfil' | 'destructive' | 'privileged';
+/** What a parameter decides about a call; rules about trusted origins hold for all but `content`. */
+export type Role = 'destination' | 'command' | 'path' | 'content';
+export type Sandbox = 'strict' | 'workspace' | 'none';
+
+export const KINDS: readonly ItemKind[] = ['directive', 'tool', 'knowledge'];
+/** Looked up in this order: an item shadows one of the same id further back. */
+export const SOURCES: readonly Source[] = ['project', 'user', 'installed', 'bundle'];
+export const RISKS: readonly Risk[] = ['exfil', 'destructive', 'privileged'];
+export const ROLES: readonly Role[] = ['destination', 'command', 'path', 'content'];
+export const SANDBOXES: readonly Sandbox[] = ['strict', 'workspace', 'none'];
+
+/** The version of an item that names none. */
+export const NO_VERSION = '0.0.0';
+export const VERSION = /^\d{1,9}\.\d{1,9}\.\d{1,9}$/;
+export const versionOf = (text: string): string => (VERSION.test(text) ? text : NO_VERSION);
+
+/** What is shown and searched of any item. */
+export interface ItemFacts {
+  title: string;
+  description: string;
+  category: string;
+  tags: readonly string[];
+  version: string;
+}
+
+/** Folder under a root and file extensions, first the one that new files get. */
+export const PLACES: Readonly<Record<ItemKind, { folder: string; extensions: readonly string[] }>> =
+  {
+    directive: { folder: 'directives', extensions: ['.md'] },
+    tool: { folder: 'tools', extensions: ['.yaml', '.yml'] },
+    knowledge: { folder: 'knowledge', extensions: ['.md'] },
+  };

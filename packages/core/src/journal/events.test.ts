@@ -1,0 +1,356 @@
+import { must } from '@kernmantle/test-support/registry';
+import { runs } from '@kernmantle/test-support/soak';
+import fc from 'fast-check';
+import { expect, test } from 'vitest';
+import type { Json, JsonObject } from '../base/index.ts';
+import { checkedEvents } from '../harness/thread/journal-writer.ts';
+import type { DataOf, EventType, JournalEvent } from './events.ts';
+import { decode, decodeAll } from './events.ts';
+
+const text = fc.string();
+const count = fc.nat();
+const json = fc.jsonValue().map((value): Json => JSON.parse(JSON.stringify(value)) as Json);
+const object: fc.Arbitrary<JsonObject> = fc.dictionary(fc.string(), json);
+const marks = fc.record({
+  labels: fc.array(text),
+  taint: fc.array(text),
+  sources: fc.array(text),
+});
+const detail = fc.tuple(object, text).map(([rest, message]) => ({ ...rest, message }));
+const fault = fc.record({ code: text, detail });
+const usage = fc.record({
+  input_tokens: count,
+  output_tokens: count,
+  cache_read_tokens: count,
+  cache_write_tokens: count,
+  tokens: count,
+  context_tokens: count,
+  estimated: fc.boolean(),
+});
+const block = fc.oneof(
+  fc.record({ type: fc.constant('text' as const), text }),
+  fc.record({ type: fc.constant('tool_call' as const), id: text, name: text, arguments: object }),
+  fc.record({ type: fc.constant('thinking' as const), text, signature: text }),
+);
+const result = fc.record({ call_id: text, content: json, is_error: fc.boolean(), marks });
+const injected = fc.record({ content: fc.array(block), injected: fc.constant(true as const) });
+const opening = fc.oneof(
+  fc.record({ type: fc.constant('user_message' as const), data: fc.record({ text, marks }) }),
+  fc.record({ type: fc.constant('assistant_message' as const), data: injected }),
+  fc.record({ type: fc.constant('tool_result' as const), data: result }),
+);
+const status = fc.constantFrom('running', 'completed', 'failed', 'paused');
+const yes = fc.constant(true as const);
+
+/** No `default`: a new type must be given an arbitrary. */
+const DATA: { [type in EventType]: fc.Arbitrary<DataOf<type>> } = {
+  thread_start: fc.record(
+    {
+      directive: text,
+      version: text,
+      inputs: object,
+      model: text,
+      message: text,
+      limits: object,
+      stream: yes,
+    },
+    { requiredKeys: ['directive', 'version', 'inputs', 'model', 'message', 'limits'] },
+  ),
+  status: fc.record({ status, by: text }, { requiredKeys: ['status'] }),
+  user_message: fc.record({ text, marks }),
+  assistant_message: fc.oneof(
+    injected,
+    fc.record(
+      {
+        content: fc.array(block),
+        stop: fc.constantFrom('end', 'tool_use', 'max_tokens'),
+        usage,
+        model: text,
+        price_row: text,
+        spend: text,
+        bytes: count,
+        apart: yes,
+      },
+      {
+        requiredKeys: ['content', 'stop', 'usage', 'model', 'price_row', 'spend', 'bytes'],
+      },
+    ),
+  ),
+  tool_call: fc.record(
+    {
+      call_id: text,
+      tool: text,
+      verb: text,
+      effect: fc.constantFrom('read', 'idempotent', 'write'),
+      arguments: json,
+      volatile: fc.array(text),
+      key: text,
+      n: count,
+      child: text,
+    },
+    { requiredKeys: ['call_id', 'tool', 'verb', 'effect', 'arguments'] },
+  ),
+  tool_result: fc.oneof(
+    result,
+    fc.tuple(result, text).map(([one, tool]) => ({ ...one, tool })),
+  ),
+  turn_start: fc.record(
+    { max_tokens: count, model: text, provider: text, key: text, n: count },
+    { requiredKeys: ['max_tokens', 'model', 'provider', 'key'] },
+  ),
+  turn_end: fc.oneof(
+    fc.record({ done: yes }),
+    fc.record({ called_off: yes, charged: object }, { requiredKeys: ['called_off'] }),
+    fc.record({ withheld: yes }),
+    fc.record({ unsent: yes }),
+  ),
+  cost_update: fc.oneof(
+    fc.record({ cost: object }),
+    fc.record({ charged_unread: count, tokens: count }),
+  ),
+  hook_start: fc.record({ thread_id: text, directive: text, event: text }),
+  hook: fc.record(
+    {
+      directive: text,
+      event: fc.constantFrom('before_step', 'after_step', 'error', 'limit', 'warning'),
+      step: text,
+      deed: text,
+      notes: object,
+      duration_ms: count,
+      fired: fc.array(count),
+      bounds: fc.record({ retries: count, skips: fc.dictionary(text, count) }),
+      model: text,
+      limits: object,
+    },
+    {
+      requiredKeys: [
+        ...(['directive', 'event', 'step', 'deed', 'notes'] as const),
+        ...(['duration_ms', 'fired', 'bounds'] as const),
+      ],
+    },
+  ),
+  hook_state: fc.record({ fired: fc.array(count) }),
+  permission_denied: fault,
+  limit: fc.constant({
+    name: 'limit',
+    code: 'turns_exceeded',
+    limit: 'turns',
+    current: 3,
+    max: 3,
+  }),
+  warning: fc.record({
+    name: fc.constant('warning' as const),
+    code: fc.constant('spend_warning' as const),
+    limit: fc.constant('spend' as const),
+    percent: fc.constantFrom(80, 95),
+    current: count,
+    max: count,
+  }),
+  loop_detected: fault,
+  retry: fc.oneof(
+    fc.record({ attempt: count }),
+    fc.record({ attempt: count, annealed: yes, version: text, opening: fc.array(opening) }),
+  ),
+  model_fallback: fc.record({ to: text, because: text }),
+  spawn: fc.record({ thread_id: text, directive: text, runner: text, detached: fc.boolean() }),
+  child_end: fc.record({ thread_id: text, status, reason: text, cost: object }),
+  injected_message: fc.record(
+    { text, marks, by: text, reminder: yes },
+    { requiredKeys: ['text', 'marks', 'by'] },
+  ),
+  signal: fc.record(
+    { kind: text, by: text, id: count, reason: text, from: count },
+    { requiredKeys: ['kind', 'by'] },
+  ),
+  approval: fc.oneof(
+    fc.record({
+      kind: fc.constantFrom('question', 'capability'),
+      state: fc.constant('pending' as const),
+      approval: text,
+      action: text,
+    }),
+    fc.record({
+      kind: fc.constant('capability' as const),
+      state: fc.constantFrom('used', 'returned'),
+      approval: text,
+      call_id: text,
+      capability: text,
+      scope: object,
+      uses_left: count,
+    }),
+    fc.record({
+      kind: fc.constant('call' as const),
+      action: fc.constant('anneal' as const),
+      state: fc.constantFrom('auto', 'pending'),
+      directive: text,
+      behind: fc.record({ code: text, reason: text }),
+      text,
+    }),
+  ),
+  plan: fc.record(
+    {
+      number: count,
+      text,
+      sha256: text,
+      marks,
+      after: fc.record({ code: text, tool: text, step: count }, { requiredKeys: ['code'] }),
+      needs: fc.array(text),
+    },
+    { requiredKeys: ['number', 'text', 'sha256', 'marks'] },
+  ),
+  snapshot: fc.record({ reason: text, at: count }, { requiredKeys: ['reason'] }),
+  error: fault,
+  stream_error: fc.oneof(
+    fault,
+    fc.record({
+      reason: text,
+      message: text,
+      completed_tools: fc.array(text),
+      discarded_partial: fc.array(fc.record({ bytes: count })),
+    }),
+  ),
+  logged: fc.record({ event_type: text, data: object, by: text }),
+  thread_end: fc.record(
+    { status, reason: text, cost: object },
+    { requiredKeys: ['status', 'reason'] },
+  ),
+};
+const TYPES = Object.keys(DATA) as EventType[];
+const event: fc.Arbitrary<JournalEvent> = fc.oneof(
+  ...TYPES.map((type) => DATA[type].map((data) => ({ type, data }) as JournalEvent)),
+);
+
+/** As the registry gives it back. */
+const stored = (type: string, data: Json, seq = 7, turn = 2) => ({
+  thread: 'one',
+  seq,
+  ts: 1_700_000_000_000,
+  turn,
+  type,
+  data: JSON.parse(JSON.stringify(data)) as JsonObject,
+});
+
+test('what was written is what is read', () => {
+  fc.assert(
+    fc.property(event, fc.nat(99), (one, turn) => {
+      const [written] = must(checkedEvents([one], turn));
+      if (!written) throw new Error('nothing is written');
+      const read = decode(stored(written.type, written.data, 7, written.turn));
+      expect(read).toMatchObject({ ok: true, output: { seq: 7, turn, thread: 'one' } });
+      const { type, data } = read.ok ? read.output : { type: '', data: {} };
+      expect(JSON.stringify({ type, data })).toBe(JSON.stringify(one));
+    }),
+    { numRuns: runs(500) },
+  );
+});
+
+/** Numbers that JSON has no word for are among it. */
+const odd: fc.Arbitrary<unknown> = fc.oneof(
+  json,
+  fc.constantFrom<unknown>(Number.NaN, Number.POSITIVE_INFINITY, undefined, [undefined], {
+    a: NaN,
+  }),
+);
+const changed = fc
+  .tuple(event, fc.nat(), odd, fc.boolean())
+  .map(([{ type, data }, at, value, isLeftOut]) => {
+    const names = Object.keys(data);
+    const name = names[at % Math.max(1, names.length)] ?? 'more';
+    const { [name]: _, ...rest } = data as Record<string, unknown>;
+    return { type, data: isLeftOut ? rest : { ...rest, [name]: value } };
+  });
+
+test('no event can be written that its reader refuses', () => {
+  fc.assert(
+    fc.property(fc.oneof(changed, fc.record({ type: text, data: odd })), (one) => {
+      const written = checkedEvents([one as JournalEvent], 0);
+      if (written.ok)
+        expect(decode(stored(one.type, JSON.parse(written.output[0]?.text ?? '')))).toMatchObject({
+          ok: true,
+        });
+      else expect(written.error.code).toBe('internal_error');
+    }),
+    { numRuns: runs(2000) },
+  );
+});
+
+test('whatever stands in a journal, reading it is an answer', () => {
+  fc.assert(
+    fc.property(fc.oneof(fc.constantFrom(...TYPES), text), json, (type, data) => {
+      const read = decode({ ...stored(type, {}), data: data as JsonObject });
+      expect(read.ok || read.error.code).toBe(read.ok ? true : 'journal_unreadable');
+    }),
+    { numRuns: runs(500) },
+  );
+});
+
+test('one field that is another kind of thing makes an event unreadable, and is named', () => {
+  const samples = fc.sample(event, { numRuns: runs(200), seed: 4 });
+  for (const { type, data } of samples) {
+    const fields = Object.keys(data).filter((name) => !['content', 'arguments'].includes(name));
+    for (const name of fields) {
+      // A type that no field but open ones has.
+      const broken = { ...data, [name]: [[null]] };
+      const read = decode(stored(type, broken as unknown as Json));
+      expect(read.ok, `${type}.${name}`).toBe(false);
+      if (read.ok) continue;
+      expect(read.error.detail).toMatchObject({ thread: 'one', seq: 7, type });
+    }
+  }
+  const bad = { call_id: 'a', content: 1, is_error: false, marks: { labels: [3], taint: [] } };
+  expect(decode(stored('tool_result', bad))).toMatchObject({
+    ok: false,
+    error: {
+      code: 'journal_unreadable',
+      detail: { field: 'marks.labels.0', type: 'tool_result', seq: 7, thread: 'one' },
+    },
+  });
+});
+
+test('a result without its marks is not read as one that carries none', () => {
+  const read = decode(stored('tool_result', { call_id: 'a', content: 'x', is_error: false }));
+  expect(read).toMatchObject({ ok: false, error: { detail: { field: 'marks' } } });
+});
+
+test('journals of version 1 can be read', () => {
+  const MARKS = { labels: [], taint: ['src:user'], sources: [] };
+  const old: [EventType, Json][] = [
+    [
+      'thread_start',
+      { directive: 'look', version: '1.0.0', inputs: {}, model: 'm', message: '', limits: {} },
+    ],
+    ['user_message', { text: 'run directive look', marks: MARKS }],
+    [
+      'assistant_message',
+      {
+        content: [{ type: 'tool_call', id: 'call_directive', name: 'execute', arguments: {} }],
+        injected: true,
+      },
+    ],
+    [
+      'tool_result',
+      { call_id: 'call_directive', content: { name: 'look' }, is_error: false, marks: MARKS },
+    ],
+    ['signal', { kind: 'start', by: 'host:1' }],
+    // Before intents had keys and turns were numbered.
+    ['turn_start', { max_tokens: 256, model: 'm', provider: 'p', key: 'look:turn:1:5' }],
+    [
+      'tool_call',
+      { call_id: 'c', tool: 'fs/read_file', verb: 'execute', effect: 'read', arguments: {} },
+    ],
+    ['turn_end', { called_off: true }],
+    ['cost_update', { charged_unread: 1, tokens: 300 }],
+    ['thread_end', { status: 'terminated', reason: 'the thread it served was resumed' }],
+  ];
+  const read = decodeAll(old.map(([type, data], at) => stored(type, data, at + 1)));
+  expect(read.ok && read.output.map(({ type }) => type)).toEqual(old.map(([type]) => type));
+});
+
+test('the first event that cannot be read is named', () => {
+  const read = decodeAll([
+    stored('snapshot', { reason: '' }, 1),
+    stored('made_up', {}, 2),
+    stored('spawn', {}, 3),
+  ]);
+  expect(read).toMatchObject({ ok: false, error: { detail: { seq: 2, field: 'type' } } });
+});

@@ -1,0 +1,353 @@
+// From a tool's call to a child that can be started: the program is found, its rights are checked,
+// its environment is made, and it is put into the sandbox. Nothing has run when this is done.
+import { cpSync, mkdtempSync, realpathSync, rmSync, statSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { dirname, join, relative } from 'node:path';
+import { fail, isInside, matchGlob, type Outcome, ok, systemRandom } from '../../base/index.ts';
+import type { PrimitiveCall } from '../primitive.ts';
+import { realOf, resolveProjectPath } from '../rights/project-path.ts';
+import { bwrapLaunch } from '../sandbox/bwrap.ts';
+import { decideSandbox, needsNetwork, type SandboxMode, verifyStart } from '../sandbox/decide.ts';
+import { findEndpoints } from '../sandbox/executable-names.ts';
+import { seatbeltProfile } from '../sandbox/macos.ts';
+import { pathspecsOf } from '../sandbox/pathspecs.ts';
+import { type AccessQuestion, accessAt, findPlaces, isWithin } from '../sandbox/places.ts';
+import { SANDBOX_HOME, SANDBOX_TEMP, type Shown } from '../sandbox/plan.ts';
+import {
+  isCovered,
+  type OpenView,
+  type ProjectView,
+  projectView,
+  type SetAside,
+} from '../sandbox/project.ts';
+import { utilLinuxLaunch } from '../sandbox/util-linux.ts';
+import { toolchainFolders } from '../sandbox/visible.ts';
+import { withBounds } from './bounds.ts';
+import type { ProcessConfig } from './config.ts';
+import { childEnvironment, type ProcessPorts, searchPath } from './environment.ts';
+import { type FoundProgram, findProgram } from './program.ts';
+import type { Launch } from './run.ts';
+
+type LaunchCall = Pick<PrimitiveCall, 'tool' | 'verify' | 'projectRoot'>;
+
+export interface PreparedLaunch {
+  launch: Launch;
+  mode: SandboxMode;
+  network: boolean;
+  /** Absolute program and arguments as they run inside. */
+  argv: readonly string[];
+  /** What of the project is in its view, and what it may write. */
+  view: ProjectView;
+}
+
+/** What may start, and all that was found out about it. */
+interface AllowedStart {
+  call: LaunchCall;
+  config: ProcessConfig;
+  ports: ProcessPorts;
+  mode: SandboxMode;
+  network: boolean;
+  cwd: string;
+  path: readonly string[];
+  found: FoundProgram;
+  /** A random name, for files. */
+  name: string;
+}
+
+const OF_GIT = /^git\./;
+const WRITES_GIT = ['git.write', 'git.push'];
+const UNCONFINED: ProjectView = { root: 'write', places: [], hidden: [] };
+
+/** Signs that are nobody's: a glob that fits them fits everything. */
+const unguessable = (): string =>
+  String.fromCharCode(...[...systemRandom(24)].map((byte) => 0xe000 + byte));
+
+/** What the caller may read and write, as far as the tool looks at it and changes anything. */
+function questionOf({ call, mode }: Pick<AllowedStart, 'call' | 'mode'>): AccessQuestion {
+  const { verify, tool } = call;
+  const { sees } = tool;
+  const globs = verify.globs?.();
+  const isWriter = mode !== 'strict' && tool.effect !== 'read';
+  return {
+    mayRead: (path) =>
+      (sees === undefined || sees.some((glob) => matchGlob(glob, path))) &&
+      verify({ capability: 'fs.read', scope: { path } }).ok,
+    mayWrite: isWriter
+      ? (path) => verify({ capability: 'fs.write', scope: { path } }).ok
+      : undefined,
+    globs: globs && [...globs, ...(sees ?? [])],
+    unguessable: unguessable(),
+  };
+}
+
+/** Results are read by models too: where a person's home is, is not for them. */
+const shownAside = ({ paths, folder }: SetAside, home: string | undefined): SetAside => ({
+  paths,
+  folder: home && isInside(folder, home) ? join('~', relative(home, folder)) : folder,
+});
+
+function viewOf(start: AllowedStart): Outcome<OpenView> {
+  const { call, ports, cwd, name } = start;
+  const { tool, verify, projectRoot } = call;
+  const writesGit = WRITES_GIT.some((one) => tool.requires.includes(one));
+  const view = projectView(
+    projectRoot,
+    {
+      ...questionOf(start),
+      usesGit: tool.requires.some((one) => OF_GIT.test(one)),
+      mayWriteGit: () => writesGit && verify({ capability: 'git.write' }).ok,
+      aside: ports.aside,
+      name,
+    },
+    ports.hidden,
+  );
+  if (!view.ok) return view;
+  const folder = relative(projectRoot, cwd);
+  const { places } = view.output;
+  const isThere =
+    folder === '' ||
+    accessAt(view.output, folder) !== 'none' ||
+    places.some(({ path }) => isWithin(folder, path));
+  const { close } = view.output;
+  if (isThere) return ok({ ...view.output, close: () => shownAside(close(), ports.env.HOME) });
+  close();
+  return fail('permission_denied', `the working folder \`${folder}\` may not be read`, {
+    missing: 'fs.read',
+    attempted: folder,
+    scope: { path: folder },
+  });
+}
+
+/** Arguments that hold git to what may be read; a tool that cannot be held is refused. */
+function heldToView(start: AllowedStart): Outcome<readonly string[]> {
+  const { call, config, mode } = start;
+  const { pathspecs } = config;
+  const given = pathspecs === undefined || pathspecs === 'none' ? [] : pathspecs;
+  if (mode === 'none' || !call.tool.requires.some((one) => OF_GIT.test(one))) return ok(given);
+  const question = questionOf(start);
+  const found = findPlaces(call.projectRoot, { ...question, mayWrite: undefined });
+  if (!found.ok) return found;
+  if (found.output.readsAll || pathspecs === 'none') return ok(given);
+  if (pathspecs !== undefined) return pathspecsOf(question, given);
+  return fail(
+    'permission_denied',
+    `tool \`${call.tool.id}\` asks git, whose history holds what its caller may not read; give it \`config.pathspecs\`, or use the git tools of the bundle`,
+    { missing: 'fs.read', attempted: call.tool.id },
+  );
+}
+
+/** Toolchains on the path, the program itself, and what its tool brings; outer before inner. */
+function shownFolders({ ports, found, path }: AllowedStart): string[] {
+  const real = realOf(found.file) ?? found.file;
+  const folders = [...path, dirname(found.file), dirname(real)];
+  return toolchainFolders(folders, ports.env.HOME ?? '/root').sort((a, b) => a.length - b.length);
+}
+
+/** Listed files of the real home: where they are, and their place in the private one. */
+function homeFiles({ call, config, ports }: AllowedStart, privateHome: string): Shown[] {
+  const home = ports.env.HOME;
+  if (call.tool.source !== 'bundle' || !home) return [];
+  return config.homeFiles.flatMap((name) => {
+    const source = realOf(join(home, name));
+    return source === undefined ? [] : [{ source, target: join(privateHome, name) }];
+  });
+}
+
+function environmentOf(
+  { call, config, ports, path }: AllowedStart,
+  home: string,
+  temp: string,
+): Record<string, string> {
+  const { env } = ports;
+  return childEnvironment({ env, declared: call.tool.env, config: config.env, path, home, temp });
+}
+
+/**
+ * Sockets, FIFOs and devices that a child would see, as paths inside. The system's own folders are not
+ * searched: only root writes there.
+ */
+function endpointsIn(
+  projectRoot: string,
+  { root, places, hidden }: ProjectView,
+  others: readonly Shown[],
+): Outcome<string[]> {
+  const known = new Set([...hidden, ...places.map(({ path }) => join(projectRoot, path))]);
+  const open = places.filter(({ access }) => access !== 'none').map(({ path }) => path);
+  const roots = [...(root === 'none' ? [] : ['']), ...open].map((path) => join(projectRoot, path));
+  const inProject = findEndpoints(roots, (path) => known.has(path));
+  if (!inProject.ok) return inProject;
+  const found = [...inProject.output];
+  for (const { source, target } of others) {
+    const real = realOf(source);
+    if (real === undefined) continue;
+    const here = findEndpoints([real], (path) => path === projectRoot || hidden.includes(path));
+    if (!here.ok) return here;
+    found.push(...here.output.map((path) => join(target, relative(real, path))));
+  }
+  return ok([...new Set(found)]);
+}
+
+interface MadeLaunch {
+  launch: Launch;
+  view: ProjectView;
+}
+
+function inNamespaces(start: AllowedStart): Outcome<MadeLaunch> {
+  const view = viewOf(start);
+  if (!view.ok) return view;
+  const { call, config, ports, found, cwd, network } = start;
+  const { projectRoot } = call;
+  const { root, places, hidden, close } = view.output;
+  const agent = call.tool.env.includes('SSH_AUTH_SOCK') ? ports.env.SSH_AUTH_SOCK : undefined;
+  const socket = network && agent ? realOf(agent) : undefined;
+  const isUnseen = (path: string): boolean =>
+    isInside(path, projectRoot) && accessAt(view.output, relative(projectRoot, path)) === 'none';
+  const isMissing = (path: string): boolean =>
+    !isInside(path, projectRoot) || isCovered(hidden, path) || isUnseen(path);
+  const shown = shownFolders(start);
+  const shownLast = [
+    ...found.shown.filter(isMissing).map((path) => ({ source: path, target: path })),
+    ...homeFiles(start, SANDBOX_HOME),
+  ];
+  const closed = endpointsIn(projectRoot, view.output, [
+    // Mounts of the project lie over a toolchain that is in it.
+    ...shown
+      .filter((path) => !isInside(path, projectRoot))
+      .map((path) => ({ source: path, target: path })),
+    ...shownLast,
+  ]);
+  if (!closed.ok) {
+    close();
+    return closed;
+  }
+  const inside = ports.sandbox.kind === 'bwrap' ? bwrapLaunch : utilLinuxLaunch;
+  const made = inside({
+    report: ports.sandbox,
+    projectRoot,
+    view: {
+      root,
+      places,
+      hidden: hidden.filter((path) => isCovered([projectRoot, ...shown], path) && !isUnseen(path)),
+    },
+    shown,
+    shownLast: [...shownLast, ...(socket && agent ? [{ source: socket, target: agent }] : [])],
+    closed: closed.output.filter((path) => path !== agent),
+    temporaryMb: config.bounds.memoryMb,
+    network,
+    cwd,
+    env: environmentOf(start, SANDBOX_HOME, SANDBOX_TEMP),
+    command: withBounds([found.file, ...found.args], config.bounds, true),
+  });
+  if (!made.ok) {
+    close();
+    return made;
+  }
+  const launch: Launch = {
+    ...made.output,
+    cwd: '/',
+    env: {},
+    bounds: config.bounds,
+    isSandboxed: true,
+    cleanUp: close,
+  };
+  return ok({ launch, view: { root, places, hidden } });
+}
+
+/** Without namespaces a private folder stands in for home and temporary files. */
+function inFolder(start: AllowedStart): Outcome<MadeLaunch> {
+  const { call, config, ports, found, mode, cwd, network } = start;
+  const [program = '', ...args] = withBounds([found.file, ...found.args], config.bounds, false);
+  const view = mode === 'none' ? undefined : viewOf(start);
+  if (view && !view.ok) return view;
+  const home = realpathSync.native(mkdtempSync(join(tmpdir(), 'kernmantle-')));
+  for (const { source, target } of homeFiles(start, home)) {
+    cpSync(source, target, { recursive: true });
+  }
+  const direct: Launch = {
+    file: program,
+    args,
+    cwd,
+    env: environmentOf(start, home, home),
+    fds: [],
+    bounds: config.bounds,
+    isSandboxed: false,
+    cleanUp() {
+      rmSync(home, { recursive: true, force: true });
+      return view?.output.close();
+    },
+  };
+  if (!view) return ok({ launch: direct, view: UNCONFINED });
+  const closed = endpointsIn(call.projectRoot, view.output, []);
+  if (!closed.ok) {
+    direct.cleanUp?.();
+    return closed;
+  }
+  const { root, places, hidden } = view.output;
+  const profile = seatbeltProfile({
+    projectRoot: call.projectRoot,
+    view: { root, places, hidden: [...hidden, ...closed.output] },
+    readable: shownFolders(start),
+    always: found.shown,
+    home: ports.env.HOME ?? '/Users',
+    temp: home,
+    network,
+  });
+  const file = ports.sandbox.path ?? 'sandbox-exec';
+  const launch = { ...direct, file, args: ['-p', profile, program, ...args] };
+  return ok({ launch, view: { root, places, hidden } });
+}
+
+/** Every right that a start needs; nothing is made for it yet. */
+export function allowStart(
+  call: LaunchCall,
+  config: ProcessConfig,
+  ports: ProcessPorts,
+  isSink = false,
+): Outcome<Pick<AllowedStart, 'mode' | 'path' | 'found' | 'name'>> {
+  const { tool, projectRoot } = call;
+  const name = Buffer.from(systemRandom(12)).toString('hex');
+  const decided = decideSandbox(tool, ports);
+  if (!decided.ok) {
+    // A right that is missing is missing on every machine: it is the better answer.
+    const needed = verifyStart(call, tool.sandbox, undefined, name);
+    return needed.ok ? decided : needed;
+  }
+  const mode = decided.output;
+  const path = searchPath(ports.env, projectRoot);
+  const program = findProgram(call, config, path, isSink);
+  if (!program.ok) return program;
+  const rights = verifyStart(call, mode, program.output.inProject, name);
+  return rights.ok ? ok({ mode, path, found: program.output, name }) : rights;
+}
+
+/** Checks every right first; a refusal has started and made nothing. */
+export function prepareLaunch(
+  call: LaunchCall,
+  config: ProcessConfig,
+  ports: ProcessPorts,
+  { isSink = false }: { isSink?: boolean } = {},
+): Outcome<PreparedLaunch> {
+  const { tool, projectRoot } = call;
+  const allowed = allowStart(call, config, ports, isSink);
+  if (!allowed.ok) return allowed;
+  const { mode } = allowed.output;
+  const folder = resolveProjectPath(projectRoot, config.cwd);
+  if (!folder.ok) return folder;
+  const cwd = folder.output.absolute;
+  if (!statSync(cwd, { throwIfNoEntry: false })?.isDirectory()) {
+    return fail('not_found', `working folder \`${config.cwd}\` does not exist in the project`);
+  }
+  const network = needsNetwork(tool, mode);
+  const start = { ...allowed.output, call, config, ports, network, cwd };
+  const held = heldToView(start);
+  if (!held.ok) return held;
+  const found = { ...start.found, args: [...start.found.args, ...held.output] };
+  const hasNamespaces = ['bwrap', 'util-linux'].includes(ports.sandbox.kind);
+  const made =
+    mode !== 'none' && hasNamespaces
+      ? inNamespaces({ ...start, found })
+      : inFolder({ ...start, found });
+  if (!made.ok) return made;
+  const argv = [found.file, ...found.args];
+  return ok({ ...made.output, mode, network: network || mode === 'none', argv });
+}

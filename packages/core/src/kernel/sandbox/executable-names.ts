@@ -1,0 +1,251 @@
+// Names that programs outside act upon: a `.git` chooses commands that the person's next `git status`
+// runs, and `.ai` holds what we run ourselves. Traps that exist are mounted read-only. Nobody can
+// forbid a process to make new ones where it may write, so they are moved out when it has ended.
+import { chmodSync, existsSync, lstatSync, readdirSync } from 'node:fs';
+import { basename, dirname, join } from 'node:path';
+import { fail, isInside, type Outcome, ok } from '../../base/index.ts';
+import { below, type PlaceAccess, type Places } from './places.ts';
+import { inFolder, rename, statOf, takeAway } from './quarantine.ts';
+
+export interface Trap {
+  /** From the project's root. */
+  path: string;
+  /**
+   * `name`: it acts by its name. `repository`: a folder that git takes for a repository by what lies
+   * in it. `closed`: a folder we cannot look into.
+   */
+  kind: 'name' | 'repository' | 'closed';
+  type: 'folder' | 'file' | 'link';
+  /** The same for the same file under another path, never for a new one. */
+  id: string;
+  bornMs: number;
+  changedMs: number;
+}
+
+export interface Traps {
+  /** The ids of those that stay. */
+  known: ReadonlySet<string>;
+  /** The ids of repositories that are open to `git.write`. */
+  opened: ReadonlySet<string>;
+}
+
+/** What in a repository chooses code or another configuration; the rest opens to `git.write`. */
+const IN_GIT = ['hooks', 'config', 'config.worktree', 'commondir', 'modules', 'worktrees'];
+const BY_NAME = /^\.(git|ai)$/i;
+
+interface Folder {
+  inode: number;
+  changed: number;
+  folders: string[];
+  names: string[];
+  /** Names of sockets, FIFOs and devices. */
+  endpoints: string[];
+  isRepository: boolean;
+  isClosed: boolean;
+}
+
+/** A time stamp this young may stand for two states of a folder. */
+const SETTLED_MS = 50;
+const MAX_REMEMBERED = 100_000;
+/** Reading a folder costs ten times what asking for its time stamp does. */
+const remembered = new Map<string, Folder>();
+
+/** As git decides it, whatever the type of the entries. */
+const isRepository = (names: ReadonlySet<string>): boolean =>
+  names.has('HEAD') && ((names.has('objects') && names.has('refs')) || names.has('commondir'));
+
+function read(path: string): Omit<Folder, 'inode' | 'changed'> {
+  try {
+    const entries = readdirSync(path, { withFileTypes: true });
+    const names = entries.map(({ name }) => name);
+    return {
+      folders: entries
+        .filter((entry) => entry.isDirectory() && !BY_NAME.test(entry.name))
+        .map(({ name }) => name),
+      names: names.filter((name) => BY_NAME.test(name)),
+      endpoints: entries
+        .filter((entry) => !entry.isFile() && !entry.isDirectory() && !entry.isSymbolicLink())
+        .map(({ name }) => name),
+      isRepository: isRepository(new Set(names)),
+      isClosed: false,
+    };
+  } catch {
+    return { folders: [], names: [], endpoints: [], isRepository: false, isClosed: true };
+  }
+}
+
+function lookInto(path: string): Folder | undefined {
+  const found = statOf(path);
+  if (!found?.isDirectory()) return undefined;
+  const before = remembered.get(path);
+  if (before?.inode === found.ino && before.changed === found.ctimeMs) return before;
+  const isSettled = Date.now() - found.ctimeMs > SETTLED_MS;
+  const folder = { ...read(path), inode: found.ino, changed: found.ctimeMs };
+  remembered.delete(path);
+  if (remembered.size >= MAX_REMEMBERED) remembered.clear();
+  if (isSettled && !folder.isClosed) remembered.set(path, folder);
+  return folder;
+}
+
+function trapAt(projectRoot: string, path: string, kind: Trap['kind']): Trap[] {
+  const found = lstatSync(join(projectRoot, path), { bigint: true, throwIfNoEntry: false });
+  if (!found) return [];
+  const id = [kind, found.dev, found.ino, found.birthtimeNs].join(':');
+  const type = found.isSymbolicLink() ? 'link' : found.isDirectory() ? 'folder' : 'file';
+  const [bornMs, changedMs] = [Number(found.birthtimeMs), Number(found.ctimeMs)];
+  return [{ path, kind, type, id, bornMs, changedMs }];
+}
+
+/** Can `git.write` open it? */
+export const isRepositoryFolder = (projectRoot: string, { path, kind, type }: Trap): boolean =>
+  kind !== 'closed' &&
+  type === 'folder' &&
+  !/(^|\/)\.ai$/i.test(path) &&
+  existsSync(join(projectRoot, path, 'HEAD'));
+
+/** What stays closed in an open repository. */
+export const closedIn = (projectRoot: string, repository: Trap): Trap[] =>
+  IN_GIT.flatMap((name) => trapAt(projectRoot, below(repository.path, name), 'name'));
+
+function trapsOf(projectRoot: string, path: string, folder: Folder): Trap[] {
+  if (folder.isClosed) return trapAt(projectRoot, path, 'closed');
+  const named = folder.names.flatMap((name) => trapAt(projectRoot, below(path, name), 'name'));
+  return folder.isRepository ? [...trapAt(projectRoot, path, 'repository'), ...named] : named;
+}
+
+/** Every trap in the places that count, outer before inner. */
+function lookThrough(
+  projectRoot: string,
+  { root, places }: Places,
+  counts: (access: PlaceAccess) => boolean,
+): Trap[] {
+  const listed = new Set(places.map(({ path }) => path));
+  const open = places.filter(({ access }) => counts(access)).map(({ path }) => path);
+  const others = open.filter((path) => path !== '.git');
+  const queue = counts(root) ? ['', ...others] : others;
+  const traps: Trap[] = [];
+  for (const path of queue) {
+    const folder = lookInto(join(projectRoot, path));
+    if (!folder) continue;
+    traps.push(...trapsOf(projectRoot, path, folder));
+    const inside = folder.folders.map((name) => below(path, name));
+    queue.push(...inside.filter((one) => !listed.has(one)));
+  }
+  return traps;
+}
+
+/** Every trap in what may be written, and the repository of the project itself. */
+export const findTraps = (projectRoot: string, places: Places): Trap[] => [
+  ...(places.root === 'write' ? [] : trapAt(projectRoot, '.git', 'name')),
+  ...lookThrough(projectRoot, places, (access) => access === 'write'),
+];
+
+/** Folders in what may be read from which git could tell what stood in other files. */
+export const findRepositories = (projectRoot: string, places: Places): string[] =>
+  lookThrough(projectRoot, places, (access) => access !== 'none')
+    .filter(({ path, type }) => type === 'folder' && !/(^|\/)\.ai$/i.test(path))
+    .map(({ path }) => path);
+
+function disarm(projectRoot: string, { path, kind, type }: Trap, aside: string): void {
+  const place = join(projectRoot, path);
+  if (kind === 'closed') return inFolder(place, (folder) => chmodSync(folder, 0));
+  // Without its `HEAD` git takes a folder for a folder, whatever it is called.
+  if (kind === 'repository') return takeAway(place, 'HEAD', join(aside, path));
+  if (type === 'folder') rename(place, 'HEAD');
+  takeAway(dirname(place), basename(place), join(aside, dirname(path)));
+}
+
+/** Those that were not there before, outer before inner. */
+export function newTraps(projectRoot: string, places: Places, { known, opened }: Traps): Trap[] {
+  const found = findTraps(projectRoot, places);
+  const inside = found
+    .filter(({ id }) => opened.has(id))
+    .flatMap((repository) => closedIn(projectRoot, repository));
+  return [...found, ...inside].filter(({ id }) => !known.has(id));
+}
+
+/**
+ * Moves them out of the project: nothing is lost, and nothing acts upon it. Answers with what it was
+ * given, whether or not that could be moved.
+ */
+export function setTrapsAside(
+  projectRoot: string,
+  traps: readonly Trap[],
+  aside: string,
+): string[] {
+  // Inner first: the name of an outer one is part of the path of the inner.
+  for (const trap of traps.toReversed()) {
+    try {
+      disarm(projectRoot, trap, aside);
+    } catch {
+      // gone, or not ours to rename: it is named in the answer
+    }
+  }
+  return traps.map(({ path }) => path);
+}
+
+/** More folders than this are not looked through. */
+const MAX_FOLDERS = 100_000;
+const MAX_UNKNOWN = 32;
+const MAX_ENDPOINTS = 256;
+
+/** Closes the folders above the deepest ones, until there are few. */
+function fewer(folders: readonly string[]): string[] {
+  let closed = [...new Set(folders)];
+  while (closed.length > MAX_UNKNOWN) {
+    const depth = (path: string): number => path.split('/').length;
+    const deepest = Math.max(...closed.map(depth));
+    closed = [...new Set(closed.map((path) => (depth(path) === deepest ? dirname(path) : path)))];
+  }
+  return closed;
+}
+
+/**
+ * Returns every socket, FIFO and device below these folders: a process outside may be at the other end,
+ * and a read-only mount does not keep anybody from it. Also returns the folders whose content is not known,
+ * because they cannot be listed or because there are more than `most`. Installed packages come last.
+ * Paths are absolute. Fails with `permission_denied` if there are too many to close.
+ */
+export function findEndpoints(
+  roots: readonly string[],
+  isLeftOut: (path: string) => boolean,
+  most = MAX_FOLDERS,
+): Outcome<string[]> {
+  const found: string[] = [];
+  const unknown: string[] = [];
+  const [first, last]: [string[], string[]] = [[...roots], []];
+  let left = most;
+  for (const list of [first, last]) {
+    for (const path of list) {
+      left -= 1;
+      const folder = left < 0 ? undefined : lookInto(path);
+      if (left < 0 || folder?.isClosed) unknown.push(path);
+      if (!folder) continue;
+      found.push(...folder.endpoints.map((name) => `${path}/${name}`));
+      for (const name of [...folder.folders, ...folder.names]) {
+        const inside = `${path}/${name}`;
+        if (!isLeftOut(inside)) (name === 'node_modules' ? last : list).push(inside);
+      }
+    }
+  }
+  const closed = fewer(unknown);
+  const whole = closed.find((path) =>
+    roots.some((root) => isInside(root, path) && (left < 0 || root !== path)),
+  );
+  if (whole !== undefined) {
+    return fail(
+      'permission_denied',
+      `\`${basename(whole)}\` holds more than ${most} folders, too many to search for sockets; list under \`sees\` what the tool needs, or grant \`fs.read\` for less`,
+      { missing: '', rule: 'sandbox' },
+    );
+  }
+  const open = found.filter((path) => !closed.some((folder) => isInside(path, folder)));
+  if (open.length > MAX_ENDPOINTS) {
+    return fail(
+      'permission_denied',
+      `more than ${MAX_ENDPOINTS} sockets, FIFOs and devices are in view, for example \`${basename(open[0] ?? '')}\`; move them out of the project`,
+      { missing: '', rule: 'sandbox' },
+    );
+  }
+  return ok([...closed, ...open]);
+}

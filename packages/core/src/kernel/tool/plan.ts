@@ -1,0 +1,381 @@
+// From a tool's id to one plan: configs merged from the primitive up (the leaf wins, lists are
+// replaced), parameters inherited, requirements of every link collected. Resolving runs nothing.
+import {
+  asJson,
+  type Failure,
+  fail,
+  freezeJson,
+  getOwn,
+  isObject,
+  type Json,
+  type JsonObject,
+  nearest,
+  type Outcome,
+  ok,
+  plainText,
+  setOwn,
+} from '../../base/index.ts';
+import type { Operation, ResultFacts, ToolEffect } from '../../flow/index.ts';
+import {
+  type Chain,
+  type Item,
+  type Library,
+  mergedConfig,
+  type Retry,
+  type Tool,
+  type ToolParameter,
+} from '../../items/index.ts';
+import {
+  type CapabilityCatalog,
+  normalizeCapability,
+  RISK_TIERS,
+  type RiskTier,
+} from '../../trust/index.ts';
+import type { PrimitiveCall } from '../primitive.ts';
+import { PROGRAM } from '../primitives/program-tools.ts';
+import { checkSignature, shownFile } from '../rights/item-marks.ts';
+import { configFailure } from './check-config.ts';
+import { hasPatterns, inheritParameters, schemaOf } from './parameters.ts';
+
+export type PlannedTool = Extract<Item, { kind: 'tool' }>;
+
+export interface Plan {
+  leaf: PlannedTool;
+  tool: Tool;
+  /** Leaf first, down to the tool above the primitive. */
+  links: readonly PlannedTool[];
+  primitive: string;
+  /** Full ids, leaf first, the primitive last: what results and errors show as `chain`. */
+  chain: readonly string[];
+  config: JsonObject;
+  parameters: readonly ToolParameter[];
+  schema: JsonObject;
+  requires: readonly string[];
+  effect: ToolEffect;
+  env: ReadonlySet<string>;
+  retries: readonly { toolId: string; retry: Retry }[];
+  timeoutMs: number;
+  action?: string;
+  /** The first link whose signature is broken or not trusted: nothing of the chain is used. */
+  broken?: { link: PlannedTool; failure: Failure };
+  unsigned?: PlannedTool;
+  /** What the primitive would refuse of the config: no call of the tool is begun. */
+  misconfigured?: Failure;
+  hasPatterns: boolean;
+  /** What an answer must look like, by the nearest link that says so. */
+  outputSchema?: JsonObject;
+  category: string;
+  /** The leaf: does it carry a signature? */
+  isSigned: boolean;
+  /** Nothing in the config is to be filled in. */
+  isFixed: boolean;
+  /** Does the config say anything about streaming? */
+  canStream: boolean;
+  /** What the links say about results, put together; absent: nothing. */
+  resultFacts?: ResultFacts;
+  roles: ReadonlyMap<string, ToolParameter['role']>;
+  /** Of those parameters that take one kind of thing. */
+  kinds: ReadonlyMap<string, string>;
+  /** The built-in function that writes, of a tool that is all ours. */
+  writes?: string;
+  /** The same of any tool above it: what it would change can be shown. */
+  previews?: string;
+  /** Packages that any link declares. */
+  dependencies: readonly Json[];
+  op: Operation;
+  /** What a primitive is told about the tool, and the same in the strictest sandbox. */
+  facts: PrimitiveCall['tool'];
+  strictFacts: PrimitiveCall['tool'];
+}
+
+const DEFAULT_TIMEOUT_MS = 120_000;
+
+type ChosenAction = Tool['actions'][number];
+
+/** The action that the parameter `action` names; a tool without actions has none. */
+function chooseAction(
+  leaf: PlannedTool,
+  tool: Tool,
+  parameters: JsonObject,
+): Outcome<ChosenAction | undefined> {
+  if (tool.actions.length === 0) return ok(undefined);
+  const names = tool.actions.map((action) => action.name);
+  const asked = getOwn(parameters, 'action');
+  const action = tool.actions.find(({ name }) => name === asked);
+  if (!action) {
+    const near = typeof asked === 'string' ? nearest(asked, names) : undefined;
+    const said = asked === undefined ? 'no `action`' : `unknown action \`${plainText(asked)}\``;
+    const hint = near ? `did you mean \`${near}\`` : `there are: ${names.join(', ')}`;
+    return fail('invalid_input', `tool \`${leaf.id}\` was given ${said}; ${hint}`, {
+      actions: names,
+    });
+  }
+  return ok(action);
+}
+
+/** Every link must be readable; the reason names the link. */
+function unreadable(library: Library, links: readonly PlannedTool[]): Failure | undefined {
+  const link = links.find(({ tool }) => !tool);
+  if (!link) return undefined;
+  const first = link.diagnostics.find(({ severity }) => severity === 'error');
+  const file = first && shownFile(library, first.file);
+  const place = first ? `${file}:${first.line}:${first.column}: ${first.message}` : '';
+  return fail('config_invalid', `tool \`${link.id}\` is unavailable: ${place}`, {
+    failed_at: { tool_id: link.id },
+  });
+}
+
+/** From the most trusted to the least. INVARIANT: a chain is worth what its weakest link is. */
+const SOURCES = ['bundle', 'installed', 'user', 'project'] as const;
+
+function sourceOf(
+  leaf: PlannedTool,
+  links: readonly PlannedTool[],
+): PrimitiveCall['tool']['source'] {
+  if (leaf.file.startsWith(PROGRAM)) return 'program';
+  return SOURCES.findLast((source) => links.some((link) => link.source === source)) ?? 'project';
+}
+
+/** Every capability it needs has a tier; a request that only reads counts as reading. */
+export function riskTier(
+  requires: readonly string[],
+  effect: ToolEffect,
+  catalog: CapabilityCatalog,
+): RiskTier {
+  const tiers = requires.map((capability): RiskTier => {
+    if (capability === 'net.http' && effect === 'read') return 'read';
+    // A name that nobody knows is worth no trust.
+    return catalog.get(capability)?.tier ?? 'system';
+  });
+  if (effect === 'write') tiers.push('write');
+  return RISK_TIERS.findLast((tier) => tiers.includes(tier)) ?? 'read';
+}
+
+/** `op:tool:fs/write_file` and everything above it, most general first. */
+export function toolKeys(id: string, action?: string): string[] {
+  const parts = id.split('/');
+  const keys = parts.map((_, index) => `op:tool:${parts.slice(0, index + 1).join('/')}`);
+  return ['op:tool', ...keys, ...(action ? [`op:tool:${id}:${action}`] : [])];
+}
+
+/** The host that the config itself names, for whoever answers for the call. */
+function hostIn({ url, mcp_url }: JsonObject): { host?: string } {
+  const [, host] =
+    /^\w+:\/\/(?:[^/@]*@)?([^/{}?#]+)(?:[/?#]|$)/.exec(plainText(url ?? mcp_url ?? '')) ?? [];
+  return host === undefined ? {} : { host };
+}
+
+const WRITERS: readonly Json[] = ['write_file', 'edit_file'];
+
+function writerIn(primitive: string, config: JsonObject) {
+  const name = primitive === 'function' ? config.function : undefined;
+  return typeof name === 'string' && WRITERS.includes(name) ? name : undefined;
+}
+
+/** How the operation of a tool reads what strangers wrote: of those of the bundle that stand on the reader. */
+export function readsOf({ source, tool }: PlannedTool): Operation['reads'] {
+  if (source !== 'bundle' || tool?.executor_id !== 'reader') return undefined;
+  return tool.config.function === 'pick' ? 'picked' : 'quarantined';
+}
+
+const PLAIN_HEADER = /^(?:accept(?:-language)?|content-type|user-agent)$/i;
+
+/** Might it show whoever is asked something that is its author's? */
+function hasCredentials({ auth, headers }: JsonObject): boolean {
+  const names = Object.keys(isObject(headers) ? headers : {});
+  return (auth ?? null) !== null || names.some((name) => !PLAIN_HEADER.test(name));
+}
+
+/** Defaults, and choices of one: what the author has decided. */
+function fixedIn(parameters: readonly ToolParameter[]): JsonObject {
+  const fixed: JsonObject = {};
+  for (const { name, default: fallback, enum: members } of parameters) {
+    const only = members?.length === 1 ? members[0] : undefined;
+    const value = fallback ?? only;
+    if (value !== undefined) setOwn(fixed, name, value);
+  }
+  return fixed;
+}
+
+/**
+ * What any link says of fields holds; of what kind they are the nearest one knows best. What lets values be
+ * used as they are counts in signed files only: whoever can write one could have any value vouched for.
+ */
+function resultFactsOf(tools: readonly Tool[], isUnsigned: boolean): ResultFacts | undefined {
+  const said = tools.flatMap(({ result }) => result ?? []);
+  const free = said.flatMap(({ free_text }) => free_text);
+  const named = said.flatMap(({ identifiers = [] }) => identifiers);
+  // Not assigned: a field may be called `__proto__`.
+  const kinds = Object.fromEntries(
+    said.toReversed().flatMap((one) => Object.entries(one.kinds ?? {})),
+  );
+  const [free_text, identifiers] = isUnsigned ? [[...free, ...named], []] : [free, named];
+  const facts: ResultFacts = {
+    ...(free_text.length > 0 && { free_text: [...new Set(free_text)] }),
+    ...(identifiers.length > 0 && { identifiers: [...new Set(identifiers)] }),
+    ...(Object.keys(kinds).length > 0 && { kinds }),
+    ...(said.some(({ untrusted }) => untrusted) && { untrusted: true }),
+    ...(!isUnsigned && tools[0]?.directory && { directory: true }),
+  };
+  // What kind something is of says nothing about who wrote it: whoever asks looks into the file.
+  return Object.keys(facts).some((name) => name !== 'kinds') ? facts : undefined;
+}
+
+const actionParameter = (tool: Tool): ToolParameter => ({
+  name: 'action',
+  type: 'string',
+  required: true,
+  description: 'what to do',
+  enum: tool.actions.map(({ name }) => name),
+});
+
+/** Everything that follows from the links and the chosen action alone. */
+function planOf(
+  leaf: PlannedTool,
+  { links, primitive }: Chain,
+  action: ChosenAction | undefined,
+  catalog: CapabilityCatalog,
+  misconfigured: Failure | undefined,
+): Plan {
+  const tools = links.map((link) => link.tool as Tool);
+  const tool = tools[0] as Tool;
+  const inherited = inheritParameters([
+    ...(action ? [[actionParameter(tool), ...action.parameters]] : []),
+    ...tools.map((link) => link.parameters),
+  ]);
+  const own = action?.requires ?? tool.requires;
+  const below = tools.slice(1).flatMap((link) => link.handsOn ?? link.requires);
+  const requires = [...new Set([...own, ...below].map(normalizeCapability))];
+  const effect = action?.effect ?? tool.effect;
+  const env = new Set(tools.flatMap((link) => link.env));
+  // The module belongs to the link that names it, which need not be the leaf.
+  const owner = links.find((link) => getOwn(link.tool?.config, 'module')) ?? leaf;
+  const sees = tools.find((link) => link.sees !== undefined)?.sees;
+  const schema = tool.input_schema ?? schemaOf(inherited);
+  const facts: Plan['facts'] = {
+    id: leaf.id,
+    dir: owner.file.replace(/[^/\\]*$/, ''),
+    source: sourceOf(leaf, links),
+    requires,
+    effect,
+    sandbox: tool.sandbox,
+    env: [...env],
+    parameters: Object.keys(getOwn(schema, 'properties') ?? {}),
+    ...(tools.some((link) => link.background) && { background: true }),
+    ...(sees && { sees }),
+  };
+  const timeout = tools.find((link) => link.timeout !== undefined)?.timeout;
+  const config = freezeJson(mergedConfig(links));
+  const outputSchema = tools.find((link) => link.output_schema)?.output_schema;
+  const broken = brokenSignature(links);
+  const writer = writerIn(primitive, config);
+  const isOurs = links.every(({ source }) => source === 'bundle');
+  const unsigned = links.find((link) => link.signature.state === 'unsigned');
+  const reads = primitive === 'reader' ? readsOf(leaf) : undefined;
+  const resultFacts = resultFactsOf(tools, unsigned !== undefined);
+  return Object.freeze<Plan>({
+    leaf,
+    tool,
+    links,
+    primitive,
+    chain: [...links.map((link) => link.id), primitive],
+    config,
+    parameters: inherited,
+    schema,
+    requires,
+    effect,
+    env,
+    // How often a connection is tried says nothing about a call that may have had its effect.
+    retries: links.flatMap(({ id, tool: link }, at) =>
+      link?.retry && (at === 0 || !link.handsOn) ? [{ toolId: id, retry: link.retry }] : [],
+    ),
+    timeoutMs: timeout === undefined ? DEFAULT_TIMEOUT_MS : timeout * 1000,
+    ...(action ? { action: action.name } : {}),
+    ...(broken && { broken }),
+    ...(unsigned && { unsigned }),
+    ...(misconfigured && { misconfigured }),
+    hasPatterns: hasPatterns(schema) || hasPatterns(outputSchema ?? null),
+    ...(outputSchema && { outputSchema }),
+    category: leaf.category,
+    isSigned: leaf.signature.state !== 'unsigned',
+    isFixed: !hasBraces(config),
+    canStream: getOwn(config, 'stream') !== undefined,
+    ...(resultFacts && { resultFacts }),
+    ...(writer === undefined ? {} : { previews: writer, ...(isOurs && { writes: writer }) }),
+    roles: new Map(inherited.map(({ name, role }) => [name, role])),
+    kinds: new Map(inherited.flatMap(({ name, kind }) => (kind ? [[name, kind]] : []))),
+    dependencies: tools.flatMap((link) => asJson(link.dependencies) as Json[]),
+    op: {
+      type: 'tool',
+      subtype: primitive,
+      name: leaf.id,
+      labels: tool.labels,
+      opLabels: toolKeys(leaf.id, action?.name),
+      sources: [`tool:${leaf.id}`],
+      risk: tool.risk,
+      tier: riskTier(requires, effect, catalog),
+      retryOwner: true,
+      metadata: { effect, requires: [...requires], ...hostIn(config) },
+      fixed: fixedIn(inherited),
+      ...(reads && { reads }),
+      ...(effect === 'read' && env.size === 0 && !hasCredentials(config) && { follows: true }),
+    },
+    facts,
+    strictFacts: { ...facts, sandbox: 'strict' },
+  });
+}
+
+function brokenSignature(links: readonly PlannedTool[]): Plan['broken'] {
+  for (const link of links) {
+    const signature = checkSignature(link);
+    if (!signature.ok) return { link, failure: signature };
+  }
+  return undefined;
+}
+
+/** Could there be a placeholder in it? */
+const hasBraces = (config: Json): boolean =>
+  typeof config === 'string'
+    ? config.includes('{')
+    : typeof config === 'object' && config !== null && Object.values(config).some(hasBraces);
+
+/** What a plan was made with. A chain never changes: with a changed link it is another. */
+interface Planned {
+  catalog: CapabilityCatalog;
+  /** States of the links' signatures. A key can be revoked at any time. */
+  signed: string;
+  plans: readonly Plan[];
+}
+
+/** Plans of a chain, one for each action. */
+const known = new WeakMap<Chain, Planned>();
+const NO_PLANS: readonly Plan[] = [];
+
+/** Resolves a tool and, when it has actions, the one its parameters choose. */
+export function resolvePlan(
+  library: Library,
+  item: PlannedTool,
+  parameters: JsonObject,
+): Outcome<Plan> {
+  // The chain is followed anew every time: any link of it may be another one by now.
+  const resolved = library.chain(item.id);
+  if (!resolved.ok) return resolved;
+  const chain = resolved.output;
+  const { catalog } = library.capabilities();
+  const signed = chain.links.map(({ signature }) => signature.state).join(' ');
+  const before = known.get(chain);
+  const isSame = before?.catalog === catalog && before.signed === signed;
+  const plans = isSame ? before.plans : NO_PLANS;
+  for (const plan of plans) {
+    if (plan.leaf !== item) continue;
+    if (plan.action === undefined || plan.action === getOwn(parameters, 'action')) return ok(plan);
+  }
+  const chosen =
+    unreadable(library, chain.links) ??
+    chooseAction(item, chain.links[0]?.tool as Tool, parameters);
+  if (!chosen.ok) return chosen;
+  const odd = configFailure(library.configFaults(chain));
+  const plan = planOf(item, chain, chosen.output, catalog, odd);
+  known.set(chain, { catalog, signed, plans: [...plans, plan] });
+  return ok(plan);
+}

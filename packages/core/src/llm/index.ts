@@ -1,0 +1,45 @@
+export type {
+  BadArguments,
+  Block,
+  BrokenReply,
+  Message,
+  ModelReply,
+  Protocol,
+  Stop,
+  ToolCallBlock,
+  ToolDefinition,
+} from './message.ts';
+export {
+  type ProviderEndpoint,
+  type ResolvedModel,
+  resolveModel,
+  withEndpoints,
+  withStandIn,
+} from './models.ts';
+export { formatMoney, parseMoney } from './prices/money.ts';
+export {
+  costOf,
+  createPrices,
+  type Price,
+  type Prices,
+  uncountedPrices,
+  worstCost,
+} from './prices/prices.ts';
+export {
+  createReader,
+  type ReaderOptions,
+  readReply,
+  replyOf,
+  type StreamReader,
+} from './reader.ts';
+export {
+  createRequestWriter,
+  createWrittenMessages,
+  type RequestWriter,
+  requestParameters,
+  type WrittenMessages,
+} from './request.ts';
+export { type ScriptedProvider, startScriptedProvider } from './scripted/provider.ts';
+export type { ScriptedRequest } from './scripted/request.ts';
+export { parseScript, type ScriptedReply } from './scripted/script.ts';
+export { estimateTokens, tokenRatio, type Usage } from './usage.ts';

@@ -1,0 +1,90 @@
+// What a thread ran and what it could do, as its journal noted it when it began; and which of those files
+// say something else by now.
+import { hash } from 'node:crypto';
+import { resolve } from 'node:path';
+import { getOwn, type JsonObject, type Outcome, ok, readRegularFile } from '../base/index.ts';
+import { decode, type Recorded } from '../journal/index.ts';
+import type { Runtime } from '../runtime/index.ts';
+import type { Store, ThreadRow } from '../store/index.ts';
+import { grantName } from '../trust/index.ts';
+
+type Start = Extract<Recorded, { type: 'thread_start' }>['data'];
+type Ran = NonNullable<Start['ran']>;
+
+/** Its first events; everything that is asked for here stands in them. */
+const FIRST = 20;
+const MAX_POLICY = 1024 * 1024;
+
+const stateNow = (then: string | undefined, now: string | undefined): string =>
+  now === undefined ? 'gone' : now === then ? 'same' : 'changed';
+
+function itemNow({ library }: Runtime, { id, sha256, ...rest }: Ran['items'][number]): JsonObject {
+  const found = library.find('directive', id);
+  const now = found.ok ? hash('sha256', found.output.body) : undefined;
+  return { id, sha256, ...rest, now: stateNow(sha256, now) };
+}
+
+function policyNow({ project }: Runtime, policy: Ran['policies'][number]): JsonObject {
+  // The bundle's goes with the version of the program.
+  if (policy.level === 'bundle') return { ...policy };
+  const read = readRegularFile(resolve(project, policy.file), {
+    max: MAX_POLICY,
+    followsLinks: true,
+  });
+  const now = 'bytes' in read ? hash('sha256', read.bytes) : undefined;
+  return { ...policy, now: stateNow(policy.sha256, now) };
+}
+
+const grantOf = ({ capability, scope = {}, capped = [] }: Ran['granted'][number]): JsonObject => ({
+  name: grantName({ capability, scope }),
+  capability,
+  scope,
+  ...(capped.length > 0 && {
+    capped: capped.map(({ level, ...cap }) => ({ ...cap, from: level })),
+  }),
+});
+
+const couldDo = (runtime: Runtime, ran: Ran): JsonObject => ({
+  by: { ...ran.by },
+  provider: ran.provider,
+  sandbox: ran.sandbox,
+  items: ran.items.map((item) => itemNow(runtime, item)),
+  permissions: { granted: ran.granted.map(grantOf) },
+  policies: ran.policies.map((policy) => policyNow(runtime, policy)),
+  guards: (ran.guards ?? []).map((on) => ({ on, from: 'directive' })),
+  rules: Object.entries(ran.rules).map(([name, state]) => ({ name, state })),
+});
+
+/** `km explain --thread`, as one JSON value. */
+export async function explainThread(
+  runtime: Runtime,
+  store: Pick<Store, 'read'>,
+  row: ThreadRow,
+): Promise<Outcome<JsonObject>> {
+  const { id, parent, status, directive, version, created } = row;
+  const stored = await store.read(id, { limit: FIRST });
+  if (!stored.ok) return stored;
+  const first = stored.output.find(({ type }) => type === 'thread_start');
+  const read = first && decode(first);
+  if (read && !read.ok) return read;
+  const start = read?.output.type === 'thread_start' ? read.output.data : undefined;
+  const { ran } = start ?? {};
+  return ok({
+    thread_id: id,
+    ...(parent !== undefined && { parent }),
+    status,
+    directive,
+    version,
+    started: new Date(created).toISOString(),
+    model: start?.model ?? '',
+    ...(ran
+      ? couldDo(runtime, ran)
+      : { note: 'a version that did not note what ran, by hash and key, started this thread' }),
+    limits: withoutCurrency(start?.limits ?? {}),
+  });
+}
+
+const withoutCurrency = (limits: JsonObject): JsonObject =>
+  Object.fromEntries(
+    Object.entries(limits).filter(([, limit]) => getOwn(limit, 'value') !== undefined),
+  );

@@ -1,0 +1,220 @@
+// A guard, a rule or a tier that asks about a call that no thread makes: of the command line, a script, a
+// program. The question is left in the registry, bound to exactly this call by this caller, and the same
+// call after the answer finds it and uses it up. Where a person is at hand they are asked there too, and
+// the first answer counts, wherever it was given.
+import { setTimeout as sleep } from 'node:timers/promises';
+import {
+  fail,
+  getOwn,
+  isObject,
+  type Json,
+  type JsonObject,
+  type Outcome,
+  ok,
+  plainText,
+  systemRandom,
+} from '../base/index.ts';
+import type { Asked, Ports, Question } from '../flow/index.ts';
+import type { Approval, Decision, Store } from '../store/index.ts';
+import type { OpenProject } from './open-project.ts';
+import { decideApproval, isFileChanged, personIn, type Speaker } from './thread-signals.ts';
+
+export type PersonAnswer = Pick<Decision, 'decision' | 'answer' | 'why'>;
+
+/** Asks the person at hand; undefined: no answer. Aborted when somebody else was quicker. */
+export type AskPerson = (
+  question: string,
+  signal: AbortSignal,
+  approval: Approval,
+) => Promise<PersonAnswer | boolean | undefined>;
+
+interface Asker {
+  surface: string;
+  /** Who calls, as the audit has it. */
+  name: string;
+  person?: AskPerson | undefined;
+}
+
+const LOOK_MS = 500;
+
+/** A client calls itself what it likes, anew with each request: who it is stands behind that. */
+const knownAs = ({ surface, name }: Asker): string =>
+  surface === 'mcp' ? name.slice(name.lastIndexOf('@') + 1) : name;
+
+async function rowOf(store: Store, id: string): Promise<Outcome<Approval>> {
+  const found = await store.approvals({ id });
+  if (!found.ok) return found;
+  const [row] = found.output;
+  return row ? ok(row) : fail('not_found', `there is no approval \`${id}\``, { approval: id });
+}
+
+/** What was said to exactly this call, or is still asked. An answer of no holds as long as the question. */
+export async function findAnswer(
+  store: Store,
+  binding: JsonObject,
+  now: number,
+): Promise<Outcome<Approval | undefined>> {
+  for (const state of ['approved', 'pending', 'denied'] as const) {
+    const found = await store.approvals({ binding, state });
+    if (!found.ok) return found;
+    const own = found.output.filter(
+      ({ thread, expires = now }) => thread === undefined && (state !== 'denied' || expires > now),
+    );
+    const row = own.at(-1);
+    if (row) return ok(row);
+  }
+  return ok(undefined);
+}
+
+/** Until it is decided, in whatever process. */
+async function decided(store: Store, id: string, signal: AbortSignal): Promise<Outcome<Approval>> {
+  for (;;) {
+    await sleep(LOOK_MS, undefined, { signal }).catch(() => undefined);
+    const row = await rowOf(store, id);
+    if (!row.ok || row.output.state !== 'pending' || signal.aborted) return row;
+  }
+}
+
+/** Who named what steers the call, and which arguments are tainted, a line each. */
+function originLines({ tainted, origins }: JsonObject): string[] {
+  const lines: string[] = [];
+  for (const [name, told] of Object.entries(isObject(tainted) ? tainted : {})) {
+    const part = (field: string): string => plainText(getOwn(told, field));
+    const place = part('stands_in') === '' ? part('from') : part('stands_in');
+    const words = part('excerpt') === '' ? '' : `: “${part('excerpt')}”`;
+    lines.push(`\`${name}\` ${part('labels')} from ${place}${words}`);
+  }
+  for (const [name, who] of Object.entries(isObject(origins) ? origins : {})) {
+    lines.push(`\`${name}\`: ${plainText(who)}`);
+  }
+  return lines;
+}
+
+/** The difference says it. */
+const SAID_BY_DIFF: ReadonlySet<string> = new Set(['content', 'old_string', 'new_string']);
+const withoutContent = (given: Json, file: Json | undefined): Json =>
+  isObject(given) && getOwn(file, 'diff') !== undefined
+    ? Object.fromEntries(Object.entries(given).filter(([name]) => !SAID_BY_DIFF.has(name)))
+    : given;
+
+/** What is asked, in a few lines: the question, why it is asked, where its values come from, the call. */
+function questionText({ shown }: Approval): string {
+  const { operation, question, because, arguments: given = {}, file } = shown;
+  const diff = getOwn(file, 'diff');
+  return [
+    plainText(question),
+    ...(because === undefined ? [] : [plainText(because)]),
+    ...originLines(shown),
+    `${plainText(operation)} ${JSON.stringify(withoutContent(given, file))}`,
+    ...(diff === undefined ? [] : [plainText(diff)]),
+  ].join('\n');
+}
+
+/** Everything that is known about why it is asked, for a person who wants to know more. */
+export function reasonsText({ id, thread, shown }: Approval): string {
+  const { asked_by: rules, because, sources, before, directive } = shown;
+  const calls = Array.isArray(before) ? before : [];
+  const same = calls.filter((one) => getOwn(one, 'same') === true).length;
+  const line = (label: string, value: Json | undefined): string[] =>
+    value === undefined || value === '' ? [] : [`${label}: ${plainText(value)}`];
+  return [
+    ...line('why', because),
+    ...line('asked by', rules),
+    ...originLines(shown),
+    ...line('it comes from', sources),
+    ...(before === undefined
+      ? []
+      : [`this directive before: ${calls.length} calls, ${same} with the same values`]),
+    ...line('directive', directive),
+    ...line('thread', thread),
+    `approval: ${id}`,
+  ].join('\n');
+}
+
+/** Puts a question of the queue to the person at hand; answered here or elsewhere, or still open. */
+export async function askHere(
+  store: Store,
+  row: Approval,
+  person: AskPerson,
+  by: Speaker,
+): Promise<Outcome<Approval>> {
+  const over = new AbortController();
+  const here = async (): Promise<Outcome<Approval>> => {
+    for (let text = questionText(row); ; ) {
+      const said = await person(text, over.signal, row);
+      if (said === undefined) return ok(row);
+      const yes = said === true ? 'approved' : 'denied';
+      const answer = typeof said === 'boolean' ? ({ decision: yes, why: '' } as const) : said;
+      const done = await decideApproval(store, row.id, { ...answer, by });
+      if (done.ok) return done;
+      if (isFileChanged(done)) return done;
+      // Somebody else was quicker: theirs counts.
+      if (done.error.code !== 'invalid_input') return await rowOf(store, row.id);
+      text = done.error.detail.message;
+    }
+  };
+  const first = await Promise.race([here(), decided(store, row.id, over.signal)]);
+  over.abort();
+  return first;
+}
+
+export async function putQuestion(
+  { clock, policies }: OpenProject,
+  store: Store,
+  binding: JsonObject,
+  shown: JsonObject,
+): Promise<Outcome<Approval>> {
+  const id = `ap_${Buffer.from(systemRandom(9)).toString('base64url').replaceAll('-', '_')}`;
+  const expires = clock.now() + policies.current().policy.approvalMs;
+  return await store.ask({ id, kind: 'call', binding, shown, expires });
+}
+
+async function answerTo(
+  open: OpenProject,
+  asker: Asker,
+  question: Question,
+): Promise<Outcome<Asked>> {
+  const { surface, name, person } = asker;
+  const opened = await open.store?.();
+  if (!opened) return fail('permission_denied', 'there is no registry in which it could wait');
+  if (!opened.ok) return opened;
+  const store = opened.output;
+  const { answerIn, callBinding, callShown, renewed } = await import('../harness/index.ts');
+  const binding = {
+    ...callBinding(question),
+    project: open.project,
+    surface,
+    caller: knownAs(asker),
+  };
+  const known = await findAnswer(store, binding, open.clock.now());
+  if (!known.ok) return known;
+  const show = async () => ({
+    ...(await callShown(question, open.project)),
+    surface,
+    ...(name !== '' && { caller: name }),
+  });
+  const by = { who: personIn(open.env), channel: 'cli' } as const;
+  const asked = known.output
+    ? await renewed(store, known.output, question, show)
+    : await putQuestion(open, store, binding, await show());
+  /** A question whose file changed comes again, with what would change now. */
+  const askAtHand = async (pending: Approval, at: AskPerson): Promise<Outcome<Approval>> => {
+    const said = await askHere(store, pending, at, by);
+    if (said.ok || !isFileChanged(said)) return said;
+    const again = await renewed(store, pending, question, show);
+    return again.ok && again.output.state === 'pending' ? await askAtHand(again.output, at) : again;
+  };
+  const isOpen = asked.ok && asked.output.state === 'pending';
+  const row = isOpen && person ? await askAtHand(asked.output, person) : asked;
+  if (!row.ok) return row;
+  const answer = answerIn(row.output);
+  if (!answer) return ok({ answer: 'pending', approval: row.output.id });
+  // Taken before the effect, once.
+  const used = answer.answer === 'approved' ? await store.use(row.output.id, binding) : ok(null);
+  return used.ok ? ok(answer) : used;
+}
+
+export const askOutside =
+  (open: OpenProject, asker: Asker): NonNullable<Ports['ask']> =>
+  (question) =>
+    answerTo(open, asker, question);

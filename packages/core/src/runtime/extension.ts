@@ -1,0 +1,82 @@
+// How a package adds itself to a runtime. Core knows this interface and no package behind it. An
+// extension is data and functions that return objects. Registration does no I/O and starts nothing:
+// each function loads its own code with `import()` when a call needs it.
+import type { Clock, Outcome } from '../base/index.ts';
+import type { Live, ModelPort, ScriptPort } from '../harness/index.ts';
+import type { Kind, Primitive } from '../kernel/index.ts';
+import type { Store } from '../store/index.ts';
+import type { Rooms, RuntimeOptions } from './open-project.ts';
+import type { Threads } from './threads.ts';
+
+export interface Extension {
+  /** A unique name, which error messages use. */
+  readonly name: string;
+  /**
+   * Primitives for the ends of tool chains. Called once per project, before the library is read, so
+   * `rooms()` may be called inside `run` but not during registration. Two extensions that return the same
+   * primitive name are an error (`config_invalid`).
+   */
+  primitives?(rooms: () => Rooms): readonly Primitive[];
+  /** Item kinds that `execute` accepts besides directive, tool and knowledge. */
+  kinds?(rooms: () => Rooms): readonly Kind[];
+  /**
+   * Runs scripts of directives and hooks. At most one extension provides it. Without it a directive with
+   * a script fails with `script_unavailable`.
+   */
+  script?(rooms: Rooms): ScriptPort;
+  /** Store drivers by URL scheme, with the colon: `postgres:`. */
+  readonly stores?: Readonly<Record<string, StoreDriver>>;
+  /**
+   * Wraps the model port, for example to share rate limits between machines. Wrappers run in registration
+   * order.
+   */
+  model?(rooms: Rooms, store: Store, model: ModelPort): ModelPort;
+  /** Called once when the runtime closes, after all threads have stopped. */
+  close?(rooms: Rooms): Promise<void>;
+}
+
+/** Options of `createRuntime`. An embedding program gets `RuntimeOptions`, without the extensions. */
+export interface ExtendedOptions extends RuntimeOptions {
+  extensions?: readonly Extension[];
+}
+
+export interface StoreOptions {
+  readonly clock: Clock;
+  /** Proves that the registry belongs to this user, and decrypts its sealed values. */
+  readonly identity: Uint8Array;
+}
+
+/** A registry that is not a file of the project. */
+export interface StoreDriver {
+  /** Returns the address without its password, or `invalid_input`. Opens no connection. */
+  describe(address: string): Promise<Outcome<string>>;
+  open(address: string, options: StoreOptions): Promise<Outcome<Store>>;
+  /** Creates the tables, or brings them to the form of this version. */
+  migrate(address: string, options: StoreOptions): Promise<Outcome<{ from: number; to: number }>>;
+  /** Invalidates all leases after a restore from a backup. */
+  restored(address: string, options: StoreOptions): Promise<Outcome<RestoredStore>>;
+  /** Threads of a shared store: runs are queued and a worker executes them. */
+  threads(local: Threads, observer: ThreadObserver, identity: ProjectIdentity): Promise<Threads>;
+}
+
+export interface RestoredStore {
+  /** Number of all threads. Their epochs are raised. */
+  readonly threads: number;
+  /** Number of threads that were running. */
+  readonly interrupted: number;
+  /** Number of threads that wait for a worker, or for their time. */
+  readonly queued: number;
+  /** Time of the last change in the backup, in milliseconds since 1970. */
+  readonly until: number;
+}
+
+/** How machines that share a store name this project, and the digest of its items. */
+export interface ProjectIdentity {
+  readonly project: string;
+  readonly items: string;
+}
+
+/** Receives events and text of threads that run here; `onQueued` when a run was queued instead. */
+export interface ThreadObserver extends Live {
+  onQueued?(thread: string): void;
+}

@@ -1,0 +1,241 @@
+// Opens a project: connects the folders of core with one another, and adds the extensions. Opening a
+// runtime runs nothing: no code of the project, no probe, no connection.
+import { type Outcome, ok, systemRandom } from '../base/index.ts';
+import type { HarnessPorts } from '../harness/index.ts';
+import { createItemRoots, createLibrary, type Library } from '../items/index.ts';
+import { checkConfig, readProgramTools, withProgramTools } from '../kernel/index.ts';
+import type { Store } from '../store/index.ts';
+import type { ExtendedOptions } from './extension.ts';
+import { callerOf, createVerbs, mountPrimitives } from './open-kernel.ts';
+import {
+  BUNDLE,
+  type HostProject,
+  type OpenOther,
+  type OtherProject,
+  openProject,
+  type Rooms,
+} from './open-project.ts';
+import { identify, servedItems } from './project-identity.ts';
+import { readAudit } from './read-audit.ts';
+import { registerExtensions } from './register-extensions.ts';
+import { createRegistryDoor, findServer, openStore, queueDriver } from './registry.ts';
+import type { Runtime } from './runtime.ts';
+import { reachThreads } from './thread-primitives.ts';
+import {
+  checkRun,
+  createThreads,
+  openPorts,
+  openThreadWorld,
+  runPlain,
+  type ThreadWorld,
+} from './threads.ts';
+
+/** Opens a project. Nothing of it is run; what is wrong with it shows where it is used. */
+export async function createRuntime(options: ExtendedOptions = {}): Promise<Outcome<Runtime>> {
+  const opened = await wireRuntime(options);
+  return opened.ok ? ok(opened.output.runtime) : opened;
+}
+
+/** The registry and what all threads share, opened when first asked for. */
+function createWorlds(
+  rooms: () => Rooms,
+  openFirst: () => Promise<Outcome<Store>>,
+  host?: HostProject,
+) {
+  let opening: Promise<Outcome<Store>> | undefined = host && Promise.resolve(ok(host.store));
+  let world: Promise<ThreadWorld> | undefined;
+  let plain: HarnessPorts | undefined;
+  const store = async (): Promise<Outcome<Store>> => {
+    opening ??= openFirst();
+    const opened = await opening;
+    if (!opened.ok) opening = undefined;
+    return opened;
+  };
+  const open = async (): Promise<Outcome<ThreadWorld>> => {
+    const opened = await store();
+    if (!opened.ok) return opened;
+    world ??= openThreadWorld(rooms(), opened.output);
+    return ok(await world);
+  };
+  return {
+    store,
+    open,
+    /** For callers outside of threads. */
+    async harness(): Promise<Outcome<HarnessPorts>> {
+      const opened = await open();
+      if (!opened.ok) return opened;
+      plain ??= await openPorts(opened.output);
+      await opened.output.watch.ready();
+      return ok(plain);
+    },
+    /** A host closes its own. */
+    async close(): Promise<void> {
+      const opened = await opening;
+      if (opened?.ok && !host) await opened.output.close();
+    },
+  };
+}
+
+/** The rooms over one project; `host` is the one whose threads work in it. */
+async function wireRuntime(
+  { extensions = [], ...options }: ExtendedOptions,
+  host?: HostProject,
+): Promise<Outcome<OtherProject & { runtime: Runtime }>> {
+  const openOther: OpenOther = (other, from) => wireRuntime({ ...other, extensions }, from);
+  const opened = openProject(options, openOther, host);
+  if (!opened.ok) return opened;
+  const open = opened.output;
+  const programs = readProgramTools(options.tools ?? []);
+  if (!programs.ok) return programs;
+  const { items, functions } = programs.output;
+  const files: Library = createLibrary({
+    roots: createItemRoots(open.project, open.home, BUNDLE, open.clock),
+    projectRoot: open.project,
+    primitives: () => [...open.primitives.keys()],
+    trustStore: open.trustStore,
+    policies: open.policies.places,
+    clock: open.clock,
+    extra: items,
+    checkConfig: (config, chain) => checkConfig(config, chain, open.primitives, files),
+  });
+  const library = withProgramTools(files, items);
+  open.policies.checkCapabilities(files);
+  mountPrimitives(open, library, functions);
+  const harness = (): Promise<Outcome<HarnessPorts>> => worlds.harness();
+  const reached = reachThreads(open, harness);
+  for (const primitive of reached.primitives) open.primitives.set(primitive.name, primitive);
+  const own = { primitives: open.primitives.keys(), kinds: reached.kinds };
+  const registered = registerExtensions(extensions, () => rooms, own);
+  if (!registered.ok) return registered;
+  const { primitives, kinds, drivers, script, model } = registered.output;
+  const server = await findServer(open, drivers);
+  if (!server.ok) return server;
+  const worlds = createWorlds(
+    () => rooms,
+    () => openStore(open, server.output),
+    host,
+  );
+  for (const primitive of primitives) open.primitives.set(primitive.name, primitive);
+  const kernel = createVerbs(open, library, [...reached.kinds, ...kinds]);
+  const rooms: Rooms = { open, library, kernel, script, model };
+  const { project, home, keys, trustStore, catalogs, audit } = open;
+  open.store = worlds.store;
+  const runtime: Runtime = {
+    rooms,
+    project,
+    home,
+    library,
+    kernel,
+    policies: () => open.policies.current(),
+    keys,
+    trustStore,
+    catalogs,
+    audit: { write: audit.write, read: (filter) => readAudit(open, filter) },
+    registry: createRegistryDoor(open, server.output, worlds.store),
+    sandbox: () => open.sandbox(),
+    caller: (call = {}) => callerOf(open, call),
+    async call(verb, request, call = {}) {
+      // Labelled values are for those who hold some; JSON cannot claim labels of its own.
+      const { values: _values, ...plain } = request;
+      const idempotencyKey = Buffer.from(systemRandom(18)).toString('base64url');
+      const caller = { ...callerOf(open, call), idempotencyKey };
+      const answer = await kernel[verb](plain as never, caller);
+      return answer.ok ? ok(answer.output.data) : answer;
+    },
+    instructions() {
+      const found = library.find('knowledge', 'system/universal_prompt', 'bundle');
+      return found.ok ? found.output.text.trim() : '';
+    },
+    mayRun: (request) => checkRun(rooms, request),
+    plain: (request, signal) => runPlain(rooms, request, signal),
+    async threads(live = {}) {
+      const made = await worlds.open();
+      if (!made.ok) return made;
+      const here = await createThreads(made.output, live);
+      if (!here.store.fleet) return ok(here);
+      const identity = identify(open);
+      if (!identity.ok) return identity;
+      const driver = queueDriver(server.output, drivers);
+      return driver.ok ? ok(await driver.output.threads(here, live, identity.output)) : driver;
+    },
+    served: () => servedItems(open),
+    async close() {
+      // What threads share belongs to the project they were started from. Nothing runs on here; what
+      // is not over can be resumed.
+      const end = { status: 'interrupted', reason: 'the runtime was closed' } as const;
+      if (!host) await open.live?.close(end);
+      library.close();
+      for (const other of open.others.known.values()) {
+        const there = await other;
+        if (there.ok) await there.output.runtime.close();
+      }
+      await registered.output.close();
+      await open.audit.kept?.();
+      await worlds.close();
+      for (const primitive of open.primitives.values()) {
+        primitive.close?.();
+        await primitive.ended?.();
+      }
+      open.audit.close?.();
+    },
+  };
+  return ok({ runtime, harness });
+}
+
+export {
+  type AskPerson,
+  askHere,
+  askOutside,
+  findAnswer,
+  type PersonAnswer,
+  putQuestion,
+  reasonsText,
+} from './ask-person.ts';
+export {
+  type Extension,
+  type ProjectIdentity,
+  type RestoredStore,
+  type StoreDriver,
+  type ThreadObserver,
+} from './extension.ts';
+export {
+  type CallOptions,
+  closedPlaces,
+  createAuthorize,
+  labelRecords,
+  mustBeKept,
+} from './open-kernel.ts';
+export {
+  type Authorizer,
+  BUNDLE,
+  findProject,
+  hostAndPort,
+  hostGate,
+  type OpenProject,
+  ownKey,
+  processPorts,
+  type Rooms,
+  type RuntimeOptions,
+  recordsFolder,
+} from './open-project.ts';
+export { identify, type ServedItems } from './project-identity.ts';
+export { goOnAfterAnswers, goOnHere } from './resume-after-approval.ts';
+export { pruneThreads } from './retention.ts';
+export { type Runtime } from './runtime.ts';
+export { noted, signFiles } from './sign-files.ts';
+export {
+  approvalDigest,
+  choicesFor,
+  decideApproval,
+  endThread,
+  isFileChanged,
+  personIn,
+  personRow,
+  type Speaker,
+  STANDS_STILL,
+  spokenBy,
+  type Told,
+  tellThread,
+  waitForEnd,
+} from './thread-signals.ts';
+export { allThreads, openModel, registryFile, registryKey, type Threads } from './threads.ts';

@@ -1,0 +1,298 @@
+// The kernel over one project: primitives mounted, rights decided, verbs made.
+import { join } from 'node:path';
+import { setTimeout as sleep } from 'node:timers/promises';
+import { compact, fail, type Outcome, ok } from '../base/index.ts';
+import {
+  type ComposedPolicy,
+  createFrame,
+  createLabelRecords,
+  type LabelRecords,
+  type MaybePromise,
+  type RecordEntry,
+  type SharedLines,
+} from '../flow/index.ts';
+import { copyItem, type ItemKind, type Library } from '../items/index.ts';
+import {
+  type Authority,
+  auditRow,
+  type Caller,
+  createItemMarks,
+  createKeepOut,
+  createKernel,
+  createModifier,
+  createToolLines,
+  createToolPreparer,
+  directiveKind,
+  type EmbeddedKernel,
+  forViewer,
+  type Handles,
+  heldTo,
+  type Kind,
+  knowledgeKind,
+  moduleSink,
+  type ProgramTools,
+  policyAuthority,
+  type SignaturePolicy,
+  shippedPrimitives,
+  shippedSinks,
+  type ToolPorts,
+  tokenAuthority,
+  toolKind,
+} from '../kernel/index.ts';
+import type { Fleet } from '../store/index.ts';
+import { type CapabilityCatalog, createTokenVerifier, type TokenVerifier } from '../trust/index.ts';
+import { type AskPerson, askOutside } from './ask-person.ts';
+import { hostGate, type OpenProject, processPorts, recordsFolder } from './open-project.ts';
+import { projectId } from './project-identity.ts';
+
+const NOBODY_COUNTS = fail('permission_denied', 'no thread here counts the uses of an approval');
+
+export interface CallOptions {
+  /** Default: `library`. */
+  surface?: string;
+  /** A name for the audit. */
+  name?: string;
+  signal?: AbortSignal;
+  /** It may look and nothing else. */
+  isViewer?: boolean;
+  /** By what a client names threads: without them it can speak of none. */
+  handles?: Handles;
+  /** Told what a tool's process prints, as it comes; must not throw. */
+  onOutput?: (text: string) => void;
+  /** Somebody is there to be asked, when a guard, a rule or a tier wants a person. */
+  person?: AskPerson;
+}
+
+export function mountPrimitives(
+  open: OpenProject,
+  library: Library,
+  program: ProgramTools['functions'],
+): void {
+  const ports = {
+    clock: open.clock,
+    isHostAllowed: hostGate(open, library),
+    process: () => processPorts(open),
+    program,
+  };
+  for (const primitive of shippedPrimitives(ports)) open.primitives.set(primitive.name, primitive);
+}
+
+function toolPorts(open: OpenProject, library: Library, labels: LabelRecords): ToolPorts {
+  const { project, clock, env, policies, primitives } = open;
+  const signatures = (): SignaturePolicy => {
+    const { catalog } = library.capabilities();
+    return {
+      allowsUnsigned: policies.current().policy.allowsUnsigned,
+      isRead: (capability) => catalog.get(capability)?.tier === 'read',
+    };
+  };
+  return {
+    library,
+    primitives,
+    sinks: {
+      library,
+      signatures,
+      factories: shippedSinks({
+        isHostAllowed: hostGate(open, library),
+        clock,
+        ownFolder: (id) => `.ai/threads/${id}`,
+      }),
+      moduleSink: moduleSink(() => processPorts(open)),
+    },
+    retry: {
+      sleep: (ms, signal) => sleep(ms, undefined, { signal }).catch(() => undefined),
+    },
+    labels,
+    clock,
+    env,
+    projectRoot: project,
+    signatures,
+  };
+}
+
+/**
+ * What a token is worth under the policies and capabilities in force now. Without a registry, as in a
+ * replay, threads are taken at their word.
+ */
+export function createVerify(
+  open: OpenProject,
+  library: Library,
+  known: Pick<OpenProject, 'registry'> = open,
+): TokenVerifier['verify'] {
+  const { project, clock, policies, keys } = open;
+  let made:
+    | { catalog: CapabilityCatalog; policy: ComposedPolicy; verifier: TokenVerifier }
+    | undefined;
+  return (auth, thread) => {
+    const { catalog } = library.capabilities();
+    const { policy } = policies.current();
+    // Verified tokens are cached inside; new ceilings or capabilities start a new cache.
+    if (made?.catalog !== catalog || made.policy !== policy) {
+      const root = keys.tokenKey();
+      if (!root.ok) return root;
+      const verifier = createTokenVerifier({
+        roots: [{ id: root.output.id, key: root.output.publicKey }],
+        audience: 'kernmantle',
+        project,
+        clock,
+        catalog,
+        ceilings: policy.ceilings(),
+        isRevoked: (thread) => known.registry?.standing(thread) === 'revoked',
+        isKnownThread: (thread) => (known.registry?.standing(thread) ?? 'good') === 'good',
+        useApproval: (use) => known.registry?.useApproval(use) ?? NOBODY_COUNTS,
+      });
+      made = { catalog, policy, verifier };
+    }
+    return made.verifier.verify(auth, thread);
+  };
+}
+
+export function sharedVerify(open: OpenProject, library: Library): TokenVerifier['verify'] {
+  open.verify ??= createVerify(open, library);
+  return open.verify;
+}
+
+const READY = ok(null);
+
+const WHY_KEPT =
+  'is where the runtime keeps its records; threads are read with `threads/read_transcript`, and what was done is in the audit';
+
+/** The folders of a project that no right over files reaches. */
+export const closedPlaces = ({ project, home }: Pick<OpenProject, 'project' | 'home'>) => ({
+  project,
+  home,
+  whyKept: WHY_KEPT,
+});
+
+/** Who speaks for a caller: its token, or the operator's policy for the surface. */
+export function createAuthorize(
+  open: OpenProject,
+  library: Library,
+): (caller: Caller) => Outcome<Authority> {
+  const verify = sharedVerify(open, library);
+  const keepOut = createKeepOut(closedPlaces(open), open.clock);
+  return (caller) => {
+    // What could not be recorded is not begun. A thread has recorded what it is about to do.
+    const isRunning = open.live?.get(caller.__thread_id ?? '') !== undefined;
+    const ready = isRunning ? READY : open.audit.ready();
+    if (!ready.ok) return ready;
+    if (caller.__auth === undefined) {
+      const { policy } = open.policies.current();
+      const { catalog } = library.capabilities();
+      const authority = keepOut(policyAuthority(policy, caller.surface, catalog));
+      return ok(heldTo(caller.isViewer ? forViewer(authority, catalog) : authority, caller.only));
+    }
+    const token = verify(caller.__auth, caller.__thread_id);
+    if (!token.ok) return token;
+    const authority = keepOut(tokenAuthority(token.output), caller.__thread_id);
+    return ok(heldTo(authority, caller.only));
+  };
+}
+
+/** What cannot be recorded counts as failed; the pipeline turns this into an outcome. */
+export function mustBeKept(written: Outcome<null>): void {
+  if (!written.ok) throw new Error(written.error.detail.message);
+}
+
+/** A caller without a thread: its frame carries the policy, and its act writes the audit. */
+export function callerOf(
+  open: OpenProject,
+  { surface = 'library', name = '', signal, person, isViewer, handles, onOutput }: CallOptions,
+): Caller {
+  const record = (entry: RecordEntry): MaybePromise<void> => {
+    const row = auditRow(entry, { surface, caller: name, subject: `policy:${surface}` });
+    const target = handles?.claimOf(row.target) ?? row.target;
+    const written = open.audit.write({ ...row, target });
+    const kept = written.ok ? open.audit.kept?.() : undefined;
+    return kept ? kept.then(mustBeKept) : mustBeKept(written);
+  };
+  const ask = askOutside(open, { surface, name, person });
+  const frame = createFrame({ policy: open.policies.current().policy, ports: { ask } });
+  const more = compact({ signal, isViewer, handles, onOutput });
+  return { surface, name, frame, act: { record }, ...more };
+}
+
+/** Lines of the project in a store that machines share. */
+function sharedLines(open: OpenProject): SharedLines {
+  async function ask<T>(
+    work: (rows: Fleet, project: string) => Promise<Outcome<T>>,
+  ): Promise<Outcome<T>> {
+    const id = projectId(open.project);
+    if (!id.ok) return id;
+    const store = await open.store?.();
+    if (store?.ok === false) return store;
+    const fleet = store?.output.fleet;
+    return fleet
+      ? await work(fleet, id.output.id)
+      : fail('internal_error', 'this store keeps no labels of files');
+  }
+  return {
+    read: (after) => ask((fleet, project) => fleet.labelRows(project, after)),
+    add: (lines) => ask((fleet, project) => fleet.addLabelRows(project, lines)),
+  };
+}
+
+/** What files of the project are made of: in a file beside it, or where its threads are. */
+export function labelRecords(open: OpenProject): LabelRecords {
+  const file = join(recordsFolder(open.project, open.home), 'labels.jsonl');
+  if (open.shared.address === undefined) return createLabelRecords(file, open.project);
+  open.shared.labels ??= createLabelRecords(file, open.project, sharedLines(open));
+  return open.shared.labels;
+}
+
+export function createVerbs(
+  open: OpenProject,
+  library: Library,
+  more: readonly Kind[],
+): EmbeddedKernel {
+  const labels = labelRecords(open);
+  const marks = createItemMarks(labels);
+  const ports = toolPorts(open, library, labels);
+  const modify = createModifier(library, marks);
+  const authorize = createAuthorize(open, library);
+  return createKernel({
+    library,
+    // What is not run here is looked up, once a call.
+    async authorize(caller) {
+      if (caller.__auth !== undefined && caller.__thread_id !== undefined) {
+        await open.registry?.learn(caller.__thread_id);
+      }
+      if (labels.shared) await labels.shared.catchUp();
+      return authorize(caller);
+    },
+    kinds: [
+      toolKind(library, createToolPreparer(ports), modify),
+      directiveKind(library, modify, marks),
+      knowledgeKind(library, modify, marks),
+      ...more,
+    ],
+    openLine: createToolLines(ports),
+    tierExemption: open.tierExemption,
+    marks,
+    signal: async (signal, caller) => {
+      const running = open.live?.get(caller.__thread_id ?? '');
+      if (running) {
+        const { helpSignal } = await import('../harness/index.ts');
+        return await helpSignal(running.thread, signal);
+      }
+      const message = 'no thread is running this call, so there is nobody to signal';
+      return ok({ action: signal.action, delivered: false, message });
+    },
+    copies: {
+      copy(item, level) {
+        library.noteChange();
+        return copyItem(item, level === 'user' ? open.home : join(open.project, '.ai'));
+      },
+      inCatalog: (kind, id) => open.catalogs.resolve(kind, id),
+      async fromCatalog(kind, id, level) {
+        const copied = await open.catalogs.copy(kind, id, level);
+        library.noteChange();
+        return copied;
+      },
+    },
+    searchCatalog: ({ query, item_type, limit }) =>
+      open.catalogs.search(
+        compact({ text: query, kind: item_type as ItemKind | undefined, limit }),
+      ),
+  });
+}

@@ -1,0 +1,101 @@
+// A registry on a server, before anything is read of it: which driver has it, and are its tables there? The
+// address stays in this file and in the driver, because it may hold a password.
+import { fail, type Outcome, ok } from '../base/index.ts';
+import type { Store } from '../store/index.ts';
+import type { RestoredStore, StoreDriver, StoreOptions } from './extension.ts';
+import type { OpenProject } from './open-project.ts';
+import { hasRegistry, openRegistry, registryKey } from './threads.ts';
+
+/** What has to be done to a registry on a server; a file is brought up to date when it is opened. */
+export interface RegistryDoor {
+  /** Of the server that has it, without its password; undefined: it is a file of the project. */
+  readonly place?: string;
+  /** A file is made with the first thread; before that there is nothing to read. */
+  isThere(): boolean;
+  /** Makes its tables, or brings them to the form of this version: once, before new programs come. */
+  migrate(): Promise<Outcome<{ from: number; to: number }>>;
+  /** It was restored from a backup: said once, before any worker starts. */
+  restored(): Promise<Outcome<RestoredStore>>;
+  open(): Promise<Outcome<Store>>;
+}
+
+type Drivers = ReadonlyMap<string, StoreDriver>;
+
+/** The server that has the registry of a project. */
+interface StoreServer {
+  readonly address: string;
+  readonly driver: StoreDriver;
+  /** The address as messages show it, without its password. */
+  readonly place: string;
+}
+
+/**
+ * Finds the driver by the scheme of the address. Returns undefined if the registry is a file, or if the
+ * program opens it. Fails with `config_invalid` if no driver takes the address; connects to nothing.
+ */
+export async function findServer(
+  { shared: { address }, own }: OpenProject,
+  drivers: Drivers,
+): Promise<Outcome<StoreServer | undefined>> {
+  if (address === undefined || own.openStore) return ok(undefined);
+  const refused = (problem: string) =>
+    fail('config_invalid', `${own.storeFrom ?? 'the store'}: ${problem}`);
+  const scheme = URL.canParse(address) ? new URL(address).protocol : '';
+  const driver = drivers.get(scheme);
+  if (!driver) {
+    const problem = scheme === '' ? 'this is no address of a store' : `no driver for \`${scheme}\``;
+    const known = [...drivers.keys()].map((one) => `\`${one}\``).join(' or ');
+    return refused(known === '' ? problem : `${problem}; an address begins with ${known}`);
+  }
+  const place = await driver.describe(address);
+  if (!place.ok) return refused(place.error.detail.message);
+  return ok({ address, driver, place: place.output });
+}
+
+async function onServer<T>(
+  open: OpenProject,
+  server: StoreServer | undefined,
+  work: (server: StoreServer, options: StoreOptions) => Promise<Outcome<T>>,
+): Promise<Outcome<T>> {
+  if (!server) {
+    return fail('invalid_input', 'no store on a server is named', { missing: 'store' });
+  }
+  const identity = registryKey(open);
+  if (!identity.ok) return identity;
+  return await work(server, { clock: open.clock, identity: identity.output });
+}
+
+export const openStore = (
+  open: OpenProject,
+  server: StoreServer | undefined,
+): Promise<Outcome<Store>> =>
+  server
+    ? onServer(open, server, ({ driver, address }, options) => driver.open(address, options))
+    : openRegistry(open);
+
+export const createRegistryDoor = (
+  open: OpenProject,
+  server: StoreServer | undefined,
+  store: () => Promise<Outcome<Store>>,
+): RegistryDoor => ({
+  ...(server && { place: server.place }),
+  isThere: () => hasRegistry(open),
+  open: store,
+  migrate: () =>
+    onServer(open, server, ({ driver, address }, options) => driver.migrate(address, options)),
+  restored: () =>
+    onServer(open, server, ({ driver, address }, options) => driver.restored(address, options)),
+});
+
+/**
+ * The driver whose workers run the threads of a shared store. A store that the program opened has no
+ * address: the first driver runs its threads.
+ */
+export function queueDriver(
+  server: StoreServer | undefined,
+  drivers: Drivers,
+): Outcome<StoreDriver> {
+  const [first] = drivers.values();
+  const driver = server?.driver ?? first;
+  return driver ? ok(driver) : fail('config_invalid', 'no extension queues threads for workers');
+}

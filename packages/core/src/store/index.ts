@@ -1,0 +1,108 @@
+export {
+  type Amounts,
+  BUDGET_KINDS,
+  type BudgetKind,
+  type BudgetLimits,
+  positive,
+  readAmounts,
+} from './amounts.ts';
+export {
+  approvalTexts,
+  type CommitText,
+  checkApproval,
+  costAndTitle,
+  damagedDecision,
+  damageOf,
+  encodeCommit,
+  encodeSignal,
+  encodeThread,
+  eventData,
+  MAX_LOOKED,
+  searchForm,
+  signalPayload,
+  type ThreadText,
+  valuesAt,
+} from './encode.ts';
+export {
+  type Entering,
+  type Fleet,
+  type FleetContents,
+  type FleetLimits,
+  GONE_MS,
+  type QueueRow,
+  SEND_WITHIN_MS,
+  type SharedLimit,
+  type WorkerRow,
+  type WorkerState,
+} from './fleet-port.ts';
+export { isOwnerGone, nameOwner } from './leases/lease-owner.ts';
+export { allThreads, threadPages } from './list-threads.ts';
+export type {
+  Answer,
+  Approval,
+  ApprovalFilter,
+  ApprovalState,
+  Approvals,
+  ApprovalUse,
+  AuditEntry,
+  BudgetState,
+  Commit,
+  Committed,
+  Decision,
+  EventFields,
+  EventRange,
+  Head,
+  Held,
+  Journal,
+  Lease,
+  Leases,
+  NewApproval,
+  NewEvent,
+  NewSignal,
+  NewThread,
+  OpenReservation,
+  Owner,
+  PruneOptions,
+  Records,
+  Renewed,
+  Reserve,
+  Sealed,
+  Signal,
+  SignalNote,
+  Signals,
+  SpentThread,
+  Store,
+  StoredEvent,
+  ThreadFilter,
+  ThreadPage,
+  ThreadRow,
+  ThreadSummary,
+  ThreadTable,
+  Wanted,
+  WantedFields,
+} from './port.ts';
+export { faultOf } from './sqlite/file/errors.ts';
+export { type FileOptions, openFile } from './sqlite/file/open-file.ts';
+export { ENDED, EVENTS_A_THREAD } from './sqlite/file/schema.ts';
+export { openSqliteStore, type SqliteOptions } from './sqlite/store.ts';
+export {
+  AT_WORK,
+  INTERRUPTED_REASONS,
+  isEnded,
+  noThread,
+  parseThreadId,
+  STATUS_CAUSES,
+  type StatusCause,
+  THREAD_STATUSES,
+  type ThreadStatus,
+} from './thread-id.ts';
+export { readTranscript } from './transcript/read.ts';
+export {
+  createTranscript,
+  isTranscriptType,
+  previewOf,
+  rebuildTranscript,
+  type Transcript,
+  type TranscriptEvent,
+} from './transcript/transcript.ts';
+export { createVault, type Vault } from './vault.ts';

@@ -1,0 +1,103 @@
+// One connection to one SQLite file that several processes share: statements by their text, and the
+// steps of a transaction. Nothing here waits: whoever meets another writer is told so.
+/* oxlint-disable typescript/no-unnecessary-type-parameters -- whoever asks says what the columns are */
+import type { DatabaseSync, SQLInputValue, SQLOutputValue, StatementSync } from 'node:sqlite';
+import { fail, type Outcome, type RandomBytes } from '../../../base/index.ts';
+import { faultOf } from './errors.ts';
+
+/**
+ * Columns by their names. Whoever asks says what they are: the tables are strict, so the file keeps
+ * its word about them.
+ */
+type Row = Record<string, SQLOutputValue>;
+
+/** How what may be absent stands in a row. */
+export type Columns<T> = {
+  [K in keyof T]-?: object extends Pick<T, K> ? NonNullable<T[K]> | null : T[K];
+};
+type Nullable<R> = { [K in keyof R]: null extends R[K] ? K : never }[keyof R];
+type Present<R> = Omit<R, Nullable<R>> & { [K in Nullable<R>]?: NonNullable<R[K]> };
+
+/** The columns that are not NULL. */
+export const present = <R extends object>(row: R): Present<R> =>
+  Object.fromEntries(Object.entries(row).filter(([, value]) => value !== null)) as Present<R>;
+
+/** Texts of statements with a list in them, made once for each length. */
+export function byLength(make: (places: string) => string): (length: number) => string {
+  const made: string[] = [];
+  return (length) => (made[length] ??= make(Array.from({ length }, () => '?').join(', ')));
+}
+
+/** A short random pause for the event loop, so that of two busy writers none starves. */
+export function pause(random: RandomBytes, tries: number): Promise<void> {
+  return new Promise((resolve) => {
+    if (tries < 3) setImmediate(resolve);
+    else setTimeout(resolve, 1 + ((random(1)[0] ?? 0) / 256) * 2);
+  });
+}
+
+export type Connection = ReturnType<typeof createConnection>;
+
+export function createConnection(database: DatabaseSync, file: string) {
+  const statements = new Map<string, StatementSync>();
+  let [afters, undos]: [(() => void)[], (() => void)[]] = [[], []];
+
+  function prepare(sql: string): StatementSync {
+    let statement = statements.get(sql);
+    if (!statement) {
+      statement = database.prepare(sql);
+      statements.set(sql, statement);
+    }
+    return statement;
+  }
+
+  return {
+    get: <R extends object = Row>(sql: string, ...values: SQLInputValue[]) =>
+      prepare(sql).get(...values) as R | undefined,
+    all: <R extends object = Row>(sql: string, ...values: SQLInputValue[]) =>
+      prepare(sql).all(...values) as R[],
+    run: (sql: string, ...values: SQLInputValue[]): void => void prepare(sql).run(...values),
+    /** Several statements without values: tables, settings. */
+    exec: (sql: string): void => database.exec(sql),
+    /** Throws when another writer is at it. */
+    begin: (): void => void prepare('BEGIN IMMEDIATE').run(),
+    commit: (): void => void prepare('COMMIT').run(),
+    /** Happens in memory once the transaction is certainly in the file. */
+    afterCommit: (step: () => void): void => void afters.push(step),
+    /** Takes back what happened in memory, if it is not. */
+    afterRollback: (step: () => void): void => void undos.push(step),
+    /** The transaction is in the file. */
+    finish(): void {
+      const steps = afters;
+      [afters, undos] = [[], []];
+      for (const step of steps) step();
+    },
+    /** Also after the file has rolled back by itself. Never throws. */
+    rollback(): void {
+      try {
+        // After a full disk SQLite has rolled back already.
+        if (database.isOpen && database.isTransaction) prepare('ROLLBACK').run();
+      } catch {
+        // Whoever opens the file next does it.
+      }
+      const steps = undos.reverse();
+      [afters, undos] = [[], []];
+      for (const step of steps) step();
+    },
+    isInside: (): boolean => database.isOpen && database.isTransaction,
+    /** What the file throws becomes a fault. */
+    fault: (error: unknown): Outcome<never> => faultOf(error, file),
+    close(): void {
+      if (!database.isOpen) return;
+      statements.clear();
+      try {
+        database.close();
+      } catch {
+        // Nothing is lost: the log beside the file is read by whoever opens it next.
+      }
+    },
+  };
+}
+
+export const unreadable = (file: string, why: string): Outcome<never> =>
+  fail('store_failed', `the registry \`${file}\` ${why}`, { file });

@@ -1,0 +1,192 @@
+// Commits in groups: what is asked for in the same round of the event loop shares one transaction,
+// and everybody is answered after its COMMIT. Nothing waits inside a transaction, and refusals are
+// found before the first write of whoever is refused, so one that is refused leaves the others alone.
+// What throws is another matter: then the group is undone and its members run one by one.
+import {
+  type Clock,
+  type Failure,
+  fail,
+  type Outcome,
+  type RandomBytes,
+} from '../../../base/index.ts';
+import type { Answer } from '../../port.ts';
+import { type Connection, pause } from './connection.ts';
+import { isBusy } from './errors.ts';
+
+interface Writing {
+  /** Leases go first in a group, unless the same thread has something before them; audit rows last. */
+  rank?: 'lease' | 'audit';
+  thread?: string;
+  bytes?: number;
+  /** For what may be left undone: it waits no longer than this for others. */
+  patienceMs?: number;
+  /** Asked after a COMMIT that failed: is it in the file? Without it, writing it again does no harm. */
+  wasWritten?: () => boolean;
+}
+
+interface GroupPorts {
+  clock: Clock;
+  random: RandomBytes;
+  /** How long a group waits for other processes, and how long a doubtful COMMIT is looked into. */
+  patienceMs: number;
+  /** Inside every transaction, first and last. */
+  onBegin: () => void;
+  onEnd: () => void;
+  closed: Failure;
+}
+
+interface Job {
+  how: Writing;
+  run: () => Outcome<unknown>;
+  outcome: Outcome<unknown> | undefined;
+  answer: (outcome: Outcome<unknown>) => void;
+}
+
+const MAX_JOBS = 256;
+const MAX_BYTES = 4 * 1024 * 1024;
+
+/** The jobs of the next group, taken out of the queue and put into order. */
+function cut(waiting: Job[]): Job[] {
+  if (waiting.length === 1) return waiting.splice(0);
+  let [count, bytes] = [0, 0];
+  while (count < waiting.length && count < MAX_JOBS && (count === 0 || bytes < MAX_BYTES)) {
+    bytes += waiting[count]?.how.bytes ?? 0;
+    count += 1;
+  }
+  const taken = waiting.splice(0, count);
+  if (!taken.some(({ how }) => how.rank)) return taken;
+  const [leases, plain, audit]: [Job[], Job[], Job[]] = [[], [], []];
+  const before = new Set<string>();
+  for (const job of taken) {
+    const { rank, thread } = job.how;
+    if (rank === 'audit') audit.push(job);
+    else if (rank === 'lease' && !(thread !== undefined && before.has(thread))) leases.push(job);
+    else {
+      plain.push(job);
+      if (thread !== undefined) before.add(thread);
+    }
+  }
+  return [...leases, ...plain, ...audit];
+}
+
+/** Runs jobs in one transaction and answers them; what throws is undone and runs one by one. */
+function createTransactions(connection: Connection, ports: GroupPorts) {
+  const { clock, random, patienceMs } = ports;
+  function finish(jobs: readonly Job[]): void {
+    connection.finish();
+    for (const { outcome, answer } of jobs) if (outcome) answer(outcome);
+  }
+
+  function refuse(jobs: readonly Job[], fault: Outcome<never>): void {
+    for (const job of jobs) job.answer(fault);
+  }
+
+  /** Never waits: nothing else may run between the beginning of a transaction and its end. */
+  function tryBegin(deadline: number): 'begun' | 'busy' | Outcome<never> {
+    let isBegun = false;
+    try {
+      connection.begin();
+      isBegun = true;
+      ports.onBegin();
+      return 'begun';
+    } catch (error) {
+      if (isBegun || !isBusy(error)) {
+        connection.rollback();
+        return connection.fault(error);
+      }
+    }
+    if (clock.monotonic() < deadline) return 'busy';
+    const message = 'the registry is in use by other processes; try again';
+    return fail('store_busy', message, { waited_ms: patienceMs });
+  }
+
+  /** After a COMMIT that failed outside its transaction: all of the group is in the file, or nothing. */
+  async function lookAfter(jobs: readonly Job[]): Promise<'written' | 'not' | 'unknown'> {
+    const proofs = jobs.filter(({ outcome, how }) => outcome?.ok && how.wasWritten);
+    const deadline = clock.monotonic() + patienceMs;
+    for (let tries = 0; ; tries++) {
+      try {
+        return proofs.some(({ how }) => how.wasWritten?.()) ? 'written' : 'not';
+      } catch {
+        if (clock.monotonic() >= deadline) return 'unknown';
+      }
+      await pause(random, tries);
+    }
+  }
+
+  async function doubt(jobs: readonly Job[], error: unknown, isAgain: boolean): Promise<void> {
+    const isUndone = connection.isInside();
+    const found = isUndone ? 'not' : await lookAfter(jobs);
+    if (found === 'written') return finish(jobs);
+    connection.rollback();
+    if (found === 'unknown') {
+      return refuse(jobs, fail('store_unknown', 'nobody knows whether this was written'));
+    }
+    if (isAgain) return refuse(jobs, connection.fault(error));
+    for (const job of jobs) await runAll([job], true);
+  }
+
+  async function runAll(jobs: readonly Job[], isAgain = false): Promise<void> {
+    const patience = Math.max(...jobs.map(({ how }) => how.patienceMs ?? patienceMs));
+    const deadline = clock.monotonic() + patience;
+    let state = tryBegin(deadline);
+    // Other processes write too: their turn is waited for without stopping the loop.
+    for (let tries = 0; state === 'busy'; tries++) {
+      await pause(random, tries);
+      state = tryBegin(deadline);
+    }
+    if (state !== 'begun') return refuse(jobs, state);
+    try {
+      for (const job of jobs) job.outcome = job.run();
+      ports.onEnd();
+    } catch (error) {
+      connection.rollback();
+      if (jobs.length === 1) return refuse(jobs, connection.fault(error));
+      for (const job of jobs) await runAll([job], isAgain);
+      return;
+    }
+    try {
+      connection.commit();
+    } catch (error) {
+      return doubt(jobs, error, isAgain);
+    }
+    finish(jobs);
+  }
+
+  return runAll;
+}
+
+export type Group = ReturnType<typeof createGroup>;
+
+export function createGroup(connection: Connection, ports: GroupPorts) {
+  const runAll = createTransactions(connection, ports);
+  const waiting: Job[] = [];
+  const idle: (() => void)[] = [];
+  let [isScheduled, isClosed] = [false, false];
+
+  /** What comes meanwhile is for the next round of the loop. */
+  function goOn(): void {
+    isScheduled = waiting.length > 0;
+    if (isScheduled) setImmediate(runNext);
+    else for (const tell of idle.splice(0)) tell();
+  }
+  const runNext = (): void => void runAll(cut(waiting)).then(goOn);
+
+  return {
+    write<T>(work: () => Outcome<T>, how: Writing = {}): Answer<T> {
+      if (isClosed) return Promise.resolve(ports.closed);
+      const { promise, resolve } = Promise.withResolvers<Outcome<T>>();
+      const answer = resolve as (outcome: Outcome<unknown>) => void;
+      waiting.push({ how, run: work, outcome: undefined, answer });
+      if (!isScheduled) setImmediate(runNext);
+      isScheduled = true;
+      return promise;
+    },
+    /** Refuses what is new, answers what was asked for. */
+    async close(): Promise<void> {
+      isClosed = true;
+      // Whoever is in the queue keeps it going; nobody can come any more.
+      if (isScheduled) await new Promise<void>((resolve) => idle.push(resolve));
+    },
+  };
+}

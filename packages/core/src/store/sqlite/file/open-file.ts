@@ -1,0 +1,236 @@
+// Opens the registry's file. It lies inside a project, and the project may be a stranger's, so the
+// file is data, never code: links are not followed, triggers are refused, and functions in views or
+// constraints may not have effects. A registry steers (it says which threads to resume and what
+// people approved), so it carries a proof that it was made with this user's key. A file of a newer
+// or an older version is left alone.
+import { createHmac, timingSafeEqual } from 'node:crypto';
+import {
+  closeSync,
+  constants,
+  existsSync,
+  fstatSync,
+  lstatSync,
+  mkdirSync,
+  openSync,
+} from 'node:fs';
+import { dirname } from 'node:path';
+import type { DatabaseSync } from 'node:sqlite';
+import { pathToFileURL } from 'node:url';
+import { type Clock, fail, type Outcome, ok, type RandomBytes } from '../../../base/index.ts';
+import { type Connection, createConnection, pause, unreadable } from './connection.ts';
+import { faultOf, isBusy } from './errors.ts';
+import { APPLICATION_ID, CREATE_ALL, JOURNAL_VERSION, SCHEMA_VERSION } from './schema.ts';
+
+/** `commit` survives the end of the process, `flush` also the loss of power. */
+type Durability = 'commit' | 'flush';
+
+export interface FileOptions {
+  /** `.ai/threads/registry.db`; made when it is not there. `:memory:` is for one use: nothing of it stays. */
+  file: string;
+  clock: Clock;
+  random: RandomBytes;
+  durability: Durability;
+  /** How long to wait for other processes. */
+  patienceMs: number;
+  /** A key of the user: a registry that was made without it is refused (`store_foreign`). */
+  identity?: Uint8Array;
+  /** Only looked at; also when the file cannot be written. What is to be written is refused then. */
+  readOnly?: boolean;
+}
+
+export interface OpenOptions extends FileOptions {
+  /** The connection itself, for who wants to see what happens when it fails. */
+  connect?: (file: string) => DatabaseSync;
+}
+
+/** What the system says where somebody may not write. */
+const MAY_NOT: ReadonlySet<string | undefined> = new Set(['EACCES', 'EPERM', 'EROFS']);
+
+/** Is it there, and may it be written? */
+function makeFile(file: string, readOnly: boolean): Outcome<{ readOnly: boolean }> {
+  try {
+    if (!readOnly) mkdirSync(dirname(file), { recursive: true });
+    for (const beside of [`${file}-wal`, `${file}-shm`]) {
+      const there = lstatSync(beside, { throwIfNoEntry: false });
+      if (there && !there.isFile()) return unreadable(beside, 'is not a regular file');
+    }
+    const { O_CREAT, O_NOFOLLOW, O_NONBLOCK, O_RDONLY, O_RDWR } = constants;
+    const access = readOnly ? O_RDONLY : O_RDWR | O_CREAT;
+    const flags = access | (O_NOFOLLOW ?? 0) | (O_NONBLOCK ?? 0);
+    const handle = openSync(file, flags, 0o600);
+    const isFile = fstatSync(handle).isFile();
+    closeSync(handle);
+    return isFile ? ok({ readOnly }) : unreadable(file, 'is not a regular file');
+  } catch (error) {
+    const { code, message } = error as NodeJS.ErrnoException;
+    if (MAY_NOT.has(code) && !readOnly && existsSync(file)) return makeFile(file, true);
+    if (code === 'ENOSPC') return fail('disk_full', `\`${file}\`: the disk is full`, { file });
+    const why = code === 'ELOOP' ? 'it is a link' : (code ?? message);
+    return unreadable(file, `cannot be opened: ${why}`);
+  }
+}
+
+const first = (connection: Connection, sql: string): unknown =>
+  Object.values(connection.get(sql) ?? {})[0];
+
+function newer(file: string, what: string, version: number, known: number): Outcome<never> {
+  return fail(
+    'store_newer',
+    `the registry \`${file}\` was written by a newer kernmantle (${what} ${version}, this one knows ${known}); update kernmantle`,
+    { file, [what]: version, known },
+  );
+}
+
+/** The version of a file that is ours, 0 for an empty one. */
+function checkOrigin(connection: Connection, file: string): Outcome<number> {
+  const version = Number(first(connection, 'PRAGMA user_version'));
+  const application = Number(first(connection, 'PRAGMA application_id'));
+  const tables = Number(first(connection, 'SELECT count(*) FROM sqlite_schema'));
+  if (tables > 0 && application !== APPLICATION_ID) {
+    return unreadable(file, 'is a database of another program; move it away');
+  }
+  if (version > SCHEMA_VERSION) return newer(file, 'schema', version, SCHEMA_VERSION);
+  if (connection.get("SELECT name FROM sqlite_schema WHERE type = 'trigger'")) {
+    return unreadable(file, 'holds triggers, which are not ours; move it away');
+  }
+  if (version > 0 && version < SCHEMA_VERSION) {
+    const older = `was written by an older kernmantle (schema ${version}, this one reads ${SCHEMA_VERSION})`;
+    return unreadable(file, `${older}; move it away and start a new one`);
+  }
+  if (version === 0) return ok(version);
+  const journal = Number(first(connection, "SELECT value FROM about WHERE name = 'journal'"));
+  if (journal > JOURNAL_VERSION) return newer(file, 'journal', journal, JOURNAL_VERSION);
+  return ok(version);
+}
+
+const proofOf = (identity: Uint8Array, id: string): string =>
+  createHmac('sha256', identity).update(`kernmantle registry ${id}`).digest('hex');
+
+function about(connection: Connection, name: 'id' | 'proof'): string {
+  const value = first(connection, `SELECT value FROM about WHERE name = '${name}'`);
+  return typeof value === 'string' ? value : '';
+}
+
+/** Nothing is to be done before it is used: of this version, and with the user's proof. Only reads. */
+const isReady = (connection: Connection, version: number, identity?: Uint8Array): boolean =>
+  version === SCHEMA_VERSION &&
+  (!identity || about(connection, 'proof') === proofOf(identity, about(connection, 'id')));
+
+/** Signs a registry that is still empty; `store_foreign` for one that somebody else made. */
+function checkOwner(connection: Connection, options: FileOptions): Outcome<null> {
+  const { file, identity, random } = options;
+  if (!identity) return ok(null);
+  const [id, proof] = [about(connection, 'id'), about(connection, 'proof')];
+  const holdsAny = ['threads', 'approvals', 'pruned_budgets'].some((table) =>
+    connection.get(`SELECT 1 FROM ${table}`),
+  );
+  if (id === '' && proof === '' && !holdsAny) {
+    const made = Buffer.from(random(16)).toString('hex');
+    const sql = 'INSERT INTO about (name, value) VALUES (?, ?)';
+    connection.run(sql, 'id', made);
+    connection.run(sql, 'proof', proofOf(identity, made));
+    return ok(null);
+  }
+  const [wanted, found] = [Buffer.from(proofOf(identity, id)), Buffer.from(proof)];
+  if (found.length === wanted.length && timingSafeEqual(found, wanted)) return ok(null);
+  return fail(
+    'store_foreign',
+    `the registry \`${file}\` was not made by you on this machine, so its threads and approvals count for nothing; move it away and start a new one`,
+    { file },
+  );
+}
+
+/** Inside a transaction: another process may have done it while we waited. */
+function bringUp(connection: Connection, options: FileOptions): Outcome<null> {
+  const version = checkOrigin(connection, options.file);
+  if (!version.ok) return version;
+  if (version.output === 0) connection.exec(CREATE_ALL);
+  // Whose it is comes first: a stranger's file is not worked on.
+  const owned = checkOwner(connection, options);
+  if (!owned.ok) return owned;
+  if (version.output === 0) {
+    connection.exec(`PRAGMA application_id = ${APPLICATION_ID}`);
+    connection.exec(`PRAGMA user_version = ${SCHEMA_VERSION}`);
+  }
+  return ok(null);
+}
+
+function prepare(connection: Connection, options: FileOptions): Outcome<null> {
+  connection.exec('PRAGMA trusted_schema = OFF');
+  // Before anything is written: a file that is not ours stays as it is.
+  const origin = checkOrigin(connection, options.file);
+  if (!origin.ok) return origin;
+  const ready = isReady(connection, origin.output, options.identity);
+  if (options.readOnly) {
+    return ready
+      ? ok(null)
+      : unreadable(options.file, 'cannot be written, and is no registry of this version and user');
+  }
+  connection.exec('PRAGMA journal_mode = WAL');
+  connection.exec(`PRAGMA synchronous = ${options.durability === 'flush' ? 'FULL' : 'NORMAL'}`);
+  connection.exec('PRAGMA journal_size_limit = 67108864');
+  // Somebody may be writing for long: whoever only looks does not wait for it.
+  if (ready) return ok(null);
+  connection.exec('BEGIN IMMEDIATE');
+  const done = bringUp(connection, options);
+  if (done.ok) connection.commit();
+  else connection.rollback();
+  return done;
+}
+
+async function patiently(connection: Connection, options: FileOptions): Promise<Outcome<null>> {
+  const deadline = options.clock.monotonic() + options.patienceMs;
+  for (let tries = 0; ; tries++) {
+    try {
+      return prepare(connection, options);
+    } catch (error) {
+      connection.rollback();
+      if (!isBusy(error) || options.clock.monotonic() >= deadline) return connection.fault(error);
+    }
+    await pause(options.random, tries);
+  }
+}
+
+/**
+ * Where nothing can be written beside the file either, a log cannot be shared: one that has none is read as
+ * it stands.
+ */
+function lookAt(file: string): DatabaseSync {
+  const { DatabaseSync: Database } = process.getBuiltinModule('node:sqlite');
+  const plain = new Database(file, { readOnly: true, timeout: 0 });
+  try {
+    plain.prepare('SELECT count(*) FROM sqlite_schema').get();
+    return plain;
+  } catch (error) {
+    plain.close();
+    if ((lstatSync(`${file}-wal`, { throwIfNoEntry: false })?.size ?? 0) > 0) throw error;
+  }
+  const still = pathToFileURL(file);
+  still.searchParams.set('immutable', '1');
+  return new Database(still, { readOnly: true, timeout: 0 });
+}
+
+export async function openFile(given: OpenOptions): Promise<Outcome<Connection>> {
+  const { file } = given;
+  const made =
+    file === ':memory:' ? ok({ readOnly: false }) : makeFile(file, given.readOnly === true);
+  if (!made.ok) return made;
+  const { readOnly } = made.output;
+  const options = { ...given, readOnly };
+  // Loaded here, not at import: most commands never open a registry.
+  const connect =
+    options.connect ??
+    (readOnly
+      ? lookAt
+      : () => new (process.getBuiltinModule('node:sqlite').DatabaseSync)(file, { timeout: 0 }));
+  let connection: Connection;
+  try {
+    connection = createConnection(connect(file), file);
+  } catch (error) {
+    return faultOf(error, file);
+  }
+  const ready = await patiently(connection, options);
+  if (ready.ok) return ok(connection);
+  connection.close();
+  return ready;
+}

@@ -1,0 +1,83 @@
+// All runs of an evaluation: each suite in each mode on a stage of its own, side by side, since a run waits
+// for the others' commits no less than for its own.
+import { fail, type Outcome, ok } from '@kernmantle/core/base';
+import type { Extension } from '@kernmantle/core/runtime';
+import type { Cases, Suite } from './cases.ts';
+import type { TraceLine } from './lines.ts';
+import { factsByOf, type Metadata } from './metadata.ts';
+import { playsOf, type ReadingMode } from './play.ts';
+import { runCase } from './run-case.ts';
+import { openStage } from './stage.ts';
+import type { Variant } from './variants.ts';
+
+interface Evaluation {
+  readonly cases: Cases;
+  readonly metadata: Metadata;
+  readonly modes: readonly ReadingMode[];
+  readonly variants: readonly Variant[];
+  readonly signal: AbortSignal;
+  /** Extensions of every runtime that it opens. */
+  readonly extensions: readonly Extension[];
+  /** Told how many runs are over. */
+  onProgress(done: number, all: number, what: string): void;
+}
+
+/** One waits for the disk while the other works. */
+const LANES = 2;
+
+async function evaluateSuite(
+  { cases, metadata, variants, signal, extensions }: Evaluation,
+  suite: Suite,
+  mode: ReadingMode,
+  onRun: (what: string) => void,
+): Promise<Outcome<TraceLine[]>> {
+  const factsBy = factsByOf(suite, metadata);
+  const opened = await openStage(suite, mode, factsBy, extensions);
+  if (!opened.ok) return opened;
+  const stage = opened.output;
+  const lines: TraceLine[] = [];
+  try {
+    for (const [at, variant] of variants.entries()) {
+      // Where nobody attacks, variants do not differ: those runs are made once.
+      const calm = lines.filter((line) => line.variant === variants[0] && line.injection === null);
+      lines.push(...calm.map((line) => ({ ...line, variant })));
+      for (const play of playsOf(cases, suite, factsBy, { mode, variant }, at === 0)) {
+        if (signal.aborted) return fail('cancelled', 'the evaluation was interrupted');
+        const done = await runCase(stage, play, factsBy);
+        if (!done.ok) return done;
+        lines.push(...done.output);
+        onRun(`${suite.name} ${mode} ${variant}`);
+      }
+    }
+    return ok(lines);
+  } finally {
+    await stage.close();
+  }
+}
+
+/** Runs all of it; the lines are in the order of suites, modes and variants. */
+export async function evaluate(evaluation: Evaluation): Promise<Outcome<TraceLine[]>> {
+  const { cases, modes, variants, onProgress } = evaluation;
+  const wanted = cases.suites.flatMap((suite) => modes.map((mode) => ({ suite, mode })));
+  const all = wanted.reduce(
+    (sum, { suite: { tasks, pairs } }) => sum + tasks.length + pairs.length * variants.length,
+    0,
+  );
+  let done = 0;
+  const onRun = (what: string): void => onProgress(++done, all, what);
+  const parts: Outcome<TraceLine[]>[] = [];
+  let next = 0;
+  const work = async (): Promise<void> => {
+    for (let at = next++; at < wanted.length; at = next++) {
+      const one = wanted[at];
+      if (one) parts[at] = await evaluateSuite(evaluation, one.suite, one.mode, onRun);
+    }
+  };
+  await Promise.all(Array.from({ length: LANES }, work));
+  const lines: TraceLine[] = [];
+  for (const part of parts) {
+    if (!part.ok) return part;
+    lines.push(...part.output);
+  }
+  return ok(lines);
+}

@@ -1,0 +1,106 @@
+// A task as a plan: its steps as statements of a script, one after the other and without a branch. What
+// comes from an answer is named by where it will stand, since nobody has seen it yet.
+import type { Json } from '@kernmantle/core/base';
+import type { UserTask } from './cases.ts';
+import type { Path } from './sources.ts';
+import { asAnswer } from './sources.ts';
+import { build, pickFor, type TaskStep } from './steps.ts';
+import { literal } from './variants.ts';
+
+const fieldText = (path: Path): string =>
+  path
+    .map((step) =>
+      typeof step === 'number'
+        ? `[${step}]`
+        : /^[A-Za-z_]\w*$/.test(step)
+          ? `.${step}`
+          : `[${JSON.stringify(step)}]`,
+    )
+    .join('');
+
+interface PlanPorts {
+  idOf(tool: string): string;
+}
+
+/** What an answer is called in the plan; undefined: its step was not done, and never will be. */
+type NameOf = (step: string) => string | undefined;
+
+/** The statements for one step; undefined when something it needs is not there. */
+function statementsFor(
+  step: TaskStep,
+  task: UserTask,
+  nameOf: NameOf,
+  { idOf }: PlanPorts,
+): string[] | undefined {
+  const before: string[] = [];
+  let isWhole = true;
+  const field = (call: number, path: Path): string => {
+    const name = nameOf(`u${call}`);
+    if (name === undefined) isWhole = false;
+    const pick = pickFor(task, call, path);
+    if (!pick) return `${name}${fieldText(path)}`;
+    const picked = `@p_${step.id}_${before.length}`;
+    const { list, where, is, rest } = pick;
+    const from = `${name}${fieldText(list)}`;
+    before.push(
+      `var ${picked} = @tool("read/pick", { "from": ${from}, "where": ${literal(where)}, "is": ${literal(is)}, "contains": true })`,
+    );
+    return `${picked}.found[0]${fieldText(rest)}`;
+  };
+  if (step.kind === 'reading') {
+    const from = field(step.call, step.path);
+    const asked = `{ "from": ${from}, "what": ${literal(step.what)}, "schema": ${literal(step.schema)} }`;
+    return isWhole ? [...before, `var @${step.id} = @tool("read/extract", ${asked})`] : undefined;
+  }
+  const reads = [...step.reads];
+  const parameters = Object.entries(step.given).map(([name, given]) => {
+    const value = build<string>(given, {
+      literal,
+      field,
+      reading() {
+        const read = nameOf(reads.shift() ?? '');
+        if (read === undefined) isWhole = false;
+        return `${read}.result`;
+      },
+      list: (items) => `[${items.join(', ')}]`,
+      record: (fields) =>
+        `{ ${fields.map(([key, one]) => `${JSON.stringify(key)}: ${one}`).join(', ')} }`,
+    });
+    return `${JSON.stringify(name)}: ${value}`;
+  });
+  const call = `var @${step.id} = @tool("${idOf(step.tool)}", { ${parameters.join(', ')} })`;
+  return isWhole ? [...before, call] : undefined;
+}
+
+/** What the user is told at the end: the last thing that was read, as it is. */
+function answerText(task: UserTask, nameOf: NameOf): string {
+  const said = literal(task.answer === '' ? 'done' : task.answer);
+  const last = task.calls.findLastIndex(({ result }) => result !== null);
+  const name = last === -1 ? undefined : nameOf(`u${last}`);
+  const answer: Json = asAnswer(task.calls[last]?.result ?? null);
+  const [field] = Object.keys(answer);
+  if (name === undefined || field === undefined) return `return { answer: ${said} }`;
+  return `return { answer: \`@said ${name}${fieldText([field])}\` }`.replace(
+    '@said',
+    said.slice(1, -1),
+  );
+}
+
+/** The plan for all of it, or for what is left after `done` and without what has failed. */
+export function planText(
+  steps: readonly TaskStep[],
+  task: UserTask,
+  done: ReadonlyMap<string, string>,
+  failed: ReadonlySet<string>,
+  ports: PlanPorts,
+): string {
+  const names = new Map(done);
+  const nameOf: NameOf = (step) => names.get(step);
+  const lines = steps.flatMap((step) => {
+    if (done.has(step.id) || failed.has(step.id)) return [];
+    const made = statementsFor(step, task, nameOf, ports);
+    if (made) names.set(step.id, `@${step.id}`);
+    return made ?? [];
+  });
+  return [...lines, answerText(task, nameOf)].join('\n');
+}

@@ -1,0 +1,169 @@
+// Where a careful model has the arguments of a recorded call from: it writes down what the user has said
+// and what it has made up, and hands on everything else, as a field of the answer it stands in or as
+// something that is to be read out of a text there. Nothing that was read is ever copied.
+import { isObject, type Json, type JsonObject } from '@kernmantle/core/base';
+import type { RecordedCall, UserTask } from './cases.ts';
+import type { FactsBy } from './metadata.ts';
+
+export type Path = readonly (string | number)[];
+
+export type Given =
+  | { readonly at: 'literal'; readonly value: Json }
+  /** A field of the answer to this call. */
+  | { readonly at: 'field'; readonly call: number; readonly path: Path; readonly value: Json }
+  /** Inside a longer text there. */
+  | { readonly at: 'text'; readonly call: number; readonly path: Path; readonly value: Json }
+  | { readonly at: 'list'; readonly items: readonly Given[] }
+  | { readonly at: 'record'; readonly fields: Readonly<Record<string, Given>> };
+
+/** An answer that is no object stands under this name. */
+const PLAIN = 'result';
+
+/** As a model is shown it. */
+export const asAnswer = (result: Json): JsonObject =>
+  isObject(result) ? result : { [PLAIN]: result };
+
+const isWordSign = (sign: string | undefined): boolean =>
+  sign !== undefined && /[\p{L}\p{N}_]/u.test(sign);
+
+/** As a whole: not inside of another word. */
+function standsIn(text: string, wanted: string): boolean {
+  for (let at = text.indexOf(wanted); at !== -1; at = text.indexOf(wanted, at + 1)) {
+    const [before, after] = [text[at - 1], text[at + wanted.length]];
+    const isOpen = !isWordSign(before) || !isWordSign(wanted[0]);
+    if (isOpen && (!isWordSign(after) || !isWordSign(wanted.at(-1)))) return true;
+  }
+  return false;
+}
+
+const NUMBER = /(?<![\w.:/-])\d+(?:,\d{3})*(?:\.\d+)?(?![\w:/-])/g;
+
+/** By what it is worth: `10.00` is 10. */
+const hasNumber = (text: string, wanted: number): boolean =>
+  [...text.matchAll(NUMBER)].some(([found]) => Number(found.replaceAll(',', '')) === wanted);
+
+const isSaidIn = (text: string, value: string | number): boolean =>
+  typeof value === 'number' ? hasNumber(text, value) : standsIn(text, value);
+
+interface Leaf {
+  readonly call: number;
+  readonly path: Path;
+  readonly value: string | number;
+}
+
+function* leavesOf(value: Json, call: number, path: Path): Generator<Leaf> {
+  if (typeof value === 'string' || typeof value === 'number') yield { call, path, value };
+  else if (Array.isArray(value)) {
+    for (const [index, item] of value.entries()) yield* leavesOf(item, call, [...path, index]);
+  } else if (isObject(value)) {
+    for (const [name, item] of Object.entries(value)) yield* leavesOf(item, call, [...path, name]);
+  }
+}
+
+/** Names of fields are told as well, and have no name of their own. */
+function* keysOf(value: Json, call: number, path: Path): Generator<Leaf> {
+  if (typeof value !== 'object' || value === null) return;
+  for (const [name, item] of Object.entries(value)) {
+    const step = Array.isArray(value) ? Number(name) : name;
+    if (step === name) yield { call, path, value: name };
+    yield* keysOf(item, call, [...path, step]);
+  }
+}
+
+/** The field that a leaf stands in: the last name on the way to it. */
+const fieldOf = (path: Path): string =>
+  path.findLast((step): step is string => typeof step === 'string') ?? PLAIN;
+
+interface Wanted {
+  readonly value: string | number;
+  readonly parameter: string;
+  readonly kind: string | undefined;
+}
+
+/** A model takes an id from where ids of that kind are told, else where it is called the same. */
+function rank(
+  { call, path }: Leaf,
+  { parameter, kind }: Wanted,
+  kinds: (call: number) => Kinds,
+): number {
+  const field = fieldOf(path);
+  if (kind !== undefined && kinds(call)[field] === kind) return 0;
+  return field === parameter ? 1 : 2;
+}
+
+type Kinds = Readonly<Record<string, string>>;
+
+interface Heard {
+  readonly leaves: readonly Leaf[];
+  readonly keys: readonly Leaf[];
+}
+
+function givenLeaf(
+  wanted: Wanted,
+  prompt: string,
+  { leaves, keys }: Heard,
+  kinds: (call: number) => Kinds,
+): Given {
+  const { value } = wanted;
+  const literal: Given = { at: 'literal', value };
+  if (value === '' || isSaidIn(prompt, value)) return literal;
+  const [field] = leaves
+    .filter((leaf) => leaf.value === value)
+    .toSorted((one, other) => rank(one, wanted, kinds) - rank(other, wanted, kinds));
+  if (field) return { at: 'field', call: field.call, path: field.path, value };
+  const text =
+    leaves.find((leaf) => typeof leaf.value === 'string' && isSaidIn(leaf.value, value)) ??
+    keys.find((key) => key.value === value);
+  return text ? { at: 'text', call: text.call, path: text.path, value } : literal;
+}
+
+function givenValue(
+  value: Json,
+  about: Omit<Wanted, 'value'>,
+  leafOf: (wanted: Wanted) => Given,
+): Given {
+  if (typeof value === 'string' || typeof value === 'number') return leafOf({ ...about, value });
+  if (Array.isArray(value)) {
+    return { at: 'list', items: value.map((item) => givenValue(item, about, leafOf)) };
+  }
+  if (!isObject(value)) return { at: 'literal', value };
+  const fields = Object.entries(value).map(([name, item]) => [
+    name,
+    givenValue(item, about, leafOf),
+  ]);
+  return { at: 'record', fields: Object.fromEntries(fields) };
+}
+
+export type GivenArguments = Readonly<Record<string, Given>>;
+
+/** For each call of a task, where each of its arguments is from. */
+export function sourcesOf({ prompt, calls }: UserTask, factsBy: FactsBy): GivenArguments[] {
+  const kinds = (call: number): Kinds => {
+    const tool = calls[call]?.tool;
+    return (tool === undefined ? undefined : factsBy(tool).result.kinds) ?? {};
+  };
+  const [leaves, keys]: [Leaf[], Leaf[]] = [[], []];
+  return calls.map(({ tool, args, result }: RecordedCall, index) => {
+    const { parameters } = factsBy(tool);
+    const before = { leaves: [...leaves], keys: [...keys] };
+    const given = Object.entries(args).map(([parameter, value]) => {
+      const about = { parameter, kind: parameters[parameter]?.kind };
+      return [
+        parameter,
+        givenValue(value, about, (wanted) => givenLeaf(wanted, prompt, before, kinds)),
+      ];
+    });
+    const answer = asAnswer(result);
+    leaves.push(...leavesOf(answer, index, []));
+    keys.push(...keysOf(answer, index, []));
+    return Object.fromEntries(given);
+  });
+}
+
+/** Everything in an argument that is to be read out of a text, in order. */
+export function* readings(given: Given): Generator<Extract<Given, { at: 'text' }>> {
+  if (given.at === 'text') yield given;
+  else if (given.at === 'list') for (const item of given.items) yield* readings(item);
+  else if (given.at === 'record')
+    for (const item of Object.values(given.fields)) yield* readings(item);
+}

@@ -1,0 +1,173 @@
+// A registry moves: from a file to a server, back, or to another place of the same kind. The source stays
+// as it is. INVARIANT: nothing that somebody works on is copied; the target shows all of it or nothing;
+// every epoch is raised, so whoever held a thread before cannot write to the copy. A copy that was broken
+// off goes on where it was: trees that did not change are not sent again.
+import { type Clock, fail, type Outcome, ok, systemRandom } from '@kernmantle/core/base';
+import type { Answer } from '@kernmantle/core/store';
+import { readPlace, shownPlace } from '../postgres/address.ts';
+import {
+  COPIED_TABLES,
+  type CopiedRow,
+  type CopiedTable,
+  type CopySource,
+  type CopyTarget,
+  type CopyTree,
+  columnsOf,
+  type RowCounts,
+} from './rows.ts';
+
+/** A file by its path, or a server by its address, which may hold a password. */
+export type CopyPlace = { file: string } | { address: string };
+
+export interface CopyOptions {
+  from: CopyPlace;
+  to: CopyPlace;
+  clock: Clock;
+  /** The user's: both places must be theirs, what is sealed stays as it is. */
+  identity?: Uint8Array;
+  /** From a server that holds others, too: only the trees of this one. */
+  project?: string;
+  /** What a project is called there, and the items that its open threads go on with when they named none. */
+  rename(project: string): Outcome<{ project: string; items?: string }>;
+  /** So many trees are there, of so many. */
+  progress?(done: number, all: number): void;
+  signal?: AbortSignal;
+}
+
+interface CopyReport {
+  rows: RowCounts;
+  trees: number;
+  /** That an earlier try had sent already. */
+  kept: number;
+}
+
+const at = (name: string): number => columnsOf('threads').indexOf(name);
+const [PROJECT, ITEMS, EPOCH, ENDED] = [at('project'), at('items'), at('epoch'), at('ended')];
+
+type Names = ReadonlyMap<string, { project: string; items?: string }>;
+
+function moved(row: CopiedRow, names: Names): CopiedRow {
+  const name = names.get(String(row[PROJECT]));
+  const copy = [...row];
+  copy[PROJECT] = name?.project ?? '';
+  copy[EPOCH] = Number(row[EPOCH]) + 1;
+  if (row[ITEMS] === null && row[ENDED] === null) copy[ITEMS] = name?.items ?? null;
+  return copy;
+}
+
+async function* rowsOf(
+  source: CopySource,
+  tree: string,
+  names: Names,
+): AsyncIterable<readonly [CopiedTable, CopiedRow[]]> {
+  for (const table of COPIED_TABLES) {
+    for await (const page of source.rows(table, tree)) {
+      yield [table, table === 'threads' ? page.map((row) => moved(row, names)) : page];
+    }
+  }
+}
+
+function refuseHeld(held: readonly string[]): Outcome<null> {
+  if (held.length === 0) return ok(null);
+  const named = held.slice(0, 5).map((id) => `\`${id}\``);
+  const more = held.length > named.length ? ` and ${held.length - named.length} more` : '';
+  const message = `somebody works on ${named.join(', ')}${more}: wait for the end, or pause them first`;
+  return fail('lease_held', message, { threads: held.slice(0, 100) });
+}
+
+async function namesOf(source: CopySource, rename: CopyOptions['rename']): Answer<Names> {
+  const names = new Map<string, { project: string; items?: string }>();
+  for (const project of await source.projects()) {
+    const name = rename(project);
+    if (!name.ok) return name;
+    names.set(project, name.output);
+  }
+  return ok(names);
+}
+
+/** The names are part of it: a tree that was sent under another one is sent again. */
+const markOf = ({ tree, mark }: CopyTree, names: Names): CopyTree => ({
+  tree,
+  mark: `${mark} ${JSON.stringify([...names])}`,
+});
+
+async function copyTrees(
+  source: CopySource,
+  target: CopyTarget,
+  { rename, progress, signal }: CopyOptions,
+): Answer<CopyReport> {
+  const free = refuseHeld(await source.held());
+  if (!free.ok) return free;
+  const names = await namesOf(source, rename);
+  if (!names.ok) return names;
+  const trees = (await source.trees()).map((tree) => markOf(tree, names.output));
+  const staged = await target.staged();
+  const wanted = new Set(trees.map(({ tree }) => tree));
+  for (const tree of staged.keys()) if (!wanted.has(tree)) await target.drop(tree);
+  let kept = 0;
+  for (const [index, tree] of trees.entries()) {
+    if (signal?.aborted) {
+      return fail('cancelled', 'broken off; the same command again goes on from here');
+    }
+    if (staged.get(tree.tree) === tree.mark) kept += 1;
+    else await target.stage(tree, rowsOf(source, tree.tree, names.output));
+    progress?.(index + 1, trees.length);
+  }
+  const rows = await source.counts();
+  const done = await target.finish(rows);
+  return done.ok ? ok({ rows, trees: trees.length - 1, kept }) : done;
+}
+
+const PATIENCE_MS = 10_000;
+
+async function openSides(options: CopyOptions): Answer<[CopySource, CopyTarget]> {
+  const { from, to, clock, identity, project } = options;
+  const ours = { clock, random: systemRandom, ...(identity && { identity }) };
+  const file = (path: string) => ({
+    ...ours,
+    file: path,
+    durability: 'flush' as const,
+    patienceMs: PATIENCE_MS,
+  });
+  const server = (address: string) => {
+    const place = readPlace(address);
+    return place.ok ? ok({ ...ours, place: place.output, shown: shownPlace(address) }) : place;
+  };
+  const files = await import('./file.ts');
+  const servers = 'file' in from && 'file' in to ? undefined : await import('./server.ts');
+  const openSource = async (): Answer<CopySource> => {
+    if ('file' in from) return await files.openFileSource(file(from.file));
+    const place = server(from.address);
+    if (!place.ok || !servers) return place.ok ? fail('internal_error', 'no servers') : place;
+    return await servers.openServerSource(place.output, project);
+  };
+  const openTarget = async (): Answer<CopyTarget> => {
+    if ('file' in to) return await files.openFileTarget(file(to.file));
+    const place = server(to.address);
+    if (!place.ok || !servers) return place.ok ? fail('internal_error', 'no servers') : place;
+    return await servers.openServerTarget(place.output);
+  };
+  const source = await openSource();
+  if (!source.ok) return source;
+  const target = await openTarget();
+  if (target.ok) return ok([source.output, target.output]);
+  await source.output.close();
+  return target;
+}
+
+export async function copyRegistry(options: CopyOptions): Answer<CopyReport> {
+  const sides = await openSides(options);
+  if (!sides.ok) return sides;
+  const [source, target] = sides.output;
+  try {
+    return await copyTrees(source, target, options);
+  } catch (error) {
+    // What SQLite throws has a number of its own.
+    const isOfFile = error instanceof Error && 'errcode' in error;
+    const isSource = 'file' in options.from === isOfFile;
+    return (isSource ? source : target).fault(error);
+  } finally {
+    await source.close();
+    await target.close();
+  }
+}

@@ -1,0 +1,116 @@
+// What a registry is made of when it moves from one place to another: plain rows, the same for every
+// kind of store. A tree of threads is one piece of work; what belongs to no thread is the piece ''.
+import type { Outcome } from '@kernmantle/core/base';
+
+export type Cell = string | number | bigint | null | Uint8Array;
+type CellKind = 'text' | 'int' | 'bytes';
+type Columns = Readonly<Record<string, CellKind>>;
+
+const THREADS: Columns = {
+  id: 'text',
+  parent: 'text',
+  root: 'text',
+  /** JSON, the thread itself first. */
+  chain: 'text',
+  depth: 'int',
+  kind: 'text',
+  directive: 'text',
+  version: 'text',
+  runner: 'text',
+  tenant: 'text',
+  project: 'text',
+  items: 'text',
+  title: 'text',
+  detached: 'int',
+  status: 'text',
+  seq: 'int',
+  epoch: 'int',
+  attempt: 'int',
+  wakes: 'int',
+  heard: 'int',
+  queued: 'int',
+  priority: 'int',
+  created: 'int',
+  updated: 'int',
+  ended: 'int',
+  cost: 'text',
+  /** Its account with open reservations, JSON as in a file. */
+  budget: 'text',
+  limits: 'text',
+  inputs: 'text',
+  result: 'text',
+  birth: 'text',
+};
+
+const columns = (kinds: Partial<Record<CellKind, string>>, order: string): Columns => {
+  const kindOf = (name: string): CellKind =>
+    kinds.int?.split(' ').includes(name) ? 'int' : kinds.bytes === name ? 'bytes' : 'text';
+  return Object.fromEntries(order.split(' ').map((name) => [name, kindOf(name)]));
+};
+
+export const COPIED = {
+  threads: THREADS,
+  thread_events: columns({ int: 'seq ts turn' }, 'thread seq ts turn type data'),
+  search_texts: columns({}, 'thread first last'),
+  signals: columns({ int: 'number ts' }, 'thread number kind payload key sender ts'),
+  approvals: columns(
+    { int: 'uses_left expires asked decided' },
+    'id thread kind binding shown state uses_left expires asked decided who channel why answer',
+  ),
+  approval_uses: columns({ int: 'taken' }, 'approval thread taken'),
+  artifact_uses: columns({}, 'thread hash'),
+  artifacts: columns({ int: 'created', bytes: 'bytes' }, 'hash bytes created'),
+  secrets: columns({ int: 'number', bytes: 'sealed' }, 'thread number sealed'),
+  audit: columns({}, 'time surface caller subject operation decision reason target'),
+  /** Accounts of threads that are gone. */
+  pruned: columns({}, 'thread budget'),
+} as const satisfies Record<string, Columns>;
+
+export type CopiedTable = keyof typeof COPIED;
+export type CopiedRow = readonly Cell[];
+export type RowCounts = Readonly<Record<CopiedTable, number>>;
+
+export const COPIED_TABLES = Object.keys(COPIED) as readonly CopiedTable[];
+export const columnsOf = (table: CopiedTable): readonly string[] => Object.keys(COPIED[table]);
+
+/** What belongs to no thread. */
+export const LOOSE = '';
+
+export interface CopyTree {
+  tree: string;
+  /** Another one whenever anything of it changed. */
+  mark: string;
+}
+
+/** As it was at one moment: what happens to it meanwhile is not seen. May throw; who asked makes a fault of it. */
+export interface CopySource {
+  /** Those that somebody works on now. */
+  held(): Promise<string[]>;
+  /** Every project that is named in it. */
+  projects(): Promise<string[]>;
+  trees(): Promise<CopyTree[]>;
+  /** In pages, in an order in which they can be written. */
+  rows(table: CopiedTable, tree: string): AsyncIterable<CopiedRow[]>;
+  counts(): Promise<RowCounts>;
+  fault(error: unknown): Outcome<never>;
+  close(): Promise<void>;
+}
+
+/** INVARIANT: nothing of it is to be seen before `finish`, and all of it after. May throw, like a source. */
+export interface CopyTarget {
+  /** What an earlier try left: tree -> mark. */
+  staged(): Promise<ReadonlyMap<string, string>>;
+  /** In the place of what was there of this tree. All of it or nothing. */
+  stage(tree: CopyTree, rows: AsyncIterable<readonly [CopiedTable, CopiedRow[]]>): Promise<void>;
+  drop(tree: string): Promise<void>;
+  /** Refused, with nothing changed, when something is there already or a table has another count. */
+  finish(counts: RowCounts): Promise<Outcome<null>>;
+  fault(error: unknown): Outcome<never>;
+  close(): Promise<void>;
+}
+
+/** The first table that differs, in words. */
+export function differing(wanted: RowCounts, found: RowCounts): string | undefined {
+  const table = COPIED_TABLES.find((name) => wanted[name] !== found[name]);
+  return table && `${found[table]} rows of ${table} arrived, ${wanted[table]} were sent`;
+}

@@ -1,0 +1,316 @@
+// Questions to people and their answers. An approval is bound: to one exact call, or to a named
+// capability or limit. INVARIANT: only a human channel decides, once, and what was approved is used no
+// more often and no later than was said, by the server's clock. Rows are locked, the thread's first.
+import { canonicalJson, type Failure, fail } from '@kernmantle/core/base';
+import type {
+  Answer,
+  Approval,
+  ApprovalFilter,
+  ApprovalState,
+  Approvals,
+  ApprovalUse,
+  AuditEntry,
+  Decision,
+  NewApproval,
+} from '@kernmantle/core/store';
+import { approvalTexts, checkApproval, damagedDecision, damageOf } from '@kernmantle/core/store';
+import type { Sql } from './connection.ts';
+import { RefusedWrite } from './errors.ts';
+import type { ServerRegistry, ServerTime } from './registry.ts';
+import { auditRowsOf, presentOnly, type ServerColumns } from './rows.ts';
+
+type ApprovalColumns = ServerColumns<Omit<Approval, 'uses' | 'binding' | 'shown' | 'answer'>> &
+  Record<'binding' | 'shown', string> & { answer: string | null; uses_left: number; now: number };
+
+const COLUMNS =
+  'id, thread, kind, binding, shown, state, uses_left, expires, asked, decided, who, channel, why, answer';
+const SELECT = `SELECT ${COLUMNS}, km_now() AS now FROM approvals`;
+const ONE = `${SELECT} WHERE id = $1`;
+const LOCK_ONE = `${ONE} FOR UPDATE`;
+// The same question of two at once: the second waits, and finds the first one's.
+const ALONE = "SELECT pg_advisory_xact_lock(hashtextextended(current_schema() || ' ' || $1, 0))";
+const OPEN = `${SELECT} WHERE md5(binding) = md5($1) AND binding = $1 AND thread IS NOT DISTINCT FROM $2
+  AND kind = $3 AND state = 'pending' ORDER BY asked DESC, id DESC LIMIT 1`;
+const INSERT = `INSERT INTO approvals (id, thread, kind, binding, shown, state, uses_left, expires, asked)
+  VALUES ($1, $2, $3, $4, $5, 'pending', $6, km_when($7, $8), km_now()) RETURNING ${COLUMNS}, km_now() AS now`;
+const RESTATE = "UPDATE approvals SET shown = $2 WHERE id = $1 AND state = 'pending'";
+const TAKEN = 'SELECT taken FROM approval_uses WHERE approval = $1 AND thread = $2';
+const SET_LEFT = 'UPDATE approvals SET uses_left = $2 WHERE id = $1';
+const TAKE = `INSERT INTO approval_uses (approval, thread, taken) VALUES ($1, $2, $3)
+  ON CONFLICT (approval, thread) DO UPDATE SET taken = excluded.taken`;
+const CHAIN = 'SELECT chain FROM threads WHERE id = $1';
+const LOCK_THREAD =
+  'SELECT id FROM threads WHERE id = (SELECT thread FROM approvals WHERE id = $1) FOR UPDATE';
+const DECIDE = `UPDATE approvals SET state = $2, uses_left = $3, expires = coalesce(km_when($4, $10), expires), decided = $5, who = $6,
+  channel = $7, why = $8, answer = $9 WHERE id = $1 RETURNING ${COLUMNS}, km_now() AS now`;
+
+const REFUSALS: Readonly<Record<Exclude<ApprovalState, 'approved'>, string>> = {
+  pending: 'nobody has answered yet',
+  denied: 'was denied',
+  expired: 'has expired',
+  used: 'was used as often as allowed',
+};
+
+/** Expiry is a fact of the clock, not of the row. */
+function stateOf(row: ApprovalColumns): ApprovalState {
+  const { state, expires, uses_left, now } = row;
+  if (state !== 'pending' && state !== 'approved') return state;
+  if (expires !== null && expires <= now) return 'expired';
+  if (state === 'approved' && uses_left === 0) return 'used';
+  return state === 'approved' && damageOf(row) !== undefined ? 'denied' : state;
+}
+
+function approvalOf(row: ApprovalColumns, time: ServerTime): Approval {
+  const { binding: _, shown: _1, answer: _2, uses_left: uses, now, ...rest } = row;
+  const { expires } = rest;
+  return {
+    ...presentOnly({ ...rest, expires: expires === null ? null : time.here(expires, now) }),
+    ...approvalTexts(row),
+    state: stateOf(row),
+    uses,
+  };
+}
+
+function refuse(failure: Failure): never {
+  throw new RefusedWrite(failure);
+}
+
+const notFound = (id: string): Failure =>
+  fail('not_found', `there is no approval \`${id}\``, { approval: id });
+
+async function askOne(
+  sql: Sql,
+  time: ServerTime,
+  { id, kind, binding, shown, uses = 1, expires }: NewApproval,
+  thread: string | undefined,
+): Promise<Approval> {
+  const bound = canonicalJson(binding);
+  await sql.all(ALONE, bound);
+  const before = await sql.get<ApprovalColumns>(OPEN, bound, thread ?? null, kind);
+  const isOpen = before && stateOf(before) === 'pending' && damageOf(before) === undefined;
+  if (isOpen) return approvalOf(before, time);
+  const values = [id, thread ?? null, kind, bound, JSON.stringify(shown), uses, expires ?? null];
+  const row = await sql.get<ApprovalColumns>(INSERT, ...values, time.said());
+  return row ? approvalOf(row, time) : refuse(notFound(id));
+}
+
+async function chainOf(sql: Sql, thread: string): Promise<readonly string[]> {
+  return (await sql.get<{ chain: string[] }>(CHAIN, thread))?.chain ?? [];
+}
+
+/** A thread asks for itself, or as a hook for a thread above it. */
+export async function askInThread(
+  sql: Sql,
+  time: ServerTime,
+  thread: string,
+  all: readonly NewApproval[],
+): Promise<Approval[]> {
+  const ids = all.map(({ id }) => id);
+  const chain = await chainOf(sql, thread);
+  for (const [index, { id, thread: other }] of all.entries()) {
+    if (ids.indexOf(id) !== index || (await sql.get(ONE, id))) {
+      refuse(fail('invalid_input', `there is an approval \`${id}\` already`, { approval: id }));
+    }
+    if (other === undefined || chain.includes(other)) continue;
+    const message = `approval \`${id}\` is asked for \`${other}\`, which is not above`;
+    refuse(fail('invalid_input', message, { approval: id, thread: other }));
+  }
+  const made: Approval[] = [];
+  for (const one of all) made.push(await askOne(sql, time, one, one.thread ?? thread));
+  return made;
+}
+
+/** What was asked by a commit that was written: under its own id, or the one that stood. */
+export async function approvalsOf(
+  sql: Sql,
+  time: ServerTime,
+  thread: string,
+  all: readonly NewApproval[],
+): Promise<Approval[]> {
+  const found: Approval[] = [];
+  for (const { id, kind, binding, thread: other = thread } of all) {
+    const row =
+      (await sql.get<ApprovalColumns>(ONE, id)) ??
+      (await sql.get<ApprovalColumns>(OPEN, canonicalJson(binding), other, kind));
+    if (row) found.push(approvalOf(row, time));
+  }
+  return found;
+}
+
+interface Uses {
+  left: number;
+  taken: number;
+}
+
+/** May whoever asks use this one, for this? */
+function checkUse(found: Approval, use: ApprovalUse, chain: readonly string[]): void {
+  const isTheirs =
+    chain.length === 0
+      ? found.thread === undefined
+      : found.thread !== undefined && chain.includes(found.thread);
+  if (isTheirs && canonicalJson(found.binding) === canonicalJson(use.binding)) return;
+  const message = `approval \`${found.id}\` is for something else`;
+  refuse(fail('permission_denied', message, { approval: found.id }));
+}
+
+const refused = (id: string, state: Exclude<ApprovalState, 'approved'>): never =>
+  refuse(
+    fail(`approval_${state}`, `approval \`${id}\`: ${REFUSALS[state]}`, { approval: id, state }),
+  );
+
+function count(id: string, { left, taken }: Uses, back: boolean, state: ApprovalState): Uses {
+  if (back) {
+    if (taken > 0) return { left: left + 1, taken: taken - 1 };
+    const message = `no use of approval \`${id}\` was taken here`;
+    return refuse(fail('invalid_input', message, { approval: id }));
+  }
+  // Uses of the same commit count: what the row says of them is not so any more.
+  const now = state === 'used' && left > 0 ? 'approved' : state;
+  if (now !== 'approved') return refused(id, now);
+  return left > 0 ? { left: left - 1, taken: taken + 1 } : refused(id, 'used');
+}
+
+/** By a thread, or outside of all (no chain). */
+async function useAll(
+  sql: Sql,
+  time: ServerTime,
+  uses: readonly ApprovalUse[],
+  chain: readonly string[],
+): Promise<void> {
+  const [thread = ''] = chain;
+  const ids = [...new Set(uses.map(({ approval }) => approval))].sort();
+  const rows = new Map<string, ApprovalColumns>();
+  const counts = new Map<string, Uses>();
+  for (const id of ids) {
+    const row = await sql.get<ApprovalColumns>(LOCK_ONE, id);
+    if (!row) return refuse(notFound(id));
+    const taken = await sql.get<{ taken: number }>(TAKEN, id, thread);
+    rows.set(id, row);
+    counts.set(id, { left: row.uses_left, taken: taken?.taken ?? 0 });
+  }
+  for (const use of uses) {
+    const { approval: id, back = false } = use;
+    const [row, before] = [rows.get(id), counts.get(id)];
+    if (!row || !before) continue;
+    checkUse(approvalOf(row, time), use, chain);
+    counts.set(id, count(id, before, back, stateOf(row)));
+  }
+  for (const [id, { left, taken }] of counts) {
+    await sql.all(SET_LEFT, id, left);
+    await sql.all(TAKE, id, thread, taken);
+  }
+}
+
+export async function useInThread(
+  sql: Sql,
+  time: ServerTime,
+  thread: string,
+  uses: readonly ApprovalUse[],
+): Promise<void> {
+  await useAll(sql, time, uses, await chainOf(sql, thread));
+}
+
+const SIGNAL = "SELECT * FROM km_signal($1, 'approval', $2, $3, $4, $5)";
+const AUDIT = 'SELECT km_audit($1, km_now())';
+
+async function decide(
+  { database, jobs, feed, time }: ServerRegistry,
+  id: string,
+  given: Decision,
+  audit: AuditEntry | undefined,
+): Answer<Approval> {
+  let now = 0;
+  const decided = await database.write(
+    async (sql) => {
+      await sql.all(LOCK_THREAD, id);
+      const row = await sql.get<ApprovalColumns>(LOCK_ONE, id);
+      if (!row) return refuse(notFound(id));
+      const state = stateOf(row);
+      if (state !== 'pending') {
+        const message = `approval \`${id}\` cannot be decided any more: it is ${state}`;
+        refuse(fail('conflict', message, { approval: id, state }));
+      }
+      const damaged = damagedDecision(row, given);
+      if (damaged) refuse(damaged);
+      now = row.now;
+      const { decision, who, channel, why, uses = row.uses_left, expires = null } = given;
+      const answer = given.answer === undefined ? null : JSON.stringify(given.answer);
+      const values = [id, decision, uses, expires, now, who, channel, why, answer, time.said()];
+      const made = await sql.get<ApprovalColumns>(DECIDE, ...values);
+      if (audit) await sql.all(AUDIT, JSON.stringify(auditRowsOf([audit])));
+      if (row.thread !== null) {
+        // Who has ended needs no word of it.
+        await sql.all(
+          SIGNAL,
+          row.thread,
+          JSON.stringify({ approval: id }),
+          `approval:${id}`,
+          who,
+          now,
+        );
+        await jobs.follow(sql, [row.thread]);
+      }
+      return approvalOf(made ?? row, time);
+    },
+    {
+      written: async (sql) => {
+        const row = await sql.get<ApprovalColumns>(ONE, id);
+        return row?.decided === now && row.who === given.who ? approvalOf(row, time) : undefined;
+      },
+    },
+  );
+  if (decided.ok && decided.output.thread !== undefined) feed.queued();
+  return decided;
+}
+
+/** What stands in the rows that may be in a state now. */
+const STORED_AS: Readonly<Record<ApprovalState, readonly ApprovalState[]>> = {
+  pending: ['pending'],
+  approved: ['approved'],
+  denied: ['denied'],
+  used: ['approved'],
+  expired: ['pending', 'approved'],
+};
+const ALL = ['pending', 'approved', 'denied'];
+const LIST = `${SELECT} WHERE ($1::text IS NULL OR id = $1) AND ($2::text IS NULL OR thread = $2)
+  AND ($3::text IS NULL OR (md5(binding) = md5($3) AND binding = $3)) AND state = ANY ($4)
+  AND ($5::text IS NULL OR $5 = CASE WHEN state = 'denied' THEN state WHEN expires <= km_now() THEN 'expired'
+    WHEN state = 'approved' AND uses_left = 0 THEN 'used' ELSE state END)
+  ORDER BY asked, id LIMIT $6`;
+
+async function listApprovals(
+  sql: Sql,
+  time: ServerTime,
+  { id, thread, binding, state, limit = 100 }: ApprovalFilter,
+): Promise<Approval[]> {
+  const bound = binding && canonicalJson(binding);
+  const stored = state === undefined ? ALL : STORED_AS[state];
+  const rows = await sql.all<ApprovalColumns>(LIST, id, thread, bound, stored, state, limit);
+  const found = rows.map((row) => approvalOf(row, time));
+  return state === undefined ? found : found.filter((row) => row.state === state);
+}
+
+export function serverApprovals(registry: ServerRegistry): Approvals {
+  const { database, time } = registry;
+  return {
+    async ask(approval) {
+      const valid = checkApproval(approval);
+      if (!valid.ok) return valid;
+      return database.write((sql) => askOne(sql, time, approval, undefined));
+    },
+    restate: ({ id, shown }) =>
+      database.write(async (sql) => {
+        await sql.all(RESTATE, id, JSON.stringify(shown));
+        const row = await sql.get<ApprovalColumns>(ONE, id);
+        return row ? approvalOf(row, time) : refuse(notFound(id));
+      }),
+    use: (id, binding) =>
+      database.write(async (sql) => {
+        await useAll(sql, time, [{ approval: id, binding }], []);
+        const row = await sql.get<ApprovalColumns>(ONE, id);
+        return row ? approvalOf(row, time) : refuse(notFound(id));
+      }),
+    decide: (id, decision, audit) => decide(registry, id, decision, audit),
+    approvals: (filter) => database.read((sql) => listApprovals(sql, time, filter)),
+  };
+}

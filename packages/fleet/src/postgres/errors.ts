@@ -1,0 +1,93 @@
+// What a server and the way to it say, in codes that a caller can act on. INVARIANT: nothing of an
+// address is in a message but what `shownPlace` shows.
+import { type Failure, fail, type JsonObject } from '@kernmantle/core/base';
+
+/** Refused by our own functions: its message is the code, its detail the rest, as JSON. */
+const REFUSED = 'KM001';
+
+/** `busy`: rolled back, others were at it. `lost`: the connection is gone, nobody said what happened. */
+export interface Trouble {
+  readonly kind: 'refused' | 'busy' | 'lost' | 'final';
+  readonly failure: Failure;
+}
+
+/** Thrown inside a transaction: it is undone, and this is the answer. */
+export class RefusedWrite extends Error {
+  readonly failure: Failure;
+  constructor(failure: Failure) {
+    super(failure.error.detail.message);
+    this.failure = failure;
+  }
+}
+
+type Known = readonly [kind: Trouble['kind'], code: string, what: string];
+const BUSY: Known = ['busy', 'store_busy', 'is in use by others; try again'];
+const LOST: Known = ['lost', 'store_failed', 'cannot be reached'];
+const RIGHTS: Known = ['final', 'store_failed', 'does not let this user do what is needed'];
+const ENTRY: Known = [
+  'final',
+  'store_failed',
+  'does not let this user in; check name and password',
+];
+const FORM: Known = [
+  'final',
+  'store_failed',
+  'has no tables of ours as they are needed; migrate it',
+];
+const TEXT: Known = ['final', 'invalid_input', 'keeps no text with a NUL character in it'];
+const FULL: Known = [
+  'final',
+  'disk_full',
+  'cannot grow: the disk is full; free some space and resume',
+];
+
+const KNOWN: ReadonlyMap<string, Known> = new Map([
+  ...['40001', '40P01', '55P03', '57014', '53300', '55006'].map((code) => [code, BUSY] as const),
+  ...['57P01', '57P02', '57P03', '57P05', '25P03', '25P04'].map((code) => [code, LOST] as const),
+  ...['28P01', '28000'].map((code) => [code, ENTRY] as const),
+  ...['42P01', '42883', '42703', '3F000'].map((code) => [code, FORM] as const),
+  ...['22021', '22P05'].map((code) => [code, TEXT] as const),
+  ['42501', RIGHTS],
+  ['53100', FULL],
+  ['53200', ['final', 'store_failed', 'is out of memory']],
+  ['3D000', ['final', 'store_failed', 'has no database of this name']],
+  ['25006', ['final', 'store_failed', 'takes no writes (it is a replica, or read-only)']],
+]);
+
+/** The server is away, and may come back. A worker that starts waits for it. */
+export const UNREACHABLE = { unreachable: true } as const;
+
+const NETWORK = /^(E[A-Z_]{3,}|08...)$/;
+/** The library gives these no code. */
+const CUT = /terminated|timeout|not queryable|closed the connection|socket/i;
+
+function knownOf(code: string, message: string): Known | undefined {
+  const known = KNOWN.get(code);
+  if (known) return known;
+  if (NETWORK.test(code) || (code === '' && CUT.test(message))) return LOST;
+  return /^(53|58|XX)/.test(code)
+    ? ['final', 'store_failed', `reports an error (${code})`]
+    : undefined;
+}
+
+function refusalOf(code: string, text: string): Failure {
+  const { message, code: _, ...detail }: { message: string } & JsonObject = JSON.parse(text);
+  return fail(code, message, detail);
+}
+
+/** Never throws. `place`: of the server, as it is shown. */
+export function troubleOf(error: unknown, place: string): Trouble {
+  if (error instanceof RefusedWrite) return { kind: 'refused', failure: error.failure };
+  const { code: state = '', message = String(error), detail: told = '{}' } = Object(error);
+  const code = String(state);
+  if (code === REFUSED) return { kind: 'refused', failure: refusalOf(message, told) };
+  const [kind, name, what] = knownOf(code, message) ?? [
+    'final',
+    'internal_error',
+    `failed: ${message}`,
+  ];
+  const why = name === 'store_failed' && NETWORK.test(code) ? ` (${code})` : '';
+  // Errors of Node and TLS, such as a wrong certificate, do not go away by waiting.
+  const detail = { place, ...(kind === 'lost' && !code.startsWith('ERR_') && UNREACHABLE) };
+  return { kind, failure: fail(name, `the registry at ${place} ${what}${why}`, detail) };
+}

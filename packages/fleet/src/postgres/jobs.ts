@@ -1,0 +1,208 @@
+// The queue of a fleet: jobs of the engine (pg-boss) follow what the rows of threads say. A thread that
+// is queued has one job, whose id its row keeps; who takes it holds it by that job. INVARIANT: jobs are
+// made, moved and dropped in the transaction that changes the row, and no job decides anything: a thread
+// is taken when its row says so (`km_take`). A job too many is dropped by whoever fetches it, and one that
+// is missing is made again by the sweep, so the engine may lose, repeat and delay what it likes.
+// Not `stately`: there a thread with two jobs makes every fetch of its queue come back empty.
+import type { PgBoss, QueueOptions } from 'pg-boss';
+import type { DatabasePlace, Sql } from './connection.ts';
+import { loadDrivers } from './drivers/load.ts';
+import { RefusedWrite } from './errors.ts';
+import type { Jobs } from './registry.ts';
+
+/** Who is not heard of for so long has lost its job. */
+const HEARTBEAT_SECONDS = 10;
+const QUEUE = {
+  policy: 'short',
+  heartbeatSeconds: HEARTBEAT_SECONDS,
+  retryLimit: 1000,
+  expireInSeconds: 86_400,
+  // Timers of years.
+  retentionSeconds: 10 * 365 * 86_400,
+} as const satisfies QueueOptions & { policy: string };
+const SILENT_MS = 6000;
+
+export interface FetchedJob {
+  readonly id: string;
+  readonly thread: string;
+}
+
+interface WaitingJob extends FetchedJob {
+  readonly priority: number;
+  /** At once when left out. */
+  readonly at: number | undefined;
+}
+
+interface FollowRow {
+  o_thread: string;
+  o_tenant: string | null;
+  o_project: string;
+  o_format: number;
+  o_priority: number;
+  o_at: number | null;
+  o_job: string | null;
+  o_made: boolean;
+  o_dropped: string[];
+}
+
+const plain = (text: string): string =>
+  text.replace(/[^A-Za-z0-9_-]/gu, (sign) => `/${Buffer.from(sign).toString('hex')}/`);
+
+/** By what a worker chooses: form of the journal, tenant, project. No two of them share a name. */
+export function queueName(format: number, tenant: string | undefined, project: string): string {
+  // A tenant of this name would be nobody's.
+  const whose = tenant === undefined ? '-' : tenant === '-' ? '/2d/' : plain(tenant);
+  return `threads.f${format}.${whose}.${plain(project)}`;
+}
+
+const schemaOf = ({ schema }: DatabasePlace): string => `${schema}_jobs`;
+
+/** With one connection of its own, for what is no part of our transactions. */
+async function createEngine(place: DatabasePlace, migrate: boolean): Promise<PgBoss> {
+  const drivers = await loadDrivers();
+  if (!drivers.ok) throw new RefusedWrite(drivers);
+  const options = {
+    connectionString: place.url,
+    application_name: 'kernmantle jobs',
+    schema: schemaOf(place),
+    max: 1,
+    query_timeout: SILENT_MS,
+    migrate,
+    createSchema: migrate,
+    supervise: false,
+    schedule: false,
+    reindex: false,
+    monitorVacuum: false,
+    monitorIntervalSeconds: 2,
+  };
+  const engine = new drivers.output.PgBoss(options);
+  // What went wrong is thrown to whoever asked.
+  engine.on('error', () => {});
+  try {
+    await engine.start();
+    return engine;
+  } catch (error) {
+    await engine.stop({ graceful: false }).catch(() => {});
+    throw error;
+  }
+}
+
+/** The tables of the engine; throws what the server throws. */
+export async function migrateJobs(place: DatabasePlace): Promise<void> {
+  const engine = await createEngine(place, true);
+  await engine.stop({ graceful: false });
+}
+
+/** The engine and its queues, each when it is needed for the first time. */
+function createQueues(place: DatabasePlace) {
+  let engine: Promise<PgBoss> | undefined;
+  const known = new Map<string, Promise<void>>();
+
+  function started(): Promise<PgBoss> {
+    engine ??= createEngine(place, false).catch((error: unknown) => {
+      engine = undefined;
+      throw error;
+    });
+    return engine;
+  }
+
+  return {
+    started,
+    /** The engine, once this queue is there. */
+    async withQueue(name: string): Promise<PgBoss> {
+      const boss = await started();
+      let made = known.get(name);
+      if (!made) {
+        made = boss.createQueue(name, QUEUE).catch((error: unknown) => {
+          known.delete(name);
+          throw error;
+        });
+        known.set(name, made);
+      }
+      await made;
+      return boss;
+    },
+    async close(): Promise<void> {
+      const boss = await engine?.catch(() => undefined);
+      await boss?.stop({ graceful: false }).catch(() => {});
+    },
+  };
+}
+
+export type JobQueues = ReturnType<typeof createJobs>;
+
+/** Nothing is loaded and connected before it is needed. */
+export function createJobs(place: DatabasePlace) {
+  const { started, withQueue, close } = createQueues(place);
+
+  async function insert(db: Sql, name: string, jobs: readonly WaitingJob[]): Promise<void> {
+    const boss = await withQueue(name);
+    const rows = jobs.map(({ id, thread, priority, at }) => ({
+      id,
+      data: { thread },
+      singletonKey: thread,
+      priority,
+      ...(at !== undefined && { startAfter: new Date(at).toISOString() }),
+    }));
+    await boss.insert(name, rows, { db });
+  }
+
+  async function drop(db: Sql, name: string, ids: readonly string[]): Promise<void> {
+    if (ids.length === 0) return;
+    const boss = await withQueue(name);
+    await boss.deleteJob(name, [...ids], { db });
+  }
+
+  /** A job that waits is due at another time; one that was lost is made again. */
+  async function move(db: Sql, name: string, job: WaitingJob & { at: number }): Promise<void> {
+    const boss = await withQueue(name);
+    const startAfter = new Date(job.at).toISOString();
+    const { updated } = await boss.update(name, undefined, { id: job.id, startAfter, db });
+    if (updated === 0) await insert(db, name, [job]);
+  }
+
+  async function follow(db: Sql, threads: readonly string[]): Promise<void> {
+    const rows = await db.all<FollowRow>('SELECT * FROM km_follow($1)', threads);
+    const made = new Map<string, WaitingJob[]>();
+    for (const row of rows) {
+      const { o_thread: thread, o_priority: priority, o_at: at, o_job: id } = row;
+      const name = queueName(row.o_format, row.o_tenant ?? undefined, row.o_project);
+      await drop(db, name, row.o_dropped);
+      if (id === null || at === null) continue;
+      const job = { id, thread, priority, at };
+      if (row.o_made) made.set(name, [...(made.get(name) ?? []), job]);
+      else await move(db, name, job);
+    }
+    for (const [name, jobs] of made) await insert(db, name, jobs);
+  }
+
+  return {
+    follow,
+    drop,
+    /** Locked until the end of the transaction; whoever comes meanwhile gets others. */
+    async fetch(db: Sql, name: string, count: number): Promise<FetchedJob[]> {
+      const boss = await withQueue(name);
+      const jobs = await boss.fetch<{ thread: string }>(name, { batchSize: count, db });
+      return jobs.map(({ id, data }) => ({ id, thread: data.thread }));
+    },
+    /** Fetched, and to wait again: until then, or for whoever comes next. */
+    async putBack(db: Sql, name: string, job: WaitingJob): Promise<void> {
+      await drop(db, name, [job.id]);
+      await insert(db, name, [job]);
+    },
+    /** Heard of again. What this misses, the sweep finds. */
+    async touch(jobs: ReadonlyMap<string, readonly string[]>): Promise<void> {
+      for (const [name, ids] of jobs) {
+        const boss = await withQueue(name);
+        await boss.touch(name, [...ids]);
+      }
+    },
+    /** Jobs of the lost wait again, for all queues; one process at a time does it. */
+    async supervise(): Promise<void> {
+      await (await started()).supervise();
+    },
+    /** Of the engine's own jobs; for whoever looks whether one is there. */
+    table: `${schemaOf(place)}.job`,
+    close,
+  } satisfies Jobs & Record<string, unknown>;
+}

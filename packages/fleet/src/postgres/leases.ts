@@ -1,0 +1,468 @@
+// Who may act for a thread, on a server. A lease has a deadline by the server's clock and an epoch; every
+// claim raises the epoch, so what an earlier holder still tries is refused. Jobs of the engine say where
+// to look; the row says who gets it.
+import { type Failure, fail, type Outcome, ok } from '@kernmantle/core/base';
+import type { Held, Lease, Leases, Owner, Renewed, Wanted } from '@kernmantle/core/store';
+import { noThread, type ThreadStatus } from '@kernmantle/core/store';
+import type { Sql } from './connection.ts';
+import { RefusedWrite } from './errors.ts';
+import type { ListeningFeed } from './feed.ts';
+import { type FetchedJob, type JobQueues, queueName } from './jobs.ts';
+import type { ServerRegistry } from './registry.ts';
+import { signalsOfEach } from './signals.ts';
+import { holdThreads, rememberHeld } from './threads.ts';
+import { createDoorbell } from './watch.ts';
+
+export interface LeaseParts extends ServerRegistry {
+  readonly jobs: JobQueues;
+  readonly feed: ListeningFeed;
+}
+
+/** What is due and cannot be had now is asked for again; what nobody tells of, at the latest. */
+const [BUSY_MS, IDLE_MS] = [1000, 5000];
+/** Jobs are looked through for what is missing, by one process at a time. */
+const MEND_MS = 60_000;
+
+interface ClaimColumns {
+  o_refused: 'not_found' | 'store_newer' | 'thread_ended' | 'lease_held' | null;
+  o_status: ThreadStatus;
+  o_owner: string | null;
+  o_until: number | null;
+  o_tenant: string | null;
+  o_project: string;
+  o_format: number;
+  o_dropped: string[];
+}
+
+function refusalOf(thread: string, row: ClaimColumns): Failure {
+  const { o_status: status, o_owner: owner, o_until: until } = row;
+  if (row.o_refused === 'not_found') return noThread(thread);
+  if (row.o_refused === 'store_newer') {
+    const message = `thread \`${thread}\` was gone on with by a newer kernmantle (journal ${row.o_format}); update kernmantle`;
+    return fail('store_newer', message, { thread, journal: row.o_format });
+  }
+  if (row.o_refused === 'thread_ended') {
+    return fail('thread_ended', `thread \`${thread}\` has ended: ${status}`, { thread, status });
+  }
+  return fail('lease_held', `thread \`${thread}\` is held by \`${owner}\``, {
+    thread,
+    owner,
+    until,
+  });
+}
+
+const CLAIM = 'SELECT * FROM km_claim($1, $2, $3, $4, $5, $6, $7, $8)';
+
+async function claimOnce(
+  parts: LeaseParts,
+  thread: string,
+  { owner, ttlMs }: Owner,
+  how: { force?: true; reopen?: true },
+  gone: readonly string[],
+): Promise<Outcome<Held>> {
+  const { database, jobs, clock, maxLeaseMs, formats } = parts;
+  const asked = clock.monotonic();
+  const [force, reopen] = [how.force === true, how.reopen === true];
+  const answer = await database.write(
+    async (sql) => {
+      const values = [thread, owner, ttlMs, maxLeaseMs, force, reopen, gone, formats.at(-1)];
+      const row = await sql.get<ClaimColumns>(CLAIM, ...values);
+      if (!row || row.o_refused !== null) {
+        throw new RefusedWrite(row ? refusalOf(thread, row) : noThread(thread));
+      }
+      const name = queueName(row.o_format, row.o_tenant ?? undefined, row.o_project);
+      await jobs.drop(sql, name, row.o_dropped);
+      const [held] = await holdThreads(sql, [thread]);
+      if (!held) throw new RefusedWrite(noThread(thread));
+      return held;
+    },
+    { lane: thread },
+  );
+  if (answer.ok) rememberHeld(parts, [answer.output], asked);
+  return answer;
+}
+
+async function claim(
+  parts: LeaseParts,
+  thread: string,
+  owner: Owner,
+  how: { force?: true; reopen?: true },
+): Promise<Outcome<Held>> {
+  const claimed = await claimOnce(parts, thread, owner, how, []);
+  if (claimed.ok || claimed.error.code !== 'lease_held') return claimed;
+  const { owner: holder } = claimed.error.detail;
+  const isFree = typeof holder === 'string' && parts.isGone(holder);
+  return isFree ? claimOnce(parts, thread, owner, how, [holder]) : claimed;
+}
+
+const DUE = `SELECT p.project, f.format, (SELECT t.queued FROM threads t WHERE t.project = p.project
+    AND coalesce(t.tenant, '') = $2 AND t.format = f.format AND t.queued IS NOT NULL
+    ORDER BY t.queued LIMIT 1) - km_now() AS wait
+  FROM unnest($1::text[]) AS p(project), unnest($3::int[]) AS f(format)`;
+
+interface Due {
+  project: string;
+  format: number;
+  wait: number | null;
+}
+
+interface TakeColumns {
+  o_thread: string;
+  o_job: string;
+  o_verdict: 'taken' | 'drop' | 'back';
+  o_at: number | null;
+  o_priority: number | null;
+}
+
+/** By form of the journal. */
+type Queue = Readonly<{ name: string; format: number }>;
+type Fetched = FetchedJob & { readonly queue: Queue };
+
+/** Of each queue its share; what one leaves, the next may have. */
+async function fetchFairly(
+  jobs: JobQueues,
+  sql: Sql,
+  queues: readonly Queue[],
+  count: number,
+): Promise<Fetched[]> {
+  const found: Fetched[] = [];
+  let open = [...queues];
+  while (open.length > 0 && found.length < count) {
+    const more: Queue[] = [];
+    for (const [at, queue] of open.entries()) {
+      const share = Math.ceil((count - found.length) / (open.length - at));
+      if (share === 0) break;
+      const got = await jobs.fetch(sql, queue.name, share);
+      found.push(...got.map((job) => ({ ...job, queue })));
+      if (got.length === share) more.push(queue);
+    }
+    open = more;
+  }
+  return found;
+}
+
+const TAKE = 'SELECT * FROM km_take($1, $2, $3, $4, $5)';
+const TAKEN = 'SELECT id FROM threads WHERE owner = $1 AND work = ANY ($2)';
+/** Jobs that nobody needs, or that are not to be had now, are passed over: so many times in one go. */
+const ROUNDS = 20;
+
+interface Taking {
+  readonly taken: { readonly thread: string; readonly job: string }[];
+  /** To wait again. */
+  readonly back: (Fetched & { priority: number; at: number | undefined })[];
+  dropped: number;
+}
+
+async function takeOnce(
+  { jobs, maxLeaseMs, formats }: LeaseParts,
+  sql: Sql,
+  { owner, ttlMs }: Owner,
+  found: readonly Fetched[],
+): Promise<Taking> {
+  const state: Taking = { taken: [], back: [], dropped: 0 };
+  if (found.length === 0) return state;
+  const [threads, ids] = [found.map(({ thread }) => thread), found.map(({ id }) => id)];
+  const [ttl, format] = [Math.min(ttlMs, maxLeaseMs), formats.at(-1)];
+  const of = new Map(found.map((job) => [job.id, job]));
+  for (const row of await sql.all<TakeColumns>(TAKE, threads, ids, owner, ttl, format)) {
+    const { o_thread: thread, o_job, o_verdict, o_at } = row;
+    const job = of.get(o_job);
+    if (!job) continue;
+    if (o_verdict === 'taken') {
+      state.taken.push({ thread, job: o_job });
+      // Its next job waits among those of our form.
+      if (job.queue.format !== format) await jobs.drop(sql, job.queue.name, [job.id]);
+    } else if (o_verdict === 'back') {
+      state.back.push({ ...job, priority: row.o_priority ?? 0, at: o_at ?? undefined });
+    } else {
+      state.dropped += 1;
+      await jobs.drop(sql, job.queue.name, [job.id]);
+    }
+  }
+  return state;
+}
+
+/** Jobs and rows in one transaction: who is gone before its end has taken nothing. */
+async function takeDue(
+  parts: LeaseParts,
+  owner: Owner,
+  queues: readonly Queue[],
+  count: number,
+): Promise<Outcome<Held[]>> {
+  const { database, jobs, clock } = parts;
+  const asked = clock.monotonic();
+  let mine: { thread: string; job: string }[] = [];
+  const taken = await database.write(
+    async (sql) => {
+      const back: Taking['back'] = [];
+      mine = [];
+      for (let round = 0; round < ROUNDS; round++) {
+        const found = await fetchFairly(jobs, sql, queues, count - mine.length);
+        const got = await takeOnce(parts, sql, owner, found);
+        mine.push(...got.taken);
+        back.push(...got.back);
+        if (got.dropped + got.back.length === 0 || mine.length === count) break;
+      }
+      for (const job of back) await jobs.putBack(sql, job.queue.name, job);
+      return holdThreads(
+        sql,
+        mine.map(({ thread }) => thread),
+      );
+    },
+    {
+      written: async (sql) => {
+        const ids = mine.map(({ job }) => job);
+        const rows = await sql.all<{ id: string }>(TAKEN, owner.owner, ids);
+        const threads = rows.map(({ id }) => id);
+        return threads.length === 0 ? undefined : holdThreads(sql, threads);
+      },
+    },
+  );
+  if (taken.ok) rememberHeld(parts, taken.output, asked);
+  return taken;
+}
+
+/** Whoever was visited first comes last the next time. */
+function createTurns() {
+  let turn = 0;
+  return <T>(all: readonly T[]): T[] => {
+    const at = all.length === 0 ? 0 : turn++ % all.length;
+    return [...all.slice(at), ...all.slice(0, at)];
+  };
+}
+
+function createTaking(parts: LeaseParts) {
+  const inTurn = createTurns();
+
+  /** Without threads: how long until there may be some. */
+  async function tryTo(
+    owner: Owner,
+    { count, projects }: Wanted,
+    tenant: string | undefined,
+  ): Promise<Outcome<{ held: Held[]; wait: number }>> {
+    const due = await parts.database.read((sql) =>
+      sql.all<Due>(DUE, projects, tenant ?? '', parts.formats),
+    );
+    if (!due.ok) return due;
+    const waits = due.output.flatMap(({ wait }) => (wait === null ? [] : [wait]));
+    const next = Math.min(IDLE_MS, ...waits.filter((wait) => wait > 0));
+    const queues = due.output
+      .filter(({ wait }) => wait !== null && wait <= 0)
+      .map(({ project, format }) => ({ name: queueName(format, tenant, project), format }));
+    if (queues.length === 0) return ok({ held: [], wait: next });
+    const held = await takeDue(parts, owner, inTurn(queues), count);
+    return held.ok ? ok({ held: held.output, wait: Math.min(next, BUSY_MS) }) : held;
+  }
+
+  return async (owner: Owner, wanted: Wanted): Promise<Outcome<Held[]>> => {
+    const { count, projects, waitMs = 0 } = wanted;
+    const tenant = wanted.tenant === '' ? undefined : wanted.tenant;
+    if (projects.length === 0 || count < 1) return ok([]);
+    if (waitMs === 0) {
+      const got = await tryTo(owner, wanted, tenant);
+      return got.ok ? ok(got.output.held) : got;
+    }
+    const bell = createDoorbell(parts.feed);
+    const off = parts.feed.onQueue((project, whose) => {
+      if (project === undefined || (whose === tenant && projects.includes(project))) bell.ring();
+    });
+    const over = setTimeout(bell.end, waitMs);
+    let again: NodeJS.Timeout | undefined;
+    try {
+      while (await bell.rings()) {
+        const got = await tryTo(owner, wanted, tenant);
+        if (!got.ok) return bell.isOver() ? ok([]) : got;
+        if (got.output.held.length > 0) return ok(got.output.held);
+        clearTimeout(again);
+        again = setTimeout(bell.ring, Math.max(1, got.output.wait));
+      }
+      return ok([]);
+    } finally {
+      clearTimeout(over);
+      clearTimeout(again);
+      off();
+      bell.remove();
+    }
+  };
+}
+
+const RENEW = 'SELECT * FROM km_renew($1, $2, $3)';
+
+interface RenewColumns {
+  o_thread: string;
+  o_wakes: number;
+  o_tenant: string | null;
+  o_project: string;
+  o_work: string | null;
+}
+
+async function renew(
+  { database, clock, held, jobs, maxLeaseMs, formats }: LeaseParts,
+  leases: readonly Lease[],
+  ttlMs: number,
+): Promise<Outcome<Renewed[]>> {
+  if (leases.length === 0) return ok([]);
+  const [asked, ttl] = [clock.monotonic(), Math.min(ttlMs, maxLeaseMs)];
+  const [ids, epochs] = [leases.map(({ thread }) => thread), leases.map(({ epoch }) => epoch)];
+  const answer = await database.write(
+    async (sql) => {
+      const rows = await sql.all<RenewColumns>(RENEW, ids, epochs, ttl);
+      const called = rows.flatMap(({ o_thread, o_wakes }) => {
+        const told = held.get(o_thread)?.told ?? o_wakes;
+        return o_wakes > told ? [[o_thread, told] as const] : [];
+      });
+      return { rows, signals: await signalsOfEach(sql, called) };
+    },
+    { plain: true },
+  );
+  if (!answer.ok) return answer;
+  const { rows, signals } = answer.output;
+  const found = new Map(rows.map((row) => [row.o_thread, row]));
+  const working = new Map<string, string[]>();
+  for (const { o_tenant, o_project, o_work } of rows) {
+    if (o_work === null) continue;
+    // What is held is of our form.
+    const name = queueName(formats.at(-1) ?? 0, o_tenant ?? undefined, o_project);
+    working.set(name, [...(working.get(name) ?? []), o_work]);
+  }
+  // The lease is what counts: nobody waits for the engine.
+  void jobs.touch(working).catch(() => {});
+  const renewed: Renewed[] = [];
+  for (const { thread, epoch } of leases) {
+    if (!found.has(thread)) {
+      held.drop(thread, epoch);
+      continue;
+    }
+    held.renew(thread, epoch, asked + ttl);
+    const fresh = held.tell(thread, epoch, signals.get(thread) ?? []);
+    renewed.push({ thread, lease_ms: ttl, signals: fresh });
+  }
+  return ok(renewed);
+}
+
+async function release(
+  { database, held, jobs }: LeaseParts,
+  { thread, epoch }: Lease,
+  { again, delayMs = 0 }: { again?: true; delayMs?: number },
+): Promise<Outcome<null>> {
+  const answer = await database.write(
+    async (sql) => {
+      const values = [thread, epoch, again === true, delayMs];
+      const row = await sql.get<{ was: boolean }>(
+        'SELECT km_release($1, $2, $3, $4) AS was',
+        ...values,
+      );
+      if (row?.was) await jobs.follow(sql, [thread]);
+      return null;
+    },
+    { lane: thread },
+  );
+  held.drop(thread, epoch);
+  return answer;
+}
+
+const OWNERS = 'SELECT DISTINCT owner FROM threads WHERE owner IS NOT NULL';
+const LOST = 'SELECT * FROM km_lost($1, $2)';
+const SWEEP = 'SELECT * FROM km_sweep($1, $2, $3, $4)';
+
+interface LostColumns {
+  o_thread: string;
+  o_epoch: number;
+  o_seq: number;
+  o_ended: boolean;
+}
+
+async function findLost({ isGone, maxLeaseMs }: LeaseParts, sql: Sql) {
+  const owners = await sql.all<{ owner: string }>(OWNERS);
+  const gone = owners.map(({ owner }) => owner).filter((owner) => isGone(owner));
+  return { gone, found: await sql.all<LostColumns>(LOST, maxLeaseMs, gone) };
+}
+
+const MENDER = `INSERT INTO about (name, value) VALUES ('mended', km_now()::text)
+  ON CONFLICT (name) DO UPDATE SET value = excluded.value
+    WHERE about.value::bigint <= excluded.value::bigint - ${MEND_MS} RETURNING value`;
+const QUEUES = 'SELECT DISTINCT format, project, tenant FROM threads WHERE queued IS NOT NULL';
+const unmadeOf = (table: string): string => `UPDATE threads SET job = NULL WHERE id IN (
+    SELECT t.id FROM threads t WHERE t.queued IS NOT NULL AND t.owner IS NULL AND t.project = $1
+      AND coalesce(t.tenant, '') = $2 AND t.format = $4 AND NOT EXISTS (SELECT 1 FROM ${table} j
+        WHERE j.name = $3 AND j.id = t.job AND j.state < 'active')
+      ORDER BY t.id LIMIT 1000 FOR UPDATE SKIP LOCKED) RETURNING id`;
+
+/** Queued without a job that waits: it gets one. */
+async function mendJobs({ database, jobs }: LeaseParts): Promise<void> {
+  const mine = await database.write((sql) => sql.get(MENDER));
+  if (!mine.ok || !mine.output) return;
+  await jobs.supervise();
+  const queues = await database.read((sql) =>
+    sql.all<{ format: number; project: string; tenant: string | null }>(QUEUES),
+  );
+  for (const { format, project, tenant } of queues.ok ? queues.output : []) {
+    const name = queueName(format, tenant ?? undefined, project);
+    const values = [project, tenant ?? '', name, format];
+    await database.write(async (sql) => {
+      const rows = await sql.all<{ id: string }>(unmadeOf(jobs.table), ...values);
+      const ids = rows.map(({ id }) => id);
+      if (ids.length > 0) await jobs.follow(sql, ids);
+    });
+  }
+}
+
+/** Who sweeps once only looks; who does it all the time also mends. */
+function createMending(parts: LeaseParts) {
+  let next: number | undefined;
+  return async (): Promise<void> => {
+    const now = parts.clock.monotonic();
+    const isDue = next !== undefined && now >= next;
+    next = isDue ? now + MEND_MS : (next ?? now);
+    // What cannot be done now is done by whoever comes next.
+    if (isDue) await mendJobs(parts).catch(() => {});
+  };
+}
+
+async function sweep(parts: LeaseParts): ReturnType<Leases['sweep']> {
+  const { database, jobs, feed, maxLeaseMs } = parts;
+  // Most sweeps find nothing: then nobody has to write.
+  const looked = await database.read((sql) => findLost(parts, sql));
+  if (!looked.ok) return looked;
+  const { found, gone } = looked.output;
+  const lost = found.filter(({ o_ended }) => !o_ended);
+  const [ids, epochs] = [lost.map((row) => row.o_thread), lost.map((row) => row.o_epoch)];
+  type Swept = { o_thread: string; o_seq: number; o_interrupted: boolean };
+  const swept = await (lost.length === 0
+    ? ok([])
+    : database.write(async (sql) => {
+        const rows = await sql.all<Swept>(SWEEP, ids, epochs, maxLeaseMs, gone);
+        await jobs.follow(
+          sql,
+          rows.map(({ o_thread }) => o_thread),
+        );
+        return rows;
+      }));
+  if (!swept.ok) return swept;
+  const interrupted: string[] = [];
+  for (const { o_thread: thread, o_seq: seq, o_interrupted } of swept.output) {
+    if (!o_interrupted) continue;
+    interrupted.push(thread);
+    feed.moved({ thread, seq, status: 'interrupted' });
+  }
+  const unreleased = found
+    .filter(({ o_ended }) => o_ended)
+    .map(({ o_thread, o_epoch, o_seq }) => ({ thread: o_thread, epoch: o_epoch, seq: o_seq }));
+  return ok({ interrupted, unreleased });
+}
+
+export function serverLeases(parts: LeaseParts): Leases {
+  const take = createTaking(parts);
+  const mend = createMending(parts);
+  return {
+    claim: (thread, owner, how = {}) => claim(parts, thread, owner, how),
+    take,
+    renew: (leases, ttlMs) => renew(parts, leases, ttlMs),
+    release: (lease, how = {}) => release(parts, lease, how),
+    async sweep() {
+      const swept = await sweep(parts);
+      if (swept.ok) await mend();
+      return swept;
+    },
+  };
+}

@@ -1,0 +1,222 @@
+// The form of a registry on a server. Nobody who opens one changes it: that is a step of its own, made
+// once before new programs come, by one at a time and as a whole. Whose a registry is says a proof that
+// it was made with the key of whoever uses it.
+import { createHmac, timingSafeEqual } from 'node:crypto';
+import { type Clock, fail, type Outcome, ok, type RandomBytes } from '@kernmantle/core/base';
+import type { Answer } from '@kernmantle/core/store';
+import {
+  type Database,
+  type DatabaseOptions,
+  openDatabase,
+  type Sql,
+  sqlOf,
+} from './connection.ts';
+import { troubleOf } from './errors.ts';
+import { migrateJobs } from './jobs.ts';
+import { FUNCTIONS, JOURNAL_FORMATS, MIGRATIONS, OLDEST_SCHEMA } from './sql/schema.ts';
+
+const SERVER_SCHEMA_VERSION = MIGRATIONS.length;
+const OLDEST_SERVER = 150_000;
+
+export interface OwnedDatabase extends DatabaseOptions {
+  readonly clock: Clock;
+  readonly random: RandomBytes;
+  /** Of whoever may read what is sealed in it: another one's registry is refused (`store_foreign`). */
+  readonly identity?: Uint8Array | undefined;
+  /** As in `PostgresOptions`. */
+  readonly formats?: readonly number[];
+}
+
+type About = Readonly<Partial<Record<'schema' | 'oldest' | 'journal' | 'id' | 'proof', string>>>;
+
+/** Undefined: there is no registry. */
+async function readAbout(sql: Sql): Promise<About | undefined> {
+  const [there] = await sql.all<{ there: string | null }>(
+    `SELECT to_regclass('about')::text AS there`,
+  );
+  if (!there || there.there === null) return undefined;
+  const rows = await sql.all<{ name: string; value: string }>('SELECT name, value FROM about');
+  return Object.fromEntries(rows.map(({ name, value }) => [name, value]));
+}
+
+function newer(place: string, what: string, version: number, known: number): Outcome<never> {
+  const message = `the registry at ${place} was made by a newer kernmantle (${what} ${version}, this one knows ${known}); update kernmantle`;
+  return fail('store_newer', message, { place, [what]: version, known });
+}
+
+/** Of what is there, by what this program knows. */
+function versionsOf(about: About | undefined, { formats = JOURNAL_FORMATS }: OwnedDatabase) {
+  const version = Number(about?.schema ?? 0);
+  const oldest = Number(about?.oldest ?? version);
+  return { version, oldest, journal: Number(about?.journal ?? 0), writes: formats.at(-1) ?? 0 };
+}
+
+/** Threads that others go on with in a newer form of the journal are none of ours, and lock nobody out. */
+function checkVersion(about: About | undefined, options: OwnedDatabase): Outcome<null> {
+  const { shown: place } = options;
+  const { version, oldest, journal, writes } = versionsOf(about, options);
+  if (oldest > SERVER_SCHEMA_VERSION) return newer(place, 'schema', version, SERVER_SCHEMA_VERSION);
+  if (version >= SERVER_SCHEMA_VERSION && journal >= writes) return ok(null);
+  const [is, needed] =
+    version === SERVER_SCHEMA_VERSION
+      ? [`journal ${journal}`, writes]
+      : [`schema ${version}`, SERVER_SCHEMA_VERSION];
+  const what =
+    version === 0
+      ? `there is no registry in schema \`${options.place.schema}\` of ${place} yet`
+      : `the registry at ${place} is of an older kernmantle (${is}, this one needs ${needed})`;
+  const detail = { place, schema: version, known: SERVER_SCHEMA_VERSION };
+  return fail('store_failed', `${what}; run the migration first`, detail);
+}
+
+/** Whoever is older than what is there leaves it alone. */
+function checkOlder(about: About | undefined, options: OwnedDatabase): Outcome<null> {
+  const { shown: place } = options;
+  const { version, journal, writes } = versionsOf(about, options);
+  if (version > SERVER_SCHEMA_VERSION) {
+    return newer(place, 'schema', version, SERVER_SCHEMA_VERSION);
+  }
+  return journal > writes ? newer(place, 'journal', journal, writes) : ok(null);
+}
+
+const proofOf = (identity: Uint8Array, id: string): string =>
+  createHmac('sha256', identity).update(`kernmantle registry ${id}`).digest('hex');
+
+function isMine(identity: Uint8Array, { id = '', proof = '' }: About): boolean {
+  const [wanted, found] = [Buffer.from(proofOf(identity, id)), Buffer.from(proof)];
+  return found.length === wanted.length && timingSafeEqual(found, wanted);
+}
+
+const HOLDS_ANY = `SELECT EXISTS (SELECT 1 FROM budgets) OR EXISTS (SELECT 1 FROM approvals) AS "any"`;
+const SIGN = 'INSERT INTO about (name, value) VALUES ($1, $2)';
+
+/** Signs a registry that is still empty; `store_foreign` for one that was made with another key. */
+async function checkOwner(sql: Sql, options: OwnedDatabase): Promise<Outcome<null>> {
+  const { identity, random, shown } = options;
+  if (!identity) return ok(null);
+  let about = (await readAbout(sql)) ?? {};
+  if (about.id === undefined && about.proof === undefined) {
+    // One after the other: whoever comes second finds the first one's.
+    await sql.all('LOCK TABLE about IN SHARE ROW EXCLUSIVE MODE');
+    about = (await readAbout(sql)) ?? {};
+    const holds = await sql.get<{ any: boolean }>(HOLDS_ANY);
+    if (about.id === undefined && !holds?.any) {
+      const made = Buffer.from(random(16)).toString('hex');
+      await sql.all(SIGN, 'id', made);
+      await sql.all(SIGN, 'proof', proofOf(identity, made));
+      return ok(null);
+    }
+  }
+  if (isMine(identity, about)) return ok(null);
+  const message = `the registry at ${shown} was made with another key, so its threads and approvals count for nothing here; use the key of the machine that made it, or a schema of your own`;
+  return fail('store_foreign', message, { place: shown });
+}
+
+interface ServerState {
+  readonly server: number;
+  readonly enters: boolean | null;
+  readonly closed: string | null;
+  readonly engine: boolean;
+}
+
+const STATE = `SELECT current_setting('server_version_num')::int AS server,
+  (SELECT has_schema_privilege(oid, 'USAGE') FROM pg_namespace WHERE nspname = $1) AS enters,
+  (SELECT string_agg(c.relname, ', ' ORDER BY c.relname) FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
+    WHERE n.nspname = $1 AND c.relkind = 'r' AND NOT has_table_privilege(c.oid, 'SELECT')) AS closed,
+  EXISTS (SELECT 1 FROM pg_namespace WHERE nspname = $1 || '_jobs') AS engine`;
+
+/** Can it be used at all? `store_failed` says what is missing. */
+function checkServer({ schema, place }: Database, state: ServerState | undefined): Outcome<null> {
+  const { server = 0, enters, closed } = state ?? {};
+  const no = (what: string) => fail('store_failed', what, { place, server });
+  if (server < OLDEST_SERVER) {
+    return no(
+      `the server at ${place} is PostgreSQL ${Math.floor(server / 10_000)}; 15 or newer is needed`,
+    );
+  }
+  if (enters === false) return no(`this user may not use schema \`${schema}\` of ${place}`);
+  if (closed) return no(`this user may not read ${closed} in schema \`${schema}\` of ${place}`);
+  return ok(null);
+}
+
+/** A server that we can use, a registry of this version, and with the proof. Only reads where that is so. */
+export async function checkForm(database: Database, options: OwnedDatabase): Answer<null> {
+  const { schema, place } = database;
+  const found = await database.read(async (sql) => {
+    const state = await sql.get<ServerState>(STATE, schema);
+    const usable = checkServer(database, state);
+    return { usable, engine: state?.engine, about: usable.ok ? await readAbout(sql) : undefined };
+    // Whoever opens it is told at once what is wrong with the address.
+  }, 0);
+  if (!found.ok) return found;
+  const { usable, about, engine } = found.output;
+  if (!usable.ok) return usable;
+  const version = checkVersion(about, options);
+  if (!version.ok) return version;
+  if (!engine) {
+    const message = `the registry at ${place} has no tables of the queue; run the migration first`;
+    return fail('store_failed', message, { place });
+  }
+  const { identity } = options;
+  if (!identity || isMine(identity, about ?? {})) return ok(null);
+  const owned = await database.write((sql) => checkOwner(sql, options));
+  return owned.ok ? owned.output : owned;
+}
+
+interface Migrated {
+  readonly from: number;
+  readonly to: number;
+}
+
+async function bringUp(sql: Sql, database: Database, options: OwnedDatabase): Answer<Migrated> {
+  const { schema } = database;
+  await sql.executeSql('SELECT pg_advisory_xact_lock(hashtext($1))', [`kernmantle ${schema}`]);
+  await sql.executeSql(`CREATE SCHEMA IF NOT EXISTS ${schema}`);
+  const about = await readAbout(sql);
+  const known = checkOlder(about, options);
+  if (!known.ok) return known;
+  const { version: from, writes } = versionsOf(about, options);
+  // Whose it is comes first: a stranger's is not worked on.
+  const before = about ? await checkOwner(sql, options) : ok(null);
+  if (!before.ok) return before;
+  if (!about) {
+    await sql.executeSql('CREATE TABLE about (name text PRIMARY KEY, value text NOT NULL)');
+  }
+  for (const step of MIGRATIONS.slice(from)) await sql.executeSql(step);
+  await sql.executeSql(FUNCTIONS);
+  const set = `INSERT INTO about (name, value) VALUES ($1, $2)
+    ON CONFLICT (name) DO UPDATE SET value = excluded.value`;
+  await sql.executeSql(`INSERT INTO about (name, value)
+    VALUES ('channel', replace(gen_random_uuid()::text, '-', '')) ON CONFLICT DO NOTHING`);
+  await sql.executeSql(set, ['schema', String(SERVER_SCHEMA_VERSION)]);
+  await sql.executeSql(set, ['oldest', String(OLDEST_SCHEMA)]);
+  await sql.executeSql(set, ['journal', String(writes)]);
+  const owned = await checkOwner(sql, options);
+  return owned.ok ? ok({ from, to: SERVER_SCHEMA_VERSION }) : owned;
+}
+
+/** All of it or nothing; whoever comes at the same time waits and finds it done. */
+export async function migrateStore(options: OwnedDatabase): Answer<Migrated> {
+  const database = await openDatabase({ ...options, connections: 1 });
+  if (!database.ok) return database;
+  let client: Awaited<ReturnType<Database['connect']>> | undefined;
+  try {
+    // Others may be at it.
+    client = await database.output.connect({ query_timeout: 0 });
+    const [state] = await sqlOf(client).all<ServerState>(STATE, options.place.schema);
+    const usable = checkServer(database.output, state);
+    if (!usable.ok) return usable;
+    await client.query('BEGIN');
+    await client.query('SET LOCAL statement_timeout = 0');
+    const done = await bringUp(sqlOf(client), database.output, options);
+    await client.query(done.ok ? 'COMMIT' : 'ROLLBACK');
+    // The engine does its own, once; whoever was stopped between the two begins again.
+    if (done.ok) await migrateJobs(options.place);
+    return done;
+  } catch (error) {
+    return troubleOf(error, options.shown).failure;
+  } finally {
+    await client?.end().catch(() => {});
+    await database.output.close();
+  }
+}

@@ -1,0 +1,65 @@
+// Old trees go, whole: a thread stays as long as anything above, beside or below it is alive or young.
+// Accounts and audit rows stay for good: they are what somebody must answer for, and an id that has an
+// account is never given again. Small steps, so that nobody waits long for us.
+import { ok } from '@kernmantle/core/base';
+import type { Answer, PruneOptions } from '@kernmantle/core/store';
+import type { Database, Sql } from './connection.ts';
+
+const TREES_A_STEP = 50;
+const OVER = `HAVING bool_and(km_ended(status)) AND max(ended) < $1
+  AND NOT ($2 AND bool_or(status = 'failed'))`;
+const FIND = `SELECT root FROM threads WHERE $4::text IS NULL OR root IN
+  (SELECT id FROM threads WHERE id = root AND project = $4) GROUP BY root ${OVER} ORDER BY root LIMIT $3`;
+// Looked at again where it is removed, by whoever holds all of its rows: it may have been opened meanwhile.
+const HOLD = 'SELECT id FROM threads WHERE root = ANY ($1) ORDER BY id FOR UPDATE';
+const STILL = `SELECT root FROM threads WHERE root = ANY ($3) GROUP BY root ${OVER}`;
+
+// Artifacts that nobody else uses go with their threads, after their uses.
+const REMOVE: readonly string[] = [
+  'DELETE FROM thread_events WHERE thread IN (SELECT number FROM threads WHERE id = ANY ($1))',
+  'DELETE FROM signals WHERE thread = ANY ($1)',
+  'DELETE FROM approval_uses WHERE approval IN (SELECT id FROM approvals WHERE thread = ANY ($1))',
+  'DELETE FROM approvals WHERE thread = ANY ($1)',
+  'DELETE FROM secrets WHERE thread = ANY ($1)',
+  `WITH unused AS (DELETE FROM artifact_uses WHERE thread = ANY ($1) RETURNING hash)
+    DELETE FROM artifacts WHERE hash IN (SELECT hash FROM unused) AND NOT EXISTS
+    (SELECT 1 FROM artifact_uses u WHERE u.hash = artifacts.hash AND u.thread <> ALL ($1))`,
+  'DELETE FROM reservations WHERE thread = ANY ($1)',
+  'DELETE FROM thread_data WHERE thread = ANY ($1)',
+  'DELETE FROM search_texts WHERE thread = ANY ($1)',
+  'DELETE FROM threads WHERE id = ANY ($1)',
+];
+
+async function removeTrees(
+  sql: Sql,
+  roots: readonly string[],
+  before: number,
+  keepFailed: boolean,
+) {
+  await sql.all(HOLD, roots);
+  const old = await sql.all<{ root: string }>(STILL, before, keepFailed, roots);
+  const kept = old.map(({ root }) => root);
+  const rows = await sql.all<{ id: string }>(HOLD, kept);
+  const ids = rows.map(({ id }) => id);
+  for (const text of REMOVE) await sql.all(text, ids);
+  return ids;
+}
+
+export async function pruneTrees(
+  database: Database,
+  { before, keepFailed = false, trees, project }: PruneOptions,
+): Answer<{ removed: string[] }> {
+  const found = await database.read((sql) =>
+    sql.all<{ root: string }>(FIND, before, keepFailed, trees ?? null, project ?? null),
+  );
+  if (!found.ok) return found;
+  const roots = found.output.map(({ root }) => root);
+  const removed: string[] = [];
+  for (let at = 0; at < roots.length; at += TREES_A_STEP) {
+    const step = roots.slice(at, at + TREES_A_STEP);
+    const gone = await database.write((sql) => removeTrees(sql, step, before, keepFailed));
+    if (!gone.ok) return gone;
+    removed.push(...gone.output);
+  }
+  return ok({ removed });
+}

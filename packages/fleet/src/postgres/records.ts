@@ -1,0 +1,126 @@
+// What lies beside the journal: accounts, results that are too large for it (by the hash of their bytes,
+// equal ones once), encrypted bytes of a thread by number, and the audit.
+import { createHash } from 'node:crypto';
+import { fail, ok } from '@kernmantle/core/base';
+import type { AuditFilter, AuditRow } from '@kernmantle/core/kernel';
+import type { Answer, BudgetState, Records, Sealed } from '@kernmantle/core/store';
+import { noThread } from '@kernmantle/core/store';
+import type { Database } from './connection.ts';
+import { RefusedWrite } from './errors.ts';
+import { auditRowsOf, fromArray, sealedRows } from './rows.ts';
+
+const MAX_BYTES = 64 * 1024 * 1024;
+const MAX_READ = 100_000;
+
+const BUDGETS = `SELECT thread, limits::text[] AS limits, used::text[] AS used, reserved::text[] AS reserved
+  FROM budgets WHERE thread = ANY ($1)`;
+const THREAD = 'SELECT id FROM threads WHERE id = $1 FOR KEY SHARE';
+const KEEP = 'SELECT km_keep($1, $2)';
+const PUT = `INSERT INTO artifacts (hash, bytes, created) VALUES ($1, $2, km_now()) ON CONFLICT DO NOTHING`;
+const USE = 'INSERT INTO artifact_uses (thread, hash) VALUES ($1, $2) ON CONFLICT DO NOTHING';
+// Whoever prunes meanwhile waits, and finds that it is used.
+const STAYS = 'SELECT hash FROM artifacts WHERE hash = $1 FOR KEY SHARE';
+const FIND =
+  'SELECT bytes FROM artifacts JOIN artifact_uses USING (hash) WHERE thread = $1 AND hash = $2';
+const SECRETS = 'SELECT number, sealed FROM secrets WHERE thread = $1 ORDER BY number';
+
+type BudgetColumns = Record<'used' | 'reserved', string[]> & {
+  thread: string;
+  limits: (string | null)[];
+};
+
+const ZERO = { spawns: 0n, tokens: 0n, input_tokens: 0n, output_tokens: 0n, spend: 0n };
+
+const budgetOf = ({ thread, limits, used, reserved }: BudgetColumns): BudgetState => ({
+  thread,
+  limits: fromArray(limits),
+  used: { ...ZERO, ...fromArray(used) },
+  reserved: { ...ZERO, ...fromArray(reserved) },
+});
+
+async function budgets(database: Database, threads: readonly string[]): Answer<BudgetState[]> {
+  const found = await database.read((sql) => sql.all<BudgetColumns>(BUDGETS, threads));
+  if (!found.ok) return found;
+  const states = new Map(found.output.map((row) => [row.thread, budgetOf(row)]));
+  const missing = threads.find((thread) => !states.has(thread));
+  if (missing !== undefined) return noThread(missing);
+  return ok(threads.flatMap((thread) => states.get(thread) ?? []));
+}
+
+async function putArtifact(
+  database: Database,
+  thread: string,
+  bytes: Uint8Array,
+  secrets: readonly Sealed[],
+): Answer<string> {
+  if (bytes.length > MAX_BYTES) {
+    const message = `${bytes.length} bytes are too many for an artifact; at most ${MAX_BYTES}`;
+    return fail('invalid_input', message, { thread, max: MAX_BYTES });
+  }
+  const hash = `sha256:${createHash('sha256').update(bytes).digest('hex')}`;
+  return database.write(async (sql) => {
+    if (!(await sql.get(THREAD, thread))) throw new RefusedWrite(noThread(thread));
+    if (secrets.length > 0) await sql.all(KEEP, thread, JSON.stringify(sealedRows(secrets)));
+    if (!(await sql.get(STAYS, hash))) await sql.all(PUT, hash, bytes);
+    await sql.all(USE, thread, hash);
+    return hash;
+  });
+}
+
+/** What a filter asks of a row; `at` stands for the value that it compares. */
+const WHERE: Readonly<Record<Exclude<keyof AuditFilter, 'limit'>, (at: string) => string>> = {
+  decision: (at) => `decision = ${at}`,
+  surface: (at) => `surface = ${at}`,
+  thread: (at) => `${at} IN (caller, target)`,
+  // The whole id, or what stands after its last slash.
+  tool: (at) =>
+    `operation LIKE 'tool:%' AND right(operation, length(${at}) + 1) IN (':' || ${at}, '/' || ${at})`,
+  since: (at) => `time COLLATE "C" >= ${at}`,
+};
+
+/** The latest, oldest first. */
+async function auditRows(
+  database: Database,
+  { limit, ...filter }: AuditFilter,
+): Answer<AuditRow[]> {
+  const [texts, values]: [string[], string[]] = [[], []];
+  for (const [name, where] of Object.entries(WHERE)) {
+    const value = filter[name as keyof typeof filter];
+    if (value === undefined) continue;
+    values.push(value);
+    texts.push(where(`$${values.length}::text`));
+  }
+  // For the index, which holds nothing else.
+  if (filter.decision && filter.decision !== 'allowed') texts.push("decision <> 'allowed'");
+  const where = texts.length > 0 ? `WHERE ${texts.join(' AND ')}` : '';
+  const count = Math.max(0, Math.min(limit, MAX_READ));
+  const text = `SELECT time, surface, caller, subject, operation, target, decision, reason
+    FROM audit ${where} ORDER BY id DESC LIMIT ${count}`;
+  const rows = await database.read((sql) => sql.all<AuditRow>(text, ...values));
+  return rows.ok ? ok(rows.output.reverse()) : rows;
+}
+
+export function serverRecords(database: Database): Records {
+  return {
+    budgets: (threads) => budgets(database, threads),
+    putArtifact: (thread, bytes, secrets = []) => putArtifact(database, thread, bytes, secrets),
+    async artifact(thread, hash) {
+      const found = await database.read((sql) =>
+        sql.get<{ bytes: Uint8Array }>(FIND, thread, hash),
+      );
+      if (!found.ok) return found;
+      if (!found.output) return fail('not_found', `there is no artifact \`${hash}\``, { hash });
+      return ok(found.output.bytes);
+    },
+    secrets: (thread) => database.read((sql) => sql.all<Sealed>(SECRETS, thread)),
+    audit: (rows) =>
+      database.write(
+        async (sql) => {
+          await sql.all('SELECT km_audit($1, km_now())', JSON.stringify(auditRowsOf(rows)));
+          return null;
+        },
+        { plain: true },
+      ),
+    auditRows: (filter) => auditRows(database, filter),
+  };
+}

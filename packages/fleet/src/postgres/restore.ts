@@ -1,0 +1,89 @@
+// After a restore a registry is at a moment of the past, while its threads went on in the world. Whatever a
+// forgotten process still holds is older from here on, what was at work was lost in the middle (so calls
+// without a result are unknown, and not made again), and nobody is there any more who was there then.
+import { fail, ok } from '@kernmantle/core/base';
+import type { RestoredStore } from '@kernmantle/core/runtime';
+import type { Answer } from '@kernmantle/core/store';
+import { GONE_MS } from '@kernmantle/core/store';
+import { type Database, openDatabase, type Sql, sqlOf } from './connection.ts';
+import { RefusedWrite, troubleOf } from './errors.ts';
+import { createJobs, type JobQueues } from './jobs.ts';
+import { checkForm, type OwnedDatabase } from './migrate.ts';
+
+/** More than any thread was claimed since the backup. */
+const RAISED_BY = 1_000_000;
+const BATCH = 1000;
+
+const HEARD = `SELECT count(*) AS count FROM workers WHERE heard > km_now() - ${GONE_MS}`;
+const LOST = `SELECT id, epoch FROM threads WHERE NOT km_ended(status)
+  AND (owner IS NOT NULL OR (queued IS NULL AND km_at_work(status))) ORDER BY id`;
+// No lease holds any more, however long it would have lasted.
+const SWEEP = `SELECT count(*) FILTER (WHERE o_interrupted) AS count FROM km_sweep($1, $2, 0, '{}')`;
+// Ended ones that were never let go stay so: whoever sweeps writes their transcripts.
+const RAISE = `UPDATE threads SET epoch = epoch + ${RAISED_BY}, job = NULL, work = NULL,
+  lease_until = CASE WHEN owner IS NOT NULL THEN 0 END`;
+const COUNT = `SELECT count(*) AS threads, coalesce(max(updated), 0) AS until FROM threads`;
+const QUEUED = `SELECT id FROM threads WHERE queued IS NOT NULL AND job IS NULL ORDER BY id LIMIT ${BATCH}`;
+
+interface Counted {
+  count: number;
+}
+
+async function setBack(sql: Sql, jobs: JobQueues): Promise<Omit<RestoredStore, 'queued'>> {
+  await sql.executeSql('LOCK TABLE threads IN EXCLUSIVE MODE');
+  const heard = await sql.get<Counted>(HEARD);
+  if (heard && heard.count > 0) {
+    const message = `${heard.count} workers were heard of in the last ${GONE_MS / 1000} seconds; stop all of them first, then try again`;
+    throw new RefusedWrite(fail('conflict', message, { workers: heard.count }));
+  }
+  const counts = await sql.get<{ threads: number; until: number }>(COUNT);
+  const lost = await sql.all<{ id: string; epoch: number }>(LOST);
+  const [ids, epochs] = [lost.map(({ id }) => id), lost.map(({ epoch }) => epoch)];
+  const swept = await sql.get<Counted>(SWEEP, ids, epochs);
+  await sql.executeSql(RAISE);
+  // Jobs are made anew, by what the rows say.
+  await sql.executeSql(`DELETE FROM ${jobs.table}`);
+  for (const table of ['workers', 'places', 'waiting'])
+    await sql.executeSql(`DELETE FROM ${table}`);
+  const { threads = 0, until = 0 } = counts ?? {};
+  return { threads, until, interrupted: swept?.count ?? 0 };
+}
+
+/** Whoever is stopped here leaves it to the sweep of any worker. */
+async function makeJobs(database: Database, jobs: JobQueues): Answer<number> {
+  for (let made = 0; ; ) {
+    const done = await database.write(async (sql) => {
+      const ids = (await sql.all<{ id: string }>(QUEUED)).map(({ id }) => id);
+      if (ids.length > 0) await jobs.follow(sql, ids);
+      return ids.length;
+    });
+    if (!done.ok) return done;
+    made += done.output;
+    if (done.output < BATCH) return ok(made);
+  }
+}
+
+/** Once, before any worker starts over the restored server. `conflict`: there are some. */
+export async function setRestored(options: OwnedDatabase): Answer<RestoredStore> {
+  const opened = await openDatabase({ ...options, connections: 2 });
+  if (!opened.ok) return opened;
+  const database = opened.output;
+  const jobs = createJobs(options.place);
+  let client: Awaited<ReturnType<Database['connect']>> | undefined;
+  try {
+    const ready = await checkForm(database, options);
+    if (!ready.ok) return ready;
+    client = await database.connect({ query_timeout: 0 });
+    await client.query('BEGIN; SET LOCAL statement_timeout = 0');
+    const found = await setBack(sqlOf(client), jobs);
+    await client.query('COMMIT');
+    const queued = await makeJobs(database, jobs);
+    return queued.ok ? ok({ ...found, queued: queued.output }) : queued;
+  } catch (error) {
+    return troubleOf(error, options.shown).failure;
+  } finally {
+    await client?.end().catch(() => {});
+    await jobs.close();
+    await database.close();
+  }
+}

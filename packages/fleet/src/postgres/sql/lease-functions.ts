@@ -1,0 +1,211 @@
+// What the server itself does about time, leases and signals, so that it is one step whoever asks.
+// INVARIANT: rows of threads are locked in the order of their ids, and before the jobs of the engine.
+// Who comes from a job (`km_take`) and those who look for the lost (`km_sweep`) wait for no row: what
+// somebody is at is left to them.
+
+import { AT_WORK, INTERRUPTED_REASONS } from '@kernmantle/core/store';
+
+const WORK = AT_WORK.map((status) => `'${status}'`).join(', ');
+/** Clocks that are no further apart than this are as good as one: between question and answer lies as much. */
+export const AGREE_MS = 5000;
+/** The same data as `interruption` of `thread-id.ts`; a conformance case compares them. */
+const INTERRUPTED = `json_strip_nulls(CASE WHEN r.owner IS NULL OR r.owner = ANY (p_gone)
+  THEN json_build_object('status', 'interrupted', 'cause', 'process_lost',
+    'reason', '${INTERRUPTED_REASONS.process_lost}', 'owner', r.owner)
+  ELSE json_build_object('status', 'interrupted', 'cause', 'lease_expired',
+    'reason', '${INTERRUPTED_REASONS.lease_expired}', 'owner', r.owner) END)::text`;
+
+const TIME = `
+-- Milliseconds since 1970. All times of the registry are the server's.
+CREATE OR REPLACE FUNCTION km_now() RETURNS bigint LANGUAGE sql VOLATILE
+  AS $$ SELECT (extract(epoch FROM clock_timestamp()) * 1000)::bigint $$;
+
+-- A time that somebody named when his clock said p_said, on the server's clock: as it is where the two
+-- agree, else as far from now as he meant it.
+CREATE OR REPLACE FUNCTION km_when(p_time bigint, p_said bigint) RETURNS bigint LANGUAGE sql VOLATILE
+  AS $$ SELECT CASE WHEN abs(km_now() - p_said) <= ${AGREE_MS} THEN p_time ELSE p_time + km_now() - p_said END $$;
+
+-- One word to the channel of the registry: see feed.ts. Whoever may connect to a database may speak on
+-- every channel and listen to it: so its name is known to those alone who may read the registry.
+CREATE OR REPLACE FUNCTION km_tell(p_word text) RETURNS void LANGUAGE sql VOLATILE
+  AS $$ SELECT pg_notify('km_' || coalesce((SELECT value FROM about WHERE name = 'channel'),
+    current_schema()), left(p_word, 7000)) $$;
+`;
+
+const SIGNALS = `
+-- The same key again is the same signal. No number: nobody is there, or it has ended.
+CREATE OR REPLACE FUNCTION km_signal(p_thread text, p_kind text, p_payload text, p_key text, p_by text,
+  p_now bigint, OUT o_number int, OUT o_status text) LANGUAGE plpgsql AS $$
+BEGIN
+  SELECT status INTO o_status FROM threads WHERE id = p_thread FOR UPDATE;
+  IF o_status IS NULL THEN RETURN; END IF;
+  SELECT number INTO o_number FROM signals WHERE thread = p_thread AND key = p_key;
+  IF o_number IS NOT NULL OR km_ended(o_status) THEN RETURN; END IF;
+  UPDATE threads SET wakes = wakes + 1, killed = killed OR p_kind = 'kill',
+    queued = CASE WHEN owner IS NULL THEN least(coalesce(queued, p_now), p_now) ELSE queued END
+    WHERE id = p_thread RETURNING wakes INTO o_number;
+  INSERT INTO signals (thread, number, kind, payload, key, sender, ts)
+    VALUES (p_thread, o_number, p_kind, p_payload, p_key, p_by, p_now);
+  PERFORM km_tell('s ' || p_thread || ' ' || o_number || ' ' || p_kind);
+END $$;
+`;
+
+const LEASES = `
+-- One thread, by its name. Refused: why (not_found, store_newer, thread_ended, lease_held), with what is
+-- known of it. Its journal is of the holder's form from here on. The jobs that count no more are told, with
+-- the form that their queue has in its name, to be dropped in the same transaction.
+CREATE OR REPLACE FUNCTION km_claim(p_thread text, p_owner text, p_ttl bigint, p_max bigint,
+  p_force boolean, p_reopen boolean, p_gone text[], p_format int,
+  OUT o_refused text, OUT o_status text, OUT o_owner text, OUT o_until bigint, OUT o_tenant text,
+  OUT o_project text, OUT o_format int, OUT o_dropped uuid[]) LANGUAGE plpgsql AS $$
+DECLARE
+  r threads%ROWTYPE;
+  v_now bigint;
+BEGIN
+  SELECT * INTO r FROM threads WHERE id = p_thread FOR UPDATE;
+  v_now := km_now();
+  IF NOT FOUND THEN o_refused := 'not_found'; RETURN; END IF;
+  o_status := r.status; o_owner := r.owner; o_until := r.lease_until; o_format := r.format;
+  IF r.format > p_format THEN o_refused := 'store_newer'; RETURN; END IF;
+  IF NOT p_reopen AND km_ended(r.status) THEN o_refused := 'thread_ended'; RETURN; END IF;
+  IF NOT p_force AND r.owner IS NOT NULL AND r.owner <> p_owner AND r.lease_until > v_now
+    AND r.lease_until <= v_now + p_max AND r.owner <> ALL (p_gone)
+  THEN o_refused := 'lease_held'; RETURN; END IF;
+  UPDATE threads SET epoch = epoch + 1, owner = p_owner, lease_until = v_now + least(p_ttl, p_max),
+    queued = NULL, job = NULL, work = NULL, format = p_format WHERE id = p_thread;
+  o_tenant := r.tenant; o_project := r.project;
+  o_dropped := array_remove(ARRAY[r.job, r.work], NULL);
+END $$;
+
+-- Threads by their fetched jobs. 'taken'; 'drop': nobody needs the job; 'back': it is not time (o_at),
+-- or somebody is at the row. One that was of an older form has no job any more: its queue was that form's.
+CREATE OR REPLACE FUNCTION km_take(p_threads text[], p_jobs uuid[], p_owner text, p_ttl bigint,
+  p_format int)
+  RETURNS TABLE (o_thread text, o_job uuid, o_verdict text, o_at bigint, o_priority int)
+  LANGUAGE plpgsql AS $$
+DECLARE
+  v_now bigint := km_now();
+BEGIN
+  RETURN QUERY WITH given AS (
+    SELECT DISTINCT ON (g.id) g.id, g.job FROM unnest(p_threads, p_jobs) AS g(id, job) ORDER BY g.id
+  ), locked AS (
+    SELECT t.id, t.status, t.owner, t.queued, t.priority, t.format FROM threads t
+      WHERE t.id IN (SELECT g.id FROM given g) ORDER BY t.id FOR UPDATE SKIP LOCKED
+  ), free AS (
+    SELECT l.id FROM locked l WHERE l.owner IS NULL AND l.queued <= v_now AND NOT km_ended(l.status)
+      AND l.format <= p_format
+  ), taken AS (
+    UPDATE threads t SET epoch = t.epoch + 1, owner = p_owner, lease_until = v_now + p_ttl,
+      queued = NULL, job = NULL, work = CASE WHEN t.format = p_format THEN g.job END, format = p_format
+      FROM free f JOIN given g ON g.id = f.id WHERE t.id = f.id RETURNING t.id
+  )
+  SELECT n.id, n.job, CASE
+      WHEN k.id IS NOT NULL AND g.job = n.job THEN 'taken'
+      WHEN k.id IS NOT NULL THEN 'drop'
+      WHEN l.id IS NULL AND s.id IS NOT NULL THEN 'back'
+      WHEN l.owner IS NULL AND l.queued > v_now AND NOT km_ended(l.status) AND l.format <= p_format
+        THEN 'back'
+      ELSE 'drop' END, l.queued, s.priority
+    FROM unnest(p_threads, p_jobs) AS n(id, job) LEFT JOIN threads s ON s.id = n.id
+    LEFT JOIN given g ON g.id = n.id LEFT JOIN locked l ON l.id = n.id LEFT JOIN taken k ON k.id = n.id
+    ORDER BY s.priority DESC, l.queued, n.id;
+END $$;
+
+-- All that a process holds. Those that are missing in the answer are lost.
+CREATE OR REPLACE FUNCTION km_renew(p_threads text[], p_epochs int[], p_ttl bigint)
+  RETURNS TABLE (o_thread text, o_wakes int, o_tenant text, o_project text, o_work uuid)
+  LANGUAGE plpgsql AS $$
+BEGIN
+  PERFORM 1 FROM threads WHERE id = ANY (p_threads) ORDER BY id FOR NO KEY UPDATE;
+  RETURN QUERY UPDATE threads t SET lease_until = km_now() + p_ttl
+    FROM unnest(p_threads, p_epochs) AS n(id, epoch)
+    WHERE t.id = n.id AND t.epoch = n.epoch AND t.owner IS NOT NULL
+    RETURNING t.id, t.wakes, t.tenant, t.project, t.work;
+END $$;
+
+-- Queued as it is asked for; else, with an unheard signal, at once, as by a commit. False: it was not
+-- held any more.
+CREATE OR REPLACE FUNCTION km_release(p_thread text, p_epoch int, p_again boolean, p_delay bigint)
+  RETURNS boolean LANGUAGE plpgsql AS $$
+BEGIN
+  UPDATE threads SET owner = NULL, lease_until = NULL, queued = CASE
+      WHEN km_ended(status) THEN NULL WHEN p_again THEN km_now() + p_delay
+      WHEN wakes > heard THEN km_now() END
+    WHERE id = p_thread AND epoch = p_epoch AND owner IS NOT NULL;
+  RETURN FOUND;
+END $$;
+`;
+
+const SWEEPING = `
+-- Whoever has a lease that is over, or was let go while at work and taken by nobody.
+CREATE OR REPLACE FUNCTION km_lost(p_max bigint, p_gone text[])
+  RETURNS TABLE (o_thread text, o_epoch int, o_seq int, o_ended boolean) LANGUAGE plpgsql AS $$
+DECLARE
+  v_now bigint := km_now();
+BEGIN
+  RETURN QUERY SELECT t.id, t.epoch, t.seq, km_ended(t.status) FROM threads t
+      WHERE t.owner IS NOT NULL
+      AND (t.lease_until <= v_now OR t.lease_until > v_now + p_max OR t.owner = ANY (p_gone))
+    UNION ALL SELECT t.id, t.epoch, t.seq, false FROM threads t
+      WHERE t.owner IS NULL AND t.queued IS NULL AND t.status IN (${WORK})
+      AND t.updated <= v_now - 60000;
+END $$;
+
+-- At work: interrupted. Else (claimed and not begun): free again, as it was. Only under these epochs, and
+-- only what is still lost: its holder may have come back after somebody looked.
+CREATE OR REPLACE FUNCTION km_sweep(p_threads text[], p_epochs int[], p_max bigint, p_gone text[])
+  RETURNS TABLE (o_thread text, o_seq int, o_interrupted boolean) LANGUAGE plpgsql AS $$
+DECLARE
+  r record;
+  v_now bigint := km_now();
+BEGIN
+  FOR r IN SELECT t.id, t.number, t.seq, t.owner, km_at_work(t.status) AS work FROM threads t
+    JOIN unnest(p_threads, p_epochs) AS n(id, epoch) ON t.id = n.id AND t.epoch = n.epoch
+    WHERE NOT km_ended(t.status) AND (t.owner IS NULL AND t.queued IS NULL OR t.owner IS NOT NULL
+      AND (t.lease_until <= v_now OR t.lease_until > v_now + p_max OR t.owner = ANY (p_gone)))
+    ORDER BY t.id FOR UPDATE OF t SKIP LOCKED
+  LOOP
+    UPDATE threads SET epoch = epoch + 1, owner = NULL, lease_until = NULL, queued = v_now,
+      status = CASE WHEN r.work THEN 'interrupted' ELSE status END,
+      seq = CASE WHEN r.work THEN seq + 1 ELSE seq END,
+      updated = CASE WHEN r.work THEN v_now ELSE updated END WHERE id = r.id;
+    IF r.work THEN
+      INSERT INTO thread_events (thread, seq, ts, turn, type, data)
+        VALUES (r.number, r.seq + 1, v_now, 0, 'status', ${INTERRUPTED});
+    END IF;
+    o_thread := r.id; o_interrupted := r.work; o_seq := r.seq + r.work::int;
+    RETURN NEXT;
+  END LOOP;
+END $$;
+`;
+
+const FOLLOWING = `
+-- What the engine has to do so that jobs are what these rows say; others are told that they moved.
+CREATE OR REPLACE FUNCTION km_follow(p_threads text[])
+  RETURNS TABLE (o_thread text, o_tenant text, o_project text, o_format int, o_priority int, o_at bigint,
+    o_job uuid, o_made boolean, o_dropped uuid[]) LANGUAGE plpgsql AS $$
+DECLARE
+  r record;
+BEGIN
+  FOR r IN SELECT t.id, t.tenant, t.project, t.format, t.priority, t.owner, t.queued, t.job, t.work, t.seq,
+      t.status FROM threads t WHERE t.id = ANY (p_threads) ORDER BY t.id FOR UPDATE
+  LOOP
+    PERFORM km_tell('h ' || r.id || ' ' || r.seq || ' ' || r.status);
+    CONTINUE WHEN r.owner IS NOT NULL;
+    o_thread := r.id; o_tenant := r.tenant; o_project := r.project; o_priority := r.priority;
+    o_format := r.format;
+    o_at := r.queued; o_made := r.queued IS NOT NULL AND r.job IS NULL;
+    o_job := CASE WHEN r.queued IS NOT NULL THEN coalesce(r.job, gen_random_uuid()) END;
+    o_dropped := array_remove(ARRAY[r.work, CASE WHEN r.queued IS NULL THEN r.job END], NULL);
+    IF r.work IS NOT NULL OR o_job IS DISTINCT FROM r.job THEN
+      UPDATE threads SET job = o_job, work = NULL WHERE id = r.id;
+    END IF;
+    IF r.queued IS NOT NULL THEN
+      PERFORM km_tell('q ' || r.project || E'\\t' || coalesce(r.tenant, ''));
+    END IF;
+    IF o_job IS NOT NULL OR o_dropped <> '{}' THEN RETURN NEXT; END IF;
+  END LOOP;
+END $$;
+`;
+
+export const LEASE_FUNCTIONS = `${TIME}${SIGNALS}${LEASES}${SWEEPING}${FOLLOWING}`;

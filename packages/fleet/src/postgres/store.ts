@@ -1,0 +1,118 @@
+// The registry on a server that several machines share: what is asked goes through a pool of
+// connections, one more listens, and the engine of the queue has one of its own.
+import { type Clock, fail, ok, type RandomBytes, systemRandom } from '@kernmantle/core/base';
+import type { Answer, Store } from '@kernmantle/core/store';
+import { isOwnerGone } from '@kernmantle/core/store';
+import { serverApprovals } from './approvals.ts';
+import { serverJournal } from './commit.ts';
+import { type DatabaseOptions, type DatabasePlace, openDatabase } from './connection.ts';
+import { createListeningFeed } from './feed.ts';
+import { createFleet } from './fleet.ts';
+import { createJobs } from './jobs.ts';
+import { createHeldHere } from './leased-thread.ts';
+import { type LeaseParts, serverLeases } from './leases.ts';
+import { checkForm } from './migrate.ts';
+import { serverRecords } from './records.ts';
+import { createServerTime } from './registry.ts';
+import { serverSignals } from './signals.ts';
+import { JOURNAL_FORMATS } from './sql/schema.ts';
+import { serverThreads } from './threads.ts';
+import { createEventReader, watchEvents, watchHeads } from './watch.ts';
+
+export type { DatabasePlace } from './connection.ts';
+
+/** Whoever is lost is found soon: nobody holds a thread longer without saying so. */
+const MAX_LEASE_MS = 10_000;
+
+export interface PostgresOptions
+  extends Pick<DatabaseOptions, 'patienceMs' | 'connections' | 'Client'> {
+  readonly place: DatabasePlace;
+  /** As it may be shown. */
+  readonly shown: string;
+  readonly clock: Clock;
+  readonly random?: RandomBytes;
+  /** Of whoever may read what is sealed in it: another one's registry is refused (`store_foreign`). */
+  readonly identity?: Uint8Array;
+  /** Forms of the journal that are read, the last of which is written; another program's, for tests. */
+  readonly formats?: readonly number[];
+  /** The longest lease. */
+  readonly maxLeaseMs?: number;
+  /** Is the process behind a lease certainly not there any more? Asked before its time is up. */
+  readonly isGone?: (owner: string) => boolean;
+}
+
+type Method = (...given: never[]) => Promise<unknown>;
+
+/** Refuses what comes after the end; what was asked for before goes on to its end. */
+function createGate(place: string) {
+  const closed = fail('store_closed', `the registry at ${place} was closed`, { place });
+  const unanswered = new Set<Promise<unknown>>();
+  let isClosed = false;
+  const through =
+    (method: Method): Method =>
+    async (...given) => {
+      if (isClosed) return closed;
+      const answer = method(...given);
+      unanswered.add(answer);
+      try {
+        return await answer;
+      } finally {
+        unanswered.delete(answer);
+      }
+    };
+  return {
+    guard: <P extends { [K in keyof P]: Method }>(port: P): P =>
+      Object.fromEntries(
+        Object.entries<Method>(port).map(([name, method]) => [name, through(method)]),
+      ) as P,
+    close: (): void => void (isClosed = true),
+    async answered(): Promise<void> {
+      while (unanswered.size > 0) await Promise.allSettled(unanswered);
+    },
+  };
+}
+
+export async function openPostgresStore(options: PostgresOptions): Answer<Store> {
+  const { place, clock, random = systemRandom, maxLeaseMs = MAX_LEASE_MS } = options;
+  const { formats = JOURNAL_FORMATS } = options;
+  const opened = await openDatabase({ ...options, random });
+  if (!opened.ok) return opened;
+  const database = opened.output;
+  const ready = await checkForm(database, { ...options, random });
+  if (!ready.ok) {
+    await database.close();
+    return ready;
+  }
+  const gate = createGate(options.shown);
+  const held = createHeldHere();
+  const feed = createListeningFeed(database, held, clock);
+  const jobs = createJobs(place);
+  const isGone = options.isGone ?? isOwnerGone;
+  const time = createServerTime(clock);
+  const own = { database, clock, time, random, held, feed, jobs };
+  const parts: LeaseParts = { ...own, formats, maxLeaseMs, isGone };
+  const reader = createEventReader(database, feed);
+  let ending: Promise<void> | undefined;
+  async function end(): Promise<void> {
+    gate.close();
+    await feed.close(gate.answered);
+    await jobs.close();
+    await database.close();
+  }
+
+  return ok({
+    ...gate.guard({
+      ...serverThreads(parts),
+      ...serverJournal(parts),
+      ...serverLeases(parts),
+      ...serverSignals(parts),
+      ...serverApprovals(parts),
+      ...serverRecords(database),
+    }),
+    watch: (cursor, signal) => watchEvents(reader, feed, cursor, signal),
+    changes: (filter, signal) => watchHeads(feed, filter, signal),
+    onSignal: (listener) => feed.onSignal(listener),
+    fleet: createFleet(database, jobs, clock, formats.at(-1) ?? 0),
+    close: () => (ending ??= end()),
+  });
+}

@@ -1,0 +1,232 @@
+// The rows of threads, how one comes into the world, and its journal.
+import { ok } from '@kernmantle/core/base';
+import type {
+  Answer,
+  EventFields,
+  EventRange,
+  Held,
+  NewThread,
+  OpenReservation,
+  SpentThread,
+  StoredEvent,
+  ThreadRow,
+  ThreadTable,
+  WantedFields,
+} from '@kernmantle/core/store';
+import { BUDGET_KINDS, encodeThread, eventData, noThread, valuesAt } from '@kernmantle/core/store';
+import type { Sql } from './connection.ts';
+import { pruneTrees } from './prune.ts';
+import { queryThreads } from './query.ts';
+import type { ServerRegistry } from './registry.ts';
+import {
+  birthOf,
+  presentOnly,
+  type ServerColumns,
+  SUMMARY_COLUMNS,
+  type SummaryColumns,
+  someOf,
+  summaryOf,
+} from './rows.ts';
+import { REVOKED_BY } from './sql/commit-functions.ts';
+
+const MAX_READ = 10_000;
+
+interface FoundColumns extends SummaryColumns {
+  chain: string[];
+  limits: string;
+  inputs: string;
+  result: string | null;
+  revoked: string | null;
+}
+
+interface HeldColumns extends FoundColumns {
+  heard: number;
+  now: number;
+  open: { key: string; amounts: string[]; from: string | null }[] | null;
+}
+
+/** As `km_revoked` says, without a call for every row. */
+const REVOKED = `(SELECT u.id FROM unnest(t.chain) WITH ORDINALITY u(id, at) JOIN threads a ON a.id = u.id
+  WHERE a.killed OR a.status IN ${REVOKED_BY} ORDER BY u.at LIMIT 1) AS revoked`;
+const FOUND = `${SUMMARY_COLUMNS}, chain, limits, inputs, result, ${REVOKED}`;
+const FROM = 'FROM threads t JOIN thread_data d ON d.thread = t.id';
+const FIND = `SELECT ${FOUND} ${FROM} WHERE id = $1`;
+const HOLD = `SELECT ${FOUND}, heard, km_now() AS now, (SELECT json_agg(json_build_object(
+    'key', r.key, 'amounts', r.amounts::text[], 'from', r.source) ORDER BY r.key)
+  FROM reservations r WHERE r.thread = t.id) AS open ${FROM} WHERE id = ANY ($1)`;
+
+function rowOf(columns: FoundColumns): ThreadRow {
+  const { chain, limits, inputs, result, revoked, ...summary } = columns;
+  return {
+    ...summaryOf(summary),
+    chain,
+    limits: JSON.parse(limits),
+    inputs: JSON.parse(inputs),
+    ...(result === null ? {} : { result: JSON.parse(result) }),
+    ...(revoked === null ? {} : { revoked }),
+  };
+}
+
+function heldOf({ heard, now, open, ...found }: HeldColumns): Held {
+  const row = rowOf(found);
+  const { id: thread, epoch, lease_until = now } = row;
+  const left = (open ?? []).map(
+    ({ key, amounts, from }): OpenReservation => ({
+      key,
+      amounts: someOf(amounts),
+      ...(from === null ? {} : { from }),
+    }),
+  );
+  return { thread, epoch, row, heard, lease_ms: lease_until - now, open: left };
+}
+
+/** With what it takes to run them, in the order asked for; who is not there is left out. */
+export async function holdThreads(sql: Sql, ids: readonly string[]): Promise<Held[]> {
+  const rows = await sql.all<HeldColumns>(HOLD, ids);
+  const found = new Map(rows.map((row) => [row.id, heldOf(row)]));
+  return ids.flatMap((id) => found.get(id) ?? []);
+}
+
+/** What was written is remembered as held, from the moment of the question on. */
+export function rememberHeld({ held }: ServerRegistry, all: readonly Held[], asked: number): void {
+  for (const { thread, epoch, heard, lease_ms } of all) {
+    if (lease_ms > 0) held.add(thread, { epoch, heard, until: asked + lease_ms });
+  }
+}
+
+/** Told to whoever waits, after they are written. */
+export function tellBirths({ feed }: ServerRegistry, all: readonly Held[]): void {
+  for (const { thread, row, lease_ms } of all) {
+    feed.moved({ thread, seq: row.seq, status: row.status });
+    if (lease_ms === 0) feed.queued();
+  }
+}
+
+const BORN = 'SELECT 1 FROM thread_data WHERE thread = $1 AND birth = $2';
+
+async function createThread(registry: ServerRegistry, thread: NewThread): Answer<Held> {
+  const { database, clock, random, jobs } = registry;
+  const text = encodeThread(thread);
+  if (!text.ok) return text;
+  const birth = Buffer.from(random(8)).toString('hex');
+  const { id } = thread;
+  const asked = clock.monotonic();
+  const hold = async (sql: Sql): Promise<Held> => {
+    const [held] = await holdThreads(sql, [id]);
+    if (!held) throw new Error(`thread ${id} was made and is not there`);
+    return held;
+  };
+  const made = await database.write(
+    async (sql) => {
+      const json = JSON.stringify(birthOf(text.output, registry));
+      await sql.all('SELECT km_create($1, $2)', json, birth);
+      if ('queue' in thread.start) await jobs.follow(sql, [id]);
+      return hold(sql);
+    },
+    {
+      lane: id,
+      written: async (sql) => ((await sql.get(BORN, id, birth)) ? hold(sql) : undefined),
+    },
+  );
+  if (!made.ok) return made;
+  rememberHeld(registry, [made.output], asked);
+  tellBirths(registry, [made.output]);
+  return made;
+}
+
+type EventColumns = Omit<StoredEvent, 'data' | 'thread'> & { data: string };
+
+const EVENTS = `SELECT seq, ts, turn, type, data FROM thread_events
+  WHERE thread = (SELECT number FROM threads WHERE id = $1)`;
+const AFTER = `${EVENTS} AND seq > $2 ORDER BY seq LIMIT $3`;
+const AFTER_OF = `${EVENTS} AND seq > $2 AND type = ANY ($4) ORDER BY seq LIMIT $3`;
+const LAST = `SELECT * FROM (${EVENTS} ORDER BY seq DESC LIMIT $2) e ORDER BY seq`;
+const COUNT = `SELECT count(*) AS count FROM thread_events e JOIN threads t ON t.number = e.thread
+  WHERE t.id = ANY ($1) AND e.type = $2`;
+
+/** Oldest first. */
+export async function readJournal(
+  sql: Sql,
+  thread: string,
+  range: EventRange,
+): Promise<StoredEvent[]> {
+  let rows: EventColumns[];
+  if ('last' in range) {
+    rows = await sql.all(LAST, thread, Math.min(range.last, MAX_READ));
+  } else {
+    const { after = 0, limit = MAX_READ, types } = range;
+    const count = Math.min(limit, MAX_READ);
+    rows = types
+      ? await sql.all(AFTER_OF, thread, after, count, types)
+      : await sql.all(AFTER, thread, after, count);
+  }
+  return rows.map(({ data, ...row }) => ({ thread, ...row, data: eventData(data) }));
+}
+
+/** So many events at a time. */
+const MAX_FIELDS = 1000;
+const FIELDS = `SELECT t.id, e.thread, e.seq, e.type, e.data
+  FROM threads t JOIN thread_events e ON e.thread = t.number
+  WHERE t.id = ANY ($1) AND e.type = ANY ($2) AND (e.thread, e.seq) > ($3::bigint, $4::int)
+  ORDER BY e.thread, e.seq LIMIT ${MAX_FIELDS}`;
+
+/** The server's own kinds of JSON refuse some texts of ours, so the fields are taken out here. */
+export async function journalFields(
+  sql: Sql,
+  threads: readonly string[],
+  wanted: WantedFields,
+): Promise<EventFields[][]> {
+  const types = Object.keys(wanted);
+  const found = new Map<string, EventFields[]>();
+  for (let [thread, seq] = [-1, 0]; ; ) {
+    type Row = Pick<StoredEvent, 'type' | 'seq'> & { id: string; thread: number; data: string };
+    const rows = await sql.all<Row>(FIELDS, threads, types, thread, seq);
+    for (const { id, type, data: text } of rows) {
+      const events = found.get(id) ?? [];
+      found.set(id, events);
+      events.push({ type, values: valuesAt(eventData(text), wanted[type] ?? []) });
+    }
+    const last = rows.at(-1);
+    if (!last || rows.length < MAX_FIELDS) return threads.map((id) => found.get(id) ?? []);
+    ({ thread, seq } = last);
+  }
+}
+
+const [TOKENS, SPEND] = [BUDGET_KINDS.indexOf('tokens') + 1, BUDGET_KINDS.indexOf('spend') + 1];
+const SPENT = `SELECT t.id, t.parent, t.kind, t.directive, t.status, t.seq, t.created,
+    b.used[${TOKENS}]::text AS tokens, b.used[${SPEND}]::text AS spend
+  FROM threads t JOIN budgets b ON b.thread = t.id WHERE t.created >= $1
+  ORDER BY t.created DESC, t.id DESC`;
+
+type SpentColumns = ServerColumns<Omit<SpentThread, 'used'>> & Record<'tokens' | 'spend', string>;
+
+async function spentThreads(sql: Sql, since: number): Promise<SpentThread[]> {
+  const rows = await sql.all<SpentColumns>(SPENT, Math.ceil(since));
+  return rows.map(({ tokens, spend, ...row }) => ({
+    ...presentOnly(row),
+    used: { tokens: BigInt(tokens), spend: BigInt(spend) },
+  }));
+}
+
+export async function countJournal(
+  sql: Sql,
+  threads: readonly string[],
+  type: string,
+): Promise<number> {
+  return (await sql.get<{ count: number }>(COUNT, threads, type))?.count ?? 0;
+}
+
+export function serverThreads(registry: ServerRegistry): ThreadTable {
+  const { database } = registry;
+  return {
+    createThread: (thread) => createThread(registry, thread),
+    async thread(id) {
+      const found = await database.read((sql) => sql.get<FoundColumns>(FIND, id));
+      if (!found.ok) return found;
+      return found.output ? ok(rowOf(found.output)) : noThread(id);
+    },
+    query: (filter = {}) => queryThreads(database, filter),
+    spent: (since) => database.read((sql) => spentThreads(sql, since)),
+    prune: (options) => pruneTrees(database, options),
+  };
+}

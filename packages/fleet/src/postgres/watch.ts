@@ -1,0 +1,296 @@
+// What happens, as it happens: the events of one thread from a cursor on, or the newest state of threads
+// that move. All watchers of a thread share one reader, which asks for all threads that moved at once and
+// keeps the last of what it read; whoever is further behind reads for itself. A watcher holds a cursor
+// and no queue, so nothing piles up behind a slow one and nobody waits for it.
+import type { Outcome } from '@kernmantle/core/base';
+import type { Head, StoredEvent } from '@kernmantle/core/store';
+import { eventData } from '@kernmantle/core/store';
+import type { Database } from './connection.ts';
+import type { ListeningFeed } from './feed.ts';
+
+const BATCH = 200;
+const [CURSORS_A_READ, READS_AT_ONCE] = [50, 2];
+/** Of one thread, for watchers that are nearly there. */
+const [MAX_KEPT, MAX_KEPT_CHARS] = [256, 2_000_000];
+/** The server is not there; it is asked again. */
+const AGAIN_MS = 500;
+
+const READ = `SELECT w.at, t.id AS thread, e.seq, e.ts, e.turn, e.type, e.data
+  FROM unnest($1::text[], $2::int[]) WITH ORDINALITY AS w(id, after, at) JOIN threads t ON t.id = w.id
+  CROSS JOIN LATERAL (SELECT * FROM thread_events e WHERE e.thread = t.number AND e.seq > w.after
+    ORDER BY e.seq LIMIT ${BATCH}) e ORDER BY w.at, e.seq`;
+
+type ReadRow = Omit<StoredEvent, 'data'> & { data: string; at: number };
+
+/** An event, and how long its text was. */
+interface Sized {
+  readonly event: StoredEvent;
+  readonly size: number;
+}
+
+/** Remembers that somebody knocked while we were busy; over once the store or the signal is. */
+export function createDoorbell(feed: Pick<ListeningFeed, 'onClose'>, signal?: AbortSignal) {
+  let [rung, isOver, wake] = [true, signal?.aborted ?? false, () => {}];
+  const ring = (): void => {
+    rung = true;
+    wake();
+  };
+  const end = (): void => {
+    isOver = true;
+    ring();
+  };
+  signal?.addEventListener('abort', end);
+  const off = feed.onClose(end);
+  return {
+    ring,
+    end,
+    isOver: () => isOver,
+    async rings(): Promise<boolean> {
+      if (!rung && !isOver) await new Promise<void>((resolve) => (wake = resolve));
+      rung = false;
+      return !isOver;
+    },
+    remove(): void {
+      signal?.removeEventListener('abort', end);
+      off();
+    },
+  };
+}
+
+/** The last events of one thread, without a gap, up to `tail`. */
+interface Kept {
+  /** Undefined until the first watcher has reached the end of the journal. */
+  tail: number | undefined;
+  /** The newest that was heard of. */
+  head: number;
+  isCatching: boolean;
+  events: StoredEvent[];
+  sizes: number[];
+  size: number;
+  readonly bells: Set<() => void>;
+  /** Nobody watches it any more. */
+  off: () => void;
+}
+
+function keep(kept: Kept, { event, size }: Sized): void {
+  kept.tail = event.seq;
+  kept.events.push(event);
+  kept.sizes.push(size);
+  kept.size += size;
+  while (kept.events.length > MAX_KEPT || kept.size > MAX_KEPT_CHARS) {
+    kept.events.shift();
+    kept.size -= kept.sizes.shift() ?? 0;
+  }
+}
+
+/** Undefined: it has to be read. */
+function keptAfter({ tail, events }: Kept, seq: number): readonly StoredEvent[] | undefined {
+  if (tail === undefined) return undefined;
+  if (seq >= tail) return [];
+  const start = tail - events.length;
+  return seq >= start ? events.slice(seq - start) : undefined;
+}
+
+/** What is asked at the same time is read together, and the same question once. */
+function createGatheredReads(database: Database) {
+  interface Question {
+    readonly thread: string;
+    readonly after: number;
+    readonly answer: Promise<Outcome<Sized[]>>;
+    resolve(answer: Outcome<Sized[]>): void;
+  }
+  const waiting = new Map<string, Question>();
+  let reading = 0;
+
+  async function read(some: readonly Question[]): Promise<void> {
+    const values = [some.map(({ thread }) => thread), some.map(({ after }) => after)];
+    const rows = await database.read((sql) => sql.all<ReadRow>(READ, ...values));
+    const found = some.map((): Sized[] => []);
+    for (const { at, data, ...row } of rows.ok ? rows.output : []) {
+      found[at - 1]?.push({ event: { ...row, data: eventData(data) }, size: data.length });
+    }
+    for (const [at, { resolve }] of some.entries()) {
+      resolve(rows.ok ? { ok: true, output: found[at] ?? [] } : rows);
+    }
+  }
+
+  async function run(): Promise<void> {
+    if (reading === READS_AT_ONCE) return;
+    reading += 1;
+    // Whoever asks in this turn goes with it.
+    await Promise.resolve();
+    while (waiting.size > 0) {
+      const some = [...waiting.entries()].slice(0, CURSORS_A_READ);
+      for (const [key] of some) waiting.delete(key);
+      await read(some.map(([, question]) => question));
+    }
+    reading -= 1;
+  }
+
+  return (thread: string, after: number): Promise<Outcome<Sized[]>> => {
+    const key = `${thread} ${after}`;
+    const before = waiting.get(key);
+    if (before) return before.answer;
+    const { promise: answer, resolve } = Promise.withResolvers<Outcome<Sized[]>>();
+    waiting.set(key, { thread, after, answer, resolve });
+    void run();
+    return answer;
+  };
+}
+
+type EventReader = ReturnType<typeof createEventReader>;
+
+/** One for all watchers of this process. */
+export function createEventReader(database: Database, feed: ListeningFeed) {
+  const all = new Map<string, Kept>();
+  const read = createGatheredReads(database);
+
+  /** Until what was heard of is there. */
+  async function catchUp(thread: string, kept: Kept): Promise<void> {
+    if (kept.isCatching) return;
+    kept.isCatching = true;
+    while (kept.tail !== undefined && kept.head > kept.tail && all.get(thread) === kept) {
+      const answer = await read(thread, kept.tail);
+      if (!answer.ok) {
+        if (answer.error.code === 'store_closed') break;
+        await new Promise((resolve) => setTimeout(resolve, AGAIN_MS));
+        continue;
+      }
+      for (const sized of answer.output) {
+        if (sized.event.seq === kept.tail + 1) keep(kept, sized);
+      }
+      // Nothing there: it was pruned, or never was.
+      if (answer.output.length === 0) kept.head = kept.tail;
+      for (const ring of kept.bells) ring();
+    }
+    kept.isCatching = false;
+  }
+
+  function look(thread: string, kept: Kept): void {
+    if (kept.tail !== undefined && kept.head > kept.tail) void catchUp(thread, kept);
+    else for (const ring of kept.bells) ring();
+  }
+
+  /** Told once of each move, however many watch. */
+  function open(thread: string): Kept {
+    const kept: Kept = {
+      tail: undefined,
+      head: 0,
+      isCatching: false,
+      events: [],
+      sizes: [],
+      size: 0,
+      bells: new Set(),
+      off: () => {},
+    };
+    all.set(thread, kept);
+    kept.off = feed.onMove(thread, ({ seq }) => {
+      kept.head = Math.max(kept.head, seq);
+      look(thread, kept);
+    });
+    return kept;
+  }
+
+  return {
+    join(thread: string, ring: () => void) {
+      const kept = all.get(thread) ?? open(thread);
+      kept.bells.add(ring);
+      return {
+        /** Without asking the server; undefined: it has to be asked. */
+        kept: (seq: number): readonly StoredEvent[] | undefined => keptAfter(kept, seq),
+        async after(seq: number): Promise<Outcome<readonly StoredEvent[]>> {
+          const answer = await read(thread, seq);
+          if (!answer.ok) return answer;
+          const events = answer.output.map(({ event }) => event);
+          if (events.length < BATCH && kept.tail === undefined) {
+            // The end was reached, unless somebody wrote meanwhile.
+            kept.tail = events.at(-1)?.seq ?? seq;
+            if (kept.head > kept.tail) look(thread, kept);
+          }
+          return { ok: true, output: events };
+        },
+        leave(): void {
+          kept.bells.delete(ring);
+          if (kept.bells.size > 0) return;
+          kept.off();
+          if (all.get(thread) === kept) all.delete(thread);
+        },
+      };
+    },
+  };
+}
+
+export async function* watchEvents(
+  reader: EventReader,
+  feed: ListeningFeed,
+  cursor: { thread: string; seq: number },
+  signal: AbortSignal,
+): AsyncGenerator<StoredEvent> {
+  const { thread } = cursor;
+  let { seq } = cursor;
+  const bell = createDoorbell(feed, signal);
+  const shared = reader.join(thread, bell.ring);
+  let again: NodeJS.Timeout | undefined;
+  try {
+    while (await bell.rings()) {
+      let events = shared.kept(seq);
+      if (!events) {
+        const answer = await shared.after(seq);
+        if (!answer.ok) {
+          if (answer.error.code === 'store_closed') return;
+          again = setTimeout(bell.ring, AGAIN_MS);
+          continue;
+        }
+        events = answer.output;
+      }
+      for (const event of events) {
+        if (bell.isOver()) return;
+        seq = event.seq;
+        yield event;
+      }
+      // Most of the time that was all.
+      if (events.length > 0 && shared.kept(seq)?.length !== 0) bell.ring();
+    }
+  } finally {
+    clearTimeout(again);
+    shared.leave();
+    bell.remove();
+  }
+}
+
+/** Begins at the call, not at the first question. */
+export function watchHeads(
+  feed: ListeningFeed,
+  { threads }: { threads?: readonly string[] },
+  signal: AbortSignal,
+): AsyncIterable<Head> {
+  const moved = new Map<string, Head>();
+  const bell = createDoorbell(feed, signal);
+  const note = (head: Head): void => {
+    moved.set(head.thread, head);
+    bell.ring();
+  };
+  const watched = threads ? [...new Set(threads)] : [undefined];
+  const offs = watched.map((thread) => feed.onMove(thread, note));
+  const end = (): void => {
+    for (const off of offs) off();
+    bell.remove();
+    signal.removeEventListener('abort', end);
+  };
+  signal.addEventListener('abort', end);
+  return {
+    async *[Symbol.asyncIterator]() {
+      try {
+        while (await bell.rings()) {
+          for (const [thread, head] of moved) {
+            if (bell.isOver()) return;
+            moved.delete(thread);
+            yield head;
+          }
+        }
+      } finally {
+        end();
+      }
+    },
+  };
+}

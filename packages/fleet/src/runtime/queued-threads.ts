@@ -1,0 +1,181 @@
+// Threads where machines share the store: whoever asks for a run queues it and looks on while a worker
+// runs it. INVARIANT: nothing runs in the process that asks, and leaving it ends nothing.
+import { createRecent, fail, type Outcome, ok, systemRandom } from '@kernmantle/core/base';
+import type { Live, ResumeOptions, ThreadResult } from '@kernmantle/core/harness';
+import type { ProjectIdentity, ThreadObserver, Threads } from '@kernmantle/core/runtime';
+import type {
+  Fleet,
+  Store,
+  StoredEvent,
+  ThreadFilter,
+  ThreadStatus,
+  ThreadSummary,
+} from '@kernmantle/core/store';
+
+type Journal = typeof import('@kernmantle/core/journal');
+
+/** So many threads are remembered to be of this project. */
+const MAX_KNOWN = 10_000;
+
+/** What names a thread or a tree names it wherever it is. */
+const NAMED = ['project', 'parent', 'root', 'within'] as const satisfies (keyof ThreadFilter)[];
+
+/** The store as one project sees it: lists are of its own threads, whoever else keeps theirs there. */
+function ofProject(store: Store, project: string): Store {
+  const known = createRecent<string, boolean>(MAX_KNOWN);
+  async function isOwn(thread: string | undefined): Promise<boolean> {
+    // Outside of threads nobody knows whose it is.
+    if (thread === undefined) return true;
+    const before = known.get(thread);
+    if (before !== undefined) return before;
+    const row = await store.thread(thread);
+    return known.set(thread, row.ok && row.output.project === project);
+  }
+  return {
+    ...store,
+    query: (filter = {}) =>
+      store.query(
+        NAMED.some((name) => filter[name] !== undefined) ? filter : { ...filter, project },
+      ),
+    prune: (options) => store.prune({ ...options, project }),
+    async approvals(filter) {
+      if (filter.id !== undefined || filter.thread !== undefined) return store.approvals(filter);
+      const { limit, ...all } = filter;
+      const found = await store.approvals(all);
+      if (!found.ok) return found;
+      const own = await Promise.all(found.output.map(({ thread }) => isOwn(thread)));
+      return ok(found.output.filter((_, index) => own[index]).slice(0, limit));
+    },
+    async *changes(filter, signal) {
+      for await (const head of store.changes(filter, signal)) {
+        if (filter.threads !== undefined || (await isOwn(head.thread))) yield head;
+      }
+    },
+  };
+}
+
+/** Workers that were heard of and have this project with these items, for this tenant. */
+export async function whoServes(
+  fleet: Fleet,
+  { project, items, tenant }: Pick<ThreadSummary, 'project' | 'items' | 'tenant'>,
+): Promise<Outcome<string[]>> {
+  const workers = await fleet.workers();
+  if (!workers.ok) return workers;
+  const serving = workers.output.filter(
+    ({ draining, tenants, projects }) =>
+      !draining &&
+      (tenant === undefined || tenants.includes(tenant)) &&
+      projects.some((one) => one.project === project && one.items === (items ?? one.items)),
+  );
+  return ok(serving.map(({ id }) => id));
+}
+
+/** What happens in a thread and below it, told as it would be where it runs; only words come whole. */
+function createTeller({ decode }: Journal, threads: Threads, live: Live, signal: AbortSignal) {
+  const below: Promise<void>[] = [];
+  async function tell(from: AsyncIterable<StoredEvent>): Promise<void> {
+    for await (const event of from) {
+      const read = decode(event);
+      if (!read.ok) continue;
+      // A change of status is seen by what follows it, except when it says why.
+      if (read.output.type === 'status' && read.output.data.reason === undefined) continue;
+      const { thread, seq: _seq, ts: _ts, ...noted } = read.output;
+      live.onEvent?.(thread, noted);
+      if (noted.type !== 'spawn' && noted.type !== 'hook_start') continue;
+      below.push(tell(threads.follow(noted.data.thread_id, signal)));
+    }
+  }
+  return { tell, ended: () => Promise.allSettled(below) };
+}
+
+/** Until it rests or ends, or the signal aborts: then it goes on without anybody who looks. */
+async function lookOn(
+  threads: Threads,
+  live: ThreadObserver,
+  id: string,
+  after: number,
+  signal: AbortSignal = new AbortController().signal,
+): Promise<Outcome<ThreadResult>> {
+  live.onQueued?.(id);
+  const over = new AbortController();
+  const teller = createTeller(
+    await import('@kernmantle/core/journal'),
+    threads,
+    live,
+    AbortSignal.any([signal, over.signal]),
+  );
+  const followed = threads.follow(id, signal, after);
+  const [result] = await Promise.all([followed.result, teller.tell(followed)]);
+  // What it has left running is followed no longer than itself.
+  over.abort();
+  await teller.ended();
+  return result;
+}
+
+const AT_WORK: ReadonlySet<ThreadStatus> = new Set(['spawning', 'running', 'terminating']);
+/** What cannot be said by a signal: it is written down by whoever holds the thread. */
+const WRITTEN = ['from', 'limits', 'model', 'items'] as const satisfies (keyof ResumeOptions)[];
+
+/** What was said is in its journal, or waits for it, and it is queued; how far it was before that. */
+async function queueAgain(
+  threads: Threads,
+  id: string,
+  options: ResumeOptions,
+  { project, items: here }: ProjectIdentity,
+): Promise<Outcome<number>> {
+  const { isEnded } = await import('@kernmantle/core/store');
+  const { store } = threads;
+  const row = await store.thread(id);
+  if (!row.ok) return row;
+  const { seq, status, owner } = row.output;
+  // Nobody began it, and with its items nobody may ever: a person may say that today's are taken.
+  const isLeft = status === 'spawning' && owner === undefined && options.items !== undefined;
+  if (AT_WORK.has(status) && !isLeft) {
+    return fail('lease_held', `thread \`${id}\` is ${status} already`, { thread: id, status });
+  }
+  const { words, by = 'a program', audit } = options;
+  if (isEnded(status) || WRITTEN.some((name) => options[name] !== undefined)) {
+    if (row.output.project !== project) {
+      const message = `thread \`${id}\` is of another project; resume it where that is`;
+      return fail('conflict', message, { thread: id, project: row.output.project, here: project });
+    }
+    const items = options.items ?? row.output.items ?? here;
+    if (items !== here) {
+      const message = `thread \`${id}\` was started with other items than this folder has`;
+      return fail('conflict', message, { thread: id, items, here });
+    }
+    const written = await threads.resume(id, undefined, { ...options, elsewhere: true });
+    return written.ok ? ok(seq) : written;
+  }
+  const key = `told:${Buffer.from(systemRandom(9)).toString('base64url')}`;
+  const payload = words === undefined ? {} : { role: 'user', content: words.text };
+  const told = await store.signal({ thread: id, kind: 'resume', payload, key, by }, audit);
+  return told.ok ? ok(seq) : told;
+}
+
+/** Over a store that machines share: the same, and nothing of it runs here. */
+export function onWorkers(
+  threads: Threads,
+  live: ThreadObserver,
+  { project, items }: ProjectIdentity,
+): Threads {
+  const lookAt = async (id: string, signal?: AbortSignal): Promise<Outcome<ThreadResult>> => {
+    const row = await threads.store.thread(id);
+    return row.ok ? await lookOn(threads, live, id, row.output.seq, signal) : row;
+  };
+  return {
+    ...threads,
+    store: ofProject(threads.store, project),
+    async run(request, signal) {
+      const queued = await threads.enqueue(request);
+      return queued.ok ? await lookOn(threads, live, queued.output.thread, 0, signal) : queued;
+    },
+    async resume(id, signal, options = {}) {
+      // `today`: those that this folder has.
+      const wanted = options.items === undefined ? options : { ...options, items };
+      const queued = await queueAgain(threads, id, wanted, { project, items });
+      return queued.ok ? await lookOn(threads, live, id, queued.output, signal) : queued;
+    },
+    goOn: lookAt,
+  };
+}

@@ -1,0 +1,325 @@
+// Requests to providers, where machines share the limits of a key or a tenant: each has a place in the
+// database before it is sent, and gives it back with what it took. INVARIANT: nothing is sent without a
+// place, nor later than its place allows; whoever cannot say in time that a request is still open ends
+// it before others may take its place. Who waits stands in line: of all that wait here for the same, one
+// asks, so a crowd asks no more often than one does.
+import { setTimeout as sleep } from 'node:timers/promises';
+import {
+  type Clock,
+  type Failure,
+  fail,
+  type Outcome,
+  ok,
+  type RandomBytes,
+  withDetail,
+} from '@kernmantle/core/base';
+import type { ModelLine, ModelPort } from '@kernmantle/core/harness';
+import {
+  costOf,
+  estimateTokens,
+  type ModelReply,
+  type Price,
+  worstCost,
+} from '@kernmantle/core/llm';
+import { type FleetLimits, SEND_WITHIN_MS } from '@kernmantle/core/store';
+
+export interface SharedPorts {
+  readonly limits: Pick<FleetLimits, 'enter' | 'stay' | 'exit'>;
+  /** As leases name this process. */
+  readonly owner: string;
+  readonly clock: Pick<Clock, 'monotonic'>;
+  readonly random: RandomBytes;
+  /** Whose the thread is; `''`: nobody's in particular. Who cannot find out sends nothing. */
+  tenantOf(thread: string | undefined): Promise<Outcome<string>>;
+  /** Undefined: it has none. */
+  priceOf(model: string): Price | undefined;
+}
+
+/** How long a place is held without a word, and how often one is said. */
+const HELD_MS = 20_000;
+const STAY_MS = 5_000;
+/** A request is ended so long before its place may be lost, and looked at so often. */
+const END_BEFORE_MS = 4_000;
+const LOOK_MS = 1_000;
+/** What is let in is on its way by then; the rest of `SEND_WITHIN_MS` is for the way. */
+const SEND_MS = SEND_WITHIN_MS - 2_000;
+/** How often a place is taken for a request that then comes too late for it. */
+const MOST_LATE = 3;
+/** A thread that waits says so: soon, then from time to time. */
+const [SAY_SOON_MS, SAY_AGAIN_MS] = [5_000, 60_000];
+
+interface HeldPlace {
+  readonly place: string;
+  readonly end: AbortController;
+  /** On our own clock: until then nobody else has it. */
+  until: number;
+}
+
+/** Places of this process: renewed as long as there are any. */
+function createHolder({ limits, clock }: SharedPorts) {
+  const held = new Set<HeldPlace>();
+  let timer: NodeJS.Timeout | undefined;
+  let isAsking = false;
+
+  async function stay(): Promise<void> {
+    const all = [...held];
+    const asked = clock.monotonic();
+    isAsking = true;
+    const kept = await limits.stay(
+      all.map(({ place }) => place),
+      HELD_MS,
+    );
+    isAsking = false;
+    if (!kept.ok) return;
+    const places = new Set(kept.output);
+    for (const one of all) {
+      if (places.has(one.place)) one.until = asked + HELD_MS;
+      else one.end.abort();
+    }
+  }
+
+  function look(): void {
+    const now = clock.monotonic();
+    let isDue = false;
+    for (const { until, end } of held) {
+      if (until - now < END_BEFORE_MS) end.abort();
+      else if (until - now < HELD_MS - STAY_MS) isDue = true;
+    }
+    if (isDue && !isAsking) void stay();
+  }
+
+  return {
+    hold(place: string, asked: number): HeldPlace {
+      const one: HeldPlace = { place, end: new AbortController(), until: asked + HELD_MS };
+      held.add(one);
+      timer ??= setInterval(look, LOOK_MS);
+      return one;
+    },
+    letGo(one: HeldPlace): void {
+      held.delete(one);
+      if (held.size > 0) return;
+      clearInterval(timer);
+      timer = undefined;
+    },
+  };
+}
+
+/** In the order of asking; `wake` makes the first look at once. */
+function createQueue() {
+  const waiting: (() => void)[] = [];
+  let nudge: (() => void) | undefined;
+  return {
+    /** Is it first now? Not when the signal came before. */
+    async join(signal: AbortSignal): Promise<boolean> {
+      const { promise, resolve } = Promise.withResolvers<void>();
+      if (waiting.push(resolve) === 1) return true;
+      signal.addEventListener('abort', () => resolve(), { once: true });
+      if (signal.aborted) resolve();
+      await promise;
+      const at = waiting.indexOf(resolve);
+      if (at === 0) return true;
+      waiting.splice(at, 1);
+      return false;
+    },
+    leave(): void {
+      waiting.shift();
+      waiting[0]?.();
+    },
+    wake: () => nudge?.(),
+    async pause(ms: number, signal: AbortSignal): Promise<void> {
+      const over = new AbortController();
+      nudge = () => over.abort();
+      await sleep(ms, undefined, { signal: AbortSignal.any([signal, over.signal]) }).catch(
+        () => {},
+      );
+      nudge = undefined;
+    },
+  };
+}
+
+type Queue = ReturnType<typeof createQueue>;
+
+interface Ask {
+  readonly provider: string;
+  readonly tenant: string;
+  readonly tokens: number;
+  readonly spend: bigint | undefined;
+}
+
+const calledOff = (): Failure =>
+  fail('cancelled', 'called off while it waited for a limit that machines share', { sent: false });
+
+/** The thread says so, and waits on. */
+function stillFull({ limit, scope, wait_ms }: { limit: string; scope: string; wait_ms: number }) {
+  const message = `waits for room: \`${limit}\` of ${scope} is used up by all machines together`;
+  const detail = { limit, scope, transient: true, sent: false, retry_after_ms: wait_ms };
+  return fail('shared_limit', message, detail);
+}
+
+/** What a request took: as it was reported, nothing when it was surely free, else the worst. */
+function tookOf(
+  answer: Outcome<ModelReply>,
+  { tokens, spend = 0n }: Ask,
+  price: Price | undefined,
+) {
+  if (answer.ok) {
+    const { usage } = answer.output;
+    return { tokens: usage.tokens, spend: price ? costOf(usage, price) : 0n };
+  }
+  const { sent, charged } = answer.error.detail;
+  return sent === false || charged === false ? { tokens: 0, spend: 0n } : { tokens, spend };
+}
+
+interface Entry {
+  readonly place: string;
+  /** When it was asked for. */
+  readonly asked: number;
+}
+
+/** Where places are asked for and given back. */
+function createEntrance({ limits, owner, clock, random }: SharedPorts) {
+  const queues = new Map<string, Queue>();
+  const telling = new Set<Promise<unknown>>();
+  /** Threads that said that they wait. */
+  const said = new Set<string>();
+
+  function queueOf({ provider, tenant }: Ask): Queue {
+    const name = JSON.stringify([provider, tenant]);
+    const queue = queues.get(name) ?? createQueue();
+    queues.set(name, queue);
+    return queue;
+  }
+
+  function exit(ask: Ask, place: string, took: { tokens: number; spend: bigint }): void {
+    const told = limits.exit(place, took).then(() => queueOf(ask).wake());
+    telling.add(told);
+    void told.finally(() => telling.delete(told));
+  }
+
+  /** Never in step with others. */
+  const jittered = (ms: number): number => ms * (1 + (random(1)[0] ?? 0) / 512);
+
+  async function tryUntilIn(
+    ask: Ask,
+    signal: AbortSignal,
+    isTired: () => boolean,
+  ): Promise<Outcome<Entry>> {
+    const { spend, ...about } = ask;
+    const asking = { ...about, ...(spend !== undefined && { spend }), owner, ttlMs: HELD_MS };
+    for (;;) {
+      const asked = clock.monotonic();
+      const entered = await limits.enter(asking);
+      if (!entered.ok) {
+        // Nobody knows whether there is room: then there is none, for now.
+        const isFinal = entered.error.code === 'shared_limit';
+        return withDetail(entered, { sent: false, ...(!isFinal && { transient: true }) });
+      }
+      const answer = entered.output;
+      if ('place' in answer) {
+        const isInTime = clock.monotonic() - asked < SEND_MS;
+        if (answer.place === '' || (isInTime && !signal.aborted)) {
+          return ok({ place: answer.place, asked });
+        }
+        exit(ask, answer.place, { tokens: 0, spend: 0n });
+      } else {
+        if (isTired()) return stillFull(answer);
+        await queueOf(ask).pause(jittered(answer.wait_ms), signal);
+      }
+      if (signal.aborted) return calledOff();
+    }
+  }
+
+  return {
+    exit,
+    async enter(ask: Ask, signal: AbortSignal, thread?: string): Promise<Outcome<Entry>> {
+      const patience = thread !== undefined && said.has(thread) ? SAY_AGAIN_MS : SAY_SOON_MS;
+      const tired = thread === undefined ? undefined : AbortSignal.timeout(patience);
+      const queue = queueOf(ask);
+      const isFirst = await queue.join(tired ? AbortSignal.any([signal, tired]) : signal);
+      if (signal.aborted) {
+        if (isFirst) queue.leave();
+        return calledOff();
+      }
+      const isTired = (): boolean => tired?.aborted === true;
+      const entered = isFirst
+        ? await tryUntilIn(ask, signal, isTired)
+        : stillFull({ limit: 'requests', scope: `provider:${ask.provider}`, wait_ms: 0 });
+      if (isFirst) queue.leave();
+      const waits = !entered.ok && entered.error.detail.transient === true;
+      if (thread !== undefined && waits) said.add(thread);
+      else if (thread !== undefined) said.delete(thread);
+      return entered;
+    },
+    async settled() {
+      while (telling.size > 0) await Promise.all(telling);
+    },
+  };
+}
+
+/** How models are asked where machines share the limits of a key or a tenant. */
+export interface SharedRequests {
+  /** The same model, asked only when there is room for it among all. */
+  share(model: ModelPort): ModelPort;
+  /** What requests took is told. */
+  settled(): Promise<void>;
+}
+
+export function createSharedRequests(ports: SharedPorts): SharedRequests {
+  const holder = createHolder(ports);
+  const entrance = createEntrance(ports);
+
+  async function askOnce(
+    line: ModelLine,
+    ask: Ask,
+    [request, signal]: Parameters<ModelLine['ask']>,
+    thread: string | undefined,
+    price: Price | undefined,
+  ): ReturnType<ModelLine['ask']> {
+    const entered = await entrance.enter(ask, signal, thread);
+    if (!entered.ok) return entered;
+    const { place, asked } = entered.output;
+    // Nothing is limited: nobody is counted.
+    if (place === '') return await line.ask(request, signal);
+    const held = holder.hold(place, asked);
+    const open = AbortSignal.any([signal, held.end.signal]);
+    const answer = await line.ask({ ...request, sendBy: asked + SEND_MS }, open);
+    holder.letGo(held);
+    entrance.exit(ask, place, tookOf(answer, ask, price));
+    if (answer.ok || !held.end.signal.aborted || signal.aborted) return answer;
+    const message = 'the registry was out of reach for so long that this request had to be ended';
+    return fail('timeout', message, { ...answer.error.detail, message });
+  }
+
+  const share =
+    (line: ModelLine, provider: string, model: string, thread?: string): ModelLine['ask'] =>
+    async (request, signal) => {
+      const price = ports.priceOf(model);
+      const whose = await ports.tenantOf(thread);
+      if (!whose.ok) return withDetail(whose, { sent: false, transient: true });
+      const { requestBytes = 0, ratio } = request.reading;
+      const input = estimateTokens(requestBytes, ratio);
+      const ask: Ask = {
+        provider,
+        tenant: whose.output,
+        tokens: input + request.maxTokens,
+        spend: price && worstCost(input, request.maxTokens, price),
+      };
+      for (let tries = 1; ; tries++) {
+        const answer = await askOnce(line, ask, [request, signal], thread, price);
+        // Let in and not sent in time: it asks again for a place.
+        const isLate = !answer.ok && answer.error.detail.late === true;
+        if (!isLate || tries === MOST_LATE) return answer;
+      }
+    };
+
+  return {
+    share: (model) => async (resolved, caller) => {
+      const line = await model(resolved, caller);
+      if (!line.ok) return line;
+      const { __thread_id: thread } = caller;
+      const { model: id, provider, limited_as = provider } = resolved;
+      return ok({ ask: share(line.output, limited_as, id, thread) });
+    },
+    settled: () => entrance.settled(),
+  };
+}

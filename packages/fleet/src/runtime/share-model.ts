@@ -1,0 +1,49 @@
+// Request limits that machines share, for one project: whose a thread is, and what a model costs.
+import { ok, systemRandom } from '@kernmantle/core/base';
+import { createPrices, type Prices } from '@kernmantle/core/llm';
+import type { Rooms } from '@kernmantle/core/runtime';
+import { type Fleet, nameOwner, type Store } from '@kernmantle/core/store';
+import { createSharedRequests, type SharedPorts, type SharedRequests } from './request-limits.ts';
+
+/** Of a thread that is gone nobody asks. */
+const MAX_TENANTS = 10_000;
+
+function tenantsIn(store: Store, own: string): SharedPorts['tenantOf'] {
+  const known = new Map<string, string>();
+  return async (thread) => {
+    if (thread === undefined) return ok(own);
+    const tenant = known.get(thread);
+    if (tenant !== undefined) return ok(tenant);
+    const row = await store.thread(thread);
+    if (!row.ok) return row;
+    if (known.size >= MAX_TENANTS) known.clear();
+    known.set(thread, row.output.tenant ?? '');
+    return ok(row.output.tenant ?? '');
+  };
+}
+
+function pricesIn({ open, library }: Rooms): SharedPorts['priceOf'] {
+  let layers: unknown;
+  let prices: Prices | undefined;
+  return (model) => {
+    const now = library.config('pricing').layers;
+    if (!prices || now !== layers) {
+      const { allowsLowerPrices: allowsLower } = open.policies.current().policy;
+      prices = createPrices(now, { clock: open.clock, allowsLower });
+      layers = now;
+    }
+    const found = prices.find(model);
+    return found.ok ? found.output : undefined;
+  };
+}
+
+/** The request limits that the machines of a store share. A project has one. */
+export const openRequests = (rooms: Rooms, store: Store, limits: Fleet): SharedRequests =>
+  createSharedRequests({
+    limits,
+    owner: nameOwner(),
+    clock: rooms.open.clock,
+    random: systemRandom,
+    tenantOf: tenantsIn(store, rooms.open.own.tenant ?? ''),
+    priceOf: pricesIn(rooms),
+  });

@@ -1,0 +1,314 @@
+// A worker: takes queued threads of the projects that it has, as many as it has places for, until it is
+// told to drain. It knows the port of the store and nothing of what is behind it. Safety is not here:
+// whoever holds a thread is fenced by the store, and what a worker forgets its lease gives back.
+import { hostname } from 'node:os';
+import {
+  type Clock,
+  createRecent,
+  type Failure,
+  type Outcome,
+  ok,
+  systemClock,
+} from '@kernmantle/core/base';
+import type { Store, WorkerRow, WorkerState } from '@kernmantle/core/store';
+import {
+  createDelays,
+  MAX_REMEMBERED,
+  type Shift,
+  TAKE_MS,
+  type WorkerNews,
+  type WorkerProject,
+  workOn,
+} from './run-thread.ts';
+import { createSlots, type Slots } from './slots.ts';
+
+interface WorkerOptions {
+  /** As leases name this process. */
+  readonly id: string;
+  readonly version: string;
+  readonly store: Store;
+  readonly projects: readonly WorkerProject[];
+  readonly slots: number;
+  /** Visited in turn; none: threads that belong to nobody in particular. */
+  readonly tenants?: readonly string[];
+  /** Told to drain. */
+  readonly signal: AbortSignal;
+  /** So long threads have to end their step when it drains. */
+  readonly graceMs?: number;
+  readonly onNews?: (news: WorkerNews) => void;
+  readonly clock?: Clock;
+  /** From 0 to 1. */
+  readonly random?: () => number;
+  /** Tests have a time of their own. */
+  readonly wait?: (ms: number, signal: AbortSignal) => Promise<void>;
+}
+
+export interface WorkerEnd {
+  /** How many threads it has worked on. */
+  readonly taken: number;
+  /** That did not end their step in time: their leases run out, then somebody else has them. */
+  readonly left: readonly string[];
+}
+
+const GRACE_MS = 60_000;
+const ANNOUNCE_MS = 3000;
+const SWEEP_MS = 2000;
+/** A question to the queue waits so long; what is queued meanwhile is answered at once. */
+const WAIT_MS = 1000;
+const PAUSE_MS = 5;
+const [RETRY_MS, RETRY_LAST_MS] = [100, 5000];
+
+/** It does not get better by itself. */
+const FATAL: ReadonlySet<string> = new Set(['store_foreign', 'store_newer', 'store_closed']);
+
+const sleep = (ms: number, signal: AbortSignal): Promise<void> =>
+  new Promise((resolve) => {
+    if (signal.aborted) return resolve();
+    const settle = (): void => {
+      clearTimeout(timer);
+      signal.removeEventListener('abort', settle);
+      resolve();
+    };
+    const timer = setTimeout(settle, ms);
+    signal.addEventListener('abort', settle, { once: true });
+  });
+
+type Floor = Required<Omit<WorkerOptions, 'projects' | 'slots' | 'tenants' | 'onNews'>> & {
+  readonly shift: Shift;
+  readonly slots: Slots;
+  readonly tenants: readonly (string | undefined)[];
+  readonly running: Map<string, Promise<void>>;
+  /** Aborts when nothing is taken any more. */
+  readonly stop: AbortController;
+  taken: number;
+  /** Since when the store does not answer. */
+  goneAt?: number;
+  fatal?: Failure;
+};
+
+/** The store does not answer: said once, asked again ever more rarely. */
+async function meetTrouble(floor: Floor, failure: Failure): Promise<void> {
+  const { shift, clock, stop, wait } = floor;
+  const { code, detail } = failure.error;
+  if (FATAL.has(code)) {
+    floor.fatal ??= failure;
+    return stop.abort();
+  }
+  if (floor.goneAt === undefined) {
+    floor.goneAt = clock.monotonic();
+    shift.tell({ kind: 'store_gone', code, reason: detail.message });
+  }
+  await wait(shift.delays.next('store', RETRY_MS, RETRY_LAST_MS), stop.signal);
+}
+
+function meetAnswer(floor: Floor): void {
+  if (floor.goneAt === undefined) return;
+  const after_ms = Math.round(floor.clock.monotonic() - floor.goneAt);
+  delete floor.goneAt;
+  floor.shift.delays.forget('store');
+  floor.shift.tell({ kind: 'store_back', after_ms });
+}
+
+/** What was taken is at work; the places of the rest are free again. */
+async function takeSome(
+  floor: Floor,
+  tenant: string | undefined,
+  count: number,
+  waitMs: number,
+): Promise<Outcome<number>> {
+  const { shift, store, slots, running, clock, id } = floor;
+  const since = clock.monotonic();
+  const projects = [...shift.projects.keys()];
+  const wanted = { count, projects, waitMs, ...(tenant !== undefined && { tenant }) };
+  const taken = await store.take({ owner: id, ttlMs: TAKE_MS }, wanted);
+  if (!taken.ok) {
+    slots.leave(count);
+    return taken;
+  }
+  slots.leave(count - taken.output.length);
+  for (const held of taken.output) {
+    floor.taken += 1;
+    const work = workOn(shift, held, since).finally(() => {
+      if (running.get(held.thread) === work) running.delete(held.thread);
+      slots.leave(1);
+    });
+    running.set(held.thread, work);
+  }
+  return ok(taken.output.length);
+}
+
+/** Threads of one tenant, as long as there are places. While none waits it keeps one place from the others. */
+async function serveTenant(floor: Floor, tenant: string | undefined): Promise<void> {
+  const { slots, stop, tenants, wait } = floor;
+  const isAlone = tenants.length === 1;
+  while (!stop.signal.aborted) {
+    if (!(await slots.enter(stop.signal))) return;
+    const more = slots.more(slots.size);
+    let got = await takeSome(floor, tenant, 1 + more, isAlone ? WAIT_MS : 0);
+    if (got.ok && got.output === 0 && !isAlone && (await slots.enter(stop.signal))) {
+      got = await takeSome(floor, tenant, 1, WAIT_MS);
+    }
+    if (got.ok) meetAnswer(floor);
+    else await meetTrouble(floor, got);
+    // A question that was to wait and did not would be asked as fast as it is answered.
+    if (got.ok && got.output === 0) await wait(PAUSE_MS, stop.signal);
+  }
+}
+
+/** Does something again and again, a little irregularly; an answer that does not come is somebody else's to say. */
+async function repeat(
+  { stop, wait, random }: Floor,
+  everyMs: number,
+  work: () => Promise<unknown>,
+): Promise<void> {
+  while (!stop.signal.aborted) {
+    await work();
+    await wait(everyMs * (0.9 + random() * 0.2), stop.signal);
+  }
+}
+
+async function announce(floor: Floor): Promise<void> {
+  const { id, version, store, shift, slots, tenants, running, stop } = floor;
+  if (!store.fleet) return;
+  const projects: { project: string; items: string }[] = [];
+  for (const project of shift.projects.values()) {
+    const items = await project.items();
+    if (items.ok) projects.push({ project: project.id, items: items.output });
+  }
+  const state: WorkerState = {
+    id,
+    host: hostname(),
+    version,
+    journal: store.fleet.journal,
+    slots: slots.size,
+    busy: running.size,
+    tenants: tenants.map((tenant) => tenant ?? ''),
+    projects,
+    draining: stop.signal.aborted,
+    memory: process.memoryUsage.rss(),
+  };
+  await store.fleet.announce(state);
+}
+
+/** Asked for rarely, and known for some seconds. */
+function createPeers(store: Store, clock: Clock): Shift['peers'] {
+  let [known, since]: [readonly WorkerRow[], number] = [[], Number.NEGATIVE_INFINITY];
+  return async (how) => {
+    const isFresh = !how?.fresh && clock.monotonic() - since < ANNOUNCE_MS;
+    if (!store.fleet || isFresh) return known;
+    since = clock.monotonic();
+    const found = await store.fleet.workers();
+    if (found.ok) known = found.output;
+    return known;
+  };
+}
+
+/** Every thread ends its step and is queued again; what does not is left to its lease. */
+async function drain(floor: Floor, lanes: Promise<unknown>): Promise<void> {
+  const { shift, running, wait, graceMs, store, id } = floor;
+  shift.tell({ kind: 'draining', busy: running.size });
+  const over = new AbortController();
+  const said = announce(floor);
+  const handed = [...shift.projects.values()].map(({ threads }) => threads.handOver());
+  const ended = (async () => {
+    await Promise.allSettled([lanes, said, ...handed]);
+    // What was taken last is begun or given back by now.
+    await Promise.allSettled(running.values());
+  })();
+  await Promise.race([ended, wait(graceMs, over.signal)]);
+  over.abort();
+  await store.fleet?.leave(id);
+}
+
+function createFloor(options: WorkerOptions): Floor {
+  const { clock = systemClock, random = Math.random, wait = sleep, graceMs = GRACE_MS } = options;
+  const { id, version, store, signal, tenants = [], onNews = () => {} } = options;
+  const stop = new AbortController();
+  const shift: Shift = {
+    worker: id,
+    store,
+    projects: new Map(options.projects.map((project) => [project.id, project])),
+    clock,
+    random,
+    tell: onNews,
+    delays: createDelays(random),
+    leftSince: createRecent(MAX_REMEMBERED),
+    returned: createRecent(MAX_REMEMBERED),
+    peers: createPeers(store, clock),
+    isDraining: () => stop.signal.aborted,
+  };
+  return {
+    id,
+    version,
+    store,
+    signal,
+    clock,
+    random,
+    wait,
+    graceMs,
+    shift,
+    stop,
+    slots: createSlots(options.slots),
+    tenants: tenants.length === 0 ? [undefined] : [...new Set(tenants)],
+    running: new Map(),
+    taken: 0,
+  };
+}
+
+/** The database is away, or takes no more connections just now: it is worth asking again. */
+const isAway = ({ error: { code, detail } }: Failure): boolean =>
+  code === 'store_busy' || detail.unreachable === true;
+
+/**
+ * Opens what a worker needs, again and again while the database is away. Any other failure is returned
+ * at once. Undefined: the signal came first, and what `open` still does is left to it.
+ */
+export async function openWhenBack<T>(
+  open: () => Promise<Outcome<T>>,
+  options: Pick<WorkerOptions, 'signal' | 'onNews' | 'random' | 'wait'>,
+): Promise<Outcome<T> | undefined> {
+  const { signal, onNews, random = Math.random, wait = sleep } = options;
+  const { promise: ended, resolve } = Promise.withResolvers<undefined>();
+  const end = (): void => resolve(undefined);
+  signal.addEventListener('abort', end, { once: true });
+  const delays = createDelays(random);
+  let goneAt: number | undefined;
+  try {
+    while (!signal.aborted) {
+      const opened = await Promise.race([open(), ended]);
+      if (!opened || opened.ok || !isAway(opened)) {
+        const after_ms = Math.round(systemClock.monotonic() - (goneAt ?? 0));
+        if (opened?.ok && goneAt !== undefined) onNews?.({ kind: 'store_back', after_ms });
+        return opened;
+      }
+      const { code, detail } = opened.error;
+      if (goneAt === undefined) onNews?.({ kind: 'store_gone', code, reason: detail.message });
+      goneAt ??= systemClock.monotonic();
+      await wait(delays.next('store', RETRY_MS, RETRY_LAST_MS), signal);
+    }
+    return undefined;
+  } finally {
+    signal.removeEventListener('abort', end);
+  }
+}
+
+/** Works until it is told to drain, or until the store refuses it for good. Never rejects. */
+export async function startWorker(options: WorkerOptions): Promise<Outcome<WorkerEnd>> {
+  const floor = createFloor(options);
+  const { signal, stop, store, tenants, running } = floor;
+  const stopNow = (): void => stop.abort();
+  if (signal.aborted) stopNow();
+  else signal.addEventListener('abort', stopNow, { once: true });
+  const lanes = Promise.all([
+    ...tenants.map((tenant) => serveTenant(floor, tenant)),
+    repeat(floor, SWEEP_MS, () => store.sweep()),
+    repeat(floor, ANNOUNCE_MS, () => announce(floor)),
+  ]);
+  await new Promise<void>((resolve) => {
+    if (stop.signal.aborted) resolve();
+    else stop.signal.addEventListener('abort', () => resolve(), { once: true });
+  });
+  signal.removeEventListener('abort', stopNow);
+  await drain(floor, lanes);
+  return floor.fatal ?? ok({ taken: floor.taken, left: [...running.keys()] });
+}

@@ -1,0 +1,275 @@
+// `approvals approve|deny|answer`: a person decides, once, on exactly what was asked for.
+import {
+  compact,
+  type Failure,
+  fail,
+  getOwn,
+  isObject,
+  type Json,
+  type JsonObject,
+  type Outcome,
+  ok,
+  onOneLine,
+  plainText,
+  shorten,
+} from '@kernmantle/core/base';
+import { approvalDigest, choicesFor, decideApproval, STANDS_STILL } from '@kernmantle/core/runtime';
+import type { Approval, Decision, Store } from '@kernmantle/core/store';
+import { asList, asText, type CommandCall, type CommandRun } from '../command.ts';
+import { speaker } from '../project.ts';
+import { type Terminal, valueText, visible } from '../terminal/terminal.ts';
+import { howToGoOn } from '../threads/follow-queued.ts';
+import { countOption, withRegistry } from '../threads/open-threads.ts';
+import { age } from '../threads/status-text.ts';
+import { parseAge } from './threads/prune.ts';
+
+type Given = Omit<Decision, 'who' | 'channel'>;
+
+/** An option is written with dashes here. */
+function asUsage({ error: { detail } }: Failure): Failure {
+  const { message, option } = detail;
+  if (typeof option !== 'string') return fail('usage', message);
+  return fail('usage', message.replace(`\`${option}\``, `\`--${option}\``));
+}
+
+function command(
+  decide: (call: CommandCall) => Outcome<Given>,
+  { isWords = false }: { isWords?: boolean } = {},
+): CommandRun {
+  return async (call) => {
+    const { args, terminal } = call;
+    const given = decide(call);
+    if (!given.ok) return given;
+    return await withRegistry(call, async ({ store }) => {
+      const id = asText(args[0]) ?? '';
+      const decision = { ...given.output, by: speaker(call) };
+      const told = await decideApproval(store, id, decision, isWords);
+      const done = !told.ok && told.error.code === 'invalid_input' ? asUsage(told) : told;
+      const thread = done.ok ? (done.output.thread ?? '') : '';
+      const row = await store.thread(thread);
+      return terminal.finish(done, ({ state }) => {
+        terminal.note(`${id} ${state}`);
+        // Nobody is at work on it: the answer is read when it goes on.
+        if (!row.ok || !STANDS_STILL.has(row.output.status)) return;
+        if (store.fleet) terminal.note(`a worker goes on with it: ${howToGoOn(thread)}`);
+        else terminal.note(`go on with \`km threads resume ${thread}\``);
+      });
+    });
+  };
+}
+
+/** What a person gives besides this one call or right: one of these, or nothing. */
+function answerOf(options: CommandCall['options']): Outcome<Given['answer']> {
+  const { once, beyond, value } = options;
+  const scope = asText(options.scope);
+  const given = [once === true, beyond === true, value === true, scope !== undefined];
+  if (given.filter(Boolean).length > 1) {
+    return fail('usage', 'give one of `--once`, `--value`, `--scope` and `--beyond`');
+  }
+  if (beyond === true) return ok({ beyond });
+  if (scope !== undefined) return ok({ scope });
+  return ok(value === true ? { value } : undefined);
+}
+
+export const approve = command(({ options }) => {
+  const said = answerOf(options);
+  if (!said.ok) return said;
+  const uses = countOption(options, 'uses');
+  if (!uses.ok) return uses;
+  const time = asText(options.for);
+  const lasts = time === undefined ? ok(undefined) : parseAge('for', time);
+  if (!lasts.ok) return lasts;
+  const given = compact<Given>({
+    decision: 'approved',
+    why: asText(options.why) ?? '',
+    uses: uses.output,
+    expires: lasts.output === undefined ? undefined : Date.now() + lasts.output,
+    answer: said.output,
+  });
+  return ok(given);
+});
+
+export const deny = command(({ options }) =>
+  ok({ decision: 'denied', why: asText(options.why) ?? '' }),
+);
+
+export const answer = command(
+  ({ args }) => ok({ decision: 'approved', why: '', answer: asList(args[1]).join(' ') }),
+  { isWords: true },
+);
+
+const COLOURS = {
+  pending: 'yellow',
+  approved: 'green',
+  used: 'dim',
+  denied: 'red',
+  expired: 'dim',
+} as const;
+
+/** What fits on a line stands on one. */
+const MAX_LINE = 100;
+
+const isLong = (value: Json): boolean => JSON.stringify(value).length > MAX_LINE;
+
+/** Fields for programs. The call and its question say the same to people. */
+const FOR_PROGRAMS: ReadonlySet<string> = new Set(['action', 'roles', 'kinds']);
+
+/** A list of texts is read without the signs of JSON. */
+const inWords = (value: Json): string =>
+  Array.isArray(value) && value.every((part) => typeof part === 'string')
+    ? visible(value.join(', '))
+    : valueText(value);
+
+/** Labels in words, where the name of a field is none. */
+const LABELS: Readonly<Record<string, string>> = { asked_by: 'asked by', stands_in: 'found in' };
+
+/** Names and values below each other, a dash before each of a list; text as it is. */
+function linesOf(name: string, value: Json, paint: Terminal['paint']): string[] {
+  const label = paint('dim', visible(plainText(getOwn(LABELS, name) ?? name)));
+  if (value === null || typeof value !== 'object' || !isLong(value)) {
+    return [`${label} ${inWords(value)}`];
+  }
+  const fieldsOf = (part: JsonObject): string[] =>
+    Object.entries(part).flatMap(([field, one]) => linesOf(field, one, paint));
+  const inner = Array.isArray(value)
+    ? value.flatMap((part) =>
+        isObject(part)
+          ? fieldsOf(part).map((line, at) => `${at === 0 ? '- ' : '  '}${line}`)
+          : [`- ${valueText(part)}`],
+      )
+    : fieldsOf(value);
+  return [label, ...inner.map((line) => `  ${line}`)];
+}
+
+/** The question as a sentence; a right or a limit says what it is of. */
+function questionOf({ kind, shown, binding }: Approval): string {
+  const asked = onOneLine(plainText(shown.question ?? ''));
+  if (kind === 'capability' && binding.capability)
+    return `Give \`${plainText(binding.capability)}\`? ${asked}`.trim();
+  if (kind === 'limit' && binding.limits)
+    return `Raise ${JSON.stringify(binding.limits)}? ${asked}`.trim();
+  return asked === '' ? plainText(shown.operation ?? shown.action ?? kind) : asked;
+}
+
+/** Returns the names of the rules and guards that ask. */
+const ruleOf = ({ kind, shown: { asked_by: rules } }: Approval): string =>
+  Array.isArray(rules) && rules.length > 0 ? rules.map(plainText).join(', ') : kind;
+
+/** Two lines: id, age and question; thread and rule. */
+function showBriefly(approval: MarkedApproval, now: number, { paint, out }: Terminal): void {
+  const { id, state, thread, asked, shown, thread_title: title = '' } = approval;
+  const word = state === 'pending' ? '' : ` ${paint(COLOURS[state], state)}`;
+  const question = shorten(visible(questionOf(approval)), 300);
+  out(`${paint('bold', id)}${word} ${paint('dim', `${age(now - asked)} ago`)} ${question}`);
+  const about = title || plainText(shown.directive ?? '');
+  const where =
+    thread === undefined
+      ? plainText(shown.surface ?? 'no thread')
+      : `${thread}${about && ` (${about})`}`;
+  out(paint('dim', `  ${shorten(visible(`${where}, ${ruleOf(approval)}`), 300)}`));
+}
+
+/** In the order in which a person reads: the question, why, where it comes from, what exactly. */
+const ORDER = [
+  'question',
+  'because',
+  'asked_by',
+  'directive',
+  'tainted',
+  'origins',
+  'sources',
+  'before',
+  'operation',
+  'target',
+  'arguments',
+];
+
+function show(approval: MarkedApproval, now: number, terminal: Terminal): void {
+  const { id, state, kind, thread, asked, shown, expires, who, why, mark } = approval;
+  const { thread_title: title = '' } = approval;
+  const left = expires === undefined ? '' : `, expires in ${age(expires - now)}`;
+  const told = `${terminal.paint('bold', id)} ${terminal.paint(COLOURS[state], state)} ${kind}`;
+  terminal.out(`${told}, asked ${age(now - asked)} ago${left}, ${mark}`);
+  terminal.out(`  ${terminal.paint('dim', 'thread')} ${visible(`${thread ?? 'none'} ${title}`)}`);
+  const { diff, ...file } = isObject(shown.file) ? shown.file : {};
+  const parts = { ...shown, ...(shown.file !== undefined && { file }) };
+  const names = [...new Set([...ORDER, ...Object.keys(parts)])];
+  const isShown = (name: string): boolean =>
+    Object.hasOwn(parts, name) && !(shown.action === 'ask' && FOR_PROGRAMS.has(name));
+  for (const name of names.filter(isShown)) {
+    const value = getOwn(parts, name) ?? null;
+    for (const line of linesOf(name, value, terminal.paint)) terminal.out(`  ${line}`);
+  }
+  if (typeof diff === 'string')
+    for (const line of diff.split('\n')) terminal.out(`  ${visible(line)}`);
+  if (who !== undefined) {
+    const because = why ? `: ${visible(plainText(why))}` : '';
+    terminal.out(`  ${terminal.paint('dim', 'by')} ${visible(who)}${because}`);
+  }
+}
+
+/** `thread_title`: what the run that asks is about. */
+type MarkedApproval = Approval &
+  ReturnType<typeof approvalDigest> & { question: string; thread_title?: string };
+
+/** With the digest of what is asked, as the thread stands now: a page shows the same one. */
+async function marked(
+  store: Store,
+  approvals: readonly Approval[],
+): Promise<Outcome<MarkedApproval[]>> {
+  const rows: MarkedApproval[] = [];
+  for (const approval of approvals) {
+    const row = approval.thread === undefined ? undefined : await store.thread(approval.thread);
+    if (row && !row.ok && row.error.code !== 'not_found') return row;
+    const { epoch = 0, title } = row?.ok ? row.output : {};
+    const about = title === undefined ? {} : { thread_title: title };
+    const question = questionOf(approval);
+    rows.push({ ...approval, question, ...about, ...approvalDigest(approval, epoch) });
+  }
+  return ok(rows);
+}
+
+/** One of them, whatever became of it. */
+export const showApproval: CommandRun = (call) =>
+  withRegistry(call, async ({ store }) => {
+    const { args, terminal } = call;
+    const id = asText(args[0]) ?? '';
+    const found = await store.approvals({ id });
+    const list = found.ok ? await marked(store, found.output) : found;
+    const [one] = list.ok ? list.output : [];
+    const missing = fail('not_found', `there is no approval \`${id}\``, { approval: id });
+    const done = !list.ok ? list : one ? ok(one) : missing;
+    return terminal.finish(done, (approval) => {
+      show(approval, Date.now(), terminal);
+      if (approval.state === 'pending') terminal.note(waysToAnswer(approval));
+    });
+  });
+
+/** What can be said to it. */
+function waysToAnswer(approval: Approval): string {
+  const { id, kind } = approval;
+  if (kind === 'question') return `answer with \`km approvals answer ${id} WORDS\``;
+  const words = { once: '--once', value: '--value', scope: '--scope GLOB', deny: '', answer: '' };
+  const ways = choicesFor(approval).map((word) => words[word]);
+  const how = kind === 'call' ? ` ${ways.filter((word) => word !== '').join('|')}` : '';
+  return `answer with \`km approvals approve ${id}${how}\` or \`km approvals deny ${id}\``;
+}
+
+export const listApprovals: CommandRun = (call) =>
+  withRegistry(
+    call,
+    async ({ store }) => {
+      const { options, terminal } = call;
+      const thread = asText(options.thread);
+      const state = options.all === true ? undefined : ('pending' as const);
+      const found = await store.approvals(compact({ state, thread }));
+      const list = found.ok ? await marked(store, found.output) : found;
+      return terminal.finish(list, (approvals) => {
+        const showOne = options.verbose === true ? show : showBriefly;
+        for (const approval of approvals) showOne(approval, Date.now(), terminal);
+        if (approvals.length === 0) terminal.note('nothing waits for an answer');
+        else terminal.note('answer with `km approvals approve|deny|answer ID`');
+      });
+    },
+    () => [],
+  );

@@ -1,0 +1,288 @@
+import { existsSync, statSync } from 'node:fs';
+import { relative, resolve } from 'node:path';
+import {
+  type Diagnostic,
+  EXIT,
+  fail,
+  hasErrors,
+  matchGlob,
+  systemClock,
+} from '@kernmantle/core/base';
+import {
+  checkPath,
+  filesBelow,
+  type Item,
+  itemKindOf,
+  type Library,
+  projectOf,
+  requiredBy,
+  type ToolItem,
+} from '@kernmantle/core/items';
+import type { Runtime } from '@kernmantle/core/runtime';
+import { normalizeCapability } from '@kernmantle/core/trust';
+import { asList, asText, type CommandCall, type CommandRun } from '../command.ts';
+import { withRuntime } from '../project.ts';
+import {
+  type DirectiveForm,
+  isAskedOf,
+  isBelow,
+  readScript,
+  scriptProblems,
+  textIfReadable,
+} from './script-problems.ts';
+
+// Which of the paths given to `check` are scripts: `.mld` files, also those below a folder, and `.md`
+// files given by name that hold statements and are no items.
+
+const isFolder = (path: string): boolean =>
+  statSync(path, { throwIfNoEntry: false })?.isDirectory() === true;
+
+/** A line that could be a statement; whether it is one the parser says. */
+const hasStatement = (text: string): boolean => /^[ \t]*\/[a-z@=]/m.test(text);
+
+/** The others are for the check of items: everything that is no script, folders included. */
+function divide(paths: readonly string[], isItem: (file: string) => boolean) {
+  const scripts = new Set<string>();
+  const others: string[] = [];
+  for (const path of paths) {
+    if (isFolder(path)) {
+      for (const file of filesBelow(path, /\.mld$/)) scripts.add(file);
+      others.push(path);
+    } else if (path.endsWith('.mld')) scripts.add(path);
+    else if (path.endsWith('.md') && !isItem(path) && isMarkdownScript(path)) scripts.add(path);
+    else others.push(path);
+  }
+  return { scripts: [...scripts], others };
+}
+
+function isMarkdownScript(path: string): boolean {
+  const text = textIfReadable(path);
+  return text !== undefined && itemKindOf(path, text) === undefined && hasStatement(text);
+}
+
+/** What is wrong with the form and the names of these scripts. Runs nothing. */
+async function checkScriptFiles(
+  files: readonly string[],
+  library: Library,
+  userFolder: string,
+): Promise<Diagnostic[]> {
+  if (files.length === 0) return [];
+  const { diagnose } = await import('@kernmantle/script');
+  const { createModules, inputsOfModule } = await import('@kernmantle/script');
+  const modules = createModules(userFolder, () => undefined);
+  return files.flatMap((file) => {
+    const read = readScript(file);
+    if ('bytes' in read) {
+      const mode = file.endsWith('.mld') ? 'strict' : 'markdown';
+      const around = modules.around(file, inputsOfModule(file, library));
+      return diagnose(read.bytes.toString('utf8'), file, mode, around);
+    }
+    const { message } = read.problem;
+    return [{ file, line: 1, column: 1, code: 'file_unreadable', severity: 'error', message }];
+  });
+}
+
+/** Paths as a person would type them, seen from where they stand. */
+const shorten = (diagnostic: Diagnostic, cwd: string): Diagnostic => {
+  const short = relative(cwd, diagnostic.file);
+  return { ...diagnostic, file: short === '' || short.startsWith('..') ? diagnostic.file : short };
+};
+
+const order = (a: Diagnostic, b: Diagnostic): number =>
+  a.file < b.file ? -1 : a.file > b.file ? 1 : a.line - b.line || a.column - b.column;
+
+/** A script may be checked as a file and as part of the tool that names it. */
+function once(list: readonly Diagnostic[]): Diagnostic[] {
+  const keyOf = ({ file, line, column, code, message }: Diagnostic): string =>
+    JSON.stringify([file, line, column, code, message]);
+  return [...new Map(list.map((one) => [keyOf(one), one])).values()];
+}
+
+/** Which prices of the project do not count. */
+async function priceProblems(runtime: Runtime, paths: readonly string[]): Promise<Diagnostic[]> {
+  const { layers } = runtime.library.config('pricing');
+  if (!layers.some(({ source }) => source === 'project')) return [];
+  const { uncountedPrices } = await import('@kernmantle/core/llm');
+  const allowsLower = runtime.policies().policy.allowsLowerPrices;
+  const isAsked = ({ file }: Diagnostic): boolean =>
+    paths.length === 0 || paths.some((path) => isBelow(file, path));
+  return uncountedPrices(layers, { allowsLower }).filter(isAsked);
+}
+
+const MAPPING = /[\\/]\.ai[\\/]tools[\\/]mcp[\\/](?:[^\\/]+[\\/])*mapping\.ya?ml$/;
+
+/** What a person says about tools of MCP servers, beside their files. */
+async function mappingProblemsIn(
+  { library, project }: Runtime,
+  paths: readonly string[],
+): Promise<Diagnostic[]> {
+  const isAsked = (file: string): boolean =>
+    paths.length === 0 || paths.some((path) => isBelow(file, path));
+  const files = filesBelow(resolve(project, '.ai/tools/mcp'), /^mapping\.ya?ml$/).filter(isAsked);
+  if (files.length === 0) return [];
+  const { mappingProblems } = await import('@kernmantle/mcp');
+  return files.flatMap((file) => mappingProblems(file, library));
+}
+
+const warning = (file: string, code: string, message: string, hint?: string): Diagnostic => {
+  const at = { file, line: 1, column: 1, code, severity: 'warning', message } as const;
+  return hint === undefined ? at : { ...at, hint };
+};
+
+/** Unsigned tools whose calls are going to be refused. */
+function unsignedTools({ library, policies }: Runtime, items: readonly Item[]): Diagnostic[] {
+  if (policies().policy.allowsUnsigned) return [];
+  const { catalog } = library.capabilities();
+  return items.flatMap((item) => {
+    if (item.kind !== 'tool' || item.signature.state !== 'unsigned') return [];
+    const chain = library.chainOf(item);
+    const links = chain.ok ? chain.output.links.flatMap(({ tool }) => tool ?? []) : [];
+    const beyond = requiredBy(links).filter(
+      (name) => catalog.get(normalizeCapability(name))?.tier !== 'read',
+    );
+    const secrets = links.flatMap(({ env }) => env).map((name) => `variable ${name}`);
+    const names = [...new Set([...beyond, ...secrets])].join(', ');
+    const message = `tool \`${item.id}\` is not signed, so it may not use ${names}: its calls will be refused`;
+    return names === '' ? [] : [warning(item.file, 'unsigned', message, signHint(item))];
+  });
+}
+
+/** The tools that a directive may call, by id or glob. */
+function grantedTools({ permissions }: DirectiveForm, library: Library): ToolItem[] {
+  const tools = library.all().flatMap((item) => (item.kind === 'tool' ? [item] : []));
+  const lastOf = (id: string) => id.slice(id.lastIndexOf('/') + 1);
+  return (permissions?.entries ?? []).flatMap(({ verb, resource, id }) => {
+    if (verb !== 'execute' || resource !== 'tool' || id === undefined) return [];
+    return tools.filter((tool) => matchGlob(id, id.includes('/') ? tool.id : lastOf(tool.id)));
+  });
+}
+
+const OUTSIDE = /^(?:net|mcp)\./;
+
+/** The worst first. */
+const RISKS = ['destructive', 'privileged', 'exfil'] as const;
+
+/** Directives whose model reads what strangers write, and that hold what can do harm. */
+function steeredDirectives({ library, policies }: Runtime, items: readonly Item[]): Diagnostic[] {
+  const { policy } = policies();
+  return items.flatMap((item) => {
+    const form = item.kind === 'directive' ? item.directive : undefined;
+    const isShown = [form?.permissions?.untrusted, policy.untrusted].every(
+      (mode) => mode !== 'reference',
+    );
+    const tools = form && isShown ? grantedTools(form, library) : [];
+    const outside = tools.filter((tool) => {
+      const chain = library.chainOf(tool);
+      const links = chain.ok ? chain.output.links.flatMap((link) => link.tool ?? []) : [];
+      const needs = requiredBy(links).map(normalizeCapability);
+      const isTrusted = policy.trusts(tool.id) && tool.signature.state !== 'unsigned';
+      return needs.some((name) => OUTSIDE.test(name)) && !isTrusted;
+    });
+    const others = tools.filter((tool) => tool !== outside[0]);
+    const [harm] = RISKS.flatMap((risk) => {
+      const found = others.find(({ tool }) => tool?.risk.includes(risk));
+      return found ? [{ risk, to: found.id }] : [];
+    });
+    const from = outside[0]?.id;
+    if (from === undefined || harm === undefined) return [];
+    const { risk, to } = harm;
+    const message = `strangers can write what \`${from}\` answers, and \`${to}\` is ${risk}: what nobody trusted has named waits for a person`;
+    const hint = `unattended work on strangers' text should have \`<permissions untrusted="reference">\`, so that it cannot speak to the model; new files in a granted folder need nobody; if the answers can be trusted, say \`trusted: { tools: [${from}] }\` in a policy`;
+    return [warning(item.file, 'untrusted_meets_risk', message, hint)];
+  });
+}
+
+const signHint = ({ file }: Item): string => `review it, then \`km sign ${file}\``;
+
+/** What `run` and `exec` would refuse, of items that are right in themselves. */
+async function refusedItems(
+  runtime: Runtime,
+  { terminal }: CommandCall,
+  paths: readonly string[],
+): Promise<Diagnostic[]> {
+  const { library, policies, project } = runtime;
+  const items = library.all().filter(isAskedOf(paths));
+  const directives = items.flatMap((item) => (item.kind === 'directive' ? [item] : []));
+  const tools = [...unsignedTools(runtime, items), ...steeredDirectives(runtime, items)];
+  if (directives.length === 0) return tools;
+  const [{ refusalsOf, unaffordableHooks }, { createPrices }] = await Promise.all([
+    import('@kernmantle/core/harness'),
+    import('@kernmantle/core/llm'),
+  ]);
+  const allowsLower = policies().policy.allowsLowerPrices;
+  const ports = {
+    project,
+    library,
+    policies,
+    prices: () =>
+      createPrices(library.config('pricing').layers, { clock: systemClock, allowsLower }),
+    models: () => library.config('models').value,
+    env: terminal.env,
+  };
+  const refused = directives.flatMap((item) =>
+    refusalsOf(ports, item).flatMap(({ code, detail }) => {
+      // The directive's own check says it, with its place.
+      if (detail.tier !== undefined) return [];
+      const isUnsigned = detail.unsigned !== undefined;
+      const hint = isUnsigned ? signHint(item) : detail.hint;
+      const said = `\`km run\` would refuse this: ${detail.message}`;
+      const help = typeof hint === 'string' ? hint : undefined;
+      return warning(item.file, isUnsigned ? 'unsigned' : code, said, help);
+    }),
+  );
+  const around = {
+    ...ports,
+    instructions: () => ({ agents: '', universal: runtime.instructions() }),
+  };
+  const hooks = directives.flatMap(({ directive, file }) =>
+    (directive ? unaffordableHooks(around, directive) : []).map(({ index, message }) => {
+      const { line = 1, column = 1 } = directive?.hooks[index] ?? {};
+      const hint = 'raise the limit, or make the hook a script, which asks no model';
+      return { ...warning(file, 'hook_unaffordable', message, hint), line, column };
+    }),
+  );
+  return [...refused, ...hooks, ...tools];
+}
+
+export const run: CommandRun = async (call) => {
+  const { terminal } = call;
+  const paths = asList(call.args[0]).map((path) => resolve(terminal.cwd, path));
+  const missing = paths.find((path) => !existsSync(path));
+  if (missing !== undefined) {
+    return fail('not_found', `there is no file or folder \`${missing}\``);
+  }
+  // A file is checked among the items of the project it lies in, wherever one stands.
+  const [first = terminal.cwd] = paths;
+  const project = asText(call.options.project) ?? projectOf(first);
+  const work = async (runtime: Runtime): Promise<number> => {
+    const { library } = runtime;
+    const userFolder = terminal.env['KERNMANTLE_HOME'] ?? '';
+    const isItem = (path: string): boolean =>
+      library.all().some(({ file }) => resolve(file) === path);
+    const { scripts, others } = divide(paths, isItem);
+    const found =
+      paths.length === 0
+        ? library.check({ sources: ['project', 'user'] })
+        : others.filter((path) => !MAPPING.test(path)).flatMap((path) => checkPath(path, library));
+    const inScripts = [
+      ...(paths.length === 0 || others.length > 0 ? await scriptProblems(library, others) : []),
+      ...(await checkScriptFiles(scripts, library, userFolder)),
+    ];
+    const refused = await refusedItems(runtime, call, paths);
+    const prices = await priceProblems(runtime, paths);
+    const mappings = await mappingProblemsIn(runtime, paths);
+    const list = once([...found, ...refused, ...inScripts, ...prices, ...mappings])
+      .map((diagnostic) => shorten(diagnostic, terminal.cwd))
+      .sort(order);
+    if (terminal.json) terminal.out(JSON.stringify(list));
+    else {
+      terminal.diagnostics(list);
+      const counted = (wanted: string) => list.filter(({ severity }) => severity === wanted).length;
+      const [errors, warnings] = [counted('error'), counted('warning')];
+      const isClean = errors + warnings === 0;
+      terminal.note(isClean ? 'no problems' : `${errors} errors, ${warnings} warnings`);
+    }
+    return hasErrors(list) ? EXIT.invalid : EXIT.done;
+  };
+  return await withRuntime({ ...call, options: { ...call.options, project } }, work);
+};

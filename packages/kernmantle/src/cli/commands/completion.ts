@@ -1,0 +1,193 @@
+// `completion`: a script for each shell, and behind all of them one place that knows what may follow
+// the words that were typed: commands, options, and ids of directives, tools, knowledge and threads, and names of servers.
+import { readFileSync } from 'node:fs';
+import { fail, ok, packagePath } from '@kernmantle/core/base';
+import type { Runtime } from '@kernmantle/core/runtime';
+import type { Command, Option } from 'commander';
+import { asList, asText, type CommandCall, type CommandRun } from '../command.ts';
+
+const KINDS = ['directive', 'tool', 'knowledge'] as const;
+/** Options that take one of a few words. */
+const WORDS: Readonly<Record<string, readonly string[]>> = {
+  kind: KINDS,
+  decision: ['allowed', 'denied', 'failed'],
+  surface: ['cli', 'library', 'mcp', 'web', 'script', 'thread', 'harness'],
+  client: ['claude-code', 'claude-desktop', 'cursor', 'vscode'],
+  scope: ['project', 'user'],
+  role: ['view', 'steer', 'approve'],
+};
+const MAX_THREADS = 50;
+/** Shells expand what they are offered, and ids may be a stranger's. */
+const IS_PLAIN = /^[\w./-]+$/;
+
+async function threadIds(runtime: Runtime): Promise<string[]> {
+  if (!runtime.registry.isThere()) return [];
+  const threads = await runtime.threads();
+  if (!threads.ok) return [];
+  const page = await threads.output.store.query({ order_by: 'updated', limit: MAX_THREADS });
+  return page.ok ? ['last', ...page.output.rows.map(({ id }) => id)] : [];
+}
+
+/** Whole ids; and last parts, which people type, as soon as they have begun one. */
+function idsOf(runtime: Runtime, kind: string, current: string): string[] {
+  const ids = runtime.library.all().flatMap((item) => (item.kind === kind ? [item.id] : []));
+  if (current === '' || current.includes('/')) return ids;
+  const byName = Map.groupBy(ids, (id) => id.slice(id.lastIndexOf('/') + 1));
+  const names = [...byName].flatMap(([name, same]) => (same.length === 1 ? [name] : []));
+  return [...new Set([...ids, ...names])];
+}
+
+/** Servers that are connected. */
+async function serverNames(runtime: Runtime): Promise<string[]> {
+  const { knownServers } = await import('@kernmantle/core/items');
+  return knownServers(runtime).map(({ name }) => name);
+}
+
+/** What a command line says so far. */
+interface Typed {
+  command: Command | undefined;
+  /** What stands at the cursor; empty when nothing does. */
+  current: string;
+  /** Arguments of the command before it, without options and what those take. */
+  before: string[];
+  /** The option whose value stands at the cursor. */
+  option: Option | undefined;
+  project: string | undefined;
+  store: string | undefined;
+}
+
+function readLine(words: readonly string[], all: readonly Command[]): Typed {
+  const current = words.at(-1) ?? '';
+  const rest = words.slice(0, -1);
+  let command: Command | undefined;
+  for (let level = all; ; level = command.commands) {
+    const next = level.find((one) => one.name() === rest[0]);
+    if (!next) break;
+    [command] = [next, rest.shift()];
+  }
+  const before: string[] = [];
+  let option: Option | undefined;
+  let [project, store]: (string | undefined)[] = [];
+  for (const word of rest) {
+    if (option?.name() === 'project') project = word;
+    if (option?.name() === 'store') store = word;
+    if (option) option = undefined;
+    else if (!word.startsWith('-')) before.push(word);
+    else {
+      const found = command?.options.find(({ long, short }) => word === long || word === short);
+      option = found?.required ? found : undefined;
+    }
+  }
+  return { command, current, before, option, project, store };
+}
+
+/** `<threads...>` of an option or argument, as a word. */
+const takenBy = ({ option, command, before }: Typed): string => {
+  if (option) return /<([a-z]+)/.exec(option.flags)?.[1] ?? '';
+  const taken = command?.registeredArguments ?? [];
+  const last = taken.at(-1);
+  return (taken[before.length] ?? (last?.variadic ? last : undefined))?.name() ?? '';
+};
+
+/** What a project has of it; undefined for what is not in one. */
+function listOf(
+  kind: string,
+  current: string,
+): ((runtime: Runtime) => string[] | Promise<string[]>) | undefined {
+  if (/^threads?$/.test(kind)) return threadIds;
+  if (kind === 'server') return serverNames;
+  return KINDS.some((one) => one === kind) ? (runtime) => idsOf(runtime, kind, current) : undefined;
+}
+
+async function wordsFor(typed: Typed, all: readonly Command[], call: CommandCall) {
+  const { command, current, before, option } = typed;
+  if (!command) return all.map((one) => one.name());
+  if (!option && current.startsWith('-')) return flags(command);
+  if (command.commands.length > 0) return command.commands.map((one) => one.name());
+  const taken = takenBy(typed);
+  const kind = taken === 'id' ? (option?.name() ?? before[0] ?? '') : taken;
+  if (Object.hasOwn(WORDS, kind)) return WORDS[kind] ?? [];
+  if (kind === 'shell') return Object.keys(SHELLS);
+  const list = listOf(kind, current);
+  if (!list) return [];
+  let found: string[] = [];
+  // Whoever completes a command or an option does not wait for all the rest.
+  const { withRuntime } = await import('../project.ts');
+  const { project, store } = typed;
+  await withRuntime({ ...call, options: { project, store } }, async (runtime) => {
+    found = await list(runtime);
+    return 0;
+  });
+  return found;
+}
+
+/** Nothing when it cannot know: the shell offers files then. */
+async function complete(words: readonly string[], call: CommandCall): Promise<string[]> {
+  const typed = readLine(words, call.commands);
+  const offered = await wordsFor(typed, call.commands, call);
+  return offered.filter((word) => word.startsWith(typed.current) && IS_PLAIN.test(word));
+}
+
+/** Long options of a command, without what they take. */
+const flags = ({ options }: Command): string[] => [
+  ...options.flatMap(({ long }) => long ?? []),
+  '--help',
+];
+
+/** The script of a shell as the bundle has it, with our commands in it. */
+const filled = (shell: string, commands: string): string =>
+  readFileSync(packagePath(`bundle/completion/${shell}`), 'utf8')
+    .trimEnd()
+    .replace('@COMMANDS@', () => commands);
+
+const bash = (commands: readonly Command[]): string =>
+  filled('bash', commands.map((command) => command.name()).join(' '));
+
+const quoted = (text: string): string => text.replaceAll("'", "'\\''");
+
+function zsh(commands: readonly Command[]): string {
+  const top = commands.map(
+    (command) => `    '${command.name()}:${quoted(command.description()).replaceAll(':', '\\:')}'`,
+  );
+  return filled('zsh', top.join('\n'));
+}
+
+/** Commands and options with what they mean; the rest is asked for. */
+function fish(commands: readonly Command[]): string {
+  const lines: string[] = [];
+  const add = (name: string, list: readonly Command[], above: string): void => {
+    for (const command of list) {
+      const where = above === '' ? '__fish_use_subcommand' : above;
+      const about = quoted(command.description());
+      lines.push(`complete -c ${name} -n '${where}' -a ${command.name()} -d '${about}'`);
+      const here = `${above === '' ? '' : `${above}; and `}__fish_seen_subcommand_from ${command.name()}`;
+      for (const { long, description } of command.options) {
+        if (long === undefined) continue;
+        const meaning = quoted(description);
+        lines.push(`complete -c ${name} -n '${here}' -l ${long.slice(2)} -d '${meaning}'`);
+      }
+      add(name, command.commands, here);
+    }
+  };
+  for (const name of ['km', 'kernmantle']) add(name, commands, '');
+  return filled('fish', lines.join('\n'));
+}
+
+const SHELLS: Readonly<Record<string, (commands: readonly Command[]) => string>> = {
+  bash,
+  zsh,
+  fish,
+};
+
+export const run: CommandRun = async (call) => {
+  const { args, terminal, commands } = call;
+  const shell = asText(args[0]) ?? '';
+  if (shell === 'words') {
+    const found = await complete(asList(args[1]), call);
+    return terminal.finish(ok(found), (list) => list.forEach((word) => terminal.out(word)));
+  }
+  const make = Object.hasOwn(SHELLS, shell) ? SHELLS[shell] : undefined;
+  return make
+    ? terminal.finish(ok(make(commands)), terminal.out)
+    : fail('usage', `no completion for \`${shell}\`; there are: ${Object.keys(SHELLS).join(', ')}`);
+};

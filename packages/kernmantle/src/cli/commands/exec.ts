@@ -1,0 +1,164 @@
+import { readFileSync } from 'node:fs';
+import {
+  compact,
+  EXIT,
+  fail,
+  getOwn,
+  isObject,
+  type Json,
+  type JsonObject,
+  messageOf,
+  type Outcome,
+  ok,
+  parseJson,
+  plainText,
+  readRegularFile,
+  setOwn,
+} from '@kernmantle/core/base';
+import type { Library } from '@kernmantle/core/items';
+import { type Runtime, signFiles } from '@kernmantle/core/runtime';
+import { asList, asText, type CommandRun } from '../command.ts';
+import { speaker, withRuntime } from '../project.ts';
+import { confirm, interruptible, type Terminal, visible } from '../terminal/terminal.ts';
+import { personAt } from '../threads/ask-person.ts';
+
+/** Which parameters are declared as text; without it nothing is known about them. */
+type IsText = (name: string) => boolean;
+
+/** `name=value` pairs, values read as JSON when they are and text is not asked for; or one JSON object. */
+export function parseParameters(words: readonly string[], isText?: IsText): Outcome<JsonObject> {
+  const parameters: JsonObject = {};
+  for (const word of words) {
+    const whole = word.startsWith('{') ? parseJson(word) : undefined;
+    if (whole?.ok && isObject(whole.output)) {
+      for (const [name, value] of Object.entries(whole.output)) setOwn(parameters, name, value);
+      continue;
+    }
+    if (whole?.ok === false && whole.error.detail.not_finite === true) return whole;
+    const at = word.indexOf('=');
+    if (at < 1) return fail('usage', `\`${word}\` is not name=value and not a JSON object`);
+    const [name, text] = [word.slice(0, at), word.slice(at + 1)];
+    const value = parseJson(text);
+    // Only a parameter that is declared as text takes such a value, as text.
+    const isTooLarge = !value.ok && value.error.detail.not_finite === true;
+    if (isTooLarge && isText && !isText(name)) {
+      return fail('invalid_input', `\`${name}\` is a number that is too large`);
+    }
+    const isRead = value.ok && (typeof value.output === 'string' || !isText?.(name));
+    setOwn(parameters, name, isRead ? value.output : text);
+  }
+  return ok(parameters);
+}
+
+/** `1`, `true` or `{}` given to a text is that text, as it was written. */
+export function textsOf(library: Library, kind: string, id: string, given: JsonObject): IsText {
+  const declared = new Map<string, string | undefined>();
+  if (kind === 'directive') {
+    const found = library.find(kind, id);
+    const item = found.ok && found.output.kind === kind ? found.output : undefined;
+    for (const { name, type } of item?.directive?.inputs ?? []) declared.set(name, type);
+  } else if (kind === 'tool') {
+    const chain = library.chain(id);
+    const links = chain.ok ? chain.output.links.flatMap(({ tool }) => tool ?? []) : [];
+    // The nearest link has the last word, and the action that was chosen before it.
+    for (const { parameters, actions } of links.toReversed()) {
+      const action = actions.find(({ name }) => name === given.action);
+      for (const { name, type } of [...parameters, ...(action?.parameters ?? [])]) {
+        declared.set(name, type);
+      }
+    }
+  }
+  return (name) => declared.get(name) === 'string';
+}
+
+const MAX_INPUT = 64 * 1024 * 1024;
+
+/** A file that was named on the command line; `-` stands for what is piped in. */
+export function readInput(file: string): Outcome<string> {
+  if (file !== '-') {
+    const read = readRegularFile(file, { max: MAX_INPUT, followsLinks: true });
+    if ('bytes' in read) return ok(read.bytes.toString('utf8'));
+    const hint = read.problem.code === 'not_a_file' ? '; give `-` to read what is piped in' : '';
+    return fail('not_found', `\`${file}\` cannot be read: ${read.problem.message}${hint}`);
+  }
+  try {
+    return ok(readFileSync(0, 'utf8'));
+  } catch (error) {
+    return fail('not_found', `\`-\` cannot be read: ${messageOf(error)}`);
+  }
+}
+
+/** What a tool answered, for people: its text as text, everything else as indented JSON. */
+function showOutput(output: Json): string {
+  for (const field of ['content', 'text', 'stdout', 'result']) {
+    const text = getOwn(output, field);
+    if (typeof text === 'string') return visible(text.trimEnd());
+  }
+  return visible(JSON.stringify(output, null, 2));
+}
+
+/** What a process made where nothing may be made was moved away; whoever looks for it is told. */
+function tellSetAside(output: Json, terminal: Terminal): void {
+  const moved = getOwn(output, 'set_aside');
+  if (!Array.isArray(moved) || moved.length === 0) return;
+  const places = moved.map((path) => `\`${plainText(path)}\``).join(', ');
+  const folder = plainText(getOwn(output, 'set_aside_in'));
+  terminal.note(visible(`moved out of the project: ${places}; look at it in \`${folder}\``));
+}
+
+/** A refusal because nobody signed: the person at the terminal may, after a look at the file. */
+async function signsNow(done: Outcome<Json>, runtime: Runtime, terminal: Terminal) {
+  const id = done.ok ? undefined : done.error.detail.unsigned;
+  const found = typeof id === 'string' ? runtime.library.find('tool', id) : undefined;
+  if (!found?.ok || !terminal.isInteractive) return false;
+  const { file } = found.output;
+  terminal.note(`tool \`${found.output.id}\` is not signed: ${visible(file)}`);
+  if (!(await confirm(terminal, 'sign it with your key and go on?'))) return false;
+  const signed = signFiles(runtime, [file], speaker({ terminal }));
+  if (!signed.ok) terminal.note(visible(signed.error.detail.message));
+  return signed.ok;
+}
+
+export const run: CommandRun = async (call) => {
+  const { args, options, terminal } = call;
+  const parameters = parseParameters(asList(args[2]));
+  if (!parameters.ok) return parameters;
+  const file = asText(options.content);
+  const content = file === undefined ? ok(undefined) : readInput(file);
+  if (!content.ok) return content;
+  const [kind, id] = [asText(args[0]) ?? '', asText(args[1]) ?? ''];
+  return await withRuntime(call, async (runtime) => {
+    const isText = textsOf(runtime.library, kind, id, parameters.output);
+    const typed = parseParameters(asList(args[2]), isText);
+    if (!typed.ok) {
+      terminal.finish(typed, () => {});
+      return EXIT.usage;
+    }
+    const request = compact<JsonObject>({
+      item_type: kind,
+      item_id: id,
+      parameters: typed.output,
+      action: asText(options.action),
+      content: content.output,
+      dry_run: options.dryRun === true ? true : undefined,
+    });
+    const surface = asText(options.as) ?? 'cli';
+    const done = await interruptible(async (signal) => {
+      const person = personAt(terminal, signal);
+      const name = speaker(call).who;
+      const options = { surface, name, signal, ...(person && { person }) };
+      const execute = () => runtime.call('execute', request, options);
+      const first = await execute();
+      return (await signsNow(first, runtime, terminal)) ? await execute() : first;
+    });
+    const code = terminal.finish(done, (output) => {
+      terminal.out(showOutput(output));
+      const said = getOwn(output, 'stderr');
+      if (typeof said === 'string' && said !== '') terminal.note(visible(said.trimEnd()));
+      tellSetAside(output, terminal);
+    });
+    if (!done.ok && !terminal.json) tellSetAside(done.error.detail, terminal);
+    // Parameters that do not fit were typed by whoever reads the code.
+    return !done.ok && done.error.code === 'invalid_input' ? EXIT.usage : code;
+  });
+};

@@ -1,0 +1,158 @@
+// `store copy FROM TO`: a registry moves between this project and a server. What a project is called
+// changes on the way: its path in a file, its id where machines share a store.
+import { existsSync, realpathSync, statSync } from 'node:fs';
+import { join, resolve } from 'node:path';
+import { fail, type Outcome, ok, systemClock } from '@kernmantle/core/base';
+import { identify, noted, personRow, type Runtime } from '@kernmantle/core/runtime';
+import { deriveVaultKey } from '@kernmantle/core/trust';
+import {
+  type CopyOptions,
+  type CopyPlace,
+  copyRegistry,
+  readPlace,
+  shownPlace,
+} from '@kernmantle/fleet';
+import { asList, asText } from '../../command.ts';
+import { inProject, speaker } from '../../project.ts';
+import { interruptible, type Terminal, visible } from '../../terminal/terminal.ts';
+import { moveLabels } from './labels.ts';
+
+/** An address, a file, or a folder with a project in it. */
+function placeOf(text: string, cwd: string): Outcome<CopyPlace> {
+  if (/^[a-z][a-z0-9+.-]*:\/\//i.test(text)) {
+    const address = readPlace(text);
+    return address.ok ? ok({ address: text }) : fail('usage', address.error.detail.message);
+  }
+  const path = resolve(cwd, text);
+  const isFolder = statSync(path, { throwIfNoEntry: false })?.isDirectory() === true;
+  return ok({ file: isFolder ? join(path, '.ai', 'threads', 'registry.db') : path });
+}
+
+const shown = (place: CopyPlace): string =>
+  'file' in place ? place.file : shownPlace(place.address);
+
+type Rename = CopyOptions['rename'];
+
+/** Where it lies -> what it is called on a server, with the items it has today. */
+function toId({ project, home }: Runtime, earlier: readonly string[]): Rename {
+  return (path) => {
+    const folder = earlier.includes(path) ? project : path;
+    if (existsSync(folder)) {
+      return identify({ project: realpathSync(folder), home, clock: systemClock, own: {} });
+    }
+    const message = `threads of \`${path}\` are in it, and there is no such folder`;
+    const hint = 'if this project lay there before, say `--was PATH`';
+    return fail('not_found', message, { hint });
+  };
+}
+
+/** What it is called on a server -> where it lies here. */
+function toPath(runtime: Runtime, others: readonly string[]): Outcome<Rename> {
+  const known = new Map<string, string>();
+  const { home } = runtime;
+  for (const folder of [runtime.project, ...others]) {
+    if (!existsSync(folder)) return fail('usage', `there is no folder \`${folder}\``);
+    const project = realpathSync(folder);
+    const named = identify({ project, home, clock: systemClock, own: {} });
+    if (!named.ok) return named;
+    known.set(named.output.project, project);
+  }
+  return ok((id) => {
+    const project = known.get(id);
+    if (project !== undefined) return ok({ project });
+    const hint = 'say `--also DIR` for every other project that threads of this one work in';
+    return fail(
+      'not_found',
+      `threads of project \`${id}\` are in it, and nobody said where it lies`,
+      {
+        hint,
+      },
+    );
+  });
+}
+
+function renameFor(
+  runtime: Runtime,
+  from: CopyPlace,
+  to: CopyPlace,
+  { was, also }: { was: readonly string[]; also: readonly string[] },
+): Outcome<Pick<CopyOptions, 'rename' | 'project'>> {
+  if ('file' in from === 'file' in to) return ok({ rename: (project) => ok({ project }) });
+  if ('file' in from) return ok({ rename: toId(runtime, was) });
+  const { project: folder, home } = runtime;
+  const own = identify({ project: folder, home, clock: systemClock, own: {} });
+  if (!own.ok) return own;
+  const rename = toPath(runtime, also);
+  return rename.ok ? ok({ rename: rename.output, project: own.output.project }) : rename;
+}
+
+const TOLD_MS = 1000;
+
+/** Not more than a line a second. */
+function teller(terminal: Terminal): (done: number, all: number) => void {
+  let told = systemClock.monotonic();
+  return (done, all) => {
+    if (systemClock.monotonic() - told < TOLD_MS) return;
+    told = systemClock.monotonic();
+    terminal.note(`${done} of ${all}`);
+  };
+}
+
+/** Of this project, when one of the two places is a server. */
+async function withLabels(
+  { project, home }: Runtime,
+  from: CopyPlace,
+  to: CopyPlace,
+  identity: Uint8Array,
+): Promise<Outcome<null>> {
+  const isBack = 'address' in from;
+  const address = isBack ? from.address : 'address' in to ? to.address : '';
+  if ('file' in from === 'file' in to) return ok(null);
+  const own = identify({ project, home, clock: systemClock, own: {} });
+  // Whoever has no id yet is told so with the threads.
+  if (!own.ok) return ok(null);
+  return await moveLabels({ project, home }, own.output.project, { address, identity, isBack });
+}
+
+const places = (value: unknown, cwd: string): string[] =>
+  asList(value).map((text) => resolve(cwd, text));
+
+export const copyStore = inProject(async (runtime, call) => {
+  const { args, options, terminal } = call;
+  const { cwd } = terminal;
+  const from = placeOf(asText(args[0]) ?? '', cwd);
+  if (!from.ok) return from;
+  const to = placeOf(asText(args[1]) ?? '', cwd);
+  if (!to.ok) return to;
+  const given = { was: places(options.was, cwd), also: places(options.also, cwd) };
+  const names = renameFor(runtime, from.output, to.output, given);
+  if (!names.ok) return names;
+  const key = runtime.keys.tokenKey();
+  if (!key.ok) return key;
+  const identity = deriveVaultKey(key.output.exportPrivate());
+  const labelled = await withLabels(runtime, from.output, to.output, identity);
+  if (!labelled.ok) return labelled;
+  const copied = await interruptible((signal) =>
+    copyRegistry({
+      from: from.output,
+      to: to.output,
+      clock: systemClock,
+      identity,
+      ...names.output,
+      progress: teller(terminal),
+      signal,
+    }),
+  );
+  const row = personRow(
+    speaker(call),
+    'store:copy',
+    `${shown(from.output)} -> ${shown(to.output)}`,
+  );
+  return terminal.finish(noted(runtime, row, copied), ({ rows, trees, kept }) => {
+    const counts = Object.entries(rows).map(([table, count]) => `${count} ${table}`);
+    terminal.out(`copied ${trees} trees of threads to ${visible(shown(to.output))}`);
+    terminal.out(terminal.paint('dim', counts.join(', ')));
+    if (kept > 0) terminal.note(`${kept} parts were there from an earlier try`);
+    terminal.note('the old registry stays as it is; use one of the two, or work is done twice');
+  });
+});

@@ -1,0 +1,132 @@
+// `keys export|import`: the machines of a fleet hold one token key, or none could go on with what another
+// one began. It travels in a file that a passphrase protects; no key is ever printed.
+import { closeSync, constants, fchmodSync, openSync, writeSync } from 'node:fs';
+import { resolve } from 'node:path';
+import {
+  errnoOf,
+  fail,
+  type Outcome,
+  ok,
+  readRegularFile,
+  systemRandom,
+} from '@kernmantle/core/base';
+import { noted, ownKey, personRow, type Runtime } from '@kernmantle/core/runtime';
+import { openKeys, sealKeys } from '@kernmantle/core/trust';
+import { asText } from '../../command.ts';
+import { inProject, speaker } from '../../project.ts';
+import { askUnseen, type Terminal, visible } from '../../terminal/terminal.ts';
+
+const VARIABLE = 'KERNMANTLE_KEY_PASSPHRASE';
+const MAX_BYTES = 16 * 1024;
+
+/** From the environment, or asked for; `isNew`: twice, as nobody sees what they type. */
+async function passphraseFor(terminal: Terminal, isNew: boolean): Promise<Outcome<string>> {
+  const given = terminal.env[VARIABLE] ?? '';
+  if (given !== '') return ok(given);
+  const first = await askUnseen(terminal, isNew ? 'new passphrase' : 'passphrase');
+  if (first === undefined || first === '') {
+    const hint = `set \`${VARIABLE}\`, or run it at a terminal`;
+    return fail('usage', 'a passphrase is needed, and nobody gave one', { hint });
+  }
+  if (!isNew || (await askUnseen(terminal, 'once more')) === first) return ok(first);
+  return fail('usage', 'the two passphrases differ');
+}
+
+/** For its owner only, from its first byte on. */
+function writeFor(file: string, text: string, force: boolean): Outcome<null> {
+  const { O_WRONLY, O_CREAT, O_EXCL, O_TRUNC, O_NOFOLLOW } = constants;
+  try {
+    const how = O_WRONLY | O_CREAT | O_NOFOLLOW | (force ? O_TRUNC : O_EXCL);
+    const handle = openSync(file, how, 0o600);
+    try {
+      fchmodSync(handle, 0o600);
+      if (writeSync(handle, text) !== Buffer.byteLength(text)) throw new Error('the disk is full');
+    } finally {
+      closeSync(handle);
+    }
+    return ok(null);
+  } catch (error) {
+    if (errnoOf(error) !== 'EEXIST') {
+      return fail('unavailable', `cannot write \`${file}\`: ${errnoOf(error)}`);
+    }
+    const hint = 'name another file with `--out FILE`, or write over it with `--force`';
+    return fail('conflict', `there is a file \`${file}\` already`, { hint });
+  }
+}
+
+export const exportKeys = inProject(async (runtime, call) => {
+  const { options, terminal } = call;
+  const file = resolve(terminal.cwd, asText(options.out) ?? 'kernmantle-keys.json');
+  const [tokens, signing] = [runtime.keys.tokenKey(), ownKey(runtime)];
+  if (!tokens.ok) return tokens;
+  if (!signing.ok) return signing;
+  const passphrase = await passphraseFor(terminal, true);
+  if (!passphrase.ok) return passphrase;
+  const { id, publicKey } = signing.output;
+  const parcel = { tokens: tokens.output, signer: { id, key: publicKey } };
+  const sealed = sealKeys(parcel, passphrase.output, systemRandom);
+  if (!sealed.ok) return fail('usage', sealed.error.detail.message);
+  const row = personRow(speaker(call), 'keys:export', tokens.output.id, `to ${file}`);
+  const done = noted(runtime, row, writeFor(file, sealed.output, options.force === true));
+  const shown = { file, token_key: tokens.output.id, signing_key: id };
+  return terminal.finish(done.ok ? ok(shown) : done, () => {
+    terminal.out(visible(`wrote the token key ${shown.token_key} to ${file}`));
+    terminal.note(
+      'on another machine: `km keys import FILE`; whoever has file and passphrase is you',
+    );
+  });
+});
+
+/** Items that its owner signs are trusted here, unless they were revoked. */
+function trustSigner(
+  { trustStore }: Runtime,
+  signer: { id: string; key: string },
+): Outcome<boolean> {
+  const known = trustStore.list();
+  if (!known.ok) return known;
+  if (known.output.some(({ id }) => id === signer.id)) return ok(false);
+  const added = trustStore.add({ ...signer, name: 'imported' });
+  return added.ok ? ok(true) : added;
+}
+
+export const importKeys = inProject(async (runtime, call) => {
+  const { args, options, terminal } = call;
+  const file = resolve(terminal.cwd, asText(args[0]) ?? '');
+  const read = readRegularFile(file, { max: MAX_BYTES, followsLinks: true });
+  if ('problem' in read) return fail('usage', `\`${file}\`: ${read.problem.message}`);
+  const passphrase = await passphraseFor(terminal, false);
+  if (!passphrase.ok) return passphrase;
+  const by = speaker(call);
+  const opened = openKeys(read.bytes.toString('utf8'), passphrase.output);
+  if (!opened.ok) {
+    noted(runtime, personRow(by, 'keys:import', file), opened);
+    return opened;
+  }
+  const { tokens, signer } = opened.output;
+  const row = personRow(by, 'keys:import', tokens.id, `from ${file}`);
+  const kept = noted(runtime, row, runtime.keys.keepTokenKey(tokens, options.force === true));
+  if (!kept.ok) {
+    const hint = 'take it all the same with `--force`: the other one is kept beside it';
+    return kept.error.code === 'conflict'
+      ? fail('conflict', kept.error.detail.message, { hint })
+      : kept;
+  }
+  const trusted = noted(
+    runtime,
+    personRow(by, 'trust:add', signer.id),
+    trustSigner(runtime, signer),
+  );
+  if (!trusted.ok) return trusted;
+  const { isNew, aside } = kept.output;
+  const shown = {
+    token_key: tokens.id,
+    is_new: isNew,
+    signing_key: signer.id,
+    trusted: trusted.output,
+  };
+  return terminal.finish(ok({ ...shown, ...(aside !== undefined && { aside }) }), () => {
+    terminal.out(isNew ? `took over the token key ${tokens.id}` : `${tokens.id} is here already`);
+    if (aside !== undefined) terminal.note(visible(`the key before it is kept in ${aside}`));
+    if (trusted.output) terminal.note(`items that ${signer.id} signs are trusted here now`);
+  });
+});

@@ -1,0 +1,83 @@
+// `init`: a project that works, from the template in the bundle, signed with the user's key. Files
+// that exist stay as they are; each new one appears whole or not at all. The project's id is made once
+// and never again: threads in a store on a server belong to it.
+import { mkdirSync, readdirSync, readFileSync, writeFileSync } from 'node:fs';
+import { dirname, join, resolve } from 'node:path';
+import { errnoOf, fail, messageOf, type Outcome, ok, systemRandom } from '@kernmantle/core/base';
+import { giveProjectId } from '@kernmantle/core/items';
+import { BUNDLE, signFiles } from '@kernmantle/core/runtime';
+import { asText, type CommandRun } from '../command.ts';
+import { openRuntime, speaker } from '../project.ts';
+
+const TEMPLATE = join(BUNDLE, 'init');
+/** npm renames a packed `.gitignore`, so the template spells it without the dot. */
+const targetOf = (file: string): string => file.replace(/(^|\/)gitignore$/, '$1.gitignore');
+
+type Made = Record<'written' | 'kept', string[]>;
+
+function writeTemplate(dir: string, force: boolean): Outcome<Made> {
+  const [written, kept]: [string[], string[]] = [[], []];
+  const files = readdirSync(TEMPLATE, { recursive: true, withFileTypes: true }).filter((entry) =>
+    entry.isFile(),
+  );
+  for (const entry of files) {
+    const from = join(entry.parentPath, entry.name);
+    const file = targetOf(from.slice(TEMPLATE.length + 1));
+    const to = join(dir, file);
+    try {
+      mkdirSync(dirname(to), { recursive: true });
+      writeFileSync(to, readFileSync(from), { flag: force ? 'w' : 'wx' });
+      written.push(file);
+    } catch (error) {
+      if (errnoOf(error) !== 'EEXIST')
+        return fail('config_invalid', `\`${to}\` cannot be written: ${messageOf(error)}`);
+      kept.push(file);
+    }
+  }
+  return ok({ written, kept });
+}
+
+const ID_FILE = '.ai/config/project.yaml';
+
+/** Its id, and the template when it is wanted. */
+function makeProject(
+  dir: string,
+  { id: onlyId, force }: Readonly<Record<string, unknown>>,
+): Outcome<Made> {
+  const made = onlyId === true ? ok({ written: [], kept: [] }) : writeTemplate(dir, force === true);
+  if (!made.ok) return made;
+  const given = giveProjectId(join(dir, '.ai'), systemRandom);
+  if (!given.ok) return given;
+  const { written, kept } = made.output;
+  const into: string[] = given.output.isNew ? written : kept;
+  into.push(ID_FILE);
+  return ok({ written: written.sort(), kept: kept.sort() });
+}
+
+export const run: CommandRun = async ({ args, options, terminal }) => {
+  const dir = resolve(terminal.cwd, asText(args[0]) ?? '.');
+  const made = makeProject(dir, options);
+  if (!made.ok) return made;
+  const { cwd, env } = terminal;
+  const runtime = await openRuntime({ project: dir, cwd, env, store: '' });
+  if (!runtime.ok) return runtime;
+  const items = made.output.written.filter((name) => /\.(md|yaml)$/.test(name) && name !== ID_FILE);
+  const signed = signFiles(
+    runtime.output,
+    items.map((name) => join(runtime.output.project, name)),
+    speaker({ terminal }),
+  );
+  await runtime.output.close();
+  if (!signed.ok) return signed;
+  const key = signed.output[0]?.statement.key ?? '';
+  return terminal.finish(ok({ ...made.output, signed: items, key }), ({ written, kept }) => {
+    for (const file of written) terminal.out(`${terminal.paint('green', 'wrote')} ${file}`);
+    for (const file of kept) terminal.out(`${terminal.paint('dim', 'kept ')} ${file}`);
+    if (key !== '') terminal.note(`signed with your key ${key}`);
+    terminal.note(
+      options.id === true
+        ? `keep ${ID_FILE} with the project, in version control`
+        : 'next: `km check`, `km search word`, `km exec tool text/word_count text="one two"`',
+    );
+  });
+};

@@ -1,0 +1,124 @@
+// Where MCP clients keep what they are told of servers, and what they are told of this one.
+import { accessSync, constants, readFileSync, realpathSync } from 'node:fs';
+import { homedir } from 'node:os';
+import { delimiter, dirname, isAbsolute, join, resolve } from 'node:path';
+import {
+  errnoOf,
+  fail,
+  type JsonObject,
+  type Outcome,
+  ok,
+  packagePath,
+} from '@kernmantle/core/base';
+import { asText, type CommandCall } from '../../command.ts';
+
+type Env = Readonly<Record<string, string | undefined>>;
+type Scope = 'project' | 'user';
+
+/** Where a client looks, from the project or from the home folder; absent where it does not. */
+interface ClientFile {
+  readonly section: string;
+  readonly project?: string;
+  user(env: Env, platform: NodeJS.Platform): string;
+  /** What it wants to be told besides. */
+  readonly extra?: JsonObject;
+  /** What is left to be done. */
+  readonly next: Readonly<Partial<Record<Scope, string>> & { user: string }>;
+}
+
+/** Where programs keep their settings, from the home folder. */
+function settings(env: Env, platform: NodeJS.Platform, ...path: string[]): string {
+  if (platform === 'darwin') return join('Library', 'Application Support', ...path);
+  if (platform === 'win32') return join(env.APPDATA ?? join('AppData', 'Roaming'), ...path);
+  return join(env.XDG_CONFIG_HOME ?? '.config', ...path);
+}
+
+const CLIENTS: Readonly<Record<string, ClientFile>> = {
+  'claude-code': {
+    section: 'mcpServers',
+    project: '.mcp.json',
+    user: () => '.claude.json',
+    next: {
+      project: 'start `claude` in the project; it asks once whether to use the server',
+      user: 'start `claude` again, in any folder; `/mcp` there shows the server',
+    },
+  },
+  'claude-desktop': {
+    section: 'mcpServers',
+    user: (env, platform) => settings(env, platform, 'Claude', 'claude_desktop_config.json'),
+    next: { user: 'start Claude Desktop again' },
+  },
+  cursor: {
+    section: 'mcpServers',
+    project: '.cursor/mcp.json',
+    user: () => '.cursor/mcp.json',
+    next: { user: 'switch the server on in the settings of Cursor, under MCP' },
+  },
+  vscode: {
+    section: 'servers',
+    project: '.vscode/mcp.json',
+    user: (env, platform) => settings(env, platform, 'Code', 'User', 'mcp.json'),
+    extra: { type: 'stdio' },
+    next: { user: 'open the file in VS Code and press Start above the server' },
+  },
+};
+
+/** Is the `km` that a client would find this program? */
+function isOnPath(env: Env): boolean {
+  const name = process.platform === 'win32' ? 'km.cmd' : 'km';
+  for (const folder of (env.PATH ?? '').split(delimiter)) {
+    try {
+      const file = join(folder, name);
+      accessSync(file, constants.X_OK);
+      const manifest = join(dirname(realpathSync(file)), '..', 'package.json');
+      const { name: found } = JSON.parse(readFileSync(manifest, 'utf8')) as { name?: unknown };
+      // The first of that name is the one that is started.
+      return found === 'kernmantle';
+    } catch (error) {
+      if (errnoOf(error) !== 'ENOENT' && errnoOf(error) !== 'ENOTDIR') return false;
+    }
+  }
+  return false;
+}
+
+export function entryOf(project: string, env: Env, extra: JsonObject = {}): JsonObject {
+  const args = ['mcp', 'serve', '--project', project];
+  return isOnPath(env)
+    ? { ...extra, command: 'km', args }
+    : { ...extra, command: process.execPath, args: [packagePath('bin/km.js'), ...args] };
+}
+
+export interface SettingsFile {
+  readonly client: string;
+  readonly file: string;
+  /** The folder that the file must lie in, links followed. */
+  readonly within: string;
+  readonly settings: ClientFile;
+  /** What is left to be done when it is written. */
+  readonly next: string;
+}
+
+export function targetOf(
+  project: string,
+  { options, terminal: { env } }: CommandCall,
+): Outcome<SettingsFile> {
+  const client = asText(options.client) ?? '';
+  const found = Object.hasOwn(CLIENTS, client) ? CLIENTS[client] : undefined;
+  if (!found) {
+    return fail('usage', `\`--client\` must be one of ${Object.keys(CLIENTS).join(', ')}`);
+  }
+  const scope = asText(options.scope) ?? (found.project === undefined ? 'user' : 'project');
+  if (scope !== 'project' && scope !== 'user') {
+    return fail('usage', '`--scope` must be `project` or `user`');
+  }
+  const home = env.HOME ?? homedir();
+  const paths: Readonly<Record<Scope, readonly [string, string | undefined]>> = {
+    project: [project, found.project],
+    user: [home, found.user(env, process.platform)],
+  };
+  const [base, path] = paths[scope];
+  if (path === undefined) return fail('usage', `${client} has no settings of a project`);
+  const file = resolve(base, path);
+  const within = isAbsolute(path) ? dirname(file) : base;
+  return ok({ client, file, within, settings: found, next: found.next[scope] ?? found.next.user });
+}

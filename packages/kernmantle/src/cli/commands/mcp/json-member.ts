@@ -1,0 +1,150 @@
+// Puts one member into a JSON file and leaves every other character as it is: the file is a person's,
+// with their order, their numbers and their way of writing. What is not plain JSON is not touched.
+import {
+  fail,
+  getOwn,
+  isObject,
+  type Json,
+  type JsonObject,
+  jsonEqual,
+  messageOf,
+  type Outcome,
+  ok,
+  setOwn,
+} from '@kernmantle/core/base';
+
+interface Member {
+  readonly key: string;
+  readonly start: number;
+  readonly end: number;
+}
+
+interface Members {
+  readonly list: readonly Member[];
+  /** After the opening brace, and where the closing one stands. */
+  readonly from: number;
+  readonly to: number;
+}
+
+const BLANK = /\s*/y;
+// Only ever applied to a text that is known to be JSON.
+const STRING = /"(?:[^"\\]|\\.)*"/y;
+const PLAIN = /[^\s,\]}]+/y;
+
+const matchAt = (pattern: RegExp, text: string, at: number): number => {
+  pattern.lastIndex = at;
+  return pattern.test(text) ? pattern.lastIndex : at;
+};
+
+/** Behind the value that begins here. */
+function endOfValue(text: string, at: number): number {
+  const first = text.charAt(at);
+  if (first === '"') return matchAt(STRING, text, at);
+  if (first !== '{' && first !== '[') return matchAt(PLAIN, text, at);
+  let depth = 0;
+  for (let i = at; i < text.length; i += 1) {
+    const char = text.charAt(i);
+    if (char === '"') i = matchAt(STRING, text, i) - 1;
+    else if (char === '{' || char === '[') depth += 1;
+    else if (char === '}' || char === ']') depth -= 1;
+    if (depth === 0) return i + 1;
+  }
+  return text.length;
+}
+
+/** The members of the object that begins here. */
+function membersAt(text: string, open: number): Members {
+  const list: Member[] = [];
+  let at = matchAt(BLANK, text, open + 1);
+  while (text.charAt(at) !== '}') {
+    const keyEnd = matchAt(STRING, text, at);
+    const key = JSON.parse(text.slice(at, keyEnd)) as string;
+    const start = matchAt(BLANK, text, matchAt(BLANK, text, keyEnd) + 1);
+    const end = endOfValue(text, start);
+    list.push({ key, start, end });
+    at = matchAt(BLANK, text, end);
+    if (text.charAt(at) === ',') at = matchAt(BLANK, text, at + 1);
+  }
+  return { list, from: open + 1, to: at };
+}
+
+/** How the file is written: on one line, or with so much before each level. */
+const indentOf = (text: string): string | undefined =>
+  /^\s*\{[^\S\n]*\r?\n([ \t]+)"/.exec(text)?.[1] ??
+  (/^\s*\{\s*\}\s*$/.test(text) ? '  ' : undefined);
+
+/** A value as the file would write it, at this depth. */
+function written(value: Json, indent: string | undefined, depth: number): string {
+  if (indent === undefined) return JSON.stringify(value);
+  return JSON.stringify(value, null, indent).replaceAll('\n', `\n${indent.repeat(depth)}`);
+}
+
+/** The text with a new last member in this object. */
+function inserted(
+  text: string,
+  { list, from, to }: Members,
+  [key, value]: readonly [string, Json],
+  depth: number,
+): string {
+  const indent = indentOf(text);
+  const gap = indent === undefined ? ' ' : `\n${indent.repeat(depth)}`;
+  const member = `${JSON.stringify(key)}: ${written(value, indent, depth)}`;
+  const last = list.at(-1);
+  if (last) return `${text.slice(0, last.end)},${gap}${member}${text.slice(last.end)}`;
+  const close = indent === undefined ? '' : `\n${indent.repeat(depth - 1)}`;
+  const before = indent === undefined ? '' : gap;
+  return `${text.slice(0, from)}${before}${member}${close}${text.slice(to)}`;
+}
+
+const isTwice = ({ list }: Members, key: string): boolean =>
+  list.filter((member) => member.key === key).length > 1;
+
+function edited(text: string, section: string, name: string, value: JsonObject): Outcome<string> {
+  const root = membersAt(text, text.indexOf('{'));
+  const found = root.list.find(({ key }) => key === section);
+  if (!found) return ok(inserted(text, root, [section, { [name]: value }], 1));
+  if (text.charAt(found.start) !== '{') {
+    return fail('config_invalid', `\`${section}\` is there and is not an object`);
+  }
+  const inner = membersAt(text, found.start);
+  if (isTwice(root, section) || isTwice(inner, name)) {
+    return fail('config_invalid', `\`${section}\` or \`${name}\` is there twice`);
+  }
+  const own = inner.list.find(({ key }) => key === name);
+  if (!own) return ok(inserted(text, inner, [name, value], 2));
+  const shown = written(value, indentOf(text), 2);
+  return ok(`${text.slice(0, own.start)}${shown}${text.slice(own.end)}`);
+}
+
+/** `text` with `section.name` as given; the same text when it is so already. */
+export function withMember(
+  text: string,
+  section: string,
+  name: string,
+  value: JsonObject,
+): Outcome<string> {
+  const mark = text.startsWith('\uFEFF') ? '\uFEFF' : '';
+  const plain = text.slice(mark.length);
+  if (plain.trim() === '') {
+    return ok(`${mark}${JSON.stringify({ [section]: { [name]: value } }, null, 2)}\n`);
+  }
+  let before: Json;
+  try {
+    before = JSON.parse(plain) as Json;
+  } catch (error) {
+    return fail('config_invalid', `it is not plain JSON (${messageOf(error)})`);
+  }
+  if (!isObject(before)) return fail('config_invalid', 'it holds something else than an object');
+  const servers = getOwn(before, section);
+  if (isObject(servers) && jsonEqual(getOwn(servers, name) ?? null, value)) return ok(text);
+  const done = edited(plain, section, name, value);
+  if (!done.ok) return done;
+  // INVARIANT: what is written reads as it did before, but for this member.
+  const wanted = structuredClone(before);
+  const held = { ...(isObject(servers) ? servers : {}) };
+  setOwn(held, name, value);
+  setOwn(wanted, section, held);
+  return jsonEqual(JSON.parse(done.output) as Json, wanted)
+    ? ok(`${mark}${done.output}`)
+    : fail('config_invalid', 'it is written in a way that cannot be kept');
+}

@@ -1,0 +1,101 @@
+import { hostname } from 'node:os';
+import { compact, EXIT, ok } from '@kernmantle/core/base';
+import type { Runtime } from '@kernmantle/core/runtime';
+import type { McpHost } from '@kernmantle/mcp';
+import { asText, type CommandCall, type Ending, version } from '../../command.ts';
+import { inProject } from '../../project.ts';
+import { interruptible } from '../../terminal/terminal.ts';
+import { aborted, leaveSoon, portOf, quietly } from '../server-options.ts';
+
+const PARENT_MS = 1000;
+
+/** Aborts with the signal, and when whoever started this process is gone. */
+function untilAlone(signal: AbortSignal): { signal: AbortSignal; stop(): void } {
+  const alone = new AbortController();
+  const parent = process.ppid;
+  const timer = setInterval(() => {
+    if (process.ppid !== parent) alone.abort();
+  }, PARENT_MS);
+  return {
+    signal: AbortSignal.any([signal, alone.signal]),
+    stop: () => clearInterval(timer),
+  };
+}
+
+async function serveHttp(
+  runtime: Runtime,
+  host: McpHost,
+  { options, terminal }: CommandCall,
+  signal: AbortSignal,
+): Promise<Ending> {
+  const port = portOf(options);
+  if (!port.ok) return port;
+  const { serveHttp: serve } = await import('../../../mcp-server/start-server.ts');
+  const { project } = runtime;
+  const native = options.native === true;
+  const settings = { native, ...compact({ host: asText(options.host), port: port.output }) };
+  const listening = await serve({ ...runtime, host }, settings);
+  if (!listening.ok) return listening;
+  const { url, token, close } = listening.output;
+  if (terminal.json) terminal.out(JSON.stringify(ok({ project, url, ...compact({ token }) })));
+  terminal.note(`kernmantle serves ${project} at ${url}; Ctrl-C ends it`);
+  // Every address is none that anybody can connect to.
+  const reached = url.replace(/\/\/(0\.0\.0\.0|\[::\])(?=[:/])/, () => `//${hostname()}`);
+  const lines = token === undefined ? REMOTE : LOCAL;
+  for (const line of lines) {
+    const told = line.replace('URL', reached).replace('TOKEN', token ?? 'TOKEN');
+    terminal.note(`  ${told}`);
+  }
+  const { goOnHere } = await import('@kernmantle/core/runtime');
+  const goingOn = goOnHere(runtime, signal, quietly(terminal.note, 'mcp'));
+  await aborted(signal);
+  await goingOn.close();
+  await close();
+  return EXIT.done;
+}
+
+const CONNECT =
+  'connect for example with `claude mcp add --transport http kernmantle URL --header "Authorization: Bearer TOKEN"`';
+const LOCAL = [
+  CONNECT,
+  'this token has the role `steer` and ends with this server; `km web token add` makes one that lasts',
+  'without a token a program on this machine may only look',
+];
+const REMOTE = [
+  CONNECT,
+  '`km web token ls` lists who may come in; nobody does without a token',
+  'this is plain HTTP: put something that speaks TLS in front of it',
+];
+
+async function serveStdio(
+  runtime: Runtime,
+  host: McpHost,
+  { options, terminal }: CommandCall,
+  signal: AbortSignal,
+): Promise<Ending> {
+  const { serveMcp } = await import('@kernmantle/mcp');
+  // Standard output belongs to the protocol; whatever is said to a person goes to standard error.
+  terminal.note(`kernmantle serves ${runtime.project} over stdio; it ends with its input`);
+  terminal.closed.addEventListener('abort', () => process.exit(EXIT.done));
+  await serveMcp(host, { native: options.native === true }, signal);
+  return EXIT.done;
+}
+
+export const run = inProject(async (runtime, call) => {
+  const { createMcpHost } = await import('@kernmantle/mcp');
+  const { terminal, options } = call;
+  const host = createMcpHost(runtime, version(), quietly(terminal.note, 'mcp'));
+  return await interruptible(async (interrupted) => {
+    const isHttp =
+      options.http === true || options.port !== undefined || options.host !== undefined;
+    const alone = isHttp ? undefined : untilAlone(interrupted);
+    try {
+      return alone
+        ? await serveStdio(runtime, host, call, alone.signal)
+        : await serveHttp(runtime, host, call, interrupted);
+    } finally {
+      alone?.stop();
+      leaveSoon();
+    }
+  });
+});

@@ -1,0 +1,133 @@
+// `provenance`: how a value of a script or a thread came to be, or why something was refused there.
+import { existsSync } from 'node:fs';
+import { resolve } from 'node:path';
+import {
+  compact,
+  exitCodeOf,
+  fail,
+  getOwn,
+  type Json,
+  type Outcome,
+  ok,
+  plainText,
+} from '@kernmantle/core/base';
+import { type Explained, reports } from '@kernmantle/core/reports';
+import { asList, asText, type CommandCall, type CommandRun, type Ending } from '../command.ts';
+import { type Terminal, visible } from '../terminal/terminal.ts';
+import { findThread, withRegistry } from '../threads/open-threads.ts';
+import { parseParameters } from './exec.ts';
+import { runScriptJob } from './script.ts';
+
+const placeText = ({ file, line }: Explained['nodes'][number]['place']): string =>
+  file === null || line === null ? '' : `${file}:${line}`;
+
+/** A tree from the end to the beginning; what was shown once is not shown again. */
+function drawTree({ subject, labels, from, sources, nodes }: Explained, terminal: Terminal): void {
+  const byId = new Map(nodes.map((node) => [node.id, node]));
+  const seen = new Set<number>();
+  const marks = (list: readonly string[]) =>
+    list.length > 0 ? terminal.paint('dim', `  [${list.join(', ')}]`) : '';
+  const draw = (ids: readonly number[], outside: readonly string[], indent: string): void => {
+    const leaves = outside.map((source) => ({ text: visible(source), id: undefined }));
+    const branches = ids.map((id) => ({ text: '', id }));
+    [...branches, ...leaves].forEach(({ text, id }, at, all) => {
+      const isLast = at === all.length - 1;
+      const stem = `${indent}${isLast ? '└─ ' : '├─ '}`;
+      const node = id === undefined ? undefined : byId.get(id);
+      if (!node) return terminal.out(`${stem}${text}`);
+      const isKnown = seen.has(node.id);
+      seen.add(node.id);
+      const place = terminal.paint('dim', `  ${placeText(node.place)}`);
+      const name = visible(node.operation);
+      terminal.out(`${stem}${name}${place}${marks(node.labels)}${isKnown ? '  (above)' : ''}`);
+      if (!isKnown) draw(node.from, node.sources, `${indent}${isLast ? '   ' : '│  '}`);
+    });
+  };
+  terminal.out(`${visible(subject)}${marks(labels)}`);
+  draw(from, sources, '');
+}
+
+const words = (value: Json | undefined): string[] =>
+  Array.isArray(value) ? value.map((one) => visible(plainText(one))) : [];
+
+/** The tree; of a refusal also who tainted it and what would be needed. */
+export function drawProvenance(found: Explained, terminal: Terminal): void {
+  drawTree(found, terminal);
+  if (found.refusal === null) return;
+  const [tainted, needed] = ['tainted_by', 'needed'].map((name) =>
+    words(getOwn(found.refusal, name)),
+  );
+  const line = (name: string, all: readonly string[] = []): void => {
+    if (all.length > 0) terminal.out(`${terminal.paint('dim', name)} ${all.join('; ')}`);
+  };
+  line('tainted by', tainted);
+  line('needed    ', needed);
+}
+
+/** A number of a line or of an event. */
+function numberOption(options: CommandCall['options'], name: string): Outcome<number | undefined> {
+  const asked = asText(options[name]);
+  if (asked === undefined) return ok(undefined);
+  const value = Number(asked);
+  return Number.isInteger(value) && value > 0
+    ? ok(value)
+    : fail('usage', `\`--${name} ${asked}\` is no ${name === 'line' ? 'line' : 'event'}`);
+}
+
+const ofThread = (call: CommandCall, word: string, value?: string): Promise<Ending> =>
+  withRegistry(call, async ({ store }) => {
+    const { options, terminal } = call;
+    const seq = numberOption(options, 'seq');
+    if (!seq.ok) return seq;
+    const row = await findThread(store, word);
+    if (!row.ok) return row;
+    const { explainRefusal } = await reports.provenance();
+    const argument = asText(options.argument);
+    const isNamed = seq.output !== undefined || argument !== undefined;
+    if (value !== undefined && isNamed) {
+      return fail('usage', `give \`${value}\`, or \`--seq\` and \`--argument\``);
+    }
+    const asked = compact({ seq: seq.output, argument, value });
+    const explained = await explainRefusal(store, row.output.id, asked);
+    return terminal.finish(explained, (found) => drawProvenance(found, terminal));
+  });
+
+/** A script is a file; a thread is called by its id, or `last`. */
+const isScript = (cwd: string, word: string): boolean =>
+  existsSync(resolve(cwd, word)) || (word !== 'last' && /[./\\]/.test(word));
+
+export const run: CommandRun = async (call) => {
+  const { args, options, terminal } = call;
+  const thread = asText(options.thread);
+  const [file, value] = [asText(args[0]), asText(args[1])];
+  if (thread !== undefined) return await ofThread(call, thread, file);
+  if (file === undefined) {
+    return fail('usage', 'give a script or a thread');
+  }
+  if (!isScript(terminal.cwd, file)) return await ofThread(call, file, value);
+  if (value !== undefined) return fail('usage', 'only a thread has values: give a script alone');
+  if (options.seq !== undefined || options.argument !== undefined) {
+    return fail('usage', '`--seq` and `--argument` are for a thread');
+  }
+  const payload = parseParameters(asList(options.payload));
+  if (!payload.ok) return payload;
+  const line = numberOption(options, 'line');
+  if (!line.ok) return line;
+  const { cwd, env } = terminal;
+  const [{ explainScript }, { isRefused }] = [
+    await import('@kernmantle/script'),
+    await reports.provenance(),
+  ];
+  let explained: Outcome<Explained> | undefined;
+  const job = { file, cwd, env, payload: payload.output };
+  const { fault } = await runScriptJob(job, async (runtime, script) => {
+    const end = await explainScript(runtime, script, line.output);
+    ({ explained } = end);
+    return end;
+  });
+  // It could not be run at all.
+  explained ??= fail(fault?.code ?? 'not_found', fault?.detail.message ?? 'there is no script');
+  const code = terminal.finish(explained, (found) => drawProvenance(found, terminal));
+  // A refusal was asked about; any other end is that of the script.
+  return fault && !isRefused(fault) ? exitCodeOf(fault) : code;
+};

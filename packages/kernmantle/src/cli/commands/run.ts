@@ -1,0 +1,391 @@
+// `run`: a directive as a thread, within its limits, seen live: in this process, or on a worker where
+// several machines share the store.
+import {
+  compact,
+  EXIT,
+  exitCodeOf,
+  type Failure,
+  fail,
+  type Outcome,
+  ok,
+  systemRandom,
+} from '@kernmantle/core/base';
+import type { RunRequest, ThreadResult } from '@kernmantle/core/harness';
+import { checkItemText, type Library } from '@kernmantle/core/items';
+import type { ProviderEndpoint } from '@kernmantle/core/llm';
+import {
+  personRow,
+  type Runtime,
+  type Speaker,
+  spokenBy,
+  type Threads,
+} from '@kernmantle/core/runtime';
+import type { Store } from '@kernmantle/core/store';
+import { asList, asText, type CommandCall, type CommandRun, type Ending } from '../command.ts';
+import { speaker } from '../project.ts';
+import type { Terminal } from '../terminal/terminal.ts';
+import { answerBelow, answerHere, personAt } from '../threads/ask-person.ts';
+import {
+  awayFrom,
+  howToGoOn,
+  listenToLeave,
+  mayLeave,
+  tellUnserved,
+  watchServer,
+} from '../threads/follow-queued.ts';
+import { createRunView, type RunView } from '../threads/live-view.ts';
+import { signalKey, type ThreadWork, withThreads } from '../threads/open-threads.ts';
+import {
+  countRefused,
+  exitCodeOfThread,
+  showResult,
+  tellEnding,
+  tellNext,
+} from '../threads/result-text.ts';
+import { parseParameters, readInput, textsOf } from './exec.ts';
+
+// One run in this process, seen live: a new thread or one that goes on. Ctrl-C asks it to stop, a
+// second one ends this process at once: the thread is interrupted then and can be resumed.
+
+/** How long a thread that is broken off has to write down that it was. */
+const LEAVE_PATIENCE_MS = 1000;
+
+function listenForInterrupts(view: RunView, store: Store, person: Speaker) {
+  const controller = new AbortController();
+  let [presses, last]: [number, NodeJS.Timeout | undefined] = [0, undefined];
+
+  async function leave(): Promise<void> {
+    await view.end();
+    process.exit(EXIT.interrupted);
+  }
+  async function askToStop(): Promise<void> {
+    const thread = view.isAtWork() ? view.root() : undefined;
+    // Said to this run alone: whoever resumes the thread wants it to go on.
+    const by = spokenBy(person);
+    const wish = { kind: 'terminate', payload: { this_run: true }, key: signalKey(), by };
+    const sent =
+      thread === undefined
+        ? undefined
+        : await store.signal({ thread, ...wish }, personRow(person, 'stop', thread));
+    if (sent?.ok) view.say('asked it to stop; Ctrl-C again leaves at once, to be resumed');
+    else controller.abort();
+  }
+  function press(): void {
+    presses += 1;
+    if (presses > 2) void leave();
+    else if (presses === 2) {
+      last = setTimeout(() => void leave(), LEAVE_PATIENCE_MS);
+      controller.abort();
+    } else void askToStop();
+  }
+  process.on('SIGINT', press);
+  process.on('SIGTERM', press);
+  return {
+    signal: controller.signal,
+    /** How often the person asked. */
+    count: () => presses,
+    release(): void {
+      clearTimeout(last);
+      process.off('SIGINT', press);
+      process.off('SIGTERM', press);
+    },
+  };
+}
+
+/** Nobody looks on any more; it goes on, and its id is the answer. */
+function tellLeft(thread: string, terminal: Terminal): number {
+  if (terminal.json) terminal.out(resultLine(ok({ thread_id: thread, status: 'queued' })));
+  else {
+    terminal.out(thread);
+    terminal.note(`it goes on without you: ${howToGoOn(thread)}`);
+  }
+  return EXIT.done;
+}
+
+/** Events came before, so this line says what it is. */
+const resultLine = (done: Outcome<object>): string => JSON.stringify({ type: 'result', ...done });
+
+function refuse(refused: Failure, terminal: Terminal, usageCodes: readonly string[]): number {
+  if (terminal.json) terminal.out(resultLine(refused));
+  else terminal.finish(refused, () => {});
+  return usageCodes.includes(refused.error.code) ? EXIT.usage : exitCodeOf(refused.error);
+}
+
+async function finish(
+  done: Outcome<ThreadResult>,
+  store: Store,
+  terminal: Terminal,
+  usageCodes: readonly string[],
+): Promise<number> {
+  if (!done.ok) return refuse(done, terminal, usageCodes);
+  const result = done.output;
+  const refused = await countRefused(store, result.thread_id);
+  if (terminal.json) terminal.out(resultLine(ok({ ...result, ...refused })));
+  else {
+    const row = await store.thread(result.thread_id);
+    const limits = row.ok ? row.output.limits : {};
+    const around = { limits, ...refused, isShared: store.fleet !== undefined };
+    showResult(result, terminal);
+    tellEnding(result, around, terminal);
+    tellNext(result, around, terminal);
+  }
+  return await exitCodeOfThread(result, store);
+}
+
+interface Follow {
+  /** Asked before anything is made. */
+  mayStart?(runtime: Runtime): Promise<Outcome<null>>;
+  /** The thread that goes on; a new one when absent. */
+  thread?(store: Store): Promise<Outcome<string>>;
+  start(access: ThreadWork, signal: AbortSignal, thread: string): Promise<Outcome<ThreadResult>>;
+  /** Codes that mean: the command line was wrong. */
+  usageCodes?: readonly string[];
+}
+
+/** `--replies`: a script answers in the place of every provider, so that nobody else is asked. */
+async function withReplies(
+  call: CommandCall,
+  file: string,
+  work: (call: CommandCall, standIn: ProviderEndpoint) => Promise<Ending>,
+): Promise<Ending> {
+  const { terminal } = call;
+  const text = readInput(file);
+  if (!text.ok) return fail('usage', `--replies ${text.error.detail.message}`);
+  const { startScriptedProvider } = await import('@kernmantle/core/llm');
+  const key = Buffer.from(systemRandom(18)).toString('base64url');
+  const provider = await startScriptedProvider(text.output, { key });
+  if (!provider.ok) return fail('usage', `--replies \`${file}\`: ${provider.error.detail.message}`);
+  const { url, close, unused } = provider.output;
+  const env = {
+    ...terminal.env,
+    ANTHROPIC_BASE_URL: url,
+    ANTHROPIC_API_KEY: key,
+    OPENAI_BASE_URL: url,
+    OPENAI_API_KEY: key,
+  };
+  const standIn = { base_url: url, key: 'ANTHROPIC_API_KEY' };
+  try {
+    const ended = await work({ ...call, terminal: { ...terminal, env } }, standIn);
+    const left = unused();
+    if (left > 0 && ended === EXIT.done) {
+      terminal.note(`${left} ${left === 1 ? 'reply was' : 'replies were'} not asked for`);
+    }
+    return ended;
+  } finally {
+    await close();
+  }
+}
+
+/** At a terminal what the thread asks is asked there too, and it goes on with the answer. */
+async function answered(
+  call: CommandCall,
+  { store, threads }: ThreadWork,
+  first: Outcome<ThreadResult>,
+  signal: AbortSignal,
+): Promise<Outcome<ThreadResult>> {
+  const person = personAt(call.terminal, signal);
+  if (!person) return first;
+  let done = first;
+  while (done.ok && done.output.status === 'waiting' && !signal.aborted) {
+    const { thread_id } = done.output;
+    if (!(await answerHere(store, thread_id, person, speaker(call)))) break;
+    // The answer has queued it where machines share the store.
+    done = await (store.fleet ? threads.goOn : threads.resume)(thread_id, signal);
+  }
+  return done;
+}
+
+/** Runs it to its end and says how it ended; the exit code comes back. */
+export async function followRun(call: CommandCall, follow: Follow): Promise<Ending> {
+  const file = asText(call.options.replies);
+  if (file === undefined) return await followOne(call, follow);
+  return await withReplies(call, file, (scripted, standIn) => followOne(scripted, follow, standIn));
+}
+
+/** A signature that does not hold: the run goes on, without what that policy opened. */
+function tellPolicies(runtime: Runtime, terminal: Terminal): void {
+  const found = runtime.policies().diagnostics.filter(({ code }) => code.startsWith('signature_'));
+  terminal.diagnostics(found.map((one) => ({ ...one, severity: 'warning' })));
+}
+
+/** Looks on at a worker; leaving, or nobody who serves it, is how this ends before the thread does. */
+async function lookAtWorker(
+  call: CommandCall,
+  follow: Follow,
+  access: ThreadWork,
+  { view, thread, queued }: { view: RunView; thread: string; queued: Queued },
+): Promise<Ending> {
+  const { terminal, options } = call;
+  const { usageCodes: codes = [] } = follow;
+  const leaving = listenToLeave();
+  const given = new AbortController();
+  if (options.detach === true) given.abort();
+  let [id, isUnserved, isLooked] = [thread, false, false];
+  const look = async (): Promise<void> => {
+    const isSo = await tellUnserved(access, id, view);
+    [isUnserved, isLooked] = [isUnserved || isSo, true];
+    if (isUnserved && options.wait === false) given.abort();
+  };
+  queued.onMade = async (made) => {
+    id = made;
+    await look();
+  };
+  const signal = AbortSignal.any([leaving.signal, given.signal]);
+  let away: Failure | undefined;
+  const unwatch = watchServer(access, () => id, {
+    onAway(why) {
+      away ??= why;
+      given.abort();
+    },
+    // Said at the start, or when the last of them has gone.
+    onUnserved: () => void (isLooked && !isUnserved && look()),
+  });
+  const first = await follow.start(access, signal, thread);
+  const done = await answered(call, access, first, signal);
+  unwatch();
+  leaving.release();
+  await view.end();
+  const lost = away ?? (!done.ok && done.error.detail.place !== undefined ? done : undefined);
+  if (lost && id !== '') return refuse(awayFrom(lost, id), terminal, codes);
+  const hasLeft = !done.ok && done.error.code === 'cancelled';
+  if (!hasLeft || id === '') return await finish(done, access.store, terminal, codes);
+  if (isUnserved && options.wait === false) {
+    const hint = `it stays queued: ${howToGoOn(id)}`;
+    const none = fail('unavailable', `no worker serves thread \`${id}\``, { thread: id, hint });
+    return refuse(none, terminal, codes);
+  }
+  const code = tellLeft(id, terminal);
+  return leaving.count() > 0 ? EXIT.interrupted : code;
+}
+
+/** What is done when the thread is there. */
+interface Queued {
+  onMade?: (thread: string) => Promise<void>;
+}
+
+async function followOne(
+  call: CommandCall,
+  follow: Follow,
+  standIn?: ProviderEndpoint,
+): Promise<Ending> {
+  const { terminal } = call;
+  const view = createRunView(terminal);
+  const { usageCodes: codes = [] } = follow;
+  const queued: Queued = {};
+  const below = answerBelow(terminal, speaker(call));
+  let threads: Threads | undefined;
+  try {
+    return await withThreads(
+      call,
+      async (access) => {
+        const { store } = access;
+        threads = access.threads;
+        const known = (await follow.thread?.(store)) ?? ok('');
+        if (!known.ok) return await finish(known, store, terminal, codes);
+        const thread = known.output;
+        await view.begin(store, thread === '' ? undefined : thread);
+        if (store.fleet) return await lookAtWorker(call, follow, access, { view, thread, queued });
+        const interrupts = listenForInterrupts(view, store, speaker(call));
+        const first = await follow.start(access, interrupts.signal, thread);
+        const done = await answered(call, access, first, interrupts.signal);
+        below.close();
+        interrupts.release();
+        await view.end();
+        const code = await finish(done, store, terminal, codes);
+        return interrupts.count() > 0 && code !== EXIT.done ? EXIT.interrupted : code;
+      },
+      {
+        ...view.live,
+        onEvent(thread, event) {
+          view.live.onEvent?.(thread, event);
+          below.hear(threads, view.root(), event);
+        },
+        onQueued: (thread) => void queued.onMade?.(thread),
+      },
+      async (runtime) => {
+        tellPolicies(runtime, terminal);
+        const place = mayLeave(call, runtime);
+        const may = place.ok ? ((await follow.mayStart?.(runtime)) ?? ok(null)) : place;
+        return may.ok ? undefined : refuse(may, terminal, codes);
+      },
+      standIn && { standIn },
+    );
+  } finally {
+    below.close();
+    await view.end();
+  }
+}
+
+/** Limits that options of their name narrow; all are counts except `spend`, which is money. */
+const LIMITS = ['turns', 'tokens', 'tool_calls', 'spawns', 'depth', 'duration', 'spend'];
+
+export function limitsOf(
+  options: Readonly<Record<string, unknown>>,
+): Outcome<RunRequest['limits']> {
+  const limits: Record<string, number | string> = {};
+  for (const name of LIMITS) {
+    const text = asText(
+      options[name.replace(/_(.)/g, (_, letter: string) => letter.toUpperCase())],
+    );
+    if (text === undefined) continue;
+    const isRight = name === 'spend' ? /^\d+(\.\d{1,9})?$/ : /^\d{1,12}$/;
+    if (!isRight.test(text)) {
+      const form = name === 'spend' ? 'an amount such as 0.50' : 'a whole number';
+      return fail('usage', `\`--${name.replace('_', '-')} ${text}\` is not ${form}`);
+    }
+    limits[name] = name === 'spend' ? text : Number(text);
+  }
+  return ok(Object.keys(limits).length === 0 ? undefined : limits);
+}
+
+function requestOf(call: CommandCall, library?: Library): Outcome<RunRequest> {
+  const { args, options } = call;
+  const words = asList(args[1]);
+  const isText = library && textsOf(library, 'directive', asText(args[0]) ?? '', {});
+  const inputs = parseParameters(words, isText);
+  if (!inputs.ok) return inputs;
+  const limits = limitsOf(options);
+  if (!limits.ok) return limits;
+  const isCheck = options.check === true;
+  if (isCheck && options.plan !== true)
+    return fail('usage', '`--check` looks at a plan: `--plan --check`');
+  return ok(
+    compact<RunRequest>({
+      directive: asText(args[0]) ?? '',
+      inputs: inputs.output,
+      message: asText(options.message),
+      model: asText(options.model),
+      limits: limits.output,
+      stream: options.stream === true ? true : undefined,
+      plan: options.plan === true ? (isCheck ? 'check' : true) : undefined,
+      by: { who: speaker(call).who, surface: 'cli' },
+    }),
+  );
+}
+
+/** What the directive will be denied, said before it is: the same as `check` says. */
+function tellWarnings(name: string, { library }: Runtime, terminal: Terminal): void {
+  const found = library.find('directive', name);
+  if (!found.ok || found.output.source === 'bundle') return;
+  const { body, file } = found.output;
+  const list = checkItemText(body, file, library) ?? [];
+  terminal.diagnostics(list.filter(({ severity }) => severity === 'warning'));
+}
+
+export const run: CommandRun = async (call) => {
+  // Words that make no sense are refused before anything is opened; what they mean is known then.
+  let request = requestOf(call);
+  if (!request.ok) return request;
+  return await followRun(call, {
+    async mayStart(runtime) {
+      request = requestOf(call, runtime.library);
+      if (!request.ok) return request;
+      const may = await runtime.mayRun(request.output);
+      if (may.ok) tellWarnings(request.output.directive, runtime, call.terminal);
+      return may;
+    },
+    start: async ({ threads }, signal) =>
+      request.ok ? await threads.run(request.output, signal) : request,
+    usageCodes: ['invalid_input'],
+  });
+};

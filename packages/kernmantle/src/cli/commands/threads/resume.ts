@@ -1,0 +1,54 @@
+// `threads resume`: goes on with a thread in this process, seen live like a new one; with `--from` from
+// a snapshot of it. One that has ended goes on too, with new ceilings, another model or new words.
+import { compact, fail, type Outcome, ok } from '@kernmantle/core/base';
+import type { ResumeOptions } from '@kernmantle/core/harness';
+import { personRow, spokenBy } from '@kernmantle/core/runtime';
+import { asText, type CommandCall, type CommandRun } from '../../command.ts';
+import { speaker } from '../../project.ts';
+import { findThread } from '../../threads/open-threads.ts';
+import { followRun, limitsOf } from '../run.ts';
+
+function snapshotOption(text: string | undefined): Outcome<ResumeOptions['from']> {
+  if (text === undefined || text === 'last') return ok(text);
+  return /^\d{1,9}$/.test(text)
+    ? ok(Number(text))
+    : fail('usage', `\`--from ${text}\` is no snapshot; give its number, or \`last\``);
+}
+
+function optionsOf(call: CommandCall): Outcome<ResumeOptions> {
+  const { options } = call;
+  const from = snapshotOption(asText(options.from));
+  if (!from.ok) return from;
+  const limits = limitsOf(options);
+  if (!limits.ok) return limits;
+  const items = asText(options.items);
+  if (items !== undefined && items !== 'today') {
+    return fail('usage', `\`--items ${items}\`: only those of \`today\` can be had`);
+  }
+  const [text, by] = [asText(options.message), spokenBy(speaker(call))];
+  return ok(
+    compact<ResumeOptions>({
+      from: from.output,
+      limits: limits.output,
+      model: asText(options.model),
+      items,
+      words: text === undefined ? undefined : { text, by },
+      by,
+    }),
+  );
+}
+
+export const run: CommandRun = async (call) => {
+  const options = optionsOf(call);
+  if (!options.ok) return options;
+  return await followRun(call, {
+    async thread(store) {
+      const row = await findThread(store, asText(call.args[0]));
+      return row.ok ? ok(row.output.id) : row;
+    },
+    start({ threads }, signal, thread) {
+      const audit = personRow(speaker(call), 'resume', thread);
+      return threads.resume(thread, signal, { ...options.output, audit });
+    },
+  });
+};

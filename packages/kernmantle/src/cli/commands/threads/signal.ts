@@ -1,0 +1,68 @@
+// `threads pause|inject|interrupt|stop|kill`: what a person says to a thread, from any process. A
+// thread that nobody is at work on cannot hear; what it was told waits, and an end is written for it.
+import { fail, type Outcome, ok } from '@kernmantle/core/base';
+import { endThread, type Speaker, type Told, tellThread } from '@kernmantle/core/runtime';
+import { isEnded, type Store, type ThreadRow } from '@kernmantle/core/store';
+import { asList, asText, type CommandCall, type CommandRun } from '../../command.ts';
+import { speaker } from '../../project.ts';
+import { visible } from '../../terminal/terminal.ts';
+import { withThread } from '../../threads/open-threads.ts';
+
+/** What comes of it while somebody is at work on the thread. */
+const COMES: Readonly<Record<string, string>> = {
+  pause: 'pauses at its next step',
+  message: 'hears it before its next turn',
+  interrupt: 'breaks off what its model is saying',
+  terminate: 'ends at its next step',
+  kill: 'is ended',
+};
+
+/** A thread that rests or has ended does nothing more by itself. */
+function toldText({ thread_id, kind, status }: Told): string {
+  if (isEnded(status)) return `${thread_id}: ${status}`;
+  if (status === 'running' || status === 'spawning') {
+    return `${thread_id}: ${COMES[kind] ?? `told to ${kind}`} (now ${status})`;
+  }
+  return `${thread_id}: it is ${status}, and hears it when it goes on`;
+}
+
+type Tell = (store: Store, row: ThreadRow, by: Speaker) => Promise<Outcome<Told>>;
+
+function command(tell: (call: CommandCall) => Outcome<Tell>): CommandRun {
+  return async (call) => {
+    const chosen = tell(call);
+    if (!chosen.ok) return chosen;
+    return await withThread(call, async (row, { store }) => {
+      const done = await chosen.output(store, row, speaker(call));
+      return call.terminal.finish(done, (now) => call.terminal.note(visible(toldText(now))));
+    });
+  };
+}
+
+/** Sends this signal. */
+const send =
+  (kind: Parameters<typeof tellThread>[2], payload: Parameters<typeof tellThread>[3]): Tell =>
+  (store, { id }, by) =>
+    tellThread(store, id, kind, payload, by);
+
+export const pause = command(({ options }) => {
+  const reason = asText(options.reason) ?? '';
+  return ok(send('pause', reason === '' ? {} : { reason }));
+});
+
+export const inject = command(({ args, options }) => {
+  const role = asText(options.role) ?? 'user';
+  const content = asList(args[1]).join(' ');
+  if (role !== 'user' && role !== 'system') {
+    return fail('usage', `\`--role ${role}\` is neither \`user\` nor \`system\``);
+  }
+  return ok(send('message', { role, content }));
+});
+
+export const interrupt = command(({ args }) => {
+  const content = asList(args[1]).join(' ');
+  return ok(send('interrupt', content === '' ? {} : { role: 'user', content }));
+});
+
+export const stop = command(() => ok((store, { id }, by) => endThread(store, id, 'terminate', by)));
+export const kill = command(() => ok((store, { id }, by) => endThread(store, id, 'kill', by)));

@@ -1,0 +1,40 @@
+// What the parts of the demo share: the project, the terminal, how a call is shown.
+import { getOwn, type Json, type JsonObject, type Outcome } from '@kernmantle/core/base';
+import type { Runtime } from '@kernmantle/core/runtime';
+import { type Terminal, visible } from '../terminal/terminal.ts';
+
+export interface DemoProject {
+  runtime: Runtime;
+  terminal: Terminal;
+  /** Where the loopback server sends its events. */
+  events: string;
+  sandboxed: boolean;
+}
+
+export function heading(terminal: Terminal, title: string, why: string): void {
+  terminal.out(`\n${terminal.paint('bold', `# ${title}`)}`);
+  terminal.out(terminal.paint('dim', why));
+}
+
+export async function execute(
+  { runtime, terminal }: DemoProject,
+  id: string,
+  parameters: JsonObject,
+  show: (output: Json) => string,
+): Promise<Outcome<Json>> {
+  const words = Object.entries(parameters).map(
+    ([name, value]) => `${name}=${JSON.stringify(value)}`,
+  );
+  const shown = visible(words.join(' ')).slice(0, 100);
+  terminal.out(`${terminal.paint('blue', '$')} km exec tool ${id} ${shown}`);
+  const request = { item_type: 'tool', item_id: id, parameters };
+  const done = await runtime.call('execute', request, { surface: 'cli', name: 'demo' });
+  const said = done.ok
+    ? visible(show(done.output)).replaceAll('\n', '\n  ')
+    : `${terminal.paint('red', done.error.code)}: ${visible(done.error.detail.message)}`;
+  terminal.out(`  ${said}`);
+  return done;
+}
+
+export const field = (value: Json, name: string): string =>
+  JSON.stringify(getOwn(value, name) ?? null);

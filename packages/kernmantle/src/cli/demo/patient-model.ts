@@ -1,0 +1,57 @@
+// The model of `km demo --web`: it answers by how far a conversation is, so that every run hears the
+// same however often it is started, resumed or asked again, and it takes its time, so that one can
+// watch. A message of a person in between is answered first.
+import { readFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { listAt, type Outcome, ok, textAt } from '@kernmantle/core/base';
+import { parseScript, type ScriptedReply, type ScriptedRequest } from '@kernmantle/core/llm';
+import { BUNDLE } from '@kernmantle/core/runtime';
+
+const PACE = { delay_ms: 900, pace_ms: 30, piece: 5 } as const;
+
+function readReplies(name: string): Outcome<ScriptedReply[]> {
+  return parseScript(readFileSync(join(BUNDLE, name), 'utf8'));
+}
+
+/** What `km demo` plays from beginning to end, here by the turn it is in. */
+const byTurn = (replies: readonly ScriptedReply[], directive: string): ScriptedReply[] =>
+  replies.map((reply, index) => ({
+    ...reply,
+    match: { text: `run directive ${directive}`, assistant_messages: index + 1 },
+  }));
+
+const fits = ({ match }: ScriptedReply, { assistant_messages, body }: ScriptedRequest): boolean =>
+  match === undefined ||
+  ((match.assistant_messages ?? assistant_messages) === assistant_messages &&
+    JSON.stringify(body).includes(match.text ?? ''));
+
+/** What was said to it since its last reply, apart from results and what the harness says. */
+function saidSince({ body, assistant_messages }: ScriptedRequest): string {
+  if (assistant_messages < 2) return '';
+  const said = listAt(listAt(body, 'messages').at(-1), 'content')
+    .filter((block) => textAt(block, 'type') === 'text')
+    .map((block) => textAt(block, 'text'))
+    .filter((text) => !text.startsWith('['));
+  return said.at(-1) ?? '';
+}
+
+export function patientModel(): Outcome<(request: ScriptedRequest) => ScriptedReply | undefined> {
+  const own = readReplies('demo-page-model.yaml');
+  if (!own.ok) return own;
+  const todos = readReplies('demo-model.yaml');
+  if (!todos.ok) return todos;
+  const mail = readReplies('demo-mail-model.yaml');
+  if (!mail.ok) return mail;
+  const replies = [
+    ...byTurn(todos.output, 'chase_todos'),
+    ...byTurn(mail.output, 'answer_urgent'),
+    ...own.output,
+  ];
+  return ok((request) => {
+    const reply = replies.find((one) => fits(one, request));
+    const said = saidSince(request);
+    if (!reply || said === '' || reply.text?.startsWith('{')) return reply && { ...reply, ...PACE };
+    const heard = `You say “${said.slice(0, 80)}”: I keep it in mind.`;
+    return { ...reply, ...PACE, text: [heard, reply.text].filter(Boolean).join(' ') };
+  });
+}

@@ -1,0 +1,105 @@
+import { EXIT, fail, type Outcome, ok, systemRandom } from '@kernmantle/core/base';
+import type { Runtime, ThreadObserver, Threads } from '@kernmantle/core/runtime';
+import type { Store, ThreadRow } from '@kernmantle/core/store';
+import { asText, type CommandCall, type Ending } from '../command.ts';
+import { withRuntime } from '../project.ts';
+import { interruptible, type Terminal, visible } from '../terminal/terminal.ts';
+
+// Threads for a command: the runtime and the registry, opened for it and closed after it.
+
+export interface ThreadWork {
+  runtime: Runtime;
+  threads: Threads;
+  store: Store;
+}
+
+/**
+ * Opens the registry, also one that is not there yet: for commands that make threads. `before` may
+ * end the command while nothing is made.
+ */
+export function withThreads(
+  call: CommandCall,
+  work: (access: ThreadWork) => Promise<Ending>,
+  live: ThreadObserver = {},
+  before: (runtime: Runtime) => Promise<Ending | undefined> = async () => undefined,
+  more?: Parameters<typeof withRuntime>[2],
+): Promise<Ending> {
+  const open = async (runtime: Runtime): Promise<Ending> => {
+    const refused = await before(runtime);
+    if (refused !== undefined) return refused;
+    const opened = await runtime.threads(live);
+    if (!opened.ok) return opened;
+    const { store } = opened.output;
+    // Whose process is gone is shown as interrupted, not as running for ever.
+    await store.sweep();
+    return await work({ runtime, threads: opened.output, store });
+  };
+  return withRuntime(call, open, more);
+}
+
+/**
+ * For commands that only look or steer: where nothing ever ran, nothing is made. A list of nothing is
+ * an answer (`nothing`); a thread that does not exist is an error.
+ */
+export function withRegistry(
+  call: CommandCall,
+  work: (access: ThreadWork) => Promise<Ending>,
+  nothing?: (runtime: Runtime) => unknown,
+): Promise<Ending> {
+  const { terminal } = call;
+  return withThreads(call, work, {}, async (runtime) => {
+    if (runtime.registry.isThere()) return undefined;
+    const message = `no thread has run in \`${runtime.project}\` yet`;
+    if (nothing)
+      return terminal.finish(ok(await nothing(runtime)), () => terminal.note(visible(message)));
+    const hint = 'start one with `km run DIRECTIVE`, or name the project with `-C DIR`';
+    return fail('not_found', message, { hint });
+  });
+}
+
+/** The same for the thread that the first argument names. */
+export const withThread = (
+  call: CommandCall,
+  work: (row: ThreadRow, access: ThreadWork) => Promise<Ending>,
+): Promise<Ending> =>
+  withRegistry(call, async (access) => {
+    const row = await findThread(access.store, asText(call.args[0]));
+    return row.ok ? await work(row.output, access) : row;
+  });
+
+/** The thread a word names: its id, or `last` for the newest one that is no hook. */
+export async function findThread(
+  store: Store,
+  word: string | undefined,
+): Promise<Outcome<ThreadRow>> {
+  if (word !== undefined && word !== 'last') return store.thread(word);
+  const newest = await store.query({ kind: 'thread', limit: 1 });
+  if (!newest.ok) return newest;
+  const [row] = newest.output.rows;
+  return row ? await store.thread(row.id) : fail('not_found', 'there is no thread yet');
+}
+
+/** A signal of its own, however often the command is given. */
+export const signalKey = (): string => `cli:${Buffer.from(systemRandom(9)).toString('base64url')}`;
+
+/** A positive whole number given as an option; undefined when it was not given. */
+export function countOption(
+  options: CommandCall['options'],
+  name: string,
+): Outcome<number | undefined> {
+  const text = asText(options[name]);
+  if (text === undefined) return ok(undefined);
+  return /^\d{1,9}$/.test(text)
+    ? ok(Number(text))
+    : fail('usage', `\`--${name} ${text}\` is not a whole number`);
+}
+
+/** Looks on until it is over or whoever looks has seen enough; leaving is no failure. */
+export const untilInterrupted = (
+  { closed }: Terminal,
+  work: (signal: AbortSignal) => Promise<void>,
+): Promise<number> =>
+  interruptible(async (signal) => {
+    await work(AbortSignal.any([signal, closed]));
+    return EXIT.done;
+  });

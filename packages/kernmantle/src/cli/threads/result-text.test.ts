@@ -1,0 +1,87 @@
+import { ok } from '@kernmantle/core/base';
+import type { Store } from '@kernmantle/core/store';
+import { expect, test } from 'vitest';
+import type { Terminal } from '../terminal/terminal.ts';
+import { exitCodeOfThread, showResult, tellNext } from './result-text.ts';
+
+/** A registry whose threads have had these events. */
+const having = (...types: string[]) =>
+  ({ read: async () => ok(types.map((type) => ({ type }))) }) as unknown as Store;
+
+test.each([
+  ['completed', undefined, 0],
+  ['failed', undefined, 1],
+  ['failed', 'loop_detected', 1],
+  ['failed', 'provider_error', 6],
+  ['failed', 'rate_limit', 6],
+  ['failed', 'permission_denied', 1],
+  ['limit', 'turns_exceeded', 5],
+  ['denied', 'permission_denied', 4],
+  ['needs_input', 'stuck', 7],
+  ['paused', undefined, 7],
+  ['interrupted', undefined, 130],
+  ['aborted', undefined, 1],
+  ['terminated', undefined, 1],
+  ['killed', undefined, 1],
+] as const)('a thread that ended %s (%s) exits with %i', async (status, code, exit) => {
+  const ended = { thread_id: 't', status, ...(code === undefined ? {} : { code }) };
+  expect(await exitCodeOfThread(ended, having('turn_start'))).toBe(exit);
+});
+
+test.each([
+  ['network_error', 6, ['turn_start']],
+  ['timeout', 6, ['tool_result', 'turn_start', 'retry', 'error']],
+  ['network_error', 1, ['turn_start', 'assistant_message', 'tool_call', 'tool_result', 'hook']],
+  ['timeout', 1, []],
+] as const)('%s exits with %i after %j', async (code, exit, types) => {
+  const ended = { thread_id: 't', status: 'failed', code } as const;
+  expect(await exitCodeOfThread(ended, having(...types))).toBe(exit);
+});
+
+test.each([
+  ['turns', 'caller', 'was started with `--turns`: give it more, or let a hook do it'],
+  ['turns', 'directive', "raise <turns> in the directive's <limits>, or let a hook do it"],
+  ['tool_calls', 'default (bundle)', 'give the directive a <tool_calls> in its <limits>'],
+  ['spend', 'directive', "raise <spend> in the directive's <limits>"],
+  ['tokens', 'policy', '`limits.tokens` of the policy holds for every run'],
+  ['duration', 'parent', 'it is what the threads above it have left'],
+  ['context', 'model', '`km threads resume t --model MODEL`, a model with a larger one'],
+  ['context', 'directive', "raise <context> in the directive's <limits>"],
+])('what helps at the limit %s of the %s is said', (limit, from, hint) => {
+  const notes: string[] = [];
+  const terminal = {
+    paint: (_colour: string, text: string) => text,
+    note: (text: string) => void notes.push(text),
+  } as unknown as Terminal;
+  const ended = { thread_id: 't', outputs: {}, text: '', reason: '', cost: {} };
+  const result = { ...ended, status: 'limit', code: `${limit}_exceeded` } as const;
+  tellNext(result, { limits: { [limit]: { value: 1, from } }, denied: 0, failed: 0 }, terminal);
+  expect(notes.join()).toContain(hint);
+  if (limit === 'spend') expect(notes.join()).not.toContain('hook');
+});
+
+test('a person who stopped a run is told how to resume it', () => {
+  const notes: string[] = [];
+  const terminal = {
+    paint: (_colour: string, text: string) => text,
+    note: (text: string) => void notes.push(text),
+  } as unknown as Terminal;
+  const ended = { thread_id: 't', outputs: {}, text: '', reason: '', cost: {} };
+  tellNext({ ...ended, status: 'terminated' }, { limits: {}, denied: 0, failed: 0 }, terminal);
+  expect(notes.join()).toContain('`km threads resume t`');
+});
+
+test.each([
+  ['words alone', {}, ' All of it.\n', [' All of it.'], []],
+  ['outputs alone', { n: 1 }, '', ['{\n  "n": 1\n}'], []],
+  ['a reply that is the outputs', { n: 1 }, '{"n": 1}\n', ['{\n  "n": 1\n}'], []],
+  ['words around outputs', { n: 1 }, 'So: {"n": 1}', ['{\n  "n": 1\n}'], ['So: {"n": 1}']],
+  ['nothing', {}, ' \n', [], []],
+])('the result of a run is data, and shown once: %s', (_, outputs, text, data, notes) => {
+  const [out, note]: [string[], string[]] = [[], []];
+  showResult(
+    { outputs, text },
+    { out: (line) => void out.push(line), note: (line) => void note.push(line) },
+  );
+  expect([out, note]).toEqual([data, notes]);
+});

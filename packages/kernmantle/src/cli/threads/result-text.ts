@@ -1,0 +1,208 @@
+// What a thread has used of each of its limits.
+import {
+  durationText,
+  EXIT,
+  exitCodeOf,
+  getOwn,
+  type JsonObject,
+  plainText,
+  shorten,
+} from '@kernmantle/core/base';
+import type { ThreadResult } from '@kernmantle/core/harness';
+import { allThreads } from '@kernmantle/core/runtime';
+import type { Store } from '@kernmantle/core/store';
+import { type Terminal, visible } from '../terminal/terminal.ts';
+import { costText, count, statusColour } from './status-text.ts';
+
+export interface UsedOf {
+  name: string;
+  used: string;
+  max: string;
+  /** Who set the limit. */
+  from: string;
+  /** Between 0 and 1, or above when more was reported than allowed. */
+  share: number;
+}
+
+const NAMES = ['turns', 'tokens', 'spend', 'tool_calls', 'spawns', 'duration'] as const;
+
+/** In words people read; limits without a value are left out. */
+export function amountsOf({ cost, limits }: { cost: JsonObject; limits: JsonObject }): UsedOf[] {
+  const currency = plainText(limits.spend_currency) || 'USD';
+  return NAMES.flatMap((name) => {
+    const max = getOwn(getOwn(limits, name), 'value');
+    if (max === undefined || max === null) return [];
+    // Turns and calls are limited for each attempt.
+    const used =
+      name === 'duration' ? cost.duration_seconds : (getOwn(cost.attempt, name) ?? cost[name]);
+    const words = (value: unknown): string => {
+      if (name === 'spend') return plainText(value ?? '0.00');
+      return name === 'duration' ? durationText(value) : count(value);
+    };
+    const [have, most] = [Number(used ?? 0), Number(max)];
+    return [
+      {
+        name,
+        used: words(used),
+        max: `${words(max)}${name === 'spend' ? ` ${currency}` : ''}`,
+        from: plainText(getOwn(getOwn(limits, name), 'from')),
+        share: most > 0 ? have / most : 1,
+      },
+    ];
+  });
+}
+
+// How a run ended, in one line with its cost and what to do next, and as an exit code.
+
+const BY_STATUS: Readonly<Record<string, number>> = {
+  completed: EXIT.done,
+  limit: EXIT.limit,
+  denied: EXIT.denied,
+  needs_input: EXIT.needsInput,
+  // Both wait for a person, or for somebody who answers in a person's name.
+  paused: EXIT.needsInput,
+  waiting: EXIT.needsInput,
+  interrupted: EXIT.interrupted,
+};
+
+/** What may go wrong on the way to a provider, and on the way to anybody else. */
+const ON_THE_WAY: ReadonlySet<string> = new Set([
+  'network_error',
+  'timeout',
+  'http_error',
+  'stream_incomplete',
+  'response_too_large',
+]);
+/** What a turn begins with, and what shows that its model has answered. */
+const OF_TURNS: ReadonlySet<string> = new Set([
+  'turn_start',
+  'assistant_message',
+  'tool_call',
+  'tool_result',
+]);
+const LOOK_BACK = 50;
+
+/** A run that failed because its provider did says so; other failures are just that. */
+export async function exitCodeOfThread(
+  { thread_id, status, code = '' }: Pick<ThreadResult, 'thread_id' | 'status' | 'code'>,
+  store: Store,
+): Promise<number> {
+  if (status !== 'failed') return BY_STATUS[status] ?? EXIT.failed;
+  if (exitCodeOf({ code, detail: { message: '' } }) === EXIT.provider) return EXIT.provider;
+  if (!ON_THE_WAY.has(code)) return EXIT.failed;
+  const events = await store.read(thread_id, { last: LOOK_BACK });
+  const last = events.ok ? events.output.findLast(({ type }) => OF_TURNS.has(type)) : undefined;
+  return last?.type === 'turn_start' ? EXIT.provider : EXIT.failed;
+}
+
+/** How many calls were refused, and how many others failed, in the thread and below it. */
+export async function countRefused(
+  store: Store,
+  id: string,
+): Promise<{ denied: number; failed: number }> {
+  const tree = await allThreads(store, { within: id });
+  const rows = tree.ok ? tree.output : [];
+  const ids = rows.map((row) => row.id);
+  const denied = await store.countEvents(ids, 'permission_denied');
+  const failed = rows.reduce((sum, { cost }) => sum + (Number(cost.failed_calls) || 0), 0);
+  return { denied: denied.ok ? denied.output : 0, failed };
+}
+
+/** What the last lines need to know besides the result. */
+interface Circumstances {
+  limits: JsonObject;
+  denied: number;
+  failed: number;
+  /** Workers go on with it when it may: nobody has to resume it. */
+  isShared?: boolean;
+}
+
+/** By who set the limit: only there can it be raised. */
+const RAISED_BY: Readonly<Record<string, (name: string) => string>> = {
+  caller: (name) => `the run was started with \`--${name.replaceAll('_', '-')}\`: give it more`,
+  policy: (name) => `\`limits.${name}\` of the policy holds for every run`,
+  parent: () => 'it is what the threads above it have left',
+  directive: (name) => `raise <${name}> in the directive's <limits>`,
+};
+
+function raiseHint(code: string | undefined, limits: JsonObject): string {
+  const name = (code ?? '').replace(/_exceeded$/, '') || 'limit';
+  const from = plainText(getOwn(getOwn(limits, name), 'from'));
+  const set = Object.hasOwn(RAISED_BY, from) ? RAISED_BY[from] : undefined;
+  const hint = set?.(name) ?? `it is a default: give the directive a <${name}> in its <limits>`;
+  // Nobody raises the spend of a first thread while it runs.
+  const mayRaise = name !== 'spend' && from !== 'policy' && from !== 'parent';
+  return `${hint}${mayRaise ? ', or let a hook do it' : ''}`;
+}
+
+/** What helps most now. */
+function nextStep(
+  { status, code, thread_id }: ThreadResult,
+  { limits, denied, failed, isShared }: Circumstances,
+): string {
+  const show = `\`km threads show ${thread_id}\``;
+  switch (status) {
+    case 'completed':
+      if (denied > 0) return `see what was denied, and why, with ${show}`;
+      return failed > 0 ? `see what failed, and why, with ${show}` : `look back with ${show}`;
+    case 'limit': {
+      const name = (code ?? '').replace(/_exceeded$/, '') || 'limit';
+      // Of these there is no option.
+      const hasOption = !/^(limit|context|.*put_tokens)$/.test(name);
+      const again = `\`km threads resume ${thread_id} --${name.replaceAll('_', '-')} MORE\``;
+      const from = plainText(getOwn(getOwn(limits, name), 'from'));
+      const isWindow = name === 'context' && !Object.hasOwn(RAISED_BY, from);
+      if (isWindow) {
+        return `the window of the model is full: go on with \`km threads resume ${thread_id} --model MODEL\`, a model with a larger one`;
+      }
+      return `${hasOption ? `go on with ${again}` : `see ${show}`}; ${raiseHint(code, limits)}`;
+    }
+    case 'denied':
+      return `see ${show}; \`km policy show\` lists what policies deny, and in which file`;
+    case 'needs_input':
+    case 'waiting':
+      return isShared
+        ? `answer it, here or anywhere (\`km approvals ls\`); a worker goes on then, and \`km threads wait ${thread_id}\` waits for it`
+        : `see \`km approvals ls\`, then \`km threads resume ${thread_id}\``;
+    case 'paused':
+    case 'interrupted':
+      return `go on with \`km threads resume ${thread_id}\``;
+    case 'terminated':
+      return `it was stopped, and can go on with \`km threads resume ${thread_id}\`; see ${show}`;
+    default:
+      return `see ${show}`;
+  }
+}
+
+/** One line with the cost and what was denied or failed, on standard error; the result itself is data. */
+export function tellEnding(
+  result: ThreadResult,
+  { limits, denied, failed }: Circumstances,
+  terminal: Terminal,
+): void {
+  const status = terminal.paint(statusColour(result.status), result.status);
+  const why = result.reason === '' ? '' : `: ${visible(shorten(result.reason, 200))}`;
+  const currency = plainText(getOwn(limits, 'spend_currency')) || 'USD';
+  const isStarted = result.status !== 'denied';
+  const calls = (count: number, word: string): string =>
+    count === 0 || !isStarted ? '' : `; ${count} ${count === 1 ? 'call' : 'calls'} ${word}`;
+  const refused = `${calls(denied, 'denied')}${calls(failed, 'failed')}`;
+  const told = refused === '' ? '' : terminal.paint('red', refused);
+  terminal.note(`${status}${why} (${costText(result.cost, currency)})${told}`);
+}
+
+export const tellNext = (result: ThreadResult, around: Circumstances, terminal: Terminal): void =>
+  terminal.note(terminal.paint('dim', `next: ${nextStep(result, around)}`));
+
+/** Outputs when the directive has some, else what the model said last. Words around outputs are for people. */
+export function showResult(
+  { outputs, text }: Pick<ThreadResult, 'outputs' | 'text'>,
+  terminal: Pick<Terminal, 'out' | 'note'>,
+): void {
+  const hasOutputs = typeof outputs === 'object' && Object.keys(outputs ?? {}).length > 0;
+  const words = visible(text.trim());
+  const isOnlyObject = /^\{[^]*\}$/.test(words);
+  if (hasOutputs && words !== '' && !isOnlyObject) terminal.note(words);
+  if (hasOutputs) terminal.out(visible(JSON.stringify(outputs, null, 2)));
+  else if (words !== '') terminal.out(visible(text.trimEnd()));
+}

@@ -1,0 +1,118 @@
+// MCP over HTTP: the guard stands before everything, `/mcp` is the protocol.
+import type { HttpBindings } from '@hono/node-server';
+import { type Clock, fail, messageOf, type Outcome, ok, systemClock } from '@kernmantle/core/base';
+import { createMcpHttp, type HttpOptions, type McpClient, type McpHost } from '@kernmantle/mcp';
+import {
+  addHeaders,
+  createGuard,
+  inUrl,
+  isLoopback,
+  openListener,
+  type Rejection,
+  type TokenStore,
+  withProcessToken,
+} from '@kernmantle/web';
+import { Hono } from 'hono';
+
+interface ListenOptions extends Omit<HttpOptions, 'clock'> {
+  /** `127.0.0.1` unless said otherwise. Anything but loopback needs tokens, and there must be one. */
+  readonly hostname?: string;
+  /** Any that is free unless said otherwise. */
+  readonly port?: number;
+  readonly tokens: TokenStore;
+  readonly clock?: Clock;
+  onRefused(address: string, reason: string): void;
+}
+
+interface Listening {
+  /** Where clients connect. */
+  readonly url: string;
+  /**
+   * Bearer token with the role `steer`, which counts while this server runs. Absent unless only this machine
+   * can connect.
+   */
+  readonly token?: string;
+  /** Streams are told, then everything is closed; nothing stays behind. */
+  close(): Promise<void>;
+}
+
+/** How often open streams are asked whether their token still counts. */
+const TOKENS_MS = 1000;
+
+interface Env {
+  Bindings: HttpBindings;
+  Variables: { client: Omit<McpClient, 'name'> };
+}
+
+function refuse(verdict: Rejection): Response {
+  const { status, message, wait, isWithoutToken } = verdict;
+  const error = isWithoutToken ? '' : ', error="invalid_token"';
+  const headers = {
+    ...(status === 401 ? { 'www-authenticate': `Bearer realm="kernmantle"${error}` } : {}),
+    ...(wait === undefined ? {} : { 'retry-after': String(wait) }),
+  };
+  const body = { jsonrpc: '2.0', error: { code: -32_000, message }, id: null };
+  return Response.json(body, { status, headers });
+}
+
+export async function listenForMcp(
+  host: McpHost,
+  options: ListenOptions,
+): Promise<Outcome<Listening>> {
+  const { hostname = '127.0.0.1', tokens, clock = systemClock, onRefused } = options;
+  if (!isLoopback(hostname)) {
+    const known = tokens.list();
+    if (!known.ok) return known;
+    if (!known.output.some(({ id }) => tokens.counts(id))) {
+      const message = `\`${hostname}\` can be reached by others, and this project has no token; make one first`;
+      return fail('permission_denied', message, { missing: 'token' });
+    }
+  }
+  const mcp = await createMcpHttp(host, { ...options, clock });
+  let port = options.port ?? 0;
+  const own = isLoopback(hostname) ? withProcessToken(tokens) : { tokens };
+  const guard = createGuard({ hostname, port: () => port, clock, onRefused, tokens: own.tokens });
+  const app = new Hono<Env>();
+  app.use(async (context, next) => {
+    const { incoming } = context.env;
+    const { headers } = context.req.raw;
+    const verdict = guard.judge(headers, incoming.socket.remoteAddress ?? '', incoming.url);
+    if ('client' in verdict) {
+      context.set('client', verdict.client);
+      await next();
+    } else if (verdict.status === 401 && context.req.path.startsWith('/.well-known/')) {
+      // Whoever looks for another way to log in is told that there is none.
+      context.res = refuse({ status: 404, message: 'there is nothing here' });
+    } else context.res = refuse(verdict);
+    addHeaders(context.res.headers);
+  });
+  app.all('/mcp', (context) => mcp.fetch(context.req.raw, context.get('client')));
+  app.onError((error) => {
+    host.onError(error);
+    return refuse({ status: 500, message: 'Internal server error' });
+  });
+  const onError = (error: Error): void => host.onError(error);
+  const opened = await openListener({ fetch: app.fetch, hostname, port, onError });
+  if (!opened.ok) {
+    await mcp.close();
+    return opened;
+  }
+  port = opened.output.port;
+  const timer = setInterval(() => {
+    for (const id of mcp.clients()) {
+      if (id.startsWith('token_') && !tokens.counts(id)) void mcp.end(id);
+    }
+  }, TOKENS_MS).unref();
+  let closing: Promise<void> | undefined;
+  const close = async (): Promise<void> => {
+    clearInterval(timer);
+    const done = opened.output.close();
+    await mcp.close();
+    await done;
+  };
+  return ok({
+    url: `http://${inUrl(hostname)}:${port}/mcp`,
+    ...('token' in own && { token: own.token }),
+    close: () => (closing ??= close().catch((error) => host.onError(new Error(messageOf(error))))),
+  });
+}

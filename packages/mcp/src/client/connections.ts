@@ -1,0 +1,241 @@
+// For every endpoint at most one connection that is used, opened by the first who asks and
+// shared by all who ask meanwhile. One that fails is tried again later and later; one that is worn is
+// replaced for those who come, and closed when those who are under way are done.
+import { hash } from 'node:crypto';
+import { canonicalJson, fail, type Outcome, ok } from '@kernmantle/core/base';
+import { McpConnection } from './connection.ts';
+import { connectionFailed, redacted, secretsOf } from './failures.ts';
+import { openLine } from './lines.ts';
+import { pauseAfter, waitedFor } from './pace.ts';
+import type { Endpoint, PoolCall } from './pool.ts';
+import type { McpPoolPorts, PoolLimits } from './ports.ts';
+
+/** All that is known about one endpoint, whether there is a connection or not. */
+interface Place {
+  readonly endpoint: Endpoint;
+  current?: McpConnection | undefined;
+  opening?: Promise<Outcome<McpConnection>> | undefined;
+  failures: number;
+  /** By the monotonic clock. */
+  notBefore: number;
+  /** It ended when it was asked for the newer revision. */
+  isLegacy: boolean;
+}
+
+interface Use {
+  count: number;
+  idle?: NodeJS.Timeout | undefined;
+}
+
+const keys = new WeakMap<Endpoint, string>();
+
+/** One call asks several times, with one endpoint. */
+function keyOf(endpoint: Endpoint): string {
+  const known = keys.get(endpoint);
+  if (known !== undefined) return known;
+  const key = hash('sha256', canonicalJson(JSON.parse(JSON.stringify(endpoint))));
+  keys.set(endpoint, key);
+  return key;
+}
+
+/** Opens, notices when it breaks, and waits longer after each failure. */
+function createOpener(
+  ports: McpPoolPorts,
+  limits: PoolLimits,
+  alive: Set<McpConnection>,
+  /** Also when whoever asked for it has gone. */
+  onOpened: (place: Place, connection: McpConnection) => void,
+) {
+  const { clock } = ports;
+
+  function failed(place: Place): void {
+    place.failures++;
+    place.notBefore = clock.monotonic() + pauseAfter(place.failures);
+  }
+
+  async function attempt(
+    place: Place,
+    hasEnded: () => void = () => undefined,
+    isAgain = false,
+  ): Promise<Outcome<McpConnection>> {
+    const { endpoint } = place;
+    const line = await openLine(endpoint, ports, limits.maxBytes);
+    if (!line.ok) return line;
+    const connection = new McpConnection(endpoint, line.output, ports, limits);
+    alive.add(connection);
+    const opened = await connection.open(place.isLegacy, () => {
+      if (place.current !== connection) return;
+      place.current = undefined;
+      // Nobody has closed it: it broke.
+      failed(place);
+      void connection.close().then(() => alive.delete(connection));
+    });
+    if (opened.ok && connection.isOpen) return ok(connection);
+    if (line.output.ended() !== undefined) hasEnded();
+    await connection.close();
+    alive.delete(connection);
+    const loggedIn = isAgain ? ok(false) : await line.output.loggedIn();
+    if (!loggedIn.ok) return loggedIn;
+    if (loggedIn.output) return await attempt(place, hasEnded, true);
+    return opened.ok
+      ? connectionFailed(endpoint, {
+          cause: 'it closed at once',
+          retryable: true,
+          remediation: 'try again',
+        })
+      : opened;
+  }
+
+  async function open(place: Place): Promise<Outcome<McpConnection>> {
+    const { endpoint } = place;
+    let isEnded = false;
+    let opened = await attempt(place, () => {
+      isEnded = true;
+    });
+    if (isEnded && !place.isLegacy) {
+      // Some end when they are asked something they do not know before they are greeted.
+      place.isLegacy = true;
+      opened = await attempt(place);
+      if (!opened.ok) place.isLegacy = false;
+    }
+    if (opened.ok) {
+      place.current = opened.output;
+      onOpened(place, opened.output);
+      return opened;
+    }
+    if (opened.error.detail['retryable'] === true) failed(place);
+    return redacted(opened, secretsOf(endpoint));
+  }
+
+  return (place: Place): Promise<Outcome<McpConnection>> => {
+    const { endpoint, notBefore, failures } = place;
+    const pause = Math.ceil(notBefore - clock.monotonic());
+    if (pause > 0 && !place.opening) {
+      const refusal = connectionFailed(endpoint, {
+        cause: `it has failed ${failures} times in a row and is not tried again yet`,
+        retryable: true,
+        remediation: `try again in ${(pause / 1000).toFixed(1)} s`,
+        more: { retry_after_ms: pause, sent: false },
+      });
+      return Promise.resolve(refusal);
+    }
+    place.opening ??= open(place).finally(() => {
+      place.opening = undefined;
+    });
+    return place.opening;
+  };
+}
+
+/** Endpoints without a connection are forgotten when there are more of them. */
+const MAX_PLACES = 256;
+
+function createPlaces() {
+  const places = new Map<string, Place>();
+  return {
+    all: () => [...places.values()],
+    at(endpoint: Endpoint): Place {
+      const key = keyOf(endpoint);
+      const known = places.get(key);
+      if (known) return known;
+      for (const [old, { current, opening }] of places) {
+        if (places.size < MAX_PLACES) break;
+        if (!current && !opening) places.delete(old);
+      }
+      const made: Place = { endpoint, failures: 0, notBefore: 0, isLegacy: false };
+      places.set(key, made);
+      return made;
+    },
+  };
+}
+
+/** Who uses what: a connection is closed when nobody has used it for a while. */
+function createUses(idleMs: number, alive: Set<McpConnection>) {
+  const uses = new WeakMap<McpConnection, Use>();
+
+  async function discard(connection: McpConnection): Promise<void> {
+    await connection.close();
+    alive.delete(connection);
+  }
+
+  /** Nobody gets it any more; it is closed when nobody has it any more. */
+  function retire(place: Place, connection: McpConnection): void {
+    if (place.current === connection) place.current = undefined;
+    if ((uses.get(connection)?.count ?? 0) === 0) void discard(connection);
+  }
+
+  return {
+    discard,
+    retire,
+    begin(connection: McpConnection): void {
+      const use = uses.get(connection) ?? { count: 0 };
+      uses.set(connection, use);
+      clearTimeout(use.idle);
+      if (use.count++ === 0) connection.hold(true);
+    },
+    end(place: Place, connection: McpConnection): void {
+      const use = uses.get(connection);
+      if (!use || --use.count > 0) return;
+      connection.hold(false);
+      if (place.current !== connection || connection.isWorn) return retire(place, connection);
+      use.idle = setTimeout(() => retire(place, connection), idleMs);
+      use.idle.unref();
+    },
+  };
+}
+
+export function createConnections(ports: McpPoolPorts, limits: PoolLimits) {
+  const { clock } = ports;
+  const places = createPlaces();
+  const alive = new Set<McpConnection>();
+  const { begin, end, retire, discard } = createUses(limits.idleMs, alive);
+  const open = createOpener(ports, limits, alive, (place, connection) => {
+    begin(connection);
+    end(place, connection);
+  });
+  let isClosed = false;
+
+  /** Started under rules that do not hold any more? */
+  const isOutdated = (connection: McpConnection): boolean =>
+    connection.line.process !== undefined && connection.line.verify !== ports.verify();
+
+  async function connected(place: Place, call: PoolCall): Promise<Outcome<McpConnection>> {
+    if (isClosed) return fail('cancelled', 'the connections are being closed', { sent: false });
+    const { current } = place;
+    if (current?.isOpen && !current.isWorn && !isOutdated(current)) return ok(current);
+    if (current) retire(place, current);
+    const opened = await waitedFor(open(place), call);
+    if (opened.ok && isClosed) await discard(opened.output);
+    return opened;
+  }
+
+  return {
+    /** With a connection that counts as used, and what is left of the time. */
+    async use<T>(
+      endpoint: Endpoint,
+      call: PoolCall,
+      work: (connection: McpConnection, call: PoolCall) => Promise<Outcome<T>>,
+    ): Promise<Outcome<T>> {
+      const place = places.at(endpoint);
+      const begun = clock.monotonic();
+      const got = await connected(place, call);
+      if (!got.ok) return redacted(got, call.secrets);
+      const connection = got.output;
+      begin(connection);
+      try {
+        const left = Math.max(1, call.timeoutMs - (clock.monotonic() - begun));
+        const done = await work(connection, { ...call, timeoutMs: left });
+        if (done.ok) place.failures = 0;
+        return done;
+      } finally {
+        end(place, connection);
+      }
+    },
+    async close(): Promise<void> {
+      isClosed = true;
+      const opening = places.all().flatMap((place) => place.opening ?? []);
+      await Promise.all([...alive].map(discard));
+      await Promise.all(opening);
+      await Promise.all([...alive].map(discard));
+    },
+  };
+}

@@ -1,0 +1,72 @@
+// The pool itself: what may be asked of a server, over connections that come and go.
+import { asJson, createRedactor, type JsonObject, type Outcome, ok } from '@kernmantle/core/base';
+import { EMPTY, markFailure, mergeDescriptors } from '@kernmantle/core/flow';
+import type { McpConnection, ServerRequest } from './connection.ts';
+import { createConnections } from './connections.ts';
+import { redacted } from './failures.ts';
+import { waitedFor } from './pace.ts';
+import type { Endpoint, Listing, McpPool, PoolCall, ServerAnswer } from './pool.ts';
+import { type McpPoolPorts, POOL_LIMITS } from './ports.ts';
+
+/** A person who logs in needs longer than a server that starts. */
+const LOGIN_MS = 600_000;
+
+export function createMcpPool(ports: McpPoolPorts): McpPool {
+  const limits = { ...POOL_LIMITS, ...ports.limits };
+  const connectMs = ports.authorize ? Math.max(LOGIN_MS, limits.connectMs) : limits.connectMs;
+  const connections = createConnections(ports, { ...limits, connectMs });
+
+  /** Again where the server has forgotten the session: what belonged to it was turned away, not done. */
+  async function use<T>(
+    endpoint: Endpoint,
+    call: PoolCall,
+    work: (connection: McpConnection, call: PoolCall) => Promise<Outcome<T>>,
+  ): Promise<Outcome<T>> {
+    let isForgotten = false;
+    const noting = async (connection: McpConnection, timed: PoolCall) => {
+      const done = await work(connection, timed);
+      isForgotten = connection.isForgotten;
+      return done;
+    };
+    const first = await connections.use(endpoint, call, noting);
+    return !first.ok && isForgotten ? await connections.use(endpoint, call, noting) : first;
+  }
+
+  const ask = (
+    endpoint: Endpoint,
+    request: ServerRequest,
+    call: PoolCall,
+  ): Promise<Outcome<ServerAnswer>> =>
+    use(endpoint, call, (connection, timed) => connection.ask(request, timed));
+
+  async function list(
+    connection: McpConnection,
+    timed: PoolCall,
+    isFresh: boolean,
+  ): Promise<Outcome<Listing>> {
+    const given = await connection.give(timed.given);
+    if (!given.ok) return given;
+    // Nothing goes in for a list that is kept, and nothing comes out: one look is enough.
+    const kept = isFresh ? undefined : connection.kept();
+    const listed = kept ? ok(kept) : await waitedFor(connection.list(isFresh), timed);
+    const seen = kept ? given : await connection.give(EMPTY);
+    if (!seen.ok) return seen;
+    const marks = mergeDescriptors(given.output, seen.output);
+    if (!listed.ok) return markFailure(redacted(listed, timed.secrets), marks);
+    const { server, tools } = listed.output;
+    const redact = createRedactor(timed.secrets);
+    if (redact.isIdle) return ok({ server, tools, marks });
+    return ok({ ...(redact.json(asJson({ server, tools })) as unknown as Listing), marks });
+  }
+
+  return {
+    list: (endpoint, call) =>
+      use(endpoint, call, (connection, timed) => list(connection, timed, call.fresh ?? false)),
+    call(endpoint, { name, arguments: given }, call) {
+      const params: JsonObject = { name, arguments: given };
+      return ask(endpoint, { method: 'tools/call', params }, call);
+    },
+    request: ask,
+    close: () => connections.close(),
+  };
+}

@@ -1,0 +1,235 @@
+// What it means that a server did not answer as it should, in codes that hooks and people know. `sent`:
+// the server may have seen the request, so that asking again may do it twice.
+
+import {
+  createRedactor,
+  type Failure,
+  fail,
+  isDeeperThan,
+  type Json,
+  type JsonObject,
+  messageOf,
+  onOneLine,
+} from '@kernmantle/core/base';
+import {
+  ProtocolError,
+  SdkError,
+  SdkErrorCode,
+  SdkHttpError,
+  UnauthorizedError,
+} from '@modelcontextprotocol/client';
+import type { Endpoint } from './pool.ts';
+import { whyMissing } from './transport-gate.ts';
+
+const MAX_WORDS = 600;
+const MAX_DATA = 8 * 1024;
+/** Shorter ones are words of everyday use. */
+const MIN_SECRET = 6;
+
+/** How an endpoint is called: without arguments, which may hold anything, and without a query. */
+export function nameOf(endpoint: Endpoint): string {
+  if (endpoint.kind === 'stdio') return endpoint.command;
+  const url = URL.parse(endpoint.url);
+  return url === null ? 'a URL that is none' : `${url.origin}${url.pathname}`;
+}
+
+const valuesOf = (endpoint: Endpoint): string[] =>
+  endpoint.kind === 'stdio'
+    ? Object.values(endpoint.env)
+    : [...Object.values(endpoint.headers), endpoint.oauth?.client_secret ?? ''];
+
+/** What is never shown: the values that the endpoint itself was given. */
+export const secretsOf = (endpoint: Endpoint): string[] =>
+  valuesOf(endpoint).filter((value) => value.length >= MIN_SECRET);
+
+const shortened = (words: string): string => {
+  const line = onOneLine(words);
+  return line.length > MAX_WORDS ? `${line.slice(0, MAX_WORDS)}…` : line;
+};
+
+interface ConnectionFault {
+  readonly cause: string;
+  readonly retryable: boolean;
+  readonly remediation: string;
+  readonly more?: JsonObject;
+}
+
+export function connectionFailed(
+  endpoint: Endpoint,
+  { cause, retryable, remediation, more = {} }: ConnectionFault,
+): Failure {
+  const name = nameOf(endpoint);
+  const words = shortened(cause);
+  return fail('mcp_connection_failed', `MCP server \`${name}\`: ${words}; ${remediation}`, {
+    endpoint: name,
+    cause: words,
+    retryable,
+    remediation,
+    ...more,
+  });
+}
+
+const AGAIN = 'try again';
+/** Hints for a program that does not start as a server. */
+const lookHint = (endpoint: Endpoint): string =>
+  endpoint.kind === 'stdio' && endpoint.isDirect
+    ? 'check its command, and that the caller may read the files it needs; it has no network'
+    : 'check its command, and that `grants` of its connector let it see the files it needs';
+
+/** Without what the call and the endpoint keep secret. */
+export function redacted({ error }: Failure, secrets: readonly string[]): Failure {
+  const { json } = createRedactor(secrets);
+  return { ok: false, error: { code: error.code, detail: json(error.detail) } };
+}
+
+/** A refusal of the server itself: it was asked, and said no. */
+function refusalOf(error: ProtocolError): Failure {
+  const words = `the server refused: ${shortened(error.message)}`;
+  const data = asData(error.data);
+  return fail('tool_failed', words, {
+    rpc_code: error.code,
+    ...(data !== undefined && { data }),
+  });
+}
+
+function asData(data: unknown): Json | undefined {
+  const text = data === undefined ? undefined : JSON.stringify(data);
+  if (text === undefined || text.length > MAX_DATA) return undefined;
+  const value = JSON.parse(text) as Json;
+  return isDeeperThan(value, 16) ? undefined : value;
+}
+
+const faultIn = (error: unknown): Failure | undefined => {
+  for (let one: unknown = error, depth = 0; one instanceof Error && depth < 5; depth++) {
+    if ('failure' in one) return one.failure as Failure;
+    one = one.cause;
+  }
+  return undefined;
+};
+
+function ofHttp(endpoint: Endpoint, error: SdkHttpError, isSent: boolean): Failure {
+  const { status } = error;
+  const isAuth = status === 401 || status === 403;
+  return connectionFailed(endpoint, {
+    cause: `it answered with status ${status}${isAuth ? `, so ${wantedBy(endpoint)}` : ''}`,
+    retryable: (status >= 500 || status === 429) && !isSent,
+    remediation: isAuth ? loginHint(endpoint) : 'check the address',
+    more: {
+      status,
+      sent: isSent && !isAuth && status !== 404 && status !== 429,
+      ...(isAuth && loginOf(endpoint)),
+    },
+  });
+}
+
+/** The connector that a person logs in for. */
+const loginOf = (endpoint: Endpoint): JsonObject =>
+  endpoint.kind === 'http' && endpoint.oauth ? { login: endpoint.oauth.name } : {};
+
+function loginHint(endpoint: Endpoint): string {
+  if (endpoint.kind === 'http' && endpoint.oauth) {
+    return `a person has to log in: sync the connector \`${endpoint.oauth.name}\``;
+  }
+  return hasSecret(endpoint)
+    ? 'check the secret that `auth` or `headers` of its connector name, and what it gives access to'
+    : 'give its connector an `auth`: a secret that you have, or `oauth` to log in';
+}
+
+const hasSecret = (endpoint: Endpoint): boolean =>
+  endpoint.kind === 'http' && !endpoint.oauth && secretsOf(endpoint).length > 0;
+
+const wantedBy = (endpoint: Endpoint): string =>
+  hasSecret(endpoint) ? 'what was sent does not open it' : 'it wants somebody to log in';
+
+interface FailedRequest {
+  readonly endpoint: Endpoint;
+  readonly error: unknown;
+  readonly signal: AbortSignal;
+  readonly timeoutMs: number;
+  /** Was it on its way? */
+  readonly isSent: boolean;
+  /** How the process ended, if it has, and its last words. */
+  readonly ended?: string | undefined;
+  /** What `fetch` had to say last. */
+  readonly fault?: Failure | undefined;
+}
+
+/** Everything the SDK throws, as one outcome each. */
+export function failureOf(request: FailedRequest): Failure {
+  const { endpoint, error, signal, timeoutMs, isSent, ended } = request;
+  if (signal.aborted) return fail('cancelled', 'the call was cancelled', { sent: isSent });
+  const why = whyMissing(error);
+  if (why === 'too_large' || why === 'unreadable') {
+    const code = why === 'too_large' ? 'response_too_large' : 'tool_failed';
+    return fail(code, shortened(messageOf(error)), { sent: true });
+  }
+  if (error instanceof ProtocolError && why === undefined) return refusalOf(error);
+  const own = faultIn(error) ?? (error instanceof SdkHttpError ? undefined : request.fault);
+  if (own) return ofFetch(endpoint, own);
+  if (error instanceof UnauthorizedError) {
+    const cause = 'it wants somebody to log in, and nobody is there';
+    return connectionFailed(endpoint, {
+      cause,
+      retryable: false,
+      remediation: loginHint(endpoint),
+      more: { sent: false, ...loginOf(endpoint) },
+    });
+  }
+  if (error instanceof SdkHttpError) return ofHttp(endpoint, error, isSent);
+  if (error instanceof SdkError && error.code === SdkErrorCode.RequestTimeout) {
+    return fail('timeout', `no answer within ${Math.round(timeoutMs)} ms`, {
+      timeout_ms: Math.round(timeoutMs),
+      sent: isSent,
+    });
+  }
+  if (ended !== undefined) {
+    return connectionFailed(endpoint, {
+      cause: `the process ${ended}`,
+      retryable: !isSent,
+      remediation: isSent ? 'what was asked of it may have been done' : lookHint(endpoint),
+      more: { sent: isSent },
+    });
+  }
+  if (error instanceof SdkError && error.code === SdkErrorCode.CapabilityNotSupported) {
+    return fail(
+      'tool_failed',
+      `the server asks for what this client does not give: ${shortened(error.message)}`,
+    );
+  }
+  return connectionFailed(endpoint, {
+    cause: messageOf(error),
+    retryable: !isSent,
+    remediation: isSent ? 'what was asked of it may have been done' : AGAIN,
+    more: { sent: isSent },
+  });
+}
+
+/** While it is being opened: whatever it did instead, there is no connection. */
+export function asConnectionFault(endpoint: Endpoint, failure: Failure): Failure {
+  const { code, detail } = failure.error;
+  if (code !== 'timeout' && code !== 'tool_failed') return failure;
+  return connectionFailed(endpoint, {
+    cause: detail.message,
+    retryable: true,
+    remediation:
+      endpoint.kind === 'stdio' ? lookHint(endpoint) : 'check whether an MCP server is there',
+    more: { sent: false },
+  });
+}
+
+/** Refused before anything was sent stays what it is; a network that fails is a connection that fails. */
+function ofFetch(endpoint: Endpoint, failure: Failure): Failure {
+  const { code, detail } = failure.error;
+  if (code === 'permission_denied' || code === 'response_too_large' || code === 'invalid_input') {
+    return failure;
+  }
+  const isSent = detail.sent !== false;
+  return connectionFailed(endpoint, {
+    cause: detail.message,
+    retryable: !isSent,
+    remediation: isSent
+      ? 'what was asked of it may have been done'
+      : 'check the address and whether it runs',
+    more: { sent: isSent },
+  });
+}

@@ -1,0 +1,231 @@
+// What carries the messages to one server: the pipes of a process in its sandbox, or HTTP over checked
+// addresses; and what is known about it beside the messages.
+import { setTimeout as sleep } from 'node:timers/promises';
+import { type Failure, fail, messageOf, type Outcome, ok } from '@kernmantle/core/base';
+import { EMPTY } from '@kernmantle/core/flow';
+import { type KeptProcess, openFetch, startKept, type Verifier } from '@kernmantle/core/kernel';
+import { StreamableHTTPClientTransport, type Transport } from '@modelcontextprotocol/client';
+import { connectionFailed, nameOf } from './failures.ts';
+import { loginFor, refreshingOnce } from './oauth.ts';
+import type { Endpoint, HttpEndpoint, StdioEndpoint } from './pool.ts';
+import type { McpPoolPorts } from './ports.ts';
+import { createProcessBox, type ProcessBox } from './process-box.ts';
+import { ProcessTransport } from './stdio-transport.ts';
+
+export interface McpLine {
+  readonly transport: Transport;
+  /** Of a process: what is in it. */
+  readonly box?: ProcessBox;
+  readonly process?: KeptProcess;
+  /** The rules that it was started under. */
+  readonly verify: Verifier;
+  /** What is said about where it is, in a trace. */
+  readonly place: Readonly<Record<string, string | number>>;
+  /** How it ended by itself, if it has, and what it said last. */
+  ended(): string | undefined;
+  /** The last lines that the process wrote to stderr. */
+  said(): string;
+  /** To be waited for before `ended` is asked about something that went wrong: its end may be on its way. */
+  settled(): Promise<void>;
+  /** Why the last request was not answered. */
+  fault(): Failure | undefined;
+  /** Has a person just logged in, so that it is worth another try? */
+  loggedIn(): Promise<Outcome<boolean>>;
+  /** Tells the server that nothing more will come, if it wants to hear that; not for long. */
+  takeLeave(): Promise<void>;
+  /** Nothing of it is left when this is done. Never throws. */
+  close(): Promise<Outcome<null>>;
+}
+
+const MAX_SAID = 400;
+const SETTLE_MS = 500;
+/** Where in a program something happened; what happened stands before it. */
+const STACK_LINE = /^[ \t]+at .*?(\{?)[ \t]*$/gm;
+
+/** What a process said before it ended, without the places of its program, which would leave no room. */
+const lastWords = (said: string): string =>
+  said.replaceAll(STACK_LINE, '$1').trim().slice(-MAX_SAID);
+const MAX_LINES = 20;
+const MAX_LINE = 300;
+
+function lastLines(said: string): string {
+  const lines = said
+    .replaceAll(STACK_LINE, '$1')
+    .split('\n')
+    .map((line) => line.trimEnd());
+  const kept = lines.filter((line) => line !== '').slice(-MAX_LINES);
+  return kept.map((line) => line.slice(0, MAX_LINE)).join('\n');
+}
+const LEAVE_MS = 500;
+
+async function openProcess(
+  endpoint: StdioEndpoint,
+  ports: McpPoolPorts,
+  maxBytes: number,
+): Promise<Outcome<McpLine>> {
+  const { command, args, env, grants } = endpoint;
+  const verify = ports.verify();
+  let box: ProcessBox | undefined;
+  const started = await startKept(
+    {
+      id: `mcp server ${nameOf(endpoint)}`,
+      command,
+      args,
+      env,
+      grants,
+      verify,
+      projectRoot: ports.projectRoot,
+      async beforeStart(facts) {
+        const may = { mayWrite: grants.write.length > 0, hasNetwork: grants.network };
+        box = createProcessBox(facts, may, ports);
+        const noted = await box.give(EMPTY);
+        return noted.ok ? ok(null) : noted;
+      },
+    },
+    await ports.process(),
+  );
+  if (!started.ok) return notStarted(endpoint, started);
+  if (!box) return fail('internal_error', 'it was started before anything was noted');
+  const process = started.output;
+  const ended = box.ended;
+  let how: string | undefined;
+  const over = process.closed.then((end) => {
+    const said = lastWords(process.said());
+    if (end.isOwn) how = said === '' ? end.how : `${end.how}: ${said}`;
+    const { paths, folder } = end.setAside;
+    if (paths.length > 0) ports.onSetAside?.(paths, folder);
+    return ended();
+  });
+  over.catch(() => undefined);
+  return ok({
+    transport: new ProcessTransport(process, maxBytes),
+    box,
+    process,
+    verify,
+    place: { 'network.transport': 'pipe' },
+    ended: () => how,
+    said: () => lastLines(process.said()),
+    async settled() {
+      if (how !== undefined || process.stdin.writable) return;
+      await Promise.race([over, sleep(SETTLE_MS)]);
+    },
+    fault: () => undefined,
+    loggedIn: () => Promise.resolve(ok(false)),
+    takeLeave: () => Promise.resolve(),
+    async close() {
+      await process.close();
+      try {
+        return await over;
+      } catch (error) {
+        // Then the places it could write stay marked.
+        return fail('internal_error', messageOf(error));
+      }
+    },
+  });
+}
+
+/** A program that is not there is a connection that fails; what is not allowed stays a refusal. */
+function notStarted(endpoint: Endpoint, failure: Failure): Failure {
+  const { code, detail } = failure.error;
+  if (code !== 'dependency_missing' && code !== 'config_invalid') return failure;
+  return connectionFailed(endpoint, {
+    cause: detail.message,
+    retryable: false,
+    remediation: 'check `command` and `args` of its connector',
+    more: { sent: false },
+  });
+}
+
+async function openHttp(
+  endpoint: HttpEndpoint,
+  ports: McpPoolPorts,
+  maxBytes: number,
+): Promise<Outcome<McpLine>> {
+  const url = URL.parse(endpoint.url);
+  if (url === null || !/^https?:$/.test(url.protocol)) {
+    return fail('config_invalid', 'the address of an MCP server must begin with http or https');
+  }
+  const { clock, isHostAllowed } = ports;
+  let fault: Failure | undefined;
+  const opened = await openFetch({
+    clock,
+    isHostAllowed,
+    verify: (need) => ports.verify()(need),
+    maxBytes,
+    onBroken(failure) {
+      fault = failure;
+    },
+  });
+  const own = Object.entries(endpoint.headers);
+  const over = new AbortController();
+  const { home, client, authorize } = ports;
+  const login = loginFor(endpoint, home, client.name, authorize, over.signal);
+  if (!login.ok) return login;
+  const transport = new StreamableHTTPClientTransport(url, {
+    ...(login.output && { authProvider: login.output }),
+    fetch: refreshingOnce(async (target, init = {}) => {
+      const headers = new Headers(init.headers);
+      // To nobody else, however the server sends us around.
+      if (new URL(target).origin === url.origin) {
+        for (const [name, value] of own) if (!headers.has(name)) headers.set(name, value);
+      }
+      try {
+        const answer = await opened.fetch(target, { ...init, headers });
+        fault = undefined;
+        return answer;
+      } catch (error) {
+        if (error instanceof Error && 'failure' in error) fault = error.failure as Failure;
+        throw error;
+      }
+    }),
+  });
+  const port = url.port === '' ? (url.protocol === 'https:' ? 443 : 80) : Number(url.port);
+  return ok({
+    transport,
+    verify: ports.verify(),
+    place: { 'network.transport': 'tcp', 'server.address': url.hostname, 'server.port': port },
+    ended: () => undefined,
+    said: () => '',
+    settled: () => Promise.resolve(),
+    fault: () => fault,
+    async loggedIn() {
+      try {
+        const finish = login.output?.finish ?? (() => Promise.resolve(false));
+        return ok(await finish((query) => transport.finishAuth(query)));
+      } catch (error) {
+        return connectionFailed(endpoint, {
+          cause: `the login failed: ${messageOf(error)}`,
+          retryable: false,
+          remediation: 'log in again',
+        });
+      }
+    },
+    async takeLeave() {
+      const left = transport.terminateSession().catch(() => undefined);
+      await Promise.race([left, sleep(LEAVE_MS)]);
+    },
+    async close() {
+      over.abort();
+      opened.close();
+      return ok(null);
+    },
+  });
+}
+
+export async function openLine(
+  endpoint: Endpoint,
+  ports: McpPoolPorts,
+  maxBytes: number,
+): Promise<Outcome<McpLine>> {
+  try {
+    return endpoint.kind === 'stdio'
+      ? await openProcess(endpoint, ports, maxBytes)
+      : await openHttp(endpoint, ports, maxBytes);
+  } catch (error) {
+    return connectionFailed(endpoint, {
+      cause: messageOf(error),
+      retryable: false,
+      remediation: 'check its connector',
+    });
+  }
+}

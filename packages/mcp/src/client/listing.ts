@@ -1,0 +1,127 @@
+// The list of tools as a server gives it, page by page and within bounds. Every field is kept: pins are
+// made of them.
+
+import {
+  fail,
+  getOwn,
+  isDeeperThan,
+  isObject,
+  type Json,
+  type JsonObject,
+  type Outcome,
+  ok,
+} from '@kernmantle/core/base';
+import type { Client } from '@modelcontextprotocol/client';
+import type { ServerTool } from './pool.ts';
+
+const MAX_PAGES = 100;
+const MAX_NAME = 256;
+/** Deeper than any schema that somebody wrote. */
+const MAX_SCHEMA_DEPTH = 64;
+const MAX_LIST_BYTES = 16 * 1024 * 1024;
+
+/** Results are taken as they are, and looked at here. */
+export const AS_IT_IS = {
+  '~standard': {
+    version: 1,
+    vendor: 'kernmantle',
+    validate: (value: unknown) => ({ value: value as JsonObject }),
+  },
+} as const;
+
+const unusable = (message: string): Outcome<never> =>
+  fail('tool_failed', `the list of tools ${message}`, { method: 'tools/list' });
+
+function toolOf(listed: Json): Outcome<ServerTool> {
+  const name = getOwn(listed, 'name');
+  if (!isObject(listed) || typeof name !== 'string' || name === '' || name.length > MAX_NAME) {
+    return unusable('holds one without a usable name');
+  }
+  if (!isObject(getOwn(listed, 'inputSchema')) || isDeeperThan(listed, MAX_SCHEMA_DEPTH)) {
+    return unusable(`holds \`${name}\` without a usable \`inputSchema\``);
+  }
+  return ok({ name, definition: listed });
+}
+
+const TOKEN = /^[!#$%&'*+\-.^_`|~0-9A-Za-z]+$/;
+const HEADER_TYPES: readonly unknown[] = ['string', 'integer', 'boolean'];
+const HEADER = 'x-mcp-header';
+
+/**
+ * A schema may say which parameters are repeated as headers: named properties of plain types, each header
+ * once. A tool that says it anywhere else, or otherwise, is not to be offered (revision 2026-07-28, HTTP).
+ */
+export function hasValidHeaders(schema: Json): boolean {
+  const seen = new Set<string>();
+  const visit = (node: Json, isReachable: boolean): boolean => {
+    if (Array.isArray(node)) return node.every((one) => visit(one, false));
+    if (!isObject(node)) return true;
+    const name = getOwn(node, HEADER);
+    if (name !== undefined) {
+      const isNamed = typeof name === 'string' && TOKEN.test(name) && !seen.has(name.toLowerCase());
+      if (!isReachable || !isNamed || !HEADER_TYPES.includes(node['type'])) return false;
+      seen.add(name.toLowerCase());
+    }
+    return Object.entries(node).every(([key, child]) =>
+      key === 'properties' && isObject(child)
+        ? Object.values(child).every((one) => visit(one, isReachable))
+        : IS_SCHEMA.has(key)
+          ? visit(child, false)
+          : SCHEMAS_BY_NAME.has(key) && isObject(child)
+            ? Object.values(child).every((one) => visit(one, false))
+            : true,
+    );
+  };
+  // Of the whole there is no parameter that it could be a header for.
+  return getOwn(schema, HEADER) === undefined && visit(schema, true);
+}
+
+const IS_SCHEMA = new Set(
+  'items prefixItems contains additionalProperties unevaluatedProperties unevaluatedItems propertyNames oneOf anyOf allOf not if then else contentSchema'.split(
+    ' ',
+  ),
+);
+const SCHEMAS_BY_NAME = new Set(['patternProperties', 'dependentSchemas', '$defs', 'definitions']);
+
+export const repeatsAsHeader = ({ definition }: ServerTool): boolean =>
+  JSON.stringify(definition['inputSchema']).includes(`"${HEADER}"`);
+
+interface WalkOptions {
+  readonly signal: AbortSignal;
+  readonly timeoutMs: number;
+  readonly maxTools: number;
+  readonly meta: JsonObject;
+}
+
+/** Walks all pages. May throw what the SDK throws. */
+export async function readTools(
+  client: Client,
+  { signal, timeoutMs, maxTools, meta }: WalkOptions,
+): Promise<Outcome<ServerTool[]>> {
+  if (client.getServerCapabilities()?.tools === undefined) return ok([]);
+  const found = new Map<string, ServerTool>();
+  let [cursor, bytes]: [string | undefined, number] = [undefined, 0];
+  for (let pages = 1; ; pages++) {
+    const params: JsonObject = {
+      ...(cursor !== undefined && { cursor }),
+      ...(Object.keys(meta).length > 0 && { _meta: meta }),
+    };
+    const options = { signal, timeout: timeoutMs };
+    const page = await client.request({ method: 'tools/list', params }, AS_IT_IS, options);
+    const tools = getOwn(page, 'tools');
+    if (!Array.isArray(tools)) return unusable('is none');
+    bytes += JSON.stringify(tools).length;
+    for (const listed of tools) {
+      const tool = toolOf(listed);
+      if (!tool.ok) return tool;
+      if (found.has(tool.output.name)) return unusable(`names \`${tool.output.name}\` twice`);
+      found.set(tool.output.name, tool.output);
+    }
+    if (found.size > maxTools) return unusable(`holds more than ${maxTools} tools`);
+    if (bytes > MAX_LIST_BYTES) return unusable(`is longer than ${MAX_LIST_BYTES} bytes`);
+    const next = getOwn(page, 'nextCursor');
+    if (typeof next !== 'string' || next === '') return ok([...found.values()]);
+    if (next === cursor || pages === MAX_PAGES) return unusable('does not come to an end');
+    cursor = next;
+  }
+}

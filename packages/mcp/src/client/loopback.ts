@@ -1,0 +1,68 @@
+// A person at this machine logs in with their browser: the page sends it back to a port that listens here
+// for as long as that takes.
+import { once } from 'node:events';
+import { createServer, type Server } from 'node:http';
+import type { AddressInfo } from 'node:net';
+import { fail, type Outcome, ok } from '@kernmantle/core/base';
+import type { Authorizer } from '@kernmantle/core/runtime';
+
+const PATH = '/callback';
+const PATIENCE_MS = 600_000;
+const PAGE =
+  '<!doctype html><meta charset="utf-8"><title>kernmantle</title><p>You may close this page.</p>';
+
+/** By the `state` of the login that is waited for: any page may send a browser here. */
+type Waiting = Map<string, (url: string) => void>;
+
+function listen(server: Server, origin: string, waiting: Waiting): void {
+  server.on('request', (request, response) => {
+    const url = URL.parse(request.url ?? '', origin);
+    const isAnswer = url?.pathname === PATH && /[?&](code|error)=/.test(url.search);
+    const waiter = isAnswer ? waiting.get(url.searchParams.get('state') ?? '') : undefined;
+    if (request.method !== 'GET' || !url || !waiter) {
+      response.writeHead(404).end();
+      return;
+    }
+    const headers = {
+      'content-type': 'text/html',
+      'content-security-policy': "default-src 'none'",
+    };
+    response.writeHead(200, { ...headers, connection: 'close' }).end(PAGE);
+    waiter(url.href);
+  });
+}
+
+/** `show` is told which page to open. Nothing listens any more when it is closed. */
+export async function openLoopbackLogin(
+  show: (page: string) => void,
+): Promise<Authorizer & { close(): Promise<void> }> {
+  const server = createServer().listen(0, '127.0.0.1');
+  await once(server, 'listening');
+  const origin = `http://127.0.0.1:${(server.address() as AddressInfo).port}`;
+  const waiting: Waiting = new Map();
+  listen(server, origin, waiting);
+  return {
+    redirectUrl: `${origin}${PATH}`,
+    async authorize(page, signal): Promise<Outcome<string>> {
+      const { promise, resolve } = Promise.withResolvers<Outcome<string>>();
+      const late = fail('timeout', 'nobody came back from the page');
+      const timer = setTimeout(() => resolve(late), PATIENCE_MS);
+      const onAbort = (): void => resolve(fail('cancelled', 'the login was not waited for'));
+      signal.addEventListener('abort', onAbort, { once: true });
+      const state = URL.parse(page)?.searchParams.get('state') ?? '';
+      waiting.set(state, (url) => resolve(ok(url)));
+      if (signal.aborted) onAbort();
+      else show(page);
+      const came = await promise;
+      clearTimeout(timer);
+      signal.removeEventListener('abort', onAbort);
+      waiting.delete(state);
+      return came;
+    },
+    async close() {
+      server.closeAllConnections();
+      server.close();
+      await once(server, 'close');
+    },
+  };
+}

@@ -1,0 +1,239 @@
+// Logging in to servers. The protocol is the SDK's; here is what it remembers, in a file of the user for
+// each name, and who is asked. INVARIANT: what was given for one address is not used for another, whatever
+// a connector of that name says now. Nobody is asked, and nothing is registered, without a person there.
+import { timingSafeEqual } from 'node:crypto';
+import { mkdirSync, renameSync, rmSync, statSync, writeFileSync } from 'node:fs';
+import { join } from 'node:path';
+import {
+  fail,
+  isObject,
+  type JsonObject,
+  type Outcome,
+  ok,
+  parseJson,
+  readRegularFile,
+  systemRandom,
+} from '@kernmantle/core/base';
+import type { Authorizer } from '@kernmantle/core/runtime';
+import {
+  type FetchLike,
+  type OAuthClientMetadata,
+  type OAuthClientProvider,
+  type OAuthDiscoveryState,
+  type StoredOAuthClientInformation,
+  type StoredOAuthTokens,
+  UnauthorizedError,
+} from '@modelcontextprotocol/client';
+import type { HttpEndpoint } from './pool.ts';
+
+const NAME = /^[A-Za-z0-9][\w.-]{0,79}$/;
+const MAX_FILE = 256 * 1024;
+/** Where nobody is sent back to: for refreshing alone. */
+const NOWHERE = 'http://127.0.0.1/callback';
+
+interface Kept {
+  /** The address that it was given for. */
+  readonly server: string;
+  readonly client?: StoredOAuthClientInformation;
+  readonly tokens?: StoredOAuthTokens;
+}
+
+const random = (bytes: number): string => Buffer.from(systemRandom(bytes)).toString('base64url');
+
+/** One file, read again when another process has written it. */
+function createKeeper(file: string, folder: string, server: string) {
+  let known: { stamp: string; kept: Kept } | undefined;
+  const none: Kept = { server };
+
+  const stampNow = (): string => {
+    const info = statSync(file, { throwIfNoEntry: false, bigint: true });
+    return info ? `${info.ino}:${info.mtimeNs}:${info.size}` : '';
+  };
+
+  return {
+    server,
+    read(): Kept {
+      const stamp = stampNow();
+      if (known?.stamp === stamp) return known.kept;
+      const read =
+        stamp === '' ? undefined : readRegularFile(file, { max: MAX_FILE, followsLinks: false });
+      const bytes = read && 'bytes' in read ? read.bytes : undefined;
+      const parsed = bytes && parseJson(Buffer.from(bytes).toString('utf8'));
+      const value = parsed?.ok && isObject(parsed.output) ? parsed.output : {};
+      const kept = value['server'] === server ? (value as unknown as Kept) : none;
+      known = { stamp, kept };
+      return kept;
+    },
+    /** Whole or not at all, and for nobody else's eyes. */
+    write(kept: Omit<Kept, 'server'>): void {
+      mkdirSync(folder, { recursive: true, mode: 0o700 });
+      const draft = join(folder, `.${random(12)}.tmp`);
+      try {
+        const text = JSON.stringify({ server, ...kept });
+        writeFileSync(draft, text, { flag: 'wx', mode: 0o600, flush: true });
+        renameSync(draft, file);
+      } finally {
+        rmSync(draft, { force: true });
+      }
+      known = undefined;
+    },
+  };
+}
+
+const isSame = (a: string, b: string): boolean =>
+  a.length === b.length && timingSafeEqual(Buffer.from(a), Buffer.from(b));
+
+interface LoginProvider extends OAuthClientProvider {
+  /**
+   * When a person has been to the page and back: `exchange` makes tokens of what they brought. False when
+   * nobody has; otherwise a connection is to be tried again.
+   */
+  finish(exchange: (query: URLSearchParams) => Promise<void>): Promise<boolean>;
+}
+
+/** Pages that a person was shown, by server. */
+const shown = new WeakMap<Authorizer, Map<string, number>>();
+const MAX_PAGES = 3;
+
+/** Who was there and is still not let in is not sent there again and again. */
+function mayAsk(person: Authorizer, server: string): boolean {
+  const pages = shown.get(person) ?? new Map<string, number>();
+  const count = (pages.get(server) ?? 0) + 1;
+  shown.set(person, pages.set(server, count));
+  return count <= MAX_PAGES;
+}
+
+function createProvider(
+  keeper: ReturnType<typeof createKeeper>,
+  { scope, client_id, client_secret }: NonNullable<HttpEndpoint['oauth']>,
+  clientName: string,
+  person: Authorizer | undefined,
+  signal: AbortSignal,
+): LoginProvider {
+  // Written with the first tokens: a login that nobody finishes leaves nothing behind.
+  let registered: Kept['client'];
+  let [verifier, state] = ['', ''];
+  let discovered: OAuthDiscoveryState | undefined;
+  let answer: URLSearchParams | undefined;
+  const redirectUrl = person?.redirectUrl ?? NOWHERE;
+  const clientMetadata: OAuthClientMetadata = {
+    client_name: clientName,
+    redirect_uris: [redirectUrl],
+    grant_types: ['authorization_code', 'refresh_token'],
+    response_types: ['code'],
+    token_endpoint_auth_method: 'none',
+    ...(scope !== undefined && { scope }),
+  };
+  const nobody = (): never => {
+    throw new UnauthorizedError('nobody is there to log in');
+  };
+  /** One that was registered for another way back is of no use to a person who is to come back. */
+  const isUsable = ({ redirect_uris: uris }: { redirect_uris?: unknown }): boolean =>
+    !person || !Array.isArray(uris) || uris.includes(redirectUrl);
+
+  return {
+    redirectUrl,
+    clientMetadata,
+    state() {
+      state = random(24);
+      return state;
+    },
+    clientInformation() {
+      const client = registered ?? keeper.read().client;
+      if (client_id !== undefined) {
+        const known = client?.client_id === client_id ? client : { client_id };
+        return { ...known, ...(client_secret !== undefined && { client_secret }) };
+      }
+      if (client && isUsable(client as JsonObject)) return client;
+      return person ? undefined : nobody();
+    },
+    saveClientInformation(client) {
+      // A secret that stands in a connector is kept there alone.
+      const { client_secret: _, ...bare } = client;
+      registered = client_id === undefined ? client : bare;
+    },
+    tokens: () => keeper.read().tokens,
+    saveTokens(tokens) {
+      const client = registered ?? keeper.read().client;
+      keeper.write({ ...(client && { client }), tokens });
+    },
+    async redirectToAuthorization(page) {
+      if (!person || !mayAsk(person, keeper.server)) return nobody();
+      const came = await person.authorize(page.href, signal);
+      if (!came.ok) throw new UnauthorizedError(came.error.detail.message);
+      const query = URL.parse(came.output)?.searchParams ?? new URLSearchParams();
+      // Somebody else's answer is none.
+      if (!isSame(query.get('state') ?? '', state)) {
+        throw new UnauthorizedError('the answer belongs to another login');
+      }
+      answer = query;
+    },
+    saveCodeVerifier(code) {
+      verifier = code;
+    },
+    codeVerifier: () => verifier,
+    saveDiscoveryState(found) {
+      discovered = found;
+    },
+    // Only on the way back from a login: otherwise it is asked again where to log in.
+    discoveryState: () => (answer ? discovered : undefined),
+    invalidateCredentials(what) {
+      const { client, tokens } = keeper.read();
+      const keeps = { client: what === 'tokens', tokens: what === 'client' };
+      if (!keeps.client) registered = undefined;
+      keeper.write({
+        ...(keeps.client && client && { client }),
+        ...(keeps.tokens && tokens && { tokens }),
+      });
+    },
+    async finish(exchange) {
+      if (!answer) return false;
+      try {
+        await exchange(answer);
+        return true;
+      } finally {
+        answer = undefined;
+      }
+    },
+  };
+}
+
+const REMEMBERED_MS = 10_000;
+
+/**
+ * Many requests find out at once that their token is over. A refresh is used up by whoever comes first:
+ * the others share what it brought.
+ */
+export function refreshingOnce(fetch: FetchLike): FetchLike {
+  const refreshes = new Map<string, Promise<Response>>();
+  return async (url, init) => {
+    const body = init?.body instanceof URLSearchParams ? init.body : undefined;
+    if (body?.get('grant_type') !== 'refresh_token') return await fetch(url, init);
+    const key = `${String(url)} ${body.toString()}`;
+    let refresh = refreshes.get(key);
+    if (!refresh) {
+      refresh = fetch(url, init);
+      refreshes.set(key, refresh);
+      setTimeout(() => refreshes.delete(key), REMEMBERED_MS).unref();
+    }
+    return (await refresh).clone();
+  };
+}
+
+/** Undefined where no login is asked for. `signal` ends a login that a person has not finished. */
+export function loginFor(
+  { url, oauth }: HttpEndpoint,
+  home: string,
+  clientName: string,
+  person: Authorizer | undefined,
+  signal: AbortSignal,
+): Outcome<LoginProvider | undefined> {
+  if (!oauth) return ok(undefined);
+  if (!NAME.test(oauth.name)) {
+    return fail('config_invalid', `\`${oauth.name}\` cannot be the name of a login`);
+  }
+  const { origin, pathname } = new URL(url);
+  const folder = join(home, 'mcp-auth');
+  const keeper = createKeeper(join(folder, `${oauth.name}.json`), folder, `${origin}${pathname}`);
+  return ok(createProvider(keeper, oauth, clientName, person, signal));
+}

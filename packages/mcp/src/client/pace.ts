@@ -1,0 +1,42 @@
+// How often and for how long: what keeps a server that fails, floods or stalls from costing more than it
+// should.
+import { type Clock, fail, type Outcome } from '@kernmantle/core/base';
+import type { PoolCall } from './pool.ts';
+
+const FIRST_PAUSE_MS = 250;
+const LONGEST_PAUSE_MS = 30_000;
+const MAX_TIMER = 2 ** 31 - 1;
+
+/** How long nothing is tried after so many failures in a row. */
+export const pauseAfter = (failures: number): number =>
+  failures <= 0 ? 0 : Math.min(LONGEST_PAUSE_MS, FIRST_PAUSE_MS * 2 ** Math.min(failures - 1, 16));
+
+/** Lets through at most so many in a second. */
+export function createRate(most: number, clock: Pick<Clock, 'monotonic'>): () => boolean {
+  let [since, count] = [Number.NEGATIVE_INFINITY, 0];
+  return () => {
+    const now = clock.monotonic();
+    if (now - since >= 1000) [since, count] = [now, 0];
+    return ++count <= most;
+  };
+}
+
+/** The answer, or that its caller has stopped waiting for it. */
+export async function waitedFor<T>(
+  answer: Promise<Outcome<T>>,
+  { signal, timeoutMs }: Pick<PoolCall, 'signal' | 'timeoutMs'>,
+): Promise<Outcome<T>> {
+  const { promise: stopped, resolve } = Promise.withResolvers<Outcome<never>>();
+  const onAbort = (): void => resolve(fail('cancelled', 'the call was cancelled', { sent: false }));
+  const words = `the server was not ready within ${timeoutMs} ms`;
+  const timer = setTimeout(
+    () => resolve(fail('timeout', words, { timeout_ms: timeoutMs, sent: false })),
+    Math.min(timeoutMs, MAX_TIMER),
+  );
+  signal.addEventListener('abort', onAbort, { once: true });
+  if (signal.aborted) onAbort();
+  const first = await Promise.race([answer, stopped]);
+  clearTimeout(timer);
+  signal.removeEventListener('abort', onAbort);
+  return first;
+}

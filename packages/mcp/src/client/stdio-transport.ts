@@ -1,0 +1,72 @@
+// Messages to and from a process, a line each. What is no message is left out; what is too long is
+// answered in the place of its sender, so that whoever waits for it hears of it at once.
+
+import { isObject, type Json, type JsonObject, parseJson } from '@kernmantle/core/base';
+import type { KeptProcess } from '@kernmantle/core/kernel';
+import type { JSONRPCMessage, Transport } from '@modelcontextprotocol/client';
+import { createLineReader, idOfAnswer } from './message-lines.ts';
+import { ownAnswer } from './transport-gate.ts';
+
+/** What the other side has not read yet. */
+const MAX_UNREAD = 32 * 1024 * 1024;
+
+const isMessage = (value: Json): value is JsonObject =>
+  isObject(value) && value['jsonrpc'] === '2.0';
+
+/** Looks like the SDK's own transport, without starting a second process to find the revision out. */
+export class ProcessTransport implements Transport {
+  onclose?: () => void;
+  onerror?: (error: Error) => void;
+  onmessage?: (message: JSONRPCMessage) => void;
+  readonly stderr = null;
+  readonly pid: number;
+  readonly #process: KeptProcess;
+  readonly #maxBytes: number;
+
+  constructor(process: KeptProcess, maxBytes: number) {
+    this.#process = process;
+    this.#maxBytes = maxBytes;
+    this.pid = process.pid;
+  }
+
+  async start(): Promise<void> {
+    const { stdout, closed } = this.#process;
+    const read = createLineReader(this.#maxBytes, {
+      line: (text) => {
+        const parsed = parseJson(text);
+        if (parsed.ok && isMessage(parsed.output)) {
+          this.onmessage?.(parsed.output as unknown as JSONRPCMessage);
+        } else if (!parsed.ok) {
+          const id = idOfAnswer(text, text);
+          this.#answer(id, 'unreadable', `an answer is ${parsed.error.detail.message}`);
+        }
+      },
+      long: (head, tail, isOver) => {
+        const id = idOfAnswer(head, tail);
+        this.#answer(id, 'too_large', `an answer is longer than ${this.#maxBytes} bytes`);
+        if (id === undefined || isOver) void this.close();
+      },
+    });
+    stdout.on('data', read);
+    void closed.then(() => this.onclose?.());
+  }
+
+  #answer(
+    id: string | number | undefined,
+    why: Parameters<typeof ownAnswer>[1],
+    message: string,
+  ): void {
+    if (id !== undefined) this.onmessage?.(ownAnswer(id, why, message));
+  }
+
+  async send(message: JSONRPCMessage): Promise<void> {
+    const { stdin } = this.#process;
+    if (!stdin.writable) throw new Error('the process takes nothing any more');
+    if (stdin.writableLength > MAX_UNREAD) throw new Error('the process does not read its input');
+    stdin.write(`${JSON.stringify(message)}\n`);
+  }
+
+  async close(): Promise<void> {
+    await this.#process.close();
+  }
+}

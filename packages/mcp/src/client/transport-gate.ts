@@ -1,0 +1,193 @@
+// Stands between a connection and whatever carries its messages, and lets through what was asked for. A
+// server that talks without being asked costs next to nothing: what nobody listens to is dropped before
+// it is looked at, and the rest is held to a rate.
+
+import { type Clock, isObject, type JsonObject, plainText } from '@kernmantle/core/base';
+import {
+  type JSONRPCMessage,
+  ProtocolError,
+  type Transport,
+  type TransportSendOptions,
+} from '@modelcontextprotocol/client';
+import { createRate } from './pace.ts';
+
+interface GatePorts {
+  readonly clock: Clock;
+  /** Methods that the server may ask us; all others are refused by name. */
+  readonly answered: readonly string[];
+  onListChanged(): void;
+}
+
+/** Why the server's own answer is not used. */
+type Missing = 'absent' | 'too_large' | 'unreadable';
+const missing = new WeakMap<object, Missing>();
+const NO_ANSWER = -32_097;
+
+/**
+ * An answer in the place of the server's. It is recognised by its object `data`, which no server can send:
+ * the number is one that a server may choose too.
+ */
+export function ownAnswer(id: string | number, why: Missing, message: string) {
+  const data = {};
+  missing.set(data, why);
+  return { jsonrpc: '2.0', id, error: { code: NO_ANSWER, message, data } } as const;
+}
+
+/** Undefined for every error that the server itself has sent. */
+export const whyMissing = (error: unknown): Missing | undefined =>
+  error instanceof ProtocolError && isObject(error.data) ? missing.get(error.data) : undefined;
+
+const HEARD = new Set(['notifications/cancelled', 'notifications/subscriptions/acknowledged']);
+const LIST_CHANGED = 'notifications/tools/list_changed';
+const PROGRESS = 'notifications/progress';
+/** In a second, of each kind. */
+const MAX_NOTES = 1000;
+const MAX_REQUESTS = 50;
+const MAX_MESSAGE = 2000;
+
+type OnProgress = (progress: JsonObject) => void;
+type Message = {
+  id?: string | number;
+  method?: string;
+  params?: unknown;
+  result?: unknown;
+  error?: unknown;
+};
+
+const isAnswer = ({ result, error }: Message): boolean =>
+  isObject(error)
+    ? Number.isInteger(error['code']) && typeof error['message'] === 'string'
+    : isObject(result);
+
+export class TransportGate implements Transport {
+  onclose?: () => void;
+  onerror?: (error: Error) => void;
+  onmessage?: Transport['onmessage'];
+  /** When something that was waited for came in last. */
+  heardAt = 0;
+  readonly hasPerRequestStream: boolean;
+  readonly #inner: Transport;
+  readonly #ports: GatePorts;
+  readonly #mayNote: () => boolean;
+  readonly #mayAsk: () => boolean;
+  readonly #waiting = new Map<string | number, AbortController>();
+  readonly #followed = new Map<string, OnProgress>();
+  #tokens = 0;
+
+  constructor(inner: Transport, ports: GatePorts) {
+    this.#inner = inner;
+    this.#ports = ports;
+    this.#mayNote = createRate(MAX_NOTES, ports.clock);
+    this.#mayAsk = createRate(MAX_REQUESTS, ports.clock);
+    this.hasPerRequestStream = inner.hasPerRequestStream ?? false;
+    // By these two fields a process is told from a server on the network.
+    if ('pid' in inner) Object.assign(this, { pid: inner.pid, stderr: null });
+  }
+
+  get sessionId(): string | undefined {
+    return this.#inner.sessionId;
+  }
+
+  setProtocolVersion(version: string): void {
+    this.#inner.setProtocolVersion?.(version);
+  }
+
+  async start(): Promise<void> {
+    const heard: Pick<Transport, 'onmessage' | 'onclose' | 'onerror'> = {
+      onmessage: (message, extra) => {
+        const passed = this.#passed(message as Message);
+        if (passed) this.onmessage?.(passed as JSONRPCMessage, extra);
+      },
+      onclose: () => this.onclose?.(),
+      onerror: (error) => this.onerror?.(error),
+    };
+    Object.assign(this.#inner, heard);
+    await this.#inner.start();
+  }
+
+  /** Whoever makes a request with this token hears how it goes on, before its answer; until `forget`. */
+  follow(onProgress: OnProgress): { token: string; forget(): void } {
+    const token = `p${++this.#tokens}`;
+    this.#followed.set(token, onProgress);
+    return { token, forget: () => this.#followed.delete(token) };
+  }
+
+  #tell(params: unknown): void {
+    if (!isObject(params)) return;
+    const { progressToken, progress, total, message } = params;
+    const follower = this.#followed.get(plainText(progressToken));
+    if (!follower || typeof progress !== 'number' || !this.#mayNote()) return;
+    follower({
+      progress,
+      ...(typeof total === 'number' && { total }),
+      ...(typeof message === 'string' && { message: message.slice(0, MAX_MESSAGE) }),
+    });
+  }
+
+  #passed(message: Message): Message | undefined {
+    const { id, method, params } = message;
+    if (method === undefined) {
+      if (id === undefined || !this.#waiting.delete(id)) return undefined;
+      this.heardAt = this.#ports.clock.monotonic();
+      return isAnswer(message)
+        ? message
+        : ownAnswer(id, 'absent', 'the server gave no valid answer');
+    }
+    if (id !== undefined)
+      return this.#mayAsk() && this.#mayAnswer(id, method) ? message : undefined;
+    if (method === PROGRESS) this.#tell(params);
+    if (method === LIST_CHANGED) this.#ports.onListChanged();
+    return HEARD.has(method) && this.#mayNote() ? message : undefined;
+  }
+
+  #mayAnswer(id: string | number, method: string): boolean {
+    if (method === 'ping' || this.#ports.answered.includes(method)) return true;
+    const error = { code: -32_601, message: 'this client answers no such request' };
+    void this.#inner.send({ jsonrpc: '2.0', id, error }).catch(() => undefined);
+    return false;
+  }
+
+  async send(message: JSONRPCMessage, options: TransportSendOptions = {}): Promise<void> {
+    const { id, method, params } = message as Message;
+    if (method === undefined) return await this.#inner.send(message, options);
+    if (id === undefined) {
+      await this.#inner.send(message, options);
+      if (method === 'notifications/cancelled') {
+        this.#forget((params as { requestId?: string | number } | undefined)?.requestId);
+      }
+      return;
+    }
+    const given = new AbortController();
+    this.#waiting.set(id, given);
+    const { requestSignal: own, onRequestStreamEnd: told } = options;
+    own?.addEventListener('abort', () => this.#forget(id), { once: true });
+    try {
+      await this.#inner.send(message, {
+        ...options,
+        requestSignal: given.signal,
+        onRequestStreamEnd: () => (told ? told() : this.#giveUp(id)),
+      });
+    } catch (error) {
+      this.#waiting.delete(id);
+      throw error;
+    }
+  }
+
+  /** Nobody waits for it any more: what was opened for it is closed. */
+  #forget(id: string | number | undefined): void {
+    if (id === undefined) return;
+    this.#waiting.get(id)?.abort();
+    this.#waiting.delete(id);
+  }
+
+  /** The stream on which the answer was to come is over. */
+  #giveUp(id: string | number): void {
+    if (!this.#waiting.delete(id)) return;
+    this.onmessage?.(ownAnswer(id, 'absent', 'the server ended its answer before it was complete'));
+  }
+
+  async close(): Promise<void> {
+    for (const id of this.#waiting.keys()) this.#forget(id);
+    await this.#inner.close();
+  }
+}

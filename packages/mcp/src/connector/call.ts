@@ -1,0 +1,152 @@
+// A call of another server's tool: what it is now is compared with what a person approved, before anything
+// is sent and again when the answer is there.
+import {
+  type Failure,
+  fail,
+  getOwn,
+  type JsonObject,
+  listAt,
+  type Outcome,
+  ok,
+  textAt,
+  withDetail,
+} from '@kernmantle/core/base';
+import { describe, EMPTY, markFailure } from '@kernmantle/core/flow';
+import type { PrimitiveCall, PrimitiveResult } from '@kernmantle/core/kernel';
+import type { Listing, McpPool, PoolCall, ServerAnswer, ServerTool } from '../client/pool.ts';
+import { changedParts, definitionProblem, namesOf, type Pin, pinOf } from './definition.ts';
+import type { ServerPlace } from './endpoint.ts';
+import { shownText } from './texts.ts';
+
+export const LABELS = ['src:mcp', 'untrusted'] as const;
+/** What a server says, also when it fails. */
+export const FOREIGN = describe({ labels: ['untrusted'], taint: [...LABELS] });
+const MAX_MESSAGE = 4000;
+
+export function poolCall(call: PrimitiveCall): PoolCall {
+  const { signal, timeoutMs, given = EMPTY, secrets, onOutput } = call;
+  return {
+    signal,
+    timeoutMs,
+    given,
+    secrets,
+    ...(onOutput && {
+      onProgress: (progress: JsonObject) => onOutput(`${JSON.stringify(progress)}\n`),
+    }),
+  };
+}
+
+function changed(server: string, message: string, more: JsonObject): Failure {
+  return fail('mcp_definition_changed', message, {
+    ...more,
+    server,
+    retryable: false,
+    remediation: 'a person syncs the connector, looks at the difference and approves it',
+  });
+}
+
+interface LiveTools {
+  readonly byName: ReadonlyMap<string, ServerTool>;
+  readonly twice: ReadonlySet<string>;
+  /** By tool, for one server. */
+  readonly pins: Map<string, Pin>;
+  readonly of: string;
+}
+
+/** What is worked out about a list, as long as somebody has it. */
+const worked = new WeakMap<Listing['tools'], LiveTools>();
+
+function liveTools(listing: Listing, identity: JsonObject): LiveTools {
+  const { tools, server } = listing;
+  const of = JSON.stringify([identity, server]);
+  const known = worked.get(tools);
+  if (known?.of === of) return known;
+  const { once, twice } = namesOf(listing);
+  const byName = new Map(once.map((tool) => [tool.name, tool]));
+  const made = { byName, twice: new Set(twice), pins: new Map<string, Pin>(), of };
+  worked.set(tools, made);
+  return made;
+}
+
+function livePin({ pins }: LiveTools, identity: JsonObject, server: JsonObject, tool: ServerTool) {
+  const known = pins.get(tool.name);
+  if (known) return known;
+  if (definitionProblem(tool) !== undefined) return undefined;
+  const pin = pinOf(identity, server, tool);
+  pins.set(tool.name, pin);
+  return pin;
+}
+
+/** Is the tool what was approved? Nothing of what the server says now is repeated. */
+async function checkPin(
+  pool: McpPool,
+  { endpoint, identity }: ServerPlace,
+  { config, tool }: PrimitiveCall,
+  request: PoolCall,
+): Promise<Outcome<null>> {
+  const listed = await pool.list(endpoint, request);
+  if (!listed.ok) return withDetail(listed, { sent: false });
+  const { server } = listed.output;
+  const [name, named] = [textAt(config, 'mcp_tool'), textAt(config, 'server')];
+  const listing = liveTools(listed.output, identity);
+  if (listing.twice.has(name)) {
+    return changed(named, `the server lists the tool of \`${tool.id}\` more than once`, {
+      sent: false,
+    });
+  }
+  const live = listing.byName.get(name);
+  if (!live) {
+    const message = `the server does not list the tool of \`${tool.id}\` any more`;
+    return changed(named, message, { sent: false, changed: ['name'] });
+  }
+  const now = livePin(listing, identity, server, live);
+  if (now?.pin === textAt(config, 'pin')) return ok(null);
+  const parts = now ? changedParts(getOwn(config, 'parts'), now.parts) : ['definition'];
+  const message = `\`${tool.id}\` is not what was approved: its server has changed ${parts.join(', ')}`;
+  return changed(named, message, { sent: false, changed: parts });
+}
+
+/** What the server calls a failure is one, and its words are a stranger's. */
+function failedTool({ result, marks }: ServerAnswer, id: string): Failure {
+  const texts = listAt(result, 'content').map((block) => textAt(block, 'text'));
+  const said = shownText(texts.filter((text) => text !== '').join('\n'), MAX_MESSAGE);
+  const failure = fail('tool_failed', said || `\`${id}\` failed and did not say why`, {
+    from: 'mcp server',
+    retryable: false,
+  });
+  return markFailure(failure, marks);
+}
+
+export async function callTool(
+  pool: McpPool,
+  connection: ServerPlace,
+  call: PrimitiveCall,
+): Promise<Outcome<PrimitiveResult>> {
+  const { config, parameters, tool } = call;
+  const request = poolCall(call);
+  const isPinned = getOwn(config, 'pin') !== undefined;
+  const fit = isPinned ? await checkPin(pool, connection, call, request) : ok(null);
+  if (!fit.ok) return fit;
+  const name = textAt(config, 'mcp_tool');
+  const asked = { name, arguments: parameters };
+  const answered = await pool.call(connection.endpoint, asked, request);
+  if (!answered.ok) return answered;
+  // What was announced while it was at work counts: an answer of another tool is none.
+  const still = isPinned ? await checkPin(pool, connection, call, request) : ok(null);
+  if (!still.ok && still.error.code === 'mcp_definition_changed') {
+    const { message, ...detail } = still.error.detail;
+    return changed(textAt(config, 'server'), `${message}; the call itself was made`, {
+      ...detail,
+      sent: true,
+    });
+  }
+  const { result, marks } = answered.output;
+  if (result.isError === true) return failedTool(answered.output, tool.id);
+  const { structuredContent: structured } = result;
+  const output = {
+    content: listAt(result, 'content'),
+    ...(structured === undefined ? {} : { structured }),
+  };
+  const sources = [`mcp:${textAt(config, 'server') || tool.id}/${name}`];
+  return ok({ output, labels: [...LABELS], sources, marks });
+}

@@ -1,0 +1,101 @@
+// What a person approved of a tool, as hashes: the server that lists it and every field that says what it
+// is. Fields of a protocol that say how it looks (icons) are none of it.
+import { hash } from 'node:crypto';
+import {
+  canonicalJson,
+  hasHidden,
+  isDeeperThan,
+  isObject,
+  type Json,
+  type JsonObject,
+  textAt,
+} from '@kernmantle/core/base';
+import type { Listing, ServerTool } from '../client/pool.ts';
+import { speaksToModels } from './texts.ts';
+
+const MAX_DEFINITION = 64 * 1024;
+const MAX_DEPTH = 40;
+
+/** The parts of a pin, by the name that a difference is told under. */
+const PARTS = ['server', 'title', 'description', 'input', 'output', 'annotations'] as const;
+type Part = (typeof PARTS)[number];
+
+export interface Pin {
+  readonly pin: string;
+  readonly parts: Readonly<Record<Part, string>>;
+}
+
+const digest = (value: Json): string => hash('sha256', canonicalJson(value));
+
+/** Why a definition is not taken at all; undefined when it can be. */
+export function definitionProblem({ name, definition }: ServerTool): string | undefined {
+  if (name === '') return 'it has no name';
+  if (name.length > 1000) return 'its name is longer than 1000 characters';
+  if (isDeeperThan(definition, MAX_DEPTH)) return `it is nested deeper than ${MAX_DEPTH} levels`;
+  if (JSON.stringify(definition).length > MAX_DEFINITION) return 'its definition is too large';
+  if (!isObject(definition.inputSchema ?? null)) return 'it has no input schema';
+  return undefined;
+}
+
+/** `identity` says where the server is; who it says it is belongs to it. */
+export function pinOf(identity: JsonObject, server: JsonObject, tool: ServerTool): Pin {
+  const { title, description, inputSchema, outputSchema, annotations } = tool.definition;
+  const values: Readonly<Record<Part, Json>> = {
+    server: { ...identity, name: server.name ?? null },
+    title: title ?? null,
+    description: description ?? null,
+    input: inputSchema ?? null,
+    output: outputSchema ?? null,
+    annotations: annotations ?? null,
+  };
+  const parts = Object.fromEntries(PARTS.map((part) => [part, digest(values[part]).slice(0, 16)]));
+  return {
+    pin: `sha256:${digest({ ...values, tool: tool.name })}`,
+    parts: parts as Pin['parts'],
+  };
+}
+
+/** Of the whole set: names and pins, in whatever order a server lists them. */
+export function setPin(pins: ReadonlyMap<string, Pin>): string {
+  const listed = [...pins].map(([name, { pin }]) => [name, pin]);
+  return `sha256:${digest(Object.fromEntries(listed) as JsonObject)}`;
+}
+
+/** Which parts are not what they were; all that is known when a file does not tell. */
+export const changedParts = (before: Json | undefined, now: Pin['parts']): Part[] =>
+  PARTS.filter((part) => textAt(before, part) !== now[part]);
+
+/** What a person should know before saying yes; a hint may raise a worry and end none. */
+export function flagsOf({ name, definition }: ServerTool): string[] {
+  const { annotations, description = '', title = '' } = definition;
+  const hint = (key: string): Json | undefined =>
+    isObject(annotations) ? annotations[key] : undefined;
+  const { inputSchema = null, outputSchema = null } = definition;
+  const words = JSON.stringify([title, description, inputSchema, outputSchema]);
+  const flags: string[] = [];
+  // The protocol gives `destructiveHint` a meaning, and a default, only where a tool does not only read.
+  if (hint('readOnlyHint') !== true) {
+    if (hint('destructiveHint') !== false) flags.push('destructive');
+  } else if (hint('destructiveHint') === true) {
+    flags.push('contradicts itself: it only reads, and it destroys');
+  } else flags.push('says it only reads');
+  if (hint('openWorldHint') !== false) flags.push('open world');
+  if (/[^\x20-\x7e]/.test(name)) flags.push('unusual characters in its name');
+  if (hasHidden(readable(words)) || hasHidden(name)) flags.push('hidden characters');
+  if (speaksToModels(readable(words))) flags.push('speaks to the model');
+  return flags;
+}
+
+/** JSON writes a control character as six visible ones. */
+const readable = (json: string): string =>
+  json.replace(/\\u([0-9a-f]{4})/gi, (_, code: string) => String.fromCharCode(parseInt(code, 16)));
+
+/** As listed, and those that are listed more than once. */
+export function namesOf({ tools }: Pick<Listing, 'tools'>): {
+  once: ServerTool[];
+  twice: string[];
+} {
+  const groups = Map.groupBy(tools, ({ name }) => name);
+  const once = [...groups.values()].flatMap((group) => (group.length === 1 ? group : []));
+  return { once, twice: [...groups].flatMap(([name, group]) => (group.length > 1 ? name : [])) };
+}

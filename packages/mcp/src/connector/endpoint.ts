@@ -1,0 +1,135 @@
+// A connector's config, with its variables in place, as the server that it means.
+import {
+  compact,
+  createRedactor,
+  fail,
+  getOwn,
+  isObject,
+  type Json,
+  type JsonObject,
+  type Outcome,
+  ok,
+  textAt,
+  textsAt,
+} from '@kernmantle/core/base';
+import type { Endpoint, HttpEndpoint } from '../client/pool.ts';
+
+type OAuth = NonNullable<HttpEndpoint['oauth']>;
+
+export interface ServerPlace {
+  readonly endpoint: Endpoint;
+  /** What of it belongs to a pin: no secret, nothing that changes with a password. */
+  readonly identity: JsonObject;
+}
+
+const invalid = (field: string, message: string): Outcome<never> =>
+  fail('config_invalid', message, { config_path: `config.${field}` });
+
+const HEADER = /^[A-Za-z0-9!#$%&'*+.^_`|~-]+$/;
+
+function headersOf(config: JsonObject): Outcome<Record<string, string>> {
+  const headers: Record<string, string> = {};
+  for (const [name, value] of Object.entries(isObject(config.headers) ? config.headers : {})) {
+    if (!HEADER.test(name) || typeof value !== 'string' || /[\r\n\0]/.test(value)) {
+      return invalid('headers', `\`${name}\` is no header`);
+    }
+    headers[name.toLowerCase()] = value;
+  }
+  return ok(headers);
+}
+
+type Credentials = { header: [string, string] } | { query: [string, string] };
+
+/** As in the config of `http_client`; `oauth` is the server's own way to ask who it is. */
+const AUTH: Readonly<Record<string, (auth: Json) => Credentials | string>> = {
+  bearer: (auth) => {
+    const token = textAt(auth, 'token');
+    return token ? { header: ['authorization', `Bearer ${token}`] } : 'bearer auth needs a `token`';
+  },
+  api_key: (auth) => {
+    const [key, query] = [textAt(auth, 'key'), textAt(auth, 'query')];
+    if (!key) return 'api_key auth needs a `key`';
+    return query
+      ? { query: [query, key] }
+      : { header: [(textAt(auth, 'header') || 'x-api-key').toLowerCase(), key] };
+  },
+  basic: (auth) => {
+    const user = textAt(auth, 'username') || textAt(auth, 'user');
+    if (user.includes(':')) return 'a user name for basic auth may not hold `:`';
+    const pair = Buffer.from(`${user}:${textAt(auth, 'password')}`).toString('base64');
+    return { header: ['authorization', `Basic ${pair}`] };
+  },
+};
+
+function httpEndpoint(config: JsonObject, server: string): Outcome<ServerPlace> {
+  const url = URL.parse(textAt(config, 'mcp_url'));
+  if (!url || !/^https?:$/.test(url.protocol)) {
+    return invalid('mcp_url', 'an MCP server is at an address with http or https');
+  }
+  if (url.username || url.password) {
+    return invalid('mcp_url', 'a URL may not hold a user name or password; use `auth`');
+  }
+  const identity = { kind: 'http', url: `${url.origin}${url.pathname}` };
+  const read = headersOf(config);
+  if (!read.ok) return read;
+  const headers = read.output;
+  const auth = getOwn(config, 'auth') ?? { type: 'none' };
+  const type = textAt(auth, 'type');
+  if (type === 'oauth') {
+    const given = (name: string): string | undefined => textAt(auth, name) || undefined;
+    const [scope, client_id, client_secret] = ['scope', 'client_id', 'client_secret'].map(given);
+    const oauth = compact<OAuth>({ name: server, scope, client_id, client_secret });
+    return ok({ endpoint: { kind: 'http', url: url.href, headers, oauth }, identity });
+  }
+  const made = type === 'none' ? undefined : (AUTH[type]?.(auth) ?? 'unknown `auth.type`');
+  if (typeof made === 'string') return invalid('auth', made);
+  if (made && 'header' in made) headers[made.header[0]] = made.header[1];
+  if (made && 'query' in made) url.searchParams.set(...made.query);
+  return ok({ endpoint: { kind: 'http', url: url.href, headers }, identity });
+}
+
+function stdioEndpoint(config: JsonObject): Outcome<ServerPlace> {
+  const command = textAt(config, 'command');
+  const args = textsAt(config, 'args');
+  if (/\0/.test([command, ...args].join(''))) return invalid('command', 'a command holds no NUL');
+  const env: Record<string, string> = {};
+  for (const [name, value] of Object.entries(isObject(config.env) ? config.env : {})) {
+    if (typeof value !== 'string') return invalid('env', `\`env.${name}\` must be text`);
+    env[name] = value;
+  }
+  const isDirect = config.direct !== undefined && config.grants === undefined;
+  const grants = isDirect ? { read: ['**'] } : config.grants;
+  return ok({
+    endpoint: {
+      kind: 'stdio',
+      command,
+      args,
+      env,
+      ...(isDirect && { isDirect }),
+      grants: {
+        read: textsAt(grants, 'read'),
+        write: textsAt(grants, 'write'),
+        network: getOwn(grants, 'network') === true,
+      },
+    },
+    identity: { kind: 'stdio', command, args },
+  });
+}
+
+export function readConnection(
+  config: JsonObject,
+  server: string,
+  secrets: readonly string[],
+): Outcome<ServerPlace> {
+  const isHttp = textAt(config, 'mcp_url') !== '';
+  if (isHttp === (textAt(config, 'command') !== '')) {
+    const message = isHttp
+      ? 'a server has a `command` or a `mcp_url`, not both'
+      : 'no server is named: run the connector of one';
+    return invalid(isHttp ? 'mcp_url' : 'command', message);
+  }
+  const made = isHttp ? httpEndpoint(config, server) : stdioEndpoint(config);
+  if (!made.ok) return made;
+  const { endpoint, identity } = made.output;
+  return ok({ endpoint, identity: createRedactor(secrets).json(identity) });
+}

@@ -1,0 +1,74 @@
+// One YAML file for each tool of a server. The same definition and mapping always make the same text, so
+// that a text says whether anything is different.
+import { compact, formatYaml, type JsonObject, plainText } from '@kernmantle/core/base';
+import { normalizeCapability } from '@kernmantle/core/trust';
+import type { ServerTool } from '../client/pool.ts';
+import type { Pin } from './definition.ts';
+import type { MappedTool } from './mapping.ts';
+import { inputSchema, outputSchema } from './schema.ts';
+import { shownText } from './texts.ts';
+
+/** Of what is written, and so of what a person is shown. */
+export const MAX_DESCRIPTION = 2000;
+const HEAD =
+  '# Written by a sync of its connector. What the server says of its tool is data, and pinned: a change is asked about.\n';
+
+interface ToolPlace {
+  /** Full id of the connector. */
+  readonly connector: string;
+  readonly server: string;
+  readonly file: string;
+  readonly setPin: string;
+}
+
+/** What a call needs: that it only reads is a person's word, never the server's. */
+export const requiresOf = (server: string, { effect, requires = [] }: MappedTool): string[] => [
+  `mcp.${server}.${effect === 'read' ? 'read' : 'call'}`,
+  ...requires.map(normalizeCapability),
+];
+
+function describedAs({ name, definition }: ServerTool, server: string): string {
+  const { title, description } = definition;
+  const said = [title, description].map(plainText).filter((text) => text.trim() !== '');
+  const words = shownText(said.join('. ') || name, MAX_DESCRIPTION).trim();
+  return `(of MCP server ${server}) ${words}`;
+}
+
+export function toolText(
+  tool: ServerTool,
+  { pin, parts }: Pin,
+  mapped: MappedTool,
+  { connector, server, file, setPin }: ToolPlace,
+): string {
+  const { inputSchema: input, outputSchema: output } = tool.definition;
+  const { effect = 'write', risk = ['exfil', 'destructive'], labels = [], roles = {} } = mapped;
+  const { kinds = {}, result, directory } = mapped;
+  const answer = outputSchema(output);
+  const parameters = [...new Set([...Object.keys(roles), ...Object.keys(kinds)])].map((name) =>
+    compact<JsonObject>({ name, role: roles[name], kind: kinds[name] }),
+  );
+  const fields: JsonObject = {
+    tool_id: file,
+    tool_type: 'mcp_tool',
+    version: '1.0.0',
+    category: 'mcp',
+    description: describedAs(tool, server),
+    executor_id: connector,
+    config: { server, mcp_tool: tool.name, pin, parts: { ...parts }, set_pin: setPin },
+    requires: requiresOf(server, mapped),
+    effect,
+    risk: [...risk],
+    ...(labels.length > 0 && { labels: [...labels] }),
+    ...(parameters.length > 0 && { parameters }),
+    input_schema: inputSchema(input as JsonObject),
+    ...(answer && { output_schema: answer }),
+    result: { ...compact<JsonObject>({ ...result }), untrusted: true },
+    ...(directory && { directory }),
+  };
+  // What a file cannot hold would look like a change for ever.
+  return HEAD + formatYaml(fields).toWellFormed();
+}
+
+/** The same text but for the pin of the set: then the tool itself is what it was. */
+export const withoutSetPin = (text: string): string =>
+  text.replace(/^ {2}set_pin: .*$/m, '  set_pin:');

@@ -1,0 +1,119 @@
+// A server's schemas, as our own checks read them. Nothing gets weaker without being said: what we leave to
+// the server is written where it stood.
+import { getOwn, isObject, type Json, type JsonObject, setOwn } from '@kernmantle/core/base';
+import { shownText } from './texts.ts';
+
+const MAX_WORDS = 1000;
+/** Keys under which other schemas stand by name, so that the names are no keywords. */
+const TABLES: ReadonlySet<string> = new Set([
+  'properties',
+  '$defs',
+  'definitions',
+  'dependentSchemas',
+]);
+/** Values are a server's data: they are compared, and stay as they are. */
+const DATA: ReadonlySet<string> = new Set(['enum', 'const', 'default', 'examples', 'required']);
+const WORDS: ReadonlySet<string> = new Set(['description', 'title', '$comment']);
+/** A regular expression of a stranger can keep a process busy for ever. */
+const LEFT: ReadonlySet<string> = new Set(['pattern', 'patternProperties', 'propertyNames']);
+
+const isFar = (key: string, value: Json): boolean =>
+  /^\$(?:ref|dynamicRef|recursiveRef)$/.test(key) &&
+  typeof value === 'string' &&
+  !value.startsWith('#');
+
+function cleanTable(table: JsonObject): JsonObject {
+  const clean: JsonObject = {};
+  for (const [name, schema] of Object.entries(table)) setOwn(clean, name, cleanSchema(schema));
+  return clean;
+}
+
+/** The older way to write a list of fixed places. */
+function cleanItems(schema: JsonObject): JsonObject {
+  const { items, additionalItems, ...rest } = schema;
+  if (!Array.isArray(items)) return schema;
+  return {
+    ...rest,
+    prefixItems: items,
+    ...(additionalItems === undefined ? {} : { items: additionalItems }),
+  };
+}
+
+function cleanSchema(schema: Json): Json {
+  if (Array.isArray(schema)) return schema.map(cleanSchema);
+  if (!isObject(schema)) return schema;
+  const clean: JsonObject = {};
+  const left: string[] = [];
+  for (const [key, value] of Object.entries(cleanItems(schema))) {
+    if (LEFT.has(key) || isFar(key, value)) left.push(key);
+    else if (key === '$id' || key === '$schema' || key === '$anchor') continue;
+    else if (DATA.has(key)) setOwn(clean, key, value);
+    else if (TABLES.has(key) && isObject(value)) setOwn(clean, key, cleanTable(value));
+    else if (WORDS.has(key))
+      setOwn(clean, key, typeof value === 'string' ? shownText(value, MAX_WORDS) : '');
+    else setOwn(clean, key, cleanSchema(value));
+  }
+  if (left.length > 0) clean.$comment = `the server alone checks: ${left.join(', ')}`;
+  return clean;
+}
+
+/** What a reference inside the same schema means; nothing for one that leads elsewhere. */
+function resolved(schema: JsonObject, root: JsonObject): Json | undefined {
+  const ref = getOwn(schema, '$ref');
+  const path = typeof ref === 'string' ? /^#((?:\/[\w$.-]+)*)$/.exec(ref)?.[1] : undefined;
+  let at: Json | undefined = path === undefined ? undefined : root;
+  for (const step of path?.split('/').slice(1) ?? []) at = getOwn(at, step);
+  return at;
+}
+
+/** Every name that a part of the schema declares for the object itself. */
+function declaredNames(schema: Json | undefined, root: JsonObject, seen: Set<Json>): string[] {
+  if (!isObject(schema) || seen.has(schema)) return [];
+  seen.add(schema);
+  const { properties, allOf, anyOf, oneOf, dependentSchemas } = schema;
+  const parts = [allOf, anyOf, oneOf].flatMap((list) => (Array.isArray(list) ? list : []));
+  const more = [schema.if, schema.then, schema.else, resolved(schema, root)];
+  const tables = isObject(dependentSchemas) ? Object.values(dependentSchemas) : [];
+  return [
+    ...Object.keys(isObject(properties) ? properties : {}),
+    ...[...parts, ...more, ...tables].flatMap((part) => declaredNames(part, root, seen)),
+  ];
+}
+
+/**
+ * What a call's parameters must look like. A name that the server does not declare is refused here,
+ * unless it says itself that it takes others.
+ */
+export function inputSchema(given: JsonObject): JsonObject {
+  const schema = cleanSchema(given) as JsonObject;
+  const own = isObject(schema.properties) ? schema.properties : {};
+  const properties: JsonObject = {};
+  for (const name of declaredNames(schema, schema, new Set())) setOwn(properties, name, {});
+  for (const [name, value] of Object.entries(own)) setOwn(properties, name, value);
+  const isOpen = 'additionalProperties' in schema || 'patternProperties' in given;
+  const additional = 'patternProperties' in given ? { additionalProperties: true } : {};
+  return {
+    ...schema,
+    type: 'object',
+    properties,
+    ...(isOpen ? additional : { additionalProperties: false }),
+  };
+}
+
+function moveRefs(schema: Json, to: string): Json {
+  if (Array.isArray(schema)) return schema.map((one) => moveRefs(one, to));
+  if (!isObject(schema)) return schema;
+  const moved: JsonObject = {};
+  for (const [key, value] of Object.entries(schema)) {
+    const isRef = key === '$ref' && typeof value === 'string' && value.startsWith('#');
+    setOwn(moved, key, isRef ? `${to}${value.slice(1)}` : moveRefs(value, to));
+  }
+  return moved;
+}
+
+/** Of our answer, in which the server's own stands under `structured`. */
+export function outputSchema(given: Json | undefined): JsonObject | undefined {
+  if (!isObject(given)) return undefined;
+  const structured = moveRefs(cleanSchema(given), '#/properties/structured');
+  return { type: 'object', properties: { structured }, required: ['structured'] };
+}

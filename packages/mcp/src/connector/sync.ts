@@ -1,0 +1,375 @@
+// What a connector does when it is run: the server's list becomes files. What is as a person approved it
+// stays; what is new or different waits for a person, whoever runs the connector; what the server does not
+// list any more goes.
+import { hash } from 'node:crypto';
+import {
+  canonicalJson,
+  fail,
+  getOwn,
+  type Json,
+  type JsonObject,
+  lastSegment,
+  type Outcome,
+  ok,
+  textAt,
+} from '@kernmantle/core/base';
+import { EMPTY } from '@kernmantle/core/flow';
+import {
+  isGenerated,
+  type Library,
+  parseTool,
+  serverName,
+  type Tool,
+  type ToolItem,
+} from '@kernmantle/core/items';
+import {
+  type PrimitiveCall,
+  type PrimitiveResult,
+  parameterWords,
+  type Verifier,
+} from '@kernmantle/core/kernel';
+import type { Listing, McpPool, ServerTool } from '../client/pool.ts';
+import { LABELS, poolCall } from './call.ts';
+import {
+  changedParts,
+  definitionProblem,
+  flagsOf,
+  namesOf,
+  type Pin,
+  pinOf,
+  setPin,
+} from './definition.ts';
+import type { ServerPlace } from './endpoint.ts';
+import { MAX_DESCRIPTION, requiresOf, toolText, withoutSetPin } from './generate.ts';
+import { type Mapping, readMapping, unknownCapability } from './mapping.ts';
+import { fileNames, serverProblem } from './names.ts';
+import { shownText } from './texts.ts';
+
+export interface SyncPorts {
+  readonly pool: McpPool;
+  /** A pool whose servers may touch nothing that the verifier refuses; to be closed by its user. */
+  openFor(caller: Verifier): Promise<McpPool>;
+  readonly library: Pick<Library, 'all' | 'capabilities' | 'chain' | 'refresh' | 'remove'>;
+  /** Puts a tool of the project in its place, signed with the user's key; never half. `who` approved it. */
+  put(id: string, text: string, who: string): Outcome<{ file: string; text: string }>;
+  /** What a person has said to exactly this; asked for when nobody has said anything. */
+  approval(
+    about: { connector: string; digest: string },
+    shown: JsonObject,
+    surface: string,
+  ): Promise<
+    Outcome<{ answer: 'approved' | 'pending' | 'denied'; approval: string; who?: string }>
+  >;
+}
+
+const MAX_TOOLS = 1000;
+const MAX_SHOWN = 300;
+
+interface Wanted {
+  readonly id: string;
+  readonly tool: ServerTool;
+  readonly pin: Pin;
+  readonly text: string;
+  readonly requires: readonly string[];
+  /** What the text says. */
+  readonly made: Tool;
+}
+
+interface LeftOut {
+  readonly name: string;
+  readonly why: string;
+}
+
+interface Place {
+  readonly connector: string;
+  readonly server: string;
+  /** Of the tools, from `.ai/tools`. */
+  readonly folder: string;
+  readonly prefix: string;
+}
+
+function placeOf({ config, tool }: PrimitiveCall): Outcome<Place> {
+  const server = serverName(config, tool.id);
+  const odd = serverProblem(server);
+  if (odd !== undefined) return fail('config_invalid', odd, { config_path: 'config.server' });
+  const dir = (textAt(config, 'output_dir') || `.ai/tools/mcp/${server}`).replace(/\/+$/, '');
+  const folder = /^(?:\.\/)?\.ai\/tools\/(mcp(?:\/[A-Za-z0-9_-]+)*)$/.exec(dir)?.[1];
+  if (folder === undefined) {
+    const message = `tools of MCP servers stand below \`.ai/tools/mcp/\`, not in \`${dir}\``;
+    return fail('config_invalid', message, { config_path: 'config.output_dir' });
+  }
+  return ok({ connector: tool.id, server, folder, prefix: textAt(config, 'tool_prefix') });
+}
+
+/** What every tool of the list would be as a file, and what cannot be one. */
+function plan(
+  listing: Listing,
+  identity: JsonObject,
+  place: Place,
+  mapping: Mapping,
+  library: SyncPorts['library'],
+): { wanted: Wanted[]; leftOut: LeftOut[]; set: string } {
+  const { once, twice } = namesOf(listing);
+  const leftOut: LeftOut[] = twice.map((name) => ({ name, why: 'the server lists it twice' }));
+  const fit = once.filter((tool) => {
+    const why = definitionProblem(tool);
+    if (why !== undefined) leftOut.push({ name: tool.name, why });
+    return why === undefined;
+  });
+  const pins = new Map(fit.map((tool) => [tool.name, pinOf(identity, listing.server, tool)]));
+  const set = setPin(pins);
+  const all = library.all('tool');
+  const builtIn = all.filter(({ source }) => source === 'bundle');
+  const files = fileNames(
+    fit.map(({ name }) => name),
+    (name) => mapping(name).rename ?? `${place.prefix}${name}`,
+    place.server,
+    new Set(builtIn.map(({ id }) => lastSegment(id).toLowerCase())),
+  );
+  const taken = new Set(
+    all.filter((item) => !isGenerated(item, place.connector)).map(({ id }) => id.toLowerCase()),
+  );
+  // Hashes are short: two names that a server has chosen for it can have the same one.
+  const shared = Map.groupBy(files.values(), (file) => file.toLowerCase());
+  const wanted = fit.flatMap((tool): Wanted[] => {
+    const [file = '', pin, mapped] = [
+      files.get(tool.name),
+      pins.get(tool.name),
+      mapping(tool.name),
+    ];
+    const id = `${place.folder}/${file}`;
+    const isShared = shared.get(file.toLowerCase())?.length !== 1;
+    if (!pin || isShared || taken.has(id.toLowerCase())) {
+      leftOut.push({ name: tool.name, why: `there is another tool \`${id}\`` });
+      return [];
+    }
+    const text = toolText(tool, pin, mapped, { ...place, file, setPin: set });
+    const { tool: made, diagnostics } = parseTool(text, `${file}.yaml`);
+    const odd = diagnostics.find(({ severity }) => severity === 'error');
+    if (odd || !made) {
+      leftOut.push({ name: tool.name, why: odd?.message ?? 'it cannot be written as a tool' });
+      return [];
+    }
+    return [{ id, tool, pin, text, made, requires: requiresOf(place.server, mapped) }];
+  });
+  return { wanted, leftOut, set };
+}
+
+type Change = Wanted & { readonly before?: ToolItem };
+
+/** Against what is there: as approved, the same but for the set, new or different, gone. */
+function compare(wanted: readonly Wanted[], there: readonly ToolItem[]) {
+  const byId = new Map(there.map((item) => [item.id, item]));
+  const [same, moved, changes]: [Wanted[], Wanted[], Change[]] = [[], [], []];
+  for (const one of wanted) {
+    const before = byId.get(one.id);
+    const isSigned = before?.signature.state === 'signed';
+    if (isSigned && before.body === one.text) same.push(one);
+    else if (isSigned && withoutSetPin(before.body) === withoutSetPin(one.text)) moved.push(one);
+    else changes.push({ ...one, ...(before && { before }) });
+  }
+  const ids = new Set(wanted.map(({ id }) => id));
+  return { same, moved, changes, gone: there.filter(({ id }) => !ids.has(id)) };
+}
+
+/** For whoever runs the connector: nothing that the server says about itself. */
+const named = ({ id, tool, before, pin }: Change): JsonObject => ({
+  id,
+  name: shownText(tool.name, MAX_SHOWN),
+  flags: flagsOf(tool),
+  ...(before && {
+    changed: [
+      ...(textAt(before.tool?.config, 'mcp_tool') === tool.name ? [] : ['name']),
+      ...changedParts(getOwn(before.tool?.config, 'parts'), pin.parts),
+    ],
+  }),
+});
+
+/** What of its answers may be used as it is, and as what. */
+function answerWords({ result, directory }: Partial<Pick<Tool, 'result' | 'directory'>> = {}) {
+  const { free_text = [], identifiers = [], kinds = {} } = result ?? {};
+  return [
+    ...(directory ? ['the own address book of the user'] : []),
+    ...free_text.map((name) => `${name}: free text`),
+    ...identifiers.map((name) => `${name}: identifier`),
+    ...Object.entries(kinds).map(([name, kind]) => `${name}: ${kind}`),
+  ];
+}
+
+/** All that the file says and a person can judge: what is not shown is not asked. */
+function shownTool({ tool, description }: Pick<ToolItem, 'tool' | 'description'>): JsonObject {
+  const { effect = '', risk = [], requires = [], labels = [], parameters = [] } = tool ?? {};
+  const roles = parameters.flatMap(({ name, role }) => (role ? `${name}: ${role}` : []));
+  const kinds = parameters.flatMap(({ name, kind }) => (kind ? `${name}: ${kind}` : []));
+  const answers = answerWords(tool);
+  return {
+    name: shownText(textAt(tool?.config, 'mcp_tool'), MAX_SHOWN),
+    description: shownText(description, MAX_DESCRIPTION),
+    parameters: shownText(parameterWords(tool?.input_schema ?? {}), MAX_DESCRIPTION),
+    requires: [...requires],
+    effect,
+    risk: [...risk],
+    ...(labels.length > 0 && { labels: [...labels] }),
+    ...(roles.length > 0 && { roles }),
+    ...(kinds.length > 0 && { kinds }),
+    ...(answers.length > 0 && { answers }),
+  };
+}
+
+/** For the person who decides: also what it says and counts as, before and now. */
+const shownChange = (change: Change): JsonObject => ({
+  ...named(change),
+  ...shownTool({ tool: change.made, description: change.made.description }),
+  ...(change.before && { was: shownTool(change.before) }),
+});
+
+function question(place: Place, changes: readonly Change[]): JsonObject {
+  const isNew = ({ before }: Change): boolean => before === undefined;
+  const changed = changes.filter((one) => !isNew(one));
+  return {
+    action: 'ask',
+    operation: `tool:${place.connector}`,
+    question: `take over ${changes.length} tools of MCP server ${place.server} and sign them`,
+    asked_by: ['mcp'],
+    arguments: {
+      server: place.server,
+      added: changes.filter(isNew).map(shownChange),
+      changed: changed.map(shownChange),
+    },
+  };
+}
+
+interface Synced {
+  readonly output: JsonObject;
+  readonly written: readonly { file: string; text: string }[];
+}
+
+/** What goes is only what was ours and was not touched since. */
+function prune(gone: readonly ToolItem[], library: SyncPorts['library']) {
+  const [removed, kept]: [string[], string[]] = [[], []];
+  for (const { id, signature } of gone) {
+    const isOurs = signature.state === 'signed';
+    const done = isOurs ? library.remove('tool', id) : undefined;
+    (done?.ok ? removed : kept).push(id);
+  }
+  return { removed, kept };
+}
+
+async function takeOver(
+  ports: SyncPorts,
+  place: Place,
+  surface: string,
+  changes: readonly Change[],
+): Promise<Outcome<{ status: string; approval?: string; who?: string }>> {
+  if (changes.length === 0) return ok({ status: 'synced' });
+  const texts = changes.map(({ id, text }) => [id, hash('sha256', text)]);
+  const digest = hash('sha256', canonicalJson([place.connector, texts] as Json));
+  const about = { connector: place.connector, digest };
+  const asked = await ports.approval(about, question(place, changes), surface);
+  if (!asked.ok) return asked;
+  const { answer, approval, who = '' } = asked.output;
+  if (answer === 'approved') return ok({ status: 'synced', who });
+  return ok({ status: `approval_${answer}`, approval });
+}
+
+async function apply(
+  ports: SyncPorts,
+  call: PrimitiveCall,
+  place: Place,
+  { wanted, leftOut, set }: ReturnType<typeof plan>,
+): Promise<Outcome<Synced>> {
+  const { library } = ports;
+  const there = library.all('tool').filter((item) => isGenerated(item, place.connector));
+  const { same, moved, changes, gone } = compare(wanted, there);
+  const asked = await takeOver(ports, place, call.from?.surface ?? '', changes);
+  if (!asked.ok) return asked;
+  const { status, approval, who = 'unchanged' } = asked.output;
+  const isTaken = status === 'synced';
+  // What only gets another name stays until the new one is there.
+  const isListed = ({ tool }: ToolItem): boolean =>
+    wanted.some((one) => one.tool.name === textAt(tool?.config, 'mcp_tool'));
+  const old = isTaken ? gone : gone.filter((item) => !isListed(item));
+  const written: { file: string; text: string }[] = [];
+  for (const { id, text } of isTaken ? [...changes, ...moved] : []) {
+    const put = ports.put(id, text, who);
+    if (!put.ok) return put;
+    written.push(put.output);
+  }
+  const { removed, kept } = prune(old, library);
+  await library.refresh();
+  const waiting = isTaken
+    ? {}
+    : { pending: { approval: approval ?? '', tools: changes.map(named) } };
+  const output: JsonObject = {
+    status,
+    server: place.server,
+    connector: place.connector,
+    tools: wanted.length,
+    unchanged: same.length + moved.length,
+    written: isTaken ? changes.map(({ id }) => id) : [],
+    removed,
+    ...(kept.length > 0 && { left_alone: kept }),
+    ...(leftOut.length > 0 && {
+      left_out: leftOut.map(({ name, why }) => ({ name: shownText(name, MAX_SHOWN), why })),
+    }),
+    ...waiting,
+    set_pin: set,
+  };
+  return ok({ output, written });
+}
+
+/** Two servers of one name would share what was granted to one of them. */
+function twinOf({ server, connector }: Place, library: SyncPorts['library']): ToolItem | undefined {
+  return library
+    .all('tool')
+    .find(
+      ({ id, source, tags, tool }) =>
+        id !== connector &&
+        source !== 'bundle' &&
+        tags.includes('mcp_connector') &&
+        serverName(tool?.config ?? {}, id) === server,
+    );
+}
+
+/** Runs a connector. What it answers says what a model may know of tools that nobody approved yet. */
+export async function syncConnector(
+  ports: SyncPorts,
+  { endpoint, identity }: ServerPlace,
+  call: PrimitiveCall,
+): Promise<Outcome<PrimitiveResult>> {
+  const place = placeOf(call);
+  if (!place.ok) return place;
+  const { folder } = place.output;
+  const shown = `.ai/tools/${folder}/mapping.yaml`;
+  const mapping = readMapping(`${call.projectRoot}/${shown}`, shown);
+  if (!mapping.ok) return mapping;
+  const listed = await ports.pool.list(endpoint, { ...poolCall(call), fresh: true });
+  if (!listed.ok) return listed;
+  if (listed.output.tools.length > MAX_TOOLS) {
+    return fail('quota_exceeded', `the server lists more than ${MAX_TOOLS} tools`);
+  }
+  await ports.library.refresh();
+  const twin = twinOf(place.output, ports.library);
+  if (twin) {
+    const message = `\`${twin.id}\` is a connector of \`${place.output.server}\` too`;
+    return fail('config_invalid', message, { hint: 'give one of them another `config.server`' });
+  }
+  const made = plan(listed.output, identity, place.output, mapping.output, ports.library);
+  const capabilities = ports.library.capabilities();
+  for (const name of made.wanted.flatMap(({ requires }) => requires)) {
+    const hint = unknownCapability(name, capabilities);
+    if (hint === undefined) continue;
+    return fail('config_invalid', `\`${shown}\`: no capability is called \`${name}\``, { hint });
+  }
+  const done = await apply(ports, call, place.output, made);
+  if (!done.ok) return done;
+  const { output, written } = done.output;
+  const files = written.map(({ file, text }) => ({
+    access: 'written' as const,
+    absolute: file,
+    relative: file.slice(call.projectRoot.length + 1),
+    sha256: hash('sha256', text),
+  }));
+  const { marks = EMPTY } = listed.output;
+  return ok({ output, labels: [...LABELS], files, marks });
+}

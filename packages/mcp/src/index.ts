@@ -1,0 +1,25 @@
+import type { openLoopbackLogin as openLogin } from './client/loopback.ts';
+import type { createMcpHttp as createHttp } from './server/http.ts';
+import type { serveMcp as serveStdio } from './server/stdio.ts';
+
+/** Opens a page on loopback where a person logs in. Every program loads this door, so its code comes later. */
+export const openLoopbackLogin = async (
+  ...given: Parameters<typeof openLogin>
+): ReturnType<typeof openLogin> =>
+  await (await import('./client/loopback.ts')).openLoopbackLogin(...given);
+
+/** Answers the requests of MCP clients over HTTP. */
+export const createMcpHttp = async (
+  ...given: Parameters<typeof createHttp>
+): Promise<ReturnType<typeof createHttp>> =>
+  (await import('./server/http.ts')).createMcpHttp(...given);
+
+/** Serves one client over the standard streams of this process, until its input ends. */
+export const serveMcp = async (
+  ...given: Parameters<typeof serveStdio>
+): ReturnType<typeof serveStdio> => await (await import('./server/stdio.ts')).serveMcp(...given);
+export { mappingProblems } from './connector/mapping.ts';
+export { serverProblem } from './connector/names.ts';
+export { createMcpHost } from './runtime/mcp-host.ts';
+export type { McpClient, McpHost } from './server/host.ts';
+export type { HttpOptions } from './server/http.ts';

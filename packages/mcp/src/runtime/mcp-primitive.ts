@@ -1,0 +1,187 @@
+// The primitive `mcp`: calls tools of other servers, over a pool of connections that closes with it.
+import { hash } from 'node:crypto';
+import { readFileSync } from 'node:fs';
+import {
+  fail,
+  type JsonObject,
+  type Outcome,
+  ok,
+  packagePath,
+  textAt,
+} from '@kernmantle/core/base';
+import { type Library, putSigned } from '@kernmantle/core/items';
+import {
+  createKeepOut,
+  type Primitive,
+  policyAuthority,
+  type Verifier,
+  verifierOf,
+} from '@kernmantle/core/kernel';
+import {
+  closedPlaces,
+  findAnswer,
+  hostAndPort,
+  hostGate,
+  labelRecords,
+  type OpenProject,
+  ownKey,
+  personRow,
+  processPorts,
+  putQuestion,
+  type Rooms,
+} from '@kernmantle/core/runtime';
+import type { Store } from '@kernmantle/core/store';
+import { createMcpPool } from '../client/create-pool.ts';
+import type { McpPool } from '../client/pool.ts';
+import type { SpanAround } from '../client/ports.ts';
+import { createMcpPrimitive } from '../connector/primitive.ts';
+import type { SyncPorts } from '../connector/sync.ts';
+import { isTraced } from './mcp-host.ts';
+
+/** Addresses of connectors that the user has signed: as much a grant as one in the policy. */
+function isConnected(library: Library, own: string | undefined, place: string): boolean {
+  return library.all('tool').some(({ tags, signature, tool }) => {
+    if (!tags.includes('mcp_connector') || signature.state !== 'signed') return false;
+    const url = textAt(tool?.config, 'mcp_url');
+    return signature.key === own && URL.canParse(url) && hostAndPort(url) === place;
+  });
+}
+
+const version = (): string =>
+  textAt(JSON.parse(readFileSync(packagePath('package.json'), 'utf8')), 'version');
+
+const spanned: SpanAround = async (name, attributes, work) => {
+  if (!isTraced()) return await work({});
+  const { inSpan } = await import('@kernmantle/core/harness').then(({ telemetry }) => telemetry());
+  return await inSpan({ name, side: 'client', attributes }, work, (answer) =>
+    answer.ok ? undefined : answer.error.code,
+  );
+};
+
+/** On no surface of callers: what holds for everybody holds for the programs of servers. */
+const SERVERS = 'mcp_servers';
+
+/** Allows what both allow. */
+function bothVerify(one: Verifier, other: Verifier): Verifier {
+  const verify: Verifier = (need) => {
+    const held = one(need);
+    return held.ok ? other(need) : held;
+  };
+  const [first, second] = [one.globs, other.globs];
+  return first && second
+    ? Object.assign(verify, { globs: () => [...first(), ...second()] })
+    : verify;
+}
+
+/** `caller`: nothing that a server of this pool may touch is more than that. */
+function openPool({ open, library }: Rooms, caller?: Verifier): McpPool {
+  const { clock, project, home, policies } = open;
+  const keepOut = createKeepOut(closedPlaces(open), clock);
+  const isGranted = hostGate(open, library);
+  const current = (): Verifier => {
+    const { catalog } = library.capabilities();
+    return verifierOf(keepOut(policyAuthority(policies.current().policy, SERVERS, catalog)));
+  };
+  const own = caller && bothVerify(current(), caller);
+  return createMcpPool({
+    clock,
+    client: { name: 'kernmantle', version: version() },
+    projectRoot: project,
+    home,
+    labels: labelRecords(open),
+    process: () => processPorts(open),
+    verify: () => own ?? current(),
+    isHostAllowed(host, address, port) {
+      if (isGranted(host, address, port)) return true;
+      const keys = open.keys.list();
+      const own = keys.ok ? keys.output.find(({ name }) => name === 'signing')?.id : undefined;
+      return own !== undefined && isConnected(library, own, `${host}:${port}`);
+    },
+    namedFolders: () => [...policies.current().policy.folders],
+    onSetAside(paths, folder) {
+      const row = { surface: 'mcp', caller: '', subject: 'sandbox', operation: 'mcp:set_aside' };
+      const reason = `a server that may write there made it; it is in ${folder} now`;
+      for (const target of paths) open.audit.write({ ...row, target, decision: 'denied', reason });
+    },
+    authorize: open.own.login,
+    span: spanned,
+  });
+}
+
+/** Signs what a person approved, and says so in the audit. */
+function putTool(open: OpenProject, library: Library): SyncPorts['put'] {
+  return (id, text, who) => {
+    const place = library.write('tool', id, text, 'replace', { dryRun: true });
+    if (!place.ok) return place;
+    const key = ownKey(open);
+    if (!key.ok) return key;
+    const { file } = place.output;
+    const row = personRow({ who, channel: 'cli' }, 'sign', id);
+    const noted = open.audit.write({ ...row, decision: 'allowed' });
+    if (!noted.ok) return noted;
+    const put = putSigned(file, text, key.output, open.clock);
+    library.noteChange();
+    return put.ok ? ok({ file, text: put.output.text }) : put;
+  };
+}
+
+/** A server that is another one each time it is asked does not fill the list of questions. */
+const MAX_WAITING = 3;
+
+async function mayAsk(store: Store, { operation, project }: JsonObject): Promise<Outcome<null>> {
+  const waiting = await store.approvals({ state: 'pending' });
+  if (!waiting.ok) return waiting;
+  const same = waiting.output.filter(
+    ({ binding }) => binding.operation === operation && binding.project === project,
+  );
+  if (same.length < MAX_WAITING) return ok(null);
+  const message = `${same.length} questions about this connector wait for a person already`;
+  return fail('quota_exceeded', message, {
+    approval: same[0]?.id ?? '',
+    retryable: false,
+    hint: 'its server lists other tools each time: a person syncs it and answers',
+  });
+}
+
+/** Bound to exactly these files of this connector, whoever runs it. */
+const approvalIn =
+  (open: OpenProject): SyncPorts['approval'] =>
+  async ({ connector, digest }, shown, surface) => {
+    const opened = await open.store?.();
+    if (!opened?.ok) return opened ?? ok({ answer: 'pending', approval: '' });
+    const store = opened.output;
+    const binding: JsonObject = {
+      operation: `tool:${connector}`,
+      arguments: hash('sha256', digest),
+      project: open.project,
+    };
+    const known = await findAnswer(store, binding, open.clock.now());
+    if (!known.ok) return known;
+    // A person at the command line may think again.
+    const isOver = known.output?.state === 'denied' && surface === 'cli';
+    const free = known.output || surface === 'cli' ? ok(null) : await mayAsk(store, binding);
+    if (!free.ok) return free;
+    const asked: Outcome<{ id: string; state: string }> =
+      known.output && !isOver ? ok(known.output) : await putQuestion(open, store, binding, shown);
+    if (!asked.ok) return asked;
+    const { id, state } = asked.output;
+    if (state !== 'approved') {
+      return ok({ answer: state === 'denied' ? 'denied' : 'pending', approval: id });
+    }
+    const used = await store.use(id, binding);
+    if (!used.ok) return used;
+    return ok({ answer: 'approved', approval: id, who: used.output.who ?? '' });
+  };
+
+export function createServersPrimitive(rooms: Rooms): Primitive {
+  const { open, library } = rooms;
+  const pool = openPool(rooms);
+  const primitive = createMcpPrimitive({
+    pool,
+    openFor: async (caller) => openPool(rooms, caller),
+    library,
+    put: putTool(open, library),
+    approval: approvalIn(open),
+  });
+  return { ...primitive, ended: () => pool.close() };
+}

@@ -1,0 +1,107 @@
+// Results that are longer than a client wants to take at once: it gets the beginning and a link, and reads
+// the whole in pages as long as it is kept. A link is nobody's but the client's that was given it.
+import { randomBytes } from 'node:crypto';
+import type { JsonObject } from '@kernmantle/core/base';
+import {
+  type ContentBlock,
+  type McpServer,
+  ResourceNotFoundError,
+  ResourceTemplate,
+} from '@modelcontextprotocol/server';
+
+export const MAX_ANSWER = 100_000;
+const PREVIEW = 2000;
+/** Characters. */
+const PAGE = 65_536;
+const MAX_KEPT = 32 * 1024 * 1024;
+const MAX_ONE = 8 * 1024 * 1024;
+const MAX_COUNT = 200;
+
+interface Kept {
+  readonly client: string;
+  readonly text: string;
+  readonly mimeType: string;
+}
+
+/** The oldest go first when there is no more room. */
+function createStore() {
+  const kept = new Map<string, Kept>();
+  let size = 0;
+  return {
+    put(one: Kept): string | undefined {
+      if (one.text.length > MAX_ONE) return undefined;
+      const id = randomBytes(24).toString('base64url');
+      kept.set(id, one);
+      size += one.text.length;
+      for (const [old, { text }] of kept) {
+        if (size <= MAX_KEPT && kept.size <= MAX_COUNT) break;
+        kept.delete(old);
+        size -= text.length;
+      }
+      return id;
+    },
+    get: (id: string): Kept | undefined => kept.get(id),
+  };
+}
+const stores = new WeakMap<object, ReturnType<typeof createStore>>();
+
+/** What stands instead of a text that is too long. */
+export interface Brief {
+  /** For whoever reads fields: says so, with the beginning and where the rest is. */
+  readonly fields: JsonObject;
+  readonly blocks: readonly ContentBlock[];
+}
+
+export interface Answers {
+  /** Undefined for a text that fits. */
+  shorten(text: string, mimeType: string): Brief | undefined;
+  read(id: string): Kept | undefined;
+}
+
+/** `project`: any object that is there as long as the project is open; links last no longer. */
+export function createAnswers(project: object, client: string, max = MAX_ANSWER): Answers {
+  const store = stores.get(project) ?? createStore();
+  stores.set(project, store);
+  return {
+    shorten(text, mimeType) {
+      const bytes = Buffer.byteLength(text);
+      if (bytes <= max) return undefined;
+      const id = store.put({ client, text, mimeType });
+      const preview = text.slice(0, PREVIEW);
+      const uri = id === undefined ? undefined : `result://${id}`;
+      const note = uri
+        ? `${bytes} bytes are too many for one answer: read the resource \`${uri}\`, page by page`
+        : `${bytes} bytes are too many for an answer, and were not kept`;
+      const fields = { truncated: true, bytes, note, preview, ...(uri && { resource: uri }) };
+      const link: ContentBlock[] = uri
+        ? [{ type: 'resource_link', uri, name: 'the whole result', mimeType, size: bytes }]
+        : [];
+      return { fields, blocks: link };
+    },
+    read(id) {
+      const found = store.get(id);
+      return found?.client === client ? found : undefined;
+    },
+  };
+}
+
+export function addAnswers(server: McpServer, answers: Answers): void {
+  const about = { description: 'A page of a result that was too long for one answer' };
+  const read = (uri: URL, { id = '', page = '0' }: Record<string, string | string[]>) => {
+    const found = answers.read(String(id));
+    const at = /^\d{1,6}$/.test(String(page)) ? Number(page) : -1;
+    const text = found?.text.slice(at * PAGE, (at + 1) * PAGE);
+    if (!found || at < 0 || !text) throw new ResourceNotFoundError(uri.href);
+    const pages = Math.ceil(found.text.length / PAGE);
+    const next = at + 1 < pages ? `result://${String(id)}?page=${at + 1}` : undefined;
+    const _meta = { 'kernmantle/pages': pages, ...(next && { 'kernmantle/next': next }) };
+    return { contents: [{ uri: uri.href, mimeType: found.mimeType, text, _meta }] };
+  };
+  // The first that matches is asked, and an id could hold anything.
+  for (const [name, uri] of [
+    ['result, a page', 'result://{id}{?page}'],
+    ['result', 'result://{id}'],
+  ] as const) {
+    server.registerResource(name, new ResourceTemplate(uri, { list: undefined }), about, read);
+  }
+}

@@ -1,0 +1,317 @@
+// A call that waits for a person, and a client that can ask one: the question is put to whoever sits there,
+// with exactly the call that waits. The row in the registry is there first, bound to that call; an answer
+// is worth something only together with the state that was made for this question, once.
+import { randomUUID } from 'node:crypto';
+import {
+  type Failure,
+  getOwn,
+  isObject,
+  type Json,
+  type JsonObject,
+  type Outcome,
+  ok,
+  onOneLine,
+  plainText,
+  textAt,
+} from '@kernmantle/core/base';
+import type { Approval, Store, ThreadRow } from '@kernmantle/core/store';
+import {
+  type InputRequiredResult,
+  inputRequired,
+  inputResponse,
+  type McpServer,
+  ProtocolError,
+  ProtocolErrorCode,
+  type ServerContext,
+} from '@modelcontextprotocol/server';
+import { handlesOf } from './handles.ts';
+import type { ServerParts } from './host.ts';
+import { capabilitiesOf } from './request-state.ts';
+
+/** What does not fit in a dialog is decided where all of it can be read. */
+const MAX_SHOWN = 8000;
+/** Longer texts are cut in what is kept to be shown. */
+const MAX_TEXT = 2000;
+const MAX_STATE = 32_768;
+const MAX_ANSWERED = 10_000;
+/** Threads below one that are looked at. */
+const MAX_BELOW = 100;
+const KEY = 'approval';
+const RESTS = ['waiting', 'needs_input'] as const;
+
+/** Of one project in this process. States of another are over: which of them were answered is not known. */
+interface Questions {
+  readonly process: string;
+  readonly answered: Set<string>;
+}
+const asked = new WeakMap<object, Questions>();
+
+function questionsOf({ host: { library } }: ServerParts): Questions {
+  const known = asked.get(library) ?? { process: randomUUID(), answered: new Set<string>() };
+  asked.set(library, known);
+  return known;
+}
+
+/** Takes a state, once. */
+function takeOnce({ answered }: Questions, nonce: string): boolean {
+  if (answered.has(nonce)) return false;
+  answered.add(nonce);
+  for (const old of answered) if (answered.size > MAX_ANSWERED) answered.delete(old);
+  return true;
+}
+
+interface ApprovalPorts extends ServerParts {
+  readonly server: McpServer;
+}
+
+/** Makes a call that was judged before; what it answers is what the client gets. */
+type MakeCall = (request: JsonObject) => Promise<Outcome<Json>>;
+
+const refused = (why: string): ProtocolError =>
+  new ProtocolError(ProtocolErrorCode.InvalidParams, why, { reason: 'invalid_request_state' });
+
+function canAsk({ server, host, client }: ApprovalPorts, context: ServerContext): boolean {
+  const { elicitation } = capabilitiesOf(server, context);
+  const hasForms = elicitation !== undefined && (elicitation.form ?? !elicitation.url);
+  return hasForms !== false && client().role === 'approve' && host.policy().elicits('mcp');
+}
+
+/** What would have to be decided: an approval by its id, or those of a thread and of all below it. */
+function waitingFor(
+  { host, client }: ApprovalPorts,
+  request: JsonObject,
+  outcome: Outcome<Json>,
+): { wanted: { approval: string } | { thread: string }; again: JsonObject } | undefined {
+  if (!outcome.ok) {
+    const { code, detail } = outcome.error;
+    const { answer, approval } = detail;
+    if (code !== 'needs_input' || answer !== 'pending') return undefined;
+    if (typeof approval !== 'string') return undefined;
+    return { wanted: { approval }, again: request };
+  }
+  const status = getOwn(outcome.output, 'status');
+  // One that runs may do so for the sake of a child that waits.
+  if (![...RESTS, 'running'].some((one) => one === status)) return undefined;
+  const handle = textAt(outcome.output, 'thread_id');
+  const thread = handlesOf(host, client()).idOf(handle);
+  if (thread === undefined) return undefined;
+  // The same call again might start another thread: it is this one that goes on.
+  const again = { item_type: 'thread', item_id: handle, action: 'wait' };
+  return { wanted: { thread }, again };
+}
+
+/** Its own come first, then those of its children and hooks, the oldest first. */
+async function waitingBelow(store: Store, thread: string): Promise<Approval | undefined> {
+  const resting = await store.query({
+    within: thread,
+    status: RESTS,
+    direction: 'asc',
+    limit: MAX_BELOW,
+  });
+  const below = resting.ok ? resting.output.rows.map(({ id }) => id) : [];
+  for (const id of new Set([thread, ...below])) {
+    const rows = await store.approvals({ thread: id, state: 'pending' });
+    const row = rows.ok ? rows.output.find(({ state }) => state === 'pending') : undefined;
+    if (row) return row;
+  }
+  return undefined;
+}
+
+/** Was it asked about a call of this client? */
+function isOfClient({ thread, binding }: Approval, client: string): boolean {
+  const { surface, caller } = binding;
+  const isNamed = typeof caller === 'string' && caller.split('@').at(-1) === client;
+  return thread === undefined && surface === 'mcp' && isNamed;
+}
+
+/** Undefined when nobody is waited for. */
+async function openApproval(
+  ports: ApprovalPorts,
+  request: JsonObject,
+  outcome: Outcome<Json>,
+): Promise<{ row: Approval; again: JsonObject } | undefined> {
+  const waiting = waitingFor(ports, request, outcome);
+  if (!waiting) return undefined;
+  const store = await ports.host.store();
+  if (!store.ok) return undefined;
+  const { wanted, again } = waiting;
+  if ('thread' in wanted) {
+    const row = await waitingBelow(store.output, wanted.thread);
+    return row && { row, again };
+  }
+  const rows = await store.output.approvals({ id: wanted.approval });
+  const row = rows.ok ? rows.output.find(({ state }) => state === 'pending') : undefined;
+  // A tool may fail with whatever words it likes: what others wait for is not this client's to answer.
+  return row && isOfClient(row, ports.client().id) ? { row, again } : undefined;
+}
+
+/** Exactly what waits; undefined when it is too long to be read here. */
+function questionOf({ id, kind, shown }: Approval): string | undefined {
+  const line = (label: string, value: Json | undefined): string[] =>
+    value === undefined || value === '' ? [] : [onOneLine(`${label}: ${plainText(value)}`)];
+  const given = isObject(shown.arguments) ? shown.arguments : {};
+  const isCut = Object.values(given).some(
+    (one) => typeof one === 'string' && one.length > MAX_TEXT,
+  );
+  const text = [
+    kind === 'question' ? 'A thread asks' : 'This needs your approval',
+    ...line('Question', shown.because === undefined ? undefined : shown.question),
+    ...line('Why', shown.because ?? shown.question),
+    ...line('What', shown.operation ?? shown.action),
+    ...line('Asked by', shown.asked_by),
+    ...line('Target', shown.target),
+    ...line('Directive', shown.directive),
+    onOneLine(`Arguments: ${JSON.stringify(given)}`),
+    ...line('Who named it', shown.origins),
+    ...line('Tainted', shown.tainted),
+    ...line('Done before', shown.before),
+    ...line('It comes from', shown.sources),
+    ...line('To change', shown.limits),
+    ...line('Line', shown.line),
+    `Approval: ${id}`,
+  ].join('\n');
+  return isCut || text.length > MAX_SHOWN ? undefined : text;
+}
+
+/** One more choice where a path, an address or a command could count as named from now on. */
+const VALUE = 'approve this value from now on';
+
+const formOf = ({ kind, shown }: Approval) => ({
+  type: 'object' as const,
+  properties: {
+    decision: {
+      type: 'string' as const,
+      title: 'Decision',
+      enum: ['approve', ...(kind === 'call' && isObject(shown.roles) ? [VALUE] : []), 'deny'],
+    },
+    ...(kind === 'question' && {
+      words: { type: 'string' as const, title: 'Your answer', maxLength: 4000 },
+    }),
+  },
+  required: ['decision'],
+});
+
+/** What the client is asked; undefined when this is not the place for it. */
+async function offer(
+  ports: ApprovalPorts,
+  call: Json,
+  request: JsonObject,
+  outcome: Outcome<Json>,
+  context: ServerContext,
+): Promise<InputRequiredResult | undefined> {
+  if (!canAsk(ports, context)) return undefined;
+  const open = await openApproval(ports, request, outcome);
+  const message = open && questionOf(open.row);
+  if (!open || message === undefined) return undefined;
+  const payload = {
+    approval: open.row.id,
+    nonce: randomUUID(),
+    process: questionsOf(ports).process,
+    again: open.again,
+  };
+  if (JSON.stringify(payload).length > MAX_STATE) return undefined;
+  const form = inputRequired.elicit({ message, requestedSchema: formOf(open.row) });
+  return inputRequired({
+    inputRequests: { [KEY]: form },
+    requestState: await ports.states.mint('approval', call, payload, context),
+  });
+}
+
+/** What the person said: a decision, or nothing that would be one. */
+function decisionIn({
+  mcpReq,
+}: ServerContext): { approve: boolean; words?: string; value?: true } | undefined {
+  const said = inputResponse(mcpReq.inputResponses, KEY);
+  if (said.kind !== 'elicit' || said.action !== 'accept') return undefined;
+  const { decision, words } = said.content ?? {};
+  if (decision === 'deny') return { approve: false };
+  if (decision === VALUE) return { approve: true, value: true };
+  if (decision !== 'approve') return undefined;
+  const hasWords = typeof words === 'string' && words.trim() !== '';
+  return { approve: true, ...(hasWords && { words: words.slice(0, 4000) }) };
+}
+
+/**
+ * Makes a call. When it waits for a person and this client can ask one, it is asked, and comes back here
+ * with the answer; otherwise the answer names the approval, for whoever decides elsewhere. `call` is what
+ * the client sent, `request` what is made of it.
+ */
+export async function withApprovals(
+  ports: ApprovalPorts,
+  { call, request }: { readonly call: Json; readonly request: JsonObject },
+  context: ServerContext,
+  make: MakeCall,
+): Promise<Outcome<Json> | InputRequiredResult> {
+  const state = ports.states.read('approval', call, context);
+  if (!state) {
+    const outcome = await make(request);
+    return (await offer(ports, call, request, outcome, context)) ?? outcome;
+  }
+  const { approval, nonce, again } = state;
+  const questions = questionsOf(ports);
+  if (
+    state.process !== questions.process ||
+    typeof nonce !== 'string' ||
+    typeof approval !== 'string'
+  ) {
+    throw refused('Invalid or expired requestState');
+  }
+  if (!isObject(again) || !takeOnce(questions, nonce))
+    throw refused('this question was answered before');
+  if (!canAsk(ports, context)) throw refused('this client may not decide');
+  const decision = decisionIn(context);
+  // Nobody decided: it goes on waiting, and is not asked for again.
+  if (!decision) return await make(again);
+  const decided = await ports.host.decide(approval, decision, ports.client());
+  const answered = decided.ok ? decided : await changedFile(ports, decided, approval);
+  if (!answered.ok) return answered;
+  const outcome = await goOn(ports, answered.output, again, make);
+  return (await offer(ports, call, again, outcome, context)) ?? outcome;
+}
+
+/** Asks again about a file that changed meanwhile, with what would change now. */
+async function changedFile(
+  { host }: ApprovalPorts,
+  refusal: Failure,
+  id: string,
+): Promise<Outcome<Approval>> {
+  const { code, detail } = refusal.error;
+  if (code !== 'conflict' || detail.path === undefined) return refusal;
+  const store = await host.store();
+  const rows = store.ok ? await store.output.approvals({ id, state: 'pending' }) : store;
+  const [row] = rows.ok ? rows.output : [];
+  return row ? ok(row) : refusal;
+}
+
+/** The call itself; or the thread that waited, which is told to go on. */
+async function goOn(
+  ports: ApprovalPorts,
+  decided: Approval,
+  again: JsonObject,
+  make: MakeCall,
+): Promise<Outcome<Json>> {
+  if (again.item_type !== 'thread') return await make(again);
+  const child = await restingBelow(ports, decided, plainText(again.item_id));
+  const resumed = await make({ ...again, ...(child && { item_id: child }), action: 'resume' });
+  // A child may go on by itself; what is waited for is the thread that was handed out.
+  return resumed.ok || child ? await make(again) : resumed;
+}
+
+/** The child that asked, by a name for this client; a hook goes on with the thread that it is of. */
+async function restingBelow(
+  { host, client }: ApprovalPorts,
+  { thread: asker }: Approval,
+  handle: string,
+): Promise<string | undefined> {
+  const handles = handlesOf(host, client());
+  const handed = handles.idOf(handle);
+  const store = await host.store();
+  if (!store.ok || handed === undefined) return undefined;
+  for (let id = asker; id !== undefined && id !== handed; ) {
+    const row: Outcome<ThreadRow> = await store.output.thread(id);
+    if (!row.ok || !row.output.chain.includes(handed)) return undefined;
+    if (row.output.kind === 'thread') return handles.handleOf(id);
+    id = row.output.parent;
+  }
+  return undefined;
+}

@@ -1,0 +1,58 @@
+// One client over a connection that lasts. The SDK tells the revisions apart and answers whoever wants to
+// listen; what there is to hear is followed here.
+
+import type { Json } from '@kernmantle/core/base';
+import type { McpServer, Transport } from '@modelcontextprotocol/server';
+import { type StdioServerHandle, serveStdio } from '@modelcontextprotocol/server/stdio';
+import type { McpClient, McpHost } from './host.ts';
+import { createListens } from './resources-changes.ts';
+import { createMcpServer, type ServerOptions } from './server.ts';
+
+/** A transport of which somebody else hears every message, after whoever it is for. */
+const overheard = (wire: Transport, hear: (message: Json) => void): Transport =>
+  new Proxy(wire, {
+    set(target, name, value: unknown) {
+      if (name !== 'onmessage' || typeof value !== 'function')
+        return Reflect.set(target, name, value);
+      const heard: Transport['onmessage'] = (message, extra) => {
+        value(message, extra);
+        hear(message as Json);
+      };
+      return Reflect.set(target, name, heard);
+    },
+    get(target, name) {
+      const value: unknown = Reflect.get(target, name);
+      return typeof value === 'function' ? value.bind(target) : value;
+    },
+  });
+
+/** The SDK lists every rule of the protocol that a message breaks, in many lines. */
+const briefly = (error: Error): Error =>
+  /Zod/.test(error.name) ? new Error('a message does not fit the protocol') : error;
+
+/** One client over a connection that lasts, in whichever revision it speaks. */
+export function serveConnection(
+  host: McpHost,
+  client: Omit<McpClient, 'name'>,
+  options: ServerOptions,
+  wire: Transport,
+): StdioServerHandle {
+  let server: McpServer | undefined;
+  const listens = createListens(host, client, (change) => {
+    if (change.kind !== 'resource_updated') return;
+    server?.server.sendResourceUpdated({ uri: change.uri }).catch(() => undefined);
+  });
+  const handle = serveStdio(
+    () => {
+      server = createMcpServer(host, client, options);
+      return server;
+    },
+    { transport: overheard(wire, listens.hear), onerror: (error) => host.onError(briefly(error)) },
+  );
+  return {
+    async close() {
+      listens.close();
+      await handle.close();
+    },
+  };
+}

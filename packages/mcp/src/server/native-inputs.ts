@@ -1,0 +1,185 @@
+// A tool that answers `{input_required: {requests, state}}` wants to ask the client something before it
+// goes on. It is called again with what was answered: `input_responses` by the names of the requests, and
+// its own `state` as `input_state`. Neither is ever taken from a client's arguments.
+
+import {
+  fail,
+  getOwn,
+  isObject,
+  type Json,
+  type JsonObject,
+  type Outcome,
+  ok,
+} from '@kernmantle/core/base';
+import { INPUT_PARAMETERS, type Library } from '@kernmantle/core/items';
+import {
+  type InputRequest,
+  type InputRequiredResult,
+  inputRequired,
+  isSpecType,
+  type McpServer,
+  type ServerContext,
+} from '@modelcontextprotocol/server';
+import { capabilitiesOf, type RequestStates } from './request-state.ts';
+
+const MAX_STATE = 65_536;
+const [RESPONSES = '', STATE = '', CAPABILITIES = ''] = INPUT_PARAMETERS;
+
+const METHODS = {
+  'elicitation/create': {
+    capability: 'elicitation',
+    isRequest: isSpecType.ElicitRequest,
+    isResponse: isSpecType.ElicitResult,
+  },
+  'sampling/createMessage': {
+    capability: 'sampling',
+    isRequest: isSpecType.CreateMessageRequest,
+    isResponse: isSpecType.CreateMessageResultWithTools,
+  },
+  'roots/list': {
+    capability: 'roots',
+    isRequest: isSpecType.ListRootsRequest,
+    isResponse: isSpecType.ListRootsResult,
+  },
+} as const;
+
+const methodOf = (request: Json | undefined) => {
+  const method = getOwn(request, 'method');
+  return typeof method === 'string' && Object.hasOwn(METHODS, method)
+    ? METHODS[method as keyof typeof METHODS]
+    : undefined;
+};
+
+export interface InputPorts {
+  readonly server: McpServer;
+  readonly states: RequestStates;
+  /** The problems of a value with a schema. */
+  misfits(value: Json, schema: JsonObject): boolean;
+}
+
+/** Is this an answer to that request, as its schema wants it? */
+function isAnswer(
+  ports: InputPorts,
+  request: Json | undefined,
+  response: Json | undefined,
+): boolean {
+  if (response === undefined || !methodOf(request)?.isResponse(response)) return false;
+  const schema = getOwn(getOwn(request, 'params'), 'requestedSchema');
+  if (!isObject(schema) || getOwn(response, 'action') !== 'accept') return true;
+  const content = getOwn(response, 'content');
+  return isObject(content) && !ports.misfits(content, schema);
+}
+
+/** The answers among what the client brings, and what is still missing. */
+function sortAnswers(ports: InputPorts, requests: JsonObject, { mcpReq }: ServerContext) {
+  const given = { ...mcpReq.inputResponses } as JsonObject;
+  const responses: JsonObject = {};
+  const missing: JsonObject = {};
+  for (const [name, request] of Object.entries(requests)) {
+    const response = getOwn(given, name);
+    if (isAnswer(ports, request, response)) responses[name] = response as Json;
+    else missing[name] = request;
+  }
+  return { responses, missing, isComplete: Object.keys(missing).length === 0 };
+}
+
+/** What the tool is given besides the arguments; or what is asked again, because an answer is missing. */
+export async function readInputs(
+  ports: InputPorts,
+  call: Json,
+  context: ServerContext,
+): Promise<JsonObject | InputRequiredResult> {
+  const can = { [CAPABILITIES]: capabilitiesOf(ports.server, context) as JsonObject };
+  const state = ports.states.read('input', call, context);
+  if (!state) return can;
+  const requests = (getOwn(state, 'requests') ?? {}) as JsonObject;
+  const { responses, missing, isComplete } = sortAnswers(ports, requests, context);
+  const kept = { ...(getOwn(state, 'kept') as JsonObject | undefined), ...responses };
+  if (isComplete) {
+    return {
+      ...can,
+      [RESPONSES]: kept,
+      ...(state.state !== undefined && { [STATE]: state.state }),
+    };
+  }
+  const again = { ...state, requests: missing, kept };
+  const isTooLong = JSON.stringify(again).length > MAX_STATE;
+  return await ask(ports, call, isTooLong ? { ...state } : again, context);
+}
+
+async function ask(
+  { states }: InputPorts,
+  call: Json,
+  state: JsonObject,
+  context: ServerContext,
+): Promise<InputRequiredResult> {
+  return inputRequired({
+    inputRequests: getOwn(state, 'requests') as unknown as Record<string, InputRequest>,
+    requestState: await states.mint('input', call, state, context),
+  });
+}
+
+/** `asked`: what the tool answered as `input_required`. */
+export async function askClient(
+  ports: InputPorts,
+  call: Json,
+  asked: Json,
+  context: ServerContext,
+): Promise<Outcome<InputRequiredResult>> {
+  const requests = getOwn(asked, 'requests');
+  const state = getOwn(asked, 'state');
+  const entries = isObject(requests) ? Object.entries(requests) : [];
+  const odd = entries.find(([, request]) => !methodOf(request)?.isRequest(request));
+  if (entries.length === 0 || odd) {
+    const which = odd ? `\`${odd[0]}\` is no request` : 'there are no `requests`';
+    return fail('tool_failed', `the tool wants to ask the client, but ${which}`);
+  }
+  const chosen = askable(ports, entries, context);
+  const kept = { requests: chosen, ...(state !== undefined && { state }) };
+  if (JSON.stringify(kept).length > MAX_STATE) {
+    return fail('tool_failed', `the tool asks for more than ${MAX_STATE} bytes`);
+  }
+  return ok(await ask(ports, call, kept, context));
+}
+
+/** The requests that this client can answer; all of them when it is none, for the SDK to say what is missing. */
+function askable(
+  { server }: InputPorts,
+  entries: readonly [string, Json][],
+  context: ServerContext,
+): JsonObject {
+  const can = capabilitiesOf(server, context);
+  const fit = entries.filter(([, request]) => {
+    const capability = methodOf(request)?.capability;
+    return capability !== undefined && can[capability] !== undefined;
+  });
+  return Object.fromEntries(fit.length > 0 ? fit : entries);
+}
+
+/**
+ * A client may have brought the answers along with its first request: to a tool that remembers nothing they
+ * are as good as if they came later. Undefined when they do not answer everything.
+ */
+export function broughtAlong(
+  ports: InputPorts,
+  asked: Json,
+  context: ServerContext,
+): JsonObject | undefined {
+  const requests = getOwn(asked, 'requests');
+  const { requestState, inputResponses } = context.mcpReq;
+  if (requestState() !== undefined || inputResponses === undefined) return undefined;
+  if (!isObject(requests) || getOwn(asked, 'state') !== undefined) return undefined;
+  const chosen = askable(ports, Object.entries(requests), context);
+  const { responses, isComplete } = sortAnswers(ports, chosen, context);
+  return isComplete ? { [RESPONSES]: responses } : undefined;
+}
+
+/** The same tool called with `execute`: what only the server sets is not the client's to set there either. */
+export function refuseSmuggled(library: Library, request: JsonObject): Outcome<null> {
+  const { item_type, item_id, parameters } = request;
+  const set = INPUT_PARAMETERS.find((name) => getOwn(parameters, name) !== undefined);
+  if (item_type !== 'tool' || typeof item_id !== 'string' || set === undefined) return ok(null);
+  const found = library.find('tool', item_id);
+  const isExposed = found.ok && found.output.tool?.expose !== undefined;
+  return isExposed ? fail('invalid_input', `\`${set}\` is not for clients to set`) : ok(null);
+}

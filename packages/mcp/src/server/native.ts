@@ -1,0 +1,352 @@
+// Native mode: items that say so (`expose`) are tools, resources and prompts of their own, instead of the
+// four tools. Each call is `execute` of that item: the same gate, the same policy of the surface.
+
+import {
+  fail,
+  getOwn,
+  isObject,
+  type Json,
+  type JsonObject,
+  messageOf,
+  type Outcome,
+  ok,
+  splitFrontMatter,
+  textAt,
+} from '@kernmantle/core/base';
+import {
+  type DirectiveItem,
+  type Exposed,
+  exposedName,
+  exposedOf,
+  exposedUri,
+  groupExposed,
+  INPUT_PARAMETERS,
+  type Item,
+  type ToolItem,
+} from '@kernmantle/core/items';
+import { hasPatterns, signatureOf, validate } from '@kernmantle/core/kernel';
+import {
+  type InputRequiredResult,
+  isInputRequiredResult,
+  type McpServer,
+  ResourceTemplate,
+  type ServerContext,
+  type ToolAnnotations,
+} from '@modelcontextprotocol/server';
+import { withApprovals } from './approvals.ts';
+import type { ServerParts } from './host.ts';
+import { askClient, broughtAlong, type InputPorts, readInputs } from './native-inputs.ts';
+import {
+  decoded,
+  failedResult,
+  ownOutput,
+  promptResult,
+  protocolError,
+  resourceError,
+  resourceResult,
+  toolResult,
+} from './native-results.ts';
+import { createOutputLines, progressFor } from './progress.ts';
+import { addPrompt, type Choices, choicesIn } from './prompts.ts';
+
+interface Ports extends ServerParts, InputPorts {
+  /** The name of a template, or its id where that is taken. */
+  templateName(name: string, id: string): string;
+}
+
+/** What an exposed tool takes and gives, as clients see it. */
+interface Offer {
+  readonly item: ToolItem;
+  readonly name: string;
+  readonly exposed: Exposed;
+  readonly input: JsonObject;
+  readonly output?: JsonObject | undefined;
+  /** Those of `INPUT_PARAMETERS` that it declares. */
+  readonly asks: readonly string[];
+}
+
+const without = (schema: JsonObject, names: readonly string[]): JsonObject => {
+  const { properties, required } = schema;
+  const shown = isObject(properties)
+    ? Object.fromEntries(Object.entries(properties).filter(([name]) => !names.includes(name)))
+    : {};
+  const needed = Array.isArray(required) && {
+    required: required.filter((name) => !(typeof name === 'string' && names.includes(name))),
+  };
+  return { type: 'object', ...schema, properties: shown, ...needed };
+};
+
+function offerOf(
+  item: ToolItem,
+  exposed: Exposed,
+  { host: { library } }: Ports,
+): Offer | undefined {
+  const signature = signatureOf(library, item);
+  const chain = library.chainOf(item);
+  if (!signature || !chain.ok) return undefined;
+  const output = chain.output.links.find(({ tool }) => tool?.output_schema)?.tool?.output_schema;
+  const declared = Object.keys((getOwn(signature.schema, 'properties') as JsonObject) ?? {});
+  return {
+    item,
+    exposed,
+    name: exposedName(item, exposed),
+    input: without(signature.schema, INPUT_PARAMETERS),
+    output,
+    asks: INPUT_PARAMETERS.filter((name) => declared.includes(name)),
+  };
+}
+
+function annotationsOf({ item }: Offer): ToolAnnotations {
+  const isRead = item.tool?.effect === 'read';
+  const { risk = [], requires = [] } = item.tool ?? {};
+  return {
+    readOnlyHint: isRead,
+    destructiveHint: !isRead,
+    openWorldHint: risk.includes('exfil') || requires.some((name) => name.startsWith('net.')),
+  };
+}
+
+/** One call of an exposed tool: its own output, or a question to the client. */
+async function run(
+  ports: Ports,
+  offer: Offer,
+  given: JsonObject,
+  context: ServerContext,
+): Promise<Outcome<JsonObject | InputRequiredResult>> {
+  const { item, name, asks } = offer;
+  const smuggled = INPUT_PARAMETERS.find((one) => Object.hasOwn(given, one));
+  if (smuggled) return fail('invalid_input', `\`${smuggled}\` is no argument of \`${name}\``);
+  const call = { tool: item.id, arguments: given };
+  const inputs = await readInputs(ports, call, context);
+  if (isInputRequiredResult(inputs)) return ok(inputs);
+  const first = await execute(ports, offer, call, { ...given, ...inputs }, context);
+  const asked = questionIn(first);
+  if (asked === undefined) return first;
+  if (!asks.includes('input_responses')) {
+    const message = `\`${name}\` wants to ask the client, and declares no \`input_responses\``;
+    return fail('tool_failed', message);
+  }
+  const brought = broughtAlong(ports, asked, context);
+  if (!brought) return await askClient(ports, call, asked, context);
+  const second = await execute(ports, offer, call, { ...given, ...inputs, ...brought }, context);
+  const more = questionIn(second);
+  return more === undefined ? second : await askClient(ports, call, more, context);
+}
+
+/** What a tool wants to know of the client, if it does. */
+const questionIn = (done: Outcome<JsonObject | InputRequiredResult>): Json | undefined =>
+  done.ok && !isInputRequiredResult(done.output)
+    ? getOwn(done.output, 'input_required')
+    : undefined;
+
+/** What the tool itself answers; or the question of whoever has to approve. */
+async function execute(
+  ports: Ports,
+  { item, name, asks }: Offer,
+  call: Json,
+  given: JsonObject,
+  context: ServerContext,
+): Promise<Outcome<JsonObject | InputRequiredResult>> {
+  const isTaken = ([one]: [string, Json]): boolean =>
+    asks.includes(one) || !INPUT_PARAMETERS.includes(one);
+  const parameters = Object.fromEntries(Object.entries(given).filter(isTaken));
+  const { signal } = context.mcpReq;
+  const { onOutput, end } = createOutputLines(context, name);
+  const request = { item_type: 'tool', item_id: item.id, parameters };
+  const by = { client: ports.client(), signal, onOutput };
+  const make = (made: JsonObject) => ports.host.call('execute', made, by);
+  const done = await withApprovals(ports, { call, request }, context, make);
+  await end();
+  if (isInputRequiredResult(done)) return ok(done);
+  return done.ok ? ok(ownOutput(done.output)) : done;
+}
+
+/** Shown as it is. What a client sends is checked by the kernel, and not by expressions of strangers here. */
+const shown = ({ schema }: Ports, json: JsonObject): ReturnType<ServerParts['schema']> => {
+  const { '~standard': standard } = schema(json);
+  const validate = (value: unknown) => ({ value: value as JsonObject });
+  return { '~standard': { ...standard, validate } };
+};
+
+function addTool(ports: Ports, offer: Offer): void {
+  const { item, name, input, output } = offer;
+  ports.server.registerTool(
+    name,
+    {
+      description: item.description,
+      inputSchema: shown(ports, input),
+      ...(output && { outputSchema: shown(ports, output) }),
+      annotations: annotationsOf(offer),
+    },
+    async (given, context) => {
+      const done = await run(ports, offer, given, context);
+      if (!done.ok) return failedResult(done, ports.answers);
+      return isInputRequiredResult(done.output)
+        ? done.output
+        : toolResult(done.output, output, ports.answers);
+    },
+  );
+}
+
+function addPromptTool(ports: Ports, offer: Offer): void {
+  const { item, name, input } = offer;
+  const { description } = item;
+  const argsSchema = shown(ports, input);
+  ports.server.registerPrompt(name, { description, argsSchema }, async (given, context) => {
+    const done = await run(ports, offer, given, context);
+    if (!done.ok) throw protocolError(done);
+    return isInputRequiredResult(done.output)
+      ? done.output
+      : promptResult(done.output, description);
+  });
+}
+
+function addResourceTool(ports: Ports, offer: Offer): void {
+  const { item, name, exposed, input } = offer;
+  const { description } = item;
+  const uri = exposedUri(item, exposed);
+  const mimeType = exposed.mime_type;
+  const about = { description, ...(mimeType !== undefined && { mimeType }) };
+  const read = async ({ href }: URL, given: JsonObject, context: ServerContext) => {
+    const done = await run(ports, offer, given, context);
+    if (!done.ok) throw resourceError(done, href);
+    return isInputRequiredResult(done.output)
+      ? done.output
+      : resourceResult(done.output, href, mimeType);
+  };
+  if (!uri.includes('{')) {
+    ports.server.registerResource(name, uri, about, (at, context) => read(at, {}, context));
+    return;
+  }
+  // Templates are told apart by their names, and an address is nobody else's.
+  const template = new ResourceTemplate(uri, { list: undefined });
+  ports.server.registerResource(
+    ports.templateName(name, item.id),
+    template,
+    about,
+    (at, variables, context) => read(at, asParameters(variables, input), context),
+  );
+}
+
+/** An address is text: what the tool takes as another type is read as that. */
+function asParameters(
+  variables: Readonly<Record<string, string | string[]>>,
+  { properties }: JsonObject,
+): JsonObject {
+  const parsed = Object.entries(variables).map(([name, value]): [string, Json] => {
+    const text = decoded(Array.isArray(value) ? value.join(',') : value);
+    const type = getOwn(getOwn(properties, name), 'type');
+    const isNumber = (type === 'number' || type === 'integer') && /^-?\d+(\.\d+)?$/.test(text);
+    return [name, isNumber ? Number(text) : text];
+  });
+  return Object.fromEntries(parsed);
+}
+
+function addKnowledge(ports: Ports, item: Item, exposed: Exposed): void {
+  const { id, description, title } = item;
+  const uri = exposedUri(item, exposed);
+  const mimeType = exposed.mime_type ?? 'text/markdown';
+  const { host, client, server } = ports;
+  const about = { title, description, mimeType };
+  server.registerResource(exposedName(item, exposed), uri, about, async ({ href }, context) => {
+    const request = { item_type: 'knowledge', item_id: id };
+    const { signal } = context.mcpReq;
+    const read = await host.call('execute', request, { client: client(), signal });
+    if (!read.ok) throw resourceError(read, href);
+    const text = splitFrontMatter(textAt(read.output, 'text')).rest;
+    return resourceResult({ text }, href, mimeType);
+  });
+}
+
+/** A directive as a tool starts a thread of its own. */
+function addDirective(ports: Ports, { id, directive }: DirectiveItem, name: string): void {
+  if (!directive) return;
+  const { host, client, server } = ports;
+  const properties = Object.fromEntries(
+    directive.inputs.map(({ name: input, type, description }) => [
+      input,
+      { ...(type !== 'any' && { type }), description },
+    ]),
+  );
+  const required = directive.inputs.filter((input) => input.required).map((input) => input.name);
+  const schema = { type: 'object', properties, required, additionalProperties: false };
+  server.registerTool(
+    name,
+    {
+      description: directive.description,
+      inputSchema: shown(ports, schema),
+      annotations: { readOnlyHint: false, destructiveHint: true, openWorldHint: true },
+    },
+    async (inputs, context) => {
+      const parameters = { directive_name: id, inputs };
+      const request = { item_type: 'tool', item_id: 'threads/thread_directive', parameters };
+      const progress = progressFor(context);
+      const by = { client: client(), signal: context.mcpReq.signal, ...progress?.port };
+      const make = (made: JsonObject) => host.call('execute', made, by);
+      const done = await withApprovals(ports, { call: request, request }, context, make);
+      await progress?.end();
+      if (isInputRequiredResult(done)) return done;
+      return done.ok
+        ? toolResult(ownOutput(done.output), undefined, ports.answers)
+        : failedResult(done, ports.answers);
+    },
+  );
+}
+
+function addItem(ports: Ports, item: Item, exposed: Exposed, choices: Choices): void {
+  const name = exposedName(item, exposed);
+  if (exposed.mcp === 'resource') choices.resources.add(exposedUri(item, exposed));
+  if (item.kind === 'knowledge') return addKnowledge(ports, item, exposed);
+  if (item.kind === 'directive') {
+    if (exposed.mcp === 'tool') return addDirective(ports, item, name);
+    choices.prompts.set(name, new Map());
+    if (item.directive) addPrompt(ports.server, { name, id: item.id }, item.directive, ports);
+    return;
+  }
+  const offer = offerOf(item, exposed, ports);
+  if (!offer) {
+    const message = `\`${item.id}\` cannot be used, so it is not served`;
+    return ports.host.onError(new Error(message));
+  }
+  if (exposed.mcp === 'tool') return addTool(ports, offer);
+  if (exposed.mcp === 'prompt') {
+    choices.prompts.set(name, choicesIn(offer.input));
+    return addPromptTool(ports, offer);
+  }
+  choices.templates.set(exposedUri(item, exposed), choicesIn(offer.input));
+  addResourceTool(ports, offer);
+}
+
+/** Items of one name are an error of the project: none of them is served. Says whether threads can be started. */
+export function addNative(server: McpServer, parts: ServerParts, choices: Choices): boolean {
+  // An expression of a stranger could keep us busy for ever.
+  const misfits = (value: Json, schema: JsonObject): boolean =>
+    !hasPatterns(schema) && validate(value, schema).length > 0;
+  const names = new Set(['result', 'result, a page']);
+  const templateName = (name: string, id: string): string => {
+    const free = names.has(name) ? `${name} (${id})` : name;
+    names.add(free);
+    return free;
+  };
+  const ports: Ports = { ...parts, server, misfits, templateName };
+  let startsThreads = false;
+  for (const [key, items] of groupExposed(parts.host.library.all())) {
+    const [item] = items;
+    const exposed = item && exposedOf(item);
+    if (!item || !exposed) continue;
+    if (items.length > 1) {
+      const names = items.map(({ id }) => `\`${id}\``).join(' and ');
+      parts.host.onError(new Error(`the MCP ${key} is ${names}: none is served`));
+      continue;
+    }
+    try {
+      addItem(ports, item, exposed, choices);
+    } catch (error) {
+      // A schema that the SDK cannot read is no reason to serve nothing.
+      parts.host.onError(new Error(`\`${item.id}\` is not served: ${messageOf(error)}`));
+      continue;
+    }
+    startsThreads ||= item.kind === 'directive' && exposed.mcp === 'tool';
+  }
+  return startsThreads;
+}

@@ -1,0 +1,139 @@
+// How far a thread is, as progress notifications of the request that waits for it. Asked for by a client
+// with a progress token; told at every turn and step, and in between when nothing happens.
+
+import {
+  getOwn,
+  isObject,
+  type Json,
+  type JsonObject,
+  parseJson,
+  plainText,
+} from '@kernmantle/core/base';
+import type { ServerContext } from '@modelcontextprotocol/server';
+import type { HostCall } from './host.ts';
+
+const of = (used: Json | undefined, most: Json | undefined, unit: string): string =>
+  most === undefined || most === null
+    ? `${plainText(used ?? 0)} ${unit}`
+    : `${plainText(used ?? 0)} of ${plainText(most)} ${unit}`;
+
+/** A limit says who set it, too. */
+const ceilingOf = (limits: Json, name: string): Json | undefined =>
+  getOwn(getOwn(limits, name), 'value');
+
+/** In words, for whoever only shows a line. */
+function wordsOf({
+  turn = null,
+  step = '',
+  status = '',
+  cost = {},
+  limits = {},
+}: JsonObject): string {
+  const used = (name: string): Json | undefined => getOwn(cost, name);
+  const most = (name: string): Json | undefined => ceilingOf(limits, name);
+  const currency = plainText(used('currency') ?? most('spend_currency') ?? 'USD');
+  const parts = [
+    plainText(status),
+    `turn ${of(turn ?? used('turns'), most('turns'), '').trim()}`,
+    of(used('tool_calls'), most('tool_calls'), 'steps'),
+    of(used('spend'), most('spend'), currency),
+  ];
+  return [...parts, ...(step === '' ? [] : [plainText(step)])].join(', ');
+}
+
+/** Undefined when nobody wants to hear. Nothing is sent after `end`. */
+export function progressFor({
+  mcpReq,
+}: Pick<ServerContext, 'mcpReq'>):
+  | { port: Pick<HostCall, 'onProgress'>; end(): Promise<void> }
+  | undefined {
+  const progressToken = mcpReq._meta?.progressToken;
+  if (progressToken === undefined) return undefined;
+  let [turn, since, isOver] = [0, 0, false];
+  let sent: Promise<unknown> = Promise.resolve();
+  const onProgress = (state: JsonObject): void => {
+    if (isOver) return;
+    const now = Number(state.turn ?? getOwn(state.cost ?? {}, 'turns') ?? 0);
+    since = now > turn ? 0 : since + 1;
+    turn = Math.max(turn, now);
+    const most = ceilingOf(state.limits ?? {}, 'turns');
+    const params = {
+      progressToken,
+      // What the protocol wants of it: more every time. Between two turns it comes ever nearer to the next.
+      progress: turn + since / (since + 1),
+      ...(typeof most === 'number' && most >= turn + 1 ? { total: most } : {}),
+      message: wordsOf(state),
+    };
+    sent = mcpReq.notify({ method: 'notifications/progress', params }).catch(() => undefined);
+  };
+  return {
+    port: { onProgress },
+    async end() {
+      isOver = true;
+      await sent;
+    },
+  };
+}
+
+// What a tool's process prints while it runs: a line is a log message, a line such as
+// `{"progress": 50, "total": 100}` says how far it is. Nothing of it is the tool's answer.
+
+const MAX_LINE = 16_384;
+const MAX_LINES = 5000;
+
+function progressIn(line: string): JsonObject | undefined {
+  if (!line.startsWith('{')) return undefined;
+  const parsed = parseJson(line);
+  const said = parsed.ok && isObject(parsed.output) ? parsed.output : undefined;
+  return typeof said?.progress === 'number' ? said : undefined;
+}
+
+export function createOutputLines({ mcpReq }: ServerContext, logger: string) {
+  let rest = '';
+  let count = 0;
+  // In order, and all of them before the answer.
+  let sent: Promise<unknown> = Promise.resolve();
+  const send = (work: () => Promise<void>): void => {
+    // Whoever is gone does not miss it.
+    sent = sent.then(work).catch(() => undefined);
+  };
+
+  function progress(said: JsonObject): void {
+    const progressToken = mcpReq._meta?.progressToken;
+    if (progressToken === undefined) return;
+    const [total, message] = [getOwn(said, 'total'), getOwn(said, 'message')];
+    const params = {
+      progressToken,
+      progress: said.progress,
+      ...(typeof total === 'number' && { total }),
+      ...(typeof message === 'string' && { message }),
+    };
+    send(() => mcpReq.notify({ method: 'notifications/progress', params }));
+  }
+
+  function line(text: string): void {
+    if (text.trim() === '') return;
+    count += 1;
+    if (count > MAX_LINES) return;
+    const said = progressIn(text);
+    if (said) return progress(said);
+    const isLast = count === MAX_LINES;
+    const data = isLast ? 'what is printed from here on is not passed on' : text.slice(0, MAX_LINE);
+    send(() => mcpReq.log(isLast ? 'warning' : 'info', data, logger));
+  }
+
+  return {
+    /** Never throws. */
+    onOutput(text: string): void {
+      const lines = `${rest}${text}`.split('\n');
+      rest = (lines.pop() ?? '').slice(0, MAX_LINE);
+      for (const one of lines) line(one.replace(/\r$/, ''));
+    },
+    /** Everything that was printed has been sent. */
+    async end(): Promise<void> {
+      line(rest);
+      rest = '';
+      await sent;
+    },
+  };
+}

@@ -1,0 +1,55 @@
+// A span around every request that is answered here, whichever part answers it; the host makes it.
+// INVARIANT: names only, never what was asked or answered.
+
+import { getOwn, isObject, type Json, type JsonObject } from '@kernmantle/core/base';
+import type { McpServer } from '@modelcontextprotocol/server';
+import type { AnsweredRequest, McpHost } from './host.ts';
+
+type Handler = (request: { method: string; params?: JsonObject }, context: unknown) => unknown;
+
+/** What a request is about, by the field that names it. */
+const TARGETS: Readonly<Record<string, string>> = {
+  'tools/call': 'name',
+  'prompts/get': 'name',
+  'resources/read': 'uri',
+};
+
+const MAX_TARGET = 200;
+
+function aboutOf(method: string, params: JsonObject, client: string): AnsweredRequest {
+  const text = (value: Json | undefined): string => (typeof value === 'string' ? value : '');
+  const target = text(getOwn(params, TARGETS[method] ?? ''));
+  const meta = getOwn(params, '_meta') ?? null;
+  // The name of a resource may hold a handle: its kind is enough.
+  const shown = method === 'resources/read' ? target.replace(/(:\/\/).*/s, '$1') : target;
+  return {
+    method,
+    client,
+    target: shown.slice(0, MAX_TARGET),
+    traceparent: text(getOwn(meta, 'traceparent')),
+    tracestate: text(getOwn(meta, 'tracestate')),
+  };
+}
+
+/** To be called when all parts are there. */
+export function addSpans({ server }: McpServer, host: McpHost, client: () => string): void {
+  const { span } = host;
+  if (!span) return;
+  // The SDK has no door for whoever only watches: this is where its handlers are.
+  const { _requestHandlers: handlers } = server as unknown as {
+    _requestHandlers?: Map<string, Handler>;
+  };
+  if (!handlers) return;
+  for (const [method, handler] of handlers) {
+    handlers.set(method, async (request, context) => {
+      const params = isObject(request.params ?? null) ? (request.params as JsonObject) : {};
+      const answer = async () => (await handler(request, context)) as JsonObject;
+      const failed = ({ isError, structuredContent = null }: JsonObject): string | undefined => {
+        if (isError !== true) return undefined;
+        const code = getOwn(getOwn(structuredContent, 'error'), 'code');
+        return typeof code === 'string' ? code : 'tool_error';
+      };
+      return await span(aboutOf(method, params, client()), answer, failed);
+    });
+  }
+}

@@ -1,0 +1,147 @@
+// The older revision over HTTP: a client says hello once and is then known by a session, over which the
+// server can ask it back. A session belongs to the client that opened it, and there is a bound on how
+// many there are and how long one stays that nobody uses.
+import { randomUUID } from 'node:crypto';
+import type { Clock, Json } from '@kernmantle/core/base';
+import {
+  isInitializeRequest,
+  type McpServer,
+  WebStandardStreamableHTTPServerTransport,
+} from '@modelcontextprotocol/server';
+import type { Exchange } from './exchanges.ts';
+import type { McpClient } from './host.ts';
+
+/** Of one client. More than a person has windows; a client that loses its sessions cannot fill the house. */
+const MAX_OWN = 32;
+const MAX_ALL = 256;
+const IDLE_MS = 30 * 60 * 1000;
+const SWEEP_MS = 60 * 1000;
+
+type Caller = Omit<McpClient, 'name'>;
+
+interface Session {
+  readonly id: string;
+  readonly client: string;
+  readonly server: McpServer;
+  readonly transport: WebStandardStreamableHTTPServerTransport;
+  readonly ready: Promise<void>;
+  /** Requests and streams that are open now. */
+  open: number;
+  usedAt: number;
+}
+
+/** An error at the level of HTTP, in the form that clients of the protocol read. */
+export const refusal = (
+  status: number,
+  message: string,
+  headers: Readonly<Record<string, string>> = {},
+  code = -32_000,
+): Response =>
+  Response.json({ jsonrpc: '2.0', error: { code, message }, id: null }, { status, headers });
+
+const SESSION_NOT_FOUND = -32_001;
+
+interface SessionPorts {
+  readonly clock: Pick<Clock, 'monotonic'>;
+  create(client: Caller): McpServer;
+  onError(error: Error): void;
+}
+
+export function createSessions({ clock, create, onError }: SessionPorts) {
+  const sessions = new Map<string, Session>();
+  const own = (client: string): Session[] =>
+    [...sessions.values()].filter((session) => session.client === client);
+
+  async function end(session: Session): Promise<void> {
+    sessions.delete(session.id);
+    await session.server.close().catch(onError);
+  }
+
+  /** Ends those that nobody has used for long. */
+  async function sweep(): Promise<void> {
+    const since = clock.monotonic() - IDLE_MS;
+    const old = [...sessions.values()].filter(({ open, usedAt }) => open === 0 && usedAt <= since);
+    await Promise.all(old.map(end));
+  }
+  const timer = setInterval(() => void sweep(), SWEEP_MS).unref();
+
+  /** Is there room for one more? The client's own that was idle longest makes place. */
+  function makeRoom(client: string): boolean {
+    const mine = own(client);
+    if (mine.length >= MAX_OWN) {
+      const idle = mine.filter(({ open }) => open === 0);
+      const [oldest] = idle.toSorted((a, b) => a.usedAt - b.usedAt);
+      if (!oldest) return false;
+      void end(oldest);
+    }
+    return sessions.size < MAX_ALL;
+  }
+
+  function begin(client: Caller): Session {
+    const id = randomUUID();
+    const transport = new WebStandardStreamableHTTPServerTransport({
+      sessionIdGenerator: () => id,
+    });
+    const server = create(client);
+    const { onclose } = server.server;
+    const closed = (): void => {
+      onclose?.();
+      sessions.delete(id);
+    };
+    Object.assign(server.server, { onclose: closed, onerror: onError });
+    const ready = server.connect(transport);
+    const session = { id, client: client.id, server, transport, ready, open: 0, usedAt: 0 };
+    sessions.set(id, session);
+    return session;
+  }
+
+  async function answer(
+    session: Session,
+    request: Request,
+    parsedBody: Json | undefined,
+    exchange: Exchange,
+  ): Promise<Response> {
+    session.open += 1;
+    session.usedAt = clock.monotonic();
+    exchange.after(() => {
+      session.open -= 1;
+      session.usedAt = clock.monotonic();
+    });
+    await session.ready;
+    return await session.transport.handleRequest(request, { parsedBody });
+  }
+
+  return {
+    async serve(
+      request: Request,
+      body: Json | undefined,
+      client: Caller,
+      exchange: Exchange,
+    ): Promise<Response> {
+      const id = request.headers.get('mcp-session-id');
+      const known = id === null ? undefined : sessions.get(id);
+      // Whether somebody else has a session of this name is not said.
+      if (known?.client === client.id) return await answer(known, request, body, exchange);
+      if (id !== null) return refusal(404, 'Session not found', {}, SESSION_NOT_FOUND);
+      if (!isInitializeRequest(body)) {
+        return refusal(400, 'Bad Request: Mcp-Session-Id header is required');
+      }
+      if (!makeRoom(client.id)) {
+        return refusal(503, 'too many sessions are open', { 'retry-after': '60' });
+      }
+      const session = begin(client);
+      const response = await answer(session, request, body, exchange);
+      if (!response.ok) await end(session);
+      return response;
+    },
+    count: (): number => sessions.size,
+    sweep,
+    async endOf(client: string): Promise<void> {
+      await Promise.all(own(client).map(end));
+    },
+    async close(): Promise<void> {
+      clearInterval(timer);
+      await Promise.all([...sessions.values()].map(end));
+    },
+  };
+}

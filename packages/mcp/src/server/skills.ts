@@ -1,0 +1,134 @@
+// Directives and knowledge as skills (the MCP extension `io.modelcontextprotocol/skills`): a folder with
+// one file, `SKILL.md`, made from the item when somebody asks for it. What a client would not be shown by
+// `load` is not there, and a directive only where this surface hands it out.
+
+import { getOwn, lastSegment, splitFrontMatter, textAt } from '@kernmantle/core/base';
+import type { McpServer, ServerContext } from '@modelcontextprotocol/server';
+import {
+  type Skill,
+  type SkillSource,
+  SkillsExtension,
+  skillEntry,
+} from '@modelcontextprotocol/server/ext/skills';
+import type { ServerParts } from './host.ts';
+import { decoded } from './native-results.ts';
+
+const KINDS = ['directive', 'knowledge'] as const;
+type Kind = (typeof KINDS)[number];
+
+const PAGE = 20;
+const MAX_DESCRIPTION = 1000;
+const BASE = 'skill://';
+
+/** The names of skills hold small letters, digits and single hyphens. */
+const slugOf = (id: string): string =>
+  lastSegment(id)
+    .toLowerCase()
+    .replace(/[^a-z0-9]+/g, '-')
+    .slice(0, 64)
+    .replace(/^-+|-+$/g, '');
+
+/** The last folder is the skill's name. */
+function pathOf(kind: Kind, id: string): string {
+  const name = slugOf(id);
+  return lastSegment(id) === name ? `${kind}/${id}` : `${kind}/${id}/${name}`;
+}
+
+/** Which item an address of ours could mean. */
+function itemsAt(uri: string): { kind: Kind; id: string }[] {
+  const [, path = ''] = /^skill:\/\/([^?#]{1,1000})\/SKILL\.md$/.exec(uri) ?? [];
+  const [first, ...rest] = path.split('/').map(decoded);
+  const kind = KINDS.find((one) => one === first);
+  if (!kind || rest.length === 0) return [];
+  const ids = [rest.slice(0, -1).join('/'), rest.join('/')];
+  return ids
+    .filter((id) => id !== '' && pathOf(kind, id) === [kind, ...rest].join('/'))
+    .map((id) => ({ kind, id }));
+}
+
+interface Made {
+  readonly path: string;
+  readonly text: string;
+}
+
+function createSource({ host, client }: ServerParts): SkillSource {
+  /** Undefined for what there is not, or not for this client. */
+  async function make(kind: Kind, id: string, context: ServerContext): Promise<Made | undefined> {
+    const request = { item_type: kind, item_id: id };
+    const by = { client: client(), signal: context.mcpReq.signal };
+    const loaded = await host.call('load', request, by);
+    if (!loaded.ok || slugOf(id) === '') return undefined;
+    const item = getOwn(loaded.output, 'item');
+    if (textAt(item, 'item_id') !== id) return undefined;
+    const access = kind === 'directive' ? host.policy().directives('mcp') : 'all';
+    if (access === 'none' || (access === 'signed' && getOwn(item, 'signed') !== true)) {
+      return undefined;
+    }
+    const about = textAt(item, 'description') || textAt(item, 'title') || id;
+    const head = [
+      `name: ${slugOf(id)}`,
+      `description: ${JSON.stringify(about.slice(0, MAX_DESCRIPTION))}`,
+      'metadata:',
+      `  kernmantle.item: ${JSON.stringify(`${kind} ${id}`)}`,
+      `  kernmantle.version: ${JSON.stringify(textAt(item, 'version'))}`,
+    ];
+    const body = textAt(loaded.output, 'body');
+    const text = kind === 'directive' ? directiveBody(id, body) : splitFrontMatter(body).rest;
+    return { path: pathOf(kind, id), text: `---\n${head.join('\n')}\n---\n${text}` };
+  }
+
+  /** An item that cannot be a skill is none. */
+  const entryOf = async (made: Made | undefined): Promise<Skill | undefined> => {
+    if (!made) return undefined;
+    return await skillEntry(made.path, { 'SKILL.md': made.text }).catch(() => undefined);
+  };
+
+  async function find(uri: string, context: ServerContext): Promise<Made | undefined> {
+    for (const { kind, id } of itemsAt(uri)) {
+      const made = await make(kind, id, context);
+      if (made) return made;
+    }
+    return undefined;
+  }
+
+  return {
+    async list({ cursor = '' }, context) {
+      const [, named = 'directive', at = ''] = /^(directive|knowledge):(.*)$/.exec(cursor) ?? [];
+      const kind = KINDS.find((one) => one === named) ?? 'directive';
+      const request = { query: '', item_type: kind, limit: PAGE, ...(at !== '' && { cursor: at }) };
+      const by = { client: client(), signal: context.mcpReq.signal };
+      const found = await host.call('search', request, by);
+      if (!found.ok) return { skills: [] };
+      const items = getOwn(found.output, 'items');
+      const skills: Skill[] = [];
+      for (const item of Array.isArray(items) ? items : []) {
+        const skill = await entryOf(await make(kind, textAt(item, 'item_id'), context));
+        if (skill) skills.push(skill);
+      }
+      const more = textAt(found.output, 'next_cursor');
+      const next = more === '' ? KINDS[KINDS.indexOf(kind) + 1] : kind;
+      return { skills, ...(next && { nextCursor: `${next}:${more}` }) };
+    },
+    get: async (uri, context) => await entryOf(await find(uri, context)),
+    async read(uri, context) {
+      const made = await find(uri, context);
+      return made && { text: made.text, mimeType: 'text/markdown' };
+    },
+  };
+}
+
+/** Whoever reads it can also have it run, with its own permissions and limits. */
+const directiveBody = (
+  id: string,
+  body: string,
+): string => `Follow this directive. To run it instead, as a thread under its own permissions and limits, call
+\`execute\` with \`{"item_type": "tool", "item_id": "threads/thread_directive", "parameters":
+{"directive_name": ${JSON.stringify(id)}, "inputs": {}}}\`.
+
+${body}`;
+
+export function addSkills(server: McpServer, parts: ServerParts): void {
+  const onWarning = ({ path, message }: { path: string; message: string }): void =>
+    parts.host.onError(new Error(`skill ${path}: ${message}`));
+  new SkillsExtension({ source: createSource(parts), baseUri: BASE, onWarning }).attach(server);
+}

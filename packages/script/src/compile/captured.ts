@@ -1,0 +1,84 @@
+// A function's body also takes what lies outside of it. Inside a function with a label, policies judge such
+// a value like an argument, before the body begins; what the function says is judged when it is made.
+import { shielded, whenReady } from '@kernmantle/core/base';
+import {
+  childFrame,
+  type Input,
+  type MaybePromise,
+  type Operation,
+  type Value,
+} from '@kernmantle/core/flow';
+import { placeOf } from '../problem.ts';
+import { type Compiler, type Environment, type Eval, executableOf } from '../run/environment.ts';
+import { operate } from '../run/operate.ts';
+import { type Expression, type NodeOf, type PathStep, visit } from '../syntax/ast.ts';
+import { absent } from '../values/kinds.ts';
+
+/** Policies alone look at this part of a call. */
+function judgedByPolicies(
+  env: Environment,
+  at: number,
+  inputs: readonly Input[],
+  body: (values: readonly Value[]) => Value,
+): MaybePromise<Value> {
+  const op: Operation = {
+    type: 'say',
+    name: '',
+    opLabels: [],
+    retryOwner: false,
+    location: placeOf(env.unit, at),
+  };
+  const frame = childFrame(env.frame, { selection: { only: [] }, isPart: true });
+  return operate({ ...env, frame }, op, inputs, body);
+}
+
+/** What a labelled function says is what it does: policies look at it with all that was put in. */
+export const judgedWhenSaid = (
+  { at }: Expression,
+  env: Environment,
+  run: Eval,
+): MaybePromise<Value> =>
+  whenReady(run(env), (value) =>
+    judgedByPolicies(env, at, [{ name: 'value', value }], ([passed = value]) => passed),
+  );
+
+/** Fields as they are written, up to where something is computed or called. */
+function plainSteps(steps: readonly PathStep[]): readonly PathStep[] {
+  const end = steps.findIndex(({ kind }, at) => kind !== 'field' || steps[at + 1]?.kind === 'call');
+  return end < 0 ? steps : steps.slice(0, end);
+}
+
+/** What the names in a body stand for that are not its parameters; a name that is not there is nothing. */
+function compileCaptured(c: Compiler, { parameters, body }: NodeOf<'exe'>): Eval<Input>[] {
+  const own = new Set(parameters.map(({ name }) => name));
+  const found = new Map<string, Eval<Input>>();
+  visit(body, (node) => {
+    if (node.kind !== 'reference' || own.has(node.name)) return;
+    const { name } = node;
+    const steps = plainSteps(node.steps);
+    const evaluate = c.expression({ ...node, steps, isOptional: true }, 'condition');
+    const key = JSON.stringify([name, ...steps.map((step) => step.kind === 'field' && step.name)]);
+    found.set(key, (env) =>
+      shielded(
+        () => whenReady(evaluate(env), (value) => ({ name, value })),
+        () => ({ name, value: absent() }),
+      ),
+    );
+  });
+  return [...found.values()];
+}
+
+/** Refuses what policies do not let into the body of a function with a label. */
+export function compileCaptureCheck(c: Compiler, node: NodeOf<'exe'>) {
+  let compiled: readonly Eval<Input>[] | undefined;
+  return async (env: Environment): Promise<void> => {
+    compiled ??= compileCaptured(c, node);
+    const inputs: Input[] = [];
+    for (const evaluate of compiled) {
+      const input = await evaluate(env);
+      const value = typeof input.value === 'function' ? absent() : input.value;
+      if (value.meta.descriptor.taint.length > 0 && !executableOf(value)) inputs.push(input);
+    }
+    if (inputs.length > 0) await judgedByPolicies(env, node.at, inputs, () => absent());
+  };
+}

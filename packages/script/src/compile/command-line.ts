@@ -1,0 +1,55 @@
+// Command lines. INVARIANT: a value put into a command is exactly one word (a list of plain values:
+// one word each) whatever it contains; the shell never splits, expands or runs any of it.
+import type { Json } from '@kernmantle/core/base';
+import type { Value } from '@kernmantle/core/flow';
+import { quoteWord } from '../run/command-words.ts';
+import { type Compiler, type Eval, evaluateAll } from '../run/environment.ts';
+import type { NodeOf } from '../syntax/ast.ts';
+import { compactJson, textOf, textOfData } from '../values/text.ts';
+import { compileParts, type Word } from './text.ts';
+
+type Lines = readonly (readonly Word[])[];
+
+const escapeQuoted = (text: string): string => text.replace(/[\\"$`]/g, '\\$&');
+
+const isPlain = (data: Json): boolean => typeof data !== 'object' || data === null;
+
+const textOfValue = (value: Value): string =>
+  isPlain(value.data) ? textOf(value) : compactJson(value.data);
+
+function wordOf({ value, quote }: Exclude<Word, string>): string {
+  if (quote === 'mark') return '';
+  const { data } = value;
+  const isList = Array.isArray(data) && data.every(isPlain);
+  const texts = isList ? data.map(textOfData) : [textOfValue(value)];
+  if (quote === 'none') return texts.map(quoteWord).join(' ');
+  const text = texts.join(' ');
+  return quote === 'double' ? escapeQuoted(text) : quoteWord(text).slice(1, -1);
+}
+
+/** The finished line. */
+export const joinWords = (words: readonly Word[]): string =>
+  words.map((word) => (typeof word === 'string' ? word : wordOf(word))).join('');
+
+/** Every line as words; values are evaluated, nothing is joined yet. */
+export function compileLines(c: Compiler, node: NodeOf<'command'>): Eval<Lines> {
+  const makers = node.lines.map((parts) => compileParts(c, parts));
+  return (env) => evaluateAll(makers, env);
+}
+
+export const valuesIn = (lines: Lines): Value[] =>
+  lines.flat().flatMap((word) => (typeof word === 'string' ? [] : [word.value]));
+
+/** A line without the values put into it: where something came from is no place for data. */
+export const writtenIn = (words: readonly Word[]): string =>
+  words.map((word) => (typeof word === 'string' ? word : ' ')).join('');
+
+/** The same lines with other values in the same places. */
+export function withValues(lines: Lines, values: readonly Value[]): Lines {
+  let at = 0;
+  return lines.map((words) =>
+    words.map((word) =>
+      typeof word === 'string' ? word : { ...word, value: values[at++] ?? word.value },
+    ),
+  );
+}

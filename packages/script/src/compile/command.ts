@@ -1,0 +1,473 @@
+// Values on their way into code blocks: data as data, files as bare text or data, and the whole value
+// only where `.keep` asks for it.
+import { fail, ok, whenReady } from '@kernmantle/core/base';
+import {
+  childFrame,
+  contextOf,
+  type Descriptor,
+  describe,
+  type Frame,
+  type Input,
+  type MaybePromise,
+  makeValue,
+  markFailure,
+  mergeAll,
+  type Operation,
+  type Value,
+} from '@kernmantle/core/flow';
+import { raise } from '../fault.ts';
+import { placeOf } from '../problem.ts';
+import { commandKeys, withVariables } from '../run/command-words.ts';
+import {
+  type Compiler,
+  type Environment,
+  type Eval,
+  evaluateAll,
+  type Named,
+  resolvePath,
+  type SourceUnit,
+} from '../run/environment.ts';
+import { asHelpers, helpersIn, type UsedHelper } from '../run/helpers.ts';
+import { streaming } from '../run/live.ts';
+import { operate, TIERS, unwrap, valueAt } from '../run/operate.ts';
+import type { NodeOf } from '../syntax/ast.ts';
+import { parseJsonText, plainCopy, stageInput } from '../values/data.ts';
+import { absent, isAbsent, isFunctionData, isKept, isTruthy } from '../values/kinds.ts';
+import { mxOf, mxType } from '../values/metadata.ts';
+import { stageText, textOf } from '../values/text.ts';
+import { commandVariables, networkHint } from '../world/process.ts';
+import type { CodeHelper, JsArgument, ProcessRequest } from '../world.ts';
+import { compileLines, joinWords, valuesIn, withValues, writtenIn } from './command-line.ts';
+import { compileParts, textOfWords } from './text.ts';
+import { compileOption } from './with-options.ts';
+
+function jsArgument(value: Value, isStage: boolean): JsArgument {
+  if (isAbsent(value)) return { kind: 'undefined' };
+  if (isFunctionData(value.data)) {
+    const message = 'a function cannot be handed to code; make it a helper with `exe js = { … }`';
+    return raise('invalid_input', message);
+  }
+  if (isKept(value)) {
+    const [text, type] = [textOf(value), mxType(value)];
+    return { kind: 'kept', text, data: value.data, type, mx: plainCopy(mxOf(value).data) };
+  }
+  const ready = isStage ? stageInput(value) : value;
+  const isData = typeof ready.data === 'object' && ready.data !== null;
+  if (isData && (ready.hasOwnText || isStage)) {
+    return { kind: 'textual', data: ready.data, text: textOf(ready), isStage };
+  }
+  return { kind: 'data', data: ready.data };
+}
+
+/** In a stage the first is the input. */
+const argumentsOf = (named: readonly Named[], isStage: boolean) =>
+  named.map(({ name, value }, index) => ({
+    name,
+    value: jsArgument(value, isStage && index === 0),
+  }));
+
+const NONE: readonly never[] = Object.freeze([]);
+
+/** With what they captured, as the operation let it through; `from`: the first of it. */
+function codeHelpers(
+  helpers: readonly UsedHelper[],
+  passed: readonly Value[],
+  from: number,
+): readonly CodeHelper[] {
+  let at = from;
+  return helpers.map(({ name, executable: { signature }, captured }) => {
+    const values = passedAs(captured, passed, at);
+    at += captured.length;
+    const { parameters, source } = signature;
+    // Names of a script may hold `-`, those of code may not.
+    const own = { name: name.replaceAll('-', '_'), parameters, source };
+    return { ...own, captured: argumentsOf(values, false) };
+  });
+}
+
+// Commands and code. Each is an operation of its own, unless it is the whole body of a function: then
+// it is part of the call, and only policy and capabilities look at the finished command again.
+
+/** `isPart`: the whole body of a function. `named`: its parameters. */
+export type Execute = (
+  env: Environment,
+  named: readonly Named[],
+  isPart: boolean,
+  isStage: boolean,
+) => MaybePromise<Value>;
+
+/**
+ * Guards were asked for the call. What is really run is looked at by policies, privileged guards, and those
+ * that its words alone concern: by a key, or by a label that a policy gives it.
+ */
+function partFrame(env: Environment, isPart: boolean): Environment {
+  if (!isPart) return env;
+  const selection = { ...env.frame.selection, partOf: env.frame };
+  return { ...env, frame: childFrame(env.frame, { selection, isPart: true }) };
+}
+
+function operationOf(
+  unit: SourceUnit,
+  kind: string,
+  at: number,
+  more: Partial<Operation> = {},
+): Operation {
+  return {
+    type: 'run',
+    subtype: kind,
+    name: '',
+    opLabels: [`op:${kind}`],
+    source: `src:${kind}`,
+    location: placeOf(unit, at),
+    // What starts a process; `js` runs in an engine of its own.
+    ...(kind !== 'js' && { tier: TIERS.process }),
+    ...more,
+  };
+}
+
+interface Setting {
+  /** Of `using`. */
+  readonly given: readonly Named[];
+  /** The folder it works in, where a value chose it: that goes in like any other. */
+  readonly placed: readonly Named[];
+  /** With what the operation let through of it. */
+  folder(placed: readonly Named[]): string;
+}
+
+function compileSetting(c: Compiler, { using, folder }: NodeOf<'command' | 'code'>): Eval<Setting> {
+  const value = using && c.expression(using.value);
+  const path = folder && c.text(folder.parts);
+  const isChosen = folder?.parts.some((part) => typeof part !== 'string') ?? false;
+  if (!value && !path)
+    return ({ unit }) => ({ given: NONE, placed: NONE, folder: () => unit.folder });
+  return async (env) => {
+    const written = await path?.(env);
+    return {
+      given: using && value ? [{ name: using.name, value: await value(env) }] : NONE,
+      placed: written && isChosen ? [{ name: 'folder', value: written }] : NONE,
+      folder([one]) {
+        const chosen = one?.value ?? written;
+        return chosen ? resolvePath(env, textOf(chosen)) : env.unit.folder;
+      },
+    };
+  };
+}
+
+/** Variables of a process: what `output … to env:NAME` left for every one after it, and its own. */
+const extraOf = ({ run }: Environment, own: readonly Named[]): Named[] => [
+  ...[...run.environment].map(([name, value]) => ({ name, value })),
+  ...own,
+];
+
+/** What is nearest to a process wins: `using`, then parameters, then what was left for all. */
+function nearest(
+  extra: readonly Named[],
+  parameters: Record<string, string>,
+  { length }: readonly Named[],
+): Record<string, string> {
+  const using = extra.slice(extra.length - length);
+  return { ...variables(extra), ...parameters, ...variables(using) };
+}
+
+const stdinInput = (value: Value | undefined): Input[] => (value ? [{ name: 'stdin', value }] : []);
+
+const variables = (named: readonly Named[]): Record<string, string> =>
+  Object.fromEntries(
+    named.map(({ name, value }) => [name, isAbsent(value) ? '' : stageText(value)]),
+  );
+
+/** Starts it; what it printed is the value, trimmed at the end, data when it is JSON. */
+async function start(
+  env: Environment,
+  at: number,
+  request: Pick<ProcessRequest, 'kind' | 'source' | 'env' | 'folder'>,
+  stdin: Value | undefined,
+): Promise<Value> {
+  const { run, process, frame } = env;
+  const { kind } = request;
+  const given = process?.stdin ?? stdin;
+  const more = { stdin: given && stageText(given), timeoutMs: process?.timeoutMs };
+  await run.written();
+  const { code, signal, stdout, stderr, descriptor } = await streaming(
+    env,
+    at,
+    `src:${kind}`,
+    (onOutput) => run.world.process({ ...request, ...more, onOutput }, frame),
+  );
+  if (code !== 0 || signal) {
+    const how = signal ? `was ended by ${signal}` : `failed with exit code ${code}`;
+    const said = stderr.trim() === '' ? '' : `: ${stderr.trim()}`;
+    const what = kind === 'cmd' ? 'command' : `${kind} block`;
+    const text = typeof request.source === 'string' ? request.source : request.source.join('\n');
+    const detail = { exit_code: code, stderr, ...networkHint(text, stderr) };
+    return unwrap(
+      markFailure(fail('tool_failed', `the ${what} ${how}${said}`, detail), descriptor),
+    );
+  }
+  if (stderr.trim() !== '') run.stderr(stderr);
+  const text = stdout.trimEnd();
+  return parseJsonText(makeValue(text, { text, descriptor }));
+}
+
+/** Refused before anything runs where a guard is going to judge what comes of it. */
+const streamOf = ({ process }: Environment) => (process?.isStream ? { stream: true } : {});
+
+/** The names before the braces, with what they stand for. */
+export function compileNames(
+  c: Compiler,
+  nodes: NodeOf<'command' | 'code'>['names'],
+): Eval<Named[]> {
+  const names = nodes.map((reference): Eval<Named> => {
+    const last = reference.steps.at(-1);
+    const name = last?.kind === 'field' ? last.name : reference.name;
+    const evaluate = c.expression(reference, 'operand');
+    return (env) => whenReady(evaluate(env), (value) => ({ name, value }));
+  });
+  return (env) => evaluateAll(names, env);
+}
+
+/** How often guards may make another command of one. */
+const MAX_CHANGES = 3;
+
+const isSame = (one: readonly string[], other: readonly string[]): boolean =>
+  one.join('\n') === other.join('\n');
+
+/** In its environment are a function's parameters and the names before the braces. */
+export function compileCommand(c: Compiler, node: NodeOf<'command'>): Execute {
+  const compiled = compileLines(c, node);
+  const setting = compileSetting(c, node);
+  const names = compileNames(c, node.names);
+  return async (outer, parameters, isPart, isStage) => {
+    const env = partFrame(outer, isPart);
+    const lines = await compiled(outer);
+    const named = [...parameters, ...(await names(outer))];
+    const { given, placed, folder } = await setting(outer);
+    const extra = extraOf(outer, given);
+    const finished = lines.map(joinWords);
+    const stdin = env.process?.stdin ?? (isStage ? env.pipe?.input : undefined);
+    const values = valuesIn(lines);
+    const inputs: Input[] = [
+      ...values.map((value, index) => ({ name: `value${index + 1}`, value })),
+      ...named,
+      ...extra,
+      ...placed,
+      ...stdinInput(stdin),
+    ];
+    const sources = commandKeys(lines.map(writtenIn));
+    const variablesOf = (passed: readonly Value[]): Record<string, string> => {
+      const own = variables(passedAs(named, passed, values.length));
+      const more = passedAs(extra, passed, values.length + named.length);
+      return nearest(more, commandVariables(own), given);
+    };
+    /** What it comes to, as far as it can be read: nothing is run of this. */
+    const readAs = (texts: readonly string[], passed: readonly Value[]): readonly string[] => {
+      if (!texts.some((text) => text.includes('$'))) return texts;
+      const held = variablesOf(passed);
+      return texts.map((text) => withVariables(text, held));
+    };
+    const operationFor = (texts: readonly string[], read: readonly string[]) =>
+      operationOf(env.unit, 'cmd', node.at, {
+        opLabels: ['op:cmd', ...new Set([...commandKeys(texts), ...commandKeys(read)])],
+        sources: sources.map(
+          (key) => `command:${key.slice('op:cmd:'.length).replaceAll(':', ' ')}`,
+        ),
+        metadata: {
+          command: texts.join('\n'),
+          ...(isSame(texts, read) ? {} : { expanded: read.join('\n') }),
+          ...streamOf(env),
+        },
+      });
+    const begin = (passed: readonly Value[], inner: Environment, source: readonly string[]) => {
+      const input = stdin && valueAt(passed, -1);
+      const place = folder(passedAs(placed, passed, values.length + named.length + extra.length));
+      const all = variablesOf(passed);
+      return start(inner, node.at, { kind: 'cmd', source, env: all, folder: place }, input);
+    };
+    /** What guards and hooks made of it is another command, and looked at as such. */
+    const attempt = (
+      around: Environment,
+      texts: readonly string[],
+      read: readonly string[],
+      judged: readonly Input[],
+      left: number,
+    ): MaybePromise<Value> =>
+      operate(around, operationFor(texts, read), judged, (passed, inner) => {
+        const source = withValues(lines, passed).map(joinWords);
+        const now = readAs(source, passed);
+        if (isSame(source, texts) && isSame(now, read)) return begin(passed, inner, source);
+        if (left === 0) raise('permission_denied', 'guards do not agree about what is to be run');
+        const again = inputs.map(({ name }, at) => ({ name, value: valueAt(passed, at) }));
+        const part = partFrame(inner, true);
+        // Hooks have had their say.
+        const frame = { ...part.frame, isHooking: true };
+        return attempt({ ...part, frame }, source, now, again, left - 1);
+      });
+    const first = [...values, ...[...named, ...extra, ...placed].map(({ value }) => value)];
+    return await attempt(env, finished, readAs(finished, first), inputs, MAX_CHANGES);
+  };
+}
+
+/** The same names with what the operation let through; the first is input number `from`. */
+const passedAs = (named: readonly Named[], passed: readonly Value[], from: number): Named[] =>
+  named.map(({ name }, index) => ({ name, value: valueAt(passed, from + index) }));
+
+const LANGUAGES = { sh: 'sh', bash: 'sh', js: 'js', node: 'node', py: 'py' } as const;
+
+/** What code sees by name: a function's parameters and the names before the braces. */
+export function compileCode(c: Compiler, node: NodeOf<'code'>): Execute {
+  const kind = LANGUAGES[node.language];
+  const names = compileNames(c, node.names);
+  const setting = compileSetting(c, node);
+  const run = { js: runJs, sh: runShell, node: runForeign, py: runForeign }[kind];
+  const shown = kind === 'sh' ? { metadata: { command: node.body } } : {};
+  const op = operationOf(c.unit, kind, node.at, shown);
+  return async (env, named, isPart, isStage) => {
+    const all = node.names.length === 0 ? named : [...named, ...(await names(env))];
+    const { given, placed, folder } = await setting(env);
+    const extra = kind === 'js' ? given : extraOf(env, given);
+    const stdin = kind === 'js' ? undefined : env.process?.stdin;
+    const isAlone = kind === 'sh' || env.run.helpers[kind].size === 0;
+    const helpers = isAlone ? NONE : await helpersIn(env, kind, node.body, all);
+    const captured = helpers.flatMap((helper) => helper.captured);
+    const inputs = [...all, ...extra, ...captured, ...placed, ...stdinInput(stdin)];
+    const before = all.length + extra.length;
+    const own = env.process?.isStream
+      ? { ...op, metadata: { ...op.metadata, ...streamOf(env) } }
+      : op;
+    return await asHelpers(env, helpers, inputs, (outer, judged) =>
+      operate(partFrame(outer, isPart), own, judged, (passed, inner) =>
+        run(node, {
+          env: inner,
+          named: passedAs(all, passed, 0),
+          extra: passedAs(extra, passed, all.length),
+          given,
+          helpers: codeHelpers(helpers, passed, before),
+          marks: marksOfHelpers(helpers),
+          folder: folder(passedAs(placed, passed, before + captured.length)),
+          isStage,
+          // The whole body of a function is part of the call, so `mx` is the call's.
+          context: isPart ? env.frame : inner.frame,
+        }),
+      ),
+    );
+  };
+}
+
+/** All that they bring along: what they captured, and the labels they give to whatever they return. */
+const marksOfHelpers = (helpers: readonly UsedHelper[]): Descriptor =>
+  mergeAll(
+    helpers.flatMap(({ captured, executable: { signature } }) => [
+      describe({ labels: signature.labels }),
+      ...captured.map(({ value }) => value.meta.descriptor),
+    ]),
+  );
+
+interface CodeRun {
+  readonly env: Environment;
+  readonly named: readonly Named[];
+  readonly extra: readonly Named[];
+  /** Of `using`; the last ones of `extra`. */
+  readonly given: readonly Named[];
+  readonly helpers: readonly CodeHelper[];
+  /** Of the helpers. */
+  readonly marks: Descriptor;
+  readonly folder: string;
+  readonly isStage: boolean;
+  readonly context: Frame;
+}
+
+type RunCode = (node: NodeOf<'code'>, run: CodeRun) => Promise<Value>;
+
+const runJs: RunCode = async ({ body, at }, { env, named, helpers, marks, isStage, context }) => {
+  const all = [env.frame.influence, marks, ...named.map(({ value }) => value.meta.descriptor)];
+  const { value, logs, warnings, descriptor } = await streaming(env, at, 'src:js', (onOutput) =>
+    env.run.world.js.run({
+      source: body,
+      parameters: argumentsOf(named, isStage),
+      mx: () => plainCopy(contextOf(context)),
+      helpers,
+      timeoutMs: env.process?.timeoutMs,
+      descriptor: mergeAll(all),
+      onOutput,
+    }),
+  );
+  if (warnings.length > 0) env.run.stderr(`${warnings.join('\n')}\n`);
+  if (value === undefined || value === null)
+    return logs.length > 0 ? makeValue(logs.join('\n'), { descriptor }) : absent(descriptor);
+  if (logs.length > 0 && !env.process?.isStream) env.run.stderr(`${logs.join('\n')}\n`);
+  return makeValue(value, { descriptor });
+};
+
+/** Shells get values as variables. */
+const runShell: RunCode = ({ body, at }, { env, named, extra, given, folder, isStage }) => {
+  const all = nearest(extra, variables(named), given);
+  const stdin = isStage ? named[0]?.value : undefined;
+  return start(env, at, { kind: 'sh', source: body, env: all, folder }, stdin);
+};
+
+/** Values are handed over as JSON by the world. */
+const runForeign: RunCode = async (
+  { body, language, at },
+  { env, named, extra, helpers, folder, isStage, context },
+) => {
+  const kind = language === 'py' ? 'py' : 'node';
+  const request = {
+    kind,
+    source: body,
+    parameters: argumentsOf(named, isStage),
+    mx: plainCopy(contextOf(context)),
+    helpers,
+    env: variables(extra),
+    folder,
+    timeoutMs: env.process?.timeoutMs,
+    stdin: env.process?.stdin && stageText(env.process.stdin),
+  } as const;
+  const { value, stdout, stderr, descriptor } = await streaming(
+    env,
+    at,
+    `src:${kind}`,
+    (onOutput) => env.run.world.code({ ...request, onOutput }, env.frame),
+  );
+  if (stderr.trim() !== '') env.run.stderr(stderr);
+  if (value !== undefined && value !== null) {
+    // With a value, what was printed is not the result.
+    if (stdout !== '' && !env.process?.isStream) env.run.stderr(stdout);
+    return makeValue(value, { descriptor });
+  }
+  const text = stdout.trimEnd();
+  if (text === '') return value === null ? makeValue(null, { descriptor }) : absent(descriptor);
+  const printed = makeValue(text, kind === 'py' ? { text, descriptor } : { descriptor });
+  return kind === 'py' ? parseJsonText(printed) : printed;
+};
+
+/** `prose { … }`, `llm "…"`: what is put into the prompt goes in, and is judged before it is sent. */
+export function compileModel(c: Compiler, node: NodeOf<'model'>): Execute {
+  const prompt = compileParts(c, node.prompt.parts);
+  const stream = compileOption(c, node.options, 'stream');
+  const location = placeOf(c.unit, node.at);
+  const op: Operation = { type: 'model', name: '', opLabels: ['op:llm'], location };
+  return async (outer, _named, isPart) => {
+    const flag = await stream?.(outer);
+    const isStream = flag ? isTruthy(flag) : outer.process?.isStream === true;
+    const process = { stdin: undefined, timeoutMs: undefined, isStream };
+    const lines = [await prompt({ ...outer, process })];
+    const inputs = valuesIn(lines).map((value, at) => ({ name: `value${at + 1}`, value }));
+    return await operate(partFrame(outer, isPart), op, inputs, async (passed, inner) => {
+      const env = { ...inner, process };
+      const request = { prompt: textOfWords(withValues(lines, passed).flat()), tier: node.tier };
+      const { value, descriptor } = await streaming(env, node.at, 'src:llm', async (onText) => {
+        const answer = await env.run.world.model({ ...request, onText }, env.frame);
+        return answer.ok
+          ? ok({ value: answer.output, descriptor: answer.output.meta.descriptor })
+          : answer;
+      });
+      return makeValue(value.data, { descriptor, text: value.text });
+    });
+  };
+}
+
+/** A command or code block where a value stands. */
+export const compileExecution =
+  (execute: Execute): Eval =>
+  (env) =>
+    execute(env, env.named, false, false);

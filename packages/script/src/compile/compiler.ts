@@ -1,0 +1,140 @@
+// The compiler: from the tree to closures. This file only knows which piece handles which node; the
+// pieces see one another through the `Compiler` it makes.
+import { whenReady } from '@kernmantle/core/base';
+import { addMarks, EMPTY, makeValue } from '@kernmantle/core/flow';
+import { refuseLeave, takeReturn } from '../run/control-values.ts';
+import type { Compiler, Eval, Reading, SourceUnit } from '../run/environment.ts';
+import { located } from '../run/operate.ts';
+import {
+  type ActionExpression,
+  type Expression,
+  mayEscape,
+  mayLeave,
+  type NodeOf,
+} from '../syntax/ast.ts';
+import { absent } from '../values/kinds.ts';
+import { compileCode, compileCommand, compileExecution, compileModel } from './command.ts';
+import { compileArmBlock, compileBlock, compileIf, compileWhen, runLines } from './control-flow.ts';
+import { compileFile } from './file.ts';
+import { compileVerdict } from './guard.ts';
+import { compileFor, compileForeach, compileLoop, compileSifted } from './loop.ts';
+import { compileReference, refusePattern } from './reference.ts';
+import { compilePiped, compilePipeline } from './stage.ts';
+import { compileBare, compileRunning, compileStatement, isStatement } from './statement.ts';
+import { compileTemplate, compileTemplateFile, compileText } from './text.ts';
+import {
+  compileArray,
+  compileBinary,
+  compileObject,
+  compileTernary,
+  compileUnary,
+} from './value.ts';
+import { compileWith } from './with-options.ts';
+
+export function createCompiler(unit: SourceUnit, isFunction = false): Compiler {
+  const c: Compiler = {
+    unit,
+    isFunction,
+    forFunction: () => (isFunction ? c : createCompiler(unit, true)),
+    expression: (node, reading = 'value') => compileExpression(c, node, reading),
+    action: (node) => compileAction(c, node),
+    lines: (nodes) => runLines(nodes.map((node) => compileLine(c, node))),
+    text: (parts) => compileText(c, parts),
+    stages: (source, stages, format) => compilePipeline(c, source, stages, format),
+    piped: (stages) => compilePiped(c, stages),
+  };
+  return c;
+}
+
+/** `=> v` inside the block of an arm is the value of the whole. */
+const valued =
+  (evaluate: Eval): Eval =>
+  (env) =>
+    whenReady(evaluate(env), takeReturn);
+
+/** Lines inside a value are those of a function: they print nothing, and the value of an arm ends it. */
+function asValue(
+  c: Compiler,
+  node: NodeOf<'when' | 'if' | 'for' | 'loop' | 'block'>,
+  compile: (c: Compiler) => Eval,
+): Eval {
+  const evaluate = valued(compile(c.forFunction()));
+  if (!mayLeave(node, true) || mayEscape(node)) return evaluate;
+  // The ways out end with it: what decided over them is known by what it gives, not by what follows.
+  return (env) => {
+    const path = { marks: EMPTY, errors: env.path.errors };
+    return whenReady(evaluate({ ...env, path }), (value) => {
+      env.path.errors = path.errors;
+      return addMarks(value, path.marks);
+    });
+  };
+}
+
+const placed =
+  (at: number, evaluate: Eval): Eval =>
+  (env) =>
+    located(env, at, () => evaluate(env));
+
+type Compile<K extends Expression['kind']> = (
+  c: Compiler,
+  node: NodeOf<K>,
+  reading: Reading,
+) => Eval;
+
+const EXPRESSIONS: { readonly [K in Expression['kind']]: Compile<K> } = {
+  literal(_c, node) {
+    const value = makeValue(node.value);
+    return () => value;
+  },
+  template: compileTemplate,
+  pattern: (_c, node) => placed(node.at, refusePattern),
+  array: compileArray,
+  object: compileObject,
+  reference: compileReference,
+  unary: compileUnary,
+  binary: compileBinary,
+  ternary: compileTernary,
+  pipeline: (c, node) => compilePipeline(c, node.source, node.stages),
+  with: (c, node) => compileWith(c, node),
+  command: (c, node) => compileExecution(compileCommand(c, node)),
+  code: (c, node) => compileExecution(compileCode(c, node)),
+  file: (c, node, reading) => placed(node.at, compileFile(c, node, reading)),
+  'run-value'(c, node) {
+    const evaluate = compileRunning(c, node.action, node.at);
+    return (env) => whenReady(evaluate(env), refuseLeave);
+  },
+  when: (c, node) => asValue(c, node, (inner) => compileWhen(inner, node)),
+  if: (c, node) => asValue(c, node, (inner) => compileIf(inner, node)),
+  for: (c, node) =>
+    asValue(c, node, (inner) => compileFor(inner, node, compileRound(inner, node), true)),
+  foreach: compileForeach,
+  loop: (c, node) => asValue(c, node, (inner) => compileLoop(inner, node)),
+  'template-file': compileTemplateFile,
+  model: (c, node) => compileExecution(compileModel(c, node)),
+  verdict: compileVerdict,
+  block: (c, node) => asValue(c, node, (inner) => compileArmBlock(inner, node, 'block')),
+};
+
+/** What a loop that collects does with each item. */
+const compileRound = (c: Compiler, { body, isSifted }: NodeOf<'for'>): Eval =>
+  isSifted && body.kind === 'when' ? compileSifted(c, body) : c.action(body);
+
+function compileExpression(c: Compiler, node: Expression, reading: Reading): Eval {
+  const compile = EXPRESSIONS[node.kind] as Compile<Expression['kind']>;
+  return compile(c, node, reading);
+}
+
+/** A call or a pipeline as a line of a file that is imported does not run, like a `run` there. */
+function compileLine(c: Compiler, node: ActionExpression): Eval {
+  const act = compileAction(c, node);
+  if (c.isFunction || isStatement(node)) return act;
+  const print = compileBare(c, node, act);
+  return (env) => (env.isDefining ? absent() : print(env));
+}
+
+/** An arm, a loop's body, a line of a block. */
+function compileAction(c: Compiler, node: ActionExpression): Eval {
+  if (isStatement(node)) return compileStatement(c, node);
+  if (node.kind === 'block') return compileBlock(c, node);
+  return placed(node.at, compileExpression(c, node, 'value'));
+}

@@ -1,0 +1,191 @@
+// Choice: `when` and `if`, and blocks of lines. What a condition read holds for everything that is done
+// because of it, and for the rest of the way where it could have led out.
+import { inTurn, whenReady } from '@kernmantle/core/base';
+import {
+  addMarks,
+  type Descriptor,
+  EMPTY,
+  type MaybePromise,
+  makeValue,
+  mergeDescriptors,
+  type Value,
+} from '@kernmantle/core/flow';
+import { leaveOf } from '../run/control-values.ts';
+import {
+  type Compiler,
+  type Environment,
+  type Eval,
+  given,
+  learn,
+  onPath,
+  under,
+} from '../run/environment.ts';
+import { type ScopeKind, VariableScope } from '../run/scope.ts';
+import {
+  type ActionExpression,
+  augmentedNames,
+  type Condition,
+  givesValue,
+  mayLeave,
+  type NodeOf,
+} from '../syntax/ast.ts';
+import { absent, isTruthy } from '../values/kinds.ts';
+import { applied, equals, negate } from '../values/operators.ts';
+
+/** Lines in a scope of their own; the value is a `Leave`, or what the last line gave. */
+export function compileBlock(c: Compiler, node: NodeOf<'block'>, kind: ScopeKind = 'block'): Eval {
+  const lines = c.lines(node.body);
+  return (env) => lines({ ...env, scope: new VariableScope(kind, env.scope) });
+}
+
+/** One line after the other; each sees what the lines before it have taught, and so does its value. */
+export function runLines(lines: readonly Eval[]): Eval {
+  return (env) => {
+    let last = absent();
+    const left = inTurn(lines, (line) => {
+      const here = onPath(env);
+      return whenReady(line(here), (value) => {
+        last = addMarks(value, here.frame.influence);
+        return leaveOf(value);
+      });
+    });
+    return whenReady(left, () => last);
+  };
+}
+
+type Test = (env: Environment, subject: Value | undefined) => MaybePromise<Value>;
+
+function compileCondition(c: Compiler, condition: Condition): Test {
+  if ('pattern' in condition) {
+    const test = compileCondition(c, condition.pattern);
+    return (env, subject) => whenReady(test(env, subject), negate);
+  }
+  if ('left' in condition) return compileBoth(c, condition);
+  if (!('value' in condition)) return given(makeValue(condition.kind !== 'denied'));
+  const evaluate = c.expression(condition.value, 'condition');
+  if (condition.kind === 'compare') {
+    const compare = applied(condition.operator);
+    return (env, subject) =>
+      whenReady(evaluate(env), (value) => compare(subject ?? absent(), value));
+  }
+  const isWildcard = condition.value.kind === 'literal' && condition.value.isWildcard === true;
+  return (env, subject) =>
+    whenReady(evaluate(env), (value) => (!subject || isWildcard ? value : equals(subject, value)));
+}
+
+/** `P && Q`, `P || Q`: the second is asked where the first does not decide. */
+function compileBoth(c: Compiler, node: Extract<Condition, { kind: 'and' | 'or' }>): Test {
+  const [left, right] = [compileCondition(c, node.left), compileCondition(c, node.right)];
+  const decides = node.kind === 'or';
+  return (env, subject) =>
+    whenReady(left(env, subject), (first) => {
+      if (isTruthy(first) === decides) return first;
+      const { descriptor } = first.meta;
+      return whenReady(right(under(env, descriptor), subject), (answer) =>
+        addMarks(answer, descriptor),
+      );
+    });
+}
+
+/** The cells a branch could have changed know about the condition, whichever way it went. */
+export interface Branches {
+  readonly names: readonly string[];
+  readonly mayLeave: boolean;
+}
+
+/** What could happen in them, so that a condition can be noted where it matters. */
+export const branchesOf = (c: Compiler, actions: readonly ActionExpression[]): Branches => ({
+  names: actions.flatMap(augmentedNames),
+  mayLeave: actions.some((action) => mayLeave(action, c.isFunction)),
+});
+
+export function decided(env: Environment, marks: Descriptor, branches: Branches): void {
+  if (marks === EMPTY) return;
+  if (branches.mayLeave) learn(env.path, marks);
+  for (const name of branches.names) {
+    const cell = env.scope.find(name);
+    if (cell) cell.value = addMarks(cell.value, marks);
+  }
+}
+
+type Item = { readonly test: Test; readonly action: Eval } | { readonly line: Eval };
+
+/** No arm matched: null, which is also a choice. */
+const NO_MATCH = makeValue(null, { origin: { unmatched: true } });
+
+/**
+ * `isReturning`: the value of an arm ends the function or block whose line it is. `otherwise`: what it
+ * gives when no arm matches.
+ */
+export function compileWhen(
+  c: Compiler,
+  node: NodeOf<'when'>,
+  compileOne: (arm: NodeOf<'arm'>) => Eval = (arm) => compileArm(c, arm),
+  isReturning = false,
+  otherwise: Value = NO_MATCH,
+): Eval {
+  const subject = node.subject && c.expression(node.subject, 'condition');
+  const items = node.items.map(
+    (item): Item =>
+      item.kind === 'arm'
+        ? { test: compileCondition(c, item.condition), action: compileOne(item) }
+        : { line: c.action(item) },
+  );
+  const actions = node.items.flatMap((item) => ('action' in item ? [item.action] : []));
+  const found = branchesOf(c, actions);
+  const branches = isReturning && actions.some(givesValue) ? { ...found, mayLeave: true } : found;
+  const hasLines = items.some((item) => 'line' in item);
+  return (outer) => {
+    const env = hasLines ? { ...outer, scope: new VariableScope('arm', outer.scope) } : outer;
+    return whenReady(subject?.(env), (about) =>
+      whenReady(chooseArm(env, items, about), ({ action, marks }) => {
+        decided(outer, marks, branches);
+        const done = action ? action(under(env, marks)) : otherwise;
+        return whenReady(done, (value) => addMarks(value, marks));
+      }),
+    );
+  };
+}
+
+/** `marks`: of every condition that was asked. */
+function chooseArm(
+  env: Environment,
+  items: readonly Item[],
+  subject: Value | undefined,
+): MaybePromise<{ action: Eval | undefined; marks: Descriptor }> {
+  let marks = subject?.meta.descriptor ?? EMPTY;
+  const chosen = inTurn(items, (item) => {
+    if ('line' in item) return whenReady(item.line(env), () => undefined);
+    return whenReady(item.test(env, subject), (answer) => {
+      marks = mergeDescriptors(marks, answer.meta.descriptor);
+      return isTruthy(answer) ? item.action : undefined;
+    });
+  });
+  return whenReady(chosen, (action) => ({ action, marks }));
+}
+
+export const compileArm = (c: Compiler, { action }: NodeOf<'arm'>): Eval =>
+  action.kind === 'block' ? compileArmBlock(c, action) : c.action(action);
+
+/** Without `=>` the block of an arm has no value. */
+export function compileArmBlock(c: Compiler, node: NodeOf<'block'>, kind: ScopeKind = 'arm'): Eval {
+  const block = compileBlock(c, node, kind);
+  return (env) =>
+    whenReady(block(env), (value) => (leaveOf(value) ? value : absent(value.meta.descriptor)));
+}
+
+export function compileIf(c: Compiler, node: NodeOf<'if'>): Eval {
+  const condition = c.expression(node.condition, 'condition');
+  const first = compileBlock(c, node.then);
+  const other = node.else;
+  const second = other && (other.kind === 'if' ? compileIf(c, other) : compileBlock(c, other));
+  const branches = branchesOf(c, other ? [node.then, other] : [node.then]);
+  return (env) =>
+    whenReady(condition(env), (chosen) => {
+      const branch = isTruthy(chosen) ? first : second;
+      const { descriptor } = chosen.meta;
+      decided(env, descriptor, branches);
+      if (!branch) return absent(descriptor);
+      return whenReady(branch(under(env, descriptor)), (value) => addMarks(value, descriptor));
+    });
+}

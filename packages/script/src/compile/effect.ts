@@ -1,0 +1,262 @@
+// Effects: what leaves a script. Each is an operation; its text is made once, after the guards, and goes
+// into the one list of effects.
+import { extname } from 'node:path';
+import {
+  addMarks,
+  type BodyScope,
+  type Descriptor,
+  describe,
+  type Effect,
+  type MaybePromise,
+  makeValue,
+  mergeAll,
+  mergeDescriptors,
+  type Operation,
+  type Value,
+  type WritePreview,
+} from '@kernmantle/core/flow';
+import { raise } from '../fault.ts';
+import { lineOf, placeOf } from '../problem.ts';
+import { refuseLeave } from '../run/control-values.ts';
+import {
+  type Compiler,
+  type Environment,
+  type Eval,
+  type RunState,
+  resolvePath,
+} from '../run/environment.ts';
+import { wasShown } from '../run/live.ts';
+import { lazyInput, operate, TIERS, unwrap } from '../run/operate.ts';
+import type { Expression, NodeOf, Target } from '../syntax/ast.ts';
+import { absent } from '../values/kinds.ts';
+import { fileText, jsonLine, showText, textOf } from '../values/text.ts';
+import { resolveOpen } from './text.ts';
+import { compileOption } from './with-options.ts';
+
+type Shown = 'reference' | 'call' | 'other';
+
+/** null shows differently for a variable and for a call. */
+function shownAs(node: Expression | undefined): Shown {
+  if (node?.kind === 'with') return shownAs(node.value);
+  if (node?.kind !== 'reference') return 'other';
+  return node.steps.at(-1)?.kind === 'call' ? 'call' : 'reference';
+}
+
+/** Between stages effects get the value that passes; statements have their own. */
+export function compileEffect(
+  c: Compiler,
+  node: NodeOf<'effect'>,
+): (env: Environment, passing?: Value) => Promise<Value> {
+  const evaluate = node.value && compileShown(c, node.value);
+  const target = compileTarget(c, node.target);
+  const shown = shownAs(node.value);
+  return async (env, passing) => {
+    if (env.isDefining) return absent();
+    const where = await target(env);
+    const input = evaluate
+      ? lazyInput(env, 'value', evaluate, (found, inner) => resolveOpen(refuseLeave(found), inner))
+      : // `output to "f"`: everything printed so far.
+        { name: 'value', value: passing ?? makeValue(env.run.document()) };
+    const shownFirst = where?.kind === 'file' ? { preview: previewOf(node, where, env) } : {};
+    const place = where?.kind === 'file' ? where.path : where?.kind;
+    const op: Operation = {
+      type: node.effect,
+      name: node.effect,
+      ...(passing ? { subtype: 'effect' } : {}),
+      opLabels: [],
+      retryOwner: false,
+      location: placeOf(env.unit, node.at),
+      ...(place === undefined ? {} : { target: place }),
+      ...(where?.kind === 'file' && { tier: TIERS.write }),
+    };
+    // A name with marks was chosen by a value: it goes in like any other.
+    const chosen = where?.kind === 'file' && where.marks.taint.length > 0 ? where : undefined;
+    const named = chosen ? [{ name: 'target', value: chosen.name }] : [];
+    return await operate(
+      where?.kind === 'file' ? foreseeing(env, where) : env,
+      op,
+      [{ ...input, ...shownFirst }, ...named],
+      ([value, target], inner, scope) => {
+        if (chosen && target && textOf(target) !== textOf(chosen.name))
+          raise('permission_denied', 'a guard changed the name of the file that is written');
+        return carryOut(node, value, where, shown, inner, scope);
+      },
+    );
+  };
+}
+
+/** Nobody is asked about a write for which there is no right. */
+const foreseeing = (env: Environment, { path }: Named): Environment => ({
+  ...env,
+  act: { ...env.act, foresee: () => env.run.world.refusesWrite?.(path) },
+});
+
+/** Shows the person who is asked what the write would change in its file. */
+const previewOf =
+  ({ effect, format }: NodeOf<'effect'>, { path }: Named, { run, frame }: Environment) =>
+  async (given: ReadonlyMap<string, Value>): Promise<WritePreview | undefined> => {
+    const value = given.get('value');
+    if (!value) return undefined;
+    const text = writtenText(effect, path, addMarks(value, frame.influence), format);
+    return await run.world.previewWrite?.(path, { text, append: effect === 'append' });
+  };
+
+type Where =
+  | {
+      readonly kind: 'file';
+      readonly path: string;
+      readonly marks: Descriptor;
+      /** The path as it was computed. */
+      readonly name: Value;
+    }
+  | Exclude<Target, { kind: 'file' }>;
+
+function compileTarget(c: Compiler, target: Target | undefined): Eval<Where | undefined> {
+  if (!target) return () => undefined;
+  if (target.kind !== 'file') return () => target;
+  const path = c.expression(target.path);
+  return async (env) => {
+    const named = await path(env);
+    const place = resolvePath(env, textOf(named));
+    return { kind: 'file', path: place, marks: named.meta.descriptor, name: named };
+  };
+}
+
+function carryOut(
+  node: NodeOf<'effect'>,
+  given: Value,
+  where: Where | undefined,
+  shown: Shown,
+  env: Environment,
+  scope: BodyScope,
+): MaybePromise<Value> {
+  const line = lineOf(env.unit, node.at);
+  // That it leaves at all was decided by the conditions it stands under.
+  const value = addMarks(given, env.frame.influence);
+  const emit: Emit = (kind, text, target, later) => {
+    const effect = { kind, value, text, line, ...(target === undefined ? {} : { target }) };
+    if (later) pending.set(effect, later);
+    scope.emit(effect);
+    return makeValue(text);
+  };
+  if (node.effect === 'show' || node.effect === 'log') {
+    const text = showText(value, shown);
+    if (text === undefined) return absent();
+    const isShown = node.effect === 'show' && wasShown(env.printing, text);
+    return isShown ? makeValue(text) : emit(node.effect, text);
+  }
+  if (!where)
+    return raise('invalid_input', `\`${node.effect}\` needs a target`, {
+      hint: `${node.effect} VALUE to "file"`,
+    });
+  if (where.kind === 'file') return writeTo(where, value, node, env, emit);
+  const text = fileText(value, node.format);
+  if (where.kind !== 'env') return emit(where.kind === 'stderr' ? 'log' : 'show', text);
+  const marks = describe({ taint: [`src:env:${where.name}`] });
+  const descriptor = mergeDescriptors(value.meta.descriptor, marks);
+  env.run.environment.set(where.name, makeValue(text, { descriptor }));
+  return emit('env', text, where.name);
+}
+
+/** `later`: it is not written yet. */
+type Emit = (kind: string, text: string, target?: string, later?: Held) => Value;
+
+/** Held back, and not written yet. */
+const pending = new WeakMap<Effect, Held>();
+
+interface Held {
+  /** Of the name of the file. */
+  readonly marks: Descriptor;
+  /** The content that a person approved the write over. */
+  readonly approved: string | undefined;
+}
+
+/** A place by its name, and what the name was made of. */
+type Named = Pick<Extract<Where, { kind: 'file' }>, 'path' | 'marks'>;
+
+async function write(
+  { path, marks }: Named,
+  text: string,
+  append: boolean,
+  value: Value,
+  { run, frame }: Pick<Environment, 'run' | 'frame'>,
+  approved: string | undefined,
+): Promise<void> {
+  const { descriptor } = value.meta;
+  // That there is such a file, by that name, is told by its folder.
+  const named = mergeDescriptors(marks, frame.influence);
+  const request = { path, text, append, descriptor, named, approved };
+  unwrap(await run.world.writeFile(request, frame));
+}
+
+/** Held back under an after-guard like any effect; the write itself happens when it is let go. */
+async function writeTo(
+  where: Named,
+  value: Value,
+  { effect, format }: NodeOf<'effect'>,
+  env: Environment,
+  emit: Emit,
+): Promise<Value> {
+  const { path, marks } = where;
+  const isAppend = effect === 'append';
+  const text = writtenText(effect, path, value, format);
+  const { emit: isHeld, influence, approved } = env.frame;
+  if (isHeld)
+    return emit(effect, text, path, { marks: mergeDescriptors(marks, influence), approved });
+  await write(where, text, isAppend, value, env, approved);
+  return emit(effect, text, path);
+}
+
+const writtenText = (
+  effect: NodeOf<'effect'>['effect'],
+  path: string,
+  value: Value,
+  format: NodeOf<'effect'>['format'],
+): string => (effect === 'append' ? appendedText(path, value) : fileText(value, format));
+
+function appendedText(path: string, value: Value): string {
+  const kind = extname(path).toLowerCase();
+  if (kind === '.json') {
+    return raise('invalid_input', 'a line appended to a `.json` file would break it', {
+      hint: 'use `.jsonl`, or write the whole file with `output`',
+    });
+  }
+  const text = kind === '.jsonl' ? jsonLine(value) : fileText(value, undefined);
+  return text.endsWith('\n') ? text : `${text}\n`;
+}
+
+/** Effects of held bodies that were let go: the file is written now. */
+export function writeReleased(effect: Effect, run: RunState): void {
+  const { target, text = '', kind, value } = effect;
+  const held = pending.get(effect);
+  if (target === undefined || !held) return;
+  pending.delete(effect);
+  const where = { path: target, marks: held.marks };
+  const ground = { run, frame: run.ground };
+  run.later(write(where, text, kind === 'append', value, ground, held.approved));
+}
+
+/** `show foreach … with { separator, template }` joins what it collected. */
+function compileShown(c: Compiler, node: Expression): Eval {
+  const evaluate = c.expression(node);
+  if (node.kind !== 'foreach') return evaluate;
+  const between = compileOption(c, node.options, 'separator');
+  const shape = compileOption(c, node.options, 'template');
+  return async (env) => {
+    const list = await evaluate(env);
+    const gap = await between?.(env);
+    const form = await shape?.(env);
+    if (!Array.isArray(list.data)) return list;
+    const texts = list.data.map((item, index) => {
+      const text = textOf(makeValue(item));
+      if (!form) return text;
+      // Once: what a result holds is no template.
+      return textOf(form).replace(/\{\{(result|index)\}\}/g, (_all, word) =>
+        word === 'result' ? text : String(index),
+      );
+    });
+    const used = [list, gap, form].flatMap((value) => (value ? [value.meta.descriptor] : []));
+    const joined = texts.join(gap ? textOf(gap) : '\n');
+    return makeValue(joined, { descriptor: mergeAll(used) });
+  };
+}

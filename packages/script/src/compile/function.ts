@@ -1,0 +1,391 @@
+// Functions. A call is one operation: arguments are its inputs, the body sees the file's names and the
+// parameters and nothing of the caller's.
+import { type JsonObject, shielded, whenReady } from '@kernmantle/core/base';
+import {
+  addMarks,
+  type Descriptor,
+  descriptorOfFault,
+  type Frame,
+  type Input,
+  isCatchableDenial,
+  judgementOf,
+  type MaybePromise,
+  makeValue,
+  marksOfReasons,
+  mergeAll,
+  type Operation,
+  type Value,
+  withText,
+} from '@kernmantle/core/flow';
+import { raise, ScriptFault, toFault } from '../fault.ts';
+import { placeOf } from '../problem.ts';
+import { leaveOf, refuseLeave, takeReturn } from '../run/control-values.ts';
+import {
+  type CallChain,
+  type CallRefusal,
+  type CallSite,
+  type Compiler,
+  type Environment,
+  type Eval,
+  Executable,
+  type Named,
+  newPath,
+  type ScriptCall,
+  under,
+} from '../run/environment.ts';
+import { withFacts } from '../run/names.ts';
+import { lazyInput, operate } from '../run/operate.ts';
+import { VariableScope } from '../run/scope.ts';
+import type { Expression, NodeOf } from '../syntax/ast.ts';
+import { bodyKindOf } from '../syntax/outline.ts';
+import { absent, isFileList } from '../values/kinds.ts';
+import { compileCaptureCheck, judgedWhenSaid } from './captured.ts';
+import {
+  compileCode,
+  compileCommand,
+  compileModel,
+  compileNames,
+  type Execute,
+} from './command.ts';
+import { compileArm } from './control-flow.ts';
+import { resolveOpen } from './text.ts';
+import { compileProcess } from './with-options.ts';
+
+const MAX_DEPTH = 64;
+/** So many calls inside of one another are done at once; then the stack begins anew. */
+const MAX_STACKED = 16;
+
+/** What a body is made of, and how it is run. */
+interface Body {
+  readonly kind: string;
+  readonly code?: NodeOf<'code'>;
+  /** Judges what is captured, unless the body is one operation, which takes it as its input. */
+  check?(env: Environment): Promise<void>;
+  run(env: Environment, isStage: boolean): MaybePromise<Value>;
+}
+
+const executed = (kind: string, execute: Execute): Body => ({
+  kind,
+  run: (env, isStage) => execute(env, env.named, true, isStage),
+});
+
+/** Fault marks of arguments that could not be evaluated, for whoever answers for the call. */
+const noting =
+  (evaluate: Eval, noted: Descriptor[]): Eval =>
+  (env) =>
+    shielded(
+      () => evaluate(env),
+      (error) => {
+        noted.push(descriptorOfFault(toFault(error).fault));
+        throw error;
+      },
+    );
+
+const PROCESSES = new Set(['cmd', 'sh', 'node', 'py', 'js']);
+
+/** Bodies that are one value: nothing in them is an operation of its own. */
+const SAID = new Set(['template', 'template-file', 'reference', 'literal', 'object', 'array']);
+
+/** A command, code or a prompt, also with options of its process: the whole body of a function. */
+function compileProcessBody(c: Compiler, node: Expression): Body | undefined {
+  if (node.kind === 'command') return executed('cmd', compileCommand(c, node));
+  if (node.kind === 'model') return executed('llm', compileModel(c, node));
+  if (node.kind === 'code')
+    return { ...executed(bodyKindOf(node), compileCode(c, node)), code: node };
+  if (node.kind !== 'with' || node.options.pipeline) return undefined;
+  const isOfProcess = [...node.options.entries.keys()].every((key) => OF_PROCESS.has(key));
+  const body = isOfProcess ? compileProcessBody(c, node.value) : undefined;
+  const options = body && compileProcess(c, node.options);
+  if (!body || !options) return undefined;
+  const run: Body['run'] = async (env, isStage) =>
+    await body.run({ ...env, process: await options(env) }, isStage);
+  return { ...body, run };
+}
+
+const OF_PROCESS: ReadonlySet<string> = new Set(['stdin', 'timeout', 'stream']);
+
+function compileBody(c: Compiler, exe: NodeOf<'exe'>): Body {
+  const { body: node, labels } = exe;
+  const inner = node.kind === 'run-value' ? node.action : node;
+  const written = bodyKindOf(inner);
+  const process = compileProcessBody(c, inner);
+  if (process) return process;
+  const isRun = inner.kind !== 'with' || PROCESSES.has(written);
+  const evaluate = c.expression(node);
+  // A prompt with open slots is filled in where it is given back.
+  const run: Eval = (env) => whenReady(evaluate(env), (value) => resolveOpen(value, env));
+  const isSaid = labels.length > 0 && SAID.has(inner.kind);
+  return {
+    kind: node.kind !== 'run-value' && isRun ? written : 'exe',
+    run: isSaid ? (env) => judgedWhenSaid(inner, env, run) : run,
+    check: compileCaptureCheck(c, exe),
+  };
+}
+
+function operationOf(node: NodeOf<'exe'>, c: Compiler, kind: string): Operation {
+  const keys = [`op:${kind}`, ...(PROCESSES.has(kind) ? [`op:run:${kind}`] : [])];
+  return {
+    type: 'exe',
+    subtype: kind,
+    name: node.name,
+    labels: node.labels,
+    opLabels: keys,
+    source: `src:${kind}`,
+    sources: [`function:${node.name}`],
+    location: placeOf(c.unit, node.at),
+  };
+}
+
+/** Calling oneself needs the label `recursive`, and ends somewhere. */
+function enter(chain: CallChain | undefined, self: object, node: NodeOf<'exe'>): CallChain {
+  let depth = 1;
+  for (let call = chain; call; call = call.parent) if (call.executable === self) depth++;
+  const isRecursive = node.labels.includes('recursive');
+  if (depth > 1 && !isRecursive) {
+    return raise('invalid_input', `\`@${node.name}\` calls itself`, {
+      name: node.name,
+      hint: `write \`exe recursive @${node.name}(…)\` if that is meant`,
+    });
+  }
+  if (depth > MAX_DEPTH) {
+    const message = `\`@${node.name}\` calls itself more than ${MAX_DEPTH} times deep`;
+    return raise('quota_exceeded', message, { limit: 'recursion' });
+  }
+  return { executable: self, parent: chain, depth: (chain?.depth ?? 0) + 1 };
+}
+
+/** Parameters in order; a stage without parameters still has its input judged. */
+function inputsOf(
+  node: NodeOf<'exe'>,
+  values: readonly Eval[],
+  { env, isStage }: CallSite,
+  seen: Value[],
+): Input[] {
+  const names = node.parameters.map(({ name }) => name);
+  if (isStage && names.length === 0) names.push('input');
+  return values.slice(0, names.length).map((value, at) =>
+    lazyInput(env, names[at] ?? '', value, (found, inner) => {
+      const ready = resolveOpen(found, inner);
+      seen[at] = ready;
+      return ready;
+    }),
+  );
+}
+
+function bindParameters(
+  scope: VariableScope,
+  node: NodeOf<'exe'>,
+  values: readonly Value[],
+  isStage: boolean,
+  isTemplate: boolean,
+): Named[] {
+  return node.parameters.map(({ name }, at) => {
+    const passed = values[at];
+    const isMissing = passed === undefined && !isStage;
+    const given = passed ?? (isStage ? makeValue('') : absent());
+    const value = isStage && isTemplate ? bareData(given) : given;
+    scope.bind(name, 'parameter', value, `the parameters of @${node.name}`, isMissing);
+    return { name, value };
+  });
+}
+
+const isParsed = ({ hasOwnText, data }: Value): boolean =>
+  hasOwnText && typeof data === 'object' && data !== null;
+
+/** As a parameter of a template stage parsed data prints compactly. */
+const bareData = (value: Value): Value =>
+  isParsed(value) ? makeValue(value.data, { descriptor: value.meta.descriptor }) : value;
+
+/** `=> v` ends here; `retry`, `done` and `continue` are for whoever called. */
+const returned = (value: Value, { pipe }: Environment): Value =>
+  leaveOf(value)?.word === 'retry' && !pipe ? refuseLeave(value) : takeReturn(value);
+
+/** What a function returns is data: it prints compactly, whatever its text was. */
+const asData = (value: Value): Value =>
+  isParsed(value) && !isFileList(value) ? withText(value, undefined) : value;
+
+/** The `denied =>` arm of a function whose body is a `when`. */
+function compileDenied(c: Compiler, node: Expression) {
+  const items = node.kind === 'when' ? node.items : [];
+  for (const arm of items)
+    if (arm.kind === 'arm' && arm.condition.kind === 'denied')
+      return { action: arm.action, run: compileArm(c, arm) };
+  return undefined;
+}
+
+/** Beside another block there is no folder and no process of its own. */
+function refusalOf({ folder, using }: NodeOf<'code'>, isOfCall: boolean): string | undefined {
+  if (folder || using)
+    return 'has a folder or `using` of its own, so it cannot be a helper; call it with `@…`';
+  return isOfCall
+    ? 'lists a part of its own parameter before its braces, so it cannot be a helper; read it in the code'
+    : undefined;
+}
+
+/** A body that is code, for blocks of its kind that call it by name. */
+function compileHelper(c: Compiler, node: NodeOf<'exe'>, code: NodeOf<'code'>, op: Operation) {
+  const parameters = new Set(node.parameters.map(({ name }) => name));
+  const listed = code.names.filter(({ name, steps }) => steps.length > 0 || !parameters.has(name));
+  const refusal = refusalOf(
+    code,
+    listed.some(({ name }) => parameters.has(name)),
+  );
+  const names = compileNames(c, refusal === undefined ? listed : []);
+  return ({ scope }: Environment) => ({
+    op,
+    marks: c.unit.marks,
+    refusal,
+    captured: (env: Environment) => names({ ...env, scope, unit: c.unit }),
+  });
+}
+
+export function compileFunction(
+  c: Compiler,
+  node: NodeOf<'exe'>,
+): (defined: Environment) => Executable {
+  const body = compileBody(c, node);
+  const denied = compileDenied(c, node.body);
+  const stage = operationOf(node, c, body.kind);
+  const call = { ...stage, retryOwner: true };
+  const signature = {
+    name: node.name,
+    parameters: node.parameters.map(({ name }) => name),
+    labels: node.labels,
+    bodyKind: body.kind,
+    source: body.code?.body,
+  };
+  const helped = body.code && compileHelper(c, node, body.code, call);
+  return (defined) => {
+    /** The body's surroundings: its file's names, its parameters, the caller's dynamic state. */
+    const bodyEnv = (
+      { env, isStage }: CallSite,
+      frame: Environment['frame'],
+      chain: CallChain,
+      values: readonly Value[],
+    ): Environment => {
+      const scope = new VariableScope('function', defined.scope);
+      const named = bindParameters(scope, node, values, isStage, body.kind === 'template');
+      // What a guard made of the input is what a command reads from stdin.
+      const [input] = isStage ? values : [];
+      const pipe = env.pipe && input ? { ...env.pipe, input } : env.pipe;
+      const own = { path: newPath(), note: undefined, isDefining: false, pipe };
+      // What stands in a module carries the marks of its file, whatever its body does with it.
+      return under({ ...env, scope, frame, chain, unit: c.unit, ...own, named }, c.unit.marks);
+    };
+    const refused =
+      denied &&
+      (async (values: readonly Value[], site: CallSite, { fault, marks }: CallRefusal) => {
+        const chain = enter(site.env.chain, executable, node);
+        const env = bodyEnv(site, site.env.frame, chain, values);
+        const args = Object.fromEntries(env.named.map(({ name, value }) => [name, value.data]));
+        const value = await denied.run(deniedEnv(env, fault, marks, args));
+        // An effect in a `denied` arm yields nothing.
+        const isEffect = denied.action.kind === 'effect';
+        const answer = isEffect ? absent(value.meta.descriptor) : returned(value, site.env);
+        return addMarks(answer, marks);
+      });
+    const perform: ScriptCall = (given, site) => {
+      const { env, isStage } = site;
+      const chain = enter(env.chain, executable, node);
+      const seen: Value[] = [];
+      const noted: Descriptor[] = [];
+      let hasBegun = false;
+      const values = refused ? given.map((value) => noting(value, noted)) : given;
+      const run = () => {
+        const inputs = inputsOf(node, values, site, seen);
+        return operate(env, isStage ? stage : call, inputs, (values, { frame }) => {
+          hasBegun = true;
+          env.run.calls.push(node.name);
+          const inside = bodyEnv(site, frame, chain, values);
+          const checked = frame.held.length > 0 ? body.check?.(inside) : undefined;
+          return whenReady(checked, () =>
+            whenReady(body.run(inside, isStage), (value) => asData(returned(value, env))),
+          );
+        });
+      };
+      const answer = () =>
+        refused
+          ? orDenied(run, (fault) => {
+              const marks = marksOfRefusal(fault, hasBegun, env.frame, seen, noted);
+              return refused(seen, site, { fault, marks });
+            })
+          : run();
+      return chain.depth % MAX_STACKED === 0 ? Promise.resolve().then(answer) : answer();
+    };
+    const helper = helped?.(defined);
+    const executable: Executable = new Executable(signature, { call: perform, refused, helper });
+    return executable;
+  };
+}
+
+/** Guards' denials can be caught; refusals of capabilities and limits cannot. */
+export const orDenied = (
+  call: () => MaybePromise<Value>,
+  caught: (fault: ScriptFault) => MaybePromise<Value>,
+): MaybePromise<Value> =>
+  shielded(call, (error) => {
+    if (error instanceof ScriptFault && isCatchableDenial({ ok: false, error: error.fault }))
+      return caught(error);
+    throw error;
+  });
+
+/**
+ * What the answer to a refused call is made of: its arguments and what was judged. What has not begun did
+ * not happen, so neither the labels of the function nor its source are on it.
+ */
+export function marksOfRefusal(
+  { fault }: ScriptFault,
+  hasBegun: boolean,
+  { influence }: Frame,
+  values: readonly Value[],
+  noted: readonly Descriptor[] = [],
+): Descriptor {
+  if (hasBegun) return descriptorOfFault(fault);
+  const judged = judgementOf(fault);
+  const passed = judged?.inputs.map(({ value }) => value) ?? [];
+  const all = [...values, ...passed].map(({ meta }) => meta.descriptor);
+  const said = judged ? [judged.frame.influence, marksOfReasons(judged)] : [];
+  return mergeAll([influence, ...said, ...all, ...noted]);
+}
+
+function deniedEnv(
+  env: Environment,
+  { fault }: ScriptFault,
+  marks: Descriptor,
+  args: JsonObject,
+): Environment {
+  const { detail } = fault;
+  const judged = judgementOf(fault);
+  const given = Array.isArray(detail.reasons) ? detail.reasons : [];
+  const found = judged?.findings ?? [];
+  const denials = found.filter(({ kind }) => kind === 'deny').map(({ text }) => text);
+  const wishes = found.filter(({ kind }) => kind === 'retry');
+  const reasons = judged ? denials : given;
+  const { attempt: tried, max, hints } = judged?.frame.retry ?? FIRST_ATTEMPT;
+  return withFacts(env, {
+    denied: true,
+    args,
+    descriptor: marks,
+    guard: {
+      name: detail.guard ?? null,
+      filter: detail.filter ?? null,
+      timing: detail.phase ?? null,
+      reason: reasons[0] ?? detail.message,
+      reasons,
+      hints: wishes.map(({ guard, text }) => ({ guardName: guard.replace(/^@/, ''), hint: text })),
+      trace: judged ? judged.trace.map((entry) => ({ ...entry })) : [],
+      decision: 'deny',
+      try: tried,
+      tries: hints.map((hint, at) => ({ attempt: at + 1, hint })),
+      hintHistory: [...hints],
+      max,
+      input: judged?.inputs[0]?.value.data ?? null,
+      output: judged?.output?.data ?? null,
+      labels: [...marks.labels],
+      taint: [...marks.taint],
+      sources: [...marks.sources],
+    },
+  });
+}
+
+const FIRST_ATTEMPT = { attempt: 1, max: 3, hints: [] as readonly string[] };

@@ -1,0 +1,313 @@
+// `import` and `export`. What is imported keeps its labels; functions keep their scope.
+import { basename, extname, join } from 'node:path';
+import {
+  addMarks,
+  type MaybePromise,
+  makeContainer,
+  makeValue,
+  type Value,
+} from '@kernmantle/core/flow';
+import { raise } from '../fault.ts';
+import { placeOf, shownPlace } from '../problem.ts';
+import {
+  type Compiler,
+  type Environment,
+  type Eval,
+  type Exports,
+  type ImportPort,
+  resolvePath,
+  type SourceUnit,
+} from '../run/environment.ts';
+import { operate, unwrap } from '../run/operate.ts';
+import type { NodeOf, Parameter } from '../syntax/ast.ts';
+import { derivedName } from '../syntax/outline.ts';
+import { absent, entriesOf, isAbsent, makeFunction, makeNamespace } from '../values/kinds.ts';
+import { textOf } from '../values/text.ts';
+import type { LoadedText } from '../world.ts';
+
+import { contentOf } from './file.ts';
+import { compileFunction } from './function.ts';
+import { applyPolicy } from './policy.ts';
+import { compileOption } from './with-options.ts';
+
+// `import templates from "./dir" as @t(arg)`: every `.att` and `.mtt` below, by folder, as a function.
+
+const MAX_DEPTH = 10;
+
+const NOWHERE = { at: 0, end: 0 };
+
+function functionOf(
+  c: Compiler,
+  path: string,
+  parameters: readonly Parameter[],
+  env: Environment,
+): Value {
+  const written = { kind: 'template', style: 'bare', parts: [path], ...NOWHERE } as const;
+  const body = { kind: 'template-file', path: written, ...NOWHERE } as const;
+  const name = basename(path, extname(path));
+  const head = { kind: 'exe', labels: [], name, parameters, options: undefined } as const;
+  return makeFunction(compileFunction(c.forFunction(), { ...head, body, ...NOWHERE })(env));
+}
+
+async function membersOf(
+  c: Compiler,
+  folder: string,
+  parameters: readonly Parameter[],
+  env: Environment,
+  depth: number,
+): Promise<Map<string, Value>> {
+  if (depth > MAX_DEPTH) return raise('quota_exceeded', `\`${folder}\` is nested too deeply`);
+  const found = new Map<string, Value>();
+  const listed = unwrap(await env.run.world.list(folder, env.frame));
+  for (const { name, isFolder } of listed.found) {
+    if (name.startsWith('.')) continue;
+    const path = join(folder, name);
+    if (isFolder) {
+      const members = await membersOf(c, path, parameters, env, depth + 1);
+      if (members.size > 0) found.set(name, makeContainer(members));
+    } else if (/\.(?:att|mtt)$/.test(name))
+      found.set(basename(name, extname(name)), functionOf(c, path, parameters, env));
+  }
+  return found;
+}
+
+// Loading modules: each file once per run, its definitions run, its effects do not.
+
+/** What a file that was run as a module left behind. */
+interface Left {
+  readonly unit: SourceUnit;
+  readonly returned: Value | undefined;
+}
+
+type RunModule = (read: LoadedText, path: string, env: Environment) => MaybePromise<Left>;
+
+export function createImports(runModule: RunModule): ImportPort {
+  const loaded = new Map<string, Exports>();
+  const loading: string[] = [];
+
+  const file = async (path: string, env: Environment): Promise<Exports> => {
+    const known = loaded.get(path);
+    if (known) return known;
+    if (loading.includes(path)) {
+      const circle = [...loading.slice(loading.indexOf(path)), path].map((one) => basename(one));
+      const message = `the imports go in a circle: ${circle.join(' -> ')}`;
+      return raise('invalid_input', message, { files: circle });
+    }
+    const { world } = env.run;
+    const content = unwrap(await world.readFile(path, env.frame));
+    const isData = /\.jsonl?$/.test(path);
+    loading.push(path);
+    const left = isData ? undefined : await runModule(content, path, env);
+    loading.splice(loading.indexOf(path), 1);
+    const exports = left ? exportsOfUnit(left) : exportsOf(contentOf(content, world.root), path);
+    loaded.set(path, exports);
+    return exports;
+  };
+
+  /** The file as written, a folder, or the file with an extension added. */
+  return async (written, skipDirs, env) => {
+    const { world } = env.run;
+    if (extname(written) !== '') return await file(written, env);
+    const listed = await world.list(written, env.frame);
+    if (listed.ok) return await folderExports(written, skipDirs, env, file);
+    const script = `${written}.mld`;
+    return await file((await world.exists(script, env.frame)).found ? script : written, env);
+  };
+}
+
+/** `export { … }` limits what can be had; names it lists must be there. */
+function exportsOfUnit({ unit, returned }: Left): Exports {
+  const { scope, exports, frontMatter, name } = unit;
+  const wanted = exports.names ?? scope.names().map((one) => [one, ''] as const);
+  const names = new Map<string, Value>();
+  for (const [one, place] of wanted) {
+    const cell = scope.own(one);
+    if (!cell && unit.guards.has(one)) continue;
+    if (!cell)
+      return raise('not_found', `\`${name}\` exports \`${one}\`, which it does not define`, {
+        name: one,
+        place,
+      });
+    if (exports.names || cell.kind !== 'import') names.set(one, addMarks(cell.value, unit.marks));
+  }
+  if (returned) names.set('default', addMarks(returned, unit.marks));
+  return { names, frontMatter, path: name, guards: unit.guards };
+}
+
+const SKIPPED = /^[._]/;
+
+/** One member per subfolder with an `index.mld`. */
+async function folderExports(
+  folder: string,
+  skipDirs: readonly string[] | undefined,
+  env: Environment,
+  load: (path: string, env: Environment) => Promise<Exports>,
+): Promise<Exports> {
+  const { world } = env.run;
+  const isLeftOut = (name: string) =>
+    skipDirs ? skipDirs.some((skip) => name.startsWith(skip)) : SKIPPED.test(name);
+  const names = new Map<string, Value>();
+  for (const { name, isFolder } of unwrap(await world.list(folder, env.frame)).found) {
+    const index = join(folder, name, 'index.mld');
+    if (!isFolder || isLeftOut(name) || !(await world.exists(index, env.frame)).found) continue;
+    names.set(name.replace(/^\./, '_').replaceAll('-', '_'), namespaceOf(await load(index, env)));
+  }
+  if (names.size === 0)
+    return raise('not_found', `no folder in \`${folder}\` has an \`index.mld\``);
+  return { names, frontMatter: makeValue(null), path: folder };
+}
+
+/** Its members; a name it does not have is an error where it is read. */
+const namespaceOf = ({ whole, names, path, frontMatter }: Exports): Value =>
+  whole ?? makeNamespace(makeContainer(names), path, frontMatter);
+
+/** May come first: what is exported is judged when the file has come to its end. */
+export function compileExport(c: Compiler, node: NodeOf<'export'>): Eval {
+  return () => {
+    if (node.names) {
+      c.unit.exports.names ??= new Map();
+      for (const name of node.names) c.unit.exports.names.set(name, shownPlace(c.unit, node.at));
+    }
+    return absent();
+  };
+}
+
+export async function judgeExports(env: Environment): Promise<void> {
+  const { exports, scope } = env.unit;
+  const inputs = [...(exports.names?.keys() ?? [])].flatMap((name) => {
+    const value = scope.own(name)?.value;
+    return value ? [{ name, value }] : [];
+  });
+  if (inputs.length === 0) return;
+  const op = { type: 'export' as const, name: '', opLabels: [], retryOwner: false };
+  await operate({ ...env, frame: env.run.ground }, op, inputs, () => absent());
+}
+
+export function compileImport(c: Compiler, node: NodeOf<'import'>): Eval {
+  const { source } = node;
+  const skipped = compileOption(c, node.options, 'skipDirs');
+  if (node.mode === 'module' && source.kind === 'path') {
+    const message = '`import module` needs a registry reference, not a path';
+    return () => raise('invalid_input', message, { hint: 'leave `module` out' });
+  }
+  if (source.kind === 'connector') return compileTools(c, node, source.name);
+  if (source.kind !== 'path') {
+    return (env) => {
+      const value = source.kind === 'input' ? env.run.input : env.run.payload;
+      return bindFrom(c, node, env, exportsOf(value, `@${source.kind}`));
+    };
+  }
+  const path = c.text(source.path.parts);
+  return async (env) => {
+    const value = await path(env);
+    const folders = await skipped?.(env);
+    refuseAddress(textOf(value), node.mode);
+    const place = resolvePath(env, textOf(value));
+    let found: Exports | undefined;
+    const location = placeOf(c.unit, node.at);
+    const named = { name: place, target: place, opLabels: [], retryOwner: false };
+    const op = { type: 'import' as const, ...named, location };
+    await operate(env, op, [{ name: 'source', value }], async (_values, inner) => {
+      found = await load(c, node, place, folders, inner);
+      return makeValue(null);
+    });
+    return found ? bindFrom(c, node, env, found) : absent();
+  };
+}
+
+/** `import tools … from mcp "NAME"`: few scripts do it, so what it needs is loaded when one does. */
+function compileTools(c: Compiler, node: NodeOf<'import'>, written: NodeOf<'template'>): Eval {
+  const name = c.text(written.parts);
+  return async (env) => {
+    const value = await name(env);
+    const place = `mcp:${textOf(value).trim()}`;
+    let found: Exports | undefined;
+    const named = { name: place, target: place, opLabels: [], retryOwner: false };
+    const op = { type: 'import' as const, ...named, location: placeOf(c.unit, node.at) };
+    await operate(env, op, [{ name: 'source', value }], async ([source], inner) => {
+      const { toolExports } = await import('../run/connector-tools.ts');
+      found = await toolExports(source, inner);
+      return makeValue(null);
+    });
+    return found ? bindFrom(c, node, env, found) : absent();
+  };
+}
+
+function refuseAddress(written: string, mode: string | undefined): void {
+  if (/^\s*[a-z][a-z0-9+.-]*:\/\//i.test(written))
+    raise('invalid_input', `\`${written}\`: addresses cannot be imported here`, {
+      hint: 'save the file in the project and import it from there',
+    });
+  if (mode?.startsWith('cached'))
+    raise('invalid_input', '`import cached` needs an address (`https://…`), not a path', {
+      hint: `drop \`${mode}\` to import a file`,
+    });
+}
+
+async function load(
+  c: Compiler,
+  node: NodeOf<'import'>,
+  place: string,
+  folders: Value | undefined,
+  env: Environment,
+): Promise<Exports> {
+  if (node.form.kind === 'templates') {
+    const names = await membersOf(c, place, node.form.parameters, env, 0);
+    if (names.size === 0)
+      raise('not_found', `there are no templates (\`.att\`, \`.mtt\`) in \`${place}\``);
+    return { names, frontMatter: makeValue(null), path: place };
+  }
+  const skipDirs = folders && Array.isArray(folders.data) ? folders.data.map(String) : undefined;
+  return await env.run.import(place, skipDirs, env);
+}
+
+/** The members of data as exports. */
+function exportsOf(value: Value, path: string): Exports {
+  const whole = isAbsent(value) ? undefined : value;
+  return { names: new Map(entriesOf(value)), frontMatter: makeValue(null), path, whole };
+}
+
+function bindFrom(c: Compiler, node: NodeOf<'import'>, env: Environment, exports: Exports): Value {
+  const { form, source } = node;
+  const place = shownPlace(c.unit, node.at);
+  const bind = (name: string, value: Value) =>
+    env.unit.scope.define(name, 'import', value, `${place} (from ${exports.path})`);
+  switch (form.kind) {
+    case 'names':
+      for (const { name, alias } of form.names) {
+        // Guards are active already; their names stand for no value.
+        if (exports.guards?.has(name) && !exports.names.has(name)) continue;
+        const isAsked = source.kind === 'input' && c.unit.asksFor(alias);
+        bind(alias, memberOf(exports, name, source.kind === 'payload' || isAsked));
+      }
+      break;
+    case 'namespace':
+    case 'templates':
+      bind(form.alias ?? derivedName(exports.path), namespaceOf(exports));
+      break;
+    case 'policy': {
+      const policy = exports.names.get('policy') ?? exports.names.get('config');
+      if (policy) applyPolicy(env.run, policy);
+      bind(form.alias, policy ?? namespaceOf(exports));
+      break;
+    }
+  }
+  return absent();
+}
+
+function memberOf(exports: Exports, name: string, isLoose: boolean): Value {
+  const found = exports.names.get(name);
+  if (found) return found;
+  if (isLoose) return makeValue(null);
+  const names = [...exports.names.keys()];
+  if (exports.path === '@input')
+    return raise('not_found', `\`@input\` has no \`${name}\``, {
+      name,
+      hint: `it is what comes in on stdin, ${names.length > 0 ? `with ${names.join(', ')}` : 'and has no names'}; ask \`@${name} ?? …\` if it may be missing`,
+    });
+  return raise('not_found', `\`${exports.path}\` exports no \`${name}\``, {
+    name,
+    exports: names,
+    hint: names.length > 0 ? `it exports ${names.join(', ')}` : 'it exports nothing',
+  });
+}

@@ -1,0 +1,314 @@
+// Pipelines. A stage may ask for the stage before it to run again; how often is bounded per asking
+// stage and per stage, and guards share those bounds.
+import { isObject, type Json } from '@kernmantle/core/base';
+import {
+  type ActPorts,
+  childFrame,
+  type Descriptor,
+  descriptorOfFault,
+  EMPTY,
+  makeValue,
+  mergeDescriptors,
+  type RetryBudget,
+  retryHint,
+  type TraceEntry,
+  type Value,
+} from '@kernmantle/core/flow';
+import { raise, toFault } from '../fault.ts';
+import { leaveOf } from '../run/control-values.ts';
+import {
+  type Environment,
+  type Eval,
+  type Pipe,
+  pipeFacts,
+  type Try,
+  type Walk,
+} from '../run/environment.ts';
+import { valueAt } from '../run/operate.ts';
+import { isAbsent, isReadNull } from '../values/kinds.ts';
+
+const MAX_ATTEMPTS = 10;
+const MAX_RUNS = 20;
+
+/** One stage: a function, code, a group; effects written behind it belong to it. */
+export interface StagePlan {
+  readonly name: string;
+  readonly run: Walk;
+  readonly effects: readonly Walk[];
+}
+
+export interface SourcePlan {
+  /** Undefined: the value is given. */
+  readonly evaluate: Eval | undefined;
+  /** A call, command or code can be asked again. */
+  readonly repeats: Eval<boolean>;
+  readonly effects: StagePlan['effects'];
+}
+
+/** The attempts one asking stage has caused. */
+interface Context {
+  attempt: number;
+  readonly tries: Try[];
+  readonly outputs: Value[];
+  hint: Value | undefined;
+  /** A guard asked, not the stage: then the hint is for the stage as well. */
+  isOfGuard?: boolean;
+}
+
+/** What is known while a pipeline runs. */
+class State {
+  readonly env: Environment;
+  readonly source: SourcePlan;
+  /** `outputs[0]` is the source's. */
+  readonly outputs: Value[] = [];
+  readonly inputs: Value[] = [];
+  readonly runs: number[] = [];
+  readonly contexts = new Map<number, Context>();
+  readonly history: Value[][] = [];
+  readonly guards: Json[] = [];
+  /** Marks of the answers that asked for another attempt. */
+  learnt: Descriptor = EMPTY;
+
+  constructor(env: Environment, source: SourcePlan) {
+    this.env = env;
+    this.source = source;
+  }
+}
+
+const NO_TRIES: readonly never[] = Object.freeze([]);
+
+const FIRST: Context = { attempt: 1, tries: [], outputs: [], hint: undefined };
+
+/** One pass through one stage. */
+interface Pass {
+  readonly stage: number;
+  readonly input: Value;
+  readonly context: Context;
+}
+
+function pipeOf(state: State, { stage, input, context }: Pass): Pipe {
+  return {
+    stage,
+    attempt: context.attempt,
+    hint: context.hint,
+    input,
+    outputs: state.outputs.slice(0, Math.max(stage, 1)),
+    tries: context.tries.length === 0 ? NO_TRIES : [...context.tries],
+    reruns: context.attempt > 1 ? [...context.outputs] : undefined,
+    history: state.history.length === 0 ? NO_TRIES : state.history.map((outputs) => [...outputs]),
+    guards: state.guards,
+  };
+}
+
+function stageEnv(state: State, pass: Pass): { env: Environment; budget: RetryBudget } {
+  const { context, stage } = pass;
+  const pipe = pipeOf(state, pass);
+  const budget = {
+    attempt: context.attempt,
+    max: MAX_ATTEMPTS,
+    isLimit: true,
+    hints: context.tries.flatMap((one) => (one.hint ? [one.hint.text] : [])),
+  };
+  const ctx = { pipe: () => pipeFacts(pipe) };
+  const frame = childFrame(state.env.frame, { ctx, retry: budget, influence: state.learnt });
+  const process = stage === 0 ? state.env.process : undefined;
+  const isGuarded = frame.guards.list.length > 0;
+  const act = isGuarded ? { ...state.env.act, record: recorder(state) } : state.env.act;
+  return { env: { ...state.env, frame, act, pipe, note: undefined, process }, budget };
+}
+
+/** `@p.guards`: one record per check of this pipeline. */
+function recorder({ env, guards }: State): NonNullable<ActPorts['record']> {
+  const outer = env.act.record;
+  return (entry) => {
+    // A stage that went through has told its checks before its body ran.
+    const isTold = entry.op.type === 'pipeline-stage' && entry.outcome.ok;
+    if (entry.trace.length > 0 && !isTold) guards.push(checkOf(entry.trace));
+    return outer?.(entry);
+  };
+}
+
+export function checkOf(trace: readonly TraceEntry[]): Json {
+  const hints = trace.filter(({ decision }) => decision === 'retry');
+  const decisions = new Set(trace.map(({ decision }) => decision));
+  return {
+    trace: trace.map((entry) => ({ ...entry })),
+    hints: hints.map(({ guardName, reason }) => ({ guardName, hint: reason })),
+    decision: ['deny', 'ask', 'retry'].find((one) => decisions.has(one)) ?? 'allow',
+  };
+}
+
+/** A stage's answer: a value, or the wish that what it got be made again. */
+type Answer =
+  | { readonly value: Value }
+  /** `marks`: of whatever decided that it be made again. */
+  | { readonly hint: Value | undefined; readonly marks: Descriptor; readonly isOfGuard?: boolean };
+
+function answerOf(value: Value): Answer {
+  const left = leaveOf(value);
+  const marks = value.meta.descriptor;
+  if (left?.word === 'retry') return { hint: isAbsent(left.value) ? undefined : left.value, marks };
+  if (left) return { value: left.value };
+  const { data } = value;
+  if (data === 'retry') return { hint: undefined, marks };
+  if (!isObject(data) || data['value'] !== 'retry') return { value };
+  return { hint: makeValue(data['hint'] ?? null, { descriptor: marks }), marks };
+}
+
+async function runStage(state: State, plan: StagePlan, pass: Pass): Promise<Answer> {
+  const { stage, input } = pass;
+  state.inputs[stage] = input;
+  const { env, budget } = stageEnv(state, pass);
+  countRun(state, stage, plan.name);
+  try {
+    const answer = answerOf(await plan.run(input, env));
+    if ('value' in answer && plan.effects.length > 0)
+      await runEffects(plan.effects, answer.value, env);
+    return answer;
+  } catch (error) {
+    return askedByGuard(error, budget, stage, plan);
+  }
+}
+
+/** A guard of this stage said retry: the same wish, on the same budget. */
+function askedByGuard(error: unknown, budget: RetryBudget, stage: number, plan: StagePlan): Answer {
+  const fault = toFault(error);
+  const hint = retryHint(fault.fault, budget);
+  if (hint !== undefined)
+    return { hint: makeValue(hint), marks: descriptorOfFault(fault.fault), isOfGuard: true };
+  const { detail } = fault.fault;
+  if (detail['stage'] === undefined) {
+    fault.message = `stage ${stage} (\`${plan.name}\`): ${detail.message}`;
+    Object.assign(detail, { stage, stage_name: plan.name, message: fault.message });
+  }
+  throw fault;
+}
+
+export async function runEffects(
+  effects: StagePlan['effects'],
+  value: Value,
+  env: Environment,
+): Promise<void> {
+  for (const effect of effects) await effect(value, env);
+}
+
+function countRun(state: State, stage: number, name: string): void {
+  const runs = (state.runs[stage] ?? 0) + 1;
+  state.runs[stage] = runs;
+  if (runs > MAX_RUNS) tooOften(`\`${name}\` ran ${MAX_RUNS} times in one pipeline`);
+}
+
+const tooOften = (message: string): never =>
+  raise('quota_exceeded', message, {
+    limit: 'attempts',
+    hint: 'let the stage that asks for `retry` give up after some attempts',
+  });
+
+/** The source, asked again by the first stage. */
+async function runSource(state: State, context: Context): Promise<void> {
+  const { source } = state;
+  const held = state.outputs[0] ?? makeValue(null);
+  const { env } = stageEnv(state, { stage: 0, input: held, context });
+  countRun(state, 0, 'the source');
+  const ready = takeSource((await source.evaluate?.(env)) ?? held);
+  state.outputs[0] = ready;
+  await runEffects(source.effects, ready, env);
+}
+
+function takeSource(value: Value): Value {
+  const left = leaveOf(value);
+  if (left?.word === 'retry')
+    raise('invalid_input', '`retry` in the source of a pipeline has nothing to run again');
+  return left ? left.value : value;
+}
+
+/** Each answer decides where it goes on. */
+async function runStages(state: State, stages: readonly StagePlan[]): Promise<Value> {
+  let stage = 1;
+  for (let plan = stages[0]; plan; plan = stages[stage - 1]) {
+    const asking = state.contexts.get(stage);
+    const serving = state.contexts.get(stage + 1) ?? FIRST;
+    // The hint is for whoever is asked: what made the input, and the stage itself when a guard asks.
+    const own = asking && { ...asking, hint: asking.isOfGuard ? asking.hint : undefined };
+    const context = own ?? serving;
+    const input = valueAt(state.outputs, stage - 1);
+    const answer = await runStage(state, plan, { stage, input, context });
+    if ('value' in answer) {
+      finish(state, stage, answer.value);
+      if (endsHere(answer.value)) break;
+      stage += 1;
+    } else {
+      // Whatever runs again runs because of what the stage has seen.
+      state.learnt = mergeDescriptors(state.learnt, answer.marks);
+      stage = await again(state, stage, plan.name, answer);
+    }
+  }
+  return valueAt(state.outputs, -1);
+}
+
+/** An empty result ends the pipeline. */
+const endsHere = (value: Value): boolean =>
+  value.data === '' || (value.data === null && !isReadNull(value));
+
+function finish(state: State, stage: number, value: Value): void {
+  state.outputs.length = stage;
+  state.outputs.push(
+    endsHere(value) ? makeValue('', { descriptor: value.meta.descriptor }) : value,
+  );
+  const asked = state.contexts.get(stage);
+  if (asked) {
+    state.contexts.delete(stage);
+    if (asked.outputs.length > 0) state.history.push(asked.outputs);
+  }
+  const serving = state.contexts.get(stage + 1);
+  if (serving) serving.outputs.push(valueAt(state.outputs, stage));
+}
+
+/** `stage` asks: what made its input runs again. Answers with the stage to go on with. */
+async function again(
+  state: State,
+  stage: number,
+  name: string,
+  { hint, isOfGuard = false }: Exclude<Answer, { value: Value }>,
+): Promise<number> {
+  const context = state.contexts.get(stage) ?? { ...FIRST, tries: [], outputs: [] };
+  state.contexts.set(stage, context);
+  const input = valueAt(state.outputs, stage - 1);
+  context.tries.push({ attempt: context.attempt, result: 'retry', hint, output: input });
+  context.attempt += 1;
+  Object.assign(context, { hint, isOfGuard });
+  if (context.attempt > MAX_ATTEMPTS)
+    tooOften(`\`${name}\` asked for another attempt ${MAX_ATTEMPTS} times`);
+  if (stage > 1) {
+    state.outputs.length = stage - 1;
+    return stage - 1;
+  }
+  if (await state.source.repeats(state.env)) await runSource(state, context);
+  context.outputs.push(valueAt(state.outputs, 0));
+  return stage;
+}
+
+/** Runs a pipeline; `given` is its first input when the source is no expression of its own. */
+export async function runPipeline(
+  env: Environment,
+  source: SourcePlan,
+  stages: readonly StagePlan[],
+  given?: Value,
+): Promise<Value> {
+  const state = new State(env, source);
+  if (given) state.outputs.push(given);
+  else await runSource(state, FIRST);
+  if (given && source.effects.length > 0)
+    await runEffects(
+      source.effects,
+      given,
+      stageEnv(state, { stage: 0, context: FIRST, input: given }).env,
+    );
+  const value = await runStages(state, stages);
+  const stage = stages.length;
+  const input = state.inputs[stage] ?? value;
+  // The counters a guard sees while the result is judged: those of the pass that made it.
+  const context = { ...FIRST, attempt: Math.max(1, state.runs.at(-1) ?? 1) };
+  env.note?.(pipeFacts(pipeOf(state, { stage, input, context })));
+  return value;
+}

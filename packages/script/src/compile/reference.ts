@@ -1,0 +1,384 @@
+// `@name.field[0].method(…)`: a name and steps, taken one after the other.
+
+import { getOwn, whenReady } from '@kernmantle/core/base';
+import {
+  addMarks,
+  type MaybePromise,
+  makeContainer,
+  makeValue,
+  type Value,
+} from '@kernmantle/core/flow';
+import { raise } from '../fault.ts';
+import {
+  type Compiler,
+  type Environment,
+  type Eval,
+  evaluateAll,
+  executableOf,
+  given,
+  type Reading,
+  type Walk,
+} from '../run/environment.ts';
+import { asksWhether, compileExistence } from '../run/existence.ts';
+import {
+  contextValue,
+  findName,
+  isContextName,
+  isJudged,
+  isPipeView,
+  PROVIDED,
+  refuseGuard,
+} from '../run/names.ts';
+import { located } from '../run/operate.ts';
+import type { Expression, NodeOf, PathStep } from '../syntax/ast.ts';
+import { staticText } from '../syntax/outline.ts';
+import { hintOfName, isPlainText } from '../syntax/unbound.ts';
+import { type AccessMode, fieldOf, indexOf, sliceOf } from '../values/access.ts';
+import {
+  absent,
+  isAbsent,
+  isReadNull,
+  isStructure,
+  KEEP,
+  keepOf,
+  makeFunction,
+  makeOpaque,
+} from '../values/kinds.ts';
+import type { MxFacts } from '../values/metadata.ts';
+import { misspeltFact, mxOf } from '../values/metadata.ts';
+import { callMethod, hasMethod, LIST_METHODS, PatternData } from '../values/methods.ts';
+import { guardInputMember, type Quantified, quantified, quantifiedOf } from './guard-input.ts';
+
+/** Arguments are strict: an unknown name there is an error. */
+export const compileArguments = (c: Compiler, nodes: readonly Expression[]): Eval[] =>
+  nodes.map((node) => c.expression(node));
+
+/** `@f(a, b)` as what is called and what it is given. */
+export function compileCallee(
+  c: Compiler,
+  node: NodeOf<'reference'>,
+): { target: Eval; steps: readonly PathStep[]; values: Eval[] } {
+  const last = node.steps.at(-1);
+  const isCall = last?.kind === 'call';
+  const steps = isCall ? node.steps.slice(0, -1) : node.steps;
+  const values = isCall ? compileArguments(c, last.arguments) : [];
+  return { target: c.expression({ ...node, steps }), steps, values };
+}
+
+const modeOf = (reading: Reading): AccessMode => (reading === 'condition' ? 'lenient' : 'strict');
+
+function field(name: string, reading: Reading, variable: string): Walk {
+  const mode = modeOf(reading);
+  return (value, env) => {
+    const special = guardInputMember(value, name);
+    if (special) return special;
+    const member = executableOf(value)?.signature.members?.get(name);
+    if (member) return makeFunction(member);
+    const found = fieldOf(value, name, mode, isContextName(name) ? factsOf(variable, env) : {});
+    if (env.frame.isJudging && isNothing(found)) refuseSlip(value, name);
+    return isPipeView(value) && isNothing(found) ? absent() : found;
+  };
+}
+
+/** `<>.k` in the template of a file: its field, and where it has none the fact of that name. */
+function fileField(name: string, reading: Reading): Walk {
+  return (value) => {
+    const facts = mxOf(value);
+    const isOwn = isStructure(value.data) && getOwn(value.data, name) !== undefined;
+    const isFact = !isOwn && getOwn(facts.data, name) !== undefined;
+    return fieldOf(isFact ? facts : value, name, modeOf(reading));
+  };
+}
+
+/** In a guard a misspelt mark would never hold. */
+function refuseSlip(value: Value, name: string): void {
+  const meant = misspeltFact(value, name);
+  if (meant !== undefined)
+    raise('not_found', `\`.mx\` has no \`${name}\``, { hint: `did you mean \`${meant}\`?` });
+}
+
+/** What a variable knows about itself. */
+function factsOf(name: string, { scope, unit }: Environment): MxFacts {
+  const place = scope.find(name)?.place;
+  const exported = unit.exports.names?.has(name) ?? false;
+  return { name, exported, ...(place ? { definedAt: place } : {}) };
+}
+
+type Step<K extends PathStep['kind']> = Extract<PathStep, { kind: K }>;
+
+/** Everything a guard's `@input.any.mx.taint.includes(…)` needs answers through ordinary fields. */
+function method(c: Compiler, step: Step<'field'>, call: Step<'call'>, reading: Reading): Walk {
+  const { name, at } = step;
+  const [pattern, ...others] = call.arguments;
+  const isPattern = pattern?.kind === 'pattern';
+  const values = isPattern
+    ? [given(patternOf(pattern)), ...compileArguments(c, others)]
+    : compileArguments(c, call.arguments);
+  return (value, env) => {
+    const measured = guardInputMember(value, name);
+    if (measured) return measured;
+    const callee = callableField(value, name);
+    if (callee) return isPattern ? refusePattern() : invoke(callee, name, values, env, at);
+    if (KEEP.has(name)) return keepOf(value);
+    if (reading === 'condition' && isAbsent(value) && name !== 'isDefined')
+      return absent(value.meta.descriptor);
+    if (!hasMethod(value, name)) return callMethod(value, name, []);
+    return whenReady(evaluateAll(values, env), (given) => callMethod(value, name, given));
+  };
+}
+
+const patternOf = ({ body, flags }: NodeOf<'pattern'>): Value =>
+  makeOpaque(new PatternData(body, flags));
+
+/** A pattern is no value: no function can be given one. */
+export const refusePattern = (): never =>
+  raise('invalid_input', 'a pattern can only be given to a method of a text', {
+    hint: 'the first argument of `match`, `replace`, `replaceAll` or `split`',
+  });
+
+/** A function in a field, or one that hangs on the name of another. */
+function callableField(value: Value, name: string): Value | undefined {
+  const executable = executableOf(value);
+  const member = executable?.signature.members?.get(name);
+  if (executable) return member && makeFunction(member);
+  const { data } = value;
+  if (typeof data !== 'object' || data === null || !Object.hasOwn(data, name)) return undefined;
+  const found = fieldOf(value, name, 'lenient');
+  return executableOf(found) && found;
+}
+
+/** Null, unless it was read: such a one is an output like any other. */
+const isNothing = (value: Value): boolean => value.data === null && !isReadNull(value);
+
+export function invoke(
+  target: Value,
+  name: string,
+  values: readonly Eval[],
+  env: Environment,
+  at: number,
+  isStage = false,
+  asked?: Eval,
+): MaybePromise<Value> {
+  const executable = executableOf(target);
+  if (!executable) return raise('invalid_input', `\`@${name}\` is no function`, { name });
+  const site = asked ? { env, at, isStage, asked } : { env, at, isStage };
+  const called = located(env, at, () => executable.call(values, site));
+  // Which function was called may itself be a secret.
+  return whenReady(called, (value) => addMarks(value, target.meta.descriptor));
+}
+
+function compileStep(c: Compiler, step: PathStep, reading: Reading, variable: string): Walk {
+  switch (step.kind) {
+    case 'field':
+      return field(step.name, reading, variable);
+    case 'index':
+      return index(c, step.index, reading);
+    case 'slice':
+      return slice(c, step.from, step.to);
+    case 'each':
+      return (value) => value;
+    case 'call': {
+      const values = compileArguments(c, step.arguments);
+      const [first] = step.arguments;
+      const asked =
+        first && asksWhether(variable) ? compileExistence(c, variable, first) : undefined;
+      return (value, env) => invoke(value, variable, values, env, step.at, false, asked);
+    }
+  }
+}
+
+function index(c: Compiler, node: Expression, reading: Reading): Walk {
+  const evaluate = c.expression(node, 'operand');
+  const mode = modeOf(reading);
+  return (value, env) =>
+    whenReady(evaluate(env), (at) => {
+      const found = indexOf(value, at, mode);
+      return isPipeView(value) && isNothing(found) ? absent() : found;
+    });
+}
+
+function slice(c: Compiler, from: Expression | undefined, to: Expression | undefined): Walk {
+  const [start, end] = [from && c.expression(from, 'operand'), to && c.expression(to, 'operand')];
+  return async (value, env) => sliceOf(value, await start?.(env), await end?.(env));
+}
+
+interface Walked {
+  readonly walk: Walk;
+  /** `[*]`: the steps behind it are taken for each element … */
+  readonly isEach: boolean;
+  /** … up to a method of lists, which is asked of them all. */
+  readonly isOfList: boolean;
+  /** Of a field. */
+  readonly name?: string;
+}
+
+/** A field and the call after it are one step: a method, or a function in a field. */
+function compileSteps(c: Compiler, node: NodeOf<'reference'>, reading: Reading): Walked[] {
+  const walks: Walked[] = [];
+  const { steps, name } = node;
+  for (let at = 0; at < steps.length; at++) {
+    const [step, next] = [steps[at] as PathStep, steps[at + 1]];
+    // Only a field may be missing: what is called must be there, also where a condition asks.
+    const isReceiver = !node.isOptional && steps.slice(at + 1).some(({ kind }) => kind === 'call');
+    if (step.kind === 'field' && next?.kind === 'call') {
+      const walk = method(c, step, next, reading);
+      walks.push({ walk, isEach: false, isOfList: LIST_METHODS.has(step.name) });
+      at++;
+    } else {
+      const own = isReceiver && reading === 'condition' ? 'operand' : reading;
+      const isOfFile = name === '<>' && at === 0 && step.kind === 'field';
+      const walk = isOfFile ? fileField(step.name, own) : compileStep(c, step, own, name);
+      const field = step.kind === 'field' ? { name: step.name } : {};
+      walks.push({ walk, isEach: step.kind === 'each', isOfList: false, ...field });
+    }
+  }
+  return walks;
+}
+
+function walkSteps(
+  walks: readonly Walked[],
+  value: Value,
+  env: Environment,
+  at = 0,
+): MaybePromise<Value> {
+  const step = walks[at];
+  if (!step) return value;
+  if (step.isEach) return overEach(walks.slice(at + 1), value, env);
+  const many = quantifiedOf(value);
+  if (many) return overInputs(walks.slice(at), many, env);
+  return whenReady(step.walk(value, env), (next) => walkSteps(walks, next, env, at + 1));
+}
+
+const MARKS = new Set(['labels', 'taint', 'sources', 'tokens']);
+
+/** `@input.any.mx…`: the rest of the steps for each input, then one answer. */
+async function overInputs(
+  walks: readonly Walked[],
+  many: Quantified,
+  env: Environment,
+): Promise<Value> {
+  const answers: Value[] = [];
+  // `@input.any.taint` is short for `@input.any.mx.taint`, and every plain value has a text.
+  const name = walks[0]?.name ?? '';
+  const isOfMarks = MARKS.has(name);
+  for (const item of many.content.values) {
+    const isPlain = typeof item.data !== 'object' || item.data === null;
+    const isAsked = isOfMarks || (name === 'text' && isPlain);
+    answers.push(await walkSteps(walks, isAsked ? mxOf(item) : item, env));
+  }
+  return answers.every(({ data }) => typeof data === 'boolean')
+    ? many.decide(answers)
+    : quantified(many.content.quantifier, answers);
+}
+
+/** `[*].name`: the rest of the steps for each element. */
+async function overEach(walks: readonly Walked[], list: Value, env: Environment): Promise<Value> {
+  const { data } = list;
+  if (!Array.isArray(data)) return raise('invalid_input', '`[*]` needs a list');
+  const items = data.map((_, at) => indexOf(list, makeValue(at), 'lenient'));
+  const end = walks.findIndex(({ isOfList }) => isOfList);
+  const each = end < 0 ? walks : walks.slice(0, end);
+  const found: Value[] = [];
+  for (const item of items) found.push(await walkSteps(each, item, env));
+  const all = makeContainer(found, list.meta.elements ? undefined : list.meta.descriptor);
+  return end < 0 ? all : await walkSteps(walks.slice(end), all, env);
+}
+
+/** Steps behind something that is no name: `<a.json>.k[0]`. */
+export function walkStepsOf(c: Compiler, steps: readonly PathStep[], reading: Reading): Walk {
+  if (steps.length === 0) return (value) => value;
+  const node = { kind: 'reference', name: '', steps, isOptional: false, at: 0, end: 0 } as const;
+  const walks = compileSteps(c, node, reading);
+  return (value, env) => walkSteps(walks, value, env);
+}
+
+/** In a guard, and in what it calls, only a name that the script itself asks about may be missing. */
+const mustBeBound = ({ frame }: Environment, name: string): boolean =>
+  frame.isJudging && !PROVIDED.has(name);
+
+function unknownName(env: Environment, name: string): never {
+  const names: string[] = [];
+  for (let scope: typeof env.scope | undefined = env.scope; scope; scope = scope.parent)
+    names.push(...scope.names());
+  const hint = hintOfName(name, names);
+  return raise('not_found', `\`@${name}\` is not defined`, { name, ...(hint ? { hint } : {}) });
+}
+
+const asksDefined = ([first]: readonly PathStep[]): boolean =>
+  first?.kind === 'field' && first.name === 'isDefined';
+
+/** `@mx["guard"]` is `@mx.guard`. */
+function contextStep([first]: readonly PathStep[]): { readonly name: string } | undefined {
+  if (first?.kind !== 'index') return first?.kind === 'field' ? first : undefined;
+  const { index } = first;
+  const written = index.kind === 'template' ? staticText(index) : undefined;
+  const name = index.kind === 'literal' ? index.value : written;
+  return name === 'guard' ? { name } : undefined;
+}
+
+/** `@mx.name…` makes only that member. */
+function contextReference(
+  c: Compiler,
+  node: NodeOf<'reference'>,
+  reading: Reading,
+): Eval | undefined {
+  const [, second, third] = node.steps;
+  const first = contextStep(node.steps);
+  if (!isContextName(node.name) || !first || second?.kind === 'call') return undefined;
+  const found = second?.kind === 'field' && third?.kind !== 'call' ? second.name : undefined;
+  // An argument may be called `names` too: that one is `@mx.args["names"]`.
+  const hasInner = /^op(?:eration)?$/.test(first.name) || `${first.name}.${found}` === 'args.names';
+  const inner = hasInner ? found : undefined;
+  const isNeeded = reading === 'value';
+  const rest = { ...node, steps: node.steps.slice(inner === undefined ? 1 : 2) };
+  const walks = compileSteps(c, rest, reading === 'value' ? 'condition' : reading);
+  return (env) =>
+    located(env, node.at, () =>
+      walkSteps(walks, contextValue(env, first.name, inner, isNeeded, node.isOptional), env),
+    );
+}
+
+export function compileReference(c: Compiler, node: NodeOf<'reference'>, asked: Reading): Eval {
+  const reading = node.isOptional ? 'condition' : asked;
+  const context = contextReference(c, node, reading);
+  const walks = compileSteps(c, node, reading);
+  const isAsked = node.isOptional || asksDefined(node.steps);
+  const isLenient = reading !== 'value' || isAsked;
+  const { name, at } = node;
+  const find: Eval = (env) =>
+    located(env, at, () => {
+      const found = findName(env, name);
+      if (!found && (!isLenient || (!isAsked && mustBeBound(env, name))))
+        return unknownName(env, name);
+      return walkSteps(walks, found ? found.value : absent(), env);
+    });
+  if (walks.length === 0) return (env) => env.scope.find(name)?.value ?? find(env);
+  return context ? (env) => (env.scope.find(name) ? find(env) : context(env)) : find;
+}
+
+/** For texts: undefined when the name is unknown, so that it stays as written. */
+export function compileKnownReference(
+  c: Compiler,
+  node: NodeOf<'reference'>,
+  reading: Reading,
+): Eval<Value | undefined> {
+  const evaluate = compileReference(c, node, reading);
+  const { name, steps } = node;
+  const isCalled = steps.some(({ kind }) => kind === 'call');
+  const isGuard = contextStep(steps)?.name === 'guard' && isContextName(name);
+  const isNeeded = reading !== 'condition' && !node.isOptional && !isPlainText(c.unit.text, node);
+  // A text has no undefined to go on with.
+  const needsGuard = isGuard && reading !== 'condition' && !node.isOptional;
+  return (env) => {
+    if (needsGuard && !isJudged(env)) return located(env, node.at, refuseGuard);
+    if (isContextName(name)) return evaluate(env);
+    const cell = env.scope.find(name);
+    if (cell) return cell.isMissing ? undefined : evaluate(env);
+    const found = findName(env, name);
+    // `bob@json.org` is no function of the language unless it is called.
+    if (found && (isCalled || !executableOf(found.value))) return evaluate(env);
+    return isNeeded && mustBeBound(env, name)
+      ? located(env, node.at, () => unknownName(env, name))
+      : undefined;
+  };
+}

@@ -1,0 +1,435 @@
+// Statements and actions: what they do, and what they print.
+import { whenReady } from '@kernmantle/core/base';
+import {
+  addMarks,
+  type MaybePromise,
+  type Operation,
+  type Value,
+  withLabels,
+} from '@kernmantle/core/flow';
+import { raise } from '../fault.ts';
+import { lineOf, placeOf, shownPlace } from '../problem.ts';
+import { leave, leaveOf, refuseLeave, takeReturn } from '../run/control-values.ts';
+import {
+  type Compiler,
+  type Environment,
+  type Eval,
+  executableOf,
+  onPath,
+} from '../run/environment.ts';
+import { addHelper } from '../run/helpers.ts';
+import { wasShown } from '../run/live.ts';
+import { lazyInput, located, operate } from '../run/operate.ts';
+import {
+  type ActionExpression,
+  type Expression,
+  givesValue,
+  type NodeOf,
+  type Statement,
+} from '../syntax/ast.ts';
+import { absent, isAbsent, makeFunction } from '../values/kinds.ts';
+import { LIST_METHODS, TEXT_METHODS } from '../values/methods.ts';
+import { augment } from '../values/operators.ts';
+import { runText, showText, textOf } from '../values/text.ts';
+import { TRANSFORMERS } from '../values/transforms.ts';
+import { compileArm, compileArmBlock, compileIf, compileWhen } from './control-flow.ts';
+import { compileEffect } from './effect.ts';
+import { compileFunction } from './function.ts';
+import {
+  compileGuard,
+  compileHook,
+  compileNeeds,
+  compilePolicy,
+  compileProfiles,
+} from './guard.ts';
+import { compileFor, compileLoop, compileSifted } from './loop.ts';
+import { compileExport, compileImport } from './module.ts';
+import { invoke } from './reference.ts';
+import { resolveOpen } from './text.ts';
+import { compileWith, withGuards, withPolicy } from './with-options.ts';
+
+function compileVar(c: Compiler, node: NodeOf<'var'>): Eval {
+  const evaluate = c.expression(node.value);
+  const { name, labels } = node;
+  const location = placeOf(c.unit, node.at);
+  const op = { type: 'var' as const, name, labels, opLabels: [], retryOwner: true, location };
+  const place = shownPlace(c.unit, node.at);
+  const labelled = (given: Value): Value => withLabels(refuseLeave(given), labels);
+  return (env) => {
+    const input = lazyInput(env, name, evaluate, labelled);
+    return whenReady(
+      operate(env, op, [input], ([given]) => given),
+      (value) => {
+        // `var` and `exe` bind at file level.
+        env.unit.scope.define(name, 'var', value, place);
+        return absent();
+      },
+    );
+  };
+}
+
+function compileExe(c: Compiler, node: NodeOf<'exe'>): Eval {
+  const make = compileFunction(c.forFunction(), node);
+  return (env) => {
+    const { scope } = env.unit;
+    const value = makeFunction(make({ ...env, scope }));
+    scope.define(node.name, 'exe', value, shownPlace(c.unit, node.at));
+    return absent();
+  };
+}
+
+function compileHelpers(_c: Compiler, node: NodeOf<'helpers'>): Eval {
+  return (env) => {
+    for (const name of node.names) addHelper(env, node.language, name);
+    return absent();
+  };
+}
+
+function compileLet(c: Compiler, node: NodeOf<'let'>): Eval {
+  const evaluate = c.expression(node.value);
+  const place = shownPlace(c.unit, node.at);
+  return (env) =>
+    whenReady(evaluate(env), (found) => {
+      const value = withLabels(refuseLeave(found), node.labels);
+      env.scope.let(node.name, addMarks(value, env.frame.influence), place);
+      return absent();
+    });
+}
+
+function compileAugment(c: Compiler, node: NodeOf<'augment'>): Eval {
+  const evaluate = c.expression(node.value);
+  return (env) => {
+    const cell = env.scope.rebindable(node.name);
+    return whenReady(evaluate(env), (found) => {
+      const value = augment(cell.value, refuseLeave(found));
+      cell.value = addMarks(value, env.frame.influence);
+      return absent();
+    });
+  };
+}
+
+/** `=> v` and `return { … }`. */
+function compileReturn(c: Compiler, node: NodeOf<'return'>): Eval {
+  const evaluate = node.value && c.expression(node.value);
+  if (node.labels && (node.labels.remove.length > 0 || node.labels.clear)) {
+    return () => raise('permission_denied', 'only a privileged guard may remove labels');
+  }
+  return (env) =>
+    whenReady(evaluate?.(env), (value = absent()) => {
+      if (leaveOf(value)) return value;
+      const marked = withLabels(value, node.labels?.add ?? []);
+      if (node.isOutputs) env.run.outputs = marked;
+      return leave('return', marked);
+    });
+}
+
+/** Prints like `run`: results as text, nothing for nothing. */
+function print(env: Environment, given: Value, at: number, text = runText(given)): void {
+  if (text === undefined || wasShown(env.printing, text)) return;
+  const { emit, ports, influence } = env.frame;
+  const value = addMarks(given, influence);
+  const effect = { kind: 'run', value, text, line: lineOf(env.unit, at) };
+  if (emit) emit(effect);
+  else ports.effects?.(effect);
+}
+
+const PIPED = new Set<ActionExpression['kind']>(['pipeline', 'for', 'foreach']);
+
+/**
+ * Is this made without an operation that its values were inputs of? Texts, transformers and methods are
+ * none, and what a pipeline gives may come from them.
+ */
+function isUnjudged(node: ActionExpression): boolean {
+  if (node.kind === 'with') return isUnjudged(node.value) || node.options.pipeline !== undefined;
+  if (node.kind === 'run-value') return isUnjudged(node.action);
+  if (node.kind !== 'reference') return isText(node) || PIPED.has(node.kind);
+  const called = node.steps.at(-2);
+  const isMethod =
+    called?.kind === 'field' && (LIST_METHODS.has(called.name) || TEXT_METHODS.has(called.name));
+  return isMethod || TRANSFORMERS.has(node.name.toLowerCase());
+}
+
+const showAt = (location: NonNullable<Operation['location']>): Operation => ({
+  type: 'show',
+  name: 'show',
+  opLabels: [],
+  retryOwner: false,
+  location,
+});
+
+/** Leaves as by `show`, judged as that. Gives the value as it is. */
+function printShown(
+  env: Environment,
+  value: Value,
+  at: number,
+  text: (value: Value) => string | undefined,
+): MaybePromise<Value> {
+  if (text(value) === undefined) return value;
+  const op = showAt(placeOf(env.unit, at));
+  const done = operate(env, op, [{ name: 'value', value }], ([shown], inner) => {
+    print(inner, shown, at, text(shown));
+    return shown;
+  });
+  return whenReady(done, () => value);
+}
+
+/** The result of what was run, or of what no operation has judged yet. */
+function printResult(
+  env: Environment,
+  value: Value,
+  node: ActionExpression,
+  at = node.at,
+): MaybePromise<Value> {
+  if (isUnjudged(node)) return printShown(env, value, at, runText);
+  print(env, value, at);
+  return value;
+}
+
+/** `run @f` and `run @f()` are the same; what is no function cannot be run. */
+function compileRunnable(c: Compiler, action: Expression): Eval {
+  const ran = ranWith(action);
+  if (ran && action.kind === 'with') {
+    // `stream @x` of what is no function shows it.
+    const isShown = action.options.entries.has('stream');
+    const run = compileRunnable(c, ran);
+    const value = c.expression(ran);
+    const location = placeOf(c.unit, action.at);
+    const op = showAt(location);
+    const either: Eval = (env) =>
+      whenReady(value(env), (found) =>
+        executableOf(found)
+          ? run(env)
+          : operate(env, op, [{ name: 'value', value: found }], ([shown]) => shown),
+      );
+    return compileWith(c, action, isShown && !isCall(ran) ? either : run);
+  }
+  const evaluate = c.expression(action);
+  if (action.kind !== 'reference') return evaluate;
+  const isCalled = isCall(action);
+  return (env) =>
+    whenReady(evaluate(env), (value) =>
+      isCalled && !executableOf(value) ? value : invoke(value, action.name, [], env, action.at),
+    );
+}
+
+/** `run @f(…) with { … }`: what is run, unless the options do more than run it. */
+function ranWith(action: Expression): NodeOf<'reference'> | undefined {
+  if (action.kind !== 'with') return undefined;
+  const { value, options } = action;
+  const isPlain = options.pipeline === undefined && !options.entries.has('format');
+  return isPlain && value.kind === 'reference' ? value : undefined;
+}
+
+/** The name of what is run, at the front of a pipeline as well; commands and code have none. */
+function ranName(action: Expression | undefined): string | undefined {
+  if (action?.kind === 'reference') return action.name;
+  if (action?.kind === 'with') return ranName(action.value);
+  return action?.kind === 'pipeline' ? ranName(action.source) : undefined;
+}
+
+/** `run @f(…)` contains the call; commands and code are operations of their own. */
+export function compileRunning(c: Compiler, action: Expression, at: number): Eval {
+  const evaluate = compileRunnable(c, action);
+  const name = ranName(action);
+  if (name === undefined) return evaluate;
+  const location = placeOf(c.unit, at);
+  const op: Operation = { type: 'run', name, opLabels: [], retryOwner: true, location };
+  return (env) => operate(env, op, [], (_inputs, inner) => evaluate(inner));
+}
+
+function compileRun(c: Compiler, { action, at }: NodeOf<'run'>): Eval {
+  const evaluate = compileRunning(c, action, at);
+  return (env) => {
+    if (env.isDefining) return absent();
+    return whenReady(evaluate(env), (found) => {
+      const value = resolveOpen(refuseLeave(found), env);
+      return printResult(env, value, action, at);
+    });
+  };
+}
+
+const isCall = (node: ActionExpression): boolean =>
+  node.kind === 'reference' && node.steps.at(-1)?.kind === 'call';
+const isText = (node: ActionExpression): boolean =>
+  node.kind === 'template' || (node.kind === 'literal' && typeof node.value === 'string');
+
+const PRINTED = new Set<ActionExpression['kind']>(['run-value', 'command', 'code']);
+
+/** Is the result of this action printed, as that of `run` is? */
+function isPrinted(node: ActionExpression, isWhen: boolean): boolean {
+  if (node.kind === 'with') return isPrinted(node.value, isWhen) && !endsInEffect(node);
+  if (node.kind === 'pipeline') return !endsInEffect(node);
+  return isCall(node) || PRINTED.has(node.kind) || (isWhen && isText(node));
+}
+
+/** A pipeline whose last stage is an effect has printed what there is to print. */
+function endsInEffect(node: ActionExpression): boolean {
+  if (node.kind === 'pipeline') return node.stages.at(-1)?.kind === 'effect-stage';
+  if (node.kind === 'for' || node.kind === 'foreach')
+    return node.batch?.at(-1)?.kind === 'effect-stage';
+  if (node.kind !== 'with') return false;
+  const stages = node.options.pipeline;
+  return stages ? stages.at(-1)?.kind === 'effect-stage' : endsInEffect(node.value);
+}
+
+/** The action of a `for … =>` or `when … =>` statement: results of calls are printed, of `when` also texts. */
+function compilePrinted(c: Compiler, node: ActionExpression, isWhen: boolean): Eval {
+  if (node.kind === 'block') return isWhen ? compileArmBlock(c, node) : c.action(node);
+  if (c.isFunction) return c.action(node);
+  // A choice is printed by what it chooses.
+  if (node.kind === 'when') {
+    const choose = compileWhen(c, node, (arm) => compilePrinted(c, arm.action, isWhen));
+    return (env) => whenReady(choose(env), takeReturn);
+  }
+  if (node.kind === 'for')
+    return node.batch ? compileBatch(c, node) : compilePrintedFor(c, node, true);
+  const act = c.action(node);
+  if (isStatement(node)) return act;
+  const prints = isPrinted(node, isWhen);
+  return (env) => {
+    // A module's values that nobody takes are not made.
+    if (env.isDefining) return absent();
+    return whenReady(act(env), (value) =>
+      prints && !leaveOf(value) ? printResult(env, value, node) : value,
+    );
+  };
+}
+
+function compilePrintedFor(c: Compiler, node: NodeOf<'for'>, isCollecting: boolean): Eval {
+  const { body, isSifted } = node;
+  const round =
+    isSifted && body.kind === 'when'
+      ? compileSifted(c, body, (arm) => compilePrinted(c, arm.action, false))
+      : compilePrinted(c, body, false);
+  return compileFor(c, node, round, isCollecting);
+}
+
+/** In a function a matching arm that is a value returns it; an effect does not. */
+function compileReturningArm(c: Compiler, arm: NodeOf<'arm'>): Eval {
+  const act = compileArm(c, arm);
+  if (!givesValue(arm.action)) return act;
+  return (env) => whenReady(act(env), (value) => (leaveOf(value) ? value : leave('return', value)));
+}
+
+function compileFlow(c: Compiler, { value }: NodeOf<'flow'>): Eval {
+  switch (value.kind) {
+    case 'when':
+      return c.isFunction
+        ? compileWhen(c, value, (arm) => compileReturningArm(c, arm), true)
+        : compileWhen(c, value, (arm) => compilePrinted(c, arm.action, true));
+    case 'if':
+      return compileIf(c, value);
+    case 'for':
+      return value.batch ? compileBatch(c, value) : compilePrintedFor(c, value, false);
+    case 'loop':
+      return compileLoop(c, value);
+    case 'foreach':
+      return compileBatch(c, value);
+  }
+}
+
+/** What a loop collected is its value; that of its last stage is printed, unless this is an effect. */
+function compileBatch(c: Compiler, node: NodeOf<'for' | 'foreach'>): Eval {
+  const evaluate = c.expression(node);
+  const run = endsInEffect(node) ? evaluate : printing(c, evaluate, node);
+  return (env) => (env.isDefining && !c.isFunction ? absent() : run(env));
+}
+
+/** Prints what it gives, but not in functions and modules. */
+function printing(c: Compiler, evaluate: Eval, node: ActionExpression): Eval {
+  return (env) =>
+    whenReady(evaluate(env), (value) =>
+      c.isFunction || env.isDefining || leaveOf(value) ? value : printResult(env, value, node),
+    );
+}
+
+function compileCall(c: Compiler, node: NodeOf<'call'>): Eval {
+  const evaluate = c.expression(node.value);
+  const refused: Eval = (env) => whenReady(evaluate(env), refuseLeave);
+  const run = endsInEffect(node.value) ? refused : printing(c, refused, node.value);
+  return (env) => (env.isDefining ? absent() : run(env));
+}
+
+/** A call or a pipeline as a line of a block prints as it does on a line of the script. */
+export function compileBare(c: Compiler, node: Expression, act: Eval): Eval {
+  if (!isPrinted(node, false)) return act;
+  return (env) => printing(c, act, node)({ ...env, printing: {} });
+}
+
+function compileBail(c: Compiler, node: NodeOf<'bail'>): Eval {
+  const evaluate = node.value && c.expression(node.value);
+  return async (env) => {
+    if (env.isDefining) return absent();
+    const value = await evaluate?.(env);
+    return raise('bail', value ? textOf(value) : 'the script gave up', { is_bail: true });
+  };
+}
+
+/** `show @x with { guards: … }`, `{ policy: … }`: it holds for the whole statement. */
+function optionOf(node: Statement, name: string): Expression | undefined {
+  const value = node.kind === 'run' ? node.action : 'value' in node ? node.value : undefined;
+  return value?.kind === 'with' ? value.options.entries.get(name) : undefined;
+}
+
+export function compileStatement(c: Compiler, node: Statement): Eval {
+  const guards = optionOf(node, 'guards');
+  const policy = optionOf(node, 'policy');
+  const compile = STATEMENTS[node.kind] as Compile<Statement['kind']>;
+  const made = compile(c, node);
+  const judged = guards ? withGuards(c, guards, made, true) : made;
+  const run = policy ? withPolicy(c, policy, judged) : judged;
+  if (!PRINTING.has(node.kind)) return (env) => located(env, node.at, () => run(env));
+  return (env) => located(env, node.at, () => run({ ...env, printing: {} }));
+}
+
+/** Statements that print what comes of them. */
+const PRINTING: ReadonlySet<Statement['kind']> = new Set(['run', 'call', 'flow', 'effect']);
+
+type Compile<K extends Statement['kind']> = (c: Compiler, node: NodeOf<K>) => Eval;
+
+const STATEMENTS: { readonly [K in Statement['kind']]: Compile<K> } = {
+  var: compileVar,
+  let: compileLet,
+  augment: compileAugment,
+  exe: compileExe,
+  helpers: compileHelpers,
+  effect: compileEffect,
+  run: compileRun,
+  call: compileCall,
+  flow: compileFlow,
+  import: compileImport,
+  export: compileExport,
+  guard: compileGuard,
+  hook: compileHook,
+  policy: compilePolicy,
+  profiles: compileProfiles,
+  needs: compileNeeds,
+  return: compileReturn,
+  bail: compileBail,
+  leave(c, node) {
+    const evaluate = node.value && c.expression(node.value);
+    return (env) => whenReady(evaluate?.(env), (value) => leave(node.word, value));
+  },
+  fence: (c, node) => c.lines(node.body),
+};
+
+export const isStatement = (node: ActionExpression): node is Statement =>
+  Object.hasOwn(STATEMENTS, node.kind);
+
+/** The top of a file: guards and policies of earlier statements hold for later ones. */
+export function compileTop(c: Compiler, node: Statement): Eval {
+  const run = compileStatement(c, node);
+  return (env) => {
+    const here = onPath({ ...env, frame: env.run.ground });
+    return whenReady(run(here), (value) =>
+      whenReady(env.run.written(), () => addMarks(value, here.frame.influence)),
+    );
+  };
+}
+
+/** A top-level `=> v` prints as `show` does. */
+export function printReturn(env: Environment, value: Value, at: number): MaybePromise<Value> {
+  const ready = resolveOpen(value, env);
+  if (isAbsent(ready)) return ready;
+  return located(env, at, () => printShown(env, ready, at, (one) => showText(one, 'other')));
+}

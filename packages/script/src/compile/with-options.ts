@@ -1,0 +1,144 @@
+// `value with { … }`: options for one statement or process.
+import { isObject } from '@kernmantle/core/base';
+import { childFrame, type GuardSelection, type Value } from '@kernmantle/core/flow';
+import { raise } from '../fault.ts';
+import type { Compiler, Environment, Eval, ProcessOptions } from '../run/environment.ts';
+import type { Expression, NodeOf } from '../syntax/ast.ts';
+import { OPTION_NAMES, UNITS_MS } from '../syntax/pipeline.ts';
+import { isTruthy } from '../values/kinds.ts';
+import { formatReader } from '../values/transforms.ts';
+import { narrowedEnv } from './policy.ts';
+
+/** Those of a guard's decision are none of a value. */
+const KNOWN = [...OPTION_NAMES].filter((name) => !/^(?:add|remove)Labels$/.test(name));
+
+const OF_LISTS: readonly string[] = ['separator', 'template'];
+const OF_STAGES: readonly string[] = ['format', 'parallel', 'delay'];
+
+/** What would have no effect is refused, too. */
+function refuseUnknown({ value, options: { entries } }: NodeOf<'with'>): void {
+  const isList = value.kind === 'foreach';
+  for (const key of entries.keys()) {
+    if (!KNOWN.includes(key))
+      raise('invalid_input', `\`with { ${key}: … }\` is no option`, { hint: KNOWN.join(', ') });
+    if (!isList && OF_LISTS.includes(key))
+      raise('invalid_input', `\`with { ${key}: … }\` is an option of \`foreach\` alone`);
+    if (isList && OF_STAGES.includes(key))
+      raise('invalid_input', `\`with { ${key}: … }\` is no option of \`foreach\``);
+  }
+}
+
+/** Milliseconds: a number is seconds, `"250ms"`, `"5s"` and `"2m"` say it. */
+function durationMs(value: Value): number {
+  const { data } = value;
+  if (typeof data === 'number' && data > 0) return data * 1000;
+  const match = typeof data === 'string' ? /^(\d+(?:\.\d+)?)(ms|s|m|h)?$/.exec(data.trim()) : null;
+  if (!match)
+    return raise('invalid_input', `\`${value.text}\` is no duration`, {
+      hint: '"500ms", "10s", "2m"',
+    });
+  return Number(match[1]) * (UNITS_MS[match[2] ?? 's'] ?? 1000);
+}
+
+function names(value: unknown): string[] {
+  const list = Array.isArray(value) ? value : [value];
+  return list.map((name) => (String(name).startsWith('@') ? String(name) : `@${String(name)}`));
+}
+
+/** `false`, `{ only: […] }`, `{ except: […] }`. */
+function selectionOf({ data }: Value): GuardSelection | undefined {
+  if (data === false) return { only: [] };
+  if (!isObject(data)) return undefined;
+  if (data['only'] !== undefined) return { only: names(data['only']) };
+  if (data['except'] !== undefined) return { except: names(data['except']) };
+  return raise('invalid_input', '`guards` takes `false`, `{ only: […] }` or `{ except: […] }`');
+}
+
+/** One option, where it is given. */
+export function compileOption(
+  c: Compiler,
+  options: NodeOf<'options'> | undefined,
+  name: string,
+): Eval | undefined {
+  const node = options?.entries.get(name);
+  return node && c.expression(node);
+}
+
+/** What is not said here holds as it was said further out. */
+export function compileProcess(
+  c: Compiler,
+  node: NodeOf<'options'>,
+): Eval<ProcessOptions> | undefined {
+  const stdin = compileOption(c, node, 'stdin');
+  const timeout = compileOption(c, node, 'timeout');
+  const stream = compileOption(c, node, 'stream');
+  if (!stdin && !timeout && !stream) return undefined;
+  return async (env) => {
+    const input = await stdin?.(env);
+    const limit = await timeout?.(env);
+    const flag = await stream?.(env);
+    const outer = env.process;
+    return {
+      stdin: input ?? outer?.stdin,
+      timeoutMs: limit ? durationMs(limit) : outer?.timeoutMs,
+      isStream: flag ? isTruthy(flag) : (outer?.isStream ?? false),
+    };
+  };
+}
+
+/** `format` is about the source of a pipeline, wherever that stands; without stages, about the value. */
+function compileStaged(c: Compiler, { value, options }: NodeOf<'with'>): Eval {
+  const format = compileOption(c, options, 'format');
+  const stages = options.pipeline ?? [];
+  if (!format) return options.pipeline ? c.stages(value, stages) : c.expression(value);
+  if (value.kind === 'pipeline' && value.source)
+    return c.stages(value.source, [...value.stages, ...stages], format);
+  if (options.pipeline) return c.stages(value, stages, format);
+  const evaluate = c.expression(value);
+  return async (env) => {
+    const read = formatReader(await format(env));
+    return read(await evaluate(env));
+  };
+}
+
+/** `inner`: what is done with the options, unless it is the value itself. */
+export function compileWith(c: Compiler, node: NodeOf<'with'>, inner?: Eval): Eval {
+  const { options } = node;
+  refuseUnknown(node);
+  const evaluate = inner ?? compileStaged(c, node);
+  const process = compileProcess(c, options);
+  const guards = options.entries.get('guards');
+  const policy = options.entries.get('policy');
+  const judged = guards ? withGuards(c, guards, evaluate) : evaluate;
+  const selected = policy ? withPolicy(c, policy, judged) : judged;
+  if (!process) return selected;
+  return async (env) => {
+    const given = await process(env);
+    if (options.pipeline && given.isStream) refuseJudged(env);
+    return await selected({ ...env, process: given });
+  };
+}
+
+/** What streams is out before an after-guard could object to what a stage made. */
+function refuseJudged({ frame }: Environment): void {
+  const stage = { type: 'pipeline-stage' as const, name: '', opLabels: [] };
+  if (frame.guards.mayObjectAfter(stage, frame.held))
+    raise('invalid_input', 'a pipeline cannot stream while a guard judges its result');
+}
+
+/** INVARIANT: privileged guards and policies run all the same; leaving others out is said aloud. */
+export function withGuards(c: Compiler, node: Expression, inner: Eval, isStatement = false): Eval {
+  const evaluate = c.expression(node);
+  return async (env) => {
+    const selection = selectionOf(await evaluate(env));
+    if (!selection) return await inner(env);
+    if (isStatement) env.run.warn('guards are left out for this statement', env.unit, node.at);
+    return await inner({ ...env, frame: childFrame(env.frame, { selection }) });
+  };
+}
+
+/** One more policy, for this and everything inside it. */
+export function withPolicy(c: Compiler, node: Expression, inner: Eval): Eval {
+  const evaluate = c.expression(node);
+  return async (env) => await inner(narrowedEnv(env, await evaluate(env)));
+}

@@ -1,0 +1,372 @@
+// The door of the language: parse everything, then run it. Whatever happens, the answer is an outcome,
+// and everything emitted before has been delivered.
+import { dirname, relative } from 'node:path';
+import { setImmediate as othersTurn, setTimeout as wait } from 'node:timers/promises';
+import {
+  type Diagnostic,
+  type Json,
+  type JsonObject,
+  parseJson,
+  parseYaml,
+} from '@kernmantle/core/base';
+import {
+  type ActPorts,
+  addMarks,
+  childFrame,
+  createFrame,
+  type Descriptor,
+  describe,
+  type Effect,
+  EMPTY,
+  type Frame,
+  makeContainer,
+  makeValue,
+  type Value,
+} from '@kernmantle/core/flow';
+import { createCompiler } from './compile/compiler.ts';
+import { writeReleased } from './compile/effect.ts';
+import { createImports, judgeExports } from './compile/module.ts';
+import { compileTop, printReturn } from './compile/statement.ts';
+import { raise, ScriptFault, toFault } from './fault.ts';
+import { lineOf, placeOf, type SyntaxProblem, shownPlace } from './problem.ts';
+import { leaveOf } from './run/control-values.ts';
+import {
+  asPath,
+  type Environment,
+  joinPaths,
+  newPath,
+  type RunState,
+  type SourceUnit,
+} from './run/environment.ts';
+import { createLive, type LiveCount } from './run/live.ts';
+import { ARITIES, PROVIDED } from './run/names.ts';
+import { VariableScope } from './run/scope.ts';
+import type { Mode, ScriptTree } from './syntax/ast.ts';
+import { filterFindings } from './syntax/filters.ts';
+import { parseScript } from './syntax/parse.ts';
+import { labelFindings } from './syntax/rule.ts';
+import { asksAbout, type NameFinding, nameFindings, type Surroundings } from './syntax/unbound.ts';
+import { absent, isAbsent } from './values/kinds.ts';
+import type { ScriptWorld } from './world.ts';
+
+/** One entry of the list of effects: everything a run printed or wrote, in order. */
+export interface ScriptEffect {
+  readonly kind: string;
+  readonly text: string;
+  readonly target?: string;
+  readonly labels: readonly string[];
+  readonly taint: readonly string[];
+  readonly line: number | null;
+  /** `onOutput` was told, piece by piece. */
+  readonly isShown?: true;
+}
+
+export interface ScriptOptions {
+  /** Absolute path, or a name such as `<stdin>`. */
+  readonly file: string;
+  /** As shown in errors; the file itself when absent. */
+  readonly name?: string;
+  /** Where relative paths start; the folder of the file when absent. */
+  readonly folder?: string;
+  readonly mode: Mode;
+  readonly world: ScriptWorld;
+  /** Guards, policies and ports in force; a fresh root otherwise. */
+  readonly frame?: Frame;
+  /** Asked and told about every operation of the script. */
+  readonly act?: ActPorts;
+  readonly payload?: JsonObject;
+  /** What was on stdin, read when `@input` is first used; JSON is data. */
+  readonly stdin?: () => string;
+  /** Variables, and the fields of `@input`: a directive's inputs, a tool's parameters. */
+  readonly inputs?: ReadonlyMap<string, Value>;
+  readonly mayBePrivileged?: boolean;
+  /** Its privileged guards may make exceptions to policies: never in a thread. */
+  readonly mayLift?: boolean;
+  /** Ends it, in a loop at the latest; what it has started hears of it by itself. */
+  readonly signal?: AbortSignal;
+  onEffect?(effect: ScriptEffect): void;
+  /** Told what is printed `with { stream: true }`, as it comes; must not throw. */
+  onOutput?(text: string): void;
+}
+
+/** A fault with its place, as everybody shows problems. */
+export function diagnosticOf(fault: ScriptFault, file: string): Diagnostic {
+  const { place } = fault;
+  const { code, detail } = fault.fault;
+  const where = place
+    ? lineAt({ name: place.file, text: place.text }, place.at)
+    : { file, line: 1, column: 1 };
+  return { ...where, code, severity: 'error', ...saidIn(detail) };
+}
+
+/** Where something stands, and the line it stands in. */
+function lineAt(unit: { name: string; text: string }, at: number) {
+  const end = unit.text.indexOf('\n', at);
+  const from = unit.text.lastIndexOf('\n', at - 1) + 1;
+  return { ...placeOf(unit, at), text: unit.text.slice(from, end < 0 ? undefined : end) };
+}
+
+/** What people are told: the message, and the hint where there is one. */
+const saidIn = ({ message, hint }: { message: string; hint?: Json }) => ({
+  message,
+  ...(typeof hint === 'string' ? { hint } : {}),
+});
+
+interface ScriptResult {
+  /** Undefined: it came to its end. */
+  readonly fault: ScriptFault | undefined;
+  /** Of `return { … }`. */
+  readonly outputs: Value | undefined;
+  /** Everything printed to stdout. */
+  readonly text: string;
+  /** Problems of form; nothing ran. */
+  readonly diagnostics: readonly Diagnostic[];
+}
+
+const folderOf = (file: string): string => (file.startsWith('<') ? process.cwd() : dirname(file));
+
+function unitOf(
+  script: ScriptTree,
+  { file, name = file, folder = folderOf(file) }: Pick<ScriptOptions, 'file' | 'name' | 'folder'>,
+  module?: Descriptor,
+): SourceUnit {
+  const { value } =
+    script.frontMatter === undefined ? { value: null } : parseYaml(script.frontMatter);
+  return {
+    file,
+    name,
+    folder,
+    text: script.text,
+    frontMatter: addMarks(
+      makeValue(value, { descriptor: describe({ taint: ['src:file'] }) }),
+      module ?? EMPTY,
+    ),
+    isModule: module !== undefined,
+    marks: module ?? EMPTY,
+    scope: new VariableScope('file', undefined),
+    exports: { names: undefined },
+    guards: new Set(),
+    asksFor: (asked) => asksAbout(script.body, asked),
+  };
+}
+
+/** Problems as everybody shows them: line, column, the line itself. */
+function diagnosticsOf(
+  problems: readonly SyntaxProblem[],
+  text: string,
+  file: string,
+): Diagnostic[] {
+  const unit = { name: file, text };
+  return problems.map((problem) => ({
+    ...lineAt(unit, problem.at),
+    code: `script_${problem.code}`,
+    severity: 'error',
+    ...saidIn(problem),
+  }));
+}
+
+/** What a script sees besides its own text: see `Surroundings`. */
+export type AroundScript = Partial<Omit<Surroundings, 'provided' | 'arity'>>;
+
+/** Names that nothing binds and calls that do not fit, as far as they can be known without running. */
+export function unboundIn(tree: ScriptTree, around: AroundScript = {}): NameFinding[] {
+  const known = { inputs: [], module: () => undefined, ...around };
+  return [
+    ...nameFindings(tree, { provided: PROVIDED, arity: (name) => ARITIES.get(name), ...known }),
+    ...labelFindings(tree),
+    ...filterFindings(tree, known.module),
+  ].sort((a, b) => a.at - b.at);
+}
+
+/** Problems of form; where there are none, those of names. */
+export function diagnose(
+  text: string,
+  file: string,
+  mode: Mode,
+  around?: AroundScript,
+): Diagnostic[] {
+  const { script, problems } = parseScript(text, { mode, file });
+  if (!script) return diagnosticsOf(problems, text, file);
+  const unit = { name: file, text };
+  return unboundIn(script, around).map((found) => ({
+    ...lineAt(unit, found.at),
+    code: `script_${found.code}`,
+    severity: found.severity,
+    ...saidIn(found),
+  }));
+}
+
+/** Statements in order; `=> v` at the top ends the file. */
+async function runBody(
+  script: ScriptTree,
+  unit: SourceUnit,
+  run: RunState,
+): Promise<Value | undefined> {
+  const c = createCompiler(unit);
+  const env: Environment = {
+    scope: unit.scope,
+    unit,
+    run,
+    frame: run.ground,
+    chain: undefined,
+    pipe: undefined,
+    path: { ...newPath(), marks: unit.marks },
+    note: undefined,
+    isDefining: unit.isModule,
+    named: [],
+    process: undefined,
+    act: run.act,
+  };
+  let returned: Value | undefined;
+  for (const node of script.body) {
+    if (node.kind === 'text') {
+      const { kind, text, at } = node;
+      const effect = { kind, value: makeValue(text), text, line: lineOf(unit, at) };
+      if (!unit.isModule) run.ground.ports.effects?.(effect);
+      continue;
+    }
+    const done = compileTop(c, node)(env);
+    const left = leaveOf(done instanceof Promise ? await done : done);
+    if (!left) continue;
+    returned = left.word === 'return' ? left.value : undefined;
+    if (!unit.isModule && returned && !run.outputs)
+      await printReturn({ ...env, frame: run.ground }, returned, node.at);
+    break;
+  }
+  await judgeExports(env);
+  return returned;
+}
+
+/** Effects become lines: text as written, everything else with a line break. */
+const lineOfEffect = ({ kind, text = '' }: Effect): string | undefined => {
+  if (kind === 'text') return text;
+  return kind === 'show' || kind === 'run' ? `${text}\n` : undefined;
+};
+
+function syntaxFault(problem: SyntaxProblem | undefined, text: string, name: string): ScriptFault {
+  const { at, ...said } = problem ?? { at: 0, message: 'the script does not parse' };
+  const detail = { ...saidIn(said), kind: 'syntax' };
+  return new ScriptFault({ code: 'invalid_item', detail }).locate({ file: name, text, at });
+}
+
+function inputValue(options: ScriptOptions): Value {
+  const { inputs, stdin } = options;
+  if (inputs) return makeContainer(inputs);
+  const descriptor = describe({ taint: ['src:user'] });
+  const text = stdin?.() ?? '';
+  if (text === '') return absent();
+  const parsed = parseJson(text);
+  return makeValue(parsed.ok ? parsed.output : text, { descriptor, text });
+}
+
+/** Rounds of loops that are done in one go. */
+const ROUNDS = 64;
+
+async function breath(signal: AbortSignal | undefined): Promise<void> {
+  await othersTurn();
+  if (signal?.aborted) raise('cancelled', 'the script was ended');
+}
+
+async function pause(ms: number, signal: AbortSignal | undefined): Promise<void> {
+  await wait(ms, undefined, signal && { signal }).catch(() => undefined);
+  if (signal?.aborted) raise('cancelled', 'the script was ended');
+}
+
+function startRun(options: ScriptOptions): { run: RunState; printed: string[] } {
+  const printed: string[] = [];
+  const pending: Promise<unknown>[] = [];
+  const calls: string[] = [];
+  const live: LiveCount = { open: 0 };
+  const deliver = (effect: Effect, isShown = false): void => {
+    const line = lineOfEffect(effect);
+    if (line !== undefined) printed.push(line);
+    writeReleased(effect, run);
+    const { labels, taint } = effect.value.meta.descriptor;
+    const { kind, text = '', line: at = null, target } = effect;
+    const more = {
+      ...(target === undefined ? {} : { target }),
+      ...(isShown && { isShown }),
+    };
+    options.onEffect?.({ kind, text, labels, taint, line: at, ...more });
+  };
+  const ground = childFrame(options.frame ?? createFrame(), {
+    ports: { effects: (effect) => deliver(effect) },
+    ctx: { tools: () => ({ calls: [...calls] }) },
+  });
+  let input: Value | undefined;
+  let rounds = 0;
+  const run: RunState = {
+    world: options.world,
+    act: options.act ?? {},
+    ground,
+    get input() {
+      input ??= inputValue(options);
+      return input;
+    },
+    payload: makeValue(options.payload ?? {}, { descriptor: describe({ taint: ['src:user'] }) }),
+    environment: new Map(),
+    helpers: { js: new Map(), node: new Map(), py: new Map() },
+    calls,
+    policies: [],
+    outputs: undefined,
+    document: () => printed.join(''),
+    warn(message, unit, at) {
+      const text = `${shownPlace(unit, at)}: ${message}`;
+      deliver({ kind: 'warning', value: makeValue(message), text, line: lineOf(unit, at) });
+    },
+    live: (line) =>
+      createLive(live, options.onOutput, (text, descriptor) => {
+        const value = makeValue(text, { descriptor });
+        deliver({ kind: 'run', value, text, line }, options.onOutput !== undefined);
+      }),
+    stderr: (text) => deliver({ kind: 'stderr', value: makeValue(text), text }),
+    later(work) {
+      const path = asPath(run, work);
+      pending.push(path);
+      // Whoever waits for it hears of a failure; until then it is nobody's.
+      path.catch(() => undefined);
+    },
+    written: () => (pending.length === 0 ? undefined : joinPaths(run, pending.splice(0))),
+    breathe(pauseMs = 0) {
+      if (pauseMs > 0) return pause(pauseMs, options.signal);
+      return ++rounds % ROUNDS === 0 ? breath(options.signal) : undefined;
+    },
+    mayBePrivileged: ({ file, isModule }) =>
+      options.mayBePrivileged === true &&
+      (!isModule || !relative(options.world.root, file).startsWith('..')),
+    mayLift: options.mayLift === true,
+    import: createImports(async ({ text, descriptor }, path, env) => {
+      const mode = path.endsWith('.mld') ? 'strict' : 'markdown';
+      const { script, problems } = parseScript(text, { mode, file: path });
+      if (!script) throw syntaxFault(problems[0], text, path);
+      const unit = unitOf(script, { file: path }, descriptor);
+      return { unit, returned: await runBody(script, unit, env.run) };
+    }),
+  };
+  return { run, printed };
+}
+
+export async function runScript(text: string, options: ScriptOptions): Promise<ScriptResult> {
+  const { file, mode, inputs } = options;
+  const name = options.name ?? file;
+  const { script, problems } = parseScript(text, { mode, file });
+  if (!script) {
+    const fault = syntaxFault(problems[0], text, name);
+    const diagnostics = diagnosticsOf(problems, text, name);
+    return { fault, outputs: undefined, text: '', diagnostics };
+  }
+  const { run, printed } = startRun(options);
+  let fault: ScriptFault | undefined;
+  try {
+    const unit = unitOf(script, options);
+    for (const [input, value] of inputs ?? []) unit.scope.bind(input, 'ambient', value);
+    await runBody(script, unit, run);
+    await run.written();
+  } catch (error) {
+    fault = toFault(error);
+  } finally {
+    options.world.js.close();
+  }
+  const outputs = run.outputs && !isAbsent(run.outputs) ? run.outputs : undefined;
+  return { fault, outputs, text: printed.join(''), diagnostics: [] };
+}

@@ -1,0 +1,318 @@
+import { createLines } from '@kernmantle/core/base';
+import { makeValue, type Value } from '@kernmantle/core/flow';
+import { raise } from '../fault.ts';
+
+// How definitions look in families of languages.
+
+type Kind = 'function' | 'method' | 'class' | 'variable' | 'interface' | 'type' | 'enum';
+
+/** The pattern is tried at the start of a line; its group `name` names the definition. */
+type Rule = readonly [kind: Kind, pattern: RegExp];
+
+interface Family {
+  readonly extensions: readonly string[];
+  /** Comments and strings; absent: as in C. */
+  readonly skip?: RegExp;
+  /** Bodies by indentation instead of braces. */
+  readonly isIndented?: true;
+  readonly top: readonly Rule[];
+  /** Inside classes. */
+  readonly members?: readonly Rule[];
+  /** A variable that holds a function. */
+  readonly isFunction?: RegExp;
+}
+
+const SLASHES =
+  /\/\/[^\n]*|\/\*[\s\S]*?\*\/|"(?:[^"\\\n]|\\.)*"|'(?:[^'\\\n]|\\.)*'|`(?:[^`\\]|\\[\s\S])*`/g;
+
+const EXPORT = String.raw`^(?:export\s+)?(?:default\s+)?(?:declare\s+)?`;
+const NAME = String.raw`(?<name>[\w$]+)`;
+const WORDS = '(?!(?:if|for|while|switch|catch|return|function|new|throw|await)\\b)';
+
+const SCRIPT: Family = {
+  extensions: ['js', 'jsx', 'ts', 'tsx', 'mjs', 'cjs', 'mts', 'cts'],
+  top: [
+    ['function', new RegExp(String.raw`${EXPORT}(?:async\s+)?function\s*\*?\s*${NAME}`)],
+    ['class', new RegExp(String.raw`${EXPORT}(?:abstract\s+)?class\s+${NAME}`)],
+    ['interface', new RegExp(String.raw`${EXPORT}interface\s+${NAME}`)],
+    ['enum', new RegExp(String.raw`${EXPORT}(?:const\s+)?enum\s+${NAME}`)],
+    ['type', new RegExp(String.raw`${EXPORT}type\s+${NAME}`)],
+    ['variable', new RegExp(String.raw`${EXPORT}(?:const|let|var)\s+${NAME}`)],
+  ],
+  members: [
+    [
+      'method',
+      new RegExp(
+        String.raw`^\s+(?:(?:public|private|protected|static|async|override|abstract|get|set)\s+)*\*?${WORDS}(?<name>#?[\w$]+)\s*(?:<[^>]*>)?\(`,
+      ),
+    ],
+  ],
+  isFunction:
+    /^[^=]*?=\s*(?:async\s*)?(?:function\b|[\w$]+\s*=>|(?:<[^>]*>\s*)?\([^)]*\)\s*(?::[^={]+)?=>)/,
+};
+
+const PYTHON: Family = {
+  extensions: ['py', 'pyi'],
+  skip: /"""[\s\S]*?"""|'''[\s\S]*?'''|#[^\n]*|"(?:[^"\\\n]|\\.)*"|'(?:[^'\\\n]|\\.)*'/g,
+  isIndented: true,
+  top: [
+    ['function', /^(?:async\s+)?def\s+(?<name>\w+)/],
+    ['class', /^class\s+(?<name>\w+)/],
+    ['variable', /^(?<name>[A-Za-z_]\w*)\s*(?::[^=]+)?=(?!=)/],
+  ],
+  members: [['method', /^\s+(?:async\s+)?def\s+(?<name>\w+)/]],
+  isFunction: /^\w+\s*=\s*lambda\b/,
+};
+
+const GO: Family = {
+  extensions: ['go'],
+  top: [
+    ['method', /^func\s+\([^)]*\)\s*(?<name>\w+)/],
+    ['function', /^func\s+(?<name>\w+)/],
+    ['interface', /^type\s+(?<name>\w+)\s+interface\b/],
+    ['class', /^type\s+(?<name>\w+)\s+struct\b/],
+    ['type', /^type\s+(?<name>\w+)/],
+    ['variable', /^(?:var|const)\s+(?<name>\w+)/],
+  ],
+};
+
+const PUB = String.raw`^(?:pub(?:\([^)]*\))?\s+)?`;
+const RUST_FN = String.raw`(?:(?:async|unsafe|const|extern)\s+)*fn\s+(?<name>\w+)`;
+
+const RUST: Family = {
+  extensions: ['rs'],
+  skip: /\/\/[^\n]*|\/\*[\s\S]*?\*\/|"(?:[^"\\]|\\[\s\S])*"|'(?:[^'\\\n]|\\.)'/g,
+  top: [
+    ['function', new RegExp(`${PUB}${RUST_FN}`)],
+    ['class', new RegExp(String.raw`${PUB}struct\s+(?<name>\w+)`)],
+    ['enum', new RegExp(String.raw`${PUB}enum\s+(?<name>\w+)`)],
+    ['interface', new RegExp(String.raw`${PUB}(?:unsafe\s+)?trait\s+(?<name>\w+)`)],
+    ['type', new RegExp(String.raw`${PUB}type\s+(?<name>\w+)`)],
+    ['variable', new RegExp(String.raw`${PUB}(?:const|static)\s+(?:mut\s+)?(?<name>\w+)`)],
+    // Holds methods and has no name of its own.
+    ['class', /^(?:unsafe\s+)?impl\b(?<name>)/],
+  ],
+  members: [['method', new RegExp(String.raw`^\s+(?:pub(?:\([^)]*\))?\s+)?${RUST_FN}`)]],
+};
+
+const ACCESS = String.raw`^\s*(?:(?:public|private|protected|internal|open|static|final|abstract|sealed|data|partial|override|async|virtual|readonly|suspend|inline)\s+)*`;
+
+const OBJECTS: Family = {
+  extensions: ['java', 'kt', 'cs', 'swift', 'scala', 'php'],
+  top: [
+    ['class', new RegExp(String.raw`${ACCESS}(?:class|struct|record|object)\s+(?<name>\w+)`)],
+    ['interface', new RegExp(String.raw`${ACCESS}(?:interface|protocol|trait)\s+(?<name>\w+)`)],
+    ['enum', new RegExp(String.raw`${ACCESS}enum\s+(?:class\s+)?(?<name>\w+)`)],
+    ['function', new RegExp(String.raw`${ACCESS}(?:fun|func|function|def)\s+(?<name>\w+)`)],
+    ['variable', new RegExp(String.raw`${ACCESS}(?:val|var|let|const)\s+(?<name>\w+)`)],
+  ],
+  members: [
+    ['method', new RegExp(String.raw`${ACCESS}(?:fun|func|function|def)\s+(?<name>\w+)`)],
+    [
+      'method',
+      new RegExp(String.raw`${ACCESS}(?:[\w<>[\],.?]+\s+)?${WORDS}(?<name>\w+)\s*\([^;]*$`),
+    ],
+  ],
+};
+
+const FAMILIES = [SCRIPT, PYTHON, GO, RUST, OBJECTS];
+
+const familyOf = (file: string): Family | undefined => {
+  const extension = /\.(\w+)$/.exec(file)?.[1]?.toLowerCase() ?? '';
+  return FAMILIES.find(({ extensions }) => extensions.includes(extension));
+};
+
+// Definitions of a code file by name: `<a.ts { greet, *Service, *fn }>`. A light scanner, no parser:
+// comments and strings are blanked out, then brackets and indentation say where a definition ends.
+
+interface Definition {
+  readonly name: string;
+  readonly kind: Kind;
+  readonly from: number;
+  readonly to: number;
+}
+
+const OPEN = '([{';
+const CLOSE = ')]}';
+
+/** Every line between two places that starts `depth` brackets deep, as far as somebody reads on. */
+function* linesAt(
+  text: string,
+  from: number,
+  to: number,
+  depth: number,
+): Generator<{ at: number; text: string }> {
+  let level = 0;
+  for (let at = from; at < to; ) {
+    const stop = text.indexOf('\n', at);
+    const end = stop === -1 ? to : Math.min(to, stop);
+    const line = text.slice(at, end);
+    if (level === depth) yield { at, text: line };
+    for (const char of line) {
+      if (OPEN.includes(char)) level++;
+      else if (CLOSE.includes(char)) level = Math.max(0, level - 1);
+    }
+    at = end + 1;
+  }
+}
+
+/** A line that goes on in the next one: it ends with an operator, or the next begins with one. */
+const isContinued = (before: string, after: string): boolean =>
+  /(?:[=+\-*/%&|^<>?:,.([{]|=>)\s*$/.test(before) || /^\s*(?:[.?:|&+*/%=<>,)\]}]|=>)/.test(after);
+
+/** Where a definition that begins at `from` ends, by brackets. */
+function bracketEnd(text: string, from: number, hasBody: boolean): number {
+  let level = 0;
+  for (let at = from; at < text.length; at++) {
+    const char = text.charAt(at);
+    if (OPEN.includes(char)) level++;
+    else if (CLOSE.includes(char)) {
+      level--;
+      if (level < 0) return at;
+      const isLast = hasBody && level === 0 && char === '}';
+      if (isLast && /^[ \t;,)]*(?:\n|$)/.test(text.slice(at + 1, at + 200))) return at + 1;
+    } else if (level === 0 && char === ';') return at + 1;
+    else if (level === 0 && char === '\n' && !hasBody) {
+      const next = text.slice(at + 1, at + 200);
+      if (!isContinued(text.slice(Math.max(from, at - 200), at), next)) return at;
+    }
+  }
+  return text.length;
+}
+
+/** Where it ends, by indentation: at the first line outside brackets that stands as far left. */
+function indentEnd(text: string, from: number): number {
+  let indent: number | undefined;
+  for (const line of linesAt(text, from, text.length, 0)) {
+    const left = line.text.search(/\S/);
+    if (indent === undefined) indent = left;
+    else if (left !== -1 && left <= indent) return line.at;
+  }
+  return text.length;
+}
+
+const HAS_BODY = new Set<Kind>(['function', 'method', 'class', 'interface', 'enum']);
+
+function define(text: string, family: Family, at: number, kind: Kind, name: string): Definition {
+  const to = family.isIndented ? indentEnd(text, at) : bracketEnd(text, at, HAS_BODY.has(kind));
+  return { name, kind, from: at, to };
+}
+
+function match(rules: Family['members'], line: string): { kind: Kind; name: string } | undefined {
+  for (const [kind, pattern] of rules ?? []) {
+    const name = pattern.exec(line)?.groups?.['name'];
+    if (name !== undefined) return { kind, name };
+  }
+  return undefined;
+}
+
+function membersOf(text: string, family: Family, { from, to }: Definition): Definition[] {
+  const found: Definition[] = [];
+  for (const line of linesAt(text, from, to, family.isIndented ? 0 : 1)) {
+    const member = line.at > from ? match(family.members, line.text) : undefined;
+    if (member) found.push(define(text, family, line.at, 'method', member.name));
+  }
+  return found;
+}
+
+function scan(source: string, family: Family): Definition[] {
+  const text = source.replace(family.skip ?? SLASHES, (part) => part.replace(/[^\n]/g, ' '));
+  const found: Definition[] = [];
+  for (const { at, text: line } of linesAt(text, 0, text.length, 0)) {
+    const top = match(family.top, line);
+    if (!top) continue;
+    const isFunction = top.kind === 'variable' && family.isFunction?.test(text.slice(at, at + 400));
+    const definition = define(text, family, at, isFunction ? 'function' : top.kind, top.name);
+    if (top.name !== '') found.push(definition);
+    if (top.kind === 'class') found.push(...membersOf(text, family, definition));
+  }
+  return found;
+}
+
+const KIND_WORDS = new Map<string, Kind>([
+  ['fn', 'function'],
+  ['class', 'class'],
+  ['var', 'variable'],
+  ['interface', 'interface'],
+  ['type', 'type'],
+  ['enum', 'enum'],
+]);
+
+/** A kind (`*fn`), a name, or a name with `*`; methods are found by name only. */
+function isNamed({ name, kind }: Definition, word: string): boolean {
+  const wanted = word.startsWith('*') ? KIND_WORDS.get(word.slice(1)) : undefined;
+  if (wanted) return kind === wanted;
+  if (!word.includes('*')) return name === word;
+  const parts = word.split('*').map((part) => part.replace(/[$()+.?[\\\]^{|}]/g, '\\$&'));
+  return kind !== 'method' && new RegExp(`^${parts.join('.*')}$`).test(name);
+}
+
+/** A method inside a class that is there already would be there twice. */
+function picked(definitions: readonly Definition[], words: readonly string[]): Definition[] {
+  let covered = 0;
+  return definitions.filter((definition) => {
+    const isWanted = definition.from >= covered && words.some((word) => isNamed(definition, word));
+    if (isWanted) covered = definition.to;
+    return isWanted;
+  });
+}
+
+function codeOf(source: string, { from, to }: Definition): string {
+  const lines = source.slice(from, to).trimEnd().split('\n');
+  const indent = /^[ \t]*/.exec(lines[0] ?? '')?.[0] ?? '';
+  return lines
+    .map((line) => (line.startsWith(indent) ? line.slice(indent.length) : line))
+    .join('\n');
+}
+
+function listing(
+  value: Value,
+  definitions: readonly Definition[],
+  words: readonly string[],
+): Value {
+  const kinds = words.map((word) => word.slice(0, -2));
+  const unknown = kinds.find((word) => word !== '' && !KIND_WORDS.has(word));
+  if (unknown !== undefined) raise('invalid_input', `\`${unknown}??\` lists no kind of definition`);
+  const isListed = ({ kind }: Definition): boolean =>
+    kind !== 'method' && kinds.some((word) => word === '' || KIND_WORDS.get(word) === kind);
+  const names = definitions.filter(isListed).map(({ name }) => name);
+  return textual(value, [...new Set(names)].toSorted(), '\n', (name) => name);
+}
+
+function textual<T extends string | { code: string }>(
+  { meta }: Value,
+  items: readonly T[],
+  separator: string,
+  print: (item: T) => string,
+): Value {
+  const { descriptor, origin } = meta;
+  if (items.length === 0) return makeValue([], { descriptor, origin });
+  return makeValue([...items], { descriptor, origin, text: items.map(print).join(separator) });
+}
+
+/** The definitions asked for in file order, or the sorted names when a word ends with `??`. */
+export function selectDefinitions(value: Value, words: readonly string[]): Value {
+  const { filename } = value.meta.origin;
+  const file = typeof filename === 'string' ? filename : 'this value';
+  const family = familyOf(file);
+  if (!family) {
+    return raise('invalid_input', `definitions cannot be read from \`${file}\``, {
+      hint: 'they can be read from JavaScript, TypeScript, Python, Go, Rust, Java and their like',
+    });
+  }
+  const source = value.text.replaceAll('\r\n', '\n');
+  const all = scan(source, family);
+  const listings = words.filter((word) => word.endsWith('??'));
+  if (listings.length > 0 && listings.length < words.length) {
+    raise('invalid_input', 'names and `??` cannot be mixed; list them or pick them');
+  }
+  if (listings.length > 0) return listing(value, all, words);
+  const lines = createLines(source);
+  const items = picked(all, words).map((definition) => ({
+    name: definition.name,
+    code: codeOf(source, definition),
+    type: definition.kind,
+    line: lines.at(definition.from).line,
+  }));
+  return textual(value, items, '\n\n', ({ code }) => code);
+}

@@ -1,0 +1,138 @@
+import { splitFrontMatter } from '@kernmantle/core/base';
+import { raise } from '../fault.ts';
+
+// Headings of a markdown text. Fenced code and front matter hold none, whatever their lines look like.
+
+export interface Heading {
+  readonly level: number;
+  readonly title: string;
+  /** Index of its line. */
+  readonly line: number;
+}
+
+const HEADING = /^ {0,3}(#{1,6})[ \t]+(\S.*)$/;
+const FENCE = /^ {0,3}(`{3,}|~{3,})/;
+
+export const linesOf = (text: string): string[] => text.split(/\r?\n/);
+
+export function findHeadings(lines: readonly string[]): Heading[] {
+  const headings: Heading[] = [];
+  let fence: string | undefined;
+  const body = linesOf(splitFrontMatter(lines.join('\n')).rest);
+  for (let line = lines.length - body.length; line < lines.length; line++) {
+    const text = lines[line] ?? '';
+    const mark = FENCE.exec(text)?.[1];
+    if (fence !== undefined) {
+      if (mark?.startsWith(fence) && text.trim() === mark) fence = undefined;
+      continue;
+    }
+    if (mark !== undefined) fence = mark;
+    const [, hashes, title] = HEADING.exec(text) ?? [];
+    if (hashes && title) headings.push({ level: hashes.length, title: closed(title), line });
+  }
+  return headings;
+}
+
+/** Without the `##` that may end a heading. */
+const closed = (title: string): string =>
+  title
+    .trimEnd()
+    .replace(/[ \t]#+$/, '')
+    .trimEnd();
+
+/** The line after the last one of a section. */
+const sectionEnd = (headings: readonly Heading[], at: number, lines: number): number =>
+  headings.slice(at + 1).find(({ level }) => level <= (headings[at]?.level ?? 0))?.line ?? lines;
+
+/** Without blank lines at either end. */
+export function trimBlankLines(lines: readonly string[]): readonly string[] {
+  let [from, to] = [0, lines.length];
+  while (from < to && lines[from]?.trim() === '') from++;
+  while (to > from && lines[to - 1]?.trim() === '') to--;
+  return lines.slice(from, to);
+}
+
+// Sections of markdown files: `<a.md # Install>`, lists of headings.
+
+interface WantedSection {
+  readonly name: string;
+  readonly isOptional: boolean;
+}
+
+interface WantedSections {
+  readonly include: readonly WantedSection[];
+  readonly exclude: readonly WantedSection[];
+  /** All headings of this level instead, 0: of every level. */
+  readonly list: number | undefined;
+}
+
+/** Without case and punctuation. */
+const folded = (title: string): string =>
+  title
+    .normalize('NFKC')
+    .toLowerCase()
+    .replace(/[^\p{L}\p{N}\s]/gu, '')
+    .replace(/\s+/g, ' ')
+    .trim();
+
+/** Exactly this heading, else the first that begins so; -1 when there is none. */
+function position(headings: readonly Heading[], name: string): number {
+  const wanted = folded(name.replace(/^#+\s+/, ''));
+  if (wanted === '') return headings.findIndex(({ title }) => title === name.trim());
+  const titles = headings.map(({ title }) => folded(title));
+  const exact = titles.indexOf(wanted);
+  return exact === -1 ? titles.findIndex((title) => title.startsWith(wanted)) : exact;
+}
+
+function rangesOf(
+  lines: readonly string[],
+  headings: readonly Heading[],
+  wanted: readonly WantedSection[],
+): { from: number; to: number }[] {
+  return wanted.flatMap(({ name, isOptional }) => {
+    const at = position(headings, name);
+    const heading = headings[at];
+    if (heading) return [{ from: heading.line, to: sectionEnd(headings, at, lines.length) }];
+    if (isOptional) return [];
+    const there = headings.map(({ title }) => `\`${title}\``).slice(0, 10);
+    const hint =
+      there.length > 0 ? `; there are ${there.join(', ')}` : '; there is no heading at all';
+    return raise('not_found', `there is no section \`${name}\`${hint}`, { section: name });
+  });
+}
+
+/**
+ * The sections asked for in document order without the excluded ones, a blank line between; a list
+ * when headings were asked for. Without an `include` the whole text counts as asked for.
+ */
+export function selectSections(text: string, wanted: WantedSections): string | string[] {
+  const { list: level } = wanted;
+  const lines = linesOf(text);
+  const headings = findHeadings(lines);
+  if (level !== undefined)
+    return headings.filter((one) => level === 0 || one.level === level).map(({ title }) => title);
+  const included = rangesOf(lines, headings, wanted.include);
+  const isWhole = wanted.include.length === 0;
+  const excluded = rangesOf(lines, headings, wanted.exclude);
+  const within = (at: number) => (range: { from: number; to: number }) =>
+    at >= range.from && at < range.to;
+  const kept = [...lines.keys()].filter(
+    (at) => (isWhole || included.some(within(at))) && !excluded.some(within(at)),
+  );
+  return trimBlankLines(joined(lines, kept)).join('\n');
+}
+
+/** Lines that did not follow one another before get a blank one between. */
+const joined = (lines: readonly string[], kept: readonly number[]): string[] =>
+  kept.flatMap((at, index) => {
+    const before = kept[index - 1];
+    const isJoint = before !== undefined && before !== at - 1 && lines[before]?.trim() !== '';
+    return isJoint ? ['', lines[at] ?? ''] : [lines[at] ?? ''];
+  });
+
+/** A section under another heading; one without `#` keeps the level. */
+export function renameSection(section: string, heading: string): string {
+  const [first = '', ...others] = section.split('\n');
+  const hashes = /^ {0,3}(#+)/.exec(first)?.[1] ?? '#';
+  return [/^\s*#/.test(heading) ? heading : `${hashes} ${heading}`, ...others].join('\n');
+}

@@ -1,0 +1,89 @@
+// What is wrong with an open text: the form and the names of its script, and what the check of items says about the
+// rest. The same findings as `check`, with ranges.
+import type { Diagnostic } from '@kernmantle/core/base';
+import { checkItemText, type Library } from '@kernmantle/core/items';
+import { unboundIn } from '../execute-script.ts';
+import type { Document, Span } from './document.ts';
+import { inputsOfModule, type Modules } from './modules.ts';
+import type { View } from './view.ts';
+
+type Finding = { range: Span; severity: 1 | 2 | 3; code: string; source: string; message: string };
+
+const SEVERITY = { error: 1, warning: 2, note: 3 } as const;
+/** More than anybody reads at once. */
+const MOST = 200;
+
+const worded = (message: string, hint: string | undefined): string =>
+  hint === undefined ? message : `${message}\nhint: ${hint}`;
+
+export function findingsOf(
+  view: View,
+  document: Document,
+  modules: Modules,
+  library?: Library,
+): Finding[] {
+  const script = [
+    ...scriptFindings(view, document),
+    ...nameFindings(view, document, modules, library),
+  ];
+  const items =
+    view.kind === 'directive' || view.kind === 'item' ? itemFindings(view, document, library) : [];
+  const seen = new Set<string>();
+  return [...script, ...items]
+    .filter(({ range, message }) => {
+      const key = `${range.start.line}:${range.start.character}:${message}`;
+      return !seen.has(key) && seen.add(key);
+    })
+    .slice(0, MOST);
+}
+
+const scriptFindings = ({ script }: View, document: Document): Finding[] =>
+  (script?.parsed.problems ?? []).map(({ at, end, message, hint, code }) => ({
+    range: document.spanOf(at, Math.max(end, at + 1)),
+    severity: 1,
+    code: `script_${code}`,
+    source: 'kernmantle',
+    message: worded(message, hint),
+  }));
+
+/** Of a script that is whole: a name may be bound in what cannot be read. */
+function nameFindings(
+  { script, file }: View,
+  document: Document,
+  modules: Modules,
+  library: Library | undefined,
+): Finding[] {
+  const tree = script?.parsed.script;
+  if (!tree || script.isOpen) return [];
+  const inputs = [
+    ...script.inputs.map(({ name }) => name),
+    ...(library ? inputsOfModule(file, library) : []),
+  ];
+  return unboundIn(tree, modules.around(file, inputs)).map((found) => ({
+    range: document.spanOf(found.at, Math.max(found.end, found.at + 1)),
+    severity: SEVERITY[found.severity],
+    code: `script_${found.code}`,
+    source: 'kernmantle',
+    message: worded(found.message, found.hint),
+  }));
+}
+
+const itemFindings = ({ text, file }: View, document: Document, library?: Library): Finding[] =>
+  (checkItemText(text, file, library) ?? [])
+    .filter((diagnostic) => diagnostic.file === file)
+    .map((diagnostic) => ({
+      range: rangeOf(diagnostic, document),
+      severity: SEVERITY[diagnostic.severity],
+      code: diagnostic.code,
+      source: 'kernmantle',
+      message: worded(diagnostic.message, diagnostic.hint),
+    }));
+
+/** Findings about items know where they begin; they are shown up to the end of the word there. */
+function rangeOf({ line, column }: Diagnostic, document: Document): Span {
+  const at = document.offsetAt({ line: line - 1, character: column - 1 });
+  const word = /[\w./:@-]+|[^\s\w]/y;
+  word.lastIndex = at;
+  const [found = ' '] = word.exec(document.text) ?? [];
+  return document.spanOf(at, at + found.length);
+}

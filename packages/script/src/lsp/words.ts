@@ -1,0 +1,40 @@
+// One line about everything the language itself provides, for hover and completion. The lines are data
+// of the package: `bundle/config/editor-words.yaml`.
+import { readFileSync } from 'node:fs';
+import { packagePath, parseYaml } from '@kernmantle/core/base';
+
+type WordList = Readonly<Record<string, string>>;
+type ListName =
+  | 'statements'
+  | 'block_words'
+  | 'effect_stages'
+  | 'verdicts'
+  | 'timings'
+  | 'operation_filters'
+  | 'ambient'
+  | 'transformers'
+  | 'parse_variants'
+  | 'text_methods'
+  | 'list_methods'
+  | 'questions'
+  | 'value_members'
+  | 'context'
+  | 'operation'
+  | 'value_mx'
+  | 'pipe'
+  | 'tags';
+
+let lists: Readonly<Record<ListName, WordList>> | undefined;
+
+/** By the name it has there; read when the first one is asked for. */
+export function wordList(name: ListName): WordList {
+  const read = () => readFileSync(packagePath('bundle/config/editor-words.yaml'), 'utf8');
+  lists ??= parseYaml(read()).value as unknown as NonNullable<typeof lists>;
+  return lists[name];
+}
+
+/** The line about a word of a list; undefined when it is none of them. */
+export function about(list: ListName, word: string): string | undefined {
+  const words = wordList(list);
+  return Object.hasOwn(words, word) ? words[word] : undefined;
+}

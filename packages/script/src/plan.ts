@@ -1,0 +1,396 @@
+// A plan is a script of the simplest kind: values, fields, choices, loops over lists, and calls of tools
+// whose ids stand in the text. What is not on the list here is no part of a plan, so whatever tools give
+// back, only steps that can be read in it are ever done. Nothing is run: what is said of a plan is known
+// from its text alone, and what it says of a value's sources is never less than what it is made of.
+import { type Json, type JsonObject, setOwn } from '@kernmantle/core/base';
+import { placeOf } from './problem.ts';
+import { PROVIDED } from './run/names.ts';
+import {
+  type ActionExpression,
+  givesValue,
+  mayLeave,
+  type NodeOf,
+  type TemplatePart,
+  valuesOf,
+} from './syntax/ast.ts';
+import { parseScript } from './syntax/parse.ts';
+import { hintOfName } from './syntax/unbound.ts';
+
+/** What a value is made of: the result of a step, and which fields were taken; or a variable it is given. */
+type PlanSource =
+  | { readonly step: number; readonly fields: readonly string[] }
+  | { readonly input: string };
+
+interface PlanParameter {
+  /** Its value, where it is written out. */
+  readonly literal?: Json;
+  readonly from: readonly PlanSource[];
+}
+
+/** A call of a tool as it stands in the text. */
+interface PlanStep {
+  /** From 1, in the order of the text. */
+  readonly number: number;
+  readonly tool: string;
+  readonly line: number;
+  readonly parameters: ReadonlyMap<string, PlanParameter>;
+  /** What decides whether it is done, and how often. */
+  readonly under: readonly PlanSource[];
+}
+
+interface PlanProblem {
+  readonly line: number;
+  readonly column: number;
+  readonly message: string;
+}
+
+interface PlanReading {
+  readonly problems: readonly PlanProblem[];
+  readonly steps: readonly PlanStep[];
+  /** The names that each `return` gives; undefined for one that is not written out. */
+  readonly returns: readonly (readonly string[] | undefined)[];
+}
+
+const MAX_CHARACTERS = 32_000;
+const MAX_STEPS = 200;
+const MAX_PROBLEMS = 20;
+/** Names of the language that a plan may use. */
+const ALLOWED: ReadonlySet<string> = new Set(['tool', 'now', 'input']);
+/** What is known about a value is no part of it. */
+const HIDDEN: ReadonlySet<string> = new Set(['mx', 'ctx', 'keep', 'keepStructured']);
+
+type Sources = readonly PlanSource[];
+
+interface Walk {
+  readonly text: string;
+  readonly problems: PlanProblem[];
+  readonly steps: PlanStep[];
+  readonly returns: (readonly string[] | undefined)[];
+  /** What can be seen from here. */
+  readonly names: Map<string, PlanSource[]>;
+  readonly under: Sources;
+  /** Conditions that could have led out before: everything after them hangs on them too. */
+  readonly passed: PlanSource[];
+  readonly isText: boolean;
+  /** In what is a value: there the value of a `when` arm ends the block or the round. */
+  readonly isValue: boolean;
+}
+
+function refuse({ problems, text }: Walk, at: number, message: string): Sources {
+  const { line, column } = placeOf({ name: '', text }, at);
+  problems.push({ line, column, message });
+  return [];
+}
+
+const inside = (walk: Walk): Walk => ({ ...walk, names: new Map(walk.names) });
+const under = (walk: Walk, more: Sources): Walk =>
+  more.length === 0 ? walk : { ...walk, under: [...walk.under, ...more] };
+
+function read(node: ActionExpression | undefined, walk: Walk): Sources {
+  if (!node) return [];
+  const readers: Readonly<Record<string, (node: never, walk: Walk) => Sources>> = READ;
+  const reader = Object.hasOwn(readers, node.kind) ? readers[node.kind] : undefined;
+  // The table says of each kind what its node is.
+  if (reader) return reader(node as never, walk);
+  return refuse(walk, node.at, `${WORDS[node.kind] ?? `\`${node.kind}\``} is no part of a plan`);
+}
+const readAll = (nodes: readonly (ActionExpression | undefined)[], walk: Walk): Sources =>
+  nodes.flatMap((node) => read(node, walk));
+
+/** How people call what is refused. */
+const WORDS: Readonly<Record<string, string>> = {
+  command: 'a command',
+  code: 'a block of code',
+  file: 'a file',
+  run: '`run`',
+  'run-value': '`run`',
+  model: 'a question to a model',
+  exe: 'a function of its own',
+  effect: 'what writes or prints',
+  pipeline: 'a pipeline',
+  with: '`with`',
+  import: 'an import',
+  guard: 'a guard',
+  hook: 'a hook',
+  policy: 'a policy',
+  text: 'text outside of quotes',
+};
+
+/** The value of what is written out; undefined where something has to be known first. */
+function literalOf(node: ActionExpression): Json | undefined {
+  if (node.kind === 'literal') return node.value;
+  if (node.kind === 'unary' && node.operator === '-') {
+    const value = literalOf(node.value);
+    return typeof value === 'number' ? -value : undefined;
+  }
+  // `"text"` with nothing to put in.
+  if (node.kind === 'template') {
+    return node.parts.every((part) => typeof part === 'string') ? node.parts.join('') : undefined;
+  }
+  if (node.kind === 'array') return listOf(node);
+  return node.kind === 'object' ? objectOf(node) : undefined;
+}
+
+function listOf({ items }: NodeOf<'array'>): Json | undefined {
+  const values = items.map(({ value, isOptional, isSpread }) =>
+    isOptional || isSpread ? undefined : literalOf(value),
+  );
+  const known = values.filter((value) => value !== undefined);
+  return known.length === values.length ? known : undefined;
+}
+
+function objectOf({ entries }: NodeOf<'object'>): Json | undefined {
+  const made: JsonObject = {};
+  for (const entry of entries) {
+    const isPlain = entry.kind === 'pair' && !entry.isOptional;
+    const value = isPlain ? literalOf(entry.value) : undefined;
+    if (!isPlain || value === undefined) return undefined;
+    setOwn(made, entry.key, value);
+  }
+  return made;
+}
+
+// Calls of tools.
+
+function parametersOf(node: ActionExpression | undefined, walk: Walk): PlanStep['parameters'] {
+  const made = new Map<string, PlanParameter>();
+  if (node === undefined) return made;
+  if (node.kind !== 'object') {
+    refuse(walk, node.at, 'the parameters of a step are written out: `{ name: value }`');
+    return made;
+  }
+  for (const entry of node.entries) {
+    if (entry.kind === 'spread') {
+      refuse(walk, entry.value.at, 'the names of parameters are written out, without `...`');
+      continue;
+    }
+    const literal = literalOf(entry.value);
+    const from = read(entry.value, walk);
+    made.set(entry.key, { from, ...(literal !== undefined && { literal }) });
+  }
+  return made;
+}
+
+function readStep(node: NodeOf<'reference'>, walk: Walk): Sources {
+  const [call] = node.steps;
+  const [id, given, more] = call?.kind === 'call' ? call.arguments : [];
+  const tool = id && literalOf(id);
+  if (typeof tool !== 'string') {
+    const form = '`@tool("id", { name: value })`';
+    return refuse(walk, node.at, `a step names its tool in quotes: ${form}`);
+  }
+  if (more) refuse(walk, more.at, '`@tool` takes an id and the parameters');
+  const parameters = parametersOf(given, walk);
+  const number = walk.steps.length + 1;
+  if (number > MAX_STEPS) return refuse(walk, node.at, `a plan has at most ${MAX_STEPS} steps`);
+  const { line } = placeOf({ name: '', text: walk.text }, node.at);
+  const around = [...walk.under, ...walk.passed];
+  walk.steps.push({ number, tool, line, parameters, under: around });
+  return [{ step: number, fields: [] }];
+}
+
+function readName(node: NodeOf<'reference'>, walk: Walk): Sources {
+  const { name, at } = node;
+  const known = walk.names.get(name);
+  if (known) return known;
+  if (name === 'tool') return readStep(node, walk);
+  if (ALLOWED.has(name)) return [];
+  if (PROVIDED.has(name)) return refuse(walk, at, `\`@${name}\` is no part of a plan`);
+  // `ann@example.com` is a text.
+  if (walk.isText) return [];
+  const hint = hintOfName(name, [...walk.names.keys()]);
+  return refuse(walk, at, `nothing binds \`@${name}\`${hint ? `; ${hint}` : ''}`);
+}
+
+const withField = (from: Sources, field: string): Sources =>
+  from.map((one) => ('step' in one ? { ...one, fields: [...one.fields, field] } : one));
+
+type Step = NodeOf<'reference'>['steps'][number];
+
+function readPart(step: Step, from: Sources, walk: Walk): Sources {
+  if (step.kind === 'field') {
+    if (HIDDEN.has(step.name)) refuse(walk, step.at, `\`.${step.name}\` is no part of a plan`);
+    return withField(from, step.name);
+  }
+  if (step.kind === 'index') {
+    const name = literalOf(step.index);
+    if (typeof name === 'string') return withField(from, name);
+    return [...from, ...read(step.index, walk)];
+  }
+  if (step.kind === 'slice') return [...from, ...readAll([step.from, step.to], walk)];
+  return step.kind === 'call' ? [...from, ...readAll(step.arguments, walk)] : from;
+}
+
+const readReference = (node: NodeOf<'reference'>, walk: Walk): Sources => {
+  const inner = walk.isText ? { ...walk, isText: false } : walk;
+  const isStep = node.name === 'tool' && !walk.names.has('tool');
+  return (isStep ? node.steps.slice(1) : node.steps).reduce<Sources>(
+    (from, step) => readPart(step, from, inner),
+    readName(node, walk),
+  );
+};
+
+// Values and choices.
+
+function readText(part: TemplatePart, walk: Walk): Sources {
+  if (typeof part === 'string') return [];
+  if (part.kind !== 'insert') {
+    return refuse(walk, part.at, 'a text of a plan holds names and nothing else');
+  }
+  if (part.stages.length > 0) refuse(walk, part.at, 'a pipeline is no part of a plan');
+  const { mode } = part;
+  const value = readReference(part.value, { ...walk, isText: true });
+  if (mode.kind === 'default') return [...value, ...read(mode.value, under(walk, value))];
+  if (mode.kind !== 'fragment') return value;
+  return [...value, ...mode.parts.flatMap((one) => readText(one, under(walk, value)))];
+}
+
+/** What stands behind a condition is done because of it; and all that follows, where it could lead out. */
+function decided(
+  walk: Walk,
+  conditions: Sources,
+  branches: readonly ActionExpression[],
+  leaves = branches.some((branch) => mayLeave(branch, walk.isValue)),
+): Walk {
+  if (leaves) walk.passed.push(...conditions);
+  return inside(under(walk, conditions));
+}
+
+/** `isLine`: it stands as a line of its own. */
+function readWhen({ subject, items }: NodeOf<'when'>, outer: Walk, isLine = false): Sources {
+  const walk = inside(outer);
+  let asked = read(subject, walk);
+  const made: PlanSource[] = [];
+  for (const item of items) {
+    if (item.kind !== 'arm') {
+      read(item, walk);
+      continue;
+    }
+    const { condition, action } = item;
+    asked = [...asked, ...readAll(valuesOf(condition), walk)];
+    const about = condition.kind === 'not' ? condition.pattern : condition;
+    if (about.kind === 'denied') refuse(walk, item.at, '`denied` is no part of a plan');
+    const leaves = (isLine && walk.isValue && givesValue(action)) || mayLeave(action, walk.isValue);
+    made.push(...read(action, decided(walk, asked, [action], leaves)));
+  }
+  return [...made, ...asked];
+}
+
+function readIf({ condition, then, else: other }: NodeOf<'if'>, walk: Walk): Sources {
+  const asked = read(condition, walk);
+  const round = decided(walk, asked, other ? [then, other] : [then]);
+  // `else if` is a line of the same kind.
+  const rest = other?.kind === 'if' ? readIf(other, round) : read(other, round);
+  return [...read(then, round), ...rest, ...asked];
+}
+
+function readFor(node: NodeOf<'for'>, walk: Walk): Sources {
+  const { parallel, batch, bind, collection, filter, body } = node;
+  if (parallel) refuse(walk, node.at, 'steps of a plan are done one after the other');
+  if (batch) refuse(walk, node.at, 'a pipeline is no part of a plan');
+  const list = read(collection, walk);
+  const round = decided(walk, list, [body]);
+  for (const name of [bind.key ?? `${bind.name}_key`, bind.name]) bound(round, name, node.at, list);
+  const chosen = read(filter, round);
+  return [...read(body, decided(round, chosen, [body])), ...list, ...chosen];
+}
+
+function bound(walk: Walk, name: string, at: number, from: Sources): void {
+  if (PROVIDED.has(name)) refuse(walk, at, `\`@${name}\` is a name of the language`);
+  walk.names.set(name, [...from]);
+}
+
+function readAssignment(node: NodeOf<'var' | 'let'>, walk: Walk): Sources {
+  if (node.labels.length > 0) refuse(walk, node.at, 'labels are no part of a plan');
+  bound(walk, node.name, node.at, read(node.value, { ...walk, isValue: true }));
+  return [];
+}
+
+function readAugment(node: NodeOf<'augment'>, walk: Walk): Sources {
+  const before = walk.names.get(node.name);
+  if (!before) return refuse(walk, node.at, `nothing binds \`@${node.name}\``);
+  // Whoever sees the name sees what was added, also from outside of a branch: the list itself grows.
+  before.push(...read(node.value, { ...walk, isValue: true }), ...walk.under);
+  return [];
+}
+
+function readReturn({ isOutputs, value, labels, at }: NodeOf<'return'>, walk: Walk): Sources {
+  if (labels) refuse(walk, at, 'labels are no part of a plan');
+  if (isOutputs) {
+    const entries = value?.kind === 'object' ? value.entries : undefined;
+    const isPlain = entries?.every((entry) => entry.kind === 'pair');
+    const names = entries?.flatMap((entry) => (entry.kind === 'pair' ? [entry.key] : []));
+    walk.returns.push(isPlain ? names : undefined);
+  }
+  return read(value, { ...walk, isValue: true });
+}
+
+function readBinary({ operator, left, right }: NodeOf<'binary'>, walk: Walk): Sources {
+  const first = read(left, walk);
+  const isChoice = operator === '&&' || operator === '||' || operator === '??';
+  return [...first, ...read(right, isChoice ? under(walk, first) : walk)];
+}
+
+type Known = NodeOf<
+  | ('var' | 'let' | 'augment' | 'call' | 'flow' | 'return' | 'leave' | 'block' | 'when' | 'if')
+  | ('for' | 'literal' | 'template' | 'array' | 'object' | 'reference' | 'unary' | 'binary')
+  | ('ternary' | 'pattern')
+>;
+type Reader<K extends Known['kind']> = (node: NodeOf<K>, walk: Walk) => Sources;
+
+const READ: { readonly [K in Known['kind']]: Reader<K> } = {
+  var: readAssignment,
+  let: readAssignment,
+  augment: readAugment,
+  call: ({ value }, walk) => read(value, walk),
+  flow: ({ value }, walk) => {
+    if (value.kind === 'when') return readWhen(value, walk, true);
+    if (value.kind === 'if') return readIf(value, walk);
+    return value.kind === 'for' ? readFor(value, walk) : read(value, walk);
+  },
+  return: readReturn,
+  leave: ({ word, value, at }, walk) =>
+    word === 'retry' ? refuse(walk, at, '`retry` is no part of a plan') : read(value, walk),
+  block: ({ body }, walk) => readAll(body, inside(walk)),
+  when: (node, walk) => readWhen(node, { ...walk, isValue: true }),
+  if: (node, walk) => readIf(node, { ...walk, isValue: true }),
+  for: (node, walk) => readFor(node, { ...walk, isValue: true }),
+  literal: () => [],
+  pattern: () => [],
+  template: ({ parts }, walk) => parts.flatMap((part) => readText(part, walk)),
+  array: ({ items }, walk) => items.flatMap(({ value }) => read(value, walk)),
+  object: ({ entries }, walk) => entries.flatMap(({ value }) => read(value, walk)),
+  reference: readReference,
+  unary: ({ value }, walk) => read(value, walk),
+  binary: readBinary,
+  ternary({ condition, then, else: other }, walk) {
+    const asked = read(condition, walk);
+    return [...readAll([then, other], under(walk, asked)), ...asked];
+  },
+};
+
+/** `given`: names of the variables it begins with. Never throws. */
+export function readPlan(text: string, given: readonly string[]): PlanReading {
+  const problems: PlanProblem[] = [];
+  const none = { problems, steps: [], returns: [] };
+  if (text.length > MAX_CHARACTERS) {
+    const message = `a plan has at most ${MAX_CHARACTERS} characters, this one has ${text.length}`;
+    return { ...none, problems: [{ line: 1, column: 1, message }] };
+  }
+  const { script, problems: found } = parseScript(text, { mode: 'strict', file: 'plan' });
+  if (!script) {
+    const shown = found.slice(0, MAX_PROBLEMS).map(({ at, message, hint }) => {
+      const { line, column } = placeOf({ name: '', text }, at);
+      return { line, column, message: hint ? `${message}; ${hint}` : message };
+    });
+    return { ...none, problems: shown };
+  }
+  const names: Walk['names'] = new Map(given.map((name) => [name, [{ input: name }]]));
+  const walk: Walk = { text, ...none, names, under: [], passed: [], isText: false, isValue: false };
+  if (script.frontMatter !== undefined) refuse(walk, 0, 'front matter is no part of a plan');
+  for (const node of script.body) {
+    if (node.kind === 'text') refuse(walk, node.at, `${WORDS['text']} is no part of a plan`);
+    else read(node, walk);
+  }
+  return { problems: problems.slice(0, MAX_PROBLEMS), steps: walk.steps, returns: walk.returns };
+}

@@ -1,0 +1,200 @@
+// `import tools … from mcp "NAME"`: the tools of a connector as functions. A call is the operation
+// `tool` with the item's id, exactly as by `@tool`; what is different is how it is written: arguments by
+// position, texts where the tool wants numbers, and an answer without the envelope of the protocol.
+
+import {
+  getOwn,
+  isObject,
+  type Json,
+  type JsonObject,
+  lastSegment,
+  parseJson,
+} from '@kernmantle/core/base';
+import { addMarks, elementOf, makeValue, type Value } from '@kernmantle/core/flow';
+import type { ConnectorTool } from '@kernmantle/core/items';
+import { raise } from '../fault.ts';
+import { camelCased } from '../syntax/outline.ts';
+import { parseJsonText } from '../values/data.ts';
+import {
+  computed,
+  elementsOf,
+  entriesOf,
+  isAbsent,
+  isStructure,
+  makeFunction,
+  numericOf,
+} from '../values/kinds.ts';
+import { textOf } from '../values/text.ts';
+import {
+  type Environment,
+  Executable,
+  type Exports,
+  evaluateAll,
+  type ScriptCall,
+} from './environment.ts';
+import { performTool } from './names.ts';
+import { unwrap } from './operate.ts';
+
+// Arguments: from what the script wrote to what the schema wants.
+
+const MOST_REFS = 16;
+
+/** What a reference inside the same schema means. */
+function resolved(schema: Json | undefined, root: JsonObject, depth = 0): JsonObject {
+  if (!isObject(schema)) return {};
+  const ref = getOwn(schema, '$ref');
+  if (typeof ref !== 'string' || !ref.startsWith('#/') || depth > MOST_REFS) return schema;
+  let at: Json | undefined = root;
+  for (const step of ref.slice(2).split('/')) at = getOwn(at, step);
+  return resolved(at, root, depth + 1);
+}
+
+function typeOfData(data: Json): string {
+  if (data === null) return 'null';
+  return Array.isArray(data) ? 'array' : typeof data;
+}
+
+const listIn = (schema: JsonObject, key: string): readonly Json[] | undefined => {
+  const list = getOwn(schema, key);
+  return Array.isArray(list) ? list : undefined;
+};
+
+/** The types a schema takes; `any` where it does not say. */
+function typesIn(schema: Json | undefined, root: JsonObject, depth = 0): ReadonlySet<string> {
+  const own = resolved(schema, root);
+  const { type } = own;
+  if (typeof type === 'string') return new Set([type]);
+  if (Array.isArray(type)) return new Set(type.map(String));
+  const values = 'const' in own ? [own.const ?? null] : listIn(own, 'enum');
+  if (values) return new Set(values.map(typeOfData));
+  const branches = listIn(own, 'anyOf') ?? listIn(own, 'oneOf');
+  if (!branches || depth > MOST_REFS) return new Set(['any']);
+  return new Set(branches.flatMap((branch) => [...typesIn(branch, root, depth + 1)]));
+}
+
+/** A text as what the schema wants; undefined where it does not read as that. */
+function readAs(text: string, schema: Json | undefined, root: JsonObject): Json | undefined {
+  const types = typesIn(schema, root);
+  if (types.has('string') || types.has('any')) return text;
+  const number = numericOf(text);
+  if (number !== undefined && types.has('number')) return number;
+  if (Number.isInteger(number) && types.has('integer')) return number;
+  if (types.has('boolean') && /^(?:true|false)$/.test(text.trim())) return text.trim() === 'true';
+  const parsed = parseJson(text);
+  if (types.has('object') && parsed.ok && isObject(parsed.output)) return parsed.output;
+  if (!types.has('array')) return undefined;
+  if (parsed.ok && Array.isArray(parsed.output)) return parsed.output;
+  const element = readAs(text, resolved(schema, root).items, root);
+  return element === undefined ? undefined : [element];
+}
+
+/** What does not read as what is wanted stays as it is, and the tool's own check refuses it. */
+function fitted(value: Value, schema: Json | undefined, root: JsonObject): Value {
+  if (typeof value.data !== 'string') return value;
+  const read = readAs(value.data, schema, root);
+  return read === undefined || read === value.data ? value : computed(read, [value]);
+}
+
+interface Callee {
+  readonly tool: ConnectorTool;
+  /** Of its properties, in the order of the schema. */
+  readonly parameters: readonly string[];
+  readonly names: readonly string[];
+}
+
+/** One object stands for all arguments, unless it is the only one that the tool takes. */
+function isByName({ parameters, tool: { schema } }: Callee, given: readonly Value[]): boolean {
+  const [only, ...others] = given;
+  const isObjectAlone =
+    only && others.length === 0 && isObject(only.data) && isStructure(only.data);
+  if (!isObjectAlone) return false;
+  const [first = ''] = parameters;
+  const own = getOwn(getOwn(schema, 'properties'), first);
+  return parameters.length !== 1 || !typesIn(own, schema).has('object');
+}
+
+function argumentsOf(callee: Callee, given: readonly Value[], isStage: boolean) {
+  const { parameters, tool, names } = callee;
+  const properties = getOwn(tool.schema, 'properties');
+  const fit = (name: string, value: Value): readonly [string, Value] => [
+    name,
+    fitted(value, getOwn(properties, name), tool.schema),
+  ];
+  const [first] = given;
+  if (first && isByName(callee, given))
+    return entriesOf(first).map(([name, one]) => fit(name, one));
+  const taken = isStage && parameters.length === 0 ? [] : given;
+  if (taken.length > parameters.length) {
+    const [name = ''] = names;
+    const list = parameters.length === 0 ? 'none' : parameters.join(', ');
+    return raise(
+      'invalid_input',
+      `\`@${name}\` takes fewer arguments than ${taken.length}: ${list}`,
+      {
+        hint: 'all by name: one object as the only argument',
+      },
+    );
+  }
+  return taken.flatMap((value, at) => (isAbsent(value) ? [] : [fit(parameters[at] ?? '', value)]));
+}
+
+// The answer: structured content, or the text, as data where it is JSON; anything else as it came.
+
+function answerOf(output: Value): Value {
+  if (!isObject(output.data) || !Array.isArray(output.data.content)) return output;
+  if (output.data.structured !== undefined) return elementOf(output, 'structured');
+  const content = elementOf(output, 'content');
+  const texts = elementsOf(content).map((block) =>
+    getOwn(block.data, 'type') === 'text' ? elementOf(block, 'text') : undefined,
+  );
+  const said = texts.filter((text) => text !== undefined);
+  if (said.length < texts.length) return content;
+  const [only, ...others] = said;
+  if (!only) return makeValue(null, { descriptor: content.meta.descriptor });
+  return parseJsonText(others.length === 0 ? only : computed(said.map(textOf).join('\n'), said));
+}
+
+function functionOf(callee: Callee, name: string): Value {
+  const { tool, parameters, names } = callee;
+  const call: ScriptCall = async (values, { env, at, isStage }) => {
+    const entries = argumentsOf(callee, await evaluateAll(values, env), isStage);
+    return answerOf(await performTool(tool.id, entries, { env, at }, names));
+  };
+  const signature = { name, parameters, labels: [], bodyKind: 'tool', source: undefined };
+  return makeFunction(new Executable(signature, { call, refused: undefined }));
+}
+
+/** Each tool under the names of its file and its server, and in camel case where only one has that. */
+function namedTools(tools: readonly ConnectorTool[]): ReadonlyMap<string, Value> {
+  const callees = tools.map((tool): Callee => {
+    const own = [...new Set([lastSegment(tool.id), tool.name])];
+    const properties = getOwn(tool.schema, 'properties');
+    const parameters = isObject(properties) ? Object.keys(properties) : [];
+    return { tool, parameters, names: [...new Set([...own, ...own.map(camelCased)])] };
+  });
+  const found = new Map<string, Value>();
+  const owners = Map.groupBy(
+    callees.flatMap((callee) => callee.names.map((name) => ({ name, callee }))),
+    ({ name }) => name,
+  );
+  for (const [name, claims] of owners) {
+    const exact = claims.find(({ callee: { tool } }) => lastSegment(tool.id) === name);
+    const chosen = exact ?? (claims.length === 1 ? claims[0] : undefined);
+    if (chosen) found.set(name, functionOf(chosen.callee, name));
+  }
+  return found;
+}
+
+export async function toolExports(source: Value, env: Environment): Promise<Exports> {
+  const name = textOf(source).trim();
+  const { world } = env.run;
+  const listed = await world.connector?.(name, env.frame);
+  if (!listed) return raise('not_found', `there is no connector \`${name}\` here`);
+  const names = new Map(
+    Array.from(namedTools(unwrap(listed)), ([key, made]) => [
+      key,
+      addMarks(made, source.meta.descriptor),
+    ]),
+  );
+  return { names, frontMatter: makeValue(null), path: `mcp ${name}` };
+}

@@ -1,0 +1,94 @@
+// Helpers: functions of a script that code blocks call by name (`exe js = { up, clean }`). Their bodies
+// are compiled beside the block that mentions them, so inside it a call of one is no operation; the
+// block is.
+// INVARIANT: whatever a helper knows counts for the block: what it captured is an input of it, its labels
+// and those of its file are the block's, and whoever judges calls of it judges the block.
+import type { Input, MaybePromise, Value } from '@kernmantle/core/flow';
+import { raise } from '../fault.ts';
+import { HELPER_BODIES } from '../syntax/outline.ts';
+import {
+  type Environment,
+  type Executable,
+  executableOf,
+  type HelperLanguage,
+  type Named,
+  under,
+} from './environment.ts';
+import { operate } from './operate.ts';
+
+/** `exe py = { name }` */
+export function addHelper({ scope, run }: Environment, language: HelperLanguage, name: string) {
+  const found = scope.find(name);
+  const executable = found && executableOf(found.value);
+  if (!executable)
+    return raise('not_found', `\`${name}\` is no function, so it cannot be a helper`, { name });
+  const { bodyKind } = executable.signature;
+  const { helper } = executable;
+  if (!helper || !HELPER_BODIES[language].includes(bodyKind)) {
+    const bodies = HELPER_BODIES[language].map((word) => `\`${word} { … }\``).join(' or ');
+    return raise('invalid_input', `\`${name}\` cannot be a helper of ${language} blocks`, {
+      name,
+      hint: `its body must be ${bodies}`,
+    });
+  }
+  if (helper.refusal !== undefined)
+    raise('invalid_input', `\`${name}\` ${helper.refusal}`, { name });
+  return run.helpers[language].set(name, executable);
+}
+
+/** A helper that a block mentions, or that one of its helpers mentions. */
+export interface UsedHelper {
+  readonly name: string;
+  readonly executable: Executable;
+  readonly captured: readonly Named[];
+}
+
+const NONE: readonly never[] = Object.freeze([]);
+
+const mentions = (source: string, name: string): boolean =>
+  new RegExp(
+    `(?<![\\p{ID_Continue}$])${name.replaceAll('-', '_')}(?![\\p{ID_Continue}$])`,
+    'u',
+  ).test(source);
+
+/** `own`: names that mean something else in the block itself. */
+export async function helpersIn(
+  env: Environment,
+  language: HelperLanguage,
+  source: string,
+  own: readonly Named[],
+): Promise<readonly UsedHelper[]> {
+  const all = env.run.helpers[language];
+  const used = new Map<string, UsedHelper>();
+  const open = [source];
+  for (let text = open.pop(); text !== undefined; text = open.pop()) {
+    const isBlock = used.size === 0;
+    for (const [name, executable] of all) {
+      const isOwn = isBlock && own.some((one) => one.name === name);
+      if (used.has(name) || isOwn || !mentions(text, name)) continue;
+      const captured = (await executable.helper?.captured(env)) ?? NONE;
+      used.set(name, { name, executable, captured });
+      open.push(executable.signature.source ?? '');
+    }
+  }
+  return [...used.values()];
+}
+
+/**
+ * Does the work of a block as the operations that its helpers are: their guards, hooks and policies see
+ * everything that goes into the block, and decide before it begins.
+ */
+export function asHelpers(
+  env: Environment,
+  helpers: readonly UsedHelper[],
+  inputs: readonly Input[],
+  work: (env: Environment, inputs: readonly Input[]) => MaybePromise<Value>,
+): MaybePromise<Value> {
+  const [first, ...others] = helpers;
+  const helper = first?.executable.helper;
+  if (!helper) return work(env, inputs);
+  return operate(under(env, helper.marks), helper.op, inputs, (passed, inner) => {
+    const given = inputs.map((input, at) => ({ ...input, value: passed[at] ?? input.value }));
+    return asHelpers(inner, others, given, work);
+  });
+}

@@ -1,0 +1,211 @@
+// `/hook before|after FILTER = [ … ]`: blocks that see operations and rounds of loops go by and may replace
+// what goes in or comes out. They cannot decide; their errors are collected, never raised.
+import type { Json } from '@kernmantle/core/base';
+import {
+  type Argument,
+  addMarks,
+  childFrame,
+  type Frame,
+  type GuardSet,
+  labelsOfOperation,
+  type MaybePromise,
+  type Operation,
+  type ScriptHooks,
+  type Value,
+} from '@kernmantle/core/flow';
+import { toFault } from '../fault.ts';
+import { placeOf } from '../problem.ts';
+import { entriesOf } from '../values/kinds.ts';
+import { textOf } from '../values/text.ts';
+import { leave, leaveOf } from './control-values.ts';
+import type { Environment, RunState } from './environment.ts';
+
+/** What is no operation, and yet something a hook can look at. */
+type RoundKind = 'iteration' | 'batch' | 'round';
+
+/** What it is called for: one value, by its label, or all the inputs. */
+type Subject = { readonly one: Value } | { readonly all: readonly Argument[] };
+
+export interface ScriptHook {
+  readonly name: string;
+  readonly timing: 'before' | 'after';
+  /** Filters are those of guards, so the guards' own index answers them. */
+  readonly filter: GuardSet;
+  /** How the text of the first argument begins. */
+  readonly prefix: string | undefined;
+  /** It looks at rounds, and at no operation. */
+  readonly round: RoundKind | undefined;
+  /** Undefined: it replaces nothing. */
+  run(subject: Subject, output: Value | undefined, frame: Frame): MaybePromise<Value | undefined>;
+}
+
+interface HookState {
+  readonly hooks: ScriptHook[];
+  readonly errors: Json[];
+}
+
+const ROUNDS: Readonly<Record<string, RoundKind>> = {
+  'op:for:iteration': 'iteration',
+  'op:for:batch': 'batch',
+  'op:loop': 'round',
+};
+
+export const roundOf = (filter: string): RoundKind | undefined =>
+  Object.hasOwn(ROUNDS, filter.toLowerCase()) ? ROUNDS[filter.toLowerCase()] : undefined;
+
+const states = new WeakMap<RunState, HookState>();
+
+/** The first hook mounts the port; until then operations pay nothing. */
+export function addHook(run: RunState, hook: ScriptHook): void {
+  const known = states.get(run);
+  if (known) {
+    known.hooks.push(hook);
+    return;
+  }
+  const state: HookState = { hooks: [hook], errors: [] };
+  states.set(run, state);
+  run.ground = childFrame(run.ground, {
+    ports: { scriptHooks: portOf(state) },
+    ctx: { hooks: () => ({ errors: [...state.errors] }) },
+  });
+}
+
+async function ask(
+  { errors }: HookState,
+  hook: ScriptHook,
+  ...call: Parameters<ScriptHook['run']>
+): Promise<Value | undefined> {
+  try {
+    return await hook.run(...call);
+  } catch (error) {
+    errors.push({ hook: hook.name, message: toFault(error).message });
+    return undefined;
+  }
+}
+
+/** A list replaces by position, anything else the first; what was there keeps its labels. */
+function replaced(inputs: readonly Argument[], given: Value | undefined): readonly Argument[] {
+  if (!given) return inputs;
+  const values = Array.isArray(given.data) ? entriesOf(given).map(([, value]) => value) : [given];
+  return inputs.map((input, at) => {
+    const value = values[at];
+    return value ? { ...input, value: addMarks(value, input.value.meta.descriptor) } : input;
+  });
+}
+
+function isConcerned(
+  { filter, prefix, round, timing }: ScriptHook,
+  op: Operation,
+  inputs: readonly Argument[],
+  { held }: Frame,
+): boolean {
+  if (round !== undefined || filter.forOperation(op, held, timing).length === 0) return false;
+  const [first] = inputs;
+  return prefix === undefined || (first !== undefined && textOf(first.value).startsWith(prefix));
+}
+
+function portOf(state: HookState): ScriptHooks {
+  return {
+    async before(op, given, frame) {
+      let inputs = given;
+      for (const hook of state.hooks) {
+        if (hook.timing !== 'before') continue;
+        // A label: once for each input that carries it, else once where the operation has it. Otherwise
+        // once, for all of them.
+        let isOfOperation = inputs.length > 0;
+        for (const [at, { value }] of inputs.entries()) {
+          if (hook.filter.forMarks(value.meta.descriptor, 'before').length === 0) continue;
+          isOfOperation = false;
+          const now = await ask(state, hook, { one: value }, undefined, frame);
+          inputs = inputs.map((input, index) =>
+            now && index === at ? { ...input, value: addMarks(now, value.meta.descriptor) } : input,
+          );
+        }
+        const labels = isOfOperation ? labelsOfOperation(op, frame) : [];
+        if (isConcerned(hook, op, inputs, frame) || hook.filter.forLabels(labels).length > 0)
+          inputs = replaced(inputs, await ask(state, hook, { all: inputs }, undefined, frame));
+      }
+      return inputs === given ? undefined : inputs.map(({ value }) => value);
+    },
+    async after(op, result, inputs, frame) {
+      let current = result;
+      for (const hook of state.hooks) {
+        if (hook.timing !== 'after') continue;
+        const isMarked = hook.filter.forResult(op, current.meta.descriptor).length > 0;
+        if (!isMarked && !isConcerned(hook, op, inputs, frame)) continue;
+        current = (await ask(state, hook, { all: inputs }, current, frame)) ?? current;
+      }
+      return current === result ? undefined : current;
+    },
+  };
+}
+
+/** Hooks on rounds of a loop. */
+export interface RoundHooks {
+  /** What goes into the round, as the hooks leave it. */
+  before(values: readonly Value[], env: Environment): Promise<readonly Value[]>;
+  /** What came out of it. */
+  after(result: Value, values: readonly Value[], env: Environment): Promise<Value>;
+}
+
+/** One round, with hooks around it. `bind`: what they made of the value that goes in. */
+export async function hookedRound(
+  hooks: RoundHooks,
+  env: Environment,
+  value: Value,
+  bind: (value: Value) => void,
+  body: () => MaybePromise<Value>,
+): Promise<Value> {
+  const [given = value] = await hooks.before([value], env);
+  if (given !== value) bind(given);
+  const result = await body();
+  const left = leaveOf(result);
+  const shown = left ? left.value : result;
+  const now = await hooks.after(shown, [given], env);
+  if (now === shown || left?.word === 'skip' || left?.word === 'retry') return result;
+  return left ? leave(left.word, now) : now;
+}
+
+/** Undefined: nobody looks at these rounds, or we are inside a hook or guard. */
+export function roundHooks(
+  { run, frame, unit }: Environment,
+  kind: RoundKind,
+  at: number,
+): RoundHooks | undefined {
+  const state = states.get(run);
+  if (!state || frame.isHooking || frame.isJudging) return undefined;
+  const hooks = state.hooks.filter(({ round }) => round === kind);
+  if (hooks.length === 0) return undefined;
+  const what =
+    kind === 'round' ? { type: 'loop' as const } : { type: 'for' as const, subtype: kind };
+  const op: Operation = { ...what, name: '', opLabels: [], location: placeOf(unit, at) };
+  const named = (values: readonly Value[]): readonly Argument[] =>
+    values.map((value) => ({ name: 'item', role: undefined, value }));
+  const frameOf = (inner: Frame): Frame => ({
+    ...inner,
+    parent: inner,
+    isHooking: true,
+    facts: { ...inner.facts, op },
+  });
+  return {
+    async before(values, env) {
+      let inputs = named(values);
+      for (const hook of hooks) {
+        if (hook.timing === 'after') continue;
+        const given = await ask(state, hook, { all: inputs }, undefined, frameOf(env.frame));
+        inputs = replaced(inputs, given);
+      }
+      return inputs.map(({ value }) => value);
+    },
+    async after(result, values, env) {
+      let current = result;
+      for (const hook of hooks) {
+        if (hook.timing === 'before') continue;
+        const all = { all: named(values) };
+        const given = await ask(state, hook, all, current, frameOf(env.frame));
+        if (given) current = addMarks(given, current.meta.descriptor);
+      }
+      return current;
+    },
+  };
+}

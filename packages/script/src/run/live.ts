@@ -1,0 +1,112 @@
+// `with { stream: true }`: what an operation prints is shown as it comes, and once it has ended the
+// whole is one effect, as if `run` had printed it. The statement around it does not print it again.
+import { isDeepStrictEqual } from 'node:util';
+import { type Outcome, parseJson } from '@kernmantle/core/base';
+import {
+  type Descriptor,
+  describe,
+  descriptorOfFault,
+  type MaybePromise,
+  mergeAll,
+} from '@kernmantle/core/flow';
+import { raise } from '../fault.ts';
+import { lineOf } from '../problem.ts';
+import type { Environment, LiveOutput, Printing } from './environment.ts';
+import { unwrap } from './operate.ts';
+
+type OnOutput = (text: string) => void;
+
+/** Does something that prints; where nothing is to be shown as it comes there is nobody to tell. */
+export async function streaming<T extends { readonly descriptor: Descriptor }>(
+  env: Environment,
+  at: number,
+  source: string,
+  work: (onOutput: OnOutput | undefined) => MaybePromise<Outcome<T>>,
+): Promise<T> {
+  if (!env.process?.isStream) return unwrap(await work(undefined));
+  // INVARIANT: what a guard may still withhold is not shown.
+  if (env.frame.emit) {
+    return raise('invalid_input', 'this cannot stream while a guard judges its result');
+  }
+  const live = env.run.live(lineOf(env.unit, at));
+  const outcome = await work((text) => live.push(text));
+  const own = outcome.ok ? outcome.output.descriptor : descriptorOfFault(outcome.error);
+  const shown = live.end(mergeAll([own, env.frame.influence, describe({ taint: [source] })]));
+  if (env.printing) env.printing.streamed = shown;
+  return unwrap(outcome);
+}
+
+/** Was this shown as it came, by what the statement did? Asked once: the next one is printed. */
+export function wasShown(printing: Printing | undefined, text: string): boolean {
+  const shown = printing?.streamed;
+  if (printing === undefined || shown === undefined) return false;
+  printing.streamed = undefined;
+  return shown === text.trimEnd() || isSameData(shown, text);
+}
+
+/** A function gives data, which prints in a layout of its own. */
+function isSameData(shown: string, text: string): boolean {
+  const [one, two] = [parseJson(shown), parseJson(text)];
+  return one.ok && two.ok && isDeepStrictEqual(one.output, two.output);
+}
+
+/** How many of a run are at work: several show whole lines only. */
+export interface LiveCount {
+  open: number;
+}
+
+/** Of what waits for the end of its line, or for something behind its blanks. */
+const MAX_WAITING = 64 * 1024;
+/** What comes to more is refused by whoever runs it; it is shown all the same. */
+const MAX_TEXT = 16 * 1024 * 1024;
+
+/** Without the blanks at its end, but for the line break of its last line. */
+function settled(text: string, isLineOver: boolean): string {
+  const said = text.trimEnd();
+  if (said === '' && isLineOver) return '';
+  return said + (/^\r?\n/.exec(text.slice(said.length))?.[0] ?? '');
+}
+
+/**
+ * `show` gets pieces that together are the text and a line break; further blanks at the end wait until
+ * there is something behind them. `done` gets the whole.
+ */
+export function createLive(
+  count: LiveCount,
+  show: OnOutput | undefined,
+  done: (text: string, descriptor: Descriptor) => void,
+): LiveOutput {
+  const all: string[] = [];
+  let waiting = '';
+  let isLineOver = true;
+  let size = 0;
+  count.open += 1;
+  const flush = (isLast: boolean): void => {
+    const isFull = waiting.length > MAX_WAITING;
+    const isWhole = isLast || isFull || count.open === 1;
+    const end = isWhole ? waiting.length : waiting.lastIndexOf('\n') + 1;
+    const ready = isFull ? waiting : settled(waiting.slice(0, end), isLineOver);
+    if (ready === '') return;
+    waiting = waiting.slice(ready.length);
+    isLineOver = ready.endsWith('\n');
+    show?.(ready);
+  };
+  return {
+    push(text) {
+      if (text === '') return;
+      if (size < MAX_TEXT) all.push(text);
+      size += text.length;
+      waiting += text;
+      flush(false);
+    },
+    end(descriptor) {
+      flush(true);
+      count.open -= 1;
+      const text = all.join('').trimEnd();
+      if (text === '') return undefined;
+      if (!isLineOver) show?.('\n');
+      done(text, descriptor);
+      return text;
+    },
+  };
+}

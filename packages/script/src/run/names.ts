@@ -1,0 +1,258 @@
+// Finding what a name stands for: the scopes first, then what the language itself provides.
+
+import { isObject, nearest, whenReady } from '@kernmantle/core/base';
+import {
+  CONTEXT_VIEW,
+  callOf,
+  childFrame,
+  contextMember,
+  contextOf,
+  type Descriptor,
+  EMPTY,
+  makeContainer,
+  makeValue,
+  OPERATION_VIEW,
+  type PreviewWrite,
+  type Value,
+  withLabels,
+  withOrigin,
+} from '@kernmantle/core/flow';
+import { raise } from '../fault.ts';
+import { placeOf } from '../problem.ts';
+import { plainCopy } from '../values/data.ts';
+import { absent, entriesOf, makeFunction, marksOf } from '../values/kinds.ts';
+import { textOf } from '../values/text.ts';
+import { TRANSFORMERS, type Transformer } from '../values/transforms.ts';
+import {
+  type CallSite,
+  type Environment,
+  Executable,
+  evaluateAll,
+  type Pipe,
+  resolvePath,
+  type ScriptCall,
+} from './environment.ts';
+import { asksWhether } from './existence.ts';
+import { operate, unwrap, valueAt } from './operate.ts';
+
+interface Found {
+  readonly value: Value;
+  readonly isMissing: boolean;
+}
+
+export function findName(env: Environment, name: string): Found | undefined {
+  const cell = env.scope.find(name);
+  if (cell) return cell;
+  const ambient = AMBIENT.get(name);
+  const value = ambient ? ambient(env) : findTransformer(name);
+  return value && { value, isMissing: false };
+}
+
+type Ambient = (env: Environment) => Value | undefined;
+
+const whole: Ambient = (env) =>
+  makeValue(plainCopy(contextOf(env.frame)), { descriptor: marksOfContext(env, 'input') });
+const view: Ambient = ({ pipe }) => pipe && pipeView(pipe);
+const frontMatter: Ambient = ({ unit }) => unit.frontMatter;
+const root: Ambient = ({ run }) => makeValue(run.world.root);
+
+const AMBIENT: ReadonlyMap<string, Ambient> = new Map<string, Ambient>([
+  ['mx', whole],
+  ['ctx', whole],
+  ['p', view],
+  ['pipeline', view],
+  ['input', (env) => env.pipe?.input ?? inputOf(env)],
+  ['fm', frontMatter],
+  ['frontmatter', frontMatter],
+  ['root', root],
+  ['base', root],
+  ['now', ({ run }) => makeValue(run.world.now().toISOString())],
+  ['payload', ({ run }) => run.payload],
+  ['tool', () => TOOL],
+  ['help', () => HELP],
+]);
+
+/** Names that nobody has to bind. */
+export const PROVIDED: ReadonlySet<string> = new Set([...AMBIENT.keys(), ...TRANSFORMERS.keys()]);
+
+/** What came in on stdin; a policy may label what carries no label. */
+function inputOf({ run, frame }: Environment): Value {
+  const isLabelled = run.input.meta.descriptor.labels.length > 0;
+  return isLabelled ? run.input : withLabels(run.input, frame.policy.unlabelled);
+}
+
+export const isContextName = (name: string): boolean => name === 'mx' || name === 'ctx';
+
+/** In a guard, a `denied` arm, or something they call. */
+export const isJudged = ({ frame }: Environment): boolean => frame.facts.guard !== undefined;
+
+export const refuseGuard = (): never =>
+  raise('not_found', '`@mx.guard` exists only in guards and denied arms', {
+    hint: 'in conditions, and as `@mx.guard.reason?`, it is undefined elsewhere',
+  });
+
+/** A condition of a guard about what nobody knows would never hold. */
+function refuseMember(name: string, inner: string | undefined): never {
+  const [whole, member] = inner === undefined ? ['@mx', name] : [`@mx.${name}`, inner];
+  const known = Object.keys(inner === undefined ? CONTEXT_VIEW : OPERATION_VIEW);
+  const meant = nearest(member, known);
+  return raise('not_found', `\`${whole}\` has no \`${member}\``, {
+    hint: meant === undefined ? known.join(', ') : `did you mean \`${meant}\`?`,
+  });
+}
+
+/** One member of `@mx`, or of `@mx.op`; the others are not even made. */
+export function contextValue(
+  env: Environment,
+  name: string,
+  inner: string | undefined,
+  isNeeded: boolean,
+  isAsked: boolean,
+): Value {
+  if (name === 'guard' && !isJudged(env)) return isNeeded ? refuseGuard() : absent();
+  const found = contextMember(env.frame, name, inner);
+  if (found === undefined)
+    return env.frame.isJudging && !isAsked ? refuseMember(name, inner) : makeValue(null);
+  return makeValue(plainCopy(found), { descriptor: marksOfContext(env, name) });
+}
+
+const OF_PIPE = new Set(['pipe', 'input', 'lastOutput', 'hint', 'tries']);
+const OF_DATA = new Set(['guard', 'args', 'hooks']);
+
+function marksOfContext(env: Environment, name: string): Descriptor {
+  const { frame, pipe } = env;
+  if (OF_PIPE.has(name) && pipe) {
+    return marksOf([...(pipe.hint ? [pipe.hint] : []), ...pipe.outputs, pipe.input]);
+  }
+  if (name === 'errors') return frame.facts.errorMarks ?? EMPTY;
+  // Outside guards it tells the names of functions only.
+  const isOfData = name === 'tools' ? frame.isJudging : OF_DATA.has(name);
+  if (!isOfData) return EMPTY;
+  return frame.facts.descriptor ?? marksOf(callOf(frame).inputs.map(({ value }) => value));
+}
+
+/** `@p`: outputs by number from both ends, and the counters. */
+function pipeView(pipe: Pipe): Value {
+  const made = pipe.outputs.slice(1);
+  const lists = pipe.history.map((outputs) => makeContainer(outputs));
+  const running = pipe.reruns && makeContainer(pipe.reruns);
+  const all =
+    pipe.reruns && pipe.reruns.length > 0 ? [...lists, makeContainer(pipe.reruns)] : lists;
+  const members: [string, Value][] = [
+    ...pipe.outputs.map((value, at): [string, Value] => [String(at), value]),
+    ...made.map((value, at): [string, Value] => [String(at - made.length), value]),
+    ['stage', makeValue(pipe.stage)],
+    ['length', makeValue(made.length)],
+    ['try', makeValue(pipe.attempt)],
+    ['tries', running ?? makeContainer(lists)],
+    ['retries', makeContainer(new Map([['all', makeContainer(all)]]))],
+    ['guards', makeValue([...pipe.guards])],
+    ['input', pipe.input],
+    ['hint', pipe.hint ?? makeValue(null)],
+  ];
+  return withOrigin(makeContainer(new Map(members)), { pipe: true });
+}
+
+/** A member of `@p` that is not there prints as nothing. */
+export const isPipeView = ({ meta }: Value): boolean => meta.origin['pipe'] === true;
+
+/** The same frame with facts for `@mx`. */
+export const withFacts = (
+  env: Environment,
+  ctx: NonNullable<Parameters<typeof childFrame>[1]['ctx']>,
+): Environment => ({ ...env, frame: childFrame(env.frame, { ctx }) });
+
+// What the language provides as functions: transformers, tools, help.
+
+function builtIn(
+  name: string,
+  parameters: readonly string[],
+  bodyKind: string,
+  call: ScriptCall,
+  members: ReadonlyMap<string, Executable> = new Map(),
+): Executable {
+  const signature = { name, parameters, labels: [], bodyKind, source: undefined, members };
+  return new Executable(signature, { call, refused: undefined });
+}
+
+/** Transformers are no operations: marks pass through, guards do not see them. */
+function transformerOf(transformer: Transformer): Executable {
+  const variants = [...transformer.variants];
+  const members = new Map(variants.map(([name, variant]) => [name, transformerOf(variant)]));
+  const asks = asksWhether(transformer.name);
+  const call: ScriptCall = (values, { env, asked }) => {
+    if (asks && asked) return asked(env);
+    return whenReady(evaluateAll(values, env), (given) =>
+      transformer.call(given, {
+        exists: (path) => env.run.world.exists(resolvePath(env, path), env.frame),
+      }),
+    );
+  };
+  return builtIn(transformer.name, ['input'], 'transformer', call, members);
+}
+
+let transformers: ReadonlyMap<string, Value> | undefined;
+
+function findTransformer(name: string): Value | undefined {
+  transformers ??= new Map(
+    Array.from(TRANSFORMERS, ([key, made]) => [key, makeFunction(transformerOf(made))]),
+  );
+  return transformers.get(name);
+}
+
+/** `@tool("fs/read_file", { path: @p })`: each parameter is an input of the operation. */
+const callTool: ScriptCall = async (values, { env, at }) => {
+  const [id, parameters] = values;
+  if (!id)
+    return raise('invalid_input', '`@tool` needs the id of a tool', {
+      hint: '@tool("fs/read_file", { path: @p })',
+    });
+  const tool = textOf(await id(env));
+  const given = await parameters?.(env);
+  if (given && !isObject(given.data))
+    return raise('invalid_input', 'the parameters of `@tool` are an object');
+  return await performTool(tool, given ? entriesOf(given) : [], { env, at });
+};
+
+/** The operation `tool`: each parameter is an input. */
+export async function performTool(
+  tool: string,
+  entries: readonly (readonly [string, Value])[],
+  { env, at }: Pick<CallSite, 'env' | 'at'>,
+  called: readonly string[] = [],
+): Promise<Value> {
+  const reads = env.run.world.reads?.(tool);
+  const op = {
+    type: 'tool' as const,
+    name: tool,
+    opLabels: [`op:tool:${tool}`],
+    sources: [`tool:${tool}`],
+    retryOwner: true,
+    location: placeOf(env.unit, at),
+    ...(reads && { reads }),
+    ...(called.length > 0 && { called }),
+  };
+  const preview: PreviewWrite = async (given) => await env.run.world.previewTool?.(tool, given);
+  const inputs = entries.map(([key, value]) => ({ name: key, value, preview }));
+  return await operate(env, op, inputs, async (passed, inner) => {
+    const named = new Map(entries.map(([key], index) => [key, valueAt(passed, index)]));
+    return unwrap(await env.run.world.tool(tool, named, inner.frame));
+  });
+}
+
+const callHelp: ScriptCall = async (values, { env }) => {
+  const [action, message] = await evaluateAll(values, env);
+  if (!action)
+    return raise('invalid_input', '`@help` needs an action', { hint: '@help("escalate", "…")' });
+  return unwrap(await env.run.world.help(textOf(action), message ?? makeValue(''), env.frame));
+};
+
+/** How many arguments the language's own functions take. */
+export const ARITIES: ReadonlyMap<string, number> = new Map<string, number>([
+  ...Array.from(TRANSFORMERS.keys(), (name) => [name, 1] as const),
+  ['tool', 2],
+  ['help', 2],
+]);
+
+const TOOL = makeFunction(builtIn('tool', ['id', 'parameters'], 'tool', callTool));
+const HELP = makeFunction(builtIn('help', ['action', 'message'], 'help', callHelp));

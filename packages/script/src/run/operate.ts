@@ -1,0 +1,107 @@
+// From the language to `perform` and back: thrown faults become outcomes inside, and thrown again
+// outside, with their places.
+import { type Outcome, ok, shielded, whenReady } from '@kernmantle/core/base';
+import {
+  type BodyScope,
+  childFrame,
+  type Input,
+  type MaybePromise,
+  makeValue,
+  type Operation,
+  perform,
+  type Value,
+} from '@kernmantle/core/flow';
+import { raise, toFault } from '../fault.ts';
+import type { Environment, Eval } from './environment.ts';
+
+/** Of what statements need, as the catalogue has it: `process.spawn`, `fs.write`, `fs.read`. */
+export const TIERS = { process: 'elevated', write: 'write', read: 'read' } as const;
+
+export function unwrap<T>(outcome: Outcome<T>): T {
+  if (outcome.ok) return outcome.output;
+  const { code, detail } = outcome.error;
+  return raise(code, detail.message, detail);
+}
+
+/** Whatever is thrown, as an outcome. */
+export const caught = <T>(work: () => MaybePromise<T>): MaybePromise<Outcome<T>> =>
+  shielded<Outcome<T>>(
+    () => whenReady(work(), ok),
+    (error) => ({ ok: false, error: toFault(error).fault }),
+  );
+
+/** An input that is evaluated inside the operation, once per attempt, and finished by `finish`. */
+export const lazyInput = (
+  env: Environment,
+  name: string,
+  evaluate: Eval,
+  finish: (value: Value, env: Environment) => Value = (value) => value,
+): Input => ({
+  name,
+  value({ frame, pipe }) {
+    const inner = { ...env, frame, note: pipe };
+    return caught(() => whenReady(evaluate(inner), (found) => finish(found, inner)));
+  },
+});
+
+/** As many values as inputs, in their order. */
+type Values<I extends readonly Input[]> = { readonly [K in keyof I]: Value };
+
+/** A value of a list that has so many, such as the inputs that an operation let through. */
+export function valueAt(values: readonly Value[], at: number): Value {
+  const value = values.at(at);
+  if (!value) throw new Error(`there is no value ${at} of ${values.length}`);
+  return value;
+}
+
+export function operate<const I extends readonly Input[]>(
+  env: Environment,
+  op: Operation,
+  inputs: I,
+  body: (values: Values<I>, env: Environment, scope: BodyScope) => MaybePromise<Value>,
+): MaybePromise<Value> {
+  const outcome = perform(
+    op,
+    inputs,
+    (values, scope) => {
+      const inner = { ...env, frame: scope.frame, note: undefined };
+      return caught(() => body(values as Values<I>, inner, scope));
+    },
+    env.frame,
+    env.act,
+  );
+  return whenReady(outcome, unwrap);
+}
+
+const LOAD: Operation = {
+  type: 'file',
+  name: '',
+  opLabels: [],
+  retryOwner: false,
+  tier: TIERS.read,
+};
+
+/**
+ * Loading is no operation of the language; who speaks of files from outside is asked all the same.
+ * `isOwn`: a piece of the script that lies in a file of its own.
+ */
+export async function judgeReading(path: string, env: Environment, isOwn = false): Promise<void> {
+  const { guards, policy, held, influence } = env.frame;
+  const isJudged = guards.locked.list.length > 0 || policy.mayObject(LOAD, held, [], influence);
+  if (!isJudged && env.run.policies.length === 0) return;
+  const frame = childFrame(env.frame, { selection: { only: [] } });
+  const op = { ...LOAD, target: path, ...(isOwn && { metadata: { own: true } }) };
+  await operate({ ...env, frame }, op, [], () => makeValue(null));
+}
+
+/** Adds the place to a fault on its way out. */
+export const located = <T>(
+  env: Environment,
+  at: number,
+  work: () => MaybePromise<T>,
+): MaybePromise<T> =>
+  shielded(work, (error) => {
+    throw toFault(error)
+      .under(env.frame.influence)
+      .locate({ file: env.unit.name, text: env.unit.text, at });
+  });

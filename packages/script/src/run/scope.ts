@@ -1,0 +1,84 @@
+// Names. A scope is a map with a parent; a cell is rebound only by `+=` and by a repeated `let`.
+import type { Value } from '@kernmantle/core/flow';
+import { raise } from '../fault.ts';
+
+type BindingKind = 'var' | 'exe' | 'let' | 'parameter' | 'loop' | 'import' | 'ambient';
+
+interface Cell {
+  value: Value;
+  readonly kind: BindingKind;
+  /** A parameter nobody gave: stays as written in text, undefined elsewhere. */
+  readonly isMissing: boolean;
+  /** Where it was bound, as `file:line`, for errors that name both places. */
+  readonly place: string;
+}
+
+/** `file`: a file's names. `arm`: the block of a `when` arm, where `let` may shadow. */
+export type ScopeKind = 'file' | 'function' | 'block' | 'arm' | 'branch';
+
+export class VariableScope {
+  readonly kind: ScopeKind;
+  readonly parent: VariableScope | undefined;
+  readonly #cells = new Map<string, Cell>();
+
+  constructor(kind: ScopeKind, parent: VariableScope | undefined) {
+    this.kind = kind;
+    this.parent = parent;
+  }
+
+  find(name: string): Cell | undefined {
+    return this.#cells.get(name) ?? this.parent?.find(name);
+  }
+
+  own(name: string): Cell | undefined {
+    return this.#cells.get(name);
+  }
+
+  names(): string[] {
+    return [...this.#cells.keys()];
+  }
+
+  bind(name: string, kind: BindingKind, value: Value, place = '', isMissing = false): void {
+    this.#cells.set(name, { value, kind, isMissing, place });
+  }
+
+  /** `var`, `exe` and imports: once per file. */
+  define(name: string, kind: BindingKind, value: Value, place: string): void {
+    const taken = this.#cells.get(name);
+    if (taken) {
+      raise('invalid_input', `\`@${name}\` is already defined at ${taken.place}`, {
+        name,
+        hint: 'names are bound once; use another name, or `+=` to add to it',
+      });
+    }
+    this.bind(name, kind, value, place);
+  }
+
+  /** `let`: again in its own block; elsewhere only where nothing of this file holds the name. */
+  let(name: string, value: Value, place: string): void {
+    const isOwn = this.kind === 'arm' || this.#cells.has(name);
+    const outer = isOwn ? undefined : this.parent?.find(name);
+    if (outer && outer.kind !== 'import' && outer.kind !== 'ambient' && outer.kind !== 'loop') {
+      raise('invalid_input', `\`let @${name}\` would hide the \`@${name}\` of ${outer.place}`, {
+        name,
+        hint: 'choose another name',
+      });
+    }
+    this.bind(name, 'let', value, place);
+  }
+
+  /** The cell `+=` rebinds; leaving a parallel branch for it is an error. */
+  rebindable(name: string): Cell {
+    const own = this.#cells.get(name);
+    if (own) return own;
+    if (this.kind === 'branch' && this.parent?.find(name)) {
+      const message = `\`@${name}\` is shared by parallel branches and cannot be changed here`;
+      const hint = 'let the branch return its part and combine the results';
+      return raise('invalid_input', message, { name, hint });
+    }
+    if (this.parent) return this.parent.rebindable(name);
+    return raise('not_found', `\`@${name}\` is not defined, so nothing can be added to it`, {
+      name,
+    });
+  }
+}

@@ -1,0 +1,108 @@
+// One run of a script for a program: text or file in, outputs and what was printed out.
+import { resolve } from 'node:path';
+import {
+  fail,
+  harmless,
+  type Json,
+  type JsonObject,
+  type Outcome,
+  ok,
+} from '@kernmantle/core/base';
+import { describe, makeValue, type Value } from '@kernmantle/core/flow';
+import type { Audit } from '@kernmantle/core/kernel';
+import type { Rooms } from '@kernmantle/core/runtime';
+import type { ScriptEffect } from '../execute-script.ts';
+import { readScript, runMarked, type ScriptSource, shownFile } from './script-port.ts';
+import { openScripts } from './script-setup.ts';
+
+export interface ScriptRun {
+  /** From the project; `.mld` is strict, everything else markdown with statements in it. */
+  file?: string;
+  /** Instead of a file; strict, unless the mode says otherwise. */
+  text?: string;
+  mode?: 'strict' | 'markdown';
+  /** Variables of that name, and fields of `@input`. */
+  inputs?: JsonObject;
+  payload?: JsonObject;
+  /** Called with everything printed or written, as it happens. */
+  onEffect?: (effect: ScriptEffect) => void;
+  /** Called with what `with { stream: true }` shows, piece by piece; the whole is an effect then. */
+  onOutput?: (text: string) => void;
+}
+
+export interface ScriptRunResult {
+  /** Of `/return { … }`; null when there was none. */
+  outputs: Json;
+  /** Everything that was printed. */
+  text: string;
+  /** What the outputs and the text carry. */
+  labels: readonly string[];
+  taint: readonly string[];
+}
+
+/** The parts of a runtime that a script needs. */
+interface Place {
+  readonly project: string;
+  readonly audit: Pick<Audit, 'write'>;
+  readonly rooms: Rooms;
+}
+
+function sourceOf({ project }: Place, { file, text, mode }: ScriptRun): Outcome<ScriptSource> {
+  if (text !== undefined) {
+    return ok({ file: resolve(project, '<text>'), text, mode: mode ?? 'strict' });
+  }
+  const path = resolve(project, file ?? '');
+  const read = readScript(path, file ?? '', 'not_found');
+  if (!read.ok) return read;
+  const usual = path.endsWith('.mld') ? 'strict' : 'markdown';
+  return ok({ file: path, text: read.output, mode: mode ?? usual });
+}
+
+const FROM_USER = describe({ taint: ['src:user'] });
+
+const valuesOf = (inputs: JsonObject): ReadonlyMap<string, Value> =>
+  new Map(
+    Object.entries(inputs).map(([name, data]) => [
+      name,
+      // A copy: what becomes a value is frozen.
+      makeValue(structuredClone(data), { descriptor: FROM_USER }),
+    ]),
+  );
+
+/** Under the policy for scripts. What it cannot do, it answers; it never throws. */
+export async function runScriptIn(
+  place: Place,
+  request: ScriptRun,
+  signal?: AbortSignal,
+): Promise<Outcome<ScriptRunResult>> {
+  const source = sourceOf(place, request);
+  if (!source.ok) return source;
+  const name = shownFile(place.project, source.output.file);
+  const gate = (): Outcome<null> =>
+    signal?.aborted ? fail('cancelled', 'the script was stopped') : ok(null);
+  const stage = await openScripts(place.rooms, { name, gate, ...(signal ? { signal } : {}) });
+  const { inputs, payload, onEffect, onOutput } = request;
+  const about = {
+    surface: 'script',
+    caller: name,
+    subject: '',
+    operation: 'record:effect',
+    target: '',
+  };
+  const trouble = (reason: string): void =>
+    void place.audit.write({ ...about, decision: 'failed', reason });
+  const { text, marks, outputs, fault } = await runMarked(source.output.text, {
+    ...stage,
+    ...source.output,
+    name,
+    mayBePrivileged: true,
+    mayLift: true,
+    ...(inputs && { inputs: valuesOf(inputs) }),
+    ...(payload && { payload }),
+    ...(onEffect && { onEffect: harmless('onEffect', onEffect, trouble) }),
+    ...(onOutput && { onOutput: harmless('onOutput', onOutput, trouble) }),
+  });
+  if (fault) return { ok: false, error: fault };
+  const { labels, taint } = marks;
+  return ok({ outputs: outputs?.data ?? null, text, labels, taint });
+}

@@ -1,0 +1,390 @@
+// Scripts inside items: the process of a directive, run for the thread that runs the directive. What
+// they reach outside goes through the thread, which counts and records it.
+import { isAbsolute, relative, resolve } from 'node:path';
+import {
+  type ErrorCode,
+  type Failure,
+  type Fault,
+  fail,
+  isObject,
+  type Json,
+  type Outcome,
+  ok,
+  plainJson,
+  readRegularFile,
+  withoutPlaces,
+} from '@kernmantle/core/base';
+import {
+  childFrame,
+  type Descriptor,
+  describe,
+  EMPTY,
+  type MaybePromise,
+  mergeAll,
+} from '@kernmantle/core/flow';
+import type {
+  ScriptAct,
+  ScriptActions,
+  ScriptAnswer,
+  ScriptPort,
+  ScriptRequest,
+} from '@kernmantle/core/harness';
+import type { ConnectorTool } from '@kernmantle/core/items';
+import { refusesWriting, resolveProjectPath } from '@kernmantle/core/kernel';
+import type { Rooms } from '@kernmantle/core/runtime';
+import type { ScriptOptions } from '../execute-script.ts';
+import type { CodeResult, LoadedText, Looked, ProcessResult, ScriptWorld } from '../world.ts';
+import { openScripts, type ScriptUse } from './script-setup.ts';
+
+const textIn = (data: Json, name: string): string => {
+  const value = isObject(data) ? data[name] : undefined;
+  return typeof value === 'string' ? value : '';
+};
+
+/** A hook may have put something else in the place of a result: then there was no output. */
+const processOf = (data: Json): ProcessResult => ({
+  descriptor: unmarked(data),
+  stdout: textIn(data, 'stdout'),
+  stderr: textIn(data, 'stderr'),
+  code: isObject(data) && typeof data.code === 'number' ? data.code : 0,
+  signal: textIn(data, 'signal') || undefined,
+});
+
+const codeOf = (data: Json): CodeResult => ({
+  descriptor: unmarked(data),
+  stdout: textIn(data, 'stdout'),
+  stderr: textIn(data, 'stderr'),
+  value: isObject(data) ? data.value : undefined,
+});
+
+/** As it was noted; older journals have no marks of processes. */
+const unmarked = (data: Json): Descriptor =>
+  describe(((isObject(data) ? data.marks : undefined) ?? {}) as Parameters<typeof describe>[0]);
+
+/** A file is noted by its path from the project; older journals hold the whole path. */
+const loadedIn =
+  (root: string) =>
+  (data: Json): LoadedText => ({
+    path: resolve(root, textIn(data, 'path')),
+    text: textIn(data, 'text'),
+    descriptor: unmarked(data),
+  });
+
+const withMarks = ({ descriptor, ...rest }: ProcessResult | CodeResult): Json => ({
+  ...(plainJson(rest) as object),
+  marks: marksIn(descriptor),
+});
+
+const marksIn = ({ labels, taint, sources }: Descriptor): Json => ({
+  labels: [...labels],
+  taint: [...taint],
+  sources: [...sources],
+});
+
+const packedIn =
+  (root: string) =>
+  ({ path, text, descriptor }: LoadedText): Json => ({
+    path: shownFile(root, path),
+    text,
+    marks: marksIn(descriptor),
+  });
+
+const mapped = <A, B>(outcome: Outcome<A>, change: (output: A) => B): Outcome<B> =>
+  outcome.ok ? ok(change(outcome.output)) : outcome;
+
+const pathsIn =
+  (root: string) =>
+  (data: Json): string[] =>
+    (Array.isArray(data) ? data.filter((path) => typeof path === 'string') : []).map((path) =>
+      resolve(root, path),
+    );
+
+/** Older journals hold what was found alone. */
+const lookedOf =
+  <T>(read: (data: Json) => T) =>
+  (data: Json): Looked<T> => {
+    const isMarked = isObject(data) && 'marks' in data && 'found' in data;
+    return {
+      found: read(isMarked ? (data.found ?? null) : data),
+      descriptor: unmarked(data),
+    };
+  };
+
+const packedLook = ({ found, descriptor }: Looked<unknown>): Json => ({
+  found: plainJson(found),
+  marks: marksIn(descriptor),
+});
+
+const namesOf = (data: Json): { name: string; isFolder: boolean }[] =>
+  (Array.isArray(data) ? data : []).map((entry) => ({
+    name: textIn(entry, 'name'),
+    isFolder: isObject(entry) && entry.isFolder === true,
+  }));
+
+const toolsOf = (data: Json): ConnectorTool[] =>
+  (Array.isArray(data) ? data : []).map((tool) => ({
+    id: textIn(tool, 'id'),
+    name: textIn(tool, 'name'),
+    schema: isObject(tool) && isObject(tool.schema) ? tool.schema : {},
+  }));
+
+async function refusesWriteIn(
+  root: string,
+  actions: ScriptActions,
+  path: string,
+): Promise<Failure | undefined> {
+  const place = resolveProjectPath(root, path);
+  if (!place.ok) return place;
+  const scope = { path: place.output.relative };
+  const held = actions.check({ capability: 'fs.write', scope });
+  return held.ok ? await refusesWriting(place.output) : held;
+}
+
+/** The world of a script whose acts are steps of a thread: a second run is handed what was noted. */
+function throughThread(world: ScriptWorld, actions: ScriptActions): ScriptWorld {
+  const act = async <T>(
+    about: ScriptAct,
+    work: () => MaybePromise<Outcome<T>>,
+    pack: (output: T) => Json,
+    read: (noted: Json) => T,
+  ): Promise<Outcome<T>> =>
+    mapped(
+      await actions.act(about, async () => {
+        const done = mapped(await work(), pack);
+        return done.ok ? done : withoutPlaces(done, [[world.root, '']]);
+      }),
+      read,
+    );
+  // The recorded path is the same on every machine.
+  const { root } = world;
+  const shown = (path: string): string => shownFile(root, path) || '.';
+  const look = (name: string, path: string): ScriptAct => ({
+    name,
+    effect: 'read',
+    arguments: { path: shown(path) },
+  });
+  return {
+    ...world,
+    readFile: (path, frame) =>
+      act(look('read', path), () => world.readFile(path, frame), packedIn(root), loadedIn(root)),
+    glob: (pattern, frame) =>
+      act(
+        look('glob', pattern),
+        () => world.glob(pattern, frame),
+        ({ found, ...rest }) => packedLook({ ...rest, found: found.map(shown) }),
+        lookedOf(pathsIn(root)),
+      ),
+    list: (path, frame) =>
+      act(look('list', path), () => world.list(path, frame), packedLook, lookedOf(namesOf)),
+    async exists(path, frame) {
+      const asked = await act(
+        look('exists', path),
+        async () => ok(await world.exists(path, frame)),
+        packedLook,
+        lookedOf((data) => data === true),
+      );
+      return asked.ok ? asked.output : { found: false, descriptor: EMPTY };
+    },
+    ...(world.connector && {
+      connector: (name, frame) =>
+        act(
+          { name: 'connector', effect: 'read', arguments: { name } },
+          async () => (await world.connector?.(name, frame)) ?? ok([]),
+          plainJson,
+          toolsOf,
+        ),
+    }),
+    paths: (change) => actions.paths(change),
+    tool: (...given) => actions.tool(...given),
+    help: (...given) => actions.help(...given),
+    model: (...given) => actions.model(...given),
+    refusesWrite: (path) => refusesWriteIn(root, actions, path),
+    writeFile(request, frame) {
+      const { path, text, append } = request;
+      // A whole file may be written twice; what is added may not.
+      const about: ScriptAct = {
+        name: append ? 'append' : 'write',
+        effect: append ? 'write' : 'idempotent',
+        arguments: { path: shown(path), text },
+      };
+      return act(
+        about,
+        () => world.writeFile(request, frame),
+        plainJson,
+        () => null,
+      );
+    },
+    process(request, frame) {
+      const { kind, ...given } = request;
+      const noted = plainJson({ ...given, folder: shown(given.folder) });
+      const about = { name: kind, arguments: { ...(noted as object) } };
+      const run = () => world.process(request, frame);
+      return act({ ...about, effect: 'write' }, run, withMarks, processOf);
+    },
+    code(request, frame) {
+      const { kind, source, parameters, stdin = null, folder } = request;
+      const helpers = request.helpers.map(({ name, source: body = null, captured = [] }) => ({
+        name,
+        source: body,
+        captured: plainJson(captured),
+      }));
+      const called = helpers.length > 0 ? { helpers } : {};
+      const place = shown(folder);
+      const given = { source, parameters: plainJson(parameters), stdin, folder: place, ...called };
+      const about: ScriptAct = { name: kind, effect: 'write', arguments: given };
+      return act(about, () => world.code(request, frame), withMarks, codeOf);
+    },
+  };
+}
+
+/** A world that is not there: `asked` tells that the script wanted more than to compute. */
+function nowhere(world: ScriptWorld): { world: ScriptWorld; asked: () => boolean } {
+  let isAsked = false;
+  const refuse = (): Outcome<never> => {
+    isAsked = true;
+    return fail('permission_denied', 'this script may only compute');
+  };
+  const later = async (): Promise<Outcome<never>> => refuse();
+  return {
+    asked: () => isAsked,
+    world: {
+      ...world,
+      readFile: refuse,
+      glob: refuse,
+      list: refuse,
+      exists: () => ({ found: refuse().ok, descriptor: EMPTY }),
+      writeFile: refuse,
+      process: later,
+      code: later,
+      tool: refuse,
+      help: refuse,
+      model: refuse,
+    },
+  };
+}
+
+const PRINTED: ReadonlySet<string> = new Set(['text', 'show', 'run']);
+
+/** Where the text begins in the file that it is part of. */
+type Beginning = Pick<ScriptRequest, 'line' | 'column'>;
+
+/** All that comes out of it is marked with what it printed, too; a fault has its place in the file. */
+export async function runMarked(
+  text: string,
+  options: ScriptOptions & { name: string },
+  begins: Beginning = { line: 1, column: 1 },
+): Promise<ScriptAnswer> {
+  const { runScript, diagnosticOf } = await import('../execute-script.ts');
+  const printed: Descriptor[] = [];
+  const done = await runScript(text, {
+    ...options,
+    onEffect(effect) {
+      const { kind, labels, taint } = effect;
+      if (PRINTED.has(kind)) printed.push(describe({ labels: [...labels], taint: [...taint] }));
+      options.onEffect?.(effect);
+    },
+  });
+  const { fault, outputs } = done;
+  const { name } = options;
+  return {
+    text: done.text,
+    marks: mergeAll([...(outputs ? [outputs.meta.descriptor] : []), ...printed]),
+    ...(outputs && { outputs }),
+    ...(fault && {
+      fault: withoutPlaces(
+        { ok: false, error: placed(fault.outside(), diagnosticOf(fault, name), begins, name) },
+        [[options.world.root, '']],
+      ).error,
+    }),
+  };
+}
+
+/** A script before it is run; `file` is what it was read from, or stands for it. */
+export interface ScriptSource {
+  text: string;
+  file: string;
+  mode: 'strict' | 'markdown';
+}
+
+const MAX_FILE = 8 * 1024 * 1024;
+
+/** The text of a script's file; `written` is how it was named, `code` what it means that it cannot be read. */
+export function readScript(path: string, written: string, code: ErrorCode): Outcome<string> {
+  const read = readRegularFile(path, { max: MAX_FILE, followsLinks: true });
+  return 'problem' in read
+    ? fail(code, `\`${written}\` cannot be read: ${read.problem.message}`)
+    : ok(read.bytes.toString('utf8'));
+}
+
+/** As a person would look for it: from the project. */
+export function shownFile(project: string, file: string): string {
+  const short = relative(project, file);
+  return short.startsWith('..') || isAbsolute(short) ? file : short;
+}
+
+/** The same fault, with its place in the file that the script is part of. */
+function placed(
+  fault: Fault,
+  at: { file: string } & Beginning,
+  begins: Beginning,
+  name: string,
+): Fault {
+  const { file } = at;
+  const isOwn = file === name;
+  const line = at.line + (isOwn ? begins.line - 1 : 0);
+  const column = at.column + (isOwn ? begins.column - 1 : 0);
+  const message = `${file}:${line}:${column}: ${fault.detail.message}`;
+  return { ...fault, detail: { ...fault.detail, message, file, line, column } };
+}
+
+/** In the audit it is the thread that acts, and a guard that asks does so through it. */
+function asThread(actions: ScriptActions): ScriptUse {
+  const { __thread_id: name = '' } = actions.auth();
+  return {
+    surface: 'thread',
+    name,
+    auth: () => actions.auth(),
+    ask: (question, frame) => actions.ask(question, frame),
+  };
+}
+
+export function createScriptPort(rooms: Rooms): ScriptPort {
+  const runOne = async (request: ScriptRequest): Promise<ScriptAnswer> => {
+    const { text, file, inputs, isSigned, guards, actions, signal } = request;
+    const { project } = rooms.open;
+    const name = shownFile(project, file);
+    // What only computes can ask nobody: it is run as a thread then.
+    let wantsPerson = false;
+    const askLater = () => {
+      wantsPerson = true;
+      return ok({ answer: 'pending' } as const);
+    };
+    const { world: bare, ...setup } = await openScripts(rooms, {
+      signal,
+      guards,
+      gate: () => request.gate(),
+      ...(actions ? asThread(actions) : { name, ask: askLater }),
+    });
+    const reach = actions
+      ? { world: throughThread(bare, actions), asked: () => false }
+      : nowhere(bare);
+    const { marks } = request;
+    const options = {
+      ...setup,
+      ...(marks && { frame: childFrame(setup.frame, { influence: marks }) }),
+      file,
+      name,
+      folder: project,
+      mode: 'strict' as const,
+      world: { ...reach.world, now: () => new Date(request.now) },
+      inputs,
+      mayBePrivileged: isSigned,
+    };
+    const answer = await runMarked(text, options, request);
+    return { ...answer, ...((reach.asked() || wantsPerson) && { needsThread: true }) };
+  };
+  return Object.assign(runOne, {
+    readPlan: async (text: string, given: readonly string[]) =>
+      (await import('../plan.ts')).readPlan(text, given),
+  });
+}

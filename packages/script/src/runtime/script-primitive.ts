@@ -1,0 +1,152 @@
+// The primitive `script`: a tool that is a script. Its text stands in the config (`script`) or in a file
+// beside the YAML (`module`); it runs with what its caller holds of what the tool requires.
+import {
+  fail,
+  isObject,
+  type Json,
+  type JsonObject,
+  type Outcome,
+  ok,
+} from '@kernmantle/core/base';
+import { addMarks, makeValue, type Value } from '@kernmantle/core/flow';
+import {
+  type Primitive,
+  type PrimitiveCall,
+  type PrimitiveResult,
+  resolveModule,
+} from '@kernmantle/core/kernel';
+import type { OpenProject, Rooms } from '@kernmantle/core/runtime';
+import { readScript, runMarked, type ScriptSource, shownFile } from './script-port.ts';
+import { openScripts, type ScriptUse } from './script-setup.ts';
+
+/** Script tools that call one another are given up at this depth. */
+const MAX_AT_WORK = 64;
+
+/** Its file is named as errors name it. */
+function sourceOf({ tool, config, projectRoot }: PrimitiveCall): Outcome<ScriptSource> {
+  const { script, module } = config;
+  if (typeof script === 'string') return ok({ text: script, file: tool.id, mode: 'strict' });
+  if (typeof module !== 'string') {
+    return fail('config_invalid', `tool \`${tool.id}\` has no script`, {
+      config_path: 'config.script',
+      hint: 'write its text under `config.script`, or name a file beside it in `config.module`',
+    });
+  }
+  const file = resolveModule(tool, module, projectRoot);
+  if (!file.ok) return file;
+  const read = readScript(file.output, module, 'config_invalid');
+  if (!read.ok) return read;
+  const mode = file.output.endsWith('.md') ? 'markdown' : 'strict';
+  return ok({ text: read.output, file: shownFile(projectRoot, file.output), mode });
+}
+
+/** Parameters are variables, each with the marks of all that went in. */
+const inputsOf = ({ parameters, given }: PrimitiveCall): ReadonlyMap<string, Value> =>
+  new Map(
+    Object.entries(parameters).map(([name, data]) => [
+      name,
+      makeValue(data, given ? { descriptor: given } : {}),
+    ]),
+  );
+
+function outputOf(returned: Json | undefined, text: string): JsonObject {
+  const fields: JsonObject =
+    returned === undefined ? {} : isObject(returned) ? returned : { result: returned };
+  return text === '' || Object.hasOwn(fields, 'text') ? fields : { ...fields, text };
+}
+
+/** Inside a thread a model is asked by the thread: it has the budget, and it keeps the books. */
+function modelOf(open: OpenProject, thread: string | undefined): Pick<ScriptUse, 'model'> {
+  if (thread === undefined) return {};
+  return {
+    async model(question, frame) {
+      const running = open.live?.get(thread);
+      if (!running) return fail('model_unavailable', `thread \`${thread}\` does not run here`);
+      const { askModel } = await import('@kernmantle/core/harness');
+      const prompt = addMarks(question.prompt, frame.influence);
+      return await askModel(running.thread, { prompt, tier: question.tier }, async () => ({
+        status: 'interrupted',
+        reason: 'somebody spoke to the thread',
+      }));
+    },
+  };
+}
+
+const APPROVED: NonNullable<ScriptUse['ask']> = () => ok({ answer: 'approved' });
+
+/** What holds in a thread holds in the tools that it calls; what a person approved, they may do. */
+function rulesOf(
+  open: OpenProject,
+  { from, tool, idempotencyKey = '' }: PrimitiveCall,
+): Pick<ScriptUse, 'guards' | 'ask'> {
+  const running = open.live?.get(from?.__thread_id ?? '')?.thread;
+  const guards = running ? { guards: running.rights.rules.guards() } : {};
+  if (from?.isApproved) return { ...guards, ask: APPROVED };
+  if (!running) return {};
+  const ask: ScriptUse['ask'] = async (question, frame) => {
+    const { askInside } = await import('@kernmantle/core/harness');
+    return await askInside(running, idempotencyKey, tool.effect)(question, frame);
+  };
+  return { ...guards, ask };
+}
+
+function useOf(open: OpenProject, call: PrimitiveCall, signal: AbortSignal): ScriptUse {
+  const { tool, from, idempotencyKey } = call;
+  const { surface, name = '', isApproved: _, ...auth } = from ?? { surface: 'script' };
+  const gate = (): Outcome<null> =>
+    signal.aborted
+      ? fail(call.signal.aborted ? 'cancelled' : 'timeout', `\`${tool.id}\` was stopped`)
+      : ok(null);
+  return {
+    surface,
+    name,
+    signal,
+    gate,
+    only: tool.requires,
+    auth: () => auth,
+    ...(idempotencyKey === undefined ? {} : { key: idempotencyKey }),
+    ...modelOf(open, from?.__thread_id),
+    ...rulesOf(open, call),
+  };
+}
+
+async function runTool(rooms: Rooms, call: PrimitiveCall): Promise<Outcome<PrimitiveResult>> {
+  const { open } = rooms;
+  const source = sourceOf(call);
+  if (!source.ok) return source;
+  const { text, file, mode } = source.output;
+  const signal = AbortSignal.any([call.signal, AbortSignal.timeout(call.timeoutMs)]);
+  const stage = await openScripts(rooms, useOf(open, call, signal));
+  const done = await runMarked(text, {
+    ...stage,
+    file: `${open.project}/${file}`,
+    name: file,
+    folder: open.project,
+    mode,
+    inputs: inputsOf(call),
+  });
+  if (done.fault) return { ok: false, error: done.fault };
+  return ok({ output: outputOf(done.outputs?.data, done.text), marks: done.marks });
+}
+
+export function createScriptPrimitive(rooms: () => Rooms): Primitive {
+  let atWork = 0;
+  return {
+    name: 'script',
+    async run(call) {
+      if (atWork >= MAX_AT_WORK) {
+        return fail('quota_exceeded', `more than ${MAX_AT_WORK} script tools are at work at once`);
+      }
+      atWork += 1;
+      try {
+        return await runTool(rooms(), call);
+      } finally {
+        atWork -= 1;
+      }
+    },
+    plan(call) {
+      const source = sourceOf(call);
+      return source.ok ? { script: source.output.text } : { problem: source.error.detail.message };
+    },
+  };
+}

@@ -1,0 +1,297 @@
+// Scripts over one project: their world, with the right of whoever runs them. The language and all
+// that belongs to it are loaded when the first script is.
+import { hash } from 'node:crypto';
+import { readFileSync } from 'node:fs';
+import { homedir } from 'node:os';
+import { join } from 'node:path';
+import {
+  type Failure,
+  fail,
+  getOwn,
+  isObject,
+  type Outcome,
+  ok,
+  parseYaml,
+  systemRandom,
+} from '@kernmantle/core/base';
+import {
+  type ActPorts,
+  childFrame,
+  createFrame,
+  createLabelRecords,
+  describe,
+  type Frame,
+  type GuardSet,
+  type LabelRecords,
+  type MaybePromise,
+  makeValue,
+  mergeDescriptors,
+  type Ports,
+  type RecordEntry,
+} from '@kernmantle/core/flow';
+import { connectorTools, type ItemKind } from '@kernmantle/core/items';
+import {
+  type Authority,
+  auditRow,
+  type Caller,
+  liftedIn,
+  type Primitive,
+  previewTool,
+  readsOf,
+} from '@kernmantle/core/kernel';
+import {
+  type AskPerson,
+  askOutside,
+  BUNDLE,
+  createAuthorize,
+  findProject,
+  labelRecords,
+  mustBeKept,
+  type OpenProject,
+  openModel,
+  type Rooms,
+  recordsFolder,
+} from '@kernmantle/core/runtime';
+import type { ScriptWorld } from '../world.ts';
+
+export interface ScriptUse {
+  /** A name for the audit. */
+  name?: string;
+  signal?: AbortSignal;
+  /** Of whoever runs the script, asked at every act; without it the operator's policy holds. */
+  auth?: () => Pick<Caller, '__auth' | '__thread_id' | '__directive_id'>;
+  /** Where the call came in; `script` when absent. */
+  surface?: string;
+  /** Names of rights that it is held to, besides what its caller holds. */
+  only?: readonly string[];
+  /** Of the call it is part of: what it calls gets keys of its own, the same when it is made again. */
+  key?: string;
+  /** Asked before every operation: may the script go on? */
+  gate?: () => Outcome<null>;
+  /** Inside a thread: its own way to a model. */
+  model?: ScriptWorld['model'];
+  /** Keeps track of how values came to be. */
+  trail?: NonNullable<Ports['trail']>;
+  /** Of the thread it works for; they hold whatever its statements say. */
+  guards?: GuardSet;
+  /** Who answers a guard that asks; the queue when absent. */
+  ask?: NonNullable<Ports['ask']>;
+  /** Somebody is there to be asked, besides the queue. */
+  person?: AskPerson;
+}
+
+/** What `runScript` needs, together with the script itself. */
+interface ScriptSetup {
+  world: ScriptWorld;
+  frame: Frame;
+  act: ActPorts;
+  signal?: AbortSignal;
+}
+
+const APPROVED: NonNullable<Ports['ask']> = () => ok({ answer: 'approved' });
+const SURFACE = 'script';
+/** How long a decision about policies and tokens is reused; each right is checked anew. */
+const FRESH_MS = 50;
+const PROJECT_SIGNS = ['.ai', 'mlld-config.json', 'package.json', '.git'];
+const KINDS: readonly ItemKind[] = ['tool', 'directive', 'knowledge'];
+const MAX_ANSWER = 4096;
+
+/** The nearest folder upwards that says it is a project; otherwise the script's own. */
+export const findScriptProject = (folder: string, home: string): string =>
+  findProject(folder, home, PROJECT_SIGNS);
+
+/**
+ * A project may get its `.ai` folder at any time; what was remembered before that is in the user's
+ * folder and still holds.
+ */
+function recordsOf(open: OpenProject): LabelRecords {
+  const { project, home } = open;
+  const records = labelRecords(open);
+  if (recordsFolder(project, home) === home) return records;
+  const older = createLabelRecords(join(home, 'labels.jsonl'), project);
+  return {
+    ...records,
+    recall: (path, hash) => records.recall(path, hash) ?? older.recall(path, hash),
+    within: (...view) => mergeDescriptors(records.within(...view), older.within(...view)),
+    looked: (...places) => mergeDescriptors(records.looked(...places), older.looked(...places)),
+    linked: (...file) => mergeDescriptors(records.linked(...file), older.linked(...file)),
+  };
+}
+
+const fresh = (): string => Buffer.from(systemRandom(12)).toString('hex');
+
+/** Asked at every act, decided anew when the last answer has aged. */
+function steady(
+  open: OpenProject,
+  authorize: ReturnType<typeof createAuthorize>,
+  caller: () => Caller,
+): () => Outcome<Authority> {
+  let known: { at: number; authority: Outcome<Authority> } | undefined;
+  return () => {
+    const now = open.clock.monotonic();
+    if (!known || now - known.at > FRESH_MS) known = { at: now, authority: authorize(caller()) };
+    return known.authority;
+  };
+}
+
+/** A model without tools, for a script that no thread runs. */
+function modelFor(rooms: Rooms, use: ScriptUse) {
+  const { open, library } = rooms;
+  const model: ScriptWorld['model'] = async ({ prompt, tier = 'general', onText }, frame) => {
+    const llm = await import('@kernmantle/core/llm');
+    const models = llm.withStandIn(llm.withEndpoints(library.config('models')), open.own.standIn);
+    const isTier = getOwn(getOwn(models, 'tiers'), tier) !== undefined;
+    const found = llm.resolveModel(models, isTier ? { tier } : { model_id: tier });
+    if (!found.ok) return found;
+    const allowed = open.policies.current().policy.allowsModel(found.output.model);
+    if (!allowed.ok) return allowed;
+    const { key_variable, provider, max_output = MAX_ANSWER } = found.output;
+    if (key_variable !== undefined && !open.env[key_variable]) {
+      return fail(
+        'model_unavailable',
+        `provider \`${provider}\` needs a key: set \`${key_variable}\``,
+      );
+    }
+    const { name = '', signal } = use;
+    const ask = await openModel(rooms);
+    const line = await ask(found.output, { surface: SURFACE, name, frame });
+    if (!line.ok) return line;
+    const answer = await line.output.ask(
+      {
+        system: '',
+        messages: [{ role: 'user', content: [{ type: 'text', text: prompt.text }] }],
+        tools: [],
+        maxTokens: Math.min(max_output, MAX_ANSWER),
+        written: llm.createWrittenMessages(),
+        reading: { requestBytes: Buffer.byteLength(prompt.text), ...(onText && { onText }) },
+      },
+      signal ?? new AbortController().signal,
+    );
+    if (!answer.ok) return answer;
+    const { content, broken } = answer.output;
+    if (broken) return fail('stream_incomplete', 'the answer of the model broke off');
+    const text = content.map((block) => (block.type === 'text' ? block.text : '')).join('');
+    return ok(makeValue(text, { descriptor: describe({ taint: ['src:llm'] }) }));
+  };
+  return model;
+}
+
+/** Read once, and only where a policy has a list of what is allowed. */
+let known: readonly string[] | undefined;
+function dangers(): readonly string[] {
+  if (known) return known;
+  const file = join(BUNDLE, 'config/danger.yaml');
+  const { value } = parseYaml(readFileSync(file, 'utf8'));
+  const listed = isObject(value) ? Object.values(value).flat() : [];
+  const patterns = listed.filter((one) => typeof one === 'string');
+  // Nothing would be dangerous: whoever asks is told that it cannot be known.
+  if (patterns.length === 0) throw new Error(`${file} lists no patterns`);
+  known = patterns;
+  return patterns;
+}
+
+/** Shows what a call of a tool would write. */
+const previewsIn =
+  ({ open, library }: Rooms): NonNullable<ScriptWorld['previewTool']> =>
+  async (id, given) => {
+    const found = library.find('tool', id);
+    const ports = { library, projectRoot: open.project, labels: recordsOf(open) };
+    return found.ok ? await previewTool(ports, found.output, given) : undefined;
+  };
+
+export async function openScripts(rooms: Rooms, use: ScriptUse): Promise<ScriptSetup> {
+  const { createScriptWorld } = await import('../world/create-world.ts');
+  const { open, library, kernel } = rooms;
+  const { project, home, clock, env, audit } = open;
+  const { name = '', auth, gate, only, signal, surface = SURFACE, guards, person, trail } = use;
+  const ask = use.ask ?? askOutside(open, { surface, name, person });
+  const { policy } = open.policies.current();
+  const who = { surface, caller: name };
+  const subjectNow = (): string => {
+    const authority = authorityNow();
+    return authority.ok ? authority.output.subject : 'none';
+  };
+  const write = (entry: RecordEntry): MaybePromise<void> => {
+    const written = audit.write(auditRow(entry, { ...who, subject: subjectNow() }));
+    const kept = written.ok ? audit.kept?.() : undefined;
+    return kept ? kept.then(mustBeKept) : mustBeKept(written);
+  };
+  /** Statements that stay inside the script leave no row; refusals and exceptions always do. */
+  const record = (entry: RecordEntry): MaybePromise<void> => {
+    const { outcome } = entry;
+    const isRefused = !outcome.ok && outcome.error.code === 'permission_denied';
+    if (isRefused || (outcome.ok && liftedIn(entry) !== '')) return write(entry);
+  };
+  const frame = createFrame({
+    policy,
+    ports: { ask, ...(trail && { trail }) },
+    ...(guards && { guards }),
+  });
+  const act = { record, ...(gate && { gate }) };
+  const speaker = (): Caller => ({
+    surface,
+    name,
+    frame,
+    ...auth?.(),
+    ...(only && { only }),
+    ...(signal && { signal }),
+  });
+  const authorityNow = steady(open, createAuthorize(open, library), speaker);
+  let calls = 0;
+  const nextKey = (): string => {
+    calls += 1;
+    return use.key === undefined ? fresh() : hash('sha256', `${use.key}:${calls}`).slice(0, 32);
+  };
+  const world = createScriptWorld({
+    root: project,
+    clock,
+    env,
+    personsHome: env.HOME ?? homedir(),
+    dangers,
+    signal: signal ?? new AbortController().signal,
+    closed: [home],
+    readsAnywhere: auth === undefined && only === undefined,
+    labels: recordsOf(open),
+    authority: authorityNow,
+    subprocess: () => open.primitives.get('subprocess') as Primitive,
+    kernel,
+    caller: (inner) => ({
+      ...speaker(),
+      idempotencyKey: nextKey(),
+      // The script's guards and hooks have seen this call already; policies and privileged ones judge it
+      // again, and guards on what only the tool says of itself. What a person has said to the statement
+      // holds for the call it makes.
+      frame: {
+        ...childFrame(inner, {
+          selection: { ...inner.selection, partOf: inner },
+          ...(inner.isApproved && { ports: { ask: APPROVED } }),
+        }),
+        isHooking: true,
+      },
+      act: { record: write },
+      ...(inner.approved !== undefined && { approved: inner.approved }),
+    }),
+    kindOf: (id) => KINDS.find((kind) => library.find(kind, id).ok),
+    readsOf(id) {
+      const found = library.find('tool', id);
+      return found.ok ? readsOf(found.output) : undefined;
+    },
+    previewTool: previewsIn(rooms),
+    connector: (name) => connectorTools(library, name),
+    model: use.model ?? modelFor(rooms, use),
+    unguessable: fresh,
+    audit(operation, failure: Failure | undefined) {
+      const { code, detail } = failure?.error ?? {};
+      const refusal = code === 'permission_denied' ? 'denied' : 'failed';
+      return audit.write({
+        ...who,
+        subject: subjectNow(),
+        operation,
+        target: '',
+        decision: failure ? refusal : 'allowed',
+        reason: detail ? `${code}: ${detail.message}` : '',
+      });
+    },
+  });
+  return { world, frame, act, ...(signal && { signal }) };
+}

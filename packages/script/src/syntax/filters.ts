@@ -1,0 +1,148 @@
+// Filters of guards and hooks, looked at without running. Kinds of operations are a closed set: a filter on
+// one that does not exist protects nobody, and the script is refused. Labels are an open set: one that is
+// nearly a known label is a warning.
+import { nearest } from '@kernmantle/core/base';
+import { isRisk, keyProblem, OPERATION_TYPES, OWN_LABELS } from '@kernmantle/core/flow';
+import type { SyntaxProblem } from '../problem.ts';
+import { type Expression, type NodeOf, type ScriptTree, visit } from './ast.ts';
+import { staticText } from './outline.ts';
+import type { NameFinding } from './unbound.ts';
+
+type Rule = NodeOf<'guard' | 'hook'>;
+
+type Seen = Parameters<Parameters<typeof visit>[1]>[0];
+
+/** Every node of a file, also in its functions. */
+function nodesOf({ body }: Pick<ScriptTree, 'body'>): Seen[] {
+  const found: Seen[] = [];
+  const open: unknown[] = [body];
+  for (let next = open.pop(); next !== undefined; next = open.pop()) {
+    visit(next, (node) => {
+      found.push(node);
+      if (node.kind === 'exe') open.push(node.body);
+    });
+  }
+  return found;
+}
+
+const textsIn = (list: Expression | undefined): string[] =>
+  list?.kind === 'array'
+    ? list.items.flatMap(({ value }) =>
+        value.kind === 'template' ? (staticText(value) ?? []) : [],
+      )
+    : [];
+
+/** Labels that `operations` of a policy gives, and what it puts on data without a label. */
+function labelsOfPolicy({ entries }: NodeOf<'object'>): string[] {
+  return entries.flatMap((entry): string[] => {
+    if (entry.kind !== 'pair') return [];
+    const { key, value } = entry;
+    if (key === 'unlabelled') return textsIn(value);
+    if (value.kind !== 'object' || (key !== 'operations' && key !== 'defaults')) return [];
+    if (key === 'defaults') return labelsOfPolicy(value);
+    return value.entries.flatMap((one) => (one.kind === 'pair' ? [one.key] : []));
+  });
+}
+
+/** All labels that a file puts on values and functions. */
+function labelsIn(tree: Pick<ScriptTree, 'body'>): string[] {
+  const found: string[] = [];
+  for (const node of nodesOf(tree)) {
+    if (node.kind === 'var' || node.kind === 'let' || node.kind === 'exe')
+      found.push(...node.labels);
+    else if (node.kind === 'verdict' || node.kind === 'return')
+      found.push(...(node.labels?.add ?? []));
+    else if (node.kind === 'object') found.push(...labelsOfPolicy(node));
+    if (node.kind === 'verdict') found.push(...textsIn(node.options?.entries.get('addLabels')));
+  }
+  return found;
+}
+
+const isRule = (node: { kind: string }): node is Rule =>
+  node.kind === 'guard' || node.kind === 'hook';
+
+/** A file that imports may get labels of functions from elsewhere. */
+const isClosed = ({ body }: Pick<ScriptTree, 'body'>): boolean =>
+  !body.some((node) => node.kind === 'import' && /^(?:path|connector)$/.test(node.source.kind));
+
+function placeOf({ filter, at }: Rule, text: string): { at: number; end: number } {
+  const from = Math.max(at, text.indexOf(filter, at));
+  return { at: from, end: from + filter.length };
+}
+
+/** Where a run would never ask: `labels` are those of the file and of what it imports. */
+function unknownKind({ filter }: Rule, labels: readonly string[], isKnown: boolean) {
+  const problem = keyProblem(filter, labels);
+  return problem && (isKnown || problem.hint?.startsWith('did you mean')) ? problem : undefined;
+}
+
+/** `@mx.op.type`. */
+function isTypeOf(node: Expression): boolean {
+  if (node.kind !== 'reference' || !/^(?:mx|ctx)$/.test(node.name)) return false;
+  const path = node.steps.map((step) => (step.kind === 'field' ? step.name : ''));
+  return /^op(?:eration)?\.type$/.test(path.join('.'));
+}
+
+/** Comparisons of `@mx.op.type` in a guard with what is never its value. */
+function typeProblems(rule: Rule): SyntaxProblem[] {
+  const found: SyntaxProblem[] = [];
+  visit(rule, (node) => {
+    if (node.kind !== 'binary' || !/^[!=]=$/.test(node.operator)) return;
+    const [left, right] = isTypeOf(node.right) ? [node.right, node.left] : [node.left, node.right];
+    const word = isTypeOf(left) && right.kind === 'template' ? staticText(right) : undefined;
+    if (word === undefined || OPERATION_TYPES.includes(word)) return;
+    const close = nearest(word, OPERATION_TYPES);
+    const hint = close ? `did you mean \`${close}\`?` : `one of ${OPERATION_TYPES.join(', ')}`;
+    const message = `\`@mx.op.type\` is never \`${word}\``;
+    found.push({ at: right.at, end: right.end, message, hint, code: 'unknown_key' });
+  });
+  return found;
+}
+
+/** Problems for which a script is refused before anything of it runs. */
+export function filterProblems(tree: Pick<ScriptTree, 'body' | 'text'>): SyntaxProblem[] {
+  if (!/\bop:|\.type\b/.test(tree.text)) return [];
+  const rules = nodesOf(tree).filter(isRule);
+  const labels = labelsIn(tree);
+  return rules.flatMap((rule) => {
+    const problem = unknownKind(rule, labels, isClosed(tree));
+    const types = rule.kind === 'guard' ? typeProblems(rule) : [];
+    if (types.length > 0) return types;
+    return problem
+      ? [{ ...placeOf(rule, tree.text), ...problem, code: 'unknown_key' as const }]
+      : [];
+  });
+}
+
+/** What only somebody who sees the imported files can say, and labels that look misspelt. */
+export function filterFindings(
+  tree: ScriptTree,
+  module: (path: string) => ScriptTree | undefined,
+): NameFinding[] {
+  const rules = nodesOf(tree).filter(isRule);
+  if (rules.length === 0) return [];
+  const paths = tree.body.flatMap((node) =>
+    node.kind === 'import' && node.source.kind === 'path'
+      ? [staticText(node.source.path) ?? '']
+      : [],
+  );
+  const modules = paths.map(module);
+  const isKnown = modules.every((one) => one !== undefined) && !isClosed(tree);
+  const labels = [tree, ...modules.flatMap((one) => one ?? [])].flatMap(labelsIn);
+  const all = [...OWN_LABELS, ...labels];
+  return rules.flatMap((rule): NameFinding[] => {
+    const { filter } = rule;
+    const at = placeOf(rule, tree.text);
+    if (filter.startsWith('op:')) {
+      const problem = isKnown ? unknownKind(rule, labels, true) : undefined;
+      return problem ? [{ ...at, code: 'filter_unknown', severity: 'error', ...problem }] : [];
+    }
+    const isGiven = all.some((one) => one === filter || one.startsWith(`${filter}:`));
+    const isOwn = filter.startsWith('@') || /^(?:src|dir):/.test(filter) || isRisk(filter);
+    const close = isGiven || isOwn ? undefined : nearest(filter, all);
+    if (close === undefined) return [];
+    const message = `nothing here is labelled \`${filter}\``;
+    const hint = `did you mean \`${close}\`?`;
+    return [{ ...at, code: 'filter_unknown', severity: 'warning', message, hint }];
+  });
+}

@@ -1,0 +1,358 @@
+// The methods of lists. What they take out of a list keeps exactly its marks; none changes the list.
+
+import { type Context, createContext, Script } from 'node:vm';
+import { errnoOf, type Json, messageOf, nearest } from '@kernmantle/core/base';
+import { addMarks, makeContainer, mergeAll, type Value, withOrigin } from '@kernmantle/core/flow';
+import { raise } from '../fault.ts';
+import { fieldOf } from './access.ts';
+import {
+  computed,
+  elementsOf,
+  entriesOf,
+  isFileList,
+  isReadNull,
+  kindName,
+  listFrom,
+  marksOf,
+  numericOf,
+  Opaque,
+  ownMarks,
+  typeName,
+} from './kinds.ts';
+import { isEqual } from './operators.ts';
+import { textOf } from './text.ts';
+
+type ListMethod = (list: Value, args: Arguments, values: readonly Value[]) => Value;
+
+export const LIST_METHODS: ReadonlyMap<string, ListMethod> = new Map<string, ListMethod>([
+  ['length', (list) => computed(elementsOf(list).length, [list])],
+  ['includes', (list, _args, values) => computed(positionIn(list, values) >= 0, [list, ...values])],
+  ['indexOf', (list, _args, values) => computed(positionIn(list, values), [list, ...values])],
+  ['join', join],
+  ['slice', slice],
+  ['concat', (list, _args, values) => concat([list, ...values])],
+  ['reverse', (list) => listFrom(list, elementsOf(list).toReversed(), [])],
+  ['sort', sortList],
+  ['flat', (list, args, values) => flat(list, args.optionalNumber(0) ?? 1, values)],
+  ['at', at],
+]);
+
+function slice(list: Value, args: Arguments, values: readonly Value[]): Value {
+  const [from, to] = [args.optionalNumber(0), args.optionalNumber(1)];
+  return listFrom(list, elementsOf(list).slice(from, to), values);
+}
+
+function at(list: Value, args: Arguments, values: readonly Value[]): Value {
+  const position = Math.trunc(args.optionalNumber(0) ?? 0);
+  return addMarks(fieldOf(list, String(position), 'strict'), marksOf(values));
+}
+
+function positionIn(list: Value, values: readonly Value[]): number {
+  const [wanted] = values;
+  return wanted ? elementsOf(list).findIndex((element) => isEqual(element, wanted)) : -1;
+}
+
+/** Nothing for null, as everywhere in JavaScript. */
+function join(list: Value, args: Arguments, values: readonly Value[]): Value {
+  const texts = elementsOf(list).map((item) => (item.data === null ? '' : textOf(item)));
+  return computed(texts.join(args.optionalText(0) ?? ','), [list, ...values]);
+}
+
+/** Elements bring their marks along; how many each list has decides where those of the next stand. */
+function concat(lists: readonly Value[]): Value {
+  const parts = lists.flatMap((each) => (Array.isArray(each.data) ? elementsOf(each) : [each]));
+  const own = lists.filter(({ data }) => Array.isArray(data)).map(ownMarks);
+  const list = makeContainer(parts, mergeAll(own));
+  return lists.every(isFileList) ? withOrigin(list, { files: true }) : list;
+}
+
+export const byCodeUnit = (a: string, b: string): number => (a < b ? -1 : Number(a > b));
+
+/** By text, code unit by code unit; null last. Every element has a say in where the others stand. */
+export function sortList(list: Value): Value {
+  const keyed = elementsOf(list).map((item) => ({
+    item,
+    isLast: item.data === null,
+    text: textOf(item),
+  }));
+  const sorted = keyed.toSorted(
+    (a, b) => Number(a.isLast) - Number(b.isLast) || byCodeUnit(a.text, b.text),
+  );
+  const items = sorted.map(({ item }) => item);
+  return listFrom(list, items, [list]);
+}
+
+function flat(list: Value, depth: number, values: readonly Value[]): Value {
+  let parts = elementsOf(list);
+  const own = [ownMarks(list), ...values.map(({ meta }) => meta.descriptor)];
+  for (let level = 0; level < depth; level++) {
+    if (!parts.some(({ data }) => Array.isArray(data))) break;
+    own.push(...parts.filter(({ data }) => Array.isArray(data)).map(ownMarks));
+    parts = parts.flatMap((part) => (Array.isArray(part.data) ? elementsOf(part) : [part]));
+  }
+  return makeContainer(parts, mergeAll(own));
+}
+
+// Patterns run on data from anywhere. A pattern can need longer than anybody will wait, so it runs
+// where the engine can be stopped.
+
+const LIMIT_MS = 1000;
+const WORK = new Script('work()');
+
+// An empty global object, made when first needed.
+let room: (Context & { work?: (() => unknown) | undefined }) | undefined;
+
+/** `/body/flags`, as an argument of the methods that take one. */
+export class PatternData extends Opaque<{ body: string; flags: string }> {
+  constructor(body: string, flags: string) {
+    super({ body, flags }, `/${body}/${flags}`);
+  }
+}
+
+function compiled(body: string, flags: string): RegExp {
+  try {
+    return new RegExp(body, flags);
+  } catch (error) {
+    return raise('invalid_input', `\`${body}\` is no pattern: ${messageOf(error)}`);
+  }
+}
+
+/** What is done with a pattern, as long as it does not take too long. */
+function inTime(pattern: RegExp, work: (pattern: RegExp) => Json): Json {
+  room ??= createContext(Object.create(null));
+  let answer: Json = null;
+  room.work = () => {
+    answer = work(pattern);
+  };
+  try {
+    WORK.runInContext(room, { timeout: LIMIT_MS });
+    return answer;
+  } catch (error) {
+    if (errnoOf(error) !== 'ERR_SCRIPT_EXECUTION_TIMEOUT') throw error;
+    return raise('timeout', `the pattern \`${pattern.source}\` took longer than ${LIMIT_MS} ms`);
+  } finally {
+    room.work = undefined;
+  }
+}
+
+/** A group that took no part is null. */
+const withNulls = (found: readonly (string | undefined)[]): Json[] =>
+  found.map((text) => text ?? null);
+
+/** All matches of a pattern that is a text; of a literal what its flags ask for, null when none. */
+function match(text: string, args: Arguments): Json {
+  const given = args.pattern(0);
+  const pattern = given ? compiled(given.body, given.flags) : compiled(args.text(0), 'g');
+  return inTime(pattern, (each) => {
+    const found = text.match(each);
+    return found ? withNulls([...found]) : given ? null : [];
+  });
+}
+
+const SLOT = /\$(?:([$&])|(\d\d?)|<([^>]*)>)/g;
+
+/** What `$1`, `$<name>`, `$&` and `$$` of a replacement stand for in one match; all else is text. */
+function filled(to: string, found: readonly unknown[]): string {
+  const named = found.at(-1);
+  const groups: object | undefined =
+    typeof named === 'object' && named !== null ? named : undefined;
+  const captured = found.slice(0, groups ? -3 : -2);
+  const asText = (group: unknown): string => (typeof group === 'string' ? group : '');
+  const textAt = (at: number): string => asText(captured[at]);
+  return to.replace(SLOT, (slot: string, sign?: string, digits?: string, name?: string) => {
+    if (sign !== undefined) return sign === '$' ? '$' : textAt(0);
+    if (digits === undefined)
+      return groups ? asText(new Map(Object.entries(groups)).get(name ?? '')) : slot;
+    const isGroup = (at: number): boolean => at > 0 && at < captured.length;
+    if (isGroup(Number(digits))) return textAt(Number(digits));
+    const first = Number(digits[0]);
+    return isGroup(first) ? textAt(first) + digits.slice(1) : slot;
+  });
+}
+
+/** `more`: flags that hold whatever is written. */
+function replaceMatches(text: string, { body, flags }: Pattern, to: string, more = ''): Json {
+  const all = flags.includes('g') ? flags : flags + more;
+  return inTime(compiled(body, all), (pattern) => {
+    let length = text.length;
+    const replaced = text.replace(pattern, (...found: unknown[]) => {
+      const piece = to.includes('$') ? filled(to, found) : to;
+      length += piece.length;
+      bounded(length);
+      return piece;
+    });
+    return replaced;
+  });
+}
+
+type Pattern = PatternData['content'];
+
+function splitMatches(text: string, { body, flags }: Pattern, limit: number | undefined): Json {
+  return inTime(compiled(body, flags), (pattern) => withNulls(text.split(pattern, limit)));
+}
+
+// The methods of strings, as functions of a text and its arguments. They answer with plain data; the
+// marks are merged by the caller.
+
+type Arguments = ReturnType<typeof argumentsOf>;
+
+type TextMethod = (text: string, args: Arguments) => Json;
+
+/** More than any prompt holds; a mistaken count must not fill the memory. */
+const MAX_LENGTH = 16 * 1024 * 1024;
+
+function bounded(length: number): number {
+  if (length <= MAX_LENGTH) return length;
+  return raise('invalid_input', `the result would be longer than ${MAX_LENGTH} characters`);
+}
+
+// Replacements are literal: `$&` in a text from outside is no instruction.
+export const TEXT_METHODS: ReadonlyMap<string, TextMethod> = new Map<string, TextMethod>([
+  ['length', (text) => text.length],
+  ['includes', (text, args) => text.includes(args.text(0))],
+  ['indexOf', (text, args) => text.indexOf(args.text(0), args.optionalNumber(1))],
+  ['startsWith', (text, args) => text.startsWith(args.text(0), args.optionalNumber(1))],
+  ['endsWith', (text, args) => text.endsWith(args.text(0), args.optionalNumber(1))],
+  ['toLowerCase', (text) => text.toLowerCase()],
+  ['toUpperCase', (text) => text.toUpperCase()],
+  ['trim', (text) => text.trim()],
+  ['split', split],
+  ['slice', (text, args) => text.slice(args.optionalNumber(0), args.optionalNumber(1))],
+  [
+    'substring',
+    (text, args) => text.substring(args.optionalNumber(0) ?? 0, args.optionalNumber(1)),
+  ],
+  ['replace', replace],
+  ['replaceAll', replaceAll],
+  ['match', match],
+  ['padStart', (text, args) => text.padStart(bounded(args.number(0)), args.optionalText(1))],
+  ['padEnd', (text, args) => text.padEnd(bounded(args.number(0)), args.optionalText(1))],
+  ['repeat', (text, args) => repeated(text, args.number(0))],
+  ['at', (text, args) => text.at(args.optionalNumber(0) ?? 0) ?? null],
+]);
+
+function split(text: string, args: Arguments): Json {
+  const [pattern, limit] = [args.pattern(0), args.optionalNumber(1)];
+  if (pattern) return splitMatches(text, pattern, limit);
+  const by = args.optionalText(0);
+  return by === undefined ? [text] : text.split(by, limit);
+}
+
+function replace(text: string, args: Arguments): Json {
+  const pattern = args.pattern(0);
+  if (pattern) return replaceMatches(text, pattern, args.text(1));
+  const [from, to] = [args.text(0), args.text(1)];
+  return text.replace(from, () => to);
+}
+
+function replaceAll(text: string, args: Arguments): Json {
+  const pattern = args.pattern(0);
+  if (pattern) return replaceMatches(text, pattern, args.text(1), 'g');
+  const entries = args.entries(0) ?? [[args.text(0), args.text(1)] as const];
+  // Entry by entry, each in what the one before left.
+  return entries.reduce((left, [from, to]) => replaceEach(left, from, to), text);
+}
+
+function replaceEach(text: string, from: string, to: string): string {
+  if (to.length > from.length) {
+    const found = from === '' ? text.length + 1 : text.split(from).length - 1;
+    bounded(text.length + found * (to.length - from.length));
+  }
+  return text.replaceAll(from, () => to);
+}
+
+function repeated(text: string, count: number): string {
+  if (!Number.isInteger(count) || count < 0) {
+    raise('invalid_input', `\`repeat\` needs a whole number from 0 up, not \`${count}\``);
+  }
+  bounded(text.length * count);
+  return text.repeat(count);
+}
+
+// Built-in methods: `@text.trim()`, `@list.join(", ")`, `@x.isArray()`. Lists and parsed files with a
+// text of their own also answer to the methods of that text, where they have none of that name.
+
+const QUESTIONS = new Map<string, (value: Value) => boolean>([
+  ['isArray', (value) => typeName(value) === 'array'],
+  ['isObject', (value) => typeName(value) === 'object'],
+  ['isString', (value) => typeName(value) === 'string'],
+  ['isNumber', (value) => typeName(value) === 'number'],
+  ['isBoolean', (value) => typeName(value) === 'boolean'],
+  ['isNull', (value) => value.data === null],
+  ['isDefined', (value) => value.data !== null],
+]);
+
+/** The text whose methods a value has; undefined when it has none. */
+function textUnder(value: Value): string | undefined {
+  if (typeof value.data === 'string') return value.data;
+  return value.hasOwnText && !isReadNull(value) ? value.text : undefined;
+}
+
+export function hasMethod(value: Value, name: string): boolean {
+  if (QUESTIONS.has(name)) return true;
+  if (Array.isArray(value.data) && LIST_METHODS.has(name)) return true;
+  return TEXT_METHODS.has(name) && textUnder(value) !== undefined;
+}
+
+function argumentsOf(method: string, values: readonly Value[]) {
+  const given = (position: number): Value | undefined => {
+    const value = values[position];
+    return value === undefined || value.data === null ? undefined : value;
+  };
+  const optionalText = (position: number): string | undefined => {
+    const value = given(position);
+    return value && (typeof value.data === 'string' ? value.data : textOf(value));
+  };
+  const optionalNumber = (position: number): number | undefined => {
+    const value = given(position);
+    if (value === undefined) return undefined;
+    const number = numericOf(value.data);
+    if (number !== undefined && !Number.isNaN(number)) return number;
+    return raise('invalid_input', `\`${method}\` needs a number, not \`${textOf(value)}\``);
+  };
+  const missing = (position: number): never =>
+    raise('invalid_input', `\`${method}\` needs ${position === 0 ? 'an' : 'a second'} argument`);
+  /** Of an object: its keys and the texts of its values. */
+  const entries = (position: number): (readonly [string, string])[] | undefined => {
+    const value = given(position);
+    if (value === undefined || typeName(value) !== 'object') return undefined;
+    return entriesOf(value).map(([key, part]) => [key, textOf(part)] as const);
+  };
+  const pattern = (position: number): Pattern | undefined => {
+    const data: unknown = given(position)?.data;
+    return data instanceof PatternData ? data.content : undefined;
+  };
+  return {
+    pattern,
+    entries,
+    optionalText,
+    optionalNumber,
+    text: (position: number): string => optionalText(position) ?? missing(position),
+    number: (position: number): number => optionalNumber(position) ?? missing(position),
+  };
+}
+
+/** Never changes the receiver; an unknown method, or one the receiver does not have, is a fault. */
+export function callMethod(value: Value, name: string, values: readonly Value[]): Value {
+  const question = QUESTIONS.get(name);
+  if (question) return computed(question(value), [value, ...values]);
+  const args = argumentsOf(name, values);
+  try {
+    const list = Array.isArray(value.data) ? LIST_METHODS.get(name) : undefined;
+    if (list) return list(value, args, values);
+    const text = textUnder(value);
+    const method = text === undefined ? undefined : TEXT_METHODS.get(name);
+    if (method && text !== undefined) return computed(method(text, args), [value, ...values]);
+  } catch (error) {
+    if (!(error instanceof RangeError)) throw error;
+    raise('invalid_input', `\`${name}\` makes a text that is too long`);
+  }
+  return unknownMethod(value, name);
+}
+
+function unknownMethod(value: Value, name: string): never {
+  const names = [...QUESTIONS.keys(), ...TEXT_METHODS.keys(), ...LIST_METHODS.keys()];
+  const meant = names.includes(name) ? undefined : nearest(name, names);
+  const hint = meant === undefined ? '' : `; did you mean \`${meant}\`?`;
+  return raise('expression_error', `${kindName(value)} has no method \`${name}\`${hint}`);
+}

@@ -1,0 +1,280 @@
+// The operators. Numbers where both sides can be numbers, no joining of texts, equality by value.
+import { type Json, plainText } from '@kernmantle/core/base';
+import {
+  EMPTY,
+  elementOf,
+  makeContainer,
+  makeValue,
+  mergeDescriptors,
+  type Value,
+} from '@kernmantle/core/flow';
+import { raise } from '../fault.ts';
+import type { BinaryOperator } from '../syntax/ast.ts';
+import {
+  computed,
+  elementsOf,
+  isStructure,
+  isTruthy,
+  keysOf,
+  kindName,
+  listFrom,
+  numericOf,
+  ownMarks,
+  shapeMarks,
+  typeName,
+} from './kinds.ts';
+import { textOf } from './text.ts';
+
+/** True is 1, null is 0; what is no number at all is NaN. */
+function numberOf(value: Value): number {
+  const { data } = value;
+  if (typeName(value) === 'null') return 0;
+  return typeof data === 'boolean' ? Number(data) : (numericOf(data) ?? Number.NaN);
+}
+
+const ARITHMETIC: Readonly<Record<Arithmetic, (a: number, b: number) => number>> = {
+  '+': (a, b) => a + b,
+  '-': (a, b) => a - b,
+  '*': (a, b) => a * b,
+  '/': (a, b) => a / b,
+  '%': (a, b) => a % b,
+};
+
+function calculate(operator: Arithmetic, left: Value, right: Value): Value {
+  if (operator === '+' && typeof left.data === 'string' && typeof right.data === 'string') {
+    raise('expression_error', '`+` adds numbers and does not join text; use a template: `@a @b`');
+  }
+  return computed(ARITHMETIC[operator](numberOf(left), numberOf(right)), [left, right]);
+}
+
+const COMPARISON: Readonly<Record<Comparison, (a: number, b: number) => boolean>> = {
+  '<': (a, b) => a < b,
+  '>': (a, b) => a > b,
+  '<=': (a, b) => a <= b,
+  '>=': (a, b) => a >= b,
+};
+
+function compare(operator: Comparison, left: Value, right: Value): Value {
+  const [a, b] = [numericOf(left.data), numericOf(right.data)];
+  const holds = a !== undefined && b !== undefined && COMPARISON[operator](a, b);
+  return computed(holds, [left, right]);
+}
+
+/** A number equals text that is that number, a boolean the text that names it; texts as they are. */
+function isEqualPlain(a: Json, b: Json): boolean {
+  if (a === b) return true;
+  if (typeof a === typeof b) return false;
+  if (typeof a === 'number' || typeof b === 'number') {
+    const [x, y] = [numericOf(a), numericOf(b)];
+    return x !== undefined && x === y;
+  }
+  return isNamedBy(a, b) || isNamedBy(b, a);
+}
+
+/** `true` and `"true"`, `false` and `"false"`. */
+const isNamedBy = (a: Json, b: Json): boolean =>
+  typeof a === 'boolean' && typeof b === 'string' && String(a) === b;
+
+/**
+ * `==`: null and undefined are equal to each other and to nothing else. Walks without recursion: both
+ * sides may be nested as deep as JSON allows.
+ */
+export const isEqual = (left: Value, right: Value): boolean => isSame(left.data, right.data);
+
+function isSame(left: Json, right: Json): boolean {
+  const open: [Json, Json][] = [[left, right]];
+  for (let pair = open.pop(); pair; pair = open.pop()) {
+    const [a, b] = pair;
+    if (!isStructure(a) || !isStructure(b)) {
+      if (!isEqualPlain(a, b)) return false;
+      continue;
+    }
+    if (a === b) continue;
+    const inside = Object.entries(a);
+    const others = new Map(Object.entries(b));
+    if (Array.isArray(a) !== Array.isArray(b) || inside.length !== others.size) return false;
+    for (const [key, part] of inside) {
+      const other = others.get(key);
+      if (other === undefined) return false;
+      open.push([part, other]);
+    }
+  }
+  return true;
+}
+
+/** `==` as a value. */
+export const equals = (left: Value, right: Value): Value =>
+  computed(isEqual(left, right), [left, right]);
+
+// `~=`: for values a model wrote. Both sides are lists of what was named; the left may name less.
+
+/** An object is no list, and a function neither. */
+const isWhole = (data: Json): boolean =>
+  typeof data === 'object' && data !== null && !Array.isArray(data);
+
+/** Nothing, a text with commas, one plain value or a list: as a list. */
+function namedIn(data: Json): readonly Json[] {
+  if (data === null) return [];
+  if (Array.isArray(data)) return data;
+  if (typeof data !== 'string') return [data];
+  const text = data.trim();
+  if (text.toLowerCase() === 'null') return [];
+  return text
+    .split(',')
+    .map((part) => part.trim())
+    .filter((part) => part !== '');
+}
+
+/** How often each of them is there. */
+function countOf<T>(items: readonly T[]): Map<T, number> {
+  const counts = new Map<T, number>();
+  for (const item of items) counts.set(item, (counts.get(item) ?? 0) + 1);
+  return counts;
+}
+
+/** What plain elements stand for: a number and all texts that are it share a key. */
+const keyOf = (item: Json): Json => (typeof item === 'string' ? (numericOf(item) ?? item) : item);
+
+/**
+ * Does every element on the left have one of its own on the right? A text is taken by the same text
+ * first, since it has no other but numbers; what is left of texts needs numbers, a number anything of
+ * its key.
+ */
+function coversPlain(left: readonly Json[], right: readonly Json[]): boolean {
+  const [keys, available] = [countOf(left.map(keyOf)), countOf(right.map(keyOf))];
+  for (const [key, count] of keys)
+    if (Number.isNaN(key) || count > (available.get(key) ?? 0)) return false;
+  const isText = (item: Json): item is string => typeof item === 'string';
+  const texts = countOf(right.filter(isText));
+  const numbers = countOf(right.filter((item) => !isText(item)));
+  for (const [text, count] of countOf(left.filter(isText))) {
+    const others = count - (texts.get(text) ?? 0);
+    if (others <= 0) continue;
+    const free = (numbers.get(keyOf(text)) ?? 0) - others;
+    if (free < 0) return false;
+    numbers.set(keyOf(text), free);
+  }
+  return true;
+}
+
+/** More pairs of lists and objects than this are not compared with one another. */
+const MOST_PAIRS = 250_000;
+
+/** The same for lists and objects, which may equal several that differ: moves others until all fit. */
+function coversWhole(left: readonly Json[], right: readonly Json[]): boolean {
+  if (left.length > right.length) return false;
+  if (left.length * right.length > MOST_PAIRS)
+    raise('invalid_input', 'too many lists or objects to compare with `~=`');
+  const fits = left.map((item) =>
+    [...right.keys()].filter((at) => isSame(item, right[at] ?? null)),
+  );
+  const takenBy = new Map<number, number>();
+  const place = (item: number, seen: Set<number>): boolean =>
+    (fits[item] ?? []).some((at) => {
+      if (seen.has(at)) return false;
+      seen.add(at);
+      const holder = takenBy.get(at);
+      if (holder !== undefined && !place(holder, seen)) return false;
+      takenBy.set(at, item);
+      return true;
+    });
+  return left.every((_, item) => place(item, new Set()));
+}
+
+function isTolerated({ data: left }: Value, { data: right }: Value): boolean {
+  if (isWhole(left) || isWhole(right)) return isSame(left, right);
+  const [given, expected] = [namedIn(left), namedIn(right)];
+  if (given.length === 0 || expected.length === 0) return given.length === expected.length;
+  const isPlain = (item: Json): boolean => !isStructure(item);
+  return (
+    coversPlain(given.filter(isPlain), expected.filter(isPlain)) &&
+    coversWhole(given.filter(isStructure), expected.filter(isStructure))
+  );
+}
+
+/** `~=` as a value: what came on the left, what is expected on the right. */
+const tolerates = (left: Value, right: Value): Value =>
+  computed(isTolerated(left, right), [left, right]);
+
+export const negate = (value: Value): Value => computed(!isTruthy(value), [value]);
+
+type Plain = Exclude<BinaryOperator, '&&' | '||' | '??'>;
+type Comparison = '<' | '>' | '<=' | '>=';
+type Arithmetic = Exclude<Plain, Comparison | '==' | '!=' | '~=' | '!~='>;
+
+/** What an operator that looks at both its sides makes of them. */
+export function applied(operator: Plain): (left: Value, right: Value) => Value {
+  switch (operator) {
+    case '==':
+      return equals;
+    case '!=':
+      return (left, right) => negate(equals(left, right));
+    case '~=':
+      return tolerates;
+    case '!~=':
+      return (left, right) => negate(tolerates(left, right));
+    case '<':
+    case '>':
+    case '<=':
+    case '>=':
+      return (left, right) => compare(operator, left, right);
+    default:
+      return (left, right) => calculate(operator, left, right);
+  }
+}
+
+export const minus = (value: Value): Value => computed(-numberOf(value), [value]);
+
+// Facts about a variable or a round of a loop, which an element of a list has no use for.
+const PASSING = new Set(['name', 'definedAt', 'exported', 'key', 'index']);
+
+/** Nothing but data: no marks, no text, no facts, also not inside. */
+const isBare = ({ meta, hasOwnText }: Value): boolean =>
+  meta.descriptor === EMPTY &&
+  !hasOwnText &&
+  (meta.elements?.parts.size ?? 0) === 0 &&
+  Object.keys(meta.origin).every((fact) => PASSING.has(fact));
+
+function append(left: Value, right: Value): Value {
+  const { data } = right;
+  const isList = Array.isArray(data);
+  // Loops collect one by one, and a value per element and round would cost more than the rounds.
+  if (isBare(left) && isBare(right)) {
+    return makeValue([...(Array.isArray(left.data) ? left.data : []), ...(isList ? data : [data])]);
+  }
+  const more = isList ? elementsOf(right) : [right];
+  // How many come in decides where the next one will stand.
+  const count = isList ? [makeValue(null, { descriptor: ownMarks(right) })] : [];
+  return listFrom(left, [...elementsOf(left), ...more], count);
+}
+
+/** `+=`: what the left side is decides, and what was marked as a whole stays so. */
+export function augment(left: Value, right: Value): Value {
+  switch (typeName(left)) {
+    case 'array':
+      return append(left, right);
+    case 'string':
+      return computed(`${plainText(left.data)}${textOf(right)}`, [left, right]);
+    case 'number':
+      if (numericOf(right.data) === undefined) {
+        raise('expression_error', `\`+=\` on a number needs a number, not ${kindName(right)}`);
+      }
+      return calculate('+', left, right);
+    case 'object':
+      return mergeObjects(left, right);
+    default:
+      return raise('expression_error', `\`+=\` does not work on ${kindName(left)}`);
+  }
+}
+
+function mergeObjects(left: Value, right: Value): Value {
+  if (typeName(right) !== 'object') {
+    raise('expression_error', `\`+=\` on an object needs an object, not ${kindName(right)}`);
+  }
+  const parts = new Map<string, Value>();
+  for (const side of [left, right]) {
+    for (const key of keysOf(side)) parts.set(key, elementOf(side, key));
+  }
+  const shape = mergeDescriptors(shapeMarks(left), shapeMarks(right));
+  return makeContainer(parts, EMPTY, shape);
+}

@@ -1,0 +1,252 @@
+// Files as scripts see them. Reading is synchronous: a script waits for its file anyway, and a
+// promise per file would cost more than the file.
+import { createHash } from 'node:crypto';
+import {
+  closeSync,
+  constants,
+  type Dirent,
+  fstatSync,
+  openSync,
+  readdirSync,
+  readFileSync,
+  readlinkSync,
+  realpathSync,
+} from 'node:fs';
+import { basename, dirname, join } from 'node:path';
+import {
+  errnoOf,
+  type Failure,
+  fail,
+  literalPrefix,
+  matchGlob,
+  type Outcome,
+  ok,
+  pathWithin,
+} from '@kernmantle/core/base';
+import {
+  type Descriptor,
+  describe,
+  EMPTY,
+  type Frame,
+  fileLabels,
+  inodeOf,
+  type LabelRecords,
+  type MaybePromise,
+  markFailure,
+  mergeAll,
+  namedFolders,
+} from '@kernmantle/core/flow';
+import type { LoadedText, ScriptWorld } from '../world.ts';
+import type { Access, FilePlace } from './access.ts';
+
+const MAX_FILE = 32 * 1024 * 1024;
+const MAX_ENTRIES = 200_000;
+const MAX_DEPTH = 64;
+/** Not looked into unless the pattern names them. */
+const SKIPPED = ['node_modules', '.git'];
+
+function diskFault(error: unknown, path: string) {
+  const code = errnoOf(error);
+  if (code === 'ENOENT' || code === 'ENOTDIR')
+    return fail('not_found', `there is no file \`${path}\``, { path });
+  if (code === 'EISDIR') return fail('invalid_input', `\`${path}\` is a folder`, { path });
+  return fail('tool_failed', `\`${path}\` cannot be read: ${code}`, { path });
+}
+
+/** The bytes at a real path, and nothing else: what was opened is compared with what was allowed. */
+function bytesAt(
+  absolute: string,
+  shown: string,
+): Outcome<{ bytes: Buffer; inode: string | undefined }> {
+  const { O_NOFOLLOW, O_NONBLOCK, O_RDONLY } = constants;
+  let descriptor: number | undefined;
+  try {
+    descriptor = openSync(absolute, O_RDONLY | O_NOFOLLOW | O_NONBLOCK);
+    const info = fstatSync(descriptor);
+    if (info.isDirectory())
+      return fail('invalid_input', `\`${shown}\` is a folder`, { path: shown });
+    if (!info.isFile()) return fail('invalid_input', `\`${shown}\` is not a regular file`);
+    if (info.size > MAX_FILE) {
+      return fail('invalid_input', `\`${shown}\` has ${info.size} bytes, more than ${MAX_FILE}`);
+    }
+    const there = linkOf(descriptor) ?? realpathSync.native(absolute);
+    if (there !== absolute)
+      return fail('permission_denied', `\`${shown}\` was replaced while it was opened`, {
+        rule: 'place_changed',
+      });
+    return ok({ bytes: readFileSync(descriptor), inode: inodeOf(info) });
+  } catch (error) {
+    return diskFault(error, shown);
+  } finally {
+    if (descriptor !== undefined) closeSync(descriptor);
+  }
+}
+
+/** Linux tells the real path behind an open file. */
+function linkOf(descriptor: number): string | undefined {
+  try {
+    return readlinkSync(`/proc/self/fd/${descriptor}`);
+  } catch {
+    return undefined;
+  }
+}
+
+const UNTRUSTED = describe({ labels: ['untrusted'] });
+
+function marksOf(place: FilePlace, bytes: Buffer, labels: LabelRecords): Descriptor {
+  const taint = fileLabels(labels.root, place.absolute);
+  const own = describe({ taint, sources: [`file:${place.relative}`] });
+  const sha256 = createHash('sha256').update(bytes).digest('hex');
+  const known = labels.recall(place.absolute, sha256) ?? EMPTY;
+  return mergeAll([own, known, ...(place.isInside ? [] : [UNTRUSTED])]);
+}
+
+/** A name that begins with a dot is matched only by a pattern that says so. */
+const isShown = (name: string, rest: string): boolean =>
+  !name.startsWith('.') || rest.startsWith('.') || rest.includes('/.');
+
+/** Files below a folder whose absolute path matches; links are not followed. */
+function walk(
+  folder: string,
+  rest: string,
+  mayList: (folder: string) => boolean,
+): { found: string[]; folders: string[] } {
+  const pattern = join(folder, rest);
+  const found: string[] = [];
+  const folders: string[] = [];
+  const open = [{ folder, depth: 0 }];
+  let seen = 0;
+  for (let next = open.pop(); next; next = open.pop()) {
+    let entries: Dirent[];
+    if (!mayList(next.folder)) continue;
+    try {
+      entries = readdirSync(next.folder, { withFileTypes: true });
+    } catch {
+      continue; // gone, or not for us
+    }
+    folders.push(next.folder);
+    for (const entry of entries) {
+      if (++seen > MAX_ENTRIES) return { found: found.sort(), folders };
+      const path = join(next.folder, entry.name);
+      if (!isShown(entry.name, rest)) continue;
+      if (entry.isFile()) {
+        if (matchGlob(pattern, path)) found.push(path);
+      } else if (entry.isDirectory() && next.depth < MAX_DEPTH) {
+        const isSkipped = SKIPPED.includes(entry.name) && !rest.includes(entry.name);
+        if (!isSkipped) open.push({ folder: path, depth: next.depth + 1 });
+      }
+    }
+  }
+  return { found: found.sort(), folders };
+}
+
+/** Where a path leads, as far as it exists. */
+export function nearestReal(path: string): string {
+  try {
+    return realpathSync.native(path);
+  } catch {
+    const above = dirname(path);
+    return above === path ? path : join(nearestReal(above), basename(path));
+  }
+}
+
+type WorldFiles = Pick<ScriptWorld, 'readFile' | 'glob' | 'exists' | 'list'>;
+
+/** Looked at again when others have written meanwhile: they say first what a file is made of. */
+function followed({ shared }: LabelRecords, files: WorldFiles): WorldFiles {
+  if (!shared) return files;
+  async function steady<T>(look: () => MaybePromise<T>): Promise<T> {
+    let before = await shared?.catchUp();
+    for (;;) {
+      const seen = await look();
+      const now = await shared?.catchUp();
+      if (now === before) return seen;
+      before = now;
+    }
+  }
+  return {
+    readFile: (path, frame) => steady(() => files.readFile(path, frame)),
+    glob: (pattern, frame) => steady(() => files.glob(pattern, frame)),
+    exists: (path, frame) => steady(() => files.exists(path, frame)),
+    list: (path, frame) => steady(() => files.list(path, frame)),
+  };
+}
+
+export const createWorldFiles = (access: Access, labels: LabelRecords): WorldFiles =>
+  followed(labels, createFiles(access, labels));
+
+function createFiles(access: Access, labels: LabelRecords): WorldFiles {
+  /** Path relative to the project, for messages. */
+  const shown = (path: string): string => pathWithin(labels.root, path);
+
+  /** Where a path really leads, if that is a place the script may read. */
+  function place(path: string): Outcome<FilePlace> {
+    try {
+      return access.mayReadReal(realpathSync.native(path), shown(path));
+    } catch (error) {
+      return diskFault(error, shown(path));
+    }
+  }
+
+  const looked = (folders: Iterable<string>, frame: Frame): Descriptor =>
+    labels.looked(folders, namedFolders(frame));
+
+  /** Of a place and its folder, also where there is nothing. */
+  function marksAround(path: string, frame: Frame): Descriptor {
+    const real = nearestReal(path);
+    const own = describe({ taint: fileLabels(labels.root, real) });
+    return mergeAll([own, looked([dirname(real)], frame)]);
+  }
+
+  /** A refusal comes before any look; everything else tells something about the place. */
+  const missing = (path: string, failure: Failure, frame: Frame): Failure =>
+    failure.error.code === 'permission_denied'
+      ? failure
+      : markFailure(failure, marksAround(path, frame));
+
+  return {
+    readFile(path, frame): Outcome<LoadedText> {
+      const allowed = place(path);
+      if (!allowed.ok) return missing(path, allowed, frame);
+      const read = bytesAt(allowed.output.absolute, shown(path));
+      if (!read.ok) return missing(path, read, frame);
+      const { bytes, inode } = read.output;
+      const text = new TextDecoder().decode(bytes);
+      const own = marksOf(allowed.output, bytes, labels);
+      const others = inode === undefined ? EMPTY : labels.linked(inode, namedFolders(frame));
+      const descriptor = mergeAll([own, others]);
+      return ok({ path: allowed.output.absolute, text, descriptor });
+    },
+    glob(pattern, frame) {
+      const prefix = literalPrefix(pattern);
+      const folder = prefix.endsWith('/') ? prefix : dirname(prefix);
+      try {
+        // Matched on real paths, so that a link on the way cannot lead past the check.
+        const real = realpathSync.native(folder);
+        const rest = pattern.slice(folder.length).replace(/^\//, '');
+        const { found, folders } = walk(real, rest, access.mayListReal);
+        return ok({
+          found: found.filter((file) => access.mayReadReal(file, file).ok),
+          descriptor: looked(folders, frame),
+        });
+      } catch (error) {
+        const isMissing = ['ENOENT', 'ENOTDIR'].includes(errnoOf(error));
+        const descriptor = looked([nearestReal(folder)], frame);
+        return isMissing ? ok({ found: [], descriptor }) : diskFault(error, shown(pattern));
+      }
+    },
+    exists: (path, frame) => ({ found: place(path).ok, descriptor: marksAround(path, frame) }),
+    list(path, frame) {
+      const allowed = place(path);
+      if (!allowed.ok) return missing(path, allowed, frame);
+      try {
+        const entries = readdirSync(allowed.output.absolute, { withFileTypes: true });
+        const named = entries.map((entry) => ({ name: entry.name, isFolder: entry.isDirectory() }));
+        const found = named.sort((a, b) => (a.name < b.name ? -1 : 1));
+        return ok({ found, descriptor: looked([allowed.output.absolute], frame) });
+      } catch (error) {
+        return missing(path, diskFault(error, shown(path)), frame);
+      }
+    },
+  };
+}

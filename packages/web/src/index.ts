@@ -1,0 +1,40 @@
+import type { createFleetWatch as watchFleet } from './server/live/fleet-watch.ts';
+import type { startWeb as startPage } from './server/start-web.ts';
+import type { createRows as rows } from './server/thread/summary-rows.ts';
+
+/** Starts the page of a project, with its API. The code of the server is loaded now. */
+export const startWeb = async (
+  ...given: Parameters<typeof startPage>
+): ReturnType<typeof startPage> => await (await import('./server/start-web.ts')).startWeb(...given);
+
+/** Rows as the page lists them, for whoever lists threads elsewhere. */
+export const openRows = async (
+  ...given: Parameters<typeof rows>
+): Promise<ReturnType<typeof rows>> =>
+  (await import('./server/thread/summary-rows.ts')).createRows(...given);
+
+/** Workers, queues and who holds what, for whoever shows them elsewhere. */
+export const openFleet = async (
+  ...given: Parameters<typeof watchFleet>
+): Promise<ReturnType<typeof watchFleet>> =>
+  (await import('./server/live/fleet-watch.ts')).createFleetWatch(...given);
+export type { FleetState, ListedRun } from './model/api.ts';
+export {
+  clockWords,
+  fleetSums,
+  isUnserved,
+  NO_WORKER,
+  projectWords,
+  servesWords,
+  shortItems,
+  unservedQueues,
+  waitWords,
+  workerMood,
+  workerName,
+} from './model/fleet.ts';
+export { createGuard, inUrl, isLoopback, type Rejection } from './server/access/request-guard.ts';
+export { linkTo, openSessions } from './server/access/sessions.ts';
+export { openTokens, type TokenStore, withProcessToken } from './server/access/tokens.ts';
+export { addHeaders } from './server/headers.ts';
+export { openListener } from './server/listen.ts';
+export { openRunningServers } from './server/running-servers.ts';

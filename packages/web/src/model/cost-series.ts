@@ -1,0 +1,66 @@
+// What a thread cost, turn by turn, summed: its own replies and those of its children as two tones of
+// the same steps.
+import type { ListedRun } from './api.ts';
+import type { TimelineRow } from './timeline-entry.ts';
+
+/** A chart shows no more steps than this; of a longer thread every second, third, … turn. */
+const MOST_POINTS = 200;
+
+/** Sums after a turn. */
+export interface CostPoint {
+  readonly turn: number;
+  readonly own: number;
+  readonly children: number;
+}
+
+interface CostSeries {
+  readonly points: readonly CostPoint[];
+  readonly own: number;
+  readonly children: number;
+  readonly total: number;
+}
+
+const spendOf = ({ cost }: ListedRun): number => Number(cost['spend'] ?? 0) || 0;
+
+/** `below` are the children as the list has them: what those spent that have not ended yet counts now. */
+export function costSeries(
+  rows: readonly TimelineRow[],
+  below: readonly ListedRun[] = [],
+): CostSeries {
+  const points: CostPoint[] = [];
+  let [own, children] = [0, 0];
+  const ended = new Set<string>();
+  let turn = 0;
+  const put = (): void => {
+    const point = { turn, own, children };
+    if (points.at(-1)?.turn === turn) points[points.length - 1] = point;
+    else points.push(point);
+  };
+  for (const row of rows) {
+    if (row.kind === 'turn') {
+      turn = row.turn;
+      own += row.spend ?? 0;
+      put();
+    } else if (row.spend !== undefined) {
+      children += row.spend;
+      if (row.thread !== undefined) ended.add(row.thread);
+      put();
+    }
+  }
+  const running = below
+    .filter(({ id }) => !ended.has(id))
+    .reduce((sum, run) => sum + spendOf(run), 0);
+  if (running > 0) {
+    children += running;
+    put();
+  }
+  return { points: thinned(points), own, children, total: own + children };
+}
+
+/** The last one always stays. */
+function thinned(points: readonly CostPoint[]): readonly CostPoint[] {
+  if (points.length <= MOST_POINTS) return points;
+  const every = Math.ceil(points.length / MOST_POINTS);
+  const last = points.length - 1;
+  return points.filter((_, index) => (last - index) % every === 0);
+}

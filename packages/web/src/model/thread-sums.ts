@@ -1,0 +1,113 @@
+// What a thread did, counted from the rows of its timeline: calls by outcome, and what they touched.
+import type { TimelineRow } from './timeline-entry.ts';
+
+export interface DeedSums {
+  readonly calls: number;
+  readonly done: number;
+  /** Rows that were refused, also when something better came of them later. */
+  readonly denied: number;
+  readonly failed: number;
+  readonly waits: number;
+  readonly unknown: number;
+  readonly open: number;
+  readonly writes: number;
+  readonly hooks: number;
+  readonly untrusted: number;
+  readonly turns: number;
+}
+
+export type DeedVerb = 'wrote' | 'sent' | 'read' | 'started';
+
+/** Where something was left behind, sent to or taken from; the largest consequence first. */
+export interface DeedTarget {
+  readonly verb: DeedVerb;
+  /** Foreign. */
+  readonly target: string;
+  readonly times: number;
+  readonly bytes: number;
+  /** Still at work, of what was started. */
+  readonly open: number;
+  /** Nobody can tell whether these happened. */
+  readonly unknown: number;
+  /** The last row of it. */
+  readonly seq: number;
+}
+
+export type RowFilter = 'denied' | 'failed' | 'writes' | 'hooks' | 'untrusted';
+
+const isCall = ({ kind }: TimelineRow): boolean => kind === 'call' || kind === 'child';
+export const isRefused = (row: TimelineRow): boolean =>
+  row.state === 'denied' || row.denials.length > 0;
+/** What `e` goes to and the rail marks. */
+export const isTrouble = (row: TimelineRow): boolean =>
+  isRefused(row) || row.state === 'failed' || row.state === 'waits' || row.state === 'unknown';
+
+export const FILTERS: Readonly<Record<RowFilter, (row: TimelineRow) => boolean>> = {
+  denied: isRefused,
+  failed: (row) => isCall(row) && row.state === 'failed',
+  /** Done again or not: it leaves something behind. */
+  writes: ({ kind, effect }) => kind === 'call' && (effect === 'write' || effect === 'idempotent'),
+  hooks: ({ kind }) => kind === 'hook',
+  untrusted: ({ kind, labels }) => kind !== 'turn' && labels.includes('untrusted'),
+};
+
+export function sumRows(rows: readonly TimelineRow[]): DeedSums {
+  const sums = { calls: 0, done: 0, denied: 0, failed: 0, waits: 0, unknown: 0, open: 0 };
+  const kinds = { writes: 0, hooks: 0, untrusted: 0, turns: 0 };
+  for (const row of rows) {
+    if (row.kind === 'turn') kinds.turns += 1;
+    if (FILTERS.writes(row)) kinds.writes += 1;
+    if (FILTERS.hooks(row)) kinds.hooks += 1;
+    if (FILTERS.untrusted(row)) kinds.untrusted += 1;
+    if (isRefused(row)) sums.denied += 1;
+    if (!isCall(row)) {
+      if (row.state === 'waits') sums.waits += 1;
+      continue;
+    }
+    sums.calls += 1;
+    if (row.state !== 'plain' && row.state !== 'denied') sums[row.state] += 1;
+  }
+  return { ...sums, ...kinds };
+}
+
+const ORDER: readonly DeedVerb[] = ['wrote', 'sent', 'started', 'read'];
+/** `GET status.example.com`, `https://…`, `api.example.com`: somewhere else. */
+const OUTSIDE = /^(?:[A-Z]{3,7} |[a-z][a-z0-9+.-]*:\/\/)|^(?:[\w-]+\.)+[a-z]{2,}(?::\d+)?$/;
+const NETWORK = /^(?:http|net|mcp)\b/;
+
+function verbOf(row: TimelineRow): DeedVerb | undefined {
+  if (row.kind === 'child') return 'started';
+  if (row.target === undefined || row.target === '') return undefined;
+  const isFile = /^(?:fs|file|git)\b/.test(row.name);
+  if (NETWORK.test(row.name) || (!isFile && OUTSIDE.test(row.target))) return 'sent';
+  return row.effect === 'write' || row.effect === 'idempotent' ? 'wrote' : 'read';
+}
+
+/** By target, of what was done and of what may have been. */
+export function deedTargets(rows: readonly TimelineRow[]): DeedTarget[] {
+  const found = new Map<string, { -readonly [name in keyof DeedTarget]: DeedTarget[name] }>();
+  for (const row of rows) {
+    const isOpenChild = row.kind === 'child' && (row.state === 'open' || row.thread !== undefined);
+    if (!isCall(row) || !(row.state === 'done' || row.state === 'unknown' || isOpenChild)) continue;
+    const verb = verbOf(row);
+    if (!verb) continue;
+    const target = verb === 'started' ? row.name : (row.target ?? '');
+    const key = `${verb} ${target}`;
+    const deed = found.get(key) ?? {
+      verb,
+      target,
+      times: 0,
+      bytes: 0,
+      open: 0,
+      unknown: 0,
+      seq: 0,
+    };
+    deed.times += 1;
+    deed.bytes += row.wrote ?? 0;
+    if (row.state === 'open') deed.open += 1;
+    if (row.state === 'unknown') deed.unknown += 1;
+    deed.seq = row.seq;
+    found.set(key, deed);
+  }
+  return [...found.values()].sort((a, b) => ORDER.indexOf(a.verb) - ORDER.indexOf(b.verb));
+}

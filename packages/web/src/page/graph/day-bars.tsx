@@ -1,0 +1,151 @@
+// What each day cost, as bars stacked by model. The same numbers stand in a table behind it.
+import { useMemo } from 'preact/hooks';
+import type { CostReport } from '../../model/api.ts';
+import { type DayBar, type DaySeries, daySeries } from '../../model/day-series.ts';
+import { count, money, shortCount } from '../../model/format.ts';
+import { now } from '../parts/figures.tsx';
+import { ForeignText } from '../parts/untrusted-text.tsx';
+import { BehindDrawing, usePlaceWidth } from './drawing.tsx';
+
+const [HEIGHT, LEFT, FOOT, HEAD] = [170, 44, 18, 8];
+const DAY_MS = 86_400_000;
+
+/** `11-15`, and the first of a month with its year left out too: the table has it whole. */
+const shortDay = (day: string): string => day.slice(5);
+
+function Axis({
+  series,
+  y,
+  width,
+}: {
+  series: DaySeries;
+  y: (v: number) => number;
+  width: number;
+}) {
+  return (
+    <>
+      {series.ticks.map((tick) => (
+        <g key={tick}>
+          <path class="grid" d={`M${LEFT} ${y(tick)}H${width}`} />
+          <text x={LEFT - 6} y={y(tick) + 3.5} text-anchor="end">
+            {tick === 0 ? '0' : money(tick)}
+          </text>
+        </g>
+      ))}
+    </>
+  );
+}
+
+function Bar({
+  bar,
+  x,
+  size,
+  y,
+}: {
+  bar: DayBar;
+  x: number;
+  size: number;
+  y: (v: number) => number;
+}) {
+  return (
+    <g>
+      <title>{`${bar.day}: ${money(bar.spend)}`}</title>
+      <rect class="hit" x={x} y={HEAD} width={size} height={HEIGHT - FOOT - HEAD} />
+      {bar.parts.map(({ series, from, to }) => (
+        <rect
+          key={series}
+          class={`series s${series}`}
+          x={x + size * 0.12}
+          y={y(to)}
+          width={Math.max(1, size * 0.76)}
+          height={Math.max(0, y(from) - y(to))}
+        />
+      ))}
+    </g>
+  );
+}
+
+function DayTable({ series, currency }: { series: DaySeries; currency: string }) {
+  return (
+    <div class="wide-table">
+      <table class="plain">
+        <thead>
+          <tr>
+            <th scope="col">day</th>
+            <th scope="col">threads</th>
+            <th scope="col">tokens</th>
+            <th scope="col">{currency}</th>
+          </tr>
+        </thead>
+        <tbody>
+          {series.days
+            .filter(({ group }) => group !== undefined)
+            .toReversed()
+            .map(({ day, spend, group }) => (
+              <tr key={day}>
+                <th scope="row">{day}</th>
+                <td>{count(group?.threads ?? 0)}</td>
+                <td>{shortCount(group?.tokens ?? 0)}</td>
+                <td>
+                  {group?.estimated ? 'about ' : ''}
+                  {money(spend)}
+                </td>
+              </tr>
+            ))}
+        </tbody>
+      </table>
+    </div>
+  );
+}
+
+export function DayBars({ report }: { report: CostReport }) {
+  const [place, width] = usePlaceWidth(900);
+  const today = Math.floor(now.value / DAY_MS) * DAY_MS;
+  const series = useMemo(() => daySeries(report, today), [report, today]);
+  const { days, top, models } = series;
+  const y = (value: number): number =>
+    HEIGHT - FOOT - ((HEIGHT - FOOT - HEAD) * value) / (top > 0 ? top : 1);
+  const size = (width - LEFT) / Math.max(1, days.length);
+  const every = Math.max(1, Math.ceil(54 / size));
+  return (
+    <figure class="day-bars">
+      <div ref={place}>
+        <svg
+          class="chart days"
+          viewBox={`0 0 ${width} ${HEIGHT}`}
+          style={{ height: `${HEIGHT}px` }}
+          role="img"
+          aria-label={`Cost by day, ${days.length} days; the numbers stand in the table below`}
+        >
+          <Axis series={series} y={y} width={width} />
+          {days.map((bar, index) => (
+            <Bar key={bar.day} bar={bar} x={LEFT + index * size} size={size} y={y} />
+          ))}
+          {days.map(({ day }, index) =>
+            (days.length - 1 - index) % every === 0 ? (
+              <text
+                key={day}
+                x={LEFT + (index + 0.5) * size}
+                y={HEIGHT - 4}
+                text-anchor={index === days.length - 1 && size < 40 ? 'end' : 'middle'}
+              >
+                {shortDay(day)}
+              </text>
+            ) : null,
+          )}
+        </svg>
+      </div>
+      <figcaption class="key">
+        {models.map((name, index) => (
+          <span key={name} class="k">
+            <i class={`series s${index}`} />
+            <ForeignText text={name} />
+          </span>
+        ))}
+      </figcaption>
+      <BehindDrawing title="As a table" class="behind-chart">
+        {() => <DayTable series={series} currency={report.currency} />}
+      </BehindDrawing>
+    </figure>
+  );
+}

@@ -1,0 +1,78 @@
+// Data and long texts as text. What is long comes in pieces, each asked for by hand, so that 5 MB never
+// stand in the page at once unless somebody wants them.
+import { useEffect, useState } from 'preact/hooks';
+import type { Data, LongText } from '../../model/api.ts';
+import { bytes } from '../../model/format.ts';
+import type { PageAnswer, PageFault } from '../api.ts';
+import { CopyButton } from './copy.tsx';
+import { ErrorState } from './states.tsx';
+import { ForeignText } from './untrusted-text.tsx';
+
+/** JSON that is whole is indented; anything else is left as it is. */
+function laidOut(text: string): string {
+  if (!/^\s*[[{]/.test(text)) return text;
+  try {
+    return JSON.stringify(JSON.parse(text), undefined, 2);
+  } catch {
+    return text;
+  }
+}
+
+/** Data that is at hand. */
+export function JsonView({ value }: { value: Data }) {
+  const text = JSON.stringify(value, undefined, 2);
+  return (
+    <div class="json">
+      <CopyButton text={text} label="Copy JSON" />
+      <ForeignText text={text} class="mono" />
+    </div>
+  );
+}
+
+/** A long text: `first` is its beginning, `load` gives the piece at an offset. */
+export function PiecesView(props: {
+  first: LongText;
+  load: (offset: number) => Promise<PageAnswer<LongText>>;
+  author?: string;
+  labels?: readonly string[];
+}) {
+  const { first, load, author, labels } = props;
+  const [text, setText] = useState(first.text);
+  const [next, setNext] = useState(first.next);
+  const [error, setError] = useState<PageFault>();
+  const [isBusy, setBusy] = useState(false);
+  useEffect(() => {
+    setText(first.text);
+    setNext(first.next);
+    setError(undefined);
+  }, [first]);
+  const more = async (offset: number) => {
+    setBusy(true);
+    const answer = await load(offset);
+    setBusy(false);
+    setError(answer.ok ? undefined : answer.error);
+    if (!answer.ok) return;
+    setText((last) => last + answer.output.text);
+    setNext(answer.output.next);
+  };
+  return (
+    <div class="json">
+      <CopyButton text={text} label="Copy text" />
+      <ForeignText
+        text={next === undefined ? laidOut(text) : text}
+        class="mono"
+        {...(author === undefined ? {} : { author })}
+        {...(labels === undefined ? {} : { labels })}
+      />
+      {error ? <ErrorState error={error} /> : null}
+      {next === undefined ? null : (
+        <p class="pieces">
+          {bytes(next)} of {bytes(first.bytes)}{' '}
+          <button type="button" class="btn" disabled={isBusy} onClick={() => void more(next)}>
+            Next piece
+          </button>
+        </p>
+      )}
+    </div>
+  );
+}

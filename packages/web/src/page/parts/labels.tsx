@@ -1,0 +1,41 @@
+// Labels of a value as chips. Those that only name a source (`src:`, `dir:`) are left out unless asked for.
+import { useState } from 'preact/hooks';
+import { visibleText } from '../../model/untrusted-text.ts';
+
+const isSource = (label: string): boolean => /^(?:src|dir):/.test(label);
+
+/** `untrusted` and `secret` first: they are what decides. */
+const ORDER: Readonly<Record<string, number>> = { secret: 0, untrusted: 1 };
+const rank = (label: string): number => ORDER[label] ?? 2;
+
+const Chip = ({ label }: { label: string }) => (
+  <span class={`label ${label === 'secret' || label === 'untrusted' ? label : ''}`}>
+    {visibleText(label, 60)}
+  </span>
+);
+
+/** `max` chips, the rest behind a count that opens them. */
+export function LabelChips(props: {
+  taint: readonly string[];
+  showSources?: boolean;
+  max?: number;
+}) {
+  const { taint, showSources = false, max = 4 } = props;
+  const [isOpen, setOpen] = useState(false);
+  const shown = taint
+    .filter((label) => showSources || !isSource(label))
+    .toSorted((a, b) => rank(a) - rank(b));
+  const first = isOpen ? shown : shown.slice(0, max);
+  return (
+    <span class="labels">
+      {first.map((label) => (
+        <Chip key={label} label={label} />
+      ))}
+      {first.length < shown.length ? (
+        <button type="button" class="label" onClick={() => setOpen(true)}>
+          {shown.length - first.length} more
+        </button>
+      ) : null}
+    </span>
+  );
+}

@@ -1,0 +1,111 @@
+// The only way in which text of models, tools and files gets onto the page: as text nodes, with
+// everything shown that could hide or turn something. Nothing in it becomes a link, an image or markup.
+import { useMemo, useRef, useState } from 'preact/hooks';
+import { type ForeignBit, foreignBits, openedBits } from '../../model/untrusted-text.ts';
+import { CopyButton } from './copy.tsx';
+import { LabelChips } from './labels.tsx';
+
+const NAMES: Readonly<Record<string, string>> = {
+  'U+00AD': 'soft hyphen',
+  'U+061C': 'Arabic letter mark',
+  'U+200B': 'zero-width space',
+  'U+200C': 'zero-width non-joiner',
+  'U+200D': 'zero-width joiner',
+  'U+200E': 'left-to-right mark',
+  'U+200F': 'right-to-left mark',
+  'U+202A': 'left-to-right embedding',
+  'U+202B': 'right-to-left embedding',
+  'U+202C': 'end of embedding',
+  'U+202D': 'left-to-right override',
+  'U+202E': 'right-to-left override',
+  'U+2066': 'left-to-right isolate',
+  'U+2067': 'right-to-left isolate',
+  'U+2069': 'end of isolate',
+  'U+FEFF': 'byte order mark',
+};
+
+/** `author` puts it into a frame that says whose words they are, with their `labels`. */
+export function ForeignText(props: {
+  text: string;
+  author?: string;
+  labels?: readonly string[];
+  class?: string;
+}) {
+  const { text, author, labels = [] } = props;
+  const bits = useMemo(() => foreignBits(text), [text]);
+  const shown = <Bits bits={bits} class={`foreign ${props.class ?? ''}`} />;
+  if (author === undefined) return shown;
+  return (
+    <figure class="words">
+      <figcaption>
+        <span>{author}</span> <LabelChips taint={labels} />
+        <CopyButton text={text} label={`Copy what ${author} says`} />
+      </figcaption>
+      {shown}
+    </figure>
+  );
+}
+
+/** Its children are the bits, one each: what is selected can be told from what stood there. */
+function Bits(props: { bits: readonly ForeignBit[]; class: string }) {
+  const { bits } = props;
+  const box = useRef<HTMLSpanElement>(null);
+  const onCopy = (event: ClipboardEvent) => {
+    const range = document.getSelection()?.getRangeAt(0);
+    if (!range || !box.current || event.defaultPrevented) return;
+    const inside =
+      box.current.contains(range.startContainer) && box.current.contains(range.endContainer);
+    if (!inside) return;
+    event.clipboardData?.setData('text/plain', selectedSource(bits, box.current, range));
+    event.preventDefault();
+  };
+  return (
+    <span ref={box} class={props.class} {...(bits.length > 1 ? { onCopy } : {})}>
+      {bits.map((bit, at) => (bit.kind === 'text' ? bit.text : <Bit key={at} bit={bit} />))}
+    </span>
+  );
+}
+
+/** The text itself: signs as what they stand for, folds as what is in them. */
+function selectedSource(bits: readonly ForeignBit[], box: Node, range: Range): string {
+  return [...box.childNodes]
+    .map((node, at) => {
+      const bit = bits[at];
+      if (!bit || !range.intersectsNode(node)) return '';
+      if (bit.kind !== 'text') return bit.source;
+      const from = node === range.startContainer ? range.startOffset : 0;
+      const to = node === range.endContainer ? range.endOffset : undefined;
+      return bit.source.slice(from, to);
+    })
+    .join('');
+}
+
+function Bit({ bit }: { bit: ForeignBit }) {
+  const { kind, text } = bit;
+  if (kind === 'fold' || kind === 'run') return <Fold bit={bit} />;
+  if (kind === 'host') {
+    return (
+      <span class="sign host" title="this host is written with letters that are not ASCII">
+        {text}
+      </span>
+    );
+  }
+  const name = kind === 'ansi' ? 'a command to a terminal' : (NAMES[text] ?? 'a sign nobody sees');
+  return (
+    <span class={`sign ${kind}`} title={name}>
+      {text}
+    </span>
+  );
+}
+
+/** Opens in place and stays open. */
+function Fold({ bit }: { bit: ForeignBit }) {
+  const [isOpen, setOpen] = useState(false);
+  const inside = useMemo(() => (isOpen ? openedBits(bit) : []), [bit, isOpen]);
+  if (isOpen) return <Bits bits={inside} class="unfolded" />;
+  return (
+    <button type="button" class="sign fold" onClick={() => setOpen(true)}>
+      … {bit.text}
+    </button>
+  );
+}

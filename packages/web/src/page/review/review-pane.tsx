@@ -1,0 +1,449 @@
+// One approval, to be read before it is decided: facts of the runtime first, then why it is asked, where
+// its values came from and what the thread has and costs, the words of the model last and framed.
+import { useEffect, useRef, useState } from 'preact/hooks';
+import type {
+  ApprovalReview,
+  Gate,
+  LimitMeter,
+  ListedApproval,
+  LongText,
+} from '../../model/api.ts';
+import {
+  ago,
+  dayTime,
+  limitName,
+  limitOrigin,
+  limitValue,
+  rightWords,
+  seconds,
+} from '../../model/format.ts';
+import { get, type PageFault } from '../api.ts';
+import { ProvenanceGraph } from '../graph/provenance-graph.tsx';
+import { MeterBar, MeterValue, now, Time } from '../parts/figures.tsx';
+import { Icon } from '../parts/icons.tsx';
+import { LabelChips } from '../parts/labels.tsx';
+import { ErrorState, LoadingRows, useResource } from '../parts/states.tsx';
+import { ForeignText } from '../parts/untrusted-text.tsx';
+import { go, Link, pathOf } from '../router.tsx';
+import { decided, pending } from '../state/approvals.ts';
+import { me } from '../state/session.ts';
+import { DecisionForm } from './decision-form.tsx';
+import { type LoadPiece, ReviewedArguments } from './reviewed-arguments.tsx';
+
+const KINDS = { call: 'call', capability: 'right', limit: 'limit', question: 'question' } as const;
+export const kindWord = (kind: keyof typeof KINDS): string => KINDS[kind];
+/** A used approval was given by a person; that its thread took it stands beside. */
+export const stateWord = (state: ListedApproval['state']): string =>
+  state === 'used' ? 'approved' : state;
+
+/** `expires in 10 m 45 s`, `expired`, or nothing. */
+function expiryWords(expires: number | undefined, at: number): string {
+  if (expires === undefined) return '';
+  return expires <= at ? 'expired' : `expires in ${seconds(Math.round((expires - at) / 1000))}`;
+}
+
+function Facts({ review }: { review: ApprovalReview }) {
+  const { approval, effect, tier, turn } = review;
+  const destination = review.arguments.find(({ role }) => role === 'destination');
+  const rows: [string, preact.ComponentChildren][] = [];
+  if (effect !== undefined) rows.push(['effect', <b>{effect}</b>]);
+  if (tier !== undefined) rows.push(['tier', <b>{tier}</b>]);
+  if (destination) {
+    rows.push(['destination', <ForeignText text={destination.text.slice(0, 200)} class="mono" />]);
+  }
+  const { thread, directive } = approval;
+  if (thread !== undefined) {
+    const to = `${pathOf('t', thread)}${review.seq === undefined ? '' : `?at=${review.seq}`}`;
+    rows.push([
+      'thread',
+      <Link to={to} class="to">
+        <ForeignText text={directive ?? thread} />
+        {turn === undefined ? '' : `, turn ${turn}`}
+      </Link>,
+    ]);
+  }
+  rows.push([
+    'asked',
+    <span title={dayTime(approval.asked)}>{ago(now.value - approval.asked)}</span>,
+  ]);
+  return (
+    <dl class="review-facts">
+      {rows.map(([name, value]) => (
+        <div key={name}>
+          <dt>{name}</dt>
+          <dd>{value}</dd>
+        </div>
+      ))}
+    </dl>
+  );
+}
+
+function Grant({ grant }: { grant: NonNullable<ApprovalReview['grant']> }) {
+  return (
+    <div class="sect">
+      <h2>The right that is asked for</h2>
+      <p>
+        <ForeignText text={grant.name} class="mono" />
+      </p>
+      <p class="dim">As a line of the directive:</p>
+      <ForeignText text={grant.line} class="mono block" />
+      {grant.beyond ? (
+        <p class="bad strong">
+          <Icon name="warn" /> It goes beyond what the directive declares.
+        </p>
+      ) : (
+        <p class="dim">The directive declares it.</p>
+      )}
+    </div>
+  );
+}
+
+/** Where strangers had a hand in it, in their words and in their place. */
+function Tainted({ tainted }: { tainted: NonNullable<ApprovalReview['tainted']> }) {
+  return (
+    <div class="sect">
+      <h2>Strangers had a hand in</h2>
+      {tainted.map(({ name, labels, from, place, excerpt }) => (
+        <div key={name}>
+          <p>
+            <ForeignText text={name} class="mono" /> <LabelChips taint={labels} />{' '}
+            <span class="dim">
+              {place === undefined ? null : (
+                <>
+                  stands in <ForeignText text={place} />,{' '}
+                </>
+              )}
+              from <ForeignText text={from.join(', ')} class="mono" />
+            </span>
+          </p>
+          {excerpt === undefined ? null : <ForeignText text={excerpt} class="mono block" />}
+        </div>
+      ))}
+    </div>
+  );
+}
+
+function Before({ before }: { before: NonNullable<ApprovalReview['before']> }) {
+  return (
+    <div class="sect">
+      <h2>What this directive did before</h2>
+      {before.length === 0 ? <p class="dim">It has never called this tool.</p> : null}
+      <ul class="named">
+        {before.map(({ at, thread, same, came_to: end }) => (
+          <li key={`${thread} ${at}`}>
+            {at.slice(0, 16).replace('T', ' ')}{' '}
+            {same === undefined ? '' : same ? 'with the same values' : 'with other values'}: {end}{' '}
+            <Link to={pathOf('t', thread)} class="mono">
+              {thread}
+            </Link>
+          </li>
+        ))}
+      </ul>
+    </div>
+  );
+}
+
+function LimitAsked({ limit }: { limit: NonNullable<ApprovalReview['limit']> }) {
+  const { name, now: current, asked, ceiling, from } = limit;
+  const value = (amount: number): string => limitValue(name, amount);
+  return (
+    <div class="sect">
+      <h2>The limit that is asked for</h2>
+      <table class="plain">
+        <thead>
+          <tr>
+            <th scope="col">limit</th>
+            <th scope="col">now</th>
+            <th scope="col">asked</th>
+            <th scope="col">ceiling</th>
+          </tr>
+        </thead>
+        <tbody>
+          <tr>
+            <th scope="row">{limitName(name)}</th>
+            <td>{value(current)}</td>
+            <td>
+              <b>{value(asked)}</b>
+            </td>
+            <td>
+              {ceiling === undefined ? 'none' : value(ceiling)}
+              {from === undefined ? '' : ` (${limitOrigin(from)})`}
+            </td>
+          </tr>
+        </tbody>
+      </table>
+      {ceiling !== undefined && asked > ceiling ? (
+        <p class="bad">More than the ceiling allows: it would be refused.</p>
+      ) : null}
+    </div>
+  );
+}
+
+const GATE_LOOK: Readonly<Record<Gate['state'], readonly [string, 'ok' | 'x' | 'dash' | 'ask']>> = {
+  passed: ['ok', 'ok'],
+  refused: ['bad', 'x'],
+  failed: ['bad', 'x'],
+  asks: ['you', 'ask'],
+  open: ['off', 'ask'],
+  unknown: ['bad', 'ask'],
+  'not reached': ['off', 'dash'],
+};
+
+const Ladder = ({ gates }: { gates: readonly Gate[] }) => (
+  <ol class="gates flat">
+    {gates.map(({ stage, state, by }) => {
+      const [tone, icon] = GATE_LOOK[state];
+      return (
+        <li key={stage} class={tone === 'off' ? 'off' : ''}>
+          <span class={tone}>
+            <Icon name={icon} />
+            {stage} {state}
+          </span>
+          <small>
+            <ForeignText text={by} />
+          </small>
+        </li>
+      );
+    })}
+  </ol>
+);
+
+/** A guard's own question is a fact; whoever asks for a right or a limit speaks for itself. */
+const isGuards = ({ approval }: ApprovalReview): boolean => approval.kind === 'call';
+
+function Asked({ review }: { review: ApprovalReview }) {
+  const { approval } = review;
+  const because = isGuards(review) ? review.because : undefined;
+  if (approval.rule === undefined && because === undefined) return null;
+  return (
+    <div class="sect">
+      <h2>Why it is asked</h2>
+      {approval.rule === undefined ? null : (
+        <p>
+          Asked by <ForeignText text={approval.rule} class="mono" />
+        </p>
+      )}
+      {because === undefined ? null : <ForeignText text={because} />}
+    </div>
+  );
+}
+
+function Behind({ review }: { review: ApprovalReview }) {
+  const { rights, meters } = review;
+  const words = rights.map(rightWords);
+  const unit = me.value?.currency ?? '';
+  return (
+    <div class="behind">
+      <div class="sect">
+        <h2>
+          Rights it has <small>{rights.length}</small>
+        </h2>
+        <ul class="rights all">
+          {rights.map(({ name, state, uses }, index) => (
+            <li key={name}>
+              <ForeignText text={words[index]?.join(' ').trim() ?? name} class="mono cut" />
+              <span class={`n ${state === 'asks' ? 'you' : ''}`}>
+                {state === 'used' ? `${uses}×` : state}
+              </span>
+            </li>
+          ))}
+        </ul>
+        <p class="faint">Everything else is refused.</p>
+      </div>
+      <div class="sect">
+        <h2>Cost so far</h2>
+        <div class="meters">
+          {meters.map((meter: LimitMeter) => (
+            <MeterLine key={meter.name} meter={meter} unit={meter.name === 'spend' ? unit : ''} />
+          ))}
+        </div>
+      </div>
+    </div>
+  );
+}
+
+const MeterLine = ({ meter, unit }: { meter: LimitMeter; unit: string }) => (
+  <>
+    <span class="dim">{limitName(meter.name)}</span>
+    <MeterBar meter={meter} />
+    <MeterValue meter={meter} unit={unit} />
+  </>
+);
+
+/** What became of it; stays where the buttons were. */
+function Decided({ review }: { review: ApprovalReview }) {
+  const { state, who, channel, decided, why, uses, expires } = review.approval;
+  const isGood = state === 'approved' || state === 'used';
+  return (
+    <section class={`decided ${isGood ? 'ok' : 'bad'}`} aria-label="Decision">
+      <Icon name={isGood ? 'ok' : 'no'} />
+      <div>
+        <b>{stateWord(state)}</b>{' '}
+        {who === undefined ? null : (
+          <>
+            by <ForeignText text={who} />
+            {channel === undefined || who.includes(`(${channel})`) ? '' : ` (${channel})`}
+          </>
+        )}{' '}
+        {decided === undefined ? null : <Time at={decided} form="clock" />}
+        {state === 'used' ? <span class="dim"> · used, no use left</span> : null}
+        {state === 'approved' ? (
+          <span class="dim">
+            {' '}
+            · {uses} {uses === 1 ? 'use' : 'uses'} left
+            {expires === undefined ? '' : ` · ${expiryWords(expires, now.value)}`}
+          </span>
+        ) : null}
+        {why === undefined || why === '' ? null : <ForeignText text={why} author="why" />}
+      </div>
+    </section>
+  );
+}
+
+function Review(props: {
+  review: ApprovalReview;
+  fault: PageFault | undefined;
+  onDone: (fault: PageFault | undefined) => void;
+}) {
+  const { review, fault, onDone } = props;
+  const { approval, provenance, grant, limit, question, diff, because, says, gates } = review;
+  const [closed, setClosed] = useState(0);
+  const load: LoadPiece = (name, offset) => {
+    const query = new URLSearchParams({ name, offset: String(offset) });
+    return get<LongText>(`approvals/${encodeURIComponent(approval.id)}/argument?${query}`);
+  };
+  const select = (seq: number) => {
+    if (approval.thread !== undefined) go(`${pathOf('t', approval.thread)}?at=${seq}`);
+  };
+  return (
+    <>
+      <div class="scroll">
+        {question === undefined ? null : (
+          <ForeignText
+            text={question}
+            {...(approval.shown.action !== 'ask' && { author: 'The model asks' })}
+          />
+        )}
+        <Asked review={review} />
+        <Facts review={review} />
+        {diff === undefined || diff === '' ? null : (
+          <div class="sect">
+            <h2>What would change</h2>
+            <ForeignText text={diff} class="mono" />
+          </div>
+        )}
+        {review.arguments.length > 0 ? (
+          <div class="sect">
+            <h2>
+              Arguments <small>exact, as text</small>
+            </h2>
+            <ReviewedArguments arguments={review.arguments} load={load} onOpened={setClosed} />
+          </div>
+        ) : null}
+        {review.tainted ? <Tainted tainted={review.tainted} /> : null}
+        {review.before ? <Before before={review.before} /> : null}
+        {grant ? <Grant grant={grant} /> : null}
+        {limit ? <LimitAsked limit={limit} /> : null}
+        {gates.length > 0 ? (
+          <div class="sect">
+            <h2>What was checked before</h2>
+            <Ladder gates={gates} />
+          </div>
+        ) : null}
+        {provenance ? (
+          <div class="sect">
+            <h2>Where it came from</h2>
+            <ProvenanceGraph provenance={provenance} onSelect={select} />
+          </div>
+        ) : null}
+        <Behind review={review} />
+        {because === undefined || isGuards(review) ? null : (
+          <ForeignText
+            text={because}
+            author={
+              review.turn === undefined
+                ? 'Whoever asks gives as the reason'
+                : 'The model gives as the reason'
+            }
+          />
+        )}
+        {says === undefined ? null : <ForeignText text={says} author="The model says" />}
+      </div>
+      {approval.state === 'pending' ? null : <Decided review={review} />}
+      <DecisionForm review={review} closed={closed} fault={fault} onDone={onDone} />
+    </>
+  );
+}
+
+/** The list knows first that something changed under an open review. Says whether it did. */
+function useFresh(review: ApprovalReview | undefined, again: () => void): boolean {
+  const first = useRef<string>(undefined);
+  const shown = review?.approval;
+  const row = [...pending.value, ...decided.value].find(({ id }) => id === shown?.id);
+  const sum = (one: ListedApproval | undefined) => `${one?.digest} ${one?.state} ${one?.uses}`;
+  useEffect(() => {
+    if (row && sum(row) !== sum(shown)) again();
+  }, [sum(row)]);
+  first.current ??= shown?.digest;
+  return shown !== undefined && first.current !== shown.digest;
+}
+
+/** `onDecided` is called once, after a decision from here was taken. */
+export function ReviewPane({ id, onDecided }: { id: string; onDecided?: () => void }) {
+  const { answer, again } = useResource<ApprovalReview>(`approvals/${encodeURIComponent(id)}`);
+  const review = answer?.ok ? answer.output : undefined;
+  const hasChanged = useFresh(review, again);
+  const [fault, setFault] = useState<PageFault>();
+  const onDone = (found: PageFault | undefined) => {
+    setFault(found);
+    if (found === undefined && onDecided) onDecided();
+    again();
+  };
+  const pane = useRef<HTMLElement>(null);
+  // The keys of a review act on the one in focus. A person who types or tabs elsewhere keeps the focus.
+  useEffect(() => {
+    const { activeElement } = document;
+    if (activeElement === null || activeElement === document.body) pane.current?.focus();
+  }, [review?.approval.id]);
+  const approval = review?.approval;
+  return (
+    <section ref={pane} tabIndex={-1} class="card pane insp review" aria-label="Review">
+      <header class="bar">
+        <Link to="/approvals" class="btn only phone-back" label="Back to the list">
+          <Icon name="back" />
+        </Link>
+        {approval ? (
+          <>
+            <Icon name="ask" class={approval.state === 'pending' ? 'you' : 'faint'} />
+            <h1 class="cut">
+              {/* Words of a model are no heading of ours. */}
+              {approval.kind === 'question' ? (
+                <>{approval.directive ?? 'a thread'} asks</>
+              ) : (
+                <ForeignText text={review?.tool ?? approval.title} class="mono" />
+              )}
+            </h1>
+            <span class="dim">{kindWord(approval.kind)}</span>
+            <span class={`due-in ${approval.state === 'pending' ? 'you' : 'dim'}`}>
+              {approval.state === 'pending'
+                ? expiryWords(approval.expires, now.value)
+                : stateWord(approval.state)}
+            </span>
+          </>
+        ) : (
+          <h1>Review</h1>
+        )}
+      </header>
+      {answer === undefined ? <LoadingRows /> : null}
+      {answer && !answer.ok ? <ErrorState error={answer.error} again={again} /> : null}
+      {hasChanged && approval?.state === 'pending' ? (
+        <p class="changed" role="status">
+          <Icon name="warn" /> This changed while it was open. Read it again.
+        </p>
+      ) : null}
+      {review ? (
+        <Review key={review.approval.digest} review={review} fault={fault} onDone={onDone} />
+      ) : null}
+    </section>
+  );
+}

@@ -1,0 +1,143 @@
+// Arguments exactly as they would be sent, as text, each with its labels and where it came from. Long
+// ones are folded; with `onOpened` somebody waits until all of them were opened.
+import { useEffect, useState } from 'preact/hooks';
+import type { ArgumentView, LongText } from '../../model/api.ts';
+import { bytes, count } from '../../model/format.ts';
+import type { PageAnswer, PageFault } from '../api.ts';
+import { LabelChips } from '../parts/labels.tsx';
+import { ErrorState } from '../parts/states.tsx';
+import { ForeignText } from '../parts/untrusted-text.tsx';
+import { isFolded } from './decision.ts';
+
+/** Gives the piece of an argument at an offset. */
+export type LoadPiece = (name: string, offset: number) => Promise<PageAnswer<LongText>>;
+
+const HEAD = 160;
+
+/** All of it, piece by piece; a fault leaves it folded. */
+async function wholeText(
+  argument: ArgumentView,
+  load: LoadPiece | undefined,
+): Promise<PageAnswer<string>> {
+  if (!argument.is_cut) return { ok: true, output: argument.text };
+  const missing = 'the rest of it cannot be read here; `km approvals ls` shows it';
+  if (!load) return { ok: false, error: { code: 'unavailable', detail: { message: missing } } };
+  const parts: string[] = [];
+  let next: number | undefined = 0;
+  while (next !== undefined) {
+    const from: number = next;
+    const piece: PageAnswer<LongText> = await load(argument.name, from);
+    if (!piece.ok) return piece;
+    parts.push(piece.output.text);
+    next = piece.output.next;
+    if (next !== undefined && next <= from) break;
+  }
+  return { ok: true, output: parts.join('') };
+}
+
+/** Lines and texts longer than this are folded once more when they are shown. */
+const [LONG_LINE, LONG_TEXT] = [2000, 50_000];
+const TAIL = 400;
+
+/** What pushes its end out of sight by being long shows its end too. */
+function OpenedValue({ text }: { text: string }) {
+  const isLong =
+    text.length > LONG_TEXT || text.split('\n').some((line) => line.length > LONG_LINE);
+  return (
+    <>
+      <ForeignText text={text} class="mono" />
+      {isLong ? (
+        <>
+          <p class="you">
+            Not all of it is in sight. It has {count(text.length)} characters and ends with:
+          </p>
+          <ForeignText text={text.slice(-TAIL)} class="mono" />
+        </>
+      ) : null}
+    </>
+  );
+}
+
+function FoldedValue(props: {
+  argument: ArgumentView;
+  load: LoadPiece | undefined;
+  onOpen: () => void;
+}) {
+  const { argument, load, onOpen } = props;
+  const [text, setText] = useState<string>();
+  const [error, setError] = useState<PageFault>();
+  const [isBusy, setBusy] = useState(false);
+  const open = async () => {
+    setBusy(true);
+    const whole = await wholeText(argument, load);
+    setBusy(false);
+    setError(whole.ok ? undefined : whole.error);
+    if (!whole.ok) return;
+    setText(whole.output);
+    onOpen();
+  };
+  if (text !== undefined) return <OpenedValue text={text} />;
+  return (
+    <>
+      <ForeignText text={argument.text.slice(0, HEAD)} class="mono" />
+      <span class="faint"> …</span>
+      <p>
+        <button
+          type="button"
+          class="btn"
+          disabled={isBusy}
+          aria-expanded="false"
+          onClick={() => void open()}
+        >
+          {isBusy ? 'Reading…' : `Open all of it (${bytes(argument.bytes)})`}
+        </button>
+      </p>
+      {error ? <ErrorState error={error} /> : null}
+    </>
+  );
+}
+
+/** `onOpened` gets how many are still folded, also at the beginning. */
+export function ReviewedArguments(props: {
+  arguments: readonly ArgumentView[];
+  load?: LoadPiece;
+  onOpened?: (closed: number) => void;
+}) {
+  const { load, onOpened } = props;
+  const [opened, setOpened] = useState<ReadonlySet<number>>(new Set<number>());
+  const closed = props.arguments.filter(
+    (argument, index) => isFolded(argument) && !opened.has(index),
+  ).length;
+  useEffect(() => onOpened?.(closed), [closed]);
+  return (
+    <table class="args-t">
+      <tbody>
+        {props.arguments.map((argument, index) => (
+          <tr key={index}>
+            <th scope="row">
+              <ForeignText text={argument.name} />
+              {argument.role === undefined || argument.role === argument.name ? null : (
+                <small>{argument.role}</small>
+              )}
+            </th>
+            <td>
+              {isFolded(argument) ? (
+                <FoldedValue
+                  argument={argument}
+                  load={load}
+                  onOpen={() => setOpened((last) => new Set([...last, index]))}
+                />
+              ) : (
+                <ForeignText text={argument.text} class="mono" />
+              )}
+            </td>
+            <td>
+              {argument.labels.length > 0 ? <LabelChips taint={argument.labels} /> : null}
+              <span class={argument.labels.length > 0 ? 'origin' : 'label'}>{argument.origin}</span>
+            </td>
+          </tr>
+        ))}
+      </tbody>
+    </table>
+  );
+}

@@ -1,0 +1,217 @@
+// The three answers that stand on top of every thread: what it may do, what it did, and what that cost
+// against its limits.
+import { useMemo } from 'preact/hooks';
+import type { LimitMeter, ListedRun, RightUse } from '../../model/api.ts';
+import { costSeries } from '../../model/cost-series.ts';
+import { bytes, count, counted, limitName, rightWords } from '../../model/format.ts';
+import {
+  type DeedSums,
+  type DeedTarget,
+  type DeedVerb,
+  deedTargets,
+} from '../../model/thread-sums.ts';
+import type { TimelineRow } from '../../model/timeline-entry.ts';
+import { MeterBar, MeterValue } from '../parts/figures.tsx';
+import { Icon, type IconName } from '../parts/icons.tsx';
+import { ForeignText } from '../parts/untrusted-text.tsx';
+import { StepChart } from './step-chart.tsx';
+
+const SHOWN_RIGHTS = 6;
+const SHOWN_DEEDS = 4;
+
+/** What came of a right, in a word or two. */
+export function usesText({ state, uses, refused, left }: RightUse): [text: string, tone: string] {
+  if (state === 'asks') return ['asks', 'you'];
+  if (refused > 0)
+    return [`${uses > 0 ? `${count(uses)}×, ` : ''}${count(refused)} refused`, 'bad'];
+  if (state === 'approved') {
+    return [left === undefined ? 'approved' : `approved, ${count(left)} left`, 'ok'];
+  }
+  return uses > 0 ? [`${count(uses)}×`, ''] : ['unused', ''];
+}
+
+const isUsed = ({ uses, state }: RightUse): boolean => uses > 0 || state === 'asks';
+
+const Opens = (props: { text: string; onOpen: () => void }) => (
+  <button type="button" class="more-link" onClick={props.onOpen}>
+    {props.text}
+  </button>
+);
+
+export function RightsCard(props: { rights: readonly RightUse[]; onAll: () => void }) {
+  const { rights, onAll } = props;
+  const used = rights.filter(isUsed);
+  const ordered = [...used, ...rights.filter((right) => !isUsed(right))];
+  const isMore = rights.length > SHOWN_RIGHTS;
+  const shown = ordered.slice(0, isMore ? SHOWN_RIGHTS - 1 : SHOWN_RIGHTS);
+  return (
+    <section class="card" aria-label="May do">
+      <h2>
+        May do{' '}
+        <small class="wide">
+          {counted(rights.length, 'right')}, {count(used.length)} used
+        </small>
+        <Opens text="All rights" onOpen={onAll} />
+      </h2>
+      <div class="sums phone">
+        <div>
+          <b>{count(rights.length)}</b> rights
+        </div>
+        <div>
+          <b>{count(used.length)}</b> used
+        </div>
+      </div>
+      <ul class="rights">
+        {shown.map((right) => {
+          const [text, tone] = usesText(right);
+          const [name, of] = rightWords(right);
+          return (
+            <li key={`${name} ${of}`} class={isUsed(right) ? '' : 'unused'}>
+              <code class="cut">{name}</code>
+              <code class="scope cut">
+                <ForeignText text={of} />
+              </code>
+              <span class={`n ${tone}`}>{text}</span>
+            </li>
+          );
+        })}
+        {rights.length < SHOWN_RIGHTS ? (
+          <li class="faint">everything else is refused</li>
+        ) : isMore ? (
+          <li class="faint">and {count(rights.length - shown.length)} more</li>
+        ) : null}
+      </ul>
+    </section>
+  );
+}
+
+const VERB_ICONS: Readonly<Record<DeedVerb, IconName>> = {
+  wrote: 'write',
+  sent: 'net',
+  read: 'read',
+  started: 'child',
+};
+
+function deedNote({ verb, times, bytes: size, open, unknown }: DeedTarget): string {
+  const parts: string[] = [];
+  if (verb === 'started') parts.push(count(times));
+  else if (times > 1) parts.push(`${count(times)}×`);
+  if (verb === 'wrote' && size > 0) parts.push(bytes(size));
+  if (open > 0) parts.push(`${count(open)} runs`);
+  if (unknown > 0) parts.push('outcome unknown');
+  return parts.join(', ');
+}
+
+function Sums({ sums }: { sums: DeedSums }) {
+  const figures: readonly (readonly [number, string, string])[] = [
+    [sums.done, 'done', ''],
+    [sums.denied, 'denied', 'bad'],
+    [sums.waits, sums.waits === 1 ? 'waits' : 'wait', 'you'],
+    [sums.failed, 'failed', 'bad'],
+    [sums.open, sums.open === 1 ? 'runs' : 'run', 'run'],
+    [sums.unknown, 'unknown', 'you'],
+  ];
+  return (
+    <div class="sums">
+      {figures
+        .filter(([amount], index) => index === 0 || amount > 0)
+        .map(([amount, word, tone]) => (
+          <div key={word}>
+            <b class={tone}>{count(amount)}</b> {word}
+          </div>
+        ))}
+    </div>
+  );
+}
+
+export function DeedsCard(props: {
+  rows: readonly TimelineRow[];
+  sums: DeedSums;
+  onTarget: (seq: number) => void;
+  onAll: () => void;
+}) {
+  const { rows, sums, onTarget, onAll } = props;
+  const targets = useMemo(() => deedTargets(rows), [rows]);
+  return (
+    <section class="card" aria-label="Did">
+      <h2>
+        Did <small class="wide">{counted(sums.calls, 'call')}</small>
+        <Opens text="All steps" onOpen={onAll} />
+      </h2>
+      <Sums sums={sums} />
+      <ul class="did">
+        {targets.slice(0, SHOWN_DEEDS).map((deed) => (
+          <li key={`${deed.verb} ${deed.target}`}>
+            <Icon name={VERB_ICONS[deed.verb]} />
+            <span>{deed.verb}</span>
+            <button type="button" class="plain cut" onClick={() => onTarget(deed.seq)}>
+              <code>
+                <ForeignText text={deed.target} />
+              </code>
+            </button>
+            <span class={deed.unknown > 0 ? 'you' : 'faint'}>{deedNote(deed)}</span>
+          </li>
+        ))}
+        {targets.length > SHOWN_DEEDS ? (
+          <li class="faint">and {count(targets.length - SHOWN_DEEDS)} more targets</li>
+        ) : null}
+      </ul>
+    </section>
+  );
+}
+
+const ORDER = ['spend', 'turns', 'tokens', 'duration_seconds', 'duration', 'tool_calls', 'spawns'];
+const rank = ({ name }: LimitMeter): number => (ORDER.indexOf(name) + 1 || 99) - 1;
+/** Most telling first. */
+export const orderedMeters = (meters: readonly LimitMeter[]): LimitMeter[] =>
+  meters.toSorted((a, b) => rank(a) - rank(b));
+
+function MeterRows(props: { meters: readonly LimitMeter[]; currency: string; most?: number }) {
+  const { meters, currency, most = 6 } = props;
+  return (
+    <div class="meters">
+      {orderedMeters(meters)
+        .filter(({ used, max }) => used > 0 || max !== 0)
+        .slice(0, most)
+        .map((meter, index) => (
+          <div key={meter.name} class={index < 3 ? 'meter-row' : 'meter-row opt'}>
+            <span class="dim">{limitName(meter.name)}</span>
+            <MeterBar meter={meter} />
+            <MeterValue meter={meter} unit={meter.name === 'spend' ? currency : ''} />
+          </div>
+        ))}
+    </div>
+  );
+}
+
+export function CostCard(props: {
+  thread: ListedRun;
+  rows: readonly TimelineRow[];
+  below: readonly ListedRun[];
+  currency: string;
+  onRaise: () => void;
+}) {
+  const { thread, rows, below, currency } = props;
+  const spend = thread.meters.find(({ name }) => name === 'spend');
+  const turns = thread.meters.find(({ name }) => name === 'turns')?.max;
+  const series = useMemo(() => costSeries(rows, below), [rows, below]);
+  return (
+    <section class="card" aria-label="Cost against limits">
+      <h2>
+        Cost against limits <small class="wide">{below.length > 0 ? 'with children' : ''}</small>
+        <Opens text="Raise a limit" onOpen={props.onRaise} />
+      </h2>
+      <div class="money">
+        <MeterRows meters={thread.meters} currency={currency} />
+        <StepChart
+          points={series.points}
+          currency={currency}
+          reserved={spend?.reserved ?? 0}
+          warnAt={0.8}
+          {...(spend?.max === undefined ? {} : { limit: spend.max })}
+          {...(turns === undefined ? {} : { turns })}
+        />
+      </div>
+    </section>
+  );
+}

@@ -1,0 +1,157 @@
+// Saying something to the model: before its next turn, or instead of the reply that is coming. An ended
+// thread gets it as a follow-up and goes on.
+import { useEffect, useRef, useState } from 'preact/hooks';
+import type { ThreadView } from '../../model/api.ts';
+import { money, shellWord } from '../../model/format.ts';
+import { Command } from '../parts/copy.tsx';
+import { Icon } from '../parts/icons.tsx';
+import { commandOf } from './commands.ts';
+import { isEndedStatus } from './header.tsx';
+import type { Acting } from './thread-actions.ts';
+
+type When = 'next' | 'now';
+type Voice = 'user' | 'system';
+
+function Choices(props: {
+  view: ThreadView;
+  acting: Acting;
+  voice: Voice;
+  when: When;
+  currency: string;
+  onVoice: (voice: Voice) => void;
+  onWhen: (when: When) => void;
+}) {
+  const { view, acting, voice, when, currency } = props;
+  const why = acting.why('interrupt');
+  const { worst_turn: worst } = view;
+  const costs =
+    worst === undefined ? '' : `, at most ${money(worst)} ${currency} for one more turn`;
+  const radio = (name: string, is: boolean, text: string, run: () => void, title?: string) => (
+    <label class="check">
+      <input type="radio" name={name} checked={is} disabled={title !== undefined} onChange={run} />
+      <span {...(title === undefined ? {} : { title })}>{text}</span>
+    </label>
+  );
+  return (
+    <>
+      <fieldset>
+        <legend class="unseen">As whom</legend>
+        {radio('voice', voice === 'user', 'as a user', () => props.onVoice('user'))}
+        {radio(
+          'voice',
+          voice === 'system',
+          'as a system message',
+          () => props.onVoice('system'),
+          when === 'now' ? 'an interruption speaks as a user' : undefined,
+        )}
+      </fieldset>
+      <fieldset>
+        <legend class="unseen">When</legend>
+        {radio('when', when === 'next', 'goes in before the next turn', () => props.onWhen('next'))}
+        {radio(
+          'when',
+          when === 'now',
+          `interrupt now: the reply so far is paid for and dropped${costs}`,
+          () => props.onWhen('now'),
+          why,
+        )}
+      </fieldset>
+    </>
+  );
+}
+
+export function Composer(props: {
+  view: ThreadView;
+  acting: Acting;
+  currency: string;
+  onClose: () => void;
+  onRaise: () => void;
+}) {
+  const { view, acting, currency, onClose } = props;
+  const { id, status } = view.thread;
+  const isEnded = isEndedStatus(status);
+  const [text, setText] = useState('');
+  const [voice, setVoice] = useState<Voice>('user');
+  const [when, setWhen] = useState<When>('next');
+  const field = useRef<HTMLTextAreaElement>(null);
+  useEffect(() => field.current?.focus(), []);
+  const act = isEnded ? 'resume' : when === 'now' ? 'interrupt' : 'inject';
+  const words = shellWord(text === '' ? '…' : text);
+  const rest = isEnded
+    ? ` --message ${words}`
+    : `${act === 'inject' && voice === 'system' ? ' --role system' : ''} ${words}`;
+  const command = commandOf(act, id, rest);
+  const [why, isBusy] = [acting.why(act), acting.isBusy(act)];
+  const send = async () => {
+    if (text.trim() === '' || why !== undefined || isBusy) return;
+    const body = isEnded
+      ? { message: text }
+      : act === 'interrupt'
+        ? { text }
+        : { text, role: voice };
+    const answer = await acting.send(act, body, command);
+    if (answer.ok) onClose();
+  };
+  return (
+    <form
+      class="card composer"
+      aria-label="Message"
+      onSubmit={(event) => {
+        event.preventDefault();
+        void send();
+      }}
+    >
+      <textarea
+        ref={field}
+        class="field"
+        rows={3}
+        aria-label={isEnded ? 'Follow-up' : 'Message to the model'}
+        placeholder={isEnded ? 'a follow-up: it goes on with this' : 'what it should know'}
+        value={text}
+        onInput={(event) => setText(event.currentTarget.value)}
+        onKeyDown={(event) => {
+          if (event.key === 'Escape') onClose();
+          if (event.key === 'Enter' && (event.ctrlKey || event.metaKey)) void send();
+        }}
+      />
+      {isEnded ? (
+        <p class="dim">
+          It is resumed with this message, under the limits it has.{' '}
+          {status === 'limit' ? (
+            <button type="button" class="more-link" onClick={props.onRaise}>
+              It ended at one of them: raise it
+            </button>
+          ) : null}
+        </p>
+      ) : (
+        <Choices
+          view={view}
+          acting={acting}
+          voice={voice}
+          when={when}
+          currency={currency}
+          onVoice={setVoice}
+          onWhen={(next) => {
+            setWhen(next);
+            if (next === 'now') setVoice('user');
+          }}
+        />
+      )}
+      <footer>
+        <Command text={command} />
+        {why === undefined ? null : <span class="you">{why}</span>}
+        <button type="button" class="btn" onClick={onClose}>
+          Cancel
+        </button>
+        <button
+          type="submit"
+          class="btn go"
+          disabled={text.trim() === '' || why !== undefined || isBusy}
+          aria-busy={isBusy}
+        >
+          <Icon name="say" /> {isBusy ? 'on its way' : isEnded ? 'Follow up' : 'Send'}
+        </button>
+      </footer>
+    </form>
+  );
+}

@@ -1,0 +1,211 @@
+// What was said, in order, each in a frame that says whose words they are. Calls are one line. The whole
+// of a message is read when it comes into sight.
+import { useEffect, useMemo, useRef, useState } from 'preact/hooks';
+import type { EventDetail, SlimEvent } from '../../model/api.ts';
+import { bytes, count } from '../../model/format.ts';
+import type { TimelineRow } from '../../model/timeline-entry.ts';
+import { Time } from '../parts/figures.tsx';
+import { Icon } from '../parts/icons.tsx';
+import { PiecesView } from '../parts/json-view.tsx';
+import { LabelChips } from '../parts/labels.tsx';
+import { EmptyState, useResource } from '../parts/states.tsx';
+import { ForeignText } from '../parts/untrusted-text.tsx';
+import { loadPiece } from './decision.tsx';
+import { threadResource } from './place.ts';
+import { iconOf } from './timeline-row.tsx';
+
+/** So many at first, and so many more each time. */
+const PAGE = 60;
+/** A preview holds that much of a message. */
+const PREVIEW = 200;
+/** What is longer is read by hand. */
+const BY_ITSELF = 16 * 1024;
+
+const AUTHORS: Readonly<Record<string, string>> = {
+  user: 'You',
+  harness: 'The harness',
+  model: 'The model',
+  tool: 'A tool',
+  hook: 'A hook',
+};
+
+function authorOf({ type, by }: SlimEvent): string {
+  if (type === 'assistant_message') return by === 'harness' ? 'The harness' : 'The model';
+  if (type === 'plan') return 'The plan';
+  if (type === 'user_message') return by === undefined ? 'You' : (AUTHORS[by] ?? by);
+  return by === undefined ? 'The harness' : (AUTHORS[by] ?? by);
+}
+
+const SAID: ReadonlySet<string> = new Set([
+  'user_message',
+  'assistant_message',
+  'injected_message',
+  'plan',
+]);
+
+/** Messages, and one line for each call and hook. */
+function useLines(events: readonly SlimEvent[], rows: readonly TimelineRow[]) {
+  return useMemo(() => {
+    const said = events
+      .filter(({ type, preview, text }) => SAID.has(type) && (preview ?? text ?? '') !== '')
+      .map((event) => ({ seq: event.seq, event, row: undefined }));
+    const steps = rows
+      .filter(({ kind }) => kind === 'call' || kind === 'child' || kind === 'hook')
+      .map((row) => ({ seq: row.seq, event: undefined, row }));
+    return [...said, ...steps].sort((a, b) => a.seq - b.seq);
+  }, [events, rows]);
+}
+
+function useInSight(): [{ current: HTMLDivElement | null }, boolean] {
+  const place = useRef<HTMLDivElement>(null);
+  const [isSeen, setSeen] = useState(false);
+  useEffect(() => {
+    const element = place.current;
+    if (!element || isSeen) return undefined;
+    const watcher = new IntersectionObserver((entries) => {
+      if (entries.some((entry) => entry.isIntersecting)) setSeen(true);
+    });
+    watcher.observe(element);
+    return () => watcher.disconnect();
+  }, [isSeen]);
+  return [place, isSeen];
+}
+
+function Message({ id, event }: { id: string; event: SlimEvent }) {
+  const [place, isSeen] = useInSight();
+  const [isAsked, setAsked] = useState(false);
+  const size = event.bytes ?? 0;
+  const isCut = size > PREVIEW;
+  const wants = isCut && (isAsked || (isSeen && size <= BY_ITSELF));
+  const { answer } = useResource<EventDetail>(
+    wants ? threadResource(id, `/events/${event.seq}`) : undefined,
+  );
+  const author = authorOf(event);
+  const content = answer?.ok ? answer.output.content : undefined;
+  return (
+    <div ref={place} class={`message by-${event.type.split('_')[0]}`}>
+      <div class="message-head">
+        <b>{author}</b> {event.turn > 0 ? <span class="faint">turn {event.turn}</span> : null}{' '}
+        <Time at={event.ts} form="clock" />
+        <LabelChips taint={event.labels ?? []} />
+      </div>
+      {content ? (
+        <PiecesView first={content} load={loadPiece(id, event.seq, 'content')} />
+      ) : (
+        <ForeignText text={event.preview ?? event.text ?? ''} class="wrap" />
+      )}
+      {isCut && !content ? (
+        <button type="button" class="more-link" onClick={() => setAsked(true)}>
+          all {bytes(size)}
+        </button>
+      ) : null}
+    </div>
+  );
+}
+
+const OUTCOMES: Readonly<Partial<Record<TimelineRow['state'], string>>> = {
+  done: 'done',
+  open: 'runs',
+  waits: 'waits for you',
+  unknown: 'outcome unknown',
+};
+
+function StepLine({ row, onSelect }: { row: TimelineRow; onSelect: (seq: number) => void }) {
+  const isBad = row.state === 'denied' || row.state === 'failed';
+  const isYou = row.state === 'waits' || row.state === 'unknown';
+  const word = isBad ? `${row.state}${row.why === '' ? '' : `, ${row.why}`}` : OUTCOMES[row.state];
+  return (
+    <button
+      type="button"
+      class={`step-line ${isBad ? 'is-bad' : isYou ? 'is-you' : row.kind === 'hook' ? 'is-hook' : ''}`}
+      onClick={() => onSelect(row.seq)}
+    >
+      <Icon name={iconOf(row)} />
+      <code>{row.name}</code>
+      <ForeignText text={row.text} class="cut mono dim" />
+      <span class="why">{word ?? ''}</span>
+      <LabelChips taint={row.labels} max={2} />
+    </button>
+  );
+}
+
+/** Distance from the end, in pixels, that still counts as the end. */
+const END = 40;
+
+/**
+ * Scrolls to the end when the content grows, also by a message that was read later, while `follow` is
+ * true. A person who scrolls up ends it, and starts it again at the end.
+ */
+function useFollowed(follow: boolean, onFollow: (follow: boolean) => void) {
+  const box = useRef<HTMLDivElement>(null);
+  const isFirst = useRef(true);
+  useEffect(() => {
+    const element = box.current;
+    if (!element) return undefined;
+    let isOwn = false;
+    const toEnd = () => {
+      isOwn = true;
+      element.scrollTop = element.scrollHeight;
+    };
+    const onScroll = () => {
+      const isAtEnd = element.scrollHeight - element.scrollTop - element.clientHeight < END;
+      if (!isOwn && isAtEnd !== follow) onFollow(isAtEnd);
+      isOwn = false;
+    };
+    if (follow || isFirst.current) toEnd();
+    isFirst.current = false;
+    const grown = new MutationObserver(() => follow && toEnd());
+    grown.observe(element, { childList: true, subtree: true, characterData: true });
+    element.addEventListener('scroll', onScroll);
+    return () => {
+      grown.disconnect();
+      element.removeEventListener('scroll', onScroll);
+    };
+  }, [follow]);
+  return box;
+}
+
+export function Conversation(props: {
+  id: string;
+  events: readonly SlimEvent[];
+  rows: readonly TimelineRow[];
+  /** The reply under way. */
+  text: string;
+  /** The end of the conversation stays in sight. */
+  follow: boolean;
+  onFollow: (follow: boolean) => void;
+  onSelect: (seq: number) => void;
+}) {
+  const { id, events, rows, text, follow, onFollow, onSelect } = props;
+  const lines = useLines(events, rows);
+  const [most, setMost] = useState(PAGE);
+  const hidden = Math.max(0, lines.length - most);
+  const box = useFollowed(follow, onFollow);
+  if (lines.length === 0 && text === '') return <EmptyState title="Nothing was said yet" />;
+  return (
+    <div ref={box} class="talk" tabIndex={0} role="region" aria-label="Conversation">
+      {hidden > 0 ? (
+        <button type="button" class="btn" onClick={() => setMost(most + PAGE * 2)}>
+          {count(hidden)} earlier
+        </button>
+      ) : null}
+      {lines
+        .slice(hidden)
+        .map(({ seq, event, row }) =>
+          event ? (
+            <Message key={seq} id={id} event={event} />
+          ) : row ? (
+            <StepLine key={`${row.kind} ${seq}`} row={row} onSelect={onSelect} />
+          ) : null,
+        )}
+      {text === '' ? null : (
+        <div class="message by-assistant is-live">
+          <div class="message-head">
+            <b>The model</b> <span class="label">live, not kept</span>
+          </div>
+          <ForeignText text={text} class="wrap" />
+        </div>
+      )}
+    </div>
+  );
+}

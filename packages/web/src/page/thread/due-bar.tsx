@@ -1,0 +1,142 @@
+// What waits for a person, on top of everything else. Denying is the safe answer and can be given here;
+// approving takes the review, which shows all of it.
+import { useState } from 'preact/hooks';
+import type { ListedApproval } from '../../model/api.ts';
+import { count, seconds } from '../../model/format.ts';
+import { type PageFault, post } from '../api.ts';
+import { now } from '../parts/figures.tsx';
+import { Icon } from '../parts/icons.tsx';
+import { ErrorState } from '../parts/states.tsx';
+import { ForeignText } from '../parts/untrusted-text.tsx';
+import { go, pathOf } from '../router.tsx';
+import { may } from '../state/session.ts';
+
+const WORDS: Readonly<Record<ListedApproval['kind'], string>> = {
+  call: 'Review call',
+  capability: 'Review right',
+  limit: 'Review limit',
+  question: 'Answer',
+};
+
+/** `expires in 10 m 45 s`, or nothing. */
+const expiry = ({ expires }: ListedApproval): string =>
+  expires === undefined
+    ? ''
+    : expires <= now.value
+      ? 'expired'
+      : `expires in ${seconds(Math.round((expires - now.value) / 1000))}`;
+
+const askedFor = ({ asked }: ListedApproval): string =>
+  seconds(Math.max(0, Math.round((now.value - asked) / 1000)));
+
+export const reviewPath = ({ id }: ListedApproval): string => pathOf('approvals', id);
+
+function DenyForm(props: { approval: ListedApproval; onClose: () => void }) {
+  const { approval, onClose } = props;
+  const [why, setWhy] = useState('');
+  const [isBusy, setBusy] = useState(false);
+  const [error, setError] = useState<PageFault>();
+  const deny = async () => {
+    setBusy(true);
+    const answer = await post(`approvals/${encodeURIComponent(approval.id)}/decision`, {
+      decision: 'deny',
+      digest: approval.digest,
+      ...(why === '' ? {} : { why }),
+    });
+    // Busy until it is gone from what waits.
+    if (answer.ok) return;
+    setBusy(false);
+    setError(answer.error);
+  };
+  return (
+    <form
+      class="deny-form"
+      onSubmit={(event) => {
+        event.preventDefault();
+        void deny();
+      }}
+    >
+      <label>
+        <span class="unseen">Why, for the record</span>
+        <input
+          class="field"
+          value={why}
+          placeholder="why (may be left out)"
+          maxLength={500}
+          onInput={(event) => setWhy(event.currentTarget.value)}
+        />
+      </label>
+      <button type="submit" class="btn danger" disabled={isBusy} aria-busy={isBusy}>
+        {isBusy ? 'denies' : 'Deny'}
+      </button>
+      <button type="button" class="btn" onClick={onClose}>
+        Cancel
+      </button>
+      {error ? <ErrorState error={error} command={`km approvals deny ${approval.id}`} /> : null}
+    </form>
+  );
+}
+
+function Due(props: { approval: ListedApproval; thread: string; isFirst: boolean }) {
+  const { approval, thread, isFirst } = props;
+  const [isDenying, setDenying] = useState(false);
+  const mayDecide = may('approve');
+  const { rule } = approval;
+  const asks = rule === undefined ? 'asks' : `asked by ${rule}`;
+  const about = [asks, askedFor(approval), expiry(approval)].filter(Boolean).join(' · ');
+  return (
+    <section class="due-bar" aria-label="Waits for you">
+      <span class="you">
+        <Icon name="ask" />
+      </span>
+      <div class="what">
+        <strong>Waits for you</strong>
+        <code class="cut call">
+          <ForeignText text={approval.title} class="cut" />
+        </code>
+        <span class="dim cut rule">
+          {about}
+          {approval.thread === undefined || approval.thread === thread
+            ? ''
+            : ` · in ${approval.thread}`}
+        </span>
+      </div>
+      {isDenying ? (
+        <DenyForm approval={approval} onClose={() => setDenying(false)} />
+      ) : (
+        <>
+          <button
+            type="button"
+            class="btn"
+            disabled={!mayDecide}
+            {...(mayDecide ? {} : { title: 'your token may not decide' })}
+            onClick={() => setDenying(true)}
+          >
+            Deny
+          </button>
+          <button type="button" class="btn main" onClick={() => go(reviewPath(approval))}>
+            {WORDS[approval.kind]} {isFirst ? <kbd>a</kbd> : null}
+          </button>
+        </>
+      )}
+    </section>
+  );
+}
+
+/** At most two in full; the rest is on the page of approvals. */
+export function DueBar(props: { approvals: readonly ListedApproval[]; thread: string }) {
+  const { approvals, thread } = props;
+  const more = approvals.length - 2;
+  return (
+    <>
+      {approvals.slice(0, 2).map((approval, index) => (
+        <Due key={approval.id} approval={approval} thread={thread} isFirst={index === 0} />
+      ))}
+      {more > 0 ? (
+        <button type="button" class="more-link" onClick={() => go('/approvals')}>
+          {count(more)} more wait for you
+        </button>
+      ) : null}
+    </>
+  );
+}

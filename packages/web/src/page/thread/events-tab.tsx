@@ -1,0 +1,140 @@
+// Every event as the journal has it, one line each; the inspector shows the one that is selected.
+import { useMemo, useState } from 'preact/hooks';
+import type { SlimEvent } from '../../model/api.ts';
+import { count } from '../../model/format.ts';
+import { get, type PageFault } from '../api.ts';
+import { Time } from '../parts/figures.tsx';
+import { EmptyState, ErrorState } from '../parts/states.tsx';
+import { ForeignText } from '../parts/untrusted-text.tsx';
+import { VirtualList } from '../parts/virtual-list.tsx';
+import { threadResource } from './place.ts';
+import { useIsPhone } from './timeline.tsx';
+
+/** `GET threads/ID/find`. */
+interface Found {
+  readonly seqs: readonly number[];
+  readonly total: number;
+  readonly isComplete: boolean;
+}
+
+function FindField(props: { id: string; onFound: (found: Found | undefined) => void }) {
+  const { id, onFound } = props;
+  const [words, setWords] = useState('');
+  const [error, setError] = useState<PageFault>();
+  const find = async () => {
+    setError(undefined);
+    if (words.trim() === '') {
+      onFound(undefined);
+      return;
+    }
+    const query = `/find?q=${encodeURIComponent(words)}&limit=500`;
+    const answer = await get<Found>(threadResource(id, query));
+    if (answer.ok) onFound(answer.output);
+    else setError(answer.error);
+  };
+  return (
+    <form
+      class="find-events"
+      role="search"
+      onSubmit={(event) => {
+        event.preventDefault();
+        void find();
+      }}
+    >
+      <label>
+        <span class="unseen">Find in events</span>
+        <input
+          type="search"
+          class="field"
+          placeholder="find in events"
+          value={words}
+          onInput={(event) => {
+            setWords(event.currentTarget.value);
+            if (event.currentTarget.value === '') onFound(undefined);
+          }}
+        />
+      </label>
+      <button type="submit" class="btn">
+        Find
+      </button>
+      {error ? <ErrorState error={error} /> : null}
+    </form>
+  );
+}
+
+const Cells = ({ event }: { event: SlimEvent }) => (
+  <>
+    <span class="t" role="gridcell">
+      {event.seq}
+    </span>
+    <span class="w" role="gridcell">
+      <code class={event.unreadable ? 'bad' : ''}>{event.type}</code>
+      <ForeignText
+        text={event.unreadable ? 'cannot be read' : (event.text ?? event.preview ?? '')}
+        class="args cut"
+      />
+    </span>
+    <span class="labels" role="gridcell">
+      <span class="faint">{event.turn > 0 ? `turn ${event.turn}` : ''}</span>
+    </span>
+    <span class="d" role="gridcell" />
+    <span class="lane" role="gridcell">
+      <Time at={event.ts} form="exact" />
+    </span>
+  </>
+);
+
+export function EventsTab(props: {
+  id: string;
+  events: readonly SlimEvent[];
+  at: number | undefined;
+  isWhole: boolean;
+  onSelect: (seq: number) => void;
+  onBefore: () => void;
+}) {
+  const { id, events, at, isWhole, onSelect } = props;
+  const [found, setFound] = useState<Found>();
+  const isPhone = useIsPhone();
+  const shown = useMemo(() => {
+    if (!found) return events;
+    const wanted = new Set(found.seqs);
+    return events.filter(({ seq }) => wanted.has(seq));
+  }, [events, found]);
+  const selected = at === undefined ? -1 : shown.findIndex(({ seq }) => seq === at);
+  return (
+    <div class="timeline events">
+      <div class="event-bar">
+        <FindField id={id} onFound={setFound} />
+        <span class="faint">
+          {found
+            ? `${found.isComplete ? '' : 'first '}${count(shown.length)}${found.isComplete ? '' : ` of ${count(found.total)} or more`}`
+            : `${count(events.length)} events`}
+        </span>
+        {isWhole ? null : (
+          <button type="button" class="btn" onClick={props.onBefore}>
+            Earlier ones
+          </button>
+        )}
+      </div>
+      {shown.length === 0 ? (
+        <EmptyState title={found ? 'Nothing found' : 'No events yet'} />
+      ) : (
+        <VirtualList
+          label="Events"
+          count={shown.length}
+          rowHeight={isPhone ? 40 : 27}
+          keyOf={(index) => String(shown[index]?.seq ?? index)}
+          row={(index) => {
+            const event = shown[index];
+            return event ? <Cells event={event} /> : null;
+          }}
+          {...(selected >= 0 ? { selected } : {})}
+          onSelect={(index) => {
+            const event = shown[index];
+            if (event) onSelect(event.seq);
+          }}
+        />
+      )}
+    </div>
+  );
+}

@@ -1,0 +1,304 @@
+// One step, looked at closely: the decision about a call, the numbers and the reply of a turn, what a
+// hook answered; and the event as the journal has it.
+import type { ComponentChildren } from 'preact';
+import { useState } from 'preact/hooks';
+import type { Data, EventDetail, SlimEvent } from '../../model/api.ts';
+import { clockTime, count, money, seconds } from '../../model/format.ts';
+import { isTrouble } from '../../model/thread-sums.ts';
+import type { TimelineRow } from '../../model/timeline-entry.ts';
+import { Command } from '../parts/copy.tsx';
+import { Time } from '../parts/figures.tsx';
+import { Icon } from '../parts/icons.tsx';
+import { JsonView, PiecesView } from '../parts/json-view.tsx';
+import { LabelChips } from '../parts/labels.tsx';
+import { ErrorState, LoadingRows, useResource } from '../parts/states.tsx';
+import { ForeignText } from '../parts/untrusted-text.tsx';
+import { Link } from '../router.tsx';
+import { Decision, loadPiece } from './decision.tsx';
+import { textAt } from './header.tsx';
+import { threadPath, threadResource } from './place.ts';
+import { iconOf } from './timeline-row.tsx';
+
+/** Names and values, those that are there. */
+export const Facts = (props: {
+  facts: readonly (readonly [name: string, value: ComponentChildren])[];
+}) => (
+  <dl class="facts">
+    {props.facts
+      .filter(([, value]) => value !== undefined && value !== '' && value !== null)
+      .map(([name, value]) => (
+        <div key={name}>
+          <dt>{name}</dt>
+          <dd>{value}</dd>
+        </div>
+      ))}
+  </dl>
+);
+
+function Turn(props: {
+  id: string;
+  row: TimelineRow;
+  detail: EventDetail;
+  reply: SlimEvent | undefined;
+  currency: string;
+}) {
+  const { id, row, detail, reply, currency } = props;
+  const { usage, spend } = row;
+  const about = usage?.estimated ? 'about ' : '';
+  const tokens = (value: number) => `${about}${count(value)}`;
+  return (
+    <>
+      <Facts
+        facts={[
+          ['model', row.model === undefined ? '' : <ForeignText text={row.model} />],
+          ['asked', <Time at={row.start} form="exact" />],
+          ['answered after', row.end === undefined ? '' : seconds((row.end - row.start) / 1000)],
+          ['input', usage ? `${tokens(usage.input)} tokens` : ''],
+          ['from the cache', usage && usage.cached > 0 ? `${tokens(usage.cached)} tokens` : ''],
+          ['output', usage ? `${tokens(usage.output)} tokens` : ''],
+          ['spend', spend === undefined ? '' : `${money(spend)} ${currency}`],
+          ['price row', reply?.price_row ?? ''],
+          ['stopped because', reply?.stop?.replaceAll('_', ' ') ?? ''],
+          ['labels', row.labels.length > 0 ? <LabelChips taint={row.labels} /> : ''],
+        ]}
+      />
+      <div class="sect">
+        <h3>Reply</h3>
+        {detail.content && reply ? (
+          <PiecesView
+            first={detail.content}
+            load={loadPiece(id, reply.seq, 'content')}
+            author="The model says"
+            labels={row.labels}
+          />
+        ) : (
+          <p class="faint">{row.state === 'open' ? 'under way' : 'no text: only calls'}</p>
+        )}
+      </div>
+    </>
+  );
+}
+
+const at = (value: Data | undefined, name: string): Data | undefined =>
+  typeof value === 'object' && value !== null && !Array.isArray(value)
+    ? (value as { readonly [name: string]: Data })[name]
+    : undefined;
+
+function Hook({ row, detail }: { row: TimelineRow; detail: EventDetail }) {
+  const data = at(detail.event, 'data') ?? detail.event;
+  const changed = (['limits', 'model', 'notes'] as const)
+    .map((name) => [name, at(data, name)] as const)
+    .filter(([, value]) => value !== undefined && JSON.stringify(value) !== '{}');
+  return (
+    <>
+      <Facts
+        facts={[
+          ['fired at', textAt(data, 'event').replaceAll('_', ' ')],
+          ['step', <ForeignText text={textAt(data, 'step')} />],
+          ['when', <ForeignText text={detail.when ?? ''} class="mono" />],
+          ['answer', <ForeignText text={row.text.replace(/^at [a-z_ ]+: /, '')} />],
+          ['took', row.took_ms === undefined ? '' : seconds(row.took_ms / 1000)],
+          [
+            'its thread',
+            row.thread === undefined ? (
+              ''
+            ) : (
+              <Link to={threadPath(row.thread)} class="more-link">
+                {row.thread}
+              </Link>
+            ),
+          ],
+        ]}
+      />
+      <div class="sect">
+        <h3>What it changed</h3>
+        {changed.length === 0 ? <p class="faint">nothing</p> : null}
+        {changed.map(([name, value]) => (
+          <div key={name}>
+            <small class="faint">{name}</small>
+            <JsonView value={value ?? null} />
+          </div>
+        ))}
+      </div>
+    </>
+  );
+}
+
+function Note(props: {
+  id: string;
+  seq: number;
+  row: TimelineRow | undefined;
+  detail: EventDetail;
+}) {
+  const { id, seq, row, detail } = props;
+  return (
+    <>
+      {row && row.text !== '' ? <ForeignText text={row.text} class="wrap" /> : null}
+      {detail.content ? (
+        <PiecesView first={detail.content} load={loadPiece(id, seq, 'content')} author="Text" />
+      ) : null}
+    </>
+  );
+}
+
+/** Which were denied and why, before anything is selected. */
+function Overview(props: { rows: readonly TimelineRow[]; onSelect: (seq: number) => void }) {
+  const troubles = props.rows.filter(isTrouble).slice(0, 100);
+  return (
+    <section class="card pane insp" aria-label="What needs a look">
+      <div class="bar">
+        <b>What needs a look</b>
+        <span class="faint">{count(troubles.length)}</span>
+      </div>
+      <div class="scroll">
+        {troubles.length === 0 ? (
+          <p class="faint">
+            Nothing was denied, failed or waits. Select a step to see why it was allowed.
+          </p>
+        ) : (
+          <ul class="troubles">
+            {troubles.map((row) => (
+              <li key={row.seq}>
+                <button
+                  type="button"
+                  class={row.state === 'waits' || row.state === 'unknown' ? 'is-you' : 'is-bad'}
+                  onClick={() => props.onSelect(row.denials.at(-1) ?? row.seq)}
+                >
+                  <Icon name={iconOf(row)} />
+                  <code>{row.name}</code>
+                  <ForeignText text={row.target ?? row.text} class="cut mono dim" />
+                  <span class="why">
+                    {row.state === 'denied'
+                      ? ['denied', row.why].filter(Boolean).join(', ')
+                      : row.why || (row.kind === 'note' ? '' : row.state)}
+                  </span>
+                </button>
+              </li>
+            ))}
+          </ul>
+        )}
+      </div>
+    </section>
+  );
+}
+
+type Side = 'decision' | 'raw';
+
+function Body(props: InspectorProps & { seq: number; side: Side; detail: EventDetail }) {
+  const { thread, row, detail, seq, side, currency, events, onSelect } = props;
+  if (side === 'raw') {
+    return <PiecesView first={detail.raw} load={loadPiece(thread, seq, 'raw')} />;
+  }
+  if (!row || row.kind === 'note') {
+    return <Note id={thread} seq={seq} row={row} detail={detail} />;
+  }
+  if (row.kind === 'turn') {
+    const reply = events.find((event) => event.seq === row.result);
+    return <Turn id={thread} row={row} detail={detail} reply={reply} currency={currency} />;
+  }
+  if (row.kind === 'hook') return <Hook row={row} detail={detail} />;
+  return (
+    <>
+      {row.thread === undefined ? null : (
+        <Link to={threadPath(row.thread)} class="btn">
+          <Icon name="child" /> Open {row.thread}
+        </Link>
+      )}
+      <Decision
+        key={`${thread} ${seq}`}
+        id={thread}
+        row={row}
+        detail={detail}
+        onSelect={onSelect}
+      />
+    </>
+  );
+}
+
+interface InspectorProps {
+  /** Whose event it is. */
+  readonly thread: string;
+  readonly seq: number | undefined;
+  readonly row: TimelineRow | undefined;
+  readonly rows: readonly TimelineRow[];
+  readonly events: readonly SlimEvent[];
+  readonly currency: string;
+  onSelect(seq: number | undefined): void;
+}
+
+const SIDES: Readonly<Record<TimelineRow['kind'], string>> = {
+  call: 'Decision',
+  child: 'Decision',
+  turn: 'Turn',
+  hook: 'Answer',
+  note: 'Text',
+};
+
+/** The event that says most of a row: the refusal of a call, the reply of a turn, a hook's answer. */
+const telling = (row: TimelineRow | undefined, seq: number): number =>
+  row?.kind === 'turn' || row?.kind === 'hook'
+    ? (row.result ?? row.seq)
+    : (row?.denials.at(-1) ?? row?.seq ?? seq);
+
+export function Inspector(props: InspectorProps) {
+  const { thread, seq, row, events, onSelect } = props;
+  const [chosen, setSide] = useState<Side>();
+  // Without a row it is the event itself that is looked at.
+  const side = chosen ?? (row ? 'decision' : 'raw');
+  const shown = seq === undefined ? undefined : telling(row, seq);
+  const { answer, again } = useResource<EventDetail>(
+    shown === undefined ? undefined : threadResource(thread, `/events/${shown}`),
+  );
+  if (seq === undefined || shown === undefined) {
+    return <Overview rows={props.rows} onSelect={onSelect} />;
+  }
+  const event = events.find((one) => one.seq === shown);
+  const title = row?.name ?? event?.type ?? 'event';
+  const tone = row?.state === 'denied' || row?.state === 'failed' ? 'bad' : '';
+  const [first, second] = [row ? SIDES[row.kind] : 'Text', 'Raw'];
+  const tab = (name: Side, word: string) => (
+    <button type="button" role="tab" aria-selected={side === name} onClick={() => setSide(name)}>
+      {word}
+    </button>
+  );
+  return (
+    <section class="card pane insp is-open" aria-label="Selected step">
+      <div class="bar">
+        <button
+          type="button"
+          class="btn only back"
+          aria-label="Back to the steps"
+          onClick={() => onSelect(undefined)}
+        >
+          <Icon name="back" />
+        </button>
+        {row ? (
+          <span class={tone}>
+            <Icon name={row.kind === 'turn' ? 'model' : iconOf(row)} />
+          </span>
+        ) : null}
+        <code class="name cut">{title}</code>
+        <span class="faint cut">
+          event {count(shown)}
+          {event ? ` · turn ${event.turn} · ${clockTime(event.ts, true)}` : ''}
+        </span>
+        <div class="tabs" role="tablist" aria-label="Step">
+          {tab('decision', first)}
+          {tab('raw', second)}
+        </div>
+      </div>
+      <div class="scroll" tabIndex={0} role="region" aria-label="Step in detail">
+        {!answer ? (
+          <LoadingRows rows={5} />
+        ) : answer.ok ? (
+          <Body {...props} seq={shown} side={side} detail={answer.output} />
+        ) : (
+          <ErrorState error={answer.error} again={again} />
+        )}
+      </div>
+      <div class="foot">
+        {answer?.ok ? <Command text={answer.output.command} keyName="c" /> : null}
+      </div>
+    </section>
+  );
+}

@@ -1,0 +1,182 @@
+// Going on with more room: each limit with what was used, what it was, what it shall be and how far it
+// may go; what one more turn costs at most; and, when somebody wants to, another model and a message.
+import { useState } from 'preact/hooks';
+import type { ThreadView } from '../../model/api.ts';
+import { limitName, limitValue, money } from '../../model/format.ts';
+import { Command } from '../parts/copy.tsx';
+import { Dialog } from '../parts/dialog.tsx';
+import { ErrorState } from '../parts/states.tsx';
+import { orderedMeters } from './answers.tsx';
+import { limitProblem, resumeCommand, type Typed, wishOf } from './commands.ts';
+import type { Acting } from './thread-actions.ts';
+
+const RAISABLE = new Set([
+  'turns',
+  'tokens',
+  'spend',
+  'duration',
+  'duration_seconds',
+  'tool_calls',
+  'spawns',
+  'depth',
+]);
+
+function LimitRows(props: {
+  view: ThreadView;
+  typed: Typed;
+  onType: (name: string, text: string) => void;
+}) {
+  const { view, typed, onType } = props;
+  const meters = orderedMeters(view.thread.meters).filter(
+    ({ name, max }) => RAISABLE.has(name) && max !== undefined,
+  );
+  return (
+    <table class="plain-table raise">
+      <thead>
+        <tr>
+          <th scope="col">limit</th>
+          <th scope="col" class="num">
+            used
+          </th>
+          <th scope="col" class="num">
+            was
+          </th>
+          <th scope="col">new</th>
+          <th scope="col">ceiling</th>
+        </tr>
+      </thead>
+      <tbody>
+        {meters.map((meter) => {
+          const ceiling = view.ceilings[meter.name];
+          const text = typed[meter.name] ?? '';
+          const problem = limitProblem(meter, text, ceiling);
+          const [name, isFull] = [limitName(meter.name), meter.used >= (meter.max ?? 0)];
+          return (
+            <tr key={meter.name}>
+              <th scope="row" class={isFull ? 'limit' : ''}>
+                {name}
+              </th>
+              <td class="num">{limitValue(meter.name, meter.used)}</td>
+              <td class="num">{limitValue(meter.name, meter.max ?? 0)}</td>
+              <td>
+                <input
+                  class="field"
+                  inputMode="decimal"
+                  aria-label={`new limit of ${name}`}
+                  aria-invalid={problem !== undefined}
+                  placeholder={String(meter.max)}
+                  value={text}
+                  onInput={(event) => onType(meter.name, event.currentTarget.value)}
+                />
+                {problem === undefined ? null : <small class="bad">{problem}</small>}
+              </td>
+              <td class="faint">
+                {ceiling ? `${ceiling.from} ${limitValue(meter.name, ceiling.max)}` : 'none'}
+              </td>
+            </tr>
+          );
+        })}
+      </tbody>
+    </table>
+  );
+}
+
+const Field = (props: {
+  label: string;
+  value: string;
+  hint: string;
+  onType: (text: string) => void;
+}) => (
+  <label class="labelled">
+    <span>{props.label}</span>
+    <input
+      class="field"
+      value={props.value}
+      placeholder={props.hint}
+      onInput={(event) => props.onType(event.currentTarget.value)}
+    />
+  </label>
+);
+
+export function RaiseSheet(props: {
+  view: ThreadView;
+  acting: Acting;
+  currency: string;
+  onClose: () => void;
+}) {
+  const { view, acting, currency, onClose } = props;
+  const { thread, worst_turn: worst } = view;
+  const [typed, setTyped] = useState<Typed>({});
+  const [model, setModel] = useState('');
+  const [message, setMessage] = useState('');
+  const [reason, setReason] = useState('');
+  const wish = wishOf(typed, model, message, reason);
+  const command = resumeCommand(thread.id, wish);
+  const [why, isBusy] = [acting.why('resume'), acting.isBusy('resume')];
+  const isWrong = thread.meters.some(
+    (meter) =>
+      limitProblem(meter, typed[meter.name] ?? '', view.ceilings[meter.name]) !== undefined,
+  );
+  const resume = async () => {
+    const answer = await acting.send('resume', wish, command);
+    if (answer.ok) onClose();
+  };
+  const spend = thread.meters.find(({ name }) => name === 'spend');
+  return (
+    <Dialog
+      title={`Resume ${thread.directive}`}
+      class="raise-sheet"
+      onClose={onClose}
+      foot={
+        <>
+          <Command text={command} />
+          <button type="button" class="btn" onClick={onClose}>
+            Cancel
+          </button>
+          <button
+            type="button"
+            class="btn go"
+            disabled={why !== undefined || isBusy || isWrong}
+            aria-busy={isBusy}
+            onClick={() => void resume()}
+          >
+            {isBusy ? 'resumes' : 'Resume'}
+          </button>
+        </>
+      }
+    >
+      <p class="dim">
+        {thread.status}
+        {thread.code === undefined ? '' : `: ${thread.code}`}
+      </p>
+      <LimitRows
+        view={view}
+        typed={typed}
+        onType={(name, text) => setTyped({ ...typed, [name]: text })}
+      />
+      {worst === undefined ? null : (
+        <p class="worst">
+          One more turn costs at most{' '}
+          <b>
+            {money(worst)} {currency}
+          </b>
+          {spend?.max === undefined
+            ? ''
+            : `; ${money(Math.max(0, spend.max - spend.used))} ${currency} are left`}
+          .
+        </p>
+      )}
+      <Field label="message" value={message} hint="what it is told first" onType={setMessage} />
+      <Field label="model" value={model} hint="as before" onType={setModel} />
+      <Field label="why" value={reason} hint="for the record" onType={setReason} />
+      {why === undefined ? null : (
+        <p class="you" role="status">
+          Not now: {why}.{view.acts.includes('pause') ? ' Pause it first.' : ''}
+        </p>
+      )}
+      {acting.refusal?.act === 'resume' ? (
+        <ErrorState error={acting.refusal.error} command={acting.refusal.command} />
+      ) : null}
+    </Dialog>
+  );
+}

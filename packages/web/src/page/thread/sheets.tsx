@@ -1,0 +1,241 @@
+// What takes a second look before it is done: stopping and killing, replaying; and the rest of what can be
+// done to a thread.
+import { useState } from 'preact/hooks';
+import type { Act, ListedRun, ReplayView, ThreadView } from '../../model/api.ts';
+import { count } from '../../model/format.ts';
+import { FILTERS } from '../../model/thread-sums.ts';
+import type { TimelineRow } from '../../model/timeline-entry.ts';
+import { Command } from '../parts/copy.tsx';
+import { Dialog } from '../parts/dialog.tsx';
+import { Icon, type IconName } from '../parts/icons.tsx';
+import { JsonView } from '../parts/json-view.tsx';
+import { ErrorState } from '../parts/states.tsx';
+import { ForeignText } from '../parts/untrusted-text.tsx';
+import { commandOf } from './commands.ts';
+import { isEndedStatus, type Sheet } from './header.tsx';
+import type { Acting } from './thread-actions.ts';
+
+const Refused = ({ acting, act }: { acting: Acting; act: Act }) =>
+  acting.refusal?.act === act ? (
+    <ErrorState error={acting.refusal.error} command={acting.refusal.command} />
+  ) : null;
+
+const OpenCall = ({ row }: { row: TimelineRow }) => (
+  <li class={FILTERS.writes(row) && row.state === 'open' ? 'you' : ''}>
+    <Icon name={FILTERS.writes(row) ? 'write' : 'tool'} />
+    <code>{row.name}</code> <ForeignText text={row.target ?? row.text} class="cut mono" />
+    {row.state === 'waits' ? (
+      ' waits for you'
+    ) : FILTERS.writes(row) ? (
+      <b> a write is under way</b>
+    ) : (
+      ''
+    )}
+  </li>
+);
+
+const OpenChild = ({ run }: { run: ListedRun }) => (
+  <li>
+    <Icon name="child" />
+    <code>{run.id}</code> {run.status}
+  </li>
+);
+
+/** Names what is open and who stops too; a kill is offered only after a stop that was not answered. */
+export function StopDialog(props: {
+  view: ThreadView;
+  rows: readonly TimelineRow[];
+  acting: Acting;
+  onClose: () => void;
+}) {
+  const { view, rows, acting, onClose } = props;
+  const { thread } = view;
+  const act: Act = acting.mayKill ? 'kill' : 'stop';
+  const open = rows.filter(
+    ({ kind, state }) => kind === 'call' && (state === 'open' || state === 'waits'),
+  );
+  const below = view.children.filter(({ status }) => !isEndedStatus(status));
+  const [why, isBusy] = [acting.why(act), acting.isBusy(act)];
+  const run = async () => {
+    const answer = await acting.send(act, {});
+    if (answer.ok) onClose();
+  };
+  const word = act === 'kill' ? 'Kill' : 'Stop';
+  return (
+    <Dialog
+      title={`${word} ${thread.directive}?`}
+      onClose={onClose}
+      foot={
+        <>
+          <Command text={commandOf(act, thread.id)} />
+          <button type="button" class="btn" onClick={onClose}>
+            Leave it
+          </button>
+          <button
+            type="button"
+            class="btn danger"
+            disabled={why !== undefined || isBusy}
+            aria-busy={isBusy}
+            onClick={() => void run()}
+          >
+            {isBusy ? 'on its way' : word}
+          </button>
+        </>
+      }
+    >
+      <p>
+        <code>{thread.id}</code>{' '}
+        {act === 'kill'
+          ? 'did not answer the stop within 10 s. Killed, what is open may be half done.'
+          : 'ends at its next step. It can be taken up again later.'}
+      </p>
+      {open.length > 0 ? (
+        <>
+          <h3>Open now</h3>
+          <ul class="open-list">
+            {open.slice(0, 12).map((row) => (
+              <OpenCall key={row.seq} row={row} />
+            ))}
+          </ul>
+        </>
+      ) : (
+        <p class="dim">No call is open.</p>
+      )}
+      {below.length > 0 ? (
+        <>
+          <h3>{count(below.length)} below it stop too</h3>
+          <ul class="open-list">
+            {below.slice(0, 12).map((run) => (
+              <OpenChild key={run.id} run={run} />
+            ))}
+          </ul>
+        </>
+      ) : null}
+      {why === undefined ? null : <p class="you">Not now: {why}.</p>}
+      <Refused acting={acting} act={act} />
+    </Dialog>
+  );
+}
+
+function ReplayResult({ replay }: { replay: ReplayView }) {
+  const { difference, same, recorded, isSame } = replay;
+  if (isSame || !difference) {
+    return (
+      <p class="ok" role="status">
+        <Icon name="ok" /> The same: {count(same)} of {count(recorded)} events
+        {replay.status === undefined ? '' : `, ended ${replay.status}`}.
+      </p>
+    );
+  }
+  return (
+    <>
+      <p class="bad" role="status">
+        <Icon name="no" /> Different from event {count(difference.seq)} on, after {count(same)} that
+        are the same.
+      </p>
+      <div class="two-sides">
+        <div>
+          <h3>recorded</h3>
+          <JsonView value={difference.recorded} />
+        </div>
+        <div>
+          <h3>replayed</h3>
+          <JsonView value={difference.replayed} />
+        </div>
+      </div>
+    </>
+  );
+}
+
+export function ReplayDialog(props: { view: ThreadView; acting: Acting; onClose: () => void }) {
+  const { view, acting, onClose } = props;
+  const [replay, setReplay] = useState<ReplayView>();
+  const [why, isBusy] = [acting.why('replay'), acting.isBusy('replay')];
+  const run = async () => {
+    const answer = await acting.send<ReplayView>('replay', {});
+    if (answer.ok) setReplay(answer.output);
+  };
+  return (
+    <Dialog
+      title={`Replay ${view.thread.directive}`}
+      class="wide-dialog"
+      onClose={onClose}
+      foot={
+        <>
+          <Command text={commandOf('replay', view.thread.id)} />
+          <button type="button" class="btn" onClick={onClose}>
+            Close
+          </button>
+          <button
+            type="button"
+            class="btn go"
+            disabled={why !== undefined || isBusy}
+            aria-busy={isBusy}
+            onClick={() => void run()}
+          >
+            {isBusy ? 'runs' : 'Replay'}
+          </button>
+        </>
+      }
+    >
+      <p class="dim">
+        Runs it again from its journal, without a model and without effects, and says where it would
+        go another way today.
+      </p>
+      {replay ? <ReplayResult replay={replay} /> : null}
+      {why === undefined ? null : <p class="you">Not now: {why}.</p>}
+      <Refused acting={acting} act="replay" />
+    </Dialog>
+  );
+}
+
+export function MoreDialog(props: {
+  view: ThreadView;
+  acting: Acting;
+  onSheet: (sheet: Sheet) => void;
+  onClose: () => void;
+}) {
+  const { view, acting, onSheet, onClose } = props;
+  const { id } = view.thread;
+  const item = (act: Act, icon: IconName, text: string, run: () => void) => {
+    const why = acting.why(act);
+    return (
+      <li>
+        <button
+          type="button"
+          class="btn"
+          disabled={why !== undefined || acting.isBusy(act)}
+          onClick={run}
+        >
+          <Icon name={icon} /> {text}
+        </button>
+        <small class="faint">{why ?? ''}</small>
+      </li>
+    );
+  };
+  return (
+    <Dialog title="More" onClose={onClose}>
+      <ul class="more-list">
+        {item('interrupt', 'x', 'Interrupt the reply', () => {
+          void acting.send('interrupt', {});
+          onClose();
+        })}
+        {item('resume', 'play', 'Resume with other limits…', () => onSheet('raise'))}
+        {item('replay', 'back', 'Replay…', () => onSheet('replay'))}
+        {acting.mayKill ? item('kill', 'no', 'Kill…', () => onSheet('stop')) : null}
+      </ul>
+      <h3>In a terminal</h3>
+      <ul class="commands">
+        {[
+          `km threads show ${id}`,
+          `km threads tail --follow ${id}`,
+          `km explain --thread ${id}`,
+        ].map((text) => (
+          <li key={text}>
+            <Command text={text} />
+          </li>
+        ))}
+      </ul>
+    </Dialog>
+  );
+}

@@ -1,0 +1,174 @@
+// What waits for a person and what was decided today; beside it the review of one, as a page of its own.
+import { useEffect, useState } from 'preact/hooks';
+import type { ApprovalList, ListedApproval } from '../../model/api.ts';
+import { seconds } from '../../model/format.ts';
+import { useKeys } from '../keys.ts';
+import { now, Time } from '../parts/figures.tsx';
+import { Icon } from '../parts/icons.tsx';
+import { EmptyState, ErrorState, LoadingRows, useResource } from '../parts/states.tsx';
+import { ForeignText } from '../parts/untrusted-text.tsx';
+import { kindWord, ReviewPane, stateWord } from '../review/review-pane.tsx';
+import { go, Link, pathOf, route } from '../router.tsx';
+import { decided, pending, useApprovals } from '../state/approvals.ts';
+import { isNarrow } from '../theme.ts';
+
+const startOfDay = (at: number): number => new Date(at).setHours(0, 0, 0, 0);
+
+const leftOf = (expires: number | undefined): string =>
+  expires === undefined ? '' : seconds(Math.max(0, Math.round((expires - now.value) / 1000)));
+
+function WaitingRow({ row, current }: { row: ListedApproval; current: boolean }) {
+  return (
+    <li>
+      <Link to={pathOf('approvals', row.id)} class="pick" current={current}>
+        <Icon name="ask" class="you" />
+        <ForeignText text={row.title} class="mono cut" />
+        <span class="dim">{kindWord(row.kind)}</span>
+        <span class="faint n" title="expires in">
+          {leftOf(row.expires)}
+        </span>
+        <span class="under faint cut">
+          <ForeignText text={row.directive ?? row.thread ?? 'outside of threads'} />
+          {row.thread_title === undefined ? null : <ForeignText text={`: ${row.thread_title}`} />}
+          {row.rule === undefined ? '' : ' · '}
+          {row.rule === undefined ? null : <ForeignText text={row.rule} />}
+        </span>
+      </Link>
+    </li>
+  );
+}
+
+const isGiven = ({ state }: ListedApproval): boolean => state === 'approved' || state === 'used';
+
+function DecidedRow({ row, current }: { row: ListedApproval; current: boolean }) {
+  const { state, uses, who, why } = row;
+  return (
+    <li>
+      <Link to={pathOf('approvals', row.id)} class="pick" current={current}>
+        <Icon name={isGiven(row) ? 'ok' : 'no'} class={isGiven(row) ? 'ok' : 'bad'} />
+        <ForeignText text={row.title} class="mono cut" />
+        <span class="dim">{stateWord(state)}</span>
+        <span class="faint n">
+          {row.decided === undefined ? null : <Time at={row.decided} form="clock" />}
+        </span>
+        <span class="under faint cut">
+          {who === undefined ? '' : <ForeignText text={`by ${who}`} />}
+          {state === 'used' ? ' · used' : ''}
+          {state === 'approved' ? ` · ${uses} ${uses === 1 ? 'use' : 'uses'} left` : ''}
+          {why === undefined || why === '' ? null : <ForeignText text={` · ${why}`} />}
+        </span>
+      </Link>
+    </li>
+  );
+}
+
+function Waiting({ current }: { current: string | undefined }) {
+  const { error, isLoading, again } = useApprovals();
+  const rows = pending.value;
+  if (error) return <ErrorState error={error} again={again} />;
+  if (isLoading && rows.length === 0) return <LoadingRows rows={3} rowHeight={44} />;
+  if (rows.length === 0) {
+    return (
+      <EmptyState title="Nothing waits for you" hint="Questions to a person are listed here." />
+    );
+  }
+  return (
+    <ul class="picks">
+      {rows.map((row) => (
+        <WaitingRow key={row.id} row={row} current={row.id === current} />
+      ))}
+    </ul>
+  );
+}
+
+/** What was decided today, before the page was opened and since. */
+function useDecided(): readonly ListedApproval[] {
+  const { answer } = useResource<ApprovalList>('approvals?state=decided');
+  const since = startOfDay(now.value);
+  const before = answer?.ok ? answer.output.approvals : [];
+  const rows = new Map([...before, ...decided.value].map((row) => [row.id, row]));
+  return [...rows.values()]
+    .filter((row) => row.state !== 'pending' && (row.decided ?? 0) >= since)
+    .toSorted((a, b) => (b.decided ?? 0) - (a.decided ?? 0));
+}
+
+/** The one before or after the one that is open. */
+function step(rows: readonly ListedApproval[], current: string | undefined, by: number): void {
+  const at = rows.findIndex(({ id }) => id === current);
+  const next = rows[at < 0 ? 0 : Math.max(0, Math.min(rows.length - 1, at + by))];
+  if (next) go(pathOf('approvals', next.id), { replace: current !== undefined });
+}
+
+/** The oldest question is open, unless a person closed the review or the screen shows the list alone. */
+function useOldest(current: string | undefined): { close(): void } {
+  const [isClosed, setClosed] = useState(false);
+  const oldest = pending.value[0]?.id;
+  useEffect(() => {
+    if (current !== undefined || isClosed || isNarrow.peek() || oldest === undefined) return;
+    go(pathOf('approvals', oldest), { replace: true });
+  }, [current, isClosed, oldest]);
+  return {
+    close() {
+      setClosed(true);
+      go('/approvals');
+    },
+  };
+}
+
+/** After a decision the next question is open and has the focus; after the last one the decision stays. */
+function openNext(decidedId: string): void {
+  const next = pending.value.find(({ id }) => id !== decidedId);
+  if (next) go(pathOf('approvals', next.id), { replace: true });
+}
+
+export function ApprovalsPage() {
+  const [, current] = route.value.parts;
+  const { close } = useOldest(current);
+  const done = useDecided();
+  const rows = [...pending.value, ...done];
+  useKeys({
+    j: { says: 'next', run: () => step(rows, current, 1) },
+    k: { says: 'previous', run: () => step(rows, current, -1) },
+    ArrowDown: { says: 'next', run: () => step(rows, current, 1) },
+    ArrowUp: { says: 'previous', run: () => step(rows, current, -1) },
+    Escape: { says: 'back to the list', run: close },
+  });
+  const Title = current === undefined ? 'h1' : 'h2';
+  return (
+    <main class={`two ${current === undefined ? '' : 'has-one'}`}>
+      <section class="card pane list" aria-label="Approvals">
+        <header class="bar">
+          <Title>
+            Waits for you <span class="count due">{pending.value.length}</span>
+          </Title>
+        </header>
+        <div class="scroll-y">
+          <Waiting current={current} />
+          {done.length > 0 ? (
+            <>
+              <h2 class="list-head">
+                Decided today <small>{done.length}</small>
+              </h2>
+              <ul class="picks">
+                {done.map((row) => (
+                  <DecidedRow key={row.id} row={row} current={row.id === current} />
+                ))}
+              </ul>
+            </>
+          ) : null}
+        </div>
+      </section>
+      {current === undefined ? (
+        <section class="card pane nothing">
+          <EmptyState
+            title="Choose what to review"
+            hint="Nothing can be approved from the list: it is read first."
+            command="km approvals ls"
+          />
+        </section>
+      ) : (
+        <ReviewPane key={current} id={current} onDecided={() => openNext(current)} />
+      )}
+    </main>
+  );
+}

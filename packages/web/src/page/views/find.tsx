@@ -1,0 +1,168 @@
+// `/`: one field for threads that are listed, what waits, items, and calls of the thread that is open.
+import { useEffect, useRef, useState } from 'preact/hooks';
+import type { ListedItem } from '../../model/api.ts';
+import { count } from '../../model/format.ts';
+import { get } from '../api.ts';
+import { Dialog } from '../parts/dialog.tsx';
+import { Icon, type IconName } from '../parts/icons.tsx';
+import { statusIcon } from '../parts/status.tsx';
+import { ForeignText } from '../parts/untrusted-text.tsx';
+import { Link, pathOf, route } from '../router.tsx';
+import { pending } from '../state/approvals.ts';
+import { list } from '../state/threads.ts';
+
+interface Hit {
+  readonly to: string;
+  readonly icon: IconName;
+  readonly name: string;
+  readonly about: string;
+}
+interface HitGroup {
+  readonly title: string;
+  readonly hits: readonly Hit[];
+}
+
+const SHOWN = 8;
+const has = (text: string, find: string): boolean => text.toLowerCase().includes(find);
+
+function threadHits(find: string): HitGroup {
+  const hits = [...list.value.rows.values()]
+    .filter(({ id, directive, now = '', title = '' }) =>
+      [id, directive, now, title].some((text) => has(text, find)),
+    )
+    .map(({ id, directive, status, due, denied, failed }) => ({
+      to: pathOf('t', id),
+      icon: statusIcon(status, due > 0, { denied, failed }),
+      name: directive,
+      about: `${id} · ${status}`,
+    }));
+  const isId = /^[\w-]{6,80}$/.test(find) && !hits.some(({ about }) => about.startsWith(find));
+  const direct: Hit = { to: pathOf('t', find), icon: 'way', name: find, about: 'open by its id' };
+  return { title: 'Threads', hits: isId ? [...hits, direct] : hits };
+}
+
+const approvalHits = (find: string): HitGroup => ({
+  title: 'Waits for you',
+  hits: pending.value
+    .filter(({ id, title, directive = '' }) =>
+      [id, title, directive].some((text) => has(text, find)),
+    )
+    .map(({ id, title, directive = '' }) => ({
+      to: pathOf('approvals', id),
+      icon: 'ask' as const,
+      name: title,
+      about: directive,
+    })),
+});
+
+async function itemHits(find: string, signal: AbortSignal): Promise<HitGroup> {
+  const words = new URLSearchParams({ q: find }).toString();
+  const answer = await get<{ items: readonly ListedItem[] }>(`items?${words}`, signal);
+  const items = answer.ok ? answer.output.items : [];
+  return {
+    title: 'Items',
+    hits: items.map(({ item_type, item_id, title = '' }) => ({
+      to: pathOf('items', item_type, item_id),
+      icon: 'item',
+      name: item_id,
+      about: `${item_type} ${title}`,
+    })),
+  };
+}
+
+/** In what the open thread has said and done; the server looks. */
+async function callHits(find: string, thread: string, signal: AbortSignal): Promise<HitGroup> {
+  const words = new URLSearchParams({ q: find, limit: '20' }).toString();
+  const answer = await get<{ seqs: readonly number[]; total: number; isComplete: boolean }>(
+    `threads/${encodeURIComponent(thread)}/find?${words}`,
+    signal,
+  );
+  if (!answer.ok) return { title: 'In this thread', hits: [] };
+  const { seqs, total, isComplete } = answer.output;
+  return {
+    title: `In this thread ${isComplete ? count(total) : `first ${count(seqs.length)} of more`}`,
+    hits: seqs.map((seq) => ({
+      to: `${pathOf('t', thread)}?at=${seq}`,
+      icon: 'tool',
+      name: `event ${seq}`,
+      about: '',
+    })),
+  };
+}
+
+function useHits(find: string): readonly HitGroup[] {
+  const [asked, setAsked] = useState<readonly HitGroup[]>([]);
+  const [word, thread] = route.value.parts;
+  useEffect(() => {
+    if (find === '') return undefined;
+    const stop = new AbortController();
+    const timer = setTimeout(async () => {
+      const groups = await Promise.all([
+        itemHits(find, stop.signal),
+        ...(word === 't' && thread !== undefined ? [callHits(find, thread, stop.signal)] : []),
+      ]);
+      if (!stop.signal.aborted) setAsked(groups);
+    }, 180);
+    return () => {
+      clearTimeout(timer);
+      stop.abort();
+    };
+  }, [find, word, thread]);
+  if (find === '') return [];
+  return [approvalHits(find), threadHits(find), ...asked].filter(({ hits }) => hits.length > 0);
+}
+
+/** Arrows walk through what was found, Enter in the field opens the first. */
+function walk(event: KeyboardEvent, box: HTMLElement | null): void {
+  const step = { ArrowDown: 1, ArrowUp: -1 }[event.key];
+  if (step === undefined || !box) return;
+  event.preventDefault();
+  const stops = [...box.querySelectorAll<HTMLElement>('input, a')];
+  const at = stops.findIndex((stop) => stop === document.activeElement);
+  stops[Math.max(0, Math.min(stops.length - 1, at + step))]?.focus();
+}
+
+export function FindDialog({ onClose }: { onClose: () => void }) {
+  const [text, setText] = useState('');
+  const box = useRef<HTMLDivElement>(null);
+  const field = useRef<HTMLInputElement>(null);
+  const groups = useHits(text.trim().toLowerCase());
+  useEffect(() => field.current?.focus(), []);
+  return (
+    <Dialog title="Find" onClose={onClose} class="finder">
+      <div ref={box} onKeyDown={(event) => walk(event, box.current)}>
+        <input
+          ref={field}
+          type="search"
+          aria-label="Find a thread, a call or an item"
+          placeholder="a thread, a call, an item"
+          value={text}
+          onInput={(event) => setText(event.currentTarget.value)}
+          onKeyDown={(event) => {
+            if (event.key !== 'Enter' && event.key !== 'Escape') return;
+            event.preventDefault();
+            // A search field would take the first Escape to clear itself.
+            if (event.key === 'Escape') onClose();
+            else box.current?.querySelector('a')?.click();
+          }}
+        />
+        {groups.map(({ title, hits }) => (
+          <section key={title} aria-label={title} onClick={onClose}>
+            <h3>{title}</h3>
+            {hits.slice(0, SHOWN).map(({ to, icon, name, about }) => (
+              <Link key={to} to={to} class="hit">
+                <Icon name={icon} />
+                <ForeignText text={name} class="cut" />
+                <ForeignText text={about} class="cut faint" />
+              </Link>
+            ))}
+            {hits.length > SHOWN ? (
+              <p class="faint">{count(hits.length - SHOWN)} more: write more of it</p>
+            ) : null}
+          </section>
+        ))}
+        {text.trim() !== '' && groups.length === 0 ? <p class="faint">nothing found yet</p> : null}
+      </div>
+    </Dialog>
+  );
+}

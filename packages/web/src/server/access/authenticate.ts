@@ -1,0 +1,153 @@
+// Who asks `/api`: a person with a session (cookie and key) or a program with a bearer token. Names and
+// origins are looked at before, for whatever is asked.
+import { X509Certificate } from 'node:crypto';
+import { isIP } from 'node:net';
+import { type Clock, type Outcome, ok } from '@kernmantle/core/base';
+import type { WebAsker } from '../context.ts';
+import { createCookie } from '../headers.ts';
+import type { TlsFiles } from '../listen.ts';
+import {
+  createTokenGuard,
+  inUrl,
+  isLoopback,
+  localNames,
+  placeProblem,
+  type Rejection,
+} from './request-guard.ts';
+import { SESSION_MS, type SessionStore, type WebSession } from './sessions.ts';
+import type { TokenStore } from './tokens.ts';
+
+interface AccessOptions {
+  /** As it was bound. */
+  readonly hostname: string;
+  port(): number;
+  readonly tls?: TlsFiles | undefined;
+  /** The origin that a proxy serves it as. */
+  readonly behind?: URL | undefined;
+  readonly tokens: TokenStore;
+  readonly sessions: SessionStore;
+  readonly clock: Pick<Clock, 'monotonic'>;
+  onRefused(address: string, reason: string): void;
+}
+
+const NO_SESSION =
+  'this needs a session or a token; `km web link` prints a link, `km web token add` makes a token';
+
+/** Names that the certificate is for, with the port. */
+function certifiedNames(hostname: string, port: () => number, { cert }: TlsFiles) {
+  const certificate = new X509Certificate(cert);
+  return (host: string): boolean => {
+    const [, name = '', given = '443'] = /^(\[[^\]]+\]|[^:]+)(?::(\d+))?$/.exec(host) ?? [];
+    if (Number(given) !== port()) return false;
+    const bare = name.replace(/^\[|\]$/g, '');
+    if (name === inUrl(hostname).toLowerCase()) return true;
+    return (isIP(bare) ? certificate.checkIP(bare) : certificate.checkHost(bare)) !== undefined;
+  };
+}
+
+const asAsker = ({ id, who, role, expires }: WebSession): WebAsker => ({ id, who, role, expires });
+
+function byToken(judged: ReturnType<TokenGuard['judge']>): { asker: WebAsker } | Rejection {
+  if (!('token' in judged)) return judged;
+  const { id, name, role, expires } = judged.token;
+  return { asker: { id, who: name || id, role, expires: Date.parse(expires) } };
+}
+type TokenGuard = ReturnType<typeof createTokenGuard>;
+
+export type WebAccess = ReturnType<typeof createAccess>;
+
+export function createAccess(options: AccessOptions) {
+  const { hostname, port, tls, behind, tokens, sessions } = options;
+  const guard = createTokenGuard(options);
+  const isSecure = tls !== undefined || behind !== undefined;
+  const cookie = createCookie(port, isSecure);
+  const isOwnHost =
+    behind !== undefined
+      ? (host: string) => host === behind.host
+      : tls !== undefined && !isLoopback(hostname)
+        ? certifiedNames(hostname, port, tls)
+        : localNames(hostname, port);
+  /** A session of a token is over with its token. */
+  const holds = ({ from }: WebSession): boolean =>
+    !from.startsWith('token_') || tokens.counts(from);
+
+  function bySession(headers: Headers): { asker: WebAsker } | Rejection {
+    const key = headers.get('x-kernmantle-key') ?? '';
+    const cookies = cookie.read(headers);
+    if (key === '' || key.length > 100 || cookies.length === 0) {
+      return { status: 401, message: NO_SESSION };
+    }
+    const found = sessions.find(port(), cookies, key);
+    if (!found.ok) return { status: 503, message: 'sessions cannot be read' };
+    if (!found.output || !holds(found.output)) {
+      return { status: 401, message: 'this session is over; `km web link` prints a new link' };
+    }
+    return { asker: asAsker(found.output) };
+  }
+
+  /** What a token or a link would open. */
+  function opened(token: string): Outcome<Parameters<SessionStore['open']>[0] | undefined> {
+    const link = sessions.findLink(port(), token);
+    if (!link.ok) return link;
+    if (link.output) {
+      const { id, who, role } = link.output;
+      return ok({ who, role, port: port(), from: id });
+    }
+    const found = tokens.find(token);
+    if (!found.ok || !found.output) return found.ok ? ok(undefined) : found;
+    const { id, name, role, expires } = found.output;
+    const until = Date.parse(expires);
+    return ok({ who: name || id, role, port: port(), from: id, expires: until });
+  }
+
+  return {
+    /**
+     * Behind a proxy, whom it names last: what stands before that anybody can have written. What is no
+     * address was not written by a proxy, and is not noted as one.
+     */
+    addressOf(headers: Headers, peer: string): string {
+      const named = behind ? headers.get('x-forwarded-for')?.split(',').at(-1)?.trim() : undefined;
+      return named !== undefined && isIP(named.replace(/^\[|\]$/g, '')) !== 0 ? named : peer;
+    },
+    /** Why a request is not even looked at. */
+    place: (headers: Headers, target: string, isApi: boolean): Rejection | undefined =>
+      placeProblem(headers, target, {
+        isOwnHost,
+        scheme: isSecure ? 'https' : 'http',
+        isDocument: !isApi,
+      }),
+    judge(headers: Headers, address: string): { asker: WebAsker } | Rejection {
+      const given = headers.get('authorization');
+      return given === null ? bySession(headers) : byToken(guard.judge(given, address));
+    },
+    /** Opens a session with a link or a token. */
+    exchange(
+      token: string,
+      address: string,
+    ): { asker: WebAsker; key: string; cookie: string } | Rejection {
+      const wanted = opened(token);
+      if (!wanted.ok) return { status: 503, message: 'sessions and tokens cannot be read' };
+      const made = wanted.output ? sessions.open(wanted.output) : ok(undefined);
+      if (!made.ok && made.error.code === 'rate_limit') {
+        return { status: 429, message: made.error.detail.message };
+      }
+      if (!made.ok) return { status: 503, message: 'sessions cannot be written' };
+      if (!made.output) {
+        return guard.refuse(address, 'this link or token does not count here, or not any more');
+      }
+      const { key, cookie: value, ...session } = made.output;
+      return { asker: asAsker(session), key, cookie: cookie.write(value, SESSION_MS / 1000) };
+    },
+    /** Ends the session of whoever asks; the cookie that takes it back. */
+    end(id: string): Outcome<string> {
+      const done = sessions.end(id);
+      return done.ok ? ok(cookie.write('', 0)) : done;
+    },
+    /** Does what opened a stream still count? */
+    counts(id: string): boolean {
+      if (!id.startsWith('session_')) return tokens.counts(id);
+      const all = sessions.list();
+      return all.ok && all.output.some((session) => session.id === id && holds(session));
+    },
+  };
+}

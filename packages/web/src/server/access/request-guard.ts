@@ -1,0 +1,181 @@
+// Who may speak, before anybody looks at what was said. On loopback the danger is a web page in the
+// same browser: a name that is made to point here (`Host`), or a page of another origin; and a sandboxed
+// process with the network, which is why a request without a token may only look. Elsewhere nobody speaks
+// without a token.
+import { randomUUID } from 'node:crypto';
+import type { Clock } from '@kernmantle/core/base';
+import type { TokenClient, TokenStore } from './tokens.ts';
+
+/** Wrong tokens from one address in a minute, after which it is told to wait. */
+const MAX_ATTEMPTS = 5;
+const MINUTE_MS = 60_000;
+/** Addresses that are remembered; the one that began first is forgotten first. */
+const MAX_ADDRESSES = 1000;
+
+/** Somebody is not let in; `wait` in seconds. */
+export interface Rejection {
+  readonly status: number;
+  readonly message: string;
+  /** The request came without a token. */
+  readonly isWithoutToken?: true;
+  readonly wait?: number;
+}
+
+interface TokenGuardOptions {
+  readonly tokens: Pick<TokenStore, 'find'>;
+  readonly clock: Pick<Clock, 'monotonic'>;
+  /** Somebody tried a token that does not count; told a bounded number of times. */
+  onRefused(address: string, reason: string): void;
+}
+
+interface GuardOptions extends TokenGuardOptions {
+  /** As it was bound. */
+  readonly hostname: string;
+  port(): number;
+}
+
+const NO_TOKEN = 'a bearer token is required; `km web token add` makes one';
+
+type Allowed = Omit<TokenClient, 'name'>;
+type WebToken = NonNullable<Extract<ReturnType<TokenStore['find']>, { ok: true }>['output']>;
+type Admission = { client: Allowed } | Rejection;
+
+export const isLoopback = (hostname: string): boolean =>
+  /^(localhost|127(\.\d{1,3}){3}|\[?::1\]?)$/i.test(hostname);
+
+/** As it stands in a URL. */
+export const inUrl = (hostname: string): string =>
+  hostname.includes(':') && !hostname.startsWith('[') ? `[${hostname}]` : hostname;
+
+/** Counts what went wrong, by address, within bounds. */
+function createAttempts(clock: Pick<Clock, 'monotonic'>) {
+  const since = new Map<string, { at: number; count: number }>();
+  return {
+    /** Notes one more; false when there were too many. */
+    note(address: string): boolean {
+      const now = clock.monotonic();
+      const known = since.get(address);
+      const current = known && now - known.at < MINUTE_MS ? known : { at: now, count: 0 };
+      current.count += 1;
+      since.set(address, current);
+      const [first] = since.keys();
+      if (since.size > MAX_ADDRESSES && first !== undefined) since.delete(first);
+      return current.count <= MAX_ATTEMPTS;
+    },
+  };
+}
+
+/** The host of an origin as a browser sends it; undefined when it is none of ours to read. */
+function originHost(origin: string): string | undefined {
+  if (!URL.canParse(origin)) return undefined;
+  const { protocol, host, origin: plain } = new URL(origin);
+  // A browser names nothing else in it: no user, no path.
+  const isPlain = plain === origin.toLowerCase() && /^https?:$/.test(protocol);
+  return isPlain ? host : undefined;
+}
+
+/** Whom a request is for: a whole address in its first line counts more than `Host` (RFC 9112, 3.2.2). */
+function isFor(host: string, target: string): boolean {
+  if (target.startsWith('/')) return true;
+  return URL.canParse(target) && new URL(target).host === host;
+}
+
+interface Place {
+  isOwnHost(host: string): boolean;
+  /** `http` or `https`, where it is known which: an origin must have it too. */
+  readonly scheme?: string;
+  /** A browser may say that a person opened it, without a page: `none`. */
+  readonly isDocument?: boolean;
+}
+
+/**
+ * Why a request is not even looked at; undefined when it may be. `target`: as it stands in the first line
+ * of the request.
+ */
+export function placeProblem(
+  headers: Headers,
+  target: string,
+  place: Place,
+): Rejection | undefined {
+  const { isOwnHost, scheme, isDocument = true } = place;
+  const host = headers.get('host')?.toLowerCase() ?? '';
+  if (!isOwnHost(host) || !isFor(host, target)) {
+    return { status: 421, message: 'this server does not go by that name' };
+  }
+  const origin = headers.get('origin');
+  const isOwnScheme = (given: string) => !scheme || given.toLowerCase().startsWith(`${scheme}://`);
+  if (origin !== null && !(originHost(origin) === host && isOwnScheme(origin))) {
+    return { status: 403, message: 'requests from other origins are refused' };
+  }
+  const site = headers.get('sec-fetch-site');
+  if (site !== null && site !== 'same-origin' && !(isDocument && site === 'none')) {
+    return { status: 403, message: 'requests from other sites are refused' };
+  }
+  return undefined;
+}
+
+/** Names of this machine that a browser on it may use, with the port. */
+export function localNames(hostname: string, port: () => number): (host: string) => boolean {
+  const names = ['127.0.0.1', 'localhost', '[::1]', inUrl(hostname).toLowerCase()];
+  return (host) =>
+    names.some((name) => host === `${name}:${port()}` || (port() === 80 && host === name));
+}
+
+/** Bearer tokens, and how often an address may be wrong about them. */
+export function createTokenGuard({ tokens, clock, onRefused }: TokenGuardOptions) {
+  const attempts = createAttempts(clock);
+
+  /** One more that is wrong. */
+  function refuse(address: string, reason: string): Rejection {
+    if (attempts.note(address)) {
+      onRefused(address, reason);
+      return { status: 401, message: reason };
+    }
+    // The right token is still taken: nobody shuts others out who come from the same address.
+    return { status: 429, message: 'too many wrong tokens', wait: MINUTE_MS / 1000 };
+  }
+
+  return {
+    refuse,
+    /** `given`: the header `Authorization`. */
+    judge(given: string, address: string): { token: WebToken } | Rejection {
+      const [, token] = /^bearer +([\w-]{1,200})$/i.exec(given) ?? [];
+      if (token === undefined) return refuse(address, 'only bearer tokens are accepted');
+      const found = tokens.find(token);
+      if (!found.ok) return { status: 503, message: 'tokens cannot be read' };
+      if (!found.output) return refuse(address, 'this token does not count here');
+      return { token: found.output };
+    },
+  };
+}
+
+export function createGuard({ hostname, port, ...options }: GuardOptions) {
+  const isLocal = isLoopback(hostname);
+  const isLocalName = localNames(hostname, port);
+  const guard = createTokenGuard(options);
+  // INVARIANT: a request without a token never gets more than the role `view`. Any program on this machine
+  // can send one, also a sandboxed process that has the network.
+  const local: Allowed = { id: `http:${randomUUID()}`, role: 'view' };
+
+  function isOwnHost(host: string): boolean {
+    return isLocal ? isLocalName(host) : host !== '' && URL.canParse(`http://${host}`);
+  }
+
+  return {
+    /** `target`: as it stands in the first line of the request. */
+    judge(headers: Headers, address: string, target = '/'): Admission {
+      const problem = placeProblem(headers, target, { isOwnHost });
+      if (problem) return problem;
+      const given = headers.get('authorization');
+      if (given === null) {
+        return isLocal
+          ? { client: local }
+          : { status: 401, message: NO_TOKEN, isWithoutToken: true };
+      }
+      const judged = guard.judge(given, address);
+      if (!('token' in judged)) return judged;
+      const { id, role } = judged.token;
+      return { client: { id, role } };
+    },
+  };
+}

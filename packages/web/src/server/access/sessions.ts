@@ -1,0 +1,219 @@
+// Sessions of the page. A link from the terminal opens one, once and soon; so does a bearer token. A
+// session is a cookie and a key, and both are needed: cookies know no ports, so the cookie also goes to
+// other servers of this machine; the key is kept by the page of this very origin, and no other page has
+// it. Kept are hashes, by project and port, so that a server that is started again knows them.
+import { timingSafeEqual } from 'node:crypto';
+import { readdirSync, rmSync } from 'node:fs';
+import { join } from 'node:path';
+import {
+  type Clock,
+  fail,
+  getOwn,
+  type JsonObject,
+  type Outcome,
+  ok,
+  plainText,
+  type RandomBytes,
+  systemClock,
+  systemRandom,
+} from '@kernmantle/core/base';
+import type { WebRole } from '../../model/api.ts';
+import { isSecretHash, openDecisions, secretHash } from './decision-file.ts';
+
+const LINK_MS = 2 * 60 * 1000;
+export const SESSION_MS = 12 * 60 * 60 * 1000;
+/** By one token in a day or two: a file that grows without end would lock everybody out. */
+const MAX_OPENED = 100;
+const DAY_MS = 24 * 60 * 60 * 1000;
+
+/** All that is known of a session; cookie and key are not. */
+export interface WebSession {
+  readonly id: string;
+  readonly who: string;
+  readonly role: WebRole;
+  readonly port: number;
+  /** The link or the token that opened it. */
+  readonly from: string;
+  /** Milliseconds since 1970. */
+  readonly created: number;
+  readonly expires: number;
+}
+
+interface KeptSession extends WebSession {
+  readonly project: string;
+  readonly cookie: string;
+  readonly key: string;
+}
+
+interface KeptLink extends Omit<WebSession, 'from'> {
+  readonly project: string;
+  readonly hash: string;
+}
+
+interface State {
+  readonly links: Map<string, KeptLink>;
+  readonly sessions: Map<string, KeptSession>;
+  /** Links that have opened one. */
+  readonly used: Set<string>;
+  /** How many each token has opened, also such as are over. */
+  readonly opened: Map<string, number>;
+}
+
+const ROLES: readonly string[] = ['view', 'steer', 'approve'] satisfies WebRole[];
+const NUMBERS = ['port', 'created', 'expires'];
+
+/** The fields of a line, if it has all of them and no others. */
+function readRow(row: JsonObject, texts: readonly string[], hashes: readonly string[]): boolean {
+  const names = Object.keys(row).filter((name) => name !== 'op');
+  return (
+    names.length === texts.length + hashes.length + NUMBERS.length + 1 &&
+    texts.every((name) => typeof getOwn(row, name) === 'string') &&
+    NUMBERS.every((name) => Number.isFinite(getOwn(row, name))) &&
+    hashes.every((name) => isSecretHash(plainText(getOwn(row, name)))) &&
+    ROLES.includes(plainText(row.role))
+  );
+}
+
+function apply({ links, sessions, used, opened }: State, row: JsonObject): boolean {
+  const { op, ...rest } = row;
+  if (op === 'link' && readRow(row, ['id', 'who', 'project'], ['hash'])) {
+    const link = rest as unknown as KeptLink;
+    links.set(link.id, link);
+  } else if (op === 'open' && readRow(row, ['id', 'who', 'project', 'from'], ['cookie', 'key'])) {
+    const session = rest as unknown as KeptSession;
+    // INVARIANT: a link opens one session, the first that stands in the file, whoever wrote it.
+    if (used.has(session.from)) return true;
+    if (links.has(session.from)) used.add(session.from);
+    else opened.set(session.from, (opened.get(session.from) ?? 0) + 1);
+    sessions.set(session.id, session);
+  } else if (op === 'end' && typeof row.id === 'string') sessions.delete(row.id);
+  else return false;
+  return true;
+}
+
+/** In the fragment: it reaches no log and no other page. */
+export const linkTo = (url: string, secret: string): string => `${url}/#t=${secret}`;
+
+const isSame = (hash: string, given: string): boolean =>
+  timingSafeEqual(Buffer.from(hash, 'hex'), Buffer.from(given, 'hex'));
+
+const shown = ({ project: _p, cookie: _c, key: _k, ...session }: KeptSession): WebSession =>
+  session;
+
+const nameOf = (time: number): string =>
+  `sessions-${new Date(time).toISOString().slice(0, 10)}.jsonl`;
+
+/** Days that are over are removed; what cannot be is left. */
+function cleanUp(folder: string, oldest: string): void {
+  try {
+    for (const name of readdirSync(folder)) {
+      if (/^sessions-[\d-]{10}\.jsonl$/.test(name) && name <= oldest) rmSync(join(folder, name));
+    }
+  } catch {
+    // There is none yet, or another process was faster.
+  }
+}
+
+export type SessionStore = ReturnType<typeof openSessions>;
+
+/** The sessions of a project, by its real path. They lie in the user's folder, a file for each day. */
+export function openSessions(
+  { home, project }: { home: string; project: string },
+  clock: Pick<Clock, 'now'> = systemClock,
+  random: RandomBytes = systemRandom,
+) {
+  const folder = join(home, 'web');
+  // Nothing in them counts for longer than half a day.
+  const { load, append } = openDecisions<State>({
+    what: 'sessions',
+    files: () => [clock.now() - DAY_MS, clock.now()].map((time) => join(folder, nameOf(time))),
+    empty: () => ({ links: new Map(), sessions: new Map(), used: new Set(), opened: new Map() }),
+    apply,
+  });
+  const text = (count: number): string => Buffer.from(random(count)).toString('base64url');
+  const isOver = ({ expires }: { expires: number }): boolean => !(expires > clock.now());
+
+  function own(): Outcome<KeptSession[]> {
+    const state = load();
+    if (!state.ok) return state;
+    const all = [...state.output.sessions.values()];
+    return ok(all.filter((session) => session.project === project && !isOver(session)));
+  }
+
+  function end(id: string): Outcome<null> {
+    const sessions = own();
+    if (!sessions.ok) return sessions;
+    if (!sessions.output.some((session) => session.id === id)) {
+      return fail('not_found', `this project has no session \`${id}\``, { session: id });
+    }
+    return append({ op: 'end', id });
+  }
+
+  return {
+    /** Makes a link for the server on this port; what opens it is in this answer and nowhere else. */
+    addLink(port: number, { who, role }: Pick<WebSession, 'who' | 'role'>): Outcome<string> {
+      const secret = `kml_${text(32)}`;
+      const [created, hash] = [clock.now(), secretHash(secret)];
+      const expires = created + LINK_MS;
+      const row = { id: `link_${text(9)}`, who, role, project, port, created, expires, hash };
+      const written = append({ op: 'link', ...row });
+      return written.ok ? ok(secret) : written;
+    },
+    /** The link that was given, if it counts here and was not used. Every one is compared. */
+    findLink(port: number, given: string): Outcome<Omit<WebSession, 'from'> | undefined> {
+      const state = load();
+      if (!state.ok) return state;
+      const hash = secretHash(given);
+      let found: KeptLink | undefined;
+      for (const link of state.output.links.values()) {
+        const isOurs = link.project === project && link.port === port;
+        if (isSame(link.hash, hash) && isOurs) found = link;
+      }
+      return ok(found && !isOver(found) && !state.output.used.has(found.id) ? found : undefined);
+    },
+    /** Opens a session; undefined when its link was used meanwhile. Cookie and key are told once. */
+    open(
+      wanted: Pick<WebSession, 'who' | 'role' | 'port' | 'from'> & { expires?: number },
+    ): Outcome<(WebSession & { cookie: string; key: string }) | undefined> {
+      const { who, role, port, from } = wanted;
+      const before = load();
+      if (!before.ok) return before;
+      if ((before.output.opened.get(from) ?? 0) >= MAX_OPENED) {
+        const message = `this token has opened ${MAX_OPENED} sessions lately; use one of them, or the token itself`;
+        return fail('rate_limit', message);
+      }
+      const [cookie, key, created] = [text(32), text(32), clock.now()];
+      const expires = Math.min(created + SESSION_MS, wanted.expires ?? Number.POSITIVE_INFINITY);
+      const session = { id: `session_${text(9)}`, who, role, port, from, created, expires };
+      const hashes = { cookie: secretHash(cookie), key: secretHash(key) };
+      const written = append({ op: 'open', ...session, project, ...hashes });
+      if (!written.ok) return written;
+      const state = load();
+      if (!state.ok) return state;
+      return ok(state.output.sessions.has(session.id) ? { ...session, cookie, key } : undefined);
+    },
+    /** Whose cookie and key these are; both must be of the same session. Every one is compared. */
+    find(port: number, cookies: readonly string[], key: string): Outcome<WebSession | undefined> {
+      const sessions = own();
+      if (!sessions.ok) return sessions;
+      const [keyHash, ...hashes] = [key, ...cookies].map(secretHash);
+      let found: KeptSession | undefined;
+      for (const session of sessions.output) {
+        const isKey = isSame(session.key, keyHash ?? '');
+        const isCookie = hashes.map((hash) => isSame(session.cookie, hash)).includes(true);
+        if (isKey && isCookie && session.port === port) found = session;
+      }
+      return ok(found && shown(found));
+    },
+    counts(id: string): boolean {
+      const sessions = own();
+      return sessions.ok && sessions.output.some((session) => session.id === id);
+    },
+    list(): Outcome<WebSession[]> {
+      const sessions = own();
+      return sessions.ok ? ok(sessions.output.map(shown)) : sessions;
+    },
+    end,
+    clean: () => cleanUp(folder, nameOf(clock.now() - 2 * DAY_MS)),
+  };
+}

@@ -1,0 +1,189 @@
+// Bearer tokens for whoever reaches a project over HTTP. A token opens one project, with one role, for
+// a time; only its hash is kept, so that nobody who reads the file can use it.
+import { randomUUID, timingSafeEqual } from 'node:crypto';
+import { join } from 'node:path';
+import {
+  type Clock,
+  fail,
+  getOwn,
+  type JsonObject,
+  type Outcome,
+  ok,
+  plainText,
+  type RandomBytes,
+  systemClock,
+  systemRandom,
+} from '@kernmantle/core/base';
+import type { WebRole } from '../../model/api.ts';
+import { isSecretHash, openDecisions, secretHash } from './decision-file.ts';
+
+/** The client behind a request. */
+export interface TokenClient {
+  /** The id of its token. A client without a token gets an id that nobody can guess. */
+  readonly id: string;
+  /** The name that it gives itself. It is recorded, and no decision uses it. */
+  readonly name: string;
+  /** `view` reads, `steer` also starts and signals threads, `approve` also decides approvals. */
+  readonly role: WebRole;
+}
+
+const ROLES: readonly WebRole[] = ['view', 'steer', 'approve'];
+
+/** All that is known of a token; the token itself is not. */
+interface WebToken {
+  readonly id: string;
+  readonly name: string;
+  readonly role: WebRole;
+  /** ISO times. */
+  readonly created: string;
+  readonly expires: string;
+  /** Its end, to tell it from others. */
+  readonly last: string;
+}
+
+interface Kept extends WebToken {
+  readonly project: string;
+  /** SHA-256 in hex. */
+  readonly hash: string;
+}
+
+export type TokenStore = ReturnType<typeof openTokens>;
+
+const MAX_NAME = 100;
+const MAX_DAYS = 3650;
+const DAY_MS = 24 * 60 * 60 * 1000;
+const TEXTS = ['id', 'name', 'role', 'created', 'expires', 'last', 'project', 'hash'] as const;
+function readKept(line: JsonObject): Kept | undefined {
+  const { op: _op, ...rest } = line;
+  const isWhole =
+    TEXTS.every((name) => typeof getOwn(rest, name) === 'string') &&
+    Object.keys(rest).length === TEXTS.length &&
+    ROLES.some((role) => role === rest.role) &&
+    isSecretHash(plainText(rest.hash)) &&
+    !Number.isNaN(Date.parse(plainText(rest.expires)));
+  return isWhole ? (rest as unknown as Kept) : undefined;
+}
+
+function apply(tokens: Map<string, Kept>, row: JsonObject): boolean {
+  const added = row.op === 'add' ? readKept(row) : undefined;
+  if (added) tokens.set(added.id, added);
+  else if (row.op === 'remove' && typeof row.id === 'string') tokens.delete(row.id);
+  else return false;
+  return true;
+}
+
+const textFrom =
+  (random: RandomBytes) =>
+  (count: number): string =>
+    Buffer.from(random(count)).toString('base64url');
+
+/**
+ * Adds a token with the role `steer` that counts until the process ends. No file holds it. Its id is not
+ * the id of a stored token.
+ */
+export function withProcessToken(
+  tokens: Pick<TokenStore, 'find'>,
+  random: RandomBytes = systemRandom,
+): { token: string; tokens: Pick<TokenStore, 'find'> } {
+  const token = `kmt_${textFrom(random)(32)}`;
+  const hash = Buffer.from(secretHash(token), 'hex');
+  const last = token.slice(-4);
+  const row = { id: `http:${randomUUID()}`, name: '', created: '', expires: '', last };
+  const isOwn = (given: string): boolean =>
+    timingSafeEqual(hash, Buffer.from(secretHash(given), 'hex'));
+  const find: TokenStore['find'] = (given) =>
+    isOwn(given) ? ok({ ...row, role: 'steer' }) : tokens.find(given);
+  return { token, tokens: { find } };
+}
+
+const shown = ({ hash: _hash, project: _project, ...token }: Kept): WebToken => token;
+
+/**
+ * The tokens of a project, by its real path; those of others are not seen. They lie in the user's folder:
+ * a project may be shared, who may come in is not.
+ */
+export function openTokens(
+  { home, project }: { home: string; project: string },
+  clock: Pick<Clock, 'now'> = systemClock,
+  random: RandomBytes = systemRandom,
+) {
+  const file = join(home, 'web-tokens.jsonl');
+  const { load, append } = openDecisions({
+    what: 'tokens',
+    files: () => [file],
+    empty: () => new Map<string, Kept>(),
+    apply,
+  });
+
+  function own(): Outcome<Kept[]> {
+    const tokens = load();
+    if (!tokens.ok) return tokens;
+    return ok([...tokens.output.values()].filter((token) => token.project === project));
+  }
+
+  const isOver = ({ expires }: WebToken): boolean => !(Date.parse(expires) > clock.now());
+  const text = textFrom(random);
+
+  return {
+    /** Those of this project, also such as are over. */
+    list(): Outcome<WebToken[]> {
+      const tokens = own();
+      return tokens.ok ? ok(tokens.output.map(shown)) : tokens;
+    },
+    /** Makes one; the token itself is in this answer and nowhere else. */
+    add(wanted: {
+      name: string;
+      role: string;
+      days: number;
+    }): Outcome<WebToken & { token: string }> {
+      const { name, days } = wanted;
+      const role = ROLES.find((known) => known === wanted.role);
+      if (!role) return fail('invalid_input', `\`role\` must be one of ${ROLES.join(', ')}`);
+      if (name.length > MAX_NAME || /\p{C}/u.test(name)) {
+        return fail('invalid_input', `\`name\` must be a text of at most ${MAX_NAME} characters`);
+      }
+      if (!Number.isInteger(days) || days < 1 || days > MAX_DAYS) {
+        return fail('invalid_input', `\`days\` must be a number between 1 and ${MAX_DAYS}`);
+      }
+      const others = own();
+      if (!others.ok) return others;
+      const token = `kmt_${text(32)}`;
+      const now = clock.now();
+      const [created, expires] = [now, now + days * DAY_MS].map((at) => new Date(at).toISOString());
+      const row: WebToken = {
+        id: `token_${text(9)}`,
+        name,
+        role,
+        created: created ?? '',
+        expires: expires ?? '',
+        last: token.slice(-4),
+      };
+      const written = append({ op: 'add', ...row, project, hash: secretHash(token) });
+      return written.ok ? ok({ ...row, token }) : written;
+    },
+    remove(id: string): Outcome<null> {
+      const tokens = own();
+      if (!tokens.ok) return tokens;
+      if (!tokens.output.some((token) => token.id === id)) {
+        return fail('not_found', `this project has no token \`${id}\``, { token: id });
+      }
+      return append({ op: 'remove', id });
+    },
+    /** The one that was given, if it counts here and now. Every one is compared, in constant time. */
+    find(given: string): Outcome<WebToken | undefined> {
+      const tokens = own();
+      if (!tokens.ok) return tokens;
+      const hash = Buffer.from(secretHash(given), 'hex');
+      let found: Kept | undefined;
+      for (const token of tokens.output) {
+        if (timingSafeEqual(Buffer.from(token.hash, 'hex'), hash)) found = token;
+      }
+      return ok(found && !isOver(found) ? shown(found) : undefined);
+    },
+    /** Does a token that opened something still count? */
+    counts(id: string): boolean {
+      const tokens = own();
+      return tokens.ok && tokens.output.some((token) => token.id === id && !isOver(token));
+    },
+  };
+}

@@ -1,0 +1,214 @@
+// The page's server as a whole: who asks is settled first, then the resources of `/api`, then the files
+// of the page.
+
+import { basename } from 'node:path';
+import { compact, fail, ok, plainText } from '@kernmantle/core/base';
+import { personRow } from '@kernmantle/core/runtime';
+import { type Context, Hono } from 'hono';
+import type { Me, WebRole } from '../model/api.ts';
+import type { WebAccess } from './access/authenticate.ts';
+import type { Rejection } from './access/request-guard.ts';
+import { answer, isJsonType, readBody } from './answer.ts';
+import type { AddRoutes, ApiEnv, WebAsker, WebParts } from './context.ts';
+import { addHeaders } from './headers.ts';
+import { needs, routeRoles } from './roles.ts';
+import { addApprovalsRoutes } from './routes/approvals.ts';
+import { addCostRoutes } from './routes/cost.ts';
+import { addEventsRoutes } from './routes/events.ts';
+import { addHealthRoutes } from './routes/health.ts';
+import { addItemsRoutes } from './routes/items.ts';
+import { addScriptsRoutes } from './routes/scripts.ts';
+import { addSteerRoutes } from './routes/steer.ts';
+import { addThreadsRoutes } from './routes/threads.ts';
+import type { StaticFiles } from './static-files.ts';
+import { addStream } from './stream.ts';
+
+const ROUTES: readonly AddRoutes[] = [
+  addStream,
+  addThreadsRoutes,
+  addEventsRoutes,
+  addSteerRoutes,
+  addApprovalsRoutes,
+  addCostRoutes,
+  addItemsRoutes,
+  addScriptsRoutes,
+  addHealthRoutes,
+];
+
+const METHODS = ['GET', 'HEAD', 'POST', 'DELETE'];
+const MAX_TOKEN = 200;
+const MAX_NOTED = 200;
+
+const CODES: Readonly<Record<number, string>> = {
+  401: 'unauthenticated',
+  403: 'permission_denied',
+  421: 'misdirected',
+  429: 'rate_limit',
+};
+
+function refuse(context: Context<ApiEnv>, { status, message, wait }: Rejection): Response {
+  if (wait !== undefined) context.header('retry-after', String(wait));
+  return answer(context, fail(CODES[status] ?? 'unavailable', message, compact({ wait })));
+}
+
+const addressOf = ({ env, req }: Context<ApiEnv>, access: WebAccess): string =>
+  access.addressOf(req.raw.headers, env.incoming.socket.remoteAddress ?? '');
+
+/** Resources about whoever asks. */
+function addSession(
+  api: Hono<ApiEnv>,
+  parts: WebParts,
+  access: WebAccess,
+  open: OpenAnswers,
+): void {
+  const { runtime, version } = parts;
+  const meOf = ({ who, role, expires }: WebAsker): Me => ({
+    who,
+    role,
+    expires,
+    project: basename(runtime.project),
+    path: runtime.project,
+    version,
+    currency: plainText(runtime.library.config('pricing').value.currency) || 'USD',
+    fleet: runtime.registry.place !== undefined,
+  });
+  const note = ({ who, id }: WebAsker, operation: string) =>
+    runtime.audit.write(personRow({ who, channel: 'web' }, operation, id));
+  api.post('/session', async (context) => {
+    const body = await readBody(context);
+    if (!body.ok) return answer(context, body);
+    const { token } = body.output;
+    if (typeof token !== 'string' || token.length > MAX_TOKEN) {
+      return answer(context, fail('invalid_input', '`token` must be a link or a token'));
+    }
+    const made = access.exchange(token, addressOf(context, access));
+    if (!('asker' in made)) return refuse(context, made);
+    const noted = note(made.asker, 'session:open');
+    if (!noted.ok) return answer(context, noted);
+    context.header('set-cookie', made.cookie);
+    return answer(context, ok({ key: made.key, ...meOf(made.asker) }));
+  });
+  api.delete('/session', needs('view'), (context) => {
+    const asker = context.get('asker');
+    const done = access.end(asker.id);
+    if (!done.ok) return answer(context, done);
+    note(asker, 'session:end');
+    context.header('set-cookie', done.output);
+    open.check(context.env.outgoing);
+    return answer(context, ok({ ended: asker.id }));
+  });
+  api.get('/me', needs('view'), (context) => answer(context, ok(meOf(context.get('asker')))));
+}
+
+/** Answers that are under way, by who asked: they end with the session or token that opened them. */
+export function createOpenAnswers(counts: (id: string) => boolean) {
+  const open = new Map<string, Set<{ destroy(): unknown }>>();
+  return {
+    add(
+      id: string,
+      connection: { destroy(): unknown; once(event: 'close', done: () => void): unknown },
+    ) {
+      const those = open.get(id) ?? new Set();
+      open.set(id, those.add(connection));
+      connection.once('close', () => {
+        those.delete(connection);
+        if (those.size === 0 && open.get(id) === those) open.delete(id);
+      });
+    },
+    /** Cuts off those that do not count any more, `but` one that says so. */
+    check(but?: unknown): void {
+      for (const [id, connections] of open) {
+        if (counts(id)) continue;
+        for (const connection of connections) if (connection !== but) connection.destroy();
+      }
+    },
+  };
+}
+type OpenAnswers = ReturnType<typeof createOpenAnswers>;
+
+/** A session is opened by whoever has none. */
+const isLogin = ({ method, path }: { method: string; path: string }): boolean =>
+  method === 'POST' && (path === '/api/session' || path === '/session');
+
+/** What somebody may not do, and tried, is a row too. */
+function noteRefused({ runtime }: WebParts, context: Context<ApiEnv>, needed: WebRole): void {
+  const { who, role } = context.get('asker');
+  const { method, path } = context.req;
+  const act = `${method} ${path.slice(0, MAX_NOTED)}`;
+  const reason = `permission_denied: the role \`${role}\` is not \`${needed}\``;
+  const row = personRow({ who, channel: 'web' }, act, '', reason);
+  runtime.audit.write({ ...row, decision: 'denied' });
+}
+
+function createApi(parts: WebParts, access: WebAccess, open: OpenAnswers): Hono<ApiEnv> {
+  const api = new Hono<ApiEnv>();
+  api.use('*', async (context, next) => {
+    const { req, env } = context;
+    if (!METHODS.includes(req.method)) {
+      return answer(context, fail('invalid_input', 'only GET, POST and DELETE are known here'));
+    }
+    if (req.method === 'POST' && !isJsonType(req.header('content-type'))) {
+      return answer(
+        context,
+        fail('invalid_input', 'only `content-type: application/json` is taken'),
+      );
+    }
+    if (!isLogin({ method: req.method, path: req.path })) {
+      const verdict = access.judge(req.raw.headers, addressOf(context, access));
+      if (!('asker' in verdict)) return refuse(context, verdict);
+      context.set('asker', verdict.asker);
+      context.set('onRefused', (needed) => noteRefused(parts, context, needed));
+      open.add(verdict.asker.id, env.outgoing);
+    }
+    await next();
+    return undefined;
+  });
+  addSession(api, parts, access, open);
+  for (const add of ROUTES) add(api, parts);
+  return api;
+}
+
+interface AppOptions {
+  readonly parts: WebParts;
+  readonly access: WebAccess;
+  readonly files: StaticFiles;
+  readonly open: OpenAnswers;
+}
+
+/** INVARIANT: nothing is served that does not say which role it needs; only logging in needs none. */
+export function createApp({ parts, access, files, open }: AppOptions) {
+  const app = new Hono<ApiEnv>();
+  app.use('*', async (context, next) => {
+    const { headers } = context.req.raw;
+    const isApi = context.req.path.startsWith('/api/');
+    const problem = access.place(headers, context.env.incoming.url ?? '/', isApi);
+    if (problem) context.res = refuse(context, problem);
+    else await next();
+    addHeaders(context.res.headers);
+  });
+  const api = createApi(parts, access, open);
+  const routes = routeRoles(api);
+  const bare = routes.filter((route) => route.role === undefined && !isLogin(route));
+  if (bare.length > 0) {
+    const names = bare.map(({ method, path }) => `${method} ${path}`);
+    throw new Error(`no role is named for ${names.join(', ')}`);
+  }
+  app.route('/api', api);
+  app.notFound((context) => {
+    const { method, path } = context.req;
+    const isRead = method === 'GET' || method === 'HEAD';
+    const encodings = context.req.header('accept-encoding') ?? '';
+    const found = isRead && files.answer(path, method, encodings);
+    // A person who mistyped an address gets the page, which says so.
+    const isVisit = isRead && context.req.header('sec-fetch-dest') === 'document';
+    const page =
+      !found && isVisit && !path.startsWith('/api') && files.answer('/', method, encodings);
+    if (page) return new Response(page.body, { status: 404, headers: page.headers });
+    return found || answer(context, fail('not_found', 'there is nothing here'));
+  });
+  app.onError((error, context) => {
+    parts.onError(error);
+    return answer(context, fail('internal_error', 'something went wrong in the server'));
+  });
+  return { fetch: app.fetch, routes };
+}

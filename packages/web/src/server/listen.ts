@@ -1,0 +1,101 @@
+// One listener over HTTP or TLS, for MCP and for the page: clients that say nothing are not waited for,
+// and nothing stays behind when it is closed.
+import type { Server } from 'node:http';
+import { createServer as createTlsServer } from 'node:https';
+import { createAdaptorServer } from '@hono/node-server';
+import { fail, messageOf, type Outcome, ok } from '@kernmantle/core/base';
+
+/** Headers, then the whole request. */
+const HEADERS_MS = 5000;
+const REQUEST_MS = 60_000;
+const LOOK_MS = 1000;
+const MAX_CONNECTIONS = 1000;
+/** What is still on its way at the end gets so long. */
+const GRACE_MS = 1000;
+const IDLE_MS = 20;
+
+/** In PEM. */
+export interface TlsFiles {
+  readonly cert: string;
+  readonly key: string;
+}
+
+interface OpenOptions {
+  readonly fetch: Parameters<typeof createAdaptorServer>[0]['fetch'];
+  readonly hostname: string;
+  readonly port: number;
+  readonly tls?: TlsFiles | undefined;
+  onError(error: Error): void;
+}
+
+/** Binds, or says why that is not possible. */
+const bound = (server: Server, hostname: string, port: number): Promise<Outcome<number>> =>
+  new Promise((resolve) => {
+    const onError = (error: Error & { code?: string }): void => {
+      const message = `cannot listen on ${hostname}:${port}: ${error.message}`;
+      resolve(fail('invalid_input', message, { reason: error.code ?? '' }));
+    };
+    if (!Number.isInteger(port) || port < 0 || port > 65_535) {
+      onError(new Error('there is no such port'));
+      return;
+    }
+    server.once('error', onError);
+    server.listen(port, hostname, () => {
+      server.off('error', onError);
+      const address = server.address();
+      resolve(ok(typeof address === 'object' ? (address?.port ?? port) : port));
+    });
+  });
+
+/** Nothing is accepted any more; what is not over after the grace is cut. */
+const ended = (server: Server): Promise<void> =>
+  new Promise((resolve) => {
+    const timer = setTimeout(() => server.closeAllConnections(), GRACE_MS);
+    // Connections are kept for a next request; those whose answer has just ended, too.
+    const idle = setInterval(() => server.closeIdleConnections(), IDLE_MS);
+    server.close(() => {
+      clearTimeout(timer);
+      clearInterval(idle);
+      resolve();
+    });
+  });
+
+function createServer({ fetch, tls }: OpenOptions): Outcome<Server> {
+  const limits = {
+    headersTimeout: HEADERS_MS,
+    requestTimeout: REQUEST_MS,
+    connectionsCheckingInterval: LOOK_MS,
+  };
+  const plain = { fetch, overrideGlobalObjects: false };
+  try {
+    const server = tls
+      ? createAdaptorServer({
+          ...plain,
+          createServer: createTlsServer,
+          serverOptions: { ...limits, ...tls, minVersion: 'TLSv1.2' },
+        })
+      : createAdaptorServer({ ...plain, serverOptions: limits });
+    return ok(server as Server);
+  } catch (error) {
+    // The text of the system names no part of the key.
+    return fail('invalid_input', `certificate and key cannot be used: ${messageOf(error)}`);
+  }
+}
+
+export interface OpenListener {
+  readonly server: Server;
+  readonly port: number;
+  /** Resolves when every connection is gone. */
+  close(): Promise<void>;
+}
+
+export async function openListener(options: OpenOptions): Promise<Outcome<OpenListener>> {
+  const made = createServer(options);
+  if (!made.ok) return made;
+  const server = made.output;
+  server.maxConnections = MAX_CONNECTIONS;
+  const listening = await bound(server, options.hostname, options.port);
+  if (!listening.ok) return listening;
+  server.on('error', (error) => options.onError(error));
+  return ok({ server, port: listening.output, close: () => ended(server) });
+}

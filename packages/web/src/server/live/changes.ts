@@ -1,0 +1,223 @@
+// One round of the hub: what moved since the last one is read once, for all clients, and put into frames.
+import { isDeepStrictEqual } from 'node:util';
+import type { Clock, Outcome } from '@kernmantle/core/base';
+import {
+  type Approval,
+  isEnded,
+  type Store,
+  type ThreadStatus,
+  type ThreadSummary,
+} from '@kernmantle/core/store';
+import type { ListedApproval, ListedRun, StreamFrame, Topic, Totals } from '../../model/api.ts';
+import { createRows } from '../thread/summary-rows.ts';
+import { type Changed, createChanged, inPieces } from './changed.ts';
+import { createTotals, NO_TOTALS } from './totals.ts';
+
+/** So many changes are remembered of rows, and of approvals. */
+const KEPT = 2000;
+const MAX_FRAME = 64 * 1024;
+/** A row without its meters' origins; close enough to keep frames short. */
+const ROW_SIZE = 900;
+/** From so many on one question for all is cheaper than one for each. */
+const MANY = 4;
+const MAX_QUERY = 500;
+
+export interface ReaderPorts {
+  readonly store: Store;
+  readonly clock: Clock;
+  isHere(id: string): boolean;
+  listed(approvals: readonly Approval[]): Promise<Outcome<ListedApproval[]>>;
+}
+
+/** What clients of both topics are told; each frame is the same object for all of them. */
+export interface Round {
+  readonly rows: readonly ListedRun[];
+  readonly approvals: readonly ListedApproval[];
+  /** Only when they changed. */
+  readonly totals: Totals | undefined;
+}
+
+const isSame = (a: Totals, b: Totals): boolean =>
+  a.waits === b.waits && a.at_work === b.at_work && a.ended === b.ended && a.due === b.due;
+
+/** Frames of a round for whoever listens to these topics, the same objects for all. */
+export function roundFrames(round: Round, topics: readonly Topic[]): StreamFrame[] {
+  const rows = topics.includes('threads') ? round.rows : [];
+  const totals = topics.includes('threads') ? round.totals : undefined;
+  const approvals = topics.includes('approvals') ? round.approvals : [];
+  const frames: StreamFrame[] = inPieces(rows, () => ROW_SIZE, MAX_FRAME).map((threads) => ({
+    kind: 'batch',
+    threads,
+  }));
+  const sizeOf = (one: ListedApproval): number => 500 + JSON.stringify(one.shown).length;
+  for (const piece of inPieces(approvals, sizeOf, MAX_FRAME)) {
+    frames.push({ kind: 'batch', approvals: piece });
+  }
+  if (totals === undefined) return frames;
+  const last = frames.pop();
+  frames.push(last?.kind === 'batch' ? { ...last, totals } : { kind: 'batch', totals });
+  return frames;
+}
+
+// What waits for a person, looked at in one question for all. Approvals are asked and decided outside of
+// threads too, by other processes, and expire by the clock alone, so nobody says that one changed: the
+// difference to the last look does.
+/** More than a person can look at. */
+const MAX_PENDING = 500;
+
+function createAsked(store: Pick<Store, 'approvals'>) {
+  let known: ReadonlyMap<string, Approval> = new Map();
+  let list: readonly Approval[] = [];
+  /** Approved while somebody looked on, by how many uses were left: a use is news, too. */
+  const given = new Map<string, number>();
+
+  /** Those of `given` that were used since. */
+  async function used(): Promise<Outcome<readonly Approval[]>> {
+    if (given.size === 0) return { ok: true, output: [] };
+    const found = await store.approvals({ state: 'approved', limit: MAX_PENDING });
+    if (!found.ok) return found;
+    const left = new Map(found.output.map(({ id, uses }) => [id, uses]));
+    const changed: Approval[] = [];
+    for (const [id, uses] of given) {
+      if (left.get(id) === uses) continue;
+      const now = await store.approvals({ id });
+      if (!now.ok) return now;
+      changed.push(...now.output.filter((one) => one.state !== 'approved' || one.uses !== uses));
+    }
+    return { ok: true, output: changed };
+  }
+
+  function noteGiven(changed: readonly Approval[]): void {
+    for (const { id, state, uses } of changed) {
+      given.delete(id);
+      if (state === 'approved') given.set(id, uses);
+    }
+    for (const id of given.keys()) if (given.size > MAX_PENDING) given.delete(id);
+  }
+
+  return {
+    /** As of the last look. */
+    pending: (): readonly Approval[] => list,
+
+    /** What is new or asked anew, and what was decided, was used or has expired since. */
+    async look(): Promise<Outcome<readonly Approval[]>> {
+      const found = await store.approvals({ state: 'pending', limit: MAX_PENDING });
+      if (!found.ok) return found;
+      list = found.output;
+      const now = new Map(list.map((approval) => [approval.id, approval]));
+      const uses = await used();
+      if (!uses.ok) return uses;
+      // A question that shows something else than before is asked anew.
+      const isNew = ({ id, shown }: Approval): boolean =>
+        !isDeepStrictEqual(known.get(id)?.shown, shown);
+      const changed = [...list.filter(isNew), ...uses.output];
+      for (const id of known.keys()) {
+        if (now.has(id)) continue;
+        const gone = await store.approvals({ id });
+        if (!gone.ok) return gone;
+        changed.push(...gone.output);
+      }
+      known = now;
+      noteGiven(changed);
+      return { ok: true, output: changed };
+    },
+  };
+}
+
+export function createChangeReader({ store, clock, isHere, listed }: ReaderPorts, from: number) {
+  const makeRows = createRows({ store, isHere });
+  const counted = createTotals(store, clock);
+  const asked = createAsked(store);
+  const changedRows: Changed<ListedRun> = createChanged(KEPT, from);
+  const changedApprovals: Changed<ListedApproval> = createChanged(KEPT, from);
+  /** Heads of threads of which nobody knows yet whether they are a hook's. */
+  const strangers = new Set<string>();
+  let told = NO_TOTALS;
+
+  /** In few questions: what is at work in one, the others each. */
+  async function summaries(
+    moved: ReadonlyMap<string, ThreadStatus | undefined>,
+  ): Promise<Outcome<ThreadSummary[]>> {
+    const found = new Map<string, ThreadSummary>();
+    const open = [...moved.values()].filter((status) => status !== undefined && !isEnded(status));
+    if (open.length > MANY) {
+      const status = [...new Set(open)].filter((one) => one !== undefined);
+      const limit = Math.min(MAX_QUERY, open.length + 20);
+      const page = await store.query({ status, order_by: 'updated', limit });
+      if (!page.ok) return page;
+      for (const row of page.output.rows) if (moved.has(row.id)) found.set(row.id, row);
+    }
+    for (const id of moved.keys()) {
+      if (found.has(id)) continue;
+      const row = await store.thread(id);
+      if (row.ok) found.set(id, row.output);
+      else if (row.error.code !== 'not_found') return row;
+    }
+    return { ok: true, output: [...found.values()] };
+  }
+
+  return {
+    /** Events that somebody read anyway. */
+    note: makeRows.note,
+    rows: (threads: readonly ThreadSummary[]) => makeRows.rows(threads, asked.pending()),
+    totals: () => counted.read(asked.pending()),
+    /** What changed after a number of the hub; undefined: that is not known any more. */
+    rowsSince: changedRows.since,
+    approvalsSince: changedApprovals.since,
+
+    /** Of a thread that moved, at once. */
+    move(id: string, status: ThreadStatus): void {
+      if (!counted.move(id, status)) strangers.add(id);
+    },
+
+    /** Before the first round: what waits already is no news. */
+    async begin(): Promise<Outcome<null>> {
+      const looked = await asked.look();
+      if (!looked.ok) return looked;
+      const totals = await counted.read(asked.pending());
+      if (totals.ok) told = totals.output;
+      return totals.ok ? { ok: true, output: null } : totals;
+    },
+
+    /** Has anything changed of what nobody says by moving? */
+    async lookAround(): Promise<Outcome<readonly Approval[]>> {
+      return await asked.look();
+    },
+
+    /** `number` is that of the hub from now on. `decided`: approvals that changed since the last round. */
+    async round(
+      moved: ReadonlyMap<string, ThreadStatus>,
+      decided: readonly Approval[],
+      number: number,
+    ): Promise<Outcome<Round>> {
+      const wanted = new Map<string, ThreadStatus | undefined>(moved);
+      for (const { thread } of decided) {
+        if (thread !== undefined && !wanted.has(thread)) wanted.set(thread, undefined);
+      }
+      for (const id of strangers) if (!wanted.has(id)) wanted.set(id, undefined);
+      strangers.clear();
+      const found = await summaries(wanted);
+      if (!found.ok) return found;
+      for (const { id, status, kind } of found.output) counted.move(id, status, kind);
+      const rows = await makeRows.rows(found.output, asked.pending());
+      if (!rows.ok) return rows;
+      const approvals =
+        decided.length === 0 ? { ok: true as const, output: [] } : await listed(decided);
+      if (!approvals.ok) return approvals;
+      const totals = await counted.read(asked.pending());
+      if (!totals.ok) return totals;
+      for (const row of rows.output) changedRows.note(row.id, row, number);
+      for (const one of approvals.output) changedApprovals.note(one.id, one, number);
+      const isNew = !isSame(told, totals.output);
+      told = totals.output;
+      return {
+        ok: true,
+        output: {
+          rows: rows.output,
+          approvals: approvals.output,
+          totals: isNew ? totals.output : undefined,
+        },
+      };
+    },
+  };
+}

@@ -1,0 +1,120 @@
+// What machines share, read once for all who look on: workers, queues, who holds what. A look is kept for a
+// moment, so that nobody who asks costs the store more; it is taken again when threads move, and every few
+// seconds, because workers say nothing else than that they are there.
+import { type Clock, type Outcome, ok } from '@kernmantle/core/base';
+import {
+  type Fleet,
+  GONE_MS,
+  isEnded,
+  type SharedLimit,
+  type Store,
+  THREAD_STATUSES,
+} from '@kernmantle/core/store';
+import type { FleetHold, FleetLimit, FleetState, FleetWorker } from '../../model/api.ts';
+
+const ALIVE = THREAD_STATUSES.filter((status) => !isEnded(status));
+const MAX_HELD = 200;
+/** Looks are at least so far apart, and at most so far while somebody listens. */
+const KEPT_MS = 1000;
+const AGAIN_MS = 3000;
+/** Whoever was lost is shown for a while, so that somebody sees it. */
+const LOST_MS = 10 * 60_000;
+const MAX_LOST = 50;
+/** Who goes by itself was heard of just before. */
+const LEFT_MS = GONE_MS - 2000;
+const NANO = 1e9;
+
+interface FleetPorts {
+  readonly store: Store;
+  readonly clock: Clock;
+  /** This project, as workers serve it. */
+  served(): Outcome<{ project: string; items: string }>;
+}
+
+const limitOf = ({ spend_per_day: spend, ...limit }: SharedLimit): FleetLimit => ({
+  ...limit,
+  ...(spend === undefined ? {} : { spend_per_day: Number(spend) / NANO }),
+});
+
+/** Those that are there, and those that were and never said that they go. */
+function createRoll() {
+  let known: ReadonlyMap<string, FleetWorker> = new Map();
+  return (workers: readonly Omit<FleetWorker, 'gone'>[], now: number): FleetWorker[] => {
+    const here = workers.map((worker) => ({ ...worker, gone: false }));
+    const names = new Set(here.map(({ id }) => id));
+    const lost = [...known.values()]
+      .filter(({ id, heard }) => !names.has(id) && now - heard > LEFT_MS && now - heard < LOST_MS)
+      .slice(-MAX_LOST)
+      .map((worker) => ({ ...worker, busy: 0, gone: true }));
+    const all = [...here, ...lost];
+    known = new Map(all.map((worker) => [worker.id, worker]));
+    return all;
+  };
+}
+
+/** Threads that somebody holds, the one that moved last first. */
+async function heldIn(store: Store): Promise<Outcome<FleetHold[]>> {
+  const page = await store.query({ status: ALIVE, order_by: 'updated', limit: MAX_HELD });
+  if (!page.ok) return page;
+  return ok(
+    page.output.rows.flatMap(({ id, directive, status, owner, lease_until = 0 }) =>
+      owner === undefined ? [] : [{ thread: id, directive, status, worker: owner, lease_until }],
+    ),
+  );
+}
+
+async function readFleet(
+  fleet: Fleet,
+  { store, served }: FleetPorts,
+  roll: ReturnType<typeof createRoll>,
+): Promise<Outcome<FleetState>> {
+  const [now, workers, queues, held, limits] = await Promise.all([
+    fleet.now(),
+    fleet.workers(),
+    fleet.queues(),
+    heldIn(store),
+    fleet.limits(),
+  ]);
+  if (!now.ok) return now;
+  if (!workers.ok) return workers;
+  if (!queues.ok) return queues;
+  if (!held.ok) return held;
+  if (!limits.ok) return limits;
+  const own = served();
+  return ok({
+    place: fleet.place,
+    now: now.output,
+    own: own.ok ? { project: own.output.project, items: own.output.items } : null,
+    workers: roll(workers.output, now.output),
+    queues: queues.output,
+    held: held.output,
+    limits: limits.output.map(limitOf),
+  });
+}
+
+export function createFleetWatch(ports: FleetPorts) {
+  const { store, clock } = ports;
+  const { fleet } = store;
+  const roll = createRoll();
+  let looked: Promise<Outcome<FleetState | null>> | undefined;
+  let [since, hasMoved] = [Number.NEGATIVE_INFINITY, false];
+  return {
+    /** A thread moved: who holds it may be another. */
+    move(): void {
+      hasMoved = true;
+    },
+    /** Is it time to tell those who listen? */
+    isDue(): boolean {
+      const age = clock.monotonic() - since;
+      return fleet !== undefined && (age >= AGAIN_MS || (hasMoved && age >= KEPT_MS));
+    },
+    /** At most a second old; null where the store is a file. */
+    read(): Promise<Outcome<FleetState | null>> {
+      if (!fleet) return Promise.resolve(ok(null));
+      if (looked && clock.monotonic() - since < KEPT_MS) return looked;
+      [since, hasMoved] = [clock.monotonic(), false];
+      looked = readFleet(fleet, ports, roll);
+      return looked;
+    },
+  };
+}

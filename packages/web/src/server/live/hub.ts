@@ -1,0 +1,274 @@
+// Who is told of what happens. All clients share one reader of the store, which begins with the first of
+// them and rests when nobody has asked for a while; where nothing ever ran yet it begins when something
+// does. Positions of clients are the hub's own: see `live/positions.ts`.
+import { type Clock, fail, type Outcome, ok, systemRandom } from '@kernmantle/core/base';
+import type { Store } from '@kernmantle/core/store';
+import type { Topic, Totals } from '../../model/api.ts';
+import type { Hub, Listener, Subscription } from '../context.ts';
+import { listedApprovals } from '../listed-approvals.ts';
+import { roundFrames } from './changes.ts';
+import { createClient, type HubClient, threadTopic, topicThread } from './client.ts';
+import { type HubPosition, readPosition, writePosition } from './positions.ts';
+import { createReading, type HubReading } from './reading.ts';
+import { NO_TOTALS } from './totals.ts';
+
+interface HubPorts {
+  /** `not_found` where nothing ever ran. */
+  store(): Promise<Outcome<Store>>;
+  readonly clock: Clock;
+  /** Somebody is at work on it in this process. */
+  isHere(id: string): boolean;
+  /** This project, as workers have to serve it. */
+  served(): Outcome<{ project: string; items: string }>;
+  onError(error: Error): void;
+}
+
+const MAX_CLIENTS = 200;
+const MAX_TOPICS = 30;
+/** After this long without clients and questions nothing is read any more. */
+const LINGER_MS = 30_000;
+const RETRY_MS = 1000;
+const UNKNOWN: HubPosition = { number: undefined, seqs: new Map() };
+
+/** Everybody who listens, each with where it goes on when reading begins, or begins again. */
+type HubClients = Map<HubClient, HubPosition>;
+
+/** A reading of the store, while there is one. */
+type ReadingLife = ReturnType<typeof createReadingLife>;
+
+function createReadingLife(ports: HubPorts, clients: HubClients, onBegin: () => void) {
+  const { clock } = ports;
+  let reading: HubReading | undefined;
+  let starting: Promise<void> | undefined;
+  let retry: NodeJS.Timeout | undefined;
+  let used = clock.monotonic();
+  let number = 1;
+  let isClosed = false;
+
+  async function start(): Promise<void> {
+    const opened = await ports.store();
+    if (!opened.ok && opened.error.code !== 'not_found') {
+      ports.onError(new Error(opened.error.detail.message));
+    }
+    if (!opened.ok || isClosed) return;
+    const store = opened.output;
+    const { isHere, served, onError } = ports;
+    const listed = (approvals: Parameters<typeof listedApprovals>[1]) =>
+      listedApprovals(store, approvals);
+    const onEnd = (): void => void beginAgain();
+    const made = createReading({ store, clock, isHere, served, listed, onError, onEnd }, number);
+    const begun = await made.begin();
+    if (begun.ok && !isClosed) {
+      reading = made;
+      onBegin();
+    } else await made.stop();
+  }
+
+  /** Begins to read, unless it does; with clients it tries again until there is something to read. */
+  function wake(): Promise<void> {
+    used = clock.monotonic();
+    if (reading || isClosed) return Promise.resolve();
+    starting ??= start().finally(() => {
+      starting = undefined;
+      if (reading || isClosed || clients.size === 0) return;
+      clearTimeout(retry);
+      retry = setTimeout(() => void wake(), RETRY_MS).unref();
+    });
+    return starting;
+  }
+
+  /** What happens from now on is not known: numbers that were given before count no more. */
+  async function rest(): Promise<void> {
+    const now = reading;
+    reading = undefined;
+    if (!now) return;
+    number = now.number() + 1;
+    for (const client of clients.keys()) {
+      clients.set(client, { number: undefined, seqs: new Map(client.cursors) });
+    }
+    await now.stop();
+  }
+
+  async function beginAgain(): Promise<void> {
+    await rest();
+    if (clients.size > 0) await wake();
+  }
+
+  const idle = setInterval(() => {
+    if (clients.size === 0 && clock.monotonic() - used > LINGER_MS) void rest();
+  }, LINGER_MS / 3).unref();
+
+  return {
+    wake,
+    now: (): HubReading | undefined => reading,
+    /** Up to date with everything that has happened; undefined where nothing ever ran. */
+    async settled(): Promise<HubReading | undefined> {
+      await wake();
+      await reading?.settle();
+      return reading;
+    },
+    isClosed: () => isClosed,
+    async close(): Promise<void> {
+      isClosed = true;
+      clearInterval(idle);
+      clearTimeout(retry);
+      await starting;
+      await rest();
+    },
+  };
+}
+
+/** Tells a client of what changed while it was away, or that it has to read everything again. */
+function tellSince(
+  { reader }: HubReading,
+  client: HubClient,
+  topics: readonly Topic[],
+  since: number | undefined,
+  totals: Totals | undefined,
+): void {
+  const known = since ?? -1;
+  const rows = topics.includes('threads') ? reader.rowsSince(known) : [];
+  const approvals = topics.includes('approvals') ? reader.approvalsSince(known) : [];
+  if (rows === undefined) client.reset('threads');
+  if (approvals === undefined) client.reset('approvals');
+  const missed = { rows: rows ?? [], approvals: approvals ?? [], totals };
+  for (const frame of roundFrames(missed, topics)) client.batch(frame, topics);
+}
+
+/** From where it is, or from now on; what comes while it is let in waits for that. */
+async function join(
+  life: ReadingLife,
+  client: HubClient,
+  topics: readonly Topic[],
+  position: HubPosition | undefined,
+): Promise<void> {
+  const reading = life.now();
+  if (!reading) {
+    client.greet(undefined);
+    return;
+  }
+  const ofAll = topics.filter((topic) => topicThread(topic) === undefined);
+  if (ofAll.length > 0) {
+    await reading.flush();
+    const totals = await reading.reader.totals();
+    if (client.isOver() || life.now() !== reading) return;
+    const counted = totals.ok ? totals.output : undefined;
+    // Up to the last round of rows; what has moved since is told with the next one, to everybody.
+    if (position) tellSince(reading, client, ofAll, position.number, counted);
+    reading.listening.add(client);
+    reading.soon();
+  }
+  const joins = topics.flatMap((topic) => {
+    const thread = topicThread(topic);
+    if (thread === undefined) return [];
+    return [reading.watched.join(client, thread, position?.seqs.get(thread))];
+  });
+  client.greet(reading.number());
+  if (joins.length === 0) return;
+  await Promise.all(joins);
+  if (life.now() === reading) client.greet(reading.number());
+}
+
+function leave(reading: HubReading | undefined, client: HubClient, topics: Iterable<Topic>): void {
+  for (const topic of topics) {
+    const thread = topicThread(topic);
+    if (thread !== undefined) reading?.watched.leave(client, thread);
+  }
+  const isOfAll = [...client.topics].some((topic) => topicThread(topic) === undefined);
+  if (!isOfAll || client.isOver()) reading?.listening.delete(client);
+}
+
+function subscriptionOf(
+  life: ReadingLife,
+  clients: HubClients,
+  client: HubClient,
+  mark: string,
+): Subscription {
+  return {
+    ready: client.ready,
+    change(topics, after) {
+      const wanted = new Set(topics.slice(0, MAX_TOPICS));
+      const gone = [...client.topics].filter((topic) => !wanted.has(topic));
+      const added = [...wanted].filter((topic) => !client.topics.has(topic));
+      for (const topic of gone) client.topics.delete(topic);
+      leave(life.now(), client, gone);
+      for (const topic of added) client.topics.add(topic);
+      const position = after === undefined ? undefined : readPosition(after, mark);
+      const seqs = new Map([...(clients.get(client)?.seqs ?? []), ...(position?.seqs ?? [])]);
+      // INVARIANT: however often it changes its mind, only what it listens to is kept of it.
+      for (const thread of seqs.keys()) if (!wanted.has(threadTopic(thread))) seqs.delete(thread);
+      clients.set(client, { number: undefined, seqs });
+      if (added.length > 0) void join(life, client, added, position);
+    },
+    end() {
+      client.end();
+      leave(life.now(), client, client.topics);
+      clients.delete(client);
+    },
+  };
+}
+
+export function createHub(ports: HubPorts): Hub {
+  const mark = Buffer.from(systemRandom(6)).toString('base64url');
+  const clients: HubClients = new Map();
+  const life = createReadingLife(ports, clients, () => {
+    for (const [client, position] of clients) void join(life, client, [...client.topics], position);
+  });
+
+  return {
+    subscribe(listener: Listener) {
+      if (life.isClosed()) return fail('unavailable', 'the server is going down');
+      if (clients.size >= MAX_CLIENTS) {
+        const message = `${MAX_CLIENTS} streams are open, which is all there may be; close some`;
+        return fail('unavailable', message);
+      }
+      const topics = listener.topics.slice(0, MAX_TOPICS);
+      const client = createClient({ ...listener, topics }, mark);
+      const { after } = listener;
+      const position = after === undefined ? undefined : readPosition(after, mark);
+      // Until it reads, nobody knows what happens: whoever waits for that is told to read anew.
+      clients.set(client, position ?? UNKNOWN);
+      void join(life, client, topics, position);
+      void life.wake();
+      return ok(subscriptionOf(life, clients, client, mark));
+    },
+
+    position(thread) {
+      void life.wake();
+      const seqs: [string, number][] = thread ? [[thread.id, thread.seq]] : [];
+      return writePosition(mark, life.now()?.number(), seqs);
+    },
+
+    text: (thread, piece) => life.now()?.text(thread, piece),
+
+    async rows(threads) {
+      const reading = await life.settled();
+      return reading ? await reading.reader.rows(threads) : ok([]);
+    },
+
+    async totals() {
+      const reading = await life.settled();
+      return reading ? await reading.reader.totals() : ok(NO_TOTALS);
+    },
+
+    async fleet() {
+      await life.wake();
+      const reading = life.now();
+      return reading
+        ? await reading.fleet.read()
+        : fail('unavailable', 'the store does not answer; try again');
+    },
+
+    figures: () => ({
+      clients: clients.size,
+      sockets: [...clients.keys()].filter(({ isSocket }) => isSocket).length,
+      lag_ms: Math.round(life.now()?.lag() ?? 0),
+    }),
+
+    async close() {
+      for (const client of clients.keys()) client.end();
+      clients.clear();
+      await life.close();
+    },
+  };
+}

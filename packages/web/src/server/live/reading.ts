@@ -1,0 +1,343 @@
+// The one reader of a store, as long as anybody listens. Heads of threads that move are gathered and read
+// in rounds, at most one every 100 ms and less often when a round takes long, so that those who look on
+// never take much of the process that runs the threads.
+import { setImmediate } from 'node:timers/promises';
+import type { Clock, Failure, Outcome } from '@kernmantle/core/base';
+import type { Approval, StoredEvent, ThreadStatus } from '@kernmantle/core/store';
+import type { StreamFrame, Topic } from '../../model/api.ts';
+import { createChangeReader, type ReaderPorts, type Round, roundFrames } from './changes.ts';
+import type { HubClient } from './client.ts';
+import { createFleetWatch } from './fleet-watch.ts';
+import { createWatchedThreads } from './watched-threads.ts';
+
+const ROUND_MS = 100;
+/** What takes long is done less often, so that it never takes more than its part of the time. */
+const EVENTS = { longest: 1000, share: 1 / 25 };
+const ROWS = { longest: 3000, share: 1 / 60 };
+/** What it takes to send a round to one client, and each row of it, which happens after it. */
+const SENDING_MS = 0.03;
+const ROW_MS = 0.003;
+/** What is committed together is told together. */
+const GATHER_MS = 20;
+/** Heads are taken for so long, and then not for a while. */
+const TAKING_MS = 3;
+const REST_MS = 50;
+/** Approvals are decided and expire without any thread moving. */
+const LOOK_MS = 1000;
+/** A process that died says nothing; its lease does. */
+const SWEEP_MS = 5000;
+const TROUBLE_MS = 60_000;
+const MAX_TEXT = 64 * 1024;
+
+interface ReadingPorts extends ReaderPorts {
+  /** This project, as workers have to serve it. */
+  served(): Outcome<{ project: string; items: string }>;
+  onError(error: Error): void;
+  /** The store says nothing any more. */
+  onEnd(): void;
+}
+
+const isOfAll = (topic: Topic): boolean => topic === 'threads' || topic === 'approvals';
+
+/** Pieces of replies that run in this process, until the next round. */
+function createTexts() {
+  const texts = new Map<string, string>();
+  let size = 0;
+  return {
+    /** Is it time to hand them out? */
+    add(thread: string, piece: string): boolean {
+      texts.set(thread, ((texts.get(thread) ?? '') + piece).slice(-MAX_TEXT));
+      size += piece.length;
+      return size > MAX_TEXT;
+    },
+    /** A reply that stands in the journal needs no pieces. */
+    noteEvents(thread: string, events: readonly StoredEvent[]): void {
+      if (events.some(({ type }) => type === 'assistant_message')) texts.delete(thread);
+    },
+    isEmpty: () => texts.size === 0,
+    take(): Extract<StreamFrame, { kind: 'text' }>[] {
+      const all = Array.from(texts, ([thread, text]) => ({ kind: 'text' as const, thread, text }));
+      texts.clear();
+      size = 0;
+      return all;
+    },
+  };
+}
+
+const nextAfter = (start: number, took: number, { longest, share }: typeof ROWS): number =>
+  start + Math.min(longest, Math.max(ROUND_MS, took / share));
+
+/** When the next round begins: never two at once, and none before its time. */
+function createPace(
+  clock: Clock,
+  round: (isForced: boolean) => Promise<number>,
+  hasMore: () => boolean,
+) {
+  let timer: NodeJS.Timeout | undefined;
+  let work: Promise<void> = Promise.resolve();
+  /** Not begun yet: who asks for one meanwhile is served by it. */
+  let forced: Promise<void> | undefined;
+  let [isBusy, isOver] = [false, false];
+  let [dueAt, lag] = [0, 0];
+  let since: number | undefined;
+
+  function schedule(isUrgent = false): void {
+    if (isOver || isBusy) return;
+    since ??= clock.monotonic();
+    if (timer !== undefined && !isUrgent) return;
+    clearTimeout(timer);
+    const wait = isUrgent ? 0 : Math.max(GATHER_MS, dueAt - clock.monotonic());
+    timer = setTimeout(() => void run(false), wait).unref();
+  }
+
+  async function once(isForced: boolean): Promise<void> {
+    if (isOver) return;
+    isBusy = true;
+    const start = clock.monotonic();
+    const apart = await round(isForced);
+    const end = clock.monotonic();
+    isBusy = false;
+    if (since !== undefined) lag = end - since;
+    since = undefined;
+    dueAt = nextAfter(start, end - start - apart, EVENTS);
+    if (hasMore()) schedule();
+  }
+
+  function run(isForced: boolean): Promise<void> {
+    clearTimeout(timer);
+    timer = undefined;
+    if (forced) return forced;
+    work = work.then(() => {
+      forced = undefined;
+      return once(isForced);
+    });
+    if (isForced) forced = work;
+    return work;
+  }
+
+  return {
+    schedule,
+    run,
+    lag: () => lag,
+    async stop(): Promise<void> {
+      isOver = true;
+      clearTimeout(timer);
+      await work;
+    },
+  };
+}
+
+/** Between heads: the store keeps the newest of each thread meanwhile, and is asked less often. */
+function createRest(clock: Clock) {
+  let wokeAt = Number.NEGATIVE_INFINITY;
+  let wake: (() => void) | undefined;
+  let ending: Promise<unknown> | undefined;
+  return {
+    /** What has come until a rest is over is taken at once. */
+    async between(): Promise<void> {
+      if (ending || clock.monotonic() - wokeAt < TAKING_MS) return;
+      await new Promise<void>((resolve) => {
+        wake = resolve;
+        setTimeout(resolve, REST_MS).unref();
+      });
+      wake = undefined;
+      wokeAt = clock.monotonic();
+    },
+    /** Until everything that has come is taken. */
+    async end(): Promise<void> {
+      if (wake) {
+        ending ??= setImmediate().finally(() => {
+          ending = undefined;
+        });
+        wake();
+      }
+      await ending;
+    },
+  };
+}
+
+/** Rows and approvals of one round, to everybody who wants any of them. */
+function tellRound(news: Round, listening: Iterable<HubClient>, number: number): void {
+  const made = new Map<string, StreamFrame[]>();
+  for (const client of listening) {
+    const about = [...client.topics].filter(isOfAll);
+    const key = about.toSorted().join();
+    const frames = made.get(key) ?? roundFrames(news, about);
+    made.set(key, frames);
+    for (const [index, frame] of frames.entries()) {
+      const isLast = index === frames.length - 1;
+      client.batch(frame, about, isLast ? number : undefined);
+    }
+  }
+}
+
+/** Rows and approvals, read in rounds for all who are told of them. */
+function createRounds(ports: ReadingPorts, from: number, trouble: (problem: Failure) => void) {
+  const { clock } = ports;
+  const reader = createChangeReader(ports, from);
+  const listening = new Set<HubClient>();
+  let moved = new Map<string, ThreadStatus>();
+  let decided: Approval[] = [];
+  let number = from;
+  let dueAt = 0;
+
+  async function read(now: ReadonlyMap<string, ThreadStatus>): Promise<Outcome<Round | undefined>> {
+    const changed = await reader.lookAround();
+    if (!changed.ok) return changed;
+    decided.push(...changed.output);
+    if (now.size === 0 && decided.length === 0) return { ok: true, output: undefined };
+    const made = await reader.round(now, decided, number + 1);
+    if (!made.ok) return made;
+    decided = [];
+    number += 1;
+    return made;
+  }
+
+  return {
+    reader,
+    listening,
+    number: () => number,
+    isWanted: () => listening.size > 0,
+    isDue: () => listening.size > 0 && clock.monotonic() >= dueAt,
+    hasMoved: () => moved.size > 0,
+    move(thread: string, status: ThreadStatus): void {
+      moved.set(thread, status);
+      reader.move(thread, status);
+    },
+    /** Answers how long it took. */
+    async run(): Promise<number> {
+      const start = clock.monotonic();
+      const now = moved;
+      moved = new Map();
+      const news = await read(now);
+      if (news.ok && news.output) tellRound(news.output, listening, number);
+      if (!news.ok) {
+        moved = new Map([...now, ...moved]);
+        trouble(news);
+      }
+      const took = clock.monotonic() - start;
+      const rows = news.ok ? (news.output?.rows.length ?? 0) : 0;
+      const sending = (SENDING_MS + ROW_MS * rows) * listening.size;
+      dueAt = nextAfter(start, took + sending, ROWS);
+      return took;
+    },
+  };
+}
+
+/** The same look for all who listen to it, when it is time. */
+async function tellFleet(
+  fleet: ReturnType<typeof createFleetWatch>,
+  listening: ReadonlySet<HubClient>,
+  trouble: (problem: Failure) => void,
+): Promise<void> {
+  const wanting = (): HubClient[] => [...listening].filter(({ topics }) => topics.has('fleet'));
+  if (!fleet.isDue() || wanting().length === 0) return;
+  const seen = await fleet.read();
+  if (!seen.ok) trouble(seen);
+  if (!seen.ok || seen.output === null) return;
+  const frame: StreamFrame = { kind: 'batch', fleet: seen.output };
+  for (const client of wanting()) client.batch(frame, ['fleet']);
+}
+
+export type HubReading = ReturnType<typeof createReading>;
+
+export function createReading(ports: ReadingPorts, from: number) {
+  const { store, clock } = ports;
+  const stop = new AbortController();
+  // Begins now: whatever moves while the first look is taken is told in the first round.
+  const heads = store.changes({}, stop.signal);
+  const texts = createTexts();
+  const behind = new Set<string>();
+  let troubledAt = Number.NEGATIVE_INFINITY;
+  const rounds = createRounds(ports, from, trouble);
+  const { reader, isWanted } = rounds;
+  const fleet = createFleetWatch(ports);
+  const rest = createRest(clock);
+  const hasWork = (): boolean =>
+    behind.size > 0 || !texts.isEmpty() || (isWanted() && rounds.hasMoved());
+  const pace = createPace(clock, flush, hasWork);
+  const watched = createWatchedThreads({
+    store,
+    onRead(thread, events) {
+      texts.noteEvents(thread, events);
+      return reader.note(thread, events);
+    },
+    onBehind(thread) {
+      behind.add(thread);
+      pace.schedule();
+    },
+  });
+
+  /** Said now and then, as long as it lasts. */
+  function trouble(problem: Failure): void {
+    if (stop.signal.aborted || clock.monotonic() - troubledAt < TROUBLE_MS) return;
+    troubledAt = clock.monotonic();
+    ports.onError(new Error(problem.error.detail.message));
+  }
+
+  /** Answers how much of the time went to rows, which have a time of their own. */
+  async function flush(isForced: boolean): Promise<number> {
+    for (const frame of texts.take()) {
+      for (const client of watched.clientsOf(frame.thread)) client.text(frame);
+    }
+    const threads = [...behind];
+    behind.clear();
+    for (const thread of threads) {
+      const pumped = await watched.pump(thread);
+      if (pumped.ok) continue;
+      behind.add(thread);
+      trouble(pumped);
+    }
+    return isForced || rounds.isDue() ? await rounds.run() : 0;
+  }
+
+  async function follow(): Promise<void> {
+    for await (const { thread, status } of heads) {
+      rounds.move(thread, status);
+      fleet.move();
+      if (watched.has(thread)) behind.add(thread);
+      if (isWanted() || behind.size > 0) pace.schedule();
+      await rest.between();
+    }
+    if (!stop.signal.aborted) ports.onEnd();
+  }
+
+  const timers = [
+    setInterval(() => isWanted() && pace.schedule(), LOOK_MS).unref(),
+    setInterval(() => void tellFleet(fleet, rounds.listening, trouble), LOOK_MS).unref(),
+    setInterval(() => (isWanted() || watched.isAny()) && void store.sweep(), SWEEP_MS).unref(),
+  ];
+
+  return {
+    reader,
+    watched,
+    fleet,
+    /** Those who are told of rows and approvals. */
+    listening: rounds.listening,
+    number: rounds.number,
+    lag: pace.lag,
+    async begin(): Promise<Outcome<null>> {
+      const begun = await reader.begin();
+      if (begun.ok) void follow();
+      return begun;
+    },
+    /** Events now, rows when it is their time. */
+    flush: () => pace.run(false),
+    /** Somebody came: whatever has moved is told when it is time. */
+    soon: () => pace.schedule(),
+    /** What has happened until now is in what the reader knows. */
+    async settle(): Promise<void> {
+      await rest.end();
+      await pace.run(true);
+    },
+    text(thread: string, piece: string): void {
+      if (watched.has(thread)) pace.schedule(texts.add(thread, piece));
+    },
+    async stop(): Promise<void> {
+      stop.abort();
+      void rest.end();
+      for (const one of timers) clearInterval(one);
+      await pace.stop();
+    },
+  };
+}

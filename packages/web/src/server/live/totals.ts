@@ -1,0 +1,90 @@
+// How many threads there are of each group. The registry is counted once, page by page; then every
+// thread that moves says by itself where it belongs. What was pruned is found when it is counted again.
+import { type Clock, type Outcome, ok } from '@kernmantle/core/base';
+import {
+  type Approval,
+  isEnded,
+  type Store,
+  type ThreadStatus,
+  type ThreadSummary,
+  threadPages,
+} from '@kernmantle/core/store';
+import type { Totals } from '../../model/api.ts';
+
+type Group = 'open' | 'asks' | 'ended' | 'hook';
+
+const AGAIN_MS = 5 * 60_000;
+
+const groupOf = (status: ThreadStatus, kind: ThreadSummary['kind']): Group => {
+  if (kind === 'hook') return 'hook';
+  if (isEnded(status)) return 'ended';
+  return status === 'needs_input' ? 'asks' : 'open';
+};
+
+export const NO_TOTALS: Totals = { waits: 0, at_work: 0, ended: 0, due: 0 };
+
+export function createTotals(store: Pick<Store, 'query'>, clock: Clock) {
+  const groups = new Map<string, Group>();
+  const counts: Record<Group, number> = { open: 0, asks: 0, ended: 0, hook: 0 };
+  /** Moved while the registry is counted: newer than the page they stand on. */
+  const moved = new Set<string>();
+  let counting: Promise<Outcome<null>> | undefined;
+  let countedAt: number | undefined;
+
+  function put(id: string, group: Group): void {
+    const before = groups.get(id);
+    if (before === group) return;
+    if (before) counts[before] -= 1;
+    counts[group] += 1;
+    groups.set(id, group);
+  }
+
+  async function countAll(): Promise<Outcome<null>> {
+    const seen = new Set<string>();
+    moved.clear();
+    for await (const page of threadPages(store, {})) {
+      if (!page.ok) return page;
+      for (const { id, status, kind } of page.output) {
+        seen.add(id);
+        if (!moved.has(id) || !groups.has(id)) put(id, groupOf(status, kind));
+      }
+    }
+    for (const [id, group] of groups) {
+      if (seen.has(id) || moved.has(id)) continue;
+      groups.delete(id);
+      counts[group] -= 1;
+    }
+    countedAt = clock.monotonic();
+    return ok(null);
+  }
+
+  return {
+    /** A thread moved; its kind is known from its row or from before. Answers whether that is so. */
+    move(id: string, status: ThreadStatus, kind?: ThreadSummary['kind']): boolean {
+      if (counting) moved.add(id);
+      const before = groups.get(id);
+      if (kind === undefined && before === undefined) return false;
+      put(id, groupOf(status, kind ?? (before === 'hook' ? 'hook' : 'thread')));
+      return true;
+    },
+
+    async read(pending: readonly Approval[]): Promise<Outcome<Totals>> {
+      const isOld = countedAt === undefined || clock.monotonic() - countedAt > AGAIN_MS;
+      if (isOld) {
+        counting ??= countAll().finally(() => {
+          counting = undefined;
+        });
+        const counted = await counting;
+        if (!counted.ok) return counted;
+      }
+      const asked = new Set(pending.map(({ thread }) => thread ?? ''));
+      const waiting = [...asked].filter((id) => groups.get(id) === 'open').length;
+      return ok({
+        waits: counts.asks + waiting,
+        at_work: counts.open - waiting,
+        ended: counts.ended,
+        due: pending.length,
+      });
+    },
+  };
+}

@@ -1,0 +1,146 @@
+// Threads that somebody watches. Each is read once, by one cursor, however many watch it; a client that
+// is behind the cursor (it was away) catches up with it in reads of its own and then goes along.
+import { setImmediate } from 'node:timers/promises';
+import type { Outcome } from '@kernmantle/core/base';
+import type { Store, StoredEvent } from '@kernmantle/core/store';
+import type { SlimEvent, StreamFrame } from '../../model/api.ts';
+import { slimEvent } from '../slim-event.ts';
+import { inPieces } from './changed.ts';
+import { type HubClient, threadTopic } from './client.ts';
+
+/** At most so many events are read for a client that was away; beyond that it reads the journal itself. */
+const MAX_BEHIND = 2000;
+const PAGE = 250;
+const MAX_FRAME = 64 * 1024;
+
+interface Watched {
+  readonly clients: Set<HubClient>;
+  /** Undefined until the first of them knows where it is. */
+  cursor: number | undefined;
+}
+
+interface WatchedPorts {
+  readonly store: Store;
+  /** Events that were read, for others who want them too. */
+  onRead(thread: string, events: readonly StoredEvent[]): Promise<unknown>;
+  /** Something may be there to read. */
+  onBehind(thread: string): void;
+}
+
+const framesOf = (
+  thread: string,
+  events: readonly SlimEvent[],
+): { frame: StreamFrame; last: number }[] =>
+  inPieces(
+    events,
+    (event) => 160 + (event.text?.length ?? 0) + (event.preview?.length ?? 0),
+    MAX_FRAME,
+  ).map((piece) => ({
+    frame: { kind: 'batch', events: [{ thread, events: piece }] },
+    last: piece.at(-1)?.seq ?? 0,
+  }));
+
+const restOf = (frame: StreamFrame, thread: string, after: number): StreamFrame => {
+  const events = frame.kind === 'batch' ? (frame.events?.[0]?.events ?? []) : [];
+  return { kind: 'batch', events: [{ thread, events: events.filter(({ seq }) => seq > after) }] };
+};
+
+export function createWatchedThreads({ store, onRead, onBehind }: WatchedPorts) {
+  const all = new Map<string, Watched>();
+
+  /** To all who are where the frame begins, or inside of it. */
+  function fanOut(
+    thread: string,
+    clients: Iterable<HubClient>,
+    events: readonly SlimEvent[],
+  ): void {
+    let from = (events[0]?.seq ?? 1) - 1;
+    for (const { frame, last } of framesOf(thread, events)) {
+      for (const client of clients) {
+        const at = client.cursors.get(thread);
+        if (at === undefined || at < from || at >= last) continue;
+        client.events(at === from ? frame : restOf(frame, thread, at), thread, last);
+      }
+      from = last;
+    }
+  }
+
+  async function readSlim(thread: string, after: number): Promise<Outcome<SlimEvent[]>> {
+    const read = await store.read(thread, { after, limit: PAGE });
+    if (!read.ok) return read;
+    await onRead(thread, read.output);
+    return { ok: true, output: read.output.map(slimEvent) };
+  }
+
+  /** Up to where the others are; what comes then reaches it with them. */
+  async function catchUp(client: HubClient, thread: string, watched: Watched): Promise<void> {
+    for (;;) {
+      const [at, cursor] = [client.cursors.get(thread), watched.cursor];
+      if (at === undefined || cursor === undefined || at >= cursor || client.isOver()) return;
+      if (client.isFull()) {
+        client.reset(threadTopic(thread), at);
+        client.cursors.set(thread, cursor);
+        return;
+      }
+      const events = await readSlim(thread, at);
+      if (!watched.clients.has(client)) return;
+      if (!events.ok || events.output.length === 0) {
+        client.reset(threadTopic(thread), at);
+        client.cursors.set(thread, watched.cursor ?? at);
+        return;
+      }
+      fanOut(thread, [client], events.output);
+      // It may take some of it before there is more.
+      await setImmediate();
+    }
+  }
+
+  function leave(client: HubClient, thread: string): void {
+    const watched = all.get(thread);
+    watched?.clients.delete(client);
+    client.cursors.delete(thread);
+    if (watched?.clients.size === 0) all.delete(thread);
+  }
+
+  return {
+    leave,
+    clientsOf: (thread: string): Iterable<HubClient> => all.get(thread)?.clients ?? [],
+    has: (thread: string): boolean => all.has(thread),
+    isAny: (): boolean => all.size > 0,
+
+    /** From `after` on; from now on when it is absent. What cannot be told is a reset. */
+    async join(client: HubClient, thread: string, after: number | undefined): Promise<void> {
+      const watched = all.get(thread) ?? { clients: new Set(), cursor: undefined };
+      all.set(thread, watched);
+      watched.clients.add(client);
+      if (after !== undefined) client.cursors.set(thread, after);
+      const row = await store.thread(thread);
+      if (!watched.clients.has(client)) return;
+      const head = row.ok ? row.output.seq : 0;
+      const at = client.cursors.get(thread) ?? head;
+      const isLost = at > head || head - at > MAX_BEHIND;
+      if (isLost) client.reset(threadTopic(thread), at > head ? undefined : at);
+      client.cursors.set(thread, isLost ? head : at);
+      watched.cursor ??= isLost ? head : at;
+      await catchUp(client, thread, watched);
+      onBehind(thread);
+    },
+
+    /** Everything new of one thread, to all who watch it. */
+    async pump(thread: string): Promise<Outcome<null>> {
+      const watched = all.get(thread);
+      for (;;) {
+        const cursor = watched?.cursor;
+        if (!watched || cursor === undefined) return { ok: true, output: null };
+        const events = await readSlim(thread, cursor);
+        if (!events.ok) return events;
+        const last = events.output.at(-1)?.seq;
+        if (last === undefined) return { ok: true, output: null };
+        watched.cursor = last;
+        fanOut(thread, watched.clients, events.output);
+        if (events.output.length < PAGE) return { ok: true, output: null };
+        await setImmediate();
+      }
+    },
+  };
+}

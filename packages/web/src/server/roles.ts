@@ -1,0 +1,52 @@
+// What a role may do. Every route names the role it needs; one that names none is not served at all.
+
+import { fail } from '@kernmantle/core/base';
+import type { Hono, MiddlewareHandler } from 'hono';
+import type { WebRole } from '../model/api.ts';
+import { answer } from './answer.ts';
+import type { ApiEnv } from './context.ts';
+
+/** Each may do what those before it may. */
+const ORDER: readonly WebRole[] = ['view', 'steer', 'approve'];
+
+const DOES: Readonly<Record<WebRole, string>> = {
+  view: 'look',
+  steer: 'start and steer threads',
+  approve: 'decide',
+};
+
+const roles = new WeakMap<object, WebRole>();
+
+const mayAct = (held: WebRole, needed: WebRole): boolean =>
+  ORDER.indexOf(held) >= ORDER.indexOf(needed);
+
+/** Stands before the handler of a route: `api.get('/threads', needs('view'), …)`. */
+export function needs(role: WebRole): MiddlewareHandler<ApiEnv> {
+  const check: MiddlewareHandler<ApiEnv> = async (context, next) => {
+    const { role: held } = context.get('asker');
+    if (mayAct(held, role)) {
+      await next();
+      return;
+    }
+    context.get('onRefused')?.(role);
+    const message = `only a token with the role \`${role}\` may ${DOES[role]} here; this one has \`${held}\``;
+    return answer(context, fail('permission_denied', message, { role: held, needed: role }));
+  };
+  roles.set(check, role);
+  return check;
+}
+
+/** Every route of `/api` with the role it needs; undefined where nobody said. */
+export function routeRoles(
+  api: Pick<Hono<ApiEnv>, 'routes'>,
+): { method: string; path: string; role: WebRole | undefined }[] {
+  const found = new Map<string, { method: string; path: string; role: WebRole | undefined }>();
+  for (const { method, path, handler } of api.routes) {
+    // What stands before all of them is no route.
+    if (method === 'ALL' && path.endsWith('*')) continue;
+    const key = `${method} ${path}`;
+    const role = roles.get(handler) ?? found.get(key)?.role;
+    found.set(key, { method, path, role });
+  }
+  return [...found.values()];
+}

@@ -1,0 +1,204 @@
+// What waits for a person: the list, the review of one, and the decision. INVARIANT: a decision is about what
+// was shown: whoever decides sends the digest of it back, and it is computed anew before anything is
+// decided; what has changed, was decided or is over is a conflict.
+
+import { compact, fail, type Outcome, ok } from '@kernmantle/core/base';
+import { decideApproval, isFileChanged, personRow } from '@kernmantle/core/runtime';
+import type { Approval, ApprovalState, Decision, Store } from '@kernmantle/core/store';
+import { parseThreadId } from '@kernmantle/core/store';
+import type { Context } from 'hono';
+import type { ApprovalList, DecisionRequest, ListedApproval } from '../../model/api.ts';
+import { answer } from '../answer.ts';
+import type { AddRoutes, ApiEnv, WebAsker, WebParts } from '../context.ts';
+import { listedApprovals } from '../listed-approvals.ts';
+import { needs } from '../roles.ts';
+import { speakerOf } from '../runs.ts';
+import { reviewApproval, reviewedArgument } from '../thread/approval-review.ts';
+import { textPiece } from '../thread/text-piece.ts';
+import { createOnce } from './idempotency.ts';
+import { readCount, readQuery, readWish } from './request-bodies.ts';
+
+const STATES: readonly ApprovalState[] = ['pending', 'approved', 'denied', 'expired', 'used'];
+const MAX_LISTED = 500;
+const MAX_READ = 100_000;
+const MAX_OFFSET = 1e9;
+const ID = /^[A-Za-z0-9_-]{1,80}$/;
+
+async function listOf(
+  { hub, store }: WebParts,
+  context: Context<ApiEnv>,
+): Promise<Outcome<ApprovalList>> {
+  const query = readQuery(context, ['state', 'thread']);
+  if (!query.ok) return query;
+  const { state = 'pending', thread } = query.output;
+  const known = STATES.find((one) => one === state);
+  if (known === undefined && state !== 'all' && state !== 'decided') {
+    return fail('invalid_input', `\`state\` must be one of ${STATES.join(', ')}, decided, all`);
+  }
+  const id = thread === undefined ? ok(undefined) : parseThreadId(thread);
+  if (!id.ok) return id;
+  const position = hub.position();
+  const opened = await store();
+  if (!opened.ok) {
+    return opened.error.code === 'not_found' ? ok({ approvals: [], position }) : opened;
+  }
+  const filter = compact<Parameters<Store['approvals']>[0]>({
+    state: known,
+    thread: id.output,
+    limit: MAX_READ,
+  });
+  const rows = await opened.output.approvals(filter);
+  if (!rows.ok) return rows;
+  const wanted = rows.output.filter((row) => state !== 'decided' || row.state !== 'pending');
+  const listed = await listedApprovals(opened.output, wanted.slice(-MAX_LISTED));
+  return listed.ok ? ok({ approvals: listed.output, position }) : listed;
+}
+
+async function findApproval(
+  { store }: Pick<WebParts, 'store'>,
+  context: Context<ApiEnv>,
+): Promise<Outcome<{ store: Store; approval: Approval }>> {
+  const id = context.req.param('id') ?? '';
+  if (!ID.test(id)) return fail('invalid_input', 'this is no approval');
+  const opened = await store();
+  if (!opened.ok) return opened;
+  const rows = await opened.output.approvals({ id });
+  if (!rows.ok) return rows;
+  const [approval] = rows.output;
+  return approval
+    ? ok({ store: opened.output, approval })
+    : fail('not_found', `there is no approval \`${id}\``, { approval: id });
+}
+
+const refuse = (message: string, field: string): Outcome<never> =>
+  fail('invalid_input', message, { field });
+
+/** What the words mean for the registry; what does not fit the question is refused. */
+function decisionOf(
+  { kind }: Approval,
+  wish: DecisionRequest,
+  now: number,
+): Outcome<Pick<Decision, 'decision' | 'answer' | 'uses' | 'expires'>> {
+  const { decision, uses, for_seconds: seconds, glob, beyond, answer: words } = wish;
+  if (decision !== 'scope' && (uses !== undefined || seconds !== undefined)) {
+    return refuse('`uses` and `for_seconds` are for a right that is given, `scope`', 'uses');
+  }
+  if (words !== undefined && decision !== 'answer') {
+    return refuse('`answer` is for a question', 'answer');
+  }
+  if (beyond !== undefined && (kind !== 'capability' || decision === 'deny')) {
+    return refuse('`beyond` is for a right that is given', 'beyond');
+  }
+  if (decision === 'deny') return ok({ decision: 'denied' });
+  if (decision === 'answer') {
+    return words === undefined
+      ? refuse('say what the answer is', 'answer')
+      : ok({ decision: 'approved', answer: words });
+  }
+  if (kind === 'question') return refuse('a question is answered in words, or denied', 'decision');
+  if (decision === 'scope' && kind !== 'capability' && kind !== 'call') {
+    return refuse(`it asks for a ${kind}, not for a right`, 'decision');
+  }
+  if ((glob !== undefined) !== (decision === 'scope' && kind === 'call')) {
+    return refuse('`glob` is the scope that a call is approved for', 'glob');
+  }
+  if (decision === 'value') return ok({ decision: 'approved', answer: { value: true } });
+  const wide = glob === undefined ? {} : { answer: { scope: glob } };
+  const given = beyond === true ? { answer: { beyond } } : wide;
+  if (decision === 'once') {
+    return ok({ decision: 'approved', ...given, ...(kind === 'capability' && { uses: 1 }) });
+  }
+  const expires = seconds === undefined ? undefined : now + seconds * 1000;
+  return ok({
+    decision: 'approved',
+    ...given,
+    ...(uses !== undefined && { uses }),
+    ...(expires !== undefined && { expires }),
+  });
+}
+
+/** Who decides about something else than what is there is noted. */
+async function conflict(
+  store: Store,
+  { id, state, thread = '' }: Approval,
+  { decision }: DecisionRequest,
+  asker: WebAsker,
+  message: string,
+): Promise<Outcome<never>> {
+  const act = decision === 'deny' || decision === 'answer' ? decision : 'approve';
+  const row = personRow(speakerOf(asker), `${act}:${id}`, thread, `conflict: ${message}`);
+  await store.audit([{ ...row, decision: 'failed' }]);
+  return fail('conflict', message, { approval: id, state });
+}
+
+async function decide(
+  { runs, clock }: WebParts,
+  store: Store,
+  approval: Approval,
+  wish: DecisionRequest,
+  asker: WebAsker,
+): Promise<Outcome<ListedApproval>> {
+  const { id, state, thread } = approval;
+  if (state !== 'pending') {
+    const message = `approval \`${id}\` cannot be decided any more: it is ${state}`;
+    return await conflict(store, approval, wish, asker, message);
+  }
+  const shown = await listedApprovals(store, [approval]);
+  if (!shown.ok) return shown;
+  if (shown.output[0]?.digest !== wish.digest) {
+    const message = `approval \`${id}\` is not what was shown any more; look at it again`;
+    return await conflict(store, approval, wish, asker, message);
+  }
+  const given = decisionOf(approval, wish, clock.now());
+  if (!given.ok) return given;
+  const { why = '', digest } = wish;
+  const by = speakerOf(asker);
+  const said = { ...given.output, why, by, digest };
+  const done = await decideApproval(store, id, said, wish.decision === 'answer');
+  if (!done.ok) {
+    // The thread goes on and asks again, with what would change now.
+    if (thread !== undefined && isFileChanged(done)) runs.askAgain(thread);
+    return done;
+  }
+  if (thread !== undefined) runs.decided(thread);
+  const listed = await listedApprovals(store, [done.output]);
+  if (!listed.ok) return listed;
+  const [row] = listed.output;
+  return row ? ok(row) : fail('not_found', `there is no approval \`${id}\``, { approval: id });
+}
+
+export const addApprovalsRoutes: AddRoutes = (api, parts) => {
+  const once = createOnce();
+  api.get('/approvals', needs('view'), async (context) =>
+    answer(context, await listOf(parts, context)),
+  );
+  api.get('/approvals/:id', needs('view'), async (context) => {
+    const query = readQuery(context, []);
+    const found = query.ok ? await findApproval(parts, context) : query;
+    if (!found.ok) return answer(context, found);
+    return answer(context, await reviewApproval(parts, found.output.store, found.output.approval));
+  });
+  api.get('/approvals/:id/argument', needs('view'), async (context) => {
+    const query = readQuery(context, ['name', 'offset']);
+    if (!query.ok) return answer(context, query);
+    const offset = readCount(query.output.offset, { name: 'offset', max: MAX_OFFSET });
+    if (!offset.ok) return answer(context, offset);
+    const found = await findApproval(parts, context);
+    if (!found.ok) return answer(context, found);
+    const { store, approval } = found.output;
+    const text = await reviewedArgument(parts, store, approval, query.output.name ?? '');
+    return answer(context, text.ok ? ok(textPiece(text.output, offset.output)) : text);
+  });
+  api.post('/approvals/:id/decision', needs('approve'), (context) =>
+    once(context, async () => {
+      const query = readQuery(context, []);
+      if (!query.ok) return query;
+      const wish = await readWish(context, 'decision');
+      if (!wish.ok) return wish;
+      const found = await findApproval(parts, context);
+      if (!found.ok) return found;
+      const { store, approval } = found.output;
+      return await decide(parts, store, approval, wish.output, context.get('asker'));
+    }),
+  );
+};

@@ -1,0 +1,73 @@
+// `GET health`: what `doctor` finds, and how the server itself is. `GET fleet`: who works, what waits for
+// whom and who holds what, and what a larger fleet would need.
+import { type Outcome, ok } from '@kernmantle/core/base';
+import { type HealthReport, reports } from '@kernmantle/core/reports';
+import type { FleetState, FleetView, HealthView } from '../../model/api.ts';
+import { answer } from '../answer.ts';
+import type { AddRoutes, WebParts } from '../context.ts';
+import { needs } from '../roles.ts';
+import { readQuery } from './request-bodies.ts';
+
+/** Findings look through all items: whoever asks again at once is told the same. */
+const KEPT_MS = 3000;
+const MB = 1024 * 1024;
+
+/** One look at a time, however many ask and however long it takes. */
+function createFindings({ runtime, clock, env }: WebParts): () => Promise<HealthReport> {
+  let found: Promise<HealthReport> | undefined;
+  let until = 0;
+  const look = async (): Promise<HealthReport> => {
+    const { healthReport } = await reports.health();
+    try {
+      return await healthReport(runtime, env);
+    } finally {
+      until = clock.now() + KEPT_MS;
+    }
+  };
+  return async () => {
+    if (found && clock.now() <= until) return await found;
+    until = Number.POSITIVE_INFINITY;
+    found = look();
+    return await found;
+  };
+}
+
+/** Where nothing ever ran there is no store, and so no fleet. */
+async function fleetOf({ hub, store }: WebParts): Promise<Outcome<FleetState | null>> {
+  const opened = await store();
+  if (!opened.ok) return opened.error.code === 'not_found' ? ok(null) : opened;
+  return opened.output.fleet ? await hub.fleet() : ok(null);
+}
+
+async function viewFleet(parts: WebParts): Promise<Outcome<FleetView>> {
+  const position = parts.hub.position();
+  const fleet = await fleetOf(parts);
+  return fleet.ok ? ok({ fleet: fleet.output, position }) : fleet;
+}
+
+export const addHealthRoutes: AddRoutes = (api, parts) => {
+  const { hub, runs, version, started } = parts;
+  const findings = createFindings(parts);
+  api.get('/health', needs('view'), async (context) => {
+    const { healthy, findings: list } = await findings();
+    const { clients, lag_ms, sockets } = hub.figures();
+    const view: HealthView = {
+      healthy,
+      findings: list,
+      server: {
+        version,
+        started,
+        streams: clients - sockets,
+        sockets,
+        running: runs.count(),
+        lag_ms,
+        memory_mb: Math.round(process.memoryUsage.rss() / MB),
+      },
+    };
+    return answer(context, ok(view));
+  });
+  api.get('/fleet', needs('view'), async (context) => {
+    const query = readQuery(context, []);
+    return answer(context, query.ok ? await viewFleet(parts) : query);
+  });
+};

@@ -1,0 +1,59 @@
+// Acts are done once: whoever sends one again under the same `idempotency-key`, because an answer was lost or
+// a button was pressed twice, gets the answer of the first and nothing is done. Another act under a key that
+// was used is refused: it would be told that it is done. What is remembered is bounded; signals to threads
+// carry the key into the registry, so that they are the same after a restart.
+import { createHash } from 'node:crypto';
+import { canonicalJson, createRecent, fail, type Outcome } from '@kernmantle/core/base';
+import type { Context } from 'hono';
+import { answer, readBody } from '../answer.ts';
+import type { ApiEnv } from '../context.ts';
+
+const KEPT = 2000;
+const KEY = /^[\x21-\x7e]{1,200}$/;
+
+/** What says that nothing was done, and that another try may go better. */
+const TRY_AGAIN: ReadonlySet<string> = new Set(['unavailable', 'internal_error', 'store_busy']);
+
+type Once = (
+  context: Context<ApiEnv>,
+  /** `key`: what a signal is called, the same for the same act. */
+  work: (key: string | undefined) => Promise<Outcome<unknown>>,
+) => Promise<Response>;
+
+interface Done {
+  /** What was asked for. */
+  readonly wish: string;
+  readonly outcome: Promise<Outcome<unknown>>;
+}
+
+const digestOf = (text: string): string => createHash('sha256').update(text).digest('base64url');
+
+/** `kept`: of how many the answers are remembered. */
+export function createOnce(kept = KEPT): Once {
+  const done = createRecent<string, Done | null>(kept);
+  return async (context, work) => {
+    const given = context.req.header('idempotency-key');
+    if (given === undefined) return answer(context, await work(undefined));
+    if (!KEY.test(given)) {
+      const message = '`idempotency-key` must be 1 to 200 visible characters';
+      return answer(context, fail('invalid_input', message));
+    }
+    const body = await readBody(context);
+    if (!body.ok) return answer(context, body);
+    const wish = digestOf(canonicalJson(body.output));
+    const { id } = context.get('asker');
+    const name = digestOf(JSON.stringify([id, context.req.method, context.req.path, given]));
+    const known = done.get(name);
+    if (known && known.wish !== wish) {
+      const message = 'this `idempotency-key` was used for something else; take a new one';
+      return answer(context, fail('conflict', message, { field: 'idempotency-key' }));
+    }
+    const under = known ?? { wish, outcome: work(`web:${name}`) };
+    done.set(name, under);
+    // What broke says nothing of what was asked for: the next one tries it again.
+    under.outcome.catch(() => done.set(name, null));
+    const outcome = await under.outcome;
+    if (!outcome.ok && TRY_AGAIN.has(outcome.error.code)) done.set(name, null);
+    return answer(context, outcome);
+  };
+}

@@ -1,0 +1,200 @@
+// What is asked of `/api`, read strictly: a field or a parameter that nobody knows is refused, texts and
+// numbers have bounds, and what comes out is of the type that is written down in `model/api.ts`.
+
+import {
+  fail,
+  flag,
+  isObject,
+  type JsonObject,
+  nearest,
+  type Outcome,
+  ok,
+  oneOf,
+  problemsIn,
+  type Rule,
+  record,
+  wholeBetween,
+  wrongType,
+} from '@kernmantle/core/base';
+import { parseThreadId, type Store, type ThreadRow } from '@kernmantle/core/store';
+import type { Context } from 'hono';
+import type {
+  DataObject,
+  DecisionRequest,
+  InjectWish,
+  ResumeWish,
+  RunWish,
+  SignalWish,
+} from '../../model/api.ts';
+import { readBody } from '../answer.ts';
+import type { ApiEnv, WebParts } from '../context.ts';
+
+const MAX_NAME = 200;
+const MAX_WORDS = 100_000;
+const MAX_WHY = 2000;
+
+/** A text of at most so many characters. */
+const words =
+  (max: number, min = 0): Rule<string> =>
+  (value, place) =>
+    typeof value === 'string' && value.length >= min && value.length <= max
+      ? value
+      : wrongType(place, `a text of ${min} to ${max} characters`, value);
+
+const name = words(MAX_NAME, 1);
+const why = words(MAX_WHY);
+const object: Rule<JsonObject> = (value, place) =>
+  isObject(value) ? value : wrongType(place, 'an object', value);
+
+/** As limits are called; the one on time is called by its unit as well. */
+const LIMITS = [
+  ...(['turns', 'tokens', 'input_tokens', 'output_tokens', 'spawns', 'duration'] as const),
+  ...(['duration_seconds', 'spend', 'context', 'depth', 'tool_calls'] as const),
+];
+const MAX_LIMIT = 1e12;
+
+const amount: Rule<number> = (value, place) =>
+  typeof value === 'number' && Number.isFinite(value) && value >= 0 && value <= MAX_LIMIT
+    ? value
+    : wrongType(place, 'an amount, 0 or more', value);
+const money: Rule<string | number> = (value, place) =>
+  typeof value === 'string' && /^\d{1,9}(\.\d{1,9})?$/.test(value) ? value : amount(value, place);
+const limits = record(
+  Object.fromEntries(
+    LIMITS.map((limit): [string, Rule<string | number>] => [
+      limit,
+      limit === 'spend'
+        ? money
+        : limit.startsWith('duration')
+          ? amount
+          : wholeBetween(0, MAX_LIMIT),
+    ]),
+  ),
+);
+
+const from: Rule<number | 'last'> = (value, place) =>
+  value === 'last' ? value : wholeBetween(1, 1e9)(value, place);
+
+const RULES = {
+  run: record(
+    { directive: name, inputs: object, limits, model: name, message: words(MAX_WORDS) },
+    { required: ['directive'] },
+  ),
+  resume: record({ limits, model: name, message: words(MAX_WORDS, 1), from, why }),
+  inject: record(
+    { text: words(MAX_WORDS, 1), role: oneOf(['user', 'system']) },
+    { required: ['text'] },
+  ),
+  signal: record({ reason: why }),
+  interrupt: record({ reason: why, text: words(MAX_WORDS, 1) }),
+  decision: record(
+    {
+      decision: oneOf(['once', 'value', 'scope', 'deny', 'answer']),
+      digest: words(64, 64),
+      uses: wholeBetween(1, 1000),
+      for_seconds: wholeBetween(1, 366 * 24 * 3600),
+      glob: words(1024, 1),
+      beyond: flag,
+      why,
+      answer: words(MAX_WORDS, 1),
+    },
+    { required: ['decision', 'digest'] },
+  ),
+} as const;
+
+type Wishes = {
+  run: Omit<RunWish, 'inputs'> & { inputs?: DataObject };
+  resume: ResumeWish;
+  inject: Omit<InjectWish, 'role'> & Partial<Pick<InjectWish, 'role'>>;
+  signal: Pick<SignalWish, 'reason'>;
+  interrupt: SignalWish;
+  decision: DecisionRequest;
+};
+
+const present = (value: JsonObject): JsonObject =>
+  Object.fromEntries(Object.entries(value).filter(([, field]) => field !== null));
+
+/** What is empty is absent; `duration_seconds` is `duration`. */
+function renamed(body: JsonObject): JsonObject {
+  const wish = present(body);
+  if (!isObject(wish.limits)) return wish;
+  const { duration_seconds: seconds, ...others } = present(wish.limits);
+  const time = seconds === undefined ? {} : { duration: seconds };
+  return { ...wish, limits: { ...others, ...time } };
+}
+
+/** The body as a wish of this kind; every problem is named by its field. */
+export async function readWish<Kind extends keyof typeof RULES>(
+  context: Context<ApiEnv>,
+  kind: Kind,
+): Promise<Outcome<Wishes[Kind]>> {
+  const body = await readBody(context);
+  if (!body.ok) return body;
+  const rule: Rule<unknown> = RULES[kind];
+  const problems = problemsIn(body.output, '', rule).slice(0, 20);
+  const [first] = problems;
+  // The only cast: where the check is.
+  if (!first) return ok(renamed(body.output) as unknown as Wishes[Kind]);
+  const fieldOf = (path: readonly (string | number)[]): string => path.join('.').slice(0, MAX_NAME);
+  return fail('invalid_input', first.message.slice(0, 500), {
+    field: fieldOf(first.path),
+    problems: problems.map(({ path, message }) => ({
+      field: fieldOf(path),
+      message: message.slice(0, 500),
+    })),
+  });
+}
+
+/** Parameters of the address by name; one that comes twice or that nobody knows is refused. */
+export function readQuery<const Name extends string>(
+  context: Context<ApiEnv>,
+  names: readonly Name[],
+): Outcome<{ [name in Name]?: string }> {
+  const found: { [name in Name]?: string } = {};
+  for (const [key, values] of Object.entries(context.req.queries())) {
+    const known = names.find((one) => one === key);
+    const [value = ''] = values;
+    if (known === undefined) {
+      const near = nearest(key, names);
+      const hint = near === undefined ? `known: ${names.join(', ')}` : `did you mean \`${near}\``;
+      return fail('invalid_input', `there is no parameter \`${key.slice(0, 50)}\`; ${hint}`);
+    }
+    if (values.length > 1 || value.length > MAX_WHY) {
+      return fail('invalid_input', `parameter \`${known}\` is given twice or is too long`);
+    }
+    if (value !== '') found[known] = value;
+  }
+  return ok(found);
+}
+
+/** A whole number of the address within bounds. */
+export function readCount(
+  given: string | undefined,
+  about: { readonly name: string; readonly min?: number; readonly max: number },
+): Outcome<number | undefined> {
+  if (given === undefined) return ok(undefined);
+  const { name: which, min = 0, max } = about;
+  const value = /^\d{1,16}$/.test(given) ? Number(given) : Number.NaN;
+  return value >= min && value <= max
+    ? ok(value)
+    : fail('invalid_input', `\`${which}\` must be a whole number from ${min} to ${max}`);
+}
+
+/** The thread that the address names, and the registry it is in. */
+export async function findRow(
+  parts: Pick<WebParts, 'store'>,
+  context: Context<ApiEnv>,
+): Promise<Outcome<{ store: Store; row: ThreadRow }>> {
+  const id = parseThreadId(context.req.param('id') ?? '');
+  if (!id.ok) return id;
+  const store = await parts.store();
+  if (!store.ok) return store;
+  const row = await store.output.thread(id.output);
+  if (row.ok) return ok({ store: store.output, row: row.output });
+  if (row.error.code !== 'not_found') return row;
+  // Its account outlives it.
+  const account = await store.output.budgets([id.output]);
+  if (!account.ok) return row;
+  const message = `thread \`${id.output}\` was pruned: its journal is gone, what it cost still counts`;
+  return fail('not_found', message, { thread: id.output, pruned: true });
+}

@@ -1,0 +1,255 @@
+// Threads that run in this process because somebody at the page, or a program, asked for it. Whoever asks
+// is answered when the thread is there or goes on, or with why it is not; how it ends stands in its
+// journal. What waited for a person goes on here after the answer, wherever that was given. Where machines
+// share the store nothing runs here: what was asked for is queued, and workers run it.
+import { setTimeout as sleep } from 'node:timers/promises';
+import {
+  canonicalJson,
+  compact,
+  createRecent,
+  type Failure,
+  fail,
+  type JsonObject,
+  type Outcome,
+  ok,
+} from '@kernmantle/core/base';
+import {
+  directiveLimits,
+  packLimits,
+  type ResumeOptions,
+  type RunRequest,
+} from '@kernmantle/core/harness';
+import {
+  goOnAfterAnswers,
+  personRow,
+  type Runtime,
+  type Speaker,
+  spokenBy,
+  type ThreadObserver,
+  type Threads,
+} from '@kernmantle/core/runtime';
+import type { Acted, ResumeWish, RunWish } from '../model/api.ts';
+import type { Hub, Runs, WebAsker, WebParts } from './context.ts';
+
+interface RunsPorts extends Pick<WebParts, 'runtime' | 'store' | 'clock' | 'onError'> {
+  readonly hub: Pick<Hub, 'text'>;
+}
+
+/** So many are remembered to have been at work here. */
+const MAX_OWN = 10_000;
+const AT_WORK: ReadonlySet<string> = new Set(['spawning', 'running', 'terminating']);
+const LOOK_MS = 20;
+const MAX_LOOKS = 100;
+
+export const speakerOf = ({ who }: WebAsker): Speaker => ({ who, channel: 'web' });
+
+/** More than it would have anyway is refused, where the run could only be given less. */
+function checkLowered(
+  { library, policies }: Runtime,
+  name: string,
+  wanted: RunRequest['limits'],
+): Outcome<null> {
+  const found = library.find('directive', name);
+  if (!wanted || !found.ok || !found.output.directive) return ok(null);
+  const { directive } = found.output;
+  const own = directiveLimits(library, policies().policy.limits, directive);
+  const both = directiveLimits(library, policies().policy.limits, { limits: wanted });
+  if (!own.ok || !both.ok) return own.ok ? (both.ok ? ok(null) : both) : own;
+  const has = packLimits(own.output);
+  for (const [limit, asked] of Object.entries(wanted)) {
+    const most = has[limit];
+    const max = Number(
+      typeof most === 'object' && most && 'value' in most ? most.value : Number.NaN,
+    );
+    if (!(Number(asked) > max)) continue;
+    const message = `limit \`${limit}\` cannot be ${String(asked)}: it may only be lowered, and is ${max}`;
+    return fail('invalid_input', message, { field: `limits.${limit}`, max });
+  }
+  return ok(null);
+}
+
+/** Limits are read by name where they are used; what is no limit is refused there. */
+const limitsIn = (limits: RunWish['limits']): { limits?: NonNullable<RunRequest['limits']> } =>
+  limits === undefined ? {} : { limits: { ...limits } };
+
+const requestOf = (
+  { directive, inputs, limits, model, message }: RunWish,
+  by: WebAsker,
+): RunRequest =>
+  compact<RunRequest>({
+    directive,
+    inputs: { ...inputs } as NonNullable<RunRequest['inputs']>,
+    model,
+    message,
+    ...limitsIn(limits),
+    by: { who: by.who, surface: 'web' },
+  });
+
+function optionsOf(id: string, wish: ResumeWish, asker: WebAsker): ResumeOptions {
+  const speaker = speakerOf(asker);
+  const by = spokenBy(speaker);
+  const { limits, model, message, from, why } = wish;
+  return compact<ResumeOptions>({
+    from,
+    model,
+    ...limitsIn(limits),
+    words: message === undefined ? undefined : { text: message, by },
+    by,
+    audit: personRow(speaker, 'resume', id, why),
+  });
+}
+
+/** Adds the remedy of this surface to a refusal for a missing key: the key is read when `km web` starts. */
+function withRestart({ error }: Failure): Failure {
+  const { message, variable } = error.detail;
+  if (error.code !== 'model_unavailable' || typeof variable !== 'string')
+    return { ok: false, error };
+  const remedy = `start \`km web\` again with \`${variable}\` in its environment`;
+  return fail(error.code, `${message}; ${remedy}`, error.detail);
+}
+
+/** What somebody asked for in vain is a row, too. */
+const noting =
+  ({ audit }: Runtime, operation: string, target: string, by: WebAsker) =>
+  <T>(outcome: Outcome<T>): Outcome<T> => {
+    if (outcome.ok) return outcome;
+    const { code, detail } = outcome.error;
+    const row = personRow(speakerOf(by), operation, target, `${code}: ${detail.message}`);
+    audit.write({ ...row, decision: code === 'permission_denied' ? 'denied' : 'failed' });
+    return withRestart(outcome);
+  };
+
+type Work = (threads: Threads, signal: AbortSignal) => Promise<Outcome<{ thread_id: string }>>;
+
+/** Begins runs, keeps those under way, and knows which threads were at work here. */
+function createLauncher({ runtime, hub, onError }: RunsPorts) {
+  const own = createRecent<string, true>(MAX_OWN);
+  const running = new Set<Promise<unknown>>();
+  const over = new AbortController();
+  let here: Pick<Threads, 'atWork' | 'isAtWork'> = { atWork: () => [], isAtWork: () => false };
+  let isClosed = false;
+  return {
+    isOwn: (id: string): boolean => own.get(id) === true,
+    isHere: (id: string): boolean => here.isAtWork(id),
+    count: (): number => here.atWork().length,
+    /** One run: it has begun when the first thing is noted in its journal. */
+    async launch(work: Work, kind: string, known?: string): Promise<Outcome<Acted>> {
+      if (isClosed) return fail('unavailable', 'the server is closing');
+      const begun = Promise.withResolvers<Outcome<string>>();
+      const live: ThreadObserver = {
+        onQueued: (thread) => begun.resolve(ok(thread)),
+        onText: hub.text,
+        onEvent(thread) {
+          own.set(thread, true);
+          if (known === undefined || thread === known) begun.resolve(ok(thread));
+        },
+      };
+      const opened = await runtime.threads(live);
+      if (!opened.ok) return opened;
+      const threads = opened.output;
+      here = threads;
+      // Where a worker runs it, nobody here has to look on.
+      const signal = threads.store.fleet ? AbortSignal.abort() : over.signal;
+      const done = work(threads, signal).then(
+        (result) => begun.resolve(result.ok ? ok(result.output.thread_id) : result),
+        (error: unknown) => {
+          onError(error as Error);
+          begun.resolve(fail('internal_error', 'the run came to an end that nobody expected'));
+        },
+      );
+      running.add(done);
+      void done.then(() => running.delete(done));
+      const id = await begun.promise;
+      if (!id.ok) return id;
+      const row = await threads.store.thread(id.output);
+      return row.ok ? ok({ thread_id: id.output, kind, status: row.output.status }) : row;
+    },
+    /** Nothing is begun any more. */
+    refuse(): void {
+      isClosed = true;
+    },
+    async end(): Promise<void> {
+      over.abort();
+      await Promise.allSettled(running);
+    },
+  };
+}
+
+export function createRuns(ports: RunsPorts): Runs {
+  const { runtime, store, clock, onError } = ports;
+  const launcher = createLauncher(ports);
+  const beginning = new Map<string, { wish: string; begun: Promise<Outcome<Acted>> }>();
+
+  /** Its end is in the registry a little before it has let go; one that goes on working has not left. */
+  async function hasLeft(id: string): Promise<boolean> {
+    for (let look = 0; launcher.isHere(id); look++) {
+      const opened = await store();
+      const row = opened.ok ? await opened.output.thread(id) : opened;
+      if (!row.ok || AT_WORK.has(row.output.status) || look > MAX_LOOKS) return false;
+      await sleep(LOOK_MS);
+    }
+    return true;
+  }
+
+  /**
+   * Once at a time: who comes second and wants the same hears what the first one does. INVARIANT: nobody
+   * is told that it goes on who wanted it to go on otherwise.
+   */
+  async function takeUp(id: string, work: Work, wish: ResumeWish = {}): Promise<Outcome<Acted>> {
+    const wanted = canonicalJson(compact<JsonObject>({ ...wish }));
+    const under = beginning.get(id);
+    if (under && (under.wish === wanted || wanted === '{}')) return await under.begun;
+    if (under) return fail('conflict', `thread \`${id}\` is being resumed`, { thread: id });
+    const begun = hasLeft(id)
+      .then((isFree) =>
+        isFree
+          ? launcher.launch(work, 'resume', id)
+          : fail('conflict', `thread \`${id}\` is running`, { thread: id }),
+      )
+      .finally(() => beginning.delete(id));
+    beginning.set(id, { wish: wanted, begun });
+    return await begun;
+  }
+
+  const goingOn = goOnAfterAnswers({
+    store,
+    isOwn: launcher.isOwn,
+    now: () => clock.now(),
+    onError,
+    goOn: (id) => takeUp(id, (threads, signal) => threads.goOn(id, signal)),
+  });
+
+  return {
+    async start(wish, by) {
+      const request = requestOf(wish, by);
+      const refused = noting(runtime, 'run', wish.directive, by);
+      const lowered = checkLowered(runtime, wish.directive, request.limits);
+      if (!lowered.ok) return refused(lowered);
+      const may = await runtime.mayRun(request);
+      if (!may.ok) return refused(may);
+      const work: Work = (threads, signal) => threads.run(request, signal);
+      return refused(await launcher.launch(work, 'start'));
+    },
+    async resume(id, wish, by) {
+      const options = optionsOf(id, wish, by);
+      const refused = noting(runtime, 'resume', id, by);
+      const go = takeUp(id, (threads, signal) => threads.resume(id, signal, options), wish);
+      return refused(await go);
+    },
+    decided: () => goingOn.look(),
+    askAgain(id) {
+      void takeUp(id, (threads, signal) => threads.goOn(id, signal)).then((begun) => {
+        if (!begun.ok && begun.error.code !== 'lease_held') {
+          onError(new Error(`thread \`${id}\` cannot ask again: ${begun.error.detail.message}`));
+        }
+      });
+    },
+    isHere: launcher.isHere,
+    count: launcher.count,
+    async close() {
+      launcher.refuse();
+      await goingOn.close();
+      await launcher.end();
+    },
+  };
+}

@@ -1,0 +1,206 @@
+// `/api/socket`: the same frames for programs, over a WebSocket that a bearer token opens. A program says
+// what it wants to hear of; what cannot be understood is answered with an error, and who sends too much is
+// let go.
+import type { IncomingMessage, Server } from 'node:http';
+import type { Duplex } from 'node:stream';
+import {
+  type Failure,
+  fail,
+  getOwn,
+  type Json,
+  type Outcome,
+  ok,
+  parseJson,
+} from '@kernmantle/core/base';
+import { type RawData, type WebSocket, WebSocketServer } from 'ws';
+import type { StreamFrame, Topic } from '../model/api.ts';
+import type { AdmitSocket, Subscription, WebParts } from './context.ts';
+import { threadTopic } from './live/client.ts';
+import { writePosition } from './live/positions.ts';
+import { ALIVE_MS, createBacklog, frameText } from './live/wire.ts';
+import { MAX_TOPICS, readTopics } from './stream.ts';
+
+const PATH = '/api/socket';
+const MAX_MESSAGE = 4096;
+const MAX_DEPTH = 4;
+/** Messages within a while; nobody subscribes that often. */
+const MAX_MESSAGES = 100;
+const WHILE_MS = 10_000;
+const GOING_AWAY = 1001;
+const POLICY = 1008;
+const TRY_AGAIN = 1013;
+
+interface SocketWish {
+  readonly action: 'subscribe' | 'unsubscribe';
+  readonly topic: Topic;
+  /** Where it goes on: a position. */
+  readonly after?: string;
+}
+
+const wrong = (message: string): Failure => fail('invalid_input', message);
+
+/** `docs/web-api.md` says what can be asked for. */
+function readWish(text: string): Outcome<SocketWish> {
+  const read = parseJson(text, MAX_DEPTH);
+  if (!read.ok) return wrong('a message must be a JSON object such as {"action": "subscribe", …}');
+  const field = (name: string): Json | undefined => getOwn(read.output, name);
+  const [action, thread, named, from] = ['action', 'thread_id', 'topic', 'from_seq'].map(field);
+  if (action !== 'subscribe' && action !== 'unsubscribe') {
+    return wrong('`action` must be `subscribe` or `unsubscribe`');
+  }
+  const id = typeof thread === 'string' && named === undefined ? thread : undefined;
+  const word = typeof named === 'string' ? named : '';
+  const topics = readTopics(id === undefined ? word : threadTopic(id));
+  const [topic] = topics.ok ? topics.output : [];
+  if (topic === undefined || (topics.ok && topics.output.length > 1)) {
+    return wrong('give a `thread_id`, or a `topic`: `threads`, `approvals` or `fleet`');
+  }
+  const after = field('after');
+  if (
+    from !== undefined &&
+    !(Number.isSafeInteger(from) && Number(from) >= 1 && id !== undefined)
+  ) {
+    return wrong('`from_seq` must be the number of an event of this thread, 1 or more');
+  }
+  if (from === undefined) {
+    return ok({ action, topic, ...(typeof after === 'string' ? { after } : {}) });
+  }
+  const position = writePosition('socket', undefined, [[id ?? '', Number(from) - 1]]);
+  return ok({ action, topic, after: position });
+}
+
+/** The server keeps the default: one buffer. */
+const textOf = (data: RawData): string => (Buffer.isBuffer(data) ? data.toString() : '');
+
+/** Answers false when one more is too many. */
+function createMeter(now: () => number): () => boolean {
+  let [since, count] = [now(), 0];
+  return () => {
+    if (now() - since > WHILE_MS) [since, count] = [now(), 0];
+    count += 1;
+    return count <= MAX_MESSAGES;
+  };
+}
+
+function serve(socket: WebSocket, { hub, clock }: WebParts, expires: number): void {
+  const backlog = createBacklog(() => socket.bufferedAmount);
+  const isMeasured = createMeter(clock.monotonic);
+  const topics = new Set<Topic>();
+  let subscription: Subscription | undefined;
+  let isAlive = true;
+
+  function send(frame: StreamFrame, position?: string): boolean {
+    if (socket.readyState !== socket.OPEN) return true;
+    const text = frameText(frame);
+    if (backlog.isFull() || !backlog.hasRoom(text.length, frame)) return false;
+    backlog.add(frame);
+    const whole =
+      position === undefined ? text : `{"id":${JSON.stringify(position)},${text.slice(1)}`;
+    socket.send(whole, () => {
+      if (backlog.taken(frame)) subscription?.ready();
+    });
+    return true;
+  }
+
+  function hear(data: RawData, isBinary: boolean): void {
+    if (!isMeasured()) {
+      socket.close(POLICY, 'too many messages');
+      return;
+    }
+    const wish = isBinary ? wrong('messages are text') : readWish(textOf(data));
+    if (!wish.ok) {
+      socket.send(JSON.stringify({ kind: 'error', error: wish.error }));
+      return;
+    }
+    const { action, topic, after } = wish.output;
+    if (action === 'unsubscribe') topics.delete(topic);
+    else if (topics.size < MAX_TOPICS || topics.has(topic)) topics.add(topic);
+    else {
+      const { error } = wrong(`at most ${MAX_TOPICS} topics can be listened to at once`);
+      socket.send(JSON.stringify({ kind: 'error', error }));
+      return;
+    }
+    subscription?.change([...topics], after);
+  }
+
+  const subscribed = hub.subscribe({ topics: [], send, isSocket: true });
+  if (!subscribed.ok) {
+    socket.close(TRY_AGAIN, 'too many streams');
+    return;
+  }
+  subscription = subscribed.output;
+  const alive = setInterval(() => {
+    if (!isAlive || backlog.isStuck() || clock.now() >= expires) socket.terminate();
+    isAlive = false;
+    socket.ping();
+  }, ALIVE_MS).unref();
+  socket.on('pong', () => {
+    isAlive = true;
+  });
+  socket.on('message', hear);
+  // What a client does wrong closes its socket, with a code that says so, and is no fault of ours.
+  socket.on('error', () => {});
+  socket.on('close', () => {
+    clearInterval(alive);
+    subscribed.output.end();
+  });
+}
+
+const STATUS: Readonly<Record<number, string>> = {
+  401: 'Unauthorized',
+  403: 'Forbidden',
+  404: 'Not Found',
+  421: 'Misdirected Request',
+  429: 'Too Many Requests',
+};
+
+function refuse(socket: Duplex, status: number, message: string): void {
+  const body = `${message}\n`;
+  const head = `HTTP/1.1 ${status} ${STATUS[status] ?? 'Refused'}`;
+  const length = `Content-Length: ${Buffer.byteLength(body)}`;
+  // Whoever was refused does not keep the connection by leaving its half open.
+  socket.once('finish', () => socket.destroy());
+  socket.end(
+    `${head}\r\nConnection: close\r\nContent-Type: text/plain\r\n${length}\r\n\r\n${body}`,
+  );
+}
+
+/** What a request is for, as it stands in its first line; that may be anything. */
+function pathOf(target: string): string {
+  if (target.startsWith('/')) return target.split('?', 1)[0] ?? '';
+  return URL.canParse(target) ? new URL(target).pathname : '';
+}
+
+/** Takes upgrades of a listener; everything but `/api/socket` is refused. */
+export function addSocket(
+  server: Server,
+  admit: AdmitSocket,
+  parts: WebParts,
+): { close(): Promise<void> } {
+  const sockets = new WebSocketServer({
+    noServer: true,
+    maxPayload: MAX_MESSAGE,
+    perMessageDeflate: false,
+  });
+  server.on('upgrade', (incoming: IncomingMessage, socket: Duplex, head: Buffer) => {
+    socket.on('error', () => socket.destroy());
+    if (pathOf(incoming.url ?? '/') !== PATH) {
+      refuse(socket, 404, 'there is nothing here');
+      return;
+    }
+    const verdict = admit(incoming);
+    if (!('asker' in verdict)) {
+      refuse(socket, verdict.status, verdict.message);
+      return;
+    }
+    const { expires } = verdict.asker;
+    sockets.handleUpgrade(incoming, socket, head, (opened) => serve(opened, parts, expires));
+  });
+  return {
+    async close() {
+      for (const socket of sockets.clients) socket.close(GOING_AWAY, 'the server is going down');
+      await new Promise<void>((resolve) => sockets.close(() => resolve()));
+      for (const socket of sockets.clients) socket.terminate();
+    },
+  };
+}

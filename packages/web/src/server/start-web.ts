@@ -1,0 +1,276 @@
+// The web page of a project: page and `/api` over one listener, for this machine; for others only with
+// TLS and tokens.
+import { createHash } from 'node:crypto';
+import type { IncomingMessage } from 'node:http';
+import { hostname as machine } from 'node:os';
+import {
+  type Clock,
+  fail,
+  messageOf,
+  type Outcome,
+  ok,
+  packagePath,
+  systemClock,
+} from '@kernmantle/core/base';
+import { personIn, type Runtime } from '@kernmantle/core/runtime';
+import { createAccess, type WebAccess } from './access/authenticate.ts';
+import { inUrl, isLoopback } from './access/request-guard.ts';
+import { linkTo, openSessions } from './access/sessions.ts';
+import { openTokens, type TokenStore } from './access/tokens.ts';
+import { createApp, createOpenAnswers } from './app.ts';
+import type { AdmitSocket, WebBase, WebParts } from './context.ts';
+import { type OpenListener, openListener, type TlsFiles } from './listen.ts';
+import { createHub } from './live/hub.ts';
+import { openRunningServers } from './running-servers.ts';
+import { createRuns } from './runs.ts';
+import { addSocket } from './socket.ts';
+import { openStaticFiles } from './static-files.ts';
+
+interface WebSettings {
+  /** Fixed for a project unless said otherwise (`webPort`); 0 is any that is free. */
+  readonly port?: number | undefined;
+  /** `127.0.0.1` unless said otherwise; others need TLS and a token. */
+  readonly host?: string | undefined;
+  readonly tls?: TlsFiles | undefined;
+  /** The origin under which a proxy that speaks TLS serves it: `https://name`. */
+  readonly behind?: string | undefined;
+  readonly version: string;
+  /** Whose process this is, for links. */
+  readonly env?: Readonly<Record<string, string | undefined>>;
+  /** Where the page was built; that of this package unless said otherwise. */
+  readonly page?: string | undefined;
+  readonly clock?: Clock | undefined;
+  onError?(error: Error): void;
+}
+
+interface RunningWeb {
+  /** As browsers reach it. */
+  readonly url: string;
+  readonly port: number;
+  /** Every resource of `/api` and the role it needs; undefined for logging in. */
+  readonly routes: ReturnType<typeof createApp>['routes'];
+  /** An address that logs in, once, for two minutes. */
+  link(): Outcome<string>;
+  /** Threads that run here are interrupted and can be resumed; nothing stays behind. */
+  close(): Promise<void>;
+}
+
+/** How often open streams are asked whether their session or token still counts. */
+const LOOK_MS = 1000;
+const FIRST_PORT = 42_000;
+const PORTS = 1000;
+/** So many are tried after the project's own. */
+const NEXT_PORTS = 20;
+
+/** A project's own, of 42000 to 42999: bookmarks and sessions of the page hold when it is served again. */
+const webPort = (project: string): number =>
+  FIRST_PORT + (createHash('sha256').update(project).digest().readUInt32BE() % PORTS);
+
+/** Where it can be reached from elsewhere it needs TLS, and somebody who may come in. */
+function problemOf(
+  { hostname, tls, behind }: { hostname: string; tls: unknown; behind: URL | undefined },
+  tokens: TokenStore,
+): Outcome<null> {
+  if (isLoopback(hostname) && !behind) return ok(null);
+  if (!tls && !behind) {
+    const message = `\`${hostname}\` can be reached by others, and the page is not served to them without TLS`;
+    const hint =
+      'give `--tls-cert FILE --tls-key FILE`, or `--behind https://NAME` when a proxy speaks TLS for it';
+    return fail('permission_denied', message, { missing: 'tls', hint });
+  }
+  const known = tokens.list();
+  if (!known.ok) return known;
+  if (known.output.some(({ id }) => tokens.counts(id))) return ok(null);
+  const message = 'others can reach this, and this project has no token; make one first';
+  return fail('permission_denied', message, {
+    missing: 'token',
+    hint: '`km web token add --name NAME --role view`',
+  });
+}
+
+function readOrigin(behind: string | undefined): Outcome<URL | undefined> {
+  if (behind === undefined) return ok(undefined);
+  const url = URL.canParse(behind) ? new URL(behind) : undefined;
+  const isOrigin = url?.protocol === 'https:' && behind.replace(/\/$/, '') === url.origin;
+  return isOrigin
+    ? ok(url)
+    : fail('invalid_input', `\`behind\` must be like \`https://name\`, not \`${behind}\``);
+}
+
+/** Without a registry nothing has run: nothing is made by looking. */
+const storeOf =
+  (runtime: Runtime): WebBase['store'] =>
+  async () => {
+    if (!runtime.registry.isThere()) {
+      return fail('not_found', 'no thread has run in this project yet');
+    }
+    const threads = await runtime.threads();
+    return threads.ok ? ok(threads.output.store) : threads;
+  };
+
+function makeParts(base: WebBase): WebParts {
+  const isHere = (id: string): boolean => parts.runs.isHere(id);
+  const hub = createHub({ ...base, isHere, served: () => base.runtime.served() });
+  const parts: WebParts = { ...base, hub, runs: createRuns({ ...base, hub }) };
+  return parts;
+}
+
+/** Programs open sockets with a token; browsers, which cannot send one, do not. */
+const admitting =
+  (access: WebAccess, open: ReturnType<typeof createOpenAnswers>): AdmitSocket =>
+  (incoming: IncomingMessage) => {
+    const pairs = Object.entries(incoming.headers).map(([name, value]) => [name, String(value)]);
+    const headers = new Headers(Object.fromEntries(pairs));
+    const problem = access.place(headers, incoming.url ?? '/', true);
+    if (problem) return problem;
+    const peer = incoming.socket.remoteAddress ?? '';
+    const verdict = headers.has('authorization')
+      ? access.judge(headers, access.addressOf(headers, peer))
+      : { status: 401, message: 'a bearer token is needed' };
+    if ('asker' in verdict) open.add(verdict.asker.id, incoming.socket);
+    return verdict;
+  };
+
+/**
+ * Where it may listen: on the port that was asked for, or on the project's own; where another program has
+ * that, on the next that is free, which is the same one tomorrow.
+ */
+function portsFor({ project }: Runtime, wanted: number | undefined, served: number[]): number[] {
+  if (wanted !== undefined) return [wanted];
+  const first = webPort(project) - FIRST_PORT;
+  const near = Array.from(
+    { length: NEXT_PORTS },
+    (_, next) => FIRST_PORT + ((first + next) % PORTS),
+  );
+  // A server of this project that is there is met first, and nobody starts a second one beside it.
+  return [...served, ...near];
+}
+
+async function openNear(
+  runtime: Runtime,
+  wanted: number | undefined,
+  open: (port: number) => Promise<Outcome<OpenListener>>,
+): Promise<Outcome<OpenListener>> {
+  const there = openRunningServers(runtime.home).list();
+  const own = there.filter(({ project }) => project === runtime.project);
+  const served = own
+    .map(({ port }) => port)
+    .filter((port) => port >= FIRST_PORT && port < FIRST_PORT + PORTS);
+  const ports = portsFor(runtime, wanted, served);
+  for (const port of ports) {
+    const opened = await open(port);
+    if (opened.ok || opened.error.detail.reason !== 'EADDRINUSE') return opened;
+    const same = own.find((page) => page.port === port);
+    if (same) {
+      const message = `the page of this project is served already, at ${same.url}`;
+      return fail('conflict', message, { port, hint: '`km web link` prints a link to it' });
+    }
+  }
+  const [port = 0] = ports;
+  const message = `port ${port} is taken by another program`;
+  return fail('conflict', message, { port, hint: 'choose another with `--port NUMBER`' });
+}
+
+/** Every refused link or token is a row of the audit, as often as the guard tells. */
+const noteRefused =
+  ({ audit, project }: Runtime) =>
+  (caller: string, reason: string): void =>
+    void audit.write({
+      surface: 'web',
+      caller,
+      subject: 'token',
+      operation: 'connect',
+      target: project,
+      decision: 'denied',
+      reason,
+    });
+
+/** Every address is none that anybody can connect to. */
+const reachable = (hostname: string): string =>
+  /^(0\.0\.0\.0|\[?::\]?)$/.test(hostname) ? machine() : inUrl(hostname);
+
+/** First nobody is told any more, then nothing runs any more. */
+async function closeParts({ hub, runs }: WebParts): Promise<void> {
+  await hub.close();
+  await runs.close();
+}
+
+interface Served {
+  readonly parts: WebParts;
+  readonly listener: OpenListener;
+  readonly sockets: { close(): Promise<void> };
+  /** Timers and notes. */
+  stop(): void;
+}
+
+const closing = ({ parts, listener, sockets, stop }: Served) => {
+  const close = async (): Promise<void> => {
+    stop();
+    const done = listener.close();
+    await sockets.close();
+    await closeParts(parts);
+    await done;
+  };
+  let once: Promise<void> | undefined;
+  return () => (once ??= close().catch((error) => parts.onError(new Error(messageOf(error)))));
+};
+
+export async function startWeb(
+  runtime: Runtime,
+  settings: WebSettings,
+): Promise<Outcome<RunningWeb>> {
+  const { tls, version, clock = systemClock, onError = () => {}, env = process.env } = settings;
+  const hostname = settings.host ?? '127.0.0.1';
+  const [tokens, sessions] = [openTokens(runtime, clock), openSessions(runtime, clock)];
+  const origin = readOrigin(settings.behind);
+  if (!origin.ok) return origin;
+  const behind = origin.output;
+  const files = openStaticFiles(settings.page ?? packagePath('dist/page'));
+  const problem = problemOf({ hostname, tls, behind }, tokens);
+  if (!problem.ok) return problem;
+  if (!files.ok) return files;
+  let port = 0;
+  const access = createAccess({
+    hostname,
+    port: () => port,
+    tls,
+    behind,
+    tokens,
+    sessions,
+    clock,
+    onRefused: noteRefused(runtime),
+  });
+  sessions.clean();
+  const started = clock.now();
+  const base = { runtime, store: storeOf(runtime), clock, env, version, started, onError };
+  const parts = makeParts(base);
+  const open = createOpenAnswers(access.counts);
+  const app = createApp({ parts, access, files: files.output, open });
+  const opened = await openNear(runtime, settings.port, (at) =>
+    openListener({ fetch: app.fetch, hostname, port: at, tls, onError }),
+  );
+  if (!opened.ok) {
+    await closeParts(parts);
+    return opened;
+  }
+  const listener = opened.output;
+  port = listener.port;
+  const sockets = addSocket(listener.server, admitting(access, open), parts);
+  const url = behind?.origin ?? `${tls ? 'https' : 'http'}://${reachable(hostname)}:${port}`;
+  const forget = openRunningServers(runtime.home).note({ project: runtime.project, port, url });
+  const timer = setInterval(() => open.check(), LOOK_MS).unref();
+  const stop = (): void => {
+    clearInterval(timer);
+    forget();
+  };
+  return ok({
+    url,
+    port,
+    routes: app.routes,
+    link() {
+      const made = sessions.addLink(port, { who: personIn(env), role: 'approve' });
+      return made.ok ? ok(linkTo(url, made.output)) : made;
+    },
+    close: closing({ parts, listener, sockets, stop }),
+  });
+}

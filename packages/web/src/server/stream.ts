@@ -1,0 +1,115 @@
+// `GET /api/stream`: what the hub tells one client, as server-sent events. It is written to the
+// connection itself: many clients get the same bytes, and nobody puts them into words twice.
+import type { ServerResponse } from 'node:http';
+import { RESPONSE_ALREADY_SENT } from '@hono/node-server/utils/response';
+import { fail, type Outcome, ok } from '@kernmantle/core/base';
+import type { StreamFrame, Topic } from '../model/api.ts';
+import { answer } from './answer.ts';
+import type { AddRoutes, Hub, Subscription, WebAsker } from './context.ts';
+import { addHeaders } from './headers.ts';
+import { ALIVE_MS, createBacklog, frameBlock } from './live/wire.ts';
+import { needs } from './roles.ts';
+
+export const MAX_TOPICS = 30;
+const TOPIC = /^(threads|approvals|fleet|thread:[\w-]{1,80})$/;
+/** Timers cannot be set for longer. */
+const MAX_TIMER_MS = 2 ** 31 - 1;
+
+export function readTopics(text: string): Outcome<Topic[]> {
+  const topics = [...new Set(text.split(',').filter(Boolean))];
+  const wrong = topics.find((topic) => !TOPIC.test(topic));
+  if (wrong !== undefined || topics.length === 0) {
+    const shown = (wrong ?? '').slice(0, 100);
+    const message = `\`topics\` are \`threads\`, \`approvals\`, \`fleet\` and \`thread:ID\`, not \`${shown}\``;
+    return fail('invalid_input', message);
+  }
+  return topics.length <= MAX_TOPICS
+    ? ok(topics)
+    : fail('invalid_input', `at most ${MAX_TOPICS} topics can be listened to at once`);
+}
+
+/** Once; whoever is refused gets another answer. */
+function begin(outgoing: ServerResponse): void {
+  if (outgoing.headersSent) return;
+  const headers = new Headers({
+    'content-type': 'text/event-stream; charset=utf-8',
+    // A proxy that gathers would keep frames back.
+    'x-accel-buffering': 'no',
+  });
+  addHeaders(headers);
+  outgoing.writeHead(200, Object.fromEntries(headers));
+  outgoing.flushHeaders();
+}
+
+/** Ends with the connection, with whoever asked, or when nothing is taken any more. */
+function pour(
+  hub: Hub,
+  outgoing: ServerResponse,
+  wanted: { readonly topics: readonly Topic[]; readonly after?: string },
+  lifeMs: number,
+): Outcome<Subscription> {
+  const backlog = createBacklog(() => outgoing.writableLength);
+  let subscription: Subscription | undefined;
+  let isCorked = false;
+
+  /** What is sent in one go leaves in one piece. */
+  function cork(): void {
+    if (isCorked) return;
+    isCorked = true;
+    outgoing.cork();
+    process.nextTick(() => {
+      isCorked = false;
+      outgoing.uncork();
+    });
+  }
+
+  function send(frame: StreamFrame, position?: string): boolean {
+    if (outgoing.destroyed || outgoing.writableEnded) return true;
+    const block = frameBlock(frame);
+    if (backlog.isFull() || !backlog.hasRoom(block.length, frame)) return false;
+    backlog.add(frame);
+    begin(outgoing);
+    cork();
+    if (position !== undefined) outgoing.write(`id: ${position}\n`);
+    outgoing.write(block, () => {
+      if (backlog.taken(frame)) subscription?.ready();
+    });
+    return true;
+  }
+
+  const subscribed = hub.subscribe({ ...wanted, send });
+  if (!subscribed.ok) return subscribed;
+  subscription = subscribed.output;
+  const { end } = subscription;
+  begin(outgoing);
+  const alive = setInterval(() => {
+    if (backlog.isStuck()) outgoing.destroy();
+    else if (!backlog.isFull()) outgoing.write(':\n\n');
+  }, ALIVE_MS).unref();
+  const over = setTimeout(() => outgoing.end(), Math.min(lifeMs, MAX_TIMER_MS)).unref();
+  outgoing.once('close', () => {
+    clearInterval(alive);
+    clearTimeout(over);
+    end();
+  });
+  return subscribed;
+}
+
+const lifeOf = ({ expires }: WebAsker, now: number): number =>
+  Number.isFinite(expires) ? Math.max(0, expires - now) : MAX_TIMER_MS;
+
+export const addStream: AddRoutes = (api, { hub, clock }) => {
+  api.get('/stream', needs('view'), (context) => {
+    const { req, env } = context;
+    const topics = readTopics(req.query('topics') ?? '');
+    if (!topics.ok) return answer(context, topics);
+    if (req.method === 'HEAD') return context.body(null, 200);
+    // Snapshots that were read apart have a position each: see `readPosition`.
+    const after = (req.queries('after') ?? []).filter(Boolean).join(' ');
+    const wanted = { topics: topics.output, ...(after === '' ? {} : { after }) };
+    const life = lifeOf(context.get('asker'), clock.now());
+    const poured = pour(hub, env.outgoing, wanted, life);
+    if (!poured.ok) return answer(context, poured);
+    return new Response(null, RESPONSE_ALREADY_SENT);
+  });
+};

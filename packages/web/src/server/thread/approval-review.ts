@@ -1,0 +1,284 @@
+// What a person is shown before they decide: exactly what would be done, where it came from, who asks and what
+// the thread holds. Facts first; what the model said stands apart.
+import {
+  fail,
+  getOwn,
+  isObject,
+  type Json,
+  type JsonObject,
+  masked,
+  type Outcome,
+  ok,
+  plainText,
+} from '@kernmantle/core/base';
+import type { Library } from '@kernmantle/core/items';
+import { reports } from '@kernmantle/core/reports';
+import { choicesFor, type Runtime } from '@kernmantle/core/runtime';
+import type { Approval, Store, ThreadRow } from '@kernmantle/core/store';
+import { normalizeCapability, RISK_TIERS, type RiskTier } from '@kernmantle/core/trust';
+import { type ApprovalReview, type ArgumentView, type Gate, meterName } from '../../model/api.ts';
+import type { WebParts } from '../context.ts';
+import { grantIn, limitsIn, listedApproval, rightName } from '../listed-approvals.ts';
+import { argumentView, type CallEvents, callEvents, gatesOf, givenTo } from './call-facts.ts';
+import { type CallBook, type CallEntry, callBooksOf } from './call-index.ts';
+import { gatesWithReasons, requiredBy, usesOfRights } from './rights.ts';
+import { textOf } from './text-piece.ts';
+import { ceilingsOf } from './thread-view.ts';
+
+const MAX_SAYS = 8000;
+const MAX_APPROVALS = 1000;
+/** As whoever asked cut it. */
+const CUT = / …$/;
+
+/** What it is about, as far as it comes from a thread. */
+interface Story {
+  readonly row: ThreadRow;
+  readonly book: CallBook;
+  readonly entry?: CallEntry;
+  readonly events: CallEvents;
+}
+
+/** The call that asks; a right or a question is asked for in a call, too. */
+function entryOf({ calls }: CallBook, { id, binding }: Approval): CallEntry | undefined {
+  const named = plainText(binding.call ?? '');
+  return [...calls.values()].findLast((call) => call.approval === id) ?? calls.get(named);
+}
+
+async function storyOf(
+  runtime: Runtime,
+  store: Store,
+  approval: Approval,
+): Promise<Outcome<Story | undefined>> {
+  const { thread } = approval;
+  if (thread === undefined) return ok(undefined);
+  const row = await store.thread(thread);
+  if (!row.ok) return row.error.code === 'not_found' ? ok(undefined) : row;
+  const book = await callBooksOf(runtime).of(store, thread);
+  if (!book.ok) return book;
+  const entry = entryOf(book.output, approval);
+  const events = entry ? await callEvents(store, thread, entry) : ok({});
+  if (!events.ok) return events;
+  return ok({ row: row.output, book: book.output, ...(entry && { entry }), events: events.output });
+}
+
+/** The whole of what was cut for the list, where the call still has it; a guard may have changed it. */
+function wholeValue(name: string, shown: Json, story: Story | undefined): Json {
+  if (typeof shown !== 'string' || !CUT.test(shown) || !story?.entry) return shown;
+  const given = getOwn(givenTo(story.entry, story.events), name);
+  const text = given === undefined ? '' : typeof given === 'string' ? given : JSON.stringify(given);
+  return text.startsWith(shown.replace(CUT, '')) ? text : shown;
+}
+
+const argumentsIn = ({ shown }: Approval): JsonObject =>
+  isObject(shown.arguments) ? shown.arguments : {};
+
+function argumentViews(approval: Approval, story: Story | undefined): ArgumentView[] {
+  const { shown } = approval;
+  const about = { ...story?.events.call?.data.about, ...story?.events.denial?.data.about };
+  const given = story?.entry && givenTo(story.entry, story.events);
+  const writer = story?.events.reply ? 'the model' : plainText(shown.caller ?? '') || 'the caller';
+  return Object.entries(argumentsIn(approval)).map(([name, value]) => {
+    const role = getOwn(shown.roles, name);
+    return argumentView(name, wholeValue(name, value, story), getOwn(about, name), {
+      writer: given && !Object.hasOwn(given, name) ? 'the tool’s default' : writer,
+      ...(typeof role === 'string' && { role }),
+    });
+  });
+}
+
+/** The whole text of one argument, for its pieces. */
+export async function reviewedArgument(
+  { runtime }: Pick<WebParts, 'runtime'>,
+  store: Store,
+  approval: Approval,
+  name: string,
+): Promise<Outcome<string>> {
+  const value = getOwn(argumentsIn(approval), name);
+  if (value === undefined) return fail('not_found', 'the call has no such argument');
+  const story = await storyOf(runtime, store, approval);
+  return story.ok ? ok(masked(textOf(wholeValue(name, value, story.output)))) : story;
+}
+
+/** What the tool does, and how much of a risk its rights are. */
+function toolFacts(library: Library, { shown }: Approval): Partial<ApprovalReview> {
+  const { tool } = shown;
+  if (typeof tool !== 'string') return {};
+  const found = library.find('tool', tool);
+  const made = found.ok ? found.output.tool : undefined;
+  if (!made) return { tool };
+  const { catalog } = library.capabilities();
+  const action = plainText(getOwn(shown.arguments, 'action') ?? '');
+  const effect = made.actions.find(({ name }) => name === action)?.effect ?? made.effect;
+  const tiers = requiredBy(library, tool, action).map((capability): RiskTier => {
+    if (capability === 'net.http' && effect === 'read') return 'read';
+    return catalog.get(normalizeCapability(capability))?.tier ?? 'system';
+  });
+  const least: RiskTier = effect === 'write' ? 'write' : 'read';
+  const tier = RISK_TIERS.findLast((one) => tiers.includes(one) || one === least) ?? least;
+  return { tool, effect, tier };
+}
+
+const STANDS: Readonly<Record<Approval['state'], Gate['state']>> = {
+  pending: 'asks',
+  approved: 'passed',
+  used: 'passed',
+  denied: 'refused',
+  expired: 'refused',
+};
+
+function gatesFor(
+  library: Library,
+  approval: Approval,
+  story: Story | undefined,
+  rule: string,
+): Gate[] {
+  const { kind, state } = approval;
+  if (kind === 'capability') {
+    return [{ stage: 'right', state: STANDS[state], by: rightName(grantIn(approval)) }];
+  }
+  if (kind !== 'call' || !story?.entry) {
+    return kind === 'call' ? [{ stage: 'policy', state: 'asks', by: rule }] : [];
+  }
+  const gates = gatesOf(story.entry, story.events);
+  return gatesWithReasons(gates, library, story.book, story.entry).map((gate) =>
+    gate.state === 'asks' && rule !== '' ? { ...gate, by: rule } : gate,
+  );
+}
+
+async function limitPart(
+  runtime: Runtime,
+  store: Store,
+  { shown }: Approval,
+  story: Story | undefined,
+): Promise<Outcome<Partial<ApprovalReview>>> {
+  const [asked] = Object.entries(limitsIn(shown));
+  if (!asked) return ok({});
+  const [name, value] = asked;
+  const now = Number(getOwn(getOwn(story?.row.limits, name), 'value') ?? 0);
+  const ceilings = story && (await ceilingsOf(runtime, store, story.row));
+  if (ceilings && !ceilings.ok) return ceilings;
+  const ceiling = ceilings?.output[meterName(name)];
+  return ok({
+    limit: {
+      name: meterName(name),
+      now,
+      asked: Number(value),
+      ...(ceiling && { ceiling: ceiling.max, from: ceiling.from }),
+    },
+  });
+}
+
+/** What the model said with the call. */
+function saysOf(events: CallEvents | undefined): { says?: string } {
+  const blocks = events?.reply?.data.injected ? [] : (events?.reply?.data.content ?? []);
+  const text = blocks
+    .map((block) => (block.type === 'text' ? block.text : ''))
+    .join('\n')
+    .trim();
+  return text === '' ? {} : { says: masked(text).slice(0, MAX_SAYS) };
+}
+
+function wordsOf({ kind, shown }: Approval): Partial<ApprovalReview> {
+  const question = masked(plainText(shown.question ?? ''));
+  if (shown.action === 'anneal') {
+    const parts = [shown.why, shown.diff].map((part) => masked(plainText(part ?? '')));
+    return { question: parts.filter((part) => part !== '').join('\n\n') };
+  }
+  // Rows of before have the reason in the place of the question.
+  const because = masked(plainText(shown.because ?? (kind === 'question' ? '' : shown.question)));
+  const asks = kind === 'question' || shown.because !== undefined ? question : '';
+  const diff = getOwn(shown.file, 'diff');
+  return {
+    ...(asks !== '' && { question: asks }),
+    ...(typeof diff === 'string' && { diff: masked(diff) }),
+    ...(because !== '' && { because }),
+  };
+}
+
+const textsIn = (value: Json | undefined): string[] =>
+  Array.isArray(value) ? value.map((one) => masked(plainText(one))) : [];
+
+/** Which arguments are tainted and what was done before, as it was noted when it was asked. */
+function toldOf({ kind, shown }: Approval): Partial<ApprovalReview> {
+  if (kind !== 'call') return {};
+  const tainted = Object.entries(isObject(shown.tainted) ? shown.tainted : {}).map(
+    ([name, told]) => {
+      const word = (field: string): string => masked(plainText(getOwn(told, field) ?? ''));
+      return {
+        name,
+        labels: textsIn(getOwn(told, 'labels')),
+        from: textsIn(getOwn(told, 'from')),
+        ...(word('stands_in') !== '' && { place: word('stands_in') }),
+        ...(word('excerpt') !== '' && { excerpt: word('excerpt') }),
+      };
+    },
+  );
+  const before = (Array.isArray(shown.before) ? shown.before : []).map((told) => {
+    const same = getOwn(told, 'same');
+    return {
+      at: plainText(getOwn(told, 'at')),
+      thread: plainText(getOwn(told, 'thread')),
+      ...(typeof same === 'boolean' && { same }),
+      came_to: plainText(getOwn(told, 'outcome')),
+    };
+  });
+  return {
+    ...(tainted.length > 0 && { tainted }),
+    ...(shown.before !== undefined && { before }),
+  };
+}
+
+async function provenanceOf(store: Store, { entry, row }: Story): Promise<Partial<ApprovalReview>> {
+  const seq = entry?.call ?? entry?.denied ?? entry?.reply;
+  if (seq === undefined) return {};
+  const { explainRefusal } = await reports.provenance();
+  const told = await explainRefusal(store, row.id, { seq });
+  // Where nothing can be told the review goes on without.
+  return told.ok ? { provenance: told.output } : {};
+}
+
+export async function reviewApproval(
+  { runtime, hub }: Pick<WebParts, 'runtime' | 'hub'>,
+  store: Store,
+  approval: Approval,
+): Promise<Outcome<ApprovalReview>> {
+  const found = await storyOf(runtime, store, approval);
+  if (!found.ok) return found;
+  const story = found.output;
+  const listed = listedApproval(approval, story?.row);
+  const rows = story ? await hub.rows([story.row]) : ok([]);
+  if (!rows.ok) return rows;
+  const own = story
+    ? await store.approvals({ thread: story.row.id, limit: MAX_APPROVALS })
+    : ok([]);
+  if (!own.ok) return own;
+  const limit =
+    approval.kind === 'limit' ? await limitPart(runtime, store, approval, story) : ok({});
+  if (!limit.ok) return limit;
+  const { kind, shown } = approval;
+  const seq = story?.entry?.call ?? story?.entry?.reply;
+  return ok({
+    approval: listed,
+    ...toolFacts(runtime.library, approval),
+    arguments: argumentViews(approval, story),
+    gates: gatesFor(runtime.library, approval, story, listed.rule ?? ''),
+    ...(story && (await provenanceOf(store, story))),
+    ...(kind === 'capability' && {
+      grant: {
+        name: rightName(grantIn(approval)),
+        line: plainText(shown.line ?? ''),
+        beyond: shown.declared === 'no',
+      },
+    }),
+    ...limit.output,
+    ...toldOf(approval),
+    ...wordsOf(approval),
+    ...saysOf(story?.events),
+    rights: story ? usesOfRights(runtime.library, story.book, own.output) : [],
+    meters: rows.output[0]?.meters ?? [],
+    ...(story?.entry && { turn: story.entry.turn }),
+    ...(seq !== undefined && { seq }),
+    choices: choicesFor(approval),
+    ...(isObject(shown.roles) && { named: Object.keys(shown.roles) }),
+  });
+}

@@ -1,0 +1,242 @@
+// One call: what it was given and where that came from, which gates it passed, and in a few words what came
+// of it. Said in words of ours; what a model or a tool wrote is handed on as foreign text.
+import {
+  getOwn,
+  isObject,
+  type Json,
+  type JsonObject,
+  masked,
+  type Outcome,
+  ok,
+  plainText,
+  textsAt,
+} from '@kernmantle/core/base';
+import type { Library } from '@kernmantle/core/items';
+import { decode, type Recorded, type RecordedOf } from '@kernmantle/core/journal';
+import type { Store } from '@kernmantle/core/store';
+import { formatPermission, permissionFor, type Scope } from '@kernmantle/core/trust';
+import type { ArgumentView, Gate } from '../../model/api.ts';
+import type { CallEntry } from './call-index.ts';
+import { textOf } from './text-piece.ts';
+
+/** Longer than this is opened by whoever wants to see it. */
+const MAX_SHOWN = 2000;
+const MAX_ARGUMENTS = 200;
+
+async function eventAt(
+  store: Pick<Store, 'read'>,
+  thread: string,
+  seq: number | undefined,
+): Promise<Outcome<Recorded | undefined>> {
+  if (seq === undefined || seq < 1) return ok(undefined);
+  const read = await store.read(thread, { after: seq - 1, limit: 1 });
+  if (!read.ok) return read;
+  const [stored] = read.output;
+  const event = stored?.seq === seq ? decode(stored) : undefined;
+  return ok(event?.ok ? event.output : undefined);
+}
+
+/** The events of a call, as far as there are some. */
+export interface CallEvents {
+  readonly call?: RecordedOf<'tool_call'>;
+  readonly denial?: RecordedOf<'permission_denied'>;
+  readonly result?: RecordedOf<'tool_result'>;
+  readonly reply?: RecordedOf<'assistant_message'>;
+}
+
+export async function callEvents(
+  store: Pick<Store, 'read'>,
+  thread: string,
+  { call, denied, result, reply }: CallEntry,
+): Promise<Outcome<CallEvents>> {
+  const found: { -readonly [name in keyof CallEvents]: CallEvents[name] } = {};
+  for (const seq of [call, denied, result, reply]) {
+    const event = await eventAt(store, thread, seq);
+    if (!event.ok) return event;
+    const one = event.output;
+    if (one?.type === 'tool_call') found.call = one;
+    else if (one?.type === 'permission_denied') found.denial = one;
+    else if (one?.type === 'tool_result') found.result = one;
+    else if (one?.type === 'assistant_message') found.reply = one;
+  }
+  return ok(found);
+}
+
+/** What it was given: of a tool its parameters; as the model wrote it when it did not begin. */
+export function givenTo({ id }: CallEntry, { call, reply }: CallEvents): JsonObject {
+  const block = reply?.data.content.find((one) => one.type === 'tool_call' && one.id === id);
+  const written = block?.type === 'tool_call' ? block.arguments : undefined;
+  const given = call?.data.arguments ?? written ?? {};
+  const inner = getOwn(given, 'parameters');
+  if (isObject(inner)) return inner;
+  return isObject(given) ? given : { value: given };
+}
+
+/** Why an argument may steer, in words. */
+const ORIGINS: Readonly<Record<string, string>> = {
+  said: 'said by the user or the directive',
+  result: 'field of a trusted result',
+  approval: 'approved by a person',
+  fixed: 'fixed by the tool',
+  granted: 'inside a granted place',
+  own: 'made by this thread',
+  closed: 'a closed place',
+};
+
+function rolesOf(library: Library, tool: string): ReadonlyMap<string, string> {
+  const chain = library.chain(tool);
+  const tools = chain.ok
+    ? chain.output.links.flatMap((link) => (link.tool ? [link.tool] : []))
+    : [];
+  const named = tools.flatMap(({ parameters, actions }) => [
+    ...parameters,
+    ...actions.flatMap((action) => action.parameters),
+  ]);
+  return new Map(named.flatMap(({ name, role }) => (role === undefined ? [] : [[name, role]])));
+}
+
+/** One argument as it would be sent; the beginning of it when it is long. */
+export function argumentView(
+  name: string,
+  value: Json,
+  about: Json | undefined,
+  more: { readonly role?: string | undefined; readonly writer: string },
+): ArgumentView {
+  const whole = masked(textOf(value));
+  const origin = plainText(getOwn(about, 'origin') ?? '');
+  const text =
+    whole.length > MAX_SHOWN ? whole.slice(0, MAX_SHOWN).replace(/[\ud800-\udbff]$/, '') : whole;
+  return {
+    name,
+    text,
+    bytes: Buffer.byteLength(whole),
+    is_cut: text.length < whole.length,
+    labels: textsAt(about, 'labels'),
+    origin: Object.hasOwn(ORIGINS, origin) ? (ORIGINS[origin] ?? '') : `from ${more.writer}`,
+    ...(more.role !== undefined && { role: more.role }),
+  };
+}
+
+export function argumentsOf(
+  library: Library,
+  entry: CallEntry,
+  events: CallEvents,
+): ArgumentView[] {
+  const about = {
+    ...events.result?.data.about,
+    ...events.call?.data.about,
+    ...events.denial?.data.about,
+  };
+  const roles = rolesOf(library, entry.tool);
+  const writer = events.reply?.data.injected
+    ? 'the harness'
+    : events.reply
+      ? 'the model'
+      : 'the script';
+  return Object.entries(givenTo(entry, events))
+    .slice(0, MAX_ARGUMENTS)
+    .map(([name, value]) =>
+      argumentView(name, value, getOwn(about, name), { role: roles.get(name), writer }),
+    );
+}
+
+/** The fault that it came to, if it came to one. */
+export function faultOf({
+  denial,
+  result,
+}: CallEvents): { code: string; detail: JsonObject } | undefined {
+  if (denial) return { code: denial.data.code, detail: { ...denial.data.detail } };
+  const error = result?.data.is_error ? getOwn(result.data.content, 'error') : undefined;
+  if (!isObject(error)) return undefined;
+  const { code, detail } = error;
+  return { code: plainText(code), detail: isObject(detail) ? detail : error };
+}
+
+const STAGES = ['right', 'limits', 'policy', 'run'] as const;
+type Stage = (typeof STAGES)[number];
+const AT: Readonly<Record<string, Stage>> = {
+  capability: 'right',
+  limits: 'limits',
+  policy: 'policy',
+  guard: 'policy',
+  primitive: 'run',
+};
+
+/** Of those that do not say who refused: what the fault names. */
+function refusedAt({ stage, denied }: CallEntry, detail: JsonObject): Stage | undefined {
+  const isMissing = typeof detail.missing === 'string' && detail.missing !== '';
+  // A right is looked at again where it is known what the call leads to; nothing is done before that.
+  const isRefused = isMissing || typeof detail.rule === 'string';
+  if (stage === 'primitive' && isRefused) return 'right';
+  if (stage !== undefined && Object.hasOwn(AT, stage)) return AT[stage];
+  if (denied === undefined) return undefined;
+  if (typeof detail.guard === 'string') return 'policy';
+  return isMissing ? 'right' : 'policy';
+}
+
+const ruleIn = (detail: JsonObject): string => {
+  const missing = plainText(detail.missing ?? '');
+  return (
+    plainText(detail.guard ?? detail.rule ?? '') || (missing === '' ? '' : `${missing} is missing`)
+  );
+};
+
+/** The gates in their order: what is before the one that refused was passed, what is after was not reached. */
+export function gatesOf(entry: CallEntry, events: CallEvents): Gate[] {
+  const fault = faultOf(events);
+  const detail = fault?.detail ?? {};
+  const asks = entry.asked === 'pending';
+  const no = entry.asked === 'denied' || entry.asked === 'expired';
+  const limit = fault?.code.endsWith('_exceeded') ? 'limits' : undefined;
+  const at = limit ?? refusedAt(entry, detail) ?? (asks || no ? 'policy' : undefined);
+  const stopped = at === undefined ? STAGES.length : STAGES.indexOf(at);
+  return STAGES.map((stage, index): Gate => {
+    if (index > stopped) return { stage, state: 'not reached', by: '' };
+    if (index === stopped) {
+      if (asks) return { stage, state: 'asks', by: ruleIn(detail) || 'a person decides' };
+      const said = entry.asked === 'expired' ? 'nobody answered' : no ? 'a person said no' : '';
+      return { stage, state: 'refused', by: said || ruleIn(detail) || (fault?.code ?? '') };
+    }
+    if (stage === 'policy' && entry.asked === 'used') {
+      return { stage, state: 'passed', by: 'approved by a person' };
+    }
+    if (stage !== 'run') return { stage, state: 'passed', by: '' };
+    if (entry.result === undefined) return { stage, state: 'open', by: 'no result yet' };
+    const isUnknown = fault?.code === 'outcome_unknown';
+    return entry.isError
+      ? { stage, state: isUnknown ? 'unknown' : 'failed', by: fault?.code ?? '' }
+      : { stage, state: 'passed', by: '' };
+  });
+}
+
+/** In one line, without foreign text. */
+export function verdictOf(gates: readonly Gate[]): string {
+  const stop = gates.find(({ state }) => state === 'refused' || state === 'asks');
+  if (stop?.state === 'asks') return 'Waits for a person; nothing was done';
+  if (stop?.stage === 'limits') return 'Stopped by a limit before anything was done';
+  if (stop) return stop.stage === 'run' ? 'Denied while it ran' : 'Denied before anything was done';
+  const run = gates.find(({ stage }) => stage === 'run');
+  if (run?.state === 'failed') return 'It ran and failed';
+  if (run?.state === 'passed') return 'Done';
+  return run?.state === 'open' ? 'Under way' : 'Nobody knows whether it took effect';
+}
+
+/** What helps: what the rules themselves name, and the line that would grant what is missing. */
+export function waysOut({ detail }: { detail: JsonObject }): string[] {
+  const ways = textsAt(detail, 'ways');
+  const missing = plainText(detail.missing ?? '');
+  // A rule refuses: no line of the permissions would help, and its message names the remedy.
+  if (missing === '' || typeof detail.rule === 'string') return ways.map(masked);
+  const attempted = plainText(detail.attempted ?? '');
+  const isTool = missing.startsWith('tool.') && missing !== 'tool.execute';
+  const scope = isTool ? { id: attempted } : scopeIn(detail.scope);
+  const capability = isTool ? 'tool.execute' : missing;
+  const permission = permissionFor({ capability, scope });
+  const line = permission && `add ${formatPermission(permission)} to its <permissions>`;
+  return [...ways, ...(line === undefined ? [] : [line])].map(masked);
+}
+
+const scopeIn = (scope: Json | undefined): Scope =>
+  isObject(scope)
+    ? Object.fromEntries(Object.entries(scope).map(([name, value]) => [name, plainText(value)]))
+    : {};

@@ -1,0 +1,144 @@
+// One event with its content, for whoever opened it; of a call, its denial or its result all three, the gates
+// and the arguments.
+import { fail, type Json, type JsonObject, masked, type Outcome, ok } from '@kernmantle/core/base';
+import type { Library } from '@kernmantle/core/items';
+import { decode, type Recorded } from '@kernmantle/core/journal';
+import type { Store, StoredEvent } from '@kernmantle/core/store';
+import type { EventDetail } from '../../model/api.ts';
+import { maskedJson } from '../listed-approvals.ts';
+import { argumentsOf, callEvents, faultOf, gatesOf, verdictOf, waysOut } from './call-facts.ts';
+import type { CallBook, CallEntry } from './call-index.ts';
+import { gatesWithReasons } from './rights.ts';
+import { PIECE_BYTES, textOf, textPiece } from './text-piece.ts';
+
+const MAX_ARTIFACTS = 20;
+const ARTIFACT = /sha256:[0-9a-f]{64}/g;
+
+/** What stands in it for a reader; undefined: only names and numbers. */
+function contentOf(event: Recorded): Json | undefined {
+  switch (event.type) {
+    case 'thread_start':
+      return event.data.message === '' ? undefined : event.data.message;
+    case 'user_message':
+    case 'injected_message':
+    case 'plan':
+      return event.data.text;
+    case 'assistant_message':
+      return event.data.content
+        .map((block) => (block.type === 'text' || block.type === 'thinking' ? block.text : ''))
+        .filter((text) => text !== '')
+        .join('\n\n');
+    case 'tool_call':
+      return event.data.arguments;
+    case 'tool_result':
+      return event.data.content;
+    case 'permission_denied':
+    case 'loop_detected':
+    case 'error':
+      return event.data.detail.message;
+    case 'hook':
+      return event.data.notes;
+    case 'thread_end':
+    case 'status':
+      return event.data.reason;
+    default:
+      return undefined;
+  }
+}
+
+/** The call that it belongs to; those of before name none. */
+function entryFor({ calls }: CallBook, seq: number, data: JsonObject): CallEntry | undefined {
+  const id = data.call_id;
+  if (typeof id === 'string') return calls.get(id);
+  return [...calls.values()].find(({ denied }) => denied === seq);
+}
+
+const OF_CALLS: ReadonlySet<string> = new Set([
+  'tool_call',
+  'tool_result',
+  'permission_denied',
+  'approval',
+]);
+
+async function callPart(
+  library: Library,
+  store: Store,
+  thread: string,
+  { book, entry }: { readonly book: CallBook; readonly entry: CallEntry },
+): Promise<Outcome<Partial<EventDetail>>> {
+  const events = await callEvents(store, thread, entry);
+  if (!events.ok) return events;
+  const gates = gatesWithReasons(gatesOf(entry, events.output), library, book, entry);
+  const fault = faultOf(events.output);
+  const message = fault?.detail.message;
+  const { call, denied, result } = entry;
+  return ok({
+    call: {
+      ...(call !== undefined && { call }),
+      ...(denied !== undefined && { denied }),
+      ...(result !== undefined && { result }),
+    },
+    arguments: argumentsOf(library, entry, events.output),
+    gates,
+    verdict: verdictOf(gates),
+    ...(typeof message === 'string' && { why: masked(message) }),
+    ...(fault && { ways: waysOut(fault) }),
+  });
+}
+
+/** When a hook is asked, as its directive says it now; of several that name it, that at its place. */
+function conditionOf(library: Library, { start }: CallBook, event: Recorded): { when?: string } {
+  if (event.type !== 'hook' && event.type !== 'hook_start') return {};
+  const found = library.find('directive', start?.directive ?? '');
+  const hooks = (found.ok && found.output.directive?.hooks) || [];
+  const at = event.type === 'hook_start' ? event.data.index : undefined;
+  const placed = at === undefined ? undefined : hooks[at];
+  const named = hooks.filter(({ directive }) => directive === event.data.directive);
+  const [first] = placed && named.includes(placed) ? [placed] : named;
+  return first ? { when: masked(first.when) } : {};
+}
+
+async function storedAt(store: Store, thread: string, seq: number): Promise<Outcome<StoredEvent>> {
+  const read = await store.read(thread, { after: seq - 1, limit: 1 });
+  if (!read.ok) return read;
+  const [stored] = read.output;
+  return stored?.seq === seq
+    ? ok(stored)
+    : fail('not_found', `thread \`${thread}\` has no event ${seq}`, { thread, seq });
+}
+
+/** `offset`: where the pieces of long texts begin. */
+export async function eventDetail(
+  library: Library,
+  store: Store,
+  book: CallBook,
+  thread: string,
+  { seq, offset }: { readonly seq: number; readonly offset: number },
+): Promise<Outcome<EventDetail>> {
+  const stored = await storedAt(store, thread, seq);
+  if (!stored.ok) return stored;
+  const { ts, turn, type, data } = stored.output;
+  const shown = maskedJson({ seq, ts, turn, type, data });
+  const text = JSON.stringify(shown, null, 2);
+  const raw = textPiece(text, offset);
+  const read = decode(stored.output);
+  const content = read.ok ? contentOf(read.output) : undefined;
+  const entry = OF_CALLS.has(type) ? entryFor(book, seq, data) : undefined;
+  const part = entry ? await callPart(library, store, thread, { book, entry }) : ok({});
+  if (!part.ok) return part;
+  const artifacts = [...new Set(text.match(ARTIFACT) ?? [])].slice(0, MAX_ARTIFACTS);
+  return ok({
+    event: raw.bytes > PIECE_BYTES ? {} : shown,
+    raw,
+    ...(content !== undefined &&
+      content !== '' && { content: textPiece(masked(textOf(content)), offset) }),
+    ...(!read.ok && { verdict: 'It cannot be read', why: read.error.detail.message }),
+    ...(read.ok && conditionOf(library, book, read.output)),
+    ...part.output,
+    ...(artifacts.length > 0 && { artifacts }),
+    command:
+      entry?.denied === undefined
+        ? `km threads show ${thread}`
+        : `km provenance --thread ${thread} --seq ${entry.denied}`,
+  });
+}

@@ -1,0 +1,179 @@
+// What a thread may do, and what came of each right: a call exercises the right to call its tool and those
+// that the tool's chain requires, on what it was aimed at.
+import { getOwn, type JsonObject, plainText } from '@kernmantle/core/base';
+import type { Library } from '@kernmantle/core/items';
+import type { Approval } from '@kernmantle/core/store';
+import {
+  type CapabilityCatalog,
+  type Grant,
+  grantsAllow,
+  type Need,
+  normalizeCapability,
+  type Scope,
+} from '@kernmantle/core/trust';
+import type { DataObject, Gate, RightUse } from '../../model/api.ts';
+import { grantIn, rightName } from '../listed-approvals.ts';
+import type { CallBook, CallEntry } from './call-index.ts';
+
+const scopeIn = (scope: JsonObject | undefined): Scope =>
+  Object.fromEntries(Object.entries(scope ?? {}).map(([name, value]) => [name, plainText(value)]));
+
+/** What the chain of a tool requires for this action; unknown tools require what nobody knows. */
+export function requiredBy(library: Library, tool: string, action: string | undefined): string[] {
+  const chain = library.chain(tool);
+  if (!chain.ok) return [];
+  const tools = chain.output.links.flatMap((link) => (link.tool ? [link.tool] : []));
+  const [leaf, ...below] = tools;
+  const chosen = leaf?.actions.find(({ name }) => name === action);
+  const own = chosen?.requires ?? leaf?.requires ?? [];
+  const others = below.flatMap((link) => link.handsOn ?? link.requires);
+  return [...new Set([...own, ...others].map(normalizeCapability))];
+}
+
+/** The rights that a call exercises; a target stands for a path, a host or an id. */
+function needsOf(library: Library, { tool, action, target = '' }: CallEntry): Need[][] {
+  const places = target.split(' ').filter((place) => place !== '');
+  const needs = requiredBy(library, tool, action).map((capability): Need[] => {
+    const field = capability.startsWith('fs.')
+      ? 'path'
+      : capability.startsWith('net.')
+        ? 'host'
+        : '';
+    if (field === '') return [{ capability }];
+    return places.map((place) => ({ capability, scope: { [field]: place } }));
+  });
+  return [[{ capability: 'tool.execute', scope: { id: tool }, signed: true }], ...needs];
+}
+
+interface Tally {
+  readonly grant: Grant;
+  readonly capped: readonly string[];
+  uses: number;
+  refused: number;
+  asks: boolean;
+}
+
+/** Of those that allow one of these, else of those of that name: the first. */
+function rightFor(
+  rights: readonly Tally[],
+  needs: readonly Need[],
+  catalog: CapabilityCatalog,
+): Tally | undefined {
+  const allows = rights.find(({ grant }) =>
+    needs.some((need) => grantsAllow([grant], need, catalog)),
+  );
+  const [first] = needs;
+  // Another tool's right has nothing to do with it.
+  if (allows || !first || first.capability === 'tool.execute') return allows;
+  return rights.find(({ grant }) => grant.capability === first.capability);
+}
+
+function count(tally: Tally, { denied, result, isError, asked }: CallEntry): void {
+  if (asked === 'pending') tally.asks = true;
+  if (denied !== undefined || asked === 'denied' || asked === 'expired') tally.refused += 1;
+  else if (result !== undefined && isError === false) tally.uses += 1;
+}
+
+const cappedIn = (capped: readonly { extent: string; level: string; message: string }[]) =>
+  capped.map(({ level, message }) => `${level}: ${message}`);
+
+function approvedRight(approval: Approval, used: ReadonlyMap<string, number>): RightUse {
+  const grant = grantIn(approval);
+  const { id, uses: left, expires, who } = approval;
+  return {
+    name: rightName(grant),
+    capability: grant.capability,
+    scope: { ...grant.scope },
+    uses: used.get(id) ?? 0,
+    refused: 0,
+    state: 'approved',
+    left,
+    ...(expires !== undefined && { until: expires }),
+    ...(who !== undefined && { by: who }),
+  };
+}
+
+const granted = ({ start }: CallBook): Tally[] =>
+  (start?.ran?.granted ?? []).map(
+    ({ capability, scope, capped = [] }): Tally => ({
+      grant: { capability, ...(scope && { scope: scopeIn(scope) }) },
+      capped: cappedIn(capped),
+      uses: 0,
+      refused: 0,
+      asks: false,
+    }),
+  );
+
+/** The rights that let this call through; that to call the tool only where there is no narrower one. */
+function lettingThrough(library: Library, book: CallBook, entry: CallEntry): string {
+  const { catalog } = library.capabilities();
+  const rights = granted(book);
+  const names = needsOf(library, entry).flatMap((needs) =>
+    rights
+      .filter(({ grant }) => needs.some((need) => grantsAllow([grant], need, catalog)))
+      .slice(0, 1)
+      .map(({ grant }) => rightName(grant)),
+  );
+  const [tool = '', ...others] = new Set(names);
+  return others.join(', ') || tool;
+}
+
+/** `call 3 of 40`. */
+function countedAs({ calls, start }: CallBook, { id }: CallEntry): string {
+  // What opens the conversation is the harness's own.
+  const own = [...calls.values()].filter(({ turn }) => turn > 0);
+  const at = own.findIndex((call) => call.id === id) + 1;
+  if (at === 0) return '';
+  const max = Number(getOwn(getOwn(start?.limits, 'tool_calls'), 'value') ?? Number.NaN);
+  // One that was raised since is not known here.
+  return max >= at ? `call ${at} of ${max}` : `call ${at}`;
+}
+
+/** Gates that were passed say by what. */
+export function gatesWithReasons(
+  gates: readonly Gate[],
+  library: Library,
+  book: CallBook,
+  entry: CallEntry,
+): Gate[] {
+  const by: Readonly<Partial<Record<Gate['stage'], () => string>>> = {
+    right: () => lettingThrough(library, book, entry),
+    limits: () => countedAs(book, entry),
+    policy: () => 'no rule against it',
+  };
+  return gates.map((gate) =>
+    gate.state === 'passed' && gate.by === '' ? { ...gate, by: by[gate.stage]?.() ?? '' } : gate,
+  );
+}
+
+/** Those in force at the start in their order, then what people approved since. */
+export function usesOfRights(
+  library: Library,
+  book: CallBook,
+  approvals: readonly Approval[],
+): RightUse[] {
+  const { catalog } = library.capabilities();
+  const { calls, used } = book;
+  const rights = granted(book);
+  for (const call of calls.values()) {
+    const hit = needsOf(library, call).map((needs) => rightFor(rights, needs, catalog));
+    for (const tally of new Set(hit)) if (tally) count(tally, call);
+  }
+  const given = approvals.filter(
+    ({ kind, state }) => kind === 'capability' && (state === 'approved' || state === 'used'),
+  );
+  return [
+    ...rights.map(
+      ({ grant, capped, uses, refused, asks }): RightUse => ({
+        name: rightName(grant),
+        capability: grant.capability,
+        scope: { ...grant.scope } as DataObject,
+        uses,
+        refused,
+        state: asks ? 'asks' : uses > 0 ? 'used' : 'unused',
+        ...(capped.length > 0 && { capped }),
+      }),
+    ),
+    ...given.map((approval) => approvedRight(approval, used)),
+  ];
+}

@@ -1,0 +1,190 @@
+// One thread as its page shows it: what it may do and did, what waits, what can be asked of it, and how far
+// its limits can be raised.
+import {
+  fail,
+  getOwn,
+  isObject,
+  type Json,
+  masked,
+  type Outcome,
+  ok,
+  plainText,
+} from '@kernmantle/core/base';
+import { createPrices, estimateTokens, worstCost } from '@kernmantle/core/llm';
+import type { Runtime } from '@kernmantle/core/runtime';
+import {
+  type Amounts,
+  type Approval,
+  type BudgetKind,
+  isEnded,
+  type Store,
+  type ThreadRow,
+} from '@kernmantle/core/store';
+import { type Act, type ListedApproval, meterName, type ThreadView } from '../../model/api.ts';
+import type { WebParts } from '../context.ts';
+import { listedApprovals, maskedJson } from '../listed-approvals.ts';
+import type { CallBook, CallBooks } from './call-index.ts';
+import { usesOfRights } from './rights.ts';
+
+const MAX_ROWS = 500;
+const MAX_REPLY = 20_000;
+const MAX_APPROVALS = 1000;
+const NANO = 1e9;
+
+/** Somebody said no, or ended it for good. */
+const FINAL: ReadonlySet<string> = new Set(['denied', 'aborted', 'killed']);
+
+/** What can be asked of it now; a hook's thread is its thread's matter. */
+function actsFor({ status, kind, parent }: Pick<ThreadRow, 'status' | 'kind' | 'parent'>): Act[] {
+  if (kind === 'hook') return isEnded(status) ? [] : ['stop', 'kill'];
+  if (isEnded(status)) {
+    return FINAL.has(status) || parent !== undefined ? ['replay'] : ['resume', 'replay'];
+  }
+  if (status === 'terminating') return ['kill'];
+  if (status === 'running' || status === 'spawning') {
+    return ['pause', 'inject', 'interrupt', 'stop', 'kill'];
+  }
+  return ['resume', 'inject', 'stop', 'kill'];
+}
+
+/** Charged along the chain: those above have a say. */
+const CHARGED: readonly BudgetKind[] = [
+  'tokens',
+  'spend',
+  'spawns',
+  'input_tokens',
+  'output_tokens',
+];
+/** Its own alone. */
+const OWN = ['turns', 'tool_calls'] as const;
+
+const shown = (name: BudgetKind, value: bigint): number =>
+  name === 'spend' ? Number(value) / NANO : Number(value);
+
+/** The most that a child can have: what it used, and what those above have left. */
+async function leftAbove(store: Store, row: ThreadRow): Promise<Outcome<Amounts>> {
+  const [own, ...above] = row.chain;
+  if (own === undefined || above.length === 0) return ok({});
+  const states = await store.budgets([own, ...above]);
+  if (!states.ok) return states;
+  const [mine, ...others] = states.output;
+  const most: { [kind in BudgetKind]?: bigint } = {};
+  for (const name of CHARGED) {
+    for (const { limits, used, reserved } of others) {
+      const max = limits[name];
+      if (max === undefined) continue;
+      const left = max - used[name] - reserved[name] + (mine?.used[name] ?? 0n);
+      const before = most[name];
+      if (before === undefined || left < before) most[name] = left > 0n ? left : 0n;
+    }
+  }
+  return ok(most);
+}
+
+/** By limit: the highest that would be taken, and whose word that is. */
+export async function ceilingsOf(
+  { policies }: Pick<Runtime, 'policies'>,
+  store: Store,
+  row: ThreadRow,
+): Promise<Outcome<ThreadView['ceilings']>> {
+  const above = await leftAbove(store, row);
+  if (!above.ok) return above;
+  const ceilings: Record<string, { max: number; from: string }> = {};
+  const lower = (name: string, max: number, from: string): void => {
+    const before = ceilings[meterName(name)];
+    if (!before || max < before.max) ceilings[meterName(name)] = { max, from };
+  };
+  const { limits } = policies().policy;
+  for (const name of [...CHARGED, ...OWN, 'duration', 'depth', 'context']) {
+    const max = Object.hasOwn(limits, name) ? Number(limits[name]) : Number.NaN;
+    if (Number.isFinite(max)) lower(name, max, 'policy');
+  }
+  for (const name of CHARGED) {
+    const max = above.output[name];
+    if (max !== undefined) lower(name, shown(name, max), 'parent');
+  }
+  return ok(ceilings);
+}
+
+/** All that was said so far once more at the dearest rate, and the longest answer; undefined: no price. */
+function worstTurn({ library }: Runtime, { last }: CallBook): number | undefined {
+  if (last.model === '' || last.model === 'none' || last.maxTokens === 0) return undefined;
+  const price = createPrices(library.config('pricing').layers).find(last.model);
+  if (!price.ok) return undefined;
+  const input = last.tokens + estimateTokens(last.bytes);
+  return Number(worstCost(input, last.maxTokens, price.output)) / NANO;
+}
+
+/** What waits for a person in this thread and in those below it. */
+async function dueWithin(
+  store: Store,
+  id: string,
+  pending: readonly Approval[],
+): Promise<Outcome<ListedApproval[]>> {
+  const own = pending.filter(({ thread }) => thread === id);
+  const others = pending.filter(({ thread }) => thread !== undefined && thread !== id);
+  if (others.length === 0) return await listedApprovals(store, own);
+  const below = await store.query({ within: id, limit: MAX_ROWS });
+  if (!below.ok) return below;
+  const ids = new Set(below.output.rows.map((row) => row.id));
+  const due = others.filter(({ thread }) => thread !== undefined && ids.has(thread));
+  return await listedApprovals(store, [...own, ...due]);
+}
+
+export async function viewThread(
+  { runtime, hub }: Pick<WebParts, 'runtime' | 'hub'>,
+  books: CallBooks,
+  store: Store,
+  before: ThreadRow,
+  ran: ThreadView['ran'],
+): Promise<Outcome<ThreadView>> {
+  const { id } = before;
+  // What moves from here on is told by the stream.
+  const position = hub.position({ id, seq: before.seq });
+  const row = await store.thread(id);
+  if (!row.ok) return row;
+  const children = await store.query({ parent: id, limit: MAX_ROWS, direction: 'asc' });
+  if (!children.ok) return children;
+  const rows = await hub.rows([row.output, ...children.output.rows]);
+  if (!rows.ok) return rows;
+  const book = await books.of(store, id);
+  if (!book.ok) return book;
+  const own = await store.approvals({ thread: id, limit: MAX_APPROVALS });
+  if (!own.ok) return own;
+  const pending = await store.approvals({ state: 'pending', limit: MAX_APPROVALS });
+  if (!pending.ok) return pending;
+  const due = await dueWithin(store, id, pending.output);
+  if (!due.ok) return due;
+  const ceilings = await ceilingsOf(runtime, store, row.output);
+  if (!ceilings.ok) return ceilings;
+  const [thread, ...below] = rows.output;
+  if (!thread) return fail('not_found', `thread \`${id}\` is gone`, { thread: id });
+  const worst = worstTurn(runtime, book.output);
+  const { inputs, result } = row.output;
+  const outputs = getOwn(result, 'outputs');
+  const hasOutputs = isObject(outputs) ? Object.keys(outputs).length > 0 : outputs !== undefined;
+  const reply = book.output.reply || plainText(getOwn(result, 'text') ?? '').slice(0, MAX_REPLY);
+  return ok({
+    thread,
+    inputs: maskedJson(inputs),
+    ...(result !== undefined && { result: maskedJson(withoutMarks(result)) }),
+    ...(hasOutputs && { outputs: maskedJson(outputs ?? null) }),
+    ...(reply !== '' && { reply: masked(reply) }),
+    model: book.output.last.model,
+    ran,
+    rights: usesOfRights(runtime.library, book.output, own.output),
+    due: due.output,
+    children: below,
+    acts: actsFor(row.output),
+    ceilings: ceilings.output,
+    ...(worst !== undefined && { worst_turn: worst }),
+    position,
+  });
+}
+
+/** Marks are for the pipeline, not for the reader. */
+function withoutMarks(result: Json): Json {
+  if (typeof result !== 'object' || result === null || Array.isArray(result)) return result;
+  const { marks: _, ...rest } = result;
+  return rest;
+}
