@@ -16,9 +16,9 @@ import {
   type Rooms,
 } from './open-project.ts';
 import { identify, servedItems } from './project-identity.ts';
-import { readAudit } from './read-audit.ts';
 import { registerExtensions } from './register-extensions.ts';
 import { createRegistryDoor, findServer, openStore, queueDriver } from './registry.ts';
+import type { pruneThreads as prune } from './retention.ts';
 import type { Runtime } from './runtime.ts';
 import { reachThreads } from './thread-primitives.ts';
 import {
@@ -130,7 +130,10 @@ async function wireRuntime(
     keys,
     trustStore,
     catalogs,
-    audit: { write: audit.write, read: (filter) => readAudit(open, filter) },
+    audit: {
+      write: audit.write,
+      read: async (filter) => (await import('./read-audit.ts')).readAudit(open, filter),
+    },
     registry: createRegistryDoor(open, server.output, worlds.store),
     sandbox: () => open.sandbox(),
     caller: (call = {}) => callerOf(open, call),
@@ -191,12 +194,12 @@ export {
   putQuestion,
   reasonsText,
 } from './ask-person.ts';
-export {
-  type Extension,
-  type ProjectIdentity,
-  type RestoredStore,
-  type StoreDriver,
-  type ThreadObserver,
+export type {
+  Extension,
+  ProjectIdentity,
+  RestoredStore,
+  StoreDriver,
+  ThreadObserver,
 } from './extension.ts';
 export {
   type CallOptions,
@@ -220,8 +223,11 @@ export {
 } from './open-project.ts';
 export { identify, type ServedItems } from './project-identity.ts';
 export { goOnAfterAnswers, goOnHere } from './resume-after-approval.ts';
-export { pruneThreads } from './retention.ts';
-export { type Runtime } from './runtime.ts';
+
+/** Removes old trees with their transcripts. The code is loaded with the first call. */
+export const pruneThreads = async (...given: Parameters<typeof prune>): ReturnType<typeof prune> =>
+  await (await import('./retention.ts')).pruneThreads(...given);
+export type { Runtime } from './runtime.ts';
 export { noted, signFiles } from './sign-files.ts';
 export {
   approvalDigest,

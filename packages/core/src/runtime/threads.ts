@@ -31,7 +31,7 @@ import { deriveVaultKey } from '../trust/index.ts';
 import { callerOf, createVerify, sharedVerify } from './open-kernel.ts';
 import { mayShare, type OpenProject, ownKey, type Registry, type Rooms } from './open-project.ts';
 import { identify } from './project-identity.ts';
-import { type Retained, retain } from './retention.ts';
+import type { Retained } from './retention.ts';
 
 export interface Threads {
   /** As the file has it: known secrets are references. */
@@ -422,7 +422,7 @@ export async function createThreads(world: ThreadWorld, view: Live): Promise<Thr
       return events;
     },
     async run(request, signal) {
-      await retain(world);
+      await (await import('./retention.ts')).retain(world);
       return await told(() => harness.runDirective(ports, request, signal));
     },
     // Whoever has this is a person or their program: what has ended goes on, too.
@@ -436,7 +436,7 @@ export async function createThreads(world: ThreadWorld, view: Live): Promise<Thr
         return there.ok ? await resumeIn(harness, there.output, id, signal) : there;
       }),
     async enqueue(request) {
-      await retain(world);
+      await (await import('./retention.ts')).retain(world);
       return await harness.enqueueDirective(ports, request);
     },
     goOnWith: (held, since, signal) =>

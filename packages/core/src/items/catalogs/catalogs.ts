@@ -22,7 +22,7 @@ import type { Item } from '../item.ts';
 import type { ItemKind } from '../item-kinds.ts';
 import { createLibrary } from '../library/library.ts';
 import { MAX_MODULE_BYTES, moduleFile, type TrustPort } from '../signature.ts';
-import { type FetchPorts, fetchCatalog, runCommand } from './fetch.ts';
+import type { FetchPorts } from './fetch.ts';
 import {
   type CatalogIndex,
   type CatalogItem,
@@ -192,7 +192,7 @@ async function copyFresh(
 }
 
 export function createCatalogs(options: CatalogOptions) {
-  const { project, home, clock, env, run = runCommand } = options;
+  const { project, home, clock, env } = options;
   const rootOf: Record<CatalogLevel, string> = { project: `${project}/.ai`, user: home };
   const indexes = createCatalogIndexes(project, home);
 
@@ -217,6 +217,8 @@ export function createCatalogs(options: CatalogOptions) {
 
   async function read(entry: CatalogEntry, level: CatalogLevel) {
     const base = level === 'project' ? project : dirname(home);
+    const { fetchCatalog, runCommand } = await import('./fetch.ts');
+    const { run = runCommand } = options;
     const fetched = await fetchCatalog(entry, indexes.cacheOf(entry), base, { run, env });
     if (!fetched.ok) return fetched;
     const library = openFolders(fetched.output, options);

@@ -20,7 +20,6 @@ import { type Runtime, signFiles } from '@kernmantle/core/runtime';
 import { asList, asText, type CommandRun } from '../command.ts';
 import { speaker, withRuntime } from '../project.ts';
 import { confirm, interruptible, type Terminal, visible } from '../terminal/terminal.ts';
-import { personAt } from '../threads/ask-person.ts';
 
 /** Which parameters are declared as text; without it nothing is known about them. */
 type IsText = (name: string) => boolean;
@@ -144,7 +143,9 @@ export const run: CommandRun = async (call) => {
     });
     const surface = asText(options.as) ?? 'cli';
     const done = await interruptible(async (signal) => {
-      const person = personAt(terminal, signal);
+      const person = terminal.isInteractive
+        ? (await import('../threads/ask-person.ts')).personAt(terminal, signal)
+        : undefined;
       const name = speaker(call).who;
       const options = { surface, name, signal, ...(person && { person }) };
       const execute = () => runtime.call('execute', request, options);
