@@ -26,6 +26,7 @@ const browser = ['node', join(root, 'scripts', 'browser.js'), '--install'];
 const TASKS = {
   demo: [['node', join(root, 'bin', 'km.js'), 'demo']],
   test: [browser, tests()],
+  'test:affected': [browser, ['node', '--no-warnings', join(root, 'scripts', 'affected.ts')]],
   unit: [tests('unit')],
   cases: [tests('cases')],
   e2e: [browser, tests('e2e', 'peers')],

@@ -135,7 +135,7 @@ export function readSources(root) {
     text: path,
     count: lineCount(text),
   }));
-  const packages = [...new Set(lines.map((row) => row.package))].sort();
+  const packages = [...new Set(lines.map((row) => row.package))].sort((a, b) => (a < b ? -1 : 1));
   const isWhole = (name) =>
     existsSync(join(root, 'packages', name, 'README.md')) &&
     (existsSync(join(root, 'packages', name, 'tests')) ||
@@ -243,7 +243,7 @@ function commentsOf({ path, package: own, text }) {
   const rows = text.split('\n');
   for (let at = 0; at < rows.length; at++) {
     const row = rows[at];
-    const [line, isTop] = [at + 1, /^\//.test(row)];
+    const [line, isTop] = [at + 1, row.startsWith('/')];
     if (/^\s*\/\//.test(row)) {
       const lines = [];
       for (; /^\s*\/\//.test(rows[at] ?? ''); at++) lines.push(rows[at].replace(/^\s*\/\/\s?/, ''));
@@ -571,7 +571,8 @@ function main() {
     }
     if (values['test-log']) console.log(testTime(values['test-log']));
     console.log('\npackage graph, by the file that defines each name');
-    for (const [edge, set] of [...edges].sort()) console.log(`     ${edge.padEnd(24)} ${set.size}`);
+    for (const [edge, set] of [...edges].sort(([a], [b]) => (a < b ? -1 : 1)))
+      console.log(`     ${edge.padEnd(24)} ${set.size}`);
   }
 }
 
