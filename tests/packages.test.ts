@@ -6,11 +6,13 @@ import {
   mkdtempSync,
   readdirSync,
   readFileSync,
+  realpathSync,
   rmSync,
+  symlinkSync,
   writeFileSync,
 } from 'node:fs';
 import { tmpdir } from 'node:os';
-import { join } from 'node:path';
+import { join, resolve } from 'node:path';
 import { promisify } from 'node:util';
 import { describe, expect, test } from 'vitest';
 import { timeoutMs } from './support/soak.ts';
@@ -26,6 +28,9 @@ const manifestIn = (folder: string): Manifest =>
   JSON.parse(readFileSync(join(folder, 'package.json'), 'utf8')) as Manifest;
 const ROOT = manifestIn('.');
 const PACKAGES = readdirSync('packages');
+const RATCHET = JSON.parse(readFileSync('scripts/house/ratchet.json', 'utf8')) as Readonly<
+  Record<string, Readonly<Record<string, number>>>
+>;
 const isOwn = (name: string): boolean => name.startsWith('@kernmantle/');
 const sorted = (names: Iterable<string>): string[] => [...new Set(names)].sort();
 
@@ -110,21 +115,35 @@ describe.each(PACKAGES)('the README of %s', (name) => {
       expect(globSync(`packages/${name}/${place}`), place).toHaveLength(1);
   });
 
+  test('names what the doors export, and the line budget', () => {
+    const doors = Object.values(manifestIn(`packages/${name}`).exports ?? {})
+      .map((path) => readFileSync(join('packages', name, String(path)), 'utf8'))
+      .join('\n');
+    const [, door = '', tests = ''] =
+      /## Door\n([\s\S]*)## Example[\s\S]*## Tests\n([\s\S]*)/.exec(text) ?? [];
+    const names = [...door.matchAll(/`(\w+)`/g)].map(([, word = '']) => word);
+    expect(names.length).toBeGreaterThan(3);
+    expect(names.filter((word) => !new RegExp(`\\b${word}\\b`).test(doors))).toEqual([]);
+    expect(tests.replaceAll('\n', ' ')).toContain(
+      `The line budget is ${RATCHET[name]?.['line budget']}.`,
+    );
+    expect(tests).toContain(`npm test -w @kernmantle/${name}`);
+  });
+
   test('has an example that prints what it says', { timeout: timeoutMs(60_000) }, async () => {
     const [, code = '', output = ''] =
       /```ts\n([\s\S]*?)```\n[\s\S]*?```text\n([\s\S]*?)```/.exec(text) ?? [];
     expect(code).not.toBe('');
-    const folder = mkdtempSync(join(tmpdir(), 'km-readme-'));
-    const file = join('dist-tests', 'readme', `${name}.ts`);
-    mkdirSync(join('dist-tests', 'readme'), { recursive: true });
-    writeFileSync(file, code);
+    // The program finds the packages above its working directory, which is empty.
+    const folder = realpathSync(mkdtempSync(join(tmpdir(), 'km-readme-')));
+    const [program, cwd] = [join(folder, 'example.mts'), join(folder, 'empty')];
+    mkdirSync(cwd);
+    symlinkSync(resolve('node_modules'), join(folder, 'node_modules'));
+    writeFileSync(program, code);
     try {
-      const options = { cwd: folder, env: { PATH: process.env['PATH'], HOME: folder } };
-      const done = await promisify(execFile)(
-        process.execPath,
-        ['--no-warnings', join(process.cwd(), file)],
-        options,
-      );
+      const options = { cwd, env: { PATH: process.env['PATH'], HOME: cwd } };
+      const words = ['--no-warnings', program];
+      const done = await promisify(execFile)(process.execPath, words, options);
       expect(done.stdout).toBe(output);
     } finally {
       rmSync(folder, { recursive: true, force: true });
