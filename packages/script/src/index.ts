@@ -1,4 +1,4 @@
-export { type AroundScript, diagnose, type ScriptEffect, unboundIn } from './execute-script.ts';
+export { diagnose, type ScriptEffect } from './execute-script.ts';
 export { createModules, inputNames, inputsOfModule } from './lsp/modules.ts';
 export { createFraming, frame } from './lsp/protocol.ts';
 export { createServer, type ServerPorts } from './lsp/server.ts';
@@ -10,16 +10,4 @@ export {
   watchScript,
 } from './runtime/script-report.ts';
 export { findScriptProject } from './runtime/script-setup.ts';
-export type { Expression } from './syntax/ast.ts';
-export {
-  type Bound,
-  bodyKindOf,
-  keysOf,
-  literalAt,
-  namesIn,
-  namesReadBy,
-  staticText,
-  typeOf,
-} from './syntax/outline.ts';
-export { type Parsed, parseScript } from './syntax/parse.ts';
-export type { KnownTools } from './syntax/unbound.ts';
+export { parseScript } from './syntax/parse.ts';

@@ -92,8 +92,8 @@ test('a script that asks for nothing loads no threads, models, stores or servers
 });
 
 test('a call of a tool loads no code of scripts, servers or other machines', () => {
-  expect(roomsLoaded('--version')).toEqual(['base', 'cli']);
-  const rooms = ['base', 'cli', 'expr', 'flow', 'items', 'kernel', 'runtime', 'trust'];
+  expect(roomsLoaded('--version')).toEqual(['base', 'kernmantle']);
+  const rooms = ['base', 'expr', 'flow', 'items', 'kernel', 'kernmantle', 'runtime', 'trust'];
   expect(roomsLoaded('exec', 'tool', 'fs/read_file', 'path=a.mld')).toEqual(rooms);
 });
 

@@ -118,7 +118,7 @@ const files = readdirSync(PAGE, { recursive: true, encoding: 'utf8' }).filter((n
 );
 
 test('no file of the page makes markup from text or an address from data', async () => {
-  expect(files).toContain('parts/foreign-text.tsx');
+  expect(files).toContain('parts/untrusted-text.tsx');
   const found = await Promise.all(
     files.map(async (name) => {
       const wrong = await wrongInText(readFileSync(join(PAGE, name), 'utf8'), name);

@@ -72,7 +72,7 @@ export const auditRowsOf = (rows: readonly AuditEntry[] | undefined) =>
 export function birthOf(
   { thread, events, limits, inputs, search }: ThreadText,
   { clock, formats, maxLeaseMs }: ServerRegistry,
-) {
+): Readonly<Record<string, unknown>> {
   const { id, directive, version, runner, project, items, start } = thread;
   const { kind = 'thread', detached = false, title } = thread;
   const tenant = thread.tenant || undefined;

@@ -114,10 +114,8 @@ export const run: CommandRun = async (call) => {
   const line = numberOption(options, 'line');
   if (!line.ok) return line;
   const { cwd, env } = terminal;
-  const [{ explainScript }, { isRefused }] = [
-    await import('@kernmantle/script'),
-    await reports.provenance(),
-  ];
+  const { explainScript } = await import('@kernmantle/script');
+  const { isRefused } = await reports.provenance();
   let explained: Outcome<Explained> | undefined;
   const job = { file, cwd, env, payload: payload.output };
   const { fault } = await runScriptJob(job, async (runtime, script) => {
