@@ -2,7 +2,7 @@
 import { REVISIONS, type Revision, requirementsOf } from './suite.ts';
 
 /** Started in the root of the repository; the suite splits it at spaces. */
-export const CLIENT_DRIVER = 'node --no-warnings tests/conformance/client-driver.ts';
+export const CLIENT_DRIVER = 'node --no-warnings packages/mcp/tests/conformance/client-driver.ts';
 
 /** Those about OAuth are left out: logging in is the SDK's, and needs a person. */
 export function clientScenarios(): [string, Revision][] {

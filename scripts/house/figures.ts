@@ -9,7 +9,7 @@ import { type Figure, measure, modulesLoaded, type Place } from './walls.mjs';
 const SHORT_FILE = 40;
 const LONG_FUNCTION = 100;
 /** The store's port is one by design; a directive is data, with a finder of locations beside it. */
-const ASIDE: readonly string[] = ['store Store', 'items Directive'];
+const ASIDE: readonly string[] = ['core/store Store', 'core/items Directive'];
 /** A type is handed around if functions of at least this many files take it as a parameter. */
 const HANDED_AROUND = 3;
 

@@ -8,8 +8,7 @@ export interface Ran {
   output: string;
 }
 
-/** The same with each stream alone. */
-interface RanHere extends Ran {
+interface RanApart extends Ran {
   out: string;
   err: string;
 }
@@ -33,15 +32,21 @@ export function splitWords(line: string): string[] {
 
 type Write = typeof process.stdout.write;
 
+/** Runs `km` with these words and returns what it wrote, both streams together. */
+export async function runCommand(...given: Parameters<typeof runStreams>): Promise<Ran> {
+  const { code, output } = await runStreams(...given);
+  return { code, output };
+}
+
 /**
- * Runs `km` with these words; folder and environment are this process's own meanwhile. Standard input is that of this
- * process: a test about it starts a process.
+ * Runs `km` with these words and returns each stream alone, too. Folder and environment of this process change
+ * meanwhile. Standard input is that of this process: a test about it starts a process.
  */
-export async function runCommand(
+export async function runStreams(
   words: readonly string[],
   cwd: string,
   env: Readonly<Record<string, string | undefined>>,
-): Promise<RanHere> {
+): Promise<RanApart> {
   const streams = [process.stdout, process.stderr];
   const before = { cwd: process.cwd(), env: process.env, code: process.exitCode };
   const writes = streams.map((stream) => stream.write);

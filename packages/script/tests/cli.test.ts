@@ -6,7 +6,7 @@ import { join } from 'node:path';
 import { createInterface } from 'node:readline';
 import { fileURLToPath } from 'node:url';
 import { FROM_SOURCE } from '@kernmantle/test-support/built';
-import { runCommand } from '@kernmantle/test-support/command-line';
+import { runStreams } from '@kernmantle/test-support/command-line';
 import { type Fixture, makeFixture } from '@kernmantle/test-support/project';
 import { timeoutMs } from '@kernmantle/test-support/soak';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
@@ -43,7 +43,7 @@ function kmAlone(
   return { code: done.status, out: done.stdout, err: done.stderr };
 }
 async function km(words: readonly string[]) {
-  const { code, out, err } = await runCommand(words, fixture.root, fixture.env);
+  const { code, out, err } = await runStreams(words, fixture.root, fixture.env);
   return { code, out, err };
 }
 const script = (...words: string[]) => km(['script', ...words]);

@@ -2,7 +2,7 @@
 // there, comments and front matter, and a null that was read.
 
 import { makeValue } from '@kernmantle/core/flow';
-import { runCommand } from '@kernmantle/test-support/command-line';
+import { runStreams } from '@kernmantle/test-support/command-line';
 import { type Fixture, makeFixture } from '@kernmantle/test-support/project';
 import { type PlayOptions, play } from '@kernmantle/test-support/script-world';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
@@ -18,7 +18,7 @@ afterAll(() => fixture.remove());
 
 /** On the command line: what was printed, and the exit code. */
 async function km(...words: string[]): Promise<{ code: number; out: string; err: string }> {
-  const { code, out, err } = await runCommand(words, fixture.root, fixture.env);
+  const { code, out, err } = await runStreams(words, fixture.root, fixture.env);
   return { code, out, err };
 }
 

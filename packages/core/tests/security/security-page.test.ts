@@ -3,7 +3,9 @@ import { readFileSync } from 'node:fs';
 import { expect, test } from 'vitest';
 
 const page = readFileSync(new URL('../../../../SECURITY.md', import.meta.url), 'utf8');
-const rows = [...page.matchAll(/^\| ([^|]+) \| `(packages\/[^`]+\.test\.ts)` — (.+) \|$/gm)];
+const rows = [
+  ...page.matchAll(/^\| ([^|]+) \| `((?:packages|tests)\/[^`]+\.test\.ts)` — (.+) \|$/gm),
+];
 
 test('every threat names a test that exists', () => {
   expect(rows.length).toBeGreaterThan(40);
@@ -27,7 +29,7 @@ test('the agentic top ten are in order, each with a defence, a test that exists 
   expect(risks.map(([, name]) => name)).toEqual(names);
   for (const [, name, defence = '', tests = '', limits = ''] of risks) {
     expect([name, defence.length > 40, limits.length > 10]).toEqual([name, true, true]);
-    const parts = [...tests.matchAll(/`(packages\/[^`]+\.test\.ts)` — (.+?)(?=; `|$)/g)];
+    const parts = [...tests.matchAll(/`((?:packages|tests)\/[^`]+\.test\.ts)` — (.+?)(?=; `|$)/g)];
     expect(parts.length).toBeGreaterThan(0);
     for (const [, file = '', title = ''] of parts) {
       const text = readFileSync(new URL(`../../../../${file}`, import.meta.url), 'utf8');

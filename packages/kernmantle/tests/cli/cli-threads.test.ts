@@ -16,7 +16,7 @@ import {
   startScriptedProvider,
 } from '@kernmantle/core/llm';
 import { FROM_SOURCE } from '@kernmantle/test-support/built';
-import { runCommand } from '@kernmantle/test-support/command-line';
+import { runStreams } from '@kernmantle/test-support/command-line';
 import { isGone } from '@kernmantle/test-support/processes';
 import { type Fixture, makeFixture } from '@kernmantle/test-support/project';
 import { timeoutMs } from '@kernmantle/test-support/soak';
@@ -122,7 +122,7 @@ function start(...args: string[]): Running {
   return { process: child, done, says };
 }
 /** The command in this process. How a process ends, and what it does with signals and streams, is for `start`. */
-const km = (...args: string[]): Promise<Done> => runCommand(args, fixture.root, fixture.env);
+const km = (...args: string[]): Promise<Done> => runStreams(args, fixture.root, fixture.env);
 const outputOf = ({ out }: Done): Json => (JSON.parse(out) as { output: Json }).output;
 const lines = ({ out }: Done): JsonObject[] =>
   out

@@ -4,7 +4,7 @@ import { chmodSync, lstatSync, mkdirSync, readdirSync, readFileSync, rmSync } fr
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { FROM_SOURCE } from '@kernmantle/test-support/built';
-import { runCommand } from '@kernmantle/test-support/command-line';
+import { runStreams } from '@kernmantle/test-support/command-line';
 import { type Fixture, makeFixture } from '@kernmantle/test-support/project';
 import { timeoutMs } from '@kernmantle/test-support/soak';
 import { afterAll, beforeAll, expect, test } from 'vitest';
@@ -24,7 +24,7 @@ interface Done {
 }
 
 async function km(...args: string[]): Promise<Done> {
-  const { code, out, err } = await runCommand(args, fixture.root, fixture.env);
+  const { code, out, err } = await runStreams(args, fixture.root, fixture.env);
   return { code, out, err };
 }
 /** In a process of its own. */
@@ -308,7 +308,7 @@ test('completion scripts are valid and know the commands', async () => {
 test('completion knows commands, their own options and ids', async () => {
   fixture.write('.ai/tools/odd/$(touch pwned).yaml', 'tool_id: odd\n');
   const offered = async (...line: string[]) => {
-    const done = await runCommand(
+    const done = await runStreams(
       ['completion', 'words', '--', ...line],
       fixture.root,
       fixture.env,
@@ -359,7 +359,7 @@ test('bash offers what completion knows', async () => {
 test('calls in a folder without a project make none of it', async () => {
   const alone = makeFixture({ 'note.txt': 'hi' });
   rmSync(join(alone.root, '.ai'), { recursive: true });
-  const there = async (...words: string[]) => (await runCommand(words, alone.root, alone.env)).code;
+  const there = async (...words: string[]) => (await runStreams(words, alone.root, alone.env)).code;
   expect(await there('exec', 'tool', 'fs/write_file', 'path=a.txt', 'content=x')).toBe(0);
   expect(await there('exec', 'tool', 'fs/list_dir', 'path=.')).toBe(0);
   expect(await there('search', 'file')).toBe(0);
