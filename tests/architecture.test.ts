@@ -67,7 +67,7 @@ const ORDER: Readonly<Record<string, readonly (readonly string[])[]>> = {
     ['catalogs'],
   ],
   'core/kernel': [
-    ['sink.ts', 'four-tools.ts'],
+    ['sink.ts'],
     ['primitive.ts'],
     ['call.ts'],
     ['rights'],
@@ -279,9 +279,6 @@ test('an extension loads core and nothing else before it is used', () => {
   expectOnly(loaded);
 });
 
-/** They tell models and people about threads, and decide nothing. */
-const TELLS_OF_THREADS = ['core/kernel/four-tools.ts'];
-
 test('the kernel knows no threads, models, prices or hooks', () => {
   // The names of kinds and surfaces that come from above, and the folder of threads in `.ai`.
   const words =
@@ -289,10 +286,7 @@ test('the kernel knows no threads, models, prices or hooks', () => {
   const saysOne = ({ path }: SourceFile): boolean =>
     words.test(readFileSync(fileOf(path), 'utf8').replace(/\/\/.*|\/\*[\s\S]*?\*\//g, ''));
   const kernel = files.filter(({ path }) => path.startsWith('core/kernel/'));
-  expectOnly(
-    kernel.filter(saysOne).map(({ path }) => path),
-    TELLS_OF_THREADS,
-  );
+  expectOnly(kernel.filter(saysOne).map(({ path }) => path));
 });
 
 test('one file starts processes, so that all of them inherit the same descriptors', () => {

@@ -1,6 +1,6 @@
 // A program that has run threads before it serves clients: what a guard has looked at is frozen then.
 
-import { FOUR_TOOLS } from '@kernmantle/core/kernel';
+import { FOUR_TOOLS } from '@kernmantle/core/llm';
 import { createRuntime, startServer } from '@kernmantle/kernmantle';
 import { READ } from '@kernmantle/test-support/thread-project';
 import { expect, onTestFinished, test } from 'vitest';

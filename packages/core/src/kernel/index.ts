@@ -5,7 +5,6 @@ export {
   refusesWriting,
   writeProjectFile,
 } from './file-tools/project-write.ts';
-export { answerOf, FOUR_TOOLS, type VerbDefinition } from './four-tools.ts';
 export { createKernel, type EmbeddedKernel, type Kernel, type Verb } from './kernel.ts';
 export type { Handles, Primitive, PrimitiveCall, PrimitiveResult, Verifier } from './primitive.ts';
 export type { StandardSchema } from './primitives/program-arguments.ts';

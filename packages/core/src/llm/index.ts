@@ -1,3 +1,4 @@
+export { answerOf, FOUR_TOOLS } from './four-tools.ts';
 export type {
   BadArguments,
   Block,

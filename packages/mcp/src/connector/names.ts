@@ -1,7 +1,7 @@
 // From what a server calls its tools to names of files. Different names stay different, on every file
 // system; none becomes the name of a tool that is built in. The server's own name stays in the config.
 import { hash } from 'node:crypto';
-import { FOUR_TOOLS } from '@kernmantle/core/kernel';
+import { FOUR_TOOLS } from '@kernmantle/core/llm';
 
 const PLAIN = /^[A-Za-z0-9_][A-Za-z0-9_-]*$/;
 const MAX_NAME = 96;

@@ -4,7 +4,7 @@
 import type { Json, JsonObject, Outcome } from '@kernmantle/core/base';
 import type { ComposedPolicy } from '@kernmantle/core/flow';
 import type { Library } from '@kernmantle/core/items';
-import type { Handles, VerbDefinition } from '@kernmantle/core/kernel';
+import type { Handles, Verb } from '@kernmantle/core/kernel';
 import type { Approval, Store } from '@kernmantle/core/store';
 import type { fromJsonSchema, ServerEvent } from '@modelcontextprotocol/server';
 import type { Answers } from './answers.ts';
@@ -54,7 +54,7 @@ export interface McpHost {
   /** In force now. */
   policy(): ComposedPolicy;
   /** One verb on the surface `mcp`, judged like every other call there. */
-  call(verb: VerbDefinition['name'], request: JsonObject, call: HostCall): Promise<Outcome<Json>>;
+  call(verb: Verb, request: JsonObject, call: HostCall): Promise<Outcome<Json>>;
   /** Threads of this project as the file has them: known secrets are references. */
   store(): Promise<Outcome<Store>>;
   /** A person at the client has decided. Refused unless its role is `approve` and the policy lets it. */

@@ -1,7 +1,8 @@
 // The four verbs as tools of the SDK's server.
 
 import type { Json, JsonObject, Outcome } from '@kernmantle/core/base';
-import { answerOf, checkParameters, FOUR_TOOLS } from '@kernmantle/core/kernel';
+import { checkParameters } from '@kernmantle/core/kernel';
+import { answerOf, FOUR_TOOLS } from '@kernmantle/core/llm';
 import {
   type CallToolResult,
   isInputRequiredResult,

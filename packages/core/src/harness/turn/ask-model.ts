@@ -3,7 +3,6 @@
 import { getOwn, type Json, type Outcome, ok, textAt } from '../../base/index.ts';
 import {
   type EmbeddedKernel,
-  FOUR_TOOLS,
   type FormedBody,
   type StreamEvent,
   type ToolLine,
@@ -11,6 +10,7 @@ import {
 import {
   createReader,
   createRequestWriter,
+  FOUR_TOOLS,
   type RequestWriter,
   type ResolvedModel,
   replyOf,

@@ -3,7 +3,7 @@
 // `approve` are not here and never will be.
 import type { JsonObject } from '../base/index.ts';
 
-export interface VerbDefinition {
+interface VerbDefinition {
   name: 'search' | 'load' | 'execute' | 'help';
   title: string;
   description: string;
