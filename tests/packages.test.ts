@@ -21,7 +21,6 @@ interface Manifest {
   readonly exports?: Readonly<Record<string, unknown>>;
   readonly dependencies?: Readonly<Record<string, string>>;
   readonly devDependencies?: Readonly<Record<string, string>>;
-  readonly peerDependencies?: Readonly<Record<string, string>>;
   readonly sideEffects?: unknown;
 }
 const manifestIn = (folder: string): Manifest =>
@@ -64,10 +63,6 @@ test('the published package depends on what the packages depend on, at the same 
   );
   const union = Object.fromEntries(all.filter(([name]) => !isOwn(name)));
   expect(union).toEqual(ROOT.dependencies);
-  const peers = PACKAGES.flatMap((name) =>
-    Object.entries(manifestIn(`packages/${name}`).peerDependencies ?? {}),
-  );
-  expect(Object.fromEntries(peers)).toEqual(ROOT.peerDependencies);
   for (const name of PACKAGES)
     expect(ROOT.devDependencies).toMatchObject(
       manifestIn(`packages/${name}`).devDependencies ?? {},
@@ -75,8 +70,8 @@ test('the published package depends on what the packages depend on, at the same 
 });
 
 test.each(PACKAGES)('the manifest of %s names what its sources import', (name) => {
-  const { dependencies, devDependencies, peerDependencies } = manifestIn(`packages/${name}`);
-  const declared = Object.keys({ ...dependencies, ...devDependencies, ...peerDependencies });
+  const { dependencies, devDependencies } = manifestIn(`packages/${name}`);
+  const declared = Object.keys({ ...dependencies, ...devDependencies });
   expect(importedBy(name).filter((one) => one !== `@kernmantle/${name}`)).toEqual(sorted(declared));
 });
 

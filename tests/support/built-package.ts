@@ -51,8 +51,9 @@ export function buildPackage({
       stdio: ['ignore', 'ignore', 'inherit'],
     });
   if (types) {
-    node('node_modules/typescript/bin/tsc', '-p', 'tsconfig.build.json', '--outDir', dist);
-    node('scripts/declarations.js', dist);
+    const declarations = join(dist, 'types');
+    node('node_modules/typescript/bin/tsc', '-p', 'tsconfig.build.json', '--outDir', declarations);
+    node('scripts/declarations.js', declarations);
   }
   node('scripts/bundle.js', dist);
   return { dir, remove: () => rmSync(dir, { recursive: true, force: true }) };

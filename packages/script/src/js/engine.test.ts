@@ -1,5 +1,6 @@
 import type { Json, Outcome } from '@kernmantle/core/base';
 import { describe as describeMarks, EMPTY, makeValue } from '@kernmantle/core/flow';
+import { ofToday } from '@kernmantle/test-support/soak';
 import fc from 'fast-check';
 import { afterEach, describe, expect, test } from 'vitest';
 import { raise, ScriptFault } from '../fault.ts';
@@ -427,31 +428,39 @@ describe('how a block fails', () => {
 });
 
 describe('memory', () => {
-  test.each([
+  const FILLING = [
     'const all = []; for (;;) all.push({})',
     'const s = "x".repeat(2 ** 20); const all = []; for (;;) all.push(s + all.length)',
     'const all = []; for (;;) all.push(new Uint8Array(2 ** 20).fill(1))',
     'let f = () => 1; for (;;) f = ((g) => () => g)(f)',
     'new Uint8Array(2 ** 30)',
     'await 1; const all = []; for (;;) all.push({})',
-  ])('%j ends with a fault, and the next block runs', async (source) => {
-    const engine = await ready();
-    expect(await engine.run(callOf(source))).toMatchObject({
-      error: { code: 'tool_failed', detail: { error: 'out_of_memory' } },
-    });
-    expect(valueOf(await engine.run(callOf('1 + 1')))).toBe(2);
-  });
+  ];
+  test.each(ofToday(FILLING, 2))(
+    '%j ends with a fault, and the next block runs',
+    async (source) => {
+      const engine = await ready();
+      expect(await engine.run(callOf(source))).toMatchObject({
+        error: { code: 'tool_failed', detail: { error: 'out_of_memory' } },
+      });
+      expect(valueOf(await engine.run(callOf('1 + 1')))).toBe(2);
+    },
+  );
 
-  test.each([
+  const ENDLESS = [
     // No memory is left even for a failure to be told, and a search that one step of the engine is.
     'await 1; const all = []; for (;;) all.push([all])',
     '"a".repeat(4e6).indexOf("a".repeat(2e6) + "b")',
-  ])('%j ends by its time limit at the latest, and the next block runs', async (source) => {
-    const engine = await ready();
-    const outcome = await engine.run(callOf(source, {}, { timeoutMs: 1500 }));
-    expect(outcome).toMatchObject({ ok: false });
-    expect(valueOf(await engine.run(callOf('1 + 1')))).toBe(2);
-  });
+  ];
+  test.each(ofToday(ENDLESS, 1))(
+    '%j ends by its time limit at the latest, and the next block runs',
+    async (source) => {
+      const engine = await ready();
+      const outcome = await engine.run(callOf(source, {}, { timeoutMs: 1500 }));
+      expect(outcome).toMatchObject({ ok: false });
+      expect(valueOf(await engine.run(callOf('1 + 1')))).toBe(2);
+    },
+  );
 
   test('data that is larger than the memory is a fault', async () => {
     const x = data('é'.repeat(40 * 2 ** 20));
