@@ -1,6 +1,5 @@
 // Hook conditions are evaluated at every checkpoint of every thread. The yardstick is the fastest
 // CEL interpreter on npm, given the same condition in its own spelling and the same context.
-
 import { type CompiledExpression, compileExpression } from '@kernmantle/core/expr';
 import { parse } from '@marcbachmann/cel-js';
 import { type BenchRow, race } from './row.ts';

@@ -1,7 +1,6 @@
 // The page with a thousand threads and ten thousand events in a real browser: how long the longest task of its main
 // thread is while it scrolls, filters and selects. A task counts as its time on the processor, which the trace of the
 // browser has; the best of three rounds counts. Without Chromium there is no row.
-
 import type { NewEvent, Store } from '@kernmantle/core/store';
 import { aThread, must, owner, writerOf } from '@kernmantle/test-support/store-suite/stage';
 import { startWeb } from '@kernmantle/web';

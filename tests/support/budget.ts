@@ -4,8 +4,8 @@ import { afterAll, expect } from 'vitest';
 import { isSoak } from './soak.ts';
 
 const BUDGET_S = 5;
-/** A second of CPU costs more on a busy machine, and the first file of a process loads the modules. */
-const MARGIN = 2;
+/** Machines differ, a busy one is slower, and the first file of a process loads the modules. */
+const MARGIN = 4;
 
 const before = process.cpuUsage();
 

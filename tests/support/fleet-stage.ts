@@ -1,6 +1,5 @@
 // Threads that one process queues and another takes, over any store: two runtimes of one project, and a
 // worker that is nothing but `take` and `goOnWith`.
-
 import { type Outcome, systemClock } from '@kernmantle/core/base';
 import type { RuntimeOptions, Threads } from '@kernmantle/core/runtime';
 import type { Held, StoredEvent } from '@kernmantle/core/store';

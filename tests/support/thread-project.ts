@@ -1,5 +1,4 @@
 // A project, a scripted provider on loopback and a runtime, for tests of whole threads.
-
 import type { Json, JsonObject } from '@kernmantle/core/base';
 import {
   type ScriptedProvider,

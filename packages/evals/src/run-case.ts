@@ -1,6 +1,5 @@
 // One run from its beginning to its end, with a person who is there to be asked: he approves exactly the
 // calls that his own task is made of, with exactly these arguments, and nothing else.
-
 import { rmSync } from 'node:fs';
 import { join } from 'node:path';
 import {

@@ -1,6 +1,5 @@
 // What a poisoned project, a stranger in the same database and a user with few rights can reach: nothing
 // that is not theirs.
-
 import { fail, systemClock, systemRandom } from '@kernmantle/core/base';
 import { blocksOf, readPage } from '@kernmantle/test-support/docs-page';
 import { aThread, begin, event, must, owner } from '@kernmantle/test-support/store-suite/stage';

@@ -1,6 +1,5 @@
 // What goes wrong around a fleet, from a key that is missing to a disk that is full: whoever asks is told
 // what it is, and nothing is lost. Addresses that are none are in cli-address.test.ts.
-
 import { systemClock } from '@kernmantle/core/base';
 import { runCommand } from '@kernmantle/test-support/command-line';
 import { timeoutMs } from '@kernmantle/test-support/soak';

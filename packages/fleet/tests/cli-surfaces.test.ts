@@ -1,5 +1,4 @@
 // The library, the page and tools start threads over a server as commands do: queued, and run by workers.
-
 import { getOwn, ok, plainText, systemClock } from '@kernmantle/core/base';
 import { createRuntime } from '@kernmantle/kernmantle';
 import { runCommand } from '@kernmantle/test-support/command-line';

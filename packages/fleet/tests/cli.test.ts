@@ -1,5 +1,4 @@
 // Commands over a store on a server say and do what they do over a file; threads run on workers.
-
 import { TRUSTING } from '@kernmantle/test-support/project';
 import { directive, READ, read } from '@kernmantle/test-support/thread-project';
 import { describe, expect, inject, test } from 'vitest';

@@ -1,5 +1,4 @@
 // The clock of a machine may be wrong: what it asks for and what it is told holds by the server's.
-
 import { type Clock, systemClock } from '@kernmantle/core/base';
 import type { NewThread } from '@kernmantle/core/store';
 import { TRUSTING } from '@kernmantle/test-support/project';

@@ -1,5 +1,4 @@
 // A small version of `npm run faults:fleet`: few faults of each kind, and signals that cross a park.
-
 import { isSoak, runs, timeoutMs } from '@kernmantle/test-support/soak';
 import { afterAll, beforeAll, expect, inject, test } from 'vitest';
 import { prepare } from '../../../bench/fleet/prepare.ts';

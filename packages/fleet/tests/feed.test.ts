@@ -1,5 +1,4 @@
 // Watching over a real server: gapless by cursor, whatever becomes of the connection that listens.
-
 import { timeoutMs } from '@kernmantle/test-support/soak';
 import { aThread, begin, event, must, owner } from '@kernmantle/test-support/store-suite/stage';
 import { afterEach, describe, expect, inject, test } from 'vitest';

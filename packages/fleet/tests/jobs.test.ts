@@ -1,5 +1,4 @@
 // The queue on a real server: jobs and rows say the same, whoever crashes, overtakes or comes late.
-
 import { systemClock } from '@kernmantle/core/base';
 import type { Held, Store } from '@kernmantle/core/store';
 import { timeoutMs } from '@kernmantle/test-support/soak';

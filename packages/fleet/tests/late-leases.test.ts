@@ -1,6 +1,5 @@
 // A lease that expires while its worker is alive is no crash, and a worker that brings the items of
 // waiting threads ends their backoff. The stores are those of a real server.
-
 import { GONE_MS, type Held, type NewEvent, type WorkerState } from '@kernmantle/core/store';
 import { must } from '@kernmantle/test-support/registry';
 import { aThread } from '@kernmantle/test-support/store-suite/stage';

@@ -1,6 +1,5 @@
 // A rolling upgrade: workers of today beside those of a program that writes another form of the journal,
 // which is made here. Real processes over a real server.
-
 import { systemClock } from '@kernmantle/core/base';
 import { must } from '@kernmantle/test-support/registry';
 import { ofToday, timeoutMs } from '@kernmantle/test-support/soak';

@@ -1,5 +1,4 @@
 // Real worker processes over a real server.
-
 import { expectSame } from '@kernmantle/test-support/expect-same';
 import { must } from '@kernmantle/test-support/registry';
 import { timeoutMs } from '@kernmantle/test-support/soak';

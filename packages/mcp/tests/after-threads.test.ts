@@ -1,5 +1,4 @@
 // A program that has run threads before it serves clients: what a guard has looked at is frozen then.
-
 import { FOUR_TOOLS } from '@kernmantle/core/llm';
 import { createRuntime, startServer } from '@kernmantle/kernmantle';
 import { READ } from '@kernmantle/test-support/thread-project';

@@ -1,6 +1,5 @@
 // Tools of other servers inside a thread: what it needs to be allowed, what its model is told, and what
 // becomes of what they answer.
-
 import { getOwn, type JsonObject } from '@kernmantle/core/base';
 import { runCommand } from '@kernmantle/test-support/command-line';
 import {

@@ -1,6 +1,5 @@
 // The walk of the original design, through the four tools alone: a connector is found in a catalog, loaded
 // into the project, run, and what it wrote is called. And what a thread may do with it.
-
 import { getOwn, type JsonObject, plainText } from '@kernmantle/core/base';
 import type { Runtime } from '@kernmantle/core/runtime';
 import { afterEach, beforeEach, expect, test } from 'vitest';

@@ -1,6 +1,5 @@
 // What clients read: threads they were handed, directives, knowledge. Real clients of both revisions, a
 // scripted model.
-
 import type { Runtime } from '@kernmantle/core/runtime';
 import { directiveText, READ, read, stage } from '@kernmantle/test-support/thread-project';
 import type { Client } from '@modelcontextprotocol/client';

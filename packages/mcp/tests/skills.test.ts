@@ -1,6 +1,5 @@
 // Directives and knowledge as skills, for the official client of the extension, which checks every file
 // against what the server lists.
-
 import { makeFixture } from '@kernmantle/test-support/project';
 import { SkillsClient } from '@modelcontextprotocol/client/ext/skills';
 import { expect, onTestFinished, test } from 'vitest';

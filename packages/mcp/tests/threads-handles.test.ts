@@ -1,6 +1,5 @@
 // What a client may speak of: the threads it was handed, by their handles, and nothing else. Two clients,
 // a viewer, a person's thread, another project and a restart, all against the real runtime.
-
 import { type JsonObject, type Outcome, plainText } from '@kernmantle/core/base';
 import type { Runtime } from '@kernmantle/core/runtime';
 import { signAsUser } from '@kernmantle/test-support/attacks';

@@ -1,6 +1,5 @@
 // A plan is known from its text: what it may hold, which steps it has, and what they are made of. And
 // whatever tools give back, what is done is one of the ways that can be read in it.
-
 import { type Json, ok } from '@kernmantle/core/base';
 import { makeValue, describe as marksOf } from '@kernmantle/core/flow';
 import { createWorldFixture, play } from '@kernmantle/test-support/script-world';

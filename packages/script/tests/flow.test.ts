@@ -1,5 +1,4 @@
 // Choice, repetition and pipelines of scripts: what they print, how they end, which labels they keep.
-
 import { probeSandboxNow } from '@kernmantle/core/kernel';
 import { type Ran, runCommand } from '@kernmantle/test-support/command-line';
 import { printScript } from '@kernmantle/test-support/print-script';

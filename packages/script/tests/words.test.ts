@@ -1,6 +1,5 @@
 // Values and text: tolerant comparison, patterns, maps of replacements, questions whether something is
 // there, comments and front matter, and a null that was read.
-
 import { makeValue } from '@kernmantle/core/flow';
 import { runStreams } from '@kernmantle/test-support/command-line';
 import { type Fixture, makeFixture } from '@kernmantle/test-support/project';

@@ -1,6 +1,5 @@
 // The page about `/api`, followed word for word: each request is sent to a real server over the project that
 // the page shows, and the answer looks as it says.
-
 import type { ScriptedReply } from '@kernmantle/core/llm';
 import { blocksOf, matches, readPage } from '@kernmantle/test-support/docs-page';
 import { execute, openStage } from '@kernmantle/test-support/thread-project';

@@ -1,6 +1,5 @@
 // Threads that the server runs: whoever starts one hears of it at once or why not; what waited goes on
 // after the answer, wherever it was given; what is interrupted is left to people.
-
 import { systemClock } from '@kernmantle/core/base';
 import type { ScriptedReply } from '@kernmantle/core/llm';
 import { decideApproval, goOnHere } from '@kernmantle/core/runtime';

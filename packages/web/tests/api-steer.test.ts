@@ -1,6 +1,5 @@
 // What is done to threads over `/api`: every act by whoever has the role, once under its key, with who did it in
 // the audit; bodies that are wrong, too large or garbage are refused; a server that dies loses nothing.
-
 import type { ScriptedReply } from '@kernmantle/core/llm';
 import { expectSame } from '@kernmantle/test-support/expect-same';
 import { directive, READ, read } from '@kernmantle/test-support/thread-project';

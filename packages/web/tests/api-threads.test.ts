@@ -1,6 +1,5 @@
 // Threads and their journals over `/api`: what is listed, one thread with its rights and cost, its events page
 // by page, one call with its gates, what led to it; and what is refused.
-
 import { directive, execute, READ, read, spawn } from '@kernmantle/test-support/thread-project';
 import { expect, test } from 'vitest';
 import type {

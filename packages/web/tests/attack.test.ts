@@ -1,7 +1,6 @@
 // Texts that want to be more than text, on every page that shows what models, tools, files and people
 // of a project wrote: nothing is drawn, loaded, clicked or run, and nothing passes for the page itself. `npm test`
 // looks at three pages, others every day; `npm run soak` at all of them.
-
 import { ofToday, timeoutMs } from '@kernmantle/test-support/soak';
 import { call, directive, type Play } from '@kernmantle/test-support/thread-project';
 import type { Page } from 'playwright-core';

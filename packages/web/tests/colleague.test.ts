@@ -1,6 +1,5 @@
 // A colleague with too small a role, a token that is used without end, keys that are used for two things,
 // and what the policy keeps from the page: refused, and told in the audit.
-
 import { TRUSTING } from '@kernmantle/test-support/project';
 import { directive, execute, READ, run } from '@kernmantle/test-support/thread-project';
 import { expect, test } from 'vitest';

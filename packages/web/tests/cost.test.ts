@@ -1,5 +1,4 @@
 // `GET cost`, `audit` and `policy`, and the report behind the first of them.
-
 import { parseMoney } from '@kernmantle/core/llm';
 import { runCommand } from '@kernmantle/test-support/command-line';
 import { makeFixture } from '@kernmantle/test-support/project';

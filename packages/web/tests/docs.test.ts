@@ -1,5 +1,4 @@
 // docs/web.md, followed word for word. What serves is a process that goes on beside the other commands.
-
 import { runCommand, splitWords } from '@kernmantle/test-support/command-line';
 import { blocksOf, matches, readPage, stepsOf } from '@kernmantle/test-support/docs-page';
 import { makeFixture } from '@kernmantle/test-support/project';

@@ -1,5 +1,4 @@
 // `GET health`.
-
 import { makeFixture } from '@kernmantle/test-support/project';
 import { expect, test } from 'vitest';
 import { addHealthRoutes } from '../src/server/routes/health.ts';

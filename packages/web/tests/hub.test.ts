@@ -1,5 +1,4 @@
 // What the hub tells its clients, over a real registry and with real processes that write into it.
-
 import { systemClock } from '@kernmantle/core/base';
 import { must } from '@kernmantle/test-support/registry';
 import { describe, expect, test } from 'vitest';

@@ -1,5 +1,4 @@
 // `GET items` and `items/KIND/ID`.
-
 import { plainText } from '@kernmantle/core/base';
 import { makeFixture, TRUSTING } from '@kernmantle/test-support/project';
 import { directive, execute, openStage, READ, run } from '@kernmantle/test-support/thread-project';

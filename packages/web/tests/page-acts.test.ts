@@ -1,6 +1,5 @@
 // What a person does to a thread that runs, in a real browser: interrupt, stop, kill what does not answer,
 // replay; what each kind of approval shows; and what the page says while nobody answers it, or of what is gone.
-
 import type { ScriptedReply } from '@kernmantle/core/llm';
 import { call, directive, hook, type Play, READ } from '@kernmantle/test-support/thread-project';
 import { expect } from 'vitest';

@@ -1,6 +1,5 @@
 // Items, cost and scripts in a real browser: what an item may do, a run started from its form, what it
 // cost, and a script that is refused.
-
 import { directive, READ, read, rows } from '@kernmantle/test-support/thread-project';
 import { expect } from 'vitest';
 import { browserTest, openPage } from './support/browser.ts';

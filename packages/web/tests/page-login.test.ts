@@ -1,5 +1,4 @@
 // Getting into the page in a real browser: by the link, by a token, and what protects the page there.
-
 import { openStage } from '@kernmantle/test-support/thread-project';
 import { expect } from 'vitest';
 import { browserTest, openPage, watchPage } from './support/browser.ts';

@@ -1,5 +1,4 @@
 // The list of threads and the frame around it, in a real browser over a real registry.
-
 import { directive, READ, read, run } from '@kernmantle/test-support/thread-project';
 import type { Page } from 'playwright-core';
 import { expect } from 'vitest';

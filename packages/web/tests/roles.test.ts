@@ -1,6 +1,5 @@
 // Threads over HTTP: who starts one, who may speak of it, and who is told when it moves. A real server,
 // real clients in both revisions, tokens with roles, a scripted model.
-
 import { type JsonObject, plainText } from '@kernmantle/core/base';
 import { signAsUser } from '@kernmantle/test-support/attacks';
 import { directiveText, READ, read } from '@kernmantle/test-support/thread-project';

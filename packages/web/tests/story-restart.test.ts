@@ -1,6 +1,5 @@
 // What a page survives: its server is killed and comes back on the same port, and what it reviews runs
 // out while somebody looks at it. The thread works in another process all the while.
-
 import type { ScriptedReply } from '@kernmantle/core/llm';
 import { movedClock } from '@kernmantle/test-support/clock';
 import { timeoutMs } from '@kernmantle/test-support/soak';

@@ -1,5 +1,4 @@
 // `GET /api/stream` over the real server: frames, breaks, slow readers, sessions that end.
-
 import type { NewEvent } from '@kernmantle/core/store';
 import { must } from '@kernmantle/test-support/registry';
 import { timeoutMs } from '@kernmantle/test-support/soak';

@@ -1,5 +1,4 @@
 // Cases 1-8 and 44 of the port: the fence, the journal, and commits that share a group.
-
 import { isObject, type Json, type JsonObject } from '@kernmantle/core/base';
 import fc from 'fast-check';
 import { expect, test } from 'vitest';

@@ -1,5 +1,4 @@
 // Stores in memory on one world, each like a process of its own.
-
 import type { Store } from '../../../packages/core/src/store/port.ts';
 import { openMemoryStore } from '../memory-store/store.ts';
 import { createWorld } from '../memory-store/world.ts';

@@ -1,6 +1,5 @@
 // A registry in a schema of its own, over connections that fail when they are told to. The clock is the
 // server's: every statement is told what time it is.
-
 import { systemRandom } from '@kernmantle/core/base';
 import pg from 'pg';
 import type { Store } from '../../../packages/core/src/store/port.ts';

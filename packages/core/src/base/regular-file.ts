@@ -1,6 +1,5 @@
 // Reading a file whose path somebody else chose: never a pipe, a socket or a device, never more than
 // a bound, and always an answer at once.
-
 import { closeSync, constants, fstatSync, openSync, readSync } from 'node:fs';
 import { isAbsolute, relative, resolve, sep } from 'node:path';
 import { pathToFileURL } from 'node:url';

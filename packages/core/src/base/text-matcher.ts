@@ -1,7 +1,6 @@
 // Looks for many patterns in one pass, which looks at few characters of a text: a pattern of `window`
 // characters or more covers one of the places that lie `window - 3` apart, and what stands there are
 // four of its own characters. Everywhere else nothing needs to be looked at.
-
 import { countBefore } from './text.ts';
 
 export interface TextMatcher {

@@ -1,6 +1,5 @@
 // The only file that knows the YAML library. Text from a stranger: bounded size, bounded nesting,
 // no tags that make objects, few aliases, own properties only, and a position for every path.
-
 import { readFileSync } from 'node:fs';
 import { createRequire } from 'node:module';
 import type { Node } from 'yaml';

@@ -1,6 +1,5 @@
 // The compiler against a second reading of the specification: random trees are printed, compiled and
 // evaluated, and must agree with an evaluator that is slow, obvious and shares no code with ours.
-
 import { runs } from '@kernmantle/test-support/soak';
 import * as fc from 'fast-check';
 import { expect, test } from 'vitest';

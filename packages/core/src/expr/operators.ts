@@ -1,7 +1,6 @@
 // What the operators mean, on values. The compiler inlines the common cases (two numbers, a
 // constant) and comes here for the rest. Values from the context never appear in a message: they
 // may be secret, and faults are written to transcripts.
-
 import { isObject, type Json } from '../base/index.ts';
 import type { Arithmetic } from './syntax-tree.ts';
 import { includesText } from './text-search.ts';

@@ -1,6 +1,5 @@
 // Recursive descent, one function per line of the grammar. Nesting is counted where the grammar
 // nests (brackets, `not`, unary `-`), so recursion is bounded before it happens.
-
 import {
   calledName,
   clipped,

@@ -1,5 +1,4 @@
 // The report against a plain one that reads every row, budget and event whole.
-
 import { runs } from '@kernmantle/test-support/soak';
 import { sqliteStage } from '@kernmantle/test-support/store-suite/sqlite-stage';
 import {

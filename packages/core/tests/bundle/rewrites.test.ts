@@ -1,6 +1,5 @@
 // Every rewrite that `km check` prints for an old form, taken as it is printed: the result checks clean
 // and runs with a scripted model.
-
 import { runCommand } from '@kernmantle/test-support/command-line';
 import { makeFixture } from '@kernmantle/test-support/project';
 import { expect, test } from 'vitest';

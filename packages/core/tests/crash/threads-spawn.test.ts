@@ -1,6 +1,5 @@
 // A process that dies in the middle of a spawn: before there is a child, when there is one and its
 // parent has not heard of it, and before the model has its id. Nobody is lost and nobody comes twice.
-
 import { endLives, live, openRegistry, rowsOf } from '@kernmantle/test-support/crash-driver';
 import { type CrashStage, crashStage, EXPECTED } from '@kernmantle/test-support/crash-project';
 import { ofToday } from '@kernmantle/test-support/soak';

@@ -1,7 +1,6 @@
 // Processes that are killed at any moment, while hooks write and ask and a person decides in between:
 // nothing acknowledged is lost, no side effect is repeated, every child and every hook is there once and
 // known to its parent, books are what the provider counts, and the whole tree goes on.
-
 import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { endLives, kill, live, openRegistry, rowsOf } from '@kernmantle/test-support/crash-driver';

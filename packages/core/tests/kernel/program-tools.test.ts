@@ -1,5 +1,4 @@
 // Tools of an embedding program: what they take is declared in words or by any Standard Schema.
-
 import { defineTool } from '@kernmantle/kernmantle';
 import { makeFixture } from '@kernmantle/test-support/project';
 import { expect, onTestFinished, test } from 'vitest';

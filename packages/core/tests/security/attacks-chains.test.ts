@@ -1,7 +1,6 @@
 // Chains as an algebra: however links, requirements and signatures are combined, what a caller does
 // not hold is never used, and what nobody signed never changes anything. A primitive that tries
 // everything it is able to stands at the end.
-
 import { readFileSync } from 'node:fs';
 import { createServer } from 'node:http';
 import type { AddressInfo } from 'node:net';

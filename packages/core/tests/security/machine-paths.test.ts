@@ -1,6 +1,5 @@
 // Failures of many kinds in one project. INVARIANT: no text that reaches a model, the journal, the approval
 // queue, the audit or a caller says where on this machine the project or the user's folder lies.
-
 import { runCommand } from '@kernmantle/test-support/command-line';
 import { TRUSTING } from '@kernmantle/test-support/project';
 import {

@@ -1,6 +1,5 @@
 // What a person sees of a call that waits, and what their answer is worth: for this call, for this value,
 // for a scope that is no wider than what they said.
-
 import { runCommand } from '@kernmantle/test-support/command-line';
 import { expectSame } from '@kernmantle/test-support/expect-same';
 import {

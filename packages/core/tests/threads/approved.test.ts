@@ -1,5 +1,4 @@
 // A person approves a right that a thread does not hold: exactly that, as often and as long as was said.
-
 import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { isLate } from '@kernmantle/test-support/late-store';

@@ -1,6 +1,5 @@
 // A person who is asked about a write over a file sees what would change, and approves exactly that: a file
 // that changed before the answer is asked about again, one that changed after it is not written.
-
 import { chmodSync, readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { expectSame } from '@kernmantle/test-support/expect-same';

@@ -1,7 +1,6 @@
 // Whatever asks about a call of a thread (a guard, a rule, a tier, a deviation rule) asks a person: the
 // question is in the queue, bound to the call; it survives the process; yes lets the call be made once,
 // no and silence are told to the model.
-
 import { existsSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { endLives, live } from '@kernmantle/test-support/crash-driver';

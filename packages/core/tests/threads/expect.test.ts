@@ -1,5 +1,4 @@
 // `expect` of a directive: a run whose calls did not come out as it says has not completed.
-
 import { runCommand } from '@kernmantle/test-support/command-line';
 import {
   answer,

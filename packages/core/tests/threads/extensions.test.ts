@@ -1,5 +1,4 @@
 // A runtime over its extensions: what is refused when it is opened, and what is missing without one.
-
 import { type Fixture, makeFixture } from '@kernmantle/test-support/project';
 import { afterEach, expect, test } from 'vitest';
 import { EXTENSIONS } from '../../../kernmantle/src/extensions.ts';

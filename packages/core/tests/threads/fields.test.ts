@@ -1,6 +1,5 @@
 // What tools say about single fields of their results, in threads: what vouches for an argument after a
 // model has read what strangers wrote, and what does not, also after the thread has gone on.
-
 import { runCommand } from '@kernmantle/test-support/command-line';
 import {
   call,

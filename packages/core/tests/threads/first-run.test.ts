@@ -1,5 +1,4 @@
 // Threads end to end: a real HTTP provider on loopback, a real registry file, real items.
-
 import {
   answer,
   directiveText,

@@ -1,6 +1,5 @@
 // A process that goes hands its threads over: each ends its step and somebody else goes on where it stood.
 // Nothing is done twice, nothing counts as failed, and what was said meanwhile is heard.
-
 import { expectSame } from '@kernmantle/test-support/expect-same';
 import {
   eventsOf,

@@ -1,5 +1,4 @@
 // Threads that are queued in one process and run in others, which are killed or told to go at any moment.
-
 import {
   endLives,
   kill,

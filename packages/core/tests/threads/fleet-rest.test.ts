@@ -1,5 +1,4 @@
 // Threads that rest: what wakes them, and what those see who look on from another process.
-
 import { expectSame } from '@kernmantle/test-support/expect-same';
 import {
   eventsOf,

@@ -1,7 +1,6 @@
 // Guards of a directive hold for everything that is done in its threads, whoever does it and however
 // deep: calls and requests of the model, scripts, tools that are scripts, hooks, children, directives
 // that are executed inside, and after a resume.
-
 import { existsSync } from 'node:fs';
 import { join } from 'node:path';
 import { expectSame } from '@kernmantle/test-support/expect-same';

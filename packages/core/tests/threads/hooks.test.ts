@@ -1,6 +1,5 @@
 // Hooks in whole threads: every action at every checkpoint with what it does to the conversation, the
 // bounds outside the hook, and the hook directives of the bundle.
-
 import { expectSame } from '@kernmantle/test-support/expect-same';
 import { budgetOf } from '@kernmantle/test-support/registry-reads';
 import {

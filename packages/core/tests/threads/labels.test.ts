@@ -1,5 +1,4 @@
 // What is read of a thread carries everything that its journal has read.
-
 import { stage } from '@kernmantle/test-support/thread-project';
 import { expect, test } from 'vitest';
 

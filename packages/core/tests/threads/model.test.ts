@@ -1,6 +1,5 @@
 // What a provider can do to a thread: break off, garble, refuse, name a price. No partial call is
 // ever run, and what was used is charged to the nano-unit.
-
 import { type AddressInfo, connect, createServer } from 'node:net';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { runCommand } from '@kernmantle/test-support/command-line';

@@ -1,6 +1,5 @@
 // A call of a model and a request to one are one pass each through the pipeline: whoever is refused has
 // been counted and recorded, and nothing that went in is lost from what comes out.
-
 import {
   directiveText,
   execute,

@@ -1,6 +1,5 @@
 // Planned threads: the model writes all steps down before it has read anything, and then they are what is
 // done. What tools bring fills values; it is never read by whoever plans, and adds no step.
-
 import { runCommand } from '@kernmantle/test-support/command-line';
 import { expectSame } from '@kernmantle/test-support/expect-same';
 import { TRUSTING } from '@kernmantle/test-support/project';

@@ -1,6 +1,5 @@
 // Threads from a program: what it streams, how it steers and decides, and that no callback of its own
 // breaks a run.
-
 import { createRuntime, defineTool, runDirective, runScript } from '@kernmantle/kernmantle';
 import { isLate } from '@kernmantle/test-support/late-store';
 import {

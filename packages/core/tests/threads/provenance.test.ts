@@ -1,5 +1,4 @@
 // `provenance --thread` over the journal of a real thread.
-
 import { runCommand } from '@kernmantle/test-support/command-line';
 import { directiveText, execute, READ, run, stage } from '@kernmantle/test-support/thread-project';
 import { expect, test } from 'vitest';

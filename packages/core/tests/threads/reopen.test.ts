@@ -1,5 +1,4 @@
 // Ended is not lost: what reached a limit, failed, was stopped or has completed goes on at a person's word.
-
 import { runCommand } from '@kernmantle/test-support/command-line';
 import { isLate } from '@kernmantle/test-support/late-store';
 import { budgetOf } from '@kernmantle/test-support/registry-reads';

@@ -1,5 +1,4 @@
 // Hooks have a budget of their own: set aside at the start, used when the thread has none left.
-
 import { runCommand } from '@kernmantle/test-support/command-line';
 import { budgetOf } from '@kernmantle/test-support/registry-reads';
 import {

@@ -1,5 +1,4 @@
 // What a thread knew before it was left behind, it knows when it goes on.
-
 import {
   answer,
   directiveText,

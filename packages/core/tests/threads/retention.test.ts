@@ -1,5 +1,4 @@
 // Threads that the policy does not want kept any longer go when others are run.
-
 import { existsSync } from 'node:fs';
 import { join } from 'node:path';
 import { budgetOf } from '@kernmantle/test-support/registry-reads';

@@ -1,5 +1,4 @@
 // `threads resume --from`: back to a snapshot, with everything that was used since still counted.
-
 import { runCommand } from '@kernmantle/test-support/command-line';
 import { budgetOf } from '@kernmantle/test-support/registry-reads';
 import {

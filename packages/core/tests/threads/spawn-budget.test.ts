@@ -1,6 +1,5 @@
 // The promise about trees: whatever is spawned below whatever, and however it ends, what is charged
 // to a thread is what it and all below it used, and never more than its limit.
-
 import { expectSame } from '@kernmantle/test-support/expect-same';
 import { holdTimers } from '@kernmantle/test-support/hold-timers';
 import { isLate } from '@kernmantle/test-support/late-store';

@@ -1,5 +1,4 @@
 // A tree of threads that lost its process goes on in another one.
-
 import { budgetOf, untilEvent } from '@kernmantle/test-support/registry-reads';
 import { directive, openStage, rows, spawn } from '@kernmantle/test-support/thread-project';
 import { expect, test } from 'vitest';

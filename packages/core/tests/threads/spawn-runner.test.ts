@@ -1,5 +1,4 @@
 // Who runs a thread: the loop with hooks, the loop without, or the program's own.
-
 import { holdTimers } from '@kernmantle/test-support/hold-timers';
 import { call, directive, openStage, rows, run } from '@kernmantle/test-support/thread-project';
 import { expect, test } from 'vitest';

@@ -1,5 +1,4 @@
 // Trees of threads: what they may use together, and how they end together.
-
 import { expectSame } from '@kernmantle/test-support/expect-same';
 import { holdTimers } from '@kernmantle/test-support/hold-timers';
 import { untilEvent } from '@kernmantle/test-support/registry-reads';

@@ -1,6 +1,5 @@
 // Children that wait for a person or are paused: their run goes on when the answer comes from elsewhere, and
 // none of them outlives its parent. What they used is part of the cost of their parent.
-
 import { expectSame } from '@kernmantle/test-support/expect-same';
 import { isLate } from '@kernmantle/test-support/late-store';
 import {

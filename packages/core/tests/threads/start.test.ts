@@ -1,5 +1,4 @@
 // Before the first turn, and when a model asks for help: refusals, questions, answers.
-
 import {
   answer,
   directiveText,

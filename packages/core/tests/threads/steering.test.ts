@@ -1,5 +1,4 @@
 // Threads that are stopped, paused, interrupted and told things, from here and from other processes.
-
 import { tokenCaller } from '@kernmantle/test-support/attacks';
 import { expectSame } from '@kernmantle/test-support/expect-same';
 import { holdTimers } from '@kernmantle/test-support/hold-timers';

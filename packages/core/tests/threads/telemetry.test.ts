@@ -1,5 +1,4 @@
 // A whole run as an OpenTelemetry SDK sees it.
-
 import {
   directiveText,
   execute,

@@ -1,5 +1,4 @@
 // What a run is about, in one line and as text that a search finds; a secret is in neither.
-
 import { runCommand } from '@kernmantle/test-support/command-line';
 import {
   call,

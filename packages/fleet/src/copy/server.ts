@@ -1,6 +1,5 @@
 // A registry on a server, as the source or the target of a copy. A target's rows wait in tables beside
 // ours, a tree at a time, and come into ours in one transaction when all of them are there.
-
 import { fail, type Outcome, ok } from '@kernmantle/core/base';
 import type { Answer } from '@kernmantle/core/store';
 import { BUDGET_KINDS } from '@kernmantle/core/store';

@@ -2,7 +2,6 @@
 // what this process commits is told here at once, and to others by one word for many commits. INVARIANT:
 // no word is needed for the truth: whoever waits reads by a cursor, at the latest when the connection
 // is back, so a lost word is late and never missing. Nobody has a queue here.
-
 import type { Clock } from '@kernmantle/core/base';
 import type { Head, SignalNote, ThreadStatus } from '@kernmantle/core/store';
 import type pg from 'pg';

@@ -1,5 +1,4 @@
 // How what the port knows stands in parameters and columns: amounts as arrays, what may be absent as null.
-
 import type { AuditEntry, Reserve, Sealed, ThreadSummary } from '@kernmantle/core/store';
 import {
   type Amounts,

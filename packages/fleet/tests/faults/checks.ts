@@ -1,6 +1,5 @@
 // What must hold after the faults, looked up in the journal and in the traces that the workers left
 // outside of it.
-
 import { must } from '../../../../bench/fleet/holder.ts';
 import type { Store, StoredEvent, ThreadRow } from '../../../core/src/store/port.ts';
 import { readTraces, stepOf, type Trace } from './fault-work.ts';

@@ -1,6 +1,5 @@
 // A worker of a program that is not written yet, or on a machine whose clock is wrong, in a process of its
 // own: ADDRESS PROJECT ID FORMATS CLOCK_OFF_MS. Says what it does, as lines of JSON.
-
 import { appendFileSync, existsSync } from 'node:fs';
 import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';

@@ -1,6 +1,5 @@
 // The command line: loads the one command that was asked for, turns what it answers into an exit
 // code. Nothing heavy is imported before a command is known.
-
 import { EXIT } from '@kernmantle/core/base';
 import { CommanderError } from 'commander';
 import { createParser } from './table.ts';

@@ -1,6 +1,5 @@
 // A call or a script that no thread makes and that a person is asked about: it ends with 7 and leaves the
 // question in the queue; the same again after the answer passes, and uses it up.
-
 import { spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { existsSync, readFileSync } from 'node:fs';

@@ -1,5 +1,4 @@
 // What editors are told about the language is what the language has.
-
 import { describe, expect, test } from 'vitest';
 import { CONTEXT_VIEW, OPERATION_VIEW } from '../../../core/src/flow/guards/context.ts';
 import { wordList } from '../../../script/src/lsp/words.ts';

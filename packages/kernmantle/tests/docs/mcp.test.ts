@@ -1,6 +1,5 @@
 // What docs/mcp.md shows besides the four tools: its commands, a thread followed by its handle, and the
 // items of native mode, each with a real client.
-
 import { plainText } from '@kernmantle/core/base';
 import { blocksOf, followPage, readPage } from '@kernmantle/test-support/docs-page';
 import type { Fixture } from '@kernmantle/test-support/project';

@@ -1,6 +1,5 @@
 // One server that can be asked. It knows its list, how much is under way, and whether it is still good;
 // when it is opened and closed is the pool's business.
-
 import {
   compact,
   createRedactor,

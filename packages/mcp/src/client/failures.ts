@@ -1,6 +1,5 @@
 // What it means that a server did not answer as it should, in codes that hooks and people know. `sent`:
 // the server may have seen the request, so that asking again may do it twice.
-
 import {
   createRedactor,
   type Failure,

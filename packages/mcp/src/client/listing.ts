@@ -1,6 +1,5 @@
 // The list of tools as a server gives it, page by page and within bounds. Every field is kept: pins are
 // made of them.
-
 import {
   fail,
   getOwn,

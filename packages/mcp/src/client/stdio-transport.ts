@@ -1,6 +1,5 @@
 // Messages to and from a process, a line each. What is no message is left out; what is too long is
 // answered in the place of its sender, so that whoever waits for it hears of it at once.
-
 import { isObject, type Json, type JsonObject, parseJson } from '@kernmantle/core/base';
 import type { KeptProcess } from '@kernmantle/core/kernel';
 import type { JSONRPCMessage, Transport } from '@modelcontextprotocol/client';

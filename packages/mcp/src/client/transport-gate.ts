@@ -1,7 +1,6 @@
 // Stands between a connection and whatever carries its messages, and lets through what was asked for. A
 // server that talks without being asked costs next to nothing: what nobody listens to is dropped before
 // it is looked at, and the rest is held to a rate.
-
 import { type Clock, isObject, type JsonObject, plainText } from '@kernmantle/core/base';
 import {
   type JSONRPCMessage,

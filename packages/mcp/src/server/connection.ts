@@ -1,6 +1,5 @@
 // One client over a connection that lasts. The SDK tells the revisions apart and answers whoever wants to
 // listen; what there is to hear is followed here.
-
 import type { Json } from '@kernmantle/core/base';
 import type { McpServer, Transport } from '@modelcontextprotocol/server';
 import { type StdioServerHandle, serveStdio } from '@modelcontextprotocol/server/stdio';

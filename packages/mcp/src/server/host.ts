@@ -1,6 +1,5 @@
 // What the server needs from whoever runs it. The runtime makes it (`runtime/mcp-host.ts`): this room
 // knows neither threads that run nor how rights are decided.
-
 import type { Json, JsonObject, Outcome } from '@kernmantle/core/base';
 import type { ComposedPolicy } from '@kernmantle/core/flow';
 import type { Library } from '@kernmantle/core/items';

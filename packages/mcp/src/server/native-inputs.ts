@@ -1,7 +1,6 @@
 // A tool that answers `{input_required: {requests, state}}` wants to ask the client something before it
 // goes on. It is called again with what was answered: `input_responses` by the names of the requests, and
 // its own `state` as `input_state`. Neither is ever taken from a client's arguments.
-
 import {
   fail,
   getOwn,

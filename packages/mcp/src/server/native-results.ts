@@ -1,6 +1,5 @@
 // What a tool answered, in the words of the protocol: content blocks, messages, contents of a resource.
 // What a tool says is data: each block is checked, and what is none is shown as the text it is.
-
 import { type Failure, getOwn, isObject, type Json, type JsonObject } from '@kernmantle/core/base';
 import {
   type CallToolResult,

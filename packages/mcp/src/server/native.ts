@@ -1,6 +1,5 @@
 // Native mode: items that say so (`expose`) are tools, resources and prompts of their own, instead of the
 // four tools. Each call is `execute` of that item: the same gate, the same policy of the surface.
-
 import {
   fail,
   getOwn,

@@ -1,6 +1,5 @@
 // How far a thread is, as progress notifications of the request that waits for it. Asked for by a client
 // with a progress token; told at every turn and step, and in between when nothing happens.
-
 import {
   getOwn,
   isObject,

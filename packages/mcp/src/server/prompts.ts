@@ -1,6 +1,5 @@
 // Directives that say so (`expose: {mcp: prompt}`) are prompts; and what clients are offered while they
 // fill in the arguments of a prompt or the variables of an address.
-
 import { getOwn, isObject, type JsonObject } from '@kernmantle/core/base';
 import type { Directive } from '@kernmantle/core/items';
 import {

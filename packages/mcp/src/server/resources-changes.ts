@@ -1,6 +1,5 @@
 // Clients that want to hear when a resource is another one: a thread has moved, the file of an item was
 // changed. Somebody is told that it happened, never what: they read it again, and are judged then.
-
 import { getOwn, type Json } from '@kernmantle/core/base';
 import { groupExposed, type ItemKind } from '@kernmantle/core/items';
 import { type McpServer, ResourceNotFoundError } from '@modelcontextprotocol/server';

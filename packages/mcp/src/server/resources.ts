@@ -1,6 +1,5 @@
 // What clients read without calling a tool: threads that they were handed, directives and knowledge. All
 // of it comes from the same verbs as the tools' answers, so it is judged and recorded like them.
-
 import { fail, getOwn, type JsonObject, type Outcome, ok, textAt } from '@kernmantle/core/base';
 import { idInUri } from '@kernmantle/core/items';
 import {

@@ -1,6 +1,5 @@
 // A span around every request that is answered here, whichever part answers it; the host makes it.
 // INVARIANT: names only, never what was asked or answered.
-
 import { getOwn, isObject, type Json, type JsonObject } from '@kernmantle/core/base';
 import type { McpServer } from '@modelcontextprotocol/server';
 import type { AnsweredRequest, McpHost } from './host.ts';

@@ -1,6 +1,5 @@
 // One server of the SDK for one client: the official packages speak the protocol (both revisions), the
 // files beside this one each hang one thing into it.
-
 import { type JsonObject, onOneLine } from '@kernmantle/core/base';
 import { fromJsonSchema, McpServer } from '@modelcontextprotocol/server';
 import { CfWorkerJsonSchemaValidator } from '@modelcontextprotocol/server/validators/cf-worker';

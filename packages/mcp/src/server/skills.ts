@@ -1,7 +1,6 @@
 // Directives and knowledge as skills (the MCP extension `io.modelcontextprotocol/skills`): a folder with
 // one file, `SKILL.md`, made from the item when somebody asks for it. What a client would not be shown by
 // `load` is not there, and a directive only where this surface hands it out.
-
 import { getOwn, lastSegment, splitFrontMatter, textAt } from '@kernmantle/core/base';
 import type { McpServer, ServerContext } from '@modelcontextprotocol/server';
 import {

@@ -1,5 +1,4 @@
 // The four verbs as tools of the SDK's server.
-
 import type { Json, JsonObject, Outcome } from '@kernmantle/core/base';
 import { checkParameters } from '@kernmantle/core/kernel';
 import { answerOf, FOUR_TOOLS } from '@kernmantle/core/llm';

@@ -1,6 +1,5 @@
 // A real client of the official SDK and our server in one process, in either revision of the protocol;
 // the tools behind it run in processes of their own.
-
 import type { Runtime } from '@kernmantle/core/runtime';
 import { Client } from '@modelcontextprotocol/client';
 import { type ClientCapabilities, InMemoryTransport } from '@modelcontextprotocol/server';

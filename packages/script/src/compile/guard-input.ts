@@ -1,6 +1,5 @@
 // `@input` of a guard on an operation: the list of its inputs, and questions about all of them at once.
 // `@input.any.mx.taint.includes("x")` asks the rest of the path of every input and counts the answers.
-
 import { getOwn } from '@kernmantle/core/base';
 import { type Argument, makeContainer, type Value, withOrigin } from '@kernmantle/core/flow';
 import { computed, elementsOf, isTruthy, makeOpaque, Opaque } from '../values/kinds.ts';

@@ -1,5 +1,4 @@
 // Guards, hooks, policies and profiles: statements that change how later ones are judged.
-
 import {
   isObject,
   type JsonObject,

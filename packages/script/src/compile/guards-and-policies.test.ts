@@ -1,5 +1,4 @@
 // Guards, hooks and policies of scripts, one rule a row: what is printed, or what the fault says.
-
 import { play } from '@kernmantle/test-support/script-world';
 import { describe, expect, test } from 'vitest';
 

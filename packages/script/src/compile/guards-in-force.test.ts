@@ -1,5 +1,4 @@
 // A guard judges what an operation really takes, before anything happens; a mistake in it denies.
-
 import { createWorldFixture, play } from '@kernmantle/test-support/script-world';
 import { describe, expect, test } from 'vitest';
 import { unboundIn } from '../execute-script.ts';

@@ -1,6 +1,5 @@
 // What no single test can show: whatever a program does, an output that an input had a part in says so,
 // and nothing untrusted decides about what a guard lets pass to a trusted place.
-
 import { type Program, program } from '@kernmantle/test-support/random-programs';
 import { createWorldFixture, play } from '@kernmantle/test-support/script-world';
 import { runs, timeoutMs } from '@kernmantle/test-support/soak';

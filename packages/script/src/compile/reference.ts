@@ -1,5 +1,4 @@
 // `@name.field[0].method(…)`: a name and steps, taken one after the other.
-
 import { getOwn, whenReady } from '@kernmantle/core/base';
 import {
   addMarks,

@@ -1,5 +1,4 @@
 // Stages as written: functions, transformers, code, commands, effects, `while`, groups.
-
 import { whenReady } from '@kernmantle/core/base';
 import {
   addMarks,

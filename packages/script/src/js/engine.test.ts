@@ -436,7 +436,7 @@ describe('memory', () => {
     'new Uint8Array(2 ** 30)',
     'await 1; const all = []; for (;;) all.push({})',
   ];
-  test.each(ofToday(FILLING, 2))(
+  test.each(ofToday(FILLING, 1))(
     '%j ends with a fault, and the next block runs',
     async (source) => {
       const engine = await ready();

@@ -1,6 +1,5 @@
 // What could be typed at a place of a script. Which list it is depends on the line up to that place;
 // what is in it depends on the tree of the whole text, read as if the name being typed were there.
-
 import { isObject, parseYaml } from '@kernmantle/core/base';
 import { childShape, DIRECTIVE, type Shape } from '@kernmantle/core/items';
 import { keysOf, literalAt } from '../syntax/outline.ts';

@@ -1,5 +1,4 @@
 // What a name or a word is, in a few lines of markdown.
-
 import type { Expression } from '../syntax/ast.ts';
 import { bodyKindOf, staticText } from '../syntax/outline.ts';
 import { tagAt } from './completion.ts';

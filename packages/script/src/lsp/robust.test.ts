@@ -1,5 +1,4 @@
 // Whatever is typed, at whatever place one asks: an answer, inside the text, or none.
-
 import { runs } from '@kernmantle/test-support/soak';
 import fc from 'fast-check';
 import { expect, test } from 'vitest';

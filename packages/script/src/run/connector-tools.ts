@@ -1,7 +1,6 @@
 // `import tools … from mcp "NAME"`: the tools of a connector as functions. A call is the operation
 // `tool` with the item's id, exactly as by `@tool`; what is different is how it is written: arguments by
 // position, texts where the tool wants numbers, and an answer without the envelope of the protocol.
-
 import {
   getOwn,
   isObject,

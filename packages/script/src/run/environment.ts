@@ -1,7 +1,6 @@
 // Where evaluation stands. Lexical: scope and unit. Dynamic: the flow frame (guards, `ctx`), the chain
 // of calls, the pipeline we are a stage of. All immutable; only `Path` and `Run` change, and each says
 // what for.
-
 import { isAbsolute, join, resolve } from 'node:path';
 import { inTurn, type Json, type JsonObject, whenReady } from '@kernmantle/core/base';
 import {

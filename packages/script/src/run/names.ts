@@ -1,5 +1,4 @@
 // Finding what a name stands for: the scopes first, then what the language itself provides.
-
 import { isObject, nearest, whenReady } from '@kernmantle/core/base';
 import {
   CONTEXT_VIEW,

@@ -1,5 +1,4 @@
 // `when`, `if`, `for`, `foreach`, `loop`. The same forms serve as statements, as values and as actions.
-
 import { parseAction, parseBlock } from './action.ts';
 import {
   type ActionExpression,

@@ -5,7 +5,6 @@
 // INVARIANT: nesting is bounded (`deeper`), so no input overflows the stack.
 // INVARIANT: reading twice is bounded. `attempt` and a failed statement pay for what they read in
 // vain out of `fuel`; once it is used up nothing is tried any more, so the whole is linear.
-
 import { ParseError, type ProblemCode } from '../problem.ts';
 import type { ActionExpression, Expression, Mode, NodeOf, Statement } from './ast.ts';
 

@@ -1,6 +1,5 @@
 // What brackets and braces hold. `[` opens an array or, where the place allows it, a block; the first
 // thing inside tells which, and when it does not, what follows that thing does. Nothing is read twice.
-
 import { ParseError, type SyntaxProblem } from '../problem.ts';
 import type { ActionExpression, ArrayItem, Expression, NodeOf, ObjectEntry } from './ast.ts';
 import type { Reader } from './cursor.ts';

@@ -1,6 +1,5 @@
 // The door of the parser: a whole file becomes a tree, or a list of everything that is wrong with its
 // form. Statements that fail are skipped, so that an editor sees the problems of all of them.
-
 import { frontMatterAt } from '@kernmantle/core/base';
 import { ParseError, type SyntaxProblem } from '../problem.ts';
 import { parseBlockRest } from './action.ts';

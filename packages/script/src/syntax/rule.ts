@@ -1,5 +1,4 @@
 // Guards, script hooks, policies, profiles, needs.
-
 import { parseBlock } from './action.ts';
 import type { ActionExpression, Expression, LabelEdit, NodeOf, ScriptTree } from './ast.ts';
 import { parseWhen } from './control-flow.ts';

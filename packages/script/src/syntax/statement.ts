@@ -1,5 +1,4 @@
 // One statement at the level of the script, and where it ends.
-
 import { isLeaveWord, parseBail, parseOutputs, parseReturn } from './action.ts';
 import type { Statement } from './ast.ts';
 import { parseFlow } from './control-flow.ts';

@@ -1,5 +1,4 @@
 // The elements of a list or object, each with exactly its own marks.
-
 import type { Json } from '@kernmantle/core/base';
 import {
   type Descriptor,

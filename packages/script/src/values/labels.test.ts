@@ -1,5 +1,4 @@
 // The promise of the whole middle of the language: no function loses a mark or changes its input.
-
 import type { Json } from '@kernmantle/core/base';
 import { describe, EMPTY, makeContainer, makeValue, type Value } from '@kernmantle/core/flow';
 import { runs } from '@kernmantle/test-support/soak';

@@ -1,5 +1,4 @@
 // The methods of lists. What they take out of a list keeps exactly its marks; none changes the list.
-
 import { type Context, createContext, Script } from 'node:vm';
 import { errnoOf, type Json, messageOf, nearest } from '@kernmantle/core/base';
 import { addMarks, makeContainer, mergeAll, type Value, withOrigin } from '@kernmantle/core/flow';

@@ -1,6 +1,5 @@
 // What goes in and out of `/api`: bodies that are JSON and bounded, answers in the envelope of `--json`
 // with a status that says the same as their code.
-
 import {
   fail,
   isObject,

@@ -1,6 +1,5 @@
 // The page's server as a whole: who asks is settled first, then the resources of `/api`, then the files
 // of the page.
-
 import { basename } from 'node:path';
 import { compact, fail, ok, plainText } from '@kernmantle/core/base';
 import { personRow } from '@kernmantle/core/runtime';

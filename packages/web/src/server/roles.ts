@@ -1,5 +1,4 @@
 // What a role may do. Every route names the role it needs; one that names none is not served at all.
-
 import { fail } from '@kernmantle/core/base';
 import type { Hono, MiddlewareHandler } from 'hono';
 import type { WebRole } from '../model/api.ts';

@@ -1,6 +1,5 @@
 // Resources of `/api` without the server around them: no sessions, no page, one asker whose role the test
 // chooses. For what routes answer; how they are reached is tested elsewhere.
-
 import {
   type Clock,
   fail,

@@ -1,6 +1,5 @@
 // Tries to break what an exception may do: random policies of files and scripts, locked or not, random
 // guards, in a thread and outside.
-
 import { runs } from '@kernmantle/test-support/soak';
 import * as fc from 'fast-check';
 import { expect, test } from 'vitest';

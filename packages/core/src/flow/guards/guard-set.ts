@@ -1,6 +1,5 @@
 // The guards in force, indexed by label and by operation key: an operation that none of them could
 // concern pays two look-ups.
-
 import type { Guard, GuardSelection, GuardSet, Phase } from '../frame.ts';
 import { createKeyIndex, eachKey, isEffect, type Operation } from '../operation.ts';
 import { type Descriptor, filtersFor } from '../values/labels.ts';

@@ -2,7 +2,6 @@
 // INVARIANT: the result carries every mark of every input, of everything the body captured, of the
 // conditions it stood under, of the operation itself, and its own. Bodies never touch labels. The one
 // exception is `untrusted` of what an operation with `reads` reads; see `marksOfReading`.
-
 import { createRecent } from '../../base/index.ts';
 import type { Frame } from '../frame.ts';
 import type { Argument, Operation } from '../operation.ts';

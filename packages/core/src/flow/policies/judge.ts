@@ -1,7 +1,6 @@
 // Stage 5, the policy part: label rules of every level, named rules, tiers that need approval.
 // INVARIANT: levels are judged one by one and all their objections count, so adding a level can only
 // narrow. Nothing here ever answers "allow".
-
 import type { Finding, Frame, FramePolicy, LabelRule, ModelReader, RuleState } from '../frame.ts';
 import {
   type Argument,

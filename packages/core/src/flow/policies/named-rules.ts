@@ -1,6 +1,5 @@
 // The rules that are known by name. Built-in ones hold unless an operator or user says otherwise;
 // packs hold where a policy names them. No `labels` entry lifts a rule.
-
 import type { ModelReader } from '../frame.ts';
 import {
   type Argument,

@@ -1,7 +1,6 @@
 // Files that we append records to lie inside projects, and a project may be a stranger's. INVARIANT:
 // a record goes into a regular file at exactly that place, or nowhere: a link there could send our
 // lines into somebody's shell profile, a pipe could make us wait forever.
-
 import {
   closeSync,
   constants,

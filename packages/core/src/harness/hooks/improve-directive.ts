@@ -2,7 +2,6 @@
 // policy lets small ones through); then the new version is written and signed, and the run begins again
 // with it. INVARIANT: what was looked at is what is written: the approval names both texts by hash, and
 // a directive that changed in the meantime is not touched.
-
 import { hash } from 'node:crypto';
 import { fail, type Outcome, ok, plainText } from '../../base/index.ts';
 import { carries, EMPTY, mergeAll } from '../../flow/index.ts';

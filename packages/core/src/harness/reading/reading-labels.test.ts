@@ -1,5 +1,4 @@
 // What a reader answers, as it comes out of the pipeline: tried with whatever schemas, answers and labels.
-
 import { runs } from '@kernmantle/test-support/soak';
 import * as fc from 'fast-check';
 import { expect, test } from 'vitest';

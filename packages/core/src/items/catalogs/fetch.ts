@@ -1,7 +1,6 @@
 // Bringing a catalog to a folder on this machine: a folder is used where it is, a git repository is
 // cloned, packages are unpacked by npm. Hooks, filters, submodules and install scripts stay off:
 // nothing of what is fetched runs.
-
 import { existsSync, mkdirSync, mkdtempSync, renameSync, rmSync, writeFileSync } from 'node:fs';
 import { join, resolve } from 'node:path';
 import { fail, getOwn, messageOf, type Outcome, ok, spawn } from '../../base/index.ts';

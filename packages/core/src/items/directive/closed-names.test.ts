@@ -1,5 +1,4 @@
 // A closed set refuses a misspelt member wherever one can stand, in a policy and in a directive.
-
 import { testWorld } from '@kernmantle/test-support/directives';
 import { misspelt } from '@kernmantle/test-support/misspelt';
 import { runs } from '@kernmantle/test-support/soak';

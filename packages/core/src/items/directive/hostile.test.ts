@@ -1,5 +1,4 @@
 // Files from strangers: they may be wrong in every way, but reading them ends soon and never throws.
-
 import { isSoak, runs } from '@kernmantle/test-support/soak';
 import * as fc from 'fast-check';
 import { expect, test } from 'vitest';

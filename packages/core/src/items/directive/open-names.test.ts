@@ -1,7 +1,6 @@
 // An open set may grow: a name that nothing has today is a warning with the nearest known name wherever it can
 // stand, in a policy and in a directive. The rule is kept as it stands, and a permission for a tool that is not
 // there grants nothing and refuses nothing.
-
 import { testWorld } from '@kernmantle/test-support/directives';
 import { misspelt } from '@kernmantle/test-support/misspelt';
 import { runs } from '@kernmantle/test-support/soak';

@@ -1,5 +1,4 @@
 // How a permission is written, in both forms: for hints that can be pasted and for printing.
-
 import { compact, globProblem } from '../../base/index.ts';
 import {
   type CategoryFilter,

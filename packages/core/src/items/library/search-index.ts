@@ -1,6 +1,5 @@
 // Ranked full text in memory: for every word, the documents it stands in and how much it says about
 // each. Documents come and go one at a time; a removed one leaves a gap that is closed later.
-
 import { countBefore } from '../../base/index.ts';
 
 /** What a word is worth by where it stands. */

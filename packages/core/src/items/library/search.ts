@@ -1,6 +1,5 @@
 // From a query to a page of items: matched by words, filtered, ranked, in an order that does not
 // depend on when a file was read.
-
 import { lastSegment } from '../../base/index.ts';
 import type { Item } from '../item.ts';
 import { type ItemKind, KINDS, SOURCES, type Source } from '../item-kinds.ts';

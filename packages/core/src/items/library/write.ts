@@ -1,5 +1,4 @@
 // The category that a text would have as an item, before it is one.
-
 import { existsSync, rmSync } from 'node:fs';
 import { dirname } from 'node:path';
 import {

@@ -1,5 +1,4 @@
 // The bundle's own tools that start processes, from their files: real git, real shell.
-
 import { execFileSync } from 'node:child_process';
 import { existsSync, readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';

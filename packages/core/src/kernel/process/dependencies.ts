@@ -2,7 +2,6 @@
 // policy says so. Otherwise the answer is the command that would do it. Each set of packages has one
 // folder, named after what is in it, so that two tools with the same list share it and a changed list
 // never meets old files.
-
 import { hash } from 'node:crypto';
 import { existsSync, mkdirSync, renameSync, rmSync, writeFileSync } from 'node:fs';
 import { dirname, join } from 'node:path';

@@ -1,7 +1,6 @@
 // One child process from start to end. It ends in exactly one of six ways: it could not start, it
 // exited, a signal ended it, its time ran out, it had too many processes, or its caller stopped it; in
 // each nothing of it is left running when the promise settles.
-
 import type { ChildProcess } from 'node:child_process';
 import { closeSync, readFileSync } from 'node:fs';
 import { constants } from 'node:os';

@@ -1,6 +1,5 @@
 // What of the system a sandboxed child can see: a list of what is needed to run programs, nothing
 // else. The home folder, other projects, sockets and other people's files do not exist in there.
-
 import { accessSync, constants, existsSync, statSync } from 'node:fs';
 import { basename, dirname, join } from 'node:path';
 import { isInside } from '../../base/index.ts';

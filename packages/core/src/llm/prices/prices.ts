@@ -1,6 +1,5 @@
 // The maintained price package, behind our own type: the only file that knows it. It carries its
 // data with it and never asks the network.
-
 import { createRequire } from 'node:module';
 import type * as PriceLibrary from '@pydantic/genai-prices';
 import {

@@ -2,7 +2,6 @@
 // thing and signs whatever it likes with its own keys; it does not hold the root key or keys that
 // were dropped. A case is one token and one question; `npm run soak` asks more than 130,000 of them, and
 // `npm test` an eighth.
-
 import { ofToday, runs, timeoutMs } from '@kernmantle/test-support/soak';
 import { bundleCatalog, NOW, sealToken, seededRandom } from '@kernmantle/test-support/trust';
 import * as fc from 'fast-check';

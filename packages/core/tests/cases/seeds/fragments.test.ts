@@ -1,6 +1,5 @@
 // Parts of items in the first documents, each put into a directive that has nothing else; their prices;
 // their calls of the four tools; and the statements that their prose names.
-
 import { runCommand } from '@kernmantle/test-support/command-line';
 import { makeFixture, TRUSTING } from '@kernmantle/test-support/project';
 import { play } from '@kernmantle/test-support/script-world';

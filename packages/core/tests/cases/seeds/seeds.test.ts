@@ -1,6 +1,5 @@
 // Examples of the documents that this product grew from, as they stand there. Each runs, or `km check`
 // prints what to write instead: those words are put in place as they are printed, and the result runs.
-
 import { runCommand } from '@kernmantle/test-support/command-line';
 import { makeFixture, TRUSTING } from '@kernmantle/test-support/project';
 import { expect, test } from 'vitest';

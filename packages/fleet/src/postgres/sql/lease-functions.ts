@@ -2,7 +2,6 @@
 // INVARIANT: rows of threads are locked in the order of their ids, and before the jobs of the engine.
 // Who comes from a job (`km_take`) and those who look for the lost (`km_sweep`) wait for no row: what
 // somebody is at is left to them.
-
 import { AT_WORK, INTERRUPTED_REASONS } from '@kernmantle/core/store';
 
 const WORK = AT_WORK.map((status) => `'${status}'`).join(', ');

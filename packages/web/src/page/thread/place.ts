@@ -1,5 +1,4 @@
 // Where one is within a thread, as the address has it: the tab, the step, the filter.
-
 import type { RowFilter } from '../../model/thread-sums.ts';
 import { pathOf, route, setQuery } from '../router.tsx';
 

@@ -1,7 +1,6 @@
 // What waits for a person: the list, the review of one, and the decision. INVARIANT: a decision is about what
 // was shown: whoever decides sends the digest of it back, and it is computed anew before anything is
 // decided; what has changed, was decided or is over is a conflict.
-
 import { compact, fail, type Outcome, ok } from '@kernmantle/core/base';
 import { decideApproval, isFileChanged, personRow } from '@kernmantle/core/runtime';
 import type { Approval, ApprovalState, Decision, Store } from '@kernmantle/core/store';

@@ -1,5 +1,4 @@
 // `GET cost`, `audit` and `policy`: what the commands of these names print, for the page and for programs.
-
 import { compact, fail, type Outcome, ok } from '@kernmantle/core/base';
 import type { AuditFilter, AuditRow } from '@kernmantle/core/kernel';
 import { type CostFigures, type CostSum, reports } from '@kernmantle/core/reports';

@@ -1,6 +1,5 @@
 // What is asked of `/api`, read strictly: a field or a parameter that nobody knows is refused, texts and
 // numbers have bounds, and what comes out is of the type that is written down in `model/api.ts`.
-
 import {
   fail,
   flag,

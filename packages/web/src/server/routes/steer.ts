@@ -1,6 +1,5 @@
 // What a person, or a program with the role, does to a thread. Every act is done once under its key, is a row
 // of the audit with who did it, and answers with how the thread stands then.
-
 import { compact, type Json, type JsonObject, type Outcome, ok } from '@kernmantle/core/base';
 import { endThread, type Speaker, tellThread } from '@kernmantle/core/runtime';
 import type { Store, ThreadRow } from '@kernmantle/core/store';

@@ -1,5 +1,4 @@
 // Threads: the list, one of them, its tree, what it cost and what it ran; and starting one.
-
 import { fail, type JsonObject, type Outcome, ok } from '@kernmantle/core/base';
 import { reports } from '@kernmantle/core/reports';
 import {

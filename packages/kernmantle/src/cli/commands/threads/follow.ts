@@ -1,5 +1,4 @@
 // `threads tail`: the latest events of a thread, and with `-f` those that come.
-
 import {
   EXIT,
   getOwn,
