@@ -19,7 +19,7 @@ export { childShape, DIRECTIVE, type Shape } from './directive/shape.ts';
 export type { Exposed } from './expose.ts';
 export { createItemsDigest, RECORD_NAMES } from './files/items-digest.ts';
 export type { DirectiveItem, Item, SignatureState, ToolItem } from './item.ts';
-export type { ItemKind, Risk, Source } from './item-kinds.ts';
+export { type ItemKind, KINDS, type Risk, type Source } from './item-kinds.ts';
 export {
   checkItemText,
   checkPath,

@@ -2,7 +2,7 @@
 // runtime runs nothing: no code of the project, no probe, no connection.
 import { type Outcome, ok, systemRandom } from '../base/index.ts';
 import type { HarnessPorts } from '../harness/index.ts';
-import { createItemRoots, createLibrary, type Library } from '../items/index.ts';
+import { createItemRoots, createLibrary, KINDS, type Library } from '../items/index.ts';
 import { checkConfig, readProgramTools, withProgramTools } from '../kernel/index.ts';
 import type { Store } from '../store/index.ts';
 import type { ExtendedOptions } from './extension.ts';
@@ -104,7 +104,8 @@ async function wireRuntime(
   const harness = (): Promise<Outcome<HarnessPorts>> => worlds.harness();
   const reached = reachThreads(open, harness);
   for (const primitive of reached.primitives) open.primitives.set(primitive.name, primitive);
-  const own = { primitives: open.primitives.keys(), kinds: reached.kinds };
+  const kindsOfCore = [...KINDS, ...reached.kinds.map(({ name }) => name)];
+  const own = { primitives: open.primitives.keys(), kinds: kindsOfCore };
   const registered = registerExtensions(extensions, () => rooms, own);
   if (!registered.ok) return registered;
   const { primitives, kinds, drivers, script, model } = registered.output;

@@ -20,7 +20,7 @@ const port = {} as ScriptPort;
 const rooms = {} as Rooms;
 
 const register = (extensions: readonly Extension[], from = () => rooms) =>
-  registerExtensions(extensions, from, { primitives: CORE, kinds: [kind('thread')] });
+  registerExtensions(extensions, from, { primitives: CORE, kinds: ['thread'] });
 
 const brings = (name: string, ...names: string[]): Extension => ({
   name,

@@ -74,15 +74,15 @@ function withoutScripts(): ScriptPort {
   );
 }
 
-/** `own`: what core provides itself. Fails with `config_invalid`; no extension is called after that. */
+/** `own`: names of what core provides itself. Fails with `config_invalid`; no extension is called after that. */
 export function registerExtensions(
   extensions: readonly Extension[],
   rooms: () => Rooms,
-  own: { readonly primitives: Iterable<string>; readonly kinds: readonly Kind[] },
+  own: { readonly primitives: Iterable<string>; readonly kinds: readonly string[] },
 ): Outcome<RegisteredExtensions> {
   const claim = createClaims();
   for (const name of own.primitives) claim('core', `the primitive \`${name}\``);
-  for (const { name } of own.kinds) claim('core', `the kind \`${name}\``);
+  for (const name of own.kinds) claim('core', `the kind \`${name}\``);
   const [primitives, kinds]: [Primitive[], Kind[]] = [[], []];
   for (const extension of extensions) {
     const [added, more] = [extension.primitives?.(rooms) ?? [], extension.kinds?.(rooms) ?? []];

@@ -641,3 +641,36 @@ test('templates, examples and raw texts of a directive are handed over word for 
     },
   });
 });
+
+test('only the object of the runtime skips the approval of a tier, and no copy of it', async () => {
+  const fixture = project({ '../home/policy.yaml': `${TRUSTING}\napprove: [write]\n` });
+  const other = project({ '../home/policy.yaml': `${TRUSTING}\napprove: [write]\n` });
+  const [runtime, stranger] = [await fixture.open(), await other.open()];
+  const { tierExemption } = runtime.rooms.open;
+  const write = async (path: string, more: object): Promise<boolean> => {
+    const parameters = { path, content: 'x' };
+    const request = { item_type: 'tool', item_id: 'fs/write_file', parameters };
+    const done = await runtime.kernel.execute(request, { ...runtime.caller(), ...more });
+    expect(done.ok).toBe(existsSync(join(fixture.root, path)));
+    return done.ok;
+  };
+  const copies = [
+    {},
+    { tierExemption: undefined },
+    { tierExemption: {} },
+    { tierExemption: Object.freeze({}) },
+    { tierExemption: { ...tierExemption } },
+    { tierExemption: structuredClone(tierExemption) },
+    { tierExemption: Object.create(tierExemption) },
+    { tierExemption: new Proxy(tierExemption, {}) },
+    { tierExemption: stranger.rooms.open.tierExemption },
+    { name: 'harness', surface: 'harness' },
+  ];
+  for (const [at, copy] of copies.entries()) expect(await write(`${at}.txt`, copy)).toBe(false);
+  expect(await write('own.txt', { tierExemption })).toBe(true);
+  const claimed = tool('fs/write_file', { path: 'said.txt', content: 'x', tierExemption: true });
+  expect(await runtime.call('execute', { ...claimed, tierExemption: true })).toMatchObject({
+    ok: false,
+  });
+  await Promise.all([runtime.close(), stranger.close()]);
+});

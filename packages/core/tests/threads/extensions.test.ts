@@ -2,7 +2,8 @@
 import { type Fixture, makeFixture } from '@kernmantle/test-support/project';
 import { afterEach, expect, test } from 'vitest';
 import { EXTENSIONS } from '../../../kernmantle/src/extensions.ts';
-import { ok } from '../../src/base/index.ts';
+import { fail, ok } from '../../src/base/index.ts';
+import type { Kind } from '../../src/kernel/index.ts';
 import { createRuntime, type Extension } from '../../src/runtime/index.ts';
 
 const fixtures: Fixture[] = [];
@@ -44,6 +45,21 @@ test.each([
   const opened = await createRuntime({ project: root, env, store, extensions });
   expect(opened).toEqual({ ok: false, error: { code: 'config_invalid', detail: { message } } });
 });
+
+test.each(['tool', 'directive', 'knowledge', 'thread', 'artifact'])(
+  'an extension cannot replace the kind `%s` of core',
+  async (name) => {
+    const { root, env } = fixture();
+    const kind: Kind = { name, actions: ['run'], prepare: () => fail('not_found', 'replaced') };
+    const opened = await createRuntime({
+      project: root,
+      env,
+      extensions: [{ name: 'other', kinds: () => [kind] }],
+    });
+    const message = `the kind \`${name}\` is provided by \`core\` and by \`other\`; leave one of them out`;
+    expect(opened).toEqual(fail('config_invalid', message));
+  },
+);
 
 test('two extensions with one primitive are refused', async () => {
   const { root, env } = fixture();

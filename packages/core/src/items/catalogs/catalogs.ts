@@ -192,7 +192,7 @@ async function copyFresh(
 }
 
 export function createCatalogs(options: CatalogOptions) {
-  const { project, home, clock, env } = options;
+  const { project, home, clock } = options;
   const rootOf: Record<CatalogLevel, string> = { project: `${project}/.ai`, user: home };
   const indexes = createCatalogIndexes(project, home);
 
@@ -217,9 +217,8 @@ export function createCatalogs(options: CatalogOptions) {
 
   async function read(entry: CatalogEntry, level: CatalogLevel) {
     const base = level === 'project' ? project : dirname(home);
-    const { fetchCatalog, runCommand } = await import('./fetch.ts');
-    const { run = runCommand } = options;
-    const fetched = await fetchCatalog(entry, indexes.cacheOf(entry), base, { run, env });
+    const { fetchCatalog, runCommand: run } = await import('./fetch.ts');
+    const fetched = await fetchCatalog(entry, indexes.cacheOf(entry), base, { run, ...options });
     if (!fetched.ok) return fetched;
     const library = openFolders(fetched.output, options);
     await library.refresh();
