@@ -71,7 +71,7 @@ const TOOLS = {
     for (const method of ['sampling/createMessage', 'elicitation/create', 'roots/list', 'ping']) {
       send({ id: `ask-${method}`, method, params: {} });
     }
-    await wait(300);
+    while (seen.answers.length < 4) await wait(10);
     return text(seen.answers);
   },
   storm({ count = 1000 }) {
