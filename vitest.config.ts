@@ -1,14 +1,15 @@
+import { availableParallelism } from 'node:os';
 import { defineConfig } from 'vitest/config';
 import { BUILT } from './tests/support/built.ts';
 import { LongestFirst } from './tests/support/durations.ts';
 import { testPath } from './tests/support/path.ts';
-import { isSoak, isSoakOrCi, pollMs, timeoutMs } from './tests/support/soak.ts';
+import { isSoak, isSoakOrCi, ofToday, pollMs, timeoutMs } from './tests/support/soak.ts';
 
 const BUNDLE = 'tests/support/build-bundle.ts';
 const PAGE = 'packages/web/tests/support/build-page.ts';
 const CASES = ['packages/core/tests/cases/**/*.test.ts', 'packages/script/tests/cases.test.ts'];
 const CRASH = ['packages/core/tests/crash/**/*.test.ts'];
-/** Servers, clients and their libraries in one process: each file begins with fresh ones. */
+/** Servers and clients that speak to each other over real connections. */
 const PEERS = [
   'packages/mcp/tests/**/*.test.ts',
   'packages/web/tests/**/*.test.ts',
@@ -46,10 +47,9 @@ const late = (seed: number) => ({
     exclude: ON_FILE,
     env: { KERNMANTLE_LATE_STORE: String(seed) },
     globalSetup: [BUNDLE],
-    isolate: true,
   },
 });
-const LATE = isSoakOrCi ? [late(1), late(2), late(3)] : [];
+const LATE = isSoakOrCi ? ofToday([1, 2, 3], 1).map(late) : [];
 
 export default defineConfig({
   test: {
@@ -60,8 +60,8 @@ export default defineConfig({
     hookTimeout: timeoutMs(30_000),
     globalSetup: ['tests/support/leftovers.ts', 'packages/web/tests/support/browser-server.ts'],
     pool: 'forks',
-    // One core less is the default: on two cores half of the machine would wait.
-    maxWorkers: '100%',
+    // Many tests wait for a process or a server: one worker more than cores keeps the cores busy.
+    maxWorkers: availableParallelism() + 1,
     sequence: { sequencer: LongestFirst },
     // Tests change nothing that another file sees, and there are no mocks: one process runs many
     // files and loads the modules once. INVARIANT: a helper registers what it undoes in the test
@@ -96,7 +96,6 @@ export default defineConfig({
           name: 'peers',
           include: PEERS,
           exclude: FLEET,
-          isolate: true,
           globalSetup: [BUNDLE, PAGE],
         },
       },
@@ -104,7 +103,6 @@ export default defineConfig({
         test: {
           name: 'fleet',
           include: FLEET,
-          isolate: true,
           globalSetup: [BUNDLE, PAGE, 'packages/fleet/tests/support/setup.ts'],
         },
       },

@@ -6,7 +6,9 @@ import { accessSync, constants, existsSync, writeFileSync } from 'node:fs';
 import { delimiter, join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 
+/** The shell without windows comes first: it does the same with a third of the processor time. */
 const NAMES = [
+  'chromium-headless-shell',
   'chromium',
   'chromium-browser',
   'google-chrome-stable',
@@ -51,7 +53,8 @@ function install(isWanted) {
       env: { ...process.env, DEBIAN_FRONTEND: 'noninteractive' },
     }).status === 0;
   apt('update', '-q');
-  if (apt('install', '-qy', '--no-install-recommends', 'chromium')) return;
+  const isInstalled = (name) => apt('install', '-qy', '--no-install-recommends', name);
+  if (isInstalled('chromium-headless-shell') || isInstalled('chromium')) return;
   try {
     writeFileSync(stamp, 'no Chromium could be installed\n');
   } catch {

@@ -5,6 +5,7 @@ import type { RuntimeOptions, Threads } from '@kernmantle/core/runtime';
 import type { Held, StoredEvent } from '@kernmantle/core/store';
 import { onTestFinished } from 'vitest';
 import { isLate } from './late-store.ts';
+import { timeoutMs } from './soak.ts';
 import { openStage, type Play, type Stage } from './thread-project.ts';
 
 type ThreadResult = Extract<Awaited<ReturnType<Threads['goOnWith']>>, { ok: true }>['output'];
@@ -56,7 +57,7 @@ export async function openWorker(
   onTestFinished(() => runtime.close());
   const threads = got(await runtime.threads());
   workers += 1;
-  const owner = { owner: `worker-${workers}`, ttlMs: 30_000 };
+  const owner = { owner: `worker-${workers}`, ttlMs: timeoutMs(30_000) };
   const wanted = { count: 1, projects: [server ? PROJECT : fixture.root] };
   const takeNow = async (waitMs = 0): Promise<Held[]> =>
     got(await threads.store.take(owner, { ...wanted, waitMs }));

@@ -30,6 +30,7 @@ export function makeFixture(files: Readonly<Record<string, string>> = {}): Fixtu
     KERNMANTLE_HOME: home,
     ...BUILT,
   };
+  const opened: Runtime[] = [];
   const fixture: Fixture = {
     root,
     home,
@@ -38,6 +39,8 @@ export function makeFixture(files: Readonly<Record<string, string>> = {}): Fixtu
       const path = file.startsWith('/') ? file : join(root, file);
       mkdirSync(dirname(path), { recursive: true });
       writeFileSync(path, text);
+      // A library may look 20 ms later; the test goes on at once.
+      for (const { library } of opened) library.noteChange();
       return path;
     },
     async open(options = {}) {
@@ -49,6 +52,7 @@ export function makeFixture(files: Readonly<Record<string, string>> = {}): Fixtu
         ...options,
       });
       if (!runtime.ok) throw new Error(runtime.error.detail.message);
+      opened.push(runtime.output);
       return runtime.output;
     },
     async call(verb, request, surface = 'cli') {

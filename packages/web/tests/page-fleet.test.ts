@@ -48,6 +48,11 @@ describe.skipIf(postgres === '')('over a server (needs PostgreSQL)', () => {
       const { threads } = stage;
       const served = await serveStage(stage as unknown as Parameters<typeof serveStage>[0]);
       const { page, errors, reports } = await openPage({ viewport: { width: 1440, height: 900 } });
+      // The first question about the fleet fails: the page asks again.
+      const refusal = { code: 'unavailable', message: 'the store does not answer; try again' };
+      await page.route('**/api/fleet', (route) => route.fulfill({ status: 503, json: refusal }), {
+        times: 1,
+      });
       await page.goto(served.link());
       const { thread } = must(await threads.enqueue({ directive: 'talk' }));
 

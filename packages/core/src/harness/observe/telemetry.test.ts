@@ -10,7 +10,7 @@ import {
 } from '@opentelemetry/api';
 import { afterEach, expect, test } from 'vitest';
 import type { JournalEvent } from '../../journal/events.ts';
-import { createTelemetry } from './telemetry.ts';
+import { createTelemetry, inSpan } from './telemetry.ts';
 
 afterEach(() => {
   trace.disable();
@@ -221,4 +221,20 @@ test('without an SDK nobody is asked for anything', () => {
     },
   });
   for (const event of RUN) telemetry('a', { ...event, turn: 1 });
+});
+
+test.each([
+  { traceId: '0'.repeat(32), spanId: '0'.repeat(16), traceFlags: 0 },
+  { traceId: 'not-hexadecimal', spanId: '1', traceFlags: 1 },
+])('a request carries no trace where an SDK has none: %j', async (none) => {
+  const span = { spanContext: () => none, end: () => undefined } as unknown as Span;
+  const tracer = { startSpan: () => span } as unknown as Tracer;
+  trace.setGlobalTracerProvider({ getTracer: () => tracer });
+  const request = { name: 'ask', side: 'client', attributes: {} } as const;
+  const written = await inSpan(
+    request,
+    async (own) => own,
+    () => undefined,
+  );
+  expect(written).toEqual({});
 });

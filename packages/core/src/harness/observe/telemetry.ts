@@ -6,6 +6,7 @@ import {
   type Context,
   context,
   createTraceState,
+  isSpanContextValid,
   metrics,
   ProxyTracerProvider,
   ROOT_CONTEXT,
@@ -272,7 +273,9 @@ function contextOf({ traceparent = '', tracestate = '' }: WrittenTrace): Context
   return trace.setSpanContext(ROOT_CONTEXT, remote);
 }
 
+/** Empty without a trace: an SDK that records nothing has an identifier of zeros, which no peer may be sent. */
 function writtenContext(span: Span): WrittenTrace {
+  if (!isSpanContextValid(span.spanContext())) return {};
   const { traceId, spanId, traceFlags, traceState } = span.spanContext();
   const flags = traceFlags.toString(16).padStart(2, '0');
   const tracestate = traceState?.serialize() ?? '';

@@ -23,6 +23,8 @@ export const unserved = computed<ReadonlySet<string>>(() => {
   return state ? unservedQueues(state) : new Set<string>();
 });
 
+const RETRY_MS = 3000;
+
 let isListening = false;
 let isReading = false;
 
@@ -53,7 +55,11 @@ function take(frame: Exclude<StreamFrame, { kind: 'reset' }>): void {
 export function useFleetFeed(): void {
   const isShared = me.value?.fleet === true;
   useEffect(() => {
-    if (isShared && !isListening) void load();
+    if (!isShared || isListening) return;
+    void load();
+    // A store that did not answer, or holds nothing yet, is asked again.
+    const timer = setInterval(() => (isListening ? clearInterval(timer) : void load()), RETRY_MS);
+    return () => clearInterval(timer);
   }, [isShared]);
 }
 

@@ -5,6 +5,8 @@ import { partAt, textPiece } from './text-piece.ts';
 test('pieces of any size make the whole, and each is a text', () => {
   fc.assert(
     fc.property(fc.string({ unit: 'grapheme' }), fc.integer({ min: 1, max: 9 }), (text, length) => {
+      // The sign of a torn letter may stand in the text itself.
+      fc.pre(!text.includes('\ufffd'));
       let [whole, offset, count]: [string, number | undefined, number] = ['', 0, 0];
       while (offset !== undefined && count++ < 10_000) {
         const piece = textPiece(text, offset, length);
