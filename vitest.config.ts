@@ -24,7 +24,7 @@ const FLEET = [
 const SUPPORT = ['tests/*.test.ts', 'tests/support/**/*.test.ts'];
 
 /** They build the package as it is published: CI runs them after `npm run build`, and `npm run soak` does. */
-const PUBLISHED = ['build', 'one-machine'].map(
+const PUBLISHED = ['build', 'one-machine', 'types'].map(
   (name) => `packages/kernmantle/tests/package/${name}.test.ts`,
 );
 
@@ -106,7 +106,7 @@ export default defineConfig({
           globalSetup: [BUNDLE, PAGE, 'packages/fleet/tests/support/setup.ts'],
         },
       },
-      { test: { name: 'crash', include: CRASH, isolate: true, globalSetup: [BUNDLE] } },
+      { test: { name: 'crash', include: CRASH, globalSetup: [BUNDLE] } },
       ...LATE,
     ],
   },

@@ -25,9 +25,8 @@ export default class DurationReporter implements Reporter {
 
 /**
  * The longest file runs first, so that none runs alone at the end. A file without a row counts as the
- * longest. Files that share a process stay together, project after project, because a worker that
- * changes the project starts a new process and loads all modules again; they come last, because the
- * shortest files are among them.
+ * longest. Files of a project stay together, because a worker that changes the project starts a new
+ * process and loads all modules again. The project with the shortest longest file comes last.
  */
 export class LongestFirst extends BaseSequencer {
   override async sort(files: TestSpecification[]): Promise<TestSpecification[]> {
@@ -35,11 +34,6 @@ export class LongestFirst extends BaseSequencer {
     const durationOf = ({ moduleId }: TestSpecification): number =>
       durations[relative(this.ctx.config.root, moduleId)] ?? Number.MAX_SAFE_INTEGER;
     const sorted = files.toSorted((one, other) => durationOf(other) - durationOf(one));
-    const isAlone = ({ project }: TestSpecification): boolean => project.config.isolate;
-    const shared = Map.groupBy(
-      sorted.filter((file) => !isAlone(file)),
-      ({ project }) => project.name,
-    );
-    return [...sorted.filter(isAlone), ...[...shared.values()].flat()];
+    return [...Map.groupBy(sorted, ({ project }) => project.name).values()].flat();
   }
 }

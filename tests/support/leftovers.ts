@@ -1,5 +1,6 @@
 // Runs once around all tests: they get a temporary folder of their own, and whoever leaves a file in
 // it, or a process that was started from it, fails the run.
+import { spawnSync } from 'node:child_process';
 import {
   chmodSync,
   existsSync,
@@ -9,6 +10,8 @@ import {
   readlinkSync,
   realpathSync,
   rmSync,
+  statfsSync,
+  writeFileSync,
 } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join, relative } from 'node:path';
@@ -56,9 +59,31 @@ function filesIn(path: string): string[] {
 const isCompiledOnly = (path: string): boolean =>
   existsSync(join(path, '.cache')) && filesIn(path).length === 0;
 
+const MEMORY = '/dev/shm';
+const ENOUGH_BYTES = 4 * 1024 ** 3;
+
+/** In memory where that is large and can hold programs: tests make and remove thousands of folders. */
+function makeFolder(): string {
+  const made = (parent: string): string => realpathSync(mkdtempSync(join(parent, 'km-tests-')));
+  try {
+    const { bavail, bsize } = statfsSync(MEMORY);
+    if (process.env.TMPDIR !== undefined || bavail * bsize < ENOUGH_BYTES) return made(tmpdir());
+    const folder = made(MEMORY);
+    const program = join(folder, 'program');
+    writeFileSync(program, '#!/bin/sh\n', { mode: 0o700 });
+    const { status } = spawnSync(program);
+    rmSync(program);
+    if (status === 0) return folder;
+    rmSync(folder, { recursive: true });
+  } catch {
+    // No such place here.
+  }
+  return made(tmpdir());
+}
+
 export default function setup(): () => Promise<void> {
   const before = process.env.TMPDIR;
-  const folder = realpathSync(mkdtempSync(join(tmpdir(), 'km-tests-')));
+  const folder = makeFolder();
   process.env.TMPDIR = folder;
   // A database server that is started as another user has to find its own folder in it.
   chmodSync(folder, 0o711);

@@ -51,6 +51,18 @@ function knownDocuments(): ReadonlyMap<string, Json> {
   return known;
 }
 
+const RECENT = 256;
+const RECENT_CHARACTERS = 65_536;
+/** Documents without a problem that this process has read, the oldest first: several projects share most files. */
+const recent = new Map<string, Json>();
+
+function remember(text: string, value: Json): void {
+  if (value === null || text.length > RECENT_CHARACTERS) return;
+  const oldest = recent.size < RECENT ? undefined : recent.keys().next().value;
+  if (oldest !== undefined) recent.delete(oldest);
+  recent.set(text, structuredClone(value));
+}
+
 /** Places are asked for when something is wrong; only then the library is needed. */
 const readBefore = (text: string, value: Json): YamlDocument => ({
   value: structuredClone(value),
@@ -77,12 +89,14 @@ export function parseYaml(text: string): YamlDocument {
     problems: [{ ...start, message }],
     locate: () => start,
   });
-  const before = knownDocuments().get(text);
+  const before = knownDocuments().get(text) ?? recent.get(text);
   if (before !== undefined) return readBefore(text, before);
   if (text.length > MAX_BYTES) return refuse(`YAML text is longer than ${MAX_BYTES} characters`);
   if (isTooDeep(text)) return refuse('YAML is nested too deeply');
   try {
-    return read(text);
+    const document = read(text);
+    if (document.problems.length === 0) remember(text, document.value);
+    return document;
   } catch (error) {
     if (error instanceof TooMuch) return refuse(error.message);
     if (error instanceof RangeError) return refuse('YAML is nested too deeply');

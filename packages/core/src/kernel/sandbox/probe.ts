@@ -124,12 +124,22 @@ interface ProbeOptions {
   kinds?: readonly LinuxKind[];
 }
 
-/** Never throws. Costs a few process starts: ask once and keep the answer. */
-export async function probeSandbox(options: ProbeOptions = {}): Promise<SandboxReport> {
+async function probe(options: ProbeOptions): Promise<SandboxReport> {
   const { platform = process.platform, folders = FOLDERS } = options;
   if (platform === 'linux') {
     return await probeLinux(folders, options.kinds ?? ['bwrap', 'util-linux']);
   }
   if (platform === 'darwin') return await probeSeatbelt(folders);
   return { kind: 'none', reason: `no sandbox is known for \`${platform}\`` };
+}
+
+/** The sandbox that works on this machine. A second project of the process is not tried again. */
+let found: Promise<SandboxReport> | undefined;
+
+/** Never throws. Costs a few process starts, once per process as long as there is a sandbox. */
+export async function probeSandbox(options?: ProbeOptions): Promise<SandboxReport> {
+  if (options) return await probe(options);
+  const report = await (found ??= probe({}));
+  if (report.kind === 'none') found = undefined;
+  return report;
 }

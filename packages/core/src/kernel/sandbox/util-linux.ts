@@ -190,7 +190,10 @@ function tableOf(
       ];
   const lines = mounts.map((mount) => {
     const source = 'own' in mount.from ? at(mount.from.own) : field(mount.from.host);
-    return `${source} ${at(mount.target)} none rbind,${optionsOf(flagsOf(mount, points))} 0 0`;
+    // A point below `/dev/shm` cannot be made before that is mounted.
+    const made = isBelow('/dev/shm', mount.target) ? ['X-mount.mkdir'] : [];
+    const options = optionsOf([...flagsOf(mount, points), ...made]);
+    return `${source} ${at(mount.target)} none rbind,${options} 0 0`;
   });
   const terminals = [
     `devpts ${at('/dev/pts')} devpts newinstance,ptmxmode=0666,mode=620,nosuid,noexec 0 0`,
