@@ -1,5 +1,5 @@
 // `npm run test:affected`: runs the test files that a change can affect. A test file is affected by every file that it
-// imports, directly or not, by all sources of its own package, and by every package if it starts `km`.
+// imports, directly or not, by all sources of its own package, and, if it starts `km`, by the commands that it names.
 // `--base REF` compares with another commit than `main`. `--list` prints the files and runs nothing.
 import { execFileSync, spawnSync } from 'node:child_process';
 import { existsSync, globSync, readFileSync } from 'node:fs';
@@ -13,6 +13,9 @@ const IMPORT = /(?:\bfrom|\bimport)\s*\(?\s*['"]([^'"]+)['"]/g;
 const PROGRAM = /new URL\(\s*'([^']+\.m?[jt]s)',\s*import\.meta\.url/g;
 const LAUNCHER = 'bin/km.js';
 const ENTRY = 'packages/kernmantle/src/cli/main.ts';
+/** Its rows name a command and the module that is loaded for it alone. */
+const COMMANDS = 'packages/kernmantle/src/cli/table.ts';
+const COMMAND = /^\s*'?([a-z][a-z ]*)'?: async .*?import\('([^']+)'/gm;
 const isTest = (path: string): boolean => /\.test\.tsx?$/.test(path);
 const packageOf = (path: string): string | undefined => /^packages\/[^/]+\//.exec(path)?.[0];
 
@@ -51,16 +54,47 @@ function createReach({ files, read }: Repository): (path: string) => ReadonlySet
     direct.set(path, all);
     return all;
   };
+  const commands = [...(read(COMMANDS) ?? '').matchAll(COMMAND)].map(
+    ([, name = '', file = '']) => ({
+      words: name.split(' '),
+      module: posix.join(posix.dirname(COMMANDS), file),
+    }),
+  );
+  /** Modules of the commands that a test writes as one text or as a list of words. */
+  const commandsIn = (text: string): string[] => {
+    const quoted = new Set([...text.matchAll(/(['"`])(.*?)\1/g)].map(([, , inner = '']) => inner));
+    const texts = [...quoted].map((inner) => `${inner.replace(/^km /, '')} `);
+    return commands
+      .filter(
+        ({ words }) =>
+          words.every((word) => quoted.has(word)) ||
+          texts.some((one) => one.startsWith(`${words.join(' ')} `)),
+      )
+      .map(({ module }) => module);
+  };
   return (path) => {
     const own = packageOf(path);
     const reached = new Set<string>();
+    const named = new Set<string>();
     const queue = [path];
-    if (own) queue.push(...files.filter((file) => file.startsWith(`${own}src/`) && !isTest(file)));
-    for (let next = queue.pop(); next !== undefined; next = queue.pop()) {
-      if (reached.has(next)) continue;
-      reached.add(next);
-      queue.push(...importsOf(next));
+    const follow = (): void => {
+      for (let next = queue.pop(); next !== undefined; next = queue.pop()) {
+        if (reached.has(next)) continue;
+        reached.add(next);
+        if (next !== COMMANDS) queue.push(...importsOf(next));
+        if (/^(?:packages\/\w+\/src|bin)\//.test(next) && !isTest(next)) continue;
+        for (const module of commandsIn(read(next) ?? '')) named.add(module);
+      }
+    };
+    follow();
+    // A test of a command needs the modules of that command, not those of all others.
+    if (own && !(ENTRY.startsWith(own) && reached.has(ENTRY))) {
+      queue.push(...files.filter((file) => file.startsWith(`${own}src/`) && !isTest(file)));
+      follow();
     }
+    if (!reached.has(COMMANDS)) return reached;
+    queue.push(...named);
+    follow();
     return reached;
   };
 }
