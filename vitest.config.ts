@@ -60,8 +60,8 @@ export default defineConfig({
     hookTimeout: timeoutMs(30_000),
     globalSetup: ['tests/support/leftovers.ts', 'packages/web/tests/support/browser-server.ts'],
     pool: 'forks',
-    // Many tests wait for a process or a server: one worker more than cores keeps the cores busy.
-    maxWorkers: availableParallelism() + 1,
+    // Many tests wait for a process or a server: two workers more than cores keep the cores busy.
+    maxWorkers: availableParallelism() + 2,
     sequence: { sequencer: LongestFirst },
     // Tests change nothing that another file sees, and there are no mocks: one process runs many
     // files and loads the modules once. INVARIANT: a helper registers what it undoes in the test

@@ -1,9 +1,7 @@
 // The rules of ARCHITECTURE.md: rooms and folders have an order, imports enter through doors, there are
-// no circles, and every export has a user. Lists of exceptions only get shorter: an exception that is not
-// needed fails too. `npm run house` has the figures.
+// no circles, and every export has a user. There are no exceptions. `npm run house` has the figures.
 import { existsSync, globSync, readFileSync } from 'node:fs';
 import { isOwnCode } from '@kernmantle/core/base';
-import { KNOWN_WAITS } from '@kernmantle/test-support/house-exceptions';
 import { timeoutMs } from '@kernmantle/test-support/soak';
 import { afterAll, expect, test } from 'vitest';
 import {
@@ -375,7 +373,7 @@ test('no test waits for a time where it can wait for an event', () => {
   const isFree = (path: string): boolean =>
     /^packages\/(core\/tests\/crash|fleet\/tests)\//.test(path);
   const waiting = TESTS.filter((path) => !isFree(path) && waitsLong(readFileSync(path, 'utf8')));
-  expectOnly(waiting, KNOWN_WAITS);
+  expectOnly(waiting);
   expect(waitsLong('new Promise((done) => setTimeout(done, 51))')).toBe(true);
   expect(waitsLong('await sleep(50)')).toBe(false);
 });
