@@ -200,8 +200,6 @@ export interface GuardSet {
   mayObjectAfter(op: Operation, held: readonly string[]): boolean;
 }
 
-// What policies say, as far as the pipeline asks.
-
 export type Objection = 'deny' | 'ask' | 'retry';
 
 /** What one guard or rule had to say against an operation. */
@@ -307,8 +305,6 @@ export interface FramePolicy {
     influence: Descriptor,
   ): readonly string[];
 }
-
-// What the pipeline asks of those above it.
 
 /** Something that leaves: a line shown, a file written. Held back while an after-guard may object. */
 export interface Effect {

@@ -99,8 +99,6 @@ export type SinkFactory = (
   context: SinkContext,
 ) => Outcome<Sink> | Promise<Outcome<Sink>>;
 
-// Reading a config: a wrong type is the author's mistake and is named as such.
-
 /** A whole number of at least `min`, or the default when the field is absent. */
 export function countField(
   config: JsonObject,

@@ -54,8 +54,6 @@ async function aboutRegistry(runtime: Runtime): Promise<HealthFinding[]> {
 
 const badStore = ({ error }: Failure): HealthFinding => bad('store', error.detail.message);
 
-// A store that machines share: who works, what waits, and for what there is nobody.
-
 /** Leases do not depend on clocks of machines; times that people see do. */
 const CLOCK_OFF_MS = 5000;
 const MB = 1024 * 1024;

@@ -184,8 +184,6 @@ export function retryHint(fault: Fault, owner: RetryBudget): string | undefined 
   return ownerOf(fault) === owner && typeof hint === 'string' ? hint : undefined;
 }
 
-// From a judgement to what happens: go on, refuse, ask a person, or try again.
-
 const deciding = ({ findings }: Judgement, kind: Objection): Finding =>
   findings.find((finding) => finding.kind === kind) as Finding;
 

@@ -394,8 +394,6 @@ export async function endFamily(thread: Thread, ending: Ending): Promise<Ending>
   return final;
 }
 
-// What became of a thread's children while no process ran it: counted before it goes on.
-
 /** Children that events of this type name. */
 export const namedIn = (
   history: readonly Recorded[],

@@ -207,8 +207,6 @@ async function taintedIn(thread: Thread, { arguments: given }: Question): Promis
   return Object.keys(tainted).length > 0 ? { tainted } : {};
 }
 
-// What threads of the same directive did with the same tool: seen before, or never.
-
 const [MAX_THREADS, MAX_CALLS, MAX_BEFORE, MAX_WORD] = [10, 1000, 5, 200];
 
 const wordOf = (value: Json | undefined): string => {

@@ -103,8 +103,6 @@ function endingBeforeCrash(thread: Thread, history: readonly Recorded[]): Ending
   return reply && finalEnding(thread, reply);
 }
 
-// A thread that was paused, or that a process left behind, goes on from its journal.
-
 /** As it was when the thread began: its model and its limits, whatever the files say by now. What people set
  * since is in the journal too. */
 export async function prepareAgain(

@@ -98,8 +98,6 @@ export const planProblems = (
         ...missingOutputs(reading, directive),
       ];
 
-// What it needs.
-
 const linksOf = ({ library }: Ports, id: string): { links: ToolItem[]; primitive: string } => {
   const chain = library.chain(id);
   return chain.ok ? chain.output : { links: [], primitive: '' };

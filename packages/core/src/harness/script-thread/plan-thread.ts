@@ -53,8 +53,6 @@ interface Planning {
   readonly between: Between;
 }
 
-// The planning turn.
-
 /** What a model said to be this plan, as far as it was let through. */
 function repliesIn(history: readonly Recorded[], number: number): ModelReply[] {
   return history.flatMap(({ type, data }, at) => {
@@ -166,8 +164,6 @@ async function makePlan(
     conversation.user(repairRequest(problems), ground.marks, true);
   }
 }
-
-// Doing what it says.
 
 /** What a plan is told about a failure: a tool may say anything, also in its codes. */
 const TOLD: ReadonlySet<string> = new Set([

@@ -144,8 +144,6 @@ export function requiredFor(
   return [...new Set([...needs.flat().map(normalizeCapability), `tool.${name}`])];
 }
 
-// A tool call that spawns is a step of its own kind.
-
 /** The primitive at the end of these chains, and its function that spawns. */
 const [PRIMITIVE, FUNCTION] = ['thread', 'spawn'];
 const BASE = 'threads/spawn_thread';

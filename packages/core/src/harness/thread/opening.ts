@@ -57,8 +57,6 @@ export async function withFreshId<T>(
   }
 }
 
-// What opens every conversation.
-
 const NO_INPUTS: ReadonlyMap<string, Value> = new Map();
 const asObject = (value: Json): JsonObject => (isObject(value) ? value : {});
 

@@ -23,8 +23,6 @@ export function canSpawn(
   return { can_spawn_thread: missing.length === 0, missing };
 }
 
-// Puts inputs into a directive's texts.
-
 const PLACEHOLDER =
   /\$\{(?:inputs\.)?([A-Za-z_]\w*(?:\.[A-Za-z_]\w*)*)\}|(?<!\$)\{([A-Za-z_]\w*)\}/g;
 
@@ -41,8 +39,6 @@ export function fillDirectiveText(text: string, inputs: JsonObject): string {
     return value === undefined || value === null ? written : textOf(value);
   });
 }
-
-// What a directive is once it has been read, whichever of the two forms it was written in.
 
 export interface Directive {
   readonly name: string;

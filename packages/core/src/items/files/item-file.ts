@@ -36,8 +36,6 @@ export const aboutFile = (
   { severity = 'error', hint }: { severity?: Severity; hint?: string | undefined } = {},
 ): Diagnostic => compact<Diagnostic>({ file, line: 1, column: 1, code, severity, message, hint });
 
-// Reading one file of a stranger's project, as text or as a reason why not.
-
 /** Larger than any honest item; beyond it a file is reported, not read. */
 export const MAX_ITEM_BYTES = 256 * 1024;
 

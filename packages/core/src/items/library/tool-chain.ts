@@ -102,8 +102,6 @@ export const requiredBy = (tools: readonly Tool[]): string[] => [
   ...new Set(tools.flatMap(({ requires, handsOn }, at) => (at > 0 && handsOn) || requires)),
 ];
 
-// The configs of a chain are one config in the end, and each part of it was written by one link.
-
 /** The leaf wins, lists are replaced. */
 export const mergedConfig = (links: readonly ToolItem[]): JsonObject =>
   links.reduceRight<JsonObject>((merged, { tool }) => mergeDeep(merged, tool?.config ?? {}), {});

@@ -50,8 +50,6 @@ const CODES: ReadonlySet<string> = new Set(
 const isKnownCode = (entry: string): boolean =>
   /^[1-5]\d\d(?!\d)/.test(entry) || CODES.has(entry.toLowerCase());
 
-// How one parameter of a tool or of an action is declared.
-
 const TYPES = ['string', 'integer', 'number', 'boolean', 'object', 'array', 'any'] as const;
 type ParameterType = (typeof TYPES)[number];
 

@@ -11,7 +11,6 @@ import { me } from './session.ts';
 
 interface FleetNow {
   readonly state?: FleetState;
-  /** When it came, by the clock of this machine. */
   readonly at: number;
   readonly error?: PageFault;
 }
@@ -24,18 +23,15 @@ export const unserved = computed<ReadonlySet<string>>(() => {
 });
 
 const RETRY_MS = 3000;
-
-let isListening = false;
-let isReading = false;
+let [isListening, isReading] = [false, false];
 
 async function load(): Promise<void> {
   if (isReading) return;
   isReading = true;
   const answer = await get<FleetView>('fleet');
   isReading = false;
-  const { error: _, ...before } = seen.peek();
   if (!answer.ok) {
-    seen.value = { ...before, error: answer.error };
+    seen.value = { ...seen.peek(), error: answer.error };
     return;
   }
   const { fleet, position } = answer.output;
@@ -47,17 +43,15 @@ async function load(): Promise<void> {
 
 function take(frame: Exclude<StreamFrame, { kind: 'reset' }>): void {
   if (frame.kind !== 'batch' || !frame.fleet) return;
-  const { error: _, ...before } = seen.peek();
-  seen.value = { ...before, state: frame.fleet, at: Date.now() };
+  seen.value = { state: frame.fleet, at: Date.now() };
 }
 
-/** Keeps `unserved` up to date, for views that show nothing else of it and are not drawn with it. */
+/** Keeps `unserved` up to date. A store that did not answer, or holds nothing yet, is asked again. */
 export function useFleetFeed(): void {
   const isShared = me.value?.fleet === true;
   useEffect(() => {
     if (!isShared || isListening) return;
     void load();
-    // A store that did not answer, or holds nothing yet, is asked again.
     const timer = setInterval(() => (isListening ? clearInterval(timer) : void load()), RETRY_MS);
     return () => clearInterval(timer);
   }, [isShared]);
