@@ -150,8 +150,6 @@ function objectOf({ entries }: NodeOf<'object'>): Json | undefined {
   return made;
 }
 
-// Calls of tools.
-
 function parametersOf(node: ActionExpression | undefined, walk: Walk): PlanStep['parameters'] {
   const made = new Map<string, PlanParameter>();
   if (node === undefined) return made;

@@ -156,8 +156,6 @@ export interface ScriptWorld {
   ): MaybePromise<Outcome<Value>>;
 }
 
-// ---- js blocks
-
 export type JsArgument =
   | { readonly kind: 'data'; readonly data: Json }
   | { readonly kind: 'undefined' }

@@ -160,8 +160,6 @@ export async function openContext(ask: AskHost): Promise<JsContext> {
 export const isFull = ({ memory }: JsContext): boolean =>
   memory.buffer.byteLength > (PAGES.maximum - 64) * 65_536;
 
-// ---- entering
-
 /** Not `instanceof`: the error belongs to the context of the watch. */
 function whyEnded(error: unknown): Broken {
   const code = isObject(error) ? error['code'] : undefined;

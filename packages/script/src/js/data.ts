@@ -45,8 +45,6 @@ export function give(argument: JsArgument, parts: Part[]): string {
   return argument.kind === 'kept' ? 'k' : argument.isStage ? 's' : 't';
 }
 
-// ---- the other side
-
 type Bag = Record<PropertyKey, unknown>;
 
 export interface Codec {

@@ -117,8 +117,6 @@ async function open(engine: Engine): Promise<Outcome<JsContext>> {
   }
 }
 
-// ---- faults
-
 const slowFault = ({ timeoutMs }: Job): Failure =>
   fail('timeout', `the js block ran longer than ${timeoutMs / 1000} s; set \`timeout\` if it may`);
 

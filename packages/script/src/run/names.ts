@@ -161,8 +161,6 @@ export const withFacts = (
   ctx: NonNullable<Parameters<typeof childFrame>[1]['ctx']>,
 ): Environment => ({ ...env, frame: childFrame(env.frame, { ctx }) });
 
-// What the language provides as functions: transformers, tools, help.
-
 function builtIn(
   name: string,
   parameters: readonly string[],

@@ -411,8 +411,6 @@ interface Inner {
   };
 }
 
-// Questions about a tree that do not need it to run.
-
 const isNode = (thing: object): thing is ActionExpression | PipelineStage =>
   'kind' in thing && typeof thing.kind === 'string';
 
