@@ -60,8 +60,9 @@ export default defineConfig({
     hookTimeout: timeoutMs(30_000),
     globalSetup: ['tests/support/leftovers.ts', 'packages/web/tests/support/browser-server.ts'],
     pool: 'forks',
-    // Many tests wait for a process or a server: two workers more than cores keep the cores busy.
-    maxWorkers: availableParallelism() + 2,
+    // Many tests wait for a process or a server: more workers than cores keep the cores busy. CI, whose
+    // machine may do other work, has one less.
+    maxWorkers: availableParallelism() + (process.env.CI ? 1 : 2),
     sequence: { sequencer: LongestFirst },
     // Tests change nothing that another file sees, and there are no mocks: one process runs many
     // files and loads the modules once. INVARIANT: a helper registers what it undoes in the test

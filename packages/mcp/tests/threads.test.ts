@@ -72,7 +72,7 @@ test.each(CLIENTS)('a full run with a client of %s', async (_line, open) => {
   const client = await open(served);
   const told: { progress: number; message?: string | undefined }[] = [];
   const words = () => told.map(({ message }) => message).join('\n');
-  const started = await client.call(startDirective('look', { wait_ms: 1500 }), {
+  const started = await client.call(startDirective('look', { wait_ms: timeoutMs(4000) }), {
     onprogress: (one) => void told.push(one),
   });
   expect(started).toMatchObject({ ok: true, output: { status: 'running', directive: 'look' } });
