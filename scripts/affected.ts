@@ -13,7 +13,7 @@ const IMPORT = /(?:\bfrom|\bimport)\s*\(?\s*['"]([^'"]+)['"]/g;
 const PROGRAM = /new URL\(\s*'([^']+\.m?[jt]s)',\s*import\.meta\.url/g;
 const LAUNCHER = 'bin/km.js';
 const ENTRY = 'packages/kernmantle/src/cli/main.ts';
-/** Its rows name a command and the module that is loaded for it alone. */
+/** Each row of this file names a command and the module of that command. */
 const COMMANDS = 'packages/kernmantle/src/cli/table.ts';
 const COMMAND = /^\s*'?([a-z][a-z ]*)'?: async .*?import\('([^']+)'/gm;
 const isTest = (path: string): boolean => /\.test\.tsx?$/.test(path);

@@ -50,8 +50,7 @@ export function countBefore(count: number, isBefore: (at: number) => boolean): n
   return low;
 }
 
-// Places in a text, for people: lines and columns start at 1, columns count UTF-16 units.
-
+/** A place in a text. Lines and columns start at 1; columns count UTF-16 units. */
 export interface Position {
   line: number;
   column: number;

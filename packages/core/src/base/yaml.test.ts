@@ -116,3 +116,32 @@ test('what is read of a text without aliases is no longer than the text', () => 
     { numRuns: 500 },
   );
 });
+
+test('a text that was read before gives the same again, in a value of its own', () => {
+  const values = fc.dictionary(fc.string({ minLength: 1 }), fc.jsonValue({ maxDepth: 3 }));
+  fc.assert(
+    fc.property(values, (value) => {
+      const text = formatYaml(value as Json);
+      const [first, second] = [parseYaml(text), parseYaml(text)];
+      const before = JSON.stringify(first.value);
+      expect(JSON.stringify(second.value)).toBe(before);
+      expect(second.problems).toEqual(first.problems);
+      const path = Object.keys(value).slice(0, 1);
+      expect(second.locate(path)).toEqual(first.locate(path));
+      if (first.value && typeof first.value === 'object') Object.assign(first.value, { more: 1 });
+      expect(JSON.stringify(parseYaml(text).value)).toBe(before);
+    }),
+  );
+});
+
+test('more texts than are kept are read correctly, with anchors and without', () => {
+  const long = 'x'.repeat(50_000);
+  for (const round of [1, 2])
+    for (let at = 0; at < 30; at++) {
+      expect(parseYaml(`n: ${at}\nt: ${long}\n`).value).toEqual({ n: at, t: long });
+      expect(parseYaml(`a: &a [${at}]\nb: *a\n`).value, `round ${round}`).toEqual({
+        a: [at],
+        b: [at],
+      });
+    }
+});

@@ -51,15 +51,19 @@ function knownDocuments(): ReadonlyMap<string, Json> {
   return known;
 }
 
-const RECENT = 256;
-const RECENT_CHARACTERS = 65_536;
-/** Documents without a problem that this process has read, the oldest first: several projects share most files. */
+const RECENT_CHARACTERS = 1_000_000;
+/** Documents without a problem that this process has read: several projects share most files. */
 const recent = new Map<string, Json>();
+let recentCharacters = 0;
 
+/** A text with an anchor is not kept: its value can be much longer than the text. */
 function remember(text: string, value: Json): void {
-  if (value === null || text.length > RECENT_CHARACTERS) return;
-  const oldest = recent.size < RECENT ? undefined : recent.keys().next().value;
-  if (oldest !== undefined) recent.delete(oldest);
+  if (value === null || text.includes('&') || text.length > RECENT_CHARACTERS / 16) return;
+  recentCharacters += text.length;
+  if (recentCharacters > RECENT_CHARACTERS) {
+    recent.clear();
+    recentCharacters = text.length;
+  }
   recent.set(text, structuredClone(value));
 }
 

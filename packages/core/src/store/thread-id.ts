@@ -61,8 +61,7 @@ export function interruption(owner: string | undefined, isGone: boolean) {
   return { status: 'interrupted', cause, reason, ...(owner !== undefined && { owner }) };
 }
 
-// Thread ids name folders and appear in commands, so they are plain by construction.
-
+/** A thread id names a folder and appears in commands, so it has plain characters only. */
 const VALID = /^[A-Za-z0-9_-]{1,80}$/;
 
 /** The id as it is, or `invalid_input` with a `suggestion`. */

@@ -69,19 +69,22 @@ async function newMachine() {
 }
 
 /**
- * Runs `work` so that V8 ends it, whatever it does, when the time is over or a person presses Ctrl-C:
- * the engine looks at the clock only between steps of JavaScript, and one step may be a search in a very
- * long text; with no memory left it may not come back at all. Costs a thread for each entry.
+ * Runs `work` so that V8 ends it, whatever it does, when the time is over: the engine looks at the clock
+ * only between steps of JavaScript, and one step may be a search in a very long text; with no memory left
+ * it may not come back at all. Costs a thread for each entry. With `breaks`, Ctrl-C ends it, too.
+ *
+ * At the begin and at the end of an entry that breaks, Node has no listener for Ctrl-C: for a moment the
+ * signal is lost or ends the process. A timer that fires a hundred times a second must not do that.
  */
-function createWatch(): (work: () => void, timeout: number) => void {
+function createWatch(): (work: () => void, timeout: number, breaks: boolean) => void {
   let current: (() => void) | undefined;
   const context = createContext(constants.DONT_CONTEXTIFY);
   Object.assign(context, { run: () => current?.() });
   const script = new Script('run()');
-  return (work, timeout) => {
+  return (work, timeout, breaks) => {
     const outer = current;
     current = work;
-    const breakOnSigint = process.listenerCount('SIGINT') > 0;
+    const breakOnSigint = breaks && process.listenerCount('SIGINT') > 0;
     try {
       script.runInContext(context, { timeout, breakOnSigint, displayErrors: false });
     } finally {
@@ -178,9 +181,9 @@ function runPendingJobs(js: JsContext): void {
   }
 }
 
-/** What is outermost sets the time limit of all that is done inside of it. */
-export function within(js: JsContext, ms: number, work: () => string): Entered {
-  if (js.depth === 0) return outermost(js, ms, work);
+/** What is outermost sets the time limit of all that is done inside of it. `breaks`: by Ctrl-C. */
+export function within(js: JsContext, ms: number, work: () => string, breaks = false): Entered {
+  if (js.depth === 0) return outermost(js, ms, work, breaks);
   js.depth += 1;
   try {
     return { said: work() };
@@ -189,7 +192,7 @@ export function within(js: JsContext, ms: number, work: () => string): Entered {
   }
 }
 
-function outermost(js: JsContext, ms: number, work: () => string): Entered {
+function outermost(js: JsContext, ms: number, work: () => string, breaks: boolean): Entered {
   let said = '';
   const step = (): void => {
     said = work();
@@ -199,7 +202,7 @@ function outermost(js: JsContext, ms: number, work: () => string): Entered {
   js.depth = 1;
   try {
     watch ??= createWatch();
-    watch(step, Math.ceil(ms) + GRACE_MS);
+    watch(step, Math.ceil(ms) + GRACE_MS, breaks);
   } catch (error) {
     js.broken ??= whyEnded(error);
   } finally {
@@ -256,8 +259,6 @@ export const callInside = (
   name: Exclude<keyof Calls, 'add'>,
   parts: readonly Part[],
 ): string => enter(js, functionOf(js, name), parts);
-
-// ---- compiling
 
 /** Makes a function of the block; its parts have been parsed before, one by one. */
 function compile(

@@ -351,15 +351,14 @@ function start(
   for (const { value } of call.parameters) shape += give(value, parts);
   parts[1] = shape;
   let defined: Outcome<null> = ok(null);
-  const entered = asJob(engine, job, () =>
-    within(js, job.timeoutMs, () => {
-      if (unit.free.length > 0) {
-        callInside(js, 'open', []);
-        defined = define(js, job, unit.free, new Set());
-      }
-      return defined.ok ? enter(js, unit.call, parts) : 'u';
-    }),
-  );
+  const work = (): string => {
+    if (unit.free.length > 0) {
+      callInside(js, 'open', []);
+      defined = define(js, job, unit.free, new Set());
+    }
+    return defined.ok ? enter(js, unit.call, parts) : 'u';
+  };
+  const entered = asJob(engine, job, () => within(js, job.timeoutMs, work, true));
   if ('said' in entered && entered.said === 'p') return outcomeOf(engine, job);
   engine.jobs.delete(job.id);
   if ('broken' in entered) return leftBroken(engine, job, entered.broken);

@@ -7,7 +7,7 @@ import {
   makeValue,
   withOrigin,
 } from '@kernmantle/core/flow';
-import { expect, test } from 'vitest';
+import { expect, test, vi } from 'vitest';
 import { absent, isFileList } from './kinds.ts';
 import { callMethod, hasMethod } from './methods.ts';
 
@@ -101,8 +101,16 @@ test.each([
   expect(() => call(data, name, ...args)).toThrow(message);
 });
 
-test('a pattern that never ends is stopped', () => {
-  expect(() => call(`${'a'.repeat(40)}!`, 'match', '(a+)+$')).toThrow('took longer');
+test('a pattern that never ends is stopped, also when the process got no CPU at first', () => {
+  const measured = vi.spyOn(process, 'cpuUsage');
+  try {
+    const started = { user: 0, system: 0 };
+    measured.mockReturnValueOnce(started).mockReturnValueOnce({ user: 1000, system: 0 });
+    expect(() => call(`${'a'.repeat(40)}!`, 'match', '(a+)+$')).toThrow('took longer');
+    expect(measured).toHaveBeenCalledTimes(4);
+  } finally {
+    measured.mockRestore();
+  }
 });
 
 test('elements keep exactly their marks, and file lists stay file lists', () => {

@@ -4,8 +4,6 @@ import { offsetIn, type TextPiece } from './entities.ts';
 import { type Findings, offsetOf, type Place, quoted, suggestion } from './findings.ts';
 import { type Shape, takesAttribute } from './shape.ts';
 
-// One element of a directive: what both forms are read into before their meaning is looked at.
-
 export interface Attribute {
   readonly name: string;
   readonly value: string;

@@ -79,8 +79,7 @@ export function createFindings(
   };
 }
 
-// How messages name things in the two forms: `<limits>` is a tag, `limits:` a key.
-
+/** How messages name things: `<limits>` is a tag in XML, `limits:` is a key in YAML. */
 export type Form = 'xml' | 'yaml';
 
 interface DirectiveWords {

@@ -42,8 +42,7 @@ export function frame(tag: string, ...parts: readonly Uint8Array[]): Buffer {
   return Buffer.concat(pieces);
 }
 
-// Ed25519 keys. A key id is a digest of the public key, so an id cannot be claimed for another key.
-
+/** An Ed25519 key. Its id is a digest of the public key, so nobody can claim the id for another key. */
 export interface PublicKeyRecord {
   id: string;
   /** The 32 bytes in base64url. */
