@@ -150,6 +150,49 @@ browserTest('on a phone reason and buttons are on the first screen', async () =>
   }
 });
 
+browserTest('a thread and its question that come while the lists are read again stay', async () => {
+  const files = {
+    ...directive('first'),
+    ...directive('lead', { permissions: WRITE, guards: ASK }),
+  };
+  const served = await openServed(files, { first: [{ text: 'ok' }], ...writing('short') });
+  await served.post('threads', { directive: 'first', inputs: {} });
+  const { page } = await openPage();
+  // The server does not know these positions, so the page has to read both lists again.
+  await page.route('**/api/stream*', (route) =>
+    route.continue({
+      url: route
+        .request()
+        .url()
+        .replaceAll(/after=[^&]*/g, 'after=unknown.1'),
+    }),
+  );
+  const [paths, reading] = [new Set<string>(), new Set<string>()];
+  const released = Promise.withResolvers<void>();
+  await page.route(/api\/(threads|approvals)\?/, async (route) => {
+    const { pathname } = new URL(route.request().url());
+    const isAgain = paths.has(pathname);
+    paths.add(pathname);
+    const response = await route.fetch();
+    if (isAgain) {
+      reading.add(pathname);
+      await released.promise;
+    }
+    await route.fulfill({ response });
+  });
+  await page.goto(served.link());
+  await expect.poll(() => [...reading].toSorted()).toEqual(['/api/approvals', '/api/threads']);
+  await served.post('threads', { directive: 'lead', inputs: {} });
+  const row = page.getByRole('row').filter({ hasText: 'lead' });
+  const asked = page.getByRole('link', { name: 'Approvals 1' });
+  await Promise.all([row.waitFor(), asked.waitFor()]);
+  const answers = [...reading].map((path) => page.waitForResponse(`**${path}?*`));
+  released.resolve();
+  for (const answer of await Promise.all(answers)) await answer.finished();
+  await page.evaluate('new Promise((done) => setTimeout(() => requestAnimationFrame(done), 50))');
+  expect([await row.count(), await asked.count()]).toEqual([1, 1]);
+});
+
 browserTest('what was decided elsewhere meanwhile is shown and cannot be given', async () => {
   const { served, page, row, approve } = await waiting(writing('short'));
   await row.click();

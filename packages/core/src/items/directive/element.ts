@@ -1,4 +1,4 @@
-// Attributes that are more than text: yes or no, one of a few words.
+// The elements of a directive, the same for both forms, and attributes that are more than text.
 import { isObject, type Json, type JsonObject, setOwn } from '../../base/index.ts';
 import { offsetIn, type TextPiece } from './entities.ts';
 import { type Findings, offsetOf, type Place, quoted, suggestion } from './findings.ts';

@@ -2,8 +2,9 @@
 import { signal } from '@preact/signals';
 import { useEffect } from 'preact/hooks';
 import type { ApprovalList, ListedApproval, StreamFrame } from '../../model/api.ts';
-import { get, type PageFault } from '../api.ts';
+import { get, type PageAnswer, type PageFault } from '../api.ts';
 import { listen } from '../connection.ts';
+import { createSnapshot } from './snapshot.ts';
 
 /** Oldest first. */
 export const pending = signal<readonly ListedApproval[]>([]);
@@ -14,7 +15,7 @@ const isLoaded = signal(false);
 
 const KEPT = 200;
 let isListening = false;
-let isReading = false;
+const snapshot = createSnapshot(takeFrame);
 
 type ApprovalReader = (approvals: readonly ListedApproval[]) => void;
 const readers = new Set<ApprovalReader>();
@@ -25,11 +26,10 @@ export function onApprovals(reader: ApprovalReader): () => void {
   return () => void readers.delete(reader);
 }
 
-async function load(): Promise<void> {
-  if (isReading) return;
-  isReading = true;
-  const answer = await get<ApprovalList>('approvals?state=pending');
-  isReading = false;
+const load = (): Promise<void> =>
+  snapshot.read((signal) => get<ApprovalList>('approvals?state=pending', signal), show);
+
+function show(answer: PageAnswer<ApprovalList>): void {
   fault.value = answer.ok ? undefined : answer.error;
   if (!answer.ok) return;
   const { approvals, position } = answer.output;
@@ -38,13 +38,13 @@ async function load(): Promise<void> {
   for (const reader of readers) reader(approvals);
   if (isListening) return;
   isListening = true;
-  listen('approvals', position, { take, reset: () => void load() });
+  listen('approvals', position, { take: snapshot.take, reset: () => void load() });
 }
 
-function take(frame: Exclude<StreamFrame, { kind: 'reset' }>): void {
+function takeFrame(frame: Exclude<StreamFrame, { kind: 'reset' }>): void {
   if (frame.kind !== 'batch' || !frame.approvals) return;
   // What could not be read after a reset is missing still.
-  if (fault.peek()) void load();
+  if (fault.peek() && !snapshot.isReading()) void load();
   const waits = new Map(pending.peek().map((one) => [one.id, one]));
   const done = new Map(decided.peek().map((one) => [one.id, one]));
   for (const one of frame.approvals) {
@@ -70,7 +70,7 @@ export function useApprovals(): {
   again(): void;
 } {
   useEffect(() => {
-    if (!isListening) void load();
+    if (!isListening && !snapshot.isReading()) void load();
   }, []);
   const error = fault.value;
   return {

@@ -4,13 +4,15 @@ import { computed, signal } from '@preact/signals';
 import { useEffect } from 'preact/hooks';
 import type { FleetState, FleetView, StreamFrame } from '../../model/api.ts';
 import { unservedQueues } from '../../model/fleet.ts';
-import { get, type PageFault } from '../api.ts';
+import { get, type PageAnswer, type PageFault } from '../api.ts';
 import { listen } from '../connection.ts';
 import { now } from '../parts/figures.tsx';
 import { me } from './session.ts';
+import { createSnapshot } from './snapshot.ts';
 
 interface FleetNow {
   readonly state?: FleetState;
+  /** When `state` came, by the clock of the browser. */
   readonly at: number;
   readonly error?: PageFault;
 }
@@ -23,13 +25,12 @@ export const unserved = computed<ReadonlySet<string>>(() => {
 });
 
 const RETRY_MS = 3000;
-let [isListening, isReading] = [false, false];
+let isListening = false;
+const snapshot = createSnapshot(takeFrame);
 
-async function load(): Promise<void> {
-  if (isReading) return;
-  isReading = true;
-  const answer = await get<FleetView>('fleet');
-  isReading = false;
+const load = (): Promise<void> => snapshot.read((signal) => get<FleetView>('fleet', signal), show);
+
+function show(answer: PageAnswer<FleetView>): void {
   if (!answer.ok) {
     seen.value = { ...seen.peek(), error: answer.error };
     return;
@@ -38,10 +39,10 @@ async function load(): Promise<void> {
   seen.value = { ...(fleet ? { state: fleet } : {}), at: Date.now() };
   if (isListening || !fleet) return;
   isListening = true;
-  listen('fleet', position, { take, reset: () => void load() });
+  listen('fleet', position, { take: snapshot.take, reset: () => void load() });
 }
 
-function take(frame: Exclude<StreamFrame, { kind: 'reset' }>): void {
+function takeFrame(frame: Exclude<StreamFrame, { kind: 'reset' }>): void {
   if (frame.kind !== 'batch' || !frame.fleet) return;
   seen.value = { state: frame.fleet, at: Date.now() };
 }
@@ -52,7 +53,10 @@ export function useFleetFeed(): void {
   useEffect(() => {
     if (!isShared || isListening) return;
     void load();
-    const timer = setInterval(() => (isListening ? clearInterval(timer) : void load()), RETRY_MS);
+    const timer = setInterval(() => {
+      if (isListening) clearInterval(timer);
+      else if (!snapshot.isReading()) void load();
+    }, RETRY_MS);
     return () => clearInterval(timer);
   }, [isShared]);
 }

@@ -14,6 +14,7 @@ import type {
 import { get, type PageFault } from '../api.ts';
 import { listen } from '../connection.ts';
 import { onApprovals, useApprovals } from './approvals.ts';
+import { createSnapshot } from './snapshot.ts';
 import { onRows, useTotals } from './threads.ts';
 
 export interface FollowedThread {
@@ -144,23 +145,31 @@ function createThreadState(id: string) {
   const stop = new AbortController();
   const journal = createJournalReader(path, signals, stop.signal);
   const ends: (() => void)[] = [];
+  const snapshot = createSnapshot(takeRows);
   let viewTimer: ReturnType<typeof setTimeout> | undefined;
 
   async function readView(): Promise<string | undefined> {
-    const answer = await get<ThreadView>(path, stop.signal);
-    if (stop.signal.aborted) return undefined;
-    batch(() => {
-      isLoading.value = false;
-      fault.value = answer.ok ? undefined : answer.error;
-      if (answer.ok) view.value = answer.output;
-    });
-    return answer.ok ? answer.output.position : undefined;
+    let position: string | undefined;
+    await snapshot.read(
+      () => get<ThreadView>(path, stop.signal),
+      (answer) => {
+        if (stop.signal.aborted) return;
+        batch(() => {
+          isLoading.value = false;
+          fault.value = answer.ok ? undefined : answer.error;
+          if (answer.ok) view.value = answer.output;
+        });
+        position = answer.ok ? answer.output.position : undefined;
+      },
+    );
+    return position;
   }
 
   function viewSoon(): void {
     viewTimer ??= setTimeout(() => {
       viewTimer = undefined;
-      void readView();
+      if (snapshot.isReading()) viewSoon();
+      else void readView();
     }, VIEW_MS);
   }
 
@@ -208,7 +217,7 @@ function createThreadState(id: string) {
   return {
     ...signals,
     open(): void {
-      ends.push(onRows(takeRows), onApprovals(takeApprovals));
+      ends.push(onRows(snapshot.take), onApprovals(takeApprovals));
       void begin();
     },
     again(): void {

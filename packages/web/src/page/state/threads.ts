@@ -4,8 +4,9 @@
 import { computed, signal } from '@preact/signals';
 import { useEffect } from 'preact/hooks';
 import type { ListedRun, StreamFrame, ThreadList, Totals } from '../../model/api.ts';
-import { get, type PageFault } from '../api.ts';
+import { get, type PageAnswer, type PageFault } from '../api.ts';
 import { listen } from '../connection.ts';
+import { createSnapshot } from './snapshot.ts';
 
 /** As `GET threads` takes it. */
 export interface ThreadsFilter {
@@ -52,8 +53,8 @@ export function onRows(reader: RowReader): () => void {
 }
 
 let filter: ThreadsFilter = {};
-let reading: AbortController | undefined;
 let isListening = false;
+const snapshot = createSnapshot(takeFrame);
 
 function wordsOf(wanted: ThreadsFilter): [string, string][] {
   const words: [string, string][] = [];
@@ -68,14 +69,16 @@ function pathFor(wanted: ThreadsFilter, cursor?: string): string {
 }
 
 async function load(isNew: boolean): Promise<void> {
-  reading?.abort();
-  const stop = new AbortController();
-  reading = stop;
   const cursor = isNew ? undefined : list.peek().next_cursor;
   list.value = { ...list.peek(), isLoading: true };
-  const answer = await get<ThreadList>(pathFor(filter, cursor), stop.signal);
-  if (reading !== stop) return;
-  reading = undefined;
+  const path = pathFor(filter, cursor);
+  await snapshot.read(
+    (signal) => get<ThreadList>(path, signal),
+    (answer) => show(answer, isNew),
+  );
+}
+
+function show(answer: PageAnswer<ThreadList>, isNew: boolean): void {
   const { error: _error, next_cursor: _cursor, ...before } = list.peek();
   if (!answer.ok) {
     list.value = { ...before, isLoading: false, error: answer.error };
@@ -92,7 +95,7 @@ async function load(isNew: boolean): Promise<void> {
   };
   if (isListening) return;
   isListening = true;
-  listen('threads', position, { take, reset: () => void load(true) });
+  listen('threads', position, { take: snapshot.take, reset: () => void load(true) });
 }
 
 /** Would the filter have found it? What only the server can tell is taken when it is shown already. */
@@ -109,7 +112,7 @@ function fits(row: ListedRun, rows: ReadonlyMap<string, ListedRun>): boolean {
   return row.root === within || (row.parent !== undefined && rows.has(row.parent));
 }
 
-function take(frame: Exclude<StreamFrame, { kind: 'reset' }>): void {
+function takeFrame(frame: Exclude<StreamFrame, { kind: 'reset' }>): void {
   if (frame.kind !== 'batch') return;
   const before = list.peek();
   // What could not be read after a reset is missing still.
@@ -153,7 +156,7 @@ export function useThreads(wanted: ThreadsFilter): void {
 /** For views without a list: totals are read once, and kept. */
 export function useTotals(): Totals {
   useEffect(() => {
-    if (!isListening && !reading) void load(true);
+    if (!isListening && !snapshot.isReading()) void load(true);
   }, []);
   return totals.value;
 }

@@ -29,18 +29,16 @@ const DEFAULT_ROWS = 50;
 const MAX_TIME = 8.64e15;
 const OPEN: readonly ThreadStatus[] = THREAD_STATUSES.filter((status) => !isEnded(status));
 const QUERY = [
-  ...([
-    'status',
-    'directive',
-    'within',
-    'since',
-    'hooks',
-    'q',
-    'order',
-    'limit',
-    'cursor',
-  ] as const),
-];
+  'status',
+  'directive',
+  'within',
+  'since',
+  'hooks',
+  'q',
+  'order',
+  'limit',
+  'cursor',
+] as const;
 
 interface Wanted {
   readonly filter: ThreadFilter;

@@ -1,0 +1,30 @@
+// A snapshot is read while the stream goes on. The stream may bring something that is newer than the
+// snapshot before the snapshot is here, so it is taken once more on top of it.
+
+export function createSnapshot<News>(take: (news: News) => void) {
+  let current: AbortController | undefined;
+  let meanwhile: News[] = [];
+  return {
+    isReading: (): boolean => current !== undefined,
+    take(news: News): void {
+      if (current) meanwhile.push(news);
+      take(news);
+    },
+    /** `use` is called with the answer, unless another read has begun. */
+    async read<Answer extends { readonly ok: boolean }>(
+      ask: (signal: AbortSignal) => Promise<Answer>,
+      use: (answer: Answer) => void,
+    ): Promise<void> {
+      current?.abort();
+      const stop = new AbortController();
+      current = stop;
+      meanwhile = [];
+      const answer = await ask(stop.signal);
+      if (current !== stop) return;
+      current = undefined;
+      use(answer);
+      if (answer.ok) for (const news of meanwhile) take(news);
+      meanwhile = [];
+    },
+  };
+}
