@@ -21,8 +21,7 @@ let found: string | undefined;
 /** A file or folder of this package by its path there, such as `bundle`. */
 export const packagePath = (path: string): string => join((found ??= packageFolder()), path);
 
-// The world as arguments: rooms receive these, they never read a clock or a random source themselves.
-
+/** Callers hand in the clock and random bytes; no other file reads them. */
 export interface Clock {
   /** Milliseconds since 1970; may jump. */
   now(): number;

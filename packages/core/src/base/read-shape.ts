@@ -270,8 +270,7 @@ function reportUnknown(
   });
 }
 
-// The same rules over a value that stands in no document: a config that was merged out of several.
-
+/** A problem of a value that stands in no document, such as a config that was merged from several. */
 export interface ShapeProblem {
   readonly path: RulePath;
   readonly code: string;

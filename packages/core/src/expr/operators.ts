@@ -5,9 +5,7 @@ import { isObject, type Json } from '../base/index.ts';
 import type { Arithmetic } from './syntax-tree.ts';
 import { includesText } from './text-search.ts';
 
-// The step budget. An expression has no loops, so only data makes it slow: long lists, long texts,
-// deep values. Nodes are paid for once, at the start; operations on data pay for what they touch.
-
+/** The step budget of an expression. Operations on data pay for each element that they touch. */
 export interface Meter {
   left: number;
 }

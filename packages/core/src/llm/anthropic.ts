@@ -100,9 +100,7 @@ export function anthropicParameters(
   };
 }
 
-// The event stream of the Anthropic Messages API. Blocks are begun, filled by deltas and stopped, one
-// after another; counts come at the beginning and, cumulative, before the end.
-
+/** In this event stream, blocks come one after another; counts are cumulative. */
 const STOPS: Readonly<Record<string, Stop>> = {
   end_turn: 'end',
   pause_turn: 'end',

@@ -112,9 +112,7 @@ export function readReply(
   return replyFrom(reply, options, undefined);
 }
 
-// From the outcome of a provider's tool chain to a reply: streamed or not, whole or broken off, or an
-// answer that is an error. What was received before a failure is in its detail, and is not lost.
-
+/** A failure keeps what was received before it in its detail. */
 interface TurnOptions extends ReaderOptions {
   /** A reader that a sink has already fed; otherwise the events the chain returned are read. */
   reader?: StreamReader;

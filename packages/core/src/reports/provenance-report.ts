@@ -33,10 +33,7 @@ import {
   tellingLabels,
 } from './call-report.ts';
 
-// A value of the journal, as somebody names it: `31` an event, `31/items/0/title` a field of that result or
-// of the arguments of that call, `output` or `output/total` what the thread gave back, `denial` or
-// `denial:2` a refusal, and any other text a value that is looked for.
-
+/** A value is named as `31`, `31/items/0/title`, `output/total` or `denial:2`; any other text is looked for. */
 const CUT = 120;
 
 const shownValue = (value: Json): string => {

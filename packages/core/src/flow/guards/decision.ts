@@ -153,9 +153,7 @@ export const marksOfReasons = ({ findings }: Pick<Judgement, 'findings'>): Descr
 export const isCatchableDenial = (failure: Failure): boolean =>
   failure.error.code === 'permission_denied' && typeof failure.error.detail.guard === 'string';
 
-// A guard's `retry` on its way to the nearest owner of a retry budget. It travels as a failure, so
-// that everything between guard and owner unwinds as it would for any fault.
-
+/** A guard's `retry` travels as a failure to the nearest owner of a retry budget. */
 const RETRY_CODE = 'retry_requested';
 
 /** Calls, assignments and tool calls; pipeline stages bring their own budgets. */

@@ -146,9 +146,7 @@ export function contextMaker({ paths }: CompiledExpression): (view: GuardView) =
   };
 }
 
-// The names a guard's condition may use, for `check`: those of the views above. Data, facts of files
-// and commands, and counters are open.
-
+/** `check` accepts any path below these names: data, facts of files and commands, counters. */
 const OPEN = new Set(
   'args cost ctx data errors for guard hint hooks input lastOutput limits loop metadata mx pipe thread tools tries'.split(
     ' ',

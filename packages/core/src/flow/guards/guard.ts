@@ -68,9 +68,7 @@ export function defineGuard(definition: GuardDefinition): Outcome<Guard> {
   });
 }
 
-// What a guard may do to a value it lets pass. A label guard replaces the same data once per phase;
-// the note about it travels in the descriptor, so it holds for everything derived from that data.
-
+/** A label guard replaces the same data once per phase. The descriptor of the data carries this note. */
 interface Replacer {
   readonly guard: Guard;
   readonly phase: Phase;

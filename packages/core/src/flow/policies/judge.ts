@@ -19,9 +19,7 @@ import type { Value } from '../values/value.ts';
 import { type Judged, NAMED_RULES, type NamedRule, type RuleFacts } from './named-rules.ts';
 import type { Policy } from './policy.ts';
 
-// `labels` of one policy: which marks may meet which operations. Among the patterns of a rule that
-// cover a key of the operation the most specific one speaks; at equal length the stricter one.
-
+/** The most specific pattern of a rule decides; of two patterns of equal length the stricter one does. */
 type FlowVerdict = 'deny' | 'ask' | 'allow';
 
 interface Pattern {

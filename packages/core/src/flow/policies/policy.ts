@@ -3,8 +3,7 @@ import type { Ceiling, Grant, RiskTier } from '../../trust/index.ts';
 import type { PolicyRules } from '../frame.ts';
 import type { GuardSource } from '../guards/guard-expression.ts';
 
-// Ceilings for limits: the lowest one counts. Money is a decimal text and is compared exactly.
-
+/** Money is a decimal text and is compared exactly. The lowest ceiling of a limit counts. */
 const DECIMAL = /^(\d{1,30})(?:\.(\d{1,18}))?$/;
 
 /** In units of 10^-18; undefined for what is no plain decimal. */
@@ -47,8 +46,7 @@ export const SURFACE_NAMES = [
 /** Events that people are notified of. */
 export const NOTICE_KINDS = ['approval', 'stuck', 'failed', 'limit'] as const;
 
-// What a policy file can say. One file per level; how levels act together is in policy-compose.ts.
-
+/** Each level has one file. `compose.ts` says how the levels act together. */
 export type PolicyLevel = 'operator' | 'user' | 'project' | 'bundle';
 
 export const TOOL_EFFECTS = ['read', 'idempotent', 'write'] as const;

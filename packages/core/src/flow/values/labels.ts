@@ -214,9 +214,7 @@ export function toolsIn(descriptors: readonly Descriptor[]): { name: string }[] 
   return Array.from(names, (name) => ({ name }));
 }
 
-// Faults carry the descriptor of the values they mention: an error text can quote what was read.
-// It rides in `detail` under a symbol: it survives `withDetail`, and no JSON ever shows it.
-
+/** A fault carries the descriptor of the values that it quotes. No JSON shows what is under a symbol. */
 const MARKS = Symbol('descriptor');
 
 export function descriptorOfFault(fault: Fault): Descriptor {

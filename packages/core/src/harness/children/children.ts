@@ -464,9 +464,7 @@ export async function catchUp(
   return ok(null);
 }
 
-// Ending a thread that nobody is at work on, or that no longer answers: it cannot read a signal, so
-// its end is written for it and for all below it, and its books are closed with it.
-
+/** A thread that cannot read a signal is ended from outside, with everything below it. */
 type EndedFromOutside = 'terminated' | 'killed' | 'failed';
 interface EndOptions {
   readonly watch?: WatchPort;

@@ -224,9 +224,7 @@ export function limitsView(limits: EffectiveLimits): JsonObject {
   return { ...Object.fromEntries(shown), spend_currency, context_warn };
 }
 
-// How long the answer to a model request may be: as long as asked for, or as long as what is left of
-// tokens, money and the window still covers. Its worst case is what is set aside before it is sent.
-
+/** The worst case of a model request. It is reserved before the request is sent. */
 export interface RequestPlan {
   /** Estimated input, rounded up. */
   readonly input: number;

@@ -60,9 +60,7 @@ export function auditCalls(kernel: Kernel, audit: Pick<Audit, 'write'>): Kernel 
   };
 }
 
-// Everything that looks on while threads run: transcripts, live views, telemetry, notices. All of it is
-// fed by what the threads record, and none of it sees a secret that the run knows.
-
+/** Transcripts, live views, telemetry and notices see what threads record, and no secret of the run. */
 interface WatchPorts {
   store: Store;
   /** Where the transcripts are: `.ai/threads`. */

@@ -235,9 +235,7 @@ export function waitingCalls(history: readonly Recorded[]): ReadonlySet<string> 
   return waiting;
 }
 
-// A tool that fails again and again: with `escalate` the third failure is a question to a person. The
-// call stays open with what it came to, and is not made again; the answer becomes part of its result.
-
+/** With `escalate`, this many failures of a tool in a row become a question to a person. */
 const MAX_FAILURES = 3;
 
 /** True: a person is asked, and the thread rests. */

@@ -108,9 +108,7 @@ export async function callShown(question: Question, root?: string): Promise<Json
   };
 }
 
-// Where a value stands in what the thread has read. The journal is read as others see it: what is secret is
-// a reference there.
-
+/** Events that a thread has read. A secret is a reference in them. */
 const READ = ['tool_result', 'injected_message', 'user_message'] as const;
 const [MAX_EVENTS, MAX_TAINTED, MAX_SOURCES, AROUND] = [2000, 12, 5, 60];
 /** Anything shorter stands everywhere. */

@@ -67,9 +67,7 @@ export function createGate(thread: Thread): () => Outcome<null> {
   };
 }
 
-// Steps of a script, through the pipeline of its thread: what was done before it was interrupted is
-// handed back, everything else is counted, noted before and after, and has hooks around it.
-
+/** A step that was done before an interruption is handed back; every other step is counted and recorded. */
 export interface ScriptWork {
   facts: StepFacts;
   /** As the journal keeps them: the same work has the same. */

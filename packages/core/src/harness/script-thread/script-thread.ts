@@ -57,9 +57,7 @@ function scriptFile(library: Library, item: DirectiveItem, { process }: Directiv
   return owner?.file ?? item.file;
 }
 
-// A directive whose process is a script: run by the language instead of a model, with the same token,
-// limits, hooks and records.
-
+/** The language runs this directive instead of a model, with the same token, limits, hooks and records. */
 type DirectiveScript = NonNullable<Directive['process']['script']>;
 
 /** Every declared input is there; one that was not given is null. */

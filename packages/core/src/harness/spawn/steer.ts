@@ -6,9 +6,7 @@ import { countChild, endUnattended, resultOf } from '../children/children.ts';
 import { packMarks } from '../thread/conversation.ts';
 import { type Answer, type Asker, nameFor, reach } from './read-threads.ts';
 
-// Wanting something of a thread: a signal in the registry, which whoever runs it obeys. A thread that
-// nobody runs is ended here, or taken up again.
-
+/** A wish is a signal in the registry. A thread that nobody runs is ended here, or resumed. */
 export type Wish = 'message' | 'pause' | 'interrupt' | 'terminate' | 'kill';
 
 /** Nobody works on these: a signal alone would wait for ever. */

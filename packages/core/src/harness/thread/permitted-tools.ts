@@ -113,9 +113,7 @@ export function toolsTold(
   return { tools: told, ...(more > 0 && { more_tools: `${more} more; \`search\` finds them` }) };
 }
 
-// Native tools: a function of each tool's own name for the model, besides the four. A call of one is
-// that `execute`, nothing else.
-
+/** A function that the model sees by the name of the tool. A call of it is an `execute` of that tool. */
 interface NativeTool extends ToolDefinition {
   item_id: string;
 }

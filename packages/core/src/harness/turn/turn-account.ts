@@ -39,9 +39,7 @@ import { type Asked, requestRow } from './audit.ts';
 import { type NextMove, nextMove, nextTries, type Tries } from './retry-turn.ts';
 import { limitsWithin, whenThereIsRoom } from './wait-for-budget.ts';
 
-// The books of one turn: the worst case is reserved along the whole chain before the request goes
-// out, and settled with what it really took in the same commit that records the reply.
-
+/** The worst case of an answer, in tokens, is reserved before the request and settled with the reply. */
 const MAX_ANSWER = 8192;
 const MIN_ANSWER = 256;
 

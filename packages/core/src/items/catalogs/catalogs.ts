@@ -30,9 +30,7 @@ import {
   searchCatalogItems,
 } from './index-cache.ts';
 
-// Copying an item to the project or the user's folder, as it is: with its signature line, and with
-// the module it names. What is not signed, or not what was signed, is not copied.
-
+/** An item without a valid signature is not copied to the project or the user's folder. */
 function checkSigned({ kind, id, signature }: Item): Outcome<null> {
   const { state, reason } = signature;
   if (state === 'signed' || state === 'bundle') return ok(null);

@@ -129,9 +129,7 @@ export async function fetchCatalog(
   }
 }
 
-// Starting `git` and `npm`, the two programs that catalogs need: an argument list, never a shell;
-// bounded output; the whole process group ends with the call.
-
+/** `git` and `npm` get a list of arguments, never a shell. Their process group ends with the call. */
 interface CommandOptions {
   cwd: string;
   env: Readonly<Record<string, string | undefined>>;

@@ -5,9 +5,7 @@ import { type Findings, quoted } from './findings.ts';
 import { childShape, DIRECTIVE, type Shape } from './shape.ts';
 import { nameAt, readTag, type Tag } from './tag.ts';
 
-// Searching forward again and again for something far away, or absent, is how readers become
-// quadratic. This remembers the last answer for each needle.
-
+/** Remembers the last answer for each needle, so that a search for something far away is made once. */
 export type Finder = (needle: string, from: number) => number;
 
 /** `indexOf` over one text: linear in total for positions that only grow. */
@@ -22,9 +20,7 @@ export function createFinder(text: string): Finder {
   };
 }
 
-// Where raw elements end. `<when>` may hold `a < b`, a script `<file.md>`, a template anything at all,
-// so their text is not markup: it runs to the closing tag.
-
+/** The text of these elements is no markup: it ends at the closing tag. `<when>` may hold `a < b`. */
 const MARKS =
   /<(\/(?:when|script|template|example|raw|hook|guard|hooks|guards|process|directive)|when)\s*>/g;
 // A `<when>` whose end is missing must not swallow the hooks after it.

@@ -52,9 +52,7 @@ export function grantLine(
   return permission && permissionText(permission, form);
 }
 
-// `<permissions>` as it is written. What the entries amount to is `trust`'s business; here is checked
-// what can be said without knowing any other item.
-
+/** Entries are checked here as they are written. `trust` says what they grant. */
 const GLOBS = ['path', 'id'] as const;
 
 /** `a,b` and `a, b` and repeated tags are the same list. */

@@ -34,9 +34,7 @@ function toolFacts(content: string, id: string): ItemFacts {
   };
 }
 
-// One file of the library and the item made of it. Everything costly waits until it is asked for:
-// ten thousand files are listed, a handful is ever parsed. Nothing here runs or expands anything.
-
+/** One file of the library and its item. The file is parsed when somebody asks for more than its name. */
 export interface RecordPorts {
   clock: Pick<Clock, 'now'>;
   signatureOf(record: FileRecord): SignatureState;

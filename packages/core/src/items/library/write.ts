@@ -21,9 +21,7 @@ import { readItem } from './record.ts';
 export const contentCategory = (kind: ItemKind, id: string, text: string): string =>
   readItem(kind, id, id, () => ({ text })).facts().category;
 
-// Items change only through here: checked first, then put in place whole, and only inside the
-// project's folder. What is written this way is unsigned; a signature needs a person.
-
+/** Items are written only here: checked, whole, unsigned, inside the project's folder. */
 export type WriteMode = 'create' | 'update' | 'replace';
 
 export interface Written {

@@ -149,9 +149,7 @@ const parameters: Rule<ToolParameter[]> = uniqueBy(
   'parameter',
 );
 
-// A tool's YAML file -> its value. The file is data from a stranger: nothing in it is run, expanded
-// or filled in here. All mistakes are reported, each at its place.
-
+/** A tool as its YAML file says it. Nothing in the file is run, expanded or filled in. */
 export interface ParsedTool {
   /** Absent when there is an error: a tool that is half understood must not run. */
   tool?: Tool;

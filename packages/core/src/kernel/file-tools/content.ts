@@ -209,9 +209,7 @@ export async function eachChunk(
   return undefined;
 }
 
-// Functions that run in this process at the end of a bundle tool's chain (`executor_id: function`).
-// Each does one thing, asks the verifier about the real place it touches, and says what it touched.
-
+/** A function at the end of a bundle tool's chain. It asks the verifier about the real place it touches. */
 export type BuiltinFunction = (call: PrimitiveCall) => Promise<Outcome<PrimitiveResult>>;
 
 /** Parameters were checked against the tool's schema; these only give them their types back. */

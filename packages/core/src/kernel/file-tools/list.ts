@@ -18,9 +18,7 @@ import { isClosed } from '../rights/closed-places.ts';
 import { type ProjectPath, resolveProjectPath } from '../rights/project-path.ts';
 import { cancelled, countOf, diskFault, fileMarks, isSet, openFolder, textOf } from './content.ts';
 
-// Walking a project without trusting it: links are never followed, order is by name, and the number
-// of entries looked at is bounded, so that a folder with a million files costs what we say it costs.
-
+/** A walk follows no links, goes by name, and looks at a bounded number of entries. */
 const MAX_DEPTH = 64;
 const MAX_ENTRIES = 200_000;
 

@@ -91,9 +91,7 @@ function createFunctionPrimitive(
   };
 }
 
-// The primitives and sinks that ship with the kernel. Their code is loaded when a chain first ends
-// in one of them: most processes use one or two.
-
+/** The code of a shipped primitive is loaded when a chain first ends in it. */
 interface ShippedPorts {
   clock: Clock;
   /** Private and loopback targets: has somebody granted this one? */

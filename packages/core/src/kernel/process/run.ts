@@ -11,9 +11,7 @@ import type { SetAside } from '../sandbox/project.ts';
 import { type Overrun, type ProcessBounds, watchBounds } from './bounds.ts';
 import { type Captured, type CaptureOptions, capture } from './output.ts';
 
-// Ending a process with everything it started. A child runs in a group of its own; what left the
-// group is found by its parents. Inside a sandbox of Linux the pid namespace takes everything with it.
-
+/** Finds children that left the process group, so that they end with their parent. */
 const childrenOf = (pid: number): number[] => {
   try {
     const text = readFileSync(`/proc/${pid}/task/${pid}/children`, 'utf8');

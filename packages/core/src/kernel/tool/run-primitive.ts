@@ -113,9 +113,7 @@ function redactResult(result: PrimitiveResult, secrets: readonly string[]): Prim
   return { ...result, output: json(output), ...(sources && { sources: json([...sources]) }) };
 }
 
-// The body of a tool call, after it was allowed: the authored config filled in, sinks made, the
-// primitive called inside the retries its chain declares, and what came back labelled.
-
+/** The body of a call that was allowed: fill the config, make sinks, call the primitive, label the result. */
 export interface BodyPorts {
   primitives: ReadonlyMap<string, Primitive>;
   sinks: SinkPorts;

@@ -5,9 +5,7 @@ import type { PrimitiveCall } from '../primitive.ts';
 import { leftOut, without } from '../rights/authority.ts';
 import type { Plan, PlannedTool } from './plan.ts';
 
-// The capability gate of a tool call: what is asked before anything of the call is known but its
-// tool, action and parameters. The primitive asks again, with the real path, host or id.
-
+/** The capability gate of a tool call. The primitive asks again, with the real path, host or id. */
 export interface SignaturePolicy {
   /** `unsigned: allow` in a policy that is itself signed or at user level. */
   allowsUnsigned: boolean;

@@ -85,9 +85,7 @@ const KNOWN: ReadonlySet<string> = new Set(TRANSCRIPT_TYPES);
 
 export const isTranscriptType = (type: string): type is TranscriptType => KNOWN.has(type);
 
-// A thread's transcript: one typed event a line, append-only, for people and their tools. The registry
-// is the truth; a transcript can be lost and written again from it.
-
+/** One line of a transcript. A transcript can be lost: it is written again from the registry. */
 export interface TranscriptEvent {
   /** Milliseconds since 1970. */
   ts: number;

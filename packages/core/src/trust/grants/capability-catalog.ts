@@ -15,9 +15,7 @@ export const isNamePattern = (name: string): boolean => name.includes('*');
 export const isNameOrPattern = (name: string): boolean =>
   name.length <= 200 && /^[A-Za-z0-9_*-]+(\.[A-Za-z0-9_*-]+)*$/.test(name);
 
-// The capabilities there are. The list is data, read elsewhere and handed in: the bundle's file is
-// the ground, a project's file may add names for its own tools and nothing else.
-
+/** The bundle's file lists the capabilities. A project's file may add names for its own tools only. */
 export const RISK_TIERS = ['read', 'write', 'elevated', 'system'] as const;
 export type RiskTier = (typeof RISK_TIERS)[number];
 

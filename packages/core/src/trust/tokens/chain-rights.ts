@@ -19,9 +19,7 @@ import {
 import { type ItemFilters, listName, refusingList } from '../grants/item-filter.ts';
 import type { TokenBlock } from './token-block.ts';
 
-// What a child asks for against what its parent holds, before either has run: an early answer for
-// people and hooks. Enforcement never relies on it; every call is judged on its own.
-
+/** An early answer for people and hooks. Enforcement does not use it: every call is judged on its own. */
 export interface StartCheck {
   /** Nothing of that name is held, or no scope that could overlap. */
   missing: Grant[];

@@ -87,9 +87,7 @@ export function widenToken(
   return token ? ok(token) : fail('invalid_input', 'a token needs a block');
 }
 
-// A token whose signatures and shape are good: what its chain allows, as long as it is neither
-// expired nor revoked, below the operator's ceilings.
-
+/** A verified token allows what its chain allows, unless it expired, was revoked, or a ceiling is lower. */
 export interface TokenWorld {
   clock: Pick<Clock, 'now'>;
   catalog: CapabilityCatalog;
