@@ -14,6 +14,7 @@ import {
   unusedExports,
 } from '../scripts/house/graph.ts';
 import { readTree, type SourceFile } from '../scripts/house/tree.ts';
+import { wayToDeclaration } from '../scripts/house/walls.mjs';
 
 /** Packages that each package may import. The graph has no circle. */
 const MAY_IMPORT: Readonly<Record<string, readonly string[]>> = {
@@ -240,6 +241,28 @@ test('importing the library loads none of its rooms', () => {
   const atOnce = statements.filter(({ line }) => /^(import|export) /.test(text[line - 1] ?? ''));
   expect(atOnce.length).toBeGreaterThan(0);
   expectOnly(atOnce.filter(({ isType }) => !isType).map(({ target }) => target));
+});
+
+/** Files and packages that a file needs when the program runs. A name leads through doors to its file. */
+function runtimeClosure(path: string, found = new Set<string>()): ReadonlySet<string> {
+  if (found.has(path)) return found;
+  found.add(path);
+  for (const { target, isLocal, isType, names } of tree.byPath.get(path)?.imports ?? []) {
+    if (isType) continue;
+    if (!isLocal) found.add(target);
+    for (const { name } of isLocal ? names.filter((one) => one.isType !== true) : []) {
+      runtimeClosure(wayToDeclaration(tree.byPath, target, name).at(-1)?.path ?? target, found);
+    }
+  }
+  return found;
+}
+
+test('a browser can run the journal: none of its files needs a module of Node', () => {
+  const journal = files.filter(({ path }) => roomOf(path) === 'core/journal');
+  const closure = new Set(journal.flatMap(({ path }) => [...runtimeClosure(path)]));
+  expect(closure).toContain('core/base/outcome.ts');
+  expectOnly([...closure].filter((target) => target.startsWith('node:')));
+  expect(runtimeClosure('core/base/yaml.ts')).toContain('node:fs');
 });
 
 test('an extension loads core and nothing else before it is used', () => {

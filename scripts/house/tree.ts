@@ -39,7 +39,7 @@ export interface Import {
   /** True if nothing is left of the import when the program runs. */
   readonly isType: boolean;
   /** The local name and the name in the other file. `*` stands for all names. */
-  readonly names: readonly { local: string; name: string }[];
+  readonly names: readonly { local: string; name: string; isType?: boolean }[];
   readonly line: number;
 }
 

@@ -18,6 +18,7 @@ export interface Figure {
 interface Name {
   readonly local: string;
   readonly name: string;
+  readonly isType?: boolean;
 }
 
 /** `target` is a path in the checkout. It is absent for a dependency. */

@@ -5,7 +5,7 @@ import { expect, test } from 'vitest';
 import type { Json, JsonObject } from '../base/index.ts';
 import { checkedEvents } from '../harness/thread/journal-writer.ts';
 import type { DataOf, EventType, JournalEvent } from './events.ts';
-import { decode, decodeAll } from './events.ts';
+import { decode, decodeAll } from './read-journal.ts';
 
 const text = fc.string();
 const count = fc.nat();

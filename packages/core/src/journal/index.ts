@@ -1,37 +1,39 @@
 // The door of `core/journal`: what other packages and folders use.
+export { argumentsText, type EventTone, hookDecision, unreadableLine } from './event-text.ts';
 export {
-  argumentsText,
-  type EventTone,
-  eventLine,
-  hookDecision,
-  unreadableLine,
-} from './event-text.ts';
-export {
-  type ApprovalNote,
-  type Bounds,
   type DataOf,
+  type EventType,
+  eventContent,
+  eventLine,
+  type JournalEvent,
+  oddField,
+  slimParts,
+} from './events.ts';
+export {
   decode,
   decodeAll,
-  type EventType,
-  type FailedRequest,
-  type HookAnswered,
-  type HookStart,
-  type JournalEvent,
-  type Marks,
   type Noted,
   notedOf,
-  type Opening,
-  oddField,
   PASSED_HOOK,
-  type Proposal,
   type Recorded,
   type RecordedOf,
-  type Reply,
   readJournal,
   readStored,
   startOf,
-  type ToolCall,
-  type ToolResult,
-  type WhatRan,
   withTexts,
-} from './events.ts';
+} from './read-journal.ts';
+export type {
+  ApprovalNote,
+  Bounds,
+  FailedRequest,
+  HookAnswered,
+  HookStart,
+  Marks,
+  Opening,
+  Proposal,
+  Reply,
+  ToolCall,
+  ToolResult,
+  WhatRan,
+} from './shapes.ts';
+export { meterName, nameOf, preview, type SlimFields, type SlimParts } from './slim-fields.ts';

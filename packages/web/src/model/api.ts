@@ -4,6 +4,8 @@
 // since 1970 unless a name says otherwise. Text of models and tools is redacted before it gets here and
 // is still foreign: it is shown by `ForeignText` alone.
 
+import type { EventTone, SlimFields } from '@kernmantle/core/journal';
+
 export type WebRole = 'view' | 'steer' | 'approve';
 
 /** Any JSON; what the page shows of it goes through `JsonView`. */
@@ -44,10 +46,6 @@ export interface LimitMeter {
   /** What it was before it was raised. */
   readonly raised_from?: number;
 }
-
-/** What the limit on time is called here: the unit is in the name. Its other names are the same. */
-export const meterName = (limit: string): string =>
-  limit === 'duration' ? 'duration_seconds' : limit;
 
 /** A thread as every list shows it. */
 export interface ListedRun {
@@ -153,13 +151,13 @@ export interface ThreadView {
 
 export type Act = 'pause' | 'resume' | 'inject' | 'interrupt' | 'stop' | 'kill' | 'replay';
 
-export type Tone = 'plain' | 'dim' | 'run' | 'you' | 'ok' | 'bad' | 'limit' | 'idle';
+export type Tone = EventTone;
 
 /**
  * An event without its content. What is missing was not in the event. Only names, codes and numbers are
  * ours; `text`, `preview`, `reason` and `target` are foreign.
  */
-export interface SlimEvent {
+export interface SlimEvent extends SlimFields {
   readonly seq: number;
   readonly ts: number;
   readonly turn: number;
@@ -167,61 +165,6 @@ export interface SlimEvent {
   /** What `threads show` says of it, at most 200 characters; absent when it says nothing. */
   readonly text?: string;
   readonly tone?: Tone;
-  readonly call_id?: string;
-  readonly tool?: string;
-  readonly verb?: string;
-  readonly effect?: string;
-  /** What a call is aimed at: a path, a host, an id. */
-  readonly target?: string;
-  /** The beginning of arguments, a result or a message, at most 200 characters. */
-  readonly preview?: string;
-  /** How long the whole is. */
-  readonly bytes?: number;
-  /** Of a result: how much the tool says it wrote. */
-  readonly wrote?: number;
-  /** Labels, without those that only name a source (`src:`, `dir:`). */
-  readonly labels?: readonly string[];
-  readonly is_error?: boolean;
-  readonly code?: string;
-  /** Who refused: capability, limits, policy, guard, primitive. */
-  readonly stage?: string;
-  /** The guard or rule. */
-  readonly rule?: string;
-  /** The capability that a refused call lacked. */
-  readonly missing?: string;
-  /** Who wrote a message or gave a signal: user, harness, model, tool, hook, or a person. */
-  readonly by?: string;
-  readonly usage?: {
-    readonly input: number;
-    readonly cached: number;
-    readonly output: number;
-    readonly tokens: number;
-    readonly estimated: boolean;
-  };
-  /** Money of this reply, or of a child that ended. */
-  readonly spend?: number;
-  readonly model?: string;
-  readonly price_row?: string;
-  readonly stop?: string;
-  /** The child or the hook's thread. */
-  readonly thread?: string;
-  readonly directive?: string;
-  readonly status?: string;
-  readonly reason?: string;
-  /** Of a hook: where it fired and what came of it. */
-  readonly event?: string;
-  readonly deed?: string;
-  /** The event and the decision of a hook, in words. */
-  readonly decision?: string;
-  readonly took_ms?: number;
-  readonly approval?: string;
-  readonly state?: string;
-  /** Of `limit` and `warning`. */
-  readonly limit?: string;
-  readonly current?: number;
-  readonly max?: number;
-  /** Limits that were raised here. */
-  readonly raised?: { readonly [limit: string]: number };
   /** What nobody can read any more is told as such. */
   readonly unreadable?: true;
 }

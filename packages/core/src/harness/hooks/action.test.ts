@@ -1,7 +1,7 @@
 import { limitsOf } from '@kernmantle/test-support/limits';
 import { expect, test } from 'vitest';
 import { type Failure, fail } from '../../base/index.ts';
-import type { Bounds } from '../../journal/events.ts';
+import type { Bounds } from '../../journal/index.ts';
 import { contextWarning, limitEvent } from '../limits/limit.ts';
 import type { RaiseRoom } from '../limits/limit-ceiling.ts';
 import { stepDone } from '../thread/restore.ts';

@@ -2,7 +2,7 @@ import { createHash } from 'node:crypto';
 import fc from 'fast-check';
 import { expect, test } from 'vitest';
 import { ok } from '../../base/index.ts';
-import type { Recorded } from '../../journal/events.ts';
+import type { Recorded } from '../../journal/index.ts';
 import { applyDiff } from './apply-diff.ts';
 import { applyApproved } from './improve-directive.ts';
 

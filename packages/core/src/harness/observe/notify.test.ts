@@ -1,6 +1,6 @@
 import { expect, test } from 'vitest';
 import { fail, type JsonObject, ok } from '../../base/index.ts';
-import type { JournalEvent } from '../../journal/events.ts';
+import type { JournalEvent } from '../../journal/index.ts';
 import type { ThreadStatus } from '../../store/index.ts';
 import { createNotifier } from './notify.ts';
 

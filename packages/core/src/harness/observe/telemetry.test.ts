@@ -9,7 +9,7 @@ import {
   trace,
 } from '@opentelemetry/api';
 import { afterEach, expect, test } from 'vitest';
-import type { JournalEvent } from '../../journal/events.ts';
+import type { JournalEvent } from '../../journal/index.ts';
 import { createTelemetry, inSpan } from './telemetry.ts';
 
 afterEach(() => {

@@ -3,7 +3,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterEach, beforeEach, expect, test } from 'vitest';
 import { ok, systemClock } from '../../base/index.ts';
-import type { Noted } from '../../journal/events.ts';
+import type { Noted } from '../../journal/index.ts';
 import type { StoredEvent } from '../../store/index.ts';
 import { transcriptFile } from '../../store/transcript/transcript.ts';
 import { createKnownSecrets } from '../secrets/known-secrets.ts';

@@ -2,7 +2,7 @@ import { setImmediate as othersTurn } from 'node:timers/promises';
 import fc from 'fast-check';
 import { expect, test } from 'vitest';
 import type { JsonObject } from '../../base/index.ts';
-import type { JournalEvent, Recorded } from '../../journal/events.ts';
+import type { JournalEvent, Recorded } from '../../journal/index.ts';
 import { createScriptRecord } from './recorded-steps.ts';
 
 let seq = 0;

@@ -3,7 +3,7 @@ import { createWorld } from '@kernmantle/test-support/memory-store/world';
 import { makeClock, must } from '@kernmantle/test-support/registry';
 import { beforeEach, expect, test } from 'vitest';
 import { fail, ok } from '../../base/index.ts';
-import { decodeAll, type JournalEvent } from '../../journal/events.ts';
+import { decodeAll, type JournalEvent } from '../../journal/index.ts';
 import type { Store } from '../../store/index.ts';
 import { JournalWriter } from './journal-writer.ts';
 

@@ -1,6 +1,6 @@
 import fc from 'fast-check';
 import { expect, test } from 'vitest';
-import type { JournalEvent, Recorded } from '../../journal/events.ts';
+import type { JournalEvent, Recorded } from '../../journal/index.ts';
 import { eventsInForce, findSnapshot } from './restore.ts';
 
 const at = (seq: number, event: JournalEvent): Recorded => ({

@@ -1,8 +1,8 @@
 // One event with its content, for whoever opened it; of a call, its denial or its result all three, the gates
 // and the arguments.
-import { fail, type Json, type JsonObject, masked, type Outcome, ok } from '@kernmantle/core/base';
+import { fail, type JsonObject, masked, type Outcome, ok } from '@kernmantle/core/base';
 import type { Library } from '@kernmantle/core/items';
-import { decode, type Recorded } from '@kernmantle/core/journal';
+import { decode, eventContent, type Recorded } from '@kernmantle/core/journal';
 import type { Store, StoredEvent } from '@kernmantle/core/store';
 import type { EventDetail } from '../../model/api.ts';
 import { maskedJson } from '../listed-approvals.ts';
@@ -13,38 +13,6 @@ import { PIECE_BYTES, textOf, textPiece } from './text-piece.ts';
 
 const MAX_ARTIFACTS = 20;
 const ARTIFACT = /sha256:[0-9a-f]{64}/g;
-
-/** What stands in it for a reader; undefined: only names and numbers. */
-function contentOf(event: Recorded): Json | undefined {
-  switch (event.type) {
-    case 'thread_start':
-      return event.data.message === '' ? undefined : event.data.message;
-    case 'user_message':
-    case 'injected_message':
-    case 'plan':
-      return event.data.text;
-    case 'assistant_message':
-      return event.data.content
-        .map((block) => (block.type === 'text' || block.type === 'thinking' ? block.text : ''))
-        .filter((text) => text !== '')
-        .join('\n\n');
-    case 'tool_call':
-      return event.data.arguments;
-    case 'tool_result':
-      return event.data.content;
-    case 'permission_denied':
-    case 'loop_detected':
-    case 'error':
-      return event.data.detail.message;
-    case 'hook':
-      return event.data.notes;
-    case 'thread_end':
-    case 'status':
-      return event.data.reason;
-    default:
-      return undefined;
-  }
-}
 
 /** The call that it belongs to; those of before name none. */
 function entryFor({ calls }: CallBook, seq: number, data: JsonObject): CallEntry | undefined {
@@ -122,7 +90,7 @@ export async function eventDetail(
   const text = JSON.stringify(shown, null, 2);
   const raw = textPiece(text, offset);
   const read = decode(stored.output);
-  const content = read.ok ? contentOf(read.output) : undefined;
+  const content = read.ok ? eventContent(read.output) : undefined;
   const entry = OF_CALLS.has(type) ? entryFor(book, seq, data) : undefined;
   const part = entry ? await callPart(library, store, thread, { book, entry }) : ok({});
   if (!part.ok) return part;

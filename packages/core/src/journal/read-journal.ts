@@ -1,0 +1,83 @@
+// Reads journals. `decode` refuses an event that no version of the harness wrote, so that readers trust the
+// types of events.
+import { fail, type JsonObject, type Outcome, ok } from '../base/index.ts';
+import type { Answer, Store, StoredEvent } from '../store/index.ts';
+import { type DataOf, type EventType, type JournalEvent, oddField } from './events.ts';
+
+/** As it is written: it has its turn, and no number yet. `text`: its data as JSON, secrets and all. */
+export type Noted = JournalEvent & { readonly turn: number; readonly text?: string };
+/** With its place in the journal. */
+export type Recorded = Noted & {
+  readonly thread: string;
+  readonly seq: number;
+  readonly ts: number;
+};
+export type RecordedOf<Type extends EventType> = Extract<Recorded, { type: Type }>;
+
+/** Without its place. */
+export function notedOf(event: Recorded): Noted {
+  const { thread: _thread, seq: _seq, ts: _ts, ...noted } = event;
+  return noted;
+}
+
+/** Without its text, and with other texts in its data, such as masks for secrets; the shape stays. */
+export function withTexts(event: Noted, change: (data: JsonObject) => JsonObject): Noted {
+  const { text: _, ...plain } = event;
+  return { ...plain, data: change(event.data as JsonObject) } as Noted;
+}
+
+/** `journal_unreadable` {thread, seq, type, field} for what no version of this harness wrote. */
+export function decode(event: StoredEvent): Outcome<Recorded> {
+  const { thread, seq, type } = event;
+  const field = oddField(type, event.data);
+  // The only cast on the way out: where the check is.
+  if (field === undefined) return ok(event as unknown as Recorded);
+  return fail(
+    'journal_unreadable',
+    `event ${seq} of thread \`${thread}\` cannot be read: \`${field}\` of \`${type}\` is not what it should be`,
+    { thread, seq, type, field },
+  );
+}
+
+/** All of them, or the first that cannot be read. */
+export function decodeAll(events: readonly StoredEvent[]): Outcome<Recorded[]> {
+  const decoded: Recorded[] = [];
+  for (const event of events) {
+    const one = decode(event);
+    if (!one.ok) return one;
+    decoded.push(one.output);
+  }
+  return ok(decoded);
+}
+
+/** Codes of a hook that could not be paid or could not run: it counted as no match. */
+export const PASSED_HOOK: ReadonlySet<string> = new Set(['hook_unaffordable', 'hook_unfit']);
+
+export const startOf = (history: readonly Recorded[]): DataOf<'thread_start'> | undefined =>
+  history.find((event) => event.type === 'thread_start')?.data;
+
+/** All of it as it is stored, or the events of these types, a page at a time: a journal may be longer than one read. */
+export async function readStored(
+  store: Pick<Store, 'read'>,
+  thread: string,
+  types?: readonly EventType[],
+): Answer<StoredEvent[]> {
+  const events: StoredEvent[] = [];
+  for (;;) {
+    const after = events.at(-1)?.seq ?? 0;
+    const page = await store.read(thread, types ? { after, types } : { after });
+    if (!page.ok) return page;
+    if (page.output.length === 0) return ok(events);
+    events.push(...page.output);
+  }
+}
+
+/** All of it, checked; the first event that cannot be read is the answer. */
+export async function readJournal(
+  store: Pick<Store, 'read'>,
+  thread: string,
+  types?: readonly EventType[],
+): Answer<Recorded[]> {
+  const stored = await readStored(store, thread, types);
+  return stored.ok ? decodeAll(stored.output) : stored;
+}
