@@ -4,7 +4,17 @@ import fc from 'fast-check';
 import { expect, test } from 'vitest';
 import type { Json, JsonObject } from '../base/index.ts';
 import { checkedEvents } from '../harness/thread/journal-writer.ts';
-import type { DataOf, EventType, JournalEvent } from './events.ts';
+import {
+  type DataOf,
+  type EventType,
+  isBookkeeping,
+  isExternal,
+  isProgress,
+  type JournalEvent,
+  survivesRewind,
+  turnRole,
+  volatileFields,
+} from './events.ts';
 import { decode, decodeAll } from './read-journal.ts';
 
 const text = fc.string();
@@ -353,4 +363,74 @@ test('the first event that cannot be read is named', () => {
     stored('spawn', {}, 3),
   ]);
   expect(read).toMatchObject({ ok: false, error: { detail: { seq: 2, field: 'type' } } });
+});
+
+const typesWhere = (holds: (type: EventType) => boolean): EventType[] =>
+  TYPES.filter(holds).toSorted();
+
+test('the flags of each type are those that its readers rely on', () => {
+  expect(typesWhere(isExternal)).toEqual(['approval', 'child_end', 'logged', 'snapshot', 'spawn']);
+  expect(typesWhere(survivesRewind)).toEqual([
+    'approval',
+    'hook',
+    'hook_state',
+    'model_fallback',
+    'signal',
+    'warning',
+  ]);
+  expect(typesWhere(isProgress)).toEqual(
+    ['assistant_message', 'child_end', 'hook', 'injected_message', 'logged', 'retry'].concat([
+      'snapshot',
+      'thread_end',
+      'tool_result',
+    ]),
+  );
+  const roles = TYPES.flatMap((type) => (turnRole(type) ? [[type, turnRole(type)]] : []));
+  expect(Object.fromEntries(roles)).toEqual({
+    turn_start: 'begins',
+    assistant_message: 'replies',
+    tool_call: 'calls',
+    tool_result: 'calls',
+    turn_end: 'ends',
+    stream_error: 'ends',
+    retry: 'ends',
+    error: 'fails',
+  });
+  const fields = TYPES.map((type) => [type, volatileFields(type)] as const);
+  expect(Object.fromEntries(fields.filter(([, names]) => names.length > 0))).toEqual({
+    thread_start: ['ran', 'title'],
+    signal: ['process'],
+    permission_denied: ['stage', 'about'],
+    tool_call: ['target', 'about', 'use', 'group'],
+    tool_result: ['about', 'unused'],
+    hook: ['call_id', 'held'],
+    plan: ['needs'],
+  });
+});
+
+test('an event of no type in the table has no flags', () => {
+  for (const type of ['made_up', 'constructor', '__proto__']) {
+    expect([isExternal(type), isProgress(type), turnRole(type)]).toEqual([false, false, undefined]);
+    expect(isBookkeeping({ type, data: {} })).toBe(false);
+  }
+});
+
+test('bookkeeping repeats other events, and that can depend on the data', () => {
+  const events: [EventType, JsonObject][] = [
+    ['status', { status: 'running' }],
+    ['hook_start', { thread_id: 'h', directive: 'd', event: 'error' }],
+    ['turn_end', { failed: true }],
+    ['turn_end', { done: true }],
+    ['cost_update', { cost: {} }],
+  ];
+  for (const [type, data] of events) expect(isBookkeeping({ type, data }), type).toBe(true);
+  const others: [EventType, JsonObject][] = [
+    ['hook_start', { thread_id: 'h', directive: 'd', event: 'error', step: 's' }],
+    ['turn_end', { done: true, judged: true }],
+    ['turn_end', { called_off: true }],
+    ['cost_update', { charged_unread: 1, tokens: 3 }],
+  ];
+  for (const [type, data] of others) expect(isBookkeeping({ type, data }), type).toBe(false);
+  const always = typesWhere((type) => isBookkeeping({ type, data: { step: 's' } }));
+  expect(always).toEqual(['status']);
 });

@@ -1,8 +1,8 @@
 // The event table: one entry per type of event. An entry has the shape of the data, the text for people, the
 // fields for lists and the content for a detail view. All readers and writers of journals use this table, so
 // a new type of event is one new entry. A journal of version 1 has the same types: a later field is optional.
-import { durationText, getOwn, type Json, masked } from '../base/index.ts';
-import { STATUS_CAUSES } from '../store/index.ts';
+import { durationText, getOwn, type Json, type JsonObject, masked } from '../base/index.ts';
+import { type NewEvent, STATUS_CAUSES } from '../store/index.ts';
 import {
   type Check,
   data,
@@ -68,7 +68,27 @@ import {
   textParts,
 } from './slim-fields.ts';
 
-interface EventEntry<Data> {
+/**
+ * Replay takes `external` events from the journal: other threads or people caused them. It skips `bookkeeping`
+ * events, which repeat other events. It writes and compares all others.
+ */
+type Origin = 'harness' | 'external' | 'bookkeeping';
+/** The role of an event in a turn. `calls`: a tool call or its result. `fails`: a request failed. */
+type TurnRole = 'begins' | 'replies' | 'calls' | 'ends' | 'fails';
+
+interface EventFlags<Field extends string = string> {
+  /** Where the event comes from. It can depend on the stored data. Absent: `harness`. */
+  readonly origin?: Origin | ((data: JsonObject) => Origin);
+  /** Fields that replay does not compare: they are for people, or they depend on files and processes. */
+  readonly volatile?: readonly Field[];
+  /** The event stays in force after a rewind to a snapshot. */
+  readonly survivesRewind?: true;
+  /** The event proves that the thread made progress. Other events prove that it began. */
+  readonly isProgress?: true;
+  readonly turn?: TurnRole;
+}
+
+interface EventEntry<Data> extends EventFlags<keyof Data & string> {
   /** Checks stored JSON. The type `Data` is made from it. */
   readonly shape: Check<Data>;
   /** Text and tone for people; `undefined`: the event adds nothing to the events before it. */
@@ -118,6 +138,7 @@ const EVENTS = {
         ...textParts(start.message),
       }),
       content: (start) => start.message,
+      volatile: ['ran', 'title'],
     },
   ),
   status: entry(
@@ -135,6 +156,7 @@ const EVENTS = {
         reason: reason && preview(reason),
       }),
       content: ({ reason }) => reason,
+      origin: 'bookkeeping',
     },
   ),
   user_message: entry(said, {
@@ -155,6 +177,8 @@ const EVENTS = {
         .map((block) => (block.type === 'text' || block.type === 'thinking' ? block.text : ''))
         .filter((text) => text !== '')
         .join('\n\n'),
+    isProgress: true,
+    turn: 'replies',
   }),
   tool_call: entry(call, {
     text: ({ tool, arguments: given }) =>
@@ -170,6 +194,8 @@ const EVENTS = {
       thread: nameIn(child),
     }),
     content: (intent) => intent.arguments,
+    volatile: ['target', 'about', 'use', 'group'],
+    turn: 'calls',
   }),
   tool_result: entry(result, {
     text: resultLine,
@@ -183,6 +209,9 @@ const EVENTS = {
       labels: labelsIn(marks),
     }),
     content: ({ content }) => content,
+    volatile: ['about', 'unused'],
+    isProgress: true,
+    turn: 'calls',
   }),
   turn_start: entry(
     fields(
@@ -196,15 +225,20 @@ const EVENTS = {
     {
       text: nothing,
       slim: ({ model }) => ({ model: nameOf(model) }),
+      turn: 'begins',
     },
   ),
   turn_end: entry(turnEnd, {
     text: nothing,
     slim: (end) => ({ state: TURN_ENDS.find((state) => Object.hasOwn(end, state)) }),
+    origin: (end) =>
+      end.failed === true || (end.done === true && !end.judged) ? 'bookkeeping' : 'harness',
+    turn: 'ends',
   }),
   cost_update: entry(costUpdate, {
     text: nothing,
     slim: noFields,
+    origin: (update) => (update['cost'] === undefined ? 'harness' : 'bookkeeping'),
   }),
   hook_start: entry(hookStart, {
     text: nothing,
@@ -214,6 +248,7 @@ const EVENTS = {
       event: nameOf(event),
       call_id: nameIn(call_id),
     }),
+    origin: (start) => (start.step === undefined ? 'bookkeeping' : 'harness'),
   }),
   hook: entry(hook, {
     text: (answer) => line('◆', 'idle', `hook ${answer.directive} ${hookDecision(answer)}`),
@@ -228,8 +263,15 @@ const EVENTS = {
       model: nameIn(model),
     }),
     content: ({ notes }) => notes,
+    volatile: ['call_id', 'held'],
+    survivesRewind: true,
+    isProgress: true,
   }),
-  hook_state: entry(fields({ fired: list(number) }), { text: nothing, slim: noFields }),
+  hook_state: entry(fields({ fired: list(number) }), {
+    text: nothing,
+    slim: noFields,
+    survivesRewind: true,
+  }),
   permission_denied: entry(
     fields(
       { code: text, detail },
@@ -248,6 +290,7 @@ const EVENTS = {
         stage: denial.stage,
       }),
       content: messageOf,
+      volatile: ['stage', 'about'],
     },
   ),
   limit: entry(
@@ -273,6 +316,7 @@ const EVENTS = {
     text: ({ percent, limit, current, max }) =>
       line('!', 'limit', `${percent} % of ${limit} used: ${current} of ${max}`),
     slim: limitParts,
+    survivesRewind: true,
   }),
   loop_detected: entry(fault, {
     text: (loop) => line('!', 'idle', loop.detail.message),
@@ -294,10 +338,13 @@ const EVENTS = {
             reason: preview(again.because),
             model: nameIn(again.model),
           },
+    isProgress: true,
+    turn: 'ends',
   }),
   model_fallback: entry(fields({ to: text, because: text }), {
     text: ({ to, because }) => line('↻', 'idle', `goes on with ${to} (${because})`),
     slim: ({ to, because }) => ({ model: nameOf(to), reason: preview(because) }),
+    survivesRewind: true,
   }),
   spawn: entry(fields({ thread_id: text, directive: text, runner: text, detached: flag }), {
     text: ({ thread_id }) => line('⑂', 'run', `started ${thread_id}`),
@@ -305,6 +352,7 @@ const EVENTS = {
       thread: nameOf(thread_id),
       directive: nameOf(directive),
     }),
+    origin: 'external',
   }),
   child_end: entry(fields({ thread_id: text, status, reason: text, cost: data }), {
     text: ({ thread_id, status }) => line('⑂', 'run', `${thread_id} ended ${status}`),
@@ -314,6 +362,8 @@ const EVENTS = {
       reason: preview(reason),
       spend: amountIn(cost['spend']),
     }),
+    origin: 'external',
+    isProgress: true,
   }),
   injected_message: entry(fields({ text, marks, by: text }, { reminder: yes }), {
     text: ({ by, text }) => line('›', 'you', `${by}: ${text}`),
@@ -323,6 +373,7 @@ const EVENTS = {
       labels: labelsIn(marks),
     }),
     content: ({ text }) => text,
+    isProgress: true,
   }),
   signal: entry(
     fields(
@@ -362,6 +413,8 @@ const EVENTS = {
         model: nameIn(model),
         code: nameIn(code),
       }),
+      volatile: ['process'],
+      survivesRewind: true,
     },
   ),
   approval: entry(approval, {
@@ -375,6 +428,8 @@ const EVENTS = {
       reason: 'why' in note && note.why !== undefined ? preview(note.why) : undefined,
       directive: 'directive' in note ? nameOf(note.directive) : undefined,
     }),
+    origin: 'external',
+    survivesRewind: true,
   }),
   plan: entry(
     /** A plan that passed its check. It is recorded before its first step. */
@@ -397,11 +452,14 @@ const EVENTS = {
         code: nameIn(after?.code),
       }),
       content: ({ text }) => text,
+      volatile: ['needs'],
     },
   ),
   snapshot: entry(fields({ reason: text }, { at: number }), {
     text: nothing,
     slim: ({ reason }) => ({ reason: preview(reason) }),
+    origin: 'external',
+    isProgress: true,
   }),
   error: entry(failed, {
     text: (error) =>
@@ -410,6 +468,7 @@ const EVENTS = {
         : line('✗', 'bad', `${error.code}: ${error.detail.message}`),
     slim: faultParts,
     content: messageOf,
+    turn: 'fails',
   }),
   stream_error: entry(streamError, {
     text: (error) =>
@@ -422,11 +481,14 @@ const EVENTS = {
       error.code === undefined
         ? { code: nameOf(error.reason), reason: preview(error.message) }
         : faultParts(error),
+    turn: 'ends',
   }),
   /** A note of a tool or of the harness. Nothing is restored from it. */
   logged: entry(fields({ event_type: text, data, by: text }), {
     text: ({ event_type, by }) => line('·', 'dim', `${event_type}, noted by ${by}`),
     slim: ({ event_type, by }) => ({ event: nameOf(event_type), by: nameOf(by) }),
+    origin: 'external',
+    isProgress: true,
   }),
   thread_end: entry(
     /** `code` is that of the fault that ended the thread. */
@@ -440,6 +502,7 @@ const EVENTS = {
         code: nameIn(code),
       }),
       content: ({ reason }) => reason,
+      isProgress: true,
     },
   ),
 };
@@ -480,3 +543,17 @@ export const slimParts = <Type extends EventType>(event: EventOf<Type>): SlimPar
 /** Content of an event that a detail view shows; `undefined`: the event has only names and numbers. */
 export const eventContent = <Type extends EventType>(event: EventOf<Type>): Json | undefined =>
   entryOf(event).content?.(event.data);
+
+const FLAGS: Readonly<Record<EventType, EventFlags>> = EVENTS;
+/** Flags of a stored event. A type that is not in the table has none. */
+const flagsOf = (type: string): EventFlags => (isEventType(type) ? FLAGS[type] : {});
+
+export const isExternal = (type: string): boolean => flagsOf(type).origin === 'external';
+export function isBookkeeping({ type, data }: Pick<NewEvent, 'type' | 'data'>): boolean {
+  const { origin } = flagsOf(type);
+  return (typeof origin === 'function' ? origin(data) : origin) === 'bookkeeping';
+}
+export const volatileFields = (type: EventType): readonly string[] => flagsOf(type).volatile ?? [];
+export const survivesRewind = (type: EventType): boolean => flagsOf(type).survivesRewind === true;
+export const isProgress = (type: string): boolean => flagsOf(type).isProgress === true;
+export const turnRole = (type: string): TurnRole | undefined => flagsOf(type).turn;

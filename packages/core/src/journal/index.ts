@@ -5,9 +5,15 @@ export {
   type EventType,
   eventContent,
   eventLine,
+  isBookkeeping,
+  isExternal,
+  isProgress,
   type JournalEvent,
   oddField,
   slimParts,
+  survivesRewind,
+  turnRole,
+  volatileFields,
 } from './events.ts';
 export {
   decode,

@@ -6,23 +6,11 @@
 // INVARIANT: a crash is counted only if its process is known to be gone and the thread made no progress. A
 // lease that expired while its worker is alive, or that was released, is never counted.
 import { isObject, type Outcome, ok, plainText } from '@kernmantle/core/base';
+import { isProgress } from '@kernmantle/core/journal';
 import type { Held, StatusCause, Store, StoredEvent } from '@kernmantle/core/store';
 
 /** So often a thread may take down its process and has got no further. */
 export const MAX_CRASHES = 5;
-
-/** What a run leaves when it gets further; the rest says that it began. */
-const PROGRESS: ReadonlySet<string> = new Set([
-  'assistant_message',
-  'tool_result',
-  'child_end',
-  'hook',
-  'injected_message',
-  'retry',
-  'snapshot',
-  'logged',
-  'thread_end',
-]);
 
 /** From the end of a journal; more than any row of crashes that is still to be counted. */
 const TAIL = 100;
@@ -31,7 +19,7 @@ type Step = StatusCause | 'begun' | 'further';
 
 /** Effect of an event on the count of crashes; `undefined`: none. */
 const stepOf = ({ type, data }: StoredEvent): Step | undefined => {
-  if (PROGRESS.has(type)) return 'further';
+  if (isProgress(type)) return 'further';
   if (type !== 'status') return undefined;
   const cause = STEPS.find((one) => one === data.cause);
   return cause ?? (data.status === 'running' ? 'begun' : undefined);

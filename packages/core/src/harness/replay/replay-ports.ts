@@ -26,7 +26,8 @@ import {
 } from '../../flow/index.ts';
 import {
   decodeAll,
-  type EventType,
+  isBookkeeping,
+  isExternal,
   type JournalEvent,
   notedOf,
   type Recorded,
@@ -58,14 +59,6 @@ import { createReplayRecord, type ReplayRecord } from '../thread/recorded-answer
 import type { HarnessPorts, Thread } from '../thread/thread.ts';
 import { askAgain } from './ask-again.ts';
 
-/** Written by other threads, by people, or for them: a replay takes them from the journal. */
-const FROM_OTHERS: ReadonlySet<EventType> = new Set<EventType>([
-  'spawn',
-  'child_end',
-  'approval',
-  'snapshot',
-  'logged',
-]);
 /** Of a hook whose answer nobody heard before the process was lost. */
 const NO_RESULT = {
   status: 'interrupted' as const,
@@ -77,12 +70,7 @@ const NO_RESULT = {
 const CLOSED = { status: 'interrupted', reason: 'its process was closed here' } as const;
 const LOST = fail('lease_expired', 'the process was lost here');
 
-/** What is only said about other events: journals of the first form have none of it. */
-const isRepeated = ({ type, data }: Pick<NewEvent, 'type' | 'data'>): boolean =>
-  type !== 'status' &&
-  !(type === 'hook_start' && data.step === undefined) &&
-  !(type === 'turn_end' && (data.failed === true || (data.done === true && !data.judged))) &&
-  !(type === 'cost_update' && getOwn(data, 'cost') !== undefined);
+const isRepeated = (event: NewEvent | StoredEvent): boolean => !isBookkeeping(event);
 
 /** A journal without that. */
 export async function readRepeated(store: Store, id: string): Answer<Recorded[]> {
@@ -189,7 +177,7 @@ async function playOthers(
       return;
     }
     // Of a later turn: while that one waited for room.
-    if (!next || !FROM_OTHERS.has(next.type) || next.turn > journal.turn) return;
+    if (!next || !isExternal(next.type) || next.turn > journal.turn) return;
     // An abort leaves a snapshot of its own.
     if (next.type === 'snapshot' && events[count() + 1]?.type === 'thread_end') return;
     if (next.type === 'child_end') countChild(thread, next.data);
@@ -266,7 +254,7 @@ async function childrenAt(
   events: readonly Recorded[],
   count: number,
 ): Answer<ThreadPage> {
-  const block = events.slice(count).findIndex(({ type }) => !FROM_OTHERS.has(type));
+  const block = events.slice(count).findIndex(({ type }) => !isExternal(type));
   const known = events.slice(0, block < 0 ? undefined : count + block);
   const [spawned, ended] = [namedIn(known, 'spawn'), namedIn(known, 'child_end')];
   const page = await real.query(filter);

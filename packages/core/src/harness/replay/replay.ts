@@ -17,6 +17,7 @@ import {
   type RecordedOf,
   readJournal,
   startOf,
+  volatileFields,
 } from '../../journal/index.ts';
 import {
   type Held,
@@ -83,20 +84,9 @@ function plain(value: Json): Json {
   );
 }
 
-/** What is noted for people, of a tool that is not run again and of files that may be others by now. */
-const FOR_PEOPLE: Readonly<Partial<Record<Recorded['type'], readonly string[]>>> = {
-  thread_start: ['ran', 'title'],
-  signal: ['process'],
-  permission_denied: ['stage', 'about'],
-  tool_call: ['target', 'about', 'use', 'group'],
-  tool_result: ['about', 'unused'],
-  hook: ['call_id', 'held'],
-  plan: ['needs'],
-};
-
-function withoutNotes(data: JsonObject, { type }: Recorded): JsonObject {
-  const left = FOR_PEOPLE[type];
-  if (!left) return data;
+function withoutVolatile(data: JsonObject, { type }: Recorded): JsonObject {
+  const left = volatileFields(type);
+  if (left.length === 0) return data;
   return Object.fromEntries(Object.entries(data).filter(([name]) => !left.includes(name)));
 }
 
@@ -108,7 +98,7 @@ function textOf(event: Recorded | undefined, recorded = event): string {
   const isFitted = recorded?.type === 'turn_start' && recorded.data.fitted === true;
   const { max_tokens: _, fitted: __, ...rest } = whole;
   const data = isFitted ? rest : whole;
-  const all = recorded ? withoutNotes(data, recorded) : data;
+  const all = recorded ? withoutVolatile(data, recorded) : data;
   return canonicalJson([event.type, event.turn, plain(all)]);
 }
 

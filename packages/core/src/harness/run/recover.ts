@@ -1,12 +1,7 @@
 // A process that ends can leave work open: calls that had begun, requests whose answer nobody read, hooks
 // nobody waits for, commits that its disk lost. Each is brought to an end before the thread resumes.
 import { type Json, type JsonObject, type Outcome, ok } from '../../base/index.ts';
-import {
-  type EventType,
-  type JournalEvent,
-  type Recorded,
-  readJournal,
-} from '../../journal/index.ts';
+import { type JournalEvent, type Recorded, readJournal, turnRole } from '../../journal/index.ts';
 import type { ToolCallBlock } from '../../llm/index.ts';
 import { isEnded, type OpenReservation } from '../../store/index.ts';
 import { childrenOf } from '../children/children.ts';
@@ -23,11 +18,8 @@ import { transcriberOf, withLease } from '../thread/with-lease.ts';
 import { finalAccount, usageOf } from '../turn/turn-account.ts';
 import { countHook } from './run-hook.ts';
 
-/** What a turn begins and ends with. */
-const TURN: ReadonlySet<EventType> = new Set<EventType>([
-  ...(['turn_start', 'turn_end', 'assistant_message'] as const),
-  ...(['stream_error', 'error', 'retry'] as const),
-]);
+/** True for an event that begins, answers or ends a request. Calls follow the answer. */
+const isOfRequest = ({ type }: Recorded): boolean => !['calls', undefined].includes(turnRole(type));
 
 /**
  * A request that went out and whose answer never came may be on the invoice: its reservation is
@@ -58,7 +50,7 @@ export function giveBackTurn({ budget: { meter } }: Thread, history: readonly Re
   const at = history.findLastIndex(({ type }) => type === 'turn_start');
   const asked = history[at];
   if (asked?.type !== 'turn_start' || asked.data.n === undefined) return;
-  const since = history.slice(at + 1).filter(({ type }) => TURN.has(type));
+  const since = history.slice(at + 1).filter(isOfRequest);
   if (since.every(isBrokenOff) && meter.read().turns >= asked.data.n) meter.giveBackTurn();
 }
 

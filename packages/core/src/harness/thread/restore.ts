@@ -6,13 +6,13 @@ import { LIMIT_NAMES } from '../../flow/index.ts';
 import {
   type Bounds,
   type DataOf,
-  type EventType,
   type HookStart,
   type JournalEvent,
   type Opening,
   PASSED_HOOK,
   type Recorded,
   type RecordedOf,
+  survivesRewind,
 } from '../../journal/index.ts';
 import { tokenRatio } from '../../llm/index.ts';
 import { isEnded, type ThreadRow } from '../../store/index.ts';
@@ -285,16 +285,6 @@ const openingOf = (history: readonly Recorded[]): readonly Opening[] => {
   return history.slice(0, start < 0 ? undefined : start).flatMap(asOpening);
 };
 
-/** What stays as it is when the thread goes back to a snapshot. */
-const STAYS: ReadonlySet<EventType> = new Set<EventType>([
-  'signal',
-  'hook',
-  'hook_state',
-  'model_fallback',
-  'warning',
-  'approval',
-]);
-
 /** Everything a thread knew when its last event was written. */
 export function restoreThread(thread: Thread, history: readonly Recorded[]): void {
   thread.talk.opening.push(...openingOf(history));
@@ -303,7 +293,7 @@ export function restoreThread(thread: Thread, history: readonly Recorded[]): voi
   const kept = new Set(eventsInForce(history));
   for (const event of history) {
     if (kept.has(event)) addToConversation(thread, event);
-    else if (!STAYS.has(event.type)) continue;
+    else if (!survivesRewind(event.type)) continue;
     restore(thread, event, limits);
     if (kept.has(event)) watch(event);
   }

@@ -9,6 +9,7 @@ import {
   shorten,
 } from '@kernmantle/core/base';
 import type { ThreadResult } from '@kernmantle/core/harness';
+import { turnRole } from '@kernmantle/core/journal';
 import { allThreads } from '@kernmantle/core/runtime';
 import type { Store } from '@kernmantle/core/store';
 import { type Terminal, visible } from '../terminal/terminal.ts';
@@ -73,13 +74,8 @@ const ON_THE_WAY: ReadonlySet<string> = new Set([
   'stream_incomplete',
   'response_too_large',
 ]);
-/** What a turn begins with, and what shows that its model has answered. */
-const OF_TURNS: ReadonlySet<string> = new Set([
-  'turn_start',
-  'assistant_message',
-  'tool_call',
-  'tool_result',
-]);
+/** Roles of events that begin a turn or that prove an answer of its model. */
+const OF_TURNS: readonly (string | undefined)[] = ['begins', 'replies', 'calls'];
 const LOOK_BACK = 50;
 
 /** A run that failed because its provider did says so; other failures are just that. */
@@ -91,7 +87,9 @@ export async function exitCodeOfThread(
   if (exitCodeOf({ code, detail: { message: '' } }) === EXIT.provider) return EXIT.provider;
   if (!ON_THE_WAY.has(code)) return EXIT.failed;
   const events = await store.read(thread_id, { last: LOOK_BACK });
-  const last = events.ok ? events.output.findLast(({ type }) => OF_TURNS.has(type)) : undefined;
+  const last = events.ok
+    ? events.output.findLast(({ type }) => OF_TURNS.includes(turnRole(type)))
+    : undefined;
   return last?.type === 'turn_start' ? EXIT.provider : EXIT.failed;
 }
 
