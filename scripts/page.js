@@ -11,10 +11,23 @@ const outDir = process.argv[2] ?? join(root, 'dist', 'page');
 /** Of all that the list of threads loads, compressed. */
 const MAX_FIRST_LOAD = 110 * 1024;
 
+/** The page uses parts of core that need no module of Node (`tests/architecture.test.ts`). Doors name others too. */
+const withoutNode = {
+  name: 'without-node',
+  enforce: 'pre',
+  resolveId: (id) =>
+    id.startsWith('node:')
+      ? { id: `\0${id}`, moduleSideEffects: false, syntheticNamedExports: 'names' }
+      : undefined,
+  load: (id) =>
+    id.startsWith('\0node:') ? 'export const names = {}; export default names;' : undefined,
+};
+
 await build({
   root: join(root, 'packages', 'web', 'src', 'page'),
   configFile: false,
   logLevel: 'warn',
+  plugins: [withoutNode],
   esbuild: { jsx: 'automatic', jsxImportSource: 'preact' },
   build: {
     outDir,

@@ -43,7 +43,7 @@ let known: ReadonlyMap<string, Json> | undefined;
 function knownDocuments(): ReadonlyMap<string, Json> {
   if (known || import.meta.url.endsWith('.ts')) return known ?? new Map();
   try {
-    const file = new URL('../../../../src/known-yaml.json', import.meta.url);
+    const file = new URL(/* @vite-ignore */ '../../../../src/known-yaml.json', import.meta.url);
     known = new Map(JSON.parse(readFileSync(file, 'utf8')) as [string, Json][]);
   } catch {
     known = new Map();

@@ -1,6 +1,6 @@
 import { expect, test } from 'vitest';
+import { eventLine } from './event-facts.ts';
 import { unreadableLine } from './event-text.ts';
-import { eventLine } from './events.ts';
 
 test('a tone says what a line means, whoever shows it', () => {
   const detail = { message: 'no' };

@@ -5,16 +5,19 @@ import { expect, test } from 'vitest';
 import type { Json, JsonObject } from '../base/index.ts';
 import { checkedEvents } from '../harness/thread/journal-writer.ts';
 import {
-  type DataOf,
-  type EventType,
+  acknowledges,
+  endsReplyText,
+  hasRow,
   isBookkeeping,
+  isDetail,
   isExternal,
+  isFrame,
   isProgress,
-  type JournalEvent,
   survivesRewind,
   turnRole,
   volatileFields,
-} from './events.ts';
+} from './event-facts.ts';
+import type { DataOf, EventType, JournalEvent } from './events.ts';
 import { decode, decodeAll } from './read-journal.ts';
 
 const text = fc.string();
@@ -385,6 +388,23 @@ test('the flags of each type are those that its readers rely on', () => {
       'tool_result',
     ]),
   );
+  expect(typesWhere(isFrame)).toEqual(['thread_end', 'thread_start', 'user_message']);
+  expect(typesWhere(hasRow)).toEqual([
+    ...(['error', 'injected_message', 'limit', 'logged', 'loop_detected'] as const),
+    ...(['model_fallback', 'plan', 'retry', 'signal', 'snapshot'] as const),
+    ...(['stream_error', 'thread_end', 'warning'] as const),
+  ]);
+  expect(typesWhere(isDetail)).toEqual([
+    ...(['cost_update', 'hook_state', 'snapshot', 'turn_end', 'turn_start'] as const),
+  ]);
+  expect(typesWhere(acknowledges)).toEqual([
+    ...(['injected_message', 'signal', 'status', 'thread_end'] as const),
+    ...(['turn_start', 'user_message'] as const),
+  ]);
+  expect(typesWhere(endsReplyText)).toEqual([
+    ...(['assistant_message', 'retry', 'stream_error'] as const),
+    ...(['thread_end', 'turn_end', 'turn_start'] as const),
+  ]);
   const roles = TYPES.flatMap((type) => (turnRole(type) ? [[type, turnRole(type)]] : []));
   expect(Object.fromEntries(roles)).toEqual({
     turn_start: 'begins',

@@ -1,25 +1,14 @@
 // The event table: one entry per type of event. An entry has the shape of the data, the text for people, the
 // fields for lists and the content for a detail view. All readers and writers of journals use this table, so
 // a new type of event is one new entry. A journal of version 1 has the same types: a later field is optional.
-import { durationText, getOwn, type Json, type JsonObject, masked } from '../base/index.ts';
-import { type NewEvent, STATUS_CAUSES } from '../store/index.ts';
-import {
-  type Check,
-  data,
-  fields,
-  flag,
-  list,
-  number,
-  type Proven,
-  text,
-  word,
-  yes,
-} from './check.ts';
+import { durationText, getOwn } from '../base/index.ts';
+import { STATUS_CAUSES } from '../store/index.ts';
+import { data, fields, flag, list, number, type Proven, text, word, yes } from './check.ts';
+import { entry } from './event-entry.ts';
 import {
   approvalLine,
   argumentsText,
   END_TONES,
-  type EventText,
   hasOwnLine,
   hookDecision,
   line,
@@ -68,42 +57,6 @@ import {
   textParts,
 } from './slim-fields.ts';
 
-/**
- * Replay takes `external` events from the journal: other threads or people caused them. It skips `bookkeeping`
- * events, which repeat other events. It writes and compares all others.
- */
-type Origin = 'harness' | 'external' | 'bookkeeping';
-/** The role of an event in a turn. `calls`: a tool call or its result. `fails`: a request failed. */
-type TurnRole = 'begins' | 'replies' | 'calls' | 'ends' | 'fails';
-
-interface EventFlags<Field extends string = string> {
-  /** Where the event comes from. It can depend on the stored data. Absent: `harness`. */
-  readonly origin?: Origin | ((data: JsonObject) => Origin);
-  /** Fields that replay does not compare: they are for people, or they depend on files and processes. */
-  readonly volatile?: readonly Field[];
-  /** The event stays in force after a rewind to a snapshot. */
-  readonly survivesRewind?: true;
-  /** The event proves that the thread made progress. Other events prove that it began. */
-  readonly isProgress?: true;
-  readonly turn?: TurnRole;
-}
-
-interface EventEntry<Data> extends EventFlags<keyof Data & string> {
-  /** Checks stored JSON. The type `Data` is made from it. */
-  readonly shape: Check<Data>;
-  /** Text and tone for people; `undefined`: the event adds nothing to the events before it. */
-  readonly text: (data: Data) => EventText | undefined;
-  /** Fields for lists and for the page. */
-  readonly slim: (data: Data) => SlimParts;
-  /** Content that a detail view shows. Absent or `undefined`: the event has only names and numbers. */
-  readonly content?: (data: Data) => Json | undefined;
-}
-
-/** The type of the data is made from the shape. */
-const entry = <Shape>(shape: Shape, rest: Omit<EventEntry<Proven<Shape>>, 'shape'>) => ({
-  shape,
-  ...rest,
-});
 const nothing = (): undefined => undefined;
 const noFields = (): SlimParts => ({});
 const messageOf = (one: { readonly detail: { readonly message: string } }): string =>
@@ -112,7 +65,7 @@ const messageOf = (one: { readonly detail: { readonly message: string } }): stri
 const TURN_ENDS = ['done', 'called_off', 'withheld', 'failed', 'unsent'];
 
 /** Costs and limits are written by `packCost` and `packLimits`. */
-const EVENTS = {
+export const EVENTS = {
   thread_start: entry(
     fields(
       { directive: text, version: text, inputs: data, model: text, message: text, limits: data },
@@ -139,6 +92,7 @@ const EVENTS = {
       }),
       content: (start) => start.message,
       volatile: ['ran', 'title'],
+      isFrame: true,
     },
   ),
   status: entry(
@@ -157,12 +111,15 @@ const EVENTS = {
       }),
       content: ({ reason }) => reason,
       origin: 'bookkeeping',
+      acknowledges: true,
     },
   ),
   user_message: entry(said, {
     text: ({ text }) => line('›', 'dim', text),
     slim: ({ text, marks }) => ({ by: 'user', ...textParts(text), labels: labelsIn(marks) }),
     content: ({ text }) => text,
+    isFrame: true,
+    acknowledges: true,
   }),
   assistant_message: entry(message, {
     text(reply) {
@@ -226,6 +183,8 @@ const EVENTS = {
       text: nothing,
       slim: ({ model }) => ({ model: nameOf(model) }),
       turn: 'begins',
+      isDetail: true,
+      acknowledges: true,
     },
   ),
   turn_end: entry(turnEnd, {
@@ -234,11 +193,13 @@ const EVENTS = {
     origin: (end) =>
       end.failed === true || (end.done === true && !end.judged) ? 'bookkeeping' : 'harness',
     turn: 'ends',
+    isDetail: true,
   }),
   cost_update: entry(costUpdate, {
     text: nothing,
     slim: noFields,
     origin: (update) => (update['cost'] === undefined ? 'harness' : 'bookkeeping'),
+    isDetail: true,
   }),
   hook_start: entry(hookStart, {
     text: nothing,
@@ -271,6 +232,7 @@ const EVENTS = {
     text: nothing,
     slim: noFields,
     survivesRewind: true,
+    isDetail: true,
   }),
   permission_denied: entry(
     fields(
@@ -310,6 +272,7 @@ const EVENTS = {
         return line('■', 'limit', `limit ${limit} reached: ${current} of ${max}${held}${next}`);
       },
       slim: (reached) => ({ ...limitParts(reached), thread: nameIn(reached.thread) }),
+      hasRow: true,
     },
   ),
   warning: entry(warning, {
@@ -317,11 +280,13 @@ const EVENTS = {
       line('!', 'limit', `${percent} % of ${limit} used: ${current} of ${max}`),
     slim: limitParts,
     survivesRewind: true,
+    hasRow: true,
   }),
   loop_detected: entry(fault, {
     text: (loop) => line('!', 'idle', loop.detail.message),
     slim: faultParts,
     content: messageOf,
+    hasRow: true,
   }),
   retry: entry(retry, {
     text(again) {
@@ -340,11 +305,13 @@ const EVENTS = {
           },
     isProgress: true,
     turn: 'ends',
+    hasRow: true,
   }),
   model_fallback: entry(fields({ to: text, because: text }), {
     text: ({ to, because }) => line('↻', 'idle', `goes on with ${to} (${because})`),
     slim: ({ to, because }) => ({ model: nameOf(to), reason: preview(because) }),
     survivesRewind: true,
+    hasRow: true,
   }),
   spawn: entry(fields({ thread_id: text, directive: text, runner: text, detached: flag }), {
     text: ({ thread_id }) => line('⑂', 'run', `started ${thread_id}`),
@@ -374,6 +341,8 @@ const EVENTS = {
     }),
     content: ({ text }) => text,
     isProgress: true,
+    hasRow: true,
+    acknowledges: true,
   }),
   signal: entry(
     fields(
@@ -415,6 +384,8 @@ const EVENTS = {
       }),
       volatile: ['process'],
       survivesRewind: true,
+      hasRow: true,
+      acknowledges: true,
     },
   ),
   approval: entry(approval, {
@@ -453,6 +424,7 @@ const EVENTS = {
       }),
       content: ({ text }) => text,
       volatile: ['needs'],
+      hasRow: true,
     },
   ),
   snapshot: entry(fields({ reason: text }, { at: number }), {
@@ -460,6 +432,8 @@ const EVENTS = {
     slim: ({ reason }) => ({ reason: preview(reason) }),
     origin: 'external',
     isProgress: true,
+    hasRow: true,
+    isDetail: true,
   }),
   error: entry(failed, {
     text: (error) =>
@@ -469,6 +443,7 @@ const EVENTS = {
     slim: faultParts,
     content: messageOf,
     turn: 'fails',
+    hasRow: true,
   }),
   stream_error: entry(streamError, {
     text: (error) =>
@@ -482,6 +457,7 @@ const EVENTS = {
         ? { code: nameOf(error.reason), reason: preview(error.message) }
         : faultParts(error),
     turn: 'ends',
+    hasRow: true,
   }),
   /** A note of a tool or of the harness. Nothing is restored from it. */
   logged: entry(fields({ event_type: text, data, by: text }), {
@@ -489,6 +465,7 @@ const EVENTS = {
     slim: ({ event_type, by }) => ({ event: nameOf(event_type), by: nameOf(by) }),
     origin: 'external',
     isProgress: true,
+    hasRow: true,
   }),
   thread_end: entry(
     /** `code` is that of the fault that ended the thread. */
@@ -503,6 +480,9 @@ const EVENTS = {
       }),
       content: ({ reason }) => reason,
       isProgress: true,
+      isFrame: true,
+      hasRow: true,
+      acknowledges: true,
     },
   ),
 };
@@ -512,48 +492,3 @@ export type DataOf<Type extends EventType> = Proven<(typeof EVENTS)[Type]['shape
 export type JournalEvent = {
   [type in EventType]: { readonly type: type; readonly data: DataOf<type> };
 }[EventType];
-
-/** The same table, for code that does not know the type of its event. */
-const TABLE: { readonly [type in EventType]: EventEntry<DataOf<type>> } = EVENTS;
-interface EventOf<Type extends EventType> {
-  readonly type: Type;
-  readonly data: DataOf<Type>;
-}
-const entryOf = <Type extends EventType>(event: EventOf<Type>): EventEntry<DataOf<Type>> =>
-  TABLE[event.type];
-
-const isEventType = (type: string): type is EventType => Object.hasOwn(EVENTS, type);
-
-/** The field of an event that fails its check. The reader and the writer of journals use the same check. */
-export function oddField(type: string, data: Json | undefined): string | undefined {
-  const problem = isEventType(type) ? TABLE[type].shape(data) : 'type';
-  return problem === '' ? 'data' : problem;
-}
-
-/** Text of an event for people, with masked secrets; `undefined`: the event adds nothing. */
-export function eventLine<Type extends EventType>(event: EventOf<Type>): EventText | undefined {
-  const told = entryOf(event).text(event.data);
-  return told && { ...told, text: masked(told.text) };
-}
-
-/** Fields of an event for lists and for the page. */
-export const slimParts = <Type extends EventType>(event: EventOf<Type>): SlimParts =>
-  entryOf(event).slim(event.data);
-
-/** Content of an event that a detail view shows; `undefined`: the event has only names and numbers. */
-export const eventContent = <Type extends EventType>(event: EventOf<Type>): Json | undefined =>
-  entryOf(event).content?.(event.data);
-
-const FLAGS: Readonly<Record<EventType, EventFlags>> = EVENTS;
-/** Flags of a stored event. A type that is not in the table has none. */
-const flagsOf = (type: string): EventFlags => (isEventType(type) ? FLAGS[type] : {});
-
-export const isExternal = (type: string): boolean => flagsOf(type).origin === 'external';
-export function isBookkeeping({ type, data }: Pick<NewEvent, 'type' | 'data'>): boolean {
-  const { origin } = flagsOf(type);
-  return (typeof origin === 'function' ? origin(data) : origin) === 'bookkeeping';
-}
-export const volatileFields = (type: EventType): readonly string[] => flagsOf(type).volatile ?? [];
-export const survivesRewind = (type: EventType): boolean => flagsOf(type).survivesRewind === true;
-export const isProgress = (type: string): boolean => flagsOf(type).isProgress === true;
-export const turnRole = (type: string): TurnRole | undefined => flagsOf(type).turn;

@@ -1,20 +1,24 @@
 // The door of `core/journal`: what other packages and folders use.
-export { argumentsText, type EventTone, hookDecision, unreadableLine } from './event-text.ts';
+
 export {
-  type DataOf,
-  type EventType,
+  acknowledges,
+  endsReplyText,
   eventContent,
   eventLine,
+  hasRow,
   isBookkeeping,
+  isDetail,
   isExternal,
+  isFrame,
   isProgress,
-  type JournalEvent,
   oddField,
   slimParts,
   survivesRewind,
   turnRole,
   volatileFields,
-} from './events.ts';
+} from './event-facts.ts';
+export { argumentsText, type EventTone, hookDecision, unreadableLine } from './event-text.ts';
+export type { DataOf, EventType, JournalEvent } from './events.ts';
 export {
   decode,
   decodeAll,

@@ -2,7 +2,8 @@
 // types of events.
 import { fail, type JsonObject, type Outcome, ok } from '../base/index.ts';
 import type { Answer, Store, StoredEvent } from '../store/index.ts';
-import { type DataOf, type EventType, type JournalEvent, oddField } from './events.ts';
+import { oddField } from './event-facts.ts';
+import type { DataOf, EventType, JournalEvent } from './events.ts';
 
 /** As it is written: it has its turn, and no number yet. `text`: its data as JSON, secrets and all. */
 export type Noted = JournalEvent & { readonly turn: number; readonly text?: string };

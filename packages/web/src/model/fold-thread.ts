@@ -2,6 +2,7 @@
 // changes the rows that are there, so that the fold of any split of the events is the fold of the whole.
 // What an older journal lacks (no `turn_end`, a denial without its call, an event nobody can read) leaves
 // a row less precise, never missing.
+import { hasRow } from '@kernmantle/core/journal';
 import type { SlimEvent } from './api.ts';
 import {
   mergeLabels,
@@ -22,23 +23,6 @@ export interface FoldedThread {
   readonly started?: number;
   readonly ended?: number;
 }
-
-/** Events that get a row of their own when they have words, and those that get one anyway. */
-const NOTES: ReadonlySet<string> = new Set([
-  'retry',
-  'model_fallback',
-  'loop_detected',
-  'warning',
-  'limit',
-  'signal',
-  'injected_message',
-  'plan',
-  'snapshot',
-  'stream_error',
-  'error',
-  'logged',
-  'thread_end',
-]);
 
 /** What is known after some of the events. */
 interface Folding {
@@ -298,7 +282,7 @@ function approval(fold: Folding, event: SlimEvent): void {
 }
 
 function note(fold: Folding, event: SlimEvent): void {
-  if (!NOTES.has(event.type) || (event.text === undefined && event.type !== 'snapshot')) return;
+  if (!hasRow(event.type) || (event.text === undefined && event.type !== 'snapshot')) return;
   const isBad = event.tone === 'bad' || event.type === 'error' || event.type === 'limit';
   const own = rowFrom(event, 'note', isBad ? 'failed' : 'plain');
   push(fold, { ...own, name: event.type, text: event.text ?? event.preview ?? event.reason ?? '' });

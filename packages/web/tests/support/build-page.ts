@@ -8,6 +8,7 @@ export default (): void =>
     sources: [
       'packages/web/src/page',
       'packages/web/src/model',
+      'packages/core/src/journal',
       'scripts/page.js',
       'package-lock.json',
     ],

@@ -1,6 +1,7 @@
 // One thread as it runs: its view, and its events in one flat array by number, without gap or double.
 // The newest events are read first and older ones after them; what the stream brings goes to the end,
 // and where something is missing it is read.
+import { endsReplyText, isDetail } from '@kernmantle/core/journal';
 import { batch, signal } from '@preact/signals';
 import { useEffect, useMemo } from 'preact/hooks';
 import type {
@@ -38,24 +39,6 @@ const BY_ITSELF = 10_000;
 const TEXT_KEPT = 64 * 1024;
 /** Rights and acts change with what happens: read again, but not with every event. */
 const VIEW_MS = 700;
-
-/** What ends the reply that is under way. */
-const ENDS_TEXT: ReadonlySet<string> = new Set([
-  'assistant_message',
-  'turn_start',
-  'turn_end',
-  'stream_error',
-  'retry',
-  'thread_end',
-]);
-/** What changes nothing but itself. */
-const ONLY_EVENTS: ReadonlySet<string> = new Set([
-  'turn_start',
-  'turn_end',
-  'cost_update',
-  'hook_state',
-  'snapshot',
-]);
 
 /** Adds what comes right after the end or right before the beginning; what is there stays. */
 function joinEvents(
@@ -181,8 +164,8 @@ function createThreadState(id: string) {
     for (const part of frame.events ?? []) {
       if (part.thread !== id) continue;
       journal.add(part.events);
-      if (part.events.some(({ type }) => ENDS_TEXT.has(type))) text.value = '';
-      if (part.events.some(({ type }) => !ONLY_EVENTS.has(type))) viewSoon();
+      if (part.events.some(({ type }) => endsReplyText(type))) text.value = '';
+      if (part.events.some(({ type }) => !isDetail(type))) viewSoon();
     }
   }
 

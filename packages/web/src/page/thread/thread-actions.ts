@@ -1,5 +1,6 @@
 // What a person does to a thread. Nothing is optimistic: a button is busy until the event of its act came
 // back over the stream, so that what the page shows is what the journal holds.
+import { acknowledges } from '@kernmantle/core/journal';
 import { useEffect, useMemo, useRef, useState } from 'preact/hooks';
 import type { Act, Acted, SlimEvent, ThreadView } from '../../model/api.ts';
 import { type PageAnswer, type PageFault, post } from '../api.ts';
@@ -7,15 +8,6 @@ import { connection } from '../connection.ts';
 import { may } from '../state/session.ts';
 import { commandOf } from './commands.ts';
 
-/** Events that tell that an act was heard. */
-const HEARD: ReadonlySet<string> = new Set([
-  'signal',
-  'status',
-  'injected_message',
-  'user_message',
-  'thread_end',
-  'turn_start',
-]);
 /** After this long without an event the button can be pressed again. */
 const PATIENCE_MS = 30_000;
 /** A thread that did not answer a stop may be killed. */
@@ -80,7 +72,7 @@ export function useActing(
 
   const heard = useMemo(() => {
     const least = Math.min(...sent.map(({ after }) => after));
-    return events.findLast(({ seq, type }) => seq > least && HEARD.has(type))?.seq ?? 0;
+    return events.findLast(({ seq, type }) => seq > least && acknowledges(type))?.seq ?? 0;
   }, [events, sent]);
   useEffect(() => {
     setSent((before) => {

@@ -1,0 +1,50 @@
+// The parts of an entry of the event table.
+import type { Json, JsonObject } from '../base/index.ts';
+import type { Check, Proven } from './check.ts';
+import type { EventText } from './event-text.ts';
+import type { SlimParts } from './slim-fields.ts';
+
+/**
+ * Replay takes `external` events from the journal: other threads or people caused them. It skips `bookkeeping`
+ * events, which repeat other events. It writes and compares all others.
+ */
+type Origin = 'harness' | 'external' | 'bookkeeping';
+/** The role of an event in a turn. `calls`: a tool call or its result. `fails`: a request failed. */
+export type TurnRole = 'begins' | 'replies' | 'calls' | 'ends' | 'fails';
+
+export interface EventFlags<Field extends string = string> {
+  /** Where the event comes from. It can depend on the stored data. Absent: `harness`. */
+  readonly origin?: Origin | ((data: JsonObject) => Origin);
+  /** Fields that replay does not compare: they are for people, or they depend on files and processes. */
+  readonly volatile?: readonly Field[];
+  /** The event stays in force after a rewind to a snapshot. */
+  readonly survivesRewind?: true;
+  /** The event proves that the thread made progress. Other events prove that it began. */
+  readonly isProgress?: true;
+  readonly turn?: TurnRole;
+  /** The event opens or ends the conversation. A live view shows it in its head or in its result. */
+  readonly isFrame?: true;
+  /** The timeline shows the event as a row of its own. */
+  readonly hasRow?: true;
+  /** The event changes neither the rights of the thread nor the actions that it allows. */
+  readonly isDetail?: true;
+  /** The event can be the answer to an action of a person. */
+  readonly acknowledges?: true;
+}
+
+export interface EventEntry<Data> extends EventFlags<keyof Data & string> {
+  /** Checks stored JSON. The type `Data` is made from it. */
+  readonly shape: Check<Data>;
+  /** Text and tone for people; `undefined`: the event adds nothing to the events before it. */
+  readonly text: (data: Data) => EventText | undefined;
+  /** Fields for lists and for the page. */
+  readonly slim: (data: Data) => SlimParts;
+  /** Content that a detail view shows. Absent or `undefined`: the event has only names and numbers. */
+  readonly content?: (data: Data) => Json | undefined;
+}
+
+/** The type of the data is made from the shape. */
+export const entry = <Shape>(shape: Shape, rest: Omit<EventEntry<Proven<Shape>>, 'shape'>) => ({
+  shape,
+  ...rest,
+});
