@@ -57,6 +57,7 @@ const TASKS = {
     ['node', join(root, 'scripts', 'page.js')],
   ],
   house: [['node', '--no-warnings', join(root, 'scripts', 'house.ts')]],
+  journals: [['node', '--no-warnings', join(root, 'scripts', 'journals.ts')]],
   digests: [['node', join(root, 'scripts', 'digests.js')]],
   conformance: [['node', '--no-warnings', join(root, 'scripts', 'conformance.ts')]],
   bench: [['node', '--expose-gc', join(root, 'bench', 'main.ts')]],

@@ -1,5 +1,13 @@
 // A throw-away project with its own user folder, for tests that use the whole runtime.
-import { mkdirSync, mkdtempSync, realpathSync, rmSync, writeFileSync } from 'node:fs';
+import {
+  cpSync,
+  existsSync,
+  mkdirSync,
+  mkdtempSync,
+  realpathSync,
+  rmSync,
+  writeFileSync,
+} from 'node:fs';
 import { tmpdir } from 'node:os';
 import { dirname, join } from 'node:path';
 import type { Json, JsonObject, Outcome } from '@kernmantle/core/base';
@@ -18,6 +26,14 @@ export interface Fixture {
   /** Opens, calls once, closes. */
   call(verb: Verb, request: JsonObject, surface?: string): Promise<Outcome<Json>>;
   remove(): void;
+}
+
+/** `npm run journals` takes the registries of projects from this folder. */
+function keepJournals(root: string): void {
+  const folder = process.env['KERNMANTLE_JOURNALS'];
+  const threads = join(root, '.ai', 'threads');
+  if (!folder || !existsSync(join(threads, 'registry.db'))) return;
+  cpSync(threads, mkdtempSync(join(folder, 'project-')), { recursive: true });
 }
 
 export function makeFixture(files: Readonly<Record<string, string>> = {}): Fixture {
@@ -63,7 +79,10 @@ export function makeFixture(files: Readonly<Record<string, string>> = {}): Fixtu
         await runtime.close();
       }
     },
-    remove: () => rmSync(base, { recursive: true, force: true }),
+    remove() {
+      keepJournals(root);
+      rmSync(base, { recursive: true, force: true });
+    },
   };
   for (const [file, text] of Object.entries(files)) fixture.write(file, text);
   return fixture;

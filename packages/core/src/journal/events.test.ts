@@ -1,3 +1,4 @@
+import { arbitraryEvent as event, EVENT_TYPES as TYPES } from '@kernmantle/test-support/journals';
 import { must } from '@kernmantle/test-support/registry';
 import { runs } from '@kernmantle/test-support/soak';
 import fc from 'fast-check';
@@ -7,231 +8,23 @@ import { checkedEvents } from '../harness/thread/journal-writer.ts';
 import {
   acknowledges,
   endsReplyText,
+  eventLine,
   hasRow,
   isBookkeeping,
   isDetail,
   isExternal,
   isFrame,
   isProgress,
+  slimParts,
   survivesRewind,
   turnRole,
   volatileFields,
 } from './event-facts.ts';
-import type { DataOf, EventType, JournalEvent } from './events.ts';
+import type { EventType, JournalEvent } from './events.ts';
 import { decode, decodeAll } from './read-journal.ts';
 
 const text = fc.string();
-const count = fc.nat();
 const json = fc.jsonValue().map((value): Json => JSON.parse(JSON.stringify(value)) as Json);
-const object: fc.Arbitrary<JsonObject> = fc.dictionary(fc.string(), json);
-const marks = fc.record({
-  labels: fc.array(text),
-  taint: fc.array(text),
-  sources: fc.array(text),
-});
-const detail = fc.tuple(object, text).map(([rest, message]) => ({ ...rest, message }));
-const fault = fc.record({ code: text, detail });
-const usage = fc.record({
-  input_tokens: count,
-  output_tokens: count,
-  cache_read_tokens: count,
-  cache_write_tokens: count,
-  tokens: count,
-  context_tokens: count,
-  estimated: fc.boolean(),
-});
-const block = fc.oneof(
-  fc.record({ type: fc.constant('text' as const), text }),
-  fc.record({ type: fc.constant('tool_call' as const), id: text, name: text, arguments: object }),
-  fc.record({ type: fc.constant('thinking' as const), text, signature: text }),
-);
-const result = fc.record({ call_id: text, content: json, is_error: fc.boolean(), marks });
-const injected = fc.record({ content: fc.array(block), injected: fc.constant(true as const) });
-const opening = fc.oneof(
-  fc.record({ type: fc.constant('user_message' as const), data: fc.record({ text, marks }) }),
-  fc.record({ type: fc.constant('assistant_message' as const), data: injected }),
-  fc.record({ type: fc.constant('tool_result' as const), data: result }),
-);
-const status = fc.constantFrom('running', 'completed', 'failed', 'paused');
-const yes = fc.constant(true as const);
-
-/** No `default`: a new type must be given an arbitrary. */
-const DATA: { [type in EventType]: fc.Arbitrary<DataOf<type>> } = {
-  thread_start: fc.record(
-    {
-      directive: text,
-      version: text,
-      inputs: object,
-      model: text,
-      message: text,
-      limits: object,
-      stream: yes,
-    },
-    { requiredKeys: ['directive', 'version', 'inputs', 'model', 'message', 'limits'] },
-  ),
-  status: fc.record({ status, by: text }, { requiredKeys: ['status'] }),
-  user_message: fc.record({ text, marks }),
-  assistant_message: fc.oneof(
-    injected,
-    fc.record(
-      {
-        content: fc.array(block),
-        stop: fc.constantFrom('end', 'tool_use', 'max_tokens'),
-        usage,
-        model: text,
-        price_row: text,
-        spend: text,
-        bytes: count,
-        apart: yes,
-      },
-      {
-        requiredKeys: ['content', 'stop', 'usage', 'model', 'price_row', 'spend', 'bytes'],
-      },
-    ),
-  ),
-  tool_call: fc.record(
-    {
-      call_id: text,
-      tool: text,
-      verb: text,
-      effect: fc.constantFrom('read', 'idempotent', 'write'),
-      arguments: json,
-      volatile: fc.array(text),
-      key: text,
-      n: count,
-      child: text,
-    },
-    { requiredKeys: ['call_id', 'tool', 'verb', 'effect', 'arguments'] },
-  ),
-  tool_result: fc.oneof(
-    result,
-    fc.tuple(result, text).map(([one, tool]) => ({ ...one, tool })),
-  ),
-  turn_start: fc.record(
-    { max_tokens: count, model: text, provider: text, key: text, n: count },
-    { requiredKeys: ['max_tokens', 'model', 'provider', 'key'] },
-  ),
-  turn_end: fc.oneof(
-    fc.record({ done: yes }),
-    fc.record({ called_off: yes, charged: object }, { requiredKeys: ['called_off'] }),
-    fc.record({ withheld: yes }),
-    fc.record({ unsent: yes }),
-  ),
-  cost_update: fc.oneof(
-    fc.record({ cost: object }),
-    fc.record({ charged_unread: count, tokens: count }),
-  ),
-  hook_start: fc.record({ thread_id: text, directive: text, event: text }),
-  hook: fc.record(
-    {
-      directive: text,
-      event: fc.constantFrom('before_step', 'after_step', 'error', 'limit', 'warning'),
-      step: text,
-      deed: text,
-      notes: object,
-      duration_ms: count,
-      fired: fc.array(count),
-      bounds: fc.record({ retries: count, skips: fc.dictionary(text, count) }),
-      model: text,
-      limits: object,
-    },
-    {
-      requiredKeys: [
-        ...(['directive', 'event', 'step', 'deed', 'notes'] as const),
-        ...(['duration_ms', 'fired', 'bounds'] as const),
-      ],
-    },
-  ),
-  hook_state: fc.record({ fired: fc.array(count) }),
-  permission_denied: fault,
-  limit: fc.constant({
-    name: 'limit',
-    code: 'turns_exceeded',
-    limit: 'turns',
-    current: 3,
-    max: 3,
-  }),
-  warning: fc.record({
-    name: fc.constant('warning' as const),
-    code: fc.constant('spend_warning' as const),
-    limit: fc.constant('spend' as const),
-    percent: fc.constantFrom(80, 95),
-    current: count,
-    max: count,
-  }),
-  loop_detected: fault,
-  retry: fc.oneof(
-    fc.record({ attempt: count }),
-    fc.record({ attempt: count, annealed: yes, version: text, opening: fc.array(opening) }),
-  ),
-  model_fallback: fc.record({ to: text, because: text }),
-  spawn: fc.record({ thread_id: text, directive: text, runner: text, detached: fc.boolean() }),
-  child_end: fc.record({ thread_id: text, status, reason: text, cost: object }),
-  injected_message: fc.record(
-    { text, marks, by: text, reminder: yes },
-    { requiredKeys: ['text', 'marks', 'by'] },
-  ),
-  signal: fc.record(
-    { kind: text, by: text, id: count, reason: text, from: count },
-    { requiredKeys: ['kind', 'by'] },
-  ),
-  approval: fc.oneof(
-    fc.record({
-      kind: fc.constantFrom('question', 'capability'),
-      state: fc.constant('pending' as const),
-      approval: text,
-      action: text,
-    }),
-    fc.record({
-      kind: fc.constant('capability' as const),
-      state: fc.constantFrom('used', 'returned'),
-      approval: text,
-      call_id: text,
-      capability: text,
-      scope: object,
-      uses_left: count,
-    }),
-    fc.record({
-      kind: fc.constant('call' as const),
-      action: fc.constant('anneal' as const),
-      state: fc.constantFrom('auto', 'pending'),
-      directive: text,
-      behind: fc.record({ code: text, reason: text }),
-      text,
-    }),
-  ),
-  plan: fc.record(
-    {
-      number: count,
-      text,
-      sha256: text,
-      marks,
-      after: fc.record({ code: text, tool: text, step: count }, { requiredKeys: ['code'] }),
-      needs: fc.array(text),
-    },
-    { requiredKeys: ['number', 'text', 'sha256', 'marks'] },
-  ),
-  snapshot: fc.record({ reason: text, at: count }, { requiredKeys: ['reason'] }),
-  error: fault,
-  stream_error: fc.oneof(
-    fault,
-    fc.record({
-      reason: text,
-      message: text,
-      completed_tools: fc.array(text),
-      discarded_partial: fc.array(fc.record({ bytes: count })),
-    }),
-  ),
-  logged: fc.record({ event_type: text, data: object, by: text }),
-  thread_end: fc.record(
-    { status, reason: text, cost: object },
-    { requiredKeys: ['status', 'reason'] },
-  ),
-};
-const TYPES = Object.keys(DATA) as EventType[];
-const event: fc.Arbitrary<JournalEvent> = fc.oneof(
-  ...TYPES.map((type) => DATA[type].map((data) => ({ type, data }) as JournalEvent)),
-);
 
 /** As the registry gives it back. */
 const stored = (type: string, data: Json, seq = 7, turn = 2) => ({
@@ -453,4 +246,31 @@ test('bookkeeping repeats other events, and that can depend on the data', () => 
   for (const [type, data] of others) expect(isBookkeeping({ type, data }), type).toBe(false);
   const always = typesWhere((type) => isBookkeeping({ type, data: { step: 's' } }));
   expect(always).toEqual(['status']);
+});
+
+test('every type has an example with a short text and small slim fields', () => {
+  const seen = new Set<string>();
+  const repeated = fc.tuple(event, fc.nat(3000)).map(([one, times]): JournalEvent => {
+    const long = JSON.stringify(one.data).replaceAll(
+      '"message":"',
+      `"message":"${'m'.repeat(times)}`,
+    );
+    return { ...one, data: JSON.parse(long) as JsonObject } as JournalEvent;
+  });
+  fc.assert(
+    fc.property(repeated, (one) => {
+      seen.add(one.type);
+      expect(decode(stored(one.type, one.data as Json)).ok).toBe(true);
+      const lines = eventLine(one)?.text.split('\n').length ?? 0;
+      const given = JSON.stringify(one.data).split(/\\n/).length;
+      // A plan has a line of its own above its text.
+      expect(lines).toBeLessThanOrEqual(given + 1);
+      const parts = slimParts(one);
+      expect((parts.labels ?? []).length).toBeLessThanOrEqual(20);
+      const texts = Object.values(parts).filter((value) => typeof value === 'string');
+      expect(texts.join('').length).toBeLessThan(2048);
+    }),
+    { numRuns: runs(1000) },
+  );
+  expect([...seen].toSorted()).toEqual(TYPES.toSorted());
 });
