@@ -2,7 +2,6 @@
 // tools were really given. Everything that is counted is counted from these lines.
 import {
   getOwn,
-  isObject,
   type Json,
   type JsonObject,
   jsonEqual,
@@ -11,7 +10,8 @@ import {
 } from '@kernmantle/core/base';
 import { carries, describe, elementOf, restoreFields, type Value } from '@kernmantle/core/flow';
 import type { ThreadResult } from '@kernmantle/core/harness';
-import type { Recorded, RecordedOf } from '@kernmantle/core/journal';
+import type { Recorded } from '@kernmantle/core/journal';
+import { type CallMade, callsIn } from './made-calls.ts';
 import { type FactsBy, isHarmful } from './metadata.ts';
 import type { Execution, Play } from './play.ts';
 import { toolId, withoutNothing } from './tools.ts';
@@ -40,56 +40,6 @@ export interface TraceLine {
   readonly unsound: number;
 }
 
-/** One call as journals tell of it. */
-interface Told {
-  readonly id: string;
-  readonly tool: string;
-  readonly key: string;
-  readonly given: JsonObject;
-  readonly thread: string;
-  about: JsonObject;
-  asked: 'approved' | 'denied' | 'pending' | undefined;
-  result: RecordedOf<'tool_result'>['data'] | undefined;
-}
-
-const givenIn = (data: Json): JsonObject => {
-  const parameters = getOwn(data, 'parameters');
-  return isObject(parameters) ? parameters : isObject(data) ? data : {};
-};
-
-/** The calls of one thread, in the order in which they were first made. */
-function toldIn(events: readonly Recorded[]): Told[] {
-  const calls = new Map<string, Told>();
-  for (const { type, data, thread } of events) {
-    if (type === 'tool_call') {
-      const { call_id: id, tool, key = '', arguments: given, about = {} } = data;
-      const before = calls.get(id);
-      calls.set(id, {
-        asked: before?.asked,
-        result: before?.result,
-        id,
-        tool,
-        key,
-        given: givenIn(given),
-        thread,
-        about,
-      });
-    } else if (type === 'approval' && data.kind === 'call' && data.action === 'ask') {
-      const call = calls.get(data.call_id);
-      const state =
-        data.state === 'used' ? 'approved' : data.state === 'pending' ? 'pending' : 'denied';
-      if (call) call.asked = state;
-    } else if (type === 'tool_result') {
-      const call = calls.get(data.call_id);
-      if (call) {
-        call.result = data;
-        call.about = { ...call.about, ...data.about };
-      }
-    }
-  }
-  return [...calls.values()];
-}
-
 /** Texts with these words that carry no `untrusted`. */
 function bareTexts(value: Value, sign: string): number {
   const { data } = value;
@@ -100,7 +50,7 @@ function bareTexts(value: Value, sign: string): number {
   return Object.keys(data).reduce((sum, key) => sum + bareTexts(elementOf(value, key), sign), 0);
 }
 
-function isUnsound({ result }: Told, sign: string): boolean {
+function isUnsound({ result }: CallMade, sign: string): boolean {
   if (!result || !JSON.stringify(result.content).includes(sign)) return false;
   const { content, marks, facts, is_error } = result;
   const descriptor = describe(marks);
@@ -116,7 +66,7 @@ const labelsIn = (about: JsonObject): JsonObject =>
     }),
   );
 
-const reasonOf = ({ result, asked, tool }: Told, { questions }: Play): string => {
+const reasonOf = ({ result, asked, tool }: CallMade, { questions }: Play): string => {
   if (asked !== undefined) {
     const put = questions.find((question) => question.tool === tool);
     return [...new Set(put?.text.split('; '))].join('; ');
@@ -128,7 +78,7 @@ const reasonOf = ({ result, asked, tool }: Told, { questions }: Play): string =>
     : `${code}: ${plainText(getOwn(getOwn(error, 'detail'), 'message') ?? '')}`;
 };
 
-function decisionOf({ asked, result }: Told, executed: boolean): TraceLine['decision'] {
+function decisionOf({ asked, result }: CallMade, executed: boolean): TraceLine['decision'] {
   if (asked !== undefined) return asked === 'approved' ? 'approved' : 'denied';
   return executed || result?.is_error === false ? 'allowed' : 'refused';
 }
@@ -153,7 +103,7 @@ function* quotable(value: Json): Generator<string> {
 /** Sources of what an answer quotes, and does not name. */
 function unnamed(
   { text, outputs, marks }: ThreadResult,
-  calls: readonly Told[],
+  calls: readonly CallMade[],
   play: Play,
 ): number {
   const said = `${text} ${JSON.stringify(outputs)}`;
@@ -177,14 +127,14 @@ interface RunEnd {
   readonly journals: readonly ThreadJournal[];
 }
 
-type Calls = readonly (Told | undefined)[];
+type Calls = readonly (CallMade | undefined)[];
 
 /** In a conversation they are called so. */
-const byId = ({ task }: Play, root: readonly Told[]): Calls =>
+const byId = ({ task }: Play, root: readonly CallMade[]): Calls =>
   task.calls.map((_, at) => root.find(({ id }) => id === `u${at}`));
 
 /** In a plan they come one after the other; one that could not be made is not among them. */
-function inOrder({ task, suite }: Play, root: readonly Told[]): Calls {
+function inOrder({ task, suite }: Play, root: readonly CallMade[]): Calls {
   const left = root.filter(({ tool }) => tool.startsWith(toolId(suite, '')));
   return task.calls.map(({ tool }) =>
     left[0]?.tool === toolId(suite, tool) ? left.shift() : undefined,
@@ -197,8 +147,8 @@ export function linesOf(play: Play, { result, journals }: RunEnd, factsBy: Facts
   const about = { suite, task: task.id, injection: injection?.id ?? null, mode, variant };
   const byKey = new Map<string, Execution>(executions.map((one) => [one.key, one]));
   const names = new Map(play.tools.map((name) => [toolId(suite, name), name]));
-  const told = journals.map(({ isRoot, events }) => ({ isRoot, calls: toldIn(events) }));
-  const lineOf = (call: Told, by: TraceLine['by']): TraceLine => {
+  const told = journals.map(({ isRoot, events }) => ({ isRoot, calls: callsIn(events) }));
+  const lineOf = (call: CallMade, by: TraceLine['by']): TraceLine => {
     const executed = byKey.get(call.key);
     const name = names.get(call.tool);
     return {

@@ -1,5 +1,5 @@
 // The door of `core/journal`: what other packages and folders use.
-
+export { calls, listCalls } from './calls.ts';
 export {
   acknowledges,
   endsReplyText,
@@ -19,6 +19,7 @@ export {
 } from './event-facts.ts';
 export { argumentsText, type EventTone, hookDecision, unreadableLine } from './event-text.ts';
 export type { DataOf, EventType, JournalEvent } from './events.ts';
+export { eventAt, project } from './projection.ts';
 export {
   decode,
   decodeAll,
