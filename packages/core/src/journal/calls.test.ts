@@ -2,7 +2,7 @@ import { arbitraryJournal, recordedJournals } from '@kernmantle/test-support/jou
 import { runs } from '@kernmantle/test-support/soak';
 import fc from 'fast-check';
 import { expect, test } from 'vitest';
-import { calls, listCalls } from './calls.ts';
+import { calls, findCall, listCalls } from './calls.ts';
 import { eventAt, project } from './projection.ts';
 import type { Recorded } from './read-journal.ts';
 
@@ -41,6 +41,7 @@ test('a call has the numbers of its events', () => {
   const check = (events: readonly Recorded[]): void => {
     const state = project(calls, events);
     for (const call of listCalls(state)) {
+      expect(findCall(state, call.id)).toBe(call);
       for (const seq of call.intents) {
         const event = eventAt(events, seq);
         expect(event).toMatchObject({ type: 'tool_call', data: { call_id: call.id } });

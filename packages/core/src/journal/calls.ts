@@ -34,7 +34,7 @@ const BLOCK = 64;
 const blockOf = ({ blocks }: CallState, id: string): number =>
   blocks.findLastIndex((block) => block.has(id));
 
-const findCall = (state: CallState, id: string): Call | undefined =>
+export const findCall = (state: CallState, id: string): Call | undefined =>
   state.blocks[blockOf(state, id)]?.get(id);
 
 /** All calls, in the order of their first events. */

@@ -12,7 +12,14 @@ import {
   plainText,
 } from '../base/index.ts';
 import type { Provenance, ProvenanceNode } from '../flow/index.ts';
-import type { Recorded, RecordedOf } from '../journal/index.ts';
+import {
+  calls,
+  eventAt,
+  findCall,
+  project,
+  type Recorded,
+  type RecordedOf,
+} from '../journal/index.ts';
 
 /** A step on the way; `seq`: the event of the thread that it stands for. */
 export interface ExplainedNode extends ProvenanceNode {
@@ -73,21 +80,19 @@ interface CallStory {
   readonly result?: CallResult;
 }
 
-/** A journal by its calls, so that no question reads it twice. */
+/** The calls of a journal, so that no question reads it twice. */
 export function indexOf(events: readonly Recorded[]) {
-  const calls = new Map<string, Call>();
-  const results = new Map<string, CallResult>();
-  const denials = new Map<string, Denial>();
-  for (const event of events) {
-    if (event.type === 'tool_call') calls.set(event.data.call_id, event);
-    if (event.type === 'tool_result') results.set(event.data.call_id, event);
-    if (event.type !== 'permission_denied') continue;
-    const { call_id } = event.data;
-    if (call_id !== undefined) denials.set(call_id, event);
-  }
+  const state = project(calls, events);
   const storyOf = (id: string): CallStory => {
-    const [call, denial, result] = [calls.get(id), denials.get(id), results.get(id)];
-    return { ...(call && { call }), ...(denial && { denial }), ...(result && { result }) };
+    const found = findCall(state, id);
+    const call = eventAt(events, found?.intents.at(-1));
+    const denial = eventAt(events, found?.denial?.seq);
+    const result = eventAt(events, found?.result?.seq);
+    return {
+      ...(call?.type === 'tool_call' && { call }),
+      ...(denial?.type === 'permission_denied' && { denial }),
+      ...(result?.type === 'tool_result' && { result }),
+    };
   };
   const callOf = ({ data }: Recorded): string | undefined =>
     'call_id' in data ? plainText(data.call_id) || undefined : undefined;
