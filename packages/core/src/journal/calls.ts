@@ -4,7 +4,7 @@ import { getOwn, isObject, type Json } from '../base/index.ts';
 import type { Projection } from './projection.ts';
 import type { RecordedOf } from './read-journal.ts';
 
-interface Call {
+export interface Call {
   readonly id: string;
   readonly turn: number;
   /** The id of the tool, or the verb of a call that executes no tool. */
@@ -24,7 +24,7 @@ interface Call {
 type AskState = 'pending' | 'used' | 'denied' | 'expired';
 
 /** Calls are in blocks, so that a change copies one block instead of all calls. */
-interface CallState {
+export interface CallState {
   readonly blocks: readonly ReadonlyMap<string, Call>[];
   /** The last event that changed the state. */
   readonly seq: number;
@@ -40,6 +40,10 @@ export const findCall = (state: CallState, id: string): Call | undefined =>
 /** All calls, in the order of their first events. */
 export const listCalls = ({ blocks }: CallState): Call[] =>
   blocks.flatMap((block) => [...block.values()]);
+
+/** The denial that is in force. A call that was made again after its denial has none. */
+export const deniedAt = ({ denial, intents }: Call): number | undefined =>
+  denial && denial.seq > (intents.at(-1) ?? 0) ? denial.seq : undefined;
 
 /** Changes a call, or adds it after the last one. */
 function put(state: CallState, seq: number, call: Call): CallState {

@@ -1,5 +1,5 @@
 // The door of `core/journal`: what other packages and folders use.
-export { calls, findCall, listCalls } from './calls.ts';
+export { type Call, type CallState, calls, deniedAt, findCall, listCalls } from './calls.ts';
 export {
   acknowledges,
   endsReplyText,

@@ -12,7 +12,7 @@ import {
   plainText,
 } from '@kernmantle/core/base';
 import type { Library } from '@kernmantle/core/items';
-import { meterName } from '@kernmantle/core/journal';
+import { type Call, deniedAt, findCall, listCalls, meterName } from '@kernmantle/core/journal';
 import { reports } from '@kernmantle/core/reports';
 import { choicesFor, type Runtime } from '@kernmantle/core/runtime';
 import type { Approval, Store, ThreadRow } from '@kernmantle/core/store';
@@ -21,7 +21,7 @@ import type { ApprovalReview, ArgumentView, Gate } from '../../model/api.ts';
 import type { WebParts } from '../context.ts';
 import { grantIn, limitsIn, listedApproval, rightName } from '../listed-approvals.ts';
 import { argumentView, type CallEvents, callEvents, gatesOf, givenTo } from './call-facts.ts';
-import { type CallBook, type CallEntry, callBooksOf } from './call-index.ts';
+import { type CallBook, callBooksOf } from './call-index.ts';
 import { gatesWithReasons, requiredBy, usesOfRights } from './rights.ts';
 import { textOf } from './text-piece.ts';
 import { ceilingsOf } from './thread-view.ts';
@@ -35,14 +35,14 @@ const CUT = / …$/;
 interface Story {
   readonly row: ThreadRow;
   readonly book: CallBook;
-  readonly entry?: CallEntry;
+  readonly entry?: Call;
   readonly events: CallEvents;
 }
 
 /** The call that asks; a right or a question is asked for in a call, too. */
-function entryOf({ calls }: CallBook, { id, binding }: Approval): CallEntry | undefined {
+function entryOf({ calls }: CallBook, { id, binding }: Approval): Call | undefined {
   const named = plainText(binding.call ?? '');
-  return [...calls.values()].findLast((call) => call.approval === id) ?? calls.get(named);
+  return listCalls(calls).findLast((call) => call.approval?.id === id) ?? findCall(calls, named);
 }
 
 async function storyOf(
@@ -230,7 +230,7 @@ function toldOf({ kind, shown }: Approval): Partial<ApprovalReview> {
 }
 
 async function provenanceOf(store: Store, { entry, row }: Story): Promise<Partial<ApprovalReview>> {
-  const seq = entry?.call ?? entry?.denied ?? entry?.reply;
+  const seq = entry && (entry.intents.at(-1) ?? deniedAt(entry) ?? entry.reply);
   if (seq === undefined) return {};
   const { explainRefusal } = await reports.provenance();
   const told = await explainRefusal(store, row.id, { seq });
@@ -257,7 +257,7 @@ export async function reviewApproval(
     approval.kind === 'limit' ? await limitPart(runtime, store, approval, story) : ok({});
   if (!limit.ok) return limit;
   const { kind, shown } = approval;
-  const seq = story?.entry?.call ?? story?.entry?.reply;
+  const seq = story?.entry?.intents.at(-1) ?? story?.entry?.reply;
   return ok({
     approval: listed,
     ...toolFacts(runtime.library, approval),

@@ -12,11 +12,16 @@ import {
   textsAt,
 } from '@kernmantle/core/base';
 import type { Library } from '@kernmantle/core/items';
-import { decode, type Recorded, type RecordedOf } from '@kernmantle/core/journal';
+import {
+  type Call,
+  decode,
+  deniedAt,
+  type Recorded,
+  type RecordedOf,
+} from '@kernmantle/core/journal';
 import type { Store } from '@kernmantle/core/store';
 import { formatPermission, permissionFor, type Scope } from '@kernmantle/core/trust';
 import type { ArgumentView, Gate } from '../../model/api.ts';
-import type { CallEntry } from './call-index.ts';
 import { textOf } from './text-piece.ts';
 
 /** Longer than this is opened by whoever wants to see it. */
@@ -47,10 +52,10 @@ export interface CallEvents {
 export async function callEvents(
   store: Pick<Store, 'read'>,
   thread: string,
-  { call, denied, result, reply }: CallEntry,
+  call: Call,
 ): Promise<Outcome<CallEvents>> {
   const found: { -readonly [name in keyof CallEvents]: CallEvents[name] } = {};
-  for (const seq of [call, denied, result, reply]) {
+  for (const seq of [call.intents.at(-1), deniedAt(call), call.result?.seq, call.reply]) {
     const event = await eventAt(store, thread, seq);
     if (!event.ok) return event;
     const one = event.output;
@@ -63,7 +68,7 @@ export async function callEvents(
 }
 
 /** What it was given: of a tool its parameters; as the model wrote it when it did not begin. */
-export function givenTo({ id }: CallEntry, { call, reply }: CallEvents): JsonObject {
+export function givenTo({ id }: Call, { call, reply }: CallEvents): JsonObject {
   const block = reply?.data.content.find((one) => one.type === 'tool_call' && one.id === id);
   const written = block?.type === 'tool_call' ? block.arguments : undefined;
   const given = call?.data.arguments ?? written ?? {};
@@ -117,11 +122,7 @@ export function argumentView(
   };
 }
 
-export function argumentsOf(
-  library: Library,
-  entry: CallEntry,
-  events: CallEvents,
-): ArgumentView[] {
+export function argumentsOf(library: Library, entry: Call, events: CallEvents): ArgumentView[] {
   const about = {
     ...events.result?.data.about,
     ...events.call?.data.about,
@@ -163,13 +164,14 @@ const AT: Readonly<Record<string, Stage>> = {
 };
 
 /** Of those that do not say who refused: what the fault names. */
-function refusedAt({ stage, denied }: CallEntry, detail: JsonObject): Stage | undefined {
+function refusedAt(call: Call, detail: JsonObject): Stage | undefined {
+  const stage = call.denial?.stage;
   const isMissing = typeof detail.missing === 'string' && detail.missing !== '';
   // A right is looked at again where it is known what the call leads to; nothing is done before that.
   const isRefused = isMissing || typeof detail.rule === 'string';
   if (stage === 'primitive' && isRefused) return 'right';
   if (stage !== undefined && Object.hasOwn(AT, stage)) return AT[stage];
-  if (denied === undefined) return undefined;
+  if (deniedAt(call) === undefined) return undefined;
   if (typeof detail.guard === 'string') return 'policy';
   return isMissing ? 'right' : 'policy';
 }
@@ -182,11 +184,12 @@ const ruleIn = (detail: JsonObject): string => {
 };
 
 /** The gates in their order: what is before the one that refused was passed, what is after was not reached. */
-export function gatesOf(entry: CallEntry, events: CallEvents): Gate[] {
+export function gatesOf(entry: Call, events: CallEvents): Gate[] {
   const fault = faultOf(events);
   const detail = fault?.detail ?? {};
-  const asks = entry.asked === 'pending';
-  const no = entry.asked === 'denied' || entry.asked === 'expired';
+  const asked = entry.approval?.state;
+  const asks = asked === 'pending';
+  const no = asked === 'denied' || asked === 'expired';
   const limit = fault?.code.endsWith('_exceeded') ? 'limits' : undefined;
   const at = limit ?? refusedAt(entry, detail) ?? (asks || no ? 'policy' : undefined);
   const stopped = at === undefined ? STAGES.length : STAGES.indexOf(at);
@@ -194,16 +197,16 @@ export function gatesOf(entry: CallEntry, events: CallEvents): Gate[] {
     if (index > stopped) return { stage, state: 'not reached', by: '' };
     if (index === stopped) {
       if (asks) return { stage, state: 'asks', by: ruleIn(detail) || 'a person decides' };
-      const said = entry.asked === 'expired' ? 'nobody answered' : no ? 'a person said no' : '';
+      const said = asked === 'expired' ? 'nobody answered' : no ? 'a person said no' : '';
       return { stage, state: 'refused', by: said || ruleIn(detail) || (fault?.code ?? '') };
     }
-    if (stage === 'policy' && entry.asked === 'used') {
+    if (stage === 'policy' && asked === 'used') {
       return { stage, state: 'passed', by: 'approved by a person' };
     }
     if (stage !== 'run') return { stage, state: 'passed', by: '' };
     if (entry.result === undefined) return { stage, state: 'open', by: 'no result yet' };
     const isUnknown = fault?.code === 'outcome_unknown';
-    return entry.isError
+    return entry.result.isError
       ? { stage, state: isUnknown ? 'unknown' : 'failed', by: fault?.code ?? '' }
       : { stage, state: 'passed', by: '' };
   });

@@ -2,23 +2,29 @@
 // and the arguments.
 import { fail, type JsonObject, masked, type Outcome, ok } from '@kernmantle/core/base';
 import type { Library } from '@kernmantle/core/items';
-import { decode, eventContent, type Recorded } from '@kernmantle/core/journal';
+import {
+  type Call,
+  decode,
+  deniedAt,
+  eventContent,
+  findCall,
+  type Recorded,
+} from '@kernmantle/core/journal';
 import type { Store, StoredEvent } from '@kernmantle/core/store';
 import type { EventDetail } from '../../model/api.ts';
 import { maskedJson } from '../listed-approvals.ts';
 import { argumentsOf, callEvents, faultOf, gatesOf, verdictOf, waysOut } from './call-facts.ts';
-import type { CallBook, CallEntry } from './call-index.ts';
+import type { CallBook } from './call-index.ts';
 import { gatesWithReasons } from './rights.ts';
 import { PIECE_BYTES, textOf, textPiece } from './text-piece.ts';
 
 const MAX_ARTIFACTS = 20;
 const ARTIFACT = /sha256:[0-9a-f]{64}/g;
 
-/** The call that it belongs to; those of before name none. */
-function entryFor({ calls }: CallBook, seq: number, data: JsonObject): CallEntry | undefined {
+/** The call of an event. */
+function entryFor({ calls }: CallBook, data: JsonObject): Call | undefined {
   const id = data.call_id;
-  if (typeof id === 'string') return calls.get(id);
-  return [...calls.values()].find(({ denied }) => denied === seq);
+  return typeof id === 'string' ? findCall(calls, id) : undefined;
 }
 
 const OF_CALLS: ReadonlySet<string> = new Set([
@@ -32,19 +38,19 @@ async function callPart(
   library: Library,
   store: Store,
   thread: string,
-  { book, entry }: { readonly book: CallBook; readonly entry: CallEntry },
+  { book, entry }: { readonly book: CallBook; readonly entry: Call },
 ): Promise<Outcome<Partial<EventDetail>>> {
   const events = await callEvents(store, thread, entry);
   if (!events.ok) return events;
   const gates = gatesWithReasons(gatesOf(entry, events.output), library, book, entry);
   const fault = faultOf(events.output);
   const message = fault?.detail.message;
-  const { call, denied, result } = entry;
+  const [call, denied] = [entry.intents.at(-1), deniedAt(entry)];
   return ok({
     call: {
       ...(call !== undefined && { call }),
       ...(denied !== undefined && { denied }),
-      ...(result !== undefined && { result }),
+      ...(entry.result && { result: entry.result.seq }),
     },
     arguments: argumentsOf(library, entry, events.output),
     gates,
@@ -91,9 +97,10 @@ export async function eventDetail(
   const raw = textPiece(text, offset);
   const read = decode(stored.output);
   const content = read.ok ? eventContent(read.output) : undefined;
-  const entry = OF_CALLS.has(type) ? entryFor(book, seq, data) : undefined;
+  const entry = OF_CALLS.has(type) ? entryFor(book, data) : undefined;
   const part = entry ? await callPart(library, store, thread, { book, entry }) : ok({});
   if (!part.ok) return part;
+  const denied = entry && deniedAt(entry);
   const artifacts = [...new Set(text.match(ARTIFACT) ?? [])].slice(0, MAX_ARTIFACTS);
   return ok({
     event: raw.bytes > PIECE_BYTES ? {} : shown,
@@ -105,8 +112,8 @@ export async function eventDetail(
     ...part.output,
     ...(artifacts.length > 0 && { artifacts }),
     command:
-      entry?.denied === undefined
+      denied === undefined
         ? `km threads show ${thread}`
-        : `km provenance --thread ${thread} --seq ${entry.denied}`,
+        : `km provenance --thread ${thread} --seq ${denied}`,
   });
 }

@@ -2,6 +2,7 @@
 // that the tool's chain requires, on what it was aimed at.
 import { getOwn, type JsonObject, plainText } from '@kernmantle/core/base';
 import type { Library } from '@kernmantle/core/items';
+import { type Call, deniedAt, listCalls } from '@kernmantle/core/journal';
 import type { Approval } from '@kernmantle/core/store';
 import {
   type CapabilityCatalog,
@@ -13,7 +14,7 @@ import {
 } from '@kernmantle/core/trust';
 import type { DataObject, Gate, RightUse } from '../../model/api.ts';
 import { grantIn, rightName } from '../listed-approvals.ts';
-import type { CallBook, CallEntry } from './call-index.ts';
+import type { CallBook } from './call-index.ts';
 
 const scopeIn = (scope: JsonObject | undefined): Scope =>
   Object.fromEntries(Object.entries(scope ?? {}).map(([name, value]) => [name, plainText(value)]));
@@ -31,7 +32,7 @@ export function requiredBy(library: Library, tool: string, action: string | unde
 }
 
 /** The rights that a call exercises; a target stands for a path, a host or an id. */
-function needsOf(library: Library, { tool, action, target = '' }: CallEntry): Need[][] {
+function needsOf(library: Library, { tool, action, target = '' }: Call): Need[][] {
   const places = target.split(' ').filter((place) => place !== '');
   const needs = requiredBy(library, tool, action).map((capability): Need[] => {
     const field = capability.startsWith('fs.')
@@ -68,10 +69,11 @@ function rightFor(
   return rights.find(({ grant }) => grant.capability === first.capability);
 }
 
-function count(tally: Tally, { denied, result, isError, asked }: CallEntry): void {
+function count(tally: Tally, call: Call): void {
+  const asked = call.approval?.state;
   if (asked === 'pending') tally.asks = true;
-  if (denied !== undefined || asked === 'denied' || asked === 'expired') tally.refused += 1;
-  else if (result !== undefined && isError === false) tally.uses += 1;
+  if (deniedAt(call) !== undefined || asked === 'denied' || asked === 'expired') tally.refused += 1;
+  else if (call.result?.isError === false) tally.uses += 1;
 }
 
 const cappedIn = (capped: readonly { extent: string; level: string; message: string }[]) =>
@@ -105,7 +107,7 @@ const granted = ({ start }: CallBook): Tally[] =>
   );
 
 /** The rights that let this call through; that to call the tool only where there is no narrower one. */
-function lettingThrough(library: Library, book: CallBook, entry: CallEntry): string {
+function lettingThrough(library: Library, book: CallBook, entry: Call): string {
   const { catalog } = library.capabilities();
   const rights = granted(book);
   const names = needsOf(library, entry).flatMap((needs) =>
@@ -119,9 +121,9 @@ function lettingThrough(library: Library, book: CallBook, entry: CallEntry): str
 }
 
 /** `call 3 of 40`. */
-function countedAs({ calls, start }: CallBook, { id }: CallEntry): string {
+function countedAs({ calls, start }: CallBook, { id }: Call): string {
   // What opens the conversation is the harness's own.
-  const own = [...calls.values()].filter(({ turn }) => turn > 0);
+  const own = listCalls(calls).filter(({ turn }) => turn > 0);
   const at = own.findIndex((call) => call.id === id) + 1;
   if (at === 0) return '';
   const max = Number(getOwn(getOwn(start?.limits, 'tool_calls'), 'value') ?? Number.NaN);
@@ -134,7 +136,7 @@ export function gatesWithReasons(
   gates: readonly Gate[],
   library: Library,
   book: CallBook,
-  entry: CallEntry,
+  entry: Call,
 ): Gate[] {
   const by: Readonly<Partial<Record<Gate['stage'], () => string>>> = {
     right: () => lettingThrough(library, book, entry),
@@ -155,7 +157,7 @@ export function usesOfRights(
   const { catalog } = library.capabilities();
   const { calls, used } = book;
   const rights = granted(book);
-  for (const call of calls.values()) {
+  for (const call of listCalls(calls)) {
     const hit = needsOf(library, call).map((needs) => rightFor(rights, needs, catalog));
     for (const tally of new Set(hit)) if (tally) count(tally, call);
   }
