@@ -1,7 +1,7 @@
 // Parts of the texts that people read about events. Terminal and page show the same text and tone.
 import { type Failure, getOwn, isObject, type Json, plainText, shorten } from '../base/index.ts';
 import type { ThreadStatus } from '../store/index.ts';
-import type { ApprovalNote, HookAnswered, Message, ToolResult } from './shapes.ts';
+import type { ApprovalNote, AssistantMessage, HookAnswered, ToolResult } from './shapes.ts';
 
 /** `you` waits for a person, or is one who speaks; `idle` stands still, goes another way or tries again. */
 export type EventTone = 'plain' | 'dim' | 'run' | 'you' | 'ok' | 'bad' | 'limit' | 'idle';
@@ -46,7 +46,7 @@ export const line = (mark: string, tone: EventTone, text: string): EventText => 
 });
 
 /** Texts of a reply, without its calls: those have events of their own. */
-export const replyText = (content: Message['content']): string =>
+export const replyText = (content: AssistantMessage['content']): string =>
   content.map((block) => (block.type === 'text' ? block.text : '')).join('');
 
 /** Denials and limits are events of their own; the error that carries them says it again. */

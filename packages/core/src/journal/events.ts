@@ -48,12 +48,12 @@ import {
   limitParts,
   MAX_TEXT,
   messageParts,
-  nameIn,
   nameInJson,
-  nameOf,
+  optionalName,
   preview,
   raisedIn,
   type SlimParts,
+  shortName,
   textParts,
 } from './slim-fields.ts';
 
@@ -85,9 +85,9 @@ export const EVENTS = {
       text: ({ directive, version, model }) =>
         line('●', 'plain', `${directive} ${version} with ${model}`),
       slim: (start) => ({
-        directive: nameOf(start.directive),
-        model: nameOf(start.model),
-        by: nameIn(start.ran?.by.who),
+        directive: shortName(start.directive),
+        model: shortName(start.model),
+        by: optionalName(start.ran?.by.who),
         ...textParts(start.message),
       }),
       content: (start) => start.message,
@@ -106,7 +106,7 @@ export const EVENTS = {
       text: ({ reason }) => (reason === undefined ? undefined : line('!', 'idle', reason)),
       slim: ({ status, by, reason }) => ({
         status,
-        by: nameIn(by),
+        by: optionalName(by),
         reason: reason && preview(reason),
       }),
       content: ({ reason }) => reason,
@@ -141,14 +141,14 @@ export const EVENTS = {
     text: ({ tool, arguments: given }) =>
       line('→', 'run', `${tool} ${argumentsText(given)}`.trim()),
     slim: ({ call_id, tool, verb, effect, target, arguments: given, child }) => ({
-      call_id: nameOf(call_id),
-      tool: nameOf(tool),
-      verb: nameOf(verb),
+      call_id: shortName(call_id),
+      tool: shortName(tool),
+      verb: shortName(verb),
       effect,
       target: target && preview(target),
       ...jsonParts(given),
       preview: preview(argumentsText(given, MAX_TEXT)),
-      thread: nameIn(child),
+      thread: optionalName(child),
     }),
     content: (intent) => intent.arguments,
     volatile: ['target', 'about', 'use', 'group'],
@@ -157,8 +157,8 @@ export const EVENTS = {
   tool_result: entry(result, {
     text: resultLine,
     slim: ({ call_id, tool, content, is_error, marks }) => ({
-      call_id: nameOf(call_id),
-      tool: nameIn(tool),
+      call_id: shortName(call_id),
+      tool: optionalName(tool),
       is_error,
       code: is_error ? nameInJson(getOwn(getOwn(content, 'error'), 'code')) : undefined,
       ...jsonParts(content),
@@ -181,7 +181,7 @@ export const EVENTS = {
     ),
     {
       text: nothing,
-      slim: ({ model }) => ({ model: nameOf(model) }),
+      slim: ({ model }) => ({ model: shortName(model) }),
       turn: 'begins',
       isDetail: true,
       acknowledges: true,
@@ -204,24 +204,24 @@ export const EVENTS = {
   hook_start: entry(hookStart, {
     text: nothing,
     slim: ({ thread_id, directive, event, call_id }) => ({
-      thread: nameOf(thread_id),
-      directive: nameOf(directive),
-      event: nameOf(event),
-      call_id: nameIn(call_id),
+      thread: shortName(thread_id),
+      directive: shortName(directive),
+      event: shortName(event),
+      call_id: optionalName(call_id),
     }),
     origin: (start) => (start.step === undefined ? 'bookkeeping' : 'harness'),
   }),
   hook: entry(hook, {
     text: (answer) => line('◆', 'idle', `hook ${answer.directive} ${hookDecision(answer)}`),
     slim: ({ directive, event, deed, duration_ms, thread_id, limits, model }) => ({
-      directive: nameOf(directive),
+      directive: shortName(directive),
       event,
-      deed: nameOf(deed),
+      deed: shortName(deed),
       decision: preview(hookDecision({ event, deed })),
       took_ms: duration_ms,
-      thread: nameIn(thread_id),
+      thread: optionalName(thread_id),
       raised: raisedIn(limits),
-      model: nameIn(model),
+      model: optionalName(model),
     }),
     content: ({ notes }) => notes,
     volatile: ['call_id', 'held'],
@@ -239,7 +239,7 @@ export const EVENTS = {
       { code: text, detail },
       {
         call_id: text,
-        /** The part that refused. */
+        /** The part of the runtime that refused the call. */
         stage: word('capability', 'limits', 'policy', 'guard', 'primitive'),
         about,
       },
@@ -248,7 +248,7 @@ export const EVENTS = {
       text: (denial) => line('✗', 'bad', `denied: ${denial.detail.message}`),
       slim: (denial) => ({
         ...faultParts(denial),
-        call_id: nameIn(denial.call_id),
+        call_id: optionalName(denial.call_id),
         stage: denial.stage,
       }),
       content: messageOf,
@@ -271,7 +271,7 @@ export const EVENTS = {
         const next = needed === undefined ? '' : `, ${needed} needed`;
         return line('■', 'limit', `limit ${limit} reached: ${current} of ${max}${held}${next}`);
       },
-      slim: (reached) => ({ ...limitParts(reached), thread: nameIn(reached.thread) }),
+      slim: (reached) => ({ ...limitParts(reached), thread: optionalName(reached.thread) }),
       hasRow: true,
     },
   ),
@@ -301,7 +301,7 @@ export const EVENTS = {
             current: again.try,
             state: 'try',
             reason: preview(again.because),
-            model: nameIn(again.model),
+            model: optionalName(again.model),
           },
     isProgress: true,
     turn: 'ends',
@@ -309,22 +309,22 @@ export const EVENTS = {
   }),
   model_fallback: entry(fields({ to: text, because: text }), {
     text: ({ to, because }) => line('↻', 'idle', `goes on with ${to} (${because})`),
-    slim: ({ to, because }) => ({ model: nameOf(to), reason: preview(because) }),
+    slim: ({ to, because }) => ({ model: shortName(to), reason: preview(because) }),
     survivesRewind: true,
     hasRow: true,
   }),
   spawn: entry(fields({ thread_id: text, directive: text, runner: text, detached: flag }), {
     text: ({ thread_id }) => line('⑂', 'run', `started ${thread_id}`),
     slim: ({ thread_id, directive }) => ({
-      thread: nameOf(thread_id),
-      directive: nameOf(directive),
+      thread: shortName(thread_id),
+      directive: shortName(directive),
     }),
     origin: 'external',
   }),
   child_end: entry(fields({ thread_id: text, status, reason: text, cost: data }), {
     text: ({ thread_id, status }) => line('⑂', 'run', `${thread_id} ended ${status}`),
     slim: ({ thread_id, status, reason, cost }) => ({
-      thread: nameOf(thread_id),
+      thread: shortName(thread_id),
       status,
       reason: preview(reason),
       spend: amountIn(cost['spend']),
@@ -335,7 +335,7 @@ export const EVENTS = {
   injected_message: entry(fields({ text, marks, by: text }, { reminder: yes }), {
     text: ({ by, text }) => line('›', 'you', `${by}: ${text}`),
     slim: ({ by, text, marks }) => ({
-      by: nameOf(by),
+      by: shortName(by),
       ...textParts(text),
       labels: labelsIn(marks),
     }),
@@ -375,12 +375,12 @@ export const EVENTS = {
           : line('!', 'idle', `${kind} by ${by}`);
       },
       slim: ({ kind, by, reason, limits, model, code }) => ({
-        event: nameOf(kind),
-        by: nameOf(by),
+        event: shortName(kind),
+        by: shortName(by),
         reason: reason && preview(reason),
         raised: raisedIn(limits),
-        model: nameIn(model),
-        code: nameIn(code),
+        model: optionalName(model),
+        code: optionalName(code),
       }),
       volatile: ['process'],
       survivesRewind: true,
@@ -391,13 +391,13 @@ export const EVENTS = {
   approval: entry(approval, {
     text: approvalLine,
     slim: (note) => ({
-      approval: nameIn(note.approval),
+      approval: optionalName(note.approval),
       state: note.state,
       event: note.kind,
-      call_id: 'call_id' in note ? nameIn(note.call_id) : undefined,
-      by: 'by' in note ? nameIn(note.by) : undefined,
+      call_id: 'call_id' in note ? optionalName(note.call_id) : undefined,
+      by: 'by' in note ? optionalName(note.by) : undefined,
       reason: 'why' in note && note.why !== undefined ? preview(note.why) : undefined,
-      directive: 'directive' in note ? nameOf(note.directive) : undefined,
+      directive: 'directive' in note ? shortName(note.directive) : undefined,
     }),
     origin: 'external',
     survivesRewind: true,
@@ -420,7 +420,7 @@ export const EVENTS = {
       slim: ({ number, text, after }) => ({
         current: number,
         ...textParts(text),
-        code: nameIn(after?.code),
+        code: optionalName(after?.code),
       }),
       content: ({ text }) => text,
       volatile: ['needs'],
@@ -454,7 +454,7 @@ export const EVENTS = {
       ),
     slim: (error) =>
       error.code === undefined
-        ? { code: nameOf(error.reason), reason: preview(error.message) }
+        ? { code: shortName(error.reason), reason: preview(error.message) }
         : faultParts(error),
     turn: 'ends',
     hasRow: true,
@@ -462,7 +462,7 @@ export const EVENTS = {
   /** A note of a tool or of the harness. Nothing is restored from it. */
   logged: entry(fields({ event_type: text, data, by: text }), {
     text: ({ event_type, by }) => line('·', 'dim', `${event_type}, noted by ${by}`),
-    slim: ({ event_type, by }) => ({ event: nameOf(event_type), by: nameOf(by) }),
+    slim: ({ event_type, by }) => ({ event: shortName(event_type), by: shortName(by) }),
     origin: 'external',
     isProgress: true,
     hasRow: true,
@@ -476,7 +476,7 @@ export const EVENTS = {
       slim: ({ status, reason, code }) => ({
         status,
         reason: reason === '' ? undefined : preview(reason),
-        code: nameIn(code),
+        code: optionalName(code),
       }),
       content: ({ reason }) => reason,
       isProgress: true,

@@ -47,4 +47,4 @@ export type {
   ToolResult,
   WhatRan,
 } from './shapes.ts';
-export { meterName, nameOf, preview, type SlimFields, type SlimParts } from './slim-fields.ts';
+export { meterName, preview, type SlimFields, type SlimParts, shortName } from './slim-fields.ts';

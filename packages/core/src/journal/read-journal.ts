@@ -15,7 +15,7 @@ export type Recorded = Noted & {
 };
 export type RecordedOf<Type extends EventType> = Extract<Recorded, { type: Type }>;
 
-/** Without its place. */
+/** The event without its place in the journal. */
 export function notedOf(event: Recorded): Noted {
   const { thread: _thread, seq: _seq, ts: _ts, ...noted } = event;
   return noted;

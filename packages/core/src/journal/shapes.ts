@@ -146,7 +146,7 @@ const proposal = fields(
     approval: text,
     /** The hash of the directive as it was. */
     before: text,
-    /** It was signed. */
+    /** The directive was signed before the change. */
     signed: yes,
   },
 );
@@ -302,7 +302,7 @@ export const ran = fields(
 
 /** `charged` is the cost of the request, with its model. A request that was not sent costs nothing. */
 export const turnEnd = either(
-  /** `judged`: the hooks have decided. */
+  /** `judged`: the hooks have decided about the reply. */
   fields({ done: yes }, { charged: data, judged: yes }),
   fields({ called_off: yes }, { charged: data, usage, done: none }),
   fields({ withheld: yes }, { charged: data, done: none }),
@@ -325,7 +325,7 @@ export const retry = either(
 );
 export const streamError = either(failed, broken);
 
-export type Message = Proven<typeof message>;
+export type AssistantMessage = Proven<typeof message>;
 export type ToolCall = Proven<typeof call>;
 export type ToolResult = Proven<typeof result>;
 export type HookStart = Proven<typeof hookStart>;

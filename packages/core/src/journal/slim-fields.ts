@@ -2,7 +2,7 @@
 // INVARIANT: a slim event is small for any content. Texts have at most 200 characters, names at most 120.
 import { getOwn, isObject, type Json, type JsonObject, masked } from '../base/index.ts';
 import { replyText } from './event-text.ts';
-import type { Message } from './shapes.ts';
+import type { AssistantMessage } from './shapes.ts';
 
 export const MAX_TEXT = 200;
 const MAX_NAME = 120;
@@ -18,7 +18,7 @@ export interface SlimFields {
   readonly target?: string;
   /** Preview of arguments, of a result or of a message. */
   readonly preview?: string;
-  /** Length of the whole content. */
+  /** The length of the whole content, in bytes. */
   readonly bytes?: number;
   /** The number of bytes that the tool reports as written. */
   readonly wrote?: number;
@@ -63,7 +63,7 @@ export interface SlimFields {
   readonly limit?: string;
   readonly current?: number;
   readonly max?: number;
-  /** Limits that this event raises. */
+  /** The limits that this event raises, by name. */
   readonly raised?: { readonly [limit: string]: number };
 }
 
@@ -86,12 +86,12 @@ export function preview(text: string, max = MAX_TEXT): string {
   return `${start.slice(0, max - 1).replace(/[\ud800-\udbff]$/, '')}…`;
 }
 
-export const nameOf = (text: string): string => preview(text, MAX_NAME);
+export const shortName = (text: string): string => preview(text, MAX_NAME);
 /** The same for a name that may be absent or empty. */
-export const nameIn = (text: string | undefined): string | undefined =>
-  text === undefined || text === '' ? undefined : nameOf(text);
+export const optionalName = (text: string | undefined): string | undefined =>
+  text === undefined || text === '' ? undefined : shortName(text);
 export const nameInJson = (value: Json | undefined): string | undefined =>
-  typeof value === 'string' ? nameIn(value) : undefined;
+  typeof value === 'string' ? optionalName(value) : undefined;
 
 const encoder = new TextEncoder();
 export const textParts = (text: string): SlimParts =>
@@ -112,7 +112,7 @@ export function labelsIn({
   readonly taint: readonly string[];
 }): readonly string[] | undefined {
   const labels = taint.filter((label) => !/^(src|dir):/.test(label));
-  return labels.length === 0 ? undefined : labels.slice(0, MAX_LABELS).map(nameOf);
+  return labels.length === 0 ? undefined : labels.slice(0, MAX_LABELS).map(shortName);
 }
 
 /** Reads limits that `packLimits` wrote, and limits that are plain numbers. */
@@ -121,7 +121,7 @@ export function raisedIn(limits: JsonObject | undefined): SlimFields['raised'] |
     const value = amountIn(isObject(entry) ? getOwn(entry, 'value') : entry);
     return value === undefined || limit === 'context_warn'
       ? []
-      : [[nameOf(meterName(limit)), value] as const];
+      : [[shortName(meterName(limit)), value] as const];
   });
   return entries.length === 0 ? undefined : Object.fromEntries(entries.slice(0, 20));
 }
@@ -132,7 +132,7 @@ export function bytesIn(content: Json): number | undefined {
   return typeof bytes === 'number' && Number.isSafeInteger(bytes) && bytes >= 0 ? bytes : undefined;
 }
 
-export function messageParts(data: Message): SlimParts {
+export function messageParts(data: AssistantMessage): SlimParts {
   if (data.injected) return { by: 'harness' };
   const { usage, spend, model, price_row, stop, withheld, open, apart } = data;
   return {
@@ -146,8 +146,8 @@ export function messageParts(data: Message): SlimParts {
       estimated: usage.estimated,
     },
     spend: amountIn(spend),
-    model: nameOf(model),
-    price_row: nameIn(price_row),
+    model: shortName(model),
+    price_row: optionalName(price_row),
     stop,
     state: withheld ? 'withheld' : open ? 'open' : apart ? 'apart' : undefined,
   };
@@ -157,7 +157,7 @@ export const faultParts = (data: {
   readonly code: string;
   readonly detail: { readonly message: string; readonly [field: string]: Json };
 }): SlimParts => ({
-  code: nameOf(data.code),
+  code: shortName(data.code),
   reason: preview(data.detail.message),
   rule: nameInJson(data.detail['guard']) ?? nameInJson(data.detail['rule']),
   missing: nameInJson(data.detail['missing']),

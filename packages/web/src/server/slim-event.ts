@@ -2,10 +2,10 @@
 import {
   decode,
   eventLine,
-  nameOf,
   preview,
   type Recorded,
   type SlimParts,
+  shortName,
   slimParts,
   unreadableLine,
 } from '@kernmantle/core/journal';
@@ -25,7 +25,7 @@ const placeOf = ({ seq, ts, turn, type }: StoredEvent | Recorded): SlimEvent => 
   seq,
   ts,
   turn,
-  type: nameOf(type),
+  type: shortName(type),
 });
 
 /** Never fails: an event that cannot be decoded is marked as unreadable. */
