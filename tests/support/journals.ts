@@ -3,6 +3,7 @@ import { globSync, readFileSync } from 'node:fs';
 import type { Json, JsonObject } from '@kernmantle/core/base';
 import {
   type DataOf,
+  decode,
   decodeAll,
   type EventType,
   type JournalEvent,
@@ -225,6 +226,27 @@ export const arbitraryEvent: fc.Arbitrary<JournalEvent> = fc.oneof(
   ...EVENT_TYPES.map((type) => DATA[type].map((data) => ({ type, data }) as JournalEvent)),
 );
 
+/** The event with `more` behind each text that may be any text. White space becomes a space. */
+export function longTexts({ type, data }: JournalEvent, more: string): JournalEvent {
+  const written = JSON.stringify(data);
+  const texts = new Set<unknown>();
+  JSON.parse(written, (_, value: unknown) => typeof value === 'string' && texts.add(value));
+  const lengthened = (): JsonObject =>
+    JSON.parse(written, (_, value: unknown) =>
+      typeof value === 'string' && texts.has(value) ? value.replace(/\s/g, ' ') + more : value,
+    ) as JsonObject;
+  const isOdd = (): boolean =>
+    !decode({ thread: 't', seq: 1, ts: 1, turn: 0, type, data: lengthened() }).ok;
+  // A text that may only be one of some words stays. They are few, so the others are tried together.
+  const all = [...texts];
+  if (isOdd()) texts.clear();
+  for (const one of texts.size === 0 ? all : []) {
+    texts.add(one);
+    if (isOdd()) texts.delete(one);
+  }
+  return { type, data: lengthened() } as JournalEvent;
+}
+
 /** Journals that `npm run journals` wrote, by the name of their file. */
 export const recordedJournals = (): Map<string, Recorded[]> =>
   new Map(
@@ -250,6 +272,8 @@ interface MadeCall {
   readonly id: string;
   readonly tool: string;
   state: 'requested' | 'begun' | 'asks' | 'child';
+  /** The thread that the call spawned. */
+  child?: string;
 }
 
 /** A thread that writes its journal. Each move takes a number, which decides between the variants of the move. */
@@ -344,6 +368,7 @@ class JournalMaker {
       const spawn = { thread_id: child, directive: 'd', runner: 'harness', detached: false };
       this.#add({ type: 'spawn', data: spawn });
       call.state = 'child';
+      call.child = child;
       return;
     }
     this.#intent(call);
@@ -379,11 +404,10 @@ class JournalMaker {
   }
 
   #finish(n: number): void {
-    const child = this.#pick('child', n);
-    const call = this.#pick('begun', n) ?? child;
+    const call = this.#pick('begun', n) ?? this.#pick('child', n);
     if (!call) return;
-    if (call === child) {
-      const data = { thread_id: call.id, status: 'completed', reason: '', cost: {} } as const;
+    if (call.child !== undefined) {
+      const data = { thread_id: call.child, status: 'completed', reason: '', cost: {} } as const;
       this.#add({ type: 'child_end', data });
     }
     this.#result(call, n % 3 === 2 ? 'timeout' : undefined);

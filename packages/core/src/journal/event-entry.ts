@@ -2,7 +2,6 @@
 import type { Json, JsonObject } from '../base/index.ts';
 import type { Check, Proven } from './check.ts';
 import type { EventText } from './event-text.ts';
-import type { SlimParts } from './slim-fields.ts';
 
 /**
  * Replay takes `external` events from the journal: other threads or people caused them. It skips `bookkeeping`
@@ -10,7 +9,7 @@ import type { SlimParts } from './slim-fields.ts';
  */
 type Origin = 'harness' | 'external' | 'bookkeeping';
 /** The role of an event in a turn. `calls`: a tool call or its result. `fails`: a request failed. */
-export type TurnRole = 'begins' | 'replies' | 'calls' | 'ends' | 'fails';
+type TurnRole = 'begins' | 'replies' | 'calls' | 'ends' | 'fails';
 
 export interface EventFlags<Field extends string = string> {
   /** Where the event comes from. It can depend on the stored data. Absent: `harness`. */
@@ -37,8 +36,6 @@ export interface EventEntry<Data> extends EventFlags<keyof Data & string> {
   readonly shape: Check<Data>;
   /** Text and tone for people; `undefined`: the event adds nothing to the events before it. */
   readonly text: (data: Data) => EventText | undefined;
-  /** Fields for lists and for the page. */
-  readonly slim: (data: Data) => SlimParts;
   /** Content that a detail view shows. Absent or `undefined`: the event has only names and numbers. */
   readonly content?: (data: Data) => Json | undefined;
 }

@@ -1,23 +1,13 @@
 // The door of `core/journal`: what other packages and folders use.
 export { type Call, type CallState, calls, deniedAt, findCall, listCalls } from './calls.ts';
+export { eventContent, eventFlags, eventLine, isBookkeeping, oddField } from './event-facts.ts';
 export {
-  acknowledges,
-  endsReplyText,
-  eventContent,
-  eventLine,
-  hasRow,
-  isBookkeeping,
-  isDetail,
-  isExternal,
-  isFrame,
-  isProgress,
-  oddField,
-  slimParts,
-  survivesRewind,
-  turnRole,
-  volatileFields,
-} from './event-facts.ts';
-export { argumentsText, type EventTone, hookDecision, unreadableLine } from './event-text.ts';
+  argumentsText,
+  type EventTone,
+  hookDecision,
+  replyText,
+  unreadableLine,
+} from './event-text.ts';
 export type { DataOf, EventType, JournalEvent } from './events.ts';
 export { eventAt, project } from './projection.ts';
 export {
@@ -47,4 +37,3 @@ export type {
   ToolResult,
   WhatRan,
 } from './shapes.ts';
-export { meterName, preview, type SlimFields, type SlimParts, shortName } from './slim-fields.ts';

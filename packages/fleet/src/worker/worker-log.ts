@@ -6,7 +6,7 @@
 // INVARIANT: a crash is counted only if its process is known to be gone and the thread made no progress. A
 // lease that expired while its worker is alive, or that was released, is never counted.
 import { isObject, type Outcome, ok, plainText } from '@kernmantle/core/base';
-import { isProgress } from '@kernmantle/core/journal';
+import { eventFlags } from '@kernmantle/core/journal';
 import type { Held, StatusCause, Store, StoredEvent } from '@kernmantle/core/store';
 
 /** So often a thread may take down its process and has got no further. */
@@ -19,7 +19,7 @@ type Step = StatusCause | 'begun' | 'further';
 
 /** Effect of an event on the count of crashes; `undefined`: none. */
 const stepOf = ({ type, data }: StoredEvent): Step | undefined => {
-  if (isProgress(type)) return 'further';
+  if (eventFlags(type).isProgress) return 'further';
   if (type !== 'status') return undefined;
   const cause = STEPS.find((one) => one === data.cause);
   return cause ?? (data.status === 'running' ? 'begun' : undefined);

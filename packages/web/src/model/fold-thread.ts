@@ -2,7 +2,7 @@
 // changes the rows that are there, so that the fold of any split of the events is the fold of the whole.
 // What an older journal lacks (no `turn_end`, a denial without its call, an event nobody can read) leaves
 // a row less precise, never missing.
-import { hasRow } from '@kernmantle/core/journal';
+import { eventFlags } from '@kernmantle/core/journal';
 import type { SlimEvent } from './api.ts';
 import {
   mergeLabels,
@@ -23,6 +23,10 @@ export interface FoldedThread {
   readonly started?: number;
   readonly ended?: number;
 }
+
+/** True for an event that ends the text of the reply which is being streamed. */
+export const endsReplyText = (type: string): boolean =>
+  type === 'thread_end' || ['begins', 'replies', 'ends'].includes(eventFlags(type).turn ?? '');
 
 /** What is known after some of the events. */
 interface Folding {
@@ -282,7 +286,8 @@ function approval(fold: Folding, event: SlimEvent): void {
 }
 
 function note(fold: Folding, event: SlimEvent): void {
-  if (!hasRow(event.type) || (event.text === undefined && event.type !== 'snapshot')) return;
+  if (!eventFlags(event.type).hasRow || (event.text === undefined && event.type !== 'snapshot'))
+    return;
   const isBad = event.tone === 'bad' || event.type === 'error' || event.type === 'limit';
   const own = rowFrom(event, 'note', isBad ? 'failed' : 'plain');
   push(fold, { ...own, name: event.type, text: event.text ?? event.preview ?? event.reason ?? '' });

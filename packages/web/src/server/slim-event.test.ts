@@ -1,6 +1,8 @@
 import type { Json, JsonObject } from '@kernmantle/core/base';
 import type { DataOf, EventType } from '@kernmantle/core/journal';
 import type { StoredEvent } from '@kernmantle/core/store';
+import { arbitraryEvent, longTexts } from '@kernmantle/test-support/journals';
+import { runs } from '@kernmantle/test-support/soak';
 import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
 import type { SlimEvent } from '../model/api.ts';
@@ -221,6 +223,29 @@ test('however long its texts are, an event is small', () => {
       expect(slim).toMatchObject({ seq: 7, type });
       expectSmall(slim);
     }),
+  );
+});
+
+test('long lists of long names are cut', () => {
+  const names = Array.from({ length: 40 }, (_, at) => `${at}${'n'.repeat(200)}`);
+  const limits = Object.fromEntries(names.map((name) => [name, 3]));
+  const user = slimEvent(stored('user_message', { text: '', marks: marks(...names) }));
+  const signal = slimEvent(stored('signal', { kind: 'resume', by: 'ann', limits }));
+  expect(user.labels?.length).toBe(5);
+  expect(Object.keys(signal.raised ?? {}).length).toBe(5);
+});
+
+test('all texts of a slim event have less than 2 KB, whatever the event holds', () => {
+  fc.assert(
+    fc.property(arbitraryEvent, fc.nat(3000), (event, length) => {
+      const { type, data } = longTexts(event, 'x'.repeat(length));
+      const slim = slimEvent(stored(type, data as unknown as JsonObject));
+      expect(slim.unreadable).toBeUndefined();
+      const names = Object.keys(slim.raised ?? {});
+      const texts = [...textsOf(slim).map(([, text]) => text), ...names];
+      expect(texts.join('').length).toBeLessThan(2048);
+    }),
+    { numRuns: runs(500) },
   );
 });
 

@@ -1,16 +1,272 @@
 // Slim events, for lists that hold thousands: names, codes, numbers, previews and the text of `threads show`.
+// INVARIANT: a slim event is small for any content. Texts have at most 200 characters, names at most 120.
+import { getOwn, isObject, type Json, type JsonObject, masked } from '@kernmantle/core/base';
 import {
+  argumentsText,
+  type DataOf,
   decode,
+  type EventType,
   eventLine,
-  preview,
+  hookDecision,
   type Recorded,
-  type SlimParts,
-  shortName,
-  slimParts,
+  replyText,
   unreadableLine,
 } from '@kernmantle/core/journal';
 import type { StoredEvent } from '@kernmantle/core/store';
-import type { SlimEvent } from '../model/api.ts';
+import { meterName, type SlimEvent } from '../model/api.ts';
+
+const MAX_TEXT = 200;
+const MAX_NAME = 120;
+/** Lists of names: the number of names, and the length of all of them together. */
+const [MAX_NAMES, MAX_NAMES_TEXT] = [20, 600];
+
+/** Fields of one event; a field that is `undefined` or empty is left out. */
+type SlimParts = { readonly [name in keyof SlimEvent]?: SlimEvent[name] | undefined };
+
+/** Masks secrets, then cuts the text. A secret that the cut would split is dropped. */
+function preview(text: string, max = MAX_TEXT): string {
+  // References to secrets are longer than their masks, so more text is masked than is kept.
+  const reach = 5 * max + 64;
+  const isWhole = text.length <= reach;
+  const start = isWhole
+    ? masked(text)
+    : masked(text.slice(0, reach)).replace(/\{secret [^{}]*$/, '');
+  if (isWhole && start.length <= max) return start;
+  return `${start.slice(0, max - 1).replace(/[\ud800-\udbff]$/, '')}…`;
+}
+
+const shortName = (text: string): string => preview(text, MAX_NAME);
+/** The same for a name that may be absent or empty. */
+const optionalName = (text: string | undefined): string | undefined =>
+  text === undefined || text === '' ? undefined : shortName(text);
+const nameInJson = (value: Json | undefined): string | undefined =>
+  typeof value === 'string' ? optionalName(value) : undefined;
+
+const textParts = (text: string): SlimParts =>
+  text === '' ? {} : { preview: preview(text), bytes: Buffer.byteLength(text) };
+const jsonParts = (value: Json): SlimParts =>
+  textParts(typeof value === 'string' ? value : JSON.stringify(value));
+
+/** Reads a number. Money is a text in the journal. */
+function amountIn(value: Json | undefined): number | undefined {
+  const read = typeof value === 'string' || typeof value === 'number' ? Number(value) : Number.NaN;
+  return Number.isFinite(read) ? read : undefined;
+}
+
+/** The first items whose names fit into a list. */
+function fitting<Item>(items: readonly Item[], nameOf: (item: Item) => string): Item[] {
+  let length = 0;
+  return items.slice(0, MAX_NAMES).filter((item) => {
+    length += nameOf(item).length;
+    return length <= MAX_NAMES_TEXT;
+  });
+}
+
+/** Labels without those that only name a source. */
+function labelsIn({ taint }: { readonly taint: readonly string[] }): readonly string[] | undefined {
+  const labels = taint.filter((label) => !/^(src|dir):/.test(label));
+  return labels.length === 0 ? undefined : fitting(labels.map(shortName), (label) => label);
+}
+
+/** Reads limits that `packLimits` wrote, and limits that are plain numbers. */
+function raisedIn(limits: JsonObject | undefined): SlimEvent['raised'] | undefined {
+  const entries = Object.entries(limits ?? {}).flatMap(([limit, entry]) => {
+    const value = amountIn(isObject(entry) ? getOwn(entry, 'value') : entry);
+    return value === undefined || limit === 'context_warn'
+      ? []
+      : [[shortName(meterName(limit)), value] as const];
+  });
+  return entries.length === 0
+    ? undefined
+    : Object.fromEntries(fitting(entries, ([limit]) => limit));
+}
+
+/** The number of bytes that a result reports as written. */
+function bytesIn(content: Json): number | undefined {
+  const bytes = getOwn(content, 'bytes') ?? getOwn(getOwn(content, 'output'), 'bytes');
+  return typeof bytes === 'number' && Number.isSafeInteger(bytes) && bytes >= 0 ? bytes : undefined;
+}
+
+function messageParts(data: DataOf<'assistant_message'>): SlimParts {
+  if (data.injected) return { by: 'harness' };
+  const { usage, spend, model, price_row, stop, withheld, open, apart } = data;
+  return {
+    by: 'model',
+    ...textParts(replyText(data.content)),
+    usage: {
+      input: usage.input_tokens,
+      cached: usage.cache_read_tokens,
+      output: usage.output_tokens,
+      tokens: usage.tokens,
+      estimated: usage.estimated,
+    },
+    spend: amountIn(spend),
+    model: shortName(model),
+    price_row: optionalName(price_row),
+    stop,
+    state: withheld ? 'withheld' : open ? 'open' : apart ? 'apart' : undefined,
+  };
+}
+
+const faultParts = (data: {
+  readonly code: string;
+  readonly detail: { readonly message: string; readonly [field: string]: Json };
+}): SlimParts => ({
+  code: shortName(data.code),
+  reason: preview(data.detail.message),
+  rule: nameInJson(data.detail['guard']) ?? nameInJson(data.detail['rule']),
+  missing: nameInJson(data.detail['missing']),
+});
+
+const limitParts = (data: {
+  readonly code: string;
+  readonly limit: string;
+  readonly current: number;
+  readonly max: number;
+}): SlimParts => ({
+  code: data.code,
+  limit: meterName(data.limit),
+  current: data.current,
+  max: data.max,
+});
+
+type Slim<Type extends EventType> = (data: DataOf<Type>) => SlimParts;
+const noFields = (): SlimParts => ({});
+
+/** The compiler reports a type of event that has no entry. */
+const SLIM: { readonly [type in EventType]: Slim<type> } = {
+  thread_start: (start) => ({
+    directive: shortName(start.directive),
+    model: shortName(start.model),
+    by: optionalName(start.ran?.by.who),
+    ...textParts(start.message),
+  }),
+  status: ({ status, by, reason }) => ({
+    status,
+    by: optionalName(by),
+    reason: reason && preview(reason),
+  }),
+  user_message: ({ text, marks }) => ({ by: 'user', ...textParts(text), labels: labelsIn(marks) }),
+  assistant_message: messageParts,
+  tool_call: ({ call_id, tool, verb, effect, target, arguments: given, child }) => ({
+    call_id: shortName(call_id),
+    tool: shortName(tool),
+    verb: shortName(verb),
+    effect,
+    target: target && preview(target),
+    ...jsonParts(given),
+    preview: preview(argumentsText(given, MAX_TEXT)),
+    thread: optionalName(child),
+  }),
+  tool_result: ({ call_id, tool, content, is_error, marks }) => ({
+    call_id: shortName(call_id),
+    tool: optionalName(tool),
+    is_error,
+    code: is_error ? nameInJson(getOwn(getOwn(content, 'error'), 'code')) : undefined,
+    ...jsonParts(content),
+    wrote: is_error ? undefined : bytesIn(content),
+    labels: labelsIn(marks),
+  }),
+  turn_start: ({ model }) => ({ model: shortName(model) }),
+  turn_end: (end) => ({
+    state: ['done', 'called_off', 'withheld', 'failed', 'unsent'].find((state) =>
+      Object.hasOwn(end, state),
+    ),
+  }),
+  cost_update: noFields,
+  hook_start: ({ thread_id, directive, event, call_id }) => ({
+    thread: shortName(thread_id),
+    directive: shortName(directive),
+    event: shortName(event),
+    call_id: optionalName(call_id),
+  }),
+  hook: ({ directive, event, deed, duration_ms, thread_id, limits, model }) => ({
+    directive: shortName(directive),
+    event,
+    deed: shortName(deed),
+    decision: preview(hookDecision({ event, deed })),
+    took_ms: duration_ms,
+    thread: optionalName(thread_id),
+    raised: raisedIn(limits),
+    model: optionalName(model),
+  }),
+  hook_state: noFields,
+  permission_denied: (denial) => ({
+    ...faultParts(denial),
+    call_id: optionalName(denial.call_id),
+    stage: denial.stage,
+  }),
+  limit: (reached) => ({ ...limitParts(reached), thread: optionalName(reached.thread) }),
+  warning: limitParts,
+  loop_detected: faultParts,
+  retry: (again) =>
+    again.try === undefined
+      ? { current: again.attempt, state: 'attempt' }
+      : {
+          current: again.try,
+          state: 'try',
+          reason: preview(again.because),
+          model: optionalName(again.model),
+        },
+  model_fallback: ({ to, because }) => ({ model: shortName(to), reason: preview(because) }),
+  spawn: ({ thread_id, directive }) => ({
+    thread: shortName(thread_id),
+    directive: shortName(directive),
+  }),
+  child_end: ({ thread_id, status, reason, cost }) => ({
+    thread: shortName(thread_id),
+    status,
+    reason: preview(reason),
+    spend: amountIn(cost['spend']),
+  }),
+  injected_message: ({ by, text, marks }) => ({
+    by: shortName(by),
+    ...textParts(text),
+    labels: labelsIn(marks),
+  }),
+  signal: ({ kind, by, reason, limits, model, code }) => ({
+    event: shortName(kind),
+    by: shortName(by),
+    reason: reason && preview(reason),
+    raised: raisedIn(limits),
+    model: optionalName(model),
+    code: optionalName(code),
+  }),
+  approval: (note) => ({
+    approval: optionalName(note.approval),
+    state: note.state,
+    event: note.kind,
+    call_id: 'call_id' in note ? optionalName(note.call_id) : undefined,
+    by: 'by' in note ? optionalName(note.by) : undefined,
+    reason: 'why' in note && note.why !== undefined ? preview(note.why) : undefined,
+    directive: 'directive' in note ? shortName(note.directive) : undefined,
+  }),
+  plan: ({ number, text, after }) => ({
+    current: number,
+    ...textParts(text),
+    code: optionalName(after?.code),
+  }),
+  snapshot: ({ reason }) => ({ reason: preview(reason) }),
+  error: faultParts,
+  stream_error: (error) =>
+    error.code === undefined
+      ? { code: shortName(error.reason), reason: preview(error.message) }
+      : faultParts(error),
+  logged: ({ event_type, by }) => ({ event: shortName(event_type), by: shortName(by) }),
+  thread_end: ({ status, reason, code }) => ({
+    status,
+    reason: reason === '' ? undefined : preview(reason),
+    code: optionalName(code),
+  }),
+};
+
+function partsOf<Type extends EventType>(event: {
+  readonly type: Type;
+  readonly data: DataOf<Type>;
+}): SlimParts {
+  const slim: Slim<Type> = SLIM[event.type];
+  return slim(event.data);
+}
 
 /** Leaves out absent and empty fields. */
 function present(place: SlimEvent, parts: SlimParts): SlimEvent {
@@ -40,6 +296,6 @@ export function slimEvent(stored: StoredEvent): SlimEvent {
   const place = placeOf(event);
   return present(
     line ? { ...place, text: preview(line.text), tone: line.tone } : place,
-    slimParts(event),
+    partsOf(event),
   );
 }

@@ -26,8 +26,8 @@ import {
 } from '../../flow/index.ts';
 import {
   decodeAll,
+  eventFlags,
   isBookkeeping,
-  isExternal,
   type JournalEvent,
   notedOf,
   type Recorded,
@@ -177,7 +177,7 @@ async function playOthers(
       return;
     }
     // Of a later turn: while that one waited for room.
-    if (!next || !isExternal(next.type) || next.turn > journal.turn) return;
+    if (!next || eventFlags(next.type).origin !== 'external' || next.turn > journal.turn) return;
     // An abort leaves a snapshot of its own.
     if (next.type === 'snapshot' && events[count() + 1]?.type === 'thread_end') return;
     if (next.type === 'child_end') countChild(thread, next.data);
@@ -254,7 +254,7 @@ async function childrenAt(
   events: readonly Recorded[],
   count: number,
 ): Answer<ThreadPage> {
-  const block = events.slice(count).findIndex(({ type }) => !isExternal(type));
+  const block = events.slice(count).findIndex(({ type }) => eventFlags(type).origin !== 'external');
   const known = events.slice(0, block < 0 ? undefined : count + block);
   const [spawned, ended] = [namedIn(known, 'spawn'), namedIn(known, 'child_end')];
   const page = await real.query(filter);

@@ -11,13 +11,13 @@ import {
   plainText,
 } from '../../base/index.ts';
 import {
+  eventFlags,
   type Noted,
   notedOf,
   type Recorded,
   type RecordedOf,
   readJournal,
   startOf,
-  volatileFields,
 } from '../../journal/index.ts';
 import {
   type Held,
@@ -85,7 +85,7 @@ function plain(value: Json): Json {
 }
 
 function withoutVolatile(data: JsonObject, { type }: Recorded): JsonObject {
-  const left = volatileFields(type);
+  const left = eventFlags(type).volatile ?? [];
   if (left.length === 0) return data;
   return Object.fromEntries(Object.entries(data).filter(([name]) => !left.includes(name)));
 }

@@ -1,7 +1,7 @@
 // A process that ends can leave work open: calls that had begun, requests whose answer nobody read, hooks
 // nobody waits for, commits that its disk lost. Each is brought to an end before the thread resumes.
 import { type Json, type JsonObject, type Outcome, ok } from '../../base/index.ts';
-import { type JournalEvent, type Recorded, readJournal, turnRole } from '../../journal/index.ts';
+import { eventFlags, type JournalEvent, type Recorded, readJournal } from '../../journal/index.ts';
 import type { ToolCallBlock } from '../../llm/index.ts';
 import { isEnded, type OpenReservation } from '../../store/index.ts';
 import { childrenOf } from '../children/children.ts';
@@ -19,7 +19,8 @@ import { finalAccount, usageOf } from '../turn/turn-account.ts';
 import { countHook } from './run-hook.ts';
 
 /** True for an event that begins, answers or ends a request. Calls follow the answer. */
-const isOfRequest = ({ type }: Recorded): boolean => !['calls', undefined].includes(turnRole(type));
+const isOfRequest = ({ type }: Recorded): boolean =>
+  !['calls', undefined].includes(eventFlags(type).turn);
 
 /**
  * A request that went out and whose answer never came may be on the invoice: its reservation is

@@ -6,13 +6,13 @@ import { LIMIT_NAMES } from '../../flow/index.ts';
 import {
   type Bounds,
   type DataOf,
+  eventFlags,
   type HookStart,
   type JournalEvent,
   type Opening,
   PASSED_HOOK,
   type Recorded,
   type RecordedOf,
-  survivesRewind,
 } from '../../journal/index.ts';
 import { tokenRatio } from '../../llm/index.ts';
 import { isEnded, type ThreadRow } from '../../store/index.ts';
@@ -293,7 +293,7 @@ export function restoreThread(thread: Thread, history: readonly Recorded[]): voi
   const kept = new Set(eventsInForce(history));
   for (const event of history) {
     if (kept.has(event)) addToConversation(thread, event);
-    else if (!survivesRewind(event.type)) continue;
+    else if (!eventFlags(event.type).survivesRewind) continue;
     restore(thread, event, limits);
     if (kept.has(event)) watch(event);
   }

@@ -2,7 +2,7 @@
 // JSON events for programs. All three hear the same things; none decides anything.
 import { type JsonObject, shorten } from '@kernmantle/core/base';
 import type { Live } from '@kernmantle/core/harness';
-import { argumentsText, isFrame, type Noted } from '@kernmantle/core/journal';
+import { argumentsText, eventFlags, type Noted } from '@kernmantle/core/journal';
 import type { Store } from '@kernmantle/core/store';
 import { createScreen } from '../terminal/screen.ts';
 import { type Drawn, type Terminal, visible } from '../terminal/terminal.ts';
@@ -95,7 +95,7 @@ function lineFor(
   if (event.type === 'turn_start') {
     return isOwn ? terminal.paint('dim', `turn ${event.turn}`) : undefined;
   }
-  const told = isFrame(event.type) ? undefined : toldOf(event);
+  const told = eventFlags(event.type).isFrame ? undefined : toldOf(event);
   if (!told) return undefined;
   const from = isOwn ? '' : `${terminal.paint('dim', shorten(thread, 40))} `;
   // A plan is shown as it is written, before any of it is done. So is a reply of the thread itself.

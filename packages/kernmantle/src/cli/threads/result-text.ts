@@ -9,7 +9,7 @@ import {
   shorten,
 } from '@kernmantle/core/base';
 import type { ThreadResult } from '@kernmantle/core/harness';
-import { turnRole } from '@kernmantle/core/journal';
+import { eventFlags } from '@kernmantle/core/journal';
 import { allThreads } from '@kernmantle/core/runtime';
 import type { Store } from '@kernmantle/core/store';
 import { type Terminal, visible } from '../terminal/terminal.ts';
@@ -88,7 +88,7 @@ export async function exitCodeOfThread(
   if (!ON_THE_WAY.has(code)) return EXIT.failed;
   const events = await store.read(thread_id, { last: LOOK_BACK });
   const last = events.ok
-    ? events.output.findLast(({ type }) => OF_TURNS.includes(turnRole(type)))
+    ? events.output.findLast(({ type }) => OF_TURNS.includes(eventFlags(type).turn))
     : undefined;
   return last?.type === 'turn_start' ? EXIT.provider : EXIT.failed;
 }

@@ -1,7 +1,7 @@
 // One thread as it runs: its view, and its events in one flat array by number, without gap or double.
 // The newest events are read first and older ones after them; what the stream brings goes to the end,
 // and where something is missing it is read.
-import { endsReplyText, isDetail } from '@kernmantle/core/journal';
+import { eventFlags } from '@kernmantle/core/journal';
 import { batch, signal } from '@preact/signals';
 import { useEffect, useMemo } from 'preact/hooks';
 import type {
@@ -12,6 +12,7 @@ import type {
   StreamFrame,
   ThreadView,
 } from '../../model/api.ts';
+import { endsReplyText } from '../../model/fold-thread.ts';
 import { get, type PageFault } from '../api.ts';
 import { listen } from '../connection.ts';
 import { onApprovals, useApprovals } from './approvals.ts';
@@ -165,7 +166,7 @@ function createThreadState(id: string) {
       if (part.thread !== id) continue;
       journal.add(part.events);
       if (part.events.some(({ type }) => endsReplyText(type))) text.value = '';
-      if (part.events.some(({ type }) => !isDetail(type))) viewSoon();
+      if (part.events.some(({ type }) => !eventFlags(type).isDetail)) viewSoon();
     }
   }
 

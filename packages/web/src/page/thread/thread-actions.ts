@@ -1,6 +1,6 @@
 // What a person does to a thread. Nothing is optimistic: a button is busy until the event of its act came
 // back over the stream, so that what the page shows is what the journal holds.
-import { acknowledges } from '@kernmantle/core/journal';
+import { eventFlags } from '@kernmantle/core/journal';
 import { useEffect, useMemo, useRef, useState } from 'preact/hooks';
 import type { Act, Acted, SlimEvent, ThreadView } from '../../model/api.ts';
 import { type PageAnswer, type PageFault, post } from '../api.ts';
@@ -72,7 +72,9 @@ export function useActing(
 
   const heard = useMemo(() => {
     const least = Math.min(...sent.map(({ after }) => after));
-    return events.findLast(({ seq, type }) => seq > least && acknowledges(type))?.seq ?? 0;
+    return (
+      events.findLast(({ seq, type }) => seq > least && eventFlags(type).acknowledges)?.seq ?? 0
+    );
   }, [events, sent]);
   useEffect(() => {
     setSent((before) => {

@@ -10,7 +10,6 @@ import {
   type Outcome,
   ok,
 } from '@kernmantle/core/base';
-import { meterName } from '@kernmantle/core/journal';
 import {
   type Approval,
   type BudgetKind,
@@ -19,7 +18,7 @@ import {
   type StoredEvent,
   type ThreadSummary,
 } from '@kernmantle/core/store';
-import type { LimitMeter, ListedRun } from '../../model/api.ts';
+import { type LimitMeter, type ListedRun, meterName } from '../../model/api.ts';
 import { queueKey } from '../../model/fleet.ts';
 
 interface RowPorts {
