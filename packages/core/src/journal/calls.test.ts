@@ -2,7 +2,7 @@ import { arbitraryJournal, recordedJournals } from '@kernmantle/test-support/jou
 import { runs } from '@kernmantle/test-support/soak';
 import fc from 'fast-check';
 import { expect, test } from 'vitest';
-import { calls, findCall, listCalls } from './calls.ts';
+import { calls } from './calls.ts';
 import { eventAt, project } from './projection.ts';
 import type { Recorded } from './read-journal.ts';
 
@@ -40,8 +40,8 @@ test('a call has the numbers of its events', () => {
   const count = { intents: 0, results: 0, denials: 0, approvals: 0 };
   const check = (events: readonly Recorded[]): void => {
     const state = project(calls, events);
-    for (const call of listCalls(state)) {
-      expect(findCall(state, call.id)).toBe(call);
+    for (const call of state.list()) {
+      expect(state.find(call.id)).toBe(call);
       for (const seq of call.intents) {
         const event = eventAt(events, seq);
         expect(event).toMatchObject({ type: 'tool_call', data: { call_id: call.id } });
@@ -73,6 +73,6 @@ test('more calls than a block holds stay in order', () => {
   }));
   const event = { type: 'assistant_message', data: { content, injected: true } } as const;
   const state = project(calls, [{ ...event, thread: 't', seq: 1, ts: 1, turn: 1 }]);
-  expect(listCalls(state).map(({ id }) => id)).toEqual(content.map(({ id }) => id));
+  expect(state.list().map(({ id }) => id)).toEqual(content.map(({ id }) => id));
   expect(state.blocks.length).toBe(4);
 });

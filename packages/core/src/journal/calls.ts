@@ -1,8 +1,8 @@
 // The calls of a thread: for each call its reply, intents, denial, approval request and result, by the numbers of
 // their events. The content of these events stays in the journal.
 import { getOwn, isObject, type Json } from '../base/index.ts';
-import type { Projection } from './projection.ts';
-import type { RecordedOf } from './read-journal.ts';
+import { eventAt, type Projection, project } from './projection.ts';
+import type { Recorded, RecordedOf } from './read-journal.ts';
 
 export interface Call {
   readonly id: string;
@@ -16,47 +16,52 @@ export interface Call {
   readonly reply?: number;
   /** An intent is recorded again when the call is made again. */
   readonly intents: readonly number[];
-  /** The last denial. The call can be made again after it. */
+  /** The last denial. */
   readonly denial?: { readonly seq: number; readonly stage?: string };
+  /** The denial that is in force. A call that was made again after its denial has none. */
+  readonly deniedAt?: number;
   readonly approval?: { readonly id: string; readonly state: AskState };
   readonly result?: { readonly seq: number; readonly isError: boolean };
 }
 type AskState = 'pending' | 'used' | 'denied' | 'expired';
 
-/** Calls are in blocks, so that a change copies one block instead of all calls. */
-export interface CallState {
+const BLOCK = 64;
+
+/** Immutable. Calls are in blocks, so that a change copies one block instead of all calls. */
+class CallState {
   readonly blocks: readonly ReadonlyMap<string, Call>[];
   /** The last event that changed the state. */
   readonly seq: number;
-}
-const BLOCK = 64;
 
-const blockOf = ({ blocks }: CallState, id: string): number =>
-  blocks.findLastIndex((block) => block.has(id));
+  constructor(blocks: CallState['blocks'] = [], seq = 0) {
+    this.blocks = blocks;
+    this.seq = seq;
+  }
 
-export const findCall = (state: CallState, id: string): Call | undefined =>
-  state.blocks[blockOf(state, id)]?.get(id);
+  find(id: string): Call | undefined {
+    return this.blocks.findLast((block) => block.has(id))?.get(id);
+  }
 
-/** All calls, in the order of their first events. */
-export const listCalls = ({ blocks }: CallState): Call[] =>
-  blocks.flatMap((block) => [...block.values()]);
+  /** All calls, in the order of their first events. */
+  list(): Call[] {
+    return this.blocks.flatMap((block) => [...block.values()]);
+  }
 
-/** The denial that is in force. A call that was made again after its denial has none. */
-export const deniedAt = ({ denial, intents }: Call): number | undefined =>
-  denial && denial.seq > (intents.at(-1) ?? 0) ? denial.seq : undefined;
-
-/** Changes a call, or adds it after the last one. */
-function put(state: CallState, seq: number, call: Call): CallState {
-  const known = blockOf(state, call.id);
-  const isFull = (state.blocks.at(-1)?.size ?? BLOCK) >= BLOCK;
-  const at = known >= 0 ? known : state.blocks.length - (isFull ? 0 : 1);
-  const block = new Map(state.blocks[at]).set(call.id, call);
-  return { blocks: [...state.blocks.slice(0, at), block, ...state.blocks.slice(at + 1)], seq };
+  /** Changes a call, or adds it after the last one. */
+  with(seq: number, call: Call): CallState {
+    const known = this.blocks.findLastIndex((block) => block.has(call.id));
+    const isFull = (this.blocks.at(-1)?.size ?? BLOCK) >= BLOCK;
+    const at = known >= 0 ? known : this.blocks.length - (isFull ? 0 : 1);
+    return new CallState(
+      this.blocks.toSpliced(at, 1, new Map(this.blocks[at]).set(call.id, call)),
+      seq,
+    );
+  }
 }
 
 /** The call of an event, made if the event is the first one of its call. */
 const callFor = (state: CallState, id: string, turn: number): Call =>
-  findCall(state, id) ?? { id, turn, tool: '', intents: [] };
+  state.find(id) ?? { id, turn, tool: '', intents: [] };
 
 function actionIn(given: Json): { action?: string } {
   const inner = getOwn(given, 'parameters');
@@ -76,17 +81,17 @@ function applyReply(
 ): CallState {
   let next = state;
   for (const block of data.content) {
-    if (block.type !== 'tool_call' || findCall(next, block.id)) continue;
+    if (block.type !== 'tool_call' || next.find(block.id)) continue;
     const { id, name, arguments: given } = block;
     const tool = toolIn(name, given);
-    next = put(next, seq, { id, turn, tool, ...actionIn(given), reply: seq, intents: [] });
+    next = next.with(seq, { id, turn, tool, ...actionIn(given), reply: seq, intents: [] });
   }
   return next;
 }
 
 export const calls: Projection<CallState> = {
   name: 'calls',
-  initial: () => ({ blocks: [], seq: 0 }),
+  initial: () => new CallState(),
   apply(state, event) {
     const { seq, turn } = event;
     if (seq <= state.seq) return state;
@@ -95,8 +100,8 @@ export const calls: Projection<CallState> = {
         return applyReply(state, event);
       case 'tool_call': {
         const { call_id, tool, target, arguments: given } = event.data;
-        const call = callFor(state, call_id, turn);
-        return put(state, seq, {
+        const { deniedAt: _, ...call } = callFor(state, call_id, turn);
+        return state.with(seq, {
           ...call,
           tool,
           ...actionIn(given),
@@ -109,21 +114,53 @@ export const calls: Projection<CallState> = {
         if (call_id === undefined) return state;
         const call = callFor(state, call_id, turn);
         const stage = event.data.stage ?? call.denial?.stage;
-        return put(state, seq, { ...call, denial: { seq, ...(stage && { stage }) } });
+        return state.with(seq, {
+          ...call,
+          denial: { seq, ...(stage && { stage }) },
+          deniedAt: seq,
+        });
       }
       case 'tool_result': {
         const { call_id, is_error: isError, tool } = event.data;
         const call = callFor(state, call_id, turn);
-        return put(state, seq, { ...call, tool: tool ?? call.tool, result: { seq, isError } });
+        return state.with(seq, { ...call, tool: tool ?? call.tool, result: { seq, isError } });
       }
       case 'approval': {
         const { data } = event;
         if (data.kind !== 'call' || data.action !== 'ask') return state;
         const call = callFor(state, data.call_id, turn);
-        return put(state, seq, { ...call, approval: { id: data.approval, state: data.state } });
+        return state.with(seq, { ...call, approval: { id: data.approval, state: data.state } });
       }
       default:
         return state;
     }
   },
 };
+
+/** A call with its last intent, its last denial and its result. */
+export interface CallEvents {
+  readonly call: Call;
+  readonly intent?: RecordedOf<'tool_call'>;
+  readonly denial?: RecordedOf<'permission_denied'>;
+  readonly result?: RecordedOf<'tool_result'>;
+}
+
+/** The calls of a journal, by their ids. */
+export const readCalls = (events: readonly Recorded[]): ReadonlyMap<string, CallEvents> =>
+  new Map(
+    project(calls, events)
+      .list()
+      .map((call) => [call.id, eventsOf(call, events)]),
+  );
+
+function eventsOf(call: Call, events: readonly Recorded[]): CallEvents {
+  const intent = eventAt(events, call.intents.at(-1));
+  const denial = eventAt(events, call.denial?.seq);
+  const result = eventAt(events, call.result?.seq);
+  return {
+    call,
+    ...(intent?.type === 'tool_call' && { intent }),
+    ...(denial?.type === 'permission_denied' && { denial }),
+    ...(result?.type === 'tool_result' && { result }),
+  };
+}

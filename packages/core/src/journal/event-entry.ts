@@ -1,5 +1,5 @@
 // The parts of an entry of the event table.
-import type { Json, JsonObject } from '../base/index.ts';
+import type { JsonObject } from '../base/index.ts';
 import type { Check, Proven } from './check.ts';
 import type { EventText } from './event-text.ts';
 
@@ -7,13 +7,13 @@ import type { EventText } from './event-text.ts';
  * Replay takes `external` events from the journal: other threads or people caused them. It skips `bookkeeping`
  * events, which repeat other events. It writes and compares all others.
  */
-type Origin = 'harness' | 'external' | 'bookkeeping';
+type EventOrigin = 'harness' | 'external' | 'bookkeeping';
 /** The role of an event in a turn. `calls`: a tool call or its result. `fails`: a request failed. */
 type TurnRole = 'begins' | 'replies' | 'calls' | 'ends' | 'fails';
 
 export interface EventFlags<Field extends string = string> {
   /** Where the event comes from. It can depend on the stored data. Absent: `harness`. */
-  readonly origin?: Origin | ((data: JsonObject) => Origin);
+  readonly origin?: EventOrigin | ((data: JsonObject) => EventOrigin);
   /** Fields that replay does not compare: they are for people, or they depend on files and processes. */
   readonly volatile?: readonly Field[];
   /** The event stays in force after a rewind to a snapshot. */
@@ -36,8 +36,6 @@ export interface EventEntry<Data> extends EventFlags<keyof Data & string> {
   readonly shape: Check<Data>;
   /** Text and tone for people; `undefined`: the event adds nothing to the events before it. */
   readonly text: (data: Data) => EventText | undefined;
-  /** Content that a detail view shows. Absent or `undefined`: the event has only names and numbers. */
-  readonly content?: (data: Data) => Json | undefined;
 }
 
 /** The type of the data is made from the shape. */

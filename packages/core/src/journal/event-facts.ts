@@ -28,10 +28,6 @@ export function eventLine<Type extends EventType>(event: EventOf<Type>): EventTe
   return told && { ...told, text: masked(told.text) };
 }
 
-/** Content of an event that a detail view shows; `undefined`: the event has only names and numbers. */
-export const eventContent = <Type extends EventType>(event: EventOf<Type>): Json | undefined =>
-  entryOf(event).content?.(event.data);
-
 const FLAGS: Readonly<Record<EventType, EventFlags>> = EVENTS;
 /** Flags of a stored event. A type that is not in the table has none. */
 export const eventFlags = (type: string): EventFlags => (isEventType(type) ? FLAGS[type] : {});

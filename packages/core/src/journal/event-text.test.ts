@@ -1,6 +1,5 @@
 import { expect, test } from 'vitest';
 import { eventLine } from './event-facts.ts';
-import { unreadableLine } from './event-text.ts';
 
 test('a tone says what a line means, whoever shows it', () => {
   const detail = { message: 'no' };
@@ -23,12 +22,4 @@ test('an end has the tone of its status', () => {
     'bad',
     'you',
   ]);
-});
-
-test('what nobody wrote is told as such', () => {
-  const failure = {
-    ok: false,
-    error: { code: 'x', detail: { message: 'cannot be read' } },
-  } as const;
-  expect(unreadableLine(failure)).toEqual({ mark: '✗', tone: 'bad', text: 'cannot be read' });
 });

@@ -1,5 +1,5 @@
 // Parts of the texts that people read about events. Terminal and page show the same text and tone.
-import { type Failure, getOwn, isObject, type Json, plainText, shorten } from '../base/index.ts';
+import { getOwn, isObject, type Json, plainText, shorten } from '../base/index.ts';
 import type { ThreadStatus } from '../store/index.ts';
 import type { ApprovalNote, AssistantMessage, HookAnswered, ToolResult } from './shapes.ts';
 
@@ -100,7 +100,3 @@ const DEEDS: ReadonlyMap<string, string> = new Map([
 /** Tells the event and the decision of a hook. The name of the hook is not in it. */
 export const hookDecision = ({ event, deed }: Pick<HookAnswered, 'event' | 'deed'>): string =>
   `at ${event}: ${DEEDS.get(deed) ?? deed}`;
-
-/** Text of an event that `decode` refused. */
-export const unreadableLine = ({ error }: Failure): EventText =>
-  line('✗', 'bad', error.detail.message);

@@ -1,6 +1,6 @@
-// The event table: one entry per type of event. An entry has the shape of the data, the text for people, the
-// content for a detail view and flags. All readers and writers of journals use this table, so a new type of
-// event is one new entry. A journal of version 1 has the same types: a later field is optional.
+// The event table: one entry per type of event. An entry has the shape of the data, the text for people and
+// flags. All readers and writers of journals use this table, so a new type of event is one new entry. A
+// journal of version 1 has the same types: a later field is optional.
 import { durationText } from '../base/index.ts';
 import { STATUS_CAUSES } from '../store/index.ts';
 import { data, fields, flag, list, number, type Proven, text, word, yes } from './check.ts';
@@ -41,8 +41,6 @@ import {
 } from './shapes.ts';
 
 const nothing = (): undefined => undefined;
-const messageOf = (one: { readonly detail: { readonly message: string } }): string =>
-  one.detail.message;
 
 /** Costs and limits are written by `packCost` and `packLimits`. */
 export const EVENTS = {
@@ -64,7 +62,6 @@ export const EVENTS = {
     {
       text: ({ directive, version, model }) =>
         line('●', 'plain', `${directive} ${version} with ${model}`),
-      content: (start) => start.message,
       volatile: ['ran', 'title'],
       isFrame: true,
     },
@@ -78,14 +75,12 @@ export const EVENTS = {
     {
       // Other events tell the new status. Only the reason is new.
       text: ({ reason }) => (reason === undefined ? undefined : line('!', 'idle', reason)),
-      content: ({ reason }) => reason,
       origin: 'bookkeeping',
       acknowledges: true,
     },
   ),
   user_message: entry(said, {
     text: ({ text }) => line('›', 'dim', text),
-    content: ({ text }) => text,
     isFrame: true,
     acknowledges: true,
   }),
@@ -96,24 +91,17 @@ export const EVENTS = {
       const text = isShown ? replyText(reply.content) : '';
       return text === '' ? undefined : line('‹', 'plain', text);
     },
-    content: ({ content }) =>
-      content
-        .map((block) => (block.type === 'text' || block.type === 'thinking' ? block.text : ''))
-        .filter((text) => text !== '')
-        .join('\n\n'),
     isProgress: true,
     turn: 'replies',
   }),
   tool_call: entry(call, {
     text: ({ tool, arguments: given }) =>
       line('→', 'run', `${tool} ${argumentsText(given)}`.trim()),
-    content: (intent) => intent.arguments,
     volatile: ['target', 'about', 'use', 'group'],
     turn: 'calls',
   }),
   tool_result: entry(result, {
     text: resultLine,
-    content: ({ content }) => content,
     volatile: ['about', 'unused'],
     isProgress: true,
     turn: 'calls',
@@ -152,7 +140,6 @@ export const EVENTS = {
   }),
   hook: entry(hook, {
     text: (answer) => line('◆', 'idle', `hook ${answer.directive} ${hookDecision(answer)}`),
-    content: ({ notes }) => notes,
     volatile: ['call_id', 'held'],
     survivesRewind: true,
     isProgress: true,
@@ -174,7 +161,6 @@ export const EVENTS = {
     ),
     {
       text: (denial) => line('✗', 'bad', `denied: ${denial.detail.message}`),
-      content: messageOf,
       volatile: ['stage', 'about'],
     },
   ),
@@ -205,7 +191,6 @@ export const EVENTS = {
   }),
   loop_detected: entry(fault, {
     text: (loop) => line('!', 'idle', loop.detail.message),
-    content: messageOf,
     hasRow: true,
   }),
   retry: entry(retry, {
@@ -234,7 +219,6 @@ export const EVENTS = {
   }),
   injected_message: entry(fields({ text, marks, by: text }, { reminder: yes }), {
     text: ({ by, text }) => line('›', 'you', `${by}: ${text}`),
-    content: ({ text }) => text,
     isProgress: true,
     hasRow: true,
     acknowledges: true,
@@ -295,7 +279,6 @@ export const EVENTS = {
     {
       text: ({ number, text, after }) =>
         line('≡', 'plain', `plan ${number}${after ? ` (after ${after.code})` : ''}:\n${text}`),
-      content: ({ text }) => text,
       volatile: ['needs'],
       hasRow: true,
     },
@@ -312,7 +295,6 @@ export const EVENTS = {
       hasOwnLine(error.code)
         ? undefined
         : line('✗', 'bad', `${error.code}: ${error.detail.message}`),
-    content: messageOf,
     turn: 'fails',
     hasRow: true,
   }),
@@ -339,7 +321,6 @@ export const EVENTS = {
     {
       text: ({ status, reason }) =>
         line('●', END_TONES[status] ?? 'bad', `${status}${reason ? `: ${reason}` : ''}`),
-      content: ({ reason }) => reason,
       isProgress: true,
       isFrame: true,
       hasRow: true,

@@ -1,15 +1,12 @@
 // The door of `core/journal`: what other packages and folders use.
-export { type Call, type CallState, calls, deniedAt, findCall, listCalls } from './calls.ts';
-export { eventContent, eventFlags, eventLine, isBookkeeping, oddField } from './event-facts.ts';
+export { type Call, type CallEvents, calls, readCalls } from './calls.ts';
+export { eventFlags, eventLine, isBookkeeping, oddField } from './event-facts.ts';
 export {
   argumentsText,
   type EventTone,
   hookDecision,
-  replyText,
-  unreadableLine,
 } from './event-text.ts';
 export type { DataOf, EventType, JournalEvent } from './events.ts';
-export { eventAt, project } from './projection.ts';
 export {
   decode,
   decodeAll,

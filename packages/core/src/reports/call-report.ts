@@ -12,14 +12,7 @@ import {
   plainText,
 } from '../base/index.ts';
 import type { Provenance, ProvenanceNode } from '../flow/index.ts';
-import {
-  calls,
-  eventAt,
-  findCall,
-  project,
-  type Recorded,
-  type RecordedOf,
-} from '../journal/index.ts';
+import type { CallEvents, Recorded, RecordedOf, readCalls } from '../journal/index.ts';
 
 /** A step on the way; `seq`: the event of the thread that it stands for. */
 export interface ExplainedNode extends ProvenanceNode {
@@ -51,7 +44,6 @@ export const REFUSED: ReadonlySet<string> = new Set(['permission_denied', 'needs
 
 export type Call = RecordedOf<'tool_call'>;
 export type CallResult = RecordedOf<'tool_result'>;
-type Denial = RecordedOf<'permission_denied'>;
 type Said = RecordedOf<'assistant_message'>;
 /** What a model has read. */
 type Read = CallResult | RecordedOf<'user_message'> | RecordedOf<'injected_message'>;
@@ -73,44 +65,23 @@ export const isRefusal = (event: Recorded): event is CallResult =>
 export const tellingLabels = (...lists: readonly (readonly string[])[]): string[] =>
   [...new Set(lists.flat())].filter((label) => !/^(src|dir):/.test(label));
 
-/** Everything that belongs to one call. */
-interface CallStory {
-  readonly call?: Call;
-  readonly denial?: Denial;
-  readonly result?: CallResult;
-}
+export type CallIndex = ReturnType<typeof readCalls>;
+/** The events of one call. A call of an older journal may lack some. */
+type CallStory = Partial<CallEvents>;
 
-/** The calls of a journal, so that no question reads it twice. */
-export function indexOf(events: readonly Recorded[]) {
-  const state = project(calls, events);
-  const storyOf = (id: string): CallStory => {
-    const found = findCall(state, id);
-    const call = eventAt(events, found?.intents.at(-1));
-    const denial = eventAt(events, found?.denial?.seq);
-    const result = eventAt(events, found?.result?.seq);
-    return {
-      ...(call?.type === 'tool_call' && { call }),
-      ...(denial?.type === 'permission_denied' && { denial }),
-      ...(result?.type === 'tool_result' && { result }),
-    };
-  };
-  const callOf = ({ data }: Recorded): string | undefined =>
-    'call_id' in data ? plainText(data.call_id) || undefined : undefined;
-  return { storyOf, callOf };
-}
-
-export type CallIndex = ReturnType<typeof indexOf>;
+export const callIdOf = ({ data }: Recorded): string | undefined =>
+  'call_id' in data ? plainText(data.call_id) || undefined : undefined;
 
 /** The tool of a result stands with its call when the result does not name it. */
-function toolOf({ call, result }: CallStory): string {
-  const named = result?.data.tool ?? getOwn(call?.data.arguments, 'item_id') ?? call?.data.verb;
+function toolOf({ intent, result }: CallStory): string {
+  const named = result?.data.tool ?? getOwn(intent?.data.arguments, 'item_id') ?? intent?.data.verb;
   // What the harness hands over at the start is the directive itself.
   return named === undefined ? 'directive' : `tool ${plainText(named)}`;
 }
 
-export const nameOf = (event: Read, { storyOf }: CallIndex): string =>
+export const nameOf = (event: Read, journal: CallIndex): string =>
   event.type === 'tool_result'
-    ? toolOf({ ...storyOf(event.data.call_id), result: event })
+    ? toolOf({ ...journal.get(event.data.call_id), result: event })
     : event.type.replace('_', ' ');
 
 export const placeOf = ({ turn }: Recorded) => ({ file: 'turn', line: turn });
@@ -169,8 +140,8 @@ const replyBefore = (events: readonly Recorded[], seq: number, turn: number): Sa
       event.data.injected !== true,
   );
 
-const aboutOf = ({ call, denial }: CallStory): JsonObject => ({
-  ...call?.data.about,
+const aboutOf = ({ intent, denial }: CallStory): JsonObject => ({
+  ...intent?.data.about,
   ...denial?.data.about,
 });
 
@@ -182,7 +153,7 @@ function argumentNodes(
   first: number,
 ): ExplainedNode[] {
   const about = aboutOf(story);
-  const at = story.call ?? story.denial;
+  const at = story.intent ?? story.denial;
   if (!at) return [];
   const names = argument === undefined ? Object.keys(about) : [argument];
   return names.map((name, index) => {
@@ -303,13 +274,15 @@ function cleanSources(
 export function explainCall(
   events: readonly Recorded[],
   journal: CallIndex,
-  story: CallStory,
+  story: CallStory = {},
   { argument, seq }: AskedAbout,
 ): Outcome<Explained> {
-  const at = story.call ?? story.denial ?? story.result;
+  const at = story.intent ?? story.denial ?? story.result;
   if (!at) return fail('not_found', 'there is no such call');
-  const known = Object.keys(isObject(story.call?.data.arguments) ? story.call.data.arguments : {});
-  const inner = getOwn(story.call?.data.arguments, 'parameters');
+  const known = Object.keys(
+    isObject(story.intent?.data.arguments) ? story.intent.data.arguments : {},
+  );
+  const inner = getOwn(story.intent?.data.arguments, 'parameters');
   const names = new Set([...known, ...Object.keys(isObject(inner) ? inner : {})]);
   if (argument !== undefined && !names.has(argument) && !Object.hasOwn(aboutOf(story), argument)) {
     return fail('not_found', `the call has no argument \`${argument}\``, { arguments: [...names] });

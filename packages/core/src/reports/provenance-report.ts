@@ -13,18 +13,18 @@ import {
   plainText,
 } from '../base/index.ts';
 import { describe, elementOf, type Provenance, restoreFields } from '../flow/index.ts';
-import { type Recorded, readJournal } from '../journal/index.ts';
+import { type Recorded, readCalls, readJournal } from '../journal/index.ts';
 import type { Store } from '../store/index.ts';
 import {
   type AskedAbout,
   type Call,
   type CallIndex,
   type CallResult,
+  callIdOf,
   type Explained,
   type ExplainedNode,
   explainCall,
   explainEvent,
-  indexOf,
   isRefusal,
   nameOf,
   placeOf,
@@ -75,7 +75,7 @@ function explainField(
   const { content, marks, call_id } = result.data;
   const found = atPointer(content, pointer);
   if (found === undefined) return noField(pointer, content);
-  const whole = explainCall(events, journal, { ...journal.storyOf(call_id), result }, {});
+  const whole = explainCall(events, journal, { ...journal.get(call_id), result }, {});
   if (!whole.ok) return whole;
   const { from, nodes, sources } = whole.output;
   const id = nodes.length;
@@ -117,7 +117,7 @@ function explainPointer(
   pointer: string,
 ): Outcome<Explained> {
   if (event.type === 'tool_result') return explainField(events, journal, event, pointer);
-  const call = journal.callOf(event);
+  const call = callIdOf(event);
   if (call === undefined) {
     return fail(
       'invalid_input',
@@ -125,7 +125,7 @@ function explainPointer(
     );
   }
   const [, argument = ''] = pointer.split('/');
-  return explainCall(events, journal, journal.storyOf(call), { argument });
+  return explainCall(events, journal, journal.get(call), { argument });
 }
 
 /** What the thread gave back: outputs that it returned, or its last words. */
@@ -139,7 +139,7 @@ function explainOutput(
       event.type === 'tool_call' && getOwn(event.data.arguments, 'action') === 'return',
   );
   if (returned) {
-    const story = journal.storyOf(returned.data.call_id);
+    const story = journal.get(returned.data.call_id);
     const outputs = givenIn(returned);
     const found = atPointer(outputs, pointer);
     if (found === undefined) return noField(pointer, outputs);
@@ -200,10 +200,10 @@ function explainValue(
     const event = events.find(({ seq }) => seq === Number(number));
     if (!event) return fail('not_found', `thread \`${thread}\` has no event ${number}`);
     if (field !== undefined) return explainPointer(events, journal, event, field);
-    const call = journal.callOf(event);
+    const call = callIdOf(event);
     return call === undefined
       ? ok(explainEvent(events, event, journal))
-      : explainCall(events, journal, journal.storyOf(call), { seq: event.seq });
+      : explainCall(events, journal, journal.get(call), { seq: event.seq });
   }
   if (refusal !== undefined) {
     const all = events.filter(isRefusal);
@@ -211,7 +211,7 @@ function explainValue(
     if (!refused) {
       return fail('not_found', `thread \`${thread}\` has ${all.length} refusals`);
     }
-    const story = journal.storyOf(refused.data.call_id);
+    const story = journal.get(refused.data.call_id);
     return explainCall(events, journal, { ...story, result: refused }, {});
   }
   if (output !== undefined) return explainOutput(events, journal, pointer);
@@ -227,18 +227,18 @@ export async function explainRefusal(
   const read = await readJournal(store, thread);
   if (!read.ok) return read;
   const events = read.output;
-  const journal = indexOf(events);
+  const journal = readCalls(events);
   if (asked.value !== undefined) return explainValue(events, journal, thread, asked.value);
   if (asked.seq === undefined) {
     const refused = events.findLast(isRefusal);
     if (!refused) return fail('not_found', `nothing was refused in thread \`${thread}\``);
-    const story = journal.storyOf(refused.data.call_id);
+    const story = journal.get(refused.data.call_id);
     return explainCall(events, journal, { ...story, result: refused }, asked);
   }
   const event = events.find(({ seq }) => seq === asked.seq);
   if (!event) return fail('not_found', `thread \`${thread}\` has no event ${asked.seq}`);
-  const call = journal.callOf(event);
-  if (call !== undefined) return explainCall(events, journal, journal.storyOf(call), asked);
+  const call = callIdOf(event);
+  if (call !== undefined) return explainCall(events, journal, journal.get(call), asked);
   if (asked.argument !== undefined) {
     return fail('invalid_input', `event ${asked.seq} is no call, so it has no arguments`);
   }

@@ -92,7 +92,6 @@ export {
   noThread,
   parseThreadId,
   STATUS_CAUSES,
-  type StatusCause,
   THREAD_STATUSES,
   type ThreadStatus,
 } from './thread-id.ts';

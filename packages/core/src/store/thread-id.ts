@@ -46,7 +46,6 @@ export const STATUS_CAUSES = [
   'returned',
   'placed',
 ] as const;
-export type StatusCause = (typeof STATUS_CAUSES)[number];
 
 /** Text of each cause for people, where a sweep interrupts a thread. */
 export const INTERRUPTED_REASONS = {

@@ -7,7 +7,7 @@
 // lease that expired while its worker is alive, or that was released, is never counted.
 import { isObject, type Outcome, ok, plainText } from '@kernmantle/core/base';
 import { eventFlags } from '@kernmantle/core/journal';
-import type { Held, StatusCause, Store, StoredEvent } from '@kernmantle/core/store';
+import type { Held, Store, StoredEvent } from '@kernmantle/core/store';
 
 /** So often a thread may take down its process and has got no further. */
 export const MAX_CRASHES = 5;
@@ -15,7 +15,8 @@ export const MAX_CRASHES = 5;
 /** From the end of a journal; more than any row of crashes that is still to be counted. */
 const TAIL = 100;
 
-type Step = StatusCause | 'begun' | 'further';
+const STEPS = ['process_lost', 'lease_expired', 'taken', 'returned'] as const;
+type Step = (typeof STEPS)[number] | 'begun' | 'further';
 
 /** Effect of an event on the count of crashes; `undefined`: none. */
 const stepOf = ({ type, data }: StoredEvent): Step | undefined => {
@@ -24,7 +25,6 @@ const stepOf = ({ type, data }: StoredEvent): Step | undefined => {
   const cause = STEPS.find((one) => one === data.cause);
   return cause ?? (data.status === 'running' ? 'begun' : undefined);
 };
-const STEPS: readonly StatusCause[] = ['process_lost', 'lease_expired', 'taken', 'returned'];
 
 /** The process that had the thread when the event was recorded. */
 const ownerOf = ({ data }: StoredEvent): string => plainText(data.owner ?? data.by);
@@ -69,7 +69,7 @@ async function note(
   store: Store,
   held: Held,
   worker: string,
-  cause: StatusCause,
+  cause: 'taken' | 'placed' | 'returned',
   reason: string,
 ): Promise<Outcome<Held>> {
   const { thread, epoch, row } = held;

@@ -4,7 +4,7 @@
 // since 1970 unless a name says otherwise. Text of models and tools is redacted before it gets here and
 // is still foreign: it is shown by `ForeignText` alone.
 
-import type { EventTone } from '@kernmantle/core/journal';
+import type { eventLine } from '@kernmantle/core/journal';
 
 export type WebRole = 'view' | 'steer' | 'approve';
 
@@ -155,7 +155,7 @@ export interface ThreadView {
 
 export type Act = 'pause' | 'resume' | 'inject' | 'interrupt' | 'stop' | 'kill' | 'replay';
 
-export type Tone = EventTone;
+export type Tone = NonNullable<ReturnType<typeof eventLine>>['tone'];
 
 /**
  * An event without its content. What is missing was not in the event. Only names, codes and numbers are

@@ -3,14 +3,11 @@
 import { getOwn, isObject, type Json, type JsonObject, masked } from '@kernmantle/core/base';
 import {
   argumentsText,
-  type DataOf,
   decode,
-  type EventType,
   eventLine,
   hookDecision,
   type Recorded,
-  replyText,
-  unreadableLine,
+  type RecordedOf,
 } from '@kernmantle/core/journal';
 import type { StoredEvent } from '@kernmantle/core/store';
 import { meterName, type SlimEvent } from '../model/api.ts';
@@ -87,7 +84,11 @@ function bytesIn(content: Json): number | undefined {
   return typeof bytes === 'number' && Number.isSafeInteger(bytes) && bytes >= 0 ? bytes : undefined;
 }
 
-function messageParts(data: DataOf<'assistant_message'>): SlimParts {
+/** Texts of a reply, without its calls. */
+export const replyText = (content: RecordedOf<'assistant_message'>['data']['content']): string =>
+  content.map((block) => (block.type === 'text' ? block.text : '')).join('');
+
+function messageParts(data: RecordedOf<'assistant_message'>['data']): SlimParts {
   if (data.injected) return { by: 'harness' };
   const { usage, spend, model, price_row, stop, withheld, open, apart } = data;
   return {
@@ -130,7 +131,8 @@ const limitParts = (data: {
   max: data.max,
 });
 
-type Slim<Type extends EventType> = (data: DataOf<Type>) => SlimParts;
+type EventType = Recorded['type'];
+type Slim<Type extends EventType> = (data: RecordedOf<Type>['data']) => SlimParts;
 const noFields = (): SlimParts => ({});
 
 /** The compiler reports a type of event that has no entry. */
@@ -262,7 +264,7 @@ const SLIM: { readonly [type in EventType]: Slim<type> } = {
 
 function partsOf<Type extends EventType>(event: {
   readonly type: Type;
-  readonly data: DataOf<Type>;
+  readonly data: RecordedOf<Type>['data'];
 }): SlimParts {
   const slim: Slim<Type> = SLIM[event.type];
   return slim(event.data);
@@ -288,8 +290,8 @@ const placeOf = ({ seq, ts, turn, type }: StoredEvent | Recorded): SlimEvent => 
 export function slimEvent(stored: StoredEvent): SlimEvent {
   const read = decode(stored);
   if (!read.ok) {
-    const { tone, text } = unreadableLine(read);
-    return { ...placeOf(stored), text: preview(text), tone, unreadable: true };
+    const text = preview(read.error.detail.message);
+    return { ...placeOf(stored), text, tone: 'bad', unreadable: true };
   }
   const event = read.output;
   const line = eventLine(event);

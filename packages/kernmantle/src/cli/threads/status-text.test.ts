@@ -1,7 +1,7 @@
 import { durationText, masked, shorten } from '@kernmantle/core/base';
 import { argumentsText } from '@kernmantle/core/journal';
 import { expect, test } from 'vitest';
-import { age, costText, count, fit, toldOf } from './status-text.ts';
+import { age, costText, count, fit, toldOf, unreadableOf } from './status-text.ts';
 
 test('amounts are written as people write them', () => {
   expect([0, 999, 1000, 1234567].map(count)).toEqual(['0', '999', '1,000', '1,234,567']);
@@ -63,4 +63,12 @@ test('a denial or a limit is said once', () => {
     toldOf({ type: 'tool_result', data: { call_id: 'c', content, is_error: true, marks } }),
   ).toBeUndefined();
   expect(toldOf({ type: 'error', data: fault('timeout', 'late') })?.text).toBe('timeout: late');
+});
+
+test('an event that cannot be decoded has the message of its failure as text', () => {
+  const failure = {
+    ok: false,
+    error: { code: 'x', detail: { message: 'cannot be read' } },
+  } as const;
+  expect(unreadableOf(failure)).toEqual({ mark: '✗', colour: 'red', text: 'cannot be read' });
 });

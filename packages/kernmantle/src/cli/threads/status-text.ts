@@ -1,12 +1,6 @@
 // Events and amounts of threads in words: what `run`, `tail` and `show` say about them.
 import { durationText, type Failure, type JsonObject, plainText } from '@kernmantle/core/base';
-import {
-  type DataOf,
-  type EventTone,
-  type EventType,
-  eventLine,
-  unreadableLine,
-} from '@kernmantle/core/journal';
+import { type DataOf, type EventTone, type EventType, eventLine } from '@kernmantle/core/journal';
 import type { ThreadStatus } from '@kernmantle/core/store';
 import type { Colour } from '../terminal/terminal.ts';
 
@@ -115,7 +109,9 @@ export function toldOf<Type extends EventType>(event: {
   return { ...words, colour };
 }
 
-export function unreadableOf(failure: Failure): PaintedLine {
-  const { tone, ...words } = unreadableLine(failure);
-  return { ...words, colour: TONES[tone] };
-}
+/** The text of an event that `decode` refused. */
+export const unreadableOf = ({ error }: Failure): PaintedLine => ({
+  mark: '✗',
+  colour: TONES.bad,
+  text: error.detail.message,
+});

@@ -12,7 +12,7 @@ import {
   plainText,
 } from '@kernmantle/core/base';
 import type { Library } from '@kernmantle/core/items';
-import { type Call, deniedAt, findCall, listCalls } from '@kernmantle/core/journal';
+import type { Call } from '@kernmantle/core/journal';
 import { reports } from '@kernmantle/core/reports';
 import { choicesFor, type Runtime } from '@kernmantle/core/runtime';
 import type { Approval, Store, ThreadRow } from '@kernmantle/core/store';
@@ -42,7 +42,7 @@ interface Story {
 /** The call that asks; a right or a question is asked for in a call, too. */
 function entryOf({ calls }: CallBook, { id, binding }: Approval): Call | undefined {
   const named = plainText(binding.call ?? '');
-  return listCalls(calls).findLast((call) => call.approval?.id === id) ?? findCall(calls, named);
+  return calls.list().findLast((call) => call.approval?.id === id) ?? calls.find(named);
 }
 
 async function storyOf(
@@ -230,7 +230,7 @@ function toldOf({ kind, shown }: Approval): Partial<ApprovalReview> {
 }
 
 async function provenanceOf(store: Store, { entry, row }: Story): Promise<Partial<ApprovalReview>> {
-  const seq = entry && (entry.intents.at(-1) ?? deniedAt(entry) ?? entry.reply);
+  const seq = entry && (entry.intents.at(-1) ?? entry.deniedAt ?? entry.reply);
   if (seq === undefined) return {};
   const { explainRefusal } = await reports.provenance();
   const told = await explainRefusal(store, row.id, { seq });

@@ -12,13 +12,7 @@ import {
   textsAt,
 } from '@kernmantle/core/base';
 import type { Library } from '@kernmantle/core/items';
-import {
-  type Call,
-  decode,
-  deniedAt,
-  type Recorded,
-  type RecordedOf,
-} from '@kernmantle/core/journal';
+import { type Call, decode, type Recorded, type RecordedOf } from '@kernmantle/core/journal';
 import type { Store } from '@kernmantle/core/store';
 import { formatPermission, permissionFor, type Scope } from '@kernmantle/core/trust';
 import type { ArgumentView, Gate } from '../../model/api.ts';
@@ -55,7 +49,7 @@ export async function callEvents(
   call: Call,
 ): Promise<Outcome<CallEvents>> {
   const found: { -readonly [name in keyof CallEvents]: CallEvents[name] } = {};
-  for (const seq of [call.intents.at(-1), deniedAt(call), call.result?.seq, call.reply]) {
+  for (const seq of [call.intents.at(-1), call.deniedAt, call.result?.seq, call.reply]) {
     const event = await eventAt(store, thread, seq);
     if (!event.ok) return event;
     const one = event.output;
@@ -171,7 +165,7 @@ function refusedAt(call: Call, detail: JsonObject): Stage | undefined {
   const isRefused = isMissing || typeof detail.rule === 'string';
   if (stage === 'primitive' && isRefused) return 'right';
   if (stage !== undefined && Object.hasOwn(AT, stage)) return AT[stage];
-  if (deniedAt(call) === undefined) return undefined;
+  if (call.deniedAt === undefined) return undefined;
   if (typeof detail.guard === 'string') return 'policy';
   return isMissing ? 'right' : 'policy';
 }

@@ -2,17 +2,12 @@
 // so each is read once and from where it was left; what is kept of a call are names and numbers, its
 // content stays in the store.
 import { createRecent, type Outcome, ok } from '@kernmantle/core/base';
-import {
-  type CallState,
-  calls,
-  type DataOf,
-  decode,
-  type Recorded,
-  type RecordedOf,
-} from '@kernmantle/core/journal';
+import { calls, decode, type Recorded, type RecordedOf } from '@kernmantle/core/journal';
 import type { Store } from '@kernmantle/core/store';
+import { replyText } from '../slim-event.ts';
 
-type Start = DataOf<'thread_start'>;
+type Start = RecordedOf<'thread_start'>['data'];
+type CallState = ReturnType<typeof calls.initial>;
 
 export interface CallBook {
   readonly calls: CallState;
@@ -41,18 +36,18 @@ const MAX_BOOKS = 50;
 const MAX_REPLY = 20_000;
 
 /** The size of the last request and the text of the last reply. */
-function noteReply(book: OpenBook, { data }: RecordedOf<'assistant_message'>): void {
+function noteReply(book: OpenBook, data: RecordedOf<'assistant_message'>['data']): void {
   if (data.injected) return;
   const { usage, bytes, model } = data;
   const tokens = usage.context_tokens + usage.output_tokens;
   book.last = { ...book.last, tokens, bytes: 0, model: model || book.last.model };
   if (usage.estimated) book.last.tokens = Math.max(tokens, Math.ceil(bytes / 3));
-  const text = data.content.map((block) => (block.type === 'text' ? block.text : '')).join('');
+  const text = replyText(data.content);
   const isSaid = text.trim() !== '' && !data.apart && !data.withheld;
   if (isSaid) book[data.open ? 'unjudged' : 'reply'] = text.slice(0, MAX_REPLY);
 }
 
-function noteApproval(book: OpenBook, { data }: RecordedOf<'approval'>): void {
+function noteApproval(book: OpenBook, data: RecordedOf<'approval'>['data']): void {
   if (data.kind !== 'capability' || (data.state !== 'used' && data.state !== 'returned')) return;
   const step = data.state === 'used' ? 1 : -1;
   book.used.set(data.approval, (book.used.get(data.approval) ?? 0) + step);
@@ -69,7 +64,7 @@ function note(book: OpenBook, event: Recorded): void {
       book.last = { ...book.last, maxTokens: event.data.max_tokens, model: event.data.model };
       break;
     case 'assistant_message':
-      noteReply(book, event);
+      noteReply(book, event.data);
       break;
     case 'turn_end':
       if (event.data.done && book.unjudged !== '') book.reply = book.unjudged;
@@ -79,7 +74,7 @@ function note(book: OpenBook, event: Recorded): void {
       book.last.bytes += JSON.stringify(event.data.content).length;
       break;
     case 'approval':
-      noteApproval(book, event);
+      noteApproval(book, event.data);
       break;
     default:
   }

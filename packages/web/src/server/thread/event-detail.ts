@@ -1,15 +1,8 @@
 // One event with its content, for whoever opened it; of a call, its denial or its result all three, the gates
 // and the arguments.
-import { fail, type JsonObject, masked, type Outcome, ok } from '@kernmantle/core/base';
+import { fail, type Json, type JsonObject, masked, type Outcome, ok } from '@kernmantle/core/base';
 import type { Library } from '@kernmantle/core/items';
-import {
-  type Call,
-  decode,
-  deniedAt,
-  eventContent,
-  findCall,
-  type Recorded,
-} from '@kernmantle/core/journal';
+import { type Call, decode, type Recorded } from '@kernmantle/core/journal';
 import type { Store, StoredEvent } from '@kernmantle/core/store';
 import type { EventDetail } from '../../model/api.ts';
 import { maskedJson } from '../listed-approvals.ts';
@@ -21,10 +14,42 @@ import { PIECE_BYTES, textOf, textPiece } from './text-piece.ts';
 const MAX_ARTIFACTS = 20;
 const ARTIFACT = /sha256:[0-9a-f]{64}/g;
 
+/** Content of an event that the detail view shows; `undefined`: the event has only names and numbers. */
+function contentOf(event: Recorded): Json | undefined {
+  switch (event.type) {
+    case 'thread_start':
+      return event.data.message;
+    case 'user_message':
+    case 'injected_message':
+    case 'plan':
+      return event.data.text;
+    case 'assistant_message':
+      return event.data.content
+        .map((block) => (block.type === 'text' || block.type === 'thinking' ? block.text : ''))
+        .filter((text) => text !== '')
+        .join('\n\n');
+    case 'tool_call':
+      return event.data.arguments;
+    case 'tool_result':
+      return event.data.content;
+    case 'permission_denied':
+    case 'loop_detected':
+    case 'error':
+      return event.data.detail.message;
+    case 'hook':
+      return event.data.notes;
+    case 'thread_end':
+    case 'status':
+      return event.data.reason;
+    default:
+      return undefined;
+  }
+}
+
 /** The call of an event. */
 function entryFor({ calls }: CallBook, data: JsonObject): Call | undefined {
   const id = data.call_id;
-  return typeof id === 'string' ? findCall(calls, id) : undefined;
+  return typeof id === 'string' ? calls.find(id) : undefined;
 }
 
 const OF_CALLS: ReadonlySet<string> = new Set([
@@ -45,7 +70,7 @@ async function callPart(
   const gates = gatesWithReasons(gatesOf(entry, events.output), library, book, entry);
   const fault = faultOf(events.output);
   const message = fault?.detail.message;
-  const [call, denied] = [entry.intents.at(-1), deniedAt(entry)];
+  const [call, denied] = [entry.intents.at(-1), entry.deniedAt];
   return ok({
     call: {
       ...(call !== undefined && { call }),
@@ -96,11 +121,11 @@ export async function eventDetail(
   const text = JSON.stringify(shown, null, 2);
   const raw = textPiece(text, offset);
   const read = decode(stored.output);
-  const content = read.ok ? eventContent(read.output) : undefined;
+  const content = read.ok ? contentOf(read.output) : undefined;
   const entry = OF_CALLS.has(type) ? entryFor(book, data) : undefined;
   const part = entry ? await callPart(library, store, thread, { book, entry }) : ok({});
   if (!part.ok) return part;
-  const denied = entry && deniedAt(entry);
+  const denied = entry?.deniedAt;
   const artifacts = [...new Set(text.match(ARTIFACT) ?? [])].slice(0, MAX_ARTIFACTS);
   return ok({
     event: raw.bytes > PIECE_BYTES ? {} : shown,

@@ -2,7 +2,7 @@
 // that the tool's chain requires, on what it was aimed at.
 import { getOwn, type JsonObject, plainText } from '@kernmantle/core/base';
 import type { Library } from '@kernmantle/core/items';
-import { type Call, deniedAt, listCalls } from '@kernmantle/core/journal';
+import type { Call } from '@kernmantle/core/journal';
 import type { Approval } from '@kernmantle/core/store';
 import {
   type CapabilityCatalog,
@@ -72,7 +72,7 @@ function rightFor(
 function count(tally: Tally, call: Call): void {
   const asked = call.approval?.state;
   if (asked === 'pending') tally.asks = true;
-  if (deniedAt(call) !== undefined || asked === 'denied' || asked === 'expired') tally.refused += 1;
+  if (call.deniedAt !== undefined || asked === 'denied' || asked === 'expired') tally.refused += 1;
   else if (call.result?.isError === false) tally.uses += 1;
 }
 
@@ -123,7 +123,7 @@ function lettingThrough(library: Library, book: CallBook, entry: Call): string {
 /** `call 3 of 40`. */
 function countedAs({ calls, start }: CallBook, { id }: Call): string {
   // What opens the conversation is the harness's own.
-  const own = listCalls(calls).filter(({ turn }) => turn > 0);
+  const own = calls.list().filter(({ turn }) => turn > 0);
   const at = own.findIndex((call) => call.id === id) + 1;
   if (at === 0) return '';
   const max = Number(getOwn(getOwn(start?.limits, 'tool_calls'), 'value') ?? Number.NaN);
@@ -157,7 +157,7 @@ export function usesOfRights(
   const { catalog } = library.capabilities();
   const { calls, used } = book;
   const rights = granted(book);
-  for (const call of listCalls(calls)) {
+  for (const call of calls.list()) {
     const hit = needsOf(library, call).map((needs) => rightFor(rights, needs, catalog));
     for (const tally of new Set(hit)) if (tally) count(tally, call);
   }
