@@ -215,6 +215,10 @@ const DATA: { [type in EventType]: fc.Arbitrary<DataOf<type>> } = {
       discarded_partial: fc.array(fc.record({ bytes: count })),
     }),
   ),
+  commits_lost: fc.record({
+    events: count,
+    calls: fc.array(fc.record({ call_id: text, tool: text })),
+  }),
   logged: fc.record({ event_type: text, data: object, by: text }),
   thread_end: fc.record(
     { status, reason: text, cost: object },

@@ -27,6 +27,8 @@ export interface EventFlags<Field extends string = string> {
   readonly hasRow?: true;
   /** The event changes neither the rights of the thread nor the actions that it allows. */
   readonly isDetail?: true;
+  /** `false`: the transcript does not have the event. */
+  readonly transcript?: false;
   /** The event can be the answer to an action of a person. */
   readonly acknowledges?: true;
 }

@@ -32,6 +32,10 @@ const FLAGS: Readonly<Record<EventType, EventFlags>> = EVENTS;
 /** Flags of a stored event. A type that is not in the table has none. */
 export const eventFlags = (type: string): EventFlags => (isEventType(type) ? FLAGS[type] : {});
 
+/** True for an event that is written to the transcript. */
+export const isInTranscript = (type: string): boolean =>
+  isEventType(type) && FLAGS[type].transcript !== false;
+
 export function isBookkeeping({ type, data }: Pick<NewEvent, 'type' | 'data'>): boolean {
   const { origin } = eventFlags(type);
   return (typeof origin === 'function' ? origin(data) : origin) === 'bookkeeping';

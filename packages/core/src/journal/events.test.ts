@@ -9,7 +9,7 @@ import fc from 'fast-check';
 import { expect, test } from 'vitest';
 import type { Json, JsonObject } from '../base/index.ts';
 import { checkedEvents } from '../harness/thread/journal-writer.ts';
-import { eventFlags, eventLine, isBookkeeping } from './event-facts.ts';
+import { eventFlags, eventLine, isBookkeeping, isInTranscript } from './event-facts.ts';
 import type { EventType, JournalEvent } from './events.ts';
 import { decode, decodeAll } from './read-journal.ts';
 
@@ -171,7 +171,9 @@ test('the flags of each type are those that its readers rely on', () => {
     'warning',
   ]);
   expect(typesWhere((type) => eventFlags(type).isProgress === true)).toEqual(
-    ['assistant_message', 'child_end', 'hook', 'injected_message', 'logged', 'retry'].concat([
+    ['assistant_message', 'child_end', 'commits_lost', 'hook', 'injected_message'].concat([
+      'logged',
+      'retry',
       'snapshot',
       'thread_end',
       'tool_result',
@@ -183,7 +185,8 @@ test('the flags of each type are those that its readers rely on', () => {
     'user_message',
   ]);
   expect(typesWhere((type) => eventFlags(type).hasRow === true)).toEqual([
-    ...(['error', 'injected_message', 'limit', 'logged', 'loop_detected'] as const),
+    ...(['commits_lost', 'error', 'injected_message', 'limit', 'logged'] as const),
+    'loop_detected',
     ...(['model_fallback', 'plan', 'retry', 'signal', 'snapshot'] as const),
     ...(['stream_error', 'thread_end', 'warning'] as const),
   ]);
@@ -194,6 +197,7 @@ test('the flags of each type are those that its readers rely on', () => {
     ...(['injected_message', 'signal', 'status', 'thread_end'] as const),
     ...(['turn_start', 'user_message'] as const),
   ]);
+  expect(typesWhere((type) => !isInTranscript(type))).toEqual(['hook_state']);
   const roles = TYPES.flatMap((type) => {
     const { turn } = eventFlags(type);
     return turn ? [[type, turn]] : [];
@@ -223,6 +227,7 @@ test('the flags of each type are those that its readers rely on', () => {
 test('an event of no type in the table has no flags', () => {
   for (const type of ['made_up', 'constructor', '__proto__']) {
     expect(eventFlags(type)).toEqual({});
+    expect(isInTranscript(type)).toBe(false);
     expect(isBookkeeping({ type, data: {} })).toBe(false);
   }
 });

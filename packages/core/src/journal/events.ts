@@ -146,6 +146,7 @@ export const EVENTS = {
   }),
   hook_state: entry(fields({ fired: list(number) }), {
     text: nothing,
+    transcript: false,
     survivesRewind: true,
     isDetail: true,
   }),
@@ -308,7 +309,19 @@ export const EVENTS = {
     turn: 'ends',
     hasRow: true,
   }),
-  /** A note of a tool or of the harness. Nothing is restored from it. */
+  /**
+   * The transcript had more events than the registry, so the registry lost its last commits. `calls`: writes
+   * that had begun.
+   */
+  commits_lost: entry(
+    fields({ events: number, calls: list(fields({ call_id: text, tool: text })) }),
+    {
+      text: () => line('·', 'dim', 'commits_lost, noted by harness'),
+      isProgress: true,
+      hasRow: true,
+    },
+  ),
+  /** A note of a tool. Nothing is restored from it. */
   logged: entry(fields({ event_type: text, data, by: text }), {
     text: ({ event_type, by }) => line('·', 'dim', `${event_type}, noted by ${by}`),
     origin: 'external',

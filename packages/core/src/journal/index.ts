@@ -1,6 +1,6 @@
 // The door of `core/journal`: what other packages and folders use.
 export { type Call, type CallEvents, calls, readCalls } from './calls.ts';
-export { eventFlags, eventLine, isBookkeeping, oddField } from './event-facts.ts';
+export { eventFlags, eventLine, isBookkeeping, isInTranscript, oddField } from './event-facts.ts';
 export {
   argumentsText,
   type EventTone,

@@ -98,7 +98,6 @@ export {
 export { readTranscript } from './transcript/read.ts';
 export {
   createTranscript,
-  isTranscriptType,
   previewOf,
   rebuildTranscript,
   type Transcript,

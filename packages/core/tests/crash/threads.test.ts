@@ -17,9 +17,9 @@ import { budgetOf } from '@kernmantle/test-support/registry-reads';
 import { isSoak, timeoutMs } from '@kernmantle/test-support/soak';
 import { afterEach, expect, test } from 'vitest';
 import { getOwn, type JsonObject, plainText } from '../../src/base/index.ts';
+import { isInTranscript } from '../../src/journal/index.ts';
 import { formatMoney, parseMoney } from '../../src/llm/index.ts';
 import {
-  isTranscriptType,
   readTranscript,
   type Store,
   type StoredEvent,
@@ -114,7 +114,7 @@ async function checkTranscript({ fixture }: CrashStage, store: Store, id: string
   const read = readTranscript(join(fixture.root, '.ai', 'threads'), id);
   if (!read.ok) throw new Error(read.error.detail.message);
   expect(read.output.problems).toEqual([]);
-  const shown = (await journalOf(store, id)).filter(({ type }) => isTranscriptType(type));
+  const shown = (await journalOf(store, id)).filter(({ type }) => isInTranscript(type));
   expect(
     read.output.lines.map(({ seq, type }) => `${seq} ${type}`),
     id,

@@ -99,6 +99,7 @@ const samples = (say: string): { readonly [type in EventType]: DataOf<type> } =>
   snapshot: { reason: say },
   error: { code: say, detail: { message: say } },
   stream_error: { reason: say, message: say, completed_tools: [], discarded_partial: [] },
+  commits_lost: { events: 2, calls: [{ call_id: say, tool: say }] },
   logged: { event_type: say, data: {}, by: say },
   thread_end: { status: 'failed', reason: say, code: say },
 });

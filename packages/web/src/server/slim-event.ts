@@ -254,6 +254,7 @@ const SLIM: { readonly [type in EventType]: Slim<type> } = {
     error.code === undefined
       ? { code: shortName(error.reason), reason: preview(error.message) }
       : faultParts(error),
+  commits_lost: () => ({ event: 'commits_lost', by: 'harness' }),
   logged: ({ event_type, by }) => ({ event: shortName(event_type), by: shortName(by) }),
   thread_end: ({ status, reason, code }) => ({
     status,

@@ -9,10 +9,9 @@ import {
   ok,
   type Redactor,
 } from '../../base/index.ts';
-import { type Noted, readStored } from '../../journal/index.ts';
+import { isInTranscript, type Noted, readStored } from '../../journal/index.ts';
 import {
   createTranscript,
-  isTranscriptType,
   previewOf,
   readTranscript,
   rebuildTranscript,
@@ -220,7 +219,7 @@ export class Transcripts {
     const previews: Previews = new Map();
     for (const event of events) {
       const { ts, seq, turn, type, data } = event;
-      if (!isTranscriptType(type)) continue;
+      if (!isInTranscript(type)) continue;
       const isClean = known.isClean(thread, data, event.text);
       const text = shownText(event, isClean ? undefined : redactor, isFull, previews);
       lines.push({ ts, seq, turn, type, data, text });
@@ -266,7 +265,7 @@ export class Transcripts {
   async #writeAgain(thread: string, firstSeq: number): Promise<void> {
     const { store, trouble } = this.#ports;
     const all = await readStored(store, thread);
-    const isBefore = ({ seq, type }: StoredEvent) => seq < firstSeq && isTranscriptType(type);
+    const isBefore = ({ seq, type }: StoredEvent) => seq < firstSeq && isInTranscript(type);
     const before = all.ok ? all.output.filter(isBefore) : [];
     if (!all.ok || this.#isWhole(thread, before)) return;
     const rebuilt = rebuildTranscript(this.#options(thread), this.#lines(thread, before));

@@ -1,6 +1,6 @@
 // A process that ends can leave work open: calls that had begun, requests whose answer nobody read, hooks
 // nobody waits for, commits that its disk lost. Each is brought to an end before the thread resumes.
-import { type Json, type JsonObject, type Outcome, ok } from '../../base/index.ts';
+import { type Json, type Outcome, ok } from '../../base/index.ts';
 import { eventFlags, type JournalEvent, type Recorded, readJournal } from '../../journal/index.ts';
 import type { ToolCallBlock } from '../../llm/index.ts';
 import { isEnded, type OpenReservation } from '../../store/index.ts';
@@ -238,11 +238,7 @@ function settleBegun(thread: Thread, begun: ReadonlyMap<string, string>): void {
  */
 export function tellLostCommits(thread: Thread, { events, calls }: LostCommits): void {
   if (events === 0) return;
-  const data: JsonObject = { events, calls: calls.map((call) => ({ ...call })) };
-  thread.journal.note({
-    type: 'logged',
-    data: { event_type: 'commits_lost', by: 'harness', data },
-  });
+  thread.journal.note({ type: 'commits_lost', data: { events, calls } });
   const pending = new Set(thread.talk.conversation.pending().map(({ id }) => id));
   settleBegun(thread, new Map(calls.map(({ call_id, tool }) => [call_id, tool])));
   const unknown = calls.filter(({ call_id }) => !pending.has(call_id));

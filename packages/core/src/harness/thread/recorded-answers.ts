@@ -181,22 +181,6 @@ const ENDS_REQUEST: ReadonlySet<Recorded['type']> = new Set([
   'tool_call',
 ]);
 
-const isLoss = (event: Recorded): boolean =>
-  event.type === 'logged' &&
-  event.data.by === 'harness' &&
-  event.data.event_type === 'commits_lost';
-
-function lossIn(data: JsonObject): LostCommits {
-  const calls = Array.isArray(data.calls) ? data.calls : [];
-  return {
-    events: Number(data.events ?? 0),
-    calls: calls.map((call) => ({
-      call_id: plainText(getOwn(call, 'call_id')),
-      tool: plainText(getOwn(call, 'tool')),
-    })),
-  };
-}
-
 /** A signal with what it carried: its words come next, behind the results of calls that it left out. */
 function signalOf(event: RecordedOf<'signal'>, number: number, after: readonly Recorded[]): Signal {
   const { kind, by, reason } = event.data;
@@ -279,8 +263,8 @@ export function createReplayRecord(events: readonly Recorded[]) {
       const resumed = events.findIndex((event, at) => at >= seq && isResume(event));
       const rest = resumed < 0 ? [] : events.slice(resumed + 1);
       const over = rest.findIndex(({ type }) => type === 'turn_start' || type === 'tool_call');
-      const told = rest.slice(0, over < 0 ? undefined : over).find(isLoss);
-      return told?.type === 'logged' ? lossIn(told.data.data) : { events: 0, calls: [] };
+      const lost = rest.slice(0, over < 0 ? undefined : over);
+      return lost.find((event) => event.type === 'commits_lost')?.data ?? { events: 0, calls: [] };
     },
     /** What was said to the thread when its journal had `seq` events. */
     signalsAt(thread: string, seq: number): Signal[] {

@@ -48,50 +48,14 @@ function beginningOf(text: string, redactor: Redactor, max: number): string {
   return redactor.isClean(text) ? start : redactor.stream().push(start);
 }
 
-/** What a line of a transcript can be. */
-const TRANSCRIPT_TYPES = [
-  'thread_start',
-  'status',
-  'turn_start',
-  'turn_end',
-  'user_message',
-  'assistant_message',
-  'tool_call',
-  'tool_result',
-  'cost_update',
-  'hook_start',
-  'hook',
-  'permission_denied',
-  'limit',
-  'warning',
-  'loop_detected',
-  'retry',
-  'model_fallback',
-  'spawn',
-  'child_end',
-  'injected_message',
-  'signal',
-  'approval',
-  'plan',
-  'snapshot',
-  'error',
-  'stream_error',
-  'logged',
-  'thread_end',
-] as const;
-type TranscriptType = (typeof TRANSCRIPT_TYPES)[number];
-
-const KNOWN: ReadonlySet<string> = new Set(TRANSCRIPT_TYPES);
-
-export const isTranscriptType = (type: string): type is TranscriptType => KNOWN.has(type);
-
 /** One line of a transcript. A transcript can be lost: it is written again from the registry. */
 export interface TranscriptEvent {
   /** Milliseconds since 1970. */
   ts: number;
   seq: number;
   turn: number;
-  type: TranscriptType;
+  /** A type of event that the event table has. */
+  type: string;
   data: JsonObject;
   /** Stands there instead of `data`: JSON without secrets, made already. */
   text?: string;
@@ -221,13 +185,10 @@ export function createTranscript(options: TranscriptOptions): Outcome<Transcript
   });
 }
 
-/**
- * Writes the transcript anew from the journal, whole or not at all. Events that are not for
- * transcripts are left out.
- */
+/** Writes the transcript anew from the journal, whole or not at all. */
 export function rebuildTranscript(
   options: TranscriptOptions,
-  events: Iterable<Omit<TranscriptEvent, 'type'> & { type: string }>,
+  events: Iterable<TranscriptEvent>,
 ): Outcome<{ file: string; lines: number }> {
   const id = parseThreadId(options.thread);
   if (!id.ok) return id;
@@ -238,9 +199,7 @@ export function rebuildTranscript(
     rmSync(draft, { force: true });
     handle = openFile(draft, constants.O_EXCL);
     for (const event of events) {
-      const { type } = event;
-      if (!isTranscriptType(type)) continue;
-      writeAll(handle, toLines([{ ...event, type }], options.redact));
+      writeAll(handle, toLines([event], options.redact));
       lines += 1;
     }
     fsyncSync(handle);
