@@ -1,6 +1,6 @@
 // The calls that a thread made, as the evaluation counts them.
 import { getOwn, isObject, type Json, type JsonObject } from '@kernmantle/core/base';
-import { type Recorded, readCalls } from '@kernmantle/core/journal';
+import { madeCalls, type Recorded } from '@kernmantle/core/journal';
 
 const givenIn = (data: Json): JsonObject => {
   const parameters = getOwn(data, 'parameters');
@@ -14,16 +14,13 @@ const ANSWERS = {
   expired: 'denied',
 } as const;
 
-/** The calls of one thread that have an intent, in the order of their first intents. */
+/** The calls of one thread that have an intent. */
 export const callsIn = (events: readonly Recorded[]) =>
-  [...readCalls(events).values()]
-    .toSorted((a, b) => (a.call.intents[0] ?? 0) - (b.call.intents[0] ?? 0))
-    .flatMap(({ call: { id, approval }, intent, result }) => {
-      if (!intent) return [];
-      const { tool, key = '', arguments: given } = intent.data;
-      const about = { ...intent.data.about, ...result?.data.about };
-      const asked = approval && ANSWERS[approval.state];
-      return [{ id, tool, key, given: givenIn(given), about, asked, result: result?.data }];
-    });
+  madeCalls(events).map(({ call: { id, approval }, intent, result }) => {
+    const { tool, key = '', arguments: given } = intent.data;
+    const about = { ...intent.data.about, ...result?.data.about };
+    const asked = approval && ANSWERS[approval.state];
+    return { id, tool, key, given: givenIn(given), about, asked, result: result?.data };
+  });
 
 export type CallMade = ReturnType<typeof callsIn>[number];

@@ -20,7 +20,8 @@ export interface Call {
   readonly denial?: { readonly seq: number; readonly stage?: string };
   /** The denial that is in force. A call that was made again after its denial has none. */
   readonly deniedAt?: number;
-  readonly approval?: { readonly id: string; readonly state: AskState };
+  /** `waits`: a person was asked, and nobody used the answer since. */
+  readonly approval?: { readonly id: string; readonly state: AskState; readonly waits: boolean };
   readonly result?: { readonly seq: number; readonly isError: boolean };
 }
 type AskState = 'pending' | 'used' | 'denied' | 'expired';
@@ -129,7 +130,9 @@ export const calls: Projection<CallState> = {
         const { data } = event;
         if (data.kind !== 'call' || data.action !== 'ask') return state;
         const call = callFor(state, data.call_id, turn);
-        return state.with(seq, { ...call, approval: { id: data.approval, state: data.state } });
+        const { approval: id, state: answer } = data;
+        const waits = answer === 'pending' || (answer !== 'used' && call.approval?.waits === true);
+        return state.with(seq, { ...call, approval: { id, state: answer, waits } });
       }
       default:
         return state;
@@ -152,6 +155,15 @@ export const readCalls = (events: readonly Recorded[]): ReadonlyMap<string, Call
       .list()
       .map((call) => [call.id, eventsOf(call, events)]),
   );
+
+/** A call that has an intent. */
+export type MadeCall = CallEvents & Required<Pick<CallEvents, 'intent'>>;
+
+/** The calls of a journal that have an intent, in the order of their first intents. */
+export const madeCalls = (events: readonly Recorded[]): MadeCall[] =>
+  [...readCalls(events).values()]
+    .flatMap((one) => (one.intent ? [{ ...one, intent: one.intent }] : []))
+    .toSorted((a, b) => (a.call.intents[0] ?? 0) - (b.call.intents[0] ?? 0));
 
 function eventsOf(call: Call, events: readonly Recorded[]): CallEvents {
   const intent = eventAt(events, call.intents.at(-1));

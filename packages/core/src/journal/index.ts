@@ -1,5 +1,5 @@
 // The door of `core/journal`: what other packages and folders use.
-export { type Call, type CallEvents, calls, readCalls } from './calls.ts';
+export { type Call, type CallEvents, calls, type MadeCall, madeCalls, readCalls } from './calls.ts';
 export { eventFlags, eventLine, isBookkeeping, isInTranscript, oddField } from './event-facts.ts';
 export {
   argumentsText,

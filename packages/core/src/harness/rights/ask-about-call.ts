@@ -23,7 +23,6 @@ import {
   type Ports,
   type Question,
 } from '../../flow/index.ts';
-import type { Recorded } from '../../journal/index.ts';
 import type { Approval, NewApproval, Store } from '../../store/index.ts';
 import { packMarks } from '../thread/conversation.ts';
 import { makeApprovalId } from '../thread/opening.ts';
@@ -223,17 +222,6 @@ export const APPROVED: AskPort = () => ok({ answer: 'approved' });
 export const isPending = (outcome: Outcome<unknown>): boolean =>
   !outcome.ok &&
   (outcome.error.code === 'approval_pending' || outcome.error.detail.answer === 'pending');
-
-/** Calls that wait for a person: whatever stands open of them has not begun. */
-export function waitingCalls(history: readonly Recorded[]): ReadonlySet<string> {
-  const waiting = new Set<string>();
-  for (const { type, data } of history) {
-    if (type !== 'approval' || data.kind !== 'call' || data.action !== 'ask') continue;
-    if (data.state === 'pending') waiting.add(data.call_id);
-    else if (data.state === 'used') waiting.delete(data.call_id);
-  }
-  return waiting;
-}
 
 /** With `escalate`, this many failures of a tool in a row become a question to a person. */
 const MAX_FAILURES = 3;

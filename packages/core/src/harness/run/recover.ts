@@ -7,8 +7,7 @@ import { isEnded, type OpenReservation } from '../../store/index.ts';
 import { childrenOf } from '../children/children.ts';
 import { raiseError } from '../hooks/raise-checkpoint.ts';
 import { createCostMeter, NO_COST, packCost, unpackCost } from '../limits/cost.ts';
-import { waitingCalls } from '../rights/ask-about-call.ts';
-import { endCall, lastSpoken, unfinishedCalls } from '../step/call-intent.ts';
+import { endCall, unfinishedCalls } from '../step/call-intent.ts';
 import { failureJson, isAtRest, isHeld, unknownOutcome } from '../step/step.ts';
 import { packMarks } from '../thread/conversation.ts';
 import type { LostCommits } from '../thread/ports.ts';
@@ -95,14 +94,14 @@ export async function settleUnfinishedCalls(
   thread: Thread,
   history: readonly Recorded[],
 ): Promise<void> {
-  const begun = unfinishedCalls(history);
-  // An intent that waits for a person has not begun, and goes on waiting.
-  const waiting = waitingCalls(history.slice(lastSpoken(history) + 1));
+  const begun = new Map(unfinishedCalls(history).map((one) => [one.call.id, one]));
   for (const call of thread.talk.conversation.pending()) {
-    const intent = begun.get(call.id)?.at(-1)?.data;
+    const left = begun.get(call.id);
+    const intent = left?.intent.data;
     // A spawn names its child first: whoever makes it again finds that one.
     const isSpawn = thread.control.intents.get(call.id)?.child !== undefined;
-    const isAsked = waiting.has(call.id) || thread.control.escalated.has(call.id);
+    // An intent that waits for a person has not begun, and goes on waiting.
+    const isAsked = left?.call.approval?.waits || thread.control.escalated.has(call.id);
     const isOpen = isAsked || isHeld(thread, call.id);
     if (!intent || intent.effect !== 'write' || isSpawn || isOpen) continue;
     const { tool, target = '' } = intent;

@@ -3,8 +3,7 @@
 import { setImmediate as othersTurn } from 'node:timers/promises';
 import { canonicalJson, fail, type Json, type Outcome, ok } from '../../base/index.ts';
 import type { MaybePromise, Value } from '../../flow/index.ts';
-import type { Recorded, ToolCall } from '../../journal/index.ts';
-import { waitingCalls } from '../rights/ask-about-call.ts';
+import { madeCalls, type Recorded, type ToolCall } from '../../journal/index.ts';
 import { resultIn } from '../thread/recorded-answers.ts';
 
 /** A step as the journal has it. */
@@ -30,14 +29,13 @@ export async function stepsIn(
   whole: (content: Json) => Json | Promise<Json>,
 ): Promise<Map<string, PastStep>> {
   const steps = new Map<string, PastStep>();
-  const waiting = waitingCalls(history);
-  for (const { type, data } of history) {
-    if (type !== 'tool_call' && type !== 'tool_result') continue;
-    const call = data.call_id;
+  for (const { call: made, intent, result } of madeCalls(history)) {
+    const call = made.id;
     if (!call.startsWith(PREFIX)) continue;
-    const step = steps.get(call);
-    if (type === 'tool_call') steps.set(call, { call, intent: data, waits: waiting.has(call) });
-    else if (step) step.result = resultIn({ ...data, content: await whole(data.content) });
+    const step: PastStep = { call, intent: intent.data, waits: made.approval?.waits === true };
+    steps.set(call, step);
+    if (!result || result.seq < intent.seq) continue;
+    step.result = resultIn({ ...result.data, content: await whole(result.data.content) });
   }
   return steps;
 }

@@ -5,7 +5,7 @@ import { hash } from 'node:crypto';
 import { getOwn, plainText } from '../../base/index.ts';
 import type { MaybePromise } from '../../flow/index.ts';
 import type { Library } from '../../items/index.ts';
-import type { Recorded, RecordedOf, Reply } from '../../journal/index.ts';
+import { type MadeCall, madeCalls, type Recorded, type Reply } from '../../journal/index.ts';
 import type { ToolCallBlock } from '../../llm/index.ts';
 import { parseThreadId } from '../../store/index.ts';
 import { makeThreadId } from '../thread/opening.ts';
@@ -76,8 +76,6 @@ export function endCall(
   begun.delete(id);
 }
 
-type Intent = RecordedOf<'tool_call'>;
-
 /** Was it let through? What no hook could withhold was. */
 const isSaid = (history: readonly Recorded[], at: number, { open, withheld }: Reply): boolean =>
   !withheld && (!open || history.slice(at).find(isTurnEnd)?.data.done === true);
@@ -92,17 +90,11 @@ export const lastSpoken = (history: readonly Recorded[]): number =>
       (data.injected || (data.apart !== true && isSaid(history, at, data))),
   );
 
-/** Intents since the model last spoke that have no result: what a process left behind. */
-export function unfinishedCalls(history: readonly Recorded[]): Map<string, Intent[]> {
-  const left = new Map<string, Intent[]>();
-  for (const event of history.slice(lastSpoken(history) + 1)) {
-    if (event.type === 'tool_call') {
-      const id = event.data.call_id;
-      left.set(id, [...(left.get(id) ?? []), event]);
-    } else if (event.type === 'tool_result') left.delete(event.data.call_id);
-  }
-  return left;
-}
+/** Calls since the model last spoke whose last intent has no result: a process left them behind. */
+export const unfinishedCalls = (history: readonly Recorded[]): MadeCall[] =>
+  madeCalls(history.slice(lastSpoken(history) + 1)).filter(
+    ({ intent, result }) => !result || result.seq < intent.seq,
+  );
 
 /** A child that was noted before its id was named again belongs to another call. */
 const isOther = (history: readonly Recorded[], child: string, before: number): boolean =>
@@ -113,13 +105,13 @@ const isOther = (history: readonly Recorded[], child: string, before: number): b
 /** What was begun is remembered, and what its cost already holds is given back: it counts once. */
 export function restoreIntents(thread: Thread, history: readonly Recorded[]): void {
   const counted = thread.budget.meter.read().tool_calls;
-  for (const [id, intents] of unfinishedCalls(history)) {
-    const [first, last] = [intents[0], intents.at(-1)];
-    if (!first || !last) continue;
-    const { key, child, n = Number.POSITIVE_INFINITY } = last.data;
-    const isOwn = child !== undefined && !isOther(history, child, first.seq);
+  for (const { call, intent, result } of unfinishedCalls(history)) {
+    const { key, child, n = Number.POSITIVE_INFINITY } = intent.data;
+    const first = call.intents.find((seq) => seq > (result?.seq ?? 0)) ?? intent.seq;
+    const isOwn = child !== undefined && !isOther(history, child, first);
     if (key !== undefined) {
-      thread.control.intents.set(id, { key, isUnfinished: isOwn, ...(isOwn ? { child } : {}) });
+      const names = { key, isUnfinished: isOwn, ...(isOwn ? { child } : {}) };
+      thread.control.intents.set(call.id, names);
     }
     if (n <= counted) thread.budget.meter.giveBackToolCall();
   }
