@@ -326,7 +326,6 @@ export function textsAt(value: Json | undefined, key: string): string[] {
   return Array.isArray(list) ? list.filter((item) => typeof item === 'string') : [];
 }
 
-/** The list, or none. */
 export function listAt(value: Json | undefined, key: string): Json[] {
   const list = getOwn(value, key);
   return Array.isArray(list) ? list : [];

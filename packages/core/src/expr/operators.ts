@@ -105,7 +105,6 @@ function areListsEqual(a: Json[], b: Json[], meter: Meter, depth: number): boole
   return a.every((item, index) => isEqual(item, b[index] as Json, meter, depth + 1));
 }
 
-/** `left in right`. */
 export function isIn(left: Json, right: Json, column: number, meter: Meter): boolean {
   if (Array.isArray(right)) {
     charge(meter, right.length);

@@ -153,7 +153,6 @@ class Filling {
   }
 }
 
-/** Which placeholders are looked for. */
 type Kind = 'both' | 'variables' | 'parameters';
 const NOTHING = {
   env: {},

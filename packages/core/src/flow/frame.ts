@@ -205,7 +205,6 @@ export type Objection = 'deny' | 'ask' | 'retry';
 /** What one guard or rule had to say against an operation. */
 export interface Finding {
   readonly kind: Objection;
-  /** The guard's or rule's name. */
   readonly guard: string;
   readonly filter: string;
   readonly text: string;
@@ -351,7 +350,6 @@ export interface ScriptHooks {
   ): MaybePromise<Value | Json | undefined>;
 }
 
-/** What a model has read. */
 export interface ModelReader {
   readonly marks: Descriptor;
   /** The tool that first brought it strangers' words. */

@@ -54,7 +54,6 @@ export interface Operation {
   readonly reads?: 'quarantined' | 'picked';
 }
 
-/** Where something would be written. */
 export interface WritePlace {
   /** From the project's root, free of links. */
   readonly relative: string;
@@ -70,7 +69,6 @@ export interface WritePlace {
 export type LookAtPlace = (
   path: string,
   thread: string,
-  /** What else it is given, by name. */
   given: ReadonlyMap<string, Json>,
 ) => Promise<WritePlace>;
 
@@ -168,7 +166,6 @@ const BODY_KINDS: ReadonlySet<string> = new Set([
   'template',
   'llm',
 ]);
-/** Values of `op.type`. */
 export const OPERATION_TYPES: readonly string[] = OPERATION_KINDS.filter(
   (kind) => !BODY_KINDS.has(kind),
 );

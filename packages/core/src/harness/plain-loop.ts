@@ -44,7 +44,6 @@ export interface PlainResult {
 interface PlainPorts {
   model: ModelPort;
   resolved: ResolvedModel;
-  /** Who asks the provider. */
   caller: Omit<Caller, 'signal'>;
 }
 

@@ -122,7 +122,6 @@ export const readExposed = (kind: ItemKind, given: Json | undefined): Exposed | 
       (given as unknown as Exposed)
     : undefined;
 
-/** As a field of a YAML file. */
 export const exposeRule =
   (kind: ItemKind): Rule<Exposed> =>
   (value, place) => {

@@ -19,7 +19,6 @@ export const NO_VERSION = '0.0.0';
 export const VERSION = /^\d{1,9}\.\d{1,9}\.\d{1,9}$/;
 export const versionOf = (text: string): string => (VERSION.test(text) ? text : NO_VERSION);
 
-/** What is shown and searched of any item. */
 export interface ItemFacts {
   title: string;
   description: string;

@@ -50,7 +50,6 @@ export function judgeBundled(digests: BundleDigests, path: string, text: string)
 // What a signature covers, and whether it holds. `trust` owns keys and statements; this file says
 // what an item's statement is and what is different when it does not fit any more.
 
-/** What the judge needs of a trust store. */
 export interface TrustPort {
   judge(keyId: string, kind: string, itemId: string): Outcome<{ key: string }>;
 }
@@ -96,7 +95,6 @@ function moduleDigest(module: unknown, file: string): string | null {
 
 export const NO_RIGHTS = digest(null);
 
-/** What is signed, apart from who and when. */
 export interface Subject {
   kind: ItemKind | 'policy';
   id: string;

@@ -138,7 +138,6 @@ const proposal = fields(
     action: word('anneal'),
     state: word('auto', 'pending'),
     directive: text,
-    /** Why the run failed. */
     behind: fields({ code: text, reason: text }),
     text,
   },
@@ -262,7 +261,6 @@ export const hookStart = fields(
     /** The call that stands open, and its result. */
     call_id: text,
     held,
-    /** What failed besides. */
     fault,
     warning,
   },
@@ -270,7 +268,6 @@ export const hookStart = fields(
 
 const item = fields(
   { id: text, source: text, file: text, sha256: text, signature: text },
-  /** Whose signature it carries. */
   { key: text },
 );
 /** What ran and what it could do, at its start; by hash and key, because files change. */
@@ -281,7 +278,6 @@ export const ran = fields(
     granted: list(
       fields(
         { capability: text },
-        /** What policies left of it. */
         {
           scope: data,
           capped: list(fields({ extent: word('whole', 'part'), level: text, message: text })),

@@ -31,7 +31,6 @@ export interface Sink {
 /** Stands before a sink and takes out of events what is not for it. Made anew for every stream. */
 export interface EventFilter {
   push(event: StreamEvent): readonly StreamEvent[];
-  /** What waited for more. */
   end(): readonly StreamEvent[];
 }
 

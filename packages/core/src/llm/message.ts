@@ -43,7 +43,6 @@ export interface Message {
 
 export type Stop = 'end' | 'tool_use' | 'max_tokens' | 'refusal' | 'stop_sequence';
 
-/** What of a reply is missing, and why. */
 export interface BrokenReply {
   /** `max_tokens`, `refusal`, `no_end_marker`, `cut`, or the code of the fault in the stream. */
   reason: string;

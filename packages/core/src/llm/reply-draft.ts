@@ -17,7 +17,6 @@ export interface Draft {
   redacted: string;
   /** Arguments that came as a value instead of text. */
   given?: JsonObject;
-  /** Can no more be added? */
   isClosed: boolean;
   /** Did something begin after it was closed? Then its author had finished it. */
   isFollowed: boolean;

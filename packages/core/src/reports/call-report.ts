@@ -45,7 +45,6 @@ export const REFUSED: ReadonlySet<string> = new Set(['permission_denied', 'needs
 export type Call = RecordedOf<'tool_call'>;
 export type CallResult = RecordedOf<'tool_result'>;
 type Said = RecordedOf<'assistant_message'>;
-/** What a model has read. */
 type Read = CallResult | RecordedOf<'user_message'> | RecordedOf<'injected_message'>;
 
 const isRead = (event: Recorded): event is Read =>
@@ -257,7 +256,6 @@ function blamedFor(story: CallStory, { guard, input }: JsonObject = {}): string[
   return tellingLabels(...told.map((one) => textsIn(getOwn(one, 'labels'))));
 }
 
-/** Where only what nobody objects to came from. */
 function cleanSources(
   events: readonly Recorded[],
   until: number,

@@ -40,7 +40,6 @@ export interface CostFigures {
   readonly total: CostSum;
 }
 
-/** What one thread asked of one model. */
 interface Part {
   requests: number;
   input: number;

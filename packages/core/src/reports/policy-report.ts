@@ -52,7 +52,6 @@ function settled(
   return [...holds, ...vain];
 }
 
-/** Words of which one holds. */
 function words(policy: Policies): PolicyLine[] {
   const { levels, retention, transcript, notify } = policy;
   const one = (

@@ -62,7 +62,6 @@ const noField = (pointer: string, value: Json): Outcome<never> =>
     fields: isObject(value) ? Object.keys(value).slice(0, 50) : [],
   });
 
-/** What a call gave its tool. */
 const givenIn = ({ data }: Call): Json => getOwn(data.arguments, 'parameters') ?? data.arguments;
 
 /** A field of a result, with the operation that made it. */

@@ -30,7 +30,6 @@ export type AskPerson = (
 
 interface Asker {
   surface: string;
-  /** Who calls, as the audit has it. */
   name: string;
   person?: AskPerson | undefined;
 }
@@ -90,7 +89,6 @@ function originLines({ tainted, origins }: JsonObject): string[] {
   return lines;
 }
 
-/** The difference says it. */
 const SAID_BY_DIFF: ReadonlySet<string> = new Set(['content', 'old_string', 'new_string']);
 const withoutContent = (given: Json, file: Json | undefined): Json =>
   isObject(given) && getOwn(file, 'diff') !== undefined

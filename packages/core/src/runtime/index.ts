@@ -60,7 +60,6 @@ function createWorlds(
   return {
     store,
     open,
-    /** For callers outside of threads. */
     async harness(): Promise<Outcome<HarnessPorts>> {
       const opened = await open();
       if (!opened.ok) return opened;

@@ -30,7 +30,6 @@ export interface Runtime {
     /** Of threads and all others, oldest first. */
     read(filter: AuditFilter): Promise<AuditAnswer>;
   };
-  /** Where threads are kept. */
   readonly registry: RegistryDoor;
   /** Probed once, when first asked. */
   sandbox(): Promise<SandboxReport>;

@@ -77,9 +77,7 @@ const COMMANDS = { pause: 'pause', message: 'inject', interrupt: 'interrupt' } a
 
 export interface Told {
   thread_id: string;
-  /** What it was told. */
   kind: string;
-  /** What it is now. */
   status: ThreadStatus;
 }
 

@@ -53,7 +53,6 @@ export interface Threads {
   handOver(): Promise<void>;
   /** A thread that runs anywhere, event by event after number `after`, until it rests or ends. */
   follow(id: string, signal: AbortSignal, after?: number): FollowedRun;
-  /** Those that are at work in this process. */
   atWork(): readonly string[];
   isAtWork(id: string): boolean;
   /** Its transcript as the registry has it; it may have been lost or cut off. */

@@ -307,7 +307,6 @@ class GuardRound implements Judgement {
     return this.#askAll('output', frame.guards.forResult(op, output.meta.descriptor));
   }
 
-  /** When all have spoken. */
   lift(): void {
     const { frame, inputs, findings } = this;
     if (this.#allowed.length === 0) return;

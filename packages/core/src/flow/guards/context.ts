@@ -62,7 +62,6 @@ function argumentNames(frame: Frame): string[] {
   return isObject(given) ? Object.keys(given) : [];
 }
 
-/** What is known about an operation. */
 export const OPERATION_VIEW: ViewTable<Operation> = {
   type: ({ type }) => type,
   subtype: ({ subtype }) => subtype ?? null,

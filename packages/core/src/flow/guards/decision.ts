@@ -29,12 +29,10 @@ import type { Value } from '../values/value.ts';
 
 export interface Judgement {
   readonly phase: Phase;
-  /** What the guards passed on. */
   readonly inputs: readonly Argument[];
   readonly output: Value | undefined;
   readonly findings: readonly Finding[];
   readonly trace: readonly TraceEntry[];
-  /** What privileged guards have lifted. */
   readonly exception: PolicyException | undefined;
   /** In which it was judged: attempts and hints so far. */
   readonly frame: Frame;

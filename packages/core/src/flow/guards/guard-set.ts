@@ -6,7 +6,6 @@ import { type Descriptor, filtersFor } from '../values/labels.ts';
 
 const NOBODY: readonly Guard[] = Object.freeze([]);
 
-/** One phase's index. */
 function createIndex(list: readonly Guard[]) {
   const byLabel = new Map<string, Guard[]>();
   const byName = new Map<string, Guard[]>();

@@ -180,7 +180,6 @@ async function faultRaised(attempt: Attempt, failure: Failure): Promise<AttemptE
   }
 }
 
-/** Whose word a refusal was. */
 function refusedAt({ stage, isStarted }: Attempt, { detail }: Fault): DenialStage {
   if (stage <= STAGE.gate) return 'capability';
   const { guard } = detail;

@@ -12,12 +12,10 @@ import {
   mergeDescriptors,
 } from '../values/labels.ts';
 
-/** One operation on the way. */
 export interface ProvenanceNode {
   readonly id: number;
   readonly operation: string;
   readonly place: { readonly file: string | null; readonly line: number | null };
-  /** Of what it made. */
   readonly labels: readonly string[];
   /** Where data came in here: `file:…`, `command:…`, `guard:name`. */
   readonly sources: readonly string[];
@@ -59,7 +57,6 @@ const isOutside = (source: string): boolean =>
 
 interface Step {
   readonly op: Operation;
-  /** Everything that went in. */
   readonly used: Descriptor;
   readonly made: Descriptor;
 }

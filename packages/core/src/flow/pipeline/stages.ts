@@ -42,7 +42,6 @@ import { pushOperation } from './create-frame.ts';
 import { createEffectBuffer, type EffectBuffer, emitTo, NO_BUFFER } from './effects.ts';
 import { type Made, marksOfInputs, taintResult } from './taint.ts';
 
-/** What a body gets besides its inputs. */
 export interface BodyScope {
   readonly frame: Frame;
   /** Ends what is under way; absent: nobody does. */
@@ -50,13 +49,11 @@ export interface BodyScope {
   /** A value that was used without being an input: its marks go on the result. */
   capture(value: Value | Descriptor): void;
   emit(effect: Effect): void;
-  /** What the guards before had to say. */
   readonly trace: readonly TraceEntry[];
 }
 
 export type Body = (inputs: readonly Value[], scope: BodyScope) => MaybePromise<Outcome<Value>>;
 
-/** What is performed, the same for all attempts. */
 interface PipelineCall {
   readonly op: Operation;
   readonly inputs: readonly Input[];
@@ -72,7 +69,6 @@ export interface Attempt extends Made {
   readonly budget: RetryBudget | undefined;
   /** From 1. */
   readonly number: number;
-  /** Of the attempts before. */
   readonly hints: readonly string[];
   frame: Frame;
   /** Evaluated, then as hooks and guards passed them on. */
@@ -194,7 +190,6 @@ function evaluateInputs(attempt: Attempt): MaybePromise<Failure | undefined> {
   });
 }
 
-/** What a checkpoint's word means here. */
 export function endingBy(attempt: Attempt, verdict: CheckpointVerdict): AttemptEnding {
   if (verdict.action === 'continue') return undefined;
   if (verdict.action === 'retry') return 'again';

@@ -55,7 +55,6 @@ interface FlowRule {
   decide(keys: readonly string[]): { verdict: FlowVerdict; pattern: string } | undefined;
 }
 
-/** `labels` of one policy. */
 interface LabelTable {
   readonly source: string;
   /** A privileged guard may make exceptions to it. */
@@ -128,7 +127,6 @@ const risksOf = (op: Operation, keys: readonly string[]): ReadonlySet<OperationR
   return risks;
 };
 
-/** What an exception is told of a finding. */
 const yieldingOf = (
   leaves: 'ask' | 'off',
   mark: string | undefined,
@@ -245,7 +243,6 @@ interface JudgeSettings {
   readonly stated: ReadonlyMap<string, RuleState>;
   readonly approve: readonly string[];
   isLiftable(policy: Policy): boolean;
-  /** Labels that `operations` gives. */
   operationLabels: FramePolicy['operationLabels'];
 }
 

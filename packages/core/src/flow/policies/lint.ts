@@ -93,7 +93,6 @@ function toolFindings(policy: Policy, { tools }: KnownNames): Finding[] {
   });
 }
 
-/** Of tools that are trusted, too. */
 function trustFindings({ trusted }: Policy, { tools }: KnownNames): Finding[] {
   const ids = tools.map(({ id }) => id);
   return (trusted?.tools ?? []).flatMap((glob, index) =>

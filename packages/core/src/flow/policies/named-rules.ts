@@ -47,7 +47,6 @@ export interface NamedRule {
   readonly text: string;
   /** The mark without which no input offends; absent: one may offend by what it lacks. */
   readonly mark?: string;
-  /** The inputs that offend. */
   offenders(facts: RuleFacts): readonly Judged[];
   /** Marks it adds to results instead of refusing anything. */
   readonly adds?: string;

@@ -40,7 +40,6 @@ export type PolicyFiles = ReturnType<typeof createPolicyFiles>;
 export interface ExaminedPolicy {
   /** What a signature would cover, which is all that is read. */
   covered: string;
-  /** One is there and holds. */
   signed: boolean;
   /** One is there and does not hold: the file is read, and what it opens stays closed. */
   diagnostics?: readonly Diagnostic[];

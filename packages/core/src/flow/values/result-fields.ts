@@ -25,13 +25,11 @@ export interface ResultFacts {
   readonly identifiers?: readonly string[];
   /** Field -> kind: it vouches for parameters of that kind alone. */
   readonly kinds?: Readonly<Record<string, string>>;
-  /** All of it is strangers'. */
   readonly untrusted?: true;
   /** The user's own address book. */
   readonly directory?: true;
 }
 
-/** What holds in one place of a result. */
 interface Field {
   readonly isFree: boolean;
   /** It is nobody's very words. */
@@ -141,7 +139,6 @@ class Labelling {
     return found;
   }
 
-  /** Of all of it. */
   outermost(data: Json): Field {
     return isObject(data) ? UNNAMED : (this.#named.get(PLAIN) ?? UNNAMED);
   }

@@ -28,7 +28,6 @@ export type Deed =
       readonly limits: EffectiveLimits;
       readonly raised: readonly LimitName[];
     }
-  /** The step again. */
   | { readonly do: 'repeat_step' }
   /** All of it: a fresh conversation, `thread.attempt` + 1; with other inputs when it has some. */
   | { readonly do: 'new_attempt'; readonly begins?: NewInputs }
@@ -221,7 +220,6 @@ function defaultDeed(situation: Situation): Deed {
   }
 }
 
-/** What happens when no hook matched. */
 export const withoutHook = (situation: Situation): Decision => ({
   deed: defaultDeed(situation),
   notes: {},

@@ -101,7 +101,6 @@ export function createCostMeter(now: () => number, from: Cost = NO_COST) {
     giveBackTurn() {
       cost.turns = Math.max(0, cost.turns - 1);
     },
-    /** What a request used and cost. */
     countRequest(usage: Usage, spend: bigint) {
       addTokens(usage);
       if (spend > 0n) cost.spend += spend;
@@ -120,7 +119,6 @@ export function createCostMeter(now: () => number, from: Cost = NO_COST) {
     countSpawn() {
       cost.spawns += 1;
     },
-    /** It was refused after all. */
     giveBackSpawn() {
       cost.spawns = Math.max(0, cost.spawns - 1);
     },

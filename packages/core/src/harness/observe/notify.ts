@@ -82,7 +82,6 @@ interface NotifyPorts {
   ): { directive: string; parent?: string; kind: string; title?: string } | undefined;
   post(url: string, notice: Notice): Promise<Outcome<unknown>>;
   run(command: readonly string[], notice: Notice): Promise<Outcome<unknown>>;
-  /** Nobody could be told. */
   trouble(message: string): void;
 }
 

@@ -248,7 +248,6 @@ export function createTelemetry(ports: TelemetryPorts): Telemetry {
 
 // Requests from one program to another: a span on each side, and the trace that goes along.
 
-/** As it is written into a request. */
 interface WrittenTrace {
   readonly traceparent?: string;
   readonly tracestate?: string;

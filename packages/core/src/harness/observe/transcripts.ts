@@ -92,7 +92,6 @@ interface TranscriptPorts {
   dir: string;
   clock: Clock;
   known: KnownSecrets;
-  /** As the registry has it. */
   store: Pick<Store, 'read'>;
   detail(): 'preview' | 'full';
   /** A transcript that cannot be written is reported once and stops nothing. */

@@ -24,7 +24,6 @@ interface Reading {
   readonly task: string;
   readonly schema: Json;
   readonly read: Value;
-  /** Of all of that. */
   readonly marks: Descriptor;
 }
 

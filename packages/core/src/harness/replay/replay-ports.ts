@@ -301,7 +301,6 @@ const NOTHING = createReplayRecord([]);
 interface Scene extends ReturnType<typeof countEvents> {
   real: Store;
   empty: Store;
-  /** What happens again. */
   id: string;
   known: Map<string, Known>;
   recordOf(thread: string): ReplayRecord;
@@ -379,7 +378,6 @@ function storeOf(scene: Scene): Store {
   };
 }
 
-/** Threads of the replay alone. */
 const threadsOf = (
   live: HarnessPorts['threads']['live'],
   owner: string,

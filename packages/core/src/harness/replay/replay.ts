@@ -268,7 +268,6 @@ function askedAt(events: readonly Recorded[], at: number): ResumeOptions {
   };
 }
 
-/** As a person wrote them. */
 const wantedIn = (limits: JsonObject): JsonObject =>
   Object.fromEntries(
     Object.entries(limits).map(([name, entry]) => [name, getOwn(entry, 'value') ?? null]),

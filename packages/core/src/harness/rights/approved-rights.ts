@@ -177,7 +177,6 @@ export function isInForce(row: Approval): boolean {
   return right !== undefined && (row.shown.declared !== 'no' || right.beyond === true);
 }
 
-/** What stands in the journal about a use. */
 const useNote = (
   { approval, binding, uses_left }: TakenUse,
   call: string,
@@ -230,7 +229,6 @@ const useOf = ({ id, binding }: Approval, uses_left: number): TakenUse => ({
   uses_left,
 });
 
-/** As the registry is asked for it. */
 const asked = ({ approval, binding }: TakenUse) => ({ approval, binding });
 
 /** A call that a lost process began has its uses already: its rows count without them. */

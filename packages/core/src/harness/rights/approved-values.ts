@@ -20,7 +20,6 @@ interface Allowed {
   readonly kind: Json;
   /** The value itself, as JSON. */
   readonly text?: string;
-  /** Of this operation only. */
   readonly scope?: { readonly operation: Json; readonly glob: string };
 }
 

@@ -218,7 +218,6 @@ export function askInside(thread: Thread, key: string, effect: ToolEffect): AskP
 /** For what is asked inside of something that a person has approved. */
 export const APPROVED: AskPort = () => ok({ answer: 'approved' });
 
-/** It is only that nobody has answered yet. */
 export const isPending = (outcome: Outcome<unknown>): boolean =>
   !outcome.ok &&
   (outcome.error.code === 'approval_pending' || outcome.error.detail.answer === 'pending');

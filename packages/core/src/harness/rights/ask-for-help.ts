@@ -51,7 +51,6 @@ const servedBy = (thread: Thread): Thread =>
     thread.ports.threads.live.get(thread.place.parent ?? '')?.thread) ||
   thread;
 
-/** Who asks, as people see it. */
 const shownAsker = (thread: Thread): JsonObject => ({
   directive: servedBy(thread).place.directive.name,
   ...(thread.place.kind === 'hook' && { hook: thread.place.directive.name }),

@@ -51,7 +51,6 @@ function ofSteering(
   return Object.keys(told).length > 0 ? { [name]: told } : {};
 }
 
-/** Who named it, for people. */
 const NAMED: Readonly<Record<string, string>> = {
   said: 'said by the user or the directive',
   result: 'a field of a trusted result',
@@ -125,7 +124,6 @@ function* textsIn(value: Json): Generator<string> {
   }
 }
 
-/** A person reads it. */
 const plain = (text: string): string => onOneLine(masked(text));
 
 function excerptOf(text: string, value: string): string | undefined {
@@ -170,7 +168,6 @@ function standingIn(events: readonly StoredEvent[], value: string): Standing | u
   return undefined;
 }
 
-/** What strangers wrote, the latest first. */
 async function foreignEvents({ ports, place, journal }: Thread): Promise<StoredEvent[]> {
   await journal.flush();
   const read = await ports.store.read(place.id, { types: READ, limit: MAX_EVENTS });
@@ -212,7 +209,6 @@ const wordOf = (value: Json | undefined): string => {
   return plain(text.length > MAX_WORD ? `${text.slice(0, MAX_WORD)} …` : text);
 };
 
-/** What became of each call, by its id. */
 function endsIn(events: readonly StoredEvent[]): ReadonlyMap<Json, string> {
   const ends = new Map<Json, string>();
   for (const { type, data } of events) {

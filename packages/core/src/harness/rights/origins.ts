@@ -100,7 +100,6 @@ class Sayings {
   readonly #fields = new Map<Json, Vouching[]>();
   #read = 0;
 
-  /** What came in since. */
   update({ texts, results }: Heard, ports: HarnessPorts): void {
     for (const text of texts.slice(this.#said.length)) this.#said.push(sayingOf(text));
     for (const result of results.slice(this.#read)) this.#hear(result, ports);
@@ -176,7 +175,6 @@ const STRENGTH: readonly ArgumentOrigin['kind'][] = ['identifier', 'directory', 
 const isWeaker = (one: ArgumentOrigin, other: ArgumentOrigin | undefined): boolean =>
   !other || STRENGTH.indexOf(one.kind) < STRENGTH.indexOf(other.kind);
 
-/** Of one argument, by what it says alone. */
 function originOf(
   said: SaidToThread,
   { fixed = {} }: Operation,

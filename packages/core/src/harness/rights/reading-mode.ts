@@ -11,7 +11,6 @@ type ReadingMode = 'show' | 'reference';
 const modeOf = ({ talk: { references } }: Pick<Thread, 'talk'>): ReadingMode =>
   references ? 'reference' : 'show';
 
-/** Of one that is about to begin. */
 export function modeFor(
   { policies }: Pick<PreparePorts, 'policies'>,
   { permissions }: Pick<Directive, 'permissions'>,

@@ -40,7 +40,6 @@ export function declaredRights(
   });
 }
 
-/** With everything that it extends. */
 export const withExtended = (
   { library }: Pick<PreparePorts, 'library'>,
   directive: Directive,

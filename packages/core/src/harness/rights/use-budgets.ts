@@ -59,7 +59,6 @@ async function usesWithin(store: Counts, { thread, tool }: UseBudget): Answer<nu
   return ok(count);
 }
 
-/** What of a thread takes part in it. */
 interface UsePlace {
   readonly ports: { readonly store: Counts } & Pick<HarnessPorts, 'threads' | 'replay'>;
   readonly journal: Pick<Thread['journal'], 'flush' | 'lost'>;

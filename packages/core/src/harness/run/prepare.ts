@@ -30,7 +30,6 @@ import type { CompiledHook, Prepared, PreparePorts } from '../thread/thread.ts';
 export interface RunRequest {
   directive: string;
   inputs?: JsonObject;
-  /** What the person says besides. */
   message?: string;
   /** A tier or a model id instead of the directive's. */
   model?: string;

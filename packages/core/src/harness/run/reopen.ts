@@ -38,7 +38,6 @@ import type { HarnessPorts, Prepared } from '../thread/thread.ts';
 export interface ResumeOptions {
   /** Goes back to this snapshot first; then also a root that has ended. */
   from?: SnapshotName;
-  /** What it is told first. */
   words?: RewindWords;
   /** A person asks: also what has ended `limit`, `failed`, `terminated` or, with words, `completed`. */
   reopen?: true;
@@ -145,7 +144,6 @@ interface NewLimits {
   limits: EffectiveLimits;
   /** For the journal: what was set. */
   set: DataOf<'thread_start'>['limits'];
-  /** For the registry. */
   raise: Amounts;
 }
 

@@ -56,7 +56,6 @@ import {
 import { hookReserve } from './run-hook.ts';
 import { goOnChanged, prepareElsewhere, runHook } from './start.ts';
 
-/** What is said in a conversation. */
 const SAID = new Set<EventType>([
   ...(['user_message', 'assistant_message', 'tool_result'] as const),
   ...(['injected_message', 'retry'] as const),

@@ -52,7 +52,6 @@ import {
 } from './run-hook.ts';
 import { hasHooks } from './runner.ts';
 
-/** Where a new thread stands. */
 export interface BirthPlace {
   parent?: Thread;
   kind?: 'thread' | 'hook';
@@ -68,7 +67,6 @@ export interface BirthPlace {
   about?: HookAbout;
   /** A reservation made up front for it. */
   drawFrom?: string;
-  /** Who asked for a root. */
   by?: StartedBy | undefined;
   /** A root that whoever takes it begins: nothing of it runs here. */
   isQueued?: true;

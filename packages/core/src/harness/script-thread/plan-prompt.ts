@@ -19,11 +19,9 @@ export interface DoneStep {
   readonly isUntrusted: boolean;
 }
 
-/** What a plan is made from. */
 export interface PlanGround {
   /** The tools that the prompt lists, by id. */
   readonly tools: ReadonlyMap<string, ToolSignature>;
-  /** Of what is told. */
   readonly marks: Descriptor;
   /** Strangers may have had a hand in the inputs and the message: neither is shown. */
   readonly isHidden: boolean;
@@ -69,10 +67,8 @@ export function toolsFor(
 
 const FROM_MODEL = describe({ taint: ['src:llm'] });
 
-/** What the text of the plan itself carries. */
 export const planMarks = ({ marks }: PlanGround): Descriptor => mergeDescriptors(marks, FROM_MODEL);
 
-/** Variables that it begins with. */
 export const variablesOf = (
   { directive, inputs }: Pick<Thread['place'], 'directive' | 'inputs'>,
   { message }: PlanGround,

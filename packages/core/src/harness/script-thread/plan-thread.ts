@@ -255,7 +255,6 @@ async function runPlan(
   return plan.number < MAX_PLANS ? { ...trouble.step, code: told } : ending;
 }
 
-/** What plans before this one brought. */
 async function doneBefore(
   { ports, place }: Thread,
   history: readonly Recorded[],

@@ -9,7 +9,6 @@ import { resultIn } from '../thread/recorded-answers.ts';
 /** A step as the journal has it. */
 export interface PastStep {
   call: string;
-  /** Its last intent. */
   intent: ToolCall;
   /** Absent: its process ended before it did. */
   result?: Outcome<Value>;

@@ -189,7 +189,6 @@ async function putQuestion(
   return recorded ?? ok(makeValue({ ...asked.output }));
 }
 
-/** As it stands in the journal. */
 const askedIn = (data: Json): Asked => {
   const answer = ANSWERS.find((word) => word === getOwn(data, 'answer')) ?? 'denied';
   const why = plainText(getOwn(data, 'why') ?? '');

@@ -30,17 +30,14 @@ export interface Asker {
   /** The thread that asks; undefined for a person or a program. */
   readonly thread: Thread | undefined;
   readonly surface: string;
-  /** For the records. */
   readonly by: string;
   readonly verify: Verifier;
-  /** What its words carry. */
   readonly given: Descriptor;
   /** The same word for word, by parameter. */
   readonly values?: ReadonlyMap<string, Value>;
   readonly signal: AbortSignal;
   /** The call it asks with, when it is a thread. */
   readonly intent?: CallIntent;
-  /** How a client names threads. */
   readonly handles?: Handles | undefined;
 }
 
@@ -52,7 +49,6 @@ export const isClient = ({ thread, surface }: Asker): boolean => !thread && surf
 const namedBy = (asker: Asker, name: string): string | undefined =>
   isClient(asker) ? asker.handles?.idOf(name) : name;
 
-/** What an answer calls a thread. */
 export const nameFor = (asker: Asker, id: string): string =>
   isClient(asker) ? (asker.handles?.handleOf(id) ?? '') : id;
 
@@ -91,7 +87,6 @@ export interface Answer {
 const plain = (output: Json): Outcome<Answer> => ok({ output, marks: EMPTY });
 const when = (ms: number): string => new Date(ms).toISOString();
 
-/** As a list shows it. */
 function summary(asker: Asker, row: ThreadSummary): JsonObject {
   const { id, directive, version, runner, status, depth, kind, attempt, seq, cost } = row;
   const parent = isClient(asker) ? undefined : row.parent;

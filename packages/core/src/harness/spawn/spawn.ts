@@ -201,7 +201,6 @@ export async function spawnThread(
   return ok({ id, created, directive: prepared.output.item.id, runner: name });
 }
 
-/** What every layer answers with. */
 export const spawnAnswer = ({ id, created, directive, runner }: Spawned): JsonObject => ({
   thread_id: id,
   status: 'spawned',

@@ -278,6 +278,5 @@ export function createLoopDetector(
   };
 }
 
-/** As hooks see it. */
 export const loopFault = ({ message, ...detail }: LoopFound): Fault =>
   fail('loop_detected', message, detail).error;

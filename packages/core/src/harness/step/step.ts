@@ -82,7 +82,6 @@ export function returned(
   return { status: 'completed', reason: '', outputs: getOwn(output, 'outputs') ?? {}, marks };
 }
 
-/** As a model is told about it. */
 export const failureJson = ({ error: { code, detail } }: Failure): Json => ({
   ok: false,
   error: { code, detail },
@@ -164,9 +163,7 @@ export interface CallGroup {
 
 interface KernelCall {
   readonly group?: CallGroup;
-  /** Parameters with their marks. */
   values: Record<string, Value>;
-  /** Of everything that it says. */
   marks: Descriptor;
   /** With the policies in force when absent. */
   frame?: Frame;

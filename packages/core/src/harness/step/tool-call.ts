@@ -90,9 +90,7 @@ export function identifyCall(
 /** A call with what its references stand for. */
 interface NamedCall {
   known: IdentifiedCall;
-  /** Parameters with their marks. */
   values: Record<string, Value>;
-  /** Of everything that it says. */
   marks: Descriptor;
 }
 

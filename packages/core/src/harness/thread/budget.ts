@@ -26,7 +26,6 @@ export const budgetOf = (limits: EffectiveLimits): BudgetLimits =>
 /** What the registry says about a budget that does not cover what was asked of it. */
 export interface Shortage {
   readonly kind: BudgetKind;
-  /** Whose budget it is. */
   readonly thread: string;
   readonly used: bigint;
   readonly reserved: bigint;

@@ -70,7 +70,6 @@ export class Conversation {
     return this.#marks;
   }
 
-  /** What the model's own words carry. */
   ownMarks(): Descriptor {
     return mergeDescriptors(this.#marks, FROM_MODEL);
   }
@@ -165,7 +164,6 @@ export class Conversation {
   }
 }
 
-/** What a person says. */
 export const FROM_USER = describe({ taint: ['src:user'] });
 
 /** A descriptor as it is kept in the journal, and back. Sorted, because the order of reads that were made at once says nothing. */

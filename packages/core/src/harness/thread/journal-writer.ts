@@ -135,7 +135,6 @@ export class JournalWriter {
   /** For the next commit, which this alone does not cause. */
   #held: Part = NOTHING;
   #inbox: readonly Signal[] = [];
-  /** For the next commit. */
   #rows: AuditEntry[] = [];
   /** How many events are in the commit that waits for its answer. */
   #underWay = 0;

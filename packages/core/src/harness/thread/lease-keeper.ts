@@ -12,7 +12,6 @@ interface Kept {
 /** `mostMs`: between two renewals; a short lease is renewed after a third of it. */
 export function createLeaseKeeper(monotonic: () => number, mostMs: number): LeaseKeeper {
   const due = new Map<HeldLease, Kept>();
-  /** Nothing is due before. */
   let next = Number.POSITIVE_INFINITY;
   let timer: NodeJS.Timeout | undefined;
   let timerMs = Number.POSITIVE_INFINITY;

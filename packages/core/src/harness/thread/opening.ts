@@ -139,7 +139,6 @@ function foreignInputs(
 interface OpenedBy {
   /** What its inputs and its first message carry; a person's words when absent. */
   readonly marks?: Descriptor | undefined;
-  /** The same of single ones. */
   readonly given?: GivenMarks | undefined;
   readonly parent?: Thread | undefined;
   /** Does its model know what strangers wrote by reference? */

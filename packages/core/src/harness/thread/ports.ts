@@ -78,7 +78,6 @@ export interface ScriptRequest {
 export interface ScriptAnswer {
   /** Of `/return { … }`. */
   outputs?: Value;
-  /** What it printed. */
   text: string;
   /** Of everything it gave back, printed or said in its fault. */
   marks: Descriptor;
@@ -134,7 +133,6 @@ export interface ThreadFacts {
   readonly title?: string;
 }
 
-/** Whoever looks on while threads run. */
 /** What a transcript has and the registry has not. */
 export interface LostCommits {
   readonly events: number;
@@ -174,7 +172,6 @@ interface SinkWatch {
   trouble(message: string): void;
 }
 
-/** The stream of one request. */
 export interface RawStream {
   write(event: StreamEvent): void;
   /** Called once, however the request ended. */
@@ -219,7 +216,6 @@ export interface ModelRequest {
   sendBy?: number;
   /** Gets every event as it came. */
   raw?: RawStream;
-  /** Of everything that is asked. */
   marks?: () => Descriptor;
   /** About the sinks that the provider's tool names itself. */
   sinks?: () => SinkWatch | undefined;
@@ -252,6 +248,5 @@ export interface ThreadResult {
   reason: string;
   cost: JsonObject;
   code?: string;
-  /** What its words and outputs carry. */
   marks?: Marks;
 }

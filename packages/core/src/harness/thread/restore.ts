@@ -80,7 +80,6 @@ function snapshotCall(kept: readonly Recorded[], from: number): string | undefin
 
 export interface RewindWords {
   text: string;
-  /** Who says it, for the record. */
   by: string;
 }
 
@@ -195,7 +194,6 @@ function stepEnded(thread: Thread, data: DataOf<'tool_result'>): void {
   if (tool !== undefined && !is_error) thread.hooks.bounds = stepDone(thread.hooks.bounds, tool);
 }
 
-/** What a thread remembers besides the conversation. */
 function restore(thread: Thread, event: JournalEvent, own: EffectiveLimits): void {
   switch (event.type) {
     case 'signal':

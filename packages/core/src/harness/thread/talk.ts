@@ -28,7 +28,6 @@ export function addToConversation(thread: Pick<Thread, 'talk'>, event: JournalEv
   }
 }
 
-/** What the journal says of a result. */
 const keptIn = ({ content, marks, is_error, facts, given }: ToolResult): KeptResult => ({
   content,
   marks: unpackMarks(marks),
@@ -86,7 +85,6 @@ export function tell(
   addToConversation(thread, event);
 }
 
-/** What a new attempt begins with instead. */
 export interface NewInputs {
   readonly inputs: JsonObject;
   readonly opening: readonly Opening[];

@@ -69,7 +69,6 @@ export interface Place {
   /** Itself first, its root last: who is charged. */
   readonly chain: readonly string[];
   readonly kind: 'thread' | 'hook';
-  /** Which loop runs it. */
   readonly runner: string;
   /** Does it live on when its parent ends? */
   readonly detached: boolean;
@@ -86,9 +85,7 @@ export interface Place {
 interface Rights {
   /** What its directive declares, as it is now: the token is renewed while the thread lives. */
   readonly own: OwnRights;
-  /** What people approved beyond that. */
   readonly approved: ApprovedRights;
-  /** What directives forbid here. */
   readonly rules: ThreadRules;
 }
 
@@ -224,7 +221,6 @@ export interface Hooks {
   reserve: string | undefined;
   /** What was set aside for them; not part of the thread's own limits. */
   readonly limits: LimitAmounts;
-  /** What is left of it. */
   left: Amounts;
   /** Threads of hooks that were begun and whose answer is not known yet, by their id. */
   readonly pending: Map<string, HookStart>;
@@ -268,7 +264,6 @@ export interface Control {
   readonly stopping: AbortController;
   /** Set by whoever decided that the run is over; the loop stops at the next boundary. */
   ending: Ending | undefined;
-  /** Was it ended from outside? */
   stopped: boolean;
   /** Set when another process is to go on with it: how it ends here at its next boundary. */
   leaving: Ending | undefined;
@@ -292,7 +287,6 @@ export interface Control {
 
 export type CalledOff = 'duration' | 'signal' | 'lost';
 
-/** What may interrupt one piece of work. */
 export interface Interruption {
   readonly signal: AbortSignal;
   cause(): CalledOff | undefined;
@@ -333,7 +327,6 @@ export interface LoopDetector {
   startOver(): void;
   /** For a child: the last three calls. */
   tail(): readonly CallPrint[];
-  /** For a restart. */
   history(): readonly CallPrint[];
 }
 
@@ -431,7 +424,6 @@ export interface PreparePorts {
 
 /** The other threads, here and elsewhere. */
 export interface ThreadsPort {
-  /** Those that this process is running. */
   live: LiveThreads;
   /** Who holds the leases: one name per process. */
   owner: string;
@@ -463,7 +455,6 @@ export interface LiveThreads {
   get(id: string): LiveThread | undefined;
   childrenOf(id: string): LiveThread[];
   all(): LiveThread[];
-  /** Of all of them. */
   readonly leases: LeaseKeeper;
   /** Starts one, when not too many others are starting. */
   admit<T>(start: () => Promise<T>): Promise<T>;

@@ -14,9 +14,7 @@ export type NextMove =
   /** The thread has switched already. */
   | { do: 'fallback' };
 
-/** What was tried for this turn so far. */
 export interface Tries {
-  /** Requests that failed. */
   readonly count: number;
   /** Of them, those of the model that is asked now. */
   readonly ofModel: number;

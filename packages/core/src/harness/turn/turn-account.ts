@@ -200,7 +200,6 @@ export class TurnAccount {
   #key = '';
   /** How long an answer may be. */
   #most = MAX_ANSWER;
-  /** What is set aside. */
   #worst: Amounts = {};
   #change: Change = {};
   #charged: Amounts = {};
@@ -396,7 +395,6 @@ export class TurnAccount {
 interface FinalAccount {
   /** For the append that ends it: what is charged, and what is given back. */
   settle: { key: string; actual: Amounts }[];
-  /** With what is charged now. */
   cost: Cost;
 }
 

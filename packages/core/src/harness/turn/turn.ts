@@ -34,7 +34,6 @@ function withLine(messages: readonly Message[], text: string): Message[] {
     : [...messages, { role: 'user', content: [block] }];
 }
 
-/** What is asked, as the thread stands. */
 function requestOf(thread: Thread, account: TurnAccount): ModelRequest {
   const { ports, place, journal, talk, budget } = thread;
   const { conversation, ratio, isStreamKept } = talk;

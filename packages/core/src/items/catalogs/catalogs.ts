@@ -102,7 +102,6 @@ interface ListedCatalog extends CatalogEntry {
 interface CatalogOptions {
   /** Folder of the project; its `.ai` is where settings and copies go. */
   project: string;
-  /** The user's folder. */
   home: string;
   trustStore: TrustPort;
   clock: Clock;

@@ -14,7 +14,6 @@ export interface CatalogItem extends Omit<ItemFacts, 'tags'> {
   requires: string[];
   /** As it was when the catalog was read; checked again before anything is copied. */
   signature: string;
-  /** The key that signed it. */
   key?: string;
 }
 

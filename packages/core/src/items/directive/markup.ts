@@ -84,7 +84,6 @@ function createRawReader(text: string, start: number, find: Finder) {
 const MAX_NESTING = 64;
 const MAX_ELEMENTS = 50_000;
 
-/** Where reading stands. */
 interface Cursor {
   readonly text: string;
   readonly findings: Findings;

@@ -11,7 +11,6 @@ export interface FileStamp {
   place: ItemPlace;
   /** Another one whenever the file may have another content. */
   mark: string;
-  /** When it last changed. */
   changed: number;
   /** Not reported by a watch on its folder: a link, or a file with a second name elsewhere. */
   isElsewhere: boolean;
@@ -225,7 +224,6 @@ export function createFolderTree(
       ...topDiagnostics,
       ...[...folders.values()].flatMap((folder) => folder.diagnostics),
     ],
-    /** Lists everything again. */
     sweep(): void {
       lookAtTop();
       walk(ITEM_FOLDERS.filter(identityOf), true);

@@ -31,7 +31,6 @@ export function looseTool(text: string, file: string): ToolItem {
 // What is wrong with a tool among the others: a chain that ends nowhere, capabilities nobody knows,
 // a module that is not there, placeholders that nothing fills.
 
-/** What checking a tool asks of a library. */
 export interface ToolWorld {
   chainOf(item: ToolItem): Outcome<Chain>;
   configFaults(chain: Chain): readonly ConfigFault[];

@@ -53,7 +53,6 @@ export interface CheckOptions {
 
 export type FileKind = ItemKind | 'policy';
 
-/** What checking asks of a library. */
 interface CheckedLibrary extends ToolWorld {
   find<K extends ItemKind>(kind: K, id: string): Outcome<ItemOf<K>>;
   all<K extends ItemKind>(kind: K): readonly ItemOf<K>[];

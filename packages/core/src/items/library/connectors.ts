@@ -50,11 +50,9 @@ export function knownServers({ library }: { library: Pick<Library, 'all'> }): Kn
 
 /** A tool of another server, as scripts call it. */
 export interface ConnectorTool {
-  /** The id of the item. */
   readonly id: string;
   /** The name that its server uses. */
   readonly name: string;
-  /** The schema of its parameters. */
   readonly schema: JsonObject;
 }
 

@@ -21,14 +21,12 @@ export const exposedOf = (item: Item): Exposed | undefined =>
     ? item.expose
     : (item.kind === 'tool' ? item.tool : item.directive)?.expose;
 
-/** What clients call it. */
 export const exposedName = (item: Item, exposed: Exposed): string =>
   exposed.name ?? lastSegment(item.id);
 
 /** An id as part of an address. */
 export const idInUri = (id: string): string => id.split('/').map(encodeURIComponent).join('/');
 
-/** Where clients read it. */
 export const exposedUri = ({ id }: Item, { uri }: Exposed): string =>
   uri ?? `knowledge://${idInUri(id)}`;
 

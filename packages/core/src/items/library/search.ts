@@ -15,7 +15,6 @@ export interface SearchQuery {
   source?: Source | readonly Source[];
   limit?: number;
   cursor?: string;
-  /** What the caller may see. */
   categories?: (kind: ItemKind, category: string, id: string) => boolean;
 }
 
@@ -129,7 +128,6 @@ export function createLibrarySearch() {
     return indexed;
   }
 
-  /** The best `count`, ranked. */
   function best(
     records: readonly (Searchable | undefined)[],
     found: readonly number[],

@@ -72,7 +72,6 @@ export function createShelves(rankOf: (record: FileRecord) => number) {
       }
       return ok(frontOf(stacks[kind].get(first), source) as FileRecord);
     },
-    /** The files behind this one. */
     behind(record: FileRecord): readonly FileRecord[] {
       const stack = stacks[record.kind].get(record.id) ?? [];
       return stack.slice(stack.indexOf(record) + 1);

@@ -257,7 +257,6 @@ const viewGlob: Rule<string> = (value, place) => {
   return undefined;
 };
 
-/** What a tool says about its results. */
 export const resultFields = {
   free_text: listOf(text),
   identifiers: listOf(text),

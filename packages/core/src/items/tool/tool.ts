@@ -59,7 +59,6 @@ export interface ToolParameter {
   default?: Json;
   description: string;
   enum?: Json[];
-  /** Schema of a list's elements. */
   items?: JsonObject;
   role?: Role;
   /** What it takes, where that is told apart: it is vouched for by fields of this kind alone. */

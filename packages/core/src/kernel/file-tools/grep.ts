@@ -28,7 +28,6 @@ interface Search {
   searched: number;
   bytes: number;
   skipped: { binary: number; large: number; unreadable: number };
-  /** Why the search ended early. */
   stopped: string | undefined;
 }
 

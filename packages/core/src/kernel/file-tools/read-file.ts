@@ -104,7 +104,6 @@ interface Shown {
   total: number;
   /** The number of the last line that is shown. */
   last: number;
-  /** Is that line not whole? */
   cut: boolean;
   bytes: number;
   lossy: boolean;

@@ -50,7 +50,6 @@ async function standing(path: string, shown: string): Promise<Outcome<Stats | un
 }
 
 interface WriteOptions {
-  /** Refuse when the file exists. */
   onlyNew?: boolean;
   /** Refuse when the file is no longer this one: somebody else wrote it in between. */
   replaces?: { mtimeMs: number; size: number };

@@ -25,7 +25,6 @@ export interface CheckedFetchPorts extends AddressPorts {
 export interface CheckedFetch {
   /** Rejects with a `FetchFault`, or with the signal's reason. */
   fetch(url: string | URL, init?: RequestInit): Promise<Response>;
-  /** Closes what is kept open. */
   close(): void;
 }
 
@@ -48,7 +47,6 @@ const TIMEOUTS = {
   idle: UNLIMITED_MS,
   total: UNLIMITED_MS,
 };
-/** Of what a refusal says. */
 const MAX_REFUSAL = 64 * 1024;
 const BODILESS = new Set([101, 204, 205, 304]);
 const NEVER = new AbortController().signal;

@@ -21,7 +21,6 @@ export type BodyEnd = 'end' | 'stopped' | Error;
 export interface Body {
   /** Hands over what comes, and says how it ended. Called once, or not at all. */
   read(take: Take): Promise<BodyEnd>;
-  /** Nothing more is wanted. */
   destroy(): void;
 }
 
@@ -155,7 +154,6 @@ const MARGIN_MS = 1000;
 interface KeepLimits {
   /** How long a connection is kept without a word of the other side about it. */
   idleMs?: number;
-  /** Whatever it says. */
   maxIdleMs?: number;
   /** All places together; the one that was not used for longest goes first. */
   maxKept?: number;
@@ -347,7 +345,6 @@ export class Asking<T> implements Dispatcher.DispatchHandler {
   }
 }
 
-/** What a request needs of the world. */
 export interface HttpPorts extends AddressPorts, TimeWatchPorts {
   connections: Connections;
 }

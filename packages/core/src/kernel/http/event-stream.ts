@@ -22,7 +22,6 @@ import type { TimeWatch } from './time-limits.ts';
  */
 export type OnEvents = (events: readonly StreamEvent[]) => undefined | Promise<void>;
 
-/** A request on its way. */
 export interface Sending {
   settings: Settings;
   ports: HttpPorts;
@@ -32,7 +31,6 @@ export interface Sending {
   onEvents: OnEvents;
 }
 
-/** How a stream ended. */
 export interface StreamEnd {
   /** `status`, `headers` and what else the transport has to say. */
   facts: JsonObject;

@@ -13,7 +13,6 @@ export function malformation({ name, code, message }: NodeJS.ErrnoException): st
   return words.charAt(0).toLowerCase() + words.slice(1);
 }
 
-/** Why an answer broke off. */
 export function reasonOf(error: NodeJS.ErrnoException): string {
   const { code, message } = error;
   // However undici noticed that the other side closed.

@@ -110,7 +110,6 @@ function forStranger(request: WireRequest, redact: Redactor): Outcome<WireReques
       );
 }
 
-/** What a redirect asks for next. */
 function redirected(
   request: WireRequest,
   status: number,

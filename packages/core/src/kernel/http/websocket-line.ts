@@ -12,7 +12,6 @@ import type { TimeWatch } from './time-limits.ts';
 export const NO_CODE = 1005;
 const [OPEN, CLOSE_FRAME, TOO_LARGE] = [1, 0x88, 1009];
 
-/** How a WebSocket ended. */
 export interface WebSocketEnd {
   /** 1006: the connection was lost. */
   code: number;
@@ -23,7 +22,6 @@ export interface WebSocketEnd {
   failure?: Failure;
 }
 
-/** Who is told what happens. */
 export interface WebSocketUser {
   text(text: string): void;
   binary?(size: number): void;
@@ -147,7 +145,6 @@ function createLine(websocket: WebSocket, socket: Duplex, user: WebSocketUser) {
 /** What goes by between the handshake of undici and the wire: the rest is for undici to judge. */
 class Handshake extends Asking<Opened> {
   readonly #inner: Dispatcher.DispatchHandler;
-  /** Of the answer that agrees. */
   agreed: { socket: Duplex; headers: HttpAnswer['headers'] } | undefined;
 
   constructor(ask: Ask<Opened>, inner: Dispatcher.DispatchHandler) {

@@ -67,7 +67,6 @@ type Present<P> = {
     : never;
 }[keyof P];
 
-/** What `run` is given. */
 export type ArgumentsOf<P> =
   P extends StandardSchema<unknown, infer Output>
     ? Output

@@ -15,7 +15,6 @@ export interface ProcessPorts extends SandboxPolicy {
   hidden: readonly string[];
   /** Folder of the user for what children of this project made and may not leave there. */
   aside: string;
-  /** May declared packages be installed? */
   install: 'allow' | 'ask' | 'deny';
 }
 

@@ -16,7 +16,6 @@ import { prepareLaunch } from './launch.ts';
 import { killTree, type Launch, type StartedProcess, start, stop } from './run.ts';
 
 export interface KeptProcessStart {
-  /** As refusals call it. */
   readonly id: string;
   readonly command: string;
   readonly args: readonly string[];

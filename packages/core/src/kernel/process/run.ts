@@ -66,7 +66,6 @@ export interface Launch {
   options?: string;
   /** Handed to the child from descriptor 6 on, and closed here once it runs. */
   fds: readonly number[];
-  /** How much it may take. */
   bounds?: ProcessBounds;
   /** In namespaces: a signal shows as an exit code, and asking politely goes to the inside. */
   isSandboxed: boolean;

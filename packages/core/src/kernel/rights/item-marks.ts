@@ -64,7 +64,6 @@ export const isFromStranger = ({
 export type UsesItem = (item: Item) => void;
 
 export interface ItemMarks {
-  /** Marks of an item's text. */
   of(item: Item): Descriptor;
   /** To be called before a text takes its place as an item. */
   willWrite(

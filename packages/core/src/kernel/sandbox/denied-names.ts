@@ -15,7 +15,6 @@ const targetOf = (path: string): string => {
   }
 };
 
-/** Where each of these leads now. */
 export const linksAt = (projectRoot: string, paths: readonly string[]): Links =>
   new Map(paths.map((path) => [path, targetOf(join(projectRoot, path))]));
 

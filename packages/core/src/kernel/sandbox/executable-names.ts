@@ -96,14 +96,12 @@ function trapAt(projectRoot: string, path: string, kind: Trap['kind']): Trap[] {
   return [{ path, kind, type, id, bornMs, changedMs }];
 }
 
-/** Can `git.write` open it? */
 export const isRepositoryFolder = (projectRoot: string, { path, kind, type }: Trap): boolean =>
   kind !== 'closed' &&
   type === 'folder' &&
   !/(^|\/)\.ai$/i.test(path) &&
   existsSync(join(projectRoot, path, 'HEAD'));
 
-/** What stays closed in an open repository. */
 export const closedIn = (projectRoot: string, repository: Trap): Trap[] =>
   IN_GIT.flatMap((name) => trapAt(projectRoot, below(repository.path, name), 'name'));
 

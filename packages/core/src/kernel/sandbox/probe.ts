@@ -118,7 +118,6 @@ async function probeSeatbelt(folders: readonly string[]): Promise<SandboxReport>
 
 interface ProbeOptions {
   platform?: string;
-  /** Where programs are looked for. */
   folders?: readonly string[];
   /** On Linux: which ones are tried, in this order. */
   kinds?: readonly LinuxKind[];

@@ -38,7 +38,6 @@ export interface ProjectView extends Places {
 export interface SetAside {
   /** From the project's root, as it was called there. */
   paths: string[];
-  /** Where it is now. */
   folder: string;
 }
 

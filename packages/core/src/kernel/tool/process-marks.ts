@@ -29,7 +29,6 @@ export interface Box {
   /** No sandbox: it sees whatever it likes. */
   readonly isOpen: boolean;
   readonly mayWrite: boolean;
-  /** Of all that goes in. */
   readonly given: Descriptor;
   /** Of what it writes besides, known before it starts; its answer has marks of its own. */
   readonly written?: Descriptor;
@@ -38,7 +37,6 @@ export interface Box {
 }
 
 export interface BoxWatch {
-  /** Of whatever comes out. */
   readonly marks: Descriptor;
   /** To be called when it has ended, before anybody hears of it; `more`: marks it got meanwhile. */
   ended(more?: Descriptor): Outcome<null>;

@@ -39,7 +39,6 @@ interface LineReader {
 
 interface LineSending {
   caller: Caller;
-  /** As the line admitted it. */
   authority: Authority;
   signal: AbortSignal;
   /** On the monotonic clock: it is not sent later. */
@@ -51,7 +50,6 @@ interface LineSending {
   filter?: (() => EventFilter | undefined) | undefined;
 }
 
-/** What the tool makes of parameters. */
 export interface FormedBody {
   readonly text: string;
   /** Sends `body` in the place of the text. Answers as a call of the tool does. */

@@ -21,7 +21,6 @@ interface ScriptedProviderOptions {
   port?: number;
   /** Requests with another key are refused. */
   key?: string;
-  /** How many requests are remembered. */
   keep?: number;
 }
 
@@ -30,7 +29,6 @@ export interface ScriptedProvider {
   readonly url: string;
   /** What was asked, oldest first; the last ones when there were many. */
   readonly requests: readonly ScriptedRequest[];
-  /** How many requests there were. */
   count(): number;
   /** Replies of the list that were never given. */
   unused(): number;

@@ -127,7 +127,6 @@ function writeAll(handle: number, text: string): void {
   }
 }
 
-/** Where the last whole line ends. */
 function endOfLines(handle: number, size: number): number {
   const chunk = Buffer.allocUnsafe(Math.min(size, 1 << 16));
   for (let end = size; end > 0; ) {

@@ -52,7 +52,6 @@ export function permissionFor(need: Need): Permission | undefined {
 const escaped = (text: string): string =>
   text.replace(/&/g, '&amp;').replace(/</g, '&lt;').replace(/"/g, '&quot;');
 
-/** As it stands in a directive's `<permissions>`. */
 export function formatPermission(permission: Permission): string {
   const attributes = PERMISSION_FIELDS.flatMap((name) => {
     const value = permission[name];
@@ -66,7 +65,6 @@ interface Denial {
   missing: readonly Need[];
   /** The rule that refuses although nothing is missing: `policy`, or a list such as `directives.deny_categories`. */
   rule?: string;
-  /** Names held. */
   granted: readonly string[];
   /** The tool or operation that was tried; the need itself when not given. */
   attempted?: string;

@@ -122,7 +122,6 @@ export class ChainRights {
     this.#catalog = catalog;
   }
 
-  /** The need has no problem. */
   #allows(block: TokenBlock, index: number, need: Need): boolean {
     if (this.#catalog.isSystem(need.capability) && !mayHoldSystem(block, index)) return false;
     // Threads outside the own subtree: for core items, or because a person approved it.
