@@ -18,6 +18,7 @@ import {
   type Question,
   type WritePreview,
 } from '../../flow/index.ts';
+import { decodeAll, type MadeCall, madeCalls } from '../../journal/index.ts';
 import type { StoredEvent } from '../../store/index.ts';
 import type { Thread } from '../thread/thread.ts';
 
@@ -209,50 +210,34 @@ const wordOf = (value: Json | undefined): string => {
   return plain(text.length > MAX_WORD ? `${text.slice(0, MAX_WORD)} …` : text);
 };
 
-function endsIn(events: readonly StoredEvent[]): ReadonlyMap<Json, string> {
-  const ends = new Map<Json, string>();
-  for (const { type, data } of events) {
-    if (type !== 'tool_result') continue;
-    const code = plainText(getOwn(getOwn(data.content, 'error'), 'code') ?? '');
-    ends.set(data.call_id ?? null, data.is_error === true ? code || 'failed' : 'done');
-  }
-  return ends;
-}
-
-async function callsBefore(
-  { ports: { store }, place }: Thread,
-  tool: string,
-): Promise<{ event: StoredEvent; end: string }[]> {
+async function callsBefore({ ports: { store }, place }: Thread, tool: string): Promise<MadeCall[]> {
   const own = await store.thread(place.id);
   const { project, tenant = '' } = own.ok ? own.output : { project: '' };
   const filter = { directive: place.directive.name, project, tenant, limit: MAX_THREADS };
   const page = own.ok ? await store.query(filter) : own;
-  const found: { event: StoredEvent; end: string }[] = [];
+  const found: MadeCall[] = [];
   for (const { id } of page.ok ? page.output.rows : []) {
     const types = ['tool_call', 'tool_result'];
     const read = await store.read(id, { types, limit: MAX_CALLS });
-    const events = read.ok ? read.output : [];
-    const ends = endsIn(events);
-    // One that waited is announced again when it goes on.
-    const calls = new Map<Json, StoredEvent>();
-    for (const event of events) {
-      const isOne = event.type === 'tool_call' && event.data.tool === tool;
-      if (isOne) calls.set(event.data.call_id ?? null, event);
-    }
-    for (const [call, event] of calls) {
-      const end = ends.get(call);
-      // What has no end yet is the call that asks.
-      if (end !== undefined) found.push({ event, end });
-    }
+    const events = read.ok ? decodeAll(read.output) : read;
+    // The call that asks has no result.
+    const made = events.ok ? madeCalls(events.output) : [];
+    found.push(...made.filter(({ intent, result }) => result && intent.data.tool === tool));
   }
-  return found.toSorted((a, b) => b.event.ts - a.event.ts).slice(0, MAX_BEFORE);
+  return found.toSorted((a, b) => b.intent.ts - a.intent.ts).slice(0, MAX_BEFORE);
+}
+
+function outcomeOf({ result }: MadeCall): string {
+  const code = plainText(getOwn(getOwn(result?.data.content, 'error'), 'code') ?? '');
+  return result?.data.is_error ? code || 'failed' : 'done';
 }
 
 async function doneBefore(thread: Thread, { op, arguments: given }: Question): Promise<JsonObject> {
   if (op.type !== 'tool') return {};
   const named = given.filter(steers);
   const calls = await callsBefore(thread, op.name);
-  const before = calls.map(({ event: { ts, thread: id, data }, end }): Json => {
+  const before = calls.map((made): Json => {
+    const { ts, thread: id, data } = made.intent;
     const parameters = getOwn(data.arguments, 'parameters') ?? null;
     const values = named.map(({ name }) => [name, wordOf(getOwn(parameters, name))] as const);
     const isSame = named.every(
@@ -262,7 +247,7 @@ async function doneBefore(thread: Thread, { op, arguments: given }: Question): P
       at: new Date(ts).toISOString(),
       thread: id,
       ...(named.length > 0 && { same: isSame, ...Object.fromEntries(values) }),
-      outcome: end,
+      outcome: outcomeOf(made),
     };
   });
   return { before: before.length > 0 ? before : 'never called by this directive' };
