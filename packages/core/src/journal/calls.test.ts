@@ -3,7 +3,7 @@ import { runs } from '@kernmantle/test-support/soak';
 import fc from 'fast-check';
 import { expect, test } from 'vitest';
 import { calls } from './calls.ts';
-import { eventAt, project } from './projection.ts';
+import { project } from './projection.ts';
 import type { Recorded } from './read-journal.ts';
 
 function expectPrefixes(events: readonly Recorded[], at: number): void {
@@ -37,6 +37,7 @@ test('a state stays as it is when more events are applied', () => {
 });
 
 test('a call has the numbers of its events', () => {
+  const eventAt = (events: readonly Recorded[], at: number) => events.find(({ seq }) => seq === at);
   const count = { intents: 0, results: 0, denials: 0, approvals: 0 };
   const check = (events: readonly Recorded[]): void => {
     const state = project(calls, events);

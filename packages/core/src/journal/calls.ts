@@ -1,7 +1,7 @@
 // The calls of a thread: for each call its reply, intents, denial, approval request and result, by the numbers of
 // their events. The content of these events stays in the journal.
 import { getOwn, isObject, type Json } from '../base/index.ts';
-import { eventAt, type Projection, project } from './projection.ts';
+import { type Projection, project } from './projection.ts';
 import type { Recorded, RecordedOf } from './read-journal.ts';
 
 export interface Call {
@@ -149,12 +149,24 @@ export interface CallEvents {
 }
 
 /** The calls of a journal, by their ids. */
-export const readCalls = (events: readonly Recorded[]): ReadonlyMap<string, CallEvents> =>
-  new Map(
-    project(calls, events)
-      .list()
-      .map((call) => [call.id, eventsOf(call, events)]),
-  );
+export function readCalls(events: readonly Recorded[]): ReadonlyMap<string, CallEvents> {
+  const bySeq = new Map(events.map((event) => [event.seq, event]));
+  const entries = project(calls, events)
+    .list()
+    .map((call): [string, CallEvents] => {
+      const intent = bySeq.get(call.intents.at(-1) ?? 0);
+      const denial = bySeq.get(call.denial?.seq ?? 0);
+      const result = bySeq.get(call.result?.seq ?? 0);
+      const found = {
+        call,
+        ...(intent?.type === 'tool_call' && { intent }),
+        ...(denial?.type === 'permission_denied' && { denial }),
+        ...(result?.type === 'tool_result' && { result }),
+      };
+      return [call.id, found];
+    });
+  return new Map(entries);
+}
 
 /** A call that has an intent. */
 export type MadeCall = CallEvents & Required<Pick<CallEvents, 'intent'>>;
@@ -164,15 +176,3 @@ export const madeCalls = (events: readonly Recorded[]): MadeCall[] =>
   [...readCalls(events).values()]
     .flatMap((one) => (one.intent ? [{ ...one, intent: one.intent }] : []))
     .toSorted((a, b) => (a.call.intents[0] ?? 0) - (b.call.intents[0] ?? 0));
-
-function eventsOf(call: Call, events: readonly Recorded[]): CallEvents {
-  const intent = eventAt(events, call.intents.at(-1));
-  const denial = eventAt(events, call.denial?.seq);
-  const result = eventAt(events, call.result?.seq);
-  return {
-    call,
-    ...(intent?.type === 'tool_call' && { intent }),
-    ...(denial?.type === 'permission_denied' && { denial }),
-    ...(result?.type === 'tool_result' && { result }),
-  };
-}

@@ -36,8 +36,8 @@ export interface EventFlags<Field extends string = string> {
 export interface EventEntry<Data> extends EventFlags<keyof Data & string> {
   /** Checks stored JSON. The type `Data` is made from it. */
   readonly shape: Check<Data>;
-  /** Text and tone for people; `undefined`: the event adds nothing to the events before it. */
-  readonly text: (data: Data) => EventText | undefined;
+  /** Text and tone for people. Absent or `undefined`: the event adds nothing to the events before it. */
+  readonly text?: (data: Data) => EventText | undefined;
 }
 
 /** The type of the data is made from the shape. */

@@ -24,7 +24,7 @@ export function oddField(type: string, data: Json | undefined): string | undefin
 
 /** Text of an event for people, with masked secrets; `undefined`: the event adds nothing. */
 export function eventLine<Type extends EventType>(event: EventOf<Type>): EventText | undefined {
-  const told = entryOf(event).text(event.data);
+  const told = entryOf(event).text?.(event.data);
   return told && { ...told, text: masked(told.text) };
 }
 

@@ -40,8 +40,6 @@ import {
   warning,
 } from './shapes.ts';
 
-const nothing = (): undefined => undefined;
-
 /** Costs and limits are written by `packCost` and `packLimits`. */
 export const EVENTS = {
   thread_start: entry(
@@ -116,26 +114,22 @@ export const EVENTS = {
       },
     ),
     {
-      text: nothing,
       turn: 'begins',
       isDetail: true,
       acknowledges: true,
     },
   ),
   turn_end: entry(turnEnd, {
-    text: nothing,
     origin: (end) =>
       end.failed === true || (end.done === true && !end.judged) ? 'bookkeeping' : 'harness',
     turn: 'ends',
     isDetail: true,
   }),
   cost_update: entry(costUpdate, {
-    text: nothing,
     origin: (update) => (update['cost'] === undefined ? 'harness' : 'bookkeeping'),
     isDetail: true,
   }),
   hook_start: entry(hookStart, {
-    text: nothing,
     origin: (start) => (start.step === undefined ? 'bookkeeping' : 'harness'),
   }),
   hook: entry(hook, {
@@ -145,7 +139,6 @@ export const EVENTS = {
     isProgress: true,
   }),
   hook_state: entry(fields({ fired: list(number) }), {
-    text: nothing,
     transcript: false,
     survivesRewind: true,
     isDetail: true,
@@ -285,7 +278,6 @@ export const EVENTS = {
     },
   ),
   snapshot: entry(fields({ reason: text }, { at: number }), {
-    text: nothing,
     origin: 'external',
     isProgress: true,
     hasRow: true,

@@ -23,14 +23,12 @@ export {
 export type {
   ApprovalNote,
   Bounds,
-  FailedRequest,
   HookAnswered,
   HookStart,
   Marks,
   Opening,
   Proposal,
   Reply,
-  ToolCall,
   ToolResult,
   WhatRan,
 } from './shapes.ts';

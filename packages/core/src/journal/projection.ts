@@ -21,15 +21,3 @@ export function project<State>(
   for (const event of events) state = projection.apply(state, event);
   return state;
 }
-
-/** The event with this number. The events are in order; some may be missing. No event has the number 0. */
-export function eventAt(events: readonly Recorded[], seq = 0): Recorded | undefined {
-  let [from, to] = [0, events.length];
-  while (from < to) {
-    const middle = (from + to) >> 1;
-    if ((events[middle]?.seq ?? 0) < seq) from = middle + 1;
-    else to = middle;
-  }
-  const found = events[from];
-  return found?.seq === seq ? found : undefined;
-}

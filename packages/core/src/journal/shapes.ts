@@ -322,14 +322,12 @@ export const retry = either(
 export const streamError = either(failed, broken);
 
 export type AssistantMessage = Proven<typeof message>;
-export type ToolCall = Proven<typeof call>;
 export type ToolResult = Proven<typeof result>;
 export type HookStart = Proven<typeof hookStart>;
 export type HookAnswered = Proven<typeof hook>;
 export type ApprovalNote = Proven<typeof approval>;
 export type Reply = Proven<typeof reply>;
 export type Proposal = Proven<typeof proposal>;
-export type FailedRequest = Proven<typeof failed>;
 export type Opening = Proven<typeof opening>;
 export type WhatRan = Proven<typeof ran>;
 export type Bounds = Proven<typeof bounds>;

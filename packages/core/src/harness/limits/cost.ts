@@ -31,31 +31,25 @@ export interface Cost {
 /** What hooks used: part of the total, out of the reserve, and no part of the thread's own limits. */
 type HookCost = Pick<Cost, (typeof HOOK_COUNTS)[number] | 'duration_ms' | 'spend'>;
 
-export const NO_COST: Cost = {
+const NO_HOOK_COST: HookCost = {
   turns: 0,
+  tool_calls: 0,
   tokens: 0,
   input_tokens: 0,
   output_tokens: 0,
   cache_read_tokens: 0,
   cache_write_tokens: 0,
-  tool_calls: 0,
+  duration_ms: 0,
+  spend: 0n,
+};
+
+export const NO_COST: Cost = {
+  ...NO_HOOK_COST,
   failed_calls: 0,
   spawns: 0,
   context_tokens: 0,
-  duration_ms: 0,
-  spend: 0n,
   estimated: false,
-  hooks: {
-    turns: 0,
-    tool_calls: 0,
-    tokens: 0,
-    input_tokens: 0,
-    output_tokens: 0,
-    cache_read_tokens: 0,
-    cache_write_tokens: 0,
-    duration_ms: 0,
-    spend: 0n,
-  },
+  hooks: NO_HOOK_COST,
   before: { turns: 0, tool_calls: 0 },
 };
 

@@ -36,7 +36,6 @@ export interface LimitSources {
 
 /** Without a value of any other a thread could run for ever. */
 const OPTIONAL = new Set<LimitName>(['context', 'input_tokens', 'output_tokens']);
-/** Of the price table. */
 const CURRENCY = 'USD';
 const DEFAULT_WARN = 0.8;
 

@@ -11,7 +11,6 @@ export interface RaiseRoom {
   readonly policy: Readonly<Record<string, number | string>>;
   /** For a child: the most it may have in all, which is what it used and what its ancestors have left. */
   readonly ancestors?: LimitAmounts;
-  /** What the model can take in. */
   readonly window?: bigint;
 }
 

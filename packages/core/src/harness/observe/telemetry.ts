@@ -23,7 +23,6 @@ import type {
   JournalEvent,
   Noted,
   Reply,
-  ToolCall,
   ToolResult,
 } from '../../journal/index.ts';
 import type { Usage } from '../../llm/index.ts';
@@ -131,7 +130,7 @@ function endRequest(own: Open, reply: Reply | undefined, error?: string): void {
   delete own.request;
 }
 
-function startCall(own: Open, { tool, call_id: id }: ToolCall): void {
+function startCall(own: Open, { tool, call_id: id }: DataOf<'tool_call'>): void {
   const attributes = {
     'gen_ai.operation.name': 'execute_tool',
     'gen_ai.tool.name': tool,

@@ -81,7 +81,6 @@ interface WatchPorts {
 /** Where a registered SDK announces itself; the API package is not even loaded without one. */
 const SDK = Symbol.for('opentelemetry.js.api.1');
 
-/** Of a place these alone are kept. */
 const factsOf = ({ directive, parent, kind, title }: ThreadFacts): ThreadFacts => ({
   directive,
   kind,
@@ -92,7 +91,6 @@ const factsOf = ({ directive, parent, kind, title }: ThreadFacts): ThreadFacts =
 /** Loaded by whoever has found one. */
 export const telemetry = () => import('./telemetry.ts');
 
-/** What a live view is told. */
 export type Live = Pick<WatchPort, 'onEvent' | 'onText'>;
 
 /** For one view. Pieces of text are shown as soon as no secret can begin in them. */

@@ -36,7 +36,7 @@ const MAX_ITEMS = 500;
 const NAME = /^(?!__)[A-Za-z_][A-Za-z0-9_-]{0,63}$/;
 const KIND = /^[A-Za-z][A-Za-z0-9_.-]{0,63}$/;
 /** What the kernel itself puts beside every answer. */
-const OF_KERNEL: ReadonlySet<string> = new Set(['duration_ms', 'chain']);
+export const OF_KERNEL: ReadonlySet<string> = new Set(['duration_ms', 'chain']);
 
 const KEYWORDS: Readonly<Record<string, readonly string[]>> = {
   object: ['properties', 'required', 'additionalProperties'],

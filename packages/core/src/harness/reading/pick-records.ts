@@ -11,6 +11,7 @@ import {
   removeLabels,
   type Value,
 } from '../../flow/index.ts';
+import { OF_KERNEL } from './answer-shape.ts';
 
 interface Wanted {
   readonly from: Value;
@@ -26,8 +27,6 @@ interface Picked {
   readonly facts: ResultFacts | undefined;
 }
 
-/** What the kernel itself puts beside every answer. */
-const OF_KERNEL: ReadonlySet<string> = new Set(['duration_ms', 'chain']);
 const MAX_PATH = 16;
 
 /** The list itself, or the only one in an object. */
@@ -71,7 +70,6 @@ function fits(field: Json, is: string, contains: boolean): boolean {
 
 interface Told {
   isFree: boolean;
-  /** Nobody's very words. */
   isMade: boolean;
   isIdentifier: boolean;
   kind: string | undefined;

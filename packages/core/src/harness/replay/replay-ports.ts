@@ -72,7 +72,7 @@ const LOST = fail('lease_expired', 'the process was lost here');
 
 const isRepeated = (event: NewEvent | StoredEvent): boolean => !isBookkeeping(event);
 
-/** A journal without that. */
+/** A journal without bookkeeping. */
 export async function readRepeated(store: Store, id: string): Answer<Recorded[]> {
   const stored = await readStored(store, id);
   return stored.ok ? decodeAll(stored.output.filter(isRepeated)) : stored;
@@ -231,14 +231,9 @@ function answerAmong(events: readonly Recorded[]): Asked {
 }
 
 /** The next request, or the end of the one that is under way. */
-const endsRequest = (
-  event: Recorded,
-): event is
-  | RecordedOf<'turn_start'>
-  | RecordedOf<'turn_end'>
-  | RecordedOf<'error'>
-  | RecordedOf<'stream_error'> =>
-  ['turn_start', 'turn_end', 'error', 'stream_error'].includes(event.type);
+const ENDS_REQUEST = ['turn_start', 'turn_end', 'error', 'stream_error'] as const;
+const endsRequest = (event: Recorded): event is RecordedOf<(typeof ENDS_REQUEST)[number]> =>
+  ENDS_REQUEST.some((type) => type === event.type);
 
 /** A request that was refused before its turn began: by its provider's tool, or by who may use that. */
 function unbegunThen(events: readonly Recorded[], turn: number): Failure | undefined {
@@ -406,61 +401,59 @@ function replayPort({
   count,
   play,
 }: RecordedThreads & Pick<Scene, 'real' | 'id'>): NonNullable<HarnessPorts['replay']> {
+  const rest = (thread: string) => recordOf(thread).events.slice(count(thread));
+  const nextOf = (thread: string) => recordOf(thread).events[count(thread)];
+  const flush = (thread: string) => live.get(thread)?.thread.journal.flush();
   return {
-    rest: (thread) => recordOf(thread).events.slice(count(thread)),
+    rest,
     // What a script only looked at is noted when it is done: its event is the next one.
     async recorded(thread, call, isLate) {
-      await live.get(thread)?.thread.journal.flush();
+      await flush(thread);
       return recordOf(thread).resultOf(call, count(thread) + 1, isLate);
     },
     begins(thread) {
-      const next = recordOf(thread).events[count(thread)];
+      const next = nextOf(thread);
       return next?.type === 'turn_start' || limitIn(next) !== undefined;
     },
     group(thread, call) {
-      const next = recordOf(thread).events.find(
-        ({ type, data }, at) =>
-          at >= count(thread) && type === 'tool_call' && data.call_id === call,
-      );
-      return next?.type === 'tool_call' ? next.data.group : undefined;
+      const intents = rest(thread).filter((event) => event.type === 'tool_call');
+      return intents.find(({ data }) => data.call_id === call)?.data.group;
     },
     move(thread) {
-      const rest = recordOf(thread).events.slice(count(thread));
-      const failed = rest.find(endsRequest);
+      const left = rest(thread);
+      const failed = left.find(endsRequest);
       if (failed?.type === 'turn_end') return 'called_off' in failed.data ? 'again' : undefined;
       if (!failed || failed.type === 'turn_start' || failed.data.code === undefined)
         return undefined;
       if (failed.data.next !== 'wait') return failed.data.next ?? 'none';
-      const retry = rest.find(({ type }) => type === 'retry');
+      const retry = left.find(({ type }) => type === 'retry');
       return retry?.type === 'retry' && 'wait_ms' in retry.data ? retry.data.wait_ms : undefined;
     },
     async refused(thread, { error: { detail } }) {
-      await live.get(thread)?.thread.journal.flush();
-      const next = recordOf(thread).events[count(thread)];
+      await flush(thread);
+      const next = nextOf(thread);
       const facts = limitIn(next);
       const isOther = facts?.limit === detail.limit && facts?.current !== detail.current;
       return isOther ? refusedThen(next, thread) : undefined;
     },
     async fitted(thread) {
-      await live.get(thread)?.thread.journal.flush();
-      const next = recordOf(thread)
-        .events.slice(count(thread))
-        .find(({ type }) => type === 'turn_start');
-      return next?.type === 'turn_start' && next.data.fitted ? next.data.max_tokens : undefined;
+      await flush(thread);
+      const next = rest(thread).find((event) => event.type === 'turn_start');
+      return next?.data.fitted ? next.data.max_tokens : undefined;
     },
     async hook(thread) {
       await play(thread);
-      const next = recordOf(thread).events[count(thread)];
+      const next = nextOf(thread);
       return next?.type === 'hook_start' ? next.data.thread_id : undefined;
     },
     async hookResult(thread, hook) {
-      await live.get(thread)?.thread.journal.flush();
+      await flush(thread);
       const row = recordOf(thread).isAnswered(hook, count(thread)) ? await real.thread(hook) : LOST;
       const result = row.ok ? resultOf(row.output) : undefined;
       return result ?? { ...NO_RESULT, thread_id: hook };
     },
     async asked(thread) {
-      await live.get(thread)?.thread.journal.flush();
+      await flush(thread);
       const before = count(thread);
       await play(thread);
       return ok(answerAmong(recordOf(thread).events.slice(before, count(thread))));

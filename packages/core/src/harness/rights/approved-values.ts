@@ -18,7 +18,6 @@ interface Allowed {
   readonly row: Approval;
   readonly role: Json;
   readonly kind: Json;
-  /** The value itself, as JSON. */
   readonly text?: string;
   readonly scope?: { readonly operation: Json; readonly glob: string };
 }

@@ -4,6 +4,7 @@
 // last one at once, in two processes, at least one sees the other: a budget is never passed, and what a
 // lost process took is not given back.
 import { type Failure, fail, type Json, type Outcome, ok } from '../../base/index.ts';
+import { readStored } from '../../journal/index.ts';
 import { type Answer, allThreads, type Store, type StoredEvent } from '../../store/index.ts';
 import type { CallIntent, HarnessPorts, Thread, UseBudget } from '../thread/thread.ts';
 
@@ -35,24 +36,13 @@ async function threadsWithin(store: Counts, thread: string): Answer<string[]> {
   return found.ok ? ok(found.output.map(({ id }) => id)) : found;
 }
 
-async function callsOf(store: Counts, thread: string): Answer<StoredEvent[]> {
-  const events: StoredEvent[] = [];
-  for (;;) {
-    const after = events.at(-1)?.seq ?? 0;
-    const page = await store.read(thread, { after, types: COUNTED });
-    if (!page.ok) return page;
-    if (page.output.length === 0) return ok(events);
-    events.push(...page.output);
-  }
-}
-
 /** In a thread and everything below it. */
 async function usesWithin(store: Counts, { thread, tool }: UseBudget): Answer<number> {
   const threads = await threadsWithin(store, thread);
   if (!threads.ok) return threads;
   let count = 0;
   for (const id of threads.output) {
-    const events = await callsOf(store, id);
+    const events = await readStored(store, id, COUNTED);
     if (!events.ok) return events;
     count += usesIn(events.output, tool);
   }

@@ -2,7 +2,7 @@
 // succeed. Counted is the result that the journal has of a call, after all retries of tools and hooks; what
 // was gone back over (`--from`) does not count.
 import { getOwn, type Json, type Outcome, ok } from '../../base/index.ts';
-import { readJournal, type ToolCall } from '../../journal/index.ts';
+import { type DataOf, readJournal } from '../../journal/index.ts';
 import type { Ending } from '../loop.ts';
 import { eventsInForce } from '../thread/restore.ts';
 import type { Thread } from '../thread/thread.ts';
@@ -11,7 +11,7 @@ import type { Thread } from '../thread/thread.ts';
 type Results = ReadonlyMap<string, readonly boolean[]>;
 
 /** Only a run of the tool itself can succeed: no dry run, no change of its file, no directive of its name. */
-const isRun = ({ verb, arguments: given }: ToolCall): boolean =>
+const isRun = ({ verb, arguments: given }: DataOf<'tool_call'>): boolean =>
   verb === 'execute' &&
   getOwn(given, 'item_type') === 'tool' &&
   (getOwn(given, 'action') ?? 'run') === 'run' &&
@@ -22,7 +22,7 @@ async function resultsOf({ ports, place, journal }: Thread): Promise<Outcome<Res
   await journal.flush();
   const read = await readJournal(ports.store, place.id, ['tool_call', 'tool_result', 'signal']);
   if (!read.ok) return read;
-  const calls = new Map<string, ToolCall>();
+  const calls = new Map<string, DataOf<'tool_call'>>();
   const results = new Map<string, boolean[]>();
   for (const event of eventsInForce(read.output)) {
     if (event.type === 'tool_call') calls.set(event.data.call_id, event.data);

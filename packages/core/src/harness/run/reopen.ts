@@ -4,7 +4,7 @@
 import { fail, type Json, nearest, type Outcome, ok } from '../../base/index.ts';
 import { LIMIT_NAMES } from '../../flow/index.ts';
 import type { DirectiveLimits } from '../../items/index.ts';
-import type { DataOf, JournalEvent, Recorded } from '../../journal/index.ts';
+import type { DataOf, EventType, JournalEvent, Recorded } from '../../journal/index.ts';
 import { formatMoney } from '../../llm/index.ts';
 import {
   type Amounts,
@@ -206,16 +206,15 @@ export function newModel(
   return chosen.ok ? ok(chosen.output.model.model) : chosen;
 }
 
+/** Types of events that change the conversation. */
+export const SAID: ReadonlySet<EventType> = new Set<EventType>([
+  ...(['user_message', 'assistant_message', 'tool_result'] as const),
+  ...(['injected_message', 'retry'] as const),
+]);
+
 /** Its last word stands: nobody has said anything since. */
 function hasLastWord(history: readonly Recorded[]): boolean {
-  const last = eventsInForce(history).findLast(
-    ({ type }) =>
-      type === 'user_message' ||
-      type === 'assistant_message' ||
-      type === 'tool_result' ||
-      type === 'injected_message' ||
-      type === 'retry',
-  );
+  const last = eventsInForce(history).findLast(({ type }) => SAID.has(type));
   return (
     last?.type === 'assistant_message' &&
     !last.data.content.some(({ type }) => type === 'tool_call')

@@ -11,7 +11,6 @@ import {
 import {
   type DataOf,
   decodeAll,
-  type EventType,
   type JournalEvent,
   type Recorded,
   readJournal,
@@ -52,14 +51,10 @@ import {
   newModel,
   type ResumeOptions,
   resumeEvents,
+  SAID,
 } from './reopen.ts';
 import { hookReserve } from './run-hook.ts';
 import { goOnChanged, prepareElsewhere, runHook } from './start.ts';
-
-const SAID = new Set<EventType>([
-  ...(['user_message', 'assistant_message', 'tool_result'] as const),
-  ...(['injected_message', 'retry'] as const),
-]);
 
 /** Somebody has something to say to it first: that may change what it does. */
 const isSpokenTo = ({ journal }: Thread): boolean =>

@@ -3,13 +3,13 @@
 import { setImmediate as othersTurn } from 'node:timers/promises';
 import { canonicalJson, fail, type Json, type Outcome, ok } from '../../base/index.ts';
 import type { MaybePromise, Value } from '../../flow/index.ts';
-import { madeCalls, type Recorded, type ToolCall } from '../../journal/index.ts';
+import { type DataOf, madeCalls, type Recorded } from '../../journal/index.ts';
 import { resultIn } from '../thread/recorded-answers.ts';
 
 /** A step as the journal has it. */
 export interface PastStep {
   call: string;
-  intent: ToolCall;
+  intent: DataOf<'tool_call'>;
   /** Absent: its process ended before it did. */
   result?: Outcome<Value>;
   /** A person is asked about it: it has not begun. */

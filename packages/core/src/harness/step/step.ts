@@ -28,7 +28,7 @@ import {
   mergeDescriptors,
   type Value,
 } from '../../flow/index.ts';
-import type { HookStart, JournalEvent, ToolCall } from '../../journal/index.ts';
+import type { DataOf, HookStart, JournalEvent } from '../../journal/index.ts';
 import { type Caller, callTarget } from '../../kernel/index.ts';
 import type { ToolCallBlock } from '../../llm/index.ts';
 import { isEnded } from '../../store/index.ts';
@@ -368,7 +368,7 @@ export function stepAct(
       const use = isCounted ? nextUse(thread.control.intents.get(call.id)) : undefined;
       nameCall(thread, call, key, child, use);
       const target = callTarget({ op, arguments: inputs });
-      const data: ToolCall = {
+      const data: DataOf<'tool_call'> = {
         call_id: call.id,
         tool,
         verb,

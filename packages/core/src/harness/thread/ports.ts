@@ -108,7 +108,6 @@ export interface PlanStep {
     string,
     { readonly literal?: Json; readonly from: readonly PlanSource[] }
   >;
-  /** What decides whether it is done. */
   readonly under: readonly PlanSource[];
 }
 

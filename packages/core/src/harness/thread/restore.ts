@@ -20,7 +20,7 @@ import { unpackLimits } from '../limits/effective-limits.ts';
 import { type EffectiveLimits, markKey } from '../limits/limit.ts';
 import { switchModel } from './choose-model.ts';
 import { FROM_USER, packMarks, unpackMarks } from './conversation.ts';
-import { addToConversation, countFailure, forgetLoops, withoutTime } from './talk.ts';
+import { addToConversation, countFailure, startOver, withoutTime } from './talk.ts';
 import type { Thread } from './thread.ts';
 
 /** The number of a snapshot's event, or the latest one. */
@@ -149,14 +149,9 @@ function hookAnswered(thread: Thread, data: DataOf<'hook'>): void {
 }
 
 function newAttempt(thread: Thread, retry: Extract<DataOf<'retry'>, { attempt: number }>): void {
-  // With a changed directive it begins otherwise.
-  const { opening } = retry;
-  if (opening) thread.talk.opening.splice(0, thread.talk.opening.length, ...opening);
   if (!retry.annealed && retry.inputs) thread.place.inputs = retry.inputs;
-  thread.talk.conversation.clear();
-  thread.talk.unjudged = undefined;
-  forgetLoops(thread);
-  for (const event of thread.talk.opening) addToConversation(thread, event);
+  // With a changed directive it begins otherwise.
+  startOver(thread, retry.opening);
 }
 
 /** A person took it up: with new ceilings, of which `own` is what hooks leave, or with another model. */

@@ -90,10 +90,14 @@ export interface NewInputs {
   readonly opening: readonly Opening[];
 }
 
-/** A new attempt may do again what the one before did. */
-export function forgetLoops({ talk }: Pick<Thread, 'talk'>): void {
+/** The conversation begins again with its opening. A new attempt may do again what the one before did. */
+export function startOver({ talk }: Pick<Thread, 'talk'>, opening?: readonly Opening[]): void {
+  if (opening) talk.opening.splice(0, talk.opening.length, ...opening);
+  talk.conversation.clear();
+  talk.unjudged = undefined;
   talk.detector.startOver();
   talk.loops = 0;
+  for (const event of talk.opening) addToConversation({ talk }, event);
 }
 
 /** A fresh conversation with the same task; `changed`: with another version of the directive, or other inputs. */
@@ -101,26 +105,20 @@ export function newAttempt(
   thread: Thread,
   changed?: { version: string; opening: readonly Opening[] } | NewInputs,
 ): void {
-  const { budget, journal, talk, control, place } = thread;
+  const { budget, journal, control, place } = thread;
   control.attempt += 1;
   budget.meter.newAttempt();
-  talk.conversation.clear();
-  talk.unjudged = undefined;
-  forgetLoops(thread);
   control.failures.clear();
   const { attempt } = control;
   const cost = packCost(budget.meter.read());
   const isOther = changed && 'inputs' in changed;
-  if (isOther) {
-    place.inputs = changed.inputs;
-    talk.opening.splice(0, talk.opening.length, ...changed.opening);
-  }
+  if (isOther) place.inputs = changed.inputs;
   const data =
     changed && !isOther
       ? { attempt, annealed: true as const, ...changed }
       : { attempt, ...changed };
   journal.note({ type: 'retry', data }, { attempt, cost });
-  for (const event of talk.opening) addToConversation(thread, event);
+  startOver(thread, isOther ? changed.opening : undefined);
 }
 
 /** How often this tool has failed in a row by now. */

@@ -78,7 +78,7 @@ export interface Place {
   readonly plan?: 'run' | 'check';
   readonly item: DirectiveItem;
   readonly directive: Directive;
-  /** Of this attempt. */
+  /** Inputs of the current attempt. A hook can replace them when it restarts the run. */
   inputs: JsonObject;
 }
 
@@ -199,7 +199,6 @@ export interface Talk {
   readonly triedModels: Set<string>;
   /** Tokens per byte as last reported. */
   ratio: number | undefined;
-  /** What a new attempt begins with. */
   readonly opening: Opening[];
   /** A reply that its hooks have not let through yet, and what was told to the model meanwhile. */
   unjudged?:
@@ -483,7 +482,6 @@ export interface HeldLease extends Lease {
 export interface LeaseKeeper {
   /** Renewed at a third of what the store gives, until the answer is called. `since`: when the lease began. */
   keep(lease: HeldLease, since?: number): () => void;
-  /** Renews what is due. */
   beat(): void;
   /** By the clock that `since` is read from. */
   now(): number;

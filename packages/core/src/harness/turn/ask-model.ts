@@ -131,9 +131,7 @@ export function createModelPort(kernel: Pick<EmbeddedKernel, 'line'>): ModelPort
 export const MODEL_TOOLS: readonly ToolDefinition[] = FOUR_TOOLS.map(
   ({ name, description, input }) => ({ name, description, input_schema: input }),
 );
-/** What they add to every request. */
 export const MODEL_TOOLS_BYTES = JSON.stringify(MODEL_TOOLS).length;
 
-/** What those that a thread is offered add. */
 export const toolBytes = (tools: readonly ToolDefinition[] = MODEL_TOOLS): number =>
   tools === MODEL_TOOLS ? MODEL_TOOLS_BYTES : JSON.stringify(tools).length;

@@ -2,7 +2,7 @@
 // the invoice and is charged in full, what was only set aside is free.
 import { type Failure, getOwn, type Outcome, ok } from '../../base/index.ts';
 import type { LimitReservation, RecordEntry } from '../../flow/index.ts';
-import type { DataOf, FailedRequest, JournalEvent, Reply } from '../../journal/index.ts';
+import type { DataOf, JournalEvent, Reply } from '../../journal/index.ts';
 import {
   costOf,
   estimateTokens,
@@ -145,7 +145,7 @@ function failureEvents(
   if (outcome.ok || next?.do === 'again') return [];
   const { code, detail } = outcome.error;
   const type = code === 'stream_incomplete' ? 'stream_error' : 'error';
-  const data: FailedRequest = { code, detail, ...(next && { next: next.do }) };
+  const data: DataOf<'error'> = { code, detail, ...(next && { next: next.do }) };
   return [{ type, data }];
 }
 
