@@ -29,7 +29,6 @@ interface RuleProblem {
   field?: string;
 }
 
-/** Where a rule stands in the document. */
 export interface RulePlace {
   readonly path: RulePath;
   child(step: string | number): RulePlace;

@@ -549,7 +549,6 @@ function createNeighbours(forms: Iterable<string>) {
   };
 }
 
-/** What the finder knows about one text. */
 interface Look {
   spans: Span[];
   /** From here on more of the text could make a secret of it. */

@@ -219,7 +219,6 @@ export interface Finding {
   readonly yields?: Yielding;
 }
 
-/** Of what a privileged guard may lift. */
 interface Yielding {
   /** What policy files and locked policies say to it all the same. */
   readonly leaves: 'ask' | 'off';
@@ -230,7 +229,6 @@ interface Yielding {
   readonly isImplied?: boolean | undefined;
 }
 
-/** What privileged guards have lifted for one operation. */
 export interface PolicyException {
   /** Rules and filters, as `exceptions.ts` writes them. */
   readonly lifted: ReadonlySet<string>;

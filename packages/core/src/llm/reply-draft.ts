@@ -40,7 +40,6 @@ export class ReplyDraft {
   reported: Reported = {};
   /** Did the final report arrive? Counts before it are only so far. */
   isFinal = false;
-  /** Did the end marker arrive? */
   isDone = false;
   /** Did its first event arrive, where there is one? */
   isStarted = false;

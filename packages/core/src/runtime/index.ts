@@ -67,7 +67,6 @@ function createWorlds(
       await opened.output.watch.ready();
       return ok(plain);
     },
-    /** A host closes its own. */
     async close(): Promise<void> {
       const opened = await opening;
       if (opened?.ok && !host) await opened.output.close();

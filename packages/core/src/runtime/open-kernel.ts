@@ -50,7 +50,6 @@ const NOBODY_COUNTS = fail('permission_denied', 'no thread here counts the uses 
 export interface CallOptions {
   /** Default: `library`. */
   surface?: string;
-  /** A name for the audit. */
   name?: string;
   signal?: AbortSignal;
   /** It may look and nothing else. */

@@ -67,7 +67,6 @@ export interface RuntimeOptions {
   cwd?: string;
   env?: Readonly<Record<string, string | undefined>>;
   clock?: Clock;
-  /** Tools of the embedding program. */
   tools?: readonly ProgramTool[];
   /** Loops of the embedding program, by the name that `spawn_thread` is given as `runner`. */
   runners?: Readonly<Record<string, Runner>>;
@@ -144,7 +143,6 @@ export function hostAndPort(text: string): string {
 /** Another project that threads of this one work in. */
 export interface OtherProject {
   runtime: { close(): Promise<void> };
-  /** For callers outside of threads. */
   harness(): Promise<Outcome<HarnessPorts>>;
 }
 
@@ -173,7 +171,6 @@ export interface OpenProject {
   live?: LiveThreads;
   /** What the program put in the place of ours. */
   own: Pick<RuntimeOptions, 'runners' | 'openStore' | 'login' | 'tenant' | 'standIn'> & {
-    /** Who named the store, for messages. */
     storeFrom?: string;
   };
   host?: HostProject;

@@ -54,7 +54,6 @@ function answeredAt(
 }
 
 export function goOnAfterAnswers(ports: GoOnPorts): GoingOn {
-  /** What is asked, as it was seen last. */
   let open = new Set<string>();
   /** Answered or expired under our eyes. */
   const seen = createRecent<string, true>(MAX_OPEN);

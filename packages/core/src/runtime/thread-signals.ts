@@ -238,7 +238,6 @@ export async function decideApproval(
   given: Omit<Decision, 'who' | 'channel'> & {
     readonly by: Speaker;
     readonly who?: string;
-    /** Of what they were shown, for the record. */
     readonly digest?: string;
   },
   isWords = false,

@@ -18,7 +18,6 @@ interface StoreChoice {
   address?: string;
   /** Whose threads these are, where several share a store. */
   tenant?: string;
-  /** Who said so, for messages. */
   from: string;
 }
 

@@ -199,7 +199,6 @@ class LabelIndex {
   }
 }
 
-/** See `within` of the records. */
 function marksWithin(
   index: LabelIndex,
   root: string,
@@ -223,7 +222,6 @@ function marksWithin(
   return mergeDescriptors(marks, describe({ taint: folders, sources }));
 }
 
-/** See `looked` of the records. */
 function marksOfLook(
   index: LabelIndex,
   root: string,
@@ -245,7 +243,6 @@ function marksOfLook(
   return mergeDescriptors(describe({ taint: [...labels] }), marks);
 }
 
-/** Where other names of a file could lie. */
 function labelledPlaces(index: LabelIndex, root: string, named: readonly string[]) {
   const files = new Map([...index.known].map(([path, { latest }]) => [path, latest.descriptor]));
   const folders = new Map<string, (path: string) => Descriptor>();

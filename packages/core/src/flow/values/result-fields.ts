@@ -32,7 +32,6 @@ export interface ResultFacts {
 
 interface Field {
   readonly isFree: boolean;
-  /** It is nobody's very words. */
   readonly isMade?: true;
   readonly isIdentifier: boolean;
   readonly kind: string | undefined;

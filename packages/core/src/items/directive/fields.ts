@@ -18,7 +18,6 @@ const OUTPUT_TYPES: readonly OutputType[] = ['string', 'number', 'boolean', 'obj
 const INPUT_TYPES = [...OUTPUT_TYPES, 'integer', 'any'] as const;
 /** Paths in templates are made of such names. */
 const FIELD_NAME = /^[A-Za-z_][A-Za-z0-9_]{0,79}$/;
-/** What a hook directive may answer. */
 const HOOK_ACTION = /^(?:continue|retry|skip|fail|abort|retry_with_fallback)$/;
 
 /** The name of a field, from the attribute of the long form or the tag of the short one. */

@@ -118,7 +118,6 @@ export function reportCost(cost: Element, findings: Findings): void {
   findings.error('cost_removed', cost.at, message, `replace it with\n${block}`);
 }
 
-/** What became of two attributes of `<model>`. */
 export function reportRetired(model: Element, findings: Findings): void {
   const fallback = attributeOf(model, 'fallback');
   if (fallback) {

@@ -106,7 +106,6 @@ export function createLibraryFiles(options: {
       openedNow();
       for (const { files } of opened) files.list();
     },
-    /** As they were at the last refresh. */
     opened: () => openedNow().map(({ files }) => files),
     close(): void {
       for (const { files } of opened) files.unwatch();

@@ -10,7 +10,6 @@ interface UnreadFolder {
   readonly path: string;
   /** The files that nothing reads; absent: every file. */
   readonly files?: RegExp;
-  /** What to write in their place. */
   readonly hint: string;
 }
 

@@ -4,7 +4,6 @@
 import { fail, matchGlob } from '../../base/index.ts';
 import type { Verifier } from '../primitive.ts';
 
-/** As its author wrote it down. */
 export interface ProcessGrants {
   /** Globs over paths of the project. What may be written may be read. */
   readonly read: readonly string[];

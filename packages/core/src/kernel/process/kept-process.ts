@@ -34,7 +34,6 @@ export interface KeptProcess {
   readonly stdout: Readable;
   readonly pid: number;
   readonly mode: SandboxMode;
-  /** What it may touch, as it was started. */
   readonly verify: Verifier;
   /** The end of what it has written to stderr. */
   said(): string;

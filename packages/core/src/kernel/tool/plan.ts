@@ -80,7 +80,6 @@ export interface Plan {
   writes?: string;
   /** The same of any tool above it: what it would change can be shown. */
   previews?: string;
-  /** Packages that any link declares. */
   dependencies: readonly Json[];
   op: Operation;
   /** What a primitive is told about the tool, and the same in the strictest sandbox. */

@@ -46,7 +46,6 @@ interface LineSending {
   reader(): LineReader;
   /** What is in the body that is sent: it marks what the tool's own sinks keep of the answer. */
   marks?: () => Descriptor;
-  /** What stands before the tool's own sinks. */
   filter?: (() => EventFilter | undefined) | undefined;
 }
 

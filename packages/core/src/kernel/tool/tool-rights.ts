@@ -1,4 +1,12 @@
-import { fail, getOwn, type JsonObject, type Outcome, ok, plainText } from '../../base/index.ts';
+import {
+  type Failure,
+  fail,
+  getOwn,
+  type JsonObject,
+  type Outcome,
+  ok,
+  plainText,
+} from '../../base/index.ts';
 import type { Scope } from '../../trust/index.ts';
 import type { Authority } from '../call.ts';
 import type { PrimitiveCall } from '../primitive.ts';
@@ -18,6 +26,16 @@ export interface SignaturePolicy {
 
 const WAYS_OUT = 'sign it, or set `unsigned: allow` in the user-level policy';
 
+/** The thread may hold the right, so `missing` is empty: a signature is absent. */
+const refuseUnsigned = ({ leaf }: Plan, { id, file }: PlannedTool, effect: string): Failure =>
+  fail('permission_denied', `tool \`${id}\` is not signed, so ${effect}: ${WAYS_OUT}`, {
+    missing: '',
+    rule: 'unsigned',
+    attempted: leaf.id,
+    unsigned: id,
+    file,
+  });
+
 /** Asked at every call whose chain is not signed: a policy may have changed meanwhile. */
 export type AskSignatures = () => SignaturePolicy;
 
@@ -36,18 +54,7 @@ export function unsignedRefusal(
   return (capability) =>
     isRead(capability)
       ? undefined
-      : fail(
-          'permission_denied',
-          `tool \`${unsigned.id}\` is not signed, so it may not use \`${capability}\`: ${WAYS_OUT}`,
-          {
-            // The thread may hold it: what is absent is a signature.
-            missing: '',
-            rule: 'unsigned',
-            attempted: plan.leaf.id,
-            unsigned: unsigned.id,
-            file: unsigned.file,
-          },
-        );
+      : refuseUnsigned(plan, unsigned, `it may not use \`${capability}\``);
 }
 
 /** Narrows an authority to what an unsigned chain may do. */
@@ -63,17 +70,7 @@ export function restrictUnsigned(authority: Authority, plan: Plan, ask: AskSigna
 export function refuseSecrets(plan: Plan, unsigned: PlannedTool | undefined): Outcome<null> {
   const [name] = plan.env;
   if (!unsigned || name === undefined) return OK;
-  return fail(
-    'permission_denied',
-    `tool \`${unsigned.id}\` is not signed, so its chain may not read \`${name}\` from the environment: ${WAYS_OUT}`,
-    {
-      missing: '',
-      rule: 'unsigned',
-      attempted: plan.leaf.id,
-      unsigned: unsigned.id,
-      file: unsigned.file,
-    },
-  );
+  return refuseUnsigned(plan, unsigned, `its chain may not read \`${name}\` from the environment`);
 }
 
 /**
@@ -83,11 +80,7 @@ export function refuseSecrets(plan: Plan, unsigned: PlannedTool | undefined): Ou
 export function refusePatterns(plan: Plan, ask: AskSignatures): Outcome<null> {
   const link = plan.hasPatterns ? (plan.broken?.link ?? unsignedLink(plan, ask)) : undefined;
   if (!link) return OK;
-  return fail(
-    'permission_denied',
-    `tool \`${link.id}\` is not signed, so the \`pattern\` in its schema is not used: ${WAYS_OUT}`,
-    { missing: '', rule: 'unsigned', attempted: plan.leaf.id, unsigned: link.id, file: link.file },
-  );
+  return refuseUnsigned(plan, link, 'the `pattern` in its schema is not used');
 }
 
 /** May this tool be called at all? Its id, its effect, and a grant of every name it requires. */

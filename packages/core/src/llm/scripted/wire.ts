@@ -10,7 +10,6 @@ export interface Wire {
   status: number;
   headers: Record<string, string>;
   pieces: Buffer[];
-  /** What happens when all pieces are out. */
   end: 'end' | 'cut' | 'stall';
 }
 

@@ -31,7 +31,6 @@ export interface TokenVerifierPorts extends TokenWorld {
   audience: string;
   /** Real path of the project's root. */
   project: string;
-  /** Verified tokens to remember. */
   cacheSize?: number;
 }
 

@@ -279,7 +279,6 @@ export class VerifiedToken {
     return this.#refuse({ missing, message, attempted: id, need, rule: list });
   }
 
-  /** What a child that wants this would miss. */
   missingAtStart(wanted: readonly Grant[]): StartCheck {
     return this.#chain.misses(wanted);
   }
