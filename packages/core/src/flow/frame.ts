@@ -26,7 +26,6 @@ export interface ContextFacts {
   readonly guard?: Json | (() => Json);
   readonly denied?: boolean;
   readonly errors?: Json;
-  /** Of the values the errors are about. */
   readonly errorMarks?: Descriptor;
   readonly for?: Json;
   readonly loop?: Json;

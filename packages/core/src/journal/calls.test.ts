@@ -65,6 +65,20 @@ test('a call has the numbers of its events', () => {
   for (const some of Object.values(count)) expect(some).toBeGreaterThan(10);
 });
 
+test('two states that were made from one state do not see the calls of each other', () => {
+  const intent = (seq: number, call_id: string): Recorded => {
+    const call = { call_id, tool: 't', verb: 'execute', effect: 'read', arguments: {} } as const;
+    return { type: 'tool_call', data: call, thread: 't', seq, ts: 1, turn: 1 };
+  };
+  const many = Array.from({ length: 64 }, (_, at) => intent(at + 1, `c${at}`));
+  const base = project(calls, many.slice(0, 63));
+  const one = project(calls, [intent(64, 'x'), intent(65, 'y')], base);
+  const two = project(calls, [intent(64, 'y'), intent(65, 'x'), intent(66, 'x')], base);
+  expect([one.find('x')?.intents, one.find('y')?.intents]).toEqual([[64], [65]]);
+  expect([two.find('x')?.intents, two.find('y')?.intents]).toEqual([[65, 66], [64]]);
+  expect([base.find('x'), base.find('y'), two.list().length]).toEqual([undefined, undefined, 65]);
+});
+
 test('more calls than a block holds stay in order', () => {
   const content = Array.from({ length: 200 }, (_, at) => ({
     type: 'tool_call' as const,

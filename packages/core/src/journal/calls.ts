@@ -33,14 +33,23 @@ class CallState {
   readonly blocks: readonly ReadonlyMap<string, Call>[];
   /** The last event that changed the state. */
   readonly seq: number;
+  /** The block of each call. States that were made from one another share it, so an entry can be of another one. */
+  readonly #index: Map<string, number>;
 
-  constructor(blocks: CallState['blocks'] = [], seq = 0) {
+  constructor(blocks: CallState['blocks'] = [], seq = 0, index = new Map<string, number>()) {
     this.blocks = blocks;
     this.seq = seq;
+    this.#index = index;
+  }
+
+  #blockOf(id: string): number {
+    const at = this.#index.get(id) ?? -1;
+    if (at < 0 || this.blocks[at]?.has(id)) return at;
+    return this.blocks.findLastIndex((block) => block.has(id));
   }
 
   find(id: string): Call | undefined {
-    return this.blocks.findLast((block) => block.has(id))?.get(id);
+    return this.blocks[this.#blockOf(id)]?.get(id);
   }
 
   /** All calls, in the order of their first events. */
@@ -50,13 +59,12 @@ class CallState {
 
   /** Changes a call, or adds it after the last one. */
   with(seq: number, call: Call): CallState {
-    const known = this.blocks.findLastIndex((block) => block.has(call.id));
+    const known = this.#blockOf(call.id);
     const isFull = (this.blocks.at(-1)?.size ?? BLOCK) >= BLOCK;
     const at = known >= 0 ? known : this.blocks.length - (isFull ? 0 : 1);
-    return new CallState(
-      this.blocks.toSpliced(at, 1, new Map(this.blocks[at]).set(call.id, call)),
-      seq,
-    );
+    this.#index.set(call.id, at);
+    const block = new Map(this.blocks[at]).set(call.id, call);
+    return new CallState(this.blocks.toSpliced(at, 1, block), seq, this.#index);
   }
 }
 

@@ -98,7 +98,6 @@ interface TranscriptPorts {
   trouble(message: string): void;
 }
 
-/** What one `open` writes, until the next. */
 interface Writing {
   state: 'new' | 'open' | 'broken';
 }

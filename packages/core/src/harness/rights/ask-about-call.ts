@@ -70,7 +70,6 @@ interface AskedCall {
   readonly effect: ToolEffect;
   /** It is at work already and would be done again from its beginning. */
   readonly isBegun?: boolean;
-  /** What else makes it this one. */
   readonly about?: () => Json;
 }
 

@@ -87,7 +87,6 @@ function printOf({ tool, arguments: given, volatile = [], turn }: ObservedCall):
   return turn === undefined ? { tool, key, fields } : { tool, key, fields, turn };
 }
 
-/** As it may be handed on. */
 const digested = ({ tool, key, fields, turn }: CallPrint): CallPrint => ({
   tool,
   key: hash('sha256', key),

@@ -47,7 +47,6 @@ export function checkedEvents(
   return ok(encoded);
 }
 
-/** What a note may change besides. */
 export type Change = Pick<Commit, 'status' | 'cost' | 'result' | 'attempt' | 'settle' | 'raise'> & {
   readonly back?: Commit['use'];
 };

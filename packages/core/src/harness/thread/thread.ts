@@ -169,7 +169,6 @@ export interface TakenUse {
 interface Budget {
   readonly meter: CostMeter;
   limits: EffectiveLimits;
-  /** As they were when it began. */
   readonly initial: EffectiveLimits;
   /** A reservation made up front that its requests draw from. */
   readonly drawFrom: string | undefined;

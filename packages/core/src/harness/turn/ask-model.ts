@@ -27,7 +27,6 @@ interface Sender {
   readonly system: string;
   readonly tools: readonly ToolDefinition[];
   readonly writer: RequestWriter;
-  /** Of the text that was formed last. */
   formed: FormedBody | undefined;
 }
 
