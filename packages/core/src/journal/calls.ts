@@ -33,7 +33,7 @@ class CallState {
   readonly blocks: readonly ReadonlyMap<string, Call>[];
   /** The last event that changed the state. */
   readonly seq: number;
-  /** The block of each call. States that were made from one another share it, so an entry can be of another one. */
+  /** The block of each call. States that were made from one another share the map, so an entry can be wrong here. */
   readonly #index: Map<string, number>;
 
   constructor(blocks: CallState['blocks'] = [], seq = 0, index = new Map<string, number>()) {
