@@ -91,6 +91,7 @@ export {
   nearest,
   onOneLine,
   type Position,
+  shellQuote,
   shorten,
   type TextLines,
   withoutHidden,

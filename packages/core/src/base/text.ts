@@ -39,6 +39,9 @@ export function nearest(word: string, candidates: Iterable<string>): string | un
 /** `c` of `a/b/c`. */
 export const lastSegment = (id: string): string => id.slice(id.lastIndexOf('/') + 1);
 
+/** Quotes a text as one word of a POSIX shell. */
+export const shellQuote = (text: string): string => `'${text.replaceAll("'", "'\\''")}'`;
+
 /** How many of the first places, out of `count`, come before what is looked for. */
 export function countBefore(count: number, isBefore: (at: number) => boolean): number {
   let [low, high] = [0, count];
