@@ -1,4 +1,5 @@
 export { type Diagnostic, formatDiagnostic, hasErrors, type Severity } from './diagnostic.ts';
+export { diskFault, diskReason } from './disk-fault.ts';
 export { frontMatterAt, splitFrontMatter } from './front-matter.ts';
 export { globProblem, literalPrefix, matchGlob } from './glob.ts';
 export {

@@ -14,7 +14,7 @@ import {
   writeSync,
 } from 'node:fs';
 import { dirname } from 'node:path';
-import { errnoOf, fail, getOwn, type JsonObject, type Outcome, ok } from '../../base/index.ts';
+import { diskReason, fail, getOwn, type JsonObject, type Outcome, ok } from '../../base/index.ts';
 import { resolveProjectPath } from '../rights/project-path.ts';
 import {
   choiceField,
@@ -152,7 +152,7 @@ function createSink(place: { absolute: string; relative: string }, options: File
   let error: string | undefined;
 
   function giveUp(cause: unknown): void {
-    error ??= `cannot write \`${place.relative}\`: ${errnoOf(cause)}`;
+    error ??= `cannot write \`${place.relative}\`: ${diskReason(cause)}`;
     dropped += waiting.count;
     [waiting.text, waiting.count] = ['', 0];
   }
