@@ -1,6 +1,6 @@
 import type { Diagnostic, Severity } from './diagnostic.ts';
 import { getOwn, isObject } from './json.ts';
-import type { Json, JsonObject } from './outcome.ts';
+import { fail, type Json, type JsonObject, type Outcome, ok } from './outcome.ts';
 import { createLines, nearest, type Position } from './text.ts';
 import { parseYaml, type YamlDocument } from './yaml.ts';
 
@@ -205,9 +205,11 @@ export const uniqueBy =
 
 /** A mapping from any name to values of one shape; what is wrong is reported and left out. */
 export const tableOf =
-  <T>(rule: Rule<T>): Rule<Record<string, T>> =>
+  <T>(rule: Rule<T>, max = Number.POSITIVE_INFINITY): Rule<Record<string, T>> =>
   (value, place) => {
     if (!isObject(value)) return wrongType(place, 'a mapping', value);
+    if (Object.keys(value).length > max)
+      return wrongType(place, `a mapping of at most ${max}`, value);
     const read: [string, T][] = [];
     for (const [key, element] of Object.entries(value)) {
       const result = rule(element, place.child(key));
@@ -216,16 +218,21 @@ export const tableOf =
     return Object.fromEntries(read);
   };
 
-type Read<S> = { [K in keyof S]?: S[K] extends Rule<infer T> ? T : never };
+/** The type that a rule reads. */
+export type ReadBy<R> = R extends Rule<infer T> ? T : never;
+
+type Read<S> = { [K in keyof S]?: ReadBy<S[K]> };
 
 interface RecordOptions<Name> {
   required?: readonly Name[];
   moved?: Record<string, string>;
   /** Others read more than is known here: other fields and empty values are kept, with a warning. */
   open?: boolean;
+  /** An empty value is read by the rule of its field. Without this it counts as absent. */
+  strict?: boolean;
 }
 
-/** A mapping with known fields: others are errors with a suggestion; an empty value counts as absent. */
+/** A mapping with known fields: others are errors with a suggestion. */
 export const record =
   <S extends Record<string, Rule<unknown>>>(
     rules: S,
@@ -238,7 +245,8 @@ export const record =
       const rule = Object.hasOwn(rules, key) ? rules[key] : undefined;
       if (!rule) reportUnknown(place.child(key), key, Object.keys(rules), options);
       const kept = options.open ? field : undefined;
-      const result = rule && field !== null ? rule(field, place.child(key)) : kept;
+      const isRead = options.strict || (field ?? null) !== null;
+      const result = rule && isRead ? rule(field, place.child(key)) : kept;
       if (result !== undefined) read.push([key, result]);
     }
     for (const key of options.required ?? []) {
@@ -284,6 +292,23 @@ export interface ShapeProblem {
 /** Errors only. The path begins with the name that the value is given; `''` is no part of it. */
 export function problemsIn(value: Json, name: string, rule: Rule<unknown>): ShapeProblem[] {
   const problems: ShapeProblem[] = [];
+  rule(value, placeIn(problems, name));
+  return problems;
+}
+
+/** The value as the rule reads it. The fault is the first problem, `invalid_input`. */
+export function readValue<T>(value: Json, name: string, rule: Rule<T>): Outcome<T> {
+  const problems: ShapeProblem[] = [];
+  const read = rule(value, placeIn(problems, name));
+  const [first] = problems;
+  if (first === undefined && read !== undefined) return ok(read);
+  const { code, path = [], message = 'nothing was read', hint } = first ?? {};
+  const owner = code === 'unknown_field' ? pathText(path.slice(0, -1)) : '';
+  const where = owner === '' ? '' : ` in \`${owner}\``;
+  return fail('invalid_input', `${message}${where}${hint === undefined ? '' : `; ${hint}`}`);
+}
+
+function placeIn(problems: ShapeProblem[], name: string): RulePlace {
   const placeAt = (path: RulePath): RulePlace => ({
     path,
     child: (step) => placeAt([...path, step]),
@@ -294,8 +319,7 @@ export function problemsIn(value: Json, name: string, rule: Rule<unknown>): Shap
       return undefined;
     },
   });
-  rule(value, placeAt(name === '' ? [] : [name]));
-  return problems;
+  return placeAt(name === '' ? [] : [name]);
 }
 
 const PLACEHOLDER = /\{[^{}]+\}/;
