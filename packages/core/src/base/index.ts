@@ -52,7 +52,9 @@ export {
   listOf,
   listOrOne,
   mapping,
+  numberAt,
   numberBetween,
+  objectAt,
   oneOf,
   openYaml,
   parseObject,
@@ -96,7 +98,6 @@ export {
   type Position,
   shellQuote,
   shorten,
-  type TextLines,
   withoutHidden,
 } from './text.ts';
 export { formatYaml, parseYaml } from './yaml.ts';

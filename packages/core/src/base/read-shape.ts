@@ -357,6 +357,18 @@ export function listAt(value: Json | undefined, key: string): Json[] {
   return Array.isArray(list) ? list : [];
 }
 
+/** The object, or an empty one. */
+export function objectAt(value: Json | undefined, key: string): JsonObject {
+  const found = getOwn(value, key);
+  return isObject(found) ? found : {};
+}
+
+/** Undefined when absent or not a number. */
+export function numberAt(value: Json | undefined, key: string): number | undefined {
+  const found = getOwn(value, key);
+  return typeof found === 'number' ? found : undefined;
+}
+
 /** The text as an object, if it is one. Its depth is not looked at: fields are read, not walked. */
 export function parseObject(text: string): JsonObject | undefined {
   try {

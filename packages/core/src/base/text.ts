@@ -59,8 +59,6 @@ export interface Position {
   column: number;
 }
 
-export type TextLines = ReturnType<typeof createLines>;
-
 export function createLines(text: string) {
   const starts = [0];
   for (let at = text.indexOf('\n'); at !== -1; at = text.indexOf('\n', at + 1)) starts.push(at + 1);

@@ -1,6 +1,6 @@
 // Results over a size: kept whole as an artifact of the thread, by hash, with the labels they carry.
 // The journal, the transcript and the model get how they begin and where the rest is.
-import { fail, getOwn, isObject, type Json, type Outcome, ok } from '../../base/index.ts';
+import { fail, getOwn, isObject, type Json, numberAt, type Outcome, ok } from '../../base/index.ts';
 import {
   carries,
   type Descriptor,
@@ -32,9 +32,8 @@ export interface Result {
 }
 
 function bounds({ library }: HarnessPorts): { max: number; preview: number } {
-  const given = getOwn(library.config('limits').value, 'max_result');
-  const max = typeof given === 'number' && given >= 0 ? given : MAX_RESULT;
-  const least = Math.max(max, 1000);
+  const given = numberAt(library.config('limits').value, 'max_result') ?? -1;
+  const least = Math.max(given >= 0 ? given : MAX_RESULT, 1000);
   return { max: least, preview: Math.min(PREVIEW, least / 2) };
 }
 
