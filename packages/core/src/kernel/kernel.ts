@@ -11,7 +11,6 @@ import {
   type Outcome,
   ok,
   plainText,
-  whenReady,
 } from '../base/index.ts';
 import {
   type Argument,
@@ -226,7 +225,7 @@ function act(
     perform(
       call.op,
       call.inputs ?? [],
-      (values, { signal, capture, frame }) => {
+      async (values, { signal, capture, frame }) => {
         if (!made) return fail('internal_error', `\`${call.op.name}\` was not judged`);
         const { authority } = made;
         // What is said at once would be out before a guard could object to the result.
@@ -239,9 +238,8 @@ function act(
             ? { ...judged, isApproved, ...(signal && { signal }), ...held }
             : judged;
         // A failure is recorded and told as it is here: without the folders of this machine.
-        return whenReady(call.body(values, { authority, caller: speaker, capture }), (outcome) =>
-          shownFailure(library, outcome),
-        );
+        const outcome = await call.body(values, { authority, caller: speaker, capture });
+        return shownFailure(library, outcome);
       },
       caller.frame,
       {
@@ -249,8 +247,7 @@ function act(
         explain: call.explain ?? caller.act?.explain,
         async gate() {
           const speaker = caller.auth ? { ...caller, __auth: caller.auth() } : caller;
-          const answer = authorize(speaker);
-          const authority = answer instanceof Promise ? await answer : answer;
+          const authority = await authorize(speaker);
           if (!authority.ok) return shownFailure(library, authority);
           made = { authority: authority.output, caller: speaker };
           // Whoever counts uses does it with the act; what is done inside another one is nobody's.
@@ -327,8 +324,7 @@ export function createKernel(ports: KernelPorts): EmbeddedKernel {
         giveHelp(library, request, made.caller, ports.signal, uses),
       ),
     async line(id, caller, endpoint) {
-      const answer = ports.authorize(caller);
-      const authority = answer instanceof Promise ? await answer : answer;
+      const authority = await ports.authorize(caller);
       if (!authority.ok) return authority;
       await library.refresh();
       const found = library.find('tool', id);
@@ -338,8 +334,7 @@ export function createKernel(ports: KernelPorts): EmbeddedKernel {
       if (!admitted.ok) return admitted;
       // A program that embeds the kernel asks for itself: no tier of a capability counts.
       const { tier: _, ...op } = line.output.op;
-      const asked = judgeOperation(op, caller.frame);
-      const judged = asked instanceof Promise ? await asked : asked;
+      const judged = await judgeOperation(op, caller.frame);
       return judged.ok ? ok({ line: line.output, authority: admitted.output }) : judged;
     },
   };

@@ -6,7 +6,6 @@ import {
   type Descriptor,
   elementOf,
   factsOf,
-  type MaybePromise,
   markFailure,
   type ResultFacts,
   restoreFields,
@@ -41,17 +40,13 @@ const read = (artifact: string, offset: number): string =>
   `shortened; read on with execute {"item_type":"artifact","item_id":"${artifact}","parameters":{"field":"/…","offset":${offset}}}`;
 
 /** As it enters the journal and the conversation. A result that is not large is left as it is. */
-export function keepResult(thread: Thread, result: Result): MaybePromise<Result> {
-  const { max, preview } = bounds(thread.ports);
-  return sizeUpTo(result.content, max) <= max ? result : keepApart(thread, result, preview);
-}
-
-async function keepApart(
+export async function keepResult(
   { ports, place: { id } }: Thread,
   result: Result,
-  preview: number,
 ): Promise<Result> {
+  const { max, preview } = bounds(ports);
   const { content, marks, isError, facts } = result;
+  if (sizeUpTo(content, max) <= max) return result;
   const about = { marks: packMarks(marks), is_error: isError, ...(facts && { facts }) };
   const bytes = Buffer.from(JSON.stringify({ content, ...about }));
   const kept = await ports.store.putArtifact(id, bytes);

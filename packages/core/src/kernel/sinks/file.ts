@@ -231,7 +231,7 @@ const writeSome: WriteSome = (fd, bytes, offset) => writeSync(fd, bytes, offset)
 /** `write` is the disk. Tests pass one that is full. */
 export const createFileSinkFactory =
   (ownFolder?: OwnFolder, write: WriteSome = writeSome): SinkFactory =>
-  (destination, context) => {
+  async (destination, context) => {
     const format = choiceField(destination, 'format', ['jsonl', 'raw']);
     if (!format.ok) return format;
     const flushEvery = countField(destination, 'flush_every', 10);
@@ -239,8 +239,7 @@ export const createFileSinkFactory =
     const place = placeOf(destination, context, ownFolder);
     if (!place.ok) return place;
     const line = format.output === 'jsonl' ? jsonLine : rawLine;
-    const make = (told: Outcome<null>): Outcome<Sink> =>
-      told.ok ? ok(createSink(place.output, { flushEvery: flushEvery.output, line, write })) : told;
-    const told = context.willWrite?.(place.output.absolute) ?? ok(null);
-    return told instanceof Promise ? told.then(make) : make(told);
+    const told = await context.willWrite?.(place.output.absolute);
+    if (told?.ok === false) return told;
+    return ok(createSink(place.output, { flushEvery: flushEvery.output, line, write }));
   };
