@@ -29,16 +29,12 @@ export {
   type Fault,
   fail,
   harmless,
-  heard,
-  inTurn,
   isOwnCode,
   type Json,
   type JsonObject,
   messageOf,
   type Outcome,
   ok,
-  shielded,
-  whenReady,
   withDetail,
 } from './outcome.ts';
 export { type Clock, packagePath, type RandomBytes, systemClock, systemRandom } from './ports.ts';
@@ -100,4 +96,5 @@ export {
   shorten,
   withoutHidden,
 } from './text.ts';
+export { heard, inTurn, shielded, whenReady } from './when-ready.ts';
 export { formatYaml, parseYaml } from './yaml.ts';
