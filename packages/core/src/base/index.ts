@@ -1,6 +1,4 @@
 export { type Diagnostic, formatDiagnostic, hasErrors, type Severity } from './diagnostic.ts';
-export { diskFault, diskReason } from './disk-fault.ts';
-export { frontMatterAt, splitFrontMatter } from './front-matter.ts';
 export { globProblem, literalPrefix, matchGlob } from './glob.ts';
 export {
   asJson,
@@ -29,12 +27,16 @@ export {
   type Fault,
   fail,
   harmless,
+  heard,
+  inTurn,
   isOwnCode,
   type Json,
   type JsonObject,
   messageOf,
   type Outcome,
   ok,
+  shielded,
+  whenReady,
   withDetail,
 } from './outcome.ts';
 export { type Clock, packagePath, type RandomBytes, systemClock, systemRandom } from './ports.ts';
@@ -75,6 +77,8 @@ export {
 export { createLooks, createRecent, createRecentPairs } from './recent.ts';
 export { createRedactor, type RedactionStream, type Redactor } from './redact.ts';
 export {
+  diskFault,
+  diskReason,
   isInside,
   pathWithin,
   readRegularFile,
@@ -96,5 +100,4 @@ export {
   shorten,
   withoutHidden,
 } from './text.ts';
-export { heard, inTurn, shielded, whenReady } from './when-ready.ts';
-export { formatYaml, parseYaml } from './yaml.ts';
+export { formatYaml, frontMatterAt, parseYaml, splitFrontMatter } from './yaml.ts';
