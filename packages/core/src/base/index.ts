@@ -89,6 +89,7 @@ export { spawn } from './spawn.ts';
 export {
   countBefore,
   createLines,
+  didYouMean,
   durationText,
   hasHidden,
   lastSegment,
@@ -98,6 +99,7 @@ export {
   type Position,
   shellQuote,
   shorten,
+  suggestion,
   withoutHidden,
 } from './text.ts';
 export { formatYaml, frontMatterAt, parseYaml, splitFrontMatter } from './yaml.ts';

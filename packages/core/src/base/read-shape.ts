@@ -1,7 +1,7 @@
 import type { Diagnostic, Severity } from './diagnostic.ts';
 import { getOwn, isObject } from './json.ts';
 import { fail, type Json, type JsonObject, type Outcome, ok } from './outcome.ts';
-import { createLines, nearest, type Position } from './text.ts';
+import { createLines, didYouMean, type Position } from './text.ts';
 import { parseYaml, type YamlDocument } from './yaml.ts';
 
 type Loose<T> = { [K in keyof T]: T[K] | undefined };
@@ -146,18 +146,15 @@ export const wholeBetween =
       ? value
       : wrongType(place, `a whole number from ${min} to ${max}`, value);
 
-/** A suggestion when one word is near, otherwise all there are. */
-function didYouMean(word: string, candidates: readonly string[]): string {
-  const near = nearest(word, candidates);
-  return near === undefined ? `one of: ${candidates.join(', ')}` : `did you mean \`${near}\``;
-}
+const meantOrAll = (word: string, names: readonly string[]): string =>
+  didYouMean(word, names) ?? `one of: ${names.join(', ')}`;
 
 export const oneOf =
   <const T extends string>(members: readonly T[]): Rule<T> =>
   (value, place) => {
     const member = members.find((each) => each === value);
     if (member !== undefined) return member;
-    const hint = didYouMean(typeof value === 'string' ? value : '', members);
+    const hint = meantOrAll(typeof value === 'string' ? value : '', members);
     return wrongType(place, `one of ${members.join(', ')}`, value, hint);
   };
 
@@ -273,7 +270,7 @@ function reportUnknown(
     code: 'unknown_field',
     severity: open ? 'warning' : 'error',
     message: `unknown field \`${key}\``,
-    hint: hint ?? didYouMean(key, known),
+    hint: hint ?? meantOrAll(key, known),
     at: 'key',
   });
 }

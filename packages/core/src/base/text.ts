@@ -36,6 +36,18 @@ export function nearest(word: string, candidates: Iterable<string>): string | un
   return best;
 }
 
+/** A hint that names the candidate a person probably meant. */
+export function didYouMean(word: string, candidates: Iterable<string>): string | undefined {
+  const near = nearest(word, candidates);
+  return near === undefined ? undefined : `did you mean \`${near}\``;
+}
+
+/** The same hint as the end of a message; empty when no candidate is near. */
+export function suggestion(word: string, candidates: Iterable<string>): string {
+  const hint = didYouMean(word, candidates);
+  return hint === undefined ? '' : `; ${hint}`;
+}
+
 /** `c` of `a/b/c`. */
 export const lastSegment = (id: string): string => id.slice(id.lastIndexOf('/') + 1);
 

@@ -1,5 +1,6 @@
 // The four verbs. Each exists once, over the table of kinds; what a kind does is its own business.
 import {
+  didYouMean,
   type Failure,
   fail,
   getOwn,
@@ -7,7 +8,6 @@ import {
   isObject,
   type Json,
   listAt,
-  nearest,
   type Outcome,
   ok,
   plainText,
@@ -166,14 +166,12 @@ function kindOf(
   const kind = kinds.get(request.item_type);
   if (!kind) {
     const names = [...kinds.keys()];
-    const near = nearest(request.item_type, names);
-    const hint = near ? `did you mean \`${near}\`` : `there are: ${names.join(', ')}`;
+    const hint = didYouMean(request.item_type, names) ?? `there are: ${names.join(', ')}`;
     return fail('invalid_input', `unknown item_type \`${request.item_type}\`; ${hint}`);
   }
   const action = request.action ?? kind.actions[0] ?? 'run';
   if (!kind.actions.includes(action)) {
-    const near = nearest(action, kind.actions);
-    const hint = near ? `did you mean \`${near}\`` : `there are: ${kind.actions.join(', ')}`;
+    const hint = didYouMean(action, kind.actions) ?? `there are: ${kind.actions.join(', ')}`;
     return fail('invalid_input', `unknown action \`${action}\` for a ${kind.name}; ${hint}`);
   }
   return ok({ kind, action });

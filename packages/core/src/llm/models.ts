@@ -2,6 +2,7 @@
 // data in models.yaml. A new provider that speaks a known protocol is a few lines of YAML.
 import {
   compact,
+  didYouMean,
   fail,
   getOwn,
   isObject,
@@ -9,7 +10,6 @@ import {
   type JsonObject,
   matchGlob,
   mergeDeep,
-  nearest,
   type Outcome,
   objectAt,
   ok,
@@ -141,8 +141,7 @@ export function withStandIn(models: JsonObject, standIn: ProviderEndpoint | unde
 }
 
 const described = (word: string, known: readonly string[]): string => {
-  const near = nearest(word, known);
-  return near === undefined ? `known are ${known.join(', ')}` : `did you mean \`${near}\``;
+  return didYouMean(word, known) ?? `known are ${known.join(', ')}`;
 };
 
 /** The model's own entry, also by one of its aliases. */

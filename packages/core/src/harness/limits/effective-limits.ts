@@ -4,11 +4,11 @@ import {
   fail,
   getOwn,
   type JsonObject,
-  nearest,
   numberAt,
   type Outcome,
   objectAt,
   ok,
+  suggestion,
   textAt,
 } from '../../base/index.ts';
 import { LIMIT_NAMES } from '../../flow/index.ts';
@@ -217,8 +217,7 @@ function readWanted(wanted: JsonObject): Map<LimitName, bigint> | Refused {
     const name = LIMIT_NAMES.find((each) => each === key);
     const value = name && readLimit(name, given);
     if (name === undefined) {
-      const near = nearest(key, LIMIT_NAMES);
-      return { refused: `there is no limit \`${key}\`${near ? `; did you mean \`${near}\`` : ''}` };
+      return { refused: `there is no limit \`${key}\`${suggestion(key, LIMIT_NAMES)}` };
     }
     if (value === undefined) return { refused: `the new limit \`${key}\` is no amount` };
     values.set(name, value);
