@@ -96,7 +96,7 @@ function createPlace(
 }
 
 function describe(value: Json): string {
-  if (value === null) return 'nothing';
+  if ((value ?? null) === null) return 'nothing'; // A program can pass undefined.
   if (Array.isArray(value)) return 'a list';
   if (typeof value === 'object') return 'a mapping';
   const shown = JSON.stringify(value);

@@ -250,6 +250,14 @@ test.each([
   expect(!started.ok && started.error.detail.message).toContain(message);
 });
 
+test('a reply of a program that is undefined is refused', async () => {
+  const replies = [{ text: 'a' }, ...Array.from<ScriptedReply>({ length: 1 })];
+  expect(await startScriptedProvider(replies)).toMatchObject({
+    ok: false,
+    error: { code: 'invalid_input', detail: { message: expect.stringContaining('`replies.1`') } },
+  });
+});
+
 test('a port that is taken is an outcome', async () => {
   const port = Number(new URL((await start([])).url).port);
   expect(await startScriptedProvider([], { port })).toMatchObject({
