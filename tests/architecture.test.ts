@@ -350,6 +350,19 @@ test('CONTRIBUTING.md names places that are there', () => {
   expectOnly(places.filter((place) => !existsSync(place)));
 });
 
+test('a file that works without promises where it can says why in its first line', () => {
+  const sources = globSync('packages/*/src/**/*.{ts,tsx}').map((path) => ({
+    path,
+    text: readFileSync(path, 'utf8'),
+  }));
+  const hot = sources.filter(({ path, text }) => {
+    const isSource = !/\.test\.tsx?$|\/base\/(?:index|outcome)\.ts$/.test(path);
+    return isSource && /\bwhenReady\b|\bshielded\(|instanceof Promise\b/.test(text);
+  });
+  expect(hot.length).toBeGreaterThan(10);
+  expectOnly(hot.filter(({ text }) => !text.startsWith('// Hot: ')).map(({ path }) => path));
+});
+
 test('ARCHITECTURE.md is short, and names files that are there', () => {
   const page = readFileSync('ARCHITECTURE.md', 'utf8');
   expect(page.split(/\s+/).length).toBeLessThan(1500);

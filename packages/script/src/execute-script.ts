@@ -1,3 +1,4 @@
+// Hot: runs for each step of a script, and a promise costs more than most steps.
 // The door of the language: parse everything, then run it. Whatever happens, the answer is an outcome,
 // and everything emitted before has been delivered.
 import { dirname, relative } from 'node:path';

@@ -1,14 +1,14 @@
 // Offsets into lines and columns, when somebody asks.
-import { createLines, type TextLines } from '@kernmantle/core/base';
+import { createLines } from '@kernmantle/core/base';
 
-const known = new WeakMap<object, TextLines>();
+const known = new WeakMap<object, ReturnType<typeof createLines>>();
 
 interface Sourced {
   readonly name: string;
   readonly text: string;
 }
 
-function linesOf(unit: Sourced): TextLines {
+function linesOf(unit: Sourced) {
   const lines = known.get(unit) ?? createLines(unit.text);
   known.set(unit, lines);
   return lines;

@@ -1,5 +1,4 @@
 export { type Diagnostic, formatDiagnostic, hasErrors, type Severity } from './diagnostic.ts';
-export { frontMatterAt, splitFrontMatter } from './front-matter.ts';
 export { globProblem, literalPrefix, matchGlob } from './glob.ts';
 export {
   asJson,
@@ -51,15 +50,19 @@ export {
   listOf,
   listOrOne,
   mapping,
+  numberAt,
   numberBetween,
+  objectAt,
   oneOf,
   openYaml,
   parseObject,
   parseText,
   problemsIn,
+  type ReadBy,
   type Rule,
   type RulePath,
   type RulePlace,
+  readValue,
   record,
   type ShapeProblem,
   tableOf,
@@ -74,6 +77,8 @@ export {
 export { createLooks, createRecent, createRecentPairs } from './recent.ts';
 export { createRedactor, type RedactionStream, type Redactor } from './redact.ts';
 export {
+  diskFault,
+  diskReason,
   isInside,
   pathWithin,
   readRegularFile,
@@ -84,6 +89,7 @@ export { spawn } from './spawn.ts';
 export {
   countBefore,
   createLines,
+  didYouMean,
   durationText,
   hasHidden,
   lastSegment,
@@ -91,8 +97,9 @@ export {
   nearest,
   onOneLine,
   type Position,
+  shellQuote,
   shorten,
-  type TextLines,
+  suggestion,
   withoutHidden,
 } from './text.ts';
-export { formatYaml, parseYaml } from './yaml.ts';
+export { formatYaml, frontMatterAt, parseYaml, splitFrontMatter } from './yaml.ts';

@@ -219,7 +219,9 @@ const BY_CODE: Readonly<Record<string, number>> = {
   cancelled: EXIT.interrupted,
 };
 
-export function exitCodeOf(fault: Fault): number {
+/** The exit code of a command that ended with this fault, or without one. */
+export function exitCodeOf(fault: Fault | undefined): number {
+  if (!fault) return EXIT.done;
   const { code, detail } = fault;
   if (code === 'expression_error') return detail.kind === 'syntax' ? EXIT.invalid : EXIT.failed;
   if (code.endsWith('_exceeded')) return EXIT.limit;

@@ -1,7 +1,7 @@
 import type { Diagnostic, Severity } from './diagnostic.ts';
 import { getOwn, isObject } from './json.ts';
-import type { Json, JsonObject } from './outcome.ts';
-import { createLines, nearest, type Position } from './text.ts';
+import { fail, type Json, type JsonObject, type Outcome, ok } from './outcome.ts';
+import { createLines, didYouMean, type Position } from './text.ts';
 import { parseYaml, type YamlDocument } from './yaml.ts';
 
 type Loose<T> = { [K in keyof T]: T[K] | undefined };
@@ -95,7 +95,7 @@ function createPlace(
 }
 
 function describe(value: Json): string {
-  if (value === null) return 'nothing';
+  if ((value ?? null) === null) return 'nothing'; // A program can pass undefined.
   if (Array.isArray(value)) return 'a list';
   if (typeof value === 'object') return 'a mapping';
   const shown = JSON.stringify(value);
@@ -145,18 +145,15 @@ export const wholeBetween =
       ? value
       : wrongType(place, `a whole number from ${min} to ${max}`, value);
 
-/** A suggestion when one word is near, otherwise all there are. */
-function didYouMean(word: string, candidates: readonly string[]): string {
-  const near = nearest(word, candidates);
-  return near === undefined ? `one of: ${candidates.join(', ')}` : `did you mean \`${near}\``;
-}
+const meantOrAll = (word: string, names: readonly string[]): string =>
+  didYouMean(word, names) ?? `one of: ${names.join(', ')}`;
 
 export const oneOf =
   <const T extends string>(members: readonly T[]): Rule<T> =>
   (value, place) => {
     const member = members.find((each) => each === value);
     if (member !== undefined) return member;
-    const hint = didYouMean(typeof value === 'string' ? value : '', members);
+    const hint = meantOrAll(typeof value === 'string' ? value : '', members);
     return wrongType(place, `one of ${members.join(', ')}`, value, hint);
   };
 
@@ -204,9 +201,11 @@ export const uniqueBy =
 
 /** A mapping from any name to values of one shape; what is wrong is reported and left out. */
 export const tableOf =
-  <T>(rule: Rule<T>): Rule<Record<string, T>> =>
+  <T>(rule: Rule<T>, max = Number.POSITIVE_INFINITY): Rule<Record<string, T>> =>
   (value, place) => {
     if (!isObject(value)) return wrongType(place, 'a mapping', value);
+    if (Object.keys(value).length > max)
+      return wrongType(place, `a mapping of at most ${max}`, value);
     const read: [string, T][] = [];
     for (const [key, element] of Object.entries(value)) {
       const result = rule(element, place.child(key));
@@ -215,16 +214,21 @@ export const tableOf =
     return Object.fromEntries(read);
   };
 
-type Read<S> = { [K in keyof S]?: S[K] extends Rule<infer T> ? T : never };
+/** The type that a rule reads. */
+export type ReadBy<R> = R extends Rule<infer T> ? T : never;
+
+type Read<S> = { [K in keyof S]?: ReadBy<S[K]> };
 
 interface RecordOptions<Name> {
   required?: readonly Name[];
   moved?: Record<string, string>;
   /** Others read more than is known here: other fields and empty values are kept, with a warning. */
   open?: boolean;
+  /** An empty value is read by the rule of its field. Without this it counts as absent. */
+  strict?: boolean;
 }
 
-/** A mapping with known fields: others are errors with a suggestion; an empty value counts as absent. */
+/** A mapping with known fields: others are errors with a suggestion. */
 export const record =
   <S extends Record<string, Rule<unknown>>>(
     rules: S,
@@ -237,7 +241,8 @@ export const record =
       const rule = Object.hasOwn(rules, key) ? rules[key] : undefined;
       if (!rule) reportUnknown(place.child(key), key, Object.keys(rules), options);
       const kept = options.open ? field : undefined;
-      const result = rule && field !== null ? rule(field, place.child(key)) : kept;
+      const isRead = options.strict || (field ?? null) !== null;
+      const result = rule && isRead ? rule(field, place.child(key)) : kept;
       if (result !== undefined) read.push([key, result]);
     }
     for (const key of options.required ?? []) {
@@ -264,7 +269,7 @@ function reportUnknown(
     code: 'unknown_field',
     severity: open ? 'warning' : 'error',
     message: `unknown field \`${key}\``,
-    hint: hint ?? didYouMean(key, known),
+    hint: hint ?? meantOrAll(key, known),
     at: 'key',
   });
 }
@@ -282,6 +287,23 @@ export interface ShapeProblem {
 /** Errors only. The path begins with the name that the value is given; `''` is no part of it. */
 export function problemsIn(value: Json, name: string, rule: Rule<unknown>): ShapeProblem[] {
   const problems: ShapeProblem[] = [];
+  rule(value, placeIn(problems, name));
+  return problems;
+}
+
+/** The value as the rule reads it. The fault is the first problem, `invalid_input`. */
+export function readValue<T>(value: Json, name: string, rule: Rule<T>): Outcome<T> {
+  const problems: ShapeProblem[] = [];
+  const read = rule(value, placeIn(problems, name));
+  const [first] = problems;
+  if (first === undefined && read !== undefined) return ok(read);
+  const { code, path = [], message = 'nothing was read', hint } = first ?? {};
+  const owner = code === 'unknown_field' ? pathText(path.slice(0, -1)) : '';
+  const where = owner === '' ? '' : ` in \`${owner}\``;
+  return fail('invalid_input', `${message}${where}${hint === undefined ? '' : `; ${hint}`}`);
+}
+
+function placeIn(problems: ShapeProblem[], name: string): RulePlace {
   const placeAt = (path: RulePath): RulePlace => ({
     path,
     child: (step) => placeAt([...path, step]),
@@ -292,8 +314,7 @@ export function problemsIn(value: Json, name: string, rule: Rule<unknown>): Shap
       return undefined;
     },
   });
-  rule(value, placeAt(name === '' ? [] : [name]));
-  return problems;
+  return placeAt(name === '' ? [] : [name]);
 }
 
 const PLACEHOLDER = /\{[^{}]+\}/;
@@ -328,6 +349,18 @@ export function textsAt(value: Json | undefined, key: string): string[] {
 export function listAt(value: Json | undefined, key: string): Json[] {
   const list = getOwn(value, key);
   return Array.isArray(list) ? list : [];
+}
+
+/** The object, or an empty one. */
+export function objectAt(value: Json | undefined, key: string): JsonObject {
+  const found = getOwn(value, key);
+  return isObject(found) ? found : {};
+}
+
+/** Undefined when absent or not a number. */
+export function numberAt(value: Json | undefined, key: string): number | undefined {
+  const found = getOwn(value, key);
+  return typeof found === 'number' ? found : undefined;
 }
 
 /** The text as an object, if it is one. Its depth is not looked at: fields are read, not walked. */

@@ -100,6 +100,12 @@ function gramsOf(patterns: readonly string[], step: number) {
   return { pairs, grams };
 }
 
+/** Does a pattern begin so? Of the patterns that are not before the text in order, the first would. */
+function isBeginning(sorted: readonly string[], text: string): boolean {
+  const first = countBefore(sorted.length, (at) => (sorted[at] ?? '') < text);
+  return sorted[first]?.startsWith(text) ?? false;
+}
+
 export function createMatcher(patterns: Iterable<string>): TextMatcher {
   const sorted = [...patterns].filter((pattern) => pattern !== '').sort();
   const long = sorted.filter(({ length }) => length >= MIN_WINDOW);

@@ -36,8 +36,23 @@ export function nearest(word: string, candidates: Iterable<string>): string | un
   return best;
 }
 
+/** A hint that names the candidate a person probably meant. */
+export function didYouMean(word: string, candidates: Iterable<string>): string | undefined {
+  const near = nearest(word, candidates);
+  return near === undefined ? undefined : `did you mean \`${near}\``;
+}
+
+/** The same hint as the end of a message; empty when no candidate is near. */
+export function suggestion(word: string, candidates: Iterable<string>): string {
+  const hint = didYouMean(word, candidates);
+  return hint === undefined ? '' : `; ${hint}`;
+}
+
 /** `c` of `a/b/c`. */
 export const lastSegment = (id: string): string => id.slice(id.lastIndexOf('/') + 1);
+
+/** Quotes a text as one word of a POSIX shell. */
+export const shellQuote = (text: string): string => `'${text.replaceAll("'", "'\\''")}'`;
 
 /** How many of the first places, out of `count`, come before what is looked for. */
 export function countBefore(count: number, isBefore: (at: number) => boolean): number {
@@ -55,8 +70,6 @@ export interface Position {
   line: number;
   column: number;
 }
-
-export type TextLines = ReturnType<typeof createLines>;
 
 export function createLines(text: string) {
   const starts = [0];

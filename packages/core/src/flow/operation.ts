@@ -3,11 +3,11 @@
 import {
   createRecent,
   createRecentPairs,
+  didYouMean,
   type Json,
   type JsonObject,
   literalPrefix,
   matchGlob,
-  nearest,
 } from '../base/index.ts';
 import type { Value } from './values/value.ts';
 
@@ -209,10 +209,8 @@ export function keyProblem(
   if (key === 'op:*' || key === 'op' || [...RISKS, ...labels].some(isLabel)) return undefined;
   if (RISKS.some((risk) => fits(first, risk))) return undefined;
   const kinds = OPERATION_KINDS.filter((kind) => fits(first, kind));
-  const help = (word: string, known: readonly string[]) => {
-    const near = nearest(word, known);
-    return near === undefined ? `one of ${known.join(', ')}` : `did you mean \`${near}\`?`;
-  };
+  const help = (word: string, known: readonly string[]) =>
+    didYouMean(word, known) ?? `one of ${known.join(', ')}`;
   if (kinds.length === 0) {
     const message = `\`${first}\` is not a kind of operation; a label is written without \`op:\``;
     return { message, hint: help(first, OPERATION_KINDS) };

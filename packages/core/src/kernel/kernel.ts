@@ -1,5 +1,6 @@
 // The four verbs. Each exists once, over the table of kinds; what a kind does is its own business.
 import {
+  didYouMean,
   type Failure,
   fail,
   getOwn,
@@ -7,11 +8,9 @@ import {
   isObject,
   type Json,
   listAt,
-  nearest,
   type Outcome,
   ok,
   plainText,
-  whenReady,
 } from '../base/index.ts';
 import {
   type Argument,
@@ -167,14 +166,12 @@ function kindOf(
   const kind = kinds.get(request.item_type);
   if (!kind) {
     const names = [...kinds.keys()];
-    const near = nearest(request.item_type, names);
-    const hint = near ? `did you mean \`${near}\`` : `there are: ${names.join(', ')}`;
+    const hint = didYouMean(request.item_type, names) ?? `there are: ${names.join(', ')}`;
     return fail('invalid_input', `unknown item_type \`${request.item_type}\`; ${hint}`);
   }
   const action = request.action ?? kind.actions[0] ?? 'run';
   if (!kind.actions.includes(action)) {
-    const near = nearest(action, kind.actions);
-    const hint = near ? `did you mean \`${near}\`` : `there are: ${kind.actions.join(', ')}`;
+    const hint = didYouMean(action, kind.actions) ?? `there are: ${kind.actions.join(', ')}`;
     return fail('invalid_input', `unknown action \`${action}\` for a ${kind.name}; ${hint}`);
   }
   return ok({ kind, action });
@@ -226,7 +223,7 @@ function act(
     perform(
       call.op,
       call.inputs ?? [],
-      (values, { signal, capture, frame }) => {
+      async (values, { signal, capture, frame }) => {
         if (!made) return fail('internal_error', `\`${call.op.name}\` was not judged`);
         const { authority } = made;
         // What is said at once would be out before a guard could object to the result.
@@ -239,9 +236,8 @@ function act(
             ? { ...judged, isApproved, ...(signal && { signal }), ...held }
             : judged;
         // A failure is recorded and told as it is here: without the folders of this machine.
-        return whenReady(call.body(values, { authority, caller: speaker, capture }), (outcome) =>
-          shownFailure(library, outcome),
-        );
+        const outcome = await call.body(values, { authority, caller: speaker, capture });
+        return shownFailure(library, outcome);
       },
       caller.frame,
       {
@@ -249,8 +245,7 @@ function act(
         explain: call.explain ?? caller.act?.explain,
         async gate() {
           const speaker = caller.auth ? { ...caller, __auth: caller.auth() } : caller;
-          const answer = authorize(speaker);
-          const authority = answer instanceof Promise ? await answer : answer;
+          const authority = await authorize(speaker);
           if (!authority.ok) return shownFailure(library, authority);
           made = { authority: authority.output, caller: speaker };
           // Whoever counts uses does it with the act; what is done inside another one is nobody's.
@@ -327,8 +322,7 @@ export function createKernel(ports: KernelPorts): EmbeddedKernel {
         giveHelp(library, request, made.caller, ports.signal, uses),
       ),
     async line(id, caller, endpoint) {
-      const answer = ports.authorize(caller);
-      const authority = answer instanceof Promise ? await answer : answer;
+      const authority = await ports.authorize(caller);
       if (!authority.ok) return authority;
       await library.refresh();
       const found = library.find('tool', id);
@@ -338,8 +332,7 @@ export function createKernel(ports: KernelPorts): EmbeddedKernel {
       if (!admitted.ok) return admitted;
       // A program that embeds the kernel asks for itself: no tier of a capability counts.
       const { tier: _, ...op } = line.output.op;
-      const asked = judgeOperation(op, caller.frame);
-      const judged = asked instanceof Promise ? await asked : asked;
+      const judged = await judgeOperation(op, caller.frame);
       return judged.ok ? ok({ line: line.output, authority: admitted.output }) : judged;
     },
   };

@@ -2,6 +2,7 @@
 // data in models.yaml. A new provider that speaks a known protocol is a few lines of YAML.
 import {
   compact,
+  didYouMean,
   fail,
   getOwn,
   isObject,
@@ -9,8 +10,8 @@ import {
   type JsonObject,
   matchGlob,
   mergeDeep,
-  nearest,
   type Outcome,
+  objectAt,
   ok,
   textAt,
   textsAt,
@@ -55,10 +56,6 @@ const PROTOCOLS: Readonly<Record<string, Protocol>> = {
 
 const wordAt = (value: Json | undefined, key: string): string | undefined =>
   textAt(value, key) || undefined;
-const tableAt = (value: Json, key: string): JsonObject => {
-  const table = getOwn(value, key);
-  return isObject(table) ? table : {};
-};
 
 interface ModelsFile {
   value: JsonObject;
@@ -67,11 +64,11 @@ interface ModelsFile {
 
 /** Whoever names another tool for a provider, and none for threads, means it for threads too. */
 function withThreadTools(value: JsonObject, layers: ModelsFile['layers']): JsonObject {
-  const providers = { ...tableAt(value, 'providers') };
+  const providers = { ...objectAt(value, 'providers') };
   for (const [name, provider] of Object.entries(providers)) {
     const isIn = (source: string): boolean =>
       layers.some(
-        (layer) => layer.source === source && getOwn(tableAt(layer.value, 'providers'), name),
+        (layer) => layer.source === source && getOwn(objectAt(layer.value, 'providers'), name),
       );
     if (isObject(provider) && wordAt(provider, 'base_url') && !isIn('user') && !isIn('bundle')) {
       providers[name] = { ...provider, misplaced: true };
@@ -79,7 +76,7 @@ function withThreadTools(value: JsonObject, layers: ModelsFile['layers']): JsonO
     }
     const said = (field: string): number =>
       layers.findLastIndex((layer) =>
-        wordAt(getOwn(tableAt(layer.value, 'providers'), name), field),
+        wordAt(getOwn(objectAt(layer.value, 'providers'), name), field),
       );
     if (!isObject(provider) || said('thread_tool') >= said('tool')) continue;
     const { thread_tool: _, ...rest } = provider;
@@ -116,7 +113,7 @@ export function withEndpoints({ value, layers }: ModelsFile): JsonObject {
   const ofSource = (source: string): JsonObject =>
     layers
       .filter((layer) => layer.source === source)
-      .reduce((all, layer) => mergeDeep(all, tableAt(layer.value, 'providers')), {});
+      .reduce((all, layer) => mergeDeep(all, objectAt(layer.value, 'providers')), {});
   const [shipped, own] = [ofSource('bundle'), ofSource('user')];
   const providers = withLimits(withThreadTools(value, layers), shipped, own);
   if (Object.keys(own).length === 0) return { ...value, providers };
@@ -136,7 +133,7 @@ export function withEndpoints({ value, layers }: ModelsFile): JsonObject {
 /** The same table where one endpoint answers in the place of every provider: nobody else is asked. */
 export function withStandIn(models: JsonObject, standIn: ProviderEndpoint | undefined): JsonObject {
   if (!standIn) return models;
-  const providers = Object.entries(tableAt(models, 'providers')).map(([name, provider]) => {
+  const providers = Object.entries(objectAt(models, 'providers')).map(([name, provider]) => {
     const own = isObject(provider) ? provider : {};
     return [name, { ...own, ...(standIn.key && { key: standIn.key }), endpoint: { ...standIn } }];
   });
@@ -144,13 +141,12 @@ export function withStandIn(models: JsonObject, standIn: ProviderEndpoint | unde
 }
 
 const described = (word: string, known: readonly string[]): string => {
-  const near = nearest(word, known);
-  return near === undefined ? `known are ${known.join(', ')}` : `did you mean \`${near}\``;
+  return didYouMean(word, known) ?? `known are ${known.join(', ')}`;
 };
 
 /** The model's own entry, also by one of its aliases. */
 function entryOf(models: JsonObject, id: string): { id: string; entry: Json } | undefined {
-  const rows = tableAt(models, 'models');
+  const rows = objectAt(models, 'models');
   const own = getOwn(rows, id);
   if (own !== undefined) return { id, entry: own };
   const row = Object.entries(rows).find(([, entry]) => textsAt(entry, 'aliases').includes(id));
@@ -160,7 +156,7 @@ function entryOf(models: JsonObject, id: string): { id: string; entry: Json } | 
 /** By the longest pattern among the providers' `models`. */
 function providerByPattern(models: JsonObject, id: string): string | undefined {
   let best: { name: string; length: number } | undefined;
-  for (const [name, provider] of Object.entries(tableAt(models, 'providers'))) {
+  for (const [name, provider] of Object.entries(objectAt(models, 'providers'))) {
     for (const pattern of textsAt(provider, 'models')) {
       if (pattern.length > (best?.length ?? 0) && matchGlob(pattern, id)) {
         best = { name, length: pattern.length };
@@ -183,7 +179,7 @@ function complete(
   entry: Json | undefined,
   fallback: string | undefined,
 ): Outcome<ResolvedModel> {
-  const providers = tableAt(models, 'providers');
+  const providers = objectAt(models, 'providers');
   const provider = getOwn(providers, name);
   if (provider === undefined) {
     return fail('config_invalid', `model \`${model}\` names the unknown provider \`${name}\``, {
@@ -222,7 +218,7 @@ function complete(
 }
 
 function byTier(models: JsonObject, tier: string): Outcome<ResolvedModel> {
-  const tiers = tableAt(models, 'tiers');
+  const tiers = objectAt(models, 'tiers');
   const row = getOwn(tiers, tier);
   if (row === undefined) {
     return fail('not_found', `there is no model tier \`${tier.slice(0, 200)}\``, {
@@ -253,14 +249,14 @@ export function resolveModel(
   if (model_id === undefined) {
     if (tier !== undefined) return byTier(models, tier);
     return fail('invalid_input', 'neither a model tier nor a model id is given', {
-      hint: `tiers are ${Object.keys(tableAt(models, 'tiers')).join(', ')}`,
+      hint: `tiers are ${Object.keys(objectAt(models, 'tiers')).join(', ')}`,
     });
   }
   const found = entryOf(models, model_id);
   const model = found?.id ?? model_id;
   const name = wordAt(found?.entry, 'provider') ?? providerByPattern(models, model);
   if (name !== undefined) return complete(models, model, name, found?.entry, undefined);
-  if (getOwn(tableAt(models, 'tiers'), model_id) !== undefined) return byTier(models, model_id);
+  if (getOwn(objectAt(models, 'tiers'), model_id) !== undefined) return byTier(models, model_id);
   return fail('not_found', `no provider is known for model \`${model_id.slice(0, 200)}\``, {
     model: model_id.slice(0, 200),
     hint: 'add it under `models` with its `provider` in your own `~/.ai/config/models.yaml`, or in `.ai/config/models.yaml` of the project',

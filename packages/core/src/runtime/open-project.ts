@@ -9,8 +9,8 @@ import {
   fail,
   getOwn,
   isInside,
-  isObject,
   type Outcome,
+  objectAt,
   ok,
   packagePath,
   systemClock,
@@ -344,8 +344,7 @@ export async function processPorts(open: OpenProject): Promise<ProcessPorts> {
 function ownProviderHosts(library: Pick<Library, 'config'>): string[] {
   const own = library.config('models').layers.filter(({ source }) => source === 'user');
   return own.flatMap(({ value }) => {
-    const providers = getOwn(value, 'providers');
-    return Object.values(isObject(providers) ? providers : {}).flatMap((provider) => {
+    return Object.values(objectAt(value, 'providers')).flatMap((provider) => {
       const url = getOwn(provider, 'base_url');
       return typeof url === 'string' && URL.canParse(url) ? [hostAndPort(url)] : [];
     });

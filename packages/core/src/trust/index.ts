@@ -34,6 +34,7 @@ export {
 export { PERMISSION_FIELDS, type Permission } from './grants/permission-map.ts';
 export { HTTP_METHODS } from './grants/scope-match.ts';
 export { scopeProblem, valueInScope } from './grants/value-scope.ts';
+export { openDecisions } from './keys/decision-file.ts';
 export { type ItemStatement, signStatement, verifyStatement } from './keys/item-statement.ts';
 export { type KeyPair, keyIdOf } from './keys/key.ts';
 export { createKeyFolder, deriveVaultKey, type KeyFolder } from './keys/key-folder.ts';

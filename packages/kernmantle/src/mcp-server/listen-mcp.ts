@@ -1,6 +1,6 @@
 // MCP over HTTP: the guard stands before everything, `/mcp` is the protocol.
 import type { HttpBindings } from '@hono/node-server';
-import { type Clock, fail, messageOf, type Outcome, ok, systemClock } from '@kernmantle/core/base';
+import { fail, messageOf, type Outcome, ok, systemClock } from '@kernmantle/core/base';
 import { createMcpHttp, type HttpOptions, type McpClient, type McpHost } from '@kernmantle/mcp';
 import {
   addHeaders,
@@ -20,7 +20,7 @@ interface ListenOptions extends Omit<HttpOptions, 'clock'> {
   /** Any that is free unless said otherwise. */
   readonly port?: number;
   readonly tokens: TokenStore;
-  readonly clock?: Clock;
+  readonly clock?: typeof systemClock;
   onRefused(address: string, reason: string): void;
 }
 

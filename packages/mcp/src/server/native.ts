@@ -47,6 +47,7 @@ import {
 } from './native-results.ts';
 import { createOutputLines, progressFor } from './progress.ts';
 import { addPrompt, type Choices, choicesIn } from './prompts.ts';
+import { listed } from './verbs.ts';
 
 interface Ports extends ServerParts, InputPorts {
   /** The name of a template, or its id where that is taken. */
@@ -160,21 +161,14 @@ async function execute(
   return done.ok ? ok(ownOutput(done.output)) : done;
 }
 
-/** Shown as it is. What a client sends is checked by the kernel, and not by expressions of strangers here. */
-const shown = ({ schema }: Ports, json: JsonObject): ReturnType<ServerParts['schema']> => {
-  const { '~standard': standard } = schema(json);
-  const validate = (value: unknown) => ({ value: value as JsonObject });
-  return { '~standard': { ...standard, validate } };
-};
-
 function addTool(ports: Ports, offer: Offer): void {
   const { item, name, input, output } = offer;
   ports.server.registerTool(
     name,
     {
       description: item.description,
-      inputSchema: shown(ports, input),
-      ...(output && { outputSchema: shown(ports, output) }),
+      inputSchema: listed(input, ports.schema),
+      ...(output && { outputSchema: listed(output, ports.schema) }),
       annotations: annotationsOf(offer),
     },
     async (given, context) => {
@@ -190,7 +184,7 @@ function addTool(ports: Ports, offer: Offer): void {
 function addPromptTool(ports: Ports, offer: Offer): void {
   const { item, name, input } = offer;
   const { description } = item;
-  const argsSchema = shown(ports, input);
+  const argsSchema = listed(input, ports.schema);
   ports.server.registerPrompt(name, { description, argsSchema }, async (given, context) => {
     const done = await run(ports, offer, given, context);
     if (!done.ok) throw protocolError(done);
@@ -273,7 +267,7 @@ function addDirective(ports: Ports, { id, directive }: DirectiveItem, name: stri
     name,
     {
       description: directive.description,
-      inputSchema: shown(ports, schema),
+      inputSchema: listed(schema, ports.schema),
       annotations: { readOnlyHint: false, destructiveHint: true, openWorldHint: true },
     },
     async (inputs, context) => {

@@ -1,6 +1,6 @@
 // Clients that want to hear when a resource is another one: a thread has moved, the file of an item was
 // changed. Somebody is told that it happened, never what: they read it again, and are judged then.
-import { getOwn, type Json } from '@kernmantle/core/base';
+import { getOwn, type Json, textsAt } from '@kernmantle/core/base';
 import { groupExposed, type ItemKind } from '@kernmantle/core/items';
 import { type McpServer, ResourceNotFoundError } from '@modelcontextprotocol/server';
 import { handlesOf } from './handles.ts';
@@ -132,10 +132,8 @@ export function addSubscriptions(
 }
 
 /** The resources that a request of `subscriptions/listen` names. */
-export function listedUris(body: Json | undefined): ReadonlySet<string> {
-  const uris = getOwn(getOwn(getOwn(body, 'params'), 'notifications'), 'resourceSubscriptions');
-  return new Set(Array.isArray(uris) ? uris.filter((uri) => typeof uri === 'string') : []);
-}
+export const listedUris = (body: Json | undefined): ReadonlySet<string> =>
+  new Set(textsAt(getOwn(getOwn(body, 'params'), 'notifications'), 'resourceSubscriptions'));
 
 /**
  * The current revision over a connection that lasts: the SDK answers `subscriptions/listen` and passes on

@@ -1,7 +1,7 @@
 // Directives and knowledge as skills (the MCP extension `io.modelcontextprotocol/skills`): a folder with
 // one file, `SKILL.md`, made from the item when somebody asks for it. What a client would not be shown by
 // `load` is not there, and a directive only where this surface hands it out.
-import { getOwn, lastSegment, splitFrontMatter, textAt } from '@kernmantle/core/base';
+import { getOwn, lastSegment, listAt, splitFrontMatter, textAt } from '@kernmantle/core/base';
 import type { McpServer, ServerContext } from '@modelcontextprotocol/server';
 import {
   type Skill,
@@ -98,9 +98,8 @@ function createSource({ host, client }: ServerParts): SkillSource {
       const by = { client: client(), signal: context.mcpReq.signal };
       const found = await host.call('search', request, by);
       if (!found.ok) return { skills: [] };
-      const items = getOwn(found.output, 'items');
       const skills: Skill[] = [];
-      for (const item of Array.isArray(items) ? items : []) {
+      for (const item of listAt(found.output, 'items')) {
         const skill = await entryOf(await make(kind, textAt(item, 'item_id'), context));
         if (skill) skills.push(skill);
       }

@@ -35,8 +35,11 @@ function shortened(outcome: Outcome<Json>, fields: JsonObject): JsonObject {
   };
 }
 
-/** Listed as it is, checked by us: what does not fit is answered in the envelope of every answer. */
-function listed(json: JsonObject, schema: ServerParts['schema']): ReturnType<typeof schema> {
+/**
+ * The schema as clients see it. The kernel checks what they send, so that no expression of a stranger runs
+ * here, and answers what does not fit in the envelope of every answer.
+ */
+export function listed(json: JsonObject, schema: ServerParts['schema']): ReturnType<typeof schema> {
   const { '~standard': standard } = schema(json);
   const validate = (value: unknown) => ({ value: value as JsonObject });
   return { '~standard': { ...standard, validate } };

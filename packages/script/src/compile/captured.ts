@@ -1,6 +1,5 @@
 // A function's body also takes what lies outside of it. Inside a function with a label, policies judge such
 // a value like an argument, before the body begins; what the function says is judged when it is made.
-import { shielded, whenReady } from '@kernmantle/core/base';
 import {
   childFrame,
   type Input,
@@ -33,14 +32,14 @@ function judgedByPolicies(
 }
 
 /** What a labelled function says is what it does: policies look at it with all that was put in. */
-export const judgedWhenSaid = (
+export async function judgedWhenSaid(
   { at }: Expression,
   env: Environment,
   run: Eval,
-): MaybePromise<Value> =>
-  whenReady(run(env), (value) =>
-    judgedByPolicies(env, at, [{ name: 'value', value }], ([passed = value]) => passed),
-  );
+): Promise<Value> {
+  const value = await run(env);
+  return await judgedByPolicies(env, at, [{ name: 'value', value }], ([given = value]) => given);
+}
 
 /** Fields as they are written, up to where something is computed or called. */
 function plainSteps(steps: readonly PathStep[]): readonly PathStep[] {
@@ -58,12 +57,13 @@ function compileCaptured(c: Compiler, { parameters, body }: NodeOf<'exe'>): Eval
     const steps = plainSteps(node.steps);
     const evaluate = c.expression({ ...node, steps, isOptional: true }, 'condition');
     const key = JSON.stringify([name, ...steps.map((step) => step.kind === 'field' && step.name)]);
-    found.set(key, (env) =>
-      shielded(
-        () => whenReady(evaluate(env), (value) => ({ name, value })),
-        () => ({ name, value: absent() }),
-      ),
-    );
+    found.set(key, async (env) => {
+      try {
+        return { name, value: await evaluate(env) };
+      } catch {
+        return { name, value: absent() };
+      }
+    });
   });
   return [...found.values()];
 }

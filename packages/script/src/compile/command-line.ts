@@ -1,8 +1,7 @@
 // Command lines. INVARIANT: a value put into a command is exactly one word (a list of plain values:
 // one word each) whatever it contains; the shell never splits, expands or runs any of it.
-import type { Json } from '@kernmantle/core/base';
+import { type Json, shellQuote } from '@kernmantle/core/base';
 import type { Value } from '@kernmantle/core/flow';
-import { quoteWord } from '../run/command-words.ts';
 import { type Compiler, type Eval, evaluateAll } from '../run/environment.ts';
 import type { NodeOf } from '../syntax/ast.ts';
 import { compactJson, textOf, textOfData } from '../values/text.ts';
@@ -22,9 +21,9 @@ function wordOf({ value, quote }: Exclude<Word, string>): string {
   const { data } = value;
   const isList = Array.isArray(data) && data.every(isPlain);
   const texts = isList ? data.map(textOfData) : [textOfValue(value)];
-  if (quote === 'none') return texts.map(quoteWord).join(' ');
+  if (quote === 'none') return texts.map(shellQuote).join(' ');
   const text = texts.join(' ');
-  return quote === 'double' ? escapeQuoted(text) : quoteWord(text).slice(1, -1);
+  return quote === 'double' ? escapeQuoted(text) : shellQuote(text).slice(1, -1);
 }
 
 /** The finished line. */

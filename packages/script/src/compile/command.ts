@@ -1,6 +1,6 @@
 // Values on their way into code blocks: data as data, files as bare text or data, and the whole value
 // only where `.keep` asks for it.
-import { fail, ok, whenReady } from '@kernmantle/core/base';
+import { fail, ok } from '@kernmantle/core/base';
 import {
   childFrame,
   contextOf,
@@ -221,7 +221,7 @@ export function compileNames(
     const last = reference.steps.at(-1);
     const name = last?.kind === 'field' ? last.name : reference.name;
     const evaluate = c.expression(reference, 'operand');
-    return (env) => whenReady(evaluate(env), (value) => ({ name, value }));
+    return async (env) => ({ name, value: await evaluate(env) });
   });
   return (env) => evaluateAll(names, env);
 }

@@ -1,3 +1,4 @@
+// Hot: runs for each step of a script, and a promise costs more than most steps.
 // The compiler: from the tree to closures. This file only knows which piece handles which node; the
 // pieces see one another through the `Compiler` it makes.
 import { whenReady } from '@kernmantle/core/base';

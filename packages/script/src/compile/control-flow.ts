@@ -1,3 +1,4 @@
+// Hot: runs for each step of a script, and a promise costs more than most steps.
 // Choice: `when` and `if`, and blocks of lines. What a condition read holds for everything that is done
 // because of it, and for the rest of the way where it could have led out.
 import { inTurn, whenReady } from '@kernmantle/core/base';

@@ -1,3 +1,4 @@
+// Hot: runs for each step of a script, and a promise costs more than most steps.
 // Functions. A call is one operation: arguments are its inputs, the body sees the file's names and the
 // parameters and nothing of the caller's.
 import { type JsonObject, shielded, whenReady } from '@kernmantle/core/base';

@@ -1,3 +1,4 @@
+// Hot: runs for each step of a script, and a promise costs more than most steps.
 // Guards, hooks, policies and profiles: statements that change how later ones are judged.
 import {
   isObject,

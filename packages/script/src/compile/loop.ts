@@ -1,3 +1,4 @@
+// Hot: runs for each step of a script, and a promise costs more than most steps.
 // Loops: `for` in order and in parallel, `foreach`, `loop`.
 import { setTimeout as wait } from 'node:timers/promises';
 import { type Fault, inTurn, type Json, whenReady } from '@kernmantle/core/base';

@@ -1,7 +1,7 @@
 // `/policy`, `/profiles` and `/needs` of a script, in the words of flow's policies. A script's policy
 // only narrows: its `allow` and `deny` patterns become a guard nobody can leave out, everything else a
 // level of its own below those in force.
-import { isObject, type Json, type JsonObject, ok } from '@kernmantle/core/base';
+import { isObject, type Json, type JsonObject, ok, shellQuote } from '@kernmantle/core/base';
 import {
   childFrame,
   createGuardSet,
@@ -18,7 +18,6 @@ import {
   type Verdict,
 } from '@kernmantle/core/flow';
 import { raise } from '../fault.ts';
-import { quoteWord } from '../run/command-words.ts';
 import type { Environment, Patterns, RunState } from '../run/environment.ts';
 import { unwrap } from '../run/operate.ts';
 import { closedFiles, patternProblem, refusal, refusalOf } from '../run/patterns.ts';
@@ -232,7 +231,7 @@ async function absentPrograms(
   { run, unit, frame }: Environment,
 ): Promise<string[]> {
   const tests = programs.map(
-    (name) => `command -v ${quoteWord(name)} >/dev/null || echo ${quoteWord(name)}`,
+    (name) => `command -v ${shellQuote(name)} >/dev/null || echo ${shellQuote(name)}`,
   );
   const source = tests.join('\n');
   const plain = { env: {}, stdin: undefined, timeoutMs: undefined };

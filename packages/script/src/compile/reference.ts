@@ -1,3 +1,4 @@
+// Hot: runs for each step of a script, and a promise costs more than most steps.
 // `@name.field[0].method(…)`: a name and steps, taken one after the other.
 import { getOwn, whenReady } from '@kernmantle/core/base';
 import {

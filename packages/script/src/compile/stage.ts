@@ -1,3 +1,4 @@
+// Hot: runs for each step of a script, and a promise costs more than most steps.
 // Stages as written: functions, transformers, code, commands, effects, `while`, groups.
 import { whenReady } from '@kernmantle/core/base';
 import {

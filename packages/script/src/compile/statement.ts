@@ -1,3 +1,4 @@
+// Hot: runs for each step of a script, and a promise costs more than most steps.
 // Statements and actions: what they do, and what they print.
 import { whenReady } from '@kernmantle/core/base';
 import {
@@ -17,6 +18,7 @@ import {
   executableOf,
   onPath,
 } from '../run/environment.ts';
+import { isText } from '../run/existence.ts';
 import { addHelper } from '../run/helpers.ts';
 import { wasShown } from '../run/live.ts';
 import { lazyInput, located, operate } from '../run/operate.ts';
@@ -250,8 +252,6 @@ function compileRun(c: Compiler, { action, at }: NodeOf<'run'>): Eval {
 
 const isCall = (node: ActionExpression): boolean =>
   node.kind === 'reference' && node.steps.at(-1)?.kind === 'call';
-const isText = (node: ActionExpression): boolean =>
-  node.kind === 'template' || (node.kind === 'literal' && typeof node.value === 'string');
 
 const PRINTED = new Set<ActionExpression['kind']>(['run-value', 'command', 'code']);
 

@@ -1,3 +1,4 @@
+// Hot: runs for each step of a script, and a promise costs more than most steps.
 // Texts with something put in. The result carries the marks of everything that was put in; what an
 // unknown name would stand for stays as written.
 import { extname } from 'node:path';

@@ -1,3 +1,4 @@
+// Hot: runs for each step of a script, and a promise costs more than most steps.
 // Values and operators: literals, lists, objects, arithmetic, choice.
 import { whenReady } from '@kernmantle/core/base';
 import {

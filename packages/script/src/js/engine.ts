@@ -1,3 +1,4 @@
+// Hot: runs for each step of a script, and a promise costs more than most steps.
 // Runs the js blocks of one script, all in one context (`context.ts`). A call is synchronous unless the
 // block waits for a timer or for a function of the script, or the engine is not loaded yet.
 import {

@@ -1,14 +1,13 @@
 // The words of commands, as far as they can be read without running anything: for keys of operations and
 // for policies. What cannot be told apart counts as more rather than less.
-
-export const quoteWord = (text: string): string => `'${text.replaceAll("'", `'\\''`)}'`;
+import { shellQuote } from '@kernmantle/core/base';
 
 const PIECE = /'[^']*'|"(?:\\.|[^"\\])*"|\\.|\$(?:\{(\w+)[^}]*\}|(\w+))|[^'"\\$]+|./gs;
 const INSIDE = /\\.|\$(?:\{(\w+)[^}]*\}|(\w+))/gs;
 
 /** Its words, where they stand between quotes no more. */
 const splitWords = (text: string): string =>
-  text.replaceAll(/\S+|\s+/g, (part) => (/\s/.test(part) ? ' ' : quoteWord(part)));
+  text.replaceAll(/\S+|\s+/g, (part) => (/\s/.test(part) ? ' ' : shellQuote(part)));
 
 const insideQuotes = (text: string): string =>
   text.replaceAll(/\s/g, ' ').replaceAll(/["\\$`]/g, '\\$&');

@@ -1,3 +1,4 @@
+// Hot: runs for each step of a script, and a promise costs more than most steps.
 // Where evaluation stands. Lexical: scope and unit. Dynamic: the flow frame (guards, `ctx`), the chain
 // of calls, the pipeline we are a stage of. All immutable; only `Path` and `Run` change, and each says
 // what for.

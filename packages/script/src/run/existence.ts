@@ -9,7 +9,7 @@ import {
   type Value,
 } from '@kernmantle/core/flow';
 import { type ScriptFault, toFault } from '../fault.ts';
-import { type Expression, type NodeOf, visit } from '../syntax/ast.ts';
+import { type ActionExpression, type Expression, type NodeOf, visit } from '../syntax/ast.ts';
 import { computed, isFileList, lengthOf } from '../values/kinds.ts';
 import { textOf } from '../values/text.ts';
 import { type Compiler, type Environment, type Eval, resolvePath } from './environment.ts';
@@ -28,7 +28,8 @@ function fileIn(node: Expression): NodeOf<'file'> | undefined {
   return isFile && part.stages.length + others.length === 0 ? fileIn(part.file) : undefined;
 }
 
-const isText = (node: Expression): boolean =>
+/** Is it a text, with or without something put in? */
+export const isText = (node: ActionExpression): boolean =>
   node.kind === 'template' || (node.kind === 'literal' && typeof node.value === 'string');
 
 /** Is it written as a path or a file, whatever asks? */

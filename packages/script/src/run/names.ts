@@ -1,3 +1,4 @@
+// Hot: runs for each step of a script, and a promise costs more than most steps.
 // Finding what a name stands for: the scopes first, then what the language itself provides.
 import { isObject, nearest, whenReady } from '@kernmantle/core/base';
 import {

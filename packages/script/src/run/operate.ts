@@ -1,3 +1,4 @@
+// Hot: runs for each step of a script, and a promise costs more than most steps.
 // From the language to `perform` and back: thrown faults become outcomes inside, and thrown again
 // outside, with their places.
 import { type Outcome, ok, shielded, whenReady } from '@kernmantle/core/base';

@@ -17,7 +17,7 @@ import {
 } from '@kernmantle/core/kernel';
 import type { OpenProject, Rooms } from '@kernmantle/core/runtime';
 import { readScript, runMarked, type ScriptSource, shownFile } from './script-port.ts';
-import { openScripts, type ScriptUse } from './script-setup.ts';
+import { APPROVED, openScripts, type ScriptUse } from './script-setup.ts';
 
 /** Script tools that call one another are given up at this depth. */
 const MAX_AT_WORK = 64;
@@ -71,8 +71,6 @@ function modelOf(open: OpenProject, thread: string | undefined): Pick<ScriptUse,
     },
   };
 }
-
-const APPROVED: NonNullable<ScriptUse['ask']> = () => ok({ answer: 'approved' });
 
 /** What holds in a thread holds in the tools that it calls; what a person approved, they may do. */
 function rulesOf(

@@ -2,7 +2,6 @@
 // asks for it, how each value came to be.
 import {
   type Diagnostic,
-  EXIT,
   exitCodeOf,
   type Fault,
   fail,
@@ -68,7 +67,7 @@ export async function watchScript(runtime: Runtime, job: WatchedScript): Promise
   });
   const list = diagnostics.length > 0 ? diagnostics : fault ? [diagnosticOf(fault, path)] : [];
   return {
-    code: fault ? exitCodeOf(fault.fault) : EXIT.done,
+    code: exitCodeOf(fault?.fault),
     diagnostics: list,
     fault: fault?.fault,
     outputs: outputs?.data ?? null,

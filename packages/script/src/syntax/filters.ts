@@ -5,7 +5,7 @@ import { nearest } from '@kernmantle/core/base';
 import { isRisk, keyProblem, OPERATION_TYPES, OWN_LABELS } from '@kernmantle/core/flow';
 import type { SyntaxProblem } from '../problem.ts';
 import { type Expression, type NodeOf, type ScriptTree, visit } from './ast.ts';
-import { staticText } from './outline.ts';
+import { staticText, staticTexts } from './outline.ts';
 import type { NameFinding } from './unbound.ts';
 
 type Rule = NodeOf<'guard' | 'hook'>;
@@ -25,19 +25,12 @@ function nodesOf({ body }: Pick<ScriptTree, 'body'>): Seen[] {
   return found;
 }
 
-const textsIn = (list: Expression | undefined): string[] =>
-  list?.kind === 'array'
-    ? list.items.flatMap(({ value }) =>
-        value.kind === 'template' ? (staticText(value) ?? []) : [],
-      )
-    : [];
-
 /** Labels that `operations` of a policy gives, and what it puts on data without a label. */
 function labelsOfPolicy({ entries }: NodeOf<'object'>): string[] {
   return entries.flatMap((entry): string[] => {
     if (entry.kind !== 'pair') return [];
     const { key, value } = entry;
-    if (key === 'unlabelled') return textsIn(value);
+    if (key === 'unlabelled') return staticTexts(value);
     if (value.kind !== 'object' || (key !== 'operations' && key !== 'defaults')) return [];
     if (key === 'defaults') return labelsOfPolicy(value);
     return value.entries.flatMap((one) => (one.kind === 'pair' ? [one.key] : []));
@@ -53,7 +46,7 @@ function labelsIn(tree: Pick<ScriptTree, 'body'>): string[] {
     else if (node.kind === 'verdict' || node.kind === 'return')
       found.push(...(node.labels?.add ?? []));
     else if (node.kind === 'object') found.push(...labelsOfPolicy(node));
-    if (node.kind === 'verdict') found.push(...textsIn(node.options?.entries.get('addLabels')));
+    if (node.kind === 'verdict') found.push(...staticTexts(node.options?.entries.get('addLabels')));
   }
   return found;
 }

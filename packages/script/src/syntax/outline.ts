@@ -188,6 +188,14 @@ export function staticText({ parts }: NodeOf<'template'>): string | undefined {
   return texts.includes(undefined) ? undefined : texts.join('');
 }
 
+/** The texts of a list as they are written. A text that is computed is left out. */
+export const staticTexts = (list: Expression | undefined): string[] =>
+  list?.kind === 'array'
+    ? list.items.flatMap(({ value }) =>
+        value.kind === 'template' ? (staticText(value) ?? []) : [],
+      )
+    : [];
+
 /** The names that what is bound was made from, and where each is read. */
 export function namesReadBy(bound: Bound): { name: string; at: number }[] {
   const found: { name: string; at: number }[] = [];

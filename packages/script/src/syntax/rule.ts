@@ -5,7 +5,7 @@ import { parseWhen } from './control-flow.ts';
 import type { Reader } from './cursor.ts';
 import { parseTarget } from './define.ts';
 import { parseWordObject } from './literal.ts';
-import { staticText } from './outline.ts';
+import { staticTexts } from './outline.ts';
 import { parseArguments } from './reference.ts';
 import type { NameFinding } from './unbound.ts';
 import { parseValue, refuseUnsupported } from './value.ts';
@@ -182,18 +182,10 @@ const fixed = (label: string): RemovalSaid => ({
 const isRemoving = (edit: LabelEdit | undefined): boolean =>
   edit !== undefined && (edit.clear || edit.remove.length > 0);
 
-/** Labels of a list as written; what is computed is not known. */
-const writtenIn = (node: Expression | undefined): string[] =>
-  node?.kind === 'array'
-    ? node.items.flatMap(({ value }) =>
-        value.kind === 'template' ? (staticText(value) ?? []) : [],
-      )
-    : [];
-
 function ofVerdict({ labels, options }: NodeOf<'verdict'>, isPrivileged: boolean): RemovalSaid[] {
   const listed = options?.entries.get('removeLabels');
   const isEmpty = listed?.kind === 'array' && listed.items.length === 0;
-  const names = [...(labels?.remove ?? []), ...writtenIn(listed)];
+  const names = [...(labels?.remove ?? []), ...staticTexts(listed)];
   if (!isPrivileged && (isRemoving(labels) || (listed && !isEmpty))) return [BY_GUARD];
   return names.filter((label) => /^(?:src|dir):/.test(label)).map(fixed);
 }

@@ -1,5 +1,12 @@
 // `@csv`: lists of objects and markdown tables as rows.
-import { fail, type Json, MAX_DEPTH, type Outcome, parseJson } from '@kernmantle/core/base';
+import {
+  fail,
+  isObject,
+  type Json,
+  MAX_DEPTH,
+  type Outcome,
+  parseJson,
+} from '@kernmantle/core/base';
 import { findHeadings, type Heading, linesOf, trimBlankLines } from '../files/sections.ts';
 import { isStructure } from './kinds.ts';
 import { textOfData } from './text.ts';
@@ -12,15 +19,12 @@ function cell(data: Json | undefined): string {
 
 const row = (cells: readonly (Json | undefined)[]): string => cells.map(cell).join(',');
 
-const isRecord = (data: Json | undefined): data is { [key: string]: Json } =>
-  data !== undefined && isStructure(data) && !Array.isArray(data);
-
 /** The columns are the first object's keys; what is no object is a row of its own. */
 export function csvOfData(data: Json[] | { [key: string]: Json }): string {
   const list = Array.isArray(data) ? data : [data];
-  const columns = isRecord(list[0]) ? Object.keys(list[0]) : undefined;
+  const columns = isObject(list[0]) ? Object.keys(list[0]) : undefined;
   const rows = list.map((item) => {
-    if (!isRecord(item) || !columns) return row(Array.isArray(item) ? item : [item]);
+    if (!isObject(item) || !columns) return row(Array.isArray(item) ? item : [item]);
     return row(columns.map((key) => (Object.hasOwn(item, key) ? item[key] : null)));
   });
   return [...(columns ? [row(columns)] : []), ...rows].join('\n');

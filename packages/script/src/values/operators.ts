@@ -1,5 +1,5 @@
 // The operators. Numbers where both sides can be numbers, no joining of texts, equality by value.
-import { type Json, plainText } from '@kernmantle/core/base';
+import { isObject, type Json, plainText } from '@kernmantle/core/base';
 import {
   EMPTY,
   elementOf,
@@ -108,10 +108,6 @@ export const equals = (left: Value, right: Value): Value =>
 
 // `~=`: for values a model wrote. Both sides are lists of what was named; the left may name less.
 
-/** An object is no list, and a function neither. */
-const isWhole = (data: Json): boolean =>
-  typeof data === 'object' && data !== null && !Array.isArray(data);
-
 /** Nothing, a text with commas, one plain value or a list: as a list. */
 function namedIn(data: Json): readonly Json[] {
   if (data === null) return [];
@@ -182,7 +178,7 @@ function coversWhole(left: readonly Json[], right: readonly Json[]): boolean {
 }
 
 function isTolerated({ data: left }: Value, { data: right }: Value): boolean {
-  if (isWhole(left) || isWhole(right)) return isSame(left, right);
+  if (isObject(left) || isObject(right)) return isSame(left, right);
   const [given, expected] = [namedIn(left), namedIn(right)];
   if (given.length === 0 || expected.length === 0) return given.length === expected.length;
   const isPlain = (item: Json): boolean => !isStructure(item);

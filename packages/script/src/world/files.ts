@@ -14,6 +14,7 @@ import {
 } from 'node:fs';
 import { basename, dirname, join } from 'node:path';
 import {
+  diskFault,
   errnoOf,
   type Failure,
   fail,
@@ -45,13 +46,12 @@ const MAX_DEPTH = 64;
 /** Not looked into unless the pattern names them. */
 const SKIPPED = ['node_modules', '.git'];
 
-function diskFault(error: unknown, path: string) {
-  const code = errnoOf(error);
-  if (code === 'ENOENT' || code === 'ENOTDIR')
-    return fail('not_found', `there is no file \`${path}\``, { path });
-  if (code === 'EISDIR') return fail('invalid_input', `\`${path}\` is a folder`, { path });
-  return fail('tool_failed', `\`${path}\` cannot be read: ${code}`, { path });
-}
+const isMissing = (error: unknown): boolean => ['ENOENT', 'ENOTDIR'].includes(errnoOf(error));
+
+const readFault = (error: unknown, path: string): Failure =>
+  isMissing(error)
+    ? fail('not_found', `there is no file \`${path}\``, { path })
+    : diskFault(error, path);
 
 /** The bytes at a real path, and nothing else: what was opened is compared with what was allowed. */
 function bytesAt(
@@ -63,20 +63,16 @@ function bytesAt(
   try {
     descriptor = openSync(absolute, O_RDONLY | O_NOFOLLOW | O_NONBLOCK);
     const info = fstatSync(descriptor);
-    if (info.isDirectory())
-      return fail('invalid_input', `\`${shown}\` is a folder`, { path: shown });
+    if (info.isDirectory()) return diskFault({ code: 'EISDIR' }, shown);
     if (!info.isFile()) return fail('invalid_input', `\`${shown}\` is not a regular file`);
     if (info.size > MAX_FILE) {
       return fail('invalid_input', `\`${shown}\` has ${info.size} bytes, more than ${MAX_FILE}`);
     }
     const there = linkOf(descriptor) ?? realpathSync.native(absolute);
-    if (there !== absolute)
-      return fail('permission_denied', `\`${shown}\` was replaced while it was opened`, {
-        rule: 'place_changed',
-      });
+    if (there !== absolute) return diskFault({ code: 'ELOOP' }, shown);
     return ok({ bytes: readFileSync(descriptor), inode: inodeOf(info) });
   } catch (error) {
-    return diskFault(error, shown);
+    return readFault(error, shown);
   } finally {
     if (descriptor !== undefined) closeSync(descriptor);
   }
@@ -184,7 +180,7 @@ function createFiles(access: Access, labels: LabelRecords): WorldFiles {
     try {
       return access.mayReadReal(realpathSync.native(path), shown(path));
     } catch (error) {
-      return diskFault(error, shown(path));
+      return readFault(error, shown(path));
     }
   }
 
@@ -230,9 +226,8 @@ function createFiles(access: Access, labels: LabelRecords): WorldFiles {
           descriptor: looked(folders, frame),
         });
       } catch (error) {
-        const isMissing = ['ENOENT', 'ENOTDIR'].includes(errnoOf(error));
         const descriptor = looked([nearestReal(folder)], frame);
-        return isMissing ? ok({ found: [], descriptor }) : diskFault(error, shown(pattern));
+        return isMissing(error) ? ok({ found: [], descriptor }) : diskFault(error, shown(pattern));
       }
     },
     exists: (path, frame) => ({ found: place(path).ok, descriptor: marksAround(path, frame) }),
@@ -245,7 +240,7 @@ function createFiles(access: Access, labels: LabelRecords): WorldFiles {
         const found = named.sort((a, b) => (a.name < b.name ? -1 : 1));
         return ok({ found, descriptor: looked([allowed.output.absolute], frame) });
       } catch (error) {
-        return missing(path, diskFault(error, shown(path)), frame);
+        return missing(path, readFault(error, shown(path)), frame);
       }
     },
   };

@@ -1,3 +1,4 @@
+// Hot: runs for every operation, and a promise costs more than an operation that no rule is about.
 // Asking the guards, in the fixed order: per input, policy, per operation. Each sees what the one
 // before it made; every one is asked, whatever the others said.
 import {

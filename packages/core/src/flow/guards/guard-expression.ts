@@ -1,5 +1,5 @@
 // Guards of directives and policy files: a condition in the expression language and one verdict.
-import { type Failure, fail, type Json, nearest, type Outcome, ok } from '../../base/index.ts';
+import { didYouMean, type Failure, fail, type Json, type Outcome, ok } from '../../base/index.ts';
 import { compileExpression, unknownPaths, unknownValues } from '../../expr/index.ts';
 import type { Guard, GuardSet, GuardTiming, Verdict } from '../frame.ts';
 import { ALLOW, defineGuard, parseFilter } from './guard.ts';
@@ -48,12 +48,10 @@ function conditionProblems(when: string): GuardProblem[] {
     ...paths.map(({ path, column, suggestion }) => ({
       message: `guards know nothing called \`${path}\``,
       column,
-      ...(suggestion === undefined ? {} : { hint: `did you mean \`${suggestion}\`?` }),
+      ...(suggestion === undefined ? {} : { hint: `did you mean \`${suggestion}\`` }),
     })),
     ...values.map(({ path, value, column, known }) => {
-      const close = nearest(value, known);
-      const hint =
-        close === undefined ? `one of ${known.join(', ')}` : `did you mean \`${close}\`?`;
+      const hint = didYouMean(value, known) ?? `one of ${known.join(', ')}`;
       return { message: `\`${path}\` is never \`${value}\``, column, hint };
     }),
   ];
@@ -62,10 +60,9 @@ function conditionProblems(when: string): GuardProblem[] {
 function verdictProblems({ verdict, privileged }: GuardSource): GuardProblem[] {
   const problems: GuardProblem[] = [];
   if (!KINDS.includes(verdict.kind)) {
-    const close = nearest(verdict.kind, KINDS);
     problems.push({
       message: `\`${verdict.kind}\` is no verdict`,
-      hint: close ? `did you mean \`${close}\`?` : `one of ${KINDS.join(', ')}`,
+      hint: didYouMean(verdict.kind, KINDS) ?? `one of ${KINDS.join(', ')}`,
     });
   }
   if (verdict.kind === 'allow_value' && verdict.value === undefined) {

@@ -1,3 +1,4 @@
+// Hot: runs for every operation, and a promise costs more than an operation that no rule is about.
 // The one pipeline. Everything that acts runs through `perform`, in stages whose order is fixed:
 //
 //   1 push ctx.op   2 evaluate inputs   3 gate   4 reserve   5 policy and guards, before

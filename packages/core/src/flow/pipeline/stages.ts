@@ -1,3 +1,4 @@
+// Hot: runs for every operation, and a promise costs more than an operation that no rule is about.
 // One attempt at an operation, as the stages see it.
 import {
   type Failure,

@@ -1,6 +1,6 @@
 // A policy against the project it is for: does everything it names exist, and is every tool that
 // can do harm covered by something?
-import { type Diagnostic, matchGlob, nearest, type Position } from '../../base/index.ts';
+import { type Diagnostic, didYouMean, matchGlob, type Position } from '../../base/index.ts';
 import type { GuardSource } from '../guards/guard-expression.ts';
 import { coversKey, isGlob, isRisk, normalizePattern, type OperationRisk } from '../operation.ts';
 import { composePolicies, grantKey } from './compose.ts';
@@ -44,11 +44,6 @@ export const OWN_LABELS: readonly string[] = [
 ];
 const isAutomatic = (label: string): boolean => /^(src|dir):/.test(label);
 
-const suggestion = (word: string, known: Iterable<string>): string | undefined => {
-  const close = nearest(word, known);
-  return close === undefined ? undefined : `did you mean \`${close}\`?`;
-};
-
 interface Pattern {
   readonly written: string;
   /** Normalized. */
@@ -88,7 +83,7 @@ function toolFindings(policy: Policy, { tools }: KnownNames): Finding[] {
       return [];
     const name = key.slice('op:tool:'.length);
     const ids = tools.map(({ id }) => id);
-    const hint = isGlob(key) ? undefined : suggestion(name, ids);
+    const hint = isGlob(key) ? undefined : didYouMean(name, ids);
     return [{ path, code: 'unknown_tool', message: `no tool is called \`${name}\``, hint }];
   });
 }
@@ -103,7 +98,7 @@ function trustFindings({ trusted }: Policy, { tools }: KnownNames): Finding[] {
             path: ['trusted', 'tools', index],
             code: 'unknown_tool',
             message: `no tool is called \`${glob}\``,
-            hint: isGlob(glob) ? undefined : suggestion(glob, ids),
+            hint: isGlob(glob) ? undefined : didYouMean(glob, ids),
           },
         ],
   );
@@ -115,7 +110,7 @@ function modelFindings({ models: rule = {} }: Policy, { models }: KnownNames): F
   return (['allow', 'deny'] as const).flatMap((list) =>
     (rule[list] ?? []).flatMap((glob, index) => {
       if (models.some((id) => matchGlob(glob.toLowerCase(), id.toLowerCase()))) return [];
-      const hint = isGlob(glob) ? undefined : suggestion(glob, models);
+      const hint = isGlob(glob) ? undefined : didYouMean(glob, models);
       const message = `no tier, price or provider names a model \`${glob}\``;
       return [{ path: ['models', list, index], code: 'unknown_model', message, hint }];
     }),
@@ -149,7 +144,7 @@ function labelFindings(policy: Policy, known: KnownNames): Finding[] {
       path,
       code: 'unknown_label',
       message: `nothing is ever labelled \`${label}\``,
-      hint: suggestion(label, all),
+      hint: didYouMean(label, all),
     }));
 }
 
@@ -168,7 +163,7 @@ function parameterFindings(policy: Policy, known: KnownNames): Finding[] {
         path: ['guards', index, 'when'],
         code: 'unknown_parameter',
         message: `\`${on}\` has no parameter \`${name}\``,
-        hint: suggestion(name, names),
+        hint: didYouMean(name, names),
       }));
   });
 }

@@ -465,7 +465,7 @@ test('a model that nothing names is a warning with the nearest, and the rule sta
   if (!policy) throw new Error('no policy');
   const known = { tools: [], labels: [], models: ['gpt-4o', 'gpt-4o-mini'] };
   expect(lintPolicy(policy, known, locate)).toMatchObject([
-    { code: 'unknown_model', severity: 'warning', hint: 'did you mean `gpt-4o`?' },
+    { code: 'unknown_model', severity: 'warning', hint: 'did you mean `gpt-4o`' },
   ]);
   expect(composePolicies([policy]).allowsModel('gtp-4o').ok).toBe(true);
   expect(composePolicies([policy]).allowsModel('claude').ok).toBe(false);
@@ -559,9 +559,9 @@ test('lint names what does not exist and what is not covered', () => {
     ({ code, message, hint }) => `${code} ${message} ${hint ?? ''}`,
   );
   expect(found).toEqual([
-    'unknown_tool no tool is called `http/gte` did you mean `http/get`?',
-    'unknown_label nothing is ever labelled `customr` did you mean `customer`?',
-    'unknown_parameter `op:tool:http/*` has no parameter `urll` did you mean `url`?',
+    'unknown_tool no tool is called `http/gte` did you mean `http/get`',
+    'unknown_label nothing is ever labelled `customr` did you mean `customer`',
+    'unknown_parameter `op:tool:http/*` has no parameter `urll` did you mean `url`',
     'uncovered_tool `mail/send` is exfil, and `no-secret-exfil` is off turn the rule on, or add a guard on `op:tool:mail/send`',
     'unused_label no rule and no guard mentions `fancy` ',
   ]);

@@ -1,6 +1,6 @@
 // What scripts, guards and hooks read about a value (`.ctx`, `.mx`). Read-only and lazy: counting
 // tokens of a long text costs nothing until somebody asks.
-import { getOwn, type Json, type JsonObject } from '../../base/index.ts';
+import { getOwn, type Json, type JsonObject, numberAt, textAt } from '../../base/index.ts';
 import type { Value } from './value.ts';
 
 const CODE =
@@ -24,16 +24,12 @@ function lengthOf(value: Value): number {
   return typeof data === 'object' && data !== null ? Object.keys(data).length : value.text.length;
 }
 
-const tokestOf = (value: Value): number => {
-  const file = getOwn(value.meta.origin, 'file');
-  return estimateValueTokens(value.text, typeof file === 'string' ? file : '');
-};
+const tokestOf = (value: Value): number =>
+  estimateValueTokens(value.text, textAt(value.meta.origin, 'file'));
 
 /** The exact count where the maker knew it, else the estimate. */
-export function tokensOf(value: Value): number {
-  const exact = getOwn(value.meta.origin, 'tokens');
-  return typeof exact === 'number' ? exact : tokestOf(value);
-}
+export const tokensOf = (value: Value): number =>
+  numberAt(value.meta.origin, 'tokens') ?? tokestOf(value);
 
 export const VALUE_FACTS: ViewTable<Value> = {
   labels: (value) => value.meta.descriptor.labels as Json,

@@ -1,12 +1,12 @@
 // What a hook's directive answered, read out of its outputs. Anything that is not clearly one of the
 // actions is a failure of the hook, and that ends the run: a hook nobody understands decides nothing.
 import {
+  didYouMean,
   fail,
   getOwn,
   isObject,
   type Json,
   type JsonObject,
-  nearest,
   type Outcome,
   ok,
   plainText,
@@ -45,9 +45,8 @@ function readAction(given: Json | undefined): Outcome<Action> {
     });
   }
   const text = plainText(given).slice(0, 60);
-  const near = nearest(text, ACTIONS);
   return fail('hook_failed', `the hook returned the unknown action \`${text}\``, {
-    hint: near ? `did you mean \`${near}\`` : `there are ${ACTIONS.join(', ')}`,
+    hint: didYouMean(text, ACTIONS) ?? `there are ${ACTIONS.join(', ')}`,
   });
 }
 

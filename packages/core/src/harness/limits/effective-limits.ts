@@ -3,11 +3,13 @@
 import {
   fail,
   getOwn,
-  isObject,
   type JsonObject,
-  nearest,
+  numberAt,
   type Outcome,
+  objectAt,
   ok,
+  suggestion,
+  textAt,
 } from '../../base/index.ts';
 import { LIMIT_NAMES } from '../../flow/index.ts';
 import type { DataLayer, Directive, DirectiveLimits, Library } from '../../items/index.ts';
@@ -39,10 +41,7 @@ const OPTIONAL = new Set<LimitName>(['context', 'input_tokens', 'output_tokens']
 const CURRENCY = 'USD';
 const DEFAULT_WARN = 0.8;
 
-const defaultsOf = ({ value }: Pick<DataLayer, 'value'>): JsonObject => {
-  const defaults = getOwn(value, 'defaults');
-  return isObject(defaults) ? defaults : {};
-};
+const defaultsOf = ({ value }: Pick<DataLayer, 'value'>): JsonObject => objectAt(value, 'defaults');
 
 interface Candidate extends EffectiveLimit {
   /** Of a spend limit; the price table's when absent. */
@@ -193,18 +192,16 @@ export function unpackLimits(packed: JsonObject): EffectiveLimits {
   for (const name of LIMIT_NAMES) {
     const entry = getOwn(packed, name);
     if (entry === undefined && OPTIONAL.has(name)) continue;
-    const from = getOwn(entry, 'from');
     limits[name] = {
       value: readLimit(name, getOwn(entry, 'value')) ?? 0n,
-      from: typeof from === 'string' ? from : 'unreadable',
+      from: textAt(entry, 'from') || 'unreadable',
       declared: getOwn(entry, 'declared') !== false,
     };
   }
-  const [currency, warn] = [getOwn(packed, 'spend_currency'), getOwn(packed, 'context_warn')];
   return {
     ...(limits as Record<LimitName, EffectiveLimit | undefined>),
-    spend_currency: typeof currency === 'string' ? currency : CURRENCY,
-    context_warn: typeof warn === 'number' ? warn : DEFAULT_WARN,
+    spend_currency: textAt(packed, 'spend_currency') || CURRENCY,
+    context_warn: numberAt(packed, 'context_warn') ?? DEFAULT_WARN,
   };
 }
 
@@ -219,8 +216,7 @@ function readWanted(wanted: JsonObject): Map<LimitName, bigint> | Refused {
     const name = LIMIT_NAMES.find((each) => each === key);
     const value = name && readLimit(name, given);
     if (name === undefined) {
-      const near = nearest(key, LIMIT_NAMES);
-      return { refused: `there is no limit \`${key}\`${near ? `; did you mean \`${near}\`` : ''}` };
+      return { refused: `there is no limit \`${key}\`${suggestion(key, LIMIT_NAMES)}` };
     }
     if (value === undefined) return { refused: `the new limit \`${key}\` is no amount` };
     values.set(name, value);

@@ -9,10 +9,10 @@ import {
   isObject,
   type Json,
   type JsonObject,
-  nearest,
   type Outcome,
   ok,
   setOwn,
+  suggestion,
 } from '../../base/index.ts';
 
 export type AnswerShape =
@@ -71,8 +71,7 @@ function checkKeywords(schema: JsonObject, type: string, at: string): void {
   const known = [...ANYWHERE, ...(KEYWORDS[type] ?? [])];
   const odd = Object.keys(schema).find((word) => !known.includes(word));
   if (odd === undefined) return;
-  const near = nearest(odd, known);
-  const hint = near ? `; did you mean \`${near}\`` : '';
+  const hint = suggestion(odd, known);
   throw new Misfit(at, `says \`${odd}\`, which means nothing here for \`${type}\`${hint}`);
 }
 

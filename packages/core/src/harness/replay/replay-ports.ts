@@ -7,10 +7,10 @@ import {
   type Failure,
   fail,
   getOwn,
-  isObject,
   type Json,
   type JsonObject,
   type Outcome,
+  objectAt,
   ok,
   plainText,
 } from '../../base/index.ts';
@@ -262,8 +262,7 @@ async function childrenAt(
 
 /** No provider is asked, so no key is needed. */
 function envWithKeys(ports: HarnessPorts): HarnessPorts['env'] {
-  const providers = getOwn(ports.models(), 'providers');
-  const names = Object.values(isObject(providers) ? providers : {}).map((one) =>
+  const names = Object.values(objectAt(ports.models(), 'providers')).map((one) =>
     plainText(getOwn(one, 'key')),
   );
   return { ...ports.env, ...Object.fromEntries(names.map((name) => [name, 'replay'])) };

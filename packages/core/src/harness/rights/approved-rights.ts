@@ -6,9 +6,8 @@ import {
   type Failure,
   fail,
   getOwn,
-  isObject,
-  type JsonObject,
   type Outcome,
+  objectAt,
   ok,
   plainText,
 } from '../../base/index.ts';
@@ -40,13 +39,11 @@ export function rightOf(row: Approval): ApprovedRight | undefined {
   return rightFrom(thread, {
     approval,
     capability: plainText(binding.capability),
-    scope: scopeOf(binding),
+    scope: objectAt(binding, 'scope'),
     ...(expires !== undefined && { expires }),
     ...(getOwn(answer, 'beyond') === true && { beyond: true }),
   });
 }
-
-const scopeOf = ({ scope }: JsonObject): JsonObject => (isObject(scope) ? scope : {});
 
 /** Of a thread that does not run here. */
 async function fromRegistry({ ports }: Thread, id: string): Promise<ApprovedRight[]> {
@@ -189,7 +186,7 @@ const useNote = (
     approval,
     call_id: call,
     capability: plainText(binding.capability),
-    scope: scopeOf(binding),
+    scope: objectAt(binding, 'scope'),
     uses_left: state === 'used' ? uses_left : uses_left + 1,
   },
 });

@@ -8,10 +8,10 @@ import {
   type Fault,
   fail,
   getOwn,
-  isObject,
   type Json,
   type JsonObject,
   type Outcome,
+  objectAt,
   ok,
   plainText,
 } from '../../base/index.ts';
@@ -277,14 +277,12 @@ export async function escalatedResult(
   }
   const { decided, state = 'expired', answer = null, why = '', who = '' } = row ?? {};
   const decision = state === 'expired' && decided !== undefined ? 'approved' : state;
-  const error = getOwn(held, 'error');
-  const detail = getOwn(error, 'detail');
+  const error = objectAt(held, 'error');
   const escalated = { decision, answer, why, who };
   return ok({
     ok: false,
-    error: { ...asObject(error), detail: { ...asObject(detail), escalated } },
+    error: { ...error, detail: { ...objectAt(error, 'detail'), escalated } },
   });
 }
 
-const asObject = (value: Json | undefined): JsonObject => (isObject(value) ? value : {});
 const failedJson = ({ code, detail }: Fault): Json => ({ ok: false, error: { code, detail } });

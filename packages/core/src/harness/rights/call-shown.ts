@@ -6,6 +6,7 @@ import {
   isObject,
   type Json,
   type JsonObject,
+  listAt,
   masked,
   onOneLine,
   plainText,
@@ -135,11 +136,6 @@ function excerptOf(text: string, value: string): string | undefined {
   return plain(`${from > 0 ? '… ' : ''}${cut}${to < text.length ? ' …' : ''}`);
 }
 
-const marksIn = (data: JsonObject, name: 'taint' | 'sources'): readonly Json[] => {
-  const list = getOwn(data.marks, name);
-  return Array.isArray(list) ? list : [];
-};
-
 /** `tool http/get, turn 3`, or who said it. */
 const placeOf = ({ type, turn, data }: StoredEvent): string =>
   type === 'tool_result'
@@ -161,8 +157,8 @@ function standingIn(events: readonly StoredEvent[], value: string): Standing | u
     for (const text of textsIn(content ?? null)) {
       const excerpt = excerptOf(text, value);
       if (excerpt === undefined) continue;
-      const isHidden = marksIn(data, 'taint').includes('secret');
-      const sources = marksIn(data, 'sources');
+      const isHidden = listAt(data.marks, 'taint').includes('secret');
+      const sources = listAt(data.marks, 'sources');
       return { place: placeOf(event), sources, ...(!isHidden && { excerpt }) };
     }
   }
@@ -173,7 +169,9 @@ async function foreignEvents({ ports, place, journal }: Thread): Promise<StoredE
   await journal.flush();
   const read = await ports.store.read(place.id, { types: READ, limit: MAX_EVENTS });
   const events = read.ok ? read.output : [];
-  return events.filter(({ data }) => marksIn(data, 'taint').includes('untrusted')).toReversed();
+  return events
+    .filter(({ data }) => listAt(data.marks, 'taint').includes('untrusted'))
+    .toReversed();
 }
 
 const TELLING = ['untrusted', 'secret', 'influenced'];

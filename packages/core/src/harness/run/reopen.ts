@@ -1,7 +1,7 @@
 // Ended is not lost: a person takes a thread up again that reached a limit, failed, was stopped or has
 // completed, with new ceilings, another model, or something to say. It goes on where it stood. Only a
 // person does so: what a model, a hook or an MCP client asks for never comes here.
-import { fail, type Json, nearest, type Outcome, ok } from '../../base/index.ts';
+import { fail, type Json, type Outcome, ok, suggestion } from '../../base/index.ts';
 import { LIMIT_NAMES } from '../../flow/index.ts';
 import type { DirectiveLimits } from '../../items/index.ts';
 import type { DataOf, EventType, JournalEvent, Recorded } from '../../journal/index.ts';
@@ -93,8 +93,7 @@ function readWanted(wanted: DirectiveLimits, currency: string): Outcome<Map<Limi
     const name = LIMIT_NAMES.find((each) => each === key);
     const value = name && readLimit(name, given);
     if (name === undefined || value === undefined) {
-      const near = name === undefined ? nearest(key, LIMIT_NAMES) : undefined;
-      const hint = near ? `; did you mean \`${near}\`` : '';
+      const hint = name === undefined ? suggestion(key, LIMIT_NAMES) : '';
       return fail('invalid_input', `limit \`${key}\` cannot be \`${String(given)}\`${hint}`);
     }
     values.set(name, value);

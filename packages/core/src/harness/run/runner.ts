@@ -2,11 +2,11 @@
 // a program registers its own. Rights, deadline, registry, records and children are the harness's in
 // every case: a runner only says what is done in between.
 import {
+  didYouMean,
   fail,
   isObject,
   type Json,
   type JsonObject,
-  nearest,
   type Outcome,
   ok,
 } from '../../base/index.ts';
@@ -32,8 +32,7 @@ export const ownRunner = ({ runners = {} }: ThreadsPort, name: string): Runner |
 export function knownRunner(threads: ThreadsPort, name: string): Outcome<null> {
   const names = [...SHIPPED, ...Object.keys(threads.runners ?? {})];
   if (names.includes(name)) return ok(null);
-  const near = nearest(name, names);
-  const hint = near ? `did you mean \`${near}\`` : `registered are: ${names.join(', ')}`;
+  const hint = didYouMean(name, names) ?? `registered are: ${names.join(', ')}`;
   return fail('not_found', `there is no runner \`${name}\`; ${hint}`, { runners: names });
 }
 

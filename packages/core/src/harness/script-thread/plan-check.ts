@@ -1,7 +1,15 @@
 // Whether a plan may be run, and what can be said of it before: the tools it names are permitted, what is
 // written out fits their schemas, the outputs are given. What a step will be asked about is told as far
 // as it can be known; the rules themselves judge every step when it is done.
-import { getOwn, isObject, type JsonObject, nearest } from '../../base/index.ts';
+import {
+  didYouMean,
+  getOwn,
+  isObject,
+  type JsonObject,
+  objectAt,
+  suggestion,
+  textsAt,
+} from '../../base/index.ts';
 import { EMPTY, type Operation } from '../../flow/index.ts';
 import type { Directive, ToolItem } from '../../items/index.ts';
 import { hasPatterns, type ToolSignature, validate } from '../../kernel/index.ts';
@@ -16,22 +24,19 @@ function misnamed(given: readonly string[], known: readonly string[]): string[] 
   return given
     .filter((name) => !known.includes(name))
     .map((name) => {
-      const near = nearest(name, known);
-      const hint = near ? `did you mean \`${near}\`` : `it takes ${known.join(', ') || 'none'}`;
+      const hint = didYouMean(name, known) ?? `it takes ${known.join(', ') || 'none'}`;
       return `there is no parameter \`${name}\`; ${hint}`;
     });
 }
 
 /** What is written out, against what the tool says of it. */
 function misfits(step: PlanStep, { schema }: ToolSignature): string[] {
-  const properties = getOwn(schema, 'properties');
-  const known: JsonObject = isObject(properties) ? properties : {};
+  const known = objectAt(schema, 'properties');
   const others = getOwn(schema, 'additionalProperties');
   const isOpen = (others !== undefined && others !== false) || hasPatterns(schema);
   const given = [...step.parameters.keys()];
-  const required = getOwn(schema, 'required');
-  const missing = (Array.isArray(required) ? required : []).flatMap((name) =>
-    typeof name === 'string' && !step.parameters.has(name) ? [`\`${name}\` is missing`] : [],
+  const missing = textsAt(schema, 'required').flatMap((name) =>
+    step.parameters.has(name) ? [] : [`\`${name}\` is missing`],
   );
   const wrong = [...step.parameters].flatMap(([name, { literal }]) => {
     const own = getOwn(known, name);
@@ -68,8 +73,7 @@ function problemsOfStep(
 ): readonly string[] {
   const tool = tools.get(step.tool);
   if (tool) return [...misfits(step, tool), ...refusal(ports, step)];
-  const near = nearest(step.tool, [...tools.keys()]);
-  const hint = near ? `; did you mean \`${near}\`` : '';
+  const hint = suggestion(step.tool, [...tools.keys()]);
   return [at(step.line, `\`${step.tool}\` is none of the tools that may be used${hint}`)];
 }
 

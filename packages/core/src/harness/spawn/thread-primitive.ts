@@ -8,10 +8,10 @@ import {
   isObject,
   type Json,
   type JsonObject,
-  nearest,
   type Outcome,
   ok,
   plainText,
+  suggestion,
 } from '../../base/index.ts';
 import { EMPTY, elementOf, makeValue, mergeAll } from '../../flow/index.ts';
 import type { Kind, Primitive, PrimitiveCall, PrimitiveResult } from '../../kernel/index.ts';
@@ -296,8 +296,7 @@ export function createThreadPrimitive(ports: ThreadPorts): Primitive {
       const name = plainText(call.config.function);
       const act = Object.entries<Act>(ACTS).find(([known]) => known === name)?.[1];
       if (!act) {
-        const near = nearest(name, Object.keys(ACTS));
-        const hint = near ? `; did you mean \`${near}\`` : '';
+        const hint = suggestion(name, Object.keys(ACTS));
         return fail('config_invalid', `threads have no function \`${name}\`${hint}`, {
           config_path: 'config.function',
         });

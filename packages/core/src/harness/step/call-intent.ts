@@ -3,7 +3,6 @@
 // the same names, so a server that knows the key, or a child that is there already, is not done twice.
 import { hash } from 'node:crypto';
 import { getOwn, plainText } from '../../base/index.ts';
-import type { MaybePromise } from '../../flow/index.ts';
 import type { Library } from '../../items/index.ts';
 import { type MadeCall, madeCalls, type Recorded, type Reply } from '../../journal/index.ts';
 import type { ToolCallBlock } from '../../llm/index.ts';
@@ -30,11 +29,11 @@ function nameOf(library: Library, wanted: string): string {
 }
 
 /** The thread that a call is going to spawn; one that was left behind keeps its child, once. */
-export function childOf(
+export async function childOf(
   { ports, control }: Thread,
   { id }: ToolCallBlock,
   { verb, tool, parameters }: Callee,
-): MaybePromise<string | undefined> {
+): Promise<string | undefined> {
   const before = control.intents.get(id);
   if (before?.isUnfinished) return before.child;
   const spawn = verb === 'execute' ? spawnsBy(ports.library, tool) : undefined;
@@ -42,7 +41,7 @@ export function childOf(
   const given = plainText(getOwn(parameters, 'thread_id') ?? '');
   if (!spawn.makesId) return parseThreadId(given).ok ? given : undefined;
   const name = nameOf(ports.library, plainText(getOwn(parameters, 'directive_name') ?? ''));
-  return freeId(name, ports);
+  return await freeId(name, ports);
 }
 
 /** Many are named in one second: one that is taken is not promised to a child. */

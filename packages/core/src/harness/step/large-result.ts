@@ -1,12 +1,11 @@
 // Results over a size: kept whole as an artifact of the thread, by hash, with the labels they carry.
 // The journal, the transcript and the model get how they begin and where the rest is.
-import { fail, getOwn, isObject, type Json, type Outcome, ok } from '../../base/index.ts';
+import { fail, getOwn, isObject, type Json, numberAt, type Outcome, ok } from '../../base/index.ts';
 import {
   carries,
   type Descriptor,
   elementOf,
   factsOf,
-  type MaybePromise,
   markFailure,
   type ResultFacts,
   restoreFields,
@@ -32,9 +31,8 @@ export interface Result {
 }
 
 function bounds({ library }: HarnessPorts): { max: number; preview: number } {
-  const given = getOwn(library.config('limits').value, 'max_result');
-  const max = typeof given === 'number' && given >= 0 ? given : MAX_RESULT;
-  const least = Math.max(max, 1000);
+  const given = numberAt(library.config('limits').value, 'max_result') ?? -1;
+  const least = Math.max(given >= 0 ? given : MAX_RESULT, 1000);
   return { max: least, preview: Math.min(PREVIEW, least / 2) };
 }
 
@@ -42,17 +40,13 @@ const read = (artifact: string, offset: number): string =>
   `shortened; read on with execute {"item_type":"artifact","item_id":"${artifact}","parameters":{"field":"/…","offset":${offset}}}`;
 
 /** As it enters the journal and the conversation. A result that is not large is left as it is. */
-export function keepResult(thread: Thread, result: Result): MaybePromise<Result> {
-  const { max, preview } = bounds(thread.ports);
-  return sizeUpTo(result.content, max) <= max ? result : keepApart(thread, result, preview);
-}
-
-async function keepApart(
+export async function keepResult(
   { ports, place: { id } }: Thread,
   result: Result,
-  preview: number,
 ): Promise<Result> {
+  const { max, preview } = bounds(ports);
   const { content, marks, isError, facts } = result;
+  if (sizeUpTo(content, max) <= max) return result;
   const about = { marks: packMarks(marks), is_error: isError, ...(facts && { facts }) };
   const bytes = Buffer.from(JSON.stringify({ content, ...about }));
   const kept = await ports.store.putArtifact(id, bytes);

@@ -144,8 +144,7 @@ async function conclude(
   result: Result,
   tool?: string,
 ): Promise<void> {
-  const fit = keepResult(thread, result);
-  const kept = fit instanceof Promise ? await fit : fit;
+  const kept = await keepResult(thread, result);
   noteResult(thread, call, kept, tool);
   thread.talk.conversation.result(call.id, kept, result.content);
 }
@@ -360,8 +359,7 @@ export function stepAct(
       if (event) return limitFault(event, used.tool_calls ?? 0n);
       // Counted before the answer: a branch that runs at the same time sees it.
       const n = budget.meter.countToolCall();
-      const spawned = childOf(thread, call, known);
-      const child = spawned instanceof Promise ? await spawned : spawned;
+      const child = await childOf(thread, call, known);
       const { budgets } = thread.rights.own;
       const counted = budgets.length > 0 ? budgets.filter((one) => one.tool === tool) : budgets;
       const isCounted = counted.length > 0 && verb === 'execute';
@@ -394,36 +392,33 @@ export function stepAct(
       if (use) use.isBegun = true;
       return runStep(thread, known, body);
     },
-    checkpoint(event) {
+    async checkpoint(event) {
       thread.talk.conversation.learn(marks, false);
-      if (event.name === 'before_step') return raise(thread, event, step);
-      const raised = () => raiseDone(thread, call, event, step, mayRepeat(known, event));
-      return inTurn ? inTurn().then(raised) : raised();
+      if (event.name === 'before_step') return await raise(thread, event, step);
+      await inTurn?.();
+      return await raiseDone(thread, call, event, step, mayRepeat(known, event));
     },
   };
 }
 
 /** A hook receives the end of a step before the model does. */
-function raiseDone(
+async function raiseDone(
   thread: Thread,
   call: ToolCallBlock,
   event: Exclude<FlowCheckpoint, { name: 'before_step' }>,
   step: Parameters<typeof raise>[2],
   isRepeatable: boolean,
-): MaybePromise<CheckpointVerdict | undefined> {
+): Promise<CheckpointVerdict | undefined> {
   const { conversation } = thread.talk;
   if (event.name === 'after_step') {
     conversation.learn(event.result.meta.descriptor, false);
     noteOrigins(thread, call, event.arguments);
-    return raise(thread, event, step);
+    return await raise(thread, event, step);
   }
   conversation.learn(descriptorOfFault(event.fault), false);
   const told = event.name === 'error' ? { ...event, call: call.id } : event;
-  const verdict = raise(thread, told, step);
-  if (isRepeatable) return verdict;
-  const unlessRetry = (given: CheckpointVerdict | undefined) =>
-    given?.action === 'retry' ? undefined : given;
-  return verdict instanceof Promise ? verdict.then(unlessRetry) : unlessRetry(verdict);
+  const verdict = await raise(thread, told, step);
+  return !isRepeatable && verdict?.action === 'retry' ? undefined : verdict;
 }
 
 /** Why the arguments of a call that was made could steer it: with its result, where anybody asked. */

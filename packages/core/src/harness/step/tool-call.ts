@@ -6,6 +6,7 @@ import {
   type Json,
   type JsonObject,
   type Outcome,
+  objectAt,
   ok,
   plainText,
   setOwn,
@@ -122,8 +123,7 @@ export function resolveCall(
       for (const key of Object.keys(value.data)) values[key] = elementOf(value, key);
     }
   }
-  const given = getOwn(request, 'parameters');
-  const parameters = isObject(given) ? given : {};
+  const parameters = objectAt(request, 'parameters');
   return ok({ known: { ...known, request, parameters, resolved: request }, values, marks });
 }
 

@@ -2,7 +2,7 @@
 // hooks do. Each try is a request of its own, reserved, charged and recorded by itself: the chain never
 // repeats one. How patient that is, is data (`retries` of limits.yaml): a provider that is busy and charges
 // nothing is asked again for minutes, what may be on the invoice only a few times.
-import { type Failure, getOwn, type Json } from '../../base/index.ts';
+import { type Failure, getOwn, type Json, numberAt } from '../../base/index.ts';
 import { switchModel } from '../thread/choose-model.ts';
 import { timeLeft } from '../thread/interruption.ts';
 import type { CalledOff, Thread } from '../thread/thread.ts';
@@ -54,10 +54,7 @@ interface Patience {
 /** In seconds, as people write it. */
 function patienceOf({ library }: Thread['ports']): Patience {
   const data = getOwn(library.config('limits').value, 'retries');
-  const figure = (name: string, otherwise: number): number => {
-    const value = getOwn(data, name);
-    return typeof value === 'number' ? value : otherwise;
-  };
+  const figure = (name: string, otherwise: number): number => numberAt(data, name) ?? otherwise;
   const listed: Json = getOwn(data, 'pauses') ?? null;
   const pauses = Array.isArray(listed) ? listed.map(Number).filter(Number.isFinite) : [];
   return {

@@ -1,6 +1,6 @@
 // The books of a thread that nobody will take up again: what went out and was never read may be on
 // the invoice and is charged in full, what was only set aside is free.
-import { type Failure, getOwn, type Outcome, ok } from '../../base/index.ts';
+import { type Failure, numberAt, type Outcome, ok } from '../../base/index.ts';
 import type { LimitReservation, RecordEntry } from '../../flow/index.ts';
 import type { DataOf, JournalEvent, Reply } from '../../journal/index.ts';
 import {
@@ -44,10 +44,8 @@ const MAX_ANSWER = 8192;
 const MIN_ANSWER = 256;
 
 /** Below this an answer is not worth asking for; data, 256 unless somebody changed it. */
-export function leastAnswer({ library }: Pick<Thread['ports'], 'library'>): number {
-  const least = getOwn(library.config('limits').value, 'min_output_tokens');
-  return typeof least === 'number' ? least : MIN_ANSWER;
-}
+export const leastAnswer = ({ library }: Pick<Thread['ports'], 'library'>): number =>
+  numberAt(library.config('limits').value, 'min_output_tokens') ?? MIN_ANSWER;
 
 export const amountsOf = (unit: LimitAmounts): Amounts => ({
   tokens: unit.tokens ?? 0n,

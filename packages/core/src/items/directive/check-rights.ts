@@ -1,5 +1,5 @@
 // A directive's permissions against the tools it names and the place it lies in.
-import { type Diagnostic, matchGlob, type Outcome, ok } from '../../base/index.ts';
+import { type Diagnostic, didYouMean, matchGlob, type Outcome, ok } from '../../base/index.ts';
 import {
   type CapabilityCatalog,
   describeNeed,
@@ -13,7 +13,7 @@ import {
   type Permissions,
 } from '../../trust/index.ts';
 import type { Directive, DirectiveWorld, NamedTool } from './directive.ts';
-import { type Findings, type Form, quoted, suggestion } from './findings.ts';
+import { type Findings, type Form, quoted } from './findings.ts';
 import { grantLine } from './permissions.ts';
 
 const KERNEL = ['kernmantle', 'kiwi-mcp', 'kernel'];
@@ -122,7 +122,7 @@ function checkToolId(permission: Permission, world: DirectiveWorld, findings: Fi
   }
   if (!id.includes('/') || world.tool(id).ok) return;
   const message = `there is no tool ${quoted(id)}, so this line grants nothing now`;
-  const hint = suggestion(id, world.toolIds());
+  const hint = didYouMean(id, world.toolIds());
   findings.warning('tool_unknown', placeOf(permission), message, hint);
 }
 

@@ -1,6 +1,6 @@
 // What is wrong with a directive among the others: hooks that do not exist, tools whose needs it does
 // not grant, rights that items of its place may not have.
-import { type Diagnostic, ok } from '../../base/index.ts';
+import { type Diagnostic, didYouMean, ok } from '../../base/index.ts';
 import {
   type Compared,
   comparisonsIn,
@@ -11,7 +11,7 @@ import { grantsFromPermissions, missingAtStart } from '../../trust/index.ts';
 import { checkRights } from './check-rights.ts';
 import type { Directive, DirectiveWorld, ParsedDirective } from './directive.ts';
 import { checkExtends, resolveExtends } from './extends.ts';
-import { type Findings, suggestion } from './findings.ts';
+import { type Findings } from './findings.ts';
 import { hookProblems } from './hooks.ts';
 
 function checkHooks(directive: Directive, world: DirectiveWorld, findings: Findings): void {
@@ -32,7 +32,7 @@ function checkHooks(directive: Directive, world: DirectiveWorld, findings: Findi
         return findings.error('hook_directive_ambiguous', place, ambiguous, hint);
       }
       const message = `this hook runs directive \`${name}\`, which does not exist`;
-      const hint = suggestion(name, world.directiveNames());
+      const hint = didYouMean(name, world.directiveNames());
       return findings.error('hook_directive_unknown', place, message, hint);
     }
     const target = resolveExtends(found, (below) => world.directive(below));
@@ -99,7 +99,7 @@ function checkRelationships(directive: Directive, world: DirectiveWorld, finding
     if (world.directive(name) || world.tool(name).ok) return;
     const place = directive.places.at(`requires.${index}`);
     const message = `this directive requires \`${name}\`, which does not exist`;
-    const hint = suggestion(name, world.directiveNames());
+    const hint = didYouMean(name, world.directiveNames());
     findings.error('requires_unknown', place, message, hint);
   });
 }
@@ -110,7 +110,7 @@ function checkExpected(directive: Directive, world: DirectiveWorld, findings: Fi
     if (world.tool(tool).ok) return;
     const then = succeeds === 'last' ? ', so every run ends `failed` now' : '';
     const message = `there is no tool \`${tool}\`${then}`;
-    const hint = suggestion(tool, world.toolIds());
+    const hint = didYouMean(tool, world.toolIds());
     findings.warning('tool_unknown', directive.places.at(`expect.${index}`), message, hint);
   });
 }
@@ -124,7 +124,7 @@ function checkTitle(directive: Directive, world: DirectiveWorld, findings: Findi
     const [, name = ''] = path;
     if (names.includes(name)) continue;
     const message = `the title names the input \`${name}\`, which is not declared`;
-    findings.error('title_invalid', directive.places.at('title'), message, suggestion(name, names));
+    findings.error('title_invalid', directive.places.at('title'), message, didYouMean(name, names));
   }
 }
 
@@ -138,7 +138,7 @@ function checkLists(directive: Directive, world: DirectiveWorld, findings: Findi
           world.directive(name) !== undefined || world.ambiguous?.(name) !== undefined;
         if (/[*?]/.test(name) || name === directive.name || isKnown) continue;
         const message = `there is no directive \`${name}\`, so \`${list}\` does not match any by it now`;
-        const hint = suggestion(name, world.directiveNames());
+        const hint = didYouMean(name, world.directiveNames());
         findings.warning('directive_unknown', places.at(`${use}.${list}`), message, hint);
       }
     }
@@ -151,7 +151,7 @@ function checkModelId({ model, places }: Directive, world: DirectiveWorld, findi
     const id = model?.[field]?.toLowerCase();
     const known = world.models ?? [];
     if (id === undefined || known.some((one) => one.toLowerCase() === id)) continue;
-    const hint = suggestion(id, known);
+    const hint = didYouMean(id, known);
     const message = `no tier, price or provider names a model \`${id}\``;
     if (hint !== undefined) findings.warning('model_unknown', places.at('model'), message, hint);
   }
@@ -159,7 +159,7 @@ function checkModelId({ model, places }: Directive, world: DirectiveWorld, findi
 
 function checkModel({ model, places }: Directive, { tiers }: DirectiveWorld, findings: Findings) {
   if (model?.tier === undefined || tiers.includes(model.tier)) return;
-  const known = suggestion(model.tier, tiers) ?? `known tiers: ${tiers.join(', ')}`;
+  const known = didYouMean(model.tier, tiers) ?? `known tiers: ${tiers.join(', ')}`;
   const hint = `${known}; tiers stand under \`tiers\` in \`~/.ai/config/models.yaml\``;
   const message = `there is no tier \`${model.tier}\``;
   findings.error('tier_unknown', places.at('model.tier'), message, hint);

@@ -1,7 +1,7 @@
 // The elements of a directive, the same for both forms, and attributes that are more than text.
-import { isObject, type Json, type JsonObject, setOwn } from '../../base/index.ts';
+import { didYouMean, isObject, type Json, type JsonObject, setOwn } from '../../base/index.ts';
 import { offsetIn, type TextPiece } from './entities.ts';
-import { type Findings, offsetOf, type Place, quoted, suggestion } from './findings.ts';
+import { type Findings, offsetOf, type Place, quoted } from './findings.ts';
 import { type Shape, takesAttribute } from './shape.ts';
 
 export interface Attribute {
@@ -147,5 +147,5 @@ export function readChoice<T extends string>(
   if (found !== undefined) return found;
   const wanted = choices.map((choice) => `\`${choice}\``).join(', ');
   const message = `\`${name}\` is ${quoted(given.value)}, but must be one of ${wanted}`;
-  return findings.error(code, given.at, message, suggestion(given.value, choices));
+  return findings.error(code, given.at, message, didYouMean(given.value, choices));
 }

@@ -1,8 +1,8 @@
 // `extends`: the named directive's parts lie below the own ones. What a thread may do and use is never
 // inherited: permissions and limits stand in the file that is run.
-import { compact, mergeDeep } from '../../base/index.ts';
+import { compact, didYouMean, mergeDeep } from '../../base/index.ts';
 import type { Directive, DirectiveWorld } from './directive.ts';
-import { type Findings, suggestion } from './findings.ts';
+import { type Findings } from './findings.ts';
 
 const MAX_CHAIN = 16;
 const MAX_LINEAGE = 1000;
@@ -77,7 +77,7 @@ export function checkExtends(
       findings.error('extends_cycle', place, message);
     } else if (!world.directive(name)) {
       const message = `this directive extends \`${name}\`, which does not exist`;
-      const hint = suggestion(name, world.directiveNames());
+      const hint = didYouMean(name, world.directiveNames());
       findings.error('extends_unknown', place, message, hint);
     }
   });

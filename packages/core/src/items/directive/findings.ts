@@ -4,7 +4,6 @@ import {
   compact,
   createLines,
   type Diagnostic,
-  nearest,
   type Position,
   type Severity,
 } from '../../base/index.ts';
@@ -26,12 +25,6 @@ export type Findings = ReturnType<typeof createFindings>;
 /** What a message repeats from the file: one line, not too long, no control characters. */
 export function quoted(text: string): string {
   return `\`${clip(text).replace(/[\u0000-\u001f\u007f-\u009f]+/g, ' ')}\``;
-}
-
-/** A hint for a name that is nearly one of these. */
-export function suggestion(name: string, names: Iterable<string>): string | undefined {
-  const near = nearest(name, names);
-  return near === undefined ? undefined : `did you mean \`${near}\``;
 }
 
 export function createFindings(

@@ -1,4 +1,4 @@
-import { compact, type JsonObject } from '../../base/index.ts';
+import { compact, didYouMean, type JsonObject } from '../../base/index.ts';
 import {
   type CompiledExpression,
   compileExpression,
@@ -20,7 +20,7 @@ import {
   readChoice,
   sourceOf,
 } from './element.ts';
-import { type Findings, type Place, quoted, suggestion } from './findings.ts';
+import { type Findings, type Place, quoted } from './findings.ts';
 import {
   ALL_FIELDS,
   EVENT_FIELDS,
@@ -94,7 +94,7 @@ function checkWhen(when: Element, findings: Findings): readonly EventName[] {
   const events = namedEvents(compiled.output);
   for (const { path, value, column, known } of unknownValues(compiled.output, HOOK_CONTEXT)) {
     const message = `${quoted(path)} is never ${quoted(value)}`;
-    const hint = suggestion(value, known) ?? `one of ${known.join(', ')}`;
+    const hint = didYouMean(value, known) ?? `one of ${known.join(', ')}`;
     findings.error('value_unknown', offset(column - 1), message, hint);
   }
   for (const { path, column } of compiled.output.paths) {
@@ -201,7 +201,7 @@ export function hookProblems(
   const names = target.inputs.map((input) => input.name);
   for (const input of Object.keys(inputs).filter((one) => !names.includes(one))) {
     const message = `directive ${quoted(name)} has no input ${quoted(input)}`;
-    const hint = suggestion(input, names) ?? `it has ${names.join(', ') || 'none'}`;
+    const hint = didYouMean(input, names) ?? `it has ${names.join(', ') || 'none'}`;
     problems.push({ code: 'hook_input_unknown', message, hint });
   }
   for (const input of target.inputs) {

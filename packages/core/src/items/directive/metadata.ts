@@ -1,5 +1,5 @@
 // The small parts of a directive: its name, version, model, relations, what it is exposed as.
-import { compact } from '../../base/index.ts';
+import { compact, didYouMean } from '../../base/index.ts';
 import { templatePaths } from '../../expr/index.ts';
 import { exposeProblems, readExposed } from '../expose.ts';
 import { NO_VERSION, VERSION } from '../item-kinds.ts';
@@ -22,7 +22,7 @@ import {
   readFlag,
   sourceOf,
 } from './element.ts';
-import { type Findings, type Place, quoted, suggestion } from './findings.ts';
+import { type Findings, type Place, quoted } from './findings.ts';
 import { reportRetired } from './limits.ts';
 import { splitList } from './permissions.ts';
 
@@ -124,7 +124,7 @@ export function readTitle(
     const message = isPath
       ? `the title names the input ${quoted(name)}, which is not declared`
       : 'a title may hold paths of `inputs` only, such as `${inputs.topic}`';
-    const hint = isPath ? suggestion(name, inputs ?? []) : undefined;
+    const hint = isPath ? didYouMean(name, inputs ?? []) : undefined;
     findings.error('title_invalid', offset(at), message, hint);
   }
   return text === '' ? undefined : proseOf(element);

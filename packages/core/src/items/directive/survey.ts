@@ -1,14 +1,14 @@
 // Walks over the elements and reports what the table of shapes does not know: tags, attributes, text
 // where none belongs, and tags that were never closed.
-import { nearest } from '../../base/index.ts';
+import { didYouMean, nearest } from '../../base/index.ts';
 import { type Element, elementsOf } from './element.ts';
 import { offsetIn } from './entities.ts';
-import { type Findings, quoted, suggestion } from './findings.ts';
+import { type Findings, quoted } from './findings.ts';
 import { oldHookHint } from './limits.ts';
 import { homeOf, type Shape, takesAttribute } from './shape.ts';
 
 function attributeHint(name: string, shape: Shape): string | undefined {
-  const near = suggestion(name, shape.attributes);
+  const near = didYouMean(name, shape.attributes);
   if (near !== undefined) return near;
   if (Object.hasOwn(shape.children, name)) return `write it as a tag: \`<${name}>…</${name}>\``;
   const known = shape.attributes.map((attribute) => `\`${attribute}\``).join(', ');

@@ -1,6 +1,6 @@
 // What is exposed to MCP clients, among the other items: two of one name, addresses whose variables
 // nothing takes, directives that cannot be a thread.
-import { type Diagnostic, getOwn, isObject, type RulePlace } from '../../base/index.ts';
+import { type Diagnostic, getOwn, listAt, objectAt, type RulePlace } from '../../base/index.ts';
 import { canSpawn, type Directive } from '../directive/directive.ts';
 import { uriVariables } from '../expose.ts';
 import { aboutFile } from '../files/item-file.ts';
@@ -38,9 +38,8 @@ function takenBy(links: readonly Tool[]): Map<string, { type?: unknown; required
   const taken = new Map<string, { type?: unknown; required: boolean }>();
   const [leaf] = links;
   if (leaf?.input_schema) {
-    const { properties, required } = leaf.input_schema;
-    const needed = Array.isArray(required) ? required : [];
-    for (const [name, schema] of Object.entries(isObject(properties) ? properties : {})) {
+    const needed = listAt(leaf.input_schema, 'required');
+    for (const [name, schema] of Object.entries(objectAt(leaf.input_schema, 'properties'))) {
       taken.set(name, {
         type: getOwn(schema, 'type'),
         required: needed.includes(name),

@@ -194,8 +194,8 @@ test('what a policy names is looked for in the project', async () => {
   });
   const found = library.check({ sources: ['project'] });
   expect(found.filter(({ file }) => file.endsWith('policy.yaml'))).toMatchObject([
-    { line: 2, code: 'unknown_tool', severity: 'warning', hint: 'did you mean `get`?' },
-    { line: 2, code: 'unknown_label', severity: 'warning', hint: 'did you mean `fetched`?' },
+    { line: 2, code: 'unknown_tool', severity: 'warning', hint: 'did you mean `get`' },
+    { line: 2, code: 'unknown_label', severity: 'warning', hint: 'did you mean `fetched`' },
   ]);
 });
 
@@ -220,9 +220,9 @@ test('what the guards of a directive name is looked for, wherever the directive 
     'project/elsewhere/a.md': text,
   });
   const expected = [
-    { line: 6, code: 'unknown_tool', hint: 'did you mean `get`?' },
-    { line: 7, code: 'unknown_label', hint: 'did you mean `fetched`?' },
-    { line: 9, code: 'unknown_parameter', hint: 'did you mean `url`?' },
+    { line: 6, code: 'unknown_tool', hint: 'did you mean `get`' },
+    { line: 7, code: 'unknown_label', hint: 'did you mean `fetched`' },
+    { line: 9, code: 'unknown_parameter', hint: 'did you mean `url`' },
   ];
   expect(library.check({ sources: ['project'] })).toMatchObject(expected);
   const elsewhere = checkPath(fixture.path('project/elsewhere/a.md'), library);

@@ -4,7 +4,7 @@ import { dirname } from 'node:path';
 import {
   asJson,
   type Diagnostic,
-  errnoOf,
+  diskReason,
   fail,
   hasErrors,
   isInside,
@@ -127,6 +127,6 @@ export function removeItem(
     rmSync(file);
     return ok({ file });
   } catch (error) {
-    return fail('tool_failed', `cannot remove \`${file}\` (${errnoOf(error)})`);
+    return fail('tool_failed', `cannot remove \`${file}\`: ${diskReason(error)}`);
   }
 }

@@ -4,6 +4,7 @@ import {
   anything,
   compact,
   type Diagnostic,
+  didYouMean,
   flag,
   getOwn,
   globProblem,
@@ -14,7 +15,6 @@ import {
   jsonEqual,
   listOf,
   mapping,
-  nearest,
   numberBetween,
   oneOf,
   openYaml,
@@ -211,9 +211,9 @@ function reportRetryCode(entry: string, place: RulePlace): void {
     const message = `\`${entry}\` is never retried inside a chain: whoever runs the thread decides`;
     place.report({ code: 'retry_ineffective', severity: 'note', message });
   } else if (!isKnownCode(entry)) {
-    const near = nearest(entry.toLowerCase(), CODES);
     const message = `no error of the runtime is called \`${entry}\``;
-    const hint = near ? `did you mean \`${near}\`` : 'it matches only if a tool reports this code';
+    const hint =
+      didYouMean(entry.toLowerCase(), CODES) ?? 'it matches only if a tool reports this code';
     place.report({ code: 'unknown_error_code', severity: 'warning', message, hint });
   }
 }

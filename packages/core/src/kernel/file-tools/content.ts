@@ -15,7 +15,7 @@ import {
 import { basename, dirname, join } from 'node:path';
 import { promisify } from 'node:util';
 import {
-  type ErrorCode,
+  diskFault,
   errnoOf,
   type Failure,
   fail,
@@ -43,39 +43,6 @@ export interface OpenFolder {
   path: string;
 }
 
-const moved = (path: string): Failure =>
-  fail('permission_denied', `\`${path}\` was replaced by another place while it was opened`, {
-    rule: 'place_changed',
-  });
-
-const DISK_FAULTS: Readonly<Record<string, readonly [ErrorCode, string]>> = {
-  ENOENT: ['not_found', 'does not exist'],
-  EISDIR: ['invalid_input', 'is a folder'],
-  ENOTDIR: ['invalid_input', 'is not a folder'],
-  EEXIST: ['invalid_input', 'exists already'],
-};
-const DISK_TROUBLE: Readonly<Record<string, string>> = {
-  ENOSPC: 'the disk is full',
-  EDQUOT: 'the disk quota is used up',
-  EROFS: 'the file system is read-only',
-  EACCES: 'the operating system denies access',
-  EPERM: 'the operating system denies access',
-  EMFILE: 'too many files are open',
-  ENAMETOOLONG: 'the name is too long',
-};
-
-/** What went wrong on disk, in words; `path` is shown as the caller knows it. */
-export function diskFault(error: unknown, path: string): Failure {
-  const errno = errnoOf(error);
-  if (errno === 'ELOOP') return moved(path);
-  const known = DISK_FAULTS[errno];
-  if (known) {
-    const reason = errno === 'EEXIST' ? { reason: 'exists' } : {};
-    return fail(known[0], `\`${path}\` ${known[1]}`, { path, ...reason });
-  }
-  return fail('tool_failed', `\`${path}\`: ${DISK_TROUBLE[errno] ?? errno}`, { path, errno });
-}
-
 /** Where to look for the names of an open folder; undefined when it is not the one that was meant. */
 function anchorOf(folder: number, absolute: string): string | undefined {
   const via = `/proc/self/fd/${folder}`;
@@ -96,7 +63,7 @@ export function openFolder(absolute: string, shown: string): Outcome<OpenFolder>
   try {
     descriptor = openSync(absolute, O_RDONLY | O_DIRECTORY | O_NOFOLLOW);
     path = anchorOf(descriptor, absolute);
-    return path === undefined ? moved(shown) : ok({ descriptor, path });
+    return path === undefined ? diskFault({ code: 'ELOOP' }, shown) : ok({ descriptor, path });
   } catch (error) {
     return diskFault(error, shown);
   } finally {

@@ -5,6 +5,7 @@ import { closeSync, type Dirent } from 'node:fs';
 import { lstat, opendir } from 'node:fs/promises';
 import { join } from 'node:path';
 import {
+  diskFault,
   fail,
   globProblem,
   type JsonObject,
@@ -16,7 +17,7 @@ import { RECORD_NAMES } from '../../items/index.ts';
 import type { PrimitiveCall, PrimitiveResult } from '../primitive.ts';
 import { isClosed } from '../rights/closed-places.ts';
 import { type ProjectPath, resolveProjectPath } from '../rights/project-path.ts';
-import { cancelled, countOf, diskFault, fileMarks, isSet, openFolder, textOf } from './content.ts';
+import { cancelled, countOf, fileMarks, isSet, openFolder, textOf } from './content.ts';
 
 /** A walk follows no links, goes by name, and looks at a bounded number of entries. */
 const MAX_DEPTH = 64;

@@ -5,13 +5,12 @@ import { isUtf8 } from 'node:buffer';
 import { createHash, hash } from 'node:crypto';
 import { closeSync } from 'node:fs';
 import { basename, dirname } from 'node:path';
-import { type Failure, fail, nearest, type Outcome, ok } from '../../base/index.ts';
+import { diskFault, type Failure, fail, nearest, type Outcome, ok } from '../../base/index.ts';
 import type { PrimitiveCall, PrimitiveResult } from '../primitive.ts';
 import { type ProjectPath, resolveProjectPath } from '../rights/project-path.ts';
 import {
   cancelled,
   countOf,
-  diskFault,
   eachChunk,
   fileMarks,
   MAX_FILE_BYTES,

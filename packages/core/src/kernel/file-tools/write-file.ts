@@ -4,18 +4,19 @@ import { hash, randomBytes } from 'node:crypto';
 import { closeSync, constants, type Stats } from 'node:fs';
 import { link, lstat, open, rename, unlink } from 'node:fs/promises';
 import { basename, dirname, join } from 'node:path';
-import { errnoOf, type Failure, fail, getOwn, type Outcome, ok } from '../../base/index.ts';
+import {
+  diskFault,
+  errnoOf,
+  type Failure,
+  fail,
+  getOwn,
+  type Outcome,
+  ok,
+} from '../../base/index.ts';
 import type { MaybePromise } from '../../flow/index.ts';
 import type { PrimitiveCall, PrimitiveResult } from '../primitive.ts';
 import type { ProjectPath } from '../rights/project-path.ts';
-import {
-  cancelled,
-  diskFault,
-  makeFolder,
-  type OpenFolder,
-  openFolder,
-  textOf,
-} from './content.ts';
+import { cancelled, makeFolder, type OpenFolder, openFolder, textOf } from './content.ts';
 import { lookedMarks } from './list.ts';
 import { placeFor } from './read-file.ts';
 

@@ -67,15 +67,15 @@ const LOOPBACK = ['127.0.0.1'];
 
 /**
  * May this request be made at all, and to which addresses? Asked again for every sending and every
- * redirect; answered at once when there is nothing to look up.
+ * redirect.
  */
-export function allowTarget(
+export async function allowTarget(
   target: Target,
   capability: NetCapability,
   verify: Verifier,
   ports: AddressPorts,
   watch: TimeWatch,
-): Outcome<string[]> | Promise<Outcome<string[]>> {
+): Promise<Outcome<string[]>> {
   const written = allowWritten(target, capability, verify, ports);
   if (written) return written;
   const [host, port] = [hostOf(target.url), portOf(target.url)];
@@ -87,7 +87,7 @@ export function allowTarget(
       return fail('network_error', words, { host, reason, sent: false });
     },
   );
-  return watch.race(found);
+  return await watch.race(found);
 }
 
 /**

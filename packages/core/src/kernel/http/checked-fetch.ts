@@ -182,8 +182,7 @@ export function createCheckedFetch(ports: CheckedFetchPorts): CheckedFetch {
   const timing = { clock: ports.clock, timer: ports.timer ?? quietTimer };
 
   async function send(request: WireRequest, watch: TimeWatch): Promise<Outcome<Response>> {
-    const target = allowTarget(request, 'net.http', ports.verify, ports, watch);
-    const addresses = target instanceof Promise ? await target : target;
+    const addresses = await allowTarget(request, 'net.http', ports.verify, ports, watch);
     if (!addresses.ok) return addresses;
     // A question is asked again where that does no harm, anything else is sent once.
     const mayRepeat = request.method === 'GET' || request.method === 'HEAD' ? true : 'once';

@@ -164,8 +164,7 @@ async function exchange(
   };
 
   for (;;) {
-    const target = allowTarget(request, 'net.http', verify, ports, watch);
-    const addresses = target instanceof Promise ? await target : target;
+    const addresses = await allowTarget(request, 'net.http', verify, ports, watch);
     if (!addresses.ok) return addresses;
     const { connections } = ports;
     const sent = await connections.send(request, addresses.output, watch, mayRepeat, receive);

@@ -9,6 +9,7 @@ import {
   type Json,
   type JsonObject,
   type Outcome,
+  objectAt,
   ok,
   type Redactor,
 } from '../../base/index.ts';
@@ -255,8 +256,7 @@ function settingsOf(call: Configured): Outcome<Settings> {
   const { config } = call;
   const stream = wantsStream(call);
   if (!stream.ok) return stream;
-  const given = getOwn(config, 'stream');
-  const streamConfig: JsonObject = isObject(given) ? given : {};
+  const streamConfig: JsonObject = objectAt(config, 'stream');
   const transport = choiceField(streamConfig, 'transport', ['sse', 'websocket']);
   if (!transport.ok) return transport;
   const maxBytes = countField(config, 'max_bytes', stream.output ? PRESETS.stream : PRESETS.sync);

@@ -1,6 +1,6 @@
 // The primitives and sinks that the kernel brings. Their code is loaded, and what they stand on looked up,
 // when a chain first ends in one: most processes need one or two; a start should not pay for the others.
-import { type Clock, fail, nearest, type Outcome, plainText } from '../../base/index.ts';
+import { type Clock, fail, type Outcome, plainText, suggestion } from '../../base/index.ts';
 import type { BuiltinFunction } from '../file-tools/content.ts';
 import type { CheckedFetch, CheckedFetchPorts } from '../http/checked-fetch.ts';
 import { httpConfig } from '../http/config-shape.ts';
@@ -81,8 +81,7 @@ function createFunctionPrimitive(
       const inBundle = Object.hasOwn(bundle, name) ? bundle[name] : undefined;
       const run = call.tool.source === 'program' ? program.get(call.tool.id) : inBundle;
       if (run) return run(call);
-      const near = nearest(name, Object.keys(bundle));
-      const hint = near ? `; did you mean \`${near}\`` : '';
+      const hint = suggestion(name, Object.keys(bundle));
       const message = `there is no built-in function \`${name}\`${hint}`;
       const config_path = 'config.function';
       return Promise.resolve(fail('config_invalid', message, { config_path }));

@@ -5,7 +5,7 @@
 import { hash } from 'node:crypto';
 import { existsSync, mkdirSync, renameSync, rmSync, writeFileSync } from 'node:fs';
 import { dirname, join } from 'node:path';
-import { fail, messageOf, type Outcome, ok, systemRandom } from '../../base/index.ts';
+import { fail, messageOf, type Outcome, ok, shellQuote, systemRandom } from '../../base/index.ts';
 import type { ScriptRuntime } from './config.ts';
 import { childEnvironment, type ProcessPorts, searchPath } from './environment.ts';
 import { runProcess } from './run.ts';
@@ -53,7 +53,7 @@ function installCommands({ runtime, dependencies }: DependentTool, folder: strin
 }
 
 const quoted = (text: string): string =>
-  /^[\w@%+=:,./~^-]+$/.test(text) ? text : `'${text.replaceAll("'", "'\\''")}'`;
+  /^[\w@%+=:,./~^-]+$/.test(text) ? text : shellQuote(text);
 
 /** What is missing with the exact command for it, unless all that the tool declares is installed. */
 function dependencyProblem(tool: DependentTool, folder: string): Outcome<null> {

@@ -7,14 +7,15 @@ import {
   fail,
   getOwn,
   isInside,
-  isObject,
   isOwnCode,
   type Json,
   type JsonObject,
   type Outcome,
+  objectAt,
   ok,
   packagePath,
   parseJson,
+  textAt,
 } from '../../base/index.ts';
 import type { PrimitiveCall } from '../primitive.ts';
 import { realOf } from '../rights/project-path.ts';
@@ -118,14 +119,12 @@ export function readOutcome(
   const answer = parsed.output;
   if (getOwn(answer, 'ok') === true) return ok(getOwn(answer, 'output') ?? null);
   const error = getOwn(answer, 'error');
-  const code = getOwn(error, 'code');
-  const detail = getOwn(error, 'detail');
-  if (typeof code !== 'string' || code === '') return bad('did not answer with an outcome');
-  const message = getOwn(detail, 'message');
+  const code = textAt(error, 'code');
+  if (code === '') return bad('did not answer with an outcome');
+  const { message, ...fields } = objectAt(error, 'detail');
   const said = typeof message === 'string' ? message : 'the module reported a failure';
   const { stdout = '', stderr = '', truncated = false } = facts;
   const isOwn = isOwnCode(code);
-  const { message: _, ...fields } = isObject(detail) ? detail : {};
   return fail(isOwn ? 'tool_failed' : code, said, {
     stdout,
     stderr,

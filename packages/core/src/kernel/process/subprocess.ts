@@ -10,6 +10,7 @@ import {
   ok,
   parseJson,
   pathWithin,
+  plainJson,
   systemRandom,
 } from '../../base/index.ts';
 import {
@@ -154,7 +155,7 @@ async function deliver(call: PrimitiveCall, text: string): Promise<JsonObject> {
   const reports = await Promise.all(call.sinks.map((sink) => sink.close()));
   return {
     stream_events_count: lines.length,
-    stream_destinations: JSON.parse(JSON.stringify(reports)) as Json,
+    stream_destinations: plainJson(reports),
   };
 }
 
@@ -238,7 +239,7 @@ export function createProcessPrimitive(ports: ProcessPorts): Primitive {
       const mode = decideSandbox(call.tool, ports);
       return {
         primitive: 'subprocess',
-        program: JSON.parse(JSON.stringify(program)) as Json,
+        program: plainJson(program),
         cwd,
         sandbox: mode.ok ? mode.output : `refused: ${mode.error.detail.message}`,
         network: mode.ok && needsNetwork(call.tool, mode.output),

@@ -1,6 +1,6 @@
 // Items are files like any other: what is written into one keeps its marks, and whoever is handed
 // its text gets them back. A signature is a person's word for the text, so it ends the suspicion.
-import { createHash } from 'node:crypto';
+import { hash } from 'node:crypto';
 import {
   asJson,
   type Diagnostic,
@@ -23,7 +23,6 @@ import {
 import type { Item, Library, SignatureState } from '../../items/index.ts';
 
 const FOLDERS = { directive: 'directives', tool: 'tools', knowledge: 'knowledge' } as const;
-const sha256 = (text: string): string => createHash('sha256').update(text).digest('hex');
 
 export const isSigned = ({ state }: SignatureState): boolean =>
   state === 'signed' || state === 'bundle';
@@ -82,13 +81,13 @@ export function createItemMarks(labels: LabelRecords): ItemMarks {
       });
       const kept = isSigned(item.signature)
         ? undefined
-        : labels.recall(item.file, sha256(item.body));
+        : labels.recall(item.file, hash('sha256', item.body));
       const told = item.tags.includes('mcp_tool') ? FOREIGN : EMPTY;
       const fetched = isFromStranger(item) ? FROM_STRANGER : EMPTY;
       return mergeAll([own, told, fetched, kept ?? EMPTY]);
     },
     willWrite(file, content, from) {
-      const kept = labels.remember(file, sha256(content), from);
+      const kept = labels.remember(file, hash('sha256', content), from);
       return kept.ok && labels.shared ? labels.shared.keep() : kept;
     },
   };

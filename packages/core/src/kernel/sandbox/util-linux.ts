@@ -3,7 +3,7 @@
 // second one inside it sets the environment and stays, as the parent of everything that runs there.
 import { existsSync, lstatSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
-import { type Outcome, ok } from '../../base/index.ts';
+import { type Outcome, ok, shellQuote } from '../../base/index.ts';
 import { realOf } from '../rights/project-path.ts';
 import type { PlaceAccess } from './places.ts';
 import {
@@ -54,9 +54,6 @@ interface Mount {
   isFolder: boolean;
   isDevice?: boolean;
 }
-
-/** Text as one word of the shell, whatever is in it. */
-const quoted = (text: string): string => `'${text.replaceAll("'", String.raw`'\''`)}'`;
 
 /** As a field of a table of mounts; what separates fields and lines is written in octal. */
 const field = (path: string): string =>
@@ -215,7 +212,7 @@ function closeBelow(
     // Itself, too: `mount` leaves a place alone that came along with the one above it.
     const inner = points.filter(({ path }) => path === from.host || isBelow(from.host, path));
     return inner.map(({ path, flags }) => {
-      const place = quoted(`${base}${target}${path.slice(from.host.length)}`);
+      const place = shellQuote(`${base}${target}${path.slice(from.host.length)}`);
       const options = optionsOf(['nosuid', 'nodev', access === 'read' ? 'ro' : 'rw', ...flags]);
       return `[ ! -e ${place} ] || did mount -n -o remount,bind,${options} ${place}`;
     });
@@ -230,11 +227,11 @@ function checkPlaces(base: string, plan: SandboxPlan): Outcome<string[]> {
     const path = join(projectRoot, place.path);
     const identity = identityOf(path);
     if (identity === undefined) return moved(place);
-    if (!isCovered(view.hidden, path)) expected.push([quoted(`${base}${path}`), identity]);
+    if (!isCovered(view.hidden, path)) expected.push([shellQuote(`${base}${path}`), identity]);
   }
   if (expected.length === 0) return ok([]);
   const paths = expected.map(([path]) => path).join(' ');
-  const identities = quoted(expected.map(([, identity]) => identity).join('\n'));
+  const identities = shellQuote(expected.map(([, identity]) => identity).join('\n'));
   return ok([
     `[ "$(stat -c %d:%i ${paths})" = ${identities} ] || fail 'a place was replaced while it was being mounted'`,
   ]);
@@ -263,7 +260,8 @@ function setUp(base: string, plan: SandboxPlan, user: User): Outcome<string> {
   const places = checkPlaces(base, plan);
   if (!places.ok) return places;
   const { folders, files } = foundations(mounts);
-  const inRoot = (paths: readonly string[]) => paths.map((path) => quoted(`.${path}`)).join(' ');
+  const inRoot = (paths: readonly string[]) =>
+    paths.map((path) => shellQuote(`.${path}`)).join(' ');
   const isRoot = user.uid === 0;
   const size = `size=${plan.temporaryMb}m`;
   const links = DEVICE_LINKS.filter((path) =>
@@ -286,7 +284,7 @@ function setUp(base: string, plan: SandboxPlan, user: User): Outcome<string> {
     `did mkdir -p ${inRoot(folders)}`,
     ...files.map((file) => `: > ${inRoot([file])} || fail 'no root'`),
     links.length > 0 ? `did cp -P ${links.join(' ')} ./dev/` : '',
-    `printf %s ${quoted(tableOf(base, mounts, points, { isRoot, size }))} > .${OLD_ROOT}/table`,
+    `printf %s ${shellQuote(tableOf(base, mounts, points, { isRoot, size }))} > .${OLD_ROOT}/table`,
     `did mount -n -a -T .${OLD_ROOT}/table`,
     ...closeBelow(base, mounts, points),
     ...places.output,
@@ -295,7 +293,7 @@ function setUp(base: string, plan: SandboxPlan, user: User): Outcome<string> {
     `did rm -r ${OLD_ROOT} ${WRITABLE_PROC}`,
     'did mount -n -o remount,bind,ro,nosuid,nodev /',
     'umask "$mask"',
-    `exec ${isRoot ? '' : asUser} ${NO_RIGHTS} sh -c ${quoted(INSIDE)} sh ${quoted(plan.cwd)} "$@"`,
+    `exec ${isRoot ? '' : asUser} ${NO_RIGHTS} sh -c ${shellQuote(INSIDE)} sh ${shellQuote(plan.cwd)} "$@"`,
   ];
   return ok(`${script.join('\n')}\n`);
 }
@@ -310,9 +308,9 @@ function environmentScript(env: SandboxPlan['env']): string {
   const isFree = (name: string) => /^[A-Za-z_]\w*$/.test(name) && !TAKEN.test(name);
   const lines = entries
     .filter(([name]) => isFree(name))
-    .map(([name, value]) => `export ${name}=${quoted(value)}`);
+    .map(([name, value]) => `export ${name}=${shellQuote(value)}`);
   const taken = entries.filter(([name]) => !isFree(name));
-  const words = taken.map(([name, value]) => quoted(`${name}=${value}`)).join(' ');
+  const words = taken.map(([name, value]) => shellQuote(`${name}=${value}`)).join(' ');
   const through = taken.length > 0 ? [`set -- "$(command -v env)" ${words} "$@"`] : [];
   return `${[...through, ...lines].join('\n')}\n`;
 }

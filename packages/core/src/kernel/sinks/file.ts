@@ -14,7 +14,7 @@ import {
   writeSync,
 } from 'node:fs';
 import { dirname } from 'node:path';
-import { errnoOf, fail, getOwn, type JsonObject, type Outcome, ok } from '../../base/index.ts';
+import { diskReason, fail, getOwn, type JsonObject, type Outcome, ok } from '../../base/index.ts';
 import { resolveProjectPath } from '../rights/project-path.ts';
 import {
   choiceField,
@@ -152,7 +152,7 @@ function createSink(place: { absolute: string; relative: string }, options: File
   let error: string | undefined;
 
   function giveUp(cause: unknown): void {
-    error ??= `cannot write \`${place.relative}\`: ${errnoOf(cause)}`;
+    error ??= `cannot write \`${place.relative}\`: ${diskReason(cause)}`;
     dropped += waiting.count;
     [waiting.text, waiting.count] = ['', 0];
   }
@@ -231,7 +231,7 @@ const writeSome: WriteSome = (fd, bytes, offset) => writeSync(fd, bytes, offset)
 /** `write` is the disk. Tests pass one that is full. */
 export const createFileSinkFactory =
   (ownFolder?: OwnFolder, write: WriteSome = writeSome): SinkFactory =>
-  (destination, context) => {
+  async (destination, context) => {
     const format = choiceField(destination, 'format', ['jsonl', 'raw']);
     if (!format.ok) return format;
     const flushEvery = countField(destination, 'flush_every', 10);
@@ -239,8 +239,7 @@ export const createFileSinkFactory =
     const place = placeOf(destination, context, ownFolder);
     if (!place.ok) return place;
     const line = format.output === 'jsonl' ? jsonLine : rawLine;
-    const make = (told: Outcome<null>): Outcome<Sink> =>
-      told.ok ? ok(createSink(place.output, { flushEvery: flushEvery.output, line, write })) : told;
-    const told = context.willWrite?.(place.output.absolute) ?? ok(null);
-    return told instanceof Promise ? told.then(make) : make(told);
+    const told = await context.willWrite?.(place.output.absolute);
+    if (told?.ok === false) return told;
+    return ok(createSink(place.output, { flushEvery: flushEvery.output, line, write }));
   };

@@ -1,6 +1,8 @@
 // What a primitive would refuse of a merged config, known before anybody runs it: its own shape, and for
 // a stream the shape of every sink, with the destination's fields over those of the sink's tool.
 import {
+  compact,
+  didYouMean,
   type Failure,
   fail,
   getOwn,
@@ -8,7 +10,6 @@ import {
   type Json,
   type JsonObject,
   mergeDeep,
-  nearest,
   type Outcome,
   ok,
   plainText,
@@ -38,9 +39,8 @@ function findSink(type: string, primitives: Primitives, library: Shelf): Outcome
   const found = library.find('tool', sinkId(type));
   if (!found.ok) {
     const sinks = library.all('tool').flatMap(({ id, tags }) => (tags.includes('sink') ? id : []));
-    const near = nearest(type, ['return', 'file_sink', 'null_sink', 'websocket_sink', ...sinks]);
-    const hint = near ? { hint: `did you mean \`${near}\`` } : {};
-    return fail('not_found', `there is no sink \`${type}\``, hint);
+    const hint = didYouMean(type, ['return', 'file_sink', 'null_sink', 'websocket_sink', ...sinks]);
+    return fail('not_found', `there is no sink \`${type}\``, compact({ hint }));
   }
   const chain = library.chainOf(found.output);
   if (!chain.ok) return chain;

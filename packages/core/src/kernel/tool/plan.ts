@@ -2,6 +2,7 @@
 // replaced), parameters inherited, requirements of every link collected. Resolving runs nothing.
 import {
   asJson,
+  didYouMean,
   type Failure,
   fail,
   freezeJson,
@@ -9,7 +10,6 @@ import {
   isObject,
   type Json,
   type JsonObject,
-  nearest,
   type Outcome,
   ok,
   plainText,
@@ -102,9 +102,8 @@ function chooseAction(
   const asked = getOwn(parameters, 'action');
   const action = tool.actions.find(({ name }) => name === asked);
   if (!action) {
-    const near = typeof asked === 'string' ? nearest(asked, names) : undefined;
     const said = asked === undefined ? 'no `action`' : `unknown action \`${plainText(asked)}\``;
-    const hint = near ? `did you mean \`${near}\`` : `there are: ${names.join(', ')}`;
+    const hint = didYouMean(plainText(asked), names) ?? `there are: ${names.join(', ')}`;
     return fail('invalid_input', `tool \`${leaf.id}\` was given ${said}; ${hint}`, {
       actions: names,
     });

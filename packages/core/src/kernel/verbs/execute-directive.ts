@@ -2,12 +2,12 @@
 // model. What came in as inputs is checked, filled into the texts, and the answer says whether a
 // harness could run it as a thread.
 import {
+  didYouMean,
   fail,
   getOwn,
   isObject,
   type Json,
   type JsonObject,
-  nearest,
   type Outcome,
   ok,
   setOwn,
@@ -52,8 +52,7 @@ export function checkInputs(directive: Directive, given: JsonObject): Outcome<Js
   const names = directive.inputs.map(({ name }) => name);
   for (const name of Object.keys(given)) {
     if (names.includes(name)) continue;
-    const near = nearest(name, names);
-    const hint = near ? `did you mean \`${near}\`` : `declared: ${names.join(', ') || 'none'}`;
+    const hint = didYouMean(name, names) ?? `declared: ${names.join(', ') || 'none'}`;
     const where =
       name === 'inputs' ? '; inputs stand in `parameters` or in `inputs`, not in both' : '';
     errors.push({ field: name, error: `unknown input; ${hint}${where}` });

@@ -1,6 +1,6 @@
 // Guidance is knowledge in the bundle (category `help`), found by full text; signals go to whoever
 // runs the thread. The kernel knows no thread: it hands the signal to a port, or says there is none.
-import { fail, isObject, type Json, nearest, type Outcome, ok } from '../../base/index.ts';
+import { didYouMean, fail, isObject, type Json, type Outcome, ok } from '../../base/index.ts';
 import type { Library } from '../../items/index.ts';
 import type { Caller, HelpRequest } from '../call.ts';
 import { isFromStranger, type UsesItem } from '../rights/item-marks.ts';
@@ -29,14 +29,8 @@ function guidance(library: Library, topic: string, uses: UsesItem): Outcome<Json
   const found = library.search({ text: topic, kind: 'knowledge', limit: 3 });
   const [best, ...others] = found.hits.map(({ item }) => item);
   if (!best) {
-    const near = nearest(topic, names);
-    return fail(
-      'not_found',
-      `no guidance on \`${topic}\`${near ? `; did you mean \`${near}\`` : ''}`,
-      {
-        topics: names,
-      },
-    );
+    const hint = didYouMean(topic, names) ?? `there are: ${names.join(', ')}`;
+    return fail('not_found', `no guidance on \`${topic}\`; ${hint}`, { topics: names });
   }
   uses(best);
   return ok({
@@ -72,8 +66,7 @@ export async function giveHelp(
     return fail('invalid_input', '`limits` must be an object, such as {"turns": 20}');
   }
   if (!ACTIONS.includes(action)) {
-    const near = nearest(action, ACTIONS);
-    const hint = near ? `did you mean \`${near}\`` : `there are: ${ACTIONS.join(', ')}`;
+    const hint = didYouMean(action, ACTIONS) ?? `there are: ${ACTIONS.join(', ')}`;
     return fail('invalid_input', `unknown help action \`${action}\`; ${hint}`);
   }
   if (action === 'guidance') return guidance(library, topic, uses);

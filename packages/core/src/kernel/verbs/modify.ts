@@ -1,7 +1,7 @@
 // `create`, `update` and `delete` of items. The content is checked before anything is written, the
 // file appears whole or not at all, and it stays unsigned until a person signs it.
 import { fail, getOwn, type Json, type JsonObject, type Outcome, ok } from '../../base/index.ts';
-import { type MaybePromise, makeValue, type Value } from '../../flow/index.ts';
+import { makeValue, type Value } from '../../flow/index.ts';
 import { contentCategory, type ItemKind, type Library } from '../../items/index.ts';
 import type { Authority, ExecuteRequest, PreparedCall } from '../call.ts';
 import { leftOut } from '../rights/authority.ts';
@@ -80,11 +80,11 @@ export function createModifier(library: Library, marks: ItemMarks): Modifier {
     return removed.ok ? ok({ status: 'deleted', item_type: kind, item_id: id }) : removed;
   }
 
-  function write(
+  async function write(
     request: ExecuteRequest,
     kind: ItemKind,
     content: Value,
-  ): MaybePromise<Outcome<Json>> {
+  ): Promise<Outcome<Json>> {
     const { item_id: id, action } = request;
     const mode = action === 'create' ? 'create' : 'update';
     // Checked first, so that the marks are there before the text is.
@@ -94,14 +94,11 @@ export function createModifier(library: Library, marks: ItemMarks): Modifier {
     const diagnostics = shownDiagnostics(library, checked.output.diagnostics);
     const shown = shownFile(library, file);
     if (request.dry_run) return ok(unchanged(request, { file: shown, diagnostics }));
-    const put = (kept: Outcome<null>): Outcome<Json> => {
-      const written = kept.ok ? library.write(kind, id, content.text, mode) : kept;
-      if (!written.ok) return written;
-      const status = mode === 'create' ? 'created' : 'updated';
-      return ok({ status, item_type: kind, item_id: id, file: shown, signed: false, diagnostics });
-    };
-    const kept = marks.willWrite(file, content.text, [content.meta.descriptor]);
-    return kept instanceof Promise ? kept.then(put) : put(kept);
+    const kept = await marks.willWrite(file, content.text, [content.meta.descriptor]);
+    const written = kept.ok ? library.write(kind, id, content.text, mode) : kept;
+    if (!written.ok) return written;
+    const status = mode === 'create' ? 'created' : 'updated';
+    return ok({ status, item_type: kind, item_id: id, file: shown, signed: false, diagnostics });
   }
 
   return (request) => {
@@ -142,13 +139,12 @@ export function createModifier(library: Library, marks: ItemMarks): Modifier {
         const allowed = mayModify(kind, id, authority);
         return allowed.ok ? seesContent(authority, content.output) : allowed;
       },
-      body([passed], { authority }) {
+      async body([passed], { authority }) {
         if (!passed || action === 'delete') return asValue(remove(request, kind));
         // A guard may have replaced the text: its category counts, not that of the first one.
         const visible = seesContent(authority, passed.text);
         if (!visible.ok) return visible;
-        const written = write(request, kind, passed);
-        return written instanceof Promise ? written.then(asValue) : asValue(written);
+        return asValue(await write(request, kind, passed));
       },
     });
   };

@@ -1,4 +1,11 @@
-import { fail, type Json, type JsonObject, nearest, type Outcome, ok } from '../../base/index.ts';
+import {
+  didYouMean,
+  fail,
+  type Json,
+  type JsonObject,
+  type Outcome,
+  ok,
+} from '../../base/index.ts';
 import type { Item, ItemKind, Library, Source } from '../../items/index.ts';
 import type { Authority, SearchRequest } from '../call.ts';
 import { PROGRAM } from '../primitives/program-tools.ts';
@@ -68,8 +75,7 @@ function checkSearch(request: SearchRequest): Outcome<null> {
   const { query, item_type, source, limit, detail } = request;
   const oneOf = (name: string, value: string | undefined, allowed: readonly string[]) => {
     if (value === undefined || allowed.includes(value)) return undefined;
-    const near = nearest(value, allowed);
-    const hint = near ? `did you mean \`${near}\`` : `there are: ${allowed.join(', ')}`;
+    const hint = didYouMean(value, allowed) ?? `there are: ${allowed.join(', ')}`;
     return fail('invalid_input', `unknown ${name} \`${value}\`; ${hint}`);
   };
   if (typeof query !== 'string' || query.length > MAX_QUERY) {

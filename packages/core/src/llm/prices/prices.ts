@@ -7,13 +7,13 @@ import {
   type Diagnostic,
   fail,
   getOwn,
-  isObject,
   type Json,
   type JsonObject,
   matchGlob,
   mergeDeep,
   nearest,
   type Outcome,
+  objectAt,
   ok,
   systemClock,
   textsAt,
@@ -184,8 +184,7 @@ function longestAlias(rows: JsonObject, model: string): { id: string; alias: str
 
 /** The rows of some price files, merged. */
 function createTable(config: JsonObject, currency: string) {
-  const models = getOwn(config, 'models');
-  const rows = isObject(models) ? models : {};
+  const rows = objectAt(config, 'models');
   return {
     rows,
     declared(model: string): Price | undefined {
@@ -296,8 +295,7 @@ export function uncountedPrices(
       warn(file, `its prices do not count: they are not in ${currency}`);
       continue;
     }
-    const models = getOwn(value, 'models');
-    for (const [id, row] of Object.entries(isObject(models) ? models : {})) {
+    for (const [id, row] of Object.entries(objectAt(value, 'models'))) {
       for (const model of [id, ...textsAt(row, 'aliases')]) {
         judge(file, `\`${model}\``, baseOf(model), all.declared(model));
       }

@@ -238,16 +238,24 @@ test('only so many requests are remembered', async () => {
 });
 
 test.each([
-  ['- txt: a', 'replies[0] has no field `txt`, did you mean `text`'],
-  ['- tool_calls: [{arguments: {}}]', 'replies[0].tool_calls[0] needs a `name`'],
-  ['- {fault: {cut_at_byte: -1}}', 'replies[0].fault.cut_at_byte must be a whole number'],
-  ['- {stop: never}', 'replies[0].stop must be one of'],
+  ['- txt: a', 'unknown field `txt` in `replies.0`; did you mean `text`'],
+  ['- tool_calls: [{arguments: {}}]', '`replies.0.tool_calls.0` has no `name`'],
+  ['- {fault: {cut_at_byte: -1}}', '`replies.0.fault.cut_at_byte` must be a whole number'],
+  ['- {stop: never}', '`replies.0.stop` must be one of'],
   ['text: a', 'the script has no `replies`'],
   ['- [', 'line 1'],
 ])('the mistake in `%s` is named', async (source, message) => {
   expect(parseScript(source)).toMatchObject({ ok: false, error: { code: 'invalid_input' } });
   const started = await startScriptedProvider(source);
   expect(!started.ok && started.error.detail.message).toContain(message);
+});
+
+test('a reply of a program that is undefined is refused', async () => {
+  const replies = [{ text: 'a' }, ...Array.from<ScriptedReply>({ length: 1 })];
+  expect(await startScriptedProvider(replies)).toMatchObject({
+    ok: false,
+    error: { code: 'invalid_input', detail: { message: expect.stringContaining('`replies.1`') } },
+  });
 });
 
 test('a port that is taken is an outcome', async () => {

@@ -1,4 +1,18 @@
-import { fail, getOwn, isObject, type Json, nearest, type Outcome, ok } from '../../base/index.ts';
+import {
+  fail,
+  getOwn,
+  isObject,
+  type Json,
+  listOf,
+  nearest,
+  type Outcome,
+  ok,
+  oneOf,
+  readValue,
+  record,
+  text,
+  textLike,
+} from '../../base/index.ts';
 
 /** The names other documents use for ours: `kiwi-mcp.X`, `kernmantle.X`, `mcp.NAME`. */
 export function normalizeCapability(name: string): string {
@@ -41,29 +55,15 @@ export interface CapabilityProblem {
 }
 
 const NAME = /^[a-z][a-z0-9_-]*(\.([A-Za-z0-9_-]+|<[a-z]+>))*$/;
-const ENTRY_FIELDS = ['meaning', 'scope', 'tier', 'implies'];
-
-function textList(value: Json | undefined): string[] | undefined {
-  const list = value ?? [];
-  return Array.isArray(list) && list.every((item) => typeof item === 'string') ? list : undefined;
-}
-
-function readEntry(name: string, entry: Json): CapabilityInfo | string {
-  if (!isObject(entry)) return 'must be a mapping with `meaning` and `tier`';
-  const unknown = Object.keys(entry).find((key) => !ENTRY_FIELDS.includes(key));
-  if (unknown !== undefined) {
-    const near = nearest(unknown, ENTRY_FIELDS);
-    return `has an unknown field \`${unknown}\`${near ? `; did you mean \`${near}\`?` : ''}`;
-  }
-  const [meaning, tier] = [getOwn(entry, 'meaning'), getOwn(entry, 'tier')];
-  const [scope, implies] = [textList(getOwn(entry, 'scope')), textList(getOwn(entry, 'implies'))];
-  if (typeof meaning !== 'string' || meaning === '') return 'needs a `meaning`';
-  if (!RISK_TIERS.includes(tier as RiskTier)) {
-    return `needs a \`tier\` out of ${RISK_TIERS.join(', ')}`;
-  }
-  if (!scope || !implies) return '`scope` and `implies` must be lists of names';
-  return { name, meaning, scope, tier: tier as RiskTier, implies };
-}
+const entryRule = record(
+  {
+    meaning: textLike(/./s, 'a text'),
+    tier: oneOf(RISK_TIERS),
+    scope: listOf(text),
+    implies: listOf(text),
+  },
+  { required: ['meaning', 'tier'] },
+);
 
 /** The entries of a capabilities file, as parsed from YAML: `{capabilities: {NAME: {…}}}`. */
 export function readCapabilities(value: Json): {
@@ -80,9 +80,13 @@ export function readCapabilities(value: Json): {
     return { infos, problems };
   }
   for (const [name, entry] of Object.entries(entries)) {
-    const read = readEntry(name, entry);
-    if (typeof read === 'string') problems.push({ name, message: read });
-    else infos.push(read);
+    const read = readValue(entry, '', entryRule);
+    if (!read.ok) {
+      problems.push({ name, message: `is not valid: ${read.error.detail.message}` });
+      continue;
+    }
+    const { meaning = '', tier = 'system', scope = [], implies = [] } = read.output;
+    infos.push({ name, meaning, scope, tier, implies });
   }
   return { infos, problems };
 }

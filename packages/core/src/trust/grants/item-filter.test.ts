@@ -1,5 +1,6 @@
 import { expect, test } from 'vitest';
-import { listRefusal, missingInList, readFilters, refusingList } from './item-filter.ts';
+import { readValue } from '../../base/index.ts';
+import { itemFilters, listRefusal, missingInList, refusingList } from './item-filter.ts';
 
 const filterAllows = (...given: Parameters<typeof refusingList>): boolean =>
   refusingList(...given) === undefined;
@@ -43,7 +44,7 @@ test.each([
   [{ spawn: { allow_categories: ['{a}'] } }],
   [{ spawn: [] }],
 ])('filters with anything unknown are refused: %j', (value) => {
-  expect(readFilters(value).ok).toBe(false);
+  expect(readValue(value, 'filters', itemFilters).ok).toBe(false);
 });
 
 test.each([

@@ -1,15 +1,13 @@
 // Lists over categories and names: which directives a thread may see, execute and spawn, which
 // knowledge it may read. Every block of a token may carry some; all of them must agree.
 import {
-  fail,
-  getOwn,
   globProblem,
-  isObject,
-  type Json,
   lastSegment,
+  listOf,
   matchGlob,
-  type Outcome,
-  ok,
+  type Rule,
+  record,
+  wrongType,
 } from '../../base/index.ts';
 
 export const FILTER_LISTS = [
@@ -21,8 +19,7 @@ export const FILTER_LISTS = [
 export type CategoryFilter = { [List in (typeof FILTER_LISTS)[number]]?: string[] };
 
 /** What a filter is about: spawning directives, reading knowledge, using directives. */
-const FILTER_USES = ['spawn', 'knowledge', 'directives'] as const;
-export type ItemFilters = { [Use in (typeof FILTER_USES)[number]]?: CategoryFilter };
+export type ItemFilters = { [Use in 'spawn' | 'knowledge' | 'directives']?: CategoryFilter };
 
 const MAX_ENTRIES = 1000;
 
@@ -77,31 +74,23 @@ export function listRefusal(name: string): string {
     : `${where} does not name it; add it there and sign the directive`;
 }
 
-function readFilter(value: Json, use: string): Outcome<CategoryFilter> {
-  if (!isObject(value)) return fail('invalid_input', `filter \`${use}\` must be an object`);
-  for (const [name, list] of Object.entries(value)) {
-    if (!(FILTER_LISTS as readonly string[]).includes(name)) {
-      return fail('invalid_input', `filter \`${use}\` has an unknown list \`${name}\``);
-    }
-    const isGlobs =
-      Array.isArray(list) &&
-      list.length <= MAX_ENTRIES &&
-      list.every((glob) => typeof glob === 'string' && globProblem(glob) === undefined);
-    if (!isGlobs) return fail('invalid_input', `\`${use}.${name}\` must be a list of globs`);
-  }
-  return ok(value as CategoryFilter);
-}
+const glob: Rule<string> = (value, place) =>
+  typeof value === 'string' && globProblem(value) === undefined
+    ? value
+    : wrongType(place, 'a glob', value);
+const globs = listOf(glob, MAX_ENTRIES);
+const filter = record(
+  {
+    allow_categories: globs,
+    deny_categories: globs,
+    allow_directives: globs,
+    deny_directives: globs,
+  } satisfies Record<keyof CategoryFilter, Rule<string[]>>,
+  { strict: true },
+);
 
 /** Filters as they stand in a token: anything unknown is refused. */
-export function readFilters(value: Json): Outcome<ItemFilters> {
-  if (!isObject(value)) return fail('invalid_input', '`filters` must be an object');
-  const filters: ItemFilters = {};
-  for (const use of Object.keys(value)) {
-    const known = FILTER_USES.find((name) => name === use);
-    if (!known) return fail('invalid_input', `unknown filter \`${use}\``);
-    const filter = readFilter(getOwn(value, use) ?? null, use);
-    if (!filter.ok) return filter;
-    filters[known] = filter.output;
-  }
-  return ok(filters);
-}
+export const itemFilters: Rule<ItemFilters> = record(
+  { spawn: filter, knowledge: filter, directives: filter },
+  { strict: true },
+);

@@ -16,6 +16,7 @@ import {
 } from 'node:fs';
 import { join } from 'node:path';
 import {
+  diskReason,
   errnoOf,
   fail,
   type Outcome,
@@ -51,7 +52,7 @@ function readKey(file: string): Outcome<KeyPair | undefined> {
     text = readFileSync(file, 'utf8');
   } catch (error) {
     if (errnoOf(error) === 'ENOENT') return ok(undefined);
-    return fail('config_invalid', `cannot read the private key \`${file}\`: ${errnoOf(error)}`);
+    return fail('config_invalid', `cannot read the private key \`${file}\`: ${diskReason(error)}`);
   }
   const pair = importKeyPair(text);
   if (pair.ok) return pair;
@@ -121,7 +122,10 @@ export function createKeyFolder(dir: string, random: RandomBytes = systemRandom)
       try {
         createKey(dir, file, random);
       } catch (error) {
-        return fail('config_invalid', `cannot make a private key in \`${dir}\`: ${errnoOf(error)}`);
+        return fail(
+          'config_invalid',
+          `cannot make a private key in \`${dir}\`: ${diskReason(error)}`,
+        );
       }
       found = readKey(file);
     }
@@ -138,7 +142,7 @@ export function createKeyFolder(dir: string, random: RandomBytes = systemRandom)
       names = readdirSync(dir).filter((name) => /^[a-z]+\.pem$/.test(name));
     } catch (error) {
       if (errnoOf(error) === 'ENOENT') return ok([]);
-      return fail('config_invalid', `cannot list the keys in \`${dir}\`: ${errnoOf(error)}`);
+      return fail('config_invalid', `cannot list the keys in \`${dir}\`: ${diskReason(error)}`);
     }
     const keys: KeyFile[] = [];
     for (const entry of names.sort()) {
@@ -170,7 +174,7 @@ export function createKeyFolder(dir: string, random: RandomBytes = systemRandom)
       replaceKey(dir, file, pair.exportPrivate(), aside);
     } catch (error) {
       if (errnoOf(error) === 'EEXIST') return fail('conflict', `\`${file}\` was made just now`);
-      return fail('config_invalid', `cannot write \`${file}\`: ${errnoOf(error)}`, { file });
+      return fail('config_invalid', `cannot write \`${file}\`: ${diskReason(error)}`, { file });
     }
     known.set('tokens', pair);
     return ok({ isNew: true, ...(aside !== undefined && { aside }) });

@@ -1,31 +1,14 @@
-// Whose signatures count, and for what. The file is a list of decisions, one JSON line each, and is
-// only ever appended to: several processes can decide at once, none overwrites another's revocation.
-// A line that was cut off by a crash was never acknowledged and is passed over; any other line that
-// cannot be read stops everything, because it may have been a revocation.
-import {
-  closeSync,
-  fstatSync,
-  fsyncSync,
-  mkdirSync,
-  openSync,
-  readFileSync,
-  readSync,
-  statSync,
-  writeSync,
-} from 'node:fs';
-import { dirname } from 'node:path';
+// Whose signatures count, and for what: a file of decisions.
 import {
   type Clock,
-  errnoOf,
   fail,
   globProblem,
-  isObject,
   type JsonObject,
   matchGlob,
   type Outcome,
   ok,
-  parseJson,
 } from '../../base/index.ts';
+import { openDecisions } from './decision-file.ts';
 import { keyIdOf } from './key.ts';
 
 interface TrustedKey {
@@ -46,7 +29,6 @@ export type TrustStore = ReturnType<typeof createTrustStore>;
 
 const FIELDS = ['id', 'key', 'name', 'kinds', 'ids', 'expires'];
 const ISO = /^\d{4}-\d{2}-\d{2}(T\d{2}:\d{2}(:\d{2}(\.\d+)?)?(Z|[+-]\d{2}:\d{2}))?$/;
-const MAX_BYTES = 8 * 1024 * 1024;
 
 const isTexts = (value: unknown): value is string[] =>
   Array.isArray(value) && value.every((item) => typeof item === 'string');
@@ -95,49 +77,6 @@ function applyLine(keys: Keys, line: JsonObject): string | undefined {
   return undefined;
 }
 
-function replay(text: string, file: string): Outcome<Keys> {
-  const keys: Keys = new Map();
-  for (const [index, line] of text.split('\n').entries()) {
-    if (line.trim() === '') continue;
-    const parsed = parseJson(line, 4);
-    // A line of ours ends in `}` and holds none before its end but in a name.
-    if (!parsed.ok && !line.endsWith('}')) continue;
-    const problem =
-      parsed.ok && isObject(parsed.output)
-        ? applyLine(keys, parsed.output)
-        : 'it cannot be read as JSON';
-    if (problem !== undefined) {
-      const message = `line ${index + 1} of the trust store \`${file}\` is not usable: ${problem}; repair or delete that line`;
-      return fail('config_invalid', message, { file, line: index + 1 });
-    }
-  }
-  return ok(keys);
-}
-
-function endsOpen(handle: number): boolean {
-  const { size } = fstatSync(handle);
-  const last = Buffer.alloc(1);
-  return size > 0 && (readSync(handle, last, 0, 1, size - 1) !== 1 || last[0] !== 0x0a);
-}
-
-function appendLine(file: string, line: JsonObject): Outcome<null> {
-  try {
-    mkdirSync(dirname(file), { recursive: true, mode: 0o700 });
-    const handle = openSync(file, 'a+', 0o600);
-    try {
-      // One write: concurrent appends do not mix. The cut-off rest of an earlier one gets its end.
-      const bytes = Buffer.from(`${endsOpen(handle) ? '\n' : ''}${JSON.stringify(line)}\n`);
-      if (writeSync(handle, bytes) !== bytes.length) throw new Error('the disk is full');
-      fsyncSync(handle);
-    } finally {
-      closeSync(handle);
-    }
-    return ok(null);
-  } catch (error) {
-    return fail('config_invalid', `cannot write the trust store \`${file}\`: ${errnoOf(error)}`);
-  }
-}
-
 function scopeProblem(key: TrustedKey, kind: string, itemId: string, now: number) {
   if (key.revoked) return 'was revoked';
   // A time that cannot be read counts as past.
@@ -152,31 +91,14 @@ function scopeProblem(key: TrustedKey, kind: string, itemId: string, now: number
 }
 
 export function createTrustStore(file: string, clock: Pick<Clock, 'now'>) {
-  let cache: { stamp: string; keys: Outcome<Keys> } | undefined;
-
-  /** Read again whenever the file is another one: a revocation counts in every process at once. */
-  function load(): Outcome<Keys> {
-    try {
-      const { ino, size, mtimeNs, mode } = statSync(file, { bigint: true });
-      const stamp = `${ino}:${size}:${mtimeNs}:${mode}`;
-      if (cache?.stamp === stamp) return cache.keys;
-      cache = { stamp, keys: read(Number(size), Number(mode)) };
-      return cache.keys;
-    } catch (error) {
-      const code = errnoOf(error);
-      if (code === 'ENOENT') return ok(new Map());
-      return fail('config_invalid', `cannot read the trust store \`${file}\`: ${code}`);
-    }
-  }
-
-  function read(size: number, mode: number): Outcome<Keys> {
-    if (size > MAX_BYTES) return fail('config_invalid', `the trust store \`${file}\` is too large`);
-    if (process.platform !== 'win32' && (mode & 0o022) !== 0) {
-      const message = `the trust store \`${file}\` can be changed by others; check it, then run \`chmod 600 ${file}\``;
-      return fail('config_invalid', message, { file });
-    }
-    return replay(readFileSync(file, 'utf8'), file);
-  }
+  const { load, append } = openDecisions<Keys>({
+    what: 'the trust store',
+    closedTo: 0o022,
+    followsLinks: true,
+    files: () => [file],
+    empty: () => new Map(),
+    apply: applyLine,
+  });
 
   function known(id: string): Outcome<TrustedKey> {
     const keys = load();
@@ -201,11 +123,11 @@ export function createTrustStore(file: string, clock: Pick<Clock, 'now'>) {
         const message = `key \`${key.id}\` was revoked and stays revoked; trust a new key of its owner`;
         return fail('invalid_input', message);
       }
-      return appendLine(file, { op: 'trust', ...key });
+      return append({ op: 'trust', ...key });
     },
     revoke(id: string): Outcome<null> {
       const key = known(id);
-      return key.ok ? appendLine(file, { op: 'revoke', id }) : key;
+      return key.ok ? append({ op: 'revoke', id }) : key;
     },
     /** `not_found` for a key nobody decided about; `signature_invalid` when it does not count here. */
     judge(keyId: string, kind: string, itemId: string): Outcome<TrustedKey> {

@@ -8,16 +8,24 @@ import {
   fail,
   freezeJson,
   getOwn,
-  isObject,
   type Json,
-  type JsonObject,
+  listOf,
   type Outcome,
   ok,
   parseJson,
+  plainJson,
+  problemsIn,
+  type Rule,
+  record,
+  tableOf,
+  text,
+  textLike,
+  wholeBetween,
+  wrongType,
 } from '../../base/index.ts';
 import { SCOPE_FIELDS } from '../grants/capability-catalog.ts';
 import type { Grant } from '../grants/grant.ts';
-import { type ItemFilters, readFilters } from '../grants/item-filter.ts';
+import { type ItemFilters, itemFilters } from '../grants/item-filter.ts';
 
 export interface TokenBudget {
   /** Calls left per tool, e.g. `delete_file: 1`. */
@@ -61,95 +69,54 @@ const MAX_BODY = 256 * 1024;
 const MAX_USES = 1000;
 const MAX_APPROVED = 200;
 
-type Check = (value: Json) => string | undefined;
+const STRICT = { strict: true } as const;
+const printable = textLike(/^[^\u0000-\u001f\u007f]{1,4096}$/, 'a text of 1 to 4096 characters');
+const threadId = textLike(/^[A-Za-z0-9_-]{1,80}$/, 'a thread id');
+const count = wholeBetween(0, Number.MAX_SAFE_INTEGER);
+const exactly =
+  (wanted: number | true): Rule<Json> =>
+  (value, place) =>
+    value === wanted ? value : wrongType(place, `\`${wanted}\``, value);
 
-const textOf =
-  (shape: RegExp, what: string): Check =>
-  (value) =>
-    typeof value === 'string' && shape.test(value) ? undefined : `must be ${what}`;
-
-const isCount = (value: Json | undefined): boolean =>
-  typeof value === 'number' && Number.isSafeInteger(value) && value >= 0;
-
-const stray = (value: JsonObject, known: readonly string[]): string | undefined =>
-  Object.keys(value).find((key) => !known.includes(key));
-
-const checkGrant = (value: Json, more: readonly string[] = []): boolean => {
-  const known = ['capability', 'scope', ...more];
-  if (!isObject(value) || stray(value, known) !== undefined) return false;
-  const scope = getOwn(value, 'scope');
-  return (
-    typeof getOwn(value, 'capability') === 'string' &&
-    (scope === undefined ||
-      (isObject(scope) &&
-        stray(scope, SCOPE_FIELDS) === undefined &&
-        Object.values(scope).every((glob) => typeof glob === 'string')))
-  );
+const scope = record(Object.fromEntries(SCOPE_FIELDS.map((name) => [name, text])), STRICT);
+const grant = { capability: text, scope };
+const FIELDS: Readonly<Record<keyof TokenBlock, Rule<unknown>>> = {
+  v: exactly(1),
+  aud: printable,
+  project: printable,
+  thread: threadId,
+  parent: threadId,
+  directive: printable,
+  caps: listOf(record(grant, { required: ['capability'], ...STRICT }), MAX_CAPS),
+  approved: listOf(
+    record({ ...grant, approval: printable }, { required: ['capability', 'approval'], ...STRICT }),
+    MAX_APPROVED,
+  ),
+  filters: itemFilters,
+  budget: record(
+    {
+      uses: tableOf(count, MAX_USES),
+      spend: textLike(/^\d{1,12}(\.\d{1,9})?$/, 'a decimal text'),
+      spawns: count,
+      depth: count,
+    },
+    STRICT,
+  ),
+  exp: count,
+  nonce: textLike(/^[A-Za-z0-9_-]{16,64}$/, 'a nonce'),
+  core: exactly(true),
+  approval: printable,
 };
-
-const checkCaps: Check = (value) =>
-  Array.isArray(value) && value.length <= MAX_CAPS && value.every((grant) => checkGrant(grant))
-    ? undefined
-    : `must be a list of at most ${MAX_CAPS} grants`;
-
-const isApproved = (value: Json): boolean =>
-  checkGrant(value, ['approval']) && printable(getOwn(value, 'approval') ?? null) === undefined;
-
-const checkApproved: Check = (value) =>
-  Array.isArray(value) && value.length <= MAX_APPROVED && value.every(isApproved)
-    ? undefined
-    : `must be a list of at most ${MAX_APPROVED} grants with their approvals`;
-
-const checkBudget: Check = (value) => {
-  if (!isObject(value)) return 'must be an object';
-  const unknown = stray(value, ['uses', 'spend', 'spawns', 'depth']);
-  if (unknown !== undefined) return `has an unknown field \`${unknown}\``;
-  const { uses = {}, spend = '0', spawns = 0, depth = 0 } = value;
-  const usesOk =
-    isObject(uses) && Object.keys(uses).length <= MAX_USES && Object.values(uses).every(isCount);
-  const spendOk = typeof spend === 'string' && /^\d{1,12}(\.\d{1,9})?$/.test(spend);
-  return usesOk && spendOk && isCount(spawns) && isCount(depth)
-    ? undefined
-    : 'must hold whole numbers, and `spend` as a decimal text';
-};
-
-const checkFilters: Check = (value) => {
-  const filters = readFilters(value);
-  return filters.ok ? undefined : filters.error.detail.message;
-};
-
-const printable = textOf(/^[^\u0000-\u001f\u007f]{1,4096}$/, 'a text of 1 to 4096 characters');
-const threadId = textOf(/^[A-Za-z0-9_-]{1,80}$/, 'a thread id');
-
-const FIELDS: Readonly<Record<keyof TokenBlock, { required: boolean; check: Check }>> = {
-  v: { required: true, check: (value) => (value === 1 ? undefined : 'is not a known version') },
-  aud: { required: true, check: printable },
-  project: { required: true, check: printable },
-  thread: { required: true, check: threadId },
-  parent: { required: false, check: threadId },
-  directive: { required: false, check: printable },
-  caps: { required: true, check: checkCaps },
-  approved: { required: false, check: checkApproved },
-  filters: { required: false, check: checkFilters },
-  budget: { required: false, check: checkBudget },
-  exp: { required: true, check: (value) => (isCount(value) ? undefined : 'must be a time in ms') },
-  nonce: { required: true, check: textOf(/^[A-Za-z0-9_-]{16,64}$/, 'a nonce') },
-  core: { required: false, check: (value) => (value === true ? undefined : 'must be true') },
-  approval: { required: false, check: printable },
-};
+const blockRule = record(FIELDS, {
+  required: ['v', 'aud', 'project', 'thread', 'caps', 'exp', 'nonce'],
+  ...STRICT,
+});
 
 /** Why this is no block; undefined when it is one. */
 function blockProblem(value: Json, index: number): string | undefined {
-  if (!isObject(value)) return 'is not an object';
-  const unknown = Object.keys(value).find((key) => !Object.hasOwn(FIELDS, key));
-  if (unknown !== undefined) return `has an unknown field \`${unknown}\``;
-  for (const [name, { required, check }] of Object.entries(FIELDS)) {
-    const field = getOwn(value, name);
-    if (field === undefined && required) return `has no \`${name}\``;
-    const problem = field === undefined ? undefined : check(field);
-    if (problem !== undefined) return `: \`${name}\` ${problem}`;
-  }
-  const rootOnly = ['core', 'approval'].find((name) => index > 0 && Object.hasOwn(value, name));
+  const [first] = problemsIn(value, '', blockRule);
+  if (first) return `is not valid: ${first.message}`;
+  const rootOnly = ['core', 'approval'].find((name) => index > 0 && getOwn(value, name));
   return rootOnly === undefined ? undefined : `may not hold \`${rootOnly}\``;
 }
 
@@ -159,7 +126,7 @@ const written = createRecent<string, TokenBlock>(100);
 /** The text that is signed. */
 export function writeBlock(block: TokenBlock, index: number): Outcome<string> {
   // Optional fields that are present but undefined are absent in JSON.
-  const value = JSON.parse(JSON.stringify(block)) as Json;
+  const value = plainJson(block);
   const problem = blockProblem(value, index);
   if (problem !== undefined) return fail('invalid_input', `block ${index} ${problem}`);
   const text = canonicalJson(value);

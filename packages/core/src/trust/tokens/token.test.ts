@@ -192,6 +192,9 @@ test.each<[string, Record<string, unknown>]>([
   ['a negative budget', { budget: { spawns: -1 } }],
   ['spend as a number', { budget: { spend: 1.5 } }],
   ['an unknown filter', { filters: { tools: {} } }],
+  ['filters that are null', { filters: null }],
+  ['approved rights that are null', { approved: null }],
+  ['a scope that is null', { caps: [{ capability: 'git.push', scope: null }] }],
 ])('a block with %s cannot be minted or appended', (_, over) => {
   const odd: BlockContent = { ...content([spawn]), ...over };
   expect(mintToken(root, odd).ok).toBe(false);

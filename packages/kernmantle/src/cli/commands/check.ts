@@ -98,15 +98,16 @@ function once(list: readonly Diagnostic[]): Diagnostic[] {
   return [...new Map(list.map((one) => [keyOf(one), one])).values()];
 }
 
+const isNamed = (file: string, paths: readonly string[]): boolean =>
+  paths.length === 0 || paths.some((path) => isBelow(file, path));
+
 /** Which prices of the project do not count. */
 async function priceProblems(runtime: Runtime, paths: readonly string[]): Promise<Diagnostic[]> {
   const { layers } = runtime.library.config('pricing');
   if (!layers.some(({ source }) => source === 'project')) return [];
   const { uncountedPrices } = await import('@kernmantle/core/llm');
   const allowsLower = runtime.policies().policy.allowsLowerPrices;
-  const isAsked = ({ file }: Diagnostic): boolean =>
-    paths.length === 0 || paths.some((path) => isBelow(file, path));
-  return uncountedPrices(layers, { allowsLower }).filter(isAsked);
+  return uncountedPrices(layers, { allowsLower }).filter(({ file }) => isNamed(file, paths));
 }
 
 const MAPPING = /[\\/]\.ai[\\/]tools[\\/]mcp[\\/](?:[^\\/]+[\\/])*mapping\.ya?ml$/;
@@ -116,9 +117,8 @@ async function mappingProblemsIn(
   { library, project }: Runtime,
   paths: readonly string[],
 ): Promise<Diagnostic[]> {
-  const isAsked = (file: string): boolean =>
-    paths.length === 0 || paths.some((path) => isBelow(file, path));
-  const files = filesBelow(resolve(project, '.ai/tools/mcp'), /^mapping\.ya?ml$/).filter(isAsked);
+  const folder = resolve(project, '.ai/tools/mcp');
+  const files = filesBelow(folder, /^mapping\.ya?ml$/).filter((file) => isNamed(file, paths));
   if (files.length === 0) return [];
   const { mappingProblems } = await import('@kernmantle/mcp');
   return files.flatMap((file) => mappingProblems(file, library));

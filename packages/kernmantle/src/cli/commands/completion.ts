@@ -1,7 +1,7 @@
 // `completion`: a script for each shell, and behind all of them one place that knows what may follow
 // the words that were typed: commands, options, and ids of directives, tools, knowledge and threads, and names of servers.
 import { readFileSync } from 'node:fs';
-import { fail, ok, packagePath } from '@kernmantle/core/base';
+import { fail, ok, packagePath, shellQuote } from '@kernmantle/core/base';
 import type { Runtime } from '@kernmantle/core/runtime';
 import type { Command, Option } from 'commander';
 import { asList, asText, type CommandCall, type CommandRun } from '../command.ts';
@@ -143,12 +143,11 @@ const filled = (shell: string, commands: string): string =>
 const bash = (commands: readonly Command[]): string =>
   filled('bash', commands.map((command) => command.name()).join(' '));
 
-const quoted = (text: string): string => text.replaceAll("'", "'\\''");
-
 function zsh(commands: readonly Command[]): string {
-  const top = commands.map(
-    (command) => `    '${command.name()}:${quoted(command.description()).replaceAll(':', '\\:')}'`,
-  );
+  const top = commands.map((command) => {
+    const about = command.description().replaceAll(':', '\\:');
+    return `    ${shellQuote(`${command.name()}:${about}`)}`;
+  });
   return filled('zsh', top.join('\n'));
 }
 
@@ -158,13 +157,13 @@ function fish(commands: readonly Command[]): string {
   const add = (name: string, list: readonly Command[], above: string): void => {
     for (const command of list) {
       const where = above === '' ? '__fish_use_subcommand' : above;
-      const about = quoted(command.description());
-      lines.push(`complete -c ${name} -n '${where}' -a ${command.name()} -d '${about}'`);
+      const about = shellQuote(command.description());
+      lines.push(`complete -c ${name} -n '${where}' -a ${command.name()} -d ${about}`);
       const here = `${above === '' ? '' : `${above}; and `}__fish_seen_subcommand_from ${command.name()}`;
       for (const { long, description } of command.options) {
         if (long === undefined) continue;
-        const meaning = quoted(description);
-        lines.push(`complete -c ${name} -n '${here}' -l ${long.slice(2)} -d '${meaning}'`);
+        const meaning = shellQuote(description);
+        lines.push(`complete -c ${name} -n '${here}' -l ${long.slice(2)} -d ${meaning}`);
       }
       add(name, command.commands, here);
     }

@@ -3,6 +3,7 @@ import {
   getOwn,
   isObject,
   type Json,
+  listAt,
   type Outcome,
   plainText,
   textAt,
@@ -92,11 +93,6 @@ function showGrants(permissions: Json, terminal: Terminal): void {
   }
   if (Array.isArray(granted) && granted.length === 0) terminal.out('  nothing');
 }
-
-const listAt = (value: Json, name: string): readonly Json[] => {
-  const list = getOwn(value, name);
-  return Array.isArray(list) ? list : [];
-};
 
 function showGuards(explained: Json, terminal: Terminal): void {
   const guards = listAt(explained, 'guards');

@@ -17,8 +17,9 @@ import {
   systemClock,
   systemRandom,
 } from '@kernmantle/core/base';
+import { openDecisions } from '@kernmantle/core/trust';
 import type { WebRole } from '../../model/api.ts';
-import { isSecretHash, openDecisions, secretHash } from './decision-file.ts';
+import { isSecretHash, secretHash } from './tokens.ts';
 
 const LINK_MS = 2 * 60 * 1000;
 export const SESSION_MS = 12 * 60 * 60 * 1000;
@@ -74,7 +75,7 @@ function readRow(row: JsonObject, texts: readonly string[], hashes: readonly str
   );
 }
 
-function apply({ links, sessions, used, opened }: State, row: JsonObject): boolean {
+function apply({ links, sessions, used, opened }: State, row: JsonObject): string | undefined {
   const { op, ...rest } = row;
   if (op === 'link' && readRow(row, ['id', 'who', 'project'], ['hash'])) {
     const link = rest as unknown as KeptLink;
@@ -82,13 +83,13 @@ function apply({ links, sessions, used, opened }: State, row: JsonObject): boole
   } else if (op === 'open' && readRow(row, ['id', 'who', 'project', 'from'], ['cookie', 'key'])) {
     const session = rest as unknown as KeptSession;
     // INVARIANT: a link opens one session, the first that stands in the file, whoever wrote it.
-    if (used.has(session.from)) return true;
+    if (used.has(session.from)) return undefined;
     if (links.has(session.from)) used.add(session.from);
     else opened.set(session.from, (opened.get(session.from) ?? 0) + 1);
     sessions.set(session.id, session);
   } else if (op === 'end' && typeof row.id === 'string') sessions.delete(row.id);
-  else return false;
-  return true;
+  else return 'unknown decision';
+  return undefined;
 }
 
 /** In the fragment: it reaches no log and no other page. */
@@ -125,7 +126,8 @@ export function openSessions(
   const folder = join(home, 'web');
   // Nothing in them counts for longer than half a day.
   const { load, append } = openDecisions<State>({
-    what: 'sessions',
+    what: 'the file of sessions',
+    closedTo: 0o077,
     files: () => [clock.now() - DAY_MS, clock.now()].map((time) => join(folder, nameOf(time))),
     empty: () => ({ links: new Map(), sessions: new Map(), used: new Set(), opened: new Map() }),
     apply,

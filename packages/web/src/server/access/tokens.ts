@@ -1,6 +1,6 @@
 // Bearer tokens for whoever reaches a project over HTTP. A token opens one project, with one role, for
 // a time; only its hash is kept, so that nobody who reads the file can use it.
-import { randomUUID, timingSafeEqual } from 'node:crypto';
+import { hash as digest, randomUUID, timingSafeEqual } from 'node:crypto';
 import { join } from 'node:path';
 import {
   type Clock,
@@ -14,8 +14,8 @@ import {
   systemClock,
   systemRandom,
 } from '@kernmantle/core/base';
+import { openDecisions } from '@kernmantle/core/trust';
 import type { WebRole } from '../../model/api.ts';
-import { isSecretHash, openDecisions, secretHash } from './decision-file.ts';
 
 /** The client behind a request. */
 export interface TokenClient {
@@ -49,6 +49,11 @@ interface Kept extends WebToken {
 
 export type TokenStore = ReturnType<typeof openTokens>;
 
+/** SHA-256 in hex: what is kept of a secret with 256 bits. */
+export const secretHash = (secret: string): string => digest('sha256', secret);
+
+export const isSecretHash = (text: string): boolean => /^[0-9a-f]{64}$/.test(text);
+
 const MAX_NAME = 100;
 const MAX_DAYS = 3650;
 const DAY_MS = 24 * 60 * 60 * 1000;
@@ -64,12 +69,12 @@ function readKept(line: JsonObject): Kept | undefined {
   return isWhole ? (rest as unknown as Kept) : undefined;
 }
 
-function apply(tokens: Map<string, Kept>, row: JsonObject): boolean {
+function apply(tokens: Map<string, Kept>, row: JsonObject): string | undefined {
   const added = row.op === 'add' ? readKept(row) : undefined;
   if (added) tokens.set(added.id, added);
   else if (row.op === 'remove' && typeof row.id === 'string') tokens.delete(row.id);
-  else return false;
-  return true;
+  else return 'unknown decision';
+  return undefined;
 }
 
 const textFrom =
@@ -109,7 +114,8 @@ export function openTokens(
 ) {
   const file = join(home, 'web-tokens.jsonl');
   const { load, append } = openDecisions({
-    what: 'tokens',
+    what: 'the file of tokens',
+    closedTo: 0o077,
     files: () => [file],
     empty: () => new Map<string, Kept>(),
     apply,

@@ -1,11 +1,11 @@
 // What is asked of `/api`, read strictly: a field or a parameter that nobody knows is refused, texts and
 // numbers have bounds, and what comes out is of the type that is written down in `model/api.ts`.
 import {
+  didYouMean,
   fail,
   flag,
   isObject,
   type JsonObject,
-  nearest,
   type Outcome,
   ok,
   oneOf,
@@ -154,8 +154,7 @@ export function readQuery<const Name extends string>(
     const known = names.find((one) => one === key);
     const [value = ''] = values;
     if (known === undefined) {
-      const near = nearest(key, names);
-      const hint = near === undefined ? `known: ${names.join(', ')}` : `did you mean \`${near}\``;
+      const hint = didYouMean(key, names) ?? `known: ${names.join(', ')}`;
       return fail('invalid_input', `there is no parameter \`${key.slice(0, 50)}\`; ${hint}`);
     }
     if (values.length > 1 || value.length > MAX_WHY) {

@@ -1,0 +1,132 @@
+// Decisions as lines of files in the user's folder: which keys count, and who may come in. The files are
+// only appended to. So several processes can decide at once, none overwrites a removal of another one, and
+// a running process sees it with the next question. A line that was cut off by a crash was never
+// acknowledged and is passed over. Any other line that cannot be read stops everything, because it may have
+// been a removal.
+import {
+  closeSync,
+  constants,
+  fstatSync,
+  fsyncSync,
+  lstatSync,
+  mkdirSync,
+  openSync,
+  readFileSync,
+  readSync,
+  statSync,
+  writeSync,
+} from 'node:fs';
+import { dirname } from 'node:path';
+import {
+  diskReason,
+  errnoOf,
+  fail,
+  isObject,
+  type JsonObject,
+  type Outcome,
+  ok,
+  parseJson,
+} from '../../base/index.ts';
+
+const MAX_BYTES = 8 * 1024 * 1024;
+const { O_APPEND, O_CREAT, O_NOFOLLOW, O_NONBLOCK, O_RDWR, O_RDONLY } = constants;
+
+interface Decisions<State> {
+  /** Names a file in messages, for example `the trust store`. */
+  readonly what: string;
+  /** Bits of the mode that a file may not have. */
+  readonly closedTo: number;
+  readonly followsLinks?: boolean;
+  /** The files are read in this order. New lines go to the last one. */
+  files(): readonly string[];
+  empty(): State;
+  /** Applies a line. Returns why it is not usable. */
+  apply(state: State, row: JsonObject): string | undefined;
+}
+
+export function openDecisions<State>(decisions: Decisions<State>) {
+  const { what, closedTo, followsLinks, files, empty, apply } = decisions;
+  const links = followsLinks ? 0 : O_NOFOLLOW;
+  let cache: { stamp: string; state: Outcome<State> } | undefined;
+
+  function stampOf(file: string): string {
+    try {
+      const there = (followsLinks ? statSync : lstatSync)(file, { bigint: true });
+      return `${file}:${there.ino}:${there.size}:${there.mtimeNs}:${there.mode}`;
+    } catch (error) {
+      return `${file}:${errnoOf(error)}`;
+    }
+  }
+
+  function read(file: string): Outcome<string> {
+    try {
+      const handle = openSync(file, O_RDONLY | O_NONBLOCK | links);
+      try {
+        const { size, mode } = fstatSync(handle);
+        if (size > MAX_BYTES) return fail('config_invalid', `${what} \`${file}\` is too large`);
+        if (process.platform !== 'win32' && (mode & closedTo) !== 0) {
+          const message = `${what} \`${file}\` is open to others; check it, then run \`chmod 600 ${file}\``;
+          return fail('config_invalid', message, { file });
+        }
+        return ok(readFileSync(handle, 'utf8'));
+      } finally {
+        closeSync(handle);
+      }
+    } catch (error) {
+      if (errnoOf(error) === 'ENOENT') return ok('');
+      return fail('config_invalid', `cannot read ${what} \`${file}\`: ${diskReason(error)}`);
+    }
+  }
+
+  function replay(file: string, state: State): Outcome<State> {
+    const text = read(file);
+    if (!text.ok) return text;
+    for (const [index, line] of text.output.split('\n').entries()) {
+      if (line.trim() === '') continue;
+      const parsed = parseJson(line, 4);
+      // A line of ours ends in `}` and holds none before its end but in a name.
+      if (!parsed.ok && !line.endsWith('}')) continue;
+      const row = parsed.ok ? parsed.output : undefined;
+      const problem = isObject(row) ? apply(state, row) : 'it cannot be read as JSON';
+      if (problem === undefined) continue;
+      const message = `line ${index + 1} of ${what} \`${file}\` is not usable: ${problem}; repair or delete that line`;
+      return fail('config_invalid', message, { file, line: index + 1 });
+    }
+    return ok(state);
+  }
+
+  return {
+    /** Reads again whenever a file is another one: a removal counts in every process at once. */
+    load(): Outcome<State> {
+      const names = files();
+      const stamp = names.map(stampOf).join('\n');
+      if (cache?.stamp === stamp) return cache.state;
+      let state: Outcome<State> = ok(empty());
+      for (const file of names) if (state.ok) state = replay(file, state.output);
+      cache = { stamp, state };
+      return state;
+    },
+    append(line: JsonObject): Outcome<null> {
+      const file = files().at(-1) ?? '';
+      try {
+        mkdirSync(dirname(file), { recursive: true, mode: 0o700 });
+        const handle = openSync(file, O_RDWR | O_APPEND | O_CREAT | links, 0o600);
+        try {
+          const { size } = fstatSync(handle);
+          const last = Buffer.alloc(1);
+          const isCut =
+            size > 0 && (readSync(handle, last, 0, 1, size - 1) !== 1 || last[0] !== 10);
+          // Two processes that append do not mix, because each writes once. A line that was cut off is ended.
+          const bytes = Buffer.from(`${isCut ? '\n' : ''}${JSON.stringify(line)}\n`);
+          if (writeSync(handle, bytes) !== bytes.length) throw new Error('the disk is full');
+          fsyncSync(handle);
+        } finally {
+          closeSync(handle);
+        }
+        return ok(null);
+      } catch (error) {
+        return fail('config_invalid', `cannot write ${what} \`${file}\`: ${diskReason(error)}`);
+      }
+    },
+  };
+}
