@@ -164,7 +164,7 @@ function raise(world: World, thread: string, to: Amounts): void {
   for (const kind of BUDGET_KINDS) {
     const [wanted, now] = [to[kind], account?.limits[kind]];
     if (wanted === undefined || (now !== undefined && wanted >= now)) continue;
-    const message = `${wanted} would not raise the ${kind} limit of thread \`${thread}\``;
+    const message = `the ${kind} limit of thread \`${thread}\` is ${now ?? 'none'}; ${wanted} would not raise it`;
     refuse('invalid_input', message, { thread, limit: kind });
   }
   if (account) world.accounts.set(thread, { ...account, limits: { ...account.limits, ...to } });

@@ -333,11 +333,15 @@ export function commitThread(
   const after = changed(world, record, text);
   world.threads.set(id, after);
   addEvents(world, id, events);
+  for (const { thread } of text.children) {
+    if (world.threads.get(thread.id))
+      refuse('thread_exists', `thread \`${thread.id}\` exists already`);
+  }
   const reserved = changeBudgets(world, chain, commit);
   for (const child of text.children) reserved.push(...bear(world, child, record, Symbol('child')));
+  keepSecrets(world, id, commit.secrets ?? []);
   const approvals = askAll(world, chain, commit.ask ?? []);
   for (const use of commit.use ?? []) useApproval(world, use, chain);
-  keepSecrets(world, id, commit.secrets ?? []);
   for (const signal of text.tell) sendSignal(world, signal);
   addAudit(world, commit.audit ?? []);
   const revoked = revokedIn(world, chain);

@@ -31,6 +31,10 @@ export function memoryStage(delays?: number): OpenStage {
         meanwhile: faults.meanwhile,
         breakAt: world.breakAt,
       },
+      async setSeq(thread, seq) {
+        const row = world.threads.get(thread);
+        if (row) world.threads.set(thread, { ...row, seq });
+      },
       another: async () => open().store,
       async close() {
         faults.cut(false);

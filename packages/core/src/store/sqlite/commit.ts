@@ -142,7 +142,7 @@ function checkIds(
 
 const NO_USES = ok([]);
 
-/** Everything that may be refused besides the fence. Writes nothing. */
+/** Checks everything besides the fence, in the order of `Commit`. Writes nothing. */
 function check(
   registry: Registry,
   commit: Commit,
@@ -154,16 +154,16 @@ function check(
   const free =
     children.length > 0 ? checkIds(children, (id) => isThread(connection, id), threadExists) : FREE;
   if (!free.ok) return free;
+  const plan = planBudgets(registry, commit, chain, children, now);
+  if (!plan.ok) return plan;
+  const kept = secrets ? checkSecrets(connection, chain[0] ?? '', secrets) : FREE;
+  if (!kept.ok) return kept;
   const asked = ask ? checkIds(ask, (id) => isApproval(connection, id), approvalExists) : FREE;
   if (!asked.ok) return asked;
   const other = ask?.find((one) => one.thread !== undefined && !chain.includes(one.thread));
   if (other) return askedForOther(other);
-  const kept = secrets ? checkSecrets(connection, chain[0] ?? '', secrets) : FREE;
-  if (!kept.ok) return kept;
   const uses = use ? planUses(connection, use, chain, now) : NO_USES;
-  if (!uses.ok) return uses;
-  const plan = planBudgets(registry, commit, chain, children, now);
-  return plan.ok ? ok({ plan: plan.output, uses: uses.output }) : plan;
+  return uses.ok ? ok({ plan: plan.output, uses: uses.output }) : uses;
 }
 
 function bear(

@@ -63,7 +63,8 @@ BEGIN
   FOREACH v_thread IN ARRAY p_threads LOOP
     SELECT * INTO b FROM budgets WHERE thread = v_thread;
     FOR k IN 1..${BUDGET_KINDS.length} LOOP
-      IF p_amounts[k] > 0 AND b.used[k] + b.reserved[k] + p_amounts[k] > b.limits[k] THEN
+      CONTINUE WHEN b.limits[k] IS NULL OR p_amounts[k] = 0;
+      IF b.used[k] + b.reserved[k] + p_amounts[k] > b.limits[k] THEN
         RETURN km_exceeded(k, v_thread, b.used[k] + b.reserved[k], b.reserved[k],
           (SELECT o_standing FROM km_open_below(p_chain[cardinality(p_chain)], v_thread, k, NULL, p_now)),
           b.limits[k], p_amounts[k]);
@@ -182,7 +183,7 @@ DECLARE
 BEGIN
   SELECT limits INTO v_now FROM budgets WHERE thread = p_thread;
   FOR k IN 1..${BUDGET_KINDS.length} LOOP
-    IF p_to[k] IS NULL OR p_to[k] >= v_now[k] THEN CONTINUE; END IF;
+    CONTINUE WHEN p_to[k] IS NULL OR (v_now[k] IS NOT NULL AND p_to[k] >= v_now[k]);
     v_kind := (ARRAY[${KINDS}])[k];
     PERFORM km_refuse(json_build_object('code', 'invalid_input', 'thread', p_thread, 'limit', v_kind,
       'message', format('the %s limit of thread \`%s\` is %s; %s would not raise it', v_kind, p_thread,
@@ -192,7 +193,7 @@ BEGIN
     WHERE thread = p_thread;
 END $$;
 
--- In this order: what was used is charged before more is set aside.
+-- Ids of children come first. Then, in this order: what was used is charged before more is set aside.
 CREATE OR REPLACE FUNCTION km_budget(p_chain text[], p_more jsonb, p_now bigint) RETURNS text[]
 LANGUAGE plpgsql AS $$
 DECLARE
@@ -204,6 +205,9 @@ BEGIN
   FOR i IN REVERSE cardinality(p_chain)..1 LOOP
     PERFORM 1 FROM budgets WHERE thread = p_chain[i] FOR UPDATE;
   END LOOP;
+  IF p_more ? 'children' THEN
+    PERFORM km_account(e) FROM jsonb_array_elements(p_more -> 'children') e;
+  END IF;
   IF p_more ? 'settle' THEN
     FOR v_one IN SELECT * FROM jsonb_array_elements(p_more -> 'settle') LOOP
       v_no := km_settle(p_chain, v_one ->> 'key', (v_one ->> 'actual')::numeric[]);
@@ -219,7 +223,6 @@ BEGIN
   IF p_more ? 'reserve' THEN v_made := km_reserve(p_chain, p_more -> 'reserve', p_now); END IF;
   IF p_more ? 'children' THEN
     FOR v_one IN SELECT * FROM jsonb_array_elements(p_more -> 'children') LOOP
-      PERFORM km_account(v_one);
       v_made := v_made || km_reserve((v_one ->> 'id') || p_chain, v_one -> 'reserve', p_now);
     END LOOP;
   END IF;
