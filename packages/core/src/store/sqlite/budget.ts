@@ -63,7 +63,7 @@ interface Found {
 /** One commit that is worked out. Nothing of it throws; every answer is an outcome. */
 interface Work {
   readonly connection: Connection;
-  readonly accounts: Accounts;
+  readonly accounts: Pick<Accounts, 'get'>;
   readonly now: number;
   readonly reserved: string[];
   readonly changed: Map<string, Account>;
@@ -270,7 +270,7 @@ export interface BudgetPlan {
 
 /** `chain`: the thread first, its root last; empty for the birth of a root. */
 export function planBudgets(
-  { connection, accounts }: { connection: Connection; accounts: Accounts },
+  { connection, accounts }: { connection: Connection; accounts: Pick<Accounts, 'get'> },
   { settle = [], raise, charge, reserve = [] }: Wishes,
   chain: readonly string[],
   children: readonly Child[],

@@ -8,7 +8,7 @@ import type { SQLInputValue } from 'node:sqlite';
 import { fail, type JsonObject, type Outcome, ok } from '../../base/index.ts';
 import type { CommitText, ThreadText } from '../encode.ts';
 import type { Approval, AuditEntry, Commit, Committed, Held } from '../port.ts';
-import { isEnded, noThread } from '../thread-id.ts';
+import { isEnded, noThread, threadExists } from '../thread-id.ts';
 import { bornAccount, writeAccount } from './account.ts';
 import {
   approvalExists,
@@ -33,7 +33,6 @@ import {
   isThread,
   type Parent,
   type Registry,
-  threadExists,
 } from './threads.ts';
 
 const ROW = `SELECT number, root, depth, seq, epoch, status, lease_until, wakes, heard

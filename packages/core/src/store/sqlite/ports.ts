@@ -15,7 +15,7 @@ import type {
   ThreadTable,
   Wanted,
 } from '../port.ts';
-import { noThread } from '../thread-id.ts';
+import { noThread, threadExists } from '../thread-id.ts';
 import { bornAccount, toBudgetState } from './account.ts';
 import {
   askApproval,
@@ -53,7 +53,6 @@ import {
   type Registry,
   readEvents,
   spentThreads,
-  threadExists,
 } from './threads.ts';
 import { createBell, watchChanges, watchThread } from './watch.ts';
 

@@ -1,5 +1,5 @@
 // The rows of threads, and how one comes into the world: row, data, account and first events together.
-import { type Clock, fail, type Json, type Outcome, ok } from '../../base/index.ts';
+import { type Clock, type Json, type Outcome, ok } from '../../base/index.ts';
 import { costAndTitle, type EventText, eventData, type ThreadText } from '../encode.ts';
 import type {
   EventFields,
@@ -110,9 +110,6 @@ const TAKEN = `SELECT 1 FROM threads WHERE id = ?1
 /** Also one that was pruned: its account stays, and no two threads share one. */
 export const isThread = (connection: Connection, id: string): boolean =>
   connection.get(TAKEN, id) !== undefined;
-
-export const threadExists = (id: string): Outcome<never> =>
-  fail('thread_exists', `thread \`${id}\` exists already`, { thread: id });
 
 const INSERT_EVENTS = 'INSERT INTO thread_events (place, ts, turn, type, data) VALUES ';
 /** Long lists go in this many at a time: each call of the database costs as much as a row. */
