@@ -230,8 +230,7 @@ test('no file imports itself, however far the way around, types counted', () => 
 });
 
 test('no export is without a user, and none is only for tests', () => {
-  // The SQLite store uses it from the next commit on.
-  expectOnly(unusedExports(tree).filter((name) => !name.includes('store/decide.ts')));
+  expectOnly(unusedExports(tree));
 });
 
 test('importing the library loads none of its rooms', () => {

@@ -148,6 +148,8 @@ export function reserveAll(
   wishes: readonly Reserve[],
 ): string[] {
   return wishes.flatMap((wish) => {
+    const source = wish.from === undefined ? undefined : world.reservations.get(wish.from);
+    if (wish.optional && source && !chain.includes(source.thread)) return [];
     try {
       setAside(world, chain, wish);
       return [wish.key];

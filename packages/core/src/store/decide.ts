@@ -20,7 +20,7 @@ import {
 import type { Commit, NewThread, OpenReservation, Reserve, Settle, Signal } from './port.ts';
 import { isEnded, type ThreadStatus, threadExists } from './thread-id.ts';
 
-export interface Reservation extends OpenReservation {
+interface Reservation extends OpenReservation {
   standing?: boolean;
 }
 
@@ -74,7 +74,7 @@ interface BudgetDecision {
   readonly reserved: readonly string[];
 }
 
-export interface WriteDecision extends BudgetDecision {
+interface WriteDecision extends BudgetDecision {
   readonly row: RowChange;
 }
 
@@ -115,9 +115,10 @@ interface ExceededRefusal {
   readonly accounts: readonly Account[];
 }
 
+export type BudgetRefusal = PlainRefusal | MissingRefusal | ExceededRefusal;
 /** A refusal with `facts` needs one more query before `explainRefusal` can report it. */
-export type Refusal = PlainRefusal | SignalRefusal | MissingRefusal | ExceededRefusal;
-export type Decision = WriteDecision | Refusal;
+export type Refusal = BudgetRefusal | SignalRefusal;
+type Decision = WriteDecision | Refusal;
 
 /** `isLeft`: its thread has no live lease, so no process waits for it. */
 export type ReservationBelow = Reservation & { readonly isLeft: boolean };
@@ -200,7 +201,7 @@ function replaceOpen(chain: Account[], at: number, before?: Reservation, next?: 
   chain[at] = { ...account, open: next ? [...others, next] : others };
 }
 
-function settle(chain: Account[], { key, actual }: Settle): Refusal | undefined {
+function settle(chain: Account[], { key, actual }: Settle): BudgetRefusal | undefined {
   const found = find(chain, key);
   if (!found) return missing(key);
   const { at, reservation } = found;
@@ -220,7 +221,7 @@ function settle(chain: Account[], { key, actual }: Settle): Refusal | undefined 
   return undefined;
 }
 
-function raise(chain: Account[], to: Amounts): Refusal | undefined {
+function raise(chain: Account[], to: Amounts): BudgetRefusal | undefined {
   const [account] = chain;
   if (!account) return undefined;
   const { thread, limits } = account;
@@ -264,14 +265,14 @@ const exceeded = (
   return { kind: 'refuse', facts: 'standing', limit, thread, root, requested, from, accounts };
 };
 
-function charge(chain: Account[], amounts: Amounts): Refusal | undefined {
+function charge(chain: Account[], amounts: Amounts): BudgetRefusal | undefined {
   const refusal = checkLimits(chain, chain.length, amounts);
   if (!refusal) changeFrom(chain, 0, ({ used }) => ({ used: plus(used, amounts) }));
   return refusal;
 }
 
 /** Reserves for the first thread of the chain. */
-function reserve(chain: Account[], wanted: Reserve): Refusal | undefined {
+function reserve(chain: Account[], wanted: Reserve): BudgetRefusal | undefined {
   const { key, amounts, from, standing } = wanted;
   if (find(chain, key)) {
     const message = `reservation \`${key}\` is open already; use another key`;
@@ -323,7 +324,7 @@ function reserveAll(
   chain: Account[],
   wanted: readonly Reserve[],
   reserved: string[],
-): Refusal | undefined {
+): BudgetRefusal | undefined {
   for (const one of wanted) {
     const refusal = reserve(chain, one);
     if (!refusal) reserved.push(one.key);
@@ -350,7 +351,7 @@ const NO_CHANGE: BudgetDecision = { kind: 'write', accounts: [], children: [], r
 export function decideBudgets(
   before: readonly Account[],
   change: BudgetChange,
-): BudgetDecision | Refusal {
+): BudgetDecision | BudgetRefusal {
   if (!changesBudgets(change)) return NO_CHANGE;
   let chain = [...before];
   const reserved: string[] = [];

@@ -6,6 +6,7 @@ export {
   positive,
   readAmounts,
 } from './amounts.ts';
+export { changesBudgets, LEASE_LOST } from './decide.ts';
 export {
   approvalTexts,
   type CommitText,

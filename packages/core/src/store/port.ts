@@ -169,7 +169,7 @@ export interface Reserve {
   amounts: Amounts;
   /** Out of this open reservation instead of what the chain has left. */
   from?: string;
-  /** When there is no room: goes without, and is missing in `reserved`. */
+  /** Left out, and missing in `reserved`, if it exceeds a limit or its source is not open along the chain. */
   optional?: true;
   /** Held until the thread ends (hooks, a detached child): nobody waits for it. */
   standing?: true;

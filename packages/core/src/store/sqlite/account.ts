@@ -1,29 +1,18 @@
 // The account of a thread: a text in its row, and what this process knows of accounts between commits.
-import { type Amounts, type AmountsText, amountsText, positive, readAmounts } from '../amounts.ts';
+import { type AmountsText, amountsText, positive, readAmounts } from '../amounts.ts';
+import type { Account } from '../decide.ts';
 import type { BudgetState, OpenReservation } from '../port.ts';
 import type { Connection } from './file/connection.ts';
-
-export interface Reservation extends OpenReservation {
-  standing?: boolean;
-}
-
-/** What a thread may use, has used, and what is reserved for it and all below it. */
-export interface Account {
-  limits: Amounts;
-  used: Amounts;
-  reserved: Amounts;
-  /** Made by this thread; reserved here and at all above. */
-  open: readonly Reservation[];
-}
 
 /** As it stands in the thread's row: amounts are decimal texts, so that no digit is lost in JSON. */
 interface AccountText extends Record<'limits' | 'used' | 'reserved', AmountsText> {
   open: readonly { key: string; amounts: AmountsText; from?: string | null; standing?: unknown }[];
 }
 
-function readAccount(text: string): Account {
+function readAccount(thread: string, text: string): Account {
   const { limits, used, reserved, open }: AccountText = JSON.parse(text);
   return {
+    thread,
     limits: readAmounts(limits),
     used: readAmounts(used),
     reserved: readAmounts(reserved),
@@ -46,16 +35,10 @@ export function writeAccount({ limits, used, reserved, open }: Account): string 
   return `{"limits":${most},"used":${spent},"reserved":${held},"open":[${list}]}`;
 }
 
-/** Of a thread that is born with this change. */
-export function bornAccount(changed: ReadonlyMap<string, Account>, thread: string): string {
-  const account = changed.get(thread);
-  return account ? writeAccount(account) : '';
-}
-
 const ZERO = { spawns: 0n, tokens: 0n, input_tokens: 0n, output_tokens: 0n, spend: 0n };
 
 export function toBudgetState(thread: string, text: string): BudgetState {
-  const { limits, used, reserved } = readAccount(text);
+  const { limits, used, reserved } = readAccount(thread, text);
   return { thread, limits, used: { ...ZERO, ...used }, reserved: { ...ZERO, ...reserved } };
 }
 
@@ -78,12 +61,12 @@ export function createAccounts(connection: Connection) {
     unwritten.clear();
   };
   return {
-    get(thread: string): Readonly<Account> | undefined {
+    get(thread: string): Account | undefined {
       const account = known.get(thread);
       if (account) return account;
       const row = connection.get<{ budget: string }>(READ, thread);
       if (!row) return undefined;
-      const read = readAccount(row.budget);
+      const read = readAccount(thread, row.budget);
       known.set(thread, read);
       return read;
     },
@@ -97,15 +80,19 @@ export function createAccounts(connection: Connection) {
       }));
       return told.sort((a, b) => (a.key < b.key ? -1 : 1));
     },
-    /** Those that change with a commit of the first of the chain; those above it are written at the end. */
-    change(changed: ReadonlyMap<string, Account>, chain: readonly string[]): void {
-      if (changed.size === 0) return;
-      connection.afterRollback(undo);
-      for (const [thread, account] of changed) {
-        known.set(thread, account);
-        if (chain.indexOf(thread) > 0) unwritten.add(thread);
-        else unwritten.delete(thread);
+    /** Caches accounts that changed. The statement for `thread` writes its own; the rest is written at the end. */
+    change(thread: string, changed: readonly Account[]): void {
+      for (const account of changed) {
+        known.set(account.thread, account);
+        if (account.thread === thread) unwritten.delete(thread);
+        else unwritten.add(account.thread);
       }
+      if (changed.length > 0) connection.afterRollback(undo);
+    },
+    /** Caches the account of a new thread, which the caller writes with its row. */
+    add(account: Account): void {
+      known.set(account.thread, account);
+      connection.afterRollback(undo);
     },
     /** At the end of every transaction. */
     write(): void {

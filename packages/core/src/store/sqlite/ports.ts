@@ -1,5 +1,6 @@
 // The methods of the port, by group: each checks and encodes what it was given, and queues or reads.
 import { type Outcome, ok, type RandomBytes } from '../../base/index.ts';
+import { decideBudgets } from '../decide.ts';
 import { checkApproval, encodeCommit, encodeSignal, encodeThread, sizeOf } from '../encode.ts';
 import type {
   Answer,
@@ -16,7 +17,7 @@ import type {
   Wanted,
 } from '../port.ts';
 import { noThread, threadExists } from '../thread-id.ts';
-import { bornAccount, toBudgetState } from './account.ts';
+import { toBudgetState, writeAccount } from './account.ts';
 import {
   askApproval,
   decideApproval,
@@ -25,7 +26,7 @@ import {
   planUses,
   writeUses,
 } from './approvals.ts';
-import { planBudgets } from './budget.ts';
+import { explainBudget } from './budget.ts';
 import { runCommit, writeAudit } from './commit.ts';
 import type { Connection } from './file/connection.ts';
 import type { Group } from './file/group.ts';
@@ -89,11 +90,12 @@ export function threadsPort(parts: Parts): ThreadTable {
       () => {
         if (isThread(connection, id)) return threadExists(id);
         const now = clock.now();
-        const plan = planBudgets(parts, {}, [], [thread], now);
-        if (!plan.ok) return plan;
-        const { changed } = plan.output;
-        insertThread(parts, text.output, { birth, budget: bornAccount(changed, id) }, now);
-        parts.accounts.change(changed, [id]);
+        const decision = decideBudgets([], { children: [thread] });
+        if (decision.kind === 'refuse') return explainBudget(parts, decision, now);
+        for (const account of decision.children) {
+          insertThread(parts, text.output, { birth, budget: writeAccount(account) }, now);
+          parts.accounts.add(account);
+        }
         return holdThread(parts, id, now);
       },
       { thread: id, bytes: sizeOf(text.output.events), wasWritten },

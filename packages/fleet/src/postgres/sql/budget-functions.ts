@@ -132,7 +132,11 @@ BEGIN
     r := km_find(p_chain, v_source);
     v_at := r.o_at;
     v_left := r.o_amounts;
-    IF v_at IS NULL THEN RETURN km_missing(v_source); END IF;
+    IF v_at IS NULL THEN
+      -- An optional one is left out, wherever its source is open.
+      RETURN CASE WHEN (p_wish ->> 'optional')::boolean THEN json_build_object('code', 'not_found')
+        ELSE km_missing(v_source) END;
+    END IF;
     FOR k IN 1..${BUDGET_KINDS.length} LOOP
       IF v_amounts[k] > v_left[k] THEN
         SELECT * INTO v_drawn
