@@ -163,8 +163,8 @@ function checkFence(
   return { kind: 'refuse', facts: 'signals', thread, after };
 }
 
-function changeRow(fence: Fence, { events, release, ...commit }: Commit, now: number): RowChange {
-  const { status = fence.status } = commit;
+function changeRow(fence: Fence, commit: Commit, now: number): RowChange {
+  const { events, release, status = fence.status } = commit;
   // A thread cannot acknowledge a signal that was not sent.
   const heard = Math.max(fence.heard, Math.min(commit.heard ?? 0, fence.wakes));
   const row = { seq: fence.seq + events.length, status, heard };
@@ -175,21 +175,24 @@ function changeRow(fence: Fence, { events, release, ...commit }: Commit, now: nu
 }
 
 function find(chain: readonly Account[], key: string) {
-  for (const [at, { open }] of chain.entries()) {
-    const reservation = open.find((one) => one.key === key);
-    if (reservation) return { at, reservation };
+  for (let at = 0; at < chain.length; at++) {
+    for (const reservation of chain[at]?.open ?? []) {
+      if (reservation.key === key) return { at, reservation };
+    }
   }
   return undefined;
 }
 
-/** Changes the accounts from `first` up to the root. */
-function changeFrom(
+/** Changes the accounts from `first` up to, and without, `end`. */
+function changeAccounts(
   chain: Account[],
   first: number,
-  change: (account: Account) => Partial<Account>,
+  end: number,
+  change: (account: Account) => Account,
 ): void {
-  for (const [at, account] of chain.entries()) {
-    if (at >= first) chain[at] = { ...account, ...change(account) };
+  for (let at = first; at < end; at++) {
+    const account = chain[at];
+    if (account) chain[at] = change(account);
   }
 }
 
@@ -201,15 +204,23 @@ function replaceOpen(chain: Account[], at: number, before?: Reservation, next?: 
   chain[at] = { ...account, open: next ? [...others, next] : others };
 }
 
+function addReserved(chain: Account[], first: number, end: number, amounts: Amounts): void {
+  changeAccounts(chain, first, end, (account) => ({
+    ...account,
+    reserved: plus(account.reserved, amounts),
+  }));
+}
+
 function settle(chain: Account[], { key, actual }: Settle): BudgetRefusal | undefined {
   const found = find(chain, key);
   if (!found) return missing(key);
   const { at, reservation } = found;
   const { amounts, from } = reservation;
   replaceOpen(chain, at, reservation);
-  changeFrom(chain, at, ({ used, reserved }) => ({
-    used: plus(used, actual),
-    reserved: without(reserved, amounts),
+  changeAccounts(chain, at, chain.length, (account) => ({
+    ...account,
+    used: plus(account.used, actual),
+    reserved: without(account.reserved, amounts),
   }));
   const source = from === undefined ? undefined : find(chain, from);
   if (!source) return undefined;
@@ -217,7 +228,7 @@ function settle(chain: Account[], { key, actual }: Settle): BudgetRefusal | unde
   const rest = without(amounts, actual);
   const refilled = { ...source.reservation, amounts: plus(source.reservation.amounts, rest) };
   replaceOpen(chain, source.at, source.reservation, refilled);
-  changeFrom(chain, source.at, ({ reserved }) => ({ reserved: plus(reserved, rest) }));
+  addReserved(chain, source.at, chain.length, rest);
   return undefined;
 }
 
@@ -241,7 +252,10 @@ function checkLimits(
   count: number,
   amounts: Amounts,
 ): ExceededRefusal | undefined {
-  for (const { thread, limits, used, reserved: open } of chain.slice(0, count)) {
+  for (let at = 0; at < count; at++) {
+    const account = chain[at];
+    if (!account) break;
+    const { thread, limits, used, reserved: open } = account;
     for (const limit of BUDGET_KINDS) {
       const [requested, max] = [amounts[limit] ?? 0n, limits[limit]];
       if (max === undefined || requested === 0n) continue;
@@ -267,8 +281,12 @@ const exceeded = (
 
 function charge(chain: Account[], amounts: Amounts): BudgetRefusal | undefined {
   const refusal = checkLimits(chain, chain.length, amounts);
-  if (!refusal) changeFrom(chain, 0, ({ used }) => ({ used: plus(used, amounts) }));
-  return refusal;
+  if (refusal) return refusal;
+  changeAccounts(chain, 0, chain.length, (account) => ({
+    ...account,
+    used: plus(account.used, amounts),
+  }));
+  return undefined;
 }
 
 /** Reserves for the first thread of the chain. */
@@ -291,9 +309,7 @@ function reserve(chain: Account[], wanted: Reserve): BudgetRefusal | undefined {
     const drawn = { ...source.reservation, amounts: rest };
     replaceOpen(chain, source.at, source.reservation, drawn);
   }
-  for (const [at, account] of chain.entries()) {
-    if (at < count) chain[at] = { ...account, reserved: plus(account.reserved, amounts) };
-  }
+  addReserved(chain, 0, count, amounts);
   replaceOpen(chain, 0, undefined, {
     key,
     amounts: positive(amounts),
@@ -382,12 +398,13 @@ export function decideBudgets(
 export function decide(view: ChainView, commit: Commit, now: number): Decision {
   const refusal = checkFence(view, commit, now);
   if (refusal) return refusal;
-  const ids = commit.children?.map(({ id }) => id) ?? [];
-  const taken = view.takenId ?? ids.find((id, at) => ids.indexOf(id) !== at);
+  const ids = commit.children?.map(({ id }) => id);
+  const taken = view.takenId ?? ids?.find((id, at) => ids.indexOf(id) !== at);
   if (taken !== undefined) return refuse(threadExists(taken));
   const budgets = decideBudgets(view.accounts, commit);
   if (budgets.kind === 'refuse') return budgets;
-  return { ...budgets, row: changeRow(view.fence, commit, now) };
+  const { accounts, children, reserved } = budgets;
+  return { kind: 'write', row: changeRow(view.fence, commit, now), accounts, children, reserved };
 }
 
 /** Counts are numbers. Money is a text, so that no digit is lost. */
