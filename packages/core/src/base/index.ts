@@ -75,6 +75,7 @@ export { createLooks, createRecent, createRecentPairs } from './recent.ts';
 export { createRedactor, type RedactionStream, type Redactor } from './redact.ts';
 export {
   isInside,
+  namesIn,
   pathWithin,
   readRegularFile,
   withoutFolder,

@@ -55,6 +55,12 @@ interface PatternPlace {
   end: number;
 }
 
+/** Is there a pattern that begins so? Of those that are not before it in order, the first would. */
+function isBeginning(sorted: readonly string[], text: string): boolean {
+  const first = countBefore(sorted.length, (at) => (sorted[at] ?? '') < text);
+  return sorted[first]?.startsWith(text) ?? false;
+}
+
 /** Called with a place of a pattern. False: this one does not count. */
 type OnPattern = (start: number, end: number) => boolean;
 
@@ -134,19 +140,13 @@ export function createMatcher(patterns: Iterable<string>): TextMatcher {
     return false;
   }
 
-  /** Is there a pattern that begins so? Of those that are not before it in order, the first would. */
-  function isBeginning(text: string): boolean {
-    const first = countBefore(sorted.length, (at) => (sorted[at] ?? '') < text);
-    return sorted[first]?.startsWith(text) ?? false;
-  }
-
   return {
     isIn: (text) => search(text),
     find: search,
     openAt(text) {
       for (let at = Math.max(0, text.length - longest); at < text.length; at++) {
         if (begins[pairOf(text.charCodeAt(at), text.charCodeAt(at + 1))] === 0) continue;
-        if (isBeginning(text.slice(at))) return text.length - at;
+        if (isBeginning(sorted, text.slice(at))) return text.length - at;
       }
       return 0;
     },
@@ -290,11 +290,6 @@ export function createLetterMatcher(patterns: Iterable<string>): TextMatcher {
     return false;
   }
 
-  const isBeginning = (letters: string): boolean => {
-    const first = countBefore(sorted.length, (at) => (sorted[at] ?? '') < letters);
-    return sorted[first]?.startsWith(letters) ?? false;
-  };
-
   return {
     isIn: (text) => search(text),
     find: search,
@@ -304,7 +299,7 @@ export function createLetterMatcher(patterns: Iterable<string>): TextMatcher {
         const letter = letterAt(text, at);
         if (letter === 0) continue;
         letters = LETTERS.charAt(letter - 1) + letters;
-        if (firsts.has(letters.charAt(0)) && isBeginning(letters)) open = at;
+        if (firsts.has(letters.charAt(0)) && isBeginning(sorted, letters)) open = at;
       }
       return text.length - open;
     },
