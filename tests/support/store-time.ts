@@ -27,7 +27,8 @@ export function countCalls(store: Store): { store: Store; isBusy: () => boolean 
 export function createSleep(clock: TestClock, isBusy: () => boolean) {
   const ends = new Set<number>();
   return async (ms: number, signal: AbortSignal): Promise<void> => {
-    const end = clock.now() + ms;
+    // A worker waits for parts of a millisecond, and a store refuses a time that is not whole.
+    const end = clock.now() + Math.ceil(ms);
     ends.add(end);
     do {
       await turn();
