@@ -7,7 +7,7 @@
 //
 // A reservation can be the source of others: one large reservation covers hooks and detached children,
 // and their requests draw from it instead of from the rest of the chain.
-import { type Failure, fail, type Json } from '../base/index.ts';
+import { compact, type Failure, fail, type Json } from '../base/index.ts';
 import {
   type Amounts,
   add,
@@ -17,7 +17,7 @@ import {
   positive,
   without,
 } from './amounts.ts';
-import type { Commit, NewThread, OpenReservation, Reserve, Settle, Signal } from './port.ts';
+import type { Commit, OpenReservation, Reserve, Settle, Signal } from './port.ts';
 import { isEnded, type ThreadStatus, threadExists } from './thread-id.ts';
 
 interface Reservation extends OpenReservation {
@@ -46,7 +46,7 @@ export interface Fence {
   heard: number;
 }
 
-export interface ChainView {
+interface ChainView {
   readonly thread: string;
   readonly fence: Fence;
   /** The thread first, its root last. Empty is allowed if `changesBudgets` is false. */
@@ -74,66 +74,52 @@ interface BudgetDecision {
   readonly reserved: readonly string[];
 }
 
-interface WriteDecision extends BudgetDecision {
-  readonly row: RowChange;
-}
-
 interface PlainRefusal {
   readonly kind: 'refuse';
-  readonly facts?: undefined;
+  readonly needs?: undefined;
   readonly failure: Failure;
 }
 
-/** Needed: the signals after number `after`. */
-interface SignalRefusal {
+/** A refusal with `needs` takes one more query: the store gives the result to `explain`. */
+interface Unexplained<Needs extends string, Found> {
   readonly kind: 'refuse';
-  readonly facts: 'signals';
-  readonly thread: string;
-  readonly after: number;
+  readonly needs: Needs;
+  explain(found: Found): Failure;
 }
 
-/** Needed: is a reservation with this key open in any thread that has not ended? */
-interface MissingRefusal {
-  readonly kind: 'refuse';
-  readonly facts: 'reservation_elsewhere';
+/** `isLeft`: its thread has no live lease, so no process waits for its reservations. */
+type AccountBelow = Account & { readonly isLeft: boolean };
+
+/** Needs the accounts at `thread` and below it, in the tree of `root`. */
+interface ExceededRefusal extends Unexplained<'accounts_below', Iterable<AccountBelow>> {
+  readonly thread: string;
+  readonly root: string;
+}
+
+/** Needs to know: is a reservation with this key open in any thread that has not ended? */
+interface MissingRefusal extends Unexplained<'is_elsewhere', boolean> {
   readonly key: string;
 }
 
-/** Needed: the open reservations at `thread` and below it, in the tree of `root`. */
-interface ExceededRefusal {
-  readonly kind: 'refuse';
-  readonly facts: 'standing';
-  readonly limit: BudgetKind;
-  readonly thread: string;
-  readonly root: string;
-  readonly requested: bigint;
-  /** Of the account of `thread`, or of the reservation that the request draws from. */
-  readonly from:
-    | { readonly current: bigint; readonly reserved: bigint; readonly max: bigint }
-    | { readonly source: string; readonly left: bigint };
-  /** Accounts of the chain as the commit has changed them so far. They replace those of the store. */
-  readonly accounts: readonly Account[];
+/** Needs the signals after number `after`. */
+interface SignalRefusal extends Unexplained<'signals', readonly Signal[]> {
+  readonly after: number;
 }
 
 export type BudgetRefusal = PlainRefusal | MissingRefusal | ExceededRefusal;
-/** A refusal with `facts` needs one more query before `explainRefusal` can report it. */
-export type Refusal = BudgetRefusal | SignalRefusal;
-type Decision = WriteDecision | Refusal;
-
-/** `isLeft`: its thread has no live lease, so no process waits for it. */
-export type ReservationBelow = Reservation & { readonly isLeft: boolean };
-
-type ExplainedRefusal =
-  | PlainRefusal
-  | (SignalRefusal & { readonly signals: readonly Signal[] })
-  | (MissingRefusal & { readonly isElsewhere: boolean })
-  | (ExceededRefusal & { readonly open: Iterable<ReservationBelow> });
+type Refusal = BudgetRefusal | SignalRefusal;
+type Decision = (BudgetDecision & { readonly row: RowChange }) | Refusal;
 
 const refuse = (failure: Failure): PlainRefusal => ({ kind: 'refuse', failure });
+
 const missing = (key: string): MissingRefusal => ({
   kind: 'refuse',
-  facts: 'reservation_elsewhere',
+  needs: 'is_elsewhere',
   key,
+  explain: (isElsewhere) =>
+    isElsewhere
+      ? fail('invalid_input', `reservation \`${key}\` belongs to other threads`, { key })
+      : fail('not_found', `there is no open reservation \`${key}\``, { key }),
 });
 
 /** Codes of a fence after which the process has lost the lease. */
@@ -160,7 +146,10 @@ function checkFence(
   }
   const after = Math.max(fence.heard, heard);
   if (!expect.quiet || fence.wakes <= after) return undefined;
-  return { kind: 'refuse', facts: 'signals', thread, after };
+  const message = `thread \`${thread}\` was spoken to meanwhile`;
+  const explain = (signals: readonly Signal[]) =>
+    fail('signalled', message, { thread, signals: signals.map((one) => ({ ...one })) });
+  return { kind: 'refuse', needs: 'signals', after, explain };
 }
 
 function changeRow(fence: Fence, commit: Commit, now: number): RowChange {
@@ -183,16 +172,22 @@ function find(chain: readonly Account[], key: string) {
   return undefined;
 }
 
-/** Changes the accounts from `first` up to, and without, `end`. */
-function changeAccounts(
+/** Adds to the accounts from `first` up to, and without, `end`. `settled` is reserved no more. */
+function book(
   chain: Account[],
   first: number,
   end: number,
-  change: (account: Account) => Account,
+  { used, reserved, settled }: { used?: Amounts; reserved?: Amounts; settled?: Amounts },
 ): void {
   for (let at = first; at < end; at++) {
     const account = chain[at];
-    if (account) chain[at] = change(account);
+    if (!account) return;
+    const kept = settled ? without(account.reserved, settled) : account.reserved;
+    chain[at] = {
+      ...account,
+      used: used ? plus(account.used, used) : account.used,
+      reserved: reserved ? plus(kept, reserved) : kept,
+    };
   }
 }
 
@@ -204,31 +199,20 @@ function replaceOpen(chain: Account[], at: number, before?: Reservation, next?: 
   chain[at] = { ...account, open: next ? [...others, next] : others };
 }
 
-function addReserved(chain: Account[], first: number, end: number, amounts: Amounts): void {
-  changeAccounts(chain, first, end, (account) => ({
-    ...account,
-    reserved: plus(account.reserved, amounts),
-  }));
-}
-
 function settle(chain: Account[], { key, actual }: Settle): BudgetRefusal | undefined {
   const found = find(chain, key);
   if (!found) return missing(key);
   const { at, reservation } = found;
   const { amounts, from } = reservation;
   replaceOpen(chain, at, reservation);
-  changeAccounts(chain, at, chain.length, (account) => ({
-    ...account,
-    used: plus(account.used, actual),
-    reserved: without(account.reserved, amounts),
-  }));
+  book(chain, at, chain.length, { used: actual, settled: amounts });
   const source = from === undefined ? undefined : find(chain, from);
   if (!source) return undefined;
   // The rest returns to the source if that is still open.
   const rest = without(amounts, actual);
   const refilled = { ...source.reservation, amounts: plus(source.reservation.amounts, rest) };
   replaceOpen(chain, source.at, source.reservation, refilled);
-  addReserved(chain, source.at, chain.length, rest);
+  book(chain, source.at, chain.length, { reserved: rest });
   return undefined;
 }
 
@@ -246,6 +230,46 @@ function raise(chain: Account[], to: Amounts): BudgetRefusal | undefined {
   return undefined;
 }
 
+/** Counts are numbers. Money is a text, so that no digit is lost. */
+const shown = (kind: BudgetKind, amount: bigint): Json =>
+  kind === 'spend' ? String(amount) : Number(amount);
+
+/** `from`: the account at `at`, or the reservation of it that the request draws from. */
+function exceeded(
+  chain: readonly Account[],
+  at: number,
+  limit: BudgetKind,
+  requested: bigint,
+  from: { current: bigint; reserved: bigint; max: bigint } | { source: string; left: bigint },
+): ExceededRefusal {
+  const thread = chain[at]?.thread ?? '';
+  const root = chain.at(-1)?.thread ?? thread;
+  function explain(below: Iterable<AccountBelow>): Failure {
+    let [all, standing] = [0n, 0n];
+    for (const { isLeft, ...account } of below) {
+      // The commit has changed the accounts of its chain before it was refused.
+      const draft = chain.find((one) => one.thread === account.thread) ?? account;
+      for (const one of draft.open) {
+        if ('source' in from && one.from !== from.source) continue;
+        const amount = one.amounts[limit] ?? 0n;
+        all = add(all, amount);
+        if (one.standing || isLeft) standing = add(standing, amount);
+      }
+    }
+    const sums =
+      'source' in from ? { current: all, reserved: all, max: add(from.left, all) } : from;
+    const amounts = Object.entries({ ...sums, standing, requested });
+    // The amounts are data, money in nano-units: the caller has the text for them.
+    const message = `the limit \`${limit}\` of thread \`${thread}\` does not leave enough`;
+    return fail(`${limit}_exceeded`, message, {
+      ...Object.fromEntries(amounts.map(([name, amount]) => [name, shown(limit, amount)])),
+      limit,
+      thread,
+    });
+  }
+  return { kind: 'refuse', needs: 'accounts_below', thread, root, explain };
+}
+
 /** Finds the nearest of the first `count` accounts that `amounts` exceed, and the first kind of it. */
 function checkLimits(
   chain: readonly Account[],
@@ -253,39 +277,35 @@ function checkLimits(
   amounts: Amounts,
 ): ExceededRefusal | undefined {
   for (let at = 0; at < count; at++) {
-    const account = chain[at];
-    if (!account) break;
-    const { thread, limits, used, reserved: open } = account;
+    const { limits = {}, used = {}, reserved: open = {} } = chain[at] ?? {};
     for (const limit of BUDGET_KINDS) {
       const [requested, max] = [amounts[limit] ?? 0n, limits[limit]];
       if (max === undefined || requested === 0n) continue;
       const reserved = open[limit] ?? 0n;
       const current = (used[limit] ?? 0n) + reserved;
       if (current + requested <= max) continue;
-      return exceeded(chain, thread, limit, requested, { current, reserved, max });
+      return exceeded(chain, at, limit, requested, { current, reserved, max });
     }
   }
   return undefined;
 }
 
-const exceeded = (
-  accounts: readonly Account[],
-  thread: string,
-  limit: BudgetKind,
-  requested: bigint,
-  from: ExceededRefusal['from'],
-): ExceededRefusal => {
-  const root = accounts.at(-1)?.thread ?? thread;
-  return { kind: 'refuse', facts: 'standing', limit, thread, root, requested, from, accounts };
-};
-
 function charge(chain: Account[], amounts: Amounts): BudgetRefusal | undefined {
   const refusal = checkLimits(chain, chain.length, amounts);
-  if (refusal) return refusal;
-  changeAccounts(chain, 0, chain.length, (account) => ({
-    ...account,
-    used: plus(account.used, amounts),
-  }));
+  if (!refusal) book(chain, 0, chain.length, { used: amounts });
+  return refusal;
+}
+
+function checkSource(
+  chain: readonly Account[],
+  { at, reservation }: NonNullable<ReturnType<typeof find>>,
+  amounts: Amounts,
+): ExceededRefusal | undefined {
+  const { key: source, amounts: available } = reservation;
+  for (const limit of BUDGET_KINDS) {
+    const [requested, left] = [amounts[limit] ?? 0n, available[limit] ?? 0n];
+    if (requested > left) return exceeded(chain, at, limit, requested, { source, left });
+  }
   return undefined;
 }
 
@@ -298,40 +318,19 @@ function reserve(chain: Account[], wanted: Reserve): BudgetRefusal | undefined {
   }
   const source = from === undefined ? undefined : find(chain, from);
   if (from !== undefined && !source) return missing(from);
-  const shortage = source && checkSource(chain, source, amounts);
-  if (shortage) return shortage;
   // The amounts of a source are reserved at its thread and above already.
   const count = source ? source.at : chain.length;
-  const refusal = checkLimits(chain, count, amounts);
+  const shortage = source && checkSource(chain, source, amounts);
+  const refusal = shortage ?? checkLimits(chain, count, amounts);
   if (refusal) return refusal;
   if (source) {
-    const rest = without(source.reservation.amounts, amounts);
-    const drawn = { ...source.reservation, amounts: rest };
-    replaceOpen(chain, source.at, source.reservation, drawn);
+    const { at, reservation } = source;
+    const drawn = { ...reservation, amounts: without(reservation.amounts, amounts) };
+    replaceOpen(chain, at, reservation, drawn);
   }
-  addReserved(chain, 0, count, amounts);
-  replaceOpen(chain, 0, undefined, {
-    key,
-    amounts: positive(amounts),
-    ...(from === undefined ? {} : { from }),
-    ...(standing ? { standing } : {}),
-  });
-  return undefined;
-}
-
-function checkSource(
-  chain: readonly Account[],
-  {
-    at,
-    reservation: { key: source, amounts: available },
-  }: { at: number; reservation: Reservation },
-  amounts: Amounts,
-): ExceededRefusal | undefined {
-  for (const limit of BUDGET_KINDS) {
-    const [requested, left] = [amounts[limit] ?? 0n, available[limit] ?? 0n];
-    const thread = chain[at]?.thread ?? '';
-    if (requested > left) return exceeded(chain, thread, limit, requested, { source, left });
-  }
+  book(chain, 0, count, { reserved: amounts });
+  const made = compact<Reservation>({ key, amounts: positive(amounts), from, standing });
+  replaceOpen(chain, 0, undefined, made);
   return undefined;
 }
 
@@ -344,31 +343,23 @@ function reserveAll(
   for (const one of wanted) {
     const refusal = reserve(chain, one);
     if (!refusal) reserved.push(one.key);
-    else if (!one.optional || refusal.facts === undefined) return refusal;
+    else if (!one.optional || !refusal.needs) return refusal;
   }
   return undefined;
 }
 
-type BudgetChange = Pick<Commit, 'settle' | 'raise' | 'charge' | 'reserve'> & {
-  readonly children?: readonly Pick<NewThread, 'id' | 'budget' | 'reserve'>[];
-};
+const CHANGES = ['settle', 'raise', 'charge', 'reserve', 'children'] as const;
+type BudgetChange = Pick<Commit, (typeof CHANGES)[number]>;
 
 /** Does a commit need the accounts of its chain? */
 export const changesBudgets = (change: BudgetChange): boolean =>
-  change.settle !== undefined ||
-  change.raise !== undefined ||
-  change.charge !== undefined ||
-  change.reserve !== undefined ||
-  change.children !== undefined;
-
-const NO_CHANGE: BudgetDecision = { kind: 'write', accounts: [], children: [], reserved: [] };
+  CHANGES.some((part) => change[part] !== undefined);
 
 /** Decides about budgets alone: for a new root, whose chain is empty. */
 export function decideBudgets(
   before: readonly Account[],
   change: BudgetChange,
 ): BudgetDecision | BudgetRefusal {
-  if (!changesBudgets(change)) return NO_CHANGE;
   let chain = [...before];
   const reserved: string[] = [];
   for (const one of change.settle ?? []) {
@@ -405,51 +396,4 @@ export function decide(view: ChainView, commit: Commit, now: number): Decision {
   if (budgets.kind === 'refuse') return budgets;
   const { accounts, children, reserved } = budgets;
   return { kind: 'write', row: changeRow(view.fence, commit, now), accounts, children, reserved };
-}
-
-/** Counts are numbers. Money is a text, so that no digit is lost. */
-const shown = (kind: BudgetKind, amount: bigint): Json =>
-  kind === 'spend' ? String(amount) : Number(amount);
-
-function explainExceeded(
-  { limit, thread, requested, from }: ExceededRefusal,
-  open: Iterable<ReservationBelow>,
-): Failure {
-  let [all, standing] = [0n, 0n];
-  for (const one of open) {
-    if ('source' in from && one.from !== from.source) continue;
-    const amount = one.amounts[limit] ?? 0n;
-    all = add(all, amount);
-    if (one.standing || one.isLeft) standing = add(standing, amount);
-  }
-  const rest = 'source' in from ? { current: all, reserved: all, max: add(from.left, all) } : from;
-  const amounts = Object.entries({ ...rest, standing, requested });
-  // The amounts are data, money in nano-units: the caller has the text for them.
-  const message = `the limit \`${limit}\` of thread \`${thread}\` does not leave enough`;
-  return fail(`${limit}_exceeded`, message, {
-    ...Object.fromEntries(amounts.map(([name, amount]) => [name, shown(limit, amount)])),
-    limit,
-    thread,
-  });
-}
-
-/** Returns what the store reports: the refusal with the facts that it asked for. */
-export function explainRefusal(refusal: ExplainedRefusal): Failure {
-  switch (refusal.facts) {
-    case undefined:
-      return refusal.failure;
-    case 'signals': {
-      const { thread, signals } = refusal;
-      const message = `thread \`${thread}\` was spoken to meanwhile`;
-      return fail('signalled', message, { thread, signals: signals.map((one) => ({ ...one })) });
-    }
-    case 'reservation_elsewhere': {
-      const { key } = refusal;
-      return refusal.isElsewhere
-        ? fail('invalid_input', `reservation \`${key}\` belongs to other threads`, { key })
-        : fail('not_found', `there is no open reservation \`${key}\``, { key });
-    }
-    case 'standing':
-      return explainExceeded(refusal, refusal.open);
-  }
 }

@@ -18,8 +18,6 @@ export {
   encodeSignal,
   encodeThread,
   eventData,
-  MAX_LOOKED,
-  searchForm,
   signalPayload,
   type ThreadText,
   valuesAt,
@@ -86,6 +84,7 @@ export { faultOf } from './sqlite/file/errors.ts';
 export { type FileOptions, openFile } from './sqlite/file/open-file.ts';
 export { ENDED, EVENTS_A_THREAD } from './sqlite/file/schema.ts';
 export { openSqliteStore, type SqliteOptions } from './sqlite/store.ts';
+export { threadQuery } from './thread-filter.ts';
 export {
   AT_WORK,
   INTERRUPTED_REASONS,
@@ -107,3 +106,4 @@ export {
   type TranscriptEvent,
 } from './transcript/transcript.ts';
 export { createVault, type Vault } from './vault.ts';
+export { createBell, createWatch } from './watch.ts';

@@ -1,8 +1,10 @@
 // The account of a thread: a text in its row, and what this process knows of accounts between commits.
+import { compact, type Failure } from '../../base/index.ts';
 import { type AmountsText, amountsText, positive, readAmounts } from '../amounts.ts';
-import type { Account } from '../decide.ts';
+import type { Account, BudgetRefusal } from '../decide.ts';
 import type { BudgetState, OpenReservation } from '../port.ts';
 import type { Connection } from './file/connection.ts';
+import { ENDED } from './file/schema.ts';
 
 /** As it stands in the thread's row: amounts are decimal texts, so that no digit is lost in JSON. */
 interface AccountText extends Record<'limits' | 'used' | 'reserved', AmountsText> {
@@ -44,6 +46,10 @@ export function toBudgetState(thread: string, text: string): BudgetState {
 
 const READ = 'SELECT budget FROM threads WHERE id = ?';
 const WRITE = 'UPDATE threads SET budget = ? WHERE id = ?';
+const ELSEWHERE = `SELECT 1 FROM threads WHERE status NOT IN (${ENDED}) AND EXISTS
+  (SELECT 1 FROM json_each(budget, '$.open') WHERE value ->> 'key' = ?)`;
+const BELOW = `SELECT id, owner IS NULL OR coalesce(lease_until, 0) <= ?3 AS isLeft FROM threads
+  JOIN thread_data ON thread = id WHERE root = ?1 AND ?2 IN (SELECT value FROM json_each(chain))`;
 /** So many are kept from one transaction to the next. */
 const MAX_KNOWN = 1000;
 
@@ -60,26 +66,24 @@ export function createAccounts(connection: Connection) {
     known.clear();
     unwritten.clear();
   };
+  function get(thread: string): Account {
+    const account = known.get(thread);
+    if (account) return account;
+    const row = connection.get<{ budget: string }>(READ, thread);
+    if (!row) throw new Error(`thread \`${thread}\` has no account`);
+    const read = readAccount(thread, row.budget);
+    known.set(thread, read);
+    return read;
+  }
   return {
-    get(thread: string): Account | undefined {
-      const account = known.get(thread);
-      if (account) return account;
-      const row = connection.get<{ budget: string }>(READ, thread);
-      if (!row) return undefined;
-      const read = readAccount(thread, row.budget);
-      known.set(thread, read);
-      return read;
-    },
+    get,
     /** Made by this thread, by their keys. */
-    openOf(thread: string): OpenReservation[] {
-      const { open = [] } = this.get(thread) ?? {};
-      const told = open.map(({ key, amounts, from }) => ({
-        key,
-        amounts: positive(amounts),
-        ...(from === undefined ? {} : { from }),
-      }));
-      return told.sort((a, b) => (a.key < b.key ? -1 : 1));
-    },
+    openOf: (thread: string): OpenReservation[] =>
+      get(thread)
+        .open.map(({ key, amounts, from }) =>
+          compact<OpenReservation>({ key, amounts: positive(amounts), from }),
+        )
+        .sort((a, b) => (a.key < b.key ? -1 : 1)),
     /** Caches accounts that changed. The statement for `thread` writes its own; the rest is written at the end. */
     change(thread: string, changed: readonly Account[]): void {
       for (const account of changed) {
@@ -93,6 +97,20 @@ export function createAccounts(connection: Connection) {
     add(account: Account): void {
       known.set(account.thread, account);
       connection.afterRollback(undo);
+    },
+    /** Reports a refusal. The queries only make it more precise. */
+    explain(refusal: BudgetRefusal, now: number): Failure {
+      switch (refusal.needs) {
+        case undefined:
+          return refusal.failure;
+        case 'is_elsewhere':
+          return refusal.explain(connection.get(ELSEWHERE, refusal.key) !== undefined);
+        case 'accounts_below': {
+          type Below = { id: string; isLeft: number };
+          const rows = connection.all<Below>(BELOW, refusal.root, refusal.thread, now);
+          return refusal.explain(rows.map((row) => ({ ...get(row.id), isLeft: row.isLeft === 1 })));
+        }
+      }
     },
     /** At the end of every transaction. */
     write(): void {

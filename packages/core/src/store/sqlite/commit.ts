@@ -5,17 +5,8 @@
 // that was frozen past its lease, or lost the thread to another, writes nothing. The row as the last
 // commit left it counts as looked at when nobody, of this process or another, wrote since.
 import type { SQLInputValue } from 'node:sqlite';
-import { type Failure, fail, type Outcome, ok } from '../../base/index.ts';
-import {
-  type Account,
-  type ChainView,
-  changesBudgets,
-  decide,
-  explainRefusal,
-  LEASE_LOST,
-  type Refusal,
-  type RowChange,
-} from '../decide.ts';
+import { fail, type Outcome, ok } from '../../base/index.ts';
+import { type Account, changesBudgets, decide, LEASE_LOST, type RowChange } from '../decide.ts';
 import type { CommitText, ThreadText } from '../encode.ts';
 import type { Approval, AuditEntry, Commit, Committed, Held } from '../port.ts';
 import { isEnded, noThread } from '../thread-id.ts';
@@ -29,10 +20,9 @@ import {
   type UsePlan,
   writeUses,
 } from './approvals.ts';
-import { explainBudget } from './budget.ts';
 import type { Connection } from './file/connection.ts';
 import { EVENTS_A_THREAD } from './file/schema.ts';
-import { type FenceRow, type HeldThread, REVOKING } from './leased-thread.ts';
+import { type FenceRow, REVOKING } from './leased-thread.ts';
 import { AUDIT, checkSecrets, keepSecrets } from './records.ts';
 import { sendSignal, signalsAfter, untoldSignals } from './signals.ts';
 import {
@@ -47,33 +37,6 @@ import {
 
 const ROW = `SELECT number, root, depth, seq, epoch, status, lease_until, wakes, heard
   FROM threads WHERE id = ?`;
-
-/** The thread as this process knows it; one that it learned about elsewhere is looked up. */
-function heldOf({ held, connection }: Registry, thread: string, row: FenceRow): HeldThread {
-  const known = held.get(thread);
-  return known?.epoch === row.epoch
-    ? known
-    : held.add(thread, { ...row, chain: chainOf(connection, thread) });
-}
-
-/** The accounts of a chain, the thread first. */
-function accountsOf({ accounts }: Registry, chain: readonly string[]): Outcome<Account[]> {
-  const found: Account[] = [];
-  for (const thread of chain) {
-    const account = accounts.get(thread);
-    if (!account) return noThread(thread);
-    found.push(account);
-  }
-  return ok(found);
-}
-
-function explain(registry: Registry, row: FenceRow, refusal: Refusal, now: number): Failure {
-  if (refusal.facts !== 'signals') return explainBudget(registry, refusal, now);
-  const { thread, after } = refusal;
-  const signals = signalsAfter(registry.connection, thread, after);
-  registry.held.setTold(heldOf(registry, thread, row), signals.at(-1)?.number ?? 0);
-  return explainRefusal({ ...refusal, signals });
-}
 
 // Most commits are events, cost and amounts: columns without an index.
 const ALWAYS = `UPDATE threads SET seq = ?, updated = ?, cost = coalesce(?, cost),
@@ -194,23 +157,6 @@ function writeRest(
   return approvals;
 }
 
-/** Reads what `decide` needs. A commit without budget changes needs no account. */
-function viewOf(
-  registry: Registry,
-  thread: string,
-  fence: FenceRow,
-  commit: Commit,
-): Outcome<ChainView> {
-  if (!changesBudgets(commit)) return ok({ thread, fence, accounts: [] });
-  const { connection, held } = registry;
-  const known = held.get(thread);
-  const chain = known?.epoch === fence.epoch ? known.chain : chainOf(connection, thread);
-  const accounts = accountsOf(registry, chain);
-  if (!accounts.ok) return accounts;
-  const taken = commit.children?.find(({ id }) => isThread(connection, id));
-  return ok({ thread, fence, accounts: accounts.output, takenId: taken?.id });
-}
-
 export function runCommit(
   registry: Registry,
   thread: string,
@@ -220,34 +166,45 @@ export function runCommit(
   const { connection, held, feed, accounts } = registry;
   const { commit, events, children: born } = encoded;
   const { expect, release } = commit;
-  const row = held.rowOf(held.get(thread)) ?? connection.get<FenceRow>(ROW, thread);
-  if (!row) return noThread(thread);
-  const view = viewOf(registry, thread, row, commit);
-  if (!view.ok) return view;
-  const decision = decide(view.output, commit, now);
-  if (decision.kind === 'refuse') {
-    const failure = explain(registry, row, decision, now);
+  const before = held.get(thread);
+  const fence = held.rowOf(before) ?? connection.get<FenceRow>(ROW, thread);
+  if (!fence) return noThread(thread);
+  // The thread as this process knows it. One that it learned about elsewhere is looked up.
+  const same = before?.epoch === fence.epoch ? before : undefined;
+  const chain = same?.chain ?? chainOf(connection, thread);
+  const view = {
+    thread,
+    fence,
+    accounts: changesBudgets(commit) ? chain.map(accounts.get) : [],
+    takenId: commit.children?.find(({ id }) => isThread(connection, id))?.id,
+  };
+  const decision = decide(view, commit, now);
+  if (decision.kind === 'refuse' && decision.needs !== 'signals') {
+    const failure = accounts.explain(decision, now);
     if (LEASE_LOST.includes(failure.error.code)) {
       connection.afterCommit(() => held.drop(thread, expect.epoch));
     }
     return failure;
   }
+  const known = same ?? held.add(thread, { ...fence, chain });
+  if (decision.kind === 'refuse') {
+    const signals = signalsAfter(connection, thread, decision.after);
+    held.setTold(known, signals.at(-1)?.number ?? 0);
+    return decision.explain(signals);
+  }
   const { seq, status } = decision.row;
   if (seq >= EVENTS_A_THREAD) {
     const message = `thread \`${thread}\` has no room for more events`;
-    return fail('invalid_input', message, { thread, seq: row.seq, epoch: row.epoch });
+    return fail('invalid_input', message, { thread, seq: fence.seq, epoch: fence.epoch });
   }
-  const known = heldOf(registry, thread, row);
-  const { chain } = known;
   const uses = checkRest(connection, commit, chain, now);
   if (!uses.ok) return uses;
   const own = decision.accounts.find((account) => account.thread === thread);
   const budget = own && writeAccount(own);
-  held.keepRow(known, writeFenced(connection, row, encoded, decision.row, budget, now));
-  insertEvents(connection, row.number, row.seq, events, now);
+  held.keepRow(known, writeFenced(connection, fence, encoded, decision.row, budget, now));
+  insertEvents(connection, fence.number, fence.seq, events, now);
   accounts.change(thread, decision.accounts);
-  const { root, depth } = row;
-  const parent = { id: thread, root, depth, chain };
+  const parent = { id: thread, root: fence.root, depth: fence.depth, chain };
   const children = insertChildren(registry, born, decision.children, parent, now);
   const approvals = writeRest(registry, thread, encoded, uses.output, now);
   if (commit.status !== undefined && REVOKING.includes(status)) held.forgetWords();
@@ -259,8 +216,8 @@ export function runCommit(
   const revoked = held.revokedIn(chain, known);
   return ok({
     seq,
-    signals: untoldSignals(registry, thread, known, row.wakes),
-    lease_ms: release || row.lease_until === null ? 0 : row.lease_until - now,
+    signals: untoldSignals(registry, thread, known, fence.wakes),
+    lease_ms: release || fence.lease_until === null ? 0 : fence.lease_until - now,
     reserved: decision.reserved,
     children,
     approvals,

@@ -8,10 +8,13 @@ import type {
   NewThread,
   SpentThread,
   StoredEvent,
+  ThreadFilter,
+  ThreadPage,
   ThreadRow,
   ThreadSummary,
   WantedFields,
 } from '../port.ts';
+import { threadQuery } from '../thread-filter.ts';
 import { noThread } from '../thread-id.ts';
 import type { Accounts } from './account.ts';
 import type { Feed } from './feed.ts';
@@ -35,17 +38,17 @@ export interface Registry {
 export const MAX_LEASE_MS = 600_000;
 const MAX_READ = 10_000;
 
-export const SUMMARY =
+const SUMMARY =
   'id, parent, root, depth, kind, directive, version, runner, project, detached, status, seq, ' +
   'epoch, attempt, owner, lease_until, created, updated, ended, cost, tenant, items, title';
 
-export type SummaryRow = Columns<Omit<ThreadSummary, 'cost' | 'detached'>> & {
+type SummaryRow = Columns<Omit<ThreadSummary, 'cost' | 'detached'>> & {
   cost: string;
   detached: number;
 };
 
 /** Every column under its name, empty ones left out. */
-export const toSummary = ({ cost, title, detached, ...rest }: SummaryRow): ThreadSummary => ({
+const toSummary = ({ cost, title, detached, ...rest }: SummaryRow): ThreadSummary => ({
   ...present(rest),
   detached: detached === 1,
   ...costAndTitle(cost, title),
@@ -80,6 +83,17 @@ function toRow({ held }: Registry, row: FoundRow): ThreadRow {
 export function findThread(registry: Registry, id: string): Outcome<ThreadRow> {
   const row = registry.connection.get<FoundRow>(FIND, id);
   return row ? ok(toRow(registry, row)) : noThread(id);
+}
+
+const SQL_FORM = { mark: '?', idType: '', position: 'instr' } as const;
+
+export function queryThreads(connection: Connection, filter: ThreadFilter): Outcome<ThreadPage> {
+  const made = threadQuery(filter, SUMMARY, SQL_FORM);
+  if (!made.ok) return made;
+  const { find, cut, limit, pageOf } = made.output;
+  const found = connection.all<SummaryRow>(find.sql, ...find.values).map(toSummary);
+  if (!cut || found.length > limit) return ok(pageOf(found));
+  return ok(pageOf(found, connection.get<SummaryRow>(cut.sql, ...cut.values)));
 }
 
 /** With what it takes to run it; remembered as held when it has a lease. */

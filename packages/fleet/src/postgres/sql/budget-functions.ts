@@ -76,16 +76,10 @@ END $$;
 
 -- Where along a chain a reservation is open: the nearest; null where none is.
 CREATE OR REPLACE FUNCTION km_find(p_chain text[], p_key text, OUT o_at int, OUT o_amounts numeric[], OUT o_source text)
-LANGUAGE plpgsql AS $$
-BEGIN
-  FOR i IN 1..cardinality(p_chain) LOOP
-    SELECT amounts, source INTO o_amounts, o_source FROM reservations WHERE thread = p_chain[i] AND key = p_key;
-    IF FOUND THEN
-      o_at := i;
-      RETURN;
-    END IF;
-  END LOOP;
-END $$;
+LANGUAGE sql STABLE AS $$
+  SELECT u.at::int, r.amounts, r.source FROM unnest(p_chain) WITH ORDINALITY u(id, at)
+    JOIN reservations r ON r.thread = u.id AND r.key = p_key ORDER BY u.at LIMIT 1
+$$;
 
 CREATE OR REPLACE FUNCTION km_settle(p_chain text[], p_key text, p_actual numeric[]) RETURNS json
 LANGUAGE plpgsql AS $$
@@ -94,12 +88,11 @@ DECLARE
   v_at int;
   v_left numeric[];
 BEGIN
-  r := km_find(p_chain, p_key);
+  SELECT * INTO r FROM km_find(p_chain, p_key);
   IF r.o_at IS NULL THEN RETURN km_missing(p_key); END IF;
   DELETE FROM reservations WHERE thread = p_chain[r.o_at] AND key = p_key;
   UPDATE budgets SET used = km_add(used, p_actual), reserved = km_less(reserved, r.o_amounts)
     WHERE thread = ANY (p_chain[r.o_at:]);
-  IF r.o_source IS NULL THEN RETURN NULL; END IF;
   v_left := km_less(r.o_amounts, p_actual);
   -- What is left goes back to where it was drawn from, if that is still open.
   v_at := (km_find(p_chain, r.o_source)).o_at;
@@ -123,13 +116,13 @@ DECLARE
   v_drawn record;
   v_no json;
 BEGIN
-  r := km_find(p_chain, v_key);
+  SELECT * INTO r FROM km_find(p_chain, v_key);
   IF r.o_at IS NOT NULL THEN
     RETURN json_build_object('code', 'invalid_input', 'key', v_key,
       'message', format('reservation \`%s\` is open already; use another key', v_key));
   END IF;
   IF v_source IS NOT NULL THEN
-    r := km_find(p_chain, v_source);
+    SELECT * INTO r FROM km_find(p_chain, v_source);
     v_at := r.o_at;
     v_left := r.o_amounts;
     IF v_at IS NULL THEN
