@@ -291,3 +291,93 @@ test('the order of the commits of siblings does not matter if all succeed', () =
     { numRuns: runs(200) },
   );
 });
+
+test('what a settled request leaves of its amounts returns to the source that it drew from', () => {
+  const depth = fc.nat({ max: 3 });
+  const part = fc.record({ tokens: amount, spend: amount });
+  fc.assert(
+    fc.property(depth, depth, part, part, part, (above, below, rest, left, actual) => {
+      const tree = createTree();
+      const threads = Array.from({ length: above + below + 1 }, (_, at) => `t${at}`);
+      for (const [at, thread] of threads.entries()) tree.add(thread, {}, threads[at - 1]);
+      const [holder = '', last = ''] = [threads[above], threads.at(-1)];
+      const sum = (...list: readonly Record<'tokens' | 'spend', bigint>[]) => ({
+        tokens: list.reduce((all, { tokens }) => all + tokens, 0n),
+        spend: list.reduce((all, { spend }) => all + spend, 0n),
+      });
+      const ofSource = sum(rest, left, actual);
+      const request = { key: 'request', amounts: sum(left, actual), from: 'source' };
+      expect(tree.commit(holder, { reserve: [{ key: 'source', amounts: ofSource }] })).toBe(true);
+      expect(tree.commit(last, { reserve: [request] })).toBe(true);
+      expect(tree.commit(last, { settle: [{ key: 'request', actual }] })).toBe(true);
+      const [source] = tree.accounts.get(holder)?.open ?? [];
+      expect(sum({ tokens: 0n, spend: 0n, ...source?.amounts })).toEqual(sum(rest, left));
+      for (const [at, thread] of threads.entries()) {
+        const { used, reserved } = tree.accounts.get(thread) ?? {};
+        const kept = at <= above ? sum(rest, left) : sum();
+        expect(sum({ tokens: 0n, spend: 0n, ...used }), thread).toEqual(actual);
+        expect(sum({ tokens: 0n, spend: 0n, ...reserved }), thread).toEqual(kept);
+      }
+    }),
+    { numRuns: runs(100) },
+  );
+});
+
+/** A thread below the root, with one reservation. */
+const reserver = fc.record({
+  tokens: fc.bigInt({ min: 1n, max: 20n }),
+  isStanding: fc.boolean(),
+  isLeft: fc.boolean(),
+  isFromSource: fc.boolean(),
+});
+
+test('a refusal for a limit counts as standing what is reserved for good or has no live lease', () => {
+  fc.assert(
+    fc.property(
+      fc.array(reserver, { minLength: 1, maxLength: 5 }),
+      fc.boolean(),
+      fc.boolean(),
+      (list, drawsFromSource, settlesFirst) => {
+        const tree = createTree();
+        tree.add('root', { tokens: 200n });
+        tree.commit('root', { reserve: [{ key: 'source', amounts: { tokens: 100n } }] });
+        for (const [at, { tokens, isStanding, isFromSource }] of list.entries()) {
+          const more = {
+            ...(isStanding && { standing: true as const }),
+            ...(isFromSource && { from: 'source' }),
+          };
+          tree.add(`t${at}`, {}, 'root');
+          tree.commit(`t${at}`, { reserve: [{ key: `k${at}`, amounts: { tokens }, ...more }] });
+        }
+        const from = drawsFromSource ? { from: 'source' } : {};
+        const refused = decide(
+          { thread: 't0', fence: FENCE, accounts: tree.chainOf('t0') },
+          commitOf({
+            reserve: [{ key: 'large', amounts: { tokens: 300n }, ...from }],
+            ...(settlesFirst && { settle: [{ key: 'k0', actual: {} }] }),
+          }),
+          0,
+        );
+        if (refused.kind === 'write' || refused.needs !== 'accounts_below') {
+          throw new Error('300 tokens were not refused for a limit');
+        }
+        const isLeft = (thread: string): boolean => list[Number(thread.slice(1))]?.isLeft ?? false;
+        const below = [...tree.accounts.values()].map((account) => ({
+          ...account,
+          isLeft: isLeft(account.thread),
+        }));
+        const counted = list.filter(
+          (one, at) => !(settlesFirst && at === 0) && (!drawsFromSource || one.isFromSource),
+        );
+        const standing = counted
+          .filter((one) => one.isStanding || one.isLeft)
+          .reduce((sum, { tokens }) => sum + tokens, 0n);
+        expect(refused.explain(below).error).toMatchObject({
+          code: 'tokens_exceeded',
+          detail: { thread: 'root', standing: Number(standing), requested: 300 },
+        });
+      },
+    ),
+    { numRuns: runs(100) },
+  );
+});
