@@ -73,7 +73,8 @@ const ORDER: Readonly<Record<string, readonly (readonly string[])[]>> = {
   'core/store': [
     ['amounts.ts', 'thread-id.ts', 'fleet-port.ts'],
     ['port.ts'],
-    ['encode.ts', 'list-threads.ts'],
+    ['encode.ts', 'decide.ts', 'list-threads.ts', 'watch.ts'],
+    ['thread-filter.ts'],
     ['leases', 'transcript', 'vault.ts'],
     ['sqlite'],
   ],

@@ -1,28 +1,105 @@
-// Thread suites over a store in memory whose answers come late and overtake each other: whoever relies
-// on an immediate answer is found out. `KERNMANTLE_LATE_STORE` is the seed of the delays.
-import { ok, systemClock } from '@kernmantle/core/base';
+// Stores whose answers come late and overtake each other, for code that must not rely on an immediate
+// answer. `KERNMANTLE_LATE_STORE` is the seed of the delays for a whole run of the thread suites.
+import { isObject, ok, type RandomBytes } from '@kernmantle/core/base';
 import type { RuntimeOptions } from '@kernmantle/core/runtime';
-import { openMemoryStore } from './memory-store/store.ts';
-import { createWorld } from './memory-store/world.ts';
+import { openSqliteStore, type SqliteOptions, type Store } from '@kernmantle/core/store';
+import { must } from './registry.ts';
 
-const seed = process.env.KERNMANTLE_LATE_STORE;
+/** Each call waits for 0 to 3 turns of the event loop before it is sent, and again before its answer. */
+const MAX_TURNS = 3;
+/** These return at once: an iterable, or a function that ends it. */
+export const DIRECT: ReadonlySet<PropertyKey> = new Set(['watch', 'changes', 'onSignal']);
+/** Calls of these about one thread keep their order. */
+const ORDERED: ReadonlySet<PropertyKey> = new Set(['commit', 'claim', 'release', 'signal']);
 
-/** For tests that need the registry's file: other processes, other connections. */
-export const isLate = seed !== undefined;
+const turn = (): Promise<void> => new Promise((resolve) => setImmediate(resolve));
 
-/** What was opened for the same file is the same data. */
-const worlds = new Map<string, ReturnType<typeof createWorld>>();
+/** A small seeded source: the same seed gives the same delays. */
+function seededRandom(seed: number): RandomBytes {
+  let state = seed >>> 0 || 1;
+  return (count) =>
+    Uint8Array.from({ length: count }, () => {
+      state ^= state << 13;
+      state ^= state >>> 17;
+      state ^= state << 5;
+      return state & 0xff;
+    });
+}
+
+function threadOf(name: PropertyKey, [first]: readonly unknown[]): string | undefined {
+  if (!ORDERED.has(name)) return undefined;
+  const thread: unknown = isObject(first) ? first['thread'] : first;
+  return typeof thread === 'string' ? thread : undefined;
+}
+
+/** The same store with other delays for each seed. */
+export function delayAnswers(store: Store, seed: number): Store {
+  const random = seededRandom(seed);
+  const last = new Map<string, Promise<unknown>>();
+  const unsent = new Set<Promise<void>>();
+  let closing: Promise<void> | undefined;
+
+  async function wait(): Promise<void> {
+    const turns = (random(1)[0] ?? 0) % (MAX_TURNS + 1);
+    for (let count = 0; count < turns; count++) await turn();
+  }
+
+  async function delayed(sent: Promise<void>, send: () => unknown): Promise<unknown> {
+    unsent.add(sent);
+    await sent;
+    unsent.delete(sent);
+    const answer = await send();
+    await wait();
+    return answer;
+  }
+
+  function call(thread: string | undefined, send: () => unknown): Promise<unknown> {
+    const before = thread === undefined ? undefined : last.get(thread);
+    const answer = delayed(Promise.all([before, closing]).then(wait), send);
+    if (thread !== undefined) last.set(thread, answer);
+    return answer;
+  }
+
+  /** Sends what was asked for so far, and nothing else before the store is closed. */
+  async function close(): Promise<void> {
+    await Promise.all(unsent);
+    await store.close();
+  }
+
+  return new Proxy(store, {
+    get(target, name) {
+      const method: unknown = Reflect.get(target, name, target);
+      if (typeof method !== 'function' || DIRECT.has(name)) return method;
+      if (name === 'close') return () => (closing ??= close());
+      return (...args: unknown[]) =>
+        call(threadOf(name, args), () => Reflect.apply(method, target, args));
+    },
+  });
+}
+
+/** A store in memory. With a seed, its answers come late. */
+export async function openMemoryStore(
+  options: Pick<SqliteOptions, 'clock' | 'isGone'>,
+  seed?: number,
+): Promise<Store> {
+  const store = must(await openSqliteStore({ file: ':memory:', ...options }));
+  return seed === undefined ? store : delayAnswers(store, seed);
+}
+
+const ofRun = process.env.KERNMANTLE_LATE_STORE;
+
+/** For tests that need an immediate answer or other processes. */
+export const isLate = ofRun !== undefined;
 
 /** Nothing, unless this run is one over late answers. */
 export function lateStore(): Pick<RuntimeOptions, 'openStore'> {
-  if (seed === undefined) return {};
+  if (ofRun === undefined) return {};
   let opened = 0;
   return {
-    async openStore({ file }) {
-      const world = worlds.get(file) ?? createWorld(systemClock, () => false);
-      worlds.set(file, world);
+    async openStore(options) {
+      const store = await openSqliteStore(options);
       opened += 1;
-      return ok(openMemoryStore({ world, delays: Number(seed) * 1000 + opened }).store);
+      return store.ok ? ok(delayAnswers(store.output, Number(ofRun) * 1000 + opened)) : store;
     },
   };
 }

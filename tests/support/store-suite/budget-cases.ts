@@ -322,6 +322,11 @@ function drawing(inStage: InStage): void {
       const late = { key: 'e', amounts: { tokens: 1n }, from: 'apart' };
       expect(codeOf(await root.commit({ reserve: [late] }))).toBe('not_found');
       expect((await root.must({ reserve: [{ ...late, optional: true }] })).reserved).toEqual([]);
+      const other = await begin(store, 'other');
+      await other.must({ reserve: [{ key: 'theirs', amounts: { tokens: 9n } }] });
+      const foreign = { ...late, from: 'theirs' };
+      expect(codeOf(await root.commit({ reserve: [foreign] }))).toBe('invalid_input');
+      expect((await root.must({ reserve: [{ ...foreign, optional: true }] })).reserved).toEqual([]);
     }),
   );
 

@@ -147,6 +147,8 @@ export function postgresStage(url: string): { open: OpenStage; drop(): Promise<v
       clock,
       faults,
       gone,
+      setSeq: (thread: string, seq: number) =>
+        onServer(`UPDATE threads SET seq = ${seq} WHERE id = '${thread}'`),
       another: () => openOne(calm()),
       async close() {
         [state.isCut, state.isBusy] = [false, false];

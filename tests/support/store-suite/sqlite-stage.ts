@@ -4,6 +4,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { DatabaseSync, type StatementSync } from 'node:sqlite';
 import type { Store } from '../../../packages/core/src/store/port.ts';
+import { EVENTS_A_THREAD } from '../../../packages/core/src/store/sqlite/file/schema.ts';
 import { openSqliteStore } from '../../../packages/core/src/store/sqlite/store.ts';
 import { type Faults, makeClock, must, type OpenStage } from './stage.ts';
 
@@ -98,6 +99,12 @@ export function sqliteStage(durability: 'commit' | 'flush'): OpenStage {
       clock,
       faults,
       gone,
+      maxEvents: EVENTS_A_THREAD - 1,
+      async setSeq(thread, seq) {
+        const database = new DatabaseSync(join(dir, 'registry.db'));
+        database.prepare('UPDATE threads SET seq = ? WHERE id = ?').run(seq, thread);
+        database.close();
+      },
       another: () => open(),
       async close() {
         [state.isCut, state.isBusy] = [false, false];

@@ -51,6 +51,10 @@ export interface Stage {
   faults: Faults;
   /** Owners that are certainly gone. */
   gone: Set<string>;
+  /** The largest number of events that this store allows for one thread. Absent: there is no limit. */
+  maxEvents?: number;
+  /** Sets the number of the last event of a thread, as if all events before it were written. */
+  setSeq(thread: string, seq: number): Promise<void>;
   /** Another process on the same data; closed with the stage. */
   another(): Promise<Store>;
   close(): Promise<void>;

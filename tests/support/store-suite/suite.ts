@@ -6,6 +6,7 @@ import { doubtCases } from './doubt-cases.ts';
 import { journalCases } from './journal-cases.ts';
 import { leaseCases } from './lease-cases.ts';
 import { recordCases } from './record-cases.ts';
+import { refusalCases } from './refusal-cases.ts';
 import { searchCases } from './search-cases.ts';
 import { signalCases } from './signal-cases.ts';
 import { spawnCases } from './spawn-cases.ts';
@@ -17,6 +18,7 @@ export function storeSuite(name: string, open: OpenStage): void {
     journalCases(open);
     doubtCases(open);
     budgetCases(open);
+    refusalCases(open);
     spawnCases(open);
     leaseCases(open);
     tenantCases(open);

@@ -80,6 +80,7 @@ export {
   diskFault,
   diskReason,
   isInside,
+  namesIn,
   pathWithin,
   readRegularFile,
   withoutFolder,

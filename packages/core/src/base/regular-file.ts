@@ -1,6 +1,6 @@
 // Files whose path somebody else chose. Reading: never a pipe, a socket or a device, never more than a
 // bound, and always an answer at once. Every fault about a file is made here.
-import { closeSync, constants, fstatSync, openSync, readSync } from 'node:fs';
+import { closeSync, constants, fstatSync, opendirSync, openSync, readSync } from 'node:fs';
 import { isAbsolute, relative, resolve, sep } from 'node:path';
 import { pathToFileURL } from 'node:url';
 import {
@@ -104,6 +104,20 @@ export function readRegularFile(path: string, { max, followsLinks }: FileBounds)
     return unreadable(error);
   } finally {
     closeSync(descriptor);
+  }
+}
+
+/** Yields the names in a folder one by one; none of a folder that is gone or closed to us. */
+export function* namesIn(folder: string): Generator<string> {
+  try {
+    const opened = opendirSync(folder);
+    try {
+      for (let entry = opened.readSync(); entry; entry = opened.readSync()) yield entry.name;
+    } finally {
+      opened.closeSync();
+    }
+  } catch {
+    // The names so far are all that there are.
   }
 }
 

@@ -61,6 +61,12 @@ interface PatternPlace {
   end: number;
 }
 
+/** Is there a pattern that begins so? Of those that are not before it in order, the first would. */
+function isBeginning(sorted: readonly string[], text: string): boolean {
+  const first = countBefore(sorted.length, (at) => (sorted[at] ?? '') < text);
+  return sorted[first]?.startsWith(text) ?? false;
+}
+
 /** Called with a place of a pattern. False: this one does not count. */
 type OnPattern = (start: number, end: number) => boolean;
 

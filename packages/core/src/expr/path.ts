@@ -51,53 +51,22 @@ function hash(name: string): number {
 // The same function many times over, on purpose: engines remember what a place has read per place in
 // the source, so each path needs a place of its own. Two paths that share one are read correctly,
 // only slower. (The further parameters are local variables; nobody passes them.)
+// biome-ignore format: one line for each place
 const PAIRS: readonly Pair[] = [
-  (a, b) =>
-    (c, o = parent(c), p = parent(own(o, a, o[a], TOP[a]))) =>
-      own(p, b, p[b], TOP[b]),
-  (a, b) =>
-    (c, o = parent(c), p = parent(own(o, a, o[a], TOP[a]))) =>
-      own(p, b, p[b], TOP[b]),
-  (a, b) =>
-    (c, o = parent(c), p = parent(own(o, a, o[a], TOP[a]))) =>
-      own(p, b, p[b], TOP[b]),
-  (a, b) =>
-    (c, o = parent(c), p = parent(own(o, a, o[a], TOP[a]))) =>
-      own(p, b, p[b], TOP[b]),
-  (a, b) =>
-    (c, o = parent(c), p = parent(own(o, a, o[a], TOP[a]))) =>
-      own(p, b, p[b], TOP[b]),
-  (a, b) =>
-    (c, o = parent(c), p = parent(own(o, a, o[a], TOP[a]))) =>
-      own(p, b, p[b], TOP[b]),
-  (a, b) =>
-    (c, o = parent(c), p = parent(own(o, a, o[a], TOP[a]))) =>
-      own(p, b, p[b], TOP[b]),
-  (a, b) =>
-    (c, o = parent(c), p = parent(own(o, a, o[a], TOP[a]))) =>
-      own(p, b, p[b], TOP[b]),
-  (a, b) =>
-    (c, o = parent(c), p = parent(own(o, a, o[a], TOP[a]))) =>
-      own(p, b, p[b], TOP[b]),
-  (a, b) =>
-    (c, o = parent(c), p = parent(own(o, a, o[a], TOP[a]))) =>
-      own(p, b, p[b], TOP[b]),
-  (a, b) =>
-    (c, o = parent(c), p = parent(own(o, a, o[a], TOP[a]))) =>
-      own(p, b, p[b], TOP[b]),
-  (a, b) =>
-    (c, o = parent(c), p = parent(own(o, a, o[a], TOP[a]))) =>
-      own(p, b, p[b], TOP[b]),
-  (a, b) =>
-    (c, o = parent(c), p = parent(own(o, a, o[a], TOP[a]))) =>
-      own(p, b, p[b], TOP[b]),
-  (a, b) =>
-    (c, o = parent(c), p = parent(own(o, a, o[a], TOP[a]))) =>
-      own(p, b, p[b], TOP[b]),
-  (a, b) =>
-    (c, o = parent(c), p = parent(own(o, a, o[a], TOP[a]))) =>
-      own(p, b, p[b], TOP[b]),
-  (a, b) =>
-    (c, o = parent(c), p = parent(own(o, a, o[a], TOP[a]))) =>
-      own(p, b, p[b], TOP[b]),
+  (a, b) => (c, o = parent(c), p = parent(own(o, a, o[a], TOP[a]))) => own(p, b, p[b], TOP[b]),
+  (a, b) => (c, o = parent(c), p = parent(own(o, a, o[a], TOP[a]))) => own(p, b, p[b], TOP[b]),
+  (a, b) => (c, o = parent(c), p = parent(own(o, a, o[a], TOP[a]))) => own(p, b, p[b], TOP[b]),
+  (a, b) => (c, o = parent(c), p = parent(own(o, a, o[a], TOP[a]))) => own(p, b, p[b], TOP[b]),
+  (a, b) => (c, o = parent(c), p = parent(own(o, a, o[a], TOP[a]))) => own(p, b, p[b], TOP[b]),
+  (a, b) => (c, o = parent(c), p = parent(own(o, a, o[a], TOP[a]))) => own(p, b, p[b], TOP[b]),
+  (a, b) => (c, o = parent(c), p = parent(own(o, a, o[a], TOP[a]))) => own(p, b, p[b], TOP[b]),
+  (a, b) => (c, o = parent(c), p = parent(own(o, a, o[a], TOP[a]))) => own(p, b, p[b], TOP[b]),
+  (a, b) => (c, o = parent(c), p = parent(own(o, a, o[a], TOP[a]))) => own(p, b, p[b], TOP[b]),
+  (a, b) => (c, o = parent(c), p = parent(own(o, a, o[a], TOP[a]))) => own(p, b, p[b], TOP[b]),
+  (a, b) => (c, o = parent(c), p = parent(own(o, a, o[a], TOP[a]))) => own(p, b, p[b], TOP[b]),
+  (a, b) => (c, o = parent(c), p = parent(own(o, a, o[a], TOP[a]))) => own(p, b, p[b], TOP[b]),
+  (a, b) => (c, o = parent(c), p = parent(own(o, a, o[a], TOP[a]))) => own(p, b, p[b], TOP[b]),
+  (a, b) => (c, o = parent(c), p = parent(own(o, a, o[a], TOP[a]))) => own(p, b, p[b], TOP[b]),
+  (a, b) => (c, o = parent(c), p = parent(own(o, a, o[a], TOP[a]))) => own(p, b, p[b], TOP[b]),
+  (a, b) => (c, o = parent(c), p = parent(own(o, a, o[a], TOP[a]))) => own(p, b, p[b], TOP[b]),
 ];

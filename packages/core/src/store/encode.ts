@@ -120,9 +120,8 @@ export function damagedDecision(
 ): Failure | undefined {
   const damage = decision === 'approved' ? damageOf(row) : undefined;
   if (damage === undefined) return undefined;
-  return fail('conflict', `${damage}; deny it, and let the call be made again`, {
-    approval: row.id,
-  });
+  const message = `${damage}; deny it, and let the call be made again`;
+  return fail('conflict', message, { approval: row.id });
 }
 
 export interface EventText {
@@ -208,14 +207,10 @@ export function encodeThread(thread: NewThread): Outcome<ThreadText> {
   return ok({ thread, events: events.output, limits, inputs, search });
 }
 
-/** All that a commit moves. */
-function checkMoved({ raise, charge, reserve, settle }: Commit): Outcome<unknown> {
-  let checked: Outcome<null> = ok(null);
-  if (raise) checked = checkAmounts(raise);
-  if (checked.ok && charge) checked = checkAmounts(charge);
-  for (const { amounts } of reserve ?? []) if (checked.ok) checked = checkAmounts(amounts);
-  for (const { actual } of settle ?? []) if (checked.ok) checked = checkAmounts(actual);
-  return checked;
+/** Checks all amounts that a commit moves. */
+function checkMoved({ raise, charge, reserve = [], settle = [] }: Commit): Outcome<unknown> {
+  const changes = [raise ?? {}, charge ?? {}, ...reserve.map(({ amounts }) => amounts)];
+  return each([...changes, ...settle.map(({ actual }) => actual)], checkAmounts);
 }
 
 export function sizeOf(events: readonly EventText[]): number {
@@ -236,12 +231,10 @@ export function encodeCommit(commit: Commit): Outcome<CommitText> {
   if (!valid.ok) return valid;
   const events = each(commit.events, encodeEvent);
   if (!events.ok) return events;
-  const spent = cost === undefined ? ok(undefined) : textOf(cost);
-  if (!spent.ok) return spent;
-  const ended = result === undefined ? ok(undefined) : textOf(result);
-  if (!ended.ok) return ended;
-  const bounds = limits === undefined ? ok(undefined) : textOf(limits);
-  if (!bounds.ok) return bounds;
+  const texts = each([cost, result, limits], (value) =>
+    value === undefined ? ok(value) : textOf(value),
+  );
+  if (!texts.ok) return texts;
   const born = children ? each(children, encodeThread) : NONE;
   if (!born.ok) return born;
   const told = tell ? each(tell, encodeSignal) : NONE;
@@ -253,9 +246,9 @@ export function encodeCommit(commit: Commit): Outcome<CommitText> {
   return ok({
     commit,
     events: events.output,
-    cost: spent.output,
-    result: ended.output,
-    limits: bounds.output,
+    cost: texts.output[0],
+    result: texts.output[1],
+    limits: texts.output[2],
     search: searchText(commit.search),
     children: born.output,
     tell: told.output,

@@ -6,6 +6,7 @@ export {
   positive,
   readAmounts,
 } from './amounts.ts';
+export { changesBudgets, LEASE_LOST } from './decide.ts';
 export {
   approvalTexts,
   type CommitText,
@@ -17,8 +18,6 @@ export {
   encodeSignal,
   encodeThread,
   eventData,
-  MAX_LOOKED,
-  searchForm,
   signalPayload,
   type ThreadText,
   valuesAt,
@@ -85,6 +84,7 @@ export { faultOf } from './sqlite/file/errors.ts';
 export { type FileOptions, openFile } from './sqlite/file/open-file.ts';
 export { ENDED, EVENTS_A_THREAD } from './sqlite/file/schema.ts';
 export { openSqliteStore, type SqliteOptions } from './sqlite/store.ts';
+export { threadQuery } from './thread-filter.ts';
 export {
   AT_WORK,
   INTERRUPTED_REASONS,
@@ -104,3 +104,4 @@ export {
   type TranscriptEvent,
 } from './transcript/transcript.ts';
 export { createVault, type Vault } from './vault.ts';
+export { createBell, createWatch } from './watch.ts';

@@ -30,7 +30,13 @@ export interface ThreadTable {
 }
 
 export interface Journal {
-  /** The one way in which whoever holds a thread writes. All of it or nothing. */
+  /**
+   * Writes all of a commit or nothing. The owner of a lease has no other way to write. A commit with several
+   * problems reports the first in this order: fence (epoch, seq, lease, quiet), ids of children, budgets in
+   * the order of `Commit`, secrets, approval requests, uses of approvals. A store can limit the number of
+   * events of a thread: a commit beyond the limit reports `invalid_input`. The SQLite store allows 2^24 - 1,
+   * because its key is the number of the thread and of the event in one integer.
+   */
   commit(thread: string, commit: Commit): Answer<Committed>;
   /** Oldest first, pages of at most 10,000; `last`: so many from the end. */
   read(thread: string, range?: EventRange): Answer<StoredEvent[]>;
@@ -163,7 +169,7 @@ export interface Reserve {
   amounts: Amounts;
   /** Out of this open reservation instead of what the chain has left. */
   from?: string;
-  /** When there is no room: goes without, and is missing in `reserved`. */
+  /** Left out, and missing in `reserved`, if it exceeds a limit or its source is not open along the chain. */
   optional?: true;
   /** Held until the thread ends (hooks, a detached child): nobody waits for it. */
   standing?: true;

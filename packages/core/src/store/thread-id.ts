@@ -81,3 +81,6 @@ export function parseThreadId(text: string): Outcome<string> {
 
 export const noThread = (id: string): Failure =>
   fail('not_found', `there is no thread \`${id}\``, { thread: id });
+
+export const threadExists = (id: string): Failure =>
+  fail('thread_exists', `thread \`${id}\` exists already`, { thread: id });

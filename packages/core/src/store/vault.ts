@@ -64,9 +64,6 @@ function createSeal(key: Buffer, thread: string, random: RandomBytes) {
   };
 }
 
-/** Thrown inside `hide` and `reveal`, turned into an outcome at their end. */
-class VaultProblem extends Error {}
-
 /** Does any text in it, keys included, hold this one? */
 function holds(value: Json, text: string): boolean {
   if (typeof value === 'string') return value.includes(text);
@@ -117,23 +114,6 @@ export function createVault(options: VaultOptions): Outcome<Vault> {
     return `${prefix}${number}${kind}}`;
   }
 
-  function resolve(number: string): string {
-    const text = texts.get(Number(number));
-    if (text === undefined) {
-      throw new VaultProblem(`thread \`${thread}\` refers to secret ${number}, which is not there`);
-    }
-    return text;
-  }
-
-  function attempt(work: () => Json): Outcome<Json> {
-    try {
-      return ok(work());
-    } catch (error) {
-      if (!(error instanceof VaultProblem)) throw error;
-      return fail('internal_error', error.message, { thread });
-    }
-  }
-
   const reference = new RegExp(`\\{secret ${mark} (\\d+)\\}`, 'g');
   const whole = new RegExp(`^\\{secret ${mark} (\\d+)=\\}$`);
   return ok({
@@ -150,9 +130,15 @@ export function createVault(options: VaultOptions): Outcome<Vault> {
         const shown = JSON.stringify(given);
         return redactor.text(shown) === shown ? given : refer(shown, '=');
       };
-      return attempt(() => walk(value, text, leaf));
+      return ok(walk(value, text, leaf));
     },
     reveal(value) {
+      let missing: string | undefined;
+      const resolve = (number: string): string => {
+        const text = texts.get(Number(number));
+        if (text === undefined) missing ??= number;
+        return text ?? '""';
+      };
       const text = (given: string): string =>
         given.replace(reference, (_, number: string) => resolve(number));
       const leaf = (given: Json): Json => {
@@ -160,7 +146,10 @@ export function createVault(options: VaultOptions): Outcome<Vault> {
         const number = whole.exec(given)?.[1];
         return number === undefined ? text(given) : (JSON.parse(resolve(number)) as Json);
       };
-      return attempt(() => walk(value, text, leaf));
+      const revealed = walk(value, text, leaf);
+      if (missing === undefined) return ok(revealed);
+      const message = `thread \`${thread}\` refers to secret ${missing}, which is not there`;
+      return fail('internal_error', message, { thread });
     },
     texts: () => [...texts.values()].filter((text) => text !== prefix),
     unkept: () => [...waiting.values()],

@@ -183,7 +183,7 @@ async function useAll(
   const counts = new Map<string, Uses>();
   for (const id of ids) {
     const row = await sql.get<ApprovalColumns>(LOCK_ONE, id);
-    if (!row) return refuse(notFound(id));
+    if (!row) continue;
     const taken = await sql.get<{ taken: number }>(TAKEN, id, thread);
     rows.set(id, row);
     counts.set(id, { left: row.uses_left, taken: taken?.taken ?? 0 });
@@ -191,7 +191,7 @@ async function useAll(
   for (const use of uses) {
     const { approval: id, back = false } = use;
     const [row, before] = [rows.get(id), counts.get(id)];
-    if (!row || !before) continue;
+    if (!row || !before) return refuse(notFound(id));
     checkUse(approvalOf(row, time), use, chain);
     counts.set(id, count(id, before, back, stateOf(row)));
   }

@@ -3,7 +3,14 @@
 // holds them all.
 import { ok } from '@kernmantle/core/base';
 import type { Answer, Commit, Committed, Journal, Signal } from '@kernmantle/core/store';
-import { type CommitText, encodeCommit, isEnded, type ThreadStatus } from '@kernmantle/core/store';
+import {
+  type CommitText,
+  changesBudgets,
+  encodeCommit,
+  isEnded,
+  LEASE_LOST,
+  type ThreadStatus,
+} from '@kernmantle/core/store';
 import { approvalsOf, askInThread, useInThread } from './approvals.ts';
 import type { Sql } from './connection.ts';
 import type { ServerRegistry } from './registry.ts';
@@ -27,13 +34,6 @@ interface CommitColumns {
   o_reserved: string[] | null;
   o_status: ThreadStatus;
 }
-
-const isMoving = ({ settle, raise, charge, reserve, children }: Commit): boolean =>
-  settle !== undefined ||
-  raise !== undefined ||
-  charge !== undefined ||
-  reserve !== undefined ||
-  children !== undefined;
 
 /** Is there anything but what its row, its journal and its account say? */
 const hasRest = ({ commit, result, limits, search, children, tell }: CommitText): boolean =>
@@ -81,7 +81,7 @@ function valuesOf(registry: ServerRegistry, thread: string, encoded: CommitText)
     events.map(({ type }) => type), events.map(({ turn }) => turn),
     events.map(({ ts }) => ts ?? null), events.map(({ text }) => text),
     status, cost, attempt, release !== undefined,
-    wakeIn, isMoving(commit), hasRest(encoded), moreOf(encoded, registry),
+    wakeIn, changesBudgets(commit), hasRest(encoded), moreOf(encoded, registry),
   ];
 }
 
@@ -162,9 +162,6 @@ async function findWritten(
   };
 }
 
-/** Whoever is told so has lost the thread. */
-const LOST = ['stale_epoch', 'conflict', 'lease_expired'];
-
 async function commitThread(
   registry: ServerRegistry,
   thread: string,
@@ -189,7 +186,7 @@ async function commitThread(
   );
   if (!answer.ok) {
     const { code, detail } = answer.error;
-    if (LOST.includes(code)) held.drop(thread, epoch);
+    if (LEASE_LOST.includes(code)) held.drop(thread, epoch);
     // What it was told now does not come with the next answer.
     if (code === 'signalled') held.tell(thread, epoch, detail['signals'] as unknown as Signal[]);
     return answer;

@@ -3,7 +3,7 @@
 // to look; the row says who gets it.
 import { type Failure, fail, type Outcome, ok } from '@kernmantle/core/base';
 import type { Held, Lease, Leases, Owner, Renewed, Wanted } from '@kernmantle/core/store';
-import { noThread, type ThreadStatus } from '@kernmantle/core/store';
+import { createBell, noThread, type ThreadStatus } from '@kernmantle/core/store';
 import type { Sql } from './connection.ts';
 import { RefusedWrite } from './errors.ts';
 import type { ListeningFeed } from './feed.ts';
@@ -11,7 +11,6 @@ import { type FetchedJob, type JobQueues, queueName } from './jobs.ts';
 import type { ServerRegistry } from './registry.ts';
 import { signalsOfEach } from './signals.ts';
 import { holdThreads, rememberHeld } from './threads.ts';
-import { createDoorbell } from './watch.ts';
 
 export interface LeaseParts extends ServerRegistry {
   readonly jobs: JobQueues;
@@ -262,11 +261,10 @@ function createTaking(parts: LeaseParts) {
       const got = await tryTo(owner, wanted, tenant);
       return got.ok ? ok(got.output.held) : got;
     }
-    const bell = createDoorbell(parts.feed);
+    const bell = createBell(parts.feed, AbortSignal.timeout(waitMs));
     const off = parts.feed.onQueue((project, whose) => {
       if (project === undefined || (whose === tenant && projects.includes(project))) bell.ring();
     });
-    const over = setTimeout(bell.end, waitMs);
     let again: NodeJS.Timeout | undefined;
     try {
       while (await bell.rings()) {
@@ -278,7 +276,6 @@ function createTaking(parts: LeaseParts) {
       }
       return ok([]);
     } finally {
-      clearTimeout(over);
       clearTimeout(again);
       off();
       bell.remove();

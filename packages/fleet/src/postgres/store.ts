@@ -2,7 +2,7 @@
 // connections, one more listens, and the engine of the queue has one of its own.
 import { type Clock, fail, ok, type RandomBytes, systemRandom } from '@kernmantle/core/base';
 import type { Answer, Store } from '@kernmantle/core/store';
-import { isOwnerGone } from '@kernmantle/core/store';
+import { createWatch, isOwnerGone } from '@kernmantle/core/store';
 import { serverApprovals } from './approvals.ts';
 import { serverJournal } from './commit.ts';
 import { type DatabaseOptions, type DatabasePlace, openDatabase } from './connection.ts';
@@ -17,7 +17,7 @@ import { createServerTime } from './registry.ts';
 import { serverSignals } from './signals.ts';
 import { JOURNAL_FORMATS } from './sql/schema.ts';
 import { serverThreads } from './threads.ts';
-import { createEventReader, watchEvents, watchHeads } from './watch.ts';
+import { createEventReader } from './watch.ts';
 
 export type { DatabasePlace } from './connection.ts';
 
@@ -109,8 +109,7 @@ export async function openPostgresStore(options: PostgresOptions): Answer<Store>
       ...serverApprovals(parts),
       ...serverRecords(database),
     }),
-    watch: (cursor, signal) => watchEvents(reader, feed, cursor, signal),
-    changes: (filter, signal) => watchHeads(feed, filter, signal),
+    ...createWatch(feed, reader.join),
     onSignal: (listener) => feed.onSignal(listener),
     fleet: createFleet(database, jobs, clock, formats.at(-1) ?? 0),
     close: () => (ending ??= end()),

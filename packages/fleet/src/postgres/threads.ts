@@ -6,17 +6,22 @@ import type {
   EventRange,
   Held,
   NewThread,
-  OpenReservation,
   SpentThread,
   StoredEvent,
   ThreadRow,
   ThreadTable,
   WantedFields,
 } from '@kernmantle/core/store';
-import { BUDGET_KINDS, encodeThread, eventData, noThread, valuesAt } from '@kernmantle/core/store';
+import {
+  BUDGET_KINDS,
+  encodeThread,
+  eventData,
+  noThread,
+  threadQuery,
+  valuesAt,
+} from '@kernmantle/core/store';
 import type { Sql } from './connection.ts';
 import { pruneTrees } from './prune.ts';
-import { queryThreads } from './query.ts';
 import type { ServerRegistry } from './registry.ts';
 import {
   birthOf,
@@ -70,13 +75,11 @@ function rowOf(columns: FoundColumns): ThreadRow {
 function heldOf({ heard, now, open, ...found }: HeldColumns): Held {
   const row = rowOf(found);
   const { id: thread, epoch, lease_until = now } = row;
-  const left = (open ?? []).map(
-    ({ key, amounts, from }): OpenReservation => ({
-      key,
-      amounts: someOf(amounts),
-      ...(from === null ? {} : { from }),
-    }),
-  );
+  const left = (open ?? []).map(({ key, amounts, from }) => ({
+    key,
+    amounts: someOf(amounts),
+    ...(from === null ? {} : { from }),
+  }));
   return { thread, epoch, row, heard, lease_ms: lease_until - now, open: left };
 }
 
@@ -216,6 +219,8 @@ export async function countJournal(
   return (await sql.get<{ count: number }>(COUNT, threads, type))?.count ?? 0;
 }
 
+const SQL_FORM = { mark: '$', idType: '::text COLLATE "C"', position: 'strpos' } as const;
+
 export function serverThreads(registry: ServerRegistry): ThreadTable {
   const { database } = registry;
   return {
@@ -225,7 +230,17 @@ export function serverThreads(registry: ServerRegistry): ThreadTable {
       if (!found.ok) return found;
       return found.output ? ok(rowOf(found.output)) : noThread(id);
     },
-    query: (filter = {}) => queryThreads(database, filter),
+    async query(filter = {}) {
+      const made = threadQuery(filter, SUMMARY_COLUMNS, SQL_FORM);
+      if (!made.ok) return made;
+      const { find, cut, limit, pageOf } = made.output;
+      return database.read(async (sql) => {
+        const rows = await sql.all<SummaryColumns>(find.sql, ...find.values);
+        const found = rows.map(summaryOf);
+        if (!cut || found.length > limit) return pageOf(found);
+        return pageOf(found, await sql.get<SummaryColumns>(cut.sql, ...cut.values));
+      });
+    },
     spent: (since) => database.read((sql) => spentThreads(sql, since)),
     prune: (options) => pruneTrees(database, options),
   };

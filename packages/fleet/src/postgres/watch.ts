@@ -1,9 +1,7 @@
-// What happens, as it happens: the events of one thread from a cursor on, or the newest state of threads
-// that move. All watchers of a thread share one reader, which asks for all threads that moved at once and
-// keeps the last of what it read; whoever is further behind reads for itself. A watcher holds a cursor
-// and no queue, so nothing piles up behind a slow one and nobody waits for it.
+// The events of threads for watchers. All watchers of a thread share one reader, which asks for all threads
+// that moved at once and keeps the last events that it read. A watcher that is further behind reads for itself.
 import type { Outcome } from '@kernmantle/core/base';
-import type { Head, StoredEvent } from '@kernmantle/core/store';
+import type { StoredEvent } from '@kernmantle/core/store';
 import { eventData } from '@kernmantle/core/store';
 import type { Database } from './connection.ts';
 import type { ListeningFeed } from './feed.ts';
@@ -26,35 +24,6 @@ type ReadRow = Omit<StoredEvent, 'data'> & { data: string; at: number };
 interface Sized {
   readonly event: StoredEvent;
   readonly size: number;
-}
-
-/** Remembers that somebody knocked while we were busy; over once the store or the signal is. */
-export function createDoorbell(feed: Pick<ListeningFeed, 'onClose'>, signal?: AbortSignal) {
-  let [rung, isOver, wake] = [true, signal?.aborted ?? false, () => {}];
-  const ring = (): void => {
-    rung = true;
-    wake();
-  };
-  const end = (): void => {
-    isOver = true;
-    ring();
-  };
-  signal?.addEventListener('abort', end);
-  const off = feed.onClose(end);
-  return {
-    ring,
-    end,
-    isOver: () => isOver,
-    async rings(): Promise<boolean> {
-      if (!rung && !isOver) await new Promise<void>((resolve) => (wake = resolve));
-      rung = false;
-      return !isOver;
-    },
-    remove(): void {
-      signal?.removeEventListener('abort', end);
-      off();
-    },
-  };
 }
 
 /** The last events of one thread, without a gap, up to `tail`. */
@@ -138,8 +107,6 @@ function createGatheredReads(database: Database) {
   };
 }
 
-type EventReader = ReturnType<typeof createEventReader>;
-
 /** One for all watchers of this process. */
 export function createEventReader(database: Database, feed: ListeningFeed) {
   const all = new Map<string, Kept>();
@@ -194,103 +161,39 @@ export function createEventReader(database: Database, feed: ListeningFeed) {
   return {
     join(thread: string, ring: () => void) {
       const kept = all.get(thread) ?? open(thread);
+      let again: NodeJS.Timeout | undefined;
       kept.bells.add(ring);
+
+      async function after(seq: number): Promise<readonly StoredEvent[]> {
+        const answer = await read(thread, seq);
+        if (!answer.ok) {
+          again = setTimeout(ring, AGAIN_MS);
+          return [];
+        }
+        const events = answer.output.map(({ event }) => event);
+        if (events.length < BATCH && kept.tail === undefined) {
+          // The end was reached, unless somebody wrote meanwhile.
+          kept.tail = events.at(-1)?.seq ?? seq;
+          if (kept.head > kept.tail) look(thread, kept);
+        }
+        return events;
+      }
+
       return {
-        /** Without asking the server; undefined: it has to be asked. */
-        kept: (seq: number): readonly StoredEvent[] | undefined => keptAfter(kept, seq),
-        async after(seq: number): Promise<Outcome<readonly StoredEvent[]>> {
-          const answer = await read(thread, seq);
-          if (!answer.ok) return answer;
-          const events = answer.output.map(({ event }) => event);
-          if (events.length < BATCH && kept.tail === undefined) {
-            // The end was reached, unless somebody wrote meanwhile.
-            kept.tail = events.at(-1)?.seq ?? seq;
-            if (kept.head > kept.tail) look(thread, kept);
-          }
-          return { ok: true, output: events };
+        async readAfter(seq: number) {
+          const events = keptAfter(kept, seq) ?? (await after(seq));
+          // Most of the time that was all.
+          const last = events.at(-1)?.seq;
+          return { events, isAll: last === undefined || keptAfter(kept, last)?.length === 0 };
         },
         leave(): void {
+          clearTimeout(again);
           kept.bells.delete(ring);
           if (kept.bells.size > 0) return;
           kept.off();
           if (all.get(thread) === kept) all.delete(thread);
         },
       };
-    },
-  };
-}
-
-export async function* watchEvents(
-  reader: EventReader,
-  feed: ListeningFeed,
-  cursor: { thread: string; seq: number },
-  signal: AbortSignal,
-): AsyncGenerator<StoredEvent> {
-  const { thread } = cursor;
-  let { seq } = cursor;
-  const bell = createDoorbell(feed, signal);
-  const shared = reader.join(thread, bell.ring);
-  let again: NodeJS.Timeout | undefined;
-  try {
-    while (await bell.rings()) {
-      let events = shared.kept(seq);
-      if (!events) {
-        const answer = await shared.after(seq);
-        if (!answer.ok) {
-          if (answer.error.code === 'store_closed') return;
-          again = setTimeout(bell.ring, AGAIN_MS);
-          continue;
-        }
-        events = answer.output;
-      }
-      for (const event of events) {
-        if (bell.isOver()) return;
-        seq = event.seq;
-        yield event;
-      }
-      // Most of the time that was all.
-      if (events.length > 0 && shared.kept(seq)?.length !== 0) bell.ring();
-    }
-  } finally {
-    clearTimeout(again);
-    shared.leave();
-    bell.remove();
-  }
-}
-
-/** Begins at the call, not at the first question. */
-export function watchHeads(
-  feed: ListeningFeed,
-  { threads }: { threads?: readonly string[] },
-  signal: AbortSignal,
-): AsyncIterable<Head> {
-  const moved = new Map<string, Head>();
-  const bell = createDoorbell(feed, signal);
-  const note = (head: Head): void => {
-    moved.set(head.thread, head);
-    bell.ring();
-  };
-  const watched = threads ? [...new Set(threads)] : [undefined];
-  const offs = watched.map((thread) => feed.onMove(thread, note));
-  const end = (): void => {
-    for (const off of offs) off();
-    bell.remove();
-    signal.removeEventListener('abort', end);
-  };
-  signal.addEventListener('abort', end);
-  return {
-    async *[Symbol.asyncIterator]() {
-      try {
-        while (await bell.rings()) {
-          for (const [thread, head] of moved) {
-            if (bell.isOver()) return;
-            moved.delete(thread);
-            yield head;
-          }
-        }
-      } finally {
-        end();
-      }
     },
   };
 }

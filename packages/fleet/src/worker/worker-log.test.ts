@@ -1,19 +1,18 @@
 import { fail, ok } from '@kernmantle/core/base';
 import type { Held, NewEvent, Store } from '@kernmantle/core/store';
-import { openMemoryStore } from '@kernmantle/test-support/memory-store/store';
-import { createWorld } from '@kernmantle/test-support/memory-store/world';
+import { openMemoryStore } from '@kernmantle/test-support/late-store';
 import { makeClock, must } from '@kernmantle/test-support/registry';
 import { aThread } from '@kernmantle/test-support/store-suite/stage';
+import { turn } from '@kernmantle/test-support/store-time';
 import { expect, onTestFinished, test } from 'vitest';
 import type { WorkerNews, WorkerProject } from './run-thread.ts';
 import { startWorker } from './worker.ts';
 import { lookForCrashes, MAX_CRASHES } from './worker-log.ts';
 
-function openLab() {
+async function openLab() {
   const clock = makeClock();
   const gone = new Set<string>();
-  const world = createWorld(clock, (name) => gone.has(name));
-  const { store: own } = openMemoryStore({ world });
+  const own = await openMemoryStore({ clock, isGone: (name) => gone.has(name) });
   const store: Store = {
     ...own,
     take: (owner, wanted) => own.take(owner, { ...wanted, waitMs: 0 }),
@@ -50,7 +49,7 @@ const born = (id: string) => aThread(id, { project: 'p', start: { queue: {} } })
 
 test('a process that is lost at work is counted each time, and one that was lost before it began too', async () => {
   for (const isBegun of [true, false]) {
-    const { store, crash } = openLab();
+    const { store, crash } = await openLab();
     must(await store.createThread(born('t')));
     const counted: number[] = [];
     for (let at = 0; at < 6; at++) {
@@ -61,7 +60,7 @@ test('a process that is lost at work is counted each time, and one that was lost
 });
 
 test('who got further in between is no danger', async () => {
-  const { store, crash } = openLab();
+  const { store, crash } = await openLab();
   must(await store.createThread(born('t')));
   const reply: NewEvent = { type: 'tool_result', data: { call_id: 'c' } };
   for (let at = 0; at < 12; at++) {
@@ -71,7 +70,7 @@ test('who got further in between is no danger', async () => {
 });
 
 test('a thread that rested and takes down whoever loads it is found out', async () => {
-  const { store, crash, clock } = openLab();
+  const { store, crash, clock } = await openLab();
   must(await store.createThread(born('t')));
   const [held] = must(await store.take({ owner: 'a', ttlMs: 9000 }, { count: 1, projects: ['p'] }));
   if (!held) throw new Error('nothing is queued');
@@ -93,7 +92,7 @@ test('a thread that rested and takes down whoever loads it is found out', async 
 });
 
 test('what was handed back in good order is not counted, however often', async () => {
-  const { store, crash, clock } = openLab();
+  const { store, crash, clock } = await openLab();
   must(await store.createThread(born('t')));
   await crash(async (held) => must(await say(store, held, BEGIN)));
   const stop = new AbortController();
@@ -115,13 +114,17 @@ test('what was handed back in good order is not counted, however often', async (
     slots: 1,
     signal: stop.signal,
     clock,
-    async wait(ms) {
-      await new Promise((resolve) => setImmediate(resolve));
-      clock.pass(ms);
+    // Only hand-backs move the clock, so no lease expires.
+    async wait(ms, signal) {
+      await turn();
+      if (ms < 1000 || signal.aborted) return;
+      await new Promise((end) => signal.addEventListener('abort', end, { once: true }));
     },
     onNews(one) {
+      if (one.kind !== 'handed_back') return;
       news.push(one);
-      if (news.filter(({ kind }) => kind === 'handed_back').length > 2 * MAX_CRASHES) stop.abort();
+      clock.pass(one.again_ms);
+      if (news.length > 2 * MAX_CRASHES) stop.abort();
     },
   });
   expect(await ended).toMatchObject({ ok: true });
@@ -129,7 +132,7 @@ test('what was handed back in good order is not counted, however often', async (
 });
 
 test('after so many a worker ends it as failed, with what it was at, and does not touch it', async () => {
-  const { store, crash, clock } = openLab();
+  const { store, crash, clock } = await openLab();
   must(await store.createThread(born('t')));
   for (let at = 0; at < MAX_CRASHES; at++) {
     await crash(async (held) => must(await say(store, held, BEGIN)));

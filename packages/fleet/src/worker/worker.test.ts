@@ -1,10 +1,10 @@
 import { fail, type Outcome, ok, plainText } from '@kernmantle/core/base';
 import type { ThreadResult } from '@kernmantle/core/harness';
 import type { Fleet, Held, Store, ThreadStatus, WorkerRow } from '@kernmantle/core/store';
-import { openMemoryStore } from '@kernmantle/test-support/memory-store/store';
-import { createWorld } from '@kernmantle/test-support/memory-store/world';
+import { openMemoryStore } from '@kernmantle/test-support/late-store';
 import { makeClock, must, type TestClock } from '@kernmantle/test-support/registry';
 import { aThread } from '@kernmantle/test-support/store-suite/stage';
+import { countCalls, createSleep, turn } from '@kernmantle/test-support/store-time';
 import fc from 'fast-check';
 import { expect, onTestFinished, test } from 'vitest';
 import type { WorkerNews, WorkerProject } from './run-thread.ts';
@@ -46,14 +46,13 @@ interface Yard {
   until(test: () => boolean): Promise<void>;
 }
 
-const turn = (): Promise<void> => new Promise((resolve) => setImmediate(resolve));
-
-/** A store in memory whose questions do not wait, and whose clock a wait moves. */
-function openYard(change: (store: Store) => Partial<Store> = () => ({})): Yard {
+/** A store in memory that answers `take` at once. A wait of the worker moves the clock. */
+async function openYard(change: (store: Store) => Partial<Store> = () => ({})): Promise<Yard> {
   const clock = makeClock();
   const gone = new Set<string>();
-  const world = createWorld(clock, (name) => gone.has(name));
-  const { store: own } = openMemoryStore({ world });
+  const opened = await openMemoryStore({ clock, isGone: (name) => gone.has(name) });
+  const { store: own, isBusy } = countCalls(opened);
+  const sleep = createSleep(clock, isBusy);
   const stop = new AbortController();
   const [news, waits, released]: [WorkerNews[], number[], Yard['released']] = [[], [], []];
   const quick: Store = {
@@ -100,8 +99,7 @@ function openYard(change: (store: Store) => Partial<Store> = () => ({})): Yard {
         async wait(ms, signal) {
           waits.push(ms);
           if (ms === 60_000) await new Promise((end) => signal.addEventListener('abort', end));
-          await turn();
-          if (!signal.aborted && !isStill) clock.pass(ms);
+          await (isStill ? turn() : sleep(ms, signal));
         },
         ...more,
       });
@@ -122,7 +120,7 @@ const kinds = ({ news }: Yard): string[] => news.map(({ kind }) => kind);
 test('each queued thread is worked on once, and never more at a time than there are places', () =>
   fc.assert(
     fc.asyncProperty(fc.integer({ min: 1, max: 5 }), fc.nat(20), async (slots, count) => {
-      const yard = openYard();
+      const yard = await openYard();
       for (let at = 0; at < count; at++) await yard.queue(`t${at}`);
       const [seen, end] = [new Map<string, number>(), endIn(yard.store)];
       let [now, most] = [0, 0];
@@ -146,7 +144,7 @@ test('each queued thread is worked on once, and never more at a time than there 
   ));
 
 test('a thread that parks gives its place back at once', async () => {
-  const yard = openYard();
+  const yard = await openYard();
   await yard.queue('asks');
   await yard.queue('works');
   const park = endIn(yard.store, 'waiting');
@@ -162,7 +160,7 @@ test('a thread that parks gives its place back at once', async () => {
 });
 
 test('what was started with other items is handed back, ever later, until the disk has them', async () => {
-  const yard = openYard();
+  const yard = await openYard();
   await yard.queue('t', { items: 'sha256:b' });
   const ended = yard.start(endIn(yard.store));
   await yard.until(() => yard.released.length === 8);
@@ -201,7 +199,7 @@ const worker = (id: string, items: string, draining = false): WorkerRow => ({
 });
 
 test('what another worker has the items for can be had there soon', async () => {
-  const yard = openYard(() => ({ fleet: fleetOf([worker('w2', 'sha256:b')]) }));
+  const yard = await openYard(() => ({ fleet: fleetOf([worker('w2', 'sha256:b')]) }));
   await yard.queue('t', { items: 'sha256:b' });
   const ended = yard.start(endIn(yard.store));
   await yard.until(() => yard.released.length === 7);
@@ -214,7 +212,7 @@ test('what another worker has the items for can be had there soon', async () => 
 
 test('what cannot begin here is queued again ever later, whoever let it go, and said each time', async () => {
   for (const isLetGo of [false, true]) {
-    const yard = openYard();
+    const yard = await openYard();
     await yard.queue('t');
     let tries = 0;
     const ended = yard.start(async (held) => {
@@ -244,7 +242,7 @@ test('what cannot begin here is queued again ever later, whoever let it go, and 
 });
 
 test('a bug in what goes on with a thread is a refusal, and the thread is not lost', async () => {
-  const yard = openYard();
+  const yard = await openYard();
   await yard.queue('t');
   let tries = 0;
   const ended = yard.start((held) => {
@@ -261,7 +259,7 @@ test('a bug in what goes on with a thread is a refusal, and the thread is not lo
 test.each(['stale_epoch', 'lease_expired'] as const)(
   'what somebody else has by now is let go, and not handed back: %s',
   async (code) => {
-    const yard = openYard();
+    const yard = await openYard();
     await yard.queue('t');
     const ended = yard.start(async (held) => {
       must(await yard.store.claim(held.thread, { owner: 'w2', ttlMs: 9000 }, { force: true }));
@@ -275,7 +273,7 @@ test.each(['stale_epoch', 'lease_expired'] as const)(
 );
 
 test('a lease that ran out while nobody else came is no reason to leave a thread for long', async () => {
-  const yard = openYard();
+  const yard = await openYard();
   await yard.queue('t');
   let tries = 0;
   const ended = yard.start(async (held) => {
@@ -293,7 +291,7 @@ test('a lease that ran out while nobody else came is no reason to leave a thread
 
 test('a store that is gone is said once, asked ever more rarely, and worked with when it is back', async () => {
   let left = 9;
-  const yard = openYard(({ take }) => ({
+  const yard = await openYard(({ take }) => ({
     async take(...given) {
       left -= 1;
       return left >= 0 ? fail('store_failed', 'the server is gone') : await take(...given);
@@ -311,7 +309,7 @@ test('a store that is gone is said once, asked ever more rarely, and worked with
 });
 
 test('a store of somebody else ends the worker, and it has taken nothing', async () => {
-  const yard = openYard(() => ({
+  const yard = await openYard(() => ({
     take: async () => fail('store_foreign', 'made with another key'),
   }));
   await yard.queue('t');
@@ -322,7 +320,7 @@ test('a store of somebody else ends the worker, and it has taken nothing', async
 
 test('told to drain it takes nothing, hands over what it has, and gives back what came late', async () => {
   let answer: (() => void) | undefined;
-  const yard = openYard(({ take }) => ({
+  const yard = await openYard(({ take }) => ({
     async take(...given) {
       const held = await take(...given);
       if (held.ok && held.output[0]?.thread === 'late' && answer === undefined) {
@@ -362,7 +360,7 @@ test('told to drain it takes nothing, hands over what it has, and gives back wha
 });
 
 test('what does not end in time is left to its lease, and named', async () => {
-  const yard = openYard();
+  const yard = await openYard();
   await yard.queue('stuck');
   const ended = yard.start(() => new Promise(() => {}), { graceMs: 5000 });
   await yard.until(() => kinds(yard).includes('claimed'));
@@ -373,7 +371,7 @@ test('what does not end in time is left to its lease, and named', async () => {
 
 test('tenants are visited in turn, however much one of them has', async () => {
   const waiting: Record<string, string[]> = { a: ['a1', 'a2', 'a3', 'a4'], b: ['b1', 'b2'] };
-  const yard = openYard((own) => ({
+  const yard = await openYard((own) => ({
     async take(owner, { tenant = '', ...wanted }) {
       const [next] = waiting[tenant] ?? [];
       if (next === undefined) return await turn().then(() => ok([]));
@@ -398,7 +396,7 @@ test('tenants are visited in turn, however much one of them has', async () => {
 
 test('where files differ from worker to worker a thread goes on where it began, while that lives', async () => {
   const peers = [worker('w2', 'sha256:a')];
-  const yard = openYard(() => ({ fleet: fleetOf(peers) }));
+  const yard = await openYard(() => ({ fleet: fleetOf(peers) }));
   await yard.queue('t');
   const before = must(await yard.store.claim('t', { owner: 'w2', ttlMs: 60_000 }));
   const begun = [
@@ -427,7 +425,7 @@ test('where files differ from worker to worker a thread goes on where it began, 
 });
 
 test('where files differ who begins a thread notes it, and goes on with it itself', async () => {
-  const yard = openYard(() => ({ fleet: fleetOf([worker('w1', 'sha256:a')]) }));
+  const yard = await openYard(() => ({ fleet: fleetOf([worker('w1', 'sha256:a')]) }));
   await yard.queue('t');
   let runs = 0;
   const [park, end] = [endIn(yard.store, 'waiting'), endIn(yard.store)];

@@ -1,7 +1,8 @@
 // A file may have several names. What it carries under one of them it carries under all, so whoever
 // reads a file with more than one name asks here for the others, as far as they lie in labelled places.
-import { type BigIntStats, lstatSync, opendirSync } from 'node:fs';
+import { type BigIntStats, lstatSync } from 'node:fs';
 import { join } from 'node:path';
+import { namesIn } from '../../base/index.ts';
 import { type Descriptor, EMPTY, mergeDescriptors } from './labels.ts';
 
 const MAX_ENTRIES = 20_000;
@@ -27,21 +28,6 @@ interface Known {
   rest: Descriptor;
 }
 
-function namesIn(folder: string, visit: (path: string) => boolean): void {
-  try {
-    const opened = opendirSync(folder);
-    try {
-      for (let entry = opened.readSync(); entry; entry = opened.readSync()) {
-        if (!visit(join(folder, entry.name))) return;
-      }
-    } finally {
-      opened.closeSync();
-    }
-  } catch {
-    // gone, or closed to us
-  }
-}
-
 function learn({ files, folders, all }: LabelledPlaces, key: string): Known {
   const known: Known = { key, byInode: new Map(), folders: new Map(), rest: EMPTY };
   const add = (info: BigIntStats, marks: Descriptor): void => {
@@ -57,13 +43,14 @@ function learn({ files, folders, all }: LabelledPlaces, key: string): Known {
     const open = [folder];
     for (let next = open.pop(); next !== undefined; next = open.pop()) {
       known.folders.set(next, look(next)?.mtimeNs ?? 0n);
-      namesIn(next, (path) => {
+      for (const name of namesIn(next)) {
+        const path = join(next, name);
         const info = look(path);
         if (info?.isDirectory()) open.push(path);
         else if (info?.isFile()) add(info, marksOf(path));
         left -= 1;
-        return left > 0;
-      });
+        if (left <= 0) break;
+      }
     }
   }
   if (left <= 0) known.rest = all;

@@ -1,5 +1,4 @@
-import { openMemoryStore } from '@kernmantle/test-support/memory-store/store';
-import { createWorld } from '@kernmantle/test-support/memory-store/world';
+import { openMemoryStore } from '@kernmantle/test-support/late-store';
 import { makeClock, must } from '@kernmantle/test-support/registry';
 import { beforeEach, expect, test } from 'vitest';
 import { fail, ok } from '../../base/index.ts';
@@ -56,8 +55,8 @@ async function open(more: Partial<Store> = {}): Promise<void> {
   });
 }
 
-beforeEach(() => {
-  ({ store } = openMemoryStore({ world: createWorld(makeClock(), () => false), delays: 7 }));
+beforeEach(async () => {
+  store = await openMemoryStore({ clock: makeClock() }, 7);
   [told, alarms, commits, now] = [[], 0, 0, 0];
 });
 

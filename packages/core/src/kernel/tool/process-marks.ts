@@ -4,9 +4,16 @@
 // marked. INVARIANT: until that is done all of those places count as marked, so that neither a kill nor
 // somebody who reads meanwhile finds an unlabelled copy.
 import { createHash } from 'node:crypto';
-import { type BigIntStats, closeSync, lstatSync, opendirSync, openSync, readSync } from 'node:fs';
+import { type BigIntStats, closeSync, lstatSync, openSync, readSync } from 'node:fs';
 import { join, relative, sep } from 'node:path';
-import { literalPrefix, matchGlob, type Outcome, ok, systemRandom } from '../../base/index.ts';
+import {
+  literalPrefix,
+  matchGlob,
+  namesIn,
+  type Outcome,
+  ok,
+  systemRandom,
+} from '../../base/index.ts';
 import { type Descriptor, EMPTY, type LabelRecords, mergeDescriptors } from '../../flow/index.ts';
 import type { Verifier } from '../primitive.ts';
 
@@ -68,7 +75,9 @@ function look(folders: readonly string[], most: number): Looked {
       left.push(next.path);
       continue;
     }
-    for (const entry of entriesOf(next.path, most - entries.size)) {
+    let room = most - entries.size;
+    for (const entry of namesIn(next.path)) {
+      if (room-- <= 0) break;
       const path = join(next.path, entry);
       const info = lstatSync(path, { bigint: true, throwIfNoEntry: false });
       if (!info) continue;
@@ -80,25 +89,6 @@ function look(folders: readonly string[], most: number): Looked {
     if (entries.size >= most) left.push(next.path);
   }
   return { entries, left };
-}
-
-/** Names in a folder, at most so many; none where it is gone or closed to us. */
-function entriesOf(folder: string, most: number): string[] {
-  const names: string[] = [];
-  try {
-    const opened = opendirSync(folder);
-    try {
-      for (let entry = opened.readSync(); entry; entry = opened.readSync()) {
-        names.push(entry.name);
-        if (names.length >= most) break;
-      }
-    } finally {
-      opened.closeSync();
-    }
-  } catch {
-    // gone meanwhile
-  }
-  return names;
 }
 
 /** Of a regular file's content; undefined for what is no file, too large or not for us to read. */

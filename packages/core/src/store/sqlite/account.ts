@@ -1,29 +1,20 @@
 // The account of a thread: a text in its row, and what this process knows of accounts between commits.
-import { type Amounts, type AmountsText, amountsText, positive, readAmounts } from '../amounts.ts';
+import { compact, type Failure } from '../../base/index.ts';
+import { type AmountsText, amountsText, positive, readAmounts } from '../amounts.ts';
+import type { Account, BudgetRefusal } from '../decide.ts';
 import type { BudgetState, OpenReservation } from '../port.ts';
 import type { Connection } from './file/connection.ts';
-
-export interface Reservation extends OpenReservation {
-  standing?: boolean;
-}
-
-/** What a thread may use, has used, and what is reserved for it and all below it. */
-export interface Account {
-  limits: Amounts;
-  used: Amounts;
-  reserved: Amounts;
-  /** Made by this thread; reserved here and at all above. */
-  open: readonly Reservation[];
-}
+import { ENDED } from './file/schema.ts';
 
 /** As it stands in the thread's row: amounts are decimal texts, so that no digit is lost in JSON. */
 interface AccountText extends Record<'limits' | 'used' | 'reserved', AmountsText> {
   open: readonly { key: string; amounts: AmountsText; from?: string | null; standing?: unknown }[];
 }
 
-function readAccount(text: string): Account {
+function readAccount(thread: string, text: string): Account {
   const { limits, used, reserved, open }: AccountText = JSON.parse(text);
   return {
+    thread,
     limits: readAmounts(limits),
     used: readAmounts(used),
     reserved: readAmounts(reserved),
@@ -46,21 +37,19 @@ export function writeAccount({ limits, used, reserved, open }: Account): string 
   return `{"limits":${most},"used":${spent},"reserved":${held},"open":[${list}]}`;
 }
 
-/** Of a thread that is born with this change. */
-export function bornAccount(changed: ReadonlyMap<string, Account>, thread: string): string {
-  const account = changed.get(thread);
-  return account ? writeAccount(account) : '';
-}
-
 const ZERO = { spawns: 0n, tokens: 0n, input_tokens: 0n, output_tokens: 0n, spend: 0n };
 
 export function toBudgetState(thread: string, text: string): BudgetState {
-  const { limits, used, reserved } = readAccount(text);
+  const { limits, used, reserved } = readAccount(thread, text);
   return { thread, limits, used: { ...ZERO, ...used }, reserved: { ...ZERO, ...reserved } };
 }
 
 const READ = 'SELECT budget FROM threads WHERE id = ?';
 const WRITE = 'UPDATE threads SET budget = ? WHERE id = ?';
+const ELSEWHERE = `SELECT 1 FROM threads WHERE status NOT IN (${ENDED}) AND EXISTS
+  (SELECT 1 FROM json_each(budget, '$.open') WHERE value ->> 'key' = ?)`;
+const BELOW = `SELECT id, owner IS NULL OR coalesce(lease_until, 0) <= ?3 AS isLeft FROM threads
+  JOIN thread_data ON thread = id WHERE root = ?1 AND ?2 IN (SELECT value FROM json_each(chain))`;
 /** So many are kept from one transaction to the next. */
 const MAX_KNOWN = 1000;
 
@@ -77,34 +66,50 @@ export function createAccounts(connection: Connection) {
     known.clear();
     unwritten.clear();
   };
+  function get(thread: string): Account {
+    const account = known.get(thread);
+    if (account) return account;
+    const row = connection.get<{ budget: string }>(READ, thread);
+    if (!row) throw new Error(`thread \`${thread}\` has no account`);
+    const read = readAccount(thread, row.budget);
+    known.set(thread, read);
+    return read;
+  }
   return {
-    get(thread: string): Readonly<Account> | undefined {
-      const account = known.get(thread);
-      if (account) return account;
-      const row = connection.get<{ budget: string }>(READ, thread);
-      if (!row) return undefined;
-      const read = readAccount(row.budget);
-      known.set(thread, read);
-      return read;
-    },
+    get,
     /** Made by this thread, by their keys. */
-    openOf(thread: string): OpenReservation[] {
-      const { open = [] } = this.get(thread) ?? {};
-      const told = open.map(({ key, amounts, from }) => ({
-        key,
-        amounts: positive(amounts),
-        ...(from === undefined ? {} : { from }),
-      }));
-      return told.sort((a, b) => (a.key < b.key ? -1 : 1));
+    openOf: (thread: string): OpenReservation[] =>
+      get(thread)
+        .open.map(({ key, amounts, from }) =>
+          compact<OpenReservation>({ key, amounts: positive(amounts), from }),
+        )
+        .sort((a, b) => (a.key < b.key ? -1 : 1)),
+    /** Caches accounts that changed. The statement for `thread` writes its own; the rest is written at the end. */
+    change(thread: string, changed: readonly Account[]): void {
+      for (const account of changed) {
+        known.set(account.thread, account);
+        if (account.thread === thread) unwritten.delete(thread);
+        else unwritten.add(account.thread);
+      }
+      if (changed.length > 0) connection.afterRollback(undo);
     },
-    /** Those that change with a commit of the first of the chain; those above it are written at the end. */
-    change(changed: ReadonlyMap<string, Account>, chain: readonly string[]): void {
-      if (changed.size === 0) return;
+    /** Caches the account of a new thread, which the caller writes with its row. */
+    add(account: Account): void {
+      known.set(account.thread, account);
       connection.afterRollback(undo);
-      for (const [thread, account] of changed) {
-        known.set(thread, account);
-        if (chain.indexOf(thread) > 0) unwritten.add(thread);
-        else unwritten.delete(thread);
+    },
+    /** Reports a refusal. The queries only make it more precise. */
+    explain(refusal: BudgetRefusal, now: number): Failure {
+      switch (refusal.needs) {
+        case undefined:
+          return refusal.failure;
+        case 'is_elsewhere':
+          return refusal.explain(connection.get(ELSEWHERE, refusal.key) !== undefined);
+        case 'accounts_below': {
+          type Below = { id: string; isLeft: number };
+          const rows = connection.all<Below>(BELOW, refusal.root, refusal.thread, now);
+          return refusal.explain(rows.map((row) => ({ ...get(row.id), isLeft: row.isLeft === 1 })));
+        }
       }
     },
     /** At the end of every transaction. */

@@ -24,7 +24,7 @@ const COLUMNS =
   'id, thread, kind, binding, shown, state, uses_left, expires, asked, decided, who, channel, why, answer';
 const ONE = `SELECT ${COLUMNS} FROM approvals WHERE id = ?`;
 const INSERT = `INSERT INTO approvals (${COLUMNS})
-  VALUES (?, ?, ?, ?, ?, 'pending', ?, ?, ?, NULL, NULL, NULL, NULL, NULL)`;
+  VALUES (?, ?, ?, ?, ?, 'pending', ?, ?, ?, NULL, NULL, NULL, NULL, NULL) RETURNING ${COLUMNS}`;
 const DECIDE = `UPDATE approvals SET state = ?, uses_left = ?, expires = ?, decided = ?, who = ?,
   channel = ?, why = ?, answer = ? WHERE id = ?`;
 const OPEN = `SELECT ${COLUMNS} FROM approvals
@@ -63,12 +63,7 @@ function stateAt(row: ApprovalRow, now: number): ApprovalState {
 
 function toApproval(row: ApprovalRow, now: number): Approval {
   const { binding: _, shown: _1, answer: _2, uses_left: uses, ...rest } = row;
-  return {
-    ...present(rest),
-    ...approvalTexts(row),
-    state: stateAt(row, now),
-    uses,
-  };
+  return { ...present(rest), ...approvalTexts(row), state: stateAt(row, now), uses };
 }
 
 const refused = (id: string, state: Exclude<ApprovalState, 'approved'>): Outcome<never> =>
@@ -101,11 +96,10 @@ export const approvalExists = (id: string): Outcome<never> =>
   fail('invalid_input', `there is an approval \`${id}\` already`, { approval: id });
 
 /** A thread asks for itself, or as a hook for a thread above it. */
-export const askedForOther = ({ id, thread = '' }: NewApproval): Outcome<never> =>
-  fail('invalid_input', `approval \`${id}\` is asked for \`${thread}\`, which is not above`, {
-    approval: id,
-    thread,
-  });
+export function askedForOther({ id, thread = '' }: NewApproval): Outcome<never> {
+  const message = `approval \`${id}\` is asked for \`${thread}\`, which is not above`;
+  return fail('invalid_input', message, { approval: id, thread });
+}
 
 /** Without a thread: outside of all. The same open question is asked once. */
 export function askApproval(
@@ -119,20 +113,11 @@ export function askApproval(
   const isOpen = before && stateAt(before, now) === 'pending' && damageOf(before) === undefined;
   if (isOpen) return toApproval(before, now);
   // biome-ignore format: in the order of the statement
-  connection.run(
+  const row = connection.get<ApprovalRow>(
     INSERT, id, thread ?? null, kind, bound, JSON.stringify(shown), uses, expires ?? null, now,
   );
-  return {
-    id,
-    kind,
-    binding,
-    shown,
-    state: 'pending',
-    uses,
-    asked: now,
-    ...(thread === undefined ? {} : { thread }),
-    ...(expires === undefined ? {} : { expires }),
-  };
+  if (!row) throw new Error(`approval \`${id}\` was not written`);
+  return toApproval(row, now);
 }
 
 function planUse(before: UsePlan, { back }: ApprovalUse, state: ApprovalState): Outcome<UsePlan> {

@@ -5,11 +5,12 @@
 // that was frozen past its lease, or lost the thread to another, writes nothing. The row as the last
 // commit left it counts as looked at when nobody, of this process or another, wrote since.
 import type { SQLInputValue } from 'node:sqlite';
-import { fail, type JsonObject, type Outcome, ok } from '../../base/index.ts';
+import { fail, type Outcome, ok } from '../../base/index.ts';
+import { type Account, changesBudgets, decide, LEASE_LOST, type RowChange } from '../decide.ts';
 import type { CommitText, ThreadText } from '../encode.ts';
 import type { Approval, AuditEntry, Commit, Committed, Held } from '../port.ts';
 import { isEnded, noThread } from '../thread-id.ts';
-import { bornAccount, writeAccount } from './account.ts';
+import { writeAccount } from './account.ts';
 import {
   approvalExists,
   askApproval,
@@ -19,10 +20,9 @@ import {
   type UsePlan,
   writeUses,
 } from './approvals.ts';
-import { type BudgetPlan, planBudgets } from './budget.ts';
 import type { Connection } from './file/connection.ts';
 import { EVENTS_A_THREAD } from './file/schema.ts';
-import { type FenceRow, type HeldThread, REVOKING } from './leased-thread.ts';
+import { type FenceRow, REVOKING } from './leased-thread.ts';
 import { AUDIT, checkSecrets, keepSecrets } from './records.ts';
 import { sendSignal, signalsAfter, untoldSignals } from './signals.ts';
 import {
@@ -33,72 +33,26 @@ import {
   isThread,
   type Parent,
   type Registry,
-  threadExists,
 } from './threads.ts';
 
 const ROW = `SELECT number, root, depth, seq, epoch, status, lease_until, wakes, heard
   FROM threads WHERE id = ?`;
 
-const FREE = ok(null);
-
-/** The thread as this process knows it; one that it learned about elsewhere is looked up. */
-function heldOf({ held, connection }: Registry, thread: string, row: FenceRow): HeldThread {
-  const known = held.get(thread);
-  return known?.epoch === row.epoch
-    ? known
-    : held.add(thread, { ...row, chain: chainOf(connection, thread) });
-}
-
-/** May whoever sends this commit write? */
-function checkFence(
-  registry: Registry,
-  row: FenceRow,
-  thread: string,
-  { expect, heard = 0, events }: Commit,
-  now: number,
-): Outcome<null> {
-  const { seq, epoch, lease_until: until } = row;
-  const detail = { thread, seq, epoch };
-  if (epoch !== expect.epoch) {
-    return fail('stale_epoch', `thread \`${thread}\` is held by somebody else now`, detail);
-  }
-  if (seq !== expect.seq) {
-    const message = `thread \`${thread}\` is at event ${seq}, not ${expect.seq}`;
-    return fail('conflict', message, { ...detail, expected: expect.seq });
-  }
-  if (until === null || until <= now) {
-    const message = `the lease of thread \`${thread}\` ${until === null ? 'was given back' : 'ran out'}`;
-    return fail('lease_expired', message, { ...detail, until });
-  }
-  if (seq + events.length >= EVENTS_A_THREAD) {
-    return fail('invalid_input', `thread \`${thread}\` has no room for more events`, detail);
-  }
-  const obeyed = Math.max(row.heard, heard);
-  if (!expect.quiet || row.wakes <= obeyed) return FREE;
-  const unheard = signalsAfter(registry.connection, thread, obeyed);
-  registry.held.setTold(heldOf(registry, thread, row), unheard.at(-1)?.number ?? 0);
-  const signals = unheard.map((signal): JsonObject => ({ ...signal }));
-  return fail('signalled', `thread \`${thread}\` was spoken to meanwhile`, { thread, signals });
-}
-
 // Most commits are events, cost and amounts: columns without an index.
 const ALWAYS = `UPDATE threads SET seq = ?, updated = ?, cost = coalesce(?, cost),
   attempt = coalesce(?, attempt), budget = coalesce(?, budget)`;
 
-/** Writes the row, with the account when that changes; answers with what it is now. */
+/** Writes the row, with the account if that changes. Returns the row as it is now. */
 function writeFenced(
   connection: Connection,
   row: FenceRow,
-  { commit, events, cost }: CommitText,
+  { commit, cost }: CommitText,
+  { seq, status, heard, release }: RowChange,
   budget: string | undefined,
   now: number,
 ): FenceRow {
-  const { status = row.status, attempt, release } = commit;
-  // Nobody hears what was not said.
-  const heard = Math.max(row.heard, Math.min(commit.heard ?? 0, row.wakes));
-  const seq = row.seq + events.length;
   let sql = ALWAYS;
-  const values: SQLInputValue[] = [seq, now, cost ?? null, attempt ?? null, budget ?? null];
+  const values: SQLInputValue[] = [seq, now, cost ?? null, commit.attempt ?? null, budget ?? null];
   if (commit.status !== undefined) {
     sql += ', status = ?, ended = ?';
     values.push(status, isEnded(status) ? now : null);
@@ -112,74 +66,48 @@ function writeFenced(
     values.push(heard);
   }
   if (release) {
-    // Parked or over. INVARIANT: what was let go with an unheard signal is queued, so nobody is stuck.
-    const wake = row.wakes > heard ? now : release === true ? null : release.wake;
     sql += ', owner = NULL, lease_until = NULL, queued = ?';
-    values.push(isEnded(status) ? null : wake);
+    values.push(release.queued);
   }
   connection.run(`${sql} WHERE number = ?`, ...values, row.number);
   return { ...row, seq, status, heard, lease_until: release ? null : row.lease_until };
 }
 
-interface Checked {
-  plan: BudgetPlan;
-  uses: readonly UsePlan[];
-}
-
-/** Whoever is told so has lost the thread. */
-const LOST = ['stale_epoch', 'conflict', 'lease_expired'];
-
-/** Refuses an id that somebody has already, or that stands twice. */
-function checkIds(
-  made: readonly { id: string }[],
-  isTaken: (id: string) => boolean,
-  refuse: (id: string) => Outcome<never>,
-): Outcome<null> {
-  const ids = made.map(({ id }) => id);
-  const taken = ids.find((id, index) => ids.indexOf(id) !== index || isTaken(id));
-  return taken === undefined ? ok(null) : refuse(taken);
-}
-
 const NO_USES = ok([]);
 
-/** Everything that may be refused besides the fence. Writes nothing. */
-function check(
-  registry: Registry,
-  commit: Commit,
+/** Checks what is left after the decision, in the order of the port. Writes nothing. */
+function checkRest(
+  connection: Connection,
+  { ask = [], use, secrets }: Commit,
   chain: readonly string[],
   now: number,
-): Outcome<Checked> {
-  const { connection } = registry;
-  const { ask, use, secrets, children = [] } = commit;
-  const free =
-    children.length > 0 ? checkIds(children, (id) => isThread(connection, id), threadExists) : FREE;
-  if (!free.ok) return free;
-  const asked = ask ? checkIds(ask, (id) => isApproval(connection, id), approvalExists) : FREE;
-  if (!asked.ok) return asked;
-  const other = ask?.find((one) => one.thread !== undefined && !chain.includes(one.thread));
-  if (other) return askedForOther(other);
-  const kept = secrets ? checkSecrets(connection, chain[0] ?? '', secrets) : FREE;
+): Outcome<readonly UsePlan[]> {
+  const kept = secrets ? checkSecrets(connection, chain[0] ?? '', secrets) : NO_USES;
   if (!kept.ok) return kept;
-  const uses = use ? planUses(connection, use, chain, now) : NO_USES;
-  if (!uses.ok) return uses;
-  const plan = planBudgets(registry, commit, chain, children, now);
-  return plan.ok ? ok({ plan: plan.output, uses: uses.output }) : plan;
+  const ids = ask.map(({ id }) => id);
+  const taken = ids.find((id, at) => ids.indexOf(id) !== at || isApproval(connection, id));
+  if (taken !== undefined) return approvalExists(taken);
+  const other = ask.find((one) => one.thread !== undefined && !chain.includes(one.thread));
+  if (other) return askedForOther(other);
+  return use ? planUses(connection, use, chain, now) : NO_USES;
 }
 
-function bear(
+function insertChildren(
   registry: Registry,
   children: readonly ThreadText[],
-  { changed }: BudgetPlan,
+  accounts: readonly Account[],
   parent: Parent,
   now: number,
 ): Held[] {
-  return children.map((child) => {
-    const { id } = child.thread;
-    insertThread(registry, child, { parent, budget: bornAccount(changed, id) }, now);
-    const held = holdThread(registry, id, now);
+  return accounts.flatMap((account, at) => {
+    const child = children[at];
+    if (!child) return [];
+    insertThread(registry, child, { parent, budget: writeAccount(account) }, now);
+    registry.accounts.add(account);
+    const held = holdThread(registry, account.thread, now);
     // It was inserted a moment ago in the same transaction.
     if (!held.ok) throw new Error(held.error.detail.message);
-    return held.output;
+    return [held.output];
   });
 }
 
@@ -238,29 +166,47 @@ export function runCommit(
   const { connection, held, feed, accounts } = registry;
   const { commit, events, children: born } = encoded;
   const { expect, release } = commit;
-  const row = held.rowOf(held.get(thread)) ?? connection.get<FenceRow>(ROW, thread);
-  if (!row) return noThread(thread);
-  const passed = checkFence(registry, row, thread, commit, now);
-  if (!passed.ok) {
-    if (LOST.includes(passed.error.code))
+  const before = held.get(thread);
+  const fence = held.rowOf(before) ?? connection.get<FenceRow>(ROW, thread);
+  if (!fence) return noThread(thread);
+  // The thread as this process knows it. One that it learned about elsewhere is looked up.
+  const same = before?.epoch === fence.epoch ? before : undefined;
+  const chain = same?.chain ?? chainOf(connection, thread);
+  const view = {
+    thread,
+    fence,
+    accounts: changesBudgets(commit) ? chain.map(accounts.get) : [],
+    takenId: commit.children?.find(({ id }) => isThread(connection, id))?.id,
+  };
+  const decision = decide(view, commit, now);
+  if (decision.kind === 'refuse' && decision.needs !== 'signals') {
+    const failure = accounts.explain(decision, now);
+    if (LEASE_LOST.includes(failure.error.code)) {
       connection.afterCommit(() => held.drop(thread, expect.epoch));
-    return passed;
+    }
+    return failure;
   }
-  const known = heldOf(registry, thread, row);
-  const { chain } = known;
-  const checked = check(registry, commit, chain, now);
-  if (!checked.ok) return checked;
-  const { plan, uses } = checked.output;
-  const account = plan.changed.get(thread);
-  const written = writeFenced(connection, row, encoded, account && writeAccount(account), now);
-  held.keepRow(known, written);
-  const { seq, status } = written;
-  insertEvents(connection, row.number, row.seq, events, now);
-  accounts.change(plan.changed, chain);
-  const { root, depth } = row;
-  const parent = { id: thread, root, depth, chain };
-  const children = born.length > 0 ? bear(registry, born, plan, parent, now) : [];
-  const approvals = writeRest(registry, thread, encoded, uses, now);
+  const known = same ?? held.add(thread, { ...fence, chain });
+  if (decision.kind === 'refuse') {
+    const signals = signalsAfter(connection, thread, decision.after);
+    held.setTold(known, signals.at(-1)?.number ?? 0);
+    return decision.explain(signals);
+  }
+  const { seq, status } = decision.row;
+  if (seq >= EVENTS_A_THREAD) {
+    const message = `thread \`${thread}\` has no room for more events`;
+    return fail('invalid_input', message, { thread, seq: fence.seq, epoch: fence.epoch });
+  }
+  const uses = checkRest(connection, commit, chain, now);
+  if (!uses.ok) return uses;
+  const own = decision.accounts.find((account) => account.thread === thread);
+  const budget = own && writeAccount(own);
+  held.keepRow(known, writeFenced(connection, fence, encoded, decision.row, budget, now));
+  insertEvents(connection, fence.number, fence.seq, events, now);
+  accounts.change(thread, decision.accounts);
+  const parent = { id: thread, root: fence.root, depth: fence.depth, chain };
+  const children = insertChildren(registry, born, decision.children, parent, now);
+  const approvals = writeRest(registry, thread, encoded, uses.output, now);
   if (commit.status !== undefined && REVOKING.includes(status)) held.forgetWords();
   connection.afterCommit(() => {
     if (release) held.drop(thread, expect.epoch);
@@ -270,9 +216,9 @@ export function runCommit(
   const revoked = held.revokedIn(chain, known);
   return ok({
     seq,
-    signals: untoldSignals(registry, thread, known, row.wakes),
-    lease_ms: release || row.lease_until === null ? 0 : row.lease_until - now,
-    reserved: plan.reserved,
+    signals: untoldSignals(registry, thread, known, fence.wakes),
+    lease_ms: release || fence.lease_until === null ? 0 : fence.lease_until - now,
+    reserved: decision.reserved,
     children,
     approvals,
     ...(revoked === undefined ? {} : { revoked }),

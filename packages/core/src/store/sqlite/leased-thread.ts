@@ -1,19 +1,12 @@
 // What this process knows about the threads it holds: their chain, which signals it was told, and
 // whether their word still counts. Bounded by the threads that are held; what is let go is forgotten.
-import type { ThreadStatus } from '../thread-id.ts';
+import type { Fence } from '../decide.ts';
 import { byLength, type Connection } from './file/connection.ts';
 
-/** What a commit is checked against. */
-export interface FenceRow {
+export interface FenceRow extends Fence {
   number: number;
   root: string;
   depth: number;
-  seq: number;
-  epoch: number;
-  status: ThreadStatus;
-  lease_until: number | null;
-  wakes: number;
-  heard: number;
 }
 
 export interface HeldThread {

@@ -65,11 +65,8 @@ function checkClaim(
   const until = lease_until ?? 0;
   if (how.force || holder === null || holder === owner) return ok(null);
   if (until <= now || until > now + MAX_LEASE_MS || isGone(holder)) return ok(null);
-  return fail('lease_held', `thread \`${thread}\` is held by \`${holder}\``, {
-    thread,
-    owner: holder,
-    until,
-  });
+  const message = `thread \`${thread}\` is held by \`${holder}\``;
+  return fail('lease_held', message, { thread, owner: holder, until });
 }
 
 const untilOf = ({ clock }: Registry, ttlMs: number): number =>

@@ -1,5 +1,6 @@
 // The methods of the port, by group: each checks and encodes what it was given, and queues or reads.
 import { type Outcome, ok, type RandomBytes } from '../../base/index.ts';
+import { decideBudgets } from '../decide.ts';
 import { checkApproval, encodeCommit, encodeSignal, encodeThread, sizeOf } from '../encode.ts';
 import type {
   Answer,
@@ -15,8 +16,9 @@ import type {
   ThreadTable,
   Wanted,
 } from '../port.ts';
-import { noThread } from '../thread-id.ts';
-import { bornAccount, toBudgetState } from './account.ts';
+import { noThread, threadExists } from '../thread-id.ts';
+import { createBell, createWatch } from '../watch.ts';
+import { toBudgetState, writeAccount } from './account.ts';
 import {
   askApproval,
   decideApproval,
@@ -25,7 +27,6 @@ import {
   planUses,
   writeUses,
 } from './approvals.ts';
-import { planBudgets } from './budget.ts';
 import { runCommit, writeAudit } from './commit.ts';
 import type { Connection } from './file/connection.ts';
 import type { Group } from './file/group.ts';
@@ -40,7 +41,6 @@ import {
   takeThreads,
 } from './leases.ts';
 import { prune } from './prune.ts';
-import { query } from './query.ts';
 import { findArtifact, hashArtifact, putArtifact, readAudit, readSecrets } from './records.ts';
 import { sendSignal, signalsAfter } from './signals.ts';
 import {
@@ -50,14 +50,15 @@ import {
   holdThread,
   insertThread,
   isThread,
+  queryThreads,
   type Registry,
   readEvents,
   spentThreads,
-  threadExists,
 } from './threads.ts';
-import { createBell, watchChanges, watchThread } from './watch.ts';
 
 const SEQ = 'SELECT seq, epoch FROM threads WHERE id = ?';
+/** So many events a watcher reads at once. */
+const BATCH = 200;
 const DECIDED = 'SELECT decided, who FROM approvals WHERE id = ?';
 
 /** What every part of the port works with. */
@@ -90,11 +91,12 @@ export function threadsPort(parts: Parts): ThreadTable {
       () => {
         if (isThread(connection, id)) return threadExists(id);
         const now = clock.now();
-        const plan = planBudgets(parts, {}, [], [thread], now);
-        if (!plan.ok) return plan;
-        const { changed } = plan.output;
-        insertThread(parts, text.output, { birth, budget: bornAccount(changed, id) }, now);
-        parts.accounts.change(changed, [id]);
+        const decision = decideBudgets([], { children: [thread] });
+        if (decision.kind === 'refuse') return parts.accounts.explain(decision, now);
+        for (const account of decision.children) {
+          insertThread(parts, text.output, { birth, budget: writeAccount(account) }, now);
+          parts.accounts.add(account);
+        }
         return holdThread(parts, id, now);
       },
       { thread: id, bytes: sizeOf(text.output.events), wasWritten },
@@ -104,7 +106,7 @@ export function threadsPort(parts: Parts): ThreadTable {
   return {
     createThread,
     thread: (id) => parts.read(() => findThread(parts, id)),
-    query: (filter = {}) => parts.read(() => query(connection, filter)),
+    query: (filter = {}) => parts.read(() => queryThreads(connection, filter)),
     spent: (since) => parts.read(() => ok(spentThreads(connection, since))),
     prune: (options) => parts.steps(() => prune(parts, group, options)),
   };
@@ -122,17 +124,19 @@ export function journalPort(parts: Parts): Journal {
         const row = connection.get<Record<'seq' | 'epoch', number>>(SEQ, thread);
         return row?.seq === seq + events.length && row.epoch === epoch;
       };
-      return parts.commit(() => runCommit(parts, thread, encoded.output, clock.now()), {
-        thread,
-        bytes,
-        wasWritten,
-      });
+      const how = { thread, bytes, wasWritten };
+      return parts.commit(() => runCommit(parts, thread, encoded.output, clock.now()), how);
     },
     read: (thread, range = {}) => parts.read(() => ok(readEvents(connection, thread, range))),
     countEvents: (threads, type) => parts.read(() => ok(countEvents(connection, threads, type))),
     fieldsOf: (threads, wanted) => parts.read(() => ok(eventFields(connection, threads, wanted))),
-    watch: (cursor, signal) => watchThread(connection, feed, cursor, signal),
-    changes: (filter, signal) => watchChanges(feed, filter, signal),
+    ...createWatch(feed, (id, ring) => ({
+      async readAfter(after) {
+        const events = readEvents(connection, id, { after, limit: BATCH });
+        return { events, isAll: events.length < BATCH };
+      },
+      leave: feed.onMove(id, ring),
+    })),
   };
 }
 
@@ -173,11 +177,9 @@ async function sweep(parts: Parts): ReturnType<Leases['sweep']> {
   // Most sweeps find nothing: then nobody has to write.
   const found = await parts.look(() => ok(findAbandoned(parts).length > 0));
   if (!found.ok) return found;
+  const how = { rank: 'lease', patienceMs: SWEEP_MS } as const;
   const swept = found.output
-    ? await parts.group.write(() => interruptAbandoned(parts), {
-        rank: 'lease',
-        patienceMs: SWEEP_MS,
-      })
+    ? await parts.group.write(() => interruptAbandoned(parts), how)
     : ok([]);
   if (!swept.ok) return swept;
   const interrupted = swept.output;
@@ -255,14 +257,8 @@ export function approvalsPort(parts: Parts): Approvals {
           if (decided.ok && audit) writeAudit(connection, [audit], now);
           const thread = decided.ok ? decided.output.thread : undefined;
           if (thread === undefined) return decided;
-          const text = JSON.stringify({ approval: id });
-          const signal = {
-            thread,
-            kind: 'approval',
-            text,
-            key: `approval:${id}`,
-            by: decision.who,
-          };
+          const [text, key] = [JSON.stringify({ approval: id }), `approval:${id}`];
+          const signal = { thread, kind: 'approval', text, key, by: decision.who };
           // Who has ended needs no word of it.
           sendSignal(parts, signal, now);
           return decided;

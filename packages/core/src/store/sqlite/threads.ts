@@ -1,5 +1,5 @@
 // The rows of threads, and how one comes into the world: row, data, account and first events together.
-import { type Clock, fail, type Json, type Outcome, ok } from '../../base/index.ts';
+import { type Clock, type Json, type Outcome, ok } from '../../base/index.ts';
 import { costAndTitle, type EventText, eventData, type ThreadText } from '../encode.ts';
 import type {
   EventFields,
@@ -8,10 +8,13 @@ import type {
   NewThread,
   SpentThread,
   StoredEvent,
+  ThreadFilter,
+  ThreadPage,
   ThreadRow,
   ThreadSummary,
   WantedFields,
 } from '../port.ts';
+import { threadQuery } from '../thread-filter.ts';
 import { noThread } from '../thread-id.ts';
 import type { Accounts } from './account.ts';
 import type { Feed } from './feed.ts';
@@ -35,17 +38,17 @@ export interface Registry {
 export const MAX_LEASE_MS = 600_000;
 const MAX_READ = 10_000;
 
-export const SUMMARY =
+const SUMMARY =
   'id, parent, root, depth, kind, directive, version, runner, project, detached, status, seq, ' +
   'epoch, attempt, owner, lease_until, created, updated, ended, cost, tenant, items, title';
 
-export type SummaryRow = Columns<Omit<ThreadSummary, 'cost' | 'detached'>> & {
+type SummaryRow = Columns<Omit<ThreadSummary, 'cost' | 'detached'>> & {
   cost: string;
   detached: number;
 };
 
 /** Every column under its name, empty ones left out. */
-export const toSummary = ({ cost, title, detached, ...rest }: SummaryRow): ThreadSummary => ({
+const toSummary = ({ cost, title, detached, ...rest }: SummaryRow): ThreadSummary => ({
   ...present(rest),
   detached: detached === 1,
   ...costAndTitle(cost, title),
@@ -82,6 +85,17 @@ export function findThread(registry: Registry, id: string): Outcome<ThreadRow> {
   return row ? ok(toRow(registry, row)) : noThread(id);
 }
 
+const SQL_FORM = { mark: '?', idType: '', position: 'instr' } as const;
+
+export function queryThreads(connection: Connection, filter: ThreadFilter): Outcome<ThreadPage> {
+  const made = threadQuery(filter, SUMMARY, SQL_FORM);
+  if (!made.ok) return made;
+  const { find, cut, limit, pageOf } = made.output;
+  const found = connection.all<SummaryRow>(find.sql, ...find.values).map(toSummary);
+  if (!cut || found.length > limit) return ok(pageOf(found));
+  return ok(pageOf(found, connection.get<SummaryRow>(cut.sql, ...cut.values)));
+}
+
 /** With what it takes to run it; remembered as held when it has a lease. */
 export function holdThread(registry: Registry, id: string, now: number): Outcome<Held> {
   const { connection, held, accounts } = registry;
@@ -110,9 +124,6 @@ const TAKEN = `SELECT 1 FROM threads WHERE id = ?1
 /** Also one that was pruned: its account stays, and no two threads share one. */
 export const isThread = (connection: Connection, id: string): boolean =>
   connection.get(TAKEN, id) !== undefined;
-
-export const threadExists = (id: string): Outcome<never> =>
-  fail('thread_exists', `thread \`${id}\` exists already`, { thread: id });
 
 const INSERT_EVENTS = 'INSERT INTO thread_events (place, ts, turn, type, data) VALUES ';
 /** Long lists go in this many at a time: each call of the database costs as much as a row. */

@@ -75,6 +75,19 @@ export function needProblem(need: Need, catalog: CapabilityCatalog): string | un
   return undefined;
 }
 
+/** Why the scope of a grant narrows nothing; undefined when it does. `fields`: those that it may name. */
+function scopeProblem(
+  { capability, scope = {} }: Grant,
+  fields: readonly string[],
+): string | undefined {
+  for (const [field, pattern] of Object.entries(scope)) {
+    if (!fields.includes(field)) return `\`${capability}\` has no \`${field}\` to narrow it by`;
+    const problem = patternProblem(field as ScopeField, pattern);
+    if (problem !== undefined) return problem;
+  }
+  return undefined;
+}
+
 /** Why a grant in a token cannot be used; undefined when it can. */
 export function grantProblem(grant: Grant, catalog: CapabilityCatalog): string | undefined {
   const { capability, scope } = grant;
@@ -84,13 +97,8 @@ export function grantProblem(grant: Grant, catalog: CapabilityCatalog): string |
     const near = catalog.suggest(capability);
     return `\`${capability}\` is no capability${near ? `; did you mean \`${near}\`?` : ''}`;
   }
-  for (const [field, pattern] of Object.entries(scope ?? {})) {
-    if (!(info ? info.scope : SCOPE_FIELDS).some((name) => name === field)) {
-      return `\`${capability}\` has no \`${field}\` to narrow it by`;
-    }
-    const problem = patternProblem(field as ScopeField, pattern);
-    if (problem !== undefined) return problem;
-  }
+  const problem = scopeProblem(grant, info ? info.scope : SCOPE_FIELDS);
+  if (problem !== undefined) return problem;
   const absent = info?.scope.find((field) => REQUIRED.has(field) && !scope?.[field as ScopeField]);
   if (absent !== undefined) return `\`${capability}\` needs a \`${absent}\``;
   if (capability === OUTSIDE && !isAbsolutePath(scope?.path ?? '')) {
@@ -107,10 +115,8 @@ function namesFor(pattern: string, catalog: CapabilityCatalog): string[] {
 }
 
 /** Why an entry of a ceiling would never match a call; undefined when it can. */
-export function ceilingProblem(
-  { capability, scope = {} }: Grant,
-  catalog: CapabilityCatalog,
-): string | undefined {
+export function ceilingProblem(grant: Grant, catalog: CapabilityCatalog): string | undefined {
+  const { capability } = grant;
   const isPattern = isNamePattern(capability);
   const names = isPattern ? namesFor(capability, catalog) : [capability];
   const infos = names.flatMap((name) => catalog.get(name) ?? []);
@@ -118,14 +124,8 @@ export function ceilingProblem(
     const near = catalog.suggest(capability);
     return `\`${capability}\` is not a capability${near ? `; did you mean \`${near}\`?` : ''}`;
   }
-  for (const [field, pattern] of Object.entries(scope)) {
-    if (!infos.some((info) => info.scope.includes(field))) {
-      return `\`${capability}\` has no \`${field}\` to narrow it by`;
-    }
-    const problem = patternProblem(field as ScopeField, pattern);
-    if (problem !== undefined) return problem;
-  }
-  return undefined;
+  const fields = infos.flatMap((info) => info.scope);
+  return scopeProblem(grant, fields);
 }
 
 /** A path outside the project takes the right to leave it as well. */

@@ -63,7 +63,8 @@ BEGIN
   FOREACH v_thread IN ARRAY p_threads LOOP
     SELECT * INTO b FROM budgets WHERE thread = v_thread;
     FOR k IN 1..${BUDGET_KINDS.length} LOOP
-      IF p_amounts[k] > 0 AND b.used[k] + b.reserved[k] + p_amounts[k] > b.limits[k] THEN
+      CONTINUE WHEN b.limits[k] IS NULL OR p_amounts[k] = 0;
+      IF b.used[k] + b.reserved[k] + p_amounts[k] > b.limits[k] THEN
         RETURN km_exceeded(k, v_thread, b.used[k] + b.reserved[k], b.reserved[k],
           (SELECT o_standing FROM km_open_below(p_chain[cardinality(p_chain)], v_thread, k, NULL, p_now)),
           b.limits[k], p_amounts[k]);
@@ -75,16 +76,10 @@ END $$;
 
 -- Where along a chain a reservation is open: the nearest; null where none is.
 CREATE OR REPLACE FUNCTION km_find(p_chain text[], p_key text, OUT o_at int, OUT o_amounts numeric[], OUT o_source text)
-LANGUAGE plpgsql AS $$
-BEGIN
-  FOR i IN 1..cardinality(p_chain) LOOP
-    SELECT amounts, source INTO o_amounts, o_source FROM reservations WHERE thread = p_chain[i] AND key = p_key;
-    IF FOUND THEN
-      o_at := i;
-      RETURN;
-    END IF;
-  END LOOP;
-END $$;
+LANGUAGE sql STABLE AS $$
+  SELECT u.at::int, r.amounts, r.source FROM unnest(p_chain) WITH ORDINALITY u(id, at)
+    JOIN reservations r ON r.thread = u.id AND r.key = p_key ORDER BY u.at LIMIT 1
+$$;
 
 CREATE OR REPLACE FUNCTION km_settle(p_chain text[], p_key text, p_actual numeric[]) RETURNS json
 LANGUAGE plpgsql AS $$
@@ -93,12 +88,11 @@ DECLARE
   v_at int;
   v_left numeric[];
 BEGIN
-  r := km_find(p_chain, p_key);
+  SELECT * INTO r FROM km_find(p_chain, p_key);
   IF r.o_at IS NULL THEN RETURN km_missing(p_key); END IF;
   DELETE FROM reservations WHERE thread = p_chain[r.o_at] AND key = p_key;
   UPDATE budgets SET used = km_add(used, p_actual), reserved = km_less(reserved, r.o_amounts)
     WHERE thread = ANY (p_chain[r.o_at:]);
-  IF r.o_source IS NULL THEN RETURN NULL; END IF;
   v_left := km_less(r.o_amounts, p_actual);
   -- What is left goes back to where it was drawn from, if that is still open.
   v_at := (km_find(p_chain, r.o_source)).o_at;
@@ -122,16 +116,20 @@ DECLARE
   v_drawn record;
   v_no json;
 BEGIN
-  r := km_find(p_chain, v_key);
+  SELECT * INTO r FROM km_find(p_chain, v_key);
   IF r.o_at IS NOT NULL THEN
     RETURN json_build_object('code', 'invalid_input', 'key', v_key,
       'message', format('reservation \`%s\` is open already; use another key', v_key));
   END IF;
   IF v_source IS NOT NULL THEN
-    r := km_find(p_chain, v_source);
+    SELECT * INTO r FROM km_find(p_chain, v_source);
     v_at := r.o_at;
     v_left := r.o_amounts;
-    IF v_at IS NULL THEN RETURN km_missing(v_source); END IF;
+    IF v_at IS NULL THEN
+      -- An optional one is left out, wherever its source is open.
+      RETURN CASE WHEN (p_wish ->> 'optional')::boolean THEN json_build_object('code', 'not_found')
+        ELSE km_missing(v_source) END;
+    END IF;
     FOR k IN 1..${BUDGET_KINDS.length} LOOP
       IF v_amounts[k] > v_left[k] THEN
         SELECT * INTO v_drawn
@@ -182,7 +180,7 @@ DECLARE
 BEGIN
   SELECT limits INTO v_now FROM budgets WHERE thread = p_thread;
   FOR k IN 1..${BUDGET_KINDS.length} LOOP
-    IF p_to[k] IS NULL OR p_to[k] >= v_now[k] THEN CONTINUE; END IF;
+    CONTINUE WHEN p_to[k] IS NULL OR (v_now[k] IS NOT NULL AND p_to[k] >= v_now[k]);
     v_kind := (ARRAY[${KINDS}])[k];
     PERFORM km_refuse(json_build_object('code', 'invalid_input', 'thread', p_thread, 'limit', v_kind,
       'message', format('the %s limit of thread \`%s\` is %s; %s would not raise it', v_kind, p_thread,
@@ -192,7 +190,7 @@ BEGIN
     WHERE thread = p_thread;
 END $$;
 
--- In this order: what was used is charged before more is set aside.
+-- Ids of children come first. Then, in this order: what was used is charged before more is set aside.
 CREATE OR REPLACE FUNCTION km_budget(p_chain text[], p_more jsonb, p_now bigint) RETURNS text[]
 LANGUAGE plpgsql AS $$
 DECLARE
@@ -204,6 +202,9 @@ BEGIN
   FOR i IN REVERSE cardinality(p_chain)..1 LOOP
     PERFORM 1 FROM budgets WHERE thread = p_chain[i] FOR UPDATE;
   END LOOP;
+  IF p_more ? 'children' THEN
+    PERFORM km_account(e) FROM jsonb_array_elements(p_more -> 'children') e;
+  END IF;
   IF p_more ? 'settle' THEN
     FOR v_one IN SELECT * FROM jsonb_array_elements(p_more -> 'settle') LOOP
       v_no := km_settle(p_chain, v_one ->> 'key', (v_one ->> 'actual')::numeric[]);
@@ -219,7 +220,6 @@ BEGIN
   IF p_more ? 'reserve' THEN v_made := km_reserve(p_chain, p_more -> 'reserve', p_now); END IF;
   IF p_more ? 'children' THEN
     FOR v_one IN SELECT * FROM jsonb_array_elements(p_more -> 'children') LOOP
-      PERFORM km_account(v_one);
       v_made := v_made || km_reserve((v_one ->> 'id') || p_chain, v_one -> 'reserve', p_now);
     END LOOP;
   END IF;

@@ -3,7 +3,7 @@
 // their page. Accounts are rows of their own, because children change those of their ancestors while
 // these write. JSON is text (the server's own kind refuses some characters), amounts are arrays in the
 // order of `BUDGET_KINDS`; a limit that is null is none.
-import { AT_WORK, isEnded, THREAD_STATUSES } from '@kernmantle/core/store';
+import { AT_WORK, ENDED } from '@kernmantle/core/store';
 import { COMMIT_FUNCTIONS } from './commit-functions.ts';
 import { FLEET_FUNCTIONS, FLEET_TABLES } from './fleet-schema.ts';
 import { LEASE_FUNCTIONS } from './lease-functions.ts';
@@ -13,8 +13,6 @@ export const JOURNAL_FORMATS: readonly number[] = [2];
 
 const listOf = (statuses: readonly string[]): string =>
   statuses.map((status) => `'${status}'`).join(', ');
-/** For `status IN (…)`. */
-const OVER = listOf(THREAD_STATUSES.filter(isEnded));
 
 const TABLES = `
 CREATE TABLE threads (
@@ -110,7 +108,7 @@ export const OLDEST_SCHEMA = 1;
 /** Whether a status is an end, and whether somebody must be at work, in the words of `thread-id.ts`. */
 const WORDS = `
 CREATE OR REPLACE FUNCTION km_ended(p_status text) RETURNS boolean LANGUAGE sql IMMUTABLE PARALLEL SAFE
-  RETURN p_status IN (${OVER});
+  RETURN p_status IN (${ENDED});
 CREATE OR REPLACE FUNCTION km_at_work(p_status text) RETURNS boolean LANGUAGE sql IMMUTABLE PARALLEL SAFE
   RETURN p_status IN (${listOf(AT_WORK)});
 `;

@@ -1,0 +1,17 @@
+// Any stage, with stores whose answers come late.
+import type { Store } from '../../../packages/core/src/store/port.ts';
+import { delayAnswers } from '../late-store.ts';
+import type { OpenStage } from './stage.ts';
+
+/** Every store has delays of its own. They are the same if the stage is opened again with the same seed. */
+export function lateStage(seed: number, open: OpenStage): OpenStage {
+  let stores = 0;
+  const late = (store: Store): Store => {
+    stores += 1;
+    return delayAnswers(store, seed * 1000 + stores);
+  };
+  return async () => {
+    const stage = await open();
+    return { ...stage, store: late(stage.store), another: async () => late(await stage.another()) };
+  };
+}
