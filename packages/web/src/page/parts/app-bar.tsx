@@ -3,7 +3,7 @@
 import { useEffect, useState } from 'preact/hooks';
 import { count } from '../../model/format.ts';
 import { Link, route } from '../router.tsx';
-import { Icon } from './icons.tsx';
+import { Button } from './button.tsx';
 
 interface BarCounts {
   readonly at_work: number;
@@ -74,51 +74,41 @@ export function AppBar(props: {
       <span class="project cut">{project}</span>
       <nav aria-label="Main" id="main-menu" class={isOpen ? 'is-open' : ''}>
         <Links counts={counts} fleet={fleet} />
-        <button type="button" class="in-menu" onClick={props.onFind}>
-          Find
-        </button>
-        <button type="button" class="in-menu" onClick={props.onTheme}>
-          Theme
-        </button>
+        <Button text="Find" class="in-menu" onClick={props.onFind} />
+        <Button text="Theme" class="in-menu" onClick={props.onTheme} />
       </nav>
-      <button type="button" class="find" onClick={props.onFind}>
-        <Icon name="find" />
+      <Button icon="find" class="find" onClick={props.onFind}>
         <span>Find a thread, call, item</span>
         <kbd>/</kbd>
-      </button>
+      </Button>
       <span class={`live is-${connection}`} role="status">
         <span class="dot" />
         {WORDS[connection]}
       </span>
-      <button
-        type="button"
+      <Button
+        icon="theme"
         class="btn only wide-only"
         aria-label="Theme: light, dark or as the system has it"
         title="Theme (t)"
         onClick={props.onTheme}
-      >
-        <Icon name="theme" />
-      </button>
-      <button
-        type="button"
+      />
+      <Button
+        text="?"
         class="btn only wide-only"
         aria-label="Keys"
         title="Keys (?)"
         onClick={props.onKeys}
-      >
-        ?
-      </button>
-      <button
-        type="button"
+      />
+      <Button
+        icon={isOpen ? 'x' : 'list'}
         class="btn menu"
         aria-expanded={isOpen}
         aria-controls="main-menu"
         aria-label={counts.due > 0 ? `Menu, ${counts.due} waiting for you` : 'Menu'}
         onClick={() => setOpen(!isOpen)}
       >
-        <Icon name={isOpen ? 'x' : 'list'} />
         <Due due={counts.due} />
-      </button>
+      </Button>
     </header>
   );
 }

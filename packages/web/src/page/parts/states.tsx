@@ -2,6 +2,7 @@
 import type { ComponentChildren } from 'preact';
 import { useEffect, useState } from 'preact/hooks';
 import { get, type PageAnswer, type PageFault } from '../api.ts';
+import { Button } from './button.tsx';
 import { Command } from './copy.tsx';
 import { ForeignText } from './untrusted-text.tsx';
 
@@ -30,11 +31,7 @@ export function ErrorState(props: { error: PageFault; again?: () => void; comman
     <div class="failed" role="alert">
       <b>{error.code}</b> <ForeignText text={error.detail.message} />
       {command === undefined ? null : <Command text={command} />}
-      {again ? (
-        <button type="button" class="btn" onClick={again}>
-          Try again
-        </button>
-      ) : null}
+      {again ? <Button text="Try again" onClick={again} /> : null}
     </div>
   );
 }

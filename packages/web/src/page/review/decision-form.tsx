@@ -6,6 +6,7 @@ import { limitName, limitValue } from '../../model/format.ts';
 import { type PageFault, post } from '../api.ts';
 import { connection } from '../connection.ts';
 import { useKeys } from '../keys.ts';
+import { Button } from '../parts/button.tsx';
 import { Command, copyText } from '../parts/copy.tsx';
 import { now } from '../parts/figures.tsx';
 import { ErrorState } from '../parts/states.tsx';
@@ -319,23 +320,19 @@ export function DecisionForm(props: {
             ))}
           </ul>
         </div>
-        <button
-          type="button"
+        <Button
+          text="Deny"
           class="btn deny"
           disabled={isBusy || denyBlockers.length > 0}
           onClick={() => void send(refusal)}
-        >
-          Deny
-        </button>
-        <button
-          type="button"
+        />
+        <Button
+          text={isBusy ? 'Sending…' : decisionWords(draft)}
           class="btn main"
           aria-describedby="blockers"
           aria-disabled={isLocked}
           onClick={() => void (isLocked ? undefined : send(draft))}
-        >
-          {isBusy ? 'Sending…' : decisionWords(draft)}
-        </button>
+        />
       </div>
       <div class="decide-hand faint">
         by hand <Command text={command} keyName="c" />

@@ -23,6 +23,7 @@ import { MeterBar, MeterValue, now, Time } from '../parts/figures.tsx';
 import { Icon } from '../parts/icons.tsx';
 import { LabelChips } from '../parts/labels.tsx';
 import { ErrorState, LoadingRows, useResource } from '../parts/states.tsx';
+import { Table } from '../parts/table.tsx';
 import { ForeignText } from '../parts/untrusted-text.tsx';
 import { go, Link, pathOf } from '../router.tsx';
 import { decided, pending } from '../state/approvals.ts';
@@ -146,32 +147,17 @@ function Before({ before }: { before: NonNullable<ApprovalReview['before']> }) {
 function LimitAsked({ limit }: { limit: NonNullable<ApprovalReview['limit']> }) {
   const { name, now: current, asked, ceiling, from } = limit;
   const value = (amount: number): string => limitValue(name, amount);
+  const most = `${ceiling === undefined ? 'none' : value(ceiling)}${from === undefined ? '' : ` (${limitOrigin(from)})`}`;
   return (
     <div class="sect">
       <h2>The limit that is asked for</h2>
-      <table class="plain">
-        <thead>
-          <tr>
-            <th scope="col">limit</th>
-            <th scope="col">now</th>
-            <th scope="col">asked</th>
-            <th scope="col">ceiling</th>
-          </tr>
-        </thead>
-        <tbody>
-          <tr>
-            <th scope="row">{limitName(name)}</th>
-            <td>{value(current)}</td>
-            <td>
-              <b>{value(asked)}</b>
-            </td>
-            <td>
-              {ceiling === undefined ? 'none' : value(ceiling)}
-              {from === undefined ? '' : ` (${limitOrigin(from)})`}
-            </td>
-          </tr>
-        </tbody>
-      </table>
+      <Table
+        class="plain"
+        columns={[['limit'], ['now'], ['asked'], ['ceiling']]}
+        rows={[
+          { key: name, cells: [limitName(name), value(current), <b>{value(asked)}</b>, most] },
+        ]}
+      />
       {ceiling !== undefined && asked > ceiling ? (
         <p class="bad">More than the ceiling allows: it would be refused.</p>
       ) : null}

@@ -79,7 +79,7 @@ function ArgumentTable(props: {
             </th>
             <td>
               <code>
-                <ForeignText text={text} class="wrap" />
+                <ForeignText text={text} />
               </code>
               {isCut ? <small class="faint"> the beginning of {bytes(size)}</small> : null}
             </td>
@@ -174,7 +174,7 @@ export const Ways = ({ ways }: { ways: readonly string[] }) => (
     {ways.map((way) => (
       <li key={way}>
         <Icon name="way" />
-        <ForeignText text={way} class="wrap" />
+        <ForeignText text={way} />
       </li>
     ))}
   </ul>

@@ -4,6 +4,7 @@ import { useState } from 'preact/hooks';
 import type { ListedApproval } from '../../model/api.ts';
 import { count, seconds } from '../../model/format.ts';
 import { type PageFault, post } from '../api.ts';
+import { Button } from '../parts/button.tsx';
 import { now } from '../parts/figures.tsx';
 import { Icon } from '../parts/icons.tsx';
 import { ErrorState } from '../parts/states.tsx';
@@ -66,12 +67,8 @@ function DenyForm(props: { approval: ListedApproval; onClose: () => void }) {
           onInput={(event) => setWhy(event.currentTarget.value)}
         />
       </label>
-      <button type="submit" class="btn danger" disabled={isBusy} aria-busy={isBusy}>
-        {isBusy ? 'denies' : 'Deny'}
-      </button>
-      <button type="button" class="btn" onClick={onClose}>
-        Cancel
-      </button>
+      <Button text={isBusy ? 'denies' : 'Deny'} type="submit" class="btn danger" isBusy={isBusy} />
+      <Button text="Cancel" onClick={onClose} />
       {error ? <ErrorState error={error} command={`km approvals deny ${approval.id}`} /> : null}
     </form>
   );
@@ -105,18 +102,15 @@ function Due(props: { approval: ListedApproval; thread: string; isFirst: boolean
         <DenyForm approval={approval} onClose={() => setDenying(false)} />
       ) : (
         <>
-          <button
-            type="button"
-            class="btn"
+          <Button
+            text="Deny"
             disabled={!mayDecide}
             {...(mayDecide ? {} : { title: 'your token may not decide' })}
             onClick={() => setDenying(true)}
-          >
-            Deny
-          </button>
-          <button type="button" class="btn main" onClick={() => go(reviewPath(approval))}>
+          />
+          <Button class="btn main" onClick={() => go(reviewPath(approval))}>
             {WORDS[approval.kind]} {isFirst ? <kbd>a</kbd> : null}
-          </button>
+          </Button>
         </>
       )}
     </section>
@@ -133,9 +127,11 @@ export function DueBar(props: { approvals: readonly ListedApproval[]; thread: st
         <Due key={approval.id} approval={approval} thread={thread} isFirst={index === 0} />
       ))}
       {more > 0 ? (
-        <button type="button" class="more-link" onClick={() => go('/approvals')}>
-          {count(more)} more wait for you
-        </button>
+        <Button
+          text={`${count(more)} more wait for you`}
+          class="more-link"
+          onClick={() => go('/approvals')}
+        />
       ) : null}
     </>
   );

@@ -4,6 +4,7 @@ import type { Act, Data, DataObject, ListedRun, ThreadView } from '../../model/a
 import { isUnserved, NO_WORKER, SERVE_IT, workerName } from '../../model/fleet.ts';
 import { clockTime, seconds } from '../../model/format.ts';
 import { visibleText } from '../../model/untrusted-text.ts';
+import { Button } from '../parts/button.tsx';
 import { Command } from '../parts/copy.tsx';
 import { Time } from '../parts/figures.tsx';
 import { Icon, type IconName } from '../parts/icons.tsx';
@@ -157,18 +158,17 @@ function ActButton(props: {
   const { act, acting, icon, keyName, onClick, children } = props;
   const [why, isBusy] = [acting.why(act), acting.isBusy(act)];
   return (
-    <button
-      type="button"
+    <Button
+      icon={icon}
       class={`btn ${props.class ?? ''}`}
-      disabled={why !== undefined || isBusy}
-      aria-busy={isBusy}
+      disabled={why !== undefined}
+      isBusy={isBusy}
       {...(why === undefined ? {} : { title: why })}
       onClick={onClick}
     >
-      <Icon name={icon} />
       {isBusy ? props.busy : children}
       {keyName === undefined ? null : <kbd>{keyName}</kbd>}
-    </button>
+    </Button>
   );
 }
 
@@ -255,14 +255,12 @@ function ThreadActs(props: ActsProps) {
       >
         Stop…
       </ActButton>
-      <button
-        type="button"
+      <Button
+        icon="more"
         class="btn only"
         aria-label="More: interrupt, raise limits, replay, copy commands"
         onClick={() => onSheet('more')}
-      >
-        <Icon name="more" />
-      </button>
+      />
     </div>
   );
 }
@@ -277,16 +275,14 @@ export function ThreadDock(props: ActsProps) {
     const why = act && acting.why(act);
     const isBusy = act !== undefined && acting.isBusy(act);
     return (
-      <button
-        type="button"
+      <Button
+        icon={icon}
+        text={isBusy ? '…' : word}
         class={tone}
         disabled={why !== undefined || isBusy}
         {...(why === undefined ? {} : { title: why })}
         onClick={run}
-      >
-        <Icon name={icon} />
-        {isBusy ? '…' : word}
-      </button>
+      />
     );
   };
   return (
@@ -330,17 +326,13 @@ export function ThreadHeader(
       {acting.refusal ? (
         <div class="refusal">
           <ErrorState error={acting.refusal.error} command={acting.refusal.command} />
-          <button type="button" class="btn only" aria-label="Close" onClick={acting.forget}>
-            <Icon name="x" />
-          </button>
+          <Button icon="x" class="btn only" aria-label="Close" onClick={acting.forget} />
         </div>
       ) : acting.mayKill ? (
         <div class="refusal">
           <p class="failed" role="status">
             It did not answer the stop within 10 s.{' '}
-            <button type="button" class="btn danger" onClick={() => props.onSheet('stop')}>
-              Kill…
-            </button>
+            <Button text="Kill…" class="btn danger" onClick={() => props.onSheet('stop')} />
             <Command text={commandOf('kill', thread.id)} />
           </p>
         </div>

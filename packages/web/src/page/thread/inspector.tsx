@@ -6,6 +6,7 @@ import type { Data, EventDetail, SlimEvent } from '../../model/api.ts';
 import { clockTime, count, money, seconds } from '../../model/format.ts';
 import { isTrouble } from '../../model/thread-sums.ts';
 import type { TimelineRow } from '../../model/timeline-entry.ts';
+import { Button } from '../parts/button.tsx';
 import { Command } from '../parts/copy.tsx';
 import { Time } from '../parts/figures.tsx';
 import { Icon } from '../parts/icons.tsx';
@@ -133,7 +134,7 @@ function Note(props: {
   const { id, seq, row, detail } = props;
   return (
     <>
-      {row && row.text !== '' ? <ForeignText text={row.text} class="wrap" /> : null}
+      {row && row.text !== '' ? <ForeignText text={row.text} /> : null}
       {detail.content ? (
         <PiecesView first={detail.content} load={loadPiece(id, seq, 'content')} author="Text" />
       ) : null}
@@ -159,12 +160,11 @@ function Overview(props: { rows: readonly TimelineRow[]; onSelect: (seq: number)
           <ul class="troubles">
             {troubles.map((row) => (
               <li key={row.seq}>
-                <button
-                  type="button"
+                <Button
+                  icon={iconOf(row)}
                   class={row.state === 'waits' || row.state === 'unknown' ? 'is-you' : 'is-bad'}
                   onClick={() => props.onSelect(row.denials.at(-1) ?? row.seq)}
                 >
-                  <Icon name={iconOf(row)} />
                   <code>{row.name}</code>
                   <ForeignText text={row.target ?? row.text} class="cut mono dim" />
                   <span class="why">
@@ -172,7 +172,7 @@ function Overview(props: { rows: readonly TimelineRow[]; onSelect: (seq: number)
                       ? ['denied', row.why].filter(Boolean).join(', ')
                       : row.why || (row.kind === 'note' ? '' : row.state)}
                   </span>
-                </button>
+                </Button>
               </li>
             ))}
           </ul>
@@ -257,21 +257,17 @@ export function Inspector(props: InspectorProps) {
   const tone = row?.state === 'denied' || row?.state === 'failed' ? 'bad' : '';
   const [first, second] = [row ? SIDES[row.kind] : 'Text', 'Raw'];
   const tab = (name: Side, word: string) => (
-    <button type="button" role="tab" aria-selected={side === name} onClick={() => setSide(name)}>
-      {word}
-    </button>
+    <Button text={word} role="tab" aria-selected={side === name} onClick={() => setSide(name)} />
   );
   return (
     <section class="card pane insp is-open" aria-label="Selected step">
       <div class="bar">
-        <button
-          type="button"
+        <Button
+          icon="back"
           class="btn only back"
           aria-label="Back to the steps"
           onClick={() => onSelect(undefined)}
-        >
-          <Icon name="back" />
-        </button>
+        />
         {row ? (
           <span class={tone}>
             <Icon name={row.kind === 'turn' ? 'model' : iconOf(row)} />

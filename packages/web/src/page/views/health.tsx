@@ -1,6 +1,7 @@
 // What `km doctor` finds, each with the fix to copy, and how the server is doing.
 import type { HealthView } from '../../model/api.ts';
 import { count, seconds } from '../../model/format.ts';
+import { Button } from '../parts/button.tsx';
 import { Command, CopyButton } from '../parts/copy.tsx';
 import { now, Time } from '../parts/figures.tsx';
 import { Icon, type IconName } from '../parts/icons.tsx';
@@ -94,9 +95,7 @@ export function HealthPage() {
           {answer?.ok ? <Verdict findings={findings} /> : null}
         </div>
         <div class="acts">
-          <button type="button" class="btn" onClick={again}>
-            Look again
-          </button>
+          <Button text="Look again" onClick={again} />
         </div>
       </div>
       {answer === undefined ? <LoadingRows rows={8} rowHeight={32} /> : null}

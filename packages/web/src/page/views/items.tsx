@@ -6,6 +6,7 @@ import { get, type PageFault } from '../api.ts';
 import { ItemPane } from '../items/item-pane.tsx';
 import { SignatureSign } from '../items/signature-mark.tsx';
 import { useKeys } from '../keys.ts';
+import { Button } from '../parts/button.tsx';
 import { EmptyState, ErrorState, LoadingRows, useResource } from '../parts/states.tsx';
 import { ForeignText } from '../parts/untrusted-text.tsx';
 import { go, Link, pathOf, route, setQuery } from '../router.tsx';
@@ -68,15 +69,13 @@ function Search() {
       />
       <div class="chips">
         {KINDS.map((one) => (
-          <button
+          <Button
+            text={one}
             key={one}
-            type="button"
             class="chip"
             aria-pressed={kind === one}
             onClick={() => setQuery({ kind: kind === one ? undefined : one })}
-          >
-            {one}
-          </button>
+          />
         ))}
       </div>
     </div>
@@ -149,9 +148,7 @@ function Found(props: { found: ReturnType<typeof useItems>; kind?: string; id?: 
         <p class="faint more">
           {count(list.items.length)}
           {list.total === undefined ? '' : ` of ${count(list.total)}`}{' '}
-          <button type="button" class="chip" onClick={() => void more()}>
-            Show more
-          </button>
+          <Button text="Show more" class="chip" onClick={() => void more()} />
         </p>
       ) : null}
     </>

@@ -7,6 +7,7 @@ import { type PageFault, post } from '../api.ts';
 import { connection } from '../connection.ts';
 import { ProvenanceGraph } from '../graph/provenance-graph.tsx';
 import { useKeys } from '../keys.ts';
+import { Button } from '../parts/button.tsx';
 import { Command } from '../parts/copy.tsx';
 import { Icon } from '../parts/icons.tsx';
 import { LabelChips } from '../parts/labels.tsx';
@@ -165,23 +166,19 @@ function Payload(props: {
             value={text}
             onInput={(event) => change(index, { text: event.currentTarget.value })}
           />
-          <button
-            type="button"
+          <Button
+            icon="x"
             class="btn only"
             aria-label={`Take field ${index + 1} out`}
             onClick={() => setFields(fields.filter((_, at) => at !== index))}
-          >
-            <Icon name="x" />
-          </button>
+          />
         </div>
       ))}
-      <button
-        type="button"
+      <Button
+        text="Add a field of the payload"
         class="chip"
         onClick={() => setFields([...fields, { name: '', text: '' }])}
-      >
-        Add a field of the payload
-      </button>
+      />
     </div>
   );
 }
@@ -216,14 +213,12 @@ function Script({ view }: { view: ScriptDocument }) {
         <Payload fields={fields} setFields={setFields} />
         <div class="run-acts">
           <Command text={`km script ${shellWord(view.file)}${words.join('')}`} />
-          <button
-            type="button"
+          <Button
+            text={isBusy ? 'Running…' : 'Run'}
             class="btn go"
             disabled={isBusy || reason !== undefined}
             onClick={() => void start()}
-          >
-            {isBusy ? 'Running…' : 'Run'}
-          </button>
+          />
         </div>
         {reason === undefined ? null : <p class="dim">{reason}</p>}
         {fault ? <ErrorState error={fault} /> : null}

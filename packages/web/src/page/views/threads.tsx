@@ -10,6 +10,7 @@ import {
   waitsForPerson,
 } from '../../model/thread-lines.ts';
 import { useKeys } from '../keys.ts';
+import { Button } from '../parts/button.tsx';
 import { EmptyState, ErrorState, LoadingRows, useResource } from '../parts/states.tsx';
 import { VirtualList } from '../parts/virtual-list.tsx';
 import { go, Link, pathOf, route, setQuery } from '../router.tsx';
@@ -90,15 +91,9 @@ function Foot(props: { shown: number; wish: ListWish; news: number; onNews: () =
         {isMore ? (isLoading ? ' · reading more' : ' · more below') : ''}
       </span>
       {isMore && wish.find !== '' ? (
-        <button type="button" class="chip" onClick={loadMore}>
-          Read more
-        </button>
+        <Button text="Read more" class="chip" onClick={loadMore} />
       ) : null}
-      {news > 0 ? (
-        <button type="button" class="chip news" onClick={onNews}>
-          {count(news)} new
-        </button>
-      ) : null}
+      {news > 0 ? <Button text={`${count(news)} new`} class="chip news" onClick={onNews} /> : null}
       <span class="keys-hint">
         <kbd>j</kbd> <kbd>k</kbd> move · <kbd>Enter</kbd> open · <kbd>?</kbd> keys
       </span>
@@ -253,9 +248,7 @@ export function ThreadsView() {
           <EmptyState title="No thread is here any more" hint="Those that ran were pruned." />
         ) : (
           <EmptyState title="No thread fits">
-            <button type="button" class="btn" onClick={clearFilters}>
-              Show all
-            </button>
+            <Button text="Show all" onClick={clearFilters} />
           </EmptyState>
         )
       ) : null}
