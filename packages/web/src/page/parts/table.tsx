@@ -1,4 +1,4 @@
-// A table whose first cell of each row is the heading of that row.
+// A table whose first cell of each row is the heading of that row, and a list of names and values.
 import type { ComponentChildren } from 'preact';
 
 export interface TableRow {
@@ -44,3 +44,20 @@ export function Table(props: {
     </table>
   );
 }
+
+/** Names and values, those that are there. */
+export const Facts = (props: {
+  facts: readonly (readonly [name: string, value: ComponentChildren])[];
+  class?: string;
+}) => (
+  <dl class={props.class ?? 'facts'}>
+    {props.facts
+      .filter(([, value]) => value !== undefined && value !== '' && value !== null)
+      .map(([name, value]) => (
+        <div key={name}>
+          <dt>{name}</dt>
+          <dd>{value}</dd>
+        </div>
+      ))}
+  </dl>
+);

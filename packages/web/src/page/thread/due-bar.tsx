@@ -2,7 +2,7 @@
 // approving takes the review, which shows all of it.
 import { useState } from 'preact/hooks';
 import type { ListedApproval } from '../../model/api.ts';
-import { count, seconds } from '../../model/format.ts';
+import { count, expiryWords, seconds } from '../../model/format.ts';
 import { type PageFault, post } from '../api.ts';
 import { Button } from '../parts/button.tsx';
 import { now } from '../parts/figures.tsx';
@@ -18,14 +18,6 @@ const WORDS: Readonly<Record<ListedApproval['kind'], string>> = {
   limit: 'Review limit',
   question: 'Answer',
 };
-
-/** `expires in 10 m 45 s`, or nothing. */
-const expiry = ({ expires }: ListedApproval): string =>
-  expires === undefined
-    ? ''
-    : expires <= now.value
-      ? 'expired'
-      : `expires in ${seconds(Math.round((expires - now.value) / 1000))}`;
 
 const askedFor = ({ asked }: ListedApproval): string =>
   seconds(Math.max(0, Math.round((now.value - asked) / 1000)));
@@ -80,9 +72,11 @@ function Due(props: { approval: ListedApproval; thread: string; isFirst: boolean
   const mayDecide = may('approve');
   const { rule } = approval;
   const asks = rule === undefined ? 'asks' : `asked by ${rule}`;
-  const about = [asks, askedFor(approval), expiry(approval)].filter(Boolean).join(' · ');
+  const about = [asks, askedFor(approval), expiryWords(approval.expires, now.value)]
+    .filter(Boolean)
+    .join(' · ');
   return (
-    <section class="due-bar" aria-label="Waits for you">
+    <section class="due-bar flex" aria-label="Waits for you">
       <span class="you">
         <Icon name="ask" />
       </span>

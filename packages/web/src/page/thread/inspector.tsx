@@ -1,6 +1,5 @@
 // One step, looked at closely: the decision about a call, the numbers and the reply of a turn, what a
 // hook answered; and the event as the journal has it.
-import type { ComponentChildren } from 'preact';
 import { useState } from 'preact/hooks';
 import type { Data, EventDetail, SlimEvent } from '../../model/api.ts';
 import { clockTime, count, money, seconds } from '../../model/format.ts';
@@ -13,28 +12,13 @@ import { Icon } from '../parts/icons.tsx';
 import { JsonView, PiecesView } from '../parts/json-view.tsx';
 import { LabelChips } from '../parts/labels.tsx';
 import { ErrorState, LoadingRows, useResource } from '../parts/states.tsx';
+import { Facts } from '../parts/table.tsx';
 import { ForeignText } from '../parts/untrusted-text.tsx';
 import { Link } from '../router.tsx';
 import { Decision, loadPiece } from './decision.tsx';
 import { textAt } from './header.tsx';
 import { threadPath, threadResource } from './place.ts';
 import { iconOf } from './timeline-row.tsx';
-
-/** Names and values, those that are there. */
-export const Facts = (props: {
-  facts: readonly (readonly [name: string, value: ComponentChildren])[];
-}) => (
-  <dl class="facts">
-    {props.facts
-      .filter(([, value]) => value !== undefined && value !== '' && value !== null)
-      .map(([name, value]) => (
-        <div key={name}>
-          <dt>{name}</dt>
-          <dd>{value}</dd>
-        </div>
-      ))}
-  </dl>
-);
 
 function Turn(props: {
   id: string;
@@ -146,8 +130,8 @@ function Note(props: {
 function Overview(props: { rows: readonly TimelineRow[]; onSelect: (seq: number) => void }) {
   const troubles = props.rows.filter(isTrouble).slice(0, 100);
   return (
-    <section class="card pane insp" aria-label="What needs a look">
-      <div class="bar">
+    <section class="card pane stack insp" aria-label="What needs a look">
+      <div class="bar flex">
         <b>What needs a look</b>
         <span class="faint">{count(troubles.length)}</span>
       </div>
@@ -260,8 +244,8 @@ export function Inspector(props: InspectorProps) {
     <Button text={word} role="tab" aria-selected={side === name} onClick={() => setSide(name)} />
   );
   return (
-    <section class="card pane insp is-open" aria-label="Selected step">
-      <div class="bar">
+    <section class="card pane stack insp is-open" aria-label="Selected step">
+      <div class="bar flex">
         <Button
           icon="back"
           class="btn only back"
@@ -292,7 +276,7 @@ export function Inspector(props: InspectorProps) {
           <ErrorState error={answer.error} again={again} />
         )}
       </div>
-      <div class="foot">
+      <div class="foot faint nowrap small flex">
         {answer?.ok ? <Command text={answer.output.command} keyName="c" /> : null}
       </div>
     </section>

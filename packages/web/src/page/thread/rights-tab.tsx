@@ -7,12 +7,11 @@ import type { TimelineRow } from '../../model/timeline-entry.ts';
 import { now, Time } from '../parts/figures.tsx';
 import { Icon } from '../parts/icons.tsx';
 import { EmptyState, useResource } from '../parts/states.tsx';
-import { Table } from '../parts/table.tsx';
+import { Facts, Table } from '../parts/table.tsx';
 import { ForeignText } from '../parts/untrusted-text.tsx';
 import { usesText } from './answers.tsx';
 import { Ways } from './decision.tsx';
 import { listAt, shortHash, textAt } from './header.tsx';
-import { Facts } from './inspector.tsx';
 import { threadResource } from './place.ts';
 
 const SHOWN_REFUSALS = 30;
@@ -165,7 +164,7 @@ export function RightsTab(props: {
   const refused = rows.filter(isRefused);
   const { thread, ran } = view;
   return (
-    <div class="sheet-body" tabIndex={0} role="region" aria-label="Rights in detail">
+    <div class="sheet-body stack" tabIndex={0} role="region" aria-label="Rights in detail">
       <div class="sect">
         <h3>
           Granted <small>at the start, and approved since; everything else is refused</small>
