@@ -127,7 +127,7 @@ export function DayBars({ report }: { report: CostReport }) {
           )}
         </svg>
       </div>
-      <figcaption class="key">
+      <figcaption class="key dim small">
         {models.map((name, index) => (
           <span key={name} class="k">
             <i class={`series s${index}`} />
@@ -135,7 +135,7 @@ export function DayBars({ report }: { report: CostReport }) {
           </span>
         ))}
       </figcaption>
-      <BehindDrawing title="As a table" class="behind-chart">
+      <BehindDrawing title="As a table" class="behind-chart small">
         {() => <DayTable series={series} currency={report.currency} />}
       </BehindDrawing>
     </figure>

@@ -205,8 +205,8 @@ export function ItemPane({ kind, id }: { kind: string; id: string }) {
   const view = answer?.ok ? answer.output : undefined;
   const canRun = view?.can_run === true && kind === 'directive';
   return (
-    <section class="card pane insp item" aria-label="Item">
-      <header class="bar">
+    <section class="card pane stack insp item" aria-label="Item">
+      <header class="bar flex">
         <Link to="/items" class="btn only phone-back" label="Back to the list">
           <Icon name="back" />
         </Link>
@@ -236,7 +236,7 @@ export function ItemPane({ kind, id }: { kind: string; id: string }) {
         {view ? <Parts kind={kind} id={id} view={view} /> : null}
       </div>
       {kind === 'knowledge' ? null : (
-        <div class="foot">
+        <div class="foot faint nowrap small flex">
           <Command text={`km explain ${shellWord(kind)} ${shellWord(id)}`} />
         </div>
       )}

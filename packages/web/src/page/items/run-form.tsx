@@ -122,7 +122,7 @@ function LimitField(props: {
   const id = useId();
   const { name, max, from = '' } = limit;
   return (
-    <div class="run-limit">
+    <div class="run-limit small">
       <label for={id}>{limitName(name)}</label>
       <div class="field">
         <input
@@ -210,7 +210,7 @@ export function RunForm(props: { directive: string; view: ItemView; onClose: () 
     setFault(answer.error);
   };
   return (
-    <section class="run-form" aria-label="Run">
+    <section class="run-form stack" aria-label="Run">
       <h2>
         Run <ForeignText text={directive} class="mono" />
       </h2>

@@ -45,7 +45,7 @@ function Links({ counts, fleet }: { counts: BarCounts; fleet: boolean }) {
 }
 
 export const Brand = () => (
-  <span class="brand">
+  <span class="brand flex">
     <svg viewBox="0 0 18 18" fill="none" aria-hidden="true">
       <circle cx="9" cy="9" r="7.6" stroke="var(--text)" stroke-width="1.5" />
       <circle cx="9" cy="9" r="3" fill="var(--you)" />
@@ -69,19 +69,19 @@ export function AppBar(props: {
   const { path } = route.value;
   useEffect(() => setOpen(false), [path]);
   return (
-    <header class="top">
+    <header class="top flex">
       <Brand />
-      <span class="project cut">{project}</span>
+      <span class="project dim cut">{project}</span>
       <nav aria-label="Main" id="main-menu" class={isOpen ? 'is-open' : ''}>
         <Links counts={counts} fleet={fleet} />
         <Button text="Find" class="in-menu" onClick={props.onFind} />
         <Button text="Theme" class="in-menu" onClick={props.onTheme} />
       </nav>
-      <Button icon="find" class="find" onClick={props.onFind}>
+      <Button icon="find" class="find faint flex" onClick={props.onFind}>
         <span>Find a thread, call, item</span>
         <kbd>/</kbd>
       </Button>
-      <span class={`live is-${connection}`} role="status">
+      <span class={`live dim nowrap flex is-${connection}`} role="status">
         <span class="dot" />
         {WORDS[connection]}
       </span>

@@ -67,7 +67,7 @@ export function PiecesView(props: {
       />
       {error ? <ErrorState error={error} /> : null}
       {next === undefined ? null : (
-        <p class="pieces">
+        <p class="pieces dim">
           {bytes(next)} of {bytes(first.bytes)}{' '}
           <Button text="Next piece" disabled={isBusy} onClick={() => void more(next)} />
         </p>

@@ -15,7 +15,7 @@ export function EmptyState(props: {
 }) {
   const { title, hint, command, children } = props;
   return (
-    <div class="empty">
+    <div class="empty dim">
       <b>{title}</b>
       {hint === undefined ? null : <p>{hint}</p>}
       {command === undefined ? null : <Command text={command} />}

@@ -175,7 +175,7 @@ function Choices(props: { review: ApprovalReview; draft: DecisionDraft; change: 
 /** A checkbox of its own, and a second one that only stands there when the first is set. */
 function Beyond({ draft, change }: { draft: DecisionDraft; change: Change }) {
   return (
-    <div class="beyond">
+    <div class="beyond stack">
       <label class="check">
         <input
           type="checkbox"
@@ -207,7 +207,7 @@ const GIVEN_AWAY: Readonly<Record<string, string>> = {
 
 function Fault({ fault, command }: { fault: PageFault; command: string }) {
   return (
-    <div class="refused-act">
+    <div class="refused-act stack">
       <b>{GIVEN_AWAY[fault.code] ?? 'Nothing was given.'}</b>
       <ErrorState error={fault} command={command} />
     </div>
@@ -299,7 +299,7 @@ export function DecisionForm(props: {
   }
   return (
     <section class="decide" aria-label="Decide">
-      <div class="decide-in">
+      <div class="decide-in stack">
         {approval.kind === 'question' ? (
           <Answer draft={draft} change={change} />
         ) : (
@@ -309,12 +309,12 @@ export function DecisionForm(props: {
         <Field label="why, for the record" value={draft.why} onInput={(why) => change({ why })} />
         {fault ? <Fault fault={fault} command={command} /> : null}
       </div>
-      <div class="decide-foot" ref={foot}>
-        <div class="decide-says">
+      <div class="decide-foot flex" ref={foot}>
+        <div class="decide-says flex">
           <span class="dim" title="`km approvals show` prints the same digest">
-            digest <span class="mark">{approval.mark}</span>
+            digest <span class="mark nowrap">{approval.mark}</span>
           </span>
-          <ul class="blockers" id="blockers" aria-live="polite">
+          <ul class="blockers small" id="blockers" aria-live="polite">
             {blockers.map((text) => (
               <li key={text}>{text}</li>
             ))}
@@ -334,7 +334,7 @@ export function DecisionForm(props: {
           onClick={() => void (isLocked ? undefined : send(draft))}
         />
       </div>
-      <div class="decide-hand faint">
+      <div class="decide-hand small flex faint">
         by hand <Command text={command} keyName="c" />
       </div>
     </section>

@@ -131,7 +131,9 @@ export function ReviewedArguments(props: {
             </td>
             <td>
               {argument.labels.length > 0 ? <LabelChips taint={argument.labels} /> : null}
-              <span class={argument.labels.length > 0 ? 'origin' : 'label'}>{argument.origin}</span>
+              <span class={argument.labels.length > 0 ? 'origin faint' : 'label'}>
+                {argument.origin}
+              </span>
             </td>
           </tr>
         ))}

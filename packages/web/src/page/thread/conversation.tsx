@@ -84,7 +84,7 @@ function Message({ id, event }: { id: string; event: SlimEvent }) {
   const content = answer?.ok ? answer.output.content : undefined;
   return (
     <div ref={place} class={`message by-${event.type.split('_')[0]}`}>
-      <div class="message-head">
+      <div class="message-head small flex">
         <b>{author}</b> {event.turn > 0 ? <span class="faint">turn {event.turn}</span> : null}{' '}
         <Time at={event.ts} form="clock" />
         <LabelChips taint={event.labels ?? []} />
@@ -180,7 +180,7 @@ export function Conversation(props: {
   const box = useFollowed(follow, onFollow);
   if (lines.length === 0 && text === '') return <EmptyState title="Nothing was said yet" />;
   return (
-    <div ref={box} class="talk" tabIndex={0} role="region" aria-label="Conversation">
+    <div ref={box} class="talk stack" tabIndex={0} role="region" aria-label="Conversation">
       {hidden > 0 ? (
         <Button text={`${count(hidden)} earlier`} onClick={() => setMost(most + PAGE * 2)} />
       ) : null}
@@ -195,7 +195,7 @@ export function Conversation(props: {
         )}
       {text === '' ? null : (
         <div class="message by-assistant is-live">
-          <div class="message-head">
+          <div class="message-head small flex">
             <b>The model</b> <span class="label">live, not kept</span>
           </div>
           <ForeignText text={text} />

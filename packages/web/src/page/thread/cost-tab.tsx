@@ -132,7 +132,7 @@ export function CostTab(props: {
   const most = thread.meters.find(({ name }) => name === 'turns')?.max;
   const series = costSeries(rows, view.children);
   return (
-    <div class="sheet-body" tabIndex={0} role="region" aria-label="Cost in detail">
+    <div class="sheet-body stack" tabIndex={0} role="region" aria-label="Cost in detail">
       <StepChart
         points={series.points}
         currency={currency}

@@ -86,7 +86,7 @@ function ArgumentTable(props: {
             <td>
               {labels.length > 0 ? <LabelChips taint={labels} /> : null}
               {origin === '' ? null : (
-                <span class={labels.length > 0 ? 'origin' : 'label'}>{origin}</span>
+                <span class={labels.length > 0 ? 'origin faint' : 'label'}>{origin}</span>
               )}
             </td>
           </tr>

@@ -101,7 +101,7 @@ export function EventsTab(props: {
   }, [events, found]);
   const selected = at === undefined ? -1 : shown.findIndex(({ seq }) => seq === at);
   return (
-    <div class="timeline events">
+    <div class="timeline stack events">
       <div class="event-bar">
         <FindField id={id} onFound={setFound} />
         <span class="faint">

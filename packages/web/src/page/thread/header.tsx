@@ -78,7 +78,7 @@ function Unserved({ thread }: Pick<ThreadView, 'thread'>) {
   // With other items than this folder has a person may let it go on with these.
   const isOfToday = thread.queue?.endsWith(` ${state?.own?.items}`) === true;
   return (
-    <section class="due-bar" aria-label={NO_WORKER}>
+    <section class="due-bar flex" aria-label={NO_WORKER}>
       <span class="you">
         <Icon name="warn" />
       </span>
@@ -101,7 +101,7 @@ function Meta({ view, until }: { view: ThreadView; until: number }) {
   const who = [textAt(by, 'who'), textAt(by, 'surface')].filter(Boolean).join(', ');
   const hash = textAt(item, 'sha256');
   return (
-    <div class="meta">
+    <div class="meta dim">
       <span>
         <code>{thread.id}</code>
       </span>
@@ -307,7 +307,7 @@ export function ThreadHeader(
     <>
       <div class="head">
         <div>
-          <div class="title">
+          <div class="title flex">
             <h1>
               {thread.directive} <span class="ver">{thread.version}</span>
             </h1>

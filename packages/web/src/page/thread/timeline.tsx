@@ -66,7 +66,7 @@ function Axis({ scale, isAlive }: { scale: TimelineScale; isAlive: boolean }) {
     return isLast ? `${value} s` : String(value);
   };
   return (
-    <div class="axis" aria-hidden="true">
+    <div class="axis faint" aria-hidden="true">
       <span class="d t">at, s</span>
       <span>step</span>
       <span />
@@ -89,7 +89,7 @@ const KEYS = ['model', 'call', 'child', 'hook', 'wait'] as const;
 
 function Legend(props: { events: number; isFolded: boolean; follow: boolean; onFollow(): void }) {
   return (
-    <div class="foot">
+    <div class="foot faint nowrap small flex">
       {KEYS.map((key) => (
         <span key={key} class="k">
           <i class={`key-${key}`} />
@@ -162,7 +162,7 @@ export function Timeline(props: {
   return (
     <div
       ref={box}
-      class="timeline"
+      class="timeline stack"
       style={{ '--lane-bg': laneBackground(scene.scale, scene.isAlive) }}
     >
       <Axis scale={scene.scale} isAlive={scene.isAlive} />

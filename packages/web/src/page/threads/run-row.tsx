@@ -31,7 +31,7 @@ function Used({ run, name, word }: { run: ListedRun; name: 'turns' | 'spend'; wo
   const used = meter?.used ?? Number(told ?? 0);
   const about = name === 'spend' && run.cost['estimated'] === true ? 'about ' : '';
   return (
-    <span role="gridcell" class={`used ${name}`}>
+    <span role="gridcell" class={`used nowrap small ${name}`}>
       <span class="n">
         {about}
         {name === 'spend' ? money(used) : count(used)}

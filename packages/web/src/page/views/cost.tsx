@@ -164,7 +164,7 @@ export function CostPage() {
   return (
     <main class="scroll-page cost">
       <header class="head">
-        <div class="title">
+        <div class="title flex">
           <h1>Cost</h1>
           <label class="field">
             <span class="skip">Range</span>

@@ -217,7 +217,7 @@ export function FleetPage() {
   return (
     <main class="scroll-page fleet">
       <header class="head">
-        <div class="title">
+        <div class="title flex">
           <h1>Fleet</h1>
           {state ? <Sums fleet={state} /> : null}
         </div>

@@ -58,7 +58,7 @@ function Search() {
     return () => clearTimeout(timer);
   }, [text]);
   return (
-    <div class="search">
+    <div class="search stack">
       <input
         type="search"
         id="item-search"
@@ -176,7 +176,7 @@ export function ItemsPage() {
   const Title = isOne ? 'h2' : 'h1';
   return (
     <main class={`two ${isOne ? 'has-one' : ''}`}>
-      <section class="card pane list" aria-label="Items">
+      <section class="card pane stack list" aria-label="Items">
         <Title class="skip">Items</Title>
         <Search />
         <div class="scroll-y">
@@ -186,7 +186,7 @@ export function ItemsPage() {
       {isOne ? (
         <ItemPane key={`${kind} ${id}`} kind={kind} id={id} />
       ) : (
-        <section class="card pane nothing">
+        <section class="card pane stack nothing">
           <EmptyState
             title="Choose an item"
             hint="What it may do, what limits it, and who says so."

@@ -231,8 +231,8 @@ function Script({ view }: { view: ScriptDocument }) {
 function ScriptPane({ id }: { id: string }) {
   const { answer, again } = useResource<ScriptDocument>(`scripts/${encodeURIComponent(id)}`);
   return (
-    <section class="card pane insp" aria-label="Script">
-      <header class="bar">
+    <section class="card pane stack insp" aria-label="Script">
+      <header class="bar flex">
         <Link to="/scripts" class="btn only phone-back" label="Back to the list">
           <Icon name="back" />
         </Link>
@@ -268,8 +268,8 @@ export function ScriptsPage() {
   const Title = current === undefined ? 'h1' : 'h2';
   return (
     <main class={`two ${current === undefined ? '' : 'has-one'}`}>
-      <section class="card pane list" aria-label="Scripts">
-        <header class="bar">
+      <section class="card pane stack list" aria-label="Scripts">
+        <header class="bar flex">
           <Title>
             Scripts <span class="count">{scripts.length}</span>
           </Title>
@@ -294,7 +294,7 @@ export function ScriptsPage() {
         </div>
       </section>
       {current === undefined ? (
-        <section class="card pane nothing">
+        <section class="card pane stack nothing">
           <EmptyState title="Choose a script" command="km script FILE" />
         </section>
       ) : (

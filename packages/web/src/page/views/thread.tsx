@@ -198,13 +198,13 @@ function Work(shown: Shown) {
   const isBeginningMissing = !live.isWhole && live.events.length > 0;
   return (
     <div class="work">
-      <section class="card pane" aria-label={TAB_NAMES[place.tab]}>
-        <div class="bar">
+      <section class="card pane stack" aria-label={TAB_NAMES[place.tab]}>
+        <div class="bar flex">
           <Tabs place={place} />
           {place.tab === 'timeline' ? <Chips sums={sums} filter={place.filter} /> : null}
         </div>
         {isBeginningMissing && place.tab !== 'events' ? (
-          <p class="partial">
+          <p class="partial dim small">
             from event {count(live.events[0]?.seq ?? 0)} on{' '}
             <Button text="earlier ones" class="more-link" onClick={live.loadBefore} />
           </p>

@@ -49,7 +49,7 @@ function Head({ wish }: { wish: ListWish }) {
   const { totals, directives } = list.value;
   return (
     <div class="head threads-head">
-      <div class="title">
+      <div class="title flex">
         <h1>Threads</h1>
         <span class="sums">
           <span class={totals.waits > 0 ? 'you' : 'dim'}>
@@ -85,7 +85,7 @@ function Foot(props: { shown: number; wish: ListWish; news: number; onNews: () =
       : `of ${count(rows.size)} read`
     : `of ${count(all)}`;
   return (
-    <p class="foot">
+    <p class="foot faint nowrap small flex">
       <span>
         {count(shown)} {of}
         {isMore ? (isLoading ? ' · reading more' : ' · more below') : ''}
@@ -181,7 +181,7 @@ function Lines(props: { wish: ListWish }) {
   };
   const shown = lines.reduce((sum, line) => sum + (line.kind === 'group' ? line.threads : 0), 0);
   return (
-    <section class="card pane threads" aria-label="List of threads" {...hold}>
+    <section class="card pane stack threads" aria-label="List of threads" {...hold}>
       <VirtualList
         label="Threads"
         count={lines.length}
@@ -238,7 +238,7 @@ export function ThreadsView() {
       <Head wish={wish} />
       {error ? <ErrorState error={error} again={reloadThreads} command="km threads ls" /> : null}
       {rows.size === 0 && isLoading ? (
-        <div class="card pane threads">
+        <div class="card pane stack threads">
           <LoadingRows rows={14} rowHeight={isNarrow.value ? 50 : 27} />
         </div>
       ) : null}
