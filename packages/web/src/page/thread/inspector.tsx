@@ -241,7 +241,9 @@ export function Inspector(props: InspectorProps) {
   const tone = row?.state === 'denied' || row?.state === 'failed' ? 'bad' : '';
   const [first, second] = [row ? SIDES[row.kind] : 'Text', 'Raw'];
   const tab = (name: Side, word: string) => (
-    <Button text={word} role="tab" aria-selected={side === name} onClick={() => setSide(name)} />
+    <button type="button" role="tab" aria-selected={side === name} onClick={() => setSide(name)}>
+      {word}
+    </button>
   );
   return (
     <section class="card pane stack insp is-open" aria-label="Selected step">

@@ -91,6 +91,7 @@ const Tabs = ({ place }: { place: ThreadPlace }) => (
       <Button
         text={TAB_NAMES[tab]}
         key={tab}
+        class=""
         role="tab"
         aria-selected={place.tab === tab}
         onClick={() => openTab(tab)}
