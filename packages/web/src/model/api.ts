@@ -484,19 +484,16 @@ export interface ThreadCostView {
     readonly spend: number;
     readonly estimated: boolean;
   }[];
-  readonly hooks: readonly {
-    readonly thread: string;
-    readonly directive: string;
-    readonly spend: number;
-    readonly tokens: number;
-  }[];
-  readonly children: readonly {
-    readonly thread: string;
-    readonly directive: string;
-    readonly spend: number;
-    readonly tokens: number;
-  }[];
-  readonly total: { readonly spend: number; readonly tokens: number };
+  readonly hooks: readonly RunCost[];
+  readonly children: readonly RunCost[];
+  readonly total: Pick<RunCost, 'spend' | 'tokens'>;
+}
+
+interface RunCost {
+  readonly thread: string;
+  readonly directive: string;
+  readonly spend: number;
+  readonly tokens: number;
 }
 
 export interface CostGroup {

@@ -68,6 +68,12 @@ export function ago(ms: number): string {
   return total < 172_800 ? `${Math.floor(total / 3600)} h` : `${Math.floor(total / 86_400)} d`;
 }
 
+/** `expires in 10 m 45 s`, `expired`, or nothing. */
+export function expiryWords(expires: number | undefined, at: number): string {
+  if (expires === undefined) return '';
+  return expires <= at ? 'expired' : `expires in ${seconds(Math.round((expires - at) / 1000))}`;
+}
+
 /** `02:00:52`, and with `isExact` `02:00:52.014`, in the time zone of who reads it. */
 export function clockTime(at: number, isExact = false): string {
   const date = new Date(at);

@@ -156,7 +156,7 @@ export function StreamFrame() {
         retry={connectNow}
         {...(retry_at === undefined ? {} : { retryAt: retry_at })}
       />
-      <div id="content" class={`view is-${shown}`} tabIndex={-1}>
+      <div id="content" class={`view stack is-${shown}`} tabIndex={-1}>
         <Fence key={path.split('/')[1] ?? ''}>
           <View />
         </Fence>

@@ -4,6 +4,7 @@ import type { CostReport } from '../../model/api.ts';
 import { type DayBar, type DaySeries, daySeries } from '../../model/day-series.ts';
 import { count, money, shortCount } from '../../model/format.ts';
 import { now } from '../parts/figures.tsx';
+import { Table } from '../parts/table.tsx';
 import { ForeignText } from '../parts/untrusted-text.tsx';
 import { BehindDrawing, usePlaceWidth } from './drawing.tsx';
 
@@ -68,32 +69,23 @@ function Bar({
 function DayTable({ series, currency }: { series: DaySeries; currency: string }) {
   return (
     <div class="wide-table">
-      <table class="plain">
-        <thead>
-          <tr>
-            <th scope="col">day</th>
-            <th scope="col">threads</th>
-            <th scope="col">tokens</th>
-            <th scope="col">{currency}</th>
-          </tr>
-        </thead>
-        <tbody>
-          {series.days
-            .filter(({ group }) => group !== undefined)
-            .toReversed()
-            .map(({ day, spend, group }) => (
-              <tr key={day}>
-                <th scope="row">{day}</th>
-                <td>{count(group?.threads ?? 0)}</td>
-                <td>{shortCount(group?.tokens ?? 0)}</td>
-                <td>
-                  {group?.estimated ? 'about ' : ''}
-                  {money(spend)}
-                </td>
-              </tr>
-            ))}
-        </tbody>
-      </table>
+      <Table
+        class="plain"
+        columns={[['day'], ['threads'], ['tokens'], [currency]]}
+        rows={series.days.toReversed().flatMap(({ day, spend, group }) =>
+          group === undefined
+            ? []
+            : {
+                key: day,
+                cells: [
+                  day,
+                  count(group.threads),
+                  shortCount(group.tokens),
+                  `${group.estimated ? 'about ' : ''}${money(spend)}`,
+                ],
+              },
+        )}
+      />
     </div>
   );
 }
@@ -135,7 +127,7 @@ export function DayBars({ report }: { report: CostReport }) {
           )}
         </svg>
       </div>
-      <figcaption class="key">
+      <figcaption class="key dim small">
         {models.map((name, index) => (
           <span key={name} class="k">
             <i class={`series s${index}`} />
@@ -143,7 +135,7 @@ export function DayBars({ report }: { report: CostReport }) {
           </span>
         ))}
       </figcaption>
-      <BehindDrawing title="As a table" class="behind-chart">
+      <BehindDrawing title="As a table" class="behind-chart small">
         {() => <DayTable series={series} currency={report.currency} />}
       </BehindDrawing>
     </figure>

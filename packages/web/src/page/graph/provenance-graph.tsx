@@ -195,7 +195,7 @@ export function ProvenanceGraph(props: {
   const isRefusal = provenance.refusal !== null && provenance.refusal !== undefined;
   return (
     <div class="prov">
-      <p class="prov-head faint">
+      <p class="prov-head small flex faint">
         <span>
           {steps.shown === steps.total ? '' : `${steps.shown} of `}
           {steps.total} {steps.total === 1 ? 'operation' : 'operations'}
@@ -225,7 +225,7 @@ export function ProvenanceGraph(props: {
           actOf={actOf}
         />
       </div>
-      <BehindDrawing title="As a list" class="prov-list">
+      <BehindDrawing title="As a list" class="prov-list small">
         {() => <ListOfSteps provenance={provenance} />}
       </BehindDrawing>
     </div>

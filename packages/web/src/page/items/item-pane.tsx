@@ -4,6 +4,7 @@ import type { ComponentChildren } from 'preact';
 import type { Data, DataObject, ItemView, LongText } from '../../model/api.ts';
 import { count, limitName, limitOrigin, limitValue, shellWord } from '../../model/format.ts';
 import { get, type PageAnswer } from '../api.ts';
+import { Button } from '../parts/button.tsx';
 import { Command } from '../parts/copy.tsx';
 import { Icon } from '../parts/icons.tsx';
 import { PiecesView } from '../parts/json-view.tsx';
@@ -55,7 +56,7 @@ function Lines(props: { title: string; lines: readonly OriginLine[]; isShort?: b
 
 const Words = ({ name, words }: { name: string; words: readonly string[] }) =>
   words.length === 0 ? null : (
-    <span class="reach">
+    <span>
       <span class="faint">{name}</span> <ForeignText text={words.join(', ')} class="mono" />
     </span>
   );
@@ -204,8 +205,8 @@ export function ItemPane({ kind, id }: { kind: string; id: string }) {
   const view = answer?.ok ? answer.output : undefined;
   const canRun = view?.can_run === true && kind === 'directive';
   return (
-    <section class="card pane insp item" aria-label="Item">
-      <header class="bar">
+    <section class="card pane stack insp item" aria-label="Item">
+      <header class="bar flex">
         <Link to="/items" class="btn only phone-back" label="Back to the list">
           <Icon name="back" />
         </Link>
@@ -216,16 +217,14 @@ export function ItemPane({ kind, id }: { kind: string; id: string }) {
         {view ? <SignatureMark signature={view.signature} /> : null}
         <span class="faint">{view ? wordIn(view.item, 'source') : ''}</span>
         {canRun ? (
-          <button
-            type="button"
+          <Button
+            text="Run…"
             class="btn go"
             disabled={!may('steer')}
             title={may('steer') ? '' : 'Your session may look, not run'}
             aria-expanded={isRunning}
             onClick={() => setQuery({ run: isRunning ? undefined : '1' })}
-          >
-            Run…
-          </button>
+          />
         ) : null}
       </header>
       <div class="scroll">
@@ -237,7 +236,7 @@ export function ItemPane({ kind, id }: { kind: string; id: string }) {
         {view ? <Parts kind={kind} id={id} view={view} /> : null}
       </div>
       {kind === 'knowledge' ? null : (
-        <div class="foot">
+        <div class="foot faint nowrap small flex">
           <Command text={`km explain ${shellWord(kind)} ${shellWord(id)}`} />
         </div>
       )}

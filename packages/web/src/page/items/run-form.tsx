@@ -5,6 +5,7 @@ import type { Acted, ItemInput, ItemView, LimitMeter } from '../../model/api.ts'
 import { limitName, limitOrigin, limitValue } from '../../model/format.ts';
 import { type PageFault, post } from '../api.ts';
 import { connection } from '../connection.ts';
+import { Button } from '../parts/button.tsx';
 import { Command } from '../parts/copy.tsx';
 import { ErrorState } from '../parts/states.tsx';
 import { ForeignText } from '../parts/untrusted-text.tsx';
@@ -121,7 +122,7 @@ function LimitField(props: {
   const id = useId();
   const { name, max, from = '' } = limit;
   return (
-    <div class="run-limit">
+    <div class="run-limit small">
       <label for={id}>{limitName(name)}</label>
       <div class="field">
         <input
@@ -209,7 +210,7 @@ export function RunForm(props: { directive: string; view: ItemView; onClose: () 
     setFault(answer.error);
   };
   return (
-    <section class="run-form" aria-label="Run">
+    <section class="run-form stack" aria-label="Run">
       <h2>
         Run <ForeignText text={directive} class="mono" />
       </h2>
@@ -271,17 +272,13 @@ export function RunForm(props: { directive: string; view: ItemView; onClose: () 
       {reason === undefined ? null : <p class="dim">{reason}</p>}
       <div class="run-acts">
         {'wish' in read ? <Command text={runCommand(read.wish)} /> : <span />}
-        <button type="button" class="btn" onClick={onClose}>
-          Close
-        </button>
-        <button
-          type="button"
+        <Button text="Close" onClick={onClose} />
+        <Button
+          text={isBusy ? 'Starting…' : 'Run'}
           class="btn go"
           disabled={isBusy || reason !== undefined}
           onClick={() => void run()}
-        >
-          {isBusy ? 'Starting…' : 'Run'}
-        </button>
+        />
       </div>
     </section>
   );

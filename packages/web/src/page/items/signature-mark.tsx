@@ -31,7 +31,7 @@ export function SignatureMark({ signature }: { signature: DataObject }) {
   const by = dataWords(signature['by']);
   const reason = dataWords(signature['reason']);
   return (
-    <span class={`signature ${tone}`}>
+    <span class={`signature nowrap ${tone}`}>
       <Icon name={icon} /> {words || state}
       {by === '' ? null : <ForeignText text={` by ${by}`} />}
       {key === '' ? null : <ForeignText text={` ${key.slice(0, 8)}`} class="mono" />}

@@ -3,7 +3,7 @@
 import { useEffect, useState } from 'preact/hooks';
 import { count } from '../../model/format.ts';
 import { Link, route } from '../router.tsx';
-import { Icon } from './icons.tsx';
+import { Button } from './button.tsx';
 
 interface BarCounts {
   readonly at_work: number;
@@ -45,7 +45,7 @@ function Links({ counts, fleet }: { counts: BarCounts; fleet: boolean }) {
 }
 
 export const Brand = () => (
-  <span class="brand">
+  <span class="brand flex">
     <svg viewBox="0 0 18 18" fill="none" aria-hidden="true">
       <circle cx="9" cy="9" r="7.6" stroke="var(--text)" stroke-width="1.5" />
       <circle cx="9" cy="9" r="3" fill="var(--you)" />
@@ -69,56 +69,46 @@ export function AppBar(props: {
   const { path } = route.value;
   useEffect(() => setOpen(false), [path]);
   return (
-    <header class="top">
+    <header class="top flex">
       <Brand />
-      <span class="project cut">{project}</span>
+      <span class="project dim cut">{project}</span>
       <nav aria-label="Main" id="main-menu" class={isOpen ? 'is-open' : ''}>
         <Links counts={counts} fleet={fleet} />
-        <button type="button" class="in-menu" onClick={props.onFind}>
-          Find
-        </button>
-        <button type="button" class="in-menu" onClick={props.onTheme}>
-          Theme
-        </button>
+        <Button text="Find" class="in-menu" onClick={props.onFind} />
+        <Button text="Theme" class="in-menu" onClick={props.onTheme} />
       </nav>
-      <button type="button" class="find" onClick={props.onFind}>
-        <Icon name="find" />
+      <Button icon="find" class="find faint flex" onClick={props.onFind}>
         <span>Find a thread, call, item</span>
         <kbd>/</kbd>
-      </button>
-      <span class={`live is-${connection}`} role="status">
+      </Button>
+      <span class={`live dim nowrap flex is-${connection}`} role="status">
         <span class="dot" />
         {WORDS[connection]}
       </span>
-      <button
-        type="button"
+      <Button
+        icon="theme"
         class="btn only wide-only"
         aria-label="Theme: light, dark or as the system has it"
         title="Theme (t)"
         onClick={props.onTheme}
-      >
-        <Icon name="theme" />
-      </button>
-      <button
-        type="button"
+      />
+      <Button
+        text="?"
         class="btn only wide-only"
         aria-label="Keys"
         title="Keys (?)"
         onClick={props.onKeys}
-      >
-        ?
-      </button>
-      <button
-        type="button"
+      />
+      <Button
+        icon={isOpen ? 'x' : 'list'}
         class="btn menu"
         aria-expanded={isOpen}
         aria-controls="main-menu"
         aria-label={counts.due > 0 ? `Menu, ${counts.due} waiting for you` : 'Menu'}
         onClick={() => setOpen(!isOpen)}
       >
-        <Icon name={isOpen ? 'x' : 'list'} />
         <Due due={counts.due} />
-      </button>
+      </Button>
     </header>
   );
 }

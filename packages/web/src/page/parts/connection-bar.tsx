@@ -1,6 +1,7 @@
 // Stands above the view when what is shown is not live any more: since when, what happens next, and what
 // a person can do. What was shown stays.
 import { clockTime, seconds } from '../../model/format.ts';
+import { Button } from './button.tsx';
 import { Command } from './copy.tsx';
 import { now } from './figures.tsx';
 import { Icon } from './icons.tsx';
@@ -35,9 +36,7 @@ export function ConnectionBar(props: {
           {left > 0 ? `trying again in ${seconds(left)}` : 'trying again'}
         </span>
       </span>
-      <button type="button" class="btn" onClick={retry}>
-        Now
-      </button>
+      <Button text="Now" onClick={retry} />
     </section>
   );
 }

@@ -2,7 +2,7 @@
 // only, never by data, and gives the focus back where it was.
 import type { ComponentChildren } from 'preact';
 import { useEffect, useId, useRef } from 'preact/hooks';
-import { Icon } from './icons.tsx';
+import { Button } from './button.tsx';
 
 /** Shown as long as it is rendered; `onClose` comes with Escape, the cross and a click outside. */
 export function Dialog(props: {
@@ -41,9 +41,7 @@ export function Dialog(props: {
       <div class="dialog-in">
         <header>
           <h2 id={id}>{title}</h2>
-          <button type="button" class="btn only" aria-label="Close" onClick={onClose}>
-            <Icon name="x" />
-          </button>
+          <Button icon="x" class="btn only" aria-label="Close" onClick={onClose} />
         </header>
         <div class="dialog-body">{children}</div>
         {foot === undefined ? null : <footer>{foot}</footer>}

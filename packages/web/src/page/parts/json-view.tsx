@@ -4,6 +4,7 @@ import { useEffect, useState } from 'preact/hooks';
 import type { Data, LongText } from '../../model/api.ts';
 import { bytes } from '../../model/format.ts';
 import type { PageAnswer, PageFault } from '../api.ts';
+import { Button } from './button.tsx';
 import { CopyButton } from './copy.tsx';
 import { ErrorState } from './states.tsx';
 import { ForeignText } from './untrusted-text.tsx';
@@ -66,11 +67,9 @@ export function PiecesView(props: {
       />
       {error ? <ErrorState error={error} /> : null}
       {next === undefined ? null : (
-        <p class="pieces">
+        <p class="pieces dim">
           {bytes(next)} of {bytes(first.bytes)}{' '}
-          <button type="button" class="btn" disabled={isBusy} onClick={() => void more(next)}>
-            Next piece
-          </button>
+          <Button text="Next piece" disabled={isBusy} onClick={() => void more(next)} />
         </p>
       )}
     </div>

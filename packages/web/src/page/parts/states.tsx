@@ -2,6 +2,7 @@
 import type { ComponentChildren } from 'preact';
 import { useEffect, useState } from 'preact/hooks';
 import { get, type PageAnswer, type PageFault } from '../api.ts';
+import { Button } from './button.tsx';
 import { Command } from './copy.tsx';
 import { ForeignText } from './untrusted-text.tsx';
 
@@ -14,7 +15,7 @@ export function EmptyState(props: {
 }) {
   const { title, hint, command, children } = props;
   return (
-    <div class="empty">
+    <div class="empty dim">
       <b>{title}</b>
       {hint === undefined ? null : <p>{hint}</p>}
       {command === undefined ? null : <Command text={command} />}
@@ -30,11 +31,7 @@ export function ErrorState(props: { error: PageFault; again?: () => void; comman
     <div class="failed" role="alert">
       <b>{error.code}</b> <ForeignText text={error.detail.message} />
       {command === undefined ? null : <Command text={command} />}
-      {again ? (
-        <button type="button" class="btn" onClick={again}>
-          Try again
-        </button>
-      ) : null}
+      {again ? <Button text="Try again" onClick={again} /> : null}
     </div>
   );
 }

@@ -2,6 +2,7 @@
 // everything shown that could hide or turn something. Nothing in it becomes a link, an image or markup.
 import { useMemo, useRef, useState } from 'preact/hooks';
 import { type ForeignBit, foreignBits, openedBits } from '../../model/untrusted-text.ts';
+import { Button } from './button.tsx';
 import { CopyButton } from './copy.tsx';
 import { LabelChips } from './labels.tsx';
 
@@ -103,9 +104,5 @@ function Fold({ bit }: { bit: ForeignBit }) {
   const [isOpen, setOpen] = useState(false);
   const inside = useMemo(() => (isOpen ? openedBits(bit) : []), [bit, isOpen]);
   if (isOpen) return <Bits bits={inside} class="unfolded" />;
-  return (
-    <button type="button" class="sign fold" onClick={() => setOpen(true)}>
-      … {bit.text}
-    </button>
-  );
+  return <Button text={`… ${bit.text}`} class="sign fold" onClick={() => setOpen(true)} />;
 }

@@ -6,6 +6,7 @@ import { limitName, limitValue } from '../../model/format.ts';
 import { type PageFault, post } from '../api.ts';
 import { connection } from '../connection.ts';
 import { useKeys } from '../keys.ts';
+import { Button } from '../parts/button.tsx';
 import { Command, copyText } from '../parts/copy.tsx';
 import { now } from '../parts/figures.tsx';
 import { ErrorState } from '../parts/states.tsx';
@@ -174,7 +175,7 @@ function Choices(props: { review: ApprovalReview; draft: DecisionDraft; change: 
 /** A checkbox of its own, and a second one that only stands there when the first is set. */
 function Beyond({ draft, change }: { draft: DecisionDraft; change: Change }) {
   return (
-    <div class="beyond">
+    <div class="beyond stack">
       <label class="check">
         <input
           type="checkbox"
@@ -206,7 +207,7 @@ const GIVEN_AWAY: Readonly<Record<string, string>> = {
 
 function Fault({ fault, command }: { fault: PageFault; command: string }) {
   return (
-    <div class="refused-act">
+    <div class="refused-act stack">
       <b>{GIVEN_AWAY[fault.code] ?? 'Nothing was given.'}</b>
       <ErrorState error={fault} command={command} />
     </div>
@@ -298,7 +299,7 @@ export function DecisionForm(props: {
   }
   return (
     <section class="decide" aria-label="Decide">
-      <div class="decide-in">
+      <div class="decide-in stack">
         {approval.kind === 'question' ? (
           <Answer draft={draft} change={change} />
         ) : (
@@ -308,36 +309,32 @@ export function DecisionForm(props: {
         <Field label="why, for the record" value={draft.why} onInput={(why) => change({ why })} />
         {fault ? <Fault fault={fault} command={command} /> : null}
       </div>
-      <div class="decide-foot" ref={foot}>
-        <div class="decide-says">
+      <div class="decide-foot flex" ref={foot}>
+        <div class="decide-says flex">
           <span class="dim" title="`km approvals show` prints the same digest">
-            digest <span class="mark">{approval.mark}</span>
+            digest <span class="mark nowrap">{approval.mark}</span>
           </span>
-          <ul class="blockers" id="blockers" aria-live="polite">
+          <ul class="blockers small" id="blockers" aria-live="polite">
             {blockers.map((text) => (
               <li key={text}>{text}</li>
             ))}
           </ul>
         </div>
-        <button
-          type="button"
+        <Button
+          text="Deny"
           class="btn deny"
           disabled={isBusy || denyBlockers.length > 0}
           onClick={() => void send(refusal)}
-        >
-          Deny
-        </button>
-        <button
-          type="button"
+        />
+        <Button
+          text={isBusy ? 'Sending…' : decisionWords(draft)}
           class="btn main"
           aria-describedby="blockers"
           aria-disabled={isLocked}
           onClick={() => void (isLocked ? undefined : send(draft))}
-        >
-          {isBusy ? 'Sending…' : decisionWords(draft)}
-        </button>
+        />
       </div>
-      <div class="decide-hand faint">
+      <div class="decide-hand small flex faint">
         by hand <Command text={command} keyName="c" />
       </div>
     </section>

@@ -11,11 +11,11 @@ import type {
 import {
   ago,
   dayTime,
+  expiryWords,
   limitName,
   limitOrigin,
   limitValue,
   rightWords,
-  seconds,
 } from '../../model/format.ts';
 import { get, type PageFault } from '../api.ts';
 import { ProvenanceGraph } from '../graph/provenance-graph.tsx';
@@ -23,6 +23,7 @@ import { MeterBar, MeterValue, now, Time } from '../parts/figures.tsx';
 import { Icon } from '../parts/icons.tsx';
 import { LabelChips } from '../parts/labels.tsx';
 import { ErrorState, LoadingRows, useResource } from '../parts/states.tsx';
+import { Facts, Table } from '../parts/table.tsx';
 import { ForeignText } from '../parts/untrusted-text.tsx';
 import { go, Link, pathOf } from '../router.tsx';
 import { decided, pending } from '../state/approvals.ts';
@@ -36,45 +37,30 @@ export const kindWord = (kind: keyof typeof KINDS): string => KINDS[kind];
 export const stateWord = (state: ListedApproval['state']): string =>
   state === 'used' ? 'approved' : state;
 
-/** `expires in 10 m 45 s`, `expired`, or nothing. */
-function expiryWords(expires: number | undefined, at: number): string {
-  if (expires === undefined) return '';
-  return expires <= at ? 'expired' : `expires in ${seconds(Math.round((expires - at) / 1000))}`;
-}
-
-function Facts({ review }: { review: ApprovalReview }) {
+function ReviewFacts({ review }: { review: ApprovalReview }) {
   const { approval, effect, tier, turn } = review;
-  const destination = review.arguments.find(({ role }) => role === 'destination');
-  const rows: [string, preact.ComponentChildren][] = [];
-  if (effect !== undefined) rows.push(['effect', <b>{effect}</b>]);
-  if (tier !== undefined) rows.push(['tier', <b>{tier}</b>]);
-  if (destination) {
-    rows.push(['destination', <ForeignText text={destination.text.slice(0, 200)} class="mono" />]);
-  }
-  const { thread, directive } = approval;
-  if (thread !== undefined) {
-    const to = `${pathOf('t', thread)}${review.seq === undefined ? '' : `?at=${review.seq}`}`;
-    rows.push([
-      'thread',
-      <Link to={to} class="to">
-        <ForeignText text={directive ?? thread} />
-        {turn === undefined ? '' : `, turn ${turn}`}
-      </Link>,
-    ]);
-  }
-  rows.push([
-    'asked',
-    <span title={dayTime(approval.asked)}>{ago(now.value - approval.asked)}</span>,
-  ]);
+  const { thread, directive, asked } = approval;
+  const to = review.arguments.find(({ role }) => role === 'destination');
+  const at = review.seq === undefined ? '' : `?at=${review.seq}`;
   return (
-    <dl class="review-facts">
-      {rows.map(([name, value]) => (
-        <div key={name}>
-          <dt>{name}</dt>
-          <dd>{value}</dd>
-        </div>
-      ))}
-    </dl>
+    <Facts
+      class="review-facts"
+      facts={[
+        ['effect', effect && <b>{effect}</b>],
+        ['tier', tier && <b>{tier}</b>],
+        ['destination', to && <ForeignText text={to.text.slice(0, 200)} class="mono" />],
+        [
+          'thread',
+          thread && (
+            <Link to={`${pathOf('t', thread)}${at}`} class="to">
+              <ForeignText text={directive ?? thread} />
+              {turn === undefined ? '' : `, turn ${turn}`}
+            </Link>
+          ),
+        ],
+        ['asked', <span title={dayTime(asked)}>{ago(now.value - asked)}</span>],
+      ]}
+    />
   );
 }
 
@@ -146,32 +132,17 @@ function Before({ before }: { before: NonNullable<ApprovalReview['before']> }) {
 function LimitAsked({ limit }: { limit: NonNullable<ApprovalReview['limit']> }) {
   const { name, now: current, asked, ceiling, from } = limit;
   const value = (amount: number): string => limitValue(name, amount);
+  const most = `${ceiling === undefined ? 'none' : value(ceiling)}${from === undefined ? '' : ` (${limitOrigin(from)})`}`;
   return (
     <div class="sect">
       <h2>The limit that is asked for</h2>
-      <table class="plain">
-        <thead>
-          <tr>
-            <th scope="col">limit</th>
-            <th scope="col">now</th>
-            <th scope="col">asked</th>
-            <th scope="col">ceiling</th>
-          </tr>
-        </thead>
-        <tbody>
-          <tr>
-            <th scope="row">{limitName(name)}</th>
-            <td>{value(current)}</td>
-            <td>
-              <b>{value(asked)}</b>
-            </td>
-            <td>
-              {ceiling === undefined ? 'none' : value(ceiling)}
-              {from === undefined ? '' : ` (${limitOrigin(from)})`}
-            </td>
-          </tr>
-        </tbody>
-      </table>
+      <Table
+        class="plain"
+        columns={[['limit'], ['now'], ['asked'], ['ceiling']]}
+        rows={[
+          { key: name, cells: [limitName(name), value(current), <b>{value(asked)}</b>, most] },
+        ]}
+      />
       {ceiling !== undefined && asked > ceiling ? (
         <p class="bad">More than the ceiling allows: it would be refused.</p>
       ) : null}
@@ -325,7 +296,7 @@ function Review(props: {
           />
         )}
         <Asked review={review} />
-        <Facts review={review} />
+        <ReviewFacts review={review} />
         {diff === undefined || diff === '' ? null : (
           <div class="sect">
             <h2>What would change</h2>
@@ -407,8 +378,8 @@ export function ReviewPane({ id, onDecided }: { id: string; onDecided?: () => vo
   }, [review?.approval.id]);
   const approval = review?.approval;
   return (
-    <section ref={pane} tabIndex={-1} class="card pane insp review" aria-label="Review">
-      <header class="bar">
+    <section ref={pane} tabIndex={-1} class="card pane stack insp review" aria-label="Review">
+      <header class="bar flex">
         <Link to="/approvals" class="btn only phone-back" label="Back to the list">
           <Icon name="back" />
         </Link>

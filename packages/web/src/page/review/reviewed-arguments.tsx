@@ -4,6 +4,7 @@ import { useEffect, useState } from 'preact/hooks';
 import type { ArgumentView, LongText } from '../../model/api.ts';
 import { bytes, count } from '../../model/format.ts';
 import type { PageAnswer, PageFault } from '../api.ts';
+import { Button } from '../parts/button.tsx';
 import { LabelChips } from '../parts/labels.tsx';
 import { ErrorState } from '../parts/states.tsx';
 import { ForeignText } from '../parts/untrusted-text.tsx';
@@ -82,15 +83,12 @@ function FoldedValue(props: {
       <ForeignText text={argument.text.slice(0, HEAD)} class="mono" />
       <span class="faint"> …</span>
       <p>
-        <button
-          type="button"
-          class="btn"
+        <Button
+          text={isBusy ? 'Reading…' : `Open all of it (${bytes(argument.bytes)})`}
           disabled={isBusy}
           aria-expanded="false"
           onClick={() => void open()}
-        >
-          {isBusy ? 'Reading…' : `Open all of it (${bytes(argument.bytes)})`}
-        </button>
+        />
       </p>
       {error ? <ErrorState error={error} /> : null}
     </>
@@ -133,7 +131,9 @@ export function ReviewedArguments(props: {
             </td>
             <td>
               {argument.labels.length > 0 ? <LabelChips taint={argument.labels} /> : null}
-              <span class={argument.labels.length > 0 ? 'origin' : 'label'}>{argument.origin}</span>
+              <span class={argument.labels.length > 0 ? 'origin faint' : 'label'}>
+                {argument.origin}
+              </span>
             </td>
           </tr>
         ))}

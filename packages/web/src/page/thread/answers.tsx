@@ -11,6 +11,7 @@ import {
   deedTargets,
 } from '../../model/thread-sums.ts';
 import type { TimelineRow } from '../../model/timeline-entry.ts';
+import { Button } from '../parts/button.tsx';
 import { MeterBar, MeterValue } from '../parts/figures.tsx';
 import { Icon, type IconName } from '../parts/icons.tsx';
 import { ForeignText } from '../parts/untrusted-text.tsx';
@@ -33,9 +34,7 @@ export function usesText({ state, uses, refused, left }: RightUse): [text: strin
 const isUsed = ({ uses, state }: RightUse): boolean => uses > 0 || state === 'asks';
 
 const Opens = (props: { text: string; onOpen: () => void }) => (
-  <button type="button" class="more-link" onClick={props.onOpen}>
-    {props.text}
-  </button>
+  <Button text={props.text} class="more-link" onClick={props.onOpen} />
 );
 
 export function RightsCard(props: { rights: readonly RightUse[]; onAll: () => void }) {
@@ -144,11 +143,11 @@ export function DeedsCard(props: {
           <li key={`${deed.verb} ${deed.target}`}>
             <Icon name={VERB_ICONS[deed.verb]} />
             <span>{deed.verb}</span>
-            <button type="button" class="plain cut" onClick={() => onTarget(deed.seq)}>
+            <Button class="plain cut" onClick={() => onTarget(deed.seq)}>
               <code>
                 <ForeignText text={deed.target} />
               </code>
-            </button>
+            </Button>
             <span class={deed.unknown > 0 ? 'you' : 'faint'}>{deedNote(deed)}</span>
           </li>
         ))}

@@ -94,7 +94,7 @@ export function Composer(props: {
   };
   return (
     <form
-      class="card composer"
+      class="card composer stack"
       aria-label="Message"
       onSubmit={(event) => {
         event.preventDefault();

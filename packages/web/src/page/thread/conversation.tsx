@@ -4,8 +4,8 @@ import { useEffect, useMemo, useRef, useState } from 'preact/hooks';
 import type { EventDetail, SlimEvent } from '../../model/api.ts';
 import { bytes, count } from '../../model/format.ts';
 import type { TimelineRow } from '../../model/timeline-entry.ts';
+import { Button } from '../parts/button.tsx';
 import { Time } from '../parts/figures.tsx';
-import { Icon } from '../parts/icons.tsx';
 import { PiecesView } from '../parts/json-view.tsx';
 import { LabelChips } from '../parts/labels.tsx';
 import { EmptyState, useResource } from '../parts/states.tsx';
@@ -84,7 +84,7 @@ function Message({ id, event }: { id: string; event: SlimEvent }) {
   const content = answer?.ok ? answer.output.content : undefined;
   return (
     <div ref={place} class={`message by-${event.type.split('_')[0]}`}>
-      <div class="message-head">
+      <div class="message-head small flex">
         <b>{author}</b> {event.turn > 0 ? <span class="faint">turn {event.turn}</span> : null}{' '}
         <Time at={event.ts} form="clock" />
         <LabelChips taint={event.labels ?? []} />
@@ -92,12 +92,10 @@ function Message({ id, event }: { id: string; event: SlimEvent }) {
       {content ? (
         <PiecesView first={content} load={loadPiece(id, event.seq, 'content')} />
       ) : (
-        <ForeignText text={event.preview ?? event.text ?? ''} class="wrap" />
+        <ForeignText text={event.preview ?? event.text ?? ''} />
       )}
       {isCut && !content ? (
-        <button type="button" class="more-link" onClick={() => setAsked(true)}>
-          all {bytes(size)}
-        </button>
+        <Button text={`all ${bytes(size)}`} class="more-link" onClick={() => setAsked(true)} />
       ) : null}
     </div>
   );
@@ -115,17 +113,16 @@ function StepLine({ row, onSelect }: { row: TimelineRow; onSelect: (seq: number)
   const isYou = row.state === 'waits' || row.state === 'unknown';
   const word = isBad ? `${row.state}${row.why === '' ? '' : `, ${row.why}`}` : OUTCOMES[row.state];
   return (
-    <button
-      type="button"
+    <Button
+      icon={iconOf(row)}
       class={`step-line ${isBad ? 'is-bad' : isYou ? 'is-you' : row.kind === 'hook' ? 'is-hook' : ''}`}
       onClick={() => onSelect(row.seq)}
     >
-      <Icon name={iconOf(row)} />
       <code>{row.name}</code>
       <ForeignText text={row.text} class="cut mono dim" />
       <span class="why">{word ?? ''}</span>
       <LabelChips taint={row.labels} max={2} />
-    </button>
+    </Button>
   );
 }
 
@@ -183,11 +180,9 @@ export function Conversation(props: {
   const box = useFollowed(follow, onFollow);
   if (lines.length === 0 && text === '') return <EmptyState title="Nothing was said yet" />;
   return (
-    <div ref={box} class="talk" tabIndex={0} role="region" aria-label="Conversation">
+    <div ref={box} class="talk stack" tabIndex={0} role="region" aria-label="Conversation">
       {hidden > 0 ? (
-        <button type="button" class="btn" onClick={() => setMost(most + PAGE * 2)}>
-          {count(hidden)} earlier
-        </button>
+        <Button text={`${count(hidden)} earlier`} onClick={() => setMost(most + PAGE * 2)} />
       ) : null}
       {lines
         .slice(hidden)
@@ -200,10 +195,10 @@ export function Conversation(props: {
         )}
       {text === '' ? null : (
         <div class="message by-assistant is-live">
-          <div class="message-head">
+          <div class="message-head small flex">
             <b>The model</b> <span class="label">live, not kept</span>
           </div>
-          <ForeignText text={text} class="wrap" />
+          <ForeignText text={text} />
         </div>
       )}
     </div>

@@ -11,8 +11,10 @@ import {
   shortCount,
 } from '../../model/format.ts';
 import type { TimelineRow } from '../../model/timeline-entry.ts';
+import { Button } from '../parts/button.tsx';
 import { MeterBar } from '../parts/figures.tsx';
 import { ErrorState, LoadingRows, useResource } from '../parts/states.tsx';
+import { Table } from '../parts/table.tsx';
 import { ForeignText } from '../parts/untrusted-text.tsx';
 import { Link } from '../router.tsx';
 import { orderedMeters } from './answers.tsx';
@@ -21,62 +23,40 @@ import { StepChart } from './step-chart.tsx';
 
 const SHOWN_TURNS = 500;
 
-const about = (isEstimated: boolean): string => (isEstimated ? 'about ' : '');
-
 function Turns({ cost, onTurn }: { cost: ThreadCostView; onTurn: (seq: number) => void }) {
   const shown = cost.turns.slice(-SHOWN_TURNS);
+  const part =
+    shown.length < cost.turns.length
+      ? `, the last ${count(shown.length)} of ${count(cost.turns.length)}`
+      : '';
   return (
-    <table class="plain-table">
-      <caption>
-        By turn
-        {shown.length < cost.turns.length
-          ? `, the last ${count(shown.length)} of ${count(cost.turns.length)}`
-          : ''}
-      </caption>
-      <thead>
-        <tr>
-          <th scope="col">turn</th>
-          <th scope="col">model</th>
-          <th scope="col" class="num">
-            input
-          </th>
-          <th scope="col" class="num">
-            cached
-          </th>
-          <th scope="col" class="num">
-            output
-          </th>
-          <th scope="col" class="num">
-            spend
-          </th>
-          <th scope="col">price row</th>
-        </tr>
-      </thead>
-      <tbody>
-        {shown.map((turn) => (
-          <tr key={turn.seq}>
-            <th scope="row">
-              <button type="button" class="more-link" onClick={() => onTurn(turn.seq)}>
-                {count(turn.turn)}
-              </button>
-            </th>
-            <td>
-              <ForeignText text={turn.model} />
-            </td>
-            <td class="num">{count(turn.input)}</td>
-            <td class="num">{count(turn.cached)}</td>
-            <td class="num">{count(turn.output)}</td>
-            <td class="num">
-              {about(turn.estimated)}
-              {money(turn.spend)}
-            </td>
-            <td class="faint">
-              <ForeignText text={turn.price_row} />
-            </td>
-          </tr>
-        ))}
-      </tbody>
-    </table>
+    <Table
+      class="plain-table"
+      caption={`By turn${part}`}
+      columns={[
+        ['turn'],
+        ['model'],
+        ['input', 'num'],
+        ['cached', 'num'],
+        ['output', 'num'],
+        ['spend', 'num'],
+        ['price row', 'faint'],
+      ]}
+      rows={shown.map(
+        ({ seq, turn, model, input, cached, output, estimated, spend, price_row }) => ({
+          key: seq,
+          cells: [
+            <Button text={count(turn)} class="more-link" onClick={() => onTurn(seq)} />,
+            <ForeignText text={model} />,
+            count(input),
+            count(cached),
+            count(output),
+            `${estimated ? 'about ' : ''}${money(spend)}`,
+            <ForeignText text={price_row} />,
+          ],
+        }),
+      )}
+    />
   );
 }
 
@@ -84,53 +64,50 @@ function Below(props: { title: string; runs: ThreadCostView['children'] }) {
   const { title, runs } = props;
   if (runs.length === 0) return null;
   return (
-    <table class="plain-table">
-      <caption>{title}</caption>
-      <tbody>
-        {runs.map(({ thread, directive, spend, tokens }) => (
-          <tr key={thread}>
-            <th scope="row">
-              <Link to={threadPath(thread)} class="more-link">
-                {directive}
-              </Link>
-            </th>
-            <td class="faint">{thread}</td>
-            <td class="num">{shortCount(tokens)} tokens</td>
-            <td class="num">{money(spend)}</td>
-          </tr>
-        ))}
-      </tbody>
-    </table>
+    <Table
+      class="plain-table"
+      caption={title}
+      columns={[[''], ['', 'faint'], ['', 'num'], ['', 'num']]}
+      rows={runs.map(({ thread, directive, spend, tokens }) => ({
+        key: thread,
+        cells: [
+          <Link to={threadPath(thread)} class="more-link">
+            {directive}
+          </Link>,
+          thread,
+          `${shortCount(tokens)} tokens`,
+          money(spend),
+        ],
+      }))}
+    />
   );
 }
 
 function Limits({ meters, currency }: { meters: readonly LimitMeter[]; currency: string }) {
   return (
-    <table class="plain-table">
-      <caption>Limits</caption>
-      <tbody>
-        {orderedMeters(meters).map((meter) => (
-          <tr key={meter.name}>
-            <th scope="row">{limitName(meter.name)}</th>
-            <td class="bar-cell">
-              <MeterBar meter={meter} />
-            </td>
-            <td class="num">
-              {limitValue(meter.name, meter.used)}
-              {meter.max === undefined ? '' : ` of ${limitValue(meter.name, meter.max)}`}
-              {meter.name === 'spend' ? ` ${currency}` : ''}
-            </td>
-            <td class="faint">
-              {meter.reserved > 0 ? `${limitValue(meter.name, meter.reserved)} reserved · ` : ''}
-              {meter.from === undefined ? '' : limitOrigin(meter.from)}
-              {meter.raised_from === undefined
-                ? ''
-                : `, was ${limitValue(meter.name, meter.raised_from)}`}
-            </td>
-          </tr>
-        ))}
-      </tbody>
-    </table>
+    <Table
+      class="plain-table"
+      caption="Limits"
+      columns={[[''], ['', 'bar-cell'], ['', 'num'], ['', 'faint']]}
+      rows={orderedMeters(meters).map((meter) => {
+        const { name, max, reserved, from, raised_from: before } = meter;
+        const value = (amount: number): string => limitValue(name, amount);
+        const of = max === undefined ? '' : ` of ${value(max)}`;
+        const [apart, was] = [
+          reserved > 0 ? `${value(reserved)} reserved · ` : '',
+          before === undefined ? '' : `, was ${value(before)}`,
+        ];
+        return {
+          key: name,
+          cells: [
+            limitName(name),
+            <MeterBar meter={meter} />,
+            `${value(meter.used)}${of}${name === 'spend' ? ` ${currency}` : ''}`,
+            `${apart}${from === undefined ? '' : limitOrigin(from)}${was}`,
+          ],
+        };
+      })}
+    />
   );
 }
 
@@ -155,7 +132,7 @@ export function CostTab(props: {
   const most = thread.meters.find(({ name }) => name === 'turns')?.max;
   const series = costSeries(rows, view.children);
   return (
-    <div class="sheet-body" tabIndex={0} role="region" aria-label="Cost in detail">
+    <div class="sheet-body stack" tabIndex={0} role="region" aria-label="Cost in detail">
       <StepChart
         points={series.points}
         currency={currency}

@@ -79,14 +79,14 @@ function ArgumentTable(props: {
             </th>
             <td>
               <code>
-                <ForeignText text={text} class="wrap" />
+                <ForeignText text={text} />
               </code>
               {isCut ? <small class="faint"> the beginning of {bytes(size)}</small> : null}
             </td>
             <td>
               {labels.length > 0 ? <LabelChips taint={labels} /> : null}
               {origin === '' ? null : (
-                <span class={labels.length > 0 ? 'origin' : 'label'}>{origin}</span>
+                <span class={labels.length > 0 ? 'origin faint' : 'label'}>{origin}</span>
               )}
             </td>
           </tr>
@@ -174,7 +174,7 @@ export const Ways = ({ ways }: { ways: readonly string[] }) => (
     {ways.map((way) => (
       <li key={way}>
         <Icon name="way" />
-        <ForeignText text={way} class="wrap" />
+        <ForeignText text={way} />
       </li>
     ))}
   </ul>

@@ -2,8 +2,9 @@
 // approving takes the review, which shows all of it.
 import { useState } from 'preact/hooks';
 import type { ListedApproval } from '../../model/api.ts';
-import { count, seconds } from '../../model/format.ts';
+import { count, expiryWords, seconds } from '../../model/format.ts';
 import { type PageFault, post } from '../api.ts';
+import { Button } from '../parts/button.tsx';
 import { now } from '../parts/figures.tsx';
 import { Icon } from '../parts/icons.tsx';
 import { ErrorState } from '../parts/states.tsx';
@@ -17,14 +18,6 @@ const WORDS: Readonly<Record<ListedApproval['kind'], string>> = {
   limit: 'Review limit',
   question: 'Answer',
 };
-
-/** `expires in 10 m 45 s`, or nothing. */
-const expiry = ({ expires }: ListedApproval): string =>
-  expires === undefined
-    ? ''
-    : expires <= now.value
-      ? 'expired'
-      : `expires in ${seconds(Math.round((expires - now.value) / 1000))}`;
 
 const askedFor = ({ asked }: ListedApproval): string =>
   seconds(Math.max(0, Math.round((now.value - asked) / 1000)));
@@ -66,12 +59,8 @@ function DenyForm(props: { approval: ListedApproval; onClose: () => void }) {
           onInput={(event) => setWhy(event.currentTarget.value)}
         />
       </label>
-      <button type="submit" class="btn danger" disabled={isBusy} aria-busy={isBusy}>
-        {isBusy ? 'denies' : 'Deny'}
-      </button>
-      <button type="button" class="btn" onClick={onClose}>
-        Cancel
-      </button>
+      <Button text={isBusy ? 'denies' : 'Deny'} type="submit" class="btn danger" isBusy={isBusy} />
+      <Button text="Cancel" onClick={onClose} />
       {error ? <ErrorState error={error} command={`km approvals deny ${approval.id}`} /> : null}
     </form>
   );
@@ -83,9 +72,11 @@ function Due(props: { approval: ListedApproval; thread: string; isFirst: boolean
   const mayDecide = may('approve');
   const { rule } = approval;
   const asks = rule === undefined ? 'asks' : `asked by ${rule}`;
-  const about = [asks, askedFor(approval), expiry(approval)].filter(Boolean).join(' · ');
+  const about = [asks, askedFor(approval), expiryWords(approval.expires, now.value)]
+    .filter(Boolean)
+    .join(' · ');
   return (
-    <section class="due-bar" aria-label="Waits for you">
+    <section class="due-bar flex" aria-label="Waits for you">
       <span class="you">
         <Icon name="ask" />
       </span>
@@ -105,18 +96,15 @@ function Due(props: { approval: ListedApproval; thread: string; isFirst: boolean
         <DenyForm approval={approval} onClose={() => setDenying(false)} />
       ) : (
         <>
-          <button
-            type="button"
-            class="btn"
+          <Button
+            text="Deny"
             disabled={!mayDecide}
             {...(mayDecide ? {} : { title: 'your token may not decide' })}
             onClick={() => setDenying(true)}
-          >
-            Deny
-          </button>
-          <button type="button" class="btn main" onClick={() => go(reviewPath(approval))}>
+          />
+          <Button class="btn main" onClick={() => go(reviewPath(approval))}>
             {WORDS[approval.kind]} {isFirst ? <kbd>a</kbd> : null}
-          </button>
+          </Button>
         </>
       )}
     </section>
@@ -133,9 +121,11 @@ export function DueBar(props: { approvals: readonly ListedApproval[]; thread: st
         <Due key={approval.id} approval={approval} thread={thread} isFirst={index === 0} />
       ))}
       {more > 0 ? (
-        <button type="button" class="more-link" onClick={() => go('/approvals')}>
-          {count(more)} more wait for you
-        </button>
+        <Button
+          text={`${count(more)} more wait for you`}
+          class="more-link"
+          onClick={() => go('/approvals')}
+        />
       ) : null}
     </>
   );

@@ -3,6 +3,7 @@ import { useMemo, useState } from 'preact/hooks';
 import type { SlimEvent } from '../../model/api.ts';
 import { count } from '../../model/format.ts';
 import { get, type PageFault } from '../api.ts';
+import { Button } from '../parts/button.tsx';
 import { Time } from '../parts/figures.tsx';
 import { EmptyState, ErrorState } from '../parts/states.tsx';
 import { ForeignText } from '../parts/untrusted-text.tsx';
@@ -54,9 +55,7 @@ function FindField(props: { id: string; onFound: (found: Found | undefined) => v
           }}
         />
       </label>
-      <button type="submit" class="btn">
-        Find
-      </button>
+      <Button text="Find" type="submit" />
       {error ? <ErrorState error={error} /> : null}
     </form>
   );
@@ -102,7 +101,7 @@ export function EventsTab(props: {
   }, [events, found]);
   const selected = at === undefined ? -1 : shown.findIndex(({ seq }) => seq === at);
   return (
-    <div class="timeline events">
+    <div class="timeline stack events">
       <div class="event-bar">
         <FindField id={id} onFound={setFound} />
         <span class="faint">
@@ -110,11 +109,7 @@ export function EventsTab(props: {
             ? `${found.isComplete ? '' : 'first '}${count(shown.length)}${found.isComplete ? '' : ` of ${count(found.total)} or more`}`
             : `${count(events.length)} events`}
         </span>
-        {isWhole ? null : (
-          <button type="button" class="btn" onClick={props.onBefore}>
-            Earlier ones
-          </button>
-        )}
+        {isWhole ? null : <Button text="Earlier ones" onClick={props.onBefore} />}
       </div>
       {shown.length === 0 ? (
         <EmptyState title={found ? 'Nothing found' : 'No events yet'} />

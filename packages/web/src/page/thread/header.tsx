@@ -1,9 +1,9 @@
 // Who this thread is: name, state, who started it, what ran by hash and key, and what can be done to it.
-import type { ComponentChildren } from 'preact';
 import type { Act, Data, DataObject, ListedRun, ThreadView } from '../../model/api.ts';
 import { isUnserved, NO_WORKER, SERVE_IT, workerName } from '../../model/fleet.ts';
 import { clockTime, seconds } from '../../model/format.ts';
 import { visibleText } from '../../model/untrusted-text.ts';
+import { Button } from '../parts/button.tsx';
 import { Command } from '../parts/copy.tsx';
 import { Time } from '../parts/figures.tsx';
 import { Icon, type IconName } from '../parts/icons.tsx';
@@ -77,7 +77,7 @@ function Unserved({ thread }: Pick<ThreadView, 'thread'>) {
   // With other items than this folder has a person may let it go on with these.
   const isOfToday = thread.queue?.endsWith(` ${state?.own?.items}`) === true;
   return (
-    <section class="due-bar" aria-label={NO_WORKER}>
+    <section class="due-bar flex" aria-label={NO_WORKER}>
       <span class="you">
         <Icon name="warn" />
       </span>
@@ -100,7 +100,7 @@ function Meta({ view, until }: { view: ThreadView; until: number }) {
   const who = [textAt(by, 'who'), textAt(by, 'surface')].filter(Boolean).join(', ');
   const hash = textAt(item, 'sha256');
   return (
-    <div class="meta">
+    <div class="meta dim">
       <span>
         <code>{thread.id}</code>
       </span>
@@ -142,36 +142,6 @@ function Meta({ view, until }: { view: ThreadView; until: number }) {
   );
 }
 
-/** Disabled with its reason, busy until the event of it comes back. */
-function ActButton(props: {
-  act: Act;
-  acting: Acting;
-  icon: IconName;
-  /** What it says while it is busy. */
-  busy: string;
-  keyName?: string;
-  class?: string;
-  children: ComponentChildren;
-  onClick: () => void;
-}) {
-  const { act, acting, icon, keyName, onClick, children } = props;
-  const [why, isBusy] = [acting.why(act), acting.isBusy(act)];
-  return (
-    <button
-      type="button"
-      class={`btn ${props.class ?? ''}`}
-      disabled={why !== undefined || isBusy}
-      aria-busy={isBusy}
-      {...(why === undefined ? {} : { title: why })}
-      onClick={onClick}
-    >
-      <Icon name={icon} />
-      {isBusy ? props.busy : children}
-      {keyName === undefined ? null : <kbd>{keyName}</kbd>}
-    </button>
-  );
-}
-
 export type Sheet = 'stop' | 'raise' | 'more' | 'replay' | 'graph';
 
 interface ActsProps {
@@ -193,110 +163,99 @@ const ENDED = new Set([
 ]);
 export const isEndedStatus = (status: string): boolean => ENDED.has(status);
 
-/** Pause while it is at work; afterwards whatever makes it go on. */
-function Going({ view, acting, onPause, onSheet }: ActsProps) {
-  const { status } = view.thread;
-  if (!view.acts.includes('resume')) {
-    return (
-      <ActButton
-        act="pause"
-        acting={acting}
-        icon="pause"
-        busy="pauses after this step"
-        keyName="p"
-        onClick={onPause}
-      >
-        Pause
-      </ActButton>
-    );
-  }
-  const isPlain = status === 'paused' || status === 'interrupted';
-  return (
-    <ActButton
-      act="resume"
-      acting={acting}
-      icon="play"
-      busy="resumes"
-      {...(isPlain ? { keyName: 'p' } : {})}
-      onClick={() => (isPlain ? onPause() : onSheet('raise'))}
-    >
-      {isPlain ? 'Resume' : 'Resume…'}
-    </ActButton>
-  );
+interface ThreadAct {
+  readonly act: Act;
+  readonly icon: IconName;
+  readonly word: string;
+  /** What it says while it is busy. */
+  readonly busy: string;
+  readonly keyName?: string;
+  readonly tone?: string;
+  run(): void;
 }
 
-const messageWord = (status: string): string => (isEndedStatus(status) ? 'Follow up' : 'Message');
-/** An ended thread gets a message as a follow-up. */
-const messageAct = ({ thread }: ThreadView): Act =>
-  isEndedStatus(thread.status) ? 'resume' : 'inject';
+/** Pause while it is at work, afterwards whatever makes it go on; a message; the end. */
+function actsOf({ view, onPause, onMessage, onSheet }: ActsProps): readonly ThreadAct[] {
+  const { status } = view.thread;
+  const isPlain = status === 'paused' || status === 'interrupted';
+  const pause = {
+    act: 'pause',
+    icon: 'pause',
+    word: 'Pause',
+    busy: 'pauses after this step',
+  } as const;
+  const resume = { act: 'resume', icon: 'play', busy: 'resumes' } as const;
+  return [
+    !view.acts.includes('resume')
+      ? { ...pause, keyName: 'p', run: onPause }
+      : isPlain
+        ? { ...resume, word: 'Resume', keyName: 'p', run: onPause }
+        : { ...resume, word: 'Resume…', run: () => onSheet('raise') },
+    {
+      // An ended thread gets a message as a follow-up.
+      act: isEndedStatus(status) ? 'resume' : 'inject',
+      icon: 'say',
+      word: isEndedStatus(status) ? 'Follow up' : 'Message',
+      busy: 'on its way',
+      keyName: 'm',
+      run: onMessage,
+    },
+    {
+      act: 'stop',
+      icon: 'stop',
+      word: 'Stop…',
+      busy: 'stops',
+      tone: 'danger',
+      run: () => onSheet('stop'),
+    },
+  ];
+}
+
+/** Disabled with its reason, busy until the event of it comes back. */
+function stateOf({ act, icon, run }: ThreadAct, acting: Acting) {
+  const [why, isBusy] = [acting.why(act), acting.isBusy(act)];
+  const title = why === undefined ? {} : { title: why };
+  return { icon, isBusy, disabled: why !== undefined, ...title, onClick: run };
+}
 
 function ThreadActs(props: ActsProps) {
-  const { view, acting, onMessage, onSheet } = props;
+  const { acting, onSheet } = props;
   return (
     <div class="acts">
-      <Going {...props} />
-      <ActButton
-        act={messageAct(view)}
-        acting={acting}
-        icon="say"
-        busy="on its way"
-        keyName="m"
-        onClick={onMessage}
-      >
-        {messageWord(view.thread.status)}
-      </ActButton>
-      <ActButton
-        act="stop"
-        acting={acting}
-        icon="stop"
-        busy="stops"
-        class="danger"
-        onClick={() => onSheet('stop')}
-      >
-        Stop…
-      </ActButton>
-      <button
-        type="button"
+      {actsOf(props).map((one) => (
+        <Button
+          key={one.icon}
+          class={`btn ${one.tone ?? ''}`}
+          text={acting.isBusy(one.act) ? one.busy : one.word}
+          {...stateOf(one, acting)}
+        >
+          {one.keyName === undefined ? null : <kbd>{one.keyName}</kbd>}
+        </Button>
+      ))}
+      <Button
+        icon="more"
         class="btn only"
         aria-label="More: interrupt, raise limits, replay, copy commands"
         onClick={() => onSheet('more')}
-      >
-        <Icon name="more" />
-      </button>
+      />
     </div>
   );
 }
 
 /** The same at the foot of a phone. */
 export function ThreadDock(props: ActsProps) {
-  const { view, acting, onPause, onMessage, onSheet } = props;
-  const canResume = view.acts.includes('resume');
-  const isPlain = view.thread.status === 'paused' || view.thread.status === 'interrupted';
-  const go: Act = canResume ? 'resume' : 'pause';
-  const item = (act: Act | undefined, icon: IconName, word: string, run: () => void, tone = '') => {
-    const why = act && acting.why(act);
-    const isBusy = act !== undefined && acting.isBusy(act);
-    return (
-      <button
-        type="button"
-        class={tone}
-        disabled={why !== undefined || isBusy}
-        {...(why === undefined ? {} : { title: why })}
-        onClick={run}
-      >
-        <Icon name={icon} />
-        {isBusy ? '…' : word}
-      </button>
-    );
-  };
+  const { acting, onSheet } = props;
   return (
     <nav class="dock phone" aria-label="Steer this thread">
-      {item(go, canResume ? 'play' : 'pause', canResume ? 'Resume' : 'Pause', () =>
-        canResume && !isPlain ? onSheet('raise') : onPause(),
-      )}
-      {item(messageAct(view), 'say', messageWord(view.thread.status), onMessage)}
-      {item('stop', 'stop', 'Stop', () => onSheet('stop'), 'danger')}
-      {item(undefined, 'more', 'More', () => onSheet('more'))}
+      {actsOf(props).map((one) => (
+        <Button
+          key={one.icon}
+          class={one.tone ?? ''}
+          text={acting.isBusy(one.act) ? '…' : one.word.replace('…', '')}
+          {...stateOf(one, acting)}
+        />
+      ))}
+      <Button icon="more" text="More" class="" onClick={() => onSheet('more')} />
     </nav>
   );
 }
@@ -311,7 +270,7 @@ export function ThreadHeader(
     <>
       <div class="head">
         <div>
-          <div class="title">
+          <div class="title flex">
             <h1>
               {thread.directive} <span class="ver">{thread.version}</span>
             </h1>
@@ -330,17 +289,13 @@ export function ThreadHeader(
       {acting.refusal ? (
         <div class="refusal">
           <ErrorState error={acting.refusal.error} command={acting.refusal.command} />
-          <button type="button" class="btn only" aria-label="Close" onClick={acting.forget}>
-            <Icon name="x" />
-          </button>
+          <Button icon="x" class="btn only" aria-label="Close" onClick={acting.forget} />
         </div>
       ) : acting.mayKill ? (
         <div class="refusal">
           <p class="failed" role="status">
             It did not answer the stop within 10 s.{' '}
-            <button type="button" class="btn danger" onClick={() => props.onSheet('stop')}>
-              Kill…
-            </button>
+            <Button text="Kill…" class="btn danger" onClick={() => props.onSheet('stop')} />
             <Command text={commandOf('kill', thread.id)} />
           </p>
         </div>

@@ -1,39 +1,24 @@
 // One step, looked at closely: the decision about a call, the numbers and the reply of a turn, what a
 // hook answered; and the event as the journal has it.
-import type { ComponentChildren } from 'preact';
 import { useState } from 'preact/hooks';
 import type { Data, EventDetail, SlimEvent } from '../../model/api.ts';
 import { clockTime, count, money, seconds } from '../../model/format.ts';
 import { isTrouble } from '../../model/thread-sums.ts';
 import type { TimelineRow } from '../../model/timeline-entry.ts';
+import { Button } from '../parts/button.tsx';
 import { Command } from '../parts/copy.tsx';
 import { Time } from '../parts/figures.tsx';
 import { Icon } from '../parts/icons.tsx';
 import { JsonView, PiecesView } from '../parts/json-view.tsx';
 import { LabelChips } from '../parts/labels.tsx';
 import { ErrorState, LoadingRows, useResource } from '../parts/states.tsx';
+import { Facts } from '../parts/table.tsx';
 import { ForeignText } from '../parts/untrusted-text.tsx';
 import { Link } from '../router.tsx';
 import { Decision, loadPiece } from './decision.tsx';
 import { textAt } from './header.tsx';
 import { threadPath, threadResource } from './place.ts';
 import { iconOf } from './timeline-row.tsx';
-
-/** Names and values, those that are there. */
-export const Facts = (props: {
-  facts: readonly (readonly [name: string, value: ComponentChildren])[];
-}) => (
-  <dl class="facts">
-    {props.facts
-      .filter(([, value]) => value !== undefined && value !== '' && value !== null)
-      .map(([name, value]) => (
-        <div key={name}>
-          <dt>{name}</dt>
-          <dd>{value}</dd>
-        </div>
-      ))}
-  </dl>
-);
 
 function Turn(props: {
   id: string;
@@ -133,7 +118,7 @@ function Note(props: {
   const { id, seq, row, detail } = props;
   return (
     <>
-      {row && row.text !== '' ? <ForeignText text={row.text} class="wrap" /> : null}
+      {row && row.text !== '' ? <ForeignText text={row.text} /> : null}
       {detail.content ? (
         <PiecesView first={detail.content} load={loadPiece(id, seq, 'content')} author="Text" />
       ) : null}
@@ -145,8 +130,8 @@ function Note(props: {
 function Overview(props: { rows: readonly TimelineRow[]; onSelect: (seq: number) => void }) {
   const troubles = props.rows.filter(isTrouble).slice(0, 100);
   return (
-    <section class="card pane insp" aria-label="What needs a look">
-      <div class="bar">
+    <section class="card pane stack insp" aria-label="What needs a look">
+      <div class="bar flex">
         <b>What needs a look</b>
         <span class="faint">{count(troubles.length)}</span>
       </div>
@@ -159,12 +144,11 @@ function Overview(props: { rows: readonly TimelineRow[]; onSelect: (seq: number)
           <ul class="troubles">
             {troubles.map((row) => (
               <li key={row.seq}>
-                <button
-                  type="button"
+                <Button
+                  icon={iconOf(row)}
                   class={row.state === 'waits' || row.state === 'unknown' ? 'is-you' : 'is-bad'}
                   onClick={() => props.onSelect(row.denials.at(-1) ?? row.seq)}
                 >
-                  <Icon name={iconOf(row)} />
                   <code>{row.name}</code>
                   <ForeignText text={row.target ?? row.text} class="cut mono dim" />
                   <span class="why">
@@ -172,7 +156,7 @@ function Overview(props: { rows: readonly TimelineRow[]; onSelect: (seq: number)
                       ? ['denied', row.why].filter(Boolean).join(', ')
                       : row.why || (row.kind === 'note' ? '' : row.state)}
                   </span>
-                </button>
+                </Button>
               </li>
             ))}
           </ul>
@@ -262,16 +246,14 @@ export function Inspector(props: InspectorProps) {
     </button>
   );
   return (
-    <section class="card pane insp is-open" aria-label="Selected step">
-      <div class="bar">
-        <button
-          type="button"
+    <section class="card pane stack insp is-open" aria-label="Selected step">
+      <div class="bar flex">
+        <Button
+          icon="back"
           class="btn only back"
           aria-label="Back to the steps"
           onClick={() => onSelect(undefined)}
-        >
-          <Icon name="back" />
-        </button>
+        />
         {row ? (
           <span class={tone}>
             <Icon name={row.kind === 'turn' ? 'model' : iconOf(row)} />
@@ -296,7 +278,7 @@ export function Inspector(props: InspectorProps) {
           <ErrorState error={answer.error} again={again} />
         )}
       </div>
-      <div class="foot">
+      <div class="foot faint nowrap small flex">
         {answer?.ok ? <Command text={answer.output.command} keyName="c" /> : null}
       </div>
     </section>

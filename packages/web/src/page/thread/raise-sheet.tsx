@@ -3,9 +3,11 @@
 import { useState } from 'preact/hooks';
 import type { ThreadView } from '../../model/api.ts';
 import { limitName, limitValue, money } from '../../model/format.ts';
+import { Button } from '../parts/button.tsx';
 import { Command } from '../parts/copy.tsx';
 import { Dialog } from '../parts/dialog.tsx';
 import { ErrorState } from '../parts/states.tsx';
+import { Table } from '../parts/table.tsx';
 import { orderedMeters } from './answers.tsx';
 import { limitProblem, resumeCommand, type Typed, wishOf } from './commands.ts';
 import type { Acting } from './thread-actions.ts';
@@ -31,53 +33,37 @@ function LimitRows(props: {
     ({ name, max }) => RAISABLE.has(name) && max !== undefined,
   );
   return (
-    <table class="plain-table raise">
-      <thead>
-        <tr>
-          <th scope="col">limit</th>
-          <th scope="col" class="num">
-            used
-          </th>
-          <th scope="col" class="num">
-            was
-          </th>
-          <th scope="col">new</th>
-          <th scope="col">ceiling</th>
-        </tr>
-      </thead>
-      <tbody>
-        {meters.map((meter) => {
-          const ceiling = view.ceilings[meter.name];
-          const text = typed[meter.name] ?? '';
-          const problem = limitProblem(meter, text, ceiling);
-          const [name, isFull] = [limitName(meter.name), meter.used >= (meter.max ?? 0)];
-          return (
-            <tr key={meter.name}>
-              <th scope="row" class={isFull ? 'limit' : ''}>
-                {name}
-              </th>
-              <td class="num">{limitValue(meter.name, meter.used)}</td>
-              <td class="num">{limitValue(meter.name, meter.max ?? 0)}</td>
-              <td>
-                <input
-                  class="field"
-                  inputMode="decimal"
-                  aria-label={`new limit of ${name}`}
-                  aria-invalid={problem !== undefined}
-                  placeholder={String(meter.max)}
-                  value={text}
-                  onInput={(event) => onType(meter.name, event.currentTarget.value)}
-                />
-                {problem === undefined ? null : <small class="bad">{problem}</small>}
-              </td>
-              <td class="faint">
-                {ceiling ? `${ceiling.from} ${limitValue(meter.name, ceiling.max)}` : 'none'}
-              </td>
-            </tr>
-          );
-        })}
-      </tbody>
-    </table>
+    <Table
+      class="plain-table raise"
+      columns={[['limit'], ['used', 'num'], ['was', 'num'], ['new'], ['ceiling', 'faint']]}
+      rows={meters.map((meter) => {
+        const ceiling = view.ceilings[meter.name];
+        const text = typed[meter.name] ?? '';
+        const problem = limitProblem(meter, text, ceiling);
+        const [name, isFull] = [limitName(meter.name), meter.used >= (meter.max ?? 0)];
+        return {
+          key: meter.name,
+          cells: [
+            <span class={isFull ? 'limit' : ''}>{name}</span>,
+            limitValue(meter.name, meter.used),
+            limitValue(meter.name, meter.max ?? 0),
+            <>
+              <input
+                class="field"
+                inputMode="decimal"
+                aria-label={`new limit of ${name}`}
+                aria-invalid={problem !== undefined}
+                placeholder={String(meter.max)}
+                value={text}
+                onInput={(event) => onType(meter.name, event.currentTarget.value)}
+              />
+              {problem === undefined ? null : <small class="bad">{problem}</small>}
+            </>,
+            ceiling ? `${ceiling.from} ${limitValue(meter.name, ceiling.max)}` : 'none',
+          ],
+        };
+      })}
+    />
   );
 }
 
@@ -130,18 +116,14 @@ export function RaiseSheet(props: {
       foot={
         <>
           <Command text={command} />
-          <button type="button" class="btn" onClick={onClose}>
-            Cancel
-          </button>
-          <button
-            type="button"
+          <Button text="Cancel" onClick={onClose} />
+          <Button
+            text={isBusy ? 'resumes' : 'Resume'}
             class="btn go"
-            disabled={why !== undefined || isBusy || isWrong}
-            aria-busy={isBusy}
+            disabled={why !== undefined || isWrong}
+            isBusy={isBusy}
             onClick={() => void resume()}
-          >
-            {isBusy ? 'resumes' : 'Resume'}
-          </button>
+          />
         </>
       }
     >

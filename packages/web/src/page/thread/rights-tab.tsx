@@ -7,11 +7,11 @@ import type { TimelineRow } from '../../model/timeline-entry.ts';
 import { now, Time } from '../parts/figures.tsx';
 import { Icon } from '../parts/icons.tsx';
 import { EmptyState, useResource } from '../parts/states.tsx';
+import { Facts, Table } from '../parts/table.tsx';
 import { ForeignText } from '../parts/untrusted-text.tsx';
 import { usesText } from './answers.tsx';
 import { Ways } from './decision.tsx';
 import { listAt, shortHash, textAt } from './header.tsx';
-import { Facts } from './inspector.tsx';
 import { threadResource } from './place.ts';
 
 const SHOWN_REFUSALS = 30;
@@ -32,49 +32,35 @@ const stateOf = (right: RightUse): string => {
 function Granted({ rights }: { rights: readonly RightUse[] }) {
   if (rights.length === 0) return <p class="faint">Nothing is granted: every call is refused.</p>;
   return (
-    <table class="plain-table">
-      <thead>
-        <tr>
-          <th scope="col">right</th>
-          <th scope="col">of what</th>
-          <th scope="col" class="num">
-            used
-          </th>
-          <th scope="col" class="num">
-            refused
-          </th>
-          <th scope="col">state</th>
-        </tr>
-      </thead>
-      <tbody>
-        {rights.map((right) => {
-          const [, tone] = usesText(right);
-          const [name, of] = rightWords(right);
-          return (
-            <tr key={`${name} ${of}`} class={right.uses === 0 ? 'unused' : ''}>
-              <th scope="row">
-                <code>{name}</code>
-              </th>
-              <td>
-                <code>
-                  <ForeignText text={of} class="wrap" />
-                </code>
-                {(right.capped ?? []).map((cap) => (
-                  <div key={cap} class="limit">
-                    taken by policy: <ForeignText text={cap} />
-                  </div>
-                ))}
-              </td>
-              <td class="num">{right.uses > 0 ? `${count(right.uses)}×` : '–'}</td>
-              <td class={`num ${right.refused > 0 ? 'bad' : ''}`}>
-                {right.refused > 0 ? count(right.refused) : '–'}
-              </td>
-              <td class={tone}>{stateOf(right)}</td>
-            </tr>
-          );
-        })}
-      </tbody>
-    </table>
+    <Table
+      class="plain-table"
+      columns={[['right'], ['of what'], ['used', 'num'], ['refused', 'num'], ['state']]}
+      rows={rights.map((right) => {
+        const [, tone] = usesText(right);
+        const [name, of] = rightWords(right);
+        const { uses, refused, capped = [] } = right;
+        return {
+          key: `${name} ${of}`,
+          class: uses === 0 ? 'unused' : '',
+          cells: [
+            <code>{name}</code>,
+            <>
+              <code>
+                <ForeignText text={of} />
+              </code>
+              {capped.map((cap) => (
+                <div key={cap} class="limit">
+                  taken by policy: <ForeignText text={cap} />
+                </div>
+              ))}
+            </>,
+            uses > 0 ? `${count(uses)}×` : '–',
+            refused > 0 ? <span class="bad">{count(refused)}</span> : '–',
+            <span class={tone}>{stateOf(right)}</span>,
+          ],
+        };
+      })}
+    />
   );
 }
 
@@ -92,7 +78,7 @@ function Refusal(props: { id: string; row: TimelineRow; onSelect: (seq: number) 
         <ForeignText text={row.target ?? row.text} class="cut mono dim" />
         <span class="why">{row.why === '' ? 'denied' : row.why}</span>
       </button>
-      {why === undefined ? null : <ForeignText text={why} class="wrap dim" />}
+      {why === undefined ? null : <ForeignText text={why} class="dim" />}
       {ways.length > 0 ? <Ways ways={ways} /> : null}
     </li>
   );
@@ -111,7 +97,7 @@ function InForce({ ran }: { ran: DataObject }) {
   const line = (key: string, name: string, about: string, of: DataObject) => (
     <li key={key}>
       <code>
-        <ForeignText text={name} class="wrap" />
+        <ForeignText text={name} />
       </code>
       <span class="dim">
         <ForeignText text={about} />
@@ -178,7 +164,7 @@ export function RightsTab(props: {
   const refused = rows.filter(isRefused);
   const { thread, ran } = view;
   return (
-    <div class="sheet-body" tabIndex={0} role="region" aria-label="Rights in detail">
+    <div class="sheet-body stack" tabIndex={0} role="region" aria-label="Rights in detail">
       <div class="sect">
         <h3>
           Granted <small>at the start, and approved since; everything else is refused</small>

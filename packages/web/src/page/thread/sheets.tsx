@@ -5,6 +5,7 @@ import type { Act, ListedRun, ReplayView, ThreadView } from '../../model/api.ts'
 import { count } from '../../model/format.ts';
 import { FILTERS } from '../../model/thread-sums.ts';
 import type { TimelineRow } from '../../model/timeline-entry.ts';
+import { Button } from '../parts/button.tsx';
 import { Command } from '../parts/copy.tsx';
 import { Dialog } from '../parts/dialog.tsx';
 import { Icon, type IconName } from '../parts/icons.tsx';
@@ -68,18 +69,14 @@ export function StopDialog(props: {
       foot={
         <>
           <Command text={commandOf(act, thread.id)} />
-          <button type="button" class="btn" onClick={onClose}>
-            Leave it
-          </button>
-          <button
-            type="button"
+          <Button text="Leave it" onClick={onClose} />
+          <Button
+            text={isBusy ? 'on its way' : word}
             class="btn danger"
-            disabled={why !== undefined || isBusy}
-            aria-busy={isBusy}
+            disabled={why !== undefined}
+            isBusy={isBusy}
             onClick={() => void run()}
-          >
-            {isBusy ? 'on its way' : word}
-          </button>
+          />
         </>
       }
     >
@@ -163,18 +160,14 @@ export function ReplayDialog(props: { view: ThreadView; acting: Acting; onClose:
       foot={
         <>
           <Command text={commandOf('replay', view.thread.id)} />
-          <button type="button" class="btn" onClick={onClose}>
-            Close
-          </button>
-          <button
-            type="button"
+          <Button text="Close" onClick={onClose} />
+          <Button
+            text={isBusy ? 'runs' : 'Replay'}
             class="btn go"
-            disabled={why !== undefined || isBusy}
-            aria-busy={isBusy}
+            disabled={why !== undefined}
+            isBusy={isBusy}
             onClick={() => void run()}
-          >
-            {isBusy ? 'runs' : 'Replay'}
-          </button>
+          />
         </>
       }
     >
@@ -201,14 +194,12 @@ export function MoreDialog(props: {
     const why = acting.why(act);
     return (
       <li>
-        <button
-          type="button"
-          class="btn"
+        <Button
+          icon={icon}
+          text={text}
           disabled={why !== undefined || acting.isBusy(act)}
           onClick={run}
-        >
-          <Icon name={icon} /> {text}
-        </button>
+        />
         <small class="faint">{why ?? ''}</small>
       </li>
     );

@@ -4,6 +4,7 @@ import type { ListedRun } from '../../model/api.ts';
 import { count, money, seconds } from '../../model/format.ts';
 import type { TimelineRow, TimelineState } from '../../model/timeline-entry.ts';
 import type { TimelineScale } from '../../model/timeline-scale.ts';
+import { Button } from '../parts/button.tsx';
 import { Icon, type IconName } from '../parts/icons.tsx';
 import { LabelChips } from '../parts/labels.tsx';
 import { statusWord } from '../parts/status.tsx';
@@ -117,8 +118,8 @@ function What({ shown, scene }: { shown: ShownRow & { kind: 'row' }; scene: RowS
   return (
     <span class="w" role="gridcell">
       {canOpen ? (
-        <button
-          type="button"
+        <Button
+          icon={row.kind === 'turn' ? 'chev' : iconOf(row)}
           class={`fold ${isOpen ? '' : 'is-closed'}`}
           tabIndex={-1}
           aria-expanded={isOpen}
@@ -127,9 +128,7 @@ function What({ shown, scene }: { shown: ShownRow & { kind: 'row' }; scene: RowS
             event.stopPropagation();
             scene.onToggle(shown);
           }}
-        >
-          <Icon name={row.kind === 'turn' ? 'chev' : iconOf(row)} />
-        </button>
+        />
       ) : (
         <Icon name={iconOf(row)} />
       )}

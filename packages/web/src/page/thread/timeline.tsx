@@ -5,6 +5,7 @@ import type { SlimEvent, Tone } from '../../model/api.ts';
 import { count, counted, seconds } from '../../model/format.ts';
 import { isTrouble } from '../../model/thread-sums.ts';
 import { createScale, scaleMarks, type TimelineScale } from '../../model/timeline-scale.ts';
+import { Button } from '../parts/button.tsx';
 import { EmptyState } from '../parts/states.tsx';
 import { VirtualList } from '../parts/virtual-list.tsx';
 import { type RowScene, rowClass, TimelineCells } from './timeline-row.tsx';
@@ -65,14 +66,14 @@ function Axis({ scale, isAlive }: { scale: TimelineScale; isAlive: boolean }) {
     return isLast ? `${value} s` : String(value);
   };
   return (
-    <div class="axis" aria-hidden="true">
+    <div class="axis faint" aria-hidden="true">
       <span class="d t">at, s</span>
       <span>step</span>
       <span />
       <span class="d">took</span>
       <span class="ticks">
         {marks.map(({ left, ms }, index) => (
-          <span key={ms} class={index === 0 ? 'first' : ''} style={{ left: `${left}%` }}>
+          <span key={ms} style={{ left: `${left}%` }}>
             {text(ms, index === marks.length - 1)}
           </span>
         ))}
@@ -88,16 +89,16 @@ const KEYS = ['model', 'call', 'child', 'hook', 'wait'] as const;
 
 function Legend(props: { events: number; isFolded: boolean; follow: boolean; onFollow(): void }) {
   return (
-    <div class="foot">
+    <div class="foot faint nowrap small flex">
       {KEYS.map((key) => (
         <span key={key} class="k">
           <i class={`key-${key}`} />
           {key === 'wait' ? 'waits' : key}
         </span>
       ))}
-      <button type="button" class="plain" aria-pressed={props.follow} onClick={props.onFollow}>
+      <Button class="plain" aria-pressed={props.follow} onClick={props.onFollow}>
         {props.follow ? 'follows the end' : 'follow the end'} <kbd>f</kbd>
-      </button>
+      </Button>
       <span class="end">
         {counted(props.events, 'event')}
         {props.isFolded ? ' · idle time folded' : ''}
@@ -161,7 +162,7 @@ export function Timeline(props: {
   return (
     <div
       ref={box}
-      class="timeline"
+      class="timeline stack"
       style={{ '--lane-bg': laneBackground(scene.scale, scene.isAlive) }}
     >
       <Axis scale={scene.scale} isAlive={scene.isAlive} />
@@ -197,9 +198,7 @@ export function Timeline(props: {
         />
       )}
       {fresh > 0 && !isEndInSight ? (
-        <button type="button" class="btn fresh" onClick={() => onFollow(true)}>
-          {count(fresh)} new ↓
-        </button>
+        <Button text={`${count(fresh)} new ↓`} class="btn fresh" onClick={() => onFollow(true)} />
       ) : null}
       <Legend
         events={props.events}

@@ -6,6 +6,7 @@ import { isUnserved, NO_WORKER, SERVE_IT, workerName } from '../../model/fleet.t
 import { ago, count, limitValue, money, seconds } from '../../model/format.ts';
 import { nextAct, type ThreadLine, waitsForPerson } from '../../model/thread-lines.ts';
 import { visibleText } from '../../model/untrusted-text.ts';
+import { Button } from '../parts/button.tsx';
 import { MeterBar, now, Time } from '../parts/figures.tsx';
 import { Icon } from '../parts/icons.tsx';
 import { statusIcon, statusTone, statusWord, TroubleCount } from '../parts/status.tsx';
@@ -30,7 +31,7 @@ function Used({ run, name, word }: { run: ListedRun; name: 'turns' | 'spend'; wo
   const used = meter?.used ?? Number(told ?? 0);
   const about = name === 'spend' && run.cost['estimated'] === true ? 'about ' : '';
   return (
-    <span role="gridcell" class={`used ${name}`}>
+    <span role="gridcell" class={`used nowrap small ${name}`}>
       <span class="n">
         {about}
         {name === 'spend' ? money(used) : count(used)}
@@ -122,8 +123,8 @@ function Cells({ line, run, currency, onFold }: RunCellsProps) {
     <>
       <span role="gridcell" class="w">
         {line.below > 0 ? (
-          <button
-            type="button"
+          <Button
+            icon={line.isFolded ? 'right' : 'chev'}
             class="fold-tree"
             tabIndex={-1}
             aria-expanded={!line.isFolded}
@@ -132,9 +133,7 @@ function Cells({ line, run, currency, onFold }: RunCellsProps) {
               event.stopPropagation();
               onFold();
             }}
-          >
-            <Icon name={line.isFolded ? 'right' : 'chev'} />
-          </button>
+          />
         ) : null}
         {line.depth > 0 && line.below === 0 ? <Icon name="child" class="faint" /> : null}
         <span class={tone}>

@@ -136,8 +136,8 @@ export function ApprovalsPage() {
   const Title = current === undefined ? 'h1' : 'h2';
   return (
     <main class={`two ${current === undefined ? '' : 'has-one'}`}>
-      <section class="card pane list" aria-label="Approvals">
-        <header class="bar">
+      <section class="card pane stack list" aria-label="Approvals">
+        <header class="bar flex">
           <Title>
             Waits for you <span class="count due">{pending.value.length}</span>
           </Title>
@@ -146,7 +146,7 @@ export function ApprovalsPage() {
           <Waiting current={current} />
           {done.length > 0 ? (
             <>
-              <h2 class="list-head">
+              <h2 class="list-head small">
                 Decided today <small>{done.length}</small>
               </h2>
               <ul class="picks">
@@ -159,7 +159,7 @@ export function ApprovalsPage() {
         </div>
       </section>
       {current === undefined ? (
-        <section class="card pane nothing">
+        <section class="card pane stack nothing">
           <EmptyState
             title="Choose what to review"
             hint="Nothing can be approved from the list: it is read first."

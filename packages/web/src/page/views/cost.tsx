@@ -6,6 +6,7 @@ import { count, money, shortCount } from '../../model/format.ts';
 import { DayBars } from '../graph/day-bars.tsx';
 import { Command } from '../parts/copy.tsx';
 import { EmptyState, ErrorState, LoadingRows, useResource } from '../parts/states.tsx';
+import { Table } from '../parts/table.tsx';
 import { ForeignText } from '../parts/untrusted-text.tsx';
 import { Link, route, setQuery } from '../router.tsx';
 
@@ -67,30 +68,16 @@ function GroupTable(props: {
     <section class="card cost-table">
       <h2>{title}</h2>
       <div class="wide-table">
-        <table class="plain">
-          <thead>
-            <tr>
-              <th scope="col">{title.replace('By ', '')}</th>
-              {columns.map(({ name }) => (
-                <th key={name} scope="col">
-                  {name}
-                </th>
-              ))}
-            </tr>
-          </thead>
-          <tbody>
-            {groups.map((group, index) => (
-              <tr key={index}>
-                <th scope="row">{first(group)}</th>
-                {columns.map(({ name, show }) => (
-                  <td key={name} data-name={name}>
-                    {show(group)}
-                  </td>
-                ))}
-              </tr>
-            ))}
-          </tbody>
-        </table>
+        <Table
+          class="plain"
+          columns={[title.replace('By ', ''), ...columns.map(({ name }) => name)].map((name) => [
+            name,
+          ])}
+          rows={groups.map((group, index) => ({
+            key: index,
+            cells: [first(group), ...columns.map(({ show }) => show(group))],
+          }))}
+        />
       </div>
     </section>
   );
@@ -177,7 +164,7 @@ export function CostPage() {
   return (
     <main class="scroll-page cost">
       <header class="head">
-        <div class="title">
+        <div class="title flex">
           <h1>Cost</h1>
           <label class="field">
             <span class="skip">Range</span>

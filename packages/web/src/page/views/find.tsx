@@ -150,7 +150,7 @@ export function FindDialog({ onClose }: { onClose: () => void }) {
           <section key={title} aria-label={title} onClick={onClose}>
             <h3>{title}</h3>
             {hits.slice(0, SHOWN).map(({ to, icon, name, about }) => (
-              <Link key={to} to={to} class="hit">
+              <Link key={to} to={to} class="hit flex">
                 <Icon name={icon} />
                 <ForeignText text={name} class="cut" />
                 <ForeignText text={about} class="cut faint" />

@@ -1,6 +1,5 @@
 // The fleet: who works and what they serve, what waits and for whom, who holds what, and the limits of all of
 // them together. Names of hosts, tenants and projects are foreign.
-import type { ComponentChildren } from 'preact';
 import type { FleetLimit, FleetState, FleetWorker } from '../../model/api.ts';
 import {
   clockWords,
@@ -20,6 +19,7 @@ import { MeterBar } from '../parts/figures.tsx';
 import { Icon } from '../parts/icons.tsx';
 import { EmptyState, ErrorState, LoadingRows } from '../parts/states.tsx';
 import { StatusPill, toneIcon } from '../parts/status.tsx';
+import { Table, type TableRow } from '../parts/table.tsx';
 import { ForeignText } from '../parts/untrusted-text.tsx';
 import { Link, pathOf } from '../router.tsx';
 import { useFleet } from '../state/fleet.ts';
@@ -35,7 +35,7 @@ function FleetTable(props: {
   note?: string;
   columns: readonly string[];
   empty: string;
-  rows: readonly { readonly key: string; readonly cells: readonly ComponentChildren[] }[];
+  rows: readonly TableRow[];
 }) {
   const { title, note, columns, empty, rows } = props;
   return (
@@ -47,29 +47,7 @@ function FleetTable(props: {
         <p class="dim">{empty}</p>
       ) : (
         <div class="wide-table">
-          <table class="plain">
-            <thead>
-              <tr>
-                {columns.map((name) => (
-                  <th key={name} scope="col">
-                    {name}
-                  </th>
-                ))}
-              </tr>
-            </thead>
-            <tbody>
-              {rows.map(({ key, cells: [first, ...rest] }) => (
-                <tr key={key}>
-                  <th scope="row">{first}</th>
-                  {rest.map((cell, at) => (
-                    <td key={columns[at + 1]} data-name={columns[at + 1]}>
-                      {cell}
-                    </td>
-                  ))}
-                </tr>
-              ))}
-            </tbody>
-          </table>
+          <Table class="plain" columns={columns.map((name) => [name])} rows={rows} />
         </div>
       )}
     </section>
@@ -239,7 +217,7 @@ export function FleetPage() {
   return (
     <main class="scroll-page fleet">
       <header class="head">
-        <div class="title">
+        <div class="title flex">
           <h1>Fleet</h1>
           {state ? <Sums fleet={state} /> : null}
         </div>

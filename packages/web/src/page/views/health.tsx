@@ -1,10 +1,12 @@
 // What `km doctor` finds, each with the fix to copy, and how the server is doing.
 import type { HealthView } from '../../model/api.ts';
 import { count, seconds } from '../../model/format.ts';
+import { Button } from '../parts/button.tsx';
 import { Command, CopyButton } from '../parts/copy.tsx';
 import { now, Time } from '../parts/figures.tsx';
 import { Icon, type IconName } from '../parts/icons.tsx';
 import { ErrorState, LoadingRows, useResource } from '../parts/states.tsx';
+import { Facts } from '../parts/table.tsx';
 import { ForeignText } from '../parts/untrusted-text.tsx';
 
 type Finding = HealthView['findings'][number];
@@ -40,15 +42,6 @@ function FindingLine({ finding }: { finding: Finding }) {
 }
 
 function Server({ server }: { server: HealthView['server'] }) {
-  const rows: readonly (readonly [string, string])[] = [
-    ['version', server.version],
-    ['up', seconds(Math.round((now.value - server.started) / 1000))],
-    ['threads run here', count(server.running)],
-    ['pages connected', count(server.streams)],
-    ['programs connected', count(server.sockets)],
-    ['behind the store', `${count(server.lag_ms)} ms`],
-    ['memory', `${count(server.memory_mb)} MB`],
-  ];
   return (
     <section class="card server-facts" aria-label="Server">
       <h2>
@@ -57,14 +50,18 @@ function Server({ server }: { server: HealthView['server'] }) {
           since <Time at={server.started} form="clock" />
         </small>
       </h2>
-      <dl>
-        {rows.map(([name, value]) => (
-          <div key={name}>
-            <dt>{name}</dt>
-            <dd>{value}</dd>
-          </div>
-        ))}
-      </dl>
+      <Facts
+        class=""
+        facts={[
+          ['version', server.version],
+          ['up', seconds(Math.round((now.value - server.started) / 1000))],
+          ['threads run here', count(server.running)],
+          ['pages connected', count(server.streams)],
+          ['programs connected', count(server.sockets)],
+          ['behind the store', `${count(server.lag_ms)} ms`],
+          ['memory', `${count(server.memory_mb)} MB`],
+        ]}
+      />
     </section>
   );
 }
@@ -89,14 +86,12 @@ export function HealthPage() {
   return (
     <main class="page">
       <div class="head">
-        <div class="title">
+        <div class="title flex">
           <h1>Health</h1>
           {answer?.ok ? <Verdict findings={findings} /> : null}
         </div>
         <div class="acts">
-          <button type="button" class="btn" onClick={again}>
-            Look again
-          </button>
+          <Button text="Look again" onClick={again} />
         </div>
       </div>
       {answer === undefined ? <LoadingRows rows={8} rowHeight={32} /> : null}
@@ -113,7 +108,7 @@ export function HealthPage() {
                   )),
               )}
             </ul>
-            <p class="foot">
+            <p class="foot faint nowrap small flex">
               <Command text="km doctor" />
             </p>
           </section>

@@ -6,6 +6,7 @@ import { get, type PageFault } from '../api.ts';
 import { ItemPane } from '../items/item-pane.tsx';
 import { SignatureSign } from '../items/signature-mark.tsx';
 import { useKeys } from '../keys.ts';
+import { Button } from '../parts/button.tsx';
 import { EmptyState, ErrorState, LoadingRows, useResource } from '../parts/states.tsx';
 import { ForeignText } from '../parts/untrusted-text.tsx';
 import { go, Link, pathOf, route, setQuery } from '../router.tsx';
@@ -57,7 +58,7 @@ function Search() {
     return () => clearTimeout(timer);
   }, [text]);
   return (
-    <div class="search">
+    <div class="search stack">
       <input
         type="search"
         id="item-search"
@@ -68,15 +69,13 @@ function Search() {
       />
       <div class="chips">
         {KINDS.map((one) => (
-          <button
+          <Button
+            text={one}
             key={one}
-            type="button"
             class="chip"
             aria-pressed={kind === one}
             onClick={() => setQuery({ kind: kind === one ? undefined : one })}
-          >
-            {one}
-          </button>
+          />
         ))}
       </div>
     </div>
@@ -149,9 +148,7 @@ function Found(props: { found: ReturnType<typeof useItems>; kind?: string; id?: 
         <p class="faint more">
           {count(list.items.length)}
           {list.total === undefined ? '' : ` of ${count(list.total)}`}{' '}
-          <button type="button" class="chip" onClick={() => void more()}>
-            Show more
-          </button>
+          <Button text="Show more" class="chip" onClick={() => void more()} />
         </p>
       ) : null}
     </>
@@ -179,7 +176,7 @@ export function ItemsPage() {
   const Title = isOne ? 'h2' : 'h1';
   return (
     <main class={`two ${isOne ? 'has-one' : ''}`}>
-      <section class="card pane list" aria-label="Items">
+      <section class="card pane stack list" aria-label="Items">
         <Title class="skip">Items</Title>
         <Search />
         <div class="scroll-y">
@@ -189,7 +186,7 @@ export function ItemsPage() {
       {isOne ? (
         <ItemPane key={`${kind} ${id}`} kind={kind} id={id} />
       ) : (
-        <section class="card pane nothing">
+        <section class="card pane stack nothing">
           <EmptyState
             title="Choose an item"
             hint="What it may do, what limits it, and who says so."

@@ -7,6 +7,7 @@ import { type PageFault, post } from '../api.ts';
 import { connection } from '../connection.ts';
 import { ProvenanceGraph } from '../graph/provenance-graph.tsx';
 import { useKeys } from '../keys.ts';
+import { Button } from '../parts/button.tsx';
 import { Command } from '../parts/copy.tsx';
 import { Icon } from '../parts/icons.tsx';
 import { LabelChips } from '../parts/labels.tsx';
@@ -165,23 +166,19 @@ function Payload(props: {
             value={text}
             onInput={(event) => change(index, { text: event.currentTarget.value })}
           />
-          <button
-            type="button"
+          <Button
+            icon="x"
             class="btn only"
             aria-label={`Take field ${index + 1} out`}
             onClick={() => setFields(fields.filter((_, at) => at !== index))}
-          >
-            <Icon name="x" />
-          </button>
+          />
         </div>
       ))}
-      <button
-        type="button"
+      <Button
+        text="Add a field of the payload"
         class="chip"
         onClick={() => setFields([...fields, { name: '', text: '' }])}
-      >
-        Add a field of the payload
-      </button>
+      />
     </div>
   );
 }
@@ -216,14 +213,12 @@ function Script({ view }: { view: ScriptDocument }) {
         <Payload fields={fields} setFields={setFields} />
         <div class="run-acts">
           <Command text={`km script ${shellWord(view.file)}${words.join('')}`} />
-          <button
-            type="button"
+          <Button
+            text={isBusy ? 'Running…' : 'Run'}
             class="btn go"
             disabled={isBusy || reason !== undefined}
             onClick={() => void start()}
-          >
-            {isBusy ? 'Running…' : 'Run'}
-          </button>
+          />
         </div>
         {reason === undefined ? null : <p class="dim">{reason}</p>}
         {fault ? <ErrorState error={fault} /> : null}
@@ -236,8 +231,8 @@ function Script({ view }: { view: ScriptDocument }) {
 function ScriptPane({ id }: { id: string }) {
   const { answer, again } = useResource<ScriptDocument>(`scripts/${encodeURIComponent(id)}`);
   return (
-    <section class="card pane insp" aria-label="Script">
-      <header class="bar">
+    <section class="card pane stack insp" aria-label="Script">
+      <header class="bar flex">
         <Link to="/scripts" class="btn only phone-back" label="Back to the list">
           <Icon name="back" />
         </Link>
@@ -273,8 +268,8 @@ export function ScriptsPage() {
   const Title = current === undefined ? 'h1' : 'h2';
   return (
     <main class={`two ${current === undefined ? '' : 'has-one'}`}>
-      <section class="card pane list" aria-label="Scripts">
-        <header class="bar">
+      <section class="card pane stack list" aria-label="Scripts">
+        <header class="bar flex">
           <Title>
             Scripts <span class="count">{scripts.length}</span>
           </Title>
@@ -299,7 +294,7 @@ export function ScriptsPage() {
         </div>
       </section>
       {current === undefined ? (
-        <section class="card pane nothing">
+        <section class="card pane stack nothing">
           <EmptyState title="Choose a script" command="km script FILE" />
         </section>
       ) : (

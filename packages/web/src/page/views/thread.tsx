@@ -7,6 +7,7 @@ import { count } from '../../model/format.ts';
 import { type DeedSums, type RowFilter, sumRows } from '../../model/thread-sums.ts';
 import type { TimelineRow } from '../../model/timeline-entry.ts';
 import { connection } from '../connection.ts';
+import { Button } from '../parts/button.tsx';
 import { Dialog } from '../parts/dialog.tsx';
 import { now } from '../parts/figures.tsx';
 import { Icon } from '../parts/icons.tsx';
@@ -62,15 +63,14 @@ const TAB_NAMES: Readonly<Record<ThreadTab, string>> = {
 
 function Chips({ sums, filter }: { sums: DeedSums; filter: RowFilter | undefined }) {
   const chip = (name: RowFilter | undefined, text: string, tone = '') => (
-    <button
-      type="button"
+    <Button
       class={`chip ${tone}`}
       aria-pressed={filter === name}
       onClick={() => setFilter(filter === name ? undefined : name)}
     >
       {tone === 'bad' ? <Icon name="no" /> : null}
       {text}
-    </button>
+    </Button>
   );
   return (
     <fieldset class="chips">
@@ -88,15 +88,14 @@ function Chips({ sums, filter }: { sums: DeedSums; filter: RowFilter | undefined
 const Tabs = ({ place }: { place: ThreadPlace }) => (
   <div class="tabs" role="tablist" aria-label="Thread">
     {TABS.map((tab) => (
-      <button
+      <Button
+        text={TAB_NAMES[tab]}
         key={tab}
-        type="button"
+        class=""
         role="tab"
         aria-selected={place.tab === tab}
         onClick={() => openTab(tab)}
-      >
-        {TAB_NAMES[tab]}
-      </button>
+      />
     ))}
   </div>
 );
@@ -200,17 +199,15 @@ function Work(shown: Shown) {
   const isBeginningMissing = !live.isWhole && live.events.length > 0;
   return (
     <div class="work">
-      <section class="card pane" aria-label={TAB_NAMES[place.tab]}>
-        <div class="bar">
+      <section class="card pane stack" aria-label={TAB_NAMES[place.tab]}>
+        <div class="bar flex">
           <Tabs place={place} />
           {place.tab === 'timeline' ? <Chips sums={sums} filter={place.filter} /> : null}
         </div>
         {isBeginningMissing && place.tab !== 'events' ? (
-          <p class="partial">
+          <p class="partial dim small">
             from event {count(live.events[0]?.seq ?? 0)} on{' '}
-            <button type="button" class="more-link" onClick={live.loadBefore}>
-              earlier ones
-            </button>
+            <Button text="earlier ones" class="more-link" onClick={live.loadBefore} />
           </p>
         ) : null}
         {live.error && live.view ? <ErrorState error={live.error} again={live.again} /> : null}
@@ -337,7 +334,7 @@ function Outcome({ view }: { view: ThreadView }) {
       {reply === undefined ? null : (
         <>
           <h2>{isEnded ? 'Last words' : 'Last words so far'}</h2>
-          <ForeignText text={reply} class="wrap" />
+          <ForeignText text={reply} />
         </>
       )}
     </section>

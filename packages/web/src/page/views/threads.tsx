@@ -10,6 +10,7 @@ import {
   waitsForPerson,
 } from '../../model/thread-lines.ts';
 import { useKeys } from '../keys.ts';
+import { Button } from '../parts/button.tsx';
 import { EmptyState, ErrorState, LoadingRows, useResource } from '../parts/states.tsx';
 import { VirtualList } from '../parts/virtual-list.tsx';
 import { go, Link, pathOf, route, setQuery } from '../router.tsx';
@@ -48,7 +49,7 @@ function Head({ wish }: { wish: ListWish }) {
   const { totals, directives } = list.value;
   return (
     <div class="head threads-head">
-      <div class="title">
+      <div class="title flex">
         <h1>Threads</h1>
         <span class="sums">
           <span class={totals.waits > 0 ? 'you' : 'dim'}>
@@ -84,21 +85,15 @@ function Foot(props: { shown: number; wish: ListWish; news: number; onNews: () =
       : `of ${count(rows.size)} read`
     : `of ${count(all)}`;
   return (
-    <p class="foot">
+    <p class="foot faint nowrap small flex">
       <span>
         {count(shown)} {of}
         {isMore ? (isLoading ? ' · reading more' : ' · more below') : ''}
       </span>
       {isMore && wish.find !== '' ? (
-        <button type="button" class="chip" onClick={loadMore}>
-          Read more
-        </button>
+        <Button text="Read more" class="chip" onClick={loadMore} />
       ) : null}
-      {news > 0 ? (
-        <button type="button" class="chip news" onClick={onNews}>
-          {count(news)} new
-        </button>
-      ) : null}
+      {news > 0 ? <Button text={`${count(news)} new`} class="chip news" onClick={onNews} /> : null}
       <span class="keys-hint">
         <kbd>j</kbd> <kbd>k</kbd> move · <kbd>Enter</kbd> open · <kbd>?</kbd> keys
       </span>
@@ -186,7 +181,7 @@ function Lines(props: { wish: ListWish }) {
   };
   const shown = lines.reduce((sum, line) => sum + (line.kind === 'group' ? line.threads : 0), 0);
   return (
-    <section class="card pane threads" aria-label="List of threads" {...hold}>
+    <section class="card pane stack threads" aria-label="List of threads" {...hold}>
       <VirtualList
         label="Threads"
         count={lines.length}
@@ -243,7 +238,7 @@ export function ThreadsView() {
       <Head wish={wish} />
       {error ? <ErrorState error={error} again={reloadThreads} command="km threads ls" /> : null}
       {rows.size === 0 && isLoading ? (
-        <div class="card pane threads">
+        <div class="card pane stack threads">
           <LoadingRows rows={14} rowHeight={isNarrow.value ? 50 : 27} />
         </div>
       ) : null}
@@ -253,9 +248,7 @@ export function ThreadsView() {
           <EmptyState title="No thread is here any more" hint="Those that ran were pruned." />
         ) : (
           <EmptyState title="No thread fits">
-            <button type="button" class="btn" onClick={clearFilters}>
-              Show all
-            </button>
+            <Button text="Show all" onClick={clearFilters} />
           </EmptyState>
         )
       ) : null}
