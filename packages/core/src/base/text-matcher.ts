@@ -61,12 +61,6 @@ interface PatternPlace {
   end: number;
 }
 
-/** Is there a pattern that begins so? Of those that are not before it in order, the first would. */
-function isBeginning(sorted: readonly string[], text: string): boolean {
-  const first = countBefore(sorted.length, (at) => (sorted[at] ?? '') < text);
-  return sorted[first]?.startsWith(text) ?? false;
-}
-
 /** Called with a place of a pattern. False: this one does not count. */
 type OnPattern = (start: number, end: number) => boolean;
 
@@ -104,12 +98,6 @@ function gramsOf(patterns: readonly string[], step: number) {
     }
   }
   return { pairs, grams };
-}
-
-/** Does a pattern begin so? Of the patterns that are not before the text in order, the first would. */
-function isBeginning(sorted: readonly string[], text: string): boolean {
-  const first = countBefore(sorted.length, (at) => (sorted[at] ?? '') < text);
-  return sorted[first]?.startsWith(text) ?? false;
 }
 
 export function createMatcher(patterns: Iterable<string>): TextMatcher {

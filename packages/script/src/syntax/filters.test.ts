@@ -25,11 +25,11 @@ const found = (text: string, module = MODULE): string[] =>
 const guard = (filter: string) => `guard @g before ${filter} = when [ * => deny "x" ]\nshow "a"`;
 
 test.each([
-  ['op:shwo', 'did you mean `show`?'],
-  ['op:tol:fs/write_file', 'did you mean `tool`?'],
-  ['op:rnu', 'did you mean `run`?'],
-  ['op:run:cdm', 'did you mean `cmd`?'],
-  ['op:modify:creat', 'did you mean `create`?'],
+  ['op:shwo', 'did you mean `show`'],
+  ['op:tol:fs/write_file', 'did you mean `tool`'],
+  ['op:rnu', 'did you mean `run`'],
+  ['op:run:cdm', 'did you mean `cmd`'],
+  ['op:modify:creat', 'did you mean `create`'],
 ])(
   'a filter on a kind of operation that does not exist refuses the script: %s',
   async (filter, hint) => {
