@@ -39,14 +39,14 @@ const textOf = (content: Json | undefined): string => {
   return Array.isArray(content) ? content.map((block) => textAt(block, 'text')).join('') : '';
 };
 
-interface Answer {
+interface ToolAnswer {
   readonly content: Json;
   readonly isError: boolean;
 }
 
 /** By the id of the call. */
-function answersIn({ body }: ScriptedRequest): Map<string, Answer> {
-  const answers = new Map<string, Answer>();
+function answersIn({ body }: ScriptedRequest): Map<string, ToolAnswer> {
+  const answers = new Map<string, ToolAnswer>();
   for (const message of listAt(body, 'messages')) {
     for (const block of listAt(message, 'content')) {
       if (textAt(block, 'type') !== 'tool_result') continue;
@@ -81,7 +81,7 @@ function shownAt(content: Json, path: Path): Json | undefined {
   return reference === '' ? here : reference;
 }
 
-type Answers = ReadonlyMap<string, Answer>;
+type Answers = ReadonlyMap<string, ToolAnswer>;
 
 /** Undefined: something that it needs was never answered. */
 function parametersOf(

@@ -74,7 +74,7 @@ function* keysOf(value: Json, call: number, path: Path): Generator<Leaf> {
 const fieldOf = (path: Path): string =>
   path.findLast((step): step is string => typeof step === 'string') ?? PLAIN;
 
-interface Wanted {
+interface WantedValue {
   readonly value: string | number;
   readonly parameter: string;
   readonly kind: string | undefined;
@@ -83,7 +83,7 @@ interface Wanted {
 /** A model takes an id from where ids of that kind are told, else where it is called the same. */
 function rank(
   { call, path }: Leaf,
-  { parameter, kind }: Wanted,
+  { parameter, kind }: WantedValue,
   kinds: (call: number) => Kinds,
 ): number {
   const field = fieldOf(path);
@@ -93,15 +93,15 @@ function rank(
 
 type Kinds = Readonly<Record<string, string>>;
 
-interface Heard {
+interface HeardLeaves {
   readonly leaves: readonly Leaf[];
   readonly keys: readonly Leaf[];
 }
 
 function givenLeaf(
-  wanted: Wanted,
+  wanted: WantedValue,
   prompt: string,
-  { leaves, keys }: Heard,
+  { leaves, keys }: HeardLeaves,
   kinds: (call: number) => Kinds,
 ): Given {
   const { value } = wanted;
@@ -119,8 +119,8 @@ function givenLeaf(
 
 function givenValue(
   value: Json,
-  about: Omit<Wanted, 'value'>,
-  leafOf: (wanted: Wanted) => Given,
+  about: Omit<WantedValue, 'value'>,
+  leafOf: (wanted: WantedValue) => Given,
 ): Given {
   if (typeof value === 'string' || typeof value === 'number') return leafOf({ ...about, value });
   if (Array.isArray(value)) {

@@ -147,12 +147,12 @@ export interface ProgramRuntime {
 }
 
 /** The parts of the runtime that runs and lists need, and whose program it is. */
-interface Inside extends Pick<Runtime, 'project' | 'mayRun' | 'threads' | 'registry'> {
+interface ProgramParts extends Pick<Runtime, 'project' | 'mayRun' | 'threads' | 'registry'> {
   readonly who: string;
 }
 
 /** Opens the registry for whoever looks or steers: where nothing ever ran, nothing is made. */
-function createReach({ project, registry, threads: open }: Inside) {
+function createReach({ project, registry, threads: open }: ProgramParts) {
   return async <T>(
     work: (threads: Threads) => Promise<Outcome<T>>,
     nothing: () => Outcome<T> = () => fail('not_found', `no thread has run in \`${project}\` yet`),
@@ -171,7 +171,7 @@ const inStore =
     reach((threads) => work(threads.store), nothing);
 
 async function runIn(
-  inside: Inside,
+  inside: ProgramParts,
   request: RunRequest,
   signal?: AbortSignal,
   live?: Live,
@@ -197,7 +197,7 @@ async function resumeIn(
   return await threads.resume(id, signal, options);
 }
 
-function createProgramThreads(inside: Inside, reach: Reach, by: Speaker): ProgramThreads {
+function createProgramThreads(inside: ProgramParts, reach: Reach, by: Speaker): ProgramThreads {
   const registry = inStore(reach);
   const tell = (id: string, kind: Parameters<typeof tellThread>[2], payload: JsonObject) =>
     registry((store) => tellThread(store, id, kind, payload, by));

@@ -4,7 +4,7 @@ import type { ErrorCode, Fault, Json } from '@kernmantle/core/base';
 import { type Descriptor, EMPTY, markFailure } from '@kernmantle/core/flow';
 
 /** Where something stands: the file and an offset into its text. */
-interface Place {
+interface FaultPlace {
   readonly file: string;
   readonly text: string;
   readonly at: number;
@@ -21,8 +21,8 @@ export class ScriptFault extends Error {
     this.fault = fault;
   }
 
-  get place(): Place | undefined {
-    return (this.fault.detail as { [PLACE]?: Place })[PLACE];
+  get place(): FaultPlace | undefined {
+    return (this.fault.detail as { [PLACE]?: FaultPlace })[PLACE];
   }
 
   /** The fault for others, without its place: a script that runs this one has places of its own. */
@@ -39,7 +39,7 @@ export class ScriptFault extends Error {
   }
 
   /** The innermost place that is known wins. */
-  locate(place: Place): this {
+  locate(place: FaultPlace): this {
     if (!this.place) Object.assign(this.fault.detail, { [PLACE]: place });
     return this;
   }

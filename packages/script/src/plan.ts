@@ -203,9 +203,9 @@ function readName(node: NodeOf<'reference'>, walk: Walk): Sources {
 const withField = (from: Sources, field: string): Sources =>
   from.map((one) => ('step' in one ? { ...one, fields: [...one.fields, field] } : one));
 
-type Step = NodeOf<'reference'>['steps'][number];
+type ReferenceStep = NodeOf<'reference'>['steps'][number];
 
-function readPart(step: Step, from: Sources, walk: Walk): Sources {
+function readPart(step: ReferenceStep, from: Sources, walk: Walk): Sources {
   if (step.kind === 'field') {
     if (HIDDEN.has(step.name)) refuse(walk, step.at, `\`.${step.name}\` is no part of a plan`);
     return withField(from, step.name);
@@ -334,9 +334,9 @@ type Known = NodeOf<
   | ('for' | 'literal' | 'template' | 'array' | 'object' | 'reference' | 'unary' | 'binary')
   | ('ternary' | 'pattern')
 >;
-type Reader<K extends Known['kind']> = (node: NodeOf<K>, walk: Walk) => Sources;
+type NodeReader<K extends Known['kind']> = (node: NodeOf<K>, walk: Walk) => Sources;
 
-const READ: { readonly [K in Known['kind']]: Reader<K> } = {
+const READ: { readonly [K in Known['kind']]: NodeReader<K> } = {
   var: readAssignment,
   let: readAssignment,
   augment: readAugment,

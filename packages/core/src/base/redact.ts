@@ -235,7 +235,7 @@ function unitBytes(unit: number): string {
 }
 
 /** A text as one of the views has it, with the place of each character in the text itself. */
-interface View {
+interface TextView {
   text: string;
   starts: number[];
   ends: number[];
@@ -243,7 +243,7 @@ interface View {
   tokens: Span[];
 }
 
-const AS_IT_STANDS: Omit<View, 'text'> = { starts: [], ends: [], tokens: [] };
+const AS_IT_STANDS: Omit<TextView, 'text'> = { starts: [], ends: [], tokens: [] };
 
 interface Span {
   start: number;
@@ -360,8 +360,8 @@ function viewOf(
   token: RegExp,
   read: (token: string) => string,
   write: (char: string) => string,
-): View {
-  const view: View = { text: '', starts: [], ends: [], tokens: [] };
+): TextView {
+  const view: TextView = { text: '', starts: [], ends: [], tokens: [] };
   const add = (bytes: string, start: number, end: number) => {
     view.text += bytes;
     for (let at = 0; at < bytes.length; at++) {
@@ -389,7 +389,7 @@ function viewOf(
 }
 
 /** Escapes are what they stand for, line ends are gone, everything is bytes. */
-const fold = (text: string, areBytes: boolean): View =>
+const fold = (text: string, areBytes: boolean): TextView =>
   viewOf(text, 0, TOKEN, decode, (char) => (areBytes || isAscii(char) ? char : toBytes(char)));
 
 /** What stands between the bytes of a hex dump: `5a 5b`, `5a:5b`, `0x5a, 0x5b`, `\\x5a\\x5b`. */
@@ -616,10 +616,10 @@ function createFinder(forms: Forms, areBytes: boolean) {
   function lookAt(text: string, hasMore: boolean, isFound: boolean): Look {
     const found: Span[] = [];
     let open = text.length;
-    const openFrom = (view: View, at: number): void => {
+    const openFrom = (view: TextView, at: number): void => {
       if (at < view.text.length) open = Math.min(open, view.starts[at] ?? at);
     };
-    const scan = (matcher: TextMatcher, view: View, isOne?: (span: Span) => boolean): void => {
+    const scan = (matcher: TextMatcher, view: TextView, isOne?: (span: Span) => boolean): void => {
       const take = (from: number, until: number): boolean => {
         const wide = widened(forms.tails, view.text, { start: from, end: until });
         const start = view.starts[wide.start] ?? wide.start;

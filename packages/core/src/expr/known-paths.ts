@@ -9,10 +9,10 @@ import type { Comparison, Node } from './syntax-tree.ts';
  * Known names: an object lists its members; below `open` anything goes; `value` has no members. A list
  * holds the only texts that the value, or an element of it, can be.
  */
-export type ContextSchema = { readonly [name: string]: Known };
-type Known = ContextSchema | 'open' | 'value' | readonly string[];
+export type ContextSchema = { readonly [name: string]: KnownPath };
+type KnownPath = ContextSchema | 'open' | 'value' | readonly string[];
 
-const isGroup = (known: Known | undefined): known is ContextSchema =>
+const isGroup = (known: KnownPath | undefined): known is ContextSchema =>
   typeof known === 'object' && !Array.isArray(known);
 
 interface UnknownPath {
@@ -37,25 +37,25 @@ export function unknownPaths(expression: CompiledExpression, schema: ContextSche
 
 /** How many leading names are known. */
 function knownDepth(path: readonly string[], schema: ContextSchema): number {
-  let level: Known = schema;
+  let level: KnownPath = schema;
   for (const [depth, name] of path.entries()) {
     if (level === 'open') return path.length;
-    const next: Known | undefined = isGroup(level) ? member(level, name) : undefined;
+    const next: KnownPath | undefined = isGroup(level) ? member(level, name) : undefined;
     if (next === undefined) return depth;
     level = next;
   }
   return path.length;
 }
 
-const member = (schema: ContextSchema, name: string): Known | undefined =>
-  getOwn(schema, name) as Known | undefined;
+const member = (schema: ContextSchema, name: string): KnownPath | undefined =>
+  getOwn(schema, name) as KnownPath | undefined;
 
 function suggest(
   path: readonly string[],
   depth: number,
   schema: ContextSchema,
 ): string | undefined {
-  let level: Known | undefined = schema;
+  let level: KnownPath | undefined = schema;
   for (const name of path.slice(0, depth)) {
     if (isGroup(level)) level = member(level, name);
   }
@@ -135,7 +135,7 @@ export function unknownValues(
   schema: ContextSchema,
 ): UnknownValue[] {
   const knownAt = (path: readonly string[]): readonly string[] | undefined => {
-    let level: Known | undefined = schema;
+    let level: KnownPath | undefined = schema;
     for (const name of path) level = isGroup(level) ? member(level, name) : undefined;
     return Array.isArray(level) ? (level as readonly string[]) : undefined;
   };

@@ -2,7 +2,7 @@
 // like any other, lists and texts have no members (not even `length`), and a missing step is null.
 import { isObject, type Json, type JsonObject } from '../base/index.ts';
 
-type Read = (context: Json) => Json;
+type ReadAt = (context: Json) => Json;
 
 export function readPath(context: Json, path: readonly string[]): Json {
   let value: Json = context;
@@ -14,7 +14,7 @@ function readName(value: Json, name: string): Json {
   return isObject(value) && Object.hasOwn(value, name) ? (value[name] ?? null) : null;
 }
 
-export function compilePath(path: readonly string[]): Read {
+export function compilePath(path: readonly string[]): ReadAt {
   const [first = '', second = ''] = path;
   if (path.length === 1) return (context) => readName(context, first);
   if (path.length > 2) return (context) => readPath(context, path);
@@ -27,7 +27,7 @@ export function compilePath(path: readonly string[]): Read {
 // that name (not even since this morning). All three facts are part of the shape that the engine
 // checks anyway to read the property, if it has seen this place read one name only.
 
-type Pair = (first: string, second: string) => Read;
+type Pair = (first: string, second: string) => ReadAt;
 
 const TOP = Object.prototype as unknown as JsonObject;
 const NOTHING: JsonObject = Object.freeze({});

@@ -153,7 +153,7 @@ class Filling {
   }
 }
 
-type Kind = 'both' | 'variables' | 'parameters';
+type PlaceholderKind = 'both' | 'variables' | 'parameters';
 const NOTHING = {
   env: {},
   declared: new Set<string>(),
@@ -188,7 +188,7 @@ export const expandEnv = (
   declared: ReadonlySet<string>,
 ): Outcome<FilledConfig> => fill(config, 'variables', { ...NOTHING, env, declared });
 
-function fill(config: Json, kind: Kind, sources: ConfigSources): Outcome<FilledConfig> {
+function fill(config: Json, kind: PlaceholderKind, sources: ConfigSources): Outcome<FilledConfig> {
   const filling = new Filling(sources);
   try {
     const value = blankOf(config, kind)(filling) ?? null;
@@ -203,7 +203,7 @@ function fill(config: Json, kind: Kind, sources: ConfigSources): Outcome<FilledC
 /** What is frozen for good is looked through once: the same tool is called again and again. */
 const known = new WeakMap<object, Blank<Filling>>();
 
-function blankOf(config: Json, kind: Kind): Blank<Filling> {
+function blankOf(config: Json, kind: PlaceholderKind): Blank<Filling> {
   const isKept = kind === 'both' && isObject(config) && isFrozenJson(config);
   const before = isKept ? known.get(config) : undefined;
   if (before) return before;
@@ -212,7 +212,7 @@ function blankOf(config: Json, kind: Kind): Blank<Filling> {
   return made;
 }
 
-function readText(text: string, kind: Kind): Blank<Filling> {
+function readText(text: string, kind: PlaceholderKind): Blank<Filling> {
   const places = placesIn(text, kind);
   const [first] = places;
   if (first === undefined) return () => text;
@@ -224,14 +224,14 @@ function readText(text: string, kind: Kind): Blank<Filling> {
   };
 }
 
-type Place = Placeholder<Variable | string>;
+type FilledPlace = Placeholder<Variable | string>;
 
 /** In the order of the text; what looks like a parameter inside a default is the default. */
-function placesIn(text: string, kind: Kind): Place[] {
-  const variables: Place[] =
+function placesIn(text: string, kind: PlaceholderKind): FilledPlace[] {
+  const variables: FilledPlace[] =
     kind === 'parameters' ? [] : findPlaceholders(text, '${', readVariable);
   if (kind === 'variables') return variables;
-  const parameters: Place[] = findPlaceholders(text, '{', readParameter);
+  const parameters: FilledPlace[] = findPlaceholders(text, '{', readParameter);
   let end = 0;
   return [...variables, ...parameters]
     .sort((a, b) => a.start - b.start)
@@ -243,7 +243,7 @@ function placesIn(text: string, kind: Kind): Place[] {
 }
 
 /** One parameter with nothing but blanks around it. */
-function isExactly(text: string, [place, second]: readonly Place[]): boolean {
+function isExactly(text: string, [place, second]: readonly FilledPlace[]): boolean {
   if (place === undefined || second !== undefined || typeof place.content !== 'string')
     return false;
   return /^[ \t\r\n]*$/.test(text.slice(0, place.start) + text.slice(place.end));

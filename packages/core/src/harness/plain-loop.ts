@@ -80,13 +80,13 @@ function createState({ message, tools: given = [] }: PlainRequest) {
   return { conversation, tools, turns: 0, usage: { input_tokens: 0, output_tokens: 0, tokens: 0 } };
 }
 
-type State = ReturnType<typeof createState>;
+type LoopState = ReturnType<typeof createState>;
 
 /** One request with everything said so far. */
 async function askModel(
   { model, resolved, caller }: PlainPorts,
   request: PlainRequest,
-  state: State,
+  state: LoopState,
   signal: AbortSignal,
 ): Promise<Turn> {
   const { system = '', max_turns = MAX_TURNS, max_tokens = MAX_TOKENS } = request;
@@ -133,7 +133,7 @@ const notRun = ({ bad_arguments = [], broken }: ModelReply): string[] =>
 function portsOf(
   ports: PlainPorts,
   request: PlainRequest,
-  state: State,
+  state: LoopState,
   signal: AbortSignal,
 ): LoopPorts {
   const { conversation } = state;

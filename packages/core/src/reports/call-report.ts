@@ -45,9 +45,9 @@ export const REFUSED: ReadonlySet<string> = new Set(['permission_denied', 'needs
 export type Call = RecordedOf<'tool_call'>;
 export type CallResult = RecordedOf<'tool_result'>;
 type Said = RecordedOf<'assistant_message'>;
-type Read = CallResult | RecordedOf<'user_message'> | RecordedOf<'injected_message'>;
+type ModelInput = CallResult | RecordedOf<'user_message'> | RecordedOf<'injected_message'>;
 
-const isRead = (event: Recorded): event is Read =>
+const isRead = (event: Recorded): event is ModelInput =>
   event.type === 'user_message' ||
   event.type === 'injected_message' ||
   (event.type === 'tool_result' && !event.data.is_error);
@@ -78,7 +78,7 @@ function toolOf({ intent, result }: CallStory): string {
   return named === undefined ? 'directive' : `tool ${plainText(named)}`;
 }
 
-export const nameOf = (event: Read, journal: CallIndex): string =>
+export const nameOf = (event: ModelInput, journal: CallIndex): string =>
   event.type === 'tool_result'
     ? toolOf({ ...journal.get(event.data.call_id), result: event })
     : event.type.replace('_', ' ');
@@ -262,7 +262,7 @@ function cleanSources(
   taint: readonly string[],
 ): ReadonlySet<string> {
   if (taint.length === 0) return new Set();
-  const isTainted = ({ data }: Read): boolean =>
+  const isTainted = ({ data }: ModelInput): boolean =>
     taint.some((mark) => data.marks.taint.includes(mark));
   const read = events.filter(isRead).filter(({ seq }) => seq < until);
   return new Set(read.flatMap((one) => (isTainted(one) ? [] : one.data.marks.sources)));

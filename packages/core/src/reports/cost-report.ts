@@ -40,7 +40,7 @@ export interface CostFigures {
   readonly total: CostSum;
 }
 
-interface Part {
+interface ModelCost {
   requests: number;
   input: number;
   cached: number;
@@ -54,7 +54,7 @@ interface Part {
 
 /** What a journal tells of a thread's own requests. */
 interface Facts {
-  readonly parts: ReadonlyMap<string, Readonly<Part>>;
+  readonly parts: ReadonlyMap<string, Readonly<ModelCost>>;
   /** The model that was asked last: what nobody answered was asked of it. */
   readonly asked: string;
   readonly denied: number;
@@ -65,17 +65,17 @@ interface Charge {
   readonly spend: bigint;
   readonly tokens: number;
   readonly denied: number;
-  readonly parts: ReadonlyMap<string, Readonly<Part>>;
+  readonly parts: ReadonlyMap<string, Readonly<ModelCost>>;
 }
 
 /** Charges of a journal that names no model. */
 const UNKNOWN = 'not recorded';
-const NO_PARTS: ReadonlyMap<string, Readonly<Part>> = new Map();
+const NO_PARTS: ReadonlyMap<string, Readonly<ModelCost>> = new Map();
 const NO_FACTS: Facts = { parts: NO_PARTS, asked: '', denied: 0 };
 const DAY_MS = 24 * 60 * 60 * 1000;
 /** So many journals are read at a time. */
 const PAGE = 200;
-const emptyPart = (): Part => ({
+const emptyPart = (): ModelCost => ({
   requests: 0,
   input: 0,
   cached: 0,
@@ -105,7 +105,7 @@ const USAGE = [
 
 /** Adds a reply, or the charge for a request without one. */
 function countRequest(
-  part: Part,
+  part: ModelCost,
   spend: Json | undefined,
   row: Json | undefined,
   usage: readonly (Json | undefined)[],
@@ -133,8 +133,8 @@ const PAID = {
 };
 
 function factsIn(events: readonly EventFields[]): Facts {
-  const parts = new Map<string, Part>();
-  const partOf = (model: string): Part => {
+  const parts = new Map<string, ModelCost>();
+  const partOf = (model: string): ModelCost => {
     const part = parts.get(model) ?? emptyPart();
     parts.set(model, part);
     return part;
@@ -198,7 +198,7 @@ async function readFacts(
 function wholeParts(
   { parts, asked }: Facts,
   own: { spend: bigint; tokens: number },
-): ReadonlyMap<string, Readonly<Part>> {
+): ReadonlyMap<string, Readonly<ModelCost>> {
   // A script, or a provider that refused: no model took anything.
   if (own.tokens === 0 && own.spend === 0n) return NO_PARTS;
   const told = [...parts.values()];

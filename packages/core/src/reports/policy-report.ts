@@ -117,10 +117,10 @@ const grantText = ({ capability, scope }: { capability: string; scope?: object |
   [capability, ...Object.entries(scope ?? {}).map(([field, glob]) => `${field} ${glob}`)].join(' ');
 
 /** A setting, what it says, and whether it holds. */
-type Entry = [string, Json, boolean?];
+type ReportEntry = [string, Json, boolean?];
 
 /** What is denied on a surface, and what of the bundle's denials a person took back. */
-function surfaceCaps(level: Level, policy: Policies): Entry[] {
+function surfaceCaps(level: Level, policy: Policies): ReportEntry[] {
   const textsOf = (one: Level, name: string): string[] =>
     one.surfaces?.[name]?.capabilities?.deny?.map(grantText) ?? [];
   return Object.entries(level.surfaces ?? {}).flatMap(([name, { capabilities, open = [] }]) => {
@@ -132,13 +132,13 @@ function surfaceCaps(level: Level, policy: Policies): Entry[] {
     const isAllowed = ceilings.some(({ allow }) => allow === capabilities?.allow);
     return [
       ...caps(`surfaces.${name}.capabilities`, capabilities ?? {}).map(
-        ([about, value]): Entry => [
+        ([about, value]): ReportEntry => [
           about,
           value,
           Array.isArray(value) ? isAllowed : denied.has(plainText(value)),
         ],
       ),
-      ...open.map(grantText).map((text): Entry => {
+      ...open.map(grantText).map((text): ReportEntry => {
         const isTaken = shipped.has(text) && !denied.has(text);
         return [`surfaces.${name}.open`, text, isTaken];
       }),
@@ -155,7 +155,7 @@ const caps = (
 ];
 
 /** Entries that add up: each stands by itself. */
-function entries(level: Level, policy: Policies): Entry[] {
+function entries(level: Level, policy: Policies): ReportEntry[] {
   const { capabilities, models, labels = {}, operations = {}, guards = [] } = level;
   return [
     ...caps('capabilities', capabilities ?? {}),

@@ -8,8 +8,8 @@ import type { Runtime } from '../runtime/index.ts';
 import type { Store, ThreadRow } from '../store/index.ts';
 import { grantName } from '../trust/index.ts';
 
-type Start = Extract<Recorded, { type: 'thread_start' }>['data'];
-type Ran = NonNullable<Start['ran']>;
+type StartData = Extract<Recorded, { type: 'thread_start' }>['data'];
+type Ran = NonNullable<StartData['ran']>;
 
 /** Its first events; everything that is asked for here stands in them. */
 const FIRST = 20;

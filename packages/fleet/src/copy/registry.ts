@@ -44,9 +44,9 @@ interface CopyReport {
 const at = (name: string): number => columnsOf('threads').indexOf(name);
 const [PROJECT, ITEMS, EPOCH, ENDED] = [at('project'), at('items'), at('epoch'), at('ended')];
 
-type Names = ReadonlyMap<string, { project: string; items?: string }>;
+type ProjectNames = ReadonlyMap<string, { project: string; items?: string }>;
 
-function moved(row: CopiedRow, names: Names): CopiedRow {
+function moved(row: CopiedRow, names: ProjectNames): CopiedRow {
   const name = names.get(String(row[PROJECT]));
   const copy = [...row];
   copy[PROJECT] = name?.project ?? '';
@@ -58,7 +58,7 @@ function moved(row: CopiedRow, names: Names): CopiedRow {
 async function* rowsOf(
   source: CopySource,
   tree: string,
-  names: Names,
+  names: ProjectNames,
 ): AsyncIterable<readonly [CopiedTable, CopiedRow[]]> {
   for (const table of COPIED_TABLES) {
     for await (const page of source.rows(table, tree)) {
@@ -75,7 +75,7 @@ function refuseHeld(held: readonly string[]): Outcome<null> {
   return fail('lease_held', message, { threads: held.slice(0, 100) });
 }
 
-async function namesOf(source: CopySource, rename: CopyOptions['rename']): Answer<Names> {
+async function namesOf(source: CopySource, rename: CopyOptions['rename']): Answer<ProjectNames> {
   const names = new Map<string, { project: string; items?: string }>();
   for (const project of await source.projects()) {
     const name = rename(project);
@@ -86,7 +86,7 @@ async function namesOf(source: CopySource, rename: CopyOptions['rename']): Answe
 }
 
 /** The names are part of it: a tree that was sent under another one is sent again. */
-const markOf = ({ tree, mark }: CopyTree, names: Names): CopyTree => ({
+const markOf = ({ tree, mark }: CopyTree, names: ProjectNames): CopyTree => ({
   tree,
   mark: `${mark} ${JSON.stringify([...names])}`,
 });

@@ -86,9 +86,9 @@ function valuesOf(registry: ServerRegistry, thread: string, encoded: CommitText)
 }
 
 /** As it is answered, with the status that it left. */
-type Written = Committed & { status: ThreadStatus };
+type CommitAnswer = Committed & { status: ThreadStatus };
 
-const committedOf = (columns: CommitColumns): Written => ({
+const committedOf = (columns: CommitColumns): CommitAnswer => ({
   seq: columns.o_seq,
   signals: columns.o_signals ?? [],
   lease_ms: columns.o_lease_ms,
@@ -99,7 +99,7 @@ const committedOf = (columns: CommitColumns): Written => ({
   ...(columns.o_revoked === null ? {} : { revoked: columns.o_revoked }),
 });
 
-async function send(sql: Sql, values: readonly unknown[]): Promise<Written> {
+async function send(sql: Sql, values: readonly unknown[]): Promise<CommitAnswer> {
   const row = await sql.get<CommitColumns>(COMMIT, ...values);
   if (!row) throw new Error('a commit answered nothing');
   return committedOf(row);
@@ -112,7 +112,7 @@ async function sendWhole(
   thread: string,
   commit: Commit,
   values: readonly unknown[],
-): Promise<Written> {
+): Promise<CommitAnswer> {
   const { ask, use, children = [], tell = [], release } = commit;
   const written = await send(sql, values);
   const approvals = ask ? await askInThread(sql, time, thread, ask) : [];
@@ -134,7 +134,7 @@ async function findWritten(
   thread: string,
   commit: Commit,
   told: number,
-): Promise<Written | undefined> {
+): Promise<CommitAnswer | undefined> {
   const { expect, events, ask, children = [], reserve = [], release } = commit;
   const row = await sql.get<{
     seq: number;

@@ -32,7 +32,7 @@ export interface Sql {
   executeSql(text: string, values?: unknown[]): Promise<{ rows: Record<string, unknown>[] }>;
 }
 
-interface Writing<T> {
+interface SqlWriting<T> {
   /** One statement, which is a transaction by itself. */
   plain?: true;
   /** Writes of one lane are made in order. */
@@ -51,7 +51,7 @@ export interface Database {
   /** Statements that only read, on one connection. */
   read<T>(work: (sql: Sql) => Promise<T>, patienceMs?: number): Answer<T>;
   /** In one transaction, which a throw undoes: `RefusedWrite`, or a refusal of the server's functions. */
-  write<T>(work: (sql: Sql) => Promise<T>, how?: Writing<T>): Answer<T>;
+  write<T>(work: (sql: Sql) => Promise<T>, how?: SqlWriting<T>): Answer<T>;
   /** A connection of its own, for who listens or takes long; theirs to end. */
   connect(settings?: pg.ClientConfig): Promise<pg.Client>;
   /** Answers what was asked for; `store_closed` after it. */
@@ -149,12 +149,12 @@ async function rollBack(client: pg.PoolClient): Promise<boolean> {
   }
 }
 
-type Work<T> = (sql: Sql) => Promise<T>;
+type SqlWork<T> = (sql: Sql) => Promise<T>;
 
 async function attempt<T>(
   { pool, shown }: Way,
-  work: Work<T>,
-  { plain, written }: Writing<T>,
+  work: SqlWork<T>,
+  { plain, written }: SqlWriting<T>,
   isInDoubt: boolean,
 ): Promise<Tried<T>> {
   let [isSent, isBroken, isOpen] = [false, false, false];
@@ -204,7 +204,7 @@ const unknown = (place: string): Failure =>
   );
 
 /** Once more after what others did, or after a connection was lost, as long as it makes sense. */
-async function send<T>(way: Way, work: Work<T>, how: Writing<T>): Answer<T> {
+async function send<T>(way: Way, work: SqlWork<T>, how: SqlWriting<T>): Answer<T> {
   const { clock, shown } = way;
   const deadline = clock.monotonic() + (how.patienceMs ?? way.patienceMs);
   let isInDoubt = false;
@@ -227,7 +227,7 @@ async function send<T>(way: Way, work: Work<T>, how: Writing<T>): Answer<T> {
 }
 
 /** Reading again does no harm, whatever became of the first. */
-async function readAgain<T>(way: Way, work: Work<T>, patienceMs: number): Answer<T> {
+async function readAgain<T>(way: Way, work: SqlWork<T>, patienceMs: number): Answer<T> {
   const outcome: Outcome<T> = await send(way, work, { ...READ, patienceMs });
   if (outcome.ok || outcome.error.code !== 'store_unknown') return outcome;
   const { shown: place } = way;

@@ -27,7 +27,7 @@ interface Sized {
 }
 
 /** The last events of one thread, without a gap, up to `tail`. */
-interface Kept {
+interface KeptEvents {
   /** Undefined until the first watcher has reached the end of the journal. */
   tail: number | undefined;
   /** The newest that was heard of. */
@@ -41,7 +41,7 @@ interface Kept {
   off: () => void;
 }
 
-function keep(kept: Kept, { event, size }: Sized): void {
+function keep(kept: KeptEvents, { event, size }: Sized): void {
   kept.tail = event.seq;
   kept.events.push(event);
   kept.sizes.push(size);
@@ -53,7 +53,7 @@ function keep(kept: Kept, { event, size }: Sized): void {
 }
 
 /** Undefined: it has to be read. */
-function keptAfter({ tail, events }: Kept, seq: number): readonly StoredEvent[] | undefined {
+function keptAfter({ tail, events }: KeptEvents, seq: number): readonly StoredEvent[] | undefined {
   if (tail === undefined) return undefined;
   if (seq >= tail) return [];
   const start = tail - events.length;
@@ -109,11 +109,11 @@ function createGatheredReads(database: Database) {
 
 /** One for all watchers of this process. */
 export function createEventReader(database: Database, feed: ListeningFeed) {
-  const all = new Map<string, Kept>();
+  const all = new Map<string, KeptEvents>();
   const read = createGatheredReads(database);
 
   /** Until what was heard of is there. */
-  async function catchUp(thread: string, kept: Kept): Promise<void> {
+  async function catchUp(thread: string, kept: KeptEvents): Promise<void> {
     if (kept.isCatching) return;
     kept.isCatching = true;
     while (kept.tail !== undefined && kept.head > kept.tail && all.get(thread) === kept) {
@@ -133,14 +133,14 @@ export function createEventReader(database: Database, feed: ListeningFeed) {
     kept.isCatching = false;
   }
 
-  function look(thread: string, kept: Kept): void {
+  function look(thread: string, kept: KeptEvents): void {
     if (kept.tail !== undefined && kept.head > kept.tail) void catchUp(thread, kept);
     else for (const ring of kept.bells) ring();
   }
 
   /** Told once of each move, however many watch. */
-  function open(thread: string): Kept {
-    const kept: Kept = {
+  function open(thread: string): KeptEvents {
+    const kept: KeptEvents = {
       tail: undefined,
       head: 0,
       isCatching: false,

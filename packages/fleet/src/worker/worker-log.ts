@@ -16,10 +16,10 @@ export const MAX_CRASHES = 5;
 const TAIL = 100;
 
 const STEPS = ['process_lost', 'lease_expired', 'taken', 'returned'] as const;
-type Step = (typeof STEPS)[number] | 'begun' | 'further';
+type CrashStep = (typeof STEPS)[number] | 'begun' | 'further';
 
 /** Effect of an event on the count of crashes; `undefined`: none. */
-const stepOf = ({ type, data }: StoredEvent): Step | undefined => {
+const stepOf = ({ type, data }: StoredEvent): CrashStep | undefined => {
   if (eventFlags(type).isProgress) return 'further';
   if (type !== 'status') return undefined;
   const cause = STEPS.find((one) => one === data.cause);
@@ -79,7 +79,7 @@ async function note(
   return done.ok ? ok({ ...held, row: { ...row, seq: done.output.seq } }) : done;
 }
 
-interface Looked {
+interface LookedAt {
   held: Held;
   crashes: number;
   /** It was noted that it is taken up: so is that it is handed back. */
@@ -91,7 +91,7 @@ export async function lookForCrashes(
   store: Store,
   held: Held,
   worker: string,
-): Promise<Outcome<Looked>> {
+): Promise<Outcome<LookedAt>> {
   const { thread, epoch, row } = held;
   if (row.status !== 'interrupted' && epoch <= MAX_CRASHES) {
     return ok({ held, crashes: 0, isNoted: false });

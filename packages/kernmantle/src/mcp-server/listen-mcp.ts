@@ -39,7 +39,7 @@ interface Listening {
 /** How often open streams are asked whether their token still counts. */
 const TOKENS_MS = 1000;
 
-interface Env {
+interface ListenerEnv {
   Bindings: HttpBindings;
   Variables: { client: Omit<McpClient, 'name'> };
 }
@@ -72,7 +72,7 @@ export async function listenForMcp(
   let port = options.port ?? 0;
   const own = isLoopback(hostname) ? withProcessToken(tokens) : { tokens };
   const guard = createGuard({ hostname, port: () => port, clock, onRefused, tokens: own.tokens });
-  const app = new Hono<Env>();
+  const app = new Hono<ListenerEnv>();
   app.use(async (context, next) => {
     const { incoming } = context.env;
     const { headers } = context.req.raw;

@@ -11,7 +11,7 @@ import type { Endpoint, PoolCall } from './pool.ts';
 import type { McpPoolPorts, PoolLimits } from './ports.ts';
 
 /** All that is known about one endpoint, whether there is a connection or not. */
-interface Place {
+interface EndpointState {
   readonly endpoint: Endpoint;
   current?: McpConnection | undefined;
   opening?: Promise<Outcome<McpConnection>> | undefined;
@@ -44,17 +44,17 @@ function createOpener(
   limits: PoolLimits,
   alive: Set<McpConnection>,
   /** Also when whoever asked for it has gone. */
-  onOpened: (place: Place, connection: McpConnection) => void,
+  onOpened: (place: EndpointState, connection: McpConnection) => void,
 ) {
   const { clock } = ports;
 
-  function failed(place: Place): void {
+  function failed(place: EndpointState): void {
     place.failures++;
     place.notBefore = clock.monotonic() + pauseAfter(place.failures);
   }
 
   async function attempt(
-    place: Place,
+    place: EndpointState,
     hasEnded: () => void = () => undefined,
     isAgain = false,
   ): Promise<Outcome<McpConnection>> {
@@ -86,7 +86,7 @@ function createOpener(
       : opened;
   }
 
-  async function open(place: Place): Promise<Outcome<McpConnection>> {
+  async function open(place: EndpointState): Promise<Outcome<McpConnection>> {
     const { endpoint } = place;
     let isEnded = false;
     let opened = await attempt(place, () => {
@@ -107,7 +107,7 @@ function createOpener(
     return redacted(opened, secretsOf(endpoint));
   }
 
-  return (place: Place): Promise<Outcome<McpConnection>> => {
+  return (place: EndpointState): Promise<Outcome<McpConnection>> => {
     const { endpoint, notBefore, failures } = place;
     const pause = Math.ceil(notBefore - clock.monotonic());
     if (pause > 0 && !place.opening) {
@@ -130,10 +130,10 @@ function createOpener(
 const MAX_PLACES = 256;
 
 function createPlaces() {
-  const places = new Map<string, Place>();
+  const places = new Map<string, EndpointState>();
   return {
     all: () => [...places.values()],
-    at(endpoint: Endpoint): Place {
+    at(endpoint: Endpoint): EndpointState {
       const key = keyOf(endpoint);
       const known = places.get(key);
       if (known) return known;
@@ -141,7 +141,7 @@ function createPlaces() {
         if (places.size < MAX_PLACES) break;
         if (!current && !opening) places.delete(old);
       }
-      const made: Place = { endpoint, failures: 0, notBefore: 0, isLegacy: false };
+      const made: EndpointState = { endpoint, failures: 0, notBefore: 0, isLegacy: false };
       places.set(key, made);
       return made;
     },
@@ -158,7 +158,7 @@ function createUses(idleMs: number, alive: Set<McpConnection>) {
   }
 
   /** Nobody gets it any more; it is closed when nobody has it any more. */
-  function retire(place: Place, connection: McpConnection): void {
+  function retire(place: EndpointState, connection: McpConnection): void {
     if (place.current === connection) place.current = undefined;
     if ((uses.get(connection)?.count ?? 0) === 0) void discard(connection);
   }
@@ -172,7 +172,7 @@ function createUses(idleMs: number, alive: Set<McpConnection>) {
       clearTimeout(use.idle);
       if (use.count++ === 0) connection.hold(true);
     },
-    end(place: Place, connection: McpConnection): void {
+    end(place: EndpointState, connection: McpConnection): void {
       const use = uses.get(connection);
       if (!use || --use.count > 0) return;
       connection.hold(false);
@@ -198,7 +198,7 @@ export function createConnections(ports: McpPoolPorts, limits: PoolLimits) {
   const isOutdated = (connection: McpConnection): boolean =>
     connection.line.process !== undefined && connection.line.verify !== ports.verify();
 
-  async function connected(place: Place, call: PoolCall): Promise<Outcome<McpConnection>> {
+  async function connected(place: EndpointState, call: PoolCall): Promise<Outcome<McpConnection>> {
     if (isClosed) return fail('cancelled', 'the connections are being closed', { sent: false });
     const { current } = place;
     if (current?.isOpen && !current.isWorn && !isOutdated(current)) return ok(current);

@@ -31,7 +31,7 @@ const MAX_FILE = 256 * 1024;
 /** Where nobody is sent back to: for refreshing alone. */
 const NOWHERE = 'http://127.0.0.1/callback';
 
-interface Kept {
+interface KeptLogin {
   /** The address that it was given for. */
   readonly server: string;
   readonly client?: StoredOAuthClientInformation;
@@ -42,8 +42,8 @@ const random = (bytes: number): string => Buffer.from(systemRandom(bytes)).toStr
 
 /** One file, read again when another process has written it. */
 function createKeeper(file: string, folder: string, server: string) {
-  let known: { stamp: string; kept: Kept } | undefined;
-  const none: Kept = { server };
+  let known: { stamp: string; kept: KeptLogin } | undefined;
+  const none: KeptLogin = { server };
 
   const stampNow = (): string => {
     const info = statSync(file, { throwIfNoEntry: false, bigint: true });
@@ -52,7 +52,7 @@ function createKeeper(file: string, folder: string, server: string) {
 
   return {
     server,
-    read(): Kept {
+    read(): KeptLogin {
       const stamp = stampNow();
       if (known?.stamp === stamp) return known.kept;
       const read =
@@ -60,12 +60,12 @@ function createKeeper(file: string, folder: string, server: string) {
       const bytes = read && 'bytes' in read ? read.bytes : undefined;
       const parsed = bytes && parseJson(Buffer.from(bytes).toString('utf8'));
       const value = parsed?.ok && isObject(parsed.output) ? parsed.output : {};
-      const kept = value['server'] === server ? (value as unknown as Kept) : none;
+      const kept = value['server'] === server ? (value as unknown as KeptLogin) : none;
       known = { stamp, kept };
       return kept;
     },
     /** Whole or not at all, and for nobody else's eyes. */
-    write(kept: Omit<Kept, 'server'>): void {
+    write(kept: Omit<KeptLogin, 'server'>): void {
       mkdirSync(folder, { recursive: true, mode: 0o700 });
       const draft = join(folder, `.${random(12)}.tmp`);
       try {
@@ -111,7 +111,7 @@ function createProvider(
   signal: AbortSignal,
 ): LoginProvider {
   // Written with the first tokens: a login that nobody finishes leaves nothing behind.
-  let registered: Kept['client'];
+  let registered: KeptLogin['client'];
   let [verifier, state] = ['', ''];
   let discovered: OAuthDiscoveryState | undefined;
   let answer: URLSearchParams | undefined;

@@ -18,11 +18,11 @@ const MAX_DEPTH = 40;
 
 /** The parts of a pin, by the name that a difference is told under. */
 const PARTS = ['server', 'title', 'description', 'input', 'output', 'annotations'] as const;
-type Part = (typeof PARTS)[number];
+type PinnedPart = (typeof PARTS)[number];
 
 export interface Pin {
   readonly pin: string;
-  readonly parts: Readonly<Record<Part, string>>;
+  readonly parts: Readonly<Record<PinnedPart, string>>;
 }
 
 const digest = (value: Json): string => hash('sha256', canonicalJson(value));
@@ -40,7 +40,7 @@ export function definitionProblem({ name, definition }: ServerTool): string | un
 /** `identity` says where the server is; who it says it is belongs to it. */
 export function pinOf(identity: JsonObject, server: JsonObject, tool: ServerTool): Pin {
   const { title, description, inputSchema, outputSchema, annotations } = tool.definition;
-  const values: Readonly<Record<Part, Json>> = {
+  const values: Readonly<Record<PinnedPart, Json>> = {
     server: { ...identity, name: server.name ?? null },
     title: title ?? null,
     description: description ?? null,
@@ -62,7 +62,7 @@ export function setPin(pins: ReadonlyMap<string, Pin>): string {
 }
 
 /** Which parts are not what they were; all that is known when a file does not tell. */
-export const changedParts = (before: Json | undefined, now: Pin['parts']): Part[] =>
+export const changedParts = (before: Json | undefined, now: Pin['parts']): PinnedPart[] =>
   PARTS.filter((part) => textAt(before, part) !== now[part]);
 
 /** What a person should know before saying yes; a hint may raise a worry and end none. */

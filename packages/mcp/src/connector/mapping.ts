@@ -59,10 +59,10 @@ function mergedEntries(entries: readonly MappedTool[]): MappedTool {
   return merged;
 }
 
-type Opened = ReturnType<typeof openYaml> & { tools: [string, MappedTool][] };
+type OpenedMapping = ReturnType<typeof openYaml> & { tools: [string, MappedTool][] };
 
 /** Undefined when there is none. */
-function openMapping(path: string, shown: string): Outcome<Opened | undefined> {
+function openMapping(path: string, shown: string): Outcome<OpenedMapping | undefined> {
   const read = readRegularFile(path, { max: MAX_BYTES });
   if (!('bytes' in read)) {
     if (read.problem.errno === 'ENOENT') return ok(undefined);

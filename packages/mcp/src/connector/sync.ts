@@ -80,7 +80,7 @@ interface LeftOut {
   readonly why: string;
 }
 
-interface Place {
+interface SyncPlace {
   readonly connector: string;
   readonly server: string;
   /** Of the tools, from `.ai/tools`. */
@@ -88,7 +88,7 @@ interface Place {
   readonly prefix: string;
 }
 
-function placeOf({ config, tool }: PrimitiveCall): Outcome<Place> {
+function placeOf({ config, tool }: PrimitiveCall): Outcome<SyncPlace> {
   const server = serverName(config, tool.id);
   const odd = serverProblem(server);
   if (odd !== undefined) return fail('config_invalid', odd, { config_path: 'config.server' });
@@ -105,7 +105,7 @@ function placeOf({ config, tool }: PrimitiveCall): Outcome<Place> {
 function plan(
   listing: Listing,
   identity: JsonObject,
-  place: Place,
+  place: SyncPlace,
   mapping: Mapping,
   library: SyncPorts['library'],
 ): { wanted: Wanted[]; leftOut: LeftOut[]; set: string } {
@@ -155,12 +155,12 @@ function plan(
   return { wanted, leftOut, set };
 }
 
-type Change = Wanted & { readonly before?: ToolItem };
+type Changing = Wanted & { readonly before?: ToolItem };
 
 /** Against what is there: as approved, the same but for the set, new or different, gone. */
 function compare(wanted: readonly Wanted[], there: readonly ToolItem[]) {
   const byId = new Map(there.map((item) => [item.id, item]));
-  const [same, moved, changes]: [Wanted[], Wanted[], Change[]] = [[], [], []];
+  const [same, moved, changes]: [Wanted[], Wanted[], Changing[]] = [[], [], []];
   for (const one of wanted) {
     const before = byId.get(one.id);
     const isSigned = before?.signature.state === 'signed';
@@ -173,7 +173,7 @@ function compare(wanted: readonly Wanted[], there: readonly ToolItem[]) {
 }
 
 /** For whoever runs the connector: nothing that the server says about itself. */
-const named = ({ id, tool, before, pin }: Change): JsonObject => ({
+const named = ({ id, tool, before, pin }: Changing): JsonObject => ({
   id,
   name: shownText(tool.name, MAX_SHOWN),
   flags: flagsOf(tool),
@@ -217,14 +217,14 @@ function shownTool({ tool, description }: Pick<ToolItem, 'tool' | 'description'>
 }
 
 /** For the person who decides: also what it says and counts as, before and now. */
-const shownChange = (change: Change): JsonObject => ({
+const shownChange = (change: Changing): JsonObject => ({
   ...named(change),
   ...shownTool({ tool: change.made, description: change.made.description }),
   ...(change.before && { was: shownTool(change.before) }),
 });
 
-function question(place: Place, changes: readonly Change[]): JsonObject {
-  const isNew = ({ before }: Change): boolean => before === undefined;
+function question(place: SyncPlace, changes: readonly Changing[]): JsonObject {
+  const isNew = ({ before }: Changing): boolean => before === undefined;
   const changed = changes.filter((one) => !isNew(one));
   return {
     action: 'ask',
@@ -257,9 +257,9 @@ function prune(gone: readonly ToolItem[], library: SyncPorts['library']) {
 
 async function takeOver(
   ports: SyncPorts,
-  place: Place,
+  place: SyncPlace,
   surface: string,
-  changes: readonly Change[],
+  changes: readonly Changing[],
 ): Promise<Outcome<{ status: string; approval?: string; who?: string }>> {
   if (changes.length === 0) return ok({ status: 'synced' });
   const texts = changes.map(({ id, text }) => [id, hash('sha256', text)]);
@@ -275,7 +275,7 @@ async function takeOver(
 async function apply(
   ports: SyncPorts,
   call: PrimitiveCall,
-  place: Place,
+  place: SyncPlace,
   { wanted, leftOut, set }: ReturnType<typeof plan>,
 ): Promise<Outcome<Synced>> {
   const { library } = ports;
@@ -319,7 +319,10 @@ async function apply(
 }
 
 /** Two servers of one name would share what was granted to one of them. */
-function twinOf({ server, connector }: Place, library: SyncPorts['library']): ToolItem | undefined {
+function twinOf(
+  { server, connector }: SyncPlace,
+  library: SyncPorts['library'],
+): ToolItem | undefined {
   return library
     .all('tool')
     .find(

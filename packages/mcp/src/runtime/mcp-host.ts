@@ -11,7 +11,7 @@ import type { KeyFolder } from '@kernmantle/core/trust';
 import type { McpClient, McpHost } from '../server/host.ts';
 
 /** The runtime, as far as clients reach it. */
-interface Inside {
+interface HostParts {
   readonly project: string;
   readonly library: Library;
   readonly keys: KeyFolder;
@@ -67,7 +67,7 @@ function checkPlace(
 }
 
 export function createMcpHost(
-  runtime: Inside,
+  runtime: HostParts,
   version: string,
   onError: (error: Error) => void,
 ): McpHost {

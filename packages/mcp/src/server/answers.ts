@@ -17,7 +17,7 @@ const MAX_KEPT = 32 * 1024 * 1024;
 const MAX_ONE = 8 * 1024 * 1024;
 const MAX_COUNT = 200;
 
-interface Kept {
+interface KeptAnswer {
   readonly client: string;
   readonly text: string;
   readonly mimeType: string;
@@ -25,10 +25,10 @@ interface Kept {
 
 /** The oldest go first when there is no more room. */
 function createStore() {
-  const kept = new Map<string, Kept>();
+  const kept = new Map<string, KeptAnswer>();
   let size = 0;
   return {
-    put(one: Kept): string | undefined {
+    put(one: KeptAnswer): string | undefined {
       if (one.text.length > MAX_ONE) return undefined;
       const id = randomBytes(24).toString('base64url');
       kept.set(id, one);
@@ -40,7 +40,7 @@ function createStore() {
       }
       return id;
     },
-    get: (id: string): Kept | undefined => kept.get(id),
+    get: (id: string): KeptAnswer | undefined => kept.get(id),
   };
 }
 const stores = new WeakMap<object, ReturnType<typeof createStore>>();
@@ -55,7 +55,7 @@ export interface Brief {
 export interface Answers {
   /** Undefined for a text that fits. */
   shorten(text: string, mimeType: string): Brief | undefined;
-  read(id: string): Kept | undefined;
+  read(id: string): KeptAnswer | undefined;
 }
 
 /** `project`: any object that is there as long as the project is open; links last no longer. */

@@ -42,8 +42,7 @@ export function handlesOf(
   };
 }
 
-// What was handed out lately, so that a list can show it; whoever has a handle needs no list.
-
+/** A list shows the newest handles. A client that has a handle needs no list. */
 const MAX_HANDED = 100;
 const MAX_CLIENTS = 200;
 const handed = new WeakMap<object, Map<string, Set<string>>>();

@@ -22,7 +22,7 @@ const MAX_OPEN = 256;
 /** Messages in one request, which older revisions allow: it counts as one that is open. */
 const MAX_BATCH = 20;
 
-type Caller = Omit<McpClient, 'name'>;
+type HttpClient = Omit<McpClient, 'name'>;
 
 export interface HttpOptions extends ServerOptions {
   readonly changes?: Changes;
@@ -31,7 +31,7 @@ export interface HttpOptions extends ServerOptions {
 
 interface McpHttp {
   /** `client`: who speaks, as whoever calls has made sure. Never throws. */
-  fetch(request: Request, client: Caller): Promise<Response>;
+  fetch(request: Request, client: HttpClient): Promise<Response>;
   /** Ids of those who have something open now. */
   clients(): ReadonlySet<string>;
   /** Ends sessions, streams and calls of a client. */
@@ -64,7 +64,7 @@ export function createMcpHttp(host: McpHost, options: HttpOptions): McpHttp {
   const { changes = createChanges(host), clock = systemClock } = options;
   const onError = (error: Error): void => host.onError(error);
   const exchanges = createExchanges();
-  const create = (client: Caller) => createMcpServer(host, client, options);
+  const create = (client: HttpClient) => createMcpServer(host, client, options);
   const sessions = createSessions({ clock, create, onError });
   // The SDK opens a stream inside the request that asked for it, and does not say whose it is.
   const asking = new AsyncLocalStorage<Omit<ChangeListener, 'tell'>>();

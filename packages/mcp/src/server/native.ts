@@ -49,7 +49,7 @@ import { createOutputLines, progressFor } from './progress.ts';
 import { addPrompt, type Choices, choicesIn } from './prompts.ts';
 import { listed } from './verbs.ts';
 
-interface Ports extends ServerParts, InputPorts {
+interface NativePorts extends ServerParts, InputPorts {
   /** The name of a template, or its id where that is taken. */
   templateName(name: string, id: string): string;
 }
@@ -79,7 +79,7 @@ const without = (schema: JsonObject, names: readonly string[]): JsonObject => {
 function offerOf(
   item: ToolItem,
   exposed: Exposed,
-  { host: { library } }: Ports,
+  { host: { library } }: NativePorts,
 ): Offer | undefined {
   const signature = signatureOf(library, item);
   const chain = library.chainOf(item);
@@ -108,7 +108,7 @@ function annotationsOf({ item }: Offer): ToolAnnotations {
 
 /** One call of an exposed tool: its own output, or a question to the client. */
 async function run(
-  ports: Ports,
+  ports: NativePorts,
   offer: Offer,
   given: JsonObject,
   context: ServerContext,
@@ -141,7 +141,7 @@ const questionIn = (done: Outcome<JsonObject | InputRequiredResult>): Json | und
 
 /** What the tool itself answers; or the question of whoever has to approve. */
 async function execute(
-  ports: Ports,
+  ports: NativePorts,
   { item, name, asks }: Offer,
   call: Json,
   given: JsonObject,
@@ -161,7 +161,7 @@ async function execute(
   return done.ok ? ok(ownOutput(done.output)) : done;
 }
 
-function addTool(ports: Ports, offer: Offer): void {
+function addTool(ports: NativePorts, offer: Offer): void {
   const { item, name, input, output } = offer;
   ports.server.registerTool(
     name,
@@ -181,7 +181,7 @@ function addTool(ports: Ports, offer: Offer): void {
   );
 }
 
-function addPromptTool(ports: Ports, offer: Offer): void {
+function addPromptTool(ports: NativePorts, offer: Offer): void {
   const { item, name, input } = offer;
   const { description } = item;
   const argsSchema = listed(input, ports.schema);
@@ -194,7 +194,7 @@ function addPromptTool(ports: Ports, offer: Offer): void {
   });
 }
 
-function addResourceTool(ports: Ports, offer: Offer): void {
+function addResourceTool(ports: NativePorts, offer: Offer): void {
   const { item, name, exposed, input } = offer;
   const { description } = item;
   const uri = exposedUri(item, exposed);
@@ -235,7 +235,7 @@ function asParameters(
   return Object.fromEntries(parsed);
 }
 
-function addKnowledge(ports: Ports, item: Item, exposed: Exposed): void {
+function addKnowledge(ports: NativePorts, item: Item, exposed: Exposed): void {
   const { id, description, title } = item;
   const uri = exposedUri(item, exposed);
   const mimeType = exposed.mime_type ?? 'text/markdown';
@@ -252,7 +252,7 @@ function addKnowledge(ports: Ports, item: Item, exposed: Exposed): void {
 }
 
 /** A directive as a tool starts a thread of its own. */
-function addDirective(ports: Ports, { id, directive }: DirectiveItem, name: string): void {
+function addDirective(ports: NativePorts, { id, directive }: DirectiveItem, name: string): void {
   if (!directive) return;
   const { host, client, server } = ports;
   const properties = Object.fromEntries(
@@ -286,7 +286,7 @@ function addDirective(ports: Ports, { id, directive }: DirectiveItem, name: stri
   );
 }
 
-function addItem(ports: Ports, item: Item, exposed: Exposed, choices: Choices): void {
+function addItem(ports: NativePorts, item: Item, exposed: Exposed, choices: Choices): void {
   const name = exposedName(item, exposed);
   if (exposed.mcp === 'resource') choices.resources.add(exposedUri(item, exposed));
   if (item.kind === 'knowledge') return addKnowledge(ports, item, exposed);
@@ -321,7 +321,7 @@ export function addNative(server: McpServer, parts: ServerParts, choices: Choice
     names.add(free);
     return free;
   };
-  const ports: Ports = { ...parts, server, misfits, templateName };
+  const ports: NativePorts = { ...parts, server, misfits, templateName };
   let startsThreads = false;
   for (const [key, items] of groupExposed(parts.host.library.all())) {
     const [item] = items;

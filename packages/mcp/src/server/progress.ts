@@ -74,9 +74,7 @@ export function progressFor({
   };
 }
 
-// What a tool's process prints while it runs: a line is a log message, a line such as
-// `{"progress": 50, "total": 100}` says how far it is. Nothing of it is the tool's answer.
-
+/** A line that a process prints is a log message; `{"progress": 50, "total": 100}` tells its progress. */
 const MAX_LINE = 16_384;
 const MAX_LINES = 5000;
 

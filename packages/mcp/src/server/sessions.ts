@@ -17,7 +17,7 @@ const MAX_ALL = 256;
 const IDLE_MS = 30 * 60 * 1000;
 const SWEEP_MS = 60 * 1000;
 
-type Caller = Omit<McpClient, 'name'>;
+type SessionClient = Omit<McpClient, 'name'>;
 
 interface Session {
   readonly id: string;
@@ -43,7 +43,7 @@ const SESSION_NOT_FOUND = -32_001;
 
 interface SessionPorts {
   readonly clock: Pick<Clock, 'monotonic'>;
-  create(client: Caller): McpServer;
+  create(client: SessionClient): McpServer;
   onError(error: Error): void;
 }
 
@@ -77,7 +77,7 @@ export function createSessions({ clock, create, onError }: SessionPorts) {
     return sessions.size < MAX_ALL;
   }
 
-  function begin(client: Caller): Session {
+  function begin(client: SessionClient): Session {
     const id = randomUUID();
     const transport = new WebStandardStreamableHTTPServerTransport({
       sessionIdGenerator: () => id,
@@ -115,7 +115,7 @@ export function createSessions({ clock, create, onError }: SessionPorts) {
     async serve(
       request: Request,
       body: Json | undefined,
-      client: Caller,
+      client: SessionClient,
       exchange: Exchange,
     ): Promise<Response> {
       const id = request.headers.get('mcp-session-id');

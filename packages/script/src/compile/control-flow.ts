@@ -109,7 +109,7 @@ export function decided(env: Environment, marks: Descriptor, branches: Branches)
   }
 }
 
-type Item = { readonly test: Test; readonly action: Eval } | { readonly line: Eval };
+type ArmItem = { readonly test: Test; readonly action: Eval } | { readonly line: Eval };
 
 /** No arm matched: null, which is also a choice. */
 const NO_MATCH = makeValue(null, { origin: { unmatched: true } });
@@ -127,7 +127,7 @@ export function compileWhen(
 ): Eval {
   const subject = node.subject && c.expression(node.subject, 'condition');
   const items = node.items.map(
-    (item): Item =>
+    (item): ArmItem =>
       item.kind === 'arm'
         ? { test: compileCondition(c, item.condition), action: compileOne(item) }
         : { line: c.action(item) },
@@ -151,7 +151,7 @@ export function compileWhen(
 /** `marks`: of every condition that was asked. */
 function chooseArm(
   env: Environment,
-  items: readonly Item[],
+  items: readonly ArmItem[],
   subject: Value | undefined,
 ): MaybePromise<{ action: Eval | undefined; marks: Descriptor }> {
   let marks = subject?.meta.descriptor ?? EMPTY;

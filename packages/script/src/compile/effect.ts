@@ -33,10 +33,10 @@ import { fileText, jsonLine, showText, textOf } from '../values/text.ts';
 import { resolveOpen } from './text.ts';
 import { compileOption } from './with-options.ts';
 
-type Shown = 'reference' | 'call' | 'other';
+type ShownKind = 'reference' | 'call' | 'other';
 
 /** null shows differently for a variable and for a call. */
-function shownAs(node: Expression | undefined): Shown {
+function shownAs(node: Expression | undefined): ShownKind {
   if (node?.kind === 'with') return shownAs(node.value);
   if (node?.kind !== 'reference') return 'other';
   return node.steps.at(-1)?.kind === 'call' ? 'call' : 'reference';
@@ -86,14 +86,14 @@ export function compileEffect(
 }
 
 /** Nobody is asked about a write for which there is no right. */
-const foreseeing = (env: Environment, { path }: Named): Environment => ({
+const foreseeing = (env: Environment, { path }: NamedFile): Environment => ({
   ...env,
   act: { ...env.act, foresee: () => env.run.world.refusesWrite?.(path) },
 });
 
 /** Shows the person who is asked what the write would change in its file. */
 const previewOf =
-  ({ effect, format }: NodeOf<'effect'>, { path }: Named, { run, frame }: Environment) =>
+  ({ effect, format }: NodeOf<'effect'>, { path }: NamedFile, { run, frame }: Environment) =>
   async (given: ReadonlyMap<string, Value>): Promise<WritePreview | undefined> => {
     const value = given.get('value');
     if (!value) return undefined;
@@ -126,7 +126,7 @@ function carryOut(
   node: NodeOf<'effect'>,
   given: Value,
   where: Where | undefined,
-  shown: Shown,
+  shown: ShownKind,
   env: Environment,
   scope: BodyScope,
 ): MaybePromise<Value> {
@@ -159,12 +159,12 @@ function carryOut(
 }
 
 /** `later`: it is not written yet. */
-type Emit = (kind: string, text: string, target?: string, later?: Held) => Value;
+type Emit = (kind: string, text: string, target?: string, later?: HeldFile) => Value;
 
 /** Held back, and not written yet. */
-const pending = new WeakMap<Effect, Held>();
+const pending = new WeakMap<Effect, HeldFile>();
 
-interface Held {
+interface HeldFile {
   /** Of the name of the file. */
   readonly marks: Descriptor;
   /** The content that a person approved the write over. */
@@ -172,10 +172,10 @@ interface Held {
 }
 
 /** A place by its name, and what the name was made of. */
-type Named = Pick<Extract<Where, { kind: 'file' }>, 'path' | 'marks'>;
+type NamedFile = Pick<Extract<Where, { kind: 'file' }>, 'path' | 'marks'>;
 
 async function write(
-  { path, marks }: Named,
+  { path, marks }: NamedFile,
   text: string,
   append: boolean,
   value: Value,
@@ -191,7 +191,7 @@ async function write(
 
 /** Held back under an after-guard like any effect; the write itself happens when it is let go. */
 async function writeTo(
-  where: Named,
+  where: NamedFile,
   value: Value,
   { effect, format }: NodeOf<'effect'>,
   env: Environment,

@@ -122,7 +122,7 @@ function headingsOf(value: Value, names: readonly string[], isOneOfMany: boolean
 }
 
 /** A part of a file; undefined: it has none. */
-type Part = (
+type FilePart = (
   value: Value,
   env: Environment,
   isOneOfMany: boolean,
@@ -130,7 +130,7 @@ type Part = (
 
 /** The part, and the marks of the names that choose it. */
 interface ChosenPart {
-  readonly part: Part;
+  readonly part: FilePart;
   readonly marks: Descriptor;
 }
 
@@ -140,7 +140,7 @@ function compileSections(c: Compiler, node: NodeOf<'file'>): Eval<ChosenPart> {
   const [include, exclude] = [compileNames(c, sections.include), compileNames(c, sections.exclude)];
   const heading = node.as && c.text(node.as.parts);
   const partOf =
-    (chosen: Parameters<typeof selectSections>[1]): Part =>
+    (chosen: Parameters<typeof selectSections>[1]): FilePart =>
     async (value, env, isOneOfMany) => {
       const found = selectSections(value.text, chosen);
       if (isOneOfMany && found.length === 0) return undefined;
@@ -188,7 +188,7 @@ const contentIn = ({ run, frame }: Environment, loaded: LoadedText, isOneOfMany:
 
 /** What is made of each file: its part, and the part's shape. */
 interface FileForm {
-  readonly part: Part;
+  readonly part: FilePart;
   readonly shape: Walk;
 }
 
@@ -210,7 +210,7 @@ async function loadAll(pattern: string, env: Environment, form: FileForm): Promi
 async function partIn(
   value: Value,
   env: Environment,
-  part: Part,
+  part: FilePart,
   isOneOfMany: boolean,
 ): Promise<Value | undefined> {
   try {

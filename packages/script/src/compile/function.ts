@@ -57,7 +57,7 @@ const MAX_DEPTH = 64;
 const MAX_STACKED = 16;
 
 /** What a body is made of, and how it is run. */
-interface Body {
+interface FunctionBody {
   readonly kind: string;
   readonly code?: NodeOf<'code'>;
   /** Judges what is captured, unless the body is one operation, which takes it as its input. */
@@ -65,7 +65,7 @@ interface Body {
   run(env: Environment, isStage: boolean): MaybePromise<Value>;
 }
 
-const executed = (kind: string, execute: Execute): Body => ({
+const executed = (kind: string, execute: Execute): FunctionBody => ({
   kind,
   run: (env, isStage) => execute(env, env.named, true, isStage),
 });
@@ -88,7 +88,7 @@ const PROCESSES = new Set(['cmd', 'sh', 'node', 'py', 'js']);
 const SAID = new Set(['template', 'template-file', 'reference', 'literal', 'object', 'array']);
 
 /** A command, code or a prompt, also with options of its process: the whole body of a function. */
-function compileProcessBody(c: Compiler, node: Expression): Body | undefined {
+function compileProcessBody(c: Compiler, node: Expression): FunctionBody | undefined {
   if (node.kind === 'command') return executed('cmd', compileCommand(c, node));
   if (node.kind === 'model') return executed('llm', compileModel(c, node));
   if (node.kind === 'code')
@@ -98,14 +98,14 @@ function compileProcessBody(c: Compiler, node: Expression): Body | undefined {
   const body = isOfProcess ? compileProcessBody(c, node.value) : undefined;
   const options = body && compileProcess(c, node.options);
   if (!body || !options) return undefined;
-  const run: Body['run'] = async (env, isStage) =>
+  const run: FunctionBody['run'] = async (env, isStage) =>
     await body.run({ ...env, process: await options(env) }, isStage);
   return { ...body, run };
 }
 
 const OF_PROCESS: ReadonlySet<string> = new Set(['stdin', 'timeout', 'stream']);
 
-function compileBody(c: Compiler, exe: NodeOf<'exe'>): Body {
+function compileBody(c: Compiler, exe: NodeOf<'exe'>): FunctionBody {
   const { body: node, labels } = exe;
   const inner = node.kind === 'run-value' ? node.action : node;
   const written = bodyKindOf(inner);

@@ -139,12 +139,12 @@ export function checkOf(trace: readonly TraceEntry[]): Json {
 }
 
 /** A stage's answer: a value, or the wish that what it got be made again. */
-type Answer =
+type Staged =
   | { readonly value: Value }
   /** `marks`: of whatever decided that it be made again. */
   | { readonly hint: Value | undefined; readonly marks: Descriptor; readonly isOfGuard?: boolean };
 
-function answerOf(value: Value): Answer {
+function answerOf(value: Value): Staged {
   const left = leaveOf(value);
   const marks = value.meta.descriptor;
   if (left?.word === 'retry') return { hint: isAbsent(left.value) ? undefined : left.value, marks };
@@ -155,7 +155,7 @@ function answerOf(value: Value): Answer {
   return { hint: makeValue(data['hint'] ?? null, { descriptor: marks }), marks };
 }
 
-async function runStage(state: State, plan: StagePlan, pass: Pass): Promise<Answer> {
+async function runStage(state: State, plan: StagePlan, pass: Pass): Promise<Staged> {
   const { stage, input } = pass;
   state.inputs[stage] = input;
   const { env, budget } = stageEnv(state, pass);
@@ -171,7 +171,7 @@ async function runStage(state: State, plan: StagePlan, pass: Pass): Promise<Answ
 }
 
 /** A guard of this stage said retry: the same wish, on the same budget. */
-function askedByGuard(error: unknown, budget: RetryBudget, stage: number, plan: StagePlan): Answer {
+function askedByGuard(error: unknown, budget: RetryBudget, stage: number, plan: StagePlan): Staged {
   const fault = toFault(error);
   const hint = retryHint(fault.fault, budget);
   if (hint !== undefined)
@@ -269,7 +269,7 @@ async function again(
   state: State,
   stage: number,
   name: string,
-  { hint, isOfGuard = false }: Exclude<Answer, { value: Value }>,
+  { hint, isOfGuard = false }: Exclude<Staged, { value: Value }>,
 ): Promise<number> {
   const context = state.contexts.get(stage) ?? { ...FIRST, tries: [], outputs: [] };
   state.contexts.set(stage, context);

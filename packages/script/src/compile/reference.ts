@@ -104,10 +104,10 @@ function factsOf(name: string, { scope, unit }: Environment): MxFacts {
   return { name, exported, ...(place ? { definedAt: place } : {}) };
 }
 
-type Step<K extends PathStep['kind']> = Extract<PathStep, { kind: K }>;
+type StepOf<K extends PathStep['kind']> = Extract<PathStep, { kind: K }>;
 
 /** Everything a guard's `@input.any.mx.taint.includes(…)` needs answers through ordinary fields. */
-function method(c: Compiler, step: Step<'field'>, call: Step<'call'>, reading: Reading): Walk {
+function method(c: Compiler, step: StepOf<'field'>, call: StepOf<'call'>, reading: Reading): Walk {
   const { name, at } = step;
   const [pattern, ...others] = call.arguments;
   const isPattern = pattern?.kind === 'pattern';

@@ -42,7 +42,7 @@ import { compileKnownReference, invoke } from './reference.ts';
  */
 export type Word = string | { readonly value: Value; readonly quote: Quote | 'mark' | 'slot' };
 
-type Part = string | { slot: string };
+type TextPart = string | { slot: string };
 
 const slotWord = (raw: string): Word => ({ value: makeValue(raw), quote: 'slot' });
 
@@ -92,7 +92,7 @@ function valueOfSlot(slot: string, env: Environment): Value | undefined {
 export function resolveOpen(value: Value, env: Environment): Value {
   const { open } = value.meta.origin;
   if (!Array.isArray(open)) return value;
-  const words = (open as Part[]).map((part): Word => {
+  const words = (open as TextPart[]).map((part): Word => {
     if (typeof part === 'string') return part;
     const found = valueOfSlot(part.slot, env);
     return found ? { value: found, quote: 'none' } : slotWord(part.slot);

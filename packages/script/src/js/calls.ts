@@ -1,6 +1,7 @@
 // What is called from outside, on the inside of a context. The text of these functions is compiled
 // there before any block, so they use nothing but what they find there and what they are given.
 import {
+  type Bag,
   type Codec,
   createArguments,
   createDecoder,
@@ -9,7 +10,6 @@ import {
 } from './data.ts';
 import { type AskHost, addGlobals, addLocales, scriptOf } from './globals.ts';
 
-type Bag = Record<PropertyKey, unknown>;
 type Guarded = (work: () => string) => string;
 
 /** Each answers a letter and a text: `u v o` a value, `p` a promise of one, `e` what was thrown, `m` when

@@ -45,7 +45,8 @@ export function give(argument: JsArgument, parts: Part[]): string {
   return argument.kind === 'kept' ? 'k' : argument.isStage ? 's' : 't';
 }
 
-type Bag = Record<PropertyKey, unknown>;
+/** An object of a block, of which nothing is known. */
+export type Bag = Record<PropertyKey, unknown>;
 
 export interface Codec {
   encode(value: unknown): string;

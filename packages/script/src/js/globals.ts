@@ -2,9 +2,8 @@
 // clones, and what depends on a locale. The text of these functions is compiled inside the context, so
 // they use nothing but what they find there, and `ask`. What the host works out for them is at the end:
 // text in, text out, nothing kept.
-import type { Codec } from './data.ts';
+import type { Bag, Codec } from './data.ts';
 
-type Bag = Record<PropertyKey, unknown>;
 /** A kind of question, a number and a text; the answer is text. */
 export type AskHost = (kind: string, id: number, text: string) => string;
 

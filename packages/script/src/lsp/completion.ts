@@ -148,7 +148,7 @@ const STEP = `\\.(?:${NAME}|\\d+)|\\[\\d+\\]|\\["[^"\\n]*"\\]|\\([^()\\n]*\\)`;
 const MEMBER = new RegExp(`(?:@|\\{\\{\\s*)(${NAME})((?:${STEP})*)\\.([\\w-]*)$`);
 const TYPED_NAME = /(?:(?<![@\w])@|\{\{\s*)([\w\u0080-\uffff-]*)$/;
 
-interface Asked {
+interface AskedAt {
   readonly view: Scripted;
   readonly offset: number;
   /** The line up to the place. */
@@ -159,7 +159,7 @@ interface Asked {
 function completeScript(view: Scripted, offset: number, modules: Modules): Completion | undefined {
   const { text } = view.script;
   const line = text.slice(text.lastIndexOf('\n', offset - 1) + 1, offset);
-  const asked: Asked = { view, offset, line, modules };
+  const asked: AskedAt = { view, offset, line, modules };
   const begun = beginning(asked);
   if (begun) return begun;
   const repaired = repair(asked);
@@ -174,7 +174,7 @@ function completeScript(view: Scripted, offset: number, modules: Modules): Compl
 }
 
 /** A statement that ends in `@` or `.` does not parse; with a name there it may. */
-function repair(asked: Asked): Asked {
+function repair(asked: AskedAt): AskedAt {
   const { view, offset, line } = asked;
   if (!/[@.]$/.test(line)) return asked;
   const { text, mode, from, to, inputs } = view.script;
@@ -184,7 +184,7 @@ function repair(asked: Asked): Asked {
 }
 
 /** Statement words at the beginning of a line. */
-function beginning({ view, offset, line }: Asked): Completion | undefined {
+function beginning({ view, offset, line }: AskedAt): Completion | undefined {
   const found = /^[ \t]*(\/?)([a-z]*)$/.exec(line);
   if (!found) return undefined;
   const [, slash = '', typed = ''] = found;
@@ -198,7 +198,7 @@ const isInside = ({ parsed }: ScriptView, offset: number): boolean =>
   parsed.partial.body.some(({ kind, at, end }) => kind !== 'text' && at < offset && offset < end);
 
 /** Timings and filters of `guard` and `hook`. */
-function ruleHead({ view, offset, line }: Asked): Completion | undefined {
+function ruleHead({ view, offset, line }: AskedAt): Completion | undefined {
   const [, rule, head = ''] = /^[ \t]*\/?(guard|hook)[ \t]+([^=]*)$/.exec(line) ?? [];
   if (rule === undefined) return undefined;
   const [typed = ''] = /[\w:@.-]*$/.exec(head) ?? [];
@@ -227,7 +227,7 @@ function filters({ names }: ScriptView): Item[] {
 }
 
 /** `import { … } from "./m.mld"`: what that file offers. */
-function imported({ view, offset, line, modules }: Asked): Completion | undefined {
+function imported({ view, offset, line, modules }: AskedAt): Completion | undefined {
   const [, tools, typed] =
     /^[ \t]*\/?import[ \t]*(tools[ \t]*)?\{[^}]*?@?([\w-]*)$/.exec(line) ?? [];
   if (typed === undefined) return undefined;
@@ -252,7 +252,7 @@ function toolsOf(connector: string | undefined, { file }: Scripted, modules: Mod
 }
 
 /** Names after `@`. */
-function named({ view, offset, line }: Asked): Completion | undefined {
+function named({ view, offset, line }: AskedAt): Completion | undefined {
   const [, typed] = TYPED_NAME.exec(line) ?? [];
   if (typed === undefined) return undefined;
   const { names, inputs, text, parsed } = view.script;
@@ -300,7 +300,7 @@ function unique(items: readonly Item[]): Item[] {
 }
 
 /** Fields and methods after `.`. */
-function member({ view, offset, line, modules }: Asked): Completion | undefined {
+function member({ view, offset, line, modules }: AskedAt): Completion | undefined {
   const [, name, steps = '', typed = ''] = MEMBER.exec(line) ?? [];
   if (name === undefined) {
     const [, after] = /[)\]>"'`]\.([\w-]*)$/.exec(line) ?? [];
@@ -378,7 +378,7 @@ function frontMatterKeys(text: string | undefined, fields: readonly string[]): s
 }
 
 /** Bare words inside a statement: verdicts, effects as stages, blocks. */
-function word({ view, offset, line }: Asked): Completion | undefined {
+function word({ view, offset, line }: AskedAt): Completion | undefined {
   const [, sign, typed] = /(=>|\|)[ \t]*([a-z]*)$/.exec(line) ?? [];
   if (typed === undefined) return undefined;
   const at = offset - typed.length;

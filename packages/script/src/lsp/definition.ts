@@ -90,19 +90,19 @@ const STEP = `\\.(?:${WORD}|\\d+)|\\[\\d+\\]|\\["[^"\\n]*"\\]|\\([^()\\n]*\\)`;
 const REFERENCE = new RegExp(`(?:(?<!@)@|\\{\\{\\s*)(${WORD})((?:${STEP})*)`, 'g');
 const STEPS = new RegExp(STEP, 'g');
 
-interface Place {
+interface Covered {
   readonly at: number;
   readonly end: number;
 }
 
-export interface NameToken extends Place {
+export interface NameToken extends Covered {
   readonly kind: 'name';
   readonly name: string;
   /** Fields up to the one that was asked about; none: the name itself. */
   readonly fields: readonly string[];
 }
 
-interface WordToken extends Place {
+interface WordToken extends Covered {
   readonly kind: 'word';
   readonly word: string;
 }
@@ -157,7 +157,7 @@ export function tokenAt(script: ScriptView, offset: number): NameToken | WordTok
   return undefined;
 }
 
-interface Target extends Place {
+interface Target extends Covered {
   readonly file: string;
   /** The text that the offsets are in. */
   readonly text: string;

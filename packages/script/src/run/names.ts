@@ -35,12 +35,12 @@ import {
 import { asksWhether } from './existence.ts';
 import { operate, unwrap, valueAt } from './operate.ts';
 
-interface Found {
+interface FoundName {
   readonly value: Value;
   readonly isMissing: boolean;
 }
 
-export function findName(env: Environment, name: string): Found | undefined {
+export function findName(env: Environment, name: string): FoundName | undefined {
   const cell = env.scope.find(name);
   if (cell) return cell;
   const ambient = AMBIENT.get(name);

@@ -4,7 +4,7 @@ import { raise } from '../fault.ts';
 
 type BindingKind = 'var' | 'exe' | 'let' | 'parameter' | 'loop' | 'import' | 'ambient';
 
-interface Cell {
+interface BoundName {
   value: Value;
   readonly kind: BindingKind;
   /** A parameter nobody gave: stays as written in text, undefined elsewhere. */
@@ -19,18 +19,18 @@ export type ScopeKind = 'file' | 'function' | 'block' | 'arm' | 'branch';
 export class VariableScope {
   readonly kind: ScopeKind;
   readonly parent: VariableScope | undefined;
-  readonly #cells = new Map<string, Cell>();
+  readonly #cells = new Map<string, BoundName>();
 
   constructor(kind: ScopeKind, parent: VariableScope | undefined) {
     this.kind = kind;
     this.parent = parent;
   }
 
-  find(name: string): Cell | undefined {
+  find(name: string): BoundName | undefined {
     return this.#cells.get(name) ?? this.parent?.find(name);
   }
 
-  own(name: string): Cell | undefined {
+  own(name: string): BoundName | undefined {
     return this.#cells.get(name);
   }
 
@@ -68,7 +68,7 @@ export class VariableScope {
   }
 
   /** The cell `+=` rebinds; leaving a parallel branch for it is an error. */
-  rebindable(name: string): Cell {
+  rebindable(name: string): BoundName {
     const own = this.#cells.get(name);
     if (own) return own;
     if (this.kind === 'branch' && this.parent?.find(name)) {

@@ -41,13 +41,13 @@ export interface ScriptRunResult {
 }
 
 /** The parts of a runtime that a script needs. */
-interface Place {
+interface RunPlace {
   readonly project: string;
   readonly audit: Pick<Audit, 'write'>;
   readonly rooms: Rooms;
 }
 
-function sourceOf({ project }: Place, { file, text, mode }: ScriptRun): Outcome<ScriptSource> {
+function sourceOf({ project }: RunPlace, { file, text, mode }: ScriptRun): Outcome<ScriptSource> {
   if (text !== undefined) {
     return ok({ file: resolve(project, '<text>'), text, mode: mode ?? 'strict' });
   }
@@ -71,7 +71,7 @@ const valuesOf = (inputs: JsonObject): ReadonlyMap<string, Value> =>
 
 /** Under the policy for scripts. What it cannot do, it answers; it never throws. */
 export async function runScriptIn(
-  place: Place,
+  place: RunPlace,
   request: ScriptRun,
   signal?: AbortSignal,
 ): Promise<Outcome<ScriptRunResult>> {

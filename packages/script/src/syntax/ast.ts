@@ -335,7 +335,7 @@ export type PathStep = { readonly at: number } & (
   | { readonly kind: 'call'; readonly arguments: readonly Expression[] }
 );
 
-type Comparison = '<' | '>' | '<=' | '>=';
+export type Comparison = '<' | '>' | '<=' | '>=';
 type Arithmetic = '+' | '-' | '*' | '/' | '%';
 type Equality = '==' | '!=' | '~=' | '!~=';
 export type BinaryOperator = Comparison | Arithmetic | Equality | '&&' | '||' | '??';

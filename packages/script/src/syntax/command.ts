@@ -89,9 +89,9 @@ function parseUsing(r: Reader): Using | undefined {
 }
 
 /** What stands before the braces. */
-type Head = Pick<NodeOf<'command'>, 'names' | 'folder'>;
+type CommandHead = Pick<NodeOf<'command'>, 'names' | 'folder'>;
 
-const NO_HEAD: Head = { names: [], folder: undefined };
+const NO_HEAD: CommandHead = { names: [], folder: undefined };
 
 /** Stands at `{`. */
 export function parseCommand(r: Reader, at: number, head = NO_HEAD): NodeOf<'command'> {
@@ -127,7 +127,7 @@ function finishCommand(
   return { kind: 'command', ...head, lines, raw, using: parseUsing(r), at, end: r.pos };
 }
 
-type Open = '' | '"' | "'";
+type OpenQuote = '' | '"' | "'";
 
 // INVARIANT: every value knows the quotes it stands in, also in a fragment, and no text that is put in
 // under a condition holds an operator or ends the quotes around it.
@@ -157,7 +157,7 @@ interface Rules {
   /** Closes it; empty: the end of what the reader sees. */
   readonly stop: '' | '`';
   /** That stands open around it. */
-  readonly quote: Open;
+  readonly quote: OpenQuote;
 }
 
 function readText(
@@ -170,7 +170,7 @@ function readText(
   let opened = r.pos;
   let isInTicks = false;
   // The quotes around each `$(` that is open: inside it they count for nothing.
-  const around: Open[] = [];
+  const around: OpenQuote[] = [];
   const isClosed = (): boolean =>
     stop !== '' && quote === outer && around.length === 0 && r.starts(stop);
   const take = (text: string): void => {

@@ -22,7 +22,8 @@ export function parseEffect(r: Reader, isInline: boolean): NodeOf<'effect'> {
   return { kind: 'effect', effect, target: undefined, format: undefined, ...parts, at, end: r.pos };
 }
 
-type Parts = Partial<Pick<NodeOf<'effect'>, 'target' | 'format'>> & Pick<NodeOf<'effect'>, 'value'>;
+type EffectParts = Partial<Pick<NodeOf<'effect'>, 'target' | 'format'>> &
+  Pick<NodeOf<'effect'>, 'value'>;
 
 const isNothing = (r: Reader): boolean =>
   r.isAtEnd ||
@@ -53,7 +54,7 @@ function refuseExecution(r: Reader): void {
   }
 }
 
-function written(r: Reader, effect: 'output' | 'append', isInline: boolean): Parts {
+function written(r: Reader, effect: 'output' | 'append', isInline: boolean): EffectParts {
   const at = r.pos;
   let value = takesTo(r) ? undefined : isInline ? parsePrimary(r) : parseValue(r);
   if (value === undefined) r.blanks();

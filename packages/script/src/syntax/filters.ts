@@ -8,13 +8,13 @@ import { type Expression, type NodeOf, type ScriptTree, visit } from './ast.ts';
 import { staticText, staticTexts } from './outline.ts';
 import type { NameFinding } from './unbound.ts';
 
-type Rule = NodeOf<'guard' | 'hook'>;
+type RuleNode = NodeOf<'guard' | 'hook'>;
 
-type Seen = Parameters<Parameters<typeof visit>[1]>[0];
+type SeenNode = Parameters<Parameters<typeof visit>[1]>[0];
 
 /** Every node of a file, also in its functions. */
-function nodesOf({ body }: Pick<ScriptTree, 'body'>): Seen[] {
-  const found: Seen[] = [];
+function nodesOf({ body }: Pick<ScriptTree, 'body'>): SeenNode[] {
+  const found: SeenNode[] = [];
   const open: unknown[] = [body];
   for (let next = open.pop(); next !== undefined; next = open.pop()) {
     visit(next, (node) => {
@@ -51,20 +51,20 @@ function labelsIn(tree: Pick<ScriptTree, 'body'>): string[] {
   return found;
 }
 
-const isRule = (node: { kind: string }): node is Rule =>
+const isRule = (node: { kind: string }): node is RuleNode =>
   node.kind === 'guard' || node.kind === 'hook';
 
 /** A file that imports may get labels of functions from elsewhere. */
 const isClosed = ({ body }: Pick<ScriptTree, 'body'>): boolean =>
   !body.some((node) => node.kind === 'import' && /^(?:path|connector)$/.test(node.source.kind));
 
-function placeOf({ filter, at }: Rule, text: string): { at: number; end: number } {
+function placeOf({ filter, at }: RuleNode, text: string): { at: number; end: number } {
   const from = Math.max(at, text.indexOf(filter, at));
   return { at: from, end: from + filter.length };
 }
 
 /** Where a run would never ask: `labels` are those of the file and of what it imports. */
-function unknownKind({ filter }: Rule, labels: readonly string[], isKnown: boolean) {
+function unknownKind({ filter }: RuleNode, labels: readonly string[], isKnown: boolean) {
   const problem = keyProblem(filter, labels);
   return problem && (isKnown || problem.hint?.startsWith('did you mean')) ? problem : undefined;
 }
@@ -77,7 +77,7 @@ function isTypeOf(node: Expression): boolean {
 }
 
 /** Comparisons of `@mx.op.type` in a guard with what is never its value. */
-function typeProblems(rule: Rule): SyntaxProblem[] {
+function typeProblems(rule: RuleNode): SyntaxProblem[] {
   const found: SyntaxProblem[] = [];
   visit(rule, (node) => {
     if (node.kind !== 'binary' || !/^[!=]=$/.test(node.operator)) return;

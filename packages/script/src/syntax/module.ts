@@ -10,8 +10,8 @@ import { parsePathText } from './value.ts';
 
 const MODE = /(?:static|live|local|module|cached)(?:\([^()\n]*\))?[ \t]+(?=[{"'`<@./\w])/y;
 
-type Form = NodeOf<'import'>['form'];
-type Source = NodeOf<'import'>['source'];
+type ImportForm = NodeOf<'import'>['form'];
+type ImportSource = NodeOf<'import'>['source'];
 
 /** Stands behind `import`. */
 export function parseImport(r: Reader, at: number): NodeOf<'import'> {
@@ -39,14 +39,14 @@ const isRegistry = (r: Reader, at: number): boolean =>
 const ADDRESS = /^\s*[a-z][a-z0-9+.-]*:\/\//i;
 
 /** Surely a path; what a run puts in at the front is looked at then. */
-function isNoAddress(source: Source): boolean {
+function isNoAddress(source: ImportSource): boolean {
   if (source.kind !== 'path') return true;
   const [first] = source.path.parts;
   if (typeof first === 'string') return !ADDRESS.test(first);
   return first?.kind !== 'insert' || /^(?:root|base)$/.test(first.value.name);
 }
 
-function parseForm(r: Reader): { form: Form; source: Source } {
+function parseForm(r: Reader): { form: ImportForm; source: ImportSource } {
   if (r.take('{')) return { form: parseNames(r), source: parseFrom(r) };
   if (r.take(/templates[ \t]+(?=from(?![\w-]))/y)) {
     const source = parseFrom(r);
@@ -64,7 +64,7 @@ function parseForm(r: Reader): { form: Form; source: Source } {
 }
 
 /** `{ @a } from mcp "NAME"`, `from mcp "NAME" as @n` */
-function parseTools(r: Reader): { form: Form; source: Source } {
+function parseTools(r: Reader): { form: ImportForm; source: ImportSource } {
   const form = r.take('{') ? parseNames(r) : undefined;
   r.blanks();
   if (!r.takeWord('from')) r.fail(`expected \`from\`, found ${r.shown()}`);
@@ -73,7 +73,7 @@ function parseTools(r: Reader): { form: Form; source: Source } {
       hint: 'tools come from a connector: `import tools { @name } from mcp "NAME"`',
     });
   }
-  const source: Source = { kind: 'connector', name: parsePathText(r, 'after `mcp`') };
+  const source: ImportSource = { kind: 'connector', name: parsePathText(r, 'after `mcp`') };
   if (form) return { form, source };
   const alias = parseAlias(r) ?? r.fail('`import tools` needs names in braces, or `as @name`');
   return { form: { kind: 'namespace', alias }, source };
@@ -85,7 +85,7 @@ function parseAlias(r: Reader): string | undefined {
 }
 
 /** `{ @a, b as @c }`, `{ * as @lib }` */
-function parseNames(r: Reader): Form {
+function parseNames(r: Reader): ImportForm {
   if (r.take(/\s*\*/y)) return parseEverything(r, r.pos - 1);
   const names = r.list('}', 'names', () => {
     const at = r.pos;
@@ -98,7 +98,7 @@ function parseNames(r: Reader): Form {
   return { kind: 'names', names };
 }
 
-function parseEverything(r: Reader, at: number): Form {
+function parseEverything(r: Reader, at: number): ImportForm {
   const alias = parseAlias(r);
   r.match(/\s*/y);
   if (alias === undefined) {
@@ -111,13 +111,13 @@ function parseEverything(r: Reader, at: number): Form {
   return { kind: 'namespace', alias };
 }
 
-function parseFrom(r: Reader): Source {
+function parseFrom(r: Reader): ImportSource {
   r.blanks();
   if (!r.takeWord('from')) r.fail(`expected \`from\`, found ${r.shown()}`);
   return parseSource(r);
 }
 
-function parseSource(r: Reader): Source {
+function parseSource(r: Reader): ImportSource {
   if (r.take(/["']?@payload(?![\w/.-])["']?/y)) return { kind: 'payload' };
   if (r.take(/["']?@(?:input|stdin)(?![\w/.-])["']?/y)) return { kind: 'input' };
   if (r.sees(/node[ \t]+@/y))

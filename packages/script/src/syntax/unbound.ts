@@ -58,7 +58,7 @@ export type KnownTools =
 /** `needed`: a run fails without it. `text`: it stays as written. `open`: undefined. `asked`: fine. */
 type Use = 'needed' | 'text' | 'open' | 'asked';
 
-interface Place {
+interface NamePlace {
   readonly use: Use;
   /** In the rules of a guard or hook there is an `@output`. */
   readonly isRule: boolean;
@@ -70,10 +70,10 @@ interface Place {
   readonly under: readonly Expression[];
 }
 
-type Seen = readonly [item: unknown, place: Place];
+type Seen = readonly [item: unknown, place: NamePlace];
 type Reads = (use: Use, ...items: unknown[]) => Seen[];
 
-const TOP: Place = { use: 'needed', isRule: false, isJudging: false, call: 'none', under: [] };
+const TOP: NamePlace = { use: 'needed', isRule: false, isJudging: false, call: 'none', under: [] };
 const ASKS = /^(?:exists|fileexists)$/i;
 
 const inStep = (step: PathStep, isAsked: boolean, read: Reads): Seen[] => {
@@ -85,7 +85,7 @@ const inStep = (step: PathStep, isAsked: boolean, read: Reads): Seen[] => {
 const inStages = (
   source: Expression | undefined,
   stages: readonly unknown[],
-  inner: Place,
+  inner: NamePlace,
 ): Seen[] => [
   [source, { ...inner, call: 'plain' }],
   ...stages.map((stage, at): Seen => {
@@ -127,13 +127,13 @@ type Holder = NodeOf<
 type Inside<K extends Holder['kind']> = (
   node: NodeOf<K>,
   read: Reads,
-  inner: Place,
-  place: Place,
+  inner: NamePlace,
+  place: NamePlace,
 ) => Seen[];
 
 const isNull = (item: Expression): boolean => item.kind === 'literal' && item.value === null;
 
-const decided = (inner: Place, ...by: readonly Expression[]): Place =>
+const decided = (inner: NamePlace, ...by: readonly Expression[]): NamePlace =>
   by.length > 0 ? { ...inner, under: [...inner.under, ...by] } : inner;
 
 const called: Inside<'run' | 'run-value'> = ({ action }, _read, inner) => [
@@ -241,7 +241,7 @@ const inGuard = (use: Use, { kind }: { kind?: string }): Use =>
 function* spoken(
   root: unknown,
   judging: ReadonlySet<string> = NO_NAMES,
-): Generator<readonly [node: Speaker, place: Place]> {
+): Generator<readonly [node: Speaker, place: NamePlace]> {
   const open: Seen[] = [[root, TOP]];
   for (let next = open.pop(); next !== undefined; next = open.pop()) {
     const [item, place] = next;
@@ -252,7 +252,7 @@ function* spoken(
     }
     const { isRule, under } = place;
     const isJudging = place.isJudging || isCalledIn(judging, item);
-    const inner: Place = { ...TOP, isRule, isJudging, under };
+    const inner: NamePlace = { ...TOP, isRule, isJudging, under };
     const read: Reads = (use, ...items) =>
       items.map((one) => [one, { ...inner, use: isJudging ? inGuard(use, item) : use }]);
     if (isSpeaker(item)) yield [item, place];
@@ -408,7 +408,7 @@ class Names {
   }
 
   /** A condition over names that nobody binds may never hold. */
-  #isDoubtful({ under, isRule }: Place): boolean {
+  #isDoubtful({ under, isRule }: NamePlace): boolean {
     return under.some((condition) => {
       for (const [node] of spoken(condition)) {
         if (node.kind === 'reference' && !this.#isKnown(node.name, node.at, isRule)) return true;
@@ -443,7 +443,7 @@ class Names {
     );
   }
 
-  ofReference(node: NodeOf<'reference'>, place: Place): NameFinding[] {
+  ofReference(node: NodeOf<'reference'>, place: NamePlace): NameFinding[] {
     const { name, steps, at } = node;
     const [first] = steps;
     const asks = first?.kind === 'field' && first.name === 'isDefined';
@@ -557,7 +557,7 @@ class Names {
     return surplusArguments(name, arity, call.arguments, before);
   }
 
-  #ofCall(node: NodeOf<'reference'>, { call }: Place): NameFinding[] {
+  #ofCall(node: NodeOf<'reference'>, { call }: NamePlace): NameFinding[] {
     const callee = this.#callee(node);
     const step = node.steps[callee?.depth ?? 0];
     const isBare = node.steps.length === callee?.depth;

@@ -9,7 +9,7 @@ import {
   type Value,
 } from '@kernmantle/core/flow';
 import { raise } from '../fault.ts';
-import type { BinaryOperator } from '../syntax/ast.ts';
+import type { BinaryOperator, Comparison } from '../syntax/ast.ts';
 import {
   computed,
   elementsOf,
@@ -195,7 +195,6 @@ const tolerates = (left: Value, right: Value): Value =>
 export const negate = (value: Value): Value => computed(!isTruthy(value), [value]);
 
 type Plain = Exclude<BinaryOperator, '&&' | '||' | '??'>;
-type Comparison = '<' | '>' | '<=' | '>=';
 type Arithmetic = Exclude<Plain, Comparison | '==' | '!=' | '~=' | '!~='>;
 
 /** What an operator that looks at both its sides makes of them. */

@@ -119,7 +119,7 @@ const noting =
     return withRestart(outcome);
   };
 
-type Work = (threads: Threads, signal: AbortSignal) => Promise<Outcome<{ thread_id: string }>>;
+type RunWork = (threads: Threads, signal: AbortSignal) => Promise<Outcome<{ thread_id: string }>>;
 
 /** Begins runs, keeps those under way, and knows which threads were at work here. */
 function createLauncher({ runtime, hub, onError }: RunsPorts) {
@@ -133,7 +133,7 @@ function createLauncher({ runtime, hub, onError }: RunsPorts) {
     isHere: (id: string): boolean => here.isAtWork(id),
     count: (): number => here.atWork().length,
     /** One run: it has begun when the first thing is noted in its journal. */
-    async launch(work: Work, kind: string, known?: string): Promise<Outcome<Acted>> {
+    async launch(work: RunWork, kind: string, known?: string): Promise<Outcome<Acted>> {
       if (isClosed) return fail('unavailable', 'the server is closing');
       const begun = Promise.withResolvers<Outcome<string>>();
       const live: ThreadObserver = {
@@ -195,7 +195,7 @@ export function createRuns(ports: RunsPorts): Runs {
    * Once at a time: who comes second and wants the same hears what the first one does. INVARIANT: nobody
    * is told that it goes on who wanted it to go on otherwise.
    */
-  async function takeUp(id: string, work: Work, wish: ResumeWish = {}): Promise<Outcome<Acted>> {
+  async function takeUp(id: string, work: RunWork, wish: ResumeWish = {}): Promise<Outcome<Acted>> {
     const wanted = canonicalJson(compact<JsonObject>({ ...wish }));
     const under = beginning.get(id);
     if (under && (under.wish === wanted || wanted === '{}')) return await under.begun;
@@ -227,7 +227,7 @@ export function createRuns(ports: RunsPorts): Runs {
       if (!lowered.ok) return refused(lowered);
       const may = await runtime.mayRun(request);
       if (!may.ok) return refused(may);
-      const work: Work = (threads, signal) => threads.run(request, signal);
+      const work: RunWork = (threads, signal) => threads.run(request, signal);
       return refused(await launcher.launch(work, 'start'));
     },
     async resume(id, wish, by) {

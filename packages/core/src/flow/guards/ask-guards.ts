@@ -41,9 +41,9 @@ import { relabelled, replaced, wasReplaced } from './guard.ts';
 import { isSelected } from './guard-set.ts';
 
 /** What a guard judges: one input by its index, the result, or all inputs together. */
-type Subject = number | 'output' | 'all';
+type GuardSubject = number | 'output' | 'all';
 
-type Change = (value: Value, position: number) => Value;
+type ChangeValue = (value: Value, position: number) => Value;
 
 type Objecting = Extract<Verdict, { text: string }>;
 
@@ -69,7 +69,7 @@ class GuardRound implements Judgement {
     this.inputs = inputs;
   }
 
-  #marksOf(subject: Subject): Descriptor {
+  #marksOf(subject: GuardSubject): Descriptor {
     const { inputs, output, frame } = this;
     if (subject === 'all') {
       const all = output ? [output] : inputs.map(({ value }) => value);
@@ -79,12 +79,12 @@ class GuardRound implements Judgement {
     return mergeDescriptors(one?.meta.descriptor ?? EMPTY, frame.influence);
   }
 
-  #inputOf(subject: Subject): Argument | undefined {
+  #inputOf(subject: GuardSubject): Argument | undefined {
     return typeof subject === 'number' ? this.inputs[subject] : undefined;
   }
 
   /** `ctx.guard` while one guard is asked. */
-  #factsOf(guard: Guard, subject: Subject, marks: Descriptor): JsonObject {
+  #factsOf(guard: Guard, subject: GuardSubject, marks: Descriptor): JsonObject {
     const { phase, inputs, output, findings, trace } = this;
     const budget = this.frame.retry;
     const texts = (kind: Finding['kind']) =>
@@ -117,7 +117,7 @@ class GuardRound implements Judgement {
   }
 
   /** `ctx.tools`: who made what is judged; what merely decided about it is not among them. */
-  #toolsOf(subject: Subject): JsonObject {
+  #toolsOf(subject: GuardSubject): JsonObject {
     const { inputs, output, frame } = this;
     const { tools } = frame.facts;
     const known = typeof tools === 'function' ? tools() : tools;
@@ -128,7 +128,7 @@ class GuardRound implements Judgement {
   }
 
   /** Changes the judged value: the result, one input, or so many of all inputs. */
-  #apply(subject: Subject, change: Change, positions: number): void {
+  #apply(subject: GuardSubject, change: ChangeValue, positions: number): void {
     if (this.output) {
       this.output = change(this.output, 0);
       return;
@@ -140,17 +140,17 @@ class GuardRound implements Judgement {
   }
 
   /** A list replaces inputs by position, any other value the first one. */
-  #listFor(subject: Subject, value: Value | Json | undefined): readonly Json[] | undefined {
+  #listFor(subject: GuardSubject, value: Value | Json | undefined): readonly Json[] | undefined {
     const data = isValue(value) ? value.data : value;
     return subject === 'all' && !this.output && Array.isArray(data) ? data : undefined;
   }
 
   /** True when a value was replaced. */
-  #replace(subject: Subject, guard: Guard, value: Value | Json): boolean {
+  #replace(subject: GuardSubject, guard: Guard, value: Value | Json): boolean {
     const list = this.#listFor(subject, value);
     let any = false;
     const by = { guard, phase: this.phase, isOfAll: subject === 'all' };
-    const change: Change = (old, at) => {
+    const change: ChangeValue = (old, at) => {
       if (wasReplaced(old, by)) return old;
       any = true;
       const one = list && isValue(value) ? elementOf(value, at) : value;
@@ -165,7 +165,7 @@ class GuardRound implements Judgement {
     this.trace.push({ guardName, decision, reason, replacement });
   }
 
-  #object(subject: Subject, guard: Guard, said: Objecting): void {
+  #object(subject: GuardSubject, guard: Guard, said: Objecting): void {
     const { name: by, on: filter } = guard;
     const { kind, text, marks } = said;
     const input = this.#inputOf(subject)?.name;
@@ -175,7 +175,7 @@ class GuardRound implements Judgement {
     this.#note(guard, kind, text);
   }
 
-  #settle(subject: Subject, guard: Guard, answer: Outcome<Verdict>): void {
+  #settle(subject: GuardSubject, guard: Guard, answer: Outcome<Verdict>): void {
     if (!answer.ok) {
       const text = `the guard could not be evaluated: ${answer.error.detail.message}`;
       const marks = descriptorOfFault(answer.error);
@@ -203,7 +203,7 @@ class GuardRound implements Judgement {
   }
 
   /** Asks one guard, with guards off for whatever it does. */
-  #ask(subject: Subject, guard: Guard, op = this.op): MaybePromise<void> {
+  #ask(subject: GuardSubject, guard: Guard, op = this.op): MaybePromise<void> {
     const { phase, frame, inputs, output } = this;
     const marks = this.#marksOf(subject);
     const facts = {
@@ -233,7 +233,7 @@ class GuardRound implements Judgement {
     return whenReady(answerOf(guard, view), (answer) => this.#settle(subject, guard, answer));
   }
 
-  #askAll(subject: Subject, guards: readonly Guard[]): MaybePromise<void> {
+  #askAll(subject: GuardSubject, guards: readonly Guard[]): MaybePromise<void> {
     return inTurn(guards, (guard) => {
       if (!this.#concerns(subject, guard) || !this.#isSelected(subject, guard)) return undefined;
       this.#heard.add(guard);
@@ -246,7 +246,7 @@ class GuardRound implements Judgement {
     });
   }
 
-  #isSelected(subject: Subject, guard: Guard): boolean {
+  #isSelected(subject: GuardSubject, guard: Guard): boolean {
     const { selection } = this.frame;
     if (!isSelected(guard, selection)) return false;
     if (!selection?.partOf || guard.privileged || guard.locked) return true;
@@ -254,7 +254,7 @@ class GuardRound implements Judgement {
     return subject !== 'output' && !wasAskedAbout(guard, selection.partOf, this.#inputOf(subject));
   }
 
-  #concerns(subject: Subject, guard: Guard): boolean {
+  #concerns(subject: GuardSubject, guard: Guard): boolean {
     const { filter } = guard;
     if (filter.kind !== 'label') return true;
     if (subject === 'all') return !this.#heard.has(guard);

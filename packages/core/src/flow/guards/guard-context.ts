@@ -48,7 +48,7 @@ const oneOf = (value: Value, influence: Descriptor, argument?: Argument): One =>
   argument,
 });
 
-interface Group {
+interface InputGroup {
   readonly inputs: readonly Argument[];
   readonly influence: Descriptor;
 }
@@ -56,13 +56,13 @@ interface Group {
 type MarkKind = 'labels' | 'taint' | 'sources';
 const MARKS: readonly MarkKind[] = ['labels', 'taint', 'sources'];
 
-const eachOf = ({ inputs, influence }: Group): readonly Descriptor[] =>
+const eachOf = ({ inputs, influence }: InputGroup): readonly Descriptor[] =>
   inputs.map(({ value }) => mergeDescriptors(value.meta.descriptor, influence));
-const unionOf = (group: Group): Descriptor => mergeAll([group.influence, ...eachOf(group)]);
-const tokensIn = ({ inputs }: Group): number[] => inputs.map(({ value }) => tokensOf(value));
-const totalTokens = (group: Group): number =>
+const unionOf = (group: InputGroup): Descriptor => mergeAll([group.influence, ...eachOf(group)]);
+const tokensIn = ({ inputs }: InputGroup): number[] => inputs.map(({ value }) => tokensOf(value));
+const totalTokens = (group: InputGroup): number =>
   tokensIn(group).reduce((sum, count) => sum + count, 0);
-const joined = ({ inputs }: Group): string => inputs.map(({ value }) => value.text).join('\n');
+const joined = ({ inputs }: InputGroup): string => inputs.map(({ value }) => value.text).join('\n');
 
 const everywhere = (lists: readonly (readonly string[])[]): Json =>
   (lists[0] ?? []).filter((mark) => lists.every((other) => other.includes(mark)));
@@ -88,10 +88,10 @@ function allBut(marks: readonly string[]): Json {
 const byKind = (pick: (kind: MarkKind) => Json): JsonObject =>
   Object.fromEntries(MARKS.map((kind) => [kind, pick(kind)]));
 
-const marksIn = (group: Group): JsonObject => byKind((kind) => list(unionOf(group)[kind]));
+const marksIn = (group: InputGroup): JsonObject => byKind((kind) => list(unionOf(group)[kind]));
 
 /** Several inputs judged together. */
-const MANY: ViewTable<Group> = {
+const MANY: ViewTable<InputGroup> = {
   count: ({ inputs }) => inputs.length,
   text: joined,
   data: ({ inputs }) => inputs.map(({ value }) => value.data),
@@ -113,9 +113,9 @@ const MANY: ViewTable<Group> = {
   mx: marksIn,
 };
 
-type Names = readonly string[] | undefined;
+type NameList = readonly string[] | undefined;
 
-const ROOTS: Readonly<Record<string, (view: GuardView, names: Names) => Json>> = {
+const ROOTS: Readonly<Record<string, (view: GuardView, names: NameList) => Json>> = {
   input({ input, inputs, frame }, names) {
     const { influence } = frame;
     return input

@@ -55,15 +55,15 @@ const numbersIn = ({ sources }: Descriptor): number[] =>
 const isOutside = (source: string): boolean =>
   !MARK.test(source) && !source.startsWith('function:');
 
-interface Step {
+interface TracedStep {
   readonly op: Operation;
   readonly used: Descriptor;
   readonly made: Descriptor;
 }
 
 export function createTrail(): Trail {
-  const steps: Step[] = [];
-  const stepOf = (id: number): Step => steps[id] as Step;
+  const steps: TracedStep[] = [];
+  const stepOf = (id: number): TracedStep => steps[id] as TracedStep;
 
   /** Those that no other one stands between. */
   function nearest(ids: readonly number[]): number[] {

@@ -22,7 +22,7 @@ import type { Policy } from './policy.ts';
 /** The most specific pattern of a rule decides; of two patterns of equal length the stricter one does. */
 type FlowVerdict = 'deny' | 'ask' | 'allow';
 
-interface Pattern {
+interface WeighedPattern {
   readonly pattern: string;
   readonly verdict: FlowVerdict;
   readonly weight: number;
@@ -37,7 +37,7 @@ function closedKinds(rule: LabelRule): string[] {
   return kinds.filter((kind) => !allowed.includes(kind) && kind !== 'op:*');
 }
 
-function patternsOf(rule: LabelRule): readonly Pattern[] {
+function patternsOf(rule: LabelRule): readonly WeighedPattern[] {
   const of = (verdict: FlowVerdict, patterns: readonly string[]) =>
     patterns.map((text) => {
       const pattern = normalizePattern(text);

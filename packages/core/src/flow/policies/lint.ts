@@ -24,7 +24,7 @@ export interface KnownNames {
 
 type Path = readonly (string | number)[];
 
-interface Finding {
+interface PolicyFinding {
   readonly path: Path;
   readonly code: string;
   readonly message: string;
@@ -44,7 +44,7 @@ export const OWN_LABELS: readonly string[] = [
 ];
 const isAutomatic = (label: string): boolean => /^(src|dir):/.test(label);
 
-interface Pattern {
+interface LintedPattern {
   readonly written: string;
   /** Normalized. */
   readonly key: string;
@@ -52,7 +52,7 @@ interface Pattern {
 }
 
 /** Every pattern of the policy with the setting it stands in. */
-export function patternsIn(policy: Policy): Pattern[] {
+export function patternsIn(policy: Policy): LintedPattern[] {
   const at = (path: Path) => (written: string, index: number) => ({
     written,
     key: normalizePattern(written),
@@ -77,7 +77,7 @@ export function patternsIn(policy: Policy): Pattern[] {
 const toolKey = ({ id }: { id: string }): string => `op:tool:${id.toLowerCase()}`;
 
 /** `op:tool:…` must cover at least one tool there is. */
-function toolFindings(policy: Policy, { tools }: KnownNames): Finding[] {
+function toolFindings(policy: Policy, { tools }: KnownNames): PolicyFinding[] {
   return patternsIn(policy).flatMap(({ key, path }) => {
     if (!key.startsWith('op:tool:') || tools.some((tool) => coversKey(key, toolKey(tool))))
       return [];
@@ -88,7 +88,7 @@ function toolFindings(policy: Policy, { tools }: KnownNames): Finding[] {
   });
 }
 
-function trustFindings({ trusted }: Policy, { tools }: KnownNames): Finding[] {
+function trustFindings({ trusted }: Policy, { tools }: KnownNames): PolicyFinding[] {
   const ids = tools.map(({ id }) => id);
   return (trusted?.tools ?? []).flatMap((glob, index) =>
     ids.some((id) => matchGlob(glob, id))
@@ -105,7 +105,7 @@ function trustFindings({ trusted }: Policy, { tools }: KnownNames): Finding[] {
 }
 
 /** Of models, too: a glob that fits none of them may fit one that comes later. */
-function modelFindings({ models: rule = {} }: Policy, { models }: KnownNames): Finding[] {
+function modelFindings({ models: rule = {} }: Policy, { models }: KnownNames): PolicyFinding[] {
   if (!models) return [];
   return (['allow', 'deny'] as const).flatMap((list) =>
     (rule[list] ?? []).flatMap((glob, index) => {
@@ -124,7 +124,7 @@ export const labelsGivenBy = ({ defaults, operations, guards = [] }: Partial<Pol
   ...guards.flatMap(({ verdict }) => verdict.add_labels ?? []),
 ];
 
-function labelFindings(policy: Policy, known: KnownNames): Finding[] {
+function labelFindings(policy: Policy, known: KnownNames): PolicyFinding[] {
   const all = [...OWN_LABELS, ...known.labels, ...labelsGivenBy(policy)];
   const rules = Object.keys(policy.labels ?? {}).map((label) => ({
     label,
@@ -149,7 +149,7 @@ function labelFindings(policy: Policy, known: KnownNames): Finding[] {
 }
 
 /** `input.args.NAME` in a guard on tools must be a parameter of one of them. */
-function parameterFindings(policy: Policy, known: KnownNames): Finding[] {
+function parameterFindings(policy: Policy, known: KnownNames): PolicyFinding[] {
   return (policy.guards ?? []).flatMap(({ on, when = '' }, index) => {
     if (!on.startsWith('op:tool:')) return [];
     const key = normalizePattern(on);
@@ -171,7 +171,7 @@ function parameterFindings(policy: Policy, known: KnownNames): Finding[] {
 const RULE_FOR = { exfil: 'no-secret-exfil', destructive: 'no-untrusted-destructive' } as const;
 
 /** A tool with risk is covered by its rule, or by a rule or guard of this policy that names it. */
-function coverageFindings(policy: Policy, { tools }: KnownNames): Finding[] {
+function coverageFindings(policy: Policy, { tools }: KnownNames): PolicyFinding[] {
   const { rules } = composePolicies([{ ...policy, guards: [] }]);
   const restricting = patternsIn(policy).filter(({ path }) => !path.includes('allow'));
   const isNamed = (tool: KnownTool) =>
@@ -191,7 +191,7 @@ function coverageFindings(policy: Policy, { tools }: KnownNames): Finding[] {
 }
 
 /** Labels given to operations that nothing asks about. */
-function idleFindings(policy: Policy): Finding[] {
+function idleFindings(policy: Policy): PolicyFinding[] {
   const asking = patternsIn(policy).filter(({ path }) => path[0] !== 'operations');
   const filters = (policy.guards ?? []).map(({ on }) => on);
   const isUsed = (label: string) =>
@@ -208,8 +208,8 @@ function idleFindings(policy: Policy): Finding[] {
 }
 
 /** What a privileged guard allows before an operation is an exception to rules: of everything, it is none. */
-function exceptionFindings({ guards = [] }: Policy): Finding[] {
-  return guards.flatMap(({ on, timing, when, privileged, verdict }, index): Finding[] =>
+function exceptionFindings({ guards = [] }: Policy): PolicyFinding[] {
+  return guards.flatMap(({ on, timing, when, privileged, verdict }, index): PolicyFinding[] =>
     privileged &&
     timing === 'before' &&
     when === undefined &&
@@ -228,11 +228,11 @@ function exceptionFindings({ guards = [] }: Policy): Finding[] {
 }
 
 /** What would take back a denial and does not: of a project, or of nothing that is denied. */
-function openFindings({ level, surfaces = {} }: Policy, { shipped }: KnownNames): Finding[] {
+function openFindings({ level, surfaces = {} }: Policy, { shipped }: KnownNames): PolicyFinding[] {
   return Object.entries(surfaces).flatMap(([name, { open = [] }]) => {
     const denied = shipped?.[name]?.capabilities?.deny ?? [];
     const keys = new Set(denied.map(grantKey));
-    return open.flatMap((grant, index): Finding[] => {
+    return open.flatMap((grant, index): PolicyFinding[] => {
       const about = { path: ['surfaces', name, 'open', index], code: 'opens_nothing' };
       if (level === 'project') {
         const message = "`open` counts in the user's or the operator's policy alone";
@@ -247,7 +247,7 @@ function openFindings({ level, surfaces = {} }: Policy, { shipped }: KnownNames)
 
 const asWarning =
   (file: string, locate: (path: Path) => Position) =>
-  ({ path, code, message, hint }: Finding): Diagnostic => ({
+  ({ path, code, message, hint }: PolicyFinding): Diagnostic => ({
     file,
     ...locate(path),
     code,

@@ -20,15 +20,15 @@ import { createRecordFile, createTail } from './record-file.ts';
 
 export type LabelRecords = ReturnType<typeof createLabelRecords>;
 
-interface Kept {
+interface KeptLabels {
   readonly descriptor: Descriptor;
   /** Later lines have higher numbers. */
   readonly line: number;
 }
 
 interface History {
-  readonly byHash: Map<string, Kept>;
-  latest: Kept;
+  readonly byHash: Map<string, KeptLabels>;
+  latest: KeptLabels;
 }
 
 /** In the place of a content's hash: the line is about the name itself … */
@@ -46,14 +46,14 @@ function toLine(path: string, hash: string, descriptor: Descriptor): string {
 
 const UNTRUSTED = describe({ labels: ['untrusted'] });
 
-interface Line {
+interface RecordLine {
   path: string;
   hash: string;
   descriptor: Descriptor;
 }
 
 /** A damaged line whose path can still be read counts as a record of untrusted data. */
-function readLine(text: string): Line | undefined {
+function readLine(text: string): RecordLine | undefined {
   const parsed = parseJson(text);
   if (parsed.ok && isObject(parsed.output)) {
     const line = parsed.output;
@@ -83,7 +83,7 @@ function suspicion(descriptor: Descriptor, path: string): Descriptor | undefined
 }
 
 /** What of a project somebody can look at; places are from its root, with `/`. */
-interface View {
+interface SeenProject {
   sees(place: string): boolean;
   /** Anything in that folder, or further down? */
   seesBelow(folder: string): boolean;
@@ -114,12 +114,12 @@ class LabelIndex {
   /** By folder: names in it that were made of labelled values. */
   readonly names = new Map<string, Map<string, Descriptor>>();
   /** By place: who wrote that all of it is labelled. */
-  readonly whole = new Map<string, Map<string, Kept>>();
+  readonly whole = new Map<string, Map<string, KeptLabels>>();
   /** By place: which content there was made by which thread. */
   readonly made = new Map<string, Set<string>>();
   lines = 0;
 
-  keep({ path, hash, descriptor }: Line): void {
+  keep({ path, hash, descriptor }: RecordLine): void {
     const kept = { descriptor, line: ++this.lines };
     if (IS_MADE.test(hash)) this.made.set(path, (this.made.get(path) ?? new Set()).add(hash));
     else if (hash === NAME) this.#keepName(path, descriptor);
@@ -138,8 +138,8 @@ class LabelIndex {
     this.names.set(dirname(path), inside);
   }
 
-  #keepWhole(path: string, writer: string, kept: Kept): void {
-    const writers = this.whole.get(path) ?? new Map<string, Kept>();
+  #keepWhole(path: string, writer: string, kept: KeptLabels): void {
+    const writers = this.whole.get(path) ?? new Map<string, KeptLabels>();
     if (kept.descriptor === EMPTY) writers.delete(writer);
     else writers.set(writer, kept);
     if (writers.size === 0) this.whole.delete(path);
@@ -202,7 +202,7 @@ class LabelIndex {
 function marksWithin(
   index: LabelIndex,
   root: string,
-  { sees, seesBelow }: View,
+  { sees, seesBelow }: SeenProject,
   named: readonly string[],
   isOpen: boolean,
 ): Descriptor {
@@ -330,7 +330,7 @@ const fromShared = (root: string, path: string): string =>
  * counts. INVARIANT: the index is the lines of all in their order, then our own that are not there yet.
  */
 function createSharedLines(file: string, root: string, index: LabelIndex, lines: SharedLines) {
-  const mine: Line[] = [];
+  const mine: RecordLine[] = [];
   const texts: string[] = [];
   let [after, isFollowing] = [0, false];
   let last: Promise<unknown> = Promise.resolve();
@@ -476,7 +476,7 @@ export function createLabelRecords(file: string, root: string, lines?: SharedLin
      * Marks of everything in a view: of labelled files that are there, and of folders that `named`
      * names. `isOpen`: folders outside of the project are in it, too.
      */
-    within(view: View, named: readonly string[], isOpen = false): Descriptor {
+    within(view: SeenProject, named: readonly string[], isOpen = false): Descriptor {
       const lost = isCaughtUp() ? EMPTY : UNTRUSTED;
       return mergeDescriptors(lost, marksWithin(index, root, view, named, isOpen));
     },

@@ -19,7 +19,7 @@ interface LabelledPlaces {
   readonly all: Descriptor;
 }
 
-interface Known {
+interface LinkedFiles {
   readonly key: string;
   readonly byInode: Map<string, Descriptor>;
   /** When the folders were changed last, as they were looked at. */
@@ -28,8 +28,8 @@ interface Known {
   rest: Descriptor;
 }
 
-function learn({ files, folders, all }: LabelledPlaces, key: string): Known {
-  const known: Known = { key, byInode: new Map(), folders: new Map(), rest: EMPTY };
+function learn({ files, folders, all }: LabelledPlaces, key: string): LinkedFiles {
+  const known: LinkedFiles = { key, byInode: new Map(), folders: new Map(), rest: EMPTY };
   const add = (info: BigIntStats, marks: Descriptor): void => {
     const inode = `${info.dev}:${info.ino}`;
     known.byInode.set(inode, mergeDescriptors(known.byInode.get(inode) ?? EMPTY, marks));
@@ -59,7 +59,7 @@ function learn({ files, folders, all }: LabelledPlaces, key: string): Known {
 
 /** `key` changes whenever the places do. What is learnt holds until a folder changes. */
 export function createLinkedFiles() {
-  let known: Known | undefined;
+  let known: LinkedFiles | undefined;
   return (inode: string, key: string, places: () => LabelledPlaces): Descriptor => {
     const isFresh =
       known?.key === key &&

@@ -33,13 +33,13 @@ export const openRecords = (file: string): number =>
 
 const APPEND = flags(O_WRONLY, O_APPEND, O_CREAT, O_NOFOLLOW, O_NONBLOCK);
 
-interface Held {
+interface OpenRecord {
   descriptor: number;
   device: number;
   inode: number;
 }
 
-function openHeld(file: string): Held {
+function openHeld(file: string): OpenRecord {
   let descriptor: number;
   try {
     descriptor = openRegular(file, APPEND);
@@ -54,7 +54,7 @@ function openHeld(file: string): Held {
 
 /** One file for many records. It stays open, and is still looked at before they are written. */
 export function createRecordFile(file: string) {
-  let held: Held | undefined;
+  let held: OpenRecord | undefined;
 
   /** Gives the descriptor back; the next append opens the file again. */
   function close(): void {
@@ -63,7 +63,7 @@ export function createRecordFile(file: string) {
   }
 
   /** INVARIANT: what is open is what stands at the place now; a moved or replaced file is let go. */
-  function current(): Held {
+  function current(): OpenRecord {
     const there = held && lstatSync(file, { throwIfNoEntry: false });
     if (held && there?.ino === held.inode && there.dev === held.device) return held;
     close();

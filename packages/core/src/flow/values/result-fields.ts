@@ -48,11 +48,11 @@ const nameOf = (written: string): string => (written === '*' || written === '$' 
 type Single = null | boolean | number | string;
 const isSingle = (data: Json): data is Single => typeof data !== 'object' || data === null;
 
-type Named = ReadonlyMap<string, Field>;
-const known = new WeakMap<ResultFacts, Named>();
+type NamedFields = ReadonlyMap<string, Field>;
+const known = new WeakMap<ResultFacts, NamedFields>();
 
 /** By name: free text wins over identifiers; a kind is one of what is not free text. */
-function namedIn(facts: ResultFacts): Named {
+function namedIn(facts: ResultFacts): NamedFields {
   const before = known.get(facts);
   if (before) return before;
   const named = new Map<string, Field>();
@@ -81,7 +81,7 @@ function inside(outer: Field, own: Field | undefined): Field {
 }
 
 class Labelling {
-  readonly #named: Named;
+  readonly #named: NamedFields;
   readonly #isDirectory: boolean;
 
   constructor(facts: ResultFacts) {

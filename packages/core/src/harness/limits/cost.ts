@@ -231,7 +231,7 @@ const COUNTS = [
   ...(['turns', 'tokens', ...TOKENS, 'tool_calls', 'spawns', 'context_tokens'] as const),
 ];
 
-type Parts<Name extends string> = Record<Name, number> & { duration_ms: number; spend: bigint };
+type CostParts<Name extends string> = Record<Name, number> & { duration_ms: number; spend: bigint };
 
 function countsOf<Name extends string>(
   packed: Json,
@@ -246,7 +246,7 @@ function countsOf<Name extends string>(
 function partsOf<Name extends string>(
   packed: Json,
   names: readonly Name[],
-): Parts<Name> | undefined {
+): CostParts<Name> | undefined {
   const counts = countsOf(packed, names);
   const [seconds, text] = [getOwn(packed, 'duration_seconds'), getOwn(packed, 'spend')];
   const spend = typeof text === 'string' ? parseMoney(text) : undefined;

@@ -98,13 +98,13 @@ interface TranscriptPorts {
   trouble(message: string): void;
 }
 
-interface Writing {
+interface OpenTranscript {
   state: 'new' | 'open' | 'broken';
 }
 
 /** A thread that this process writes. */
-interface Written {
-  writing: Writing;
+interface WrittenThread {
+  writing: OpenTranscript;
   // What is recorded in two rounds of the event loop, mostly an intent and its result, is one write. A
   // process that is killed before loses lines the registry has: who resumes the thread writes them again.
   waiting: Line[];
@@ -117,7 +117,7 @@ interface Written {
 
 export class Transcripts {
   readonly #ports: TranscriptPorts;
-  readonly #threads = new Map<string, Written>();
+  readonly #threads = new Map<string, WrittenThread>();
   /** The one used last is the last. */
   readonly #files = new Map<string, Transcript>();
   /** Is there a write at the end of the next round? */
@@ -133,7 +133,7 @@ export class Transcripts {
 
   open(thread: string): (events: readonly Noted[], firstSeq: number) => void {
     this.#flush(thread);
-    const writing: Writing = { state: 'new' };
+    const writing: OpenTranscript = { state: 'new' };
     return (events, firstSeq) => {
       if (writing.state === 'broken') return;
       const own = this.#threads.get(thread) ?? { writing, waiting: [] };
@@ -185,7 +185,7 @@ export class Transcripts {
     for (const { restoring } of this.#threads.values()) await restoring;
   }
 
-  #note(thread: string, own: Written, events: readonly Noted[], firstSeq: number): void {
+  #note(thread: string, own: WrittenThread, events: readonly Noted[], firstSeq: number): void {
     const ts = this.#ports.clock.now();
     let seq = firstSeq;
     // JSON by construction: the union holds nothing else.
@@ -248,7 +248,7 @@ export class Transcripts {
   }
 
   /** Before the first line of this process, unless it wrote the one before; others wait for it. */
-  #restore(thread: string, own: Written, firstSeq: number): void {
+  #restore(thread: string, own: WrittenThread, firstSeq: number): void {
     if (firstSeq === 1 || own.next === firstSeq) return;
     this.#flush(thread);
     this.#close(thread);

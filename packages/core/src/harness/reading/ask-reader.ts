@@ -19,7 +19,7 @@ import { type Identifiers, namedIn, type ReadAnswer, readAnswer } from './read-a
 const MAX_READ = 400_000;
 const MARK_BYTES = 12;
 
-interface Reading {
+interface ReaderTask {
   /** What is to be done with it, in the caller's words. */
   readonly task: string;
   readonly schema: Json;
@@ -29,7 +29,7 @@ interface Reading {
 
 /** The text stands between two lines that nobody who wrote it could know. */
 function promptOf(
-  { task, schema, read: { text } }: Reading,
+  { task, schema, read: { text } }: ReaderTask,
   mark: string,
   problem: string,
 ): string {
@@ -120,7 +120,7 @@ const kindsIn = (shape: AnswerShape): ReadonlySet<string> =>
   new Set(Array.from(leavesOf(shape), ([, leaf]) => (leaf.type === 'identifier' ? leaf.kind : '')));
 
 /** The answer, by the schema: asked once more when it does not fit, then `output_invalid`. */
-export async function askReader(thread: Thread, reading: Reading): Promise<Outcome<ReadAnswer>> {
+export async function askReader(thread: Thread, reading: ReaderTask): Promise<Outcome<ReadAnswer>> {
   const shape = readShape(reading.schema);
   if (!shape.ok) return shape;
   const { read, marks } = reading;

@@ -13,7 +13,7 @@ import {
 } from '../../flow/index.ts';
 import { OF_KERNEL } from './answer-shape.ts';
 
-interface Wanted {
+interface WantedRecords {
   readonly from: Value;
   /** A field of each record, or a path to one: `sender`, `sender.email`. */
   readonly where: Value;
@@ -68,7 +68,7 @@ function fits(field: Json, is: string, contains: boolean): boolean {
   return contains ? text.includes(is) : text === is;
 }
 
-interface Told {
+interface ToldField {
   isFree: boolean;
   isMade: boolean;
   isIdentifier: boolean;
@@ -86,7 +86,7 @@ function* leavesIn(value: Value, name: string): Generator<readonly [string, Valu
   }
 }
 
-const toldOf = ({ meta: { descriptor, origin } }: Value): Told => {
+const toldOf = ({ meta: { descriptor, origin } }: Value): ToldField => {
   const isIdentifier = origin.identifier === true;
   return {
     isFree: carries(descriptor, 'untrusted') && !isIdentifier,
@@ -98,7 +98,7 @@ const toldOf = ({ meta: { descriptor, origin } }: Value): Told => {
 };
 
 /** Under one name only what holds for all: what is a stranger's in one record is his in each. */
-const both = (a: Told, b: Told): Told => ({
+const both = (a: ToldField, b: ToldField): ToldField => ({
   isFree: a.isFree || b.isFree || a.isIdentifier !== b.isIdentifier,
   isMade: a.isMade || b.isMade,
   isIdentifier: a.isIdentifier && b.isIdentifier,
@@ -111,7 +111,7 @@ const both = (a: Told, b: Told): Told => ({
  * field than the record itself did; of records that no tool told of, all counts as a stranger's if any is.
  */
 function factsOfRecords(records: readonly Value[]): ResultFacts | undefined {
-  const named = new Map<string, Told>();
+  const named = new Map<string, ToldField>();
   let isForeign = false;
   let isTold = true;
   for (const [name, leaf] of records.flatMap((record) => [...leavesIn(record, 'found')])) {
@@ -137,7 +137,7 @@ function factsOfRecords(records: readonly Value[]): ResultFacts | undefined {
 }
 
 /** The records whose field is this, or contains it. */
-export function pickRecords({ from, where, is, contains }: Wanted): Outcome<Picked> {
+export function pickRecords({ from, where, is, contains }: WantedRecords): Outcome<Picked> {
   const list = listIn(from);
   if (!list.ok) return list;
   const path = where.text.split('.');

@@ -6,12 +6,12 @@ import type { PrimitiveCall, PrimitiveResult } from '../../kernel/index.ts';
 import type { LiveThreads } from '../thread/thread.ts';
 
 type Answered = Promise<Outcome<PrimitiveResult>>;
-type Given = NonNullable<PrimitiveCall['values']>;
+type GivenValues = NonNullable<PrimitiveCall['values']>;
 
 const NULL = makeValue(null);
-const given = (values: Given, name: string): Value => values.get(name) ?? NULL;
+const given = (values: GivenValues, name: string): Value => values.get(name) ?? NULL;
 
-async function pick(values: Given): Answered {
+async function pick(values: GivenValues): Answered {
   const { pickRecords } = await import('./pick-records.ts');
   const picked = pickRecords({
     from: given(values, 'from'),
@@ -30,7 +30,7 @@ async function pick(values: Given): Answered {
 const taskIn = ({ config: { task = '', also = '' } }: PrimitiveCall): string =>
   [task, also].map(plainText).filter(Boolean).join('\n');
 
-async function read(live: LiveThreads, call: PrimitiveCall, values: Given): Answered {
+async function read(live: LiveThreads, call: PrimitiveCall, values: GivenValues): Answered {
   const { tool, config, from } = call;
   // INVARIANT: who speaks as a thread has shown its token; the id alone is a claim.
   const running = from?.__auth === undefined ? undefined : live.get(from.__thread_id ?? '');

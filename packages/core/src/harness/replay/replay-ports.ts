@@ -285,7 +285,7 @@ async function hookBetween(
 }
 
 /** Of a thread that happens again: which one it was, and what is recorded of it. */
-interface Known {
+interface ReplayedThread {
   was: string;
   record: ReplayRecord;
 }
@@ -296,7 +296,7 @@ interface Scene extends ReturnType<typeof countEvents> {
   real: Store;
   empty: Store;
   id: string;
-  known: Map<string, Known>;
+  known: Map<string, ReplayedThread>;
   recordOf(thread: string): ReplayRecord;
   /** Puts the next events of others into the journal. */
   play(thread: string): Promise<void>;
@@ -576,7 +576,7 @@ export function createReplayStage(
 ) {
   const live = createLiveThreads();
   let end = Number.POSITIVE_INFINITY;
-  const known = new Map<string, Known>([[id, { was: id, record }]]);
+  const known = new Map<string, ReplayedThread>([[id, { was: id, record }]]);
   const recordOf = (thread: string): ReplayRecord => known.get(thread)?.record ?? NOTHING;
   const endOf = (thread: string): number => (thread === id ? end : Number.POSITIVE_INFINITY);
   const counted = countEvents(empty, recordOf, endOf);

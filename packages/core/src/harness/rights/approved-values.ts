@@ -14,7 +14,7 @@ import { valueInScope } from '../../trust/index.ts';
 import type { Thread } from '../thread/thread.ts';
 import { isSeen } from './call-shown.ts';
 
-interface Allowed {
+interface ApprovedValue {
   readonly row: Approval;
   readonly role: Json;
   readonly kind: Json;
@@ -28,13 +28,13 @@ const partsOf = (value: Json | undefined): [string, Json][] =>
 /** Its uses are counted: it is over when they are. */
 const isCounted = ({ answer }: Approval): boolean => getOwn(answer, 'counted') === true;
 
-function allowedBy(row: Approval): Allowed[] {
+function allowedBy(row: Approval): ApprovedValue[] {
   const { kind, state, answer, shown } = row;
   const isGiven = state === 'approved' || (state === 'used' && !isCounted(row));
   if (kind !== 'call' || !isGiven) return [];
   const scopes: JsonObject = Object.fromEntries(partsOf(getOwn(answer, 'scope')));
   const isValue = getOwn(answer, 'value') === true;
-  return partsOf(shown.roles).flatMap(([name, role]): Allowed[] => {
+  return partsOf(shown.roles).flatMap(([name, role]): ApprovedValue[] => {
     const of = { row, role, kind: getOwn(shown.kinds, name) ?? null };
     const glob = getOwn(scopes, name);
     if (typeof glob === 'string') {
@@ -47,13 +47,13 @@ function allowedBy(row: Approval): Allowed[] {
 }
 
 /** Everything that people allowed here, for the arguments of one call. */
-export async function allowedValues({ ports, place }: Thread): Promise<readonly Allowed[]> {
+export async function allowedValues({ ports, place }: Thread): Promise<readonly ApprovedValue[]> {
   const found = await Promise.all(place.chain.map((thread) => ports.store.approvals({ thread })));
   return found.flatMap((page) => (page.ok ? page.output.flatMap(allowedBy) : []));
 }
 
 function covers(
-  { role, kind, text, scope }: Allowed,
+  { role, kind, text, scope }: ApprovedValue,
   operation: string,
   { role: asked, kind: wanted, value: { data } }: Argument,
 ): boolean {
@@ -85,7 +85,7 @@ async function takeCounted(thread: Thread, { id, binding, who = '', why = '' }: 
 /** Undefined: nobody has allowed it. */
 export async function originIn(
   thread: Thread,
-  allowed: readonly Allowed[],
+  allowed: readonly ApprovedValue[],
   op: Operation,
   argument: Argument,
 ): Promise<ArgumentOrigin | undefined> {

@@ -76,13 +76,13 @@ function directiveParts({ talk, place }: Thread): Json[] {
 }
 const asSigned = new WeakMap<object, Json[]>();
 
-interface Said {
+interface SaidWords {
   /** Also single words that are written like names. */
   readonly words: ReadonlySet<string>;
   readonly wholes: ReadonlySet<string>;
 }
-const readBefore = createRecent<string, Said>(512);
-const sayingOf = (text: string): Said =>
+const readBefore = createRecent<string, SaidWords>(512);
+const sayingOf = (text: string): SaidWords =>
   readBefore.get(text) ??
   readBefore.set(text, { words: saidIn(text, true), wholes: saidIn(text, false) });
 
@@ -96,7 +96,7 @@ type Heard = ReturnType<Thread['talk']['conversation']['trusted']>;
 
 /** What was said in a conversation and told to it by tools; it only grows, so each is read once. */
 class Sayings {
-  readonly #said: Said[] = [];
+  readonly #said: SaidWords[] = [];
   readonly #fields = new Map<Json, Vouching[]>();
   #read = 0;
 
@@ -138,7 +138,7 @@ const sayings = new WeakMap<Heard, Sayings>();
 /** What was said to a thread and shown to it, for one call. */
 class SaidToThread {
   readonly #sayings: Sayings;
-  readonly #directive: readonly Said[];
+  readonly #directive: readonly SaidWords[];
 
   constructor(thread: Thread) {
     const heard = thread.talk.conversation.trusted();

@@ -62,7 +62,7 @@ function searched(text: string, mask: (text: string) => string): string {
   return onOneLine((isEnough ? start : mask(text)).slice(0, MAX_SEARCHED));
 }
 
-interface Given {
+interface GivenParts {
   readonly marks?: Descriptor | undefined;
   readonly given?: GivenMarks | undefined;
   readonly parent?: Thread | undefined;
@@ -79,7 +79,7 @@ export function aboutRun(
   ports: HarnessPorts,
   { directive, inputs }: Pick<Prepared, 'directive' | 'inputs'>,
   message: string,
-  { marks = FROM_USER, given, parent }: Given,
+  { marks = FROM_USER, given, parent }: GivenParts,
 ): AboutRun {
   const mask = (text: string): string =>
     ports.watch.mask?.(parent?.place.id ?? '', text, inputs) ?? text;

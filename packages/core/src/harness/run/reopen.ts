@@ -101,7 +101,7 @@ function readWanted(wanted: DirectiveLimits, currency: string): Outcome<Map<Limi
   return ok(values);
 }
 
-interface Bounds {
+interface RaiseBounds {
   used: Partial<Record<LimitName, bigint>>;
   /** What each may be at most, and who says so. */
   most(name: LimitName): readonly (readonly [bigint | undefined, string])[];
@@ -113,7 +113,7 @@ async function boundsOf(
   { row }: Held,
   prepared: Prepared,
   charged: Readonly<Record<BudgetKind, bigint>>,
-): Promise<Outcome<Bounds>> {
+): Promise<Outcome<RaiseBounds>> {
   const cost = unpackCost(row.cost);
   const used: Partial<Record<LimitName, bigint>> = cost.ok ? usedAmounts(cost.output) : {};
   // The registry counts hooks too.

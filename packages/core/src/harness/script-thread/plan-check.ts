@@ -16,7 +16,7 @@ import { hasPatterns, type ToolSignature, validate } from '../../kernel/index.ts
 import type { PlanReading, PlanSource, PlanStep } from '../thread/ports.ts';
 import type { HarnessPorts } from '../thread/thread.ts';
 
-type Ports = Pick<HarnessPorts, 'library' | 'policies'>;
+type CheckPorts = Pick<HarnessPorts, 'library' | 'policies'>;
 
 const at = (line: number, message: string): string => `line ${line}: ${message}`;
 
@@ -51,7 +51,7 @@ function misfits(step: PlanStep, { schema }: ToolSignature): string[] {
 }
 
 /** What a policy says to this tool whatever it is given. */
-function refusal({ policies, library }: Ports, { tool, line }: PlanStep): string[] {
+function refusal({ policies, library }: CheckPorts, { tool, line }: PlanStep): string[] {
   const chain = library.chain(tool);
   const links = chain.ok ? chain.output.links : [];
   const op: Operation = {
@@ -67,7 +67,7 @@ function refusal({ policies, library }: Ports, { tool, line }: PlanStep): string
 }
 
 function problemsOfStep(
-  ports: Ports,
+  ports: CheckPorts,
   step: PlanStep,
   tools: ReadonlyMap<string, ToolSignature>,
 ): readonly string[] {
@@ -90,7 +90,7 @@ function missingOutputs({ returns }: PlanReading, { outputs }: Directive): strin
 
 /** Nothing: it may be run. */
 export const planProblems = (
-  ports: Ports,
+  ports: CheckPorts,
   reading: PlanReading,
   tools: ReadonlyMap<string, ToolSignature>,
   directive: Directive,
@@ -102,7 +102,7 @@ export const planProblems = (
         ...missingOutputs(reading, directive),
       ];
 
-const linksOf = ({ library }: Ports, id: string): { links: ToolItem[]; primitive: string } => {
+const linksOf = ({ library }: CheckPorts, id: string): { links: ToolItem[]; primitive: string } => {
   const chain = library.chain(id);
   return chain.ok ? chain.output : { links: [], primitive: '' };
 };
@@ -111,7 +111,7 @@ const linksOf = ({ library }: Ports, id: string): { links: ToolItem[]; primitive
 const READS = /^read\/(?:extract|pick)$/;
 
 /** Do strangers write what it gives? Of its fields, those that were taken. */
-function isForeign(ports: Ports, id: string, fields: readonly string[]): boolean {
+function isForeign(ports: CheckPorts, id: string, fields: readonly string[]): boolean {
   if (READS.test(id)) return false;
   const { links, primitive } = linksOf(ports, id);
   const tools = links.flatMap(({ tool }) => tool ?? []);
@@ -133,7 +133,7 @@ function isForeign(ports: Ports, id: string, fields: readonly string[]): boolean
 
 /** `given`: the names of variables that a stranger had a hand in. */
 function sourceWords(
-  ports: Ports,
+  ports: CheckPorts,
   steps: readonly PlanStep[],
   given: ReadonlySet<string>,
   from: readonly PlanSource[],
@@ -158,7 +158,7 @@ function sourceWords(
 const STEERS: ReadonlySet<string | undefined> = new Set(['destination', 'command', 'path']);
 
 function asksOfStep(
-  ports: Ports,
+  ports: CheckPorts,
   reading: PlanReading,
   given: ReadonlySet<string>,
   step: PlanStep,
@@ -182,7 +182,7 @@ function asksOfStep(
 }
 
 /** A policy sends these to a person, whatever they are about. */
-function approvedFirst({ library, policies }: Ports, tool: ToolSignature): string | undefined {
+function approvedFirst({ library, policies }: CheckPorts, tool: ToolSignature): string | undefined {
   const wanted = new Set<string>(policies().policy.levels.flatMap(({ approve = [] }) => approve));
   const { catalog } = library.capabilities();
   const names = tool.requires.flat();
@@ -191,7 +191,7 @@ function approvedFirst({ library, policies }: Ports, tool: ToolSignature): strin
 
 /** In words, for people: rights, and where somebody will be asked. */
 export function planNeeds(
-  ports: Ports,
+  ports: CheckPorts,
   reading: PlanReading,
   tools: ReadonlyMap<string, ToolSignature>,
   given: ReadonlySet<string>,

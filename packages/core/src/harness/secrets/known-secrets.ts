@@ -71,21 +71,21 @@ export function eventSecrets(type: string, data: JsonObject): string[] {
 
 export type KnownSecrets = ReturnType<typeof createKnownSecrets>;
 
-interface Known {
+interface SecretSet {
   secrets: ReadonlySet<string>;
   redactor: Redactor;
 }
 
 /** `environment` is asked anew for every thread: tools come and go. */
 export function createKnownSecrets(environment: () => readonly string[]) {
-  const own = new Map<string, Known>();
+  const own = new Map<string, SecretSet>();
   /** What most threads know and no more; the same for all of them. */
-  let common: Known | undefined;
+  let common: SecretSet | undefined;
   const ended = new Set<string>();
   /** What a redactor has found nothing in: the registry and the transcript ask about the same event. */
   const clean = new WeakMap<object, Redactor>();
 
-  function of(thread: string): Known {
+  function of(thread: string): SecretSet {
     const before = own.get(thread);
     if (before) return before;
     ended.delete(thread);
@@ -97,7 +97,7 @@ export function createKnownSecrets(environment: () => readonly string[]) {
     return common;
   }
   /** Who only asks leaves nothing behind: a thread is remembered from what it learns on. */
-  const knownTo = (thread: string): Known => own.get(thread) ?? common ?? of('');
+  const knownTo = (thread: string): SecretSet => own.get(thread) ?? common ?? of('');
   function learn(thread: string, news: Iterable<string>): void {
     const known = of(thread);
     const unknown = [...news].filter((secret) => !known.secrets.has(secret));

@@ -87,7 +87,7 @@ const FINAL: ReadonlySet<string> = new Set([
   ...(['store_closed', 'store_newer', 'store_foreign', 'internal_error'] as const),
 ]);
 
-interface Part {
+interface CommitPart {
   readonly events: readonly Encoded[];
   readonly change: Refusable;
   /** One of the events could not be recorded; an error is in its place. */
@@ -96,14 +96,14 @@ interface Part {
 
 /** One commit: what was noted, and at its end what may be refused, if there is something. */
 interface Batch {
-  noted: Part;
-  asked?: Part & { readonly answer: (outcome: Outcome<Committed>) => void };
+  noted: CommitPart;
+  asked?: CommitPart & { readonly answer: (outcome: Outcome<Committed>) => void };
 }
 
-const NOTHING: Part = { events: [], change: {} };
+const NOTHING: CommitPart = { events: [], change: {} };
 
 /** The later cost, status and result count; what is settled by two is settled by both. */
-function joined(before: Part, after: Part): Part {
+function joined(before: CommitPart, after: CommitPart): CommitPart {
   if (before === NOTHING) return after;
   const [old, change] = [before.change, after.change];
   const both: { -readonly [K in keyof Refusable]: Refusable[K] } = { ...old, ...change };
@@ -132,7 +132,7 @@ export class JournalWriter {
   #revoked: string | undefined;
   #queue: Batch[] = [];
   /** For the next commit, which this alone does not cause. */
-  #held: Part = NOTHING;
+  #held: CommitPart = NOTHING;
   #inbox: readonly Signal[] = [];
   #rows: AuditEntry[] = [];
   /** How many events are in the commit that waits for its answer. */
@@ -276,7 +276,7 @@ export class JournalWriter {
   }
 
   /** A change of status is an event too; the end of a thread is its last. */
-  #encode(given: Events, change: Refusable): Part {
+  #encode(given: Events, change: Refusable): CommitPart {
     const { status } = change;
     const events: Encoded[] = [];
     let wrong: Failure | undefined;

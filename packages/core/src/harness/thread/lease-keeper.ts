@@ -4,14 +4,14 @@
 import { LEASE_MS } from './journal-writer.ts';
 import type { HeldLease, LeaseKeeper } from './thread.ts';
 
-interface Kept {
+interface KeptLease {
   at: number;
   everyMs: number;
 }
 
 /** `mostMs`: between two renewals; a short lease is renewed after a third of it. */
 export function createLeaseKeeper(monotonic: () => number, mostMs: number): LeaseKeeper {
-  const due = new Map<HeldLease, Kept>();
+  const due = new Map<HeldLease, KeptLease>();
   let next = Number.POSITIVE_INFINITY;
   let timer: NodeJS.Timeout | undefined;
   let timerMs = Number.POSITIVE_INFINITY;

@@ -24,13 +24,13 @@ import { permittedTools, toolsTold } from './permitted-tools.ts';
 import { injection, referencesTold } from './prompt.ts';
 import type { HarnessPorts, Prepared, Thread } from './thread.ts';
 
-type Ports = { clock: Pick<Clock, 'now'>; random: RandomBytes };
+type IdPorts = { clock: Pick<Clock, 'now'>; random: RandomBytes };
 
 const SUFFIX = 4;
 /** With a thousand threads in one second, ten taken ids in a row do not happen. */
 const MAX_TRIES = 10;
 
-export function makeThreadId(name: string, { clock, random }: Ports): string {
+export function makeThreadId(name: string, { clock, random }: IdPorts): string {
   const stamp = new Date(clock.now())
     .toISOString()
     .replace(/[-:]/g, '')
@@ -47,7 +47,7 @@ export const makeApprovalId = (random: RandomBytes): string =>
 /** Starts under a new id, and under another when that one is taken; `start` leaves nothing of a refusal. */
 export async function withFreshId<T>(
   name: string,
-  ports: Ports,
+  ports: IdPorts,
   start: (id: string) => Outcome<T> | Promise<Outcome<T>>,
 ): Promise<Outcome<T>> {
   for (let tries = 1; ; tries++) {
@@ -68,9 +68,9 @@ function ownDirective(ready: Json, tools: JsonObject): Json {
   return { ...rest, ...tools, message };
 }
 
-type Ask = Pick<HarnessPorts, 'kernel' | 'frame' | 'tierExemption'>;
+type OpeningPorts = Pick<HarnessPorts, 'kernel' | 'frame' | 'tierExemption'>;
 
-const asHarness = ({ frame, tierExemption }: Ask): Caller => ({
+const asHarness = ({ frame, tierExemption }: OpeningPorts): Caller => ({
   surface: 'harness',
   name: 'harness',
   tierExemption,
@@ -78,7 +78,7 @@ const asHarness = ({ frame, tierExemption }: Ask): Caller => ({
 });
 
 /** May a stranger have written what stands in it? Who cannot be asked says no more. */
-async function isForeign(ports: Ask, item_type: 'tool' | 'knowledge', id: string) {
+async function isForeign(ports: OpeningPorts, item_type: 'tool' | 'knowledge', id: string) {
   const request = { item_type, item_id: id, part: 'body' };
   const loaded = await ports.kernel.load(request, asHarness(ports));
   return !loaded.ok || carries(loaded.output.meta.descriptor, 'untrusted');
@@ -91,7 +91,7 @@ interface ToldAtOnce {
 }
 
 /** What a model is told without a name in between, as far as no stranger has written it. */
-export async function withoutStrangers(ports: Ask, told: ToldAtOnce): Promise<ToldAtOnce> {
+export async function withoutStrangers(ports: OpeningPorts, told: ToldAtOnce): Promise<ToldAtOnce> {
   const [agents, universal] = await Promise.all([
     isForeign(ports, 'knowledge', 'AGENTS'),
     isForeign(ports, 'knowledge', 'system/universal_prompt'),
@@ -105,7 +105,7 @@ export async function withoutStrangers(ports: Ask, told: ToldAtOnce): Promise<To
 
 /** A signature is a person's word for a tool's. */
 async function ownTools(
-  ports: Ask,
+  ports: OpeningPorts,
   tools: readonly ToolSignature[],
 ): Promise<readonly ToolSignature[]> {
   const own: ToolSignature[] = [];

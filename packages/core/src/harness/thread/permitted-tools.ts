@@ -29,13 +29,13 @@ const MAX_BYTES_OF_PLAN = 64_000;
 const MAX_DESCRIPTION = 120;
 
 /** Tokens are asked for what a parent may do. */
-type Ports = Pick<HarnessPorts, 'library' | 'project' | 'policies'> &
+type PermittedPorts = Pick<HarnessPorts, 'library' | 'project' | 'policies'> &
   Partial<Pick<HarnessPorts, 'tokens'>>;
 
 const isGlob = (id: string): boolean => /[*?[{]/.test(id);
 
 /** Named ones first, in their order; then whatever a pattern lets in, by id. */
-function candidates({ library }: Ports, grants: readonly Grant[]): ToolItem[] {
+function candidates({ library }: PermittedPorts, grants: readonly Grant[]): ToolItem[] {
   const ids = grants.flatMap(({ scope }) => scope?.id ?? []);
   const named = ids.flatMap((id) => {
     const found = isGlob(id) ? undefined : library.find('tool', id);
@@ -50,7 +50,7 @@ function candidates({ library }: Ports, grants: readonly Grant[]): ToolItem[] {
  * then all of them; otherwise as many as a model is told of.
  */
 export function permittedTools(
-  ports: Ports,
+  ports: PermittedPorts,
   directive: Directive,
   parent?: Thread,
   among?: ReadonlySet<string>,

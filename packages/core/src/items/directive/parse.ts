@@ -35,7 +35,7 @@ import { readYaml } from './yaml.ts';
 
 const MAX_LENGTH = 8 * 1024 * 1024;
 
-interface Source {
+interface DirectiveSource {
   readonly root: Element;
   readonly around: string;
 }
@@ -52,7 +52,7 @@ const NO_DIRECTIVE = {
 } as const;
 
 /** Reads the directive in either form; undefined when there is none. */
-function readSource(located: Located, findings: Findings): Source | undefined {
+function readSource(located: Located, findings: Findings): DirectiveSource | undefined {
   const { text } = findings;
   if (located.form === 'none') {
     const [message, hint] = NO_DIRECTIVE[located.problem];
@@ -93,7 +93,7 @@ function rememberPlaces(metadata: Element | undefined, remember: Remember): void
   });
 }
 
-function build({ root, around }: Source, findings: Findings): Directive {
+function build({ root, around }: DirectiveSource, findings: Findings): Directive {
   const { text: content, file, words } = findings;
   const known = new Map<string, Place>();
   const remember: Remember = (key, place) => {

@@ -36,7 +36,7 @@ const SKIPPED = /^\.|^node_modules$/;
 const MAX_FILES = 50_000;
 const MAX_BYTES = 64 * 1024 * 1024;
 
-interface Walk {
+interface DigestWalk {
   /** Name in the digest -> hash of what is there. */
   found: Map<string, string>;
   /** Every name that was looked at. */
@@ -68,7 +68,7 @@ function entriesOf(folder: string): Dirent[] {
 }
 
 /** Everything in a folder (a real path), under `name`. */
-function walk(into: Walk, name: string, real: string, skips: ReadonlySet<string>): void {
+function walk(into: DigestWalk, name: string, real: string, skips: ReadonlySet<string>): void {
   const pending: { at: string; path: string }[] = [{ at: real, path: name }];
   for (let next = pending.pop(); next !== undefined; next = pending.pop()) {
     const { at, path } = next;
@@ -89,14 +89,14 @@ function walk(into: Walk, name: string, real: string, skips: ReadonlySet<string>
 const NONE: ReadonlySet<string> = new Set();
 
 /** The whole package: its modules find one another. */
-function walkPackage(into: Walk, { name = '', dir }: Root): void {
+function walkPackage(into: DigestWalk, { name = '', dir }: Root): void {
   const [items, whole] = [realOf(dir), realOf(dirname(dir))];
   if (whole !== undefined) walk(into, `npm:${name}`, whole, NONE);
   if (items !== undefined) walk(into, `npm:${name} items`, items, NONE);
 }
 
-function walkProject(project: string, roots: readonly Root[]): Walk {
-  const into: Walk = { found: new Map(), looked: new Set() };
+function walkProject(project: string, roots: readonly Root[]): DigestWalk {
+  const into: DigestWalk = { found: new Map(), looked: new Set() };
   const [items, agents] = [`${project}/.ai`, `${project}/AGENTS.md`];
   for (const path of [items, agents]) into.looked.add(path);
   const real = realOf(items);

@@ -98,7 +98,7 @@ export async function readWhole(place: ProjectPath, maxBytes: number): Promise<O
 }
 
 /** Some lines of a file, and what is known of all of it. */
-interface Shown {
+interface ShownLines {
   content: string;
   total: number;
   /** The number of the last line that is shown. */
@@ -110,7 +110,7 @@ interface Shown {
 }
 
 /** Of a file that is shorter than what may be shown; its bytes are UTF-8. */
-function linesOf(bytes: Buffer, first: number, count: number): Shown {
+function linesOf(bytes: Buffer, first: number, count: number): ShownLines {
   const text = bytes.toString('utf8');
   const wanted = first + count - 1;
   let [total, from, to] = [0, text.length, text.length];
@@ -179,7 +179,7 @@ function createLineWindow(first: number, count: number) {
       content.update(chunk);
       add(chunk);
     },
-    end(): Shown {
+    end(): ShownLines {
       add();
       if (!atLineStart) finishLine();
       const total = line - 1;
@@ -196,7 +196,7 @@ async function streamLines(
   shown: string,
   lines: ReturnType<typeof createLineWindow>,
   signal: AbortSignal,
-): Promise<Outcome<Shown>> {
+): Promise<Outcome<ShownLines>> {
   let isFirst = true;
   const ended = await eachChunk(file, (chunk) => {
     if (signal.aborted) return cancelled();

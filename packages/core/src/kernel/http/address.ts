@@ -30,7 +30,7 @@ export const portOf = (url: URL): number =>
 const allAddresses: Lookup = async (host) =>
   (await systemLookup(host, { all: true, verbatim: true })).map(({ address }) => address);
 
-interface Target {
+interface HttpTarget {
   url: URL;
   method?: string;
 }
@@ -38,7 +38,7 @@ type NetCapability = 'net.http' | 'net.websocket';
 
 /** Judges a target without a resolver. Undefined: the host is a name, and its addresses must be looked up. */
 function allowWritten(
-  { url, method }: Target,
+  { url, method }: HttpTarget,
   capability: NetCapability,
   verify: Verifier,
   ports: AddressPorts,
@@ -51,7 +51,7 @@ function allowWritten(
 
 /** Why a request would be refused whatever its name resolves to. Names below `localhost` are this machine. */
 export function refusedTarget(
-  target: Target,
+  target: HttpTarget,
   capability: NetCapability,
   verify: Verifier,
   ports: AddressPorts,
@@ -70,7 +70,7 @@ const LOOPBACK = ['127.0.0.1'];
  * redirect.
  */
 export async function allowTarget(
-  target: Target,
+  target: HttpTarget,
   capability: NetCapability,
   verify: Verifier,
   ports: AddressPorts,

@@ -35,7 +35,7 @@ export interface WebSocketUser {
 
 export type WebSocketLine = ReturnType<typeof createLine>;
 
-interface Opened {
+interface OpenedLine {
   line: WebSocketLine;
   headers: HttpAnswer['headers'];
 }
@@ -143,11 +143,11 @@ function createLine(websocket: WebSocket, socket: Duplex, user: WebSocketUser) {
 }
 
 /** What goes by between the handshake of undici and the wire: the rest is for undici to judge. */
-class Handshake extends Asking<Opened> {
+class Handshake extends Asking<OpenedLine> {
   readonly #inner: Dispatcher.DispatchHandler;
   agreed: { socket: Duplex; headers: HttpAnswer['headers'] } | undefined;
 
-  constructor(ask: Ask<Opened>, inner: Dispatcher.DispatchHandler) {
+  constructor(ask: Ask<OpenedLine>, inner: Dispatcher.DispatchHandler) {
     super(ask);
     this.#inner = inner;
   }
@@ -174,7 +174,7 @@ class Handshake extends Asking<Opened> {
     this.#inner.onRequestUpgrade?.(controller, status, headers, socket);
   }
 
-  override onResponseStart(...given: Parameters<Asking<Opened>['onResponseStart']>): void {
+  override onResponseStart(...given: Parameters<Asking<OpenedLine>['onResponseStart']>): void {
     super.onResponseStart(...given);
     if (this.isAnswered) this.#inner.onResponseError?.(given[0], new Error('not an upgrade'));
   }
@@ -194,13 +194,13 @@ export async function openWebSocket(
   { verify, ports, watch }: { verify: Verifier; ports: AddressPorts; watch: TimeWatch },
   maxMessage: number,
   user: WebSocketUser,
-): Promise<Outcome<Opened>> {
+): Promise<Outcome<OpenedLine>> {
   const addresses = await allowTarget({ url }, 'net.websocket', verify, ports, watch);
   if (!addresses.ok) return addresses;
   const connection = new Connection(url, addresses.output, {}, maxMessage);
   return new Promise((resolve) => {
     let handshake: Handshake | undefined;
-    const ask: Ask<Opened> = {
+    const ask: Ask<OpenedLine> = {
       connection,
       url,
       watch,

@@ -31,7 +31,7 @@ function endFault({ code, reason, failure }: WebSocketEnd, count: number): Failu
 }
 
 /** Picks out the texts and hands them over, one after the other, at the pace of whoever takes them. */
-class Reading implements WebSocketUser {
+class WebSocketReading implements WebSocketUser {
   readonly #url: URL;
   readonly #sending: Sending;
   readonly #mask: ReturnType<typeof createEventMask>;
@@ -136,7 +136,7 @@ export async function readWebSocket(
 ): Promise<Outcome<StreamEnd>> {
   // The content type describes a body, and here there is none.
   const { 'content-type': _, ...headers } = given;
-  const reading = new Reading(url, sending);
+  const reading = new WebSocketReading(url, sending);
   const { maxEvent } = sending.settings;
   const opened = await openWebSocket({ url, headers }, sending, maxEvent, reading);
   if (!opened.ok) return opened;

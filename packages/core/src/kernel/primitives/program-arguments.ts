@@ -7,14 +7,14 @@ interface Issue {
   readonly path?: readonly (PropertyKey | { readonly key: PropertyKey })[] | undefined;
 }
 
-type Read<Output> =
+type ReadArguments<Output> =
   | { readonly value: Output; readonly issues?: undefined }
   | { readonly issues: readonly Issue[] };
 
 interface Standard<Input, Output> {
   readonly version: 1;
   readonly vendor: string;
-  readonly validate: (value: unknown) => Read<Output> | Promise<Read<Output>>;
+  readonly validate: (value: unknown) => ReadArguments<Output> | Promise<ReadArguments<Output>>;
   readonly types?: { readonly input: Input; readonly output: Output } | undefined;
   /** Those that also know themselves as JSON Schema. */
   readonly jsonSchema?: {
@@ -61,7 +61,7 @@ type ValueOf<D> = D extends keyof Types
       : Json;
 
 /** A type word alone is required; a default is filled in before the tool is called. */
-type Present<P> = {
+type PresentName<P> = {
   [name in keyof P]: P[name] extends string | { required: true } | { default: unknown }
     ? name
     : never;
@@ -72,8 +72,8 @@ export type ArgumentsOf<P> =
     ? Output
     : string extends keyof P
       ? JsonObject
-      : { [name in Present<P>]: ValueOf<P[name]> } & {
-          [name in Exclude<keyof P, Present<P>>]?: ValueOf<P[name]>;
+      : { [name in PresentName<P>]: ValueOf<P[name]> } & {
+          [name in Exclude<keyof P, PresentName<P>>]?: ValueOf<P[name]>;
         };
 
 const isStandard = (value: unknown): value is StandardSchema =>

@@ -33,7 +33,7 @@ export interface Traps {
 const IN_GIT = ['hooks', 'config', 'config.worktree', 'commondir', 'modules', 'worktrees'];
 const BY_NAME = /^\.(git|ai)$/i;
 
-interface Folder {
+interface NamedFolder {
   inode: number;
   changed: number;
   folders: string[];
@@ -48,13 +48,13 @@ interface Folder {
 const SETTLED_MS = 50;
 const MAX_REMEMBERED = 100_000;
 /** Reading a folder costs ten times what asking for its time stamp does. */
-const remembered = new Map<string, Folder>();
+const remembered = new Map<string, NamedFolder>();
 
 /** As git decides it, whatever the type of the entries. */
 const isRepository = (names: ReadonlySet<string>): boolean =>
   names.has('HEAD') && ((names.has('objects') && names.has('refs')) || names.has('commondir'));
 
-function read(path: string): Omit<Folder, 'inode' | 'changed'> {
+function read(path: string): Omit<NamedFolder, 'inode' | 'changed'> {
   try {
     const entries = readdirSync(path, { withFileTypes: true });
     const names = entries.map(({ name }) => name);
@@ -74,7 +74,7 @@ function read(path: string): Omit<Folder, 'inode' | 'changed'> {
   }
 }
 
-function lookInto(path: string): Folder | undefined {
+function lookInto(path: string): NamedFolder | undefined {
   const found = statOf(path);
   if (!found?.isDirectory()) return undefined;
   const before = remembered.get(path);
@@ -105,7 +105,7 @@ export const isRepositoryFolder = (projectRoot: string, { path, kind, type }: Tr
 export const closedIn = (projectRoot: string, repository: Trap): Trap[] =>
   IN_GIT.flatMap((name) => trapAt(projectRoot, below(repository.path, name), 'name'));
 
-function trapsOf(projectRoot: string, path: string, folder: Folder): Trap[] {
+function trapsOf(projectRoot: string, path: string, folder: NamedFolder): Trap[] {
   if (folder.isClosed) return trapAt(projectRoot, path, 'closed');
   const named = folder.names.flatMap((name) => trapAt(projectRoot, below(path, name), 'name'));
   return folder.isRepository ? [...trapAt(projectRoot, path, 'repository'), ...named] : named;

@@ -178,7 +178,7 @@ function entriesOf(folder: string) {
   }
 }
 
-interface Folder {
+interface PlacedFolder {
   path: string;
   access: PlaceAccess;
   /** Can the answer about reading, or about writing, change anywhere in it? */
@@ -276,14 +276,14 @@ function walk(projectRoot: string, question: AccessQuestion): Walked {
   const links: string[] = [];
   let left = question.most ?? MAX_ENTRIES;
   const isIn = ({ regions }: Shape, path: string) => regions.has(path.toLowerCase());
-  const top: Folder = {
+  const top: PlacedFolder = {
     path: '',
     access: root,
     read: isIn(readShape, ''),
     write: isIn(writeShape, ''),
     isClosed: false,
   };
-  const [queue, last] = [[top], [] as Folder[]];
+  const [queue, last] = [[top], [] as PlacedFolder[]];
   for (let next = queue.shift(); next; next = queue.shift() ?? last.shift()) {
     const folder = next;
     const lower = folder.path.toLowerCase();

@@ -51,7 +51,7 @@ export interface BoxWatch {
 
 type Listing = ReadonlyMap<string, string>;
 
-interface Looked {
+interface LookedThrough {
   entries: Listing;
   /** Folders that were not looked into any more. */
   left: string[];
@@ -65,7 +65,7 @@ const stampOf = (info: BigIntStats): string =>
     : `${info.ino}:${info.size}:${info.mtimeNs}:${info.ctimeNs}:${info.mode}`;
 
 /** Everything below these folders, breadth first, large folders last. */
-function look(folders: readonly string[], most: number): Looked {
+function look(folders: readonly string[], most: number): LookedThrough {
   const entries = new Map<string, string>();
   const left: string[] = [];
   const open = folders.map((path) => ({ path, depth: 0 }));
@@ -189,8 +189,8 @@ const PERMANENT = 'box';
 /** Notes what changed between two looks. The first fault ends it: then all of it stays marked. */
 function note(
   { records, verify, isOpen }: Box,
-  before: Looked,
-  after: Looked,
+  before: LookedThrough,
+  after: LookedThrough,
   marks: Descriptor,
 ): Outcome<null> {
   const { root } = records;

@@ -106,7 +106,7 @@ export interface TokenWorld {
 
 type ListedKind = 'directive' | 'tool' | 'knowledge';
 
-interface Refusal {
+interface RefusedNeed {
   readonly need: Need;
   /** Parts of the need that the chain does not grant. */
   readonly missing: readonly Need[];
@@ -225,7 +225,7 @@ export class VerifiedToken {
   }
 
   /** A rule refuses if the chain misses nothing: a policy, unless `rule` is given. */
-  #refuse({ missing, message, attempted, need, rule }: Refusal): Failure {
+  #refuse({ missing, message, attempted, need, rule }: RefusedNeed): Failure {
     const remedy = missing[0] && this.#chain.remedy(missing[0]);
     return denied({
       missing,

@@ -23,7 +23,7 @@ import { countOption, withRegistry } from '../threads/open-threads.ts';
 import { age } from '../threads/status-text.ts';
 import { parseAge } from './threads/prune.ts';
 
-type Given = Omit<Decision, 'who' | 'channel'>;
+type GivenDecision = Omit<Decision, 'who' | 'channel'>;
 
 /** An option is written with dashes here. */
 function asUsage({ error: { detail } }: Failure): Failure {
@@ -33,7 +33,7 @@ function asUsage({ error: { detail } }: Failure): Failure {
 }
 
 function command(
-  decide: (call: CommandCall) => Outcome<Given>,
+  decide: (call: CommandCall) => Outcome<GivenDecision>,
   { isWords = false }: { isWords?: boolean } = {},
 ): CommandRun {
   return async (call) => {
@@ -59,7 +59,7 @@ function command(
 }
 
 /** What a person gives besides this one call or right: one of these, or nothing. */
-function answerOf(options: CommandCall['options']): Outcome<Given['answer']> {
+function answerOf(options: CommandCall['options']): Outcome<GivenDecision['answer']> {
   const { once, beyond, value } = options;
   const scope = asText(options.scope);
   const given = [once === true, beyond === true, value === true, scope !== undefined];
@@ -79,7 +79,7 @@ export const approve = command(({ options }) => {
   const time = asText(options.for);
   const lasts = time === undefined ? ok(undefined) : parseAge('for', time);
   if (!lasts.ok) return lasts;
-  const given = compact<Given>({
+  const given = compact<GivenDecision>({
     decision: 'approved',
     why: asText(options.why) ?? '',
     uses: uses.output,

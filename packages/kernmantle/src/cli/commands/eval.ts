@@ -84,14 +84,14 @@ function environment(given: Json, context: JsonObject): Outcome<Json> {
   return expanded.ok ? ok(expanded.output.value) : expanded;
 }
 
-type Form = (
+type EvalForm = (
   given: Json,
   context: Json,
   more: { schema?: ContextSchema | undefined; optional?: readonly string[] },
 ) => Outcome<Json>;
 
 /** The forms by the name that a case gives them. */
-const FORMS: Readonly<Record<'expr' | 'template' | 'body' | 'env_template', Form>> = {
+const FORMS: Readonly<Record<'expr' | 'template' | 'body' | 'env_template', EvalForm>> = {
   expr: (given, context, { schema }) =>
     typeof given === 'string'
       ? evaluate(given, context, schema)

@@ -13,9 +13,9 @@ const TEMPLATE = join(BUNDLE, 'init');
 /** npm renames a packed `.gitignore`, so the template spells it without the dot. */
 const targetOf = (file: string): string => file.replace(/(^|\/)gitignore$/, '$1.gitignore');
 
-type Made = Record<'written' | 'kept', string[]>;
+type WrittenFiles = Record<'written' | 'kept', string[]>;
 
-function writeTemplate(dir: string, force: boolean): Outcome<Made> {
+function writeTemplate(dir: string, force: boolean): Outcome<WrittenFiles> {
   const [written, kept]: [string[], string[]] = [[], []];
   const files = readdirSync(TEMPLATE, { recursive: true, withFileTypes: true }).filter((entry) =>
     entry.isFile(),
@@ -43,7 +43,7 @@ const ID_FILE = '.ai/config/project.yaml';
 function makeProject(
   dir: string,
   { id: onlyId, force }: Readonly<Record<string, unknown>>,
-): Outcome<Made> {
+): Outcome<WrittenFiles> {
   const made = onlyId === true ? ok({ written: [], kept: [] }) : writeTemplate(dir, force === true);
   if (!made.ok) return made;
   const given = giveProjectId(join(dir, '.ai'), systemRandom);

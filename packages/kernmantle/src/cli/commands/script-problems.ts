@@ -44,7 +44,7 @@ function originInYaml(file: string, text: string): Origin {
 }
 
 /** A script and where it stands. */
-interface Held {
+interface HeldScript {
   text: string;
   mode: 'strict' | 'markdown';
   origin: Origin;
@@ -54,7 +54,7 @@ interface Held {
 
 export type DirectiveForm = NonNullable<ReturnType<typeof parseDirective>['directive']>;
 
-function inDirective(directive: DirectiveForm | undefined, file: string): Held[] {
+function inDirective(directive: DirectiveForm | undefined, file: string): HeldScript[] {
   const script = directive?.process.script;
   if (!script || script.text === '') return [];
   const { text, line, column } = script;
@@ -62,7 +62,7 @@ function inDirective(directive: DirectiveForm | undefined, file: string): Held[]
   return [{ text, mode: 'strict', origin, item: directive }];
 }
 
-function inTool(item: ToolItem, library: Library): Held[] {
+function inTool(item: ToolItem, library: Library): HeldScript[] {
   const { tool, file } = item;
   const chain = tool && library.chainOf(item);
   if (!tool || !chain?.ok || chain.output.primitive !== 'script') return [];

@@ -80,7 +80,7 @@ export async function interruptible<T>(
 // What a person or a program sees: data on stdout, everything else on stderr, colour only for a
 // terminal, control characters of strangers made visible.
 
-type Paint = (colour: Colour, text: string) => string;
+export type Paint = (colour: Colour, text: string) => string;
 export type Colour = 'red' | 'green' | 'yellow' | 'blue' | 'dim' | 'bold';
 const CODES: Readonly<Record<Colour, readonly [number, number]>> = {
   red: [31, 39],

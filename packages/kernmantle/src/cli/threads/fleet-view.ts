@@ -12,10 +12,8 @@ import {
   workerMood,
   workerName,
 } from '@kernmantle/web';
-import { type Colour, type Terminal, visible } from '../terminal/terminal.ts';
+import { type Colour, type Paint, visible } from '../terminal/terminal.ts';
 import { age, column, count, fit, statusColour } from './status-text.ts';
-
-type Paint = Terminal['paint'];
 
 const MOODS: Readonly<Record<string, readonly [mark: string, colour: Colour]>> = {
   'at work': ['●', 'blue'],

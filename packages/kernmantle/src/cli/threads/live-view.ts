@@ -24,12 +24,12 @@ export interface RunView {
 }
 
 /** The registry and the first thread, as far as they are known. */
-interface Heard {
+interface HeardFrom {
   store: Store | undefined;
   root: string | undefined;
 }
 
-type Hear = (thread: string, event: Noted, at: Heard) => Promise<void>;
+type Hear = (thread: string, event: Noted, at: HeardFrom) => Promise<void>;
 
 /** What the views share: which thread is the one, and whose events these are, one after the other. */
 function createEars(hear: Hear, onText: (thread: string, piece: string) => void = () => {}) {
@@ -104,7 +104,7 @@ function lineFor(
   return `  ${from}${terminal.paint(told.colour, told.mark)} ${visible(text)}`;
 }
 
-async function headLine({ store, root }: Heard, terminal: Terminal): Promise<string> {
+async function headLine({ store, root }: HeardFrom, terminal: Terminal): Promise<string> {
   const row = root === undefined ? undefined : await store?.thread(root);
   const { directive = '', version = '', title = '' } = row?.ok ? row.output : {};
   const name = terminal.paint('bold', `${directive} ${version}`.trim());

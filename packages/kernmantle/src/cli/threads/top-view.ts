@@ -3,11 +3,9 @@
 import { plainText } from '@kernmantle/core/base';
 import { isEnded, type ThreadStatus } from '@kernmantle/core/store';
 import { isUnserved, type ListedRun, NO_WORKER, workerName } from '@kernmantle/web';
-import { type Terminal, visible } from '../terminal/terminal.ts';
+import { type Paint, visible } from '../terminal/terminal.ts';
 import { bar, barColour } from './figure-lines.ts';
 import { age, column, count, fit, statusColour } from './status-text.ts';
-
-type Paint = Terminal['paint'];
 
 /** One line of the list: a thread, and how deep it stands in its tree. */
 interface TopRow {

@@ -47,12 +47,12 @@ function useCalm(shown: string): boolean {
   return isCalm;
 }
 
-type Change = (part: Partial<DecisionDraft>) => void;
+type ChangeDraft = (part: Partial<DecisionDraft>) => void;
 
 function Choice(props: {
   word: DecisionWord;
   draft: DecisionDraft;
-  change: Change;
+  change: ChangeDraft;
   title: string;
   children?: preact.ComponentChildren;
 }) {
@@ -117,7 +117,7 @@ function NamedValue({ review }: { review: ApprovalReview }) {
   );
 }
 
-function Choices(props: { review: ApprovalReview; draft: DecisionDraft; change: Change }) {
+function Choices(props: { review: ApprovalReview; draft: DecisionDraft; change: ChangeDraft }) {
   const { review, draft, change } = props;
   const has = (word: DecisionWord): boolean => review.choices.includes(word);
   const { limit, approval } = review;
@@ -173,7 +173,7 @@ function Choices(props: { review: ApprovalReview; draft: DecisionDraft; change: 
 }
 
 /** A checkbox of its own, and a second one that only stands there when the first is set. */
-function Beyond({ draft, change }: { draft: DecisionDraft; change: Change }) {
+function Beyond({ draft, change }: { draft: DecisionDraft; change: ChangeDraft }) {
   return (
     <div class="beyond stack">
       <label class="check">
@@ -214,7 +214,7 @@ function Fault({ fault, command }: { fault: PageFault; command: string }) {
   );
 }
 
-function Answer({ draft, change }: { draft: DecisionDraft; change: Change }) {
+function Answer({ draft, change }: { draft: DecisionDraft; change: ChangeDraft }) {
   return (
     <label class="field wide">
       <span>Your answer, framed as yours</span>
@@ -231,7 +231,7 @@ function Answer({ draft, change }: { draft: DecisionDraft; change: Change }) {
  * The keys of a review. `a`, `v` and `s` choose an answer and put the focus on its button, `d` on Deny;
  * `Enter` there decides. Returns the place of the buttons.
  */
-function useDecisionKeys(review: ApprovalReview, change: Change, command: string) {
+function useDecisionKeys(review: ApprovalReview, change: ChangeDraft, command: string) {
   const foot = useRef<HTMLDivElement>(null);
   const focusOn = (name: 'main' | 'deny') =>
     foot.current?.querySelector<HTMLButtonElement>(`.btn.${name}`)?.focus();
@@ -273,7 +273,7 @@ export function DecisionForm(props: {
   const [draft, setDraft] = useState(() => firstDraft(review));
   const [isBusy, setBusy] = useState(false);
   const isCalm = useCalm(`${approval.digest} ${closed} ${draft.word} ${draft.isSure}`);
-  const change: Change = (part) => setDraft((last) => ({ ...last, ...part }));
+  const change: ChangeDraft = (part) => setDraft((last) => ({ ...last, ...part }));
   const around = {
     closed,
     mayApprove: may('approve'),

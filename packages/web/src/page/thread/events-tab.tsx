@@ -12,13 +12,13 @@ import { threadResource } from './place.ts';
 import { useIsPhone } from './timeline.tsx';
 
 /** `GET threads/ID/find`. */
-interface Found {
+interface FoundEvents {
   readonly seqs: readonly number[];
   readonly total: number;
   readonly isComplete: boolean;
 }
 
-function FindField(props: { id: string; onFound: (found: Found | undefined) => void }) {
+function FindField(props: { id: string; onFound: (found: FoundEvents | undefined) => void }) {
   const { id, onFound } = props;
   const [words, setWords] = useState('');
   const [error, setError] = useState<PageFault>();
@@ -29,7 +29,7 @@ function FindField(props: { id: string; onFound: (found: Found | undefined) => v
       return;
     }
     const query = `/find?q=${encodeURIComponent(words)}&limit=500`;
-    const answer = await get<Found>(threadResource(id, query));
+    const answer = await get<FoundEvents>(threadResource(id, query));
     if (answer.ok) onFound(answer.output);
     else setError(answer.error);
   };
@@ -92,7 +92,7 @@ export function EventsTab(props: {
   onBefore: () => void;
 }) {
   const { id, events, at, isWhole, onSelect } = props;
-  const [found, setFound] = useState<Found>();
+  const [found, setFound] = useState<FoundEvents>();
   const isPhone = useIsPhone();
   const shown = useMemo(() => {
     if (!found) return events;

@@ -13,7 +13,7 @@ const PATIENCE_MS = 30_000;
 /** A thread that did not answer a stop may be killed. */
 const STOP_MS = 10_000;
 
-interface Refusal {
+interface RefusedAct {
   readonly act: Act;
   readonly error: PageFault;
   readonly command: string;
@@ -25,7 +25,7 @@ export interface Acting {
   isBusy(act: Act): boolean;
   /** Why it cannot be done now; absent when it can. */
   why(act: Act): string | undefined;
-  readonly refusal?: Refusal;
+  readonly refusal?: RefusedAct;
   forget(): void;
   /** A stop was asked for and nothing came of it within ten seconds. */
   readonly mayKill: boolean;
@@ -62,7 +62,7 @@ export function useActing(
   events: readonly SlimEvent[],
 ): Acting {
   const [sent, setSent] = useState<readonly Sent[]>([]);
-  const [refusal, setRefusal] = useState<Refusal>();
+  const [refusal, setRefusal] = useState<RefusedAct>();
   const [stoppedAt, setStoppedAt] = useState<number>();
   const [mayKill, setMayKill] = useState(false);
   const status = view?.thread.status ?? '';

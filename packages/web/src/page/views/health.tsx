@@ -9,16 +9,16 @@ import { ErrorState, LoadingRows, useResource } from '../parts/states.tsx';
 import { Facts } from '../parts/table.tsx';
 import { ForeignText } from '../parts/untrusted-text.tsx';
 
-type Finding = HealthView['findings'][number];
+type HealthItem = HealthView['findings'][number];
 
-const LOOKS: Readonly<Record<Finding['state'], readonly [IconName, string, string]>> = {
+const LOOKS: Readonly<Record<HealthItem['state'], readonly [IconName, string, string]>> = {
   bad: ['no', 'bad', 'to fix'],
   note: ['warn', 'you', 'note'],
   good: ['ok', 'ok', 'good'],
 };
 const ORDER = ['bad', 'note', 'good'] as const;
 
-function FindingLine({ finding }: { finding: Finding }) {
+function FindingLine({ finding }: { finding: HealthItem }) {
   const { about, state, message, fix } = finding;
   const [icon, tone, word] = LOOKS[state];
   return (

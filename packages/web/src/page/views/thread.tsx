@@ -113,7 +113,7 @@ function useUntil(view: ThreadView | undefined, folded: FoldedThread): [number, 
   return state === 'lost' || state === 'over' ? [since, true] : [now.value, true];
 }
 
-interface Shown {
+interface ThreadParts {
   readonly view: ThreadView;
   readonly live: FollowedThread;
   readonly folded: FoldedThread;
@@ -129,7 +129,7 @@ interface Shown {
   selectSeq(seq: number | undefined): void;
 }
 
-function TabBody(shown: Shown) {
+function TabBody(shown: ThreadParts) {
   const { view, live, folded, place, rows, scene, currency, selectSeq } = shown;
   const { id } = view.thread;
   switch (place.tab) {
@@ -183,7 +183,7 @@ function TabBody(shown: Shown) {
 }
 
 /** The row that is looked at, also when it is folded away; among raw events none is. */
-function stepOf({ place, rows, selected, folded }: Shown): TimelineRow | undefined {
+function stepOf({ place, rows, selected, folded }: ThreadParts): TimelineRow | undefined {
   if (place.tab === 'events') return undefined;
   const row = selected < 0 ? undefined : rows[selected];
   if (row?.kind === 'row') return row.row;
@@ -194,7 +194,7 @@ function stepOf({ place, rows, selected, folded }: Shown): TimelineRow | undefin
   );
 }
 
-function Work(shown: Shown) {
+function Work(shown: ThreadParts) {
   const { live, folded, sums, place, currency, selectSeq } = shown;
   const isBeginningMissing = !live.isWhole && live.events.length > 0;
   return (
@@ -253,7 +253,7 @@ function useRows(id: string, live: FollowedThread, folded: FoldedThread, place: 
 
 function Sheets(props: {
   sheet: Sheet | undefined;
-  shown: Shown;
+  shown: ThreadParts;
   acting: ReturnType<typeof useActing>;
   onSheet: (sheet: Sheet | undefined) => void;
 }) {
@@ -297,7 +297,7 @@ function Answers({
   currency,
   selectSeq,
   onRaise,
-}: Shown & { onRaise(): void }) {
+}: ThreadParts & { onRaise(): void }) {
   return (
     <div class="answers">
       <RightsCard rights={view.rights} onAll={() => openTab('rights')} />
@@ -428,7 +428,7 @@ function Thread({ id }: { id: string }) {
   if (!view) return <NotYet live={live} />;
   const scene = { scale, until, isAlive, currency, children, onToggle: toggle };
   const selectSeq = (seq: number | undefined) => selectEvent(id, seq);
-  const shown: Shown = {
+  const shown: ThreadParts = {
     view,
     live,
     folded,

@@ -36,9 +36,9 @@ interface GuardOptions extends TokenGuardOptions {
 
 const NO_TOKEN = 'a bearer token is required; `km web token add` makes one';
 
-type Allowed = Omit<TokenClient, 'name'>;
+type AllowedClient = Omit<TokenClient, 'name'>;
 type WebToken = NonNullable<Extract<ReturnType<TokenStore['find']>, { ok: true }>['output']>;
-type Admission = { client: Allowed } | Rejection;
+type Admission = { client: AllowedClient } | Rejection;
 
 export const isLoopback = (hostname: string): boolean =>
   /^(localhost|127(\.\d{1,3}){3}|\[?::1\]?)$/i.test(hostname);
@@ -80,7 +80,7 @@ function isFor(host: string, target: string): boolean {
   return URL.canParse(target) && new URL(target).host === host;
 }
 
-interface Place {
+interface GuardedPlace {
   isOwnHost(host: string): boolean;
   /** `http` or `https`, where it is known which: an origin must have it too. */
   readonly scheme?: string;
@@ -95,7 +95,7 @@ interface Place {
 export function placeProblem(
   headers: Headers,
   target: string,
-  place: Place,
+  place: GuardedPlace,
 ): Rejection | undefined {
   const { isOwnHost, scheme, isDocument = true } = place;
   const host = headers.get('host')?.toLowerCase() ?? '';
@@ -155,7 +155,7 @@ export function createGuard({ hostname, port, ...options }: GuardOptions) {
   const guard = createTokenGuard(options);
   // INVARIANT: a request without a token never gets more than the role `view`. Any program on this machine
   // can send one, also a sandboxed process that has the network.
-  const local: Allowed = { id: `http:${randomUUID()}`, role: 'view' };
+  const local: AllowedClient = { id: `http:${randomUUID()}`, role: 'view' };
 
   function isOwnHost(host: string): boolean {
     return isLocal ? isLocalName(host) : host !== '' && URL.canParse(`http://${host}`);

@@ -51,7 +51,7 @@ interface KeptLink extends Omit<WebSession, 'from'> {
   readonly hash: string;
 }
 
-interface State {
+interface SessionState {
   readonly links: Map<string, KeptLink>;
   readonly sessions: Map<string, KeptSession>;
   /** Links that have opened one. */
@@ -75,7 +75,10 @@ function readRow(row: JsonObject, texts: readonly string[], hashes: readonly str
   );
 }
 
-function apply({ links, sessions, used, opened }: State, row: JsonObject): string | undefined {
+function apply(
+  { links, sessions, used, opened }: SessionState,
+  row: JsonObject,
+): string | undefined {
   const { op, ...rest } = row;
   if (op === 'link' && readRow(row, ['id', 'who', 'project'], ['hash'])) {
     const link = rest as unknown as KeptLink;
@@ -125,7 +128,7 @@ export function openSessions(
 ) {
   const folder = join(home, 'web');
   // Nothing in them counts for longer than half a day.
-  const { load, append } = openDecisions<State>({
+  const { load, append } = openDecisions<SessionState>({
     what: 'the file of sessions',
     closedTo: 0o077,
     files: () => [clock.now() - DAY_MS, clock.now()].map((time) => join(folder, nameOf(time))),

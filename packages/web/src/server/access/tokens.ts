@@ -41,7 +41,7 @@ interface WebToken {
   readonly last: string;
 }
 
-interface Kept extends WebToken {
+interface KeptToken extends WebToken {
   readonly project: string;
   /** SHA-256 in hex. */
   readonly hash: string;
@@ -58,7 +58,7 @@ const MAX_NAME = 100;
 const MAX_DAYS = 3650;
 const DAY_MS = 24 * 60 * 60 * 1000;
 const TEXTS = ['id', 'name', 'role', 'created', 'expires', 'last', 'project', 'hash'] as const;
-function readKept(line: JsonObject): Kept | undefined {
+function readKept(line: JsonObject): KeptToken | undefined {
   const { op: _op, ...rest } = line;
   const isWhole =
     TEXTS.every((name) => typeof getOwn(rest, name) === 'string') &&
@@ -66,10 +66,10 @@ function readKept(line: JsonObject): Kept | undefined {
     ROLES.some((role) => role === rest.role) &&
     isSecretHash(plainText(rest.hash)) &&
     !Number.isNaN(Date.parse(plainText(rest.expires)));
-  return isWhole ? (rest as unknown as Kept) : undefined;
+  return isWhole ? (rest as unknown as KeptToken) : undefined;
 }
 
-function apply(tokens: Map<string, Kept>, row: JsonObject): string | undefined {
+function apply(tokens: Map<string, KeptToken>, row: JsonObject): string | undefined {
   const added = row.op === 'add' ? readKept(row) : undefined;
   if (added) tokens.set(added.id, added);
   else if (row.op === 'remove' && typeof row.id === 'string') tokens.delete(row.id);
@@ -101,7 +101,7 @@ export function withProcessToken(
   return { token, tokens: { find } };
 }
 
-const shown = ({ hash: _hash, project: _project, ...token }: Kept): WebToken => token;
+const shown = ({ hash: _hash, project: _project, ...token }: KeptToken): WebToken => token;
 
 /**
  * The tokens of a project, by its real path; those of others are not seen. They lie in the user's folder:
@@ -117,11 +117,11 @@ export function openTokens(
     what: 'the file of tokens',
     closedTo: 0o077,
     files: () => [file],
-    empty: () => new Map<string, Kept>(),
+    empty: () => new Map<string, KeptToken>(),
     apply,
   });
 
-  function own(): Outcome<Kept[]> {
+  function own(): Outcome<KeptToken[]> {
     const tokens = load();
     if (!tokens.ok) return tokens;
     return ok([...tokens.output.values()].filter((token) => token.project === project));
@@ -180,7 +180,7 @@ export function openTokens(
       const tokens = own();
       if (!tokens.ok) return tokens;
       const hash = Buffer.from(secretHash(given), 'hex');
-      let found: Kept | undefined;
+      let found: KeptToken | undefined;
       for (const token of tokens.output) {
         if (timingSafeEqual(Buffer.from(token.hash, 'hex'), hash)) found = token;
       }

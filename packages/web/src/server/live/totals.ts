@@ -11,11 +11,11 @@ import {
 } from '@kernmantle/core/store';
 import type { Totals } from '../../model/api.ts';
 
-type Group = 'open' | 'asks' | 'ended' | 'hook';
+type StatusGroup = 'open' | 'asks' | 'ended' | 'hook';
 
 const AGAIN_MS = 5 * 60_000;
 
-const groupOf = (status: ThreadStatus, kind: ThreadSummary['kind']): Group => {
+const groupOf = (status: ThreadStatus, kind: ThreadSummary['kind']): StatusGroup => {
   if (kind === 'hook') return 'hook';
   if (isEnded(status)) return 'ended';
   return status === 'needs_input' ? 'asks' : 'open';
@@ -24,14 +24,14 @@ const groupOf = (status: ThreadStatus, kind: ThreadSummary['kind']): Group => {
 export const NO_TOTALS: Totals = { waits: 0, at_work: 0, ended: 0, due: 0 };
 
 export function createTotals(store: Pick<Store, 'query'>, clock: Clock) {
-  const groups = new Map<string, Group>();
-  const counts: Record<Group, number> = { open: 0, asks: 0, ended: 0, hook: 0 };
+  const groups = new Map<string, StatusGroup>();
+  const counts: Record<StatusGroup, number> = { open: 0, asks: 0, ended: 0, hook: 0 };
   /** Moved while the registry is counted: newer than the page they stand on. */
   const moved = new Set<string>();
   let counting: Promise<Outcome<null>> | undefined;
   let countedAt: number | undefined;
 
-  function put(id: string, group: Group): void {
+  function put(id: string, group: StatusGroup): void {
     const before = groups.get(id);
     if (before === group) return;
     if (before) counts[before] -= 1;

@@ -104,7 +104,7 @@ async function eventPage(
 const wordsOf = ({ type, data }: StoredEvent): string =>
   `${type} ${masked(JSON.stringify(data))}`.toLowerCase();
 
-interface Found {
+interface FoundEvents {
   readonly seqs: readonly number[];
   readonly total: number;
   readonly isComplete: boolean;
@@ -115,7 +115,7 @@ async function findIn(
   id: string,
   text: string,
   limit: number,
-): Promise<Outcome<Found>> {
+): Promise<Outcome<FoundEvents>> {
   const wanted = text.toLowerCase();
   const quoted = JSON.stringify(wanted).slice(1, -1);
   const seqs: number[] = [];

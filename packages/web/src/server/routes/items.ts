@@ -30,8 +30,8 @@ import type { AddRoutes, WebAsker, WebParts } from '../context.ts';
 import { needs } from '../roles.ts';
 
 const KINDS = ['directive', 'tool', 'knowledge'] as const;
-type Kind = (typeof KINDS)[number];
-const kindOf = (word: string): Kind | undefined => KINDS.find((kind) => kind === word);
+type ShownItemKind = (typeof KINDS)[number];
+const kindOf = (word: string): ShownItemKind | undefined => KINDS.find((kind) => kind === word);
 const unknownKind = (): Outcome<never> =>
   fail('invalid_input', `\`kind\` is one of ${KINDS.join(', ')}`);
 
@@ -168,7 +168,7 @@ const modelNames = (models: Json): string[] =>
 
 async function viewItem(
   parts: WebParts,
-  kind: Kind,
+  kind: ShownItemKind,
   id: string,
   offset: number,
   by: WebAsker,

@@ -12,37 +12,37 @@ import { speakerOf } from '../runs.ts';
 import { createOnce } from './idempotency.ts';
 import { findRow, readQuery, readWish } from './request-bodies.ts';
 
-interface Place {
+interface SteeredThread {
   readonly store: Store;
   readonly row: ThreadRow;
   readonly by: Speaker;
   readonly key: string | undefined;
 }
 
-type Work = (context: Context<ApiEnv>, place: Place) => Promise<Outcome<unknown>>;
+type SteerWork = (context: Context<ApiEnv>, place: SteeredThread) => Promise<Outcome<unknown>>;
 
 /** A signal that it hears at its next step. */
 const told = (
-  { store, row, by, key }: Place,
+  { store, row, by, key }: SteeredThread,
   kind: Parameters<typeof tellThread>[2],
   payload: JsonObject,
 ): Promise<Outcome<Acted>> => tellThread(store, row.id, kind, payload, by, key);
 
-const pause: Work = async (context, place) => {
+const pause: SteerWork = async (context, place) => {
   const wish = await readWish(context, 'signal');
   if (!wish.ok) return wish;
   const { reason } = wish.output;
   return await told(place, 'pause', compact<JsonObject>({ reason }));
 };
 
-const inject: Work = async (context, place) => {
+const inject: SteerWork = async (context, place) => {
   const wish = await readWish(context, 'inject');
   if (!wish.ok) return wish;
   const { text, role = 'user' } = wish.output;
   return await told(place, 'message', { role, content: text });
 };
 
-const interrupt: Work = async (context, place) => {
+const interrupt: SteerWork = async (context, place) => {
   const wish = await readWish(context, 'interrupt');
   if (!wish.ok) return wish;
   const { text, reason } = wish.output;
@@ -51,14 +51,14 @@ const interrupt: Work = async (context, place) => {
 };
 
 const end =
-  (kind: 'terminate' | 'kill'): Work =>
+  (kind: 'terminate' | 'kill'): SteerWork =>
   async (context, { store, row, by }) => {
     const wish = await readWish(context, 'signal');
     return wish.ok ? await endThread(store, row.id, kind, by, wish.output.reason) : wish;
   };
 
 const resume =
-  ({ runs }: WebParts): Work =>
+  ({ runs }: WebParts): SteerWork =>
   async (context, { row }) => {
     const wish = await readWish(context, 'resume');
     return wish.ok ? await runs.resume(row.id, wish.output, context.get('asker')) : wish;
@@ -70,7 +70,7 @@ const sideOf = (event: object | undefined): Json =>
 
 /** Again from its journal, without a model and without tools; nothing of it stays. */
 const replay =
-  ({ runtime }: WebParts): Work =>
+  ({ runtime }: WebParts): SteerWork =>
   async (context, { row }) => {
     const wish = await readWish(context, 'signal');
     if (!wish.ok) return wish;
@@ -97,7 +97,7 @@ const replay =
 
 export const addSteerRoutes: AddRoutes = (api, parts) => {
   const once = createOnce();
-  const acts: Readonly<Record<string, Work>> = {
+  const acts: Readonly<Record<string, SteerWork>> = {
     pause,
     inject,
     interrupt,

@@ -40,7 +40,7 @@ const QUERY = [
   'cursor',
 ] as const;
 
-interface Wanted {
+interface WantedThreads {
   readonly filter: ThreadFilter;
   readonly since: number;
   readonly limit: number;
@@ -55,7 +55,7 @@ function statusesIn(given: string | undefined): Outcome<readonly ThreadStatus[] 
   return fail('invalid_input', `\`status\` must be of ${THREAD_STATUSES.join(', ')}`);
 }
 
-function wantedOf(context: Context<ApiEnv>): Outcome<Wanted> {
+function wantedOf(context: Context<ApiEnv>): Outcome<WantedThreads> {
   const query = readQuery(context, QUERY);
   if (!query.ok) return query;
   const {
@@ -96,7 +96,7 @@ function wantedOf(context: Context<ApiEnv>): Outcome<Wanted> {
   });
 }
 
-async function pageOf(store: Store, wanted: Wanted): Promise<Outcome<ThreadPage>> {
+async function pageOf(store: Store, wanted: WantedThreads): Promise<Outcome<ThreadPage>> {
   const { filter, limit, cursor, since } = wanted;
   const page = await store.query({ ...filter, limit, ...(cursor !== undefined && { cursor }) });
   if (!page.ok || since === 0) return page;
@@ -109,7 +109,7 @@ async function pageOf(store: Store, wanted: Wanted): Promise<Outcome<ThreadPage>
 /** On the first page stands everything that is not over, however old it is. */
 async function openRows(
   store: Store,
-  { filter, cursor, since }: Wanted,
+  { filter, cursor, since }: WantedThreads,
 ): Promise<Outcome<ThreadSummary[]>> {
   const { search, status } = filter;
   if (cursor !== undefined || search !== undefined || status !== undefined || since > 0)

@@ -6,12 +6,12 @@ import { calls, decode, type Recorded, type RecordedOf } from '@kernmantle/core/
 import type { Store } from '@kernmantle/core/store';
 import { replyText } from '../slim-event.ts';
 
-type Start = RecordedOf<'thread_start'>['data'];
+type StartData = RecordedOf<'thread_start'>['data'];
 type CallState = ReturnType<typeof calls.initial>;
 
 export interface CallBook {
   readonly calls: CallState;
-  readonly start: Start | undefined;
+  readonly start: StartData | undefined;
   /** Of the last request: what it could have answered, and how long it was. */
   readonly last: { maxTokens: number; tokens: number; bytes: number; model: string };
   /** How often each approved right was used. */
@@ -23,7 +23,7 @@ export interface CallBook {
 
 interface OpenBook {
   calls: CallState;
-  start: Start | undefined;
+  start: StartData | undefined;
   last: CallBook['last'];
   used: Map<string, number>;
   reply: string;

@@ -28,7 +28,7 @@ interface RowPorts {
 }
 
 /** What is remembered of a thread, up to the event `seq`. */
-interface Known {
+interface RememberedThread {
   seq: number;
   denied: number;
   limits: JsonObject;
@@ -91,7 +91,7 @@ type Budgets = ReadonlyMap<
 function meterOf(
   name: MeterName,
   { id, cost }: ThreadSummary,
-  { limits, raisedFrom }: Pick<Known, 'limits' | 'raisedFrom'>,
+  { limits, raisedFrom }: Pick<RememberedThread, 'limits' | 'raisedFrom'>,
   budgets: Budgets,
 ): LimitMeter | undefined {
   const limit = getOwn(limits, name);
@@ -119,7 +119,7 @@ function meterOf(
 }
 
 /** What a limit was when it is not that any more. */
-function noteRaised(known: Known, limits: JsonObject): void {
+function noteRaised(known: RememberedThread, limits: JsonObject): void {
   for (const name of METERS) {
     const [before, now] = [known.limits[name], limits[name]].map((one) => numberIn(one, 'value'));
     if (before === undefined || now === undefined || before === now) continue;
@@ -129,7 +129,7 @@ function noteRaised(known: Known, limits: JsonObject): void {
 }
 
 /** Answers whether limits changed with it. */
-function follow(known: Known, { seq, type, data }: StoredEvent): boolean {
+function follow(known: RememberedThread, { seq, type, data }: StoredEvent): boolean {
   known.seq = seq;
   const id = textIn(data, 'call_id') ?? '';
   switch (type) {
@@ -181,7 +181,7 @@ function askedName(approval: Approval): string {
   return name ?? kind;
 }
 
-function nowOf({ status }: ThreadSummary, known: Known, waits: readonly Approval[]) {
+function nowOf({ status }: ThreadSummary, known: RememberedThread, waits: readonly Approval[]) {
   if (isEnded(status)) return undefined;
   const asked = waits.at(-1);
   if (asked) return askedName(asked);
@@ -213,7 +213,7 @@ async function countDenied(
 }
 
 /** From its first and last events; the rest of the journal is not read. */
-async function meet(store: Store, id: string): Promise<Outcome<Known>> {
+async function meet(store: Store, id: string): Promise<Outcome<RememberedThread>> {
   const [row, first, events] = await Promise.all([
     store.thread(id),
     store.read(id, { limit: BEGINNING }),
@@ -224,7 +224,7 @@ async function meet(store: Store, id: string): Promise<Outcome<Known>> {
   if (!events.ok) return events;
   const start = first.output.find(({ type }) => type === 'thread_start');
   const began = getOwn(start?.data, 'limits');
-  const known: Known = {
+  const known: RememberedThread = {
     seq: 0,
     denied: 0,
     limits: isObject(began) ? began : row.output.limits,
@@ -243,7 +243,7 @@ async function meet(store: Store, id: string): Promise<Outcome<Known>> {
 async function hear(
   store: Store,
   id: string,
-  known: Known,
+  known: RememberedThread,
   events: readonly StoredEvent[],
 ): Promise<Outcome<null>> {
   let isRaised = false;
@@ -258,12 +258,12 @@ async function hear(
 
 /** What is known of threads, brought up to date when it is asked for. */
 function createMemory(store: Store) {
-  const all = createRecent<string, Known>(KEPT);
+  const all = createRecent<string, RememberedThread>(KEPT);
 
   /** `fresh` gets those that were not known before; nobody has counted their denials yet. */
   async function learnOne(
     { id, seq }: ThreadSummary,
-    fresh: Map<string, Known>,
+    fresh: Map<string, RememberedThread>,
   ): Promise<Outcome<null>> {
     const before = all.get(id);
     if (before && before.seq >= seq) return ok(null);
@@ -284,7 +284,7 @@ function createMemory(store: Store) {
       return known ? await hear(store, thread, known, events) : ok(null);
     },
     async learn(threads: readonly ThreadSummary[]): Promise<Outcome<null>> {
-      const fresh = new Map<string, Known>();
+      const fresh = new Map<string, RememberedThread>();
       for (const done of await Promise.all(threads.map((thread) => learnOne(thread, fresh)))) {
         if (!done.ok) return done;
       }
@@ -309,7 +309,7 @@ function costOf(cost: JsonObject): JsonObject {
 
 function rowOf(
   thread: ThreadSummary,
-  known: Known,
+  known: RememberedThread,
   waits: readonly Approval[],
   budgets: Budgets,
   place: Pick<ListedRun, 'here' | 'worker' | 'queue'>,

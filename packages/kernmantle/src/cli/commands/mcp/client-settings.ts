@@ -13,7 +13,7 @@ import {
 import { asText, type CommandCall } from '../../command.ts';
 
 type Env = Readonly<Record<string, string | undefined>>;
-type Scope = 'project' | 'user';
+type SettingsScope = 'project' | 'user';
 
 /** Where a client looks, from the project or from the home folder; absent where it does not. */
 interface ClientFile {
@@ -23,7 +23,7 @@ interface ClientFile {
   /** What it wants to be told besides. */
   readonly extra?: JsonObject;
   /** What is left to be done. */
-  readonly next: Readonly<Partial<Record<Scope, string>> & { user: string }>;
+  readonly next: Readonly<Partial<Record<SettingsScope, string>> & { user: string }>;
 }
 
 /** Where programs keep their settings, from the home folder. */
@@ -112,7 +112,7 @@ export function targetOf(
     return fail('usage', '`--scope` must be `project` or `user`');
   }
   const home = env.HOME ?? homedir();
-  const paths: Readonly<Record<Scope, readonly [string, string | undefined]>> = {
+  const paths: Readonly<Record<SettingsScope, readonly [string, string | undefined]>> = {
     project: [project, found.project],
     user: [home, found.user(env, process.platform)],
   };

@@ -30,13 +30,13 @@ const SETTLE_MS = 100;
 /** Wide enough for every column, where nobody's screen says otherwise. */
 const SNAPSHOT_WIDTH = 140;
 
-interface Seen {
+interface SeenThreads {
   runs: ListedRun[];
   rows: ThreadSummary[];
   /** Where machines share the store. */
   fleet: FleetState | null;
 }
-type Look = Outcome<Seen>;
+type Look = Outcome<SeenThreads>;
 
 /** Rows as the page has them: who is alive, and the last ones that ended. */
 async function createLook(
@@ -64,7 +64,7 @@ async function createLook(
 }
 
 /** What the person looks at, and what they were told last. */
-interface View {
+interface TopState {
   selected: string | undefined;
   /** Workers and queues instead of the list. */
   isFleet: boolean;
@@ -154,7 +154,7 @@ async function pauseThread(call: CommandCall, store: Store, run: ListedRun): Pro
   return told.ok ? `${run.id} pauses at its next step` : told.error.detail.message;
 }
 
-const keysOf = ({ open, isFleet }: View, hasFleet: boolean): string => {
+const keysOf = ({ open, isFleet }: TopState, hasFleet: boolean): string => {
   if (open !== undefined) return 'Esc list · p pause · q list';
   if (isFleet) return 'w or Esc list · q list';
   return `↑↓ or j k · Enter look · p pause${hasFleet ? ' · w workers' : ''} · q leave`;
@@ -164,7 +164,7 @@ const keysOf = ({ open, isFleet }: View, hasFleet: boolean): string => {
 function listLines(
   runs: readonly ListedRun[],
   fleet: FleetState | null,
-  { isFleet, selected }: View,
+  { isFleet, selected }: TopState,
   { columns, paint }: Terminal,
   height: number,
 ): string[] {
@@ -189,7 +189,7 @@ async function watch(
   const look = await createLook(store, runtime);
   const leave = new AbortController();
   const signal = AbortSignal.any([stopped, leave.signal]);
-  const view: View = { selected: undefined, isFleet: false, open: undefined, said: '' };
+  const view: TopState = { selected: undefined, isFleet: false, open: undefined, said: '' };
   let now: ListedRun[] = [];
   let fleet: FleetState | null = null;
   let wake = new AbortController();
@@ -274,7 +274,7 @@ async function watch(
 }
 
 /** For programs: the rows of the registry with what the page knows besides. */
-function snapshotOf({ runs, rows, fleet }: Seen) {
+function snapshotOf({ runs, rows, fleet }: SeenThreads) {
   const known = new Map(rows.map((row) => [row.id, row]));
   const all = runs.map((run) => ({ ...known.get(run.id), ...run }));
   return {
@@ -284,7 +284,7 @@ function snapshotOf({ runs, rows, fleet }: Seen) {
   };
 }
 
-function printSeen({ runs, fleet }: Seen, terminal: Terminal): void {
+function printSeen({ runs, fleet }: SeenThreads, terminal: Terminal): void {
   const groups = topGroups(runs);
   const all = Number.MAX_SAFE_INTEGER;
   const size = { width: SNAPSHOT_WIDTH, height: all, name: all };
