@@ -96,12 +96,12 @@ function useHits(find: string): readonly HitGroup[] {
   useEffect(() => {
     if (find === '') return undefined;
     const stop = new AbortController();
-    const timer = setTimeout(async () => {
-      const groups = await Promise.all([
-        itemHits(find, stop.signal),
-        ...(word === 't' && thread !== undefined ? [callHits(find, thread, stop.signal)] : []),
-      ]);
+    const show = (groups: readonly HitGroup[]): void => {
       if (!stop.signal.aborted) setAsked(groups);
+    };
+    const timer = setTimeout(() => {
+      const calls = word === 't' && thread ? [callHits(find, thread, stop.signal)] : [];
+      void Promise.all([itemHits(find, stop.signal), ...calls]).then(show);
     }, 180);
     return () => {
       clearTimeout(timer);
