@@ -332,8 +332,6 @@ export const fillableText =
   (value, place) =>
     typeof value === 'string' && PLACEHOLDER.test(value) ? undefined : rule(value, place);
 
-// Reading JSON that somebody else wrote: a field is there with the right type, or it is not there.
-
 /** Empty when absent or not a text. */
 export function textAt(value: Json | undefined, key: string): string {
   const text = getOwn(value, key);

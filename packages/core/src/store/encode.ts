@@ -208,9 +208,13 @@ export function encodeThread(thread: NewThread): Outcome<ThreadText> {
 }
 
 /** Checks all amounts that a commit moves. */
-function checkMoved({ raise, charge, reserve = [], settle = [] }: Commit): Outcome<unknown> {
-  const changes = [raise ?? {}, charge ?? {}, ...reserve.map(({ amounts }) => amounts)];
-  return each([...changes, ...settle.map(({ actual }) => actual)], checkAmounts);
+function checkMoved({ raise, charge, reserve, settle }: Commit): Outcome<unknown> {
+  let checked: Outcome<null> = ok(null);
+  if (raise) checked = checkAmounts(raise);
+  if (checked.ok && charge) checked = checkAmounts(charge);
+  for (const { amounts } of reserve ?? []) if (checked.ok) checked = checkAmounts(amounts);
+  for (const { actual } of settle ?? []) if (checked.ok) checked = checkAmounts(actual);
+  return checked;
 }
 
 export function sizeOf(events: readonly EventText[]): number {
@@ -231,10 +235,12 @@ export function encodeCommit(commit: Commit): Outcome<CommitText> {
   if (!valid.ok) return valid;
   const events = each(commit.events, encodeEvent);
   if (!events.ok) return events;
-  const texts = each([cost, result, limits], (value) =>
-    value === undefined ? ok(value) : textOf(value),
-  );
-  if (!texts.ok) return texts;
+  const spent = cost === undefined ? ok(undefined) : textOf(cost);
+  if (!spent.ok) return spent;
+  const ended = result === undefined ? ok(undefined) : textOf(result);
+  if (!ended.ok) return ended;
+  const bounds = limits === undefined ? ok(undefined) : textOf(limits);
+  if (!bounds.ok) return bounds;
   const born = children ? each(children, encodeThread) : NONE;
   if (!born.ok) return born;
   const told = tell ? each(tell, encodeSignal) : NONE;
@@ -246,9 +252,9 @@ export function encodeCommit(commit: Commit): Outcome<CommitText> {
   return ok({
     commit,
     events: events.output,
-    cost: texts.output[0],
-    result: texts.output[1],
-    limits: texts.output[2],
+    cost: spent.output,
+    result: ended.output,
+    limits: bounds.output,
     search: searchText(commit.search),
     children: born.output,
     tell: told.output,

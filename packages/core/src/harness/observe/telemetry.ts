@@ -245,8 +245,6 @@ export function createTelemetry(ports: TelemetryPorts): Telemetry {
   return Object.assign(tell, { opened: span.opened });
 }
 
-// Requests from one program to another: a span on each side, and the trace that goes along.
-
 interface WrittenTrace {
   readonly traceparent?: string;
   readonly tracestate?: string;

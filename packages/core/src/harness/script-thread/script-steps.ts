@@ -33,8 +33,6 @@ import type { EscalatedCall, Thread } from '../thread/thread.ts';
 import type { PastStep, ScriptRecord } from './recorded-steps.ts';
 import { createOrder } from './step-order.ts';
 
-// Asked before every operation of a script: a stop is seen even by one that never does a step.
-
 /** How often a script that only computes looks whether somebody has said something. */
 const LOOK_MS = 50;
 

@@ -133,8 +133,6 @@ export function reportRetired(model: Element, findings: Findings): void {
   }
 }
 
-// `<limits>`: whole numbers, money as a decimal. Zero is a limit like any other: none allowed.
-
 /** Money is counted in nano-units, so finer decimals could not be kept. */
 const DECIMAL = /^(\d{1,12})(?:\.(\d{1,9}))?$/;
 const CURRENCY = /^[A-Z]{3}$/;

@@ -58,8 +58,6 @@ export function readItemFile(path: string, max = MAX_ITEM_BYTES): FileText {
   return 'bytes' in read ? decode(read.bytes) : read;
 }
 
-// Paths that must stay inside a folder, whatever links stand on the way.
-
 /** The real path of a file or folder; undefined when there is none. */
 export function realOf(path: string): string | undefined {
   try {

@@ -74,14 +74,17 @@ function writeFenced(
 }
 
 const NO_USES = ok([]);
+const NO_ACCOUNTS: readonly Account[] = [];
 
 /** Checks what is left after the decision, in the order of the port. Writes nothing. */
 function checkRest(
   connection: Connection,
-  { ask = [], use, secrets }: Commit,
+  commit: Commit,
   chain: readonly string[],
   now: number,
 ): Outcome<readonly UsePlan[]> {
+  if (!commit.ask && !commit.use && !commit.secrets) return NO_USES;
+  const { ask = [], use, secrets } = commit;
   const kept = secrets ? checkSecrets(connection, chain[0] ?? '', secrets) : NO_USES;
   if (!kept.ok) return kept;
   const ids = ask.map(({ id }) => id);
@@ -175,7 +178,7 @@ export function runCommit(
   const view = {
     thread,
     fence,
-    accounts: changesBudgets(commit) ? chain.map(accounts.get) : [],
+    accounts: changesBudgets(commit) ? chain.map(accounts.get) : NO_ACCOUNTS,
     takenId: commit.children?.find(({ id }) => isThread(connection, id))?.id,
   };
   const decision = decide(view, commit, now);
