@@ -5,7 +5,7 @@ import type { Answer, Store, StoredEvent } from '../store/index.ts';
 import { oddField } from './event-facts.ts';
 import type { DataOf, EventType, JournalEvent } from './events.ts';
 
-/** As it is written: it has its turn, and no number yet. `text`: its data as JSON, secrets and all. */
+/** An event before the store numbers it. `text` is its data as JSON, with secrets in clear. */
 export type Noted = JournalEvent & { readonly turn: number; readonly text?: string };
 /** With its place in the journal. */
 export type Recorded = Noted & {

@@ -20,7 +20,7 @@ import {
   yes,
 } from './check.ts';
 
-/** As `packMarks` writes a descriptor. */
+/** `packMarks` writes a descriptor in this form. */
 export type Marks = { labels: string[]; taint: string[]; sources: string[] };
 
 export const status = word(...THREAD_STATUSES);
@@ -66,7 +66,7 @@ const reply = fields(
     model: text,
     price_row: text,
     spend: text,
-    /** Of the request, for the estimate of the next one. */
+    /** The size of the request. The estimate of the next request uses it. */
     bytes: number,
   },
   {
@@ -92,7 +92,7 @@ const broken = fields(
   { code: none },
 ) as Check<BrokenReply & { code?: never }>;
 export const said = fields({ text, marks });
-/** What is wrong with a guard is found when it is compiled. */
+/** Problems of a guard are found when it is compiled, not here. */
 const guard = is<GuardSource>(
   (value) => typeof getOwn(value, 'on') === 'string' && isObject(getOwn(value, 'verdict')),
 );
@@ -105,7 +105,7 @@ const names = list(text);
 const kinds = is<Record<string, string>>(
   (value) => isObject(value) && Object.values(value).every((one) => typeof one === 'string'),
 );
-/** What its tool said about single fields of it, when it was made. */
+/** Facts that the tool declared about single fields of a result, at the time of the call. */
 const facts = fields(
   {},
   { free_text: names, made: names, identifiers: names, kinds, untrusted: yes, directory: yes },

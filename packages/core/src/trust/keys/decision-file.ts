@@ -96,14 +96,14 @@ export function openDecisions<State>(decisions: Decisions<State>) {
   }
 
   return {
-    /** Reads again whenever a file is another one: a removal counts in every process at once. */
+    /** Reads again when a file changed, so a removal counts at once, and after a failure, which may pass. */
     load(): Outcome<State> {
       const names = files();
       const stamp = names.map(stampOf).join('\n');
       if (cache?.stamp === stamp) return cache.state;
       let state: Outcome<State> = ok(empty());
       for (const file of names) if (state.ok) state = replay(file, state.output);
-      cache = { stamp, state };
+      cache = state.ok ? { stamp, state } : undefined;
       return state;
     },
     append(line: JsonObject): Outcome<null> {
