@@ -10,11 +10,22 @@ const root = fileURLToPath(new URL('..', import.meta.url));
 /** The folder that is written, then further programs that belong into it: tests have some, users none. */
 const [outDir = `${root}/dist`, ...programs] = process.argv.slice(2);
 
+/** A module that reads an SQL file beside it gets the text instead: the package has no such files. */
+const SQL_FILE = /readFileSync\(new URL\('([^']+\.sql)', import\.meta\.url\), 'utf8'\)/g;
+const sqlTexts = {
+  name: 'sql-texts',
+  transform: (code, id) =>
+    code.replaceAll(SQL_FILE, (_, path) =>
+      JSON.stringify(readFileSync(new URL(path, pathToFileURL(id)), 'utf8')),
+    ),
+};
+
 const bundle = (input, chunks) =>
   build({
     root,
     configFile: false,
     logLevel: 'warn',
+    plugins: [sqlTexts],
     ssr: {
       external: true,
       noExternal: [/^@kernmantle\//, 'yaml', 'commander', '@cfworker/json-schema'],

@@ -1,6 +1,7 @@
 // A registry with 10,000 queued threads and 1,000,000 events: a claim of 50, a status, a page of a list.
 import pg from 'pg';
 import { PgBoss } from 'pg-boss';
+import { writeAccount } from '../../packages/core/src/store/account.ts';
 import type { Store } from '../../packages/core/src/store/port.ts';
 import { must, openAt, TTL_MS } from './holder.ts';
 import { prepare } from './prepare.ts';
@@ -32,7 +33,7 @@ async function fill(store: Store, url: string): Promise<void> {
     events: events.map(({ type, data }) => ({ type, turn: 0, text: JSON.stringify(data) })),
     limits: JSON.stringify(limits),
     inputs: JSON.stringify(inputs),
-    budget: `{NULL,${budget.tokens},NULL,NULL,${budget.spend}}`,
+    account: writeAccount({ thread: '', limits: budget, used: {}, reserved: {}, open: [] }),
   };
   await client.query(
     `SELECT count(km_create((jsonb_build_object('id', 'q' || n) || $1::jsonb), 'b' || n))

@@ -4,7 +4,16 @@ import { parseArgs } from 'node:util';
 import type { FleetRow, FleetRun } from './row.ts';
 import { startServer } from './server.ts';
 
-const SUITES = ['loop', 'latency', 'watchers', 'large', 'turn', 'memory', 'idle'] as const;
+const SUITES = [
+  'loop',
+  'latency',
+  'watchers',
+  'large',
+  'siblings',
+  'turn',
+  'memory',
+  'idle',
+] as const;
 /** Nothing takes longer; what does is not finished and says so. */
 const MOST_SECONDS = 300;
 

@@ -44,7 +44,8 @@ async function step(
   modelMs: number,
   more: Pick<Commit, 'heard' | 'status'>,
 ): Promise<void> {
-  const key = `${held.thread}-${turn}`;
+  // A thread that was interrupted has an open reservation of its earlier epoch.
+  const key = `${held.thread}-${held.epoch}-${turn}`;
   must(
     await commit({
       events: [{ type: 'turn_start', turn, data: { at: nowMicros(), preview: PREVIEW } }],

@@ -6,7 +6,7 @@ import { ofToday, timeoutMs } from '@kernmantle/test-support/soak';
 import pg from 'pg';
 import { expect, inject, onTestFinished, test } from 'vitest';
 import { migrateServerStore, openServerStore } from '../src/postgres/address.ts';
-import { FUNCTIONS } from '../src/postgres/sql/schema.ts';
+import { FUNCTIONS } from '../src/postgres/schema.ts';
 import { noServer, openServerStores } from './support/server-stores.ts';
 import { openWorkerStage, type WorkerStage } from './support/worker-stage.ts';
 

@@ -26,7 +26,7 @@ const calm = (): Switch => ({
 const problem = (code: string): Error => Object.assign(new Error(code), { code });
 const lost = (): Error => problem('ECONNRESET');
 /** Statements that are a commit by themselves. */
-const COMMITS = /km_(commit|audit|renew)|^\s*(INSERT|UPDATE|DELETE)/;
+const COMMITS = /km_(write|audit|renew)|^\s*(INSERT|UPDATE|DELETE)/;
 const SET = `SELECT set_config('km.now', $1, false), set_config('km.break', $2, false)`;
 
 /** Connections that go through the switch and know the time. */

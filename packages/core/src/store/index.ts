@@ -1,4 +1,11 @@
 export {
+  type AccountText,
+  openReservations,
+  readAccount,
+  toBudgetState,
+  writeAccount,
+} from './account.ts';
+export {
   type Amounts,
   BUDGET_KINDS,
   type BudgetKind,
@@ -6,7 +13,16 @@ export {
   positive,
   readAmounts,
 } from './amounts.ts';
-export { changesBudgets, LEASE_LOST } from './decide.ts';
+export {
+  type Account,
+  type BudgetRefusal,
+  changesBudgets,
+  decide,
+  decideBudgets,
+  type Fence,
+  LEASE_LOST,
+  type RowChange,
+} from './decide.ts';
 export {
   approvalTexts,
   type CommitText,
@@ -91,9 +107,12 @@ export {
   isEnded,
   noThread,
   parseThreadId,
+  REVOKING,
   STATUS_CAUSES,
+  secretExists,
   THREAD_STATUSES,
   type ThreadStatus,
+  threadExists,
 } from './thread-id.ts';
 export { readTranscript } from './transcript/read.ts';
 export {

@@ -35,6 +35,9 @@ export const isEnded = (status: ThreadStatus): boolean => ENDED.has(status);
 /** Somebody must be at work on it: without a lease such a thread was interrupted. */
 export const AT_WORK: readonly ThreadStatus[] = ['spawning', 'running', 'terminating'];
 
+/** A thread with one of these statuses revokes what it and the threads below it are allowed to do. */
+export const REVOKING: readonly ThreadStatus[] = ['aborted', 'terminated', 'killed'];
+
 /**
  * Why a `status` event was recorded by a store or a worker. A process that is certainly gone was lost. A
  * lease that expired says nothing about its process: it can be alive and late.
@@ -84,3 +87,8 @@ export const noThread = (id: string): Failure =>
 
 export const threadExists = (id: string): Failure =>
   fail('thread_exists', `thread \`${id}\` exists already`, { thread: id });
+
+export const secretExists = (thread: string, number: number): Failure => {
+  const message = `secret ${number} of thread \`${thread}\` exists already: somebody else holds the thread`;
+  return fail('conflict', message, { thread });
+};

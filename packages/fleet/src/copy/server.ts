@@ -2,7 +2,6 @@
 // ours, a tree at a time, and come into ours in one transaction when all of them are there.
 import { fail, type Outcome, ok } from '@kernmantle/core/base';
 import type { Answer } from '@kernmantle/core/store';
-import { BUDGET_KINDS } from '@kernmantle/core/store';
 import type pg from 'pg';
 import { type Database, openDatabase } from '../postgres/connection.ts';
 import { troubleOf } from '../postgres/errors.ts';
@@ -65,22 +64,13 @@ async function openLine(options: OwnedDatabase): Answer<Line> {
   });
 }
 
-const amountsIn = (column: string): string =>
-  `json_strip_nulls(json_build_object(${BUDGET_KINDS.map(
-    (kind, index) => `'${kind}', ${column}[${index + 1}]::text`,
-  ).join(', ')}))`;
-const ACCOUNT = `json_build_object('limits', ${amountsIn('b.limits')}, 'used', ${amountsIn('b.used')},
-  'reserved', ${amountsIn('b.reserved')}, 'open', coalesce((SELECT json_agg(json_build_object('key', r.key,
-    'amounts', ${amountsIn('r.amounts')}, 'from', r.source, 'standing', CASE WHEN r.standing THEN 1 END) ORDER BY r.key)
-    FROM reservations r WHERE r.thread = b.thread), '[]'::json))::text`;
-
 /** What stands in ours otherwise than it travels. */
 const MADE: Readonly<Record<string, string>> = {
   chain: 'array_to_json(t.chain)::text',
   detached: 't.detached::int',
   queued: `CASE WHEN t.owner IS NOT NULL AND NOT km_ended(t.status) AND NOT km_at_work(t.status)
     THEN t.updated ELSE t.queued END`,
-  budget: ACCOUNT,
+  budget: 'b.account::text',
   ...Object.fromEntries(['limits', 'inputs', 'result', 'birth'].map((name) => [name, `d.${name}`])),
 };
 
@@ -117,7 +107,7 @@ const OF_THREADS: Partial<Record<CopiedTable, string>> = {
 const OF_NONE: Partial<Record<CopiedTable, string>> = {
   ...beside(OF_NOBODY),
   audit: `SELECT ${list('audit')} FROM audit WHERE $1::text IS NOT NULL ORDER BY id`,
-  pruned: `SELECT b.thread, ${ACCOUNT} AS budget FROM budgets b
+  pruned: `SELECT b.thread, b.account::text AS budget FROM budgets b
     WHERE $1::text IS NOT NULL AND b.thread NOT IN (SELECT id FROM threads)`,
 };
 
@@ -271,15 +261,6 @@ const insertRows = (line: Line, tree: string, table: CopiedTable, rows: readonly
   return line.run(insertText(table), [tree, ...columns]);
 };
 
-const amountsOf = (account: string, none: string): string =>
-  `ARRAY[${BUDGET_KINDS.map((kind) => `coalesce((${account} ->> '${kind}')::numeric, ${none})`).join(', ')}]`;
-const insertAccounts = (
-  id: string,
-  from: string,
-): string => `INSERT INTO budgets (thread, limits, used, reserved)
-  SELECT ${id}, ${amountsOf("budget::json -> 'limits'", 'NULL')}, ${amountsOf("budget::json -> 'used'", '0')},
-    ${amountsOf("budget::json -> 'reserved'", '0')} FROM ${from}`;
-
 const OWN = columnsOf('threads').filter(
   (name) => !['budget', 'limits', 'inputs', 'result', 'birth'].includes(name),
 );
@@ -306,15 +287,12 @@ const ARRIVE: Readonly<Record<CopiedTable, string>> = {
   secrets: same('secrets'),
   search_texts: same('search_texts'),
   audit: same('audit'),
-  pruned: insertAccounts('thread', 'copying_pruned'),
+  pruned: 'INSERT INTO budgets (thread, account) SELECT thread, budget::jsonb FROM copying_pruned',
 };
 const ARRIVE_TOO = [
   `INSERT INTO thread_data (thread, limits, inputs, result, birth)
     SELECT id, limits, inputs, result, birth FROM copying_threads`,
-  insertAccounts('id', 'copying_threads'),
-  `INSERT INTO reservations (thread, key, amounts, source, standing)
-    SELECT c.id, r ->> 'key', ${amountsOf("r -> 'amounts'", '0')}, r ->> 'from', coalesce(r ->> 'standing', '0') = '1'
-    FROM copying_threads c, json_array_elements(c.budget::json -> 'open') r`,
+  'INSERT INTO budgets (thread, account) SELECT id, budget::jsonb FROM copying_threads',
 ];
 const TAKEN = `SELECT id FROM (SELECT id FROM copying_threads UNION ALL SELECT thread FROM copying_pruned) c
   JOIN budgets b ON b.thread = c.id UNION ALL SELECT id FROM copying_approvals JOIN approvals USING (id) LIMIT 5`;

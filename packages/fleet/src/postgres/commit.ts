@@ -1,20 +1,26 @@
-// The one way in which whoever holds a thread writes: a plain commit is one call of the server's
-// function and its own transaction; what moves other threads, jobs or approvals is made in one that
-// holds them all.
+// Writes a commit of a leased thread. `decide` makes the decision on a view of the rows, `km_write` writes it
+// if the rows are still so, else it returns them for the next decision. A plain commit is one call, which is
+// its own transaction. A commit that also changes other threads, jobs or approvals is several statements in
+// one transaction.
 import { ok } from '@kernmantle/core/base';
 import type { Answer, Commit, Committed, Journal, Signal } from '@kernmantle/core/store';
 import {
   type CommitText,
   changesBudgets,
+  decide,
   encodeCommit,
   isEnded,
   LEASE_LOST,
-  type ThreadStatus,
+  secretExists,
+  writeAccount,
 } from '@kernmantle/core/store';
 import { approvalsOf, askInThread, useInThread } from './approvals.ts';
-import type { Sql } from './connection.ts';
+import type { Sql, SqlWriting } from './connection.ts';
+import { RefusedWrite, SERIALIZATION_FAILURE } from './errors.ts';
+import type { CachedRow, VersionedAccount } from './leased-thread.ts';
 import type { ServerRegistry } from './registry.ts';
-import { amountsArray, auditRowsOf, birthOf, reserveRows, sealedRows } from './rows.ts';
+import { auditRowsOf, birthOf, sealedRows } from './rows.ts';
+import { type SignalColumns, signalOf, signalsAfter } from './signals.ts';
 import {
   countJournal,
   holdThreads,
@@ -23,19 +29,29 @@ import {
   rememberHeld,
   tellBirths,
 } from './threads.ts';
+import {
+  cachedView,
+  explainRefusal,
+  freshView,
+  readView,
+  type ServerView,
+  type ViewColumns,
+} from './view.ts';
 
-const COMMIT = `SELECT * FROM km_commit($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18)`;
+const WRITE = `SELECT * FROM km_write($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19)`;
 
-interface CommitColumns {
-  o_seq: number;
+interface WriteColumns {
+  o_view: ViewColumns | null;
   o_lease_ms: number;
-  o_signals: Signal[] | null;
+  /** Null: nothing was written. */
+  o_wakes: number | null;
+  o_signals: SignalColumns[] | null;
   o_revoked: string | null;
-  o_reserved: string[] | null;
-  o_status: ThreadStatus;
 }
 
-/** Is there anything but what its row, its journal and its account say? */
+type Write = Extract<ReturnType<typeof decide>, { kind: 'write' }>;
+
+/** A part of the commit that `km_write_rest` writes. */
 const hasRest = ({ commit, result, limits, search, children, tell }: CommitText): boolean =>
   result !== undefined ||
   limits !== undefined ||
@@ -45,120 +61,212 @@ const hasRest = ({ commit, result, limits, search, children, tell }: CommitText)
   commit.secrets !== undefined ||
   commit.audit !== undefined;
 
-/** What few commits carry, as JSON; null for most. */
-function moreOf(encoded: CommitText, registry: ServerRegistry): string | null {
-  const { commit, result, limits, search, children, tell } = encoded;
-  const { settle, raise, charge, reserve, secrets, audit, items } = commit;
+/** The parts that few commits have, as JSON. Null: there is none. */
+function moreOf(
+  { commit, result, limits, search, children, tell }: CommitText,
+  decision: Write | undefined,
+  registry: ServerRegistry,
+): string | null {
+  const changed = decision?.accounts.map((account) => [account.thread, writeAccount(account)]);
   const more = {
     result,
     limits,
     search,
-    items,
-    settle: settle?.map(({ key, actual }) => ({ key, actual: amountsArray(actual) })),
-    raise: raise && amountsArray(raise, 'NULL'),
-    charge: charge && amountsArray(charge),
-    reserve: reserveRows(reserve),
-    children: children.length > 0 ? children.map((child) => birthOf(child, registry)) : undefined,
+    items: commit.items,
+    accounts: changed && changed.length > 0 ? Object.fromEntries(changed) : undefined,
+    children:
+      children.length > 0
+        ? children.map((child, at) => birthOf(child, decision?.children[at], registry))
+        : undefined,
     tell: tell.length > 0 ? tell : undefined,
-    secrets: sealedRows(secrets),
-    audit: auditRowsOf(audit),
+    secrets: sealedRows(commit.secrets),
+    audit: auditRowsOf(commit.audit),
   };
   const text = JSON.stringify(more);
   return text === '{}' ? null : text;
 }
 
-function valuesOf(registry: ServerRegistry, thread: string, encoded: CommitText): unknown[] {
-  const { held, clock } = registry;
+/** `now`: the time of the decision. */
+function valuesOf(
+  registry: ServerRegistry,
+  thread: string,
+  encoded: CommitText,
+  { fence, chain, accounts }: ServerView,
+  decision: Write,
+  now: number,
+): unknown[] {
   const { commit, events, cost = null } = encoded;
-  const { expect, heard = 0, status = null, attempt = null, release } = commit;
-  const known = held.get(thread);
-  const told = known?.epoch === expect.epoch ? known.told : heard;
-  // How long from now: whoever asks may have another time than the server.
-  const wakeIn = typeof release === 'object' ? Math.round(release.wake - clock.now()) : null;
+  const { expect, heard = 0, status = null, attempt = null } = commit;
+  const { row } = decision;
+  // The decision depends on the number of signals only in these cases.
+  const wakes = expect.quiet || row.release || heard > fence.wakes ? fence.wakes : null;
+  const queued = row.release?.queued ?? null;
+  const isBudget = changesBudgets(commit);
   // biome-ignore format: in the order of the function
   return [
-    thread, expect.seq, expect.epoch, expect.quiet === true, heard, told,
+    thread, expect.seq, expect.epoch, wakes,
+    isBudget ? chain.toReversed() : null,
+    isBudget ? accounts.map(({ version }) => version).reverse() : null,
     events.map(({ type }) => type), events.map(({ turn }) => turn),
     events.map(({ ts }) => ts ?? null), events.map(({ text }) => text),
-    status, cost, attempt, release !== undefined,
-    wakeIn, changesBudgets(commit), hasRest(encoded), moreOf(encoded, registry),
+    deliveredOf(registry, thread, commit), row.heard, status, cost, attempt, row.release !== undefined,
+    // Relative, because the clock of the server can differ.
+    queued === null ? null : Math.round(queued - now),
+    hasRest(encoded), moreOf(encoded, decision, registry),
   ];
 }
 
-/** As it is answered, with the status that it left. */
-type CommitAnswer = Committed & { status: ThreadStatus };
-
-const committedOf = (columns: CommitColumns): CommitAnswer => ({
-  seq: columns.o_seq,
-  signals: columns.o_signals ?? [],
-  lease_ms: columns.o_lease_ms,
-  reserved: columns.o_reserved ?? [],
-  children: [],
-  approvals: [],
-  status: columns.o_status,
-  ...(columns.o_revoked === null ? {} : { revoked: columns.o_revoked }),
-});
-
-async function send(sql: Sql, values: readonly unknown[]): Promise<CommitAnswer> {
-  const row = await sql.get<CommitColumns>(COMMIT, ...values);
-  if (!row) throw new Error('a commit answered nothing');
-  return committedOf(row);
+/** The last signal that this process has received for the thread. */
+function deliveredOf({ held }: ServerRegistry, thread: string, commit: Commit): number {
+  const lease = held.get(thread);
+  return lease?.epoch === commit.expect.epoch ? lease.told : (commit.heard ?? 0);
 }
 
-/** With what others see of it in the same transaction. */
-async function sendWhole(
-  { jobs, time }: ServerRegistry,
+/** The answer of a commit, with the rows that it left. */
+interface CommitAnswer {
+  readonly committed: Committed;
+  readonly row: CachedRow;
+  readonly accounts: readonly VersionedAccount[];
+}
+
+const MAX_CONFLICTS = 3;
+
+/** Decides and writes until the rows did not change in between. Throws a refusal. Undefined: too many conflicts. */
+async function write(
+  registry: ServerRegistry,
   sql: Sql,
   thread: string,
-  commit: Commit,
-  values: readonly unknown[],
-): Promise<CommitAnswer> {
-  const { ask, use, children = [], tell = [], release } = commit;
-  const written = await send(sql, values);
+  encoded: CommitText,
+): Promise<CommitAnswer | undefined> {
+  const { clock } = registry;
+  const { commit } = encoded;
+  const read = (now: number): Promise<ServerView> =>
+    readView(sql, thread, moreOf(encoded, undefined, registry), now);
+  let view = cachedView(registry, thread, commit.expect, changesBudgets(commit));
+  for (let conflicts = 0; conflicts < MAX_CONFLICTS; ) {
+    const now = clock.now();
+    view ??= await read(now);
+    const accounts = view.accounts.map(({ account }) => account);
+    const decision = decide(
+      { thread, fence: view.fence, accounts, takenId: view.taken },
+      commit,
+      now,
+    );
+    if (decision.kind === 'refuse') {
+      if (!view.isFresh) {
+        view = undefined;
+        continue;
+      }
+      throw new RefusedWrite(
+        decision.needs === 'signals'
+          ? decision.explain(await signalsAfter(sql, thread, decision.after))
+          : await explainRefusal(sql, decision),
+      );
+    }
+    if (view.secret !== undefined) throw new RefusedWrite(secretExists(thread, view.secret));
+    const values = valuesOf(registry, thread, encoded, view, decision, now);
+    const row = await sql.get<WriteColumns>(WRITE, ...values);
+    if (!row) throw new Error('a commit answered nothing');
+    if (row.o_wakes !== null) return answerOf(row, row.o_wakes, view, decision);
+    conflicts += 1;
+    view = freshView(thread, row.o_view, clock.now());
+  }
+  return undefined;
+}
+
+function answerOf(
+  { o_lease_ms, o_signals, o_revoked }: WriteColumns,
+  wakes: number,
+  { chain, accounts }: ServerView,
+  { row, reserved, ...decision }: Write,
+): CommitAnswer {
+  const versions = new Map(accounts.map(({ account, version }) => [account.thread, version]));
+  const changed = decision.accounts.map((account) => ({
+    account,
+    version: (versions.get(account.thread) ?? 0) + 1,
+  }));
+  const isChanged = new Set(decision.accounts.map((account) => account.thread));
+  return {
+    committed: {
+      seq: row.seq,
+      signals: (o_signals ?? []).map(signalOf),
+      lease_ms: o_lease_ms,
+      reserved,
+      children: [],
+      approvals: [],
+      ...(o_revoked === null ? {} : { revoked: o_revoked }),
+    },
+    row: { chain, status: row.status, wakes, heard: row.heard },
+    accounts: [
+      ...accounts.filter(({ account }) => !isChanged.has(account.thread)),
+      ...changed,
+      ...decision.children.map((account) => ({ account, version: 0 })),
+    ],
+  };
+}
+
+/** Writes also what others see of the commit, in the same transaction. */
+async function writeWhole(
+  registry: ServerRegistry,
+  sql: Sql,
+  thread: string,
+  encoded: CommitText,
+): Promise<CommitAnswer | undefined> {
+  const { jobs, time } = registry;
+  const { ask, use, children = [], tell = [], release } = encoded.commit;
+  const written = await write(registry, sql, thread, encoded);
+  if (!written) return undefined;
   const approvals = ask ? await askInThread(sql, time, thread, ask) : [];
   if (use) await useInThread(sql, time, thread, use);
   const ids = children.map(({ id }) => id);
   const moved = [...ids, ...tell.map((signal) => signal.thread), ...(release ? [thread] : [])];
   if (moved.length > 0) await jobs.follow(sql, [...new Set(moved)]);
-  return { ...written, approvals, children: ids.length > 0 ? await holdThreads(sql, ids) : [] };
+  const held = ids.length > 0 ? await holdThreads(sql, ids) : [];
+  return { ...written, committed: { ...written.committed, approvals, children: held } };
 }
 
-const WHERE = `SELECT seq, epoch, status, coalesce(lease_until - km_now(), 0) AS lease_ms, km_revoked(chain) AS revoked,
-  km_signals(id, $2) AS signals FROM threads WHERE id = $1`;
-const OPEN = 'SELECT key FROM reservations WHERE thread = ANY ($1) AND key = ANY ($2)';
+const WRITTEN = `SELECT seq, epoch, status, wakes, heard, chain, coalesce(lease_until - km_now(), 0) AS lease_ms,
+  km_revoked(chain) AS revoked, km_signals(id, $2) AS signals FROM threads WHERE id = $1`;
+const OPEN = `SELECT r ->> 'key' AS key FROM budgets, jsonb_array_elements(account -> 'open') r
+  WHERE thread = ANY ($1) AND r ->> 'key' = ANY ($2)`;
 
-/** What a commit whose answer was lost would have been answered, if it is there. */
+interface WrittenColumns extends CachedRow {
+  seq: number;
+  epoch: number;
+  lease_ms: number;
+  revoked: string | null;
+  signals: SignalColumns[] | null;
+}
+
+/** Returns the answer that was lost, if the commit was written. */
 async function findWritten(
-  { time }: ServerRegistry,
+  registry: ServerRegistry,
   sql: Sql,
   thread: string,
   commit: Commit,
-  told: number,
 ): Promise<CommitAnswer | undefined> {
   const { expect, events, ask, children = [], reserve = [], release } = commit;
-  const row = await sql.get<{
-    seq: number;
-    epoch: number;
-    status: ThreadStatus;
-    lease_ms: number;
-    revoked: string | null;
-    signals: Signal[] | null;
-  }>(WHERE, thread, told);
-  if (row?.seq !== expect.seq + events.length || row.epoch !== expect.epoch) return undefined;
+  const delivered = deliveredOf(registry, thread, commit);
+  const found = await sql.get<WrittenColumns>(WRITTEN, thread, delivered);
+  if (found?.seq !== expect.seq + events.length || found.epoch !== expect.epoch) return undefined;
+  const { seq, lease_ms, revoked, signals, chain, status, wakes, heard } = found;
   const ids = children.map(({ id }) => id);
-  const wishes = [reserve, ...children.map((child) => child.reserve ?? [])].flat();
-  const keys = wishes.map(({ key }) => key);
+  const wanted = [reserve, ...children.map((child) => child.reserve ?? [])].flat();
+  const keys = wanted.map(({ key }) => key);
   const open = keys.length > 0 ? await sql.all<{ key: string }>(OPEN, [thread, ...ids], keys) : [];
   const made = new Set(open.map(({ key }) => key));
   return {
-    seq: row.seq,
-    status: row.status,
-    signals: row.signals ?? [],
-    lease_ms: release ? 0 : row.lease_ms,
-    reserved: keys.filter((key) => made.has(key)),
-    children: ids.length > 0 ? await holdThreads(sql, ids) : [],
-    approvals: ask ? await approvalsOf(sql, time, thread, ask) : [],
-    ...(row.revoked === null ? {} : { revoked: row.revoked }),
+    committed: {
+      seq,
+      signals: (signals ?? []).map(signalOf),
+      lease_ms: release ? 0 : lease_ms,
+      reserved: keys.filter((key) => made.has(key)),
+      children: ids.length > 0 ? await holdThreads(sql, ids) : [],
+      approvals: ask ? await approvalsOf(sql, registry.time, thread, ask) : [],
+      ...(revoked === null ? {} : { revoked }),
+    },
+    row: { chain, status, wakes, heard },
+    accounts: [],
   };
 }
 
@@ -167,39 +275,48 @@ async function commitThread(
   thread: string,
   commit: Commit,
 ): Answer<Committed> {
-  const { database, held, clock, feed } = registry;
+  const { database, held, accounts, clock, feed } = registry;
   const encoded = encodeCommit(commit);
   if (!encoded.ok) return encoded;
   const { expect, ask, use, children, tell, release } = commit;
   const { epoch } = expect;
-  const asked = clock.monotonic();
-  const isPlain = !ask && !use && !children && !tell && !release;
-  const values = valuesOf(registry, thread, encoded.output);
-  const answer = await database.write(
-    (sql) => (isPlain ? send(sql, values) : sendWhole(registry, sql, thread, commit, values)),
-    {
-      ...(isPlain ? { plain: true as const } : {}),
-      lane: thread,
-      written: (sql) => findWritten(registry, sql, thread, commit, Number(values[5])),
-      until: held.get(thread)?.until,
-    },
-  );
+  const start = clock.monotonic();
+  const lease = held.get(thread);
+  const how: SqlWriting<CommitAnswer> = {
+    plain: !ask && !use && !children && !tell && !release,
+    lane: thread,
+    // Commits of one tree change the same accounts: in turn they do not conflict inside of this process.
+    tree: changesBudgets(commit) ? lease?.row?.chain.at(-1) : undefined,
+    written: (sql) => findWritten(registry, sql, thread, commit),
+    until: lease?.until,
+  };
+  const answer = await database.write(async (sql) => {
+    const tryWrite = how.plain ? write : writeWhole;
+    const written = await tryWrite(registry, sql, thread, encoded.output);
+    if (written) return written;
+    // INVARIANT: the next try always ends. In a transaction, each conflict locks the rows that it returns.
+    how.plain = false;
+    throw Object.assign(new Error('the accounts changed'), { code: SERIALIZATION_FAILURE });
+  }, how);
   if (!answer.ok) {
     const { code, detail } = answer.error;
+    held.setRow(thread, epoch, undefined);
     if (LEASE_LOST.includes(code)) held.drop(thread, epoch);
-    // What it was told now does not come with the next answer.
+    // The refusal delivers these signals, so the next answer does not.
     if (code === 'signalled') held.tell(thread, epoch, detail['signals'] as unknown as Signal[]);
     return answer;
   }
-  const { status, ...committed } = answer.output;
-  const { seq, signals, lease_ms, children: born } = committed;
+  const { committed, row } = answer.output;
+  const { seq, signals, lease_ms, children: made } = committed;
+  accounts.add(answer.output.accounts);
+  held.setRow(thread, epoch, row);
   const fresh = held.tell(thread, epoch, signals);
   if (release) held.drop(thread, epoch);
-  else held.renew(thread, epoch, asked + lease_ms);
-  rememberHeld(registry, born, asked);
-  tellBirths(registry, born);
-  feed.moved({ thread, seq, status });
-  if (release && !isEnded(status)) feed.queued();
+  else held.renew(thread, epoch, start + lease_ms);
+  rememberHeld(registry, made, start);
+  tellBirths(registry, made);
+  feed.moved({ thread, seq, status: row.status });
+  if (release && !isEnded(row.status)) feed.queued();
   return ok({ ...committed, signals: fresh });
 }
 

@@ -32,11 +32,13 @@ export interface Sql {
   executeSql(text: string, values?: unknown[]): Promise<{ rows: Record<string, unknown>[] }>;
 }
 
-interface SqlWriting<T> {
-  /** One statement, which is a transaction by itself. */
-  plain?: true;
+export interface SqlWriting<T> {
+  /** One statement, which is a transaction by itself. Read before each try. */
+  plain?: boolean;
   /** Writes of one lane are made in order. */
   lane?: string;
+  /** Root of a tree whose writes are made in order. */
+  tree?: string | undefined;
   /** What was answered, if it was written before. Without it, making it again does no harm. */
   written?: (sql: Sql) => Promise<T | undefined>;
   /** How long to look for it, on the monotonic clock; as long as anybody is patient when left out. */
@@ -262,7 +264,7 @@ export async function openDatabase(options: DatabaseOptions): Answer<Database> {
   pool.on('error', () => {});
   pool.on('connect', (client) => void client.on('error', () => {}));
   const way: Way = { ...options, pool, patienceMs };
-  const inLane = createLanes();
+  const [inLane, inTree] = [createLanes(), createLanes()];
   const unanswered = new Set<Promise<unknown>>();
   let isClosed = false;
   const closed: Failure = fail('store_closed', `the registry at ${shown} was closed`, {
@@ -281,7 +283,8 @@ export async function openDatabase(options: DatabaseOptions): Answer<Database> {
     schema: place.schema,
     place: shown,
     read: (work, ms = patienceMs) => asked(() => readAgain(way, work, ms)),
-    write: (work, how = {}) => asked(() => inLane(how.lane, () => send(way, work, how))),
+    write: (work, how = {}) =>
+      asked(() => inLane(how.lane, () => inTree(how.tree, () => send(way, work, how)))),
     async connect(settings = {}) {
       const client = new Client({ ...config, ...settings });
       client.on('error', () => {});

@@ -1,9 +1,9 @@
 // What a server and the way to it say, in codes that a caller can act on. INVARIANT: nothing of an
 // address is in a message but what `shownPlace` shows.
-import { type Failure, fail, type JsonObject } from '@kernmantle/core/base';
+import { type Failure, fail } from '@kernmantle/core/base';
 
-/** Refused by our own functions: its message is the code, its detail the rest, as JSON. */
-const REFUSED = 'KM001';
+/** The server's code for a transaction that can succeed if it is repeated. */
+export const SERIALIZATION_FAILURE = '40001';
 
 /** `busy`: rolled back, others were at it. `lost`: the connection is gone, nobody said what happened. */
 export interface Trouble {
@@ -42,7 +42,9 @@ const FULL: Known = [
 ];
 
 const KNOWN: ReadonlyMap<string, Known> = new Map([
-  ...['40001', '40P01', '55P03', '57014', '53300', '55006'].map((code) => [code, BUSY] as const),
+  ...[SERIALIZATION_FAILURE, '40P01', '55P03', '57014', '53300', '55006'].map(
+    (code) => [code, BUSY] as const,
+  ),
   ...['57P01', '57P02', '57P03', '57P05', '25P03', '25P04'].map((code) => [code, LOST] as const),
   ...['28P01', '28000'].map((code) => [code, ENTRY] as const),
   ...['42P01', '42883', '42703', '3F000'].map((code) => [code, FORM] as const),
@@ -70,17 +72,11 @@ function knownOf(code: string, message: string): Known | undefined {
     : undefined;
 }
 
-function refusalOf(code: string, text: string): Failure {
-  const { message, code: _, ...detail }: { message: string } & JsonObject = JSON.parse(text);
-  return fail(code, message, detail);
-}
-
 /** Never throws. `place`: of the server, as it is shown. */
 export function troubleOf(error: unknown, place: string): Trouble {
   if (error instanceof RefusedWrite) return { kind: 'refused', failure: error.failure };
-  const { code: state = '', message = String(error), detail: told = '{}' } = Object(error);
+  const { code: state = '', message = String(error) } = Object(error);
   const code = String(state);
-  if (code === REFUSED) return { kind: 'refused', failure: refusalOf(message, told) };
   const [kind, name, what] = knownOf(code, message) ?? [
     'final',
     'internal_error',

@@ -1,15 +1,23 @@
-// What this process knows about the threads it holds: until when, and which signals it was told.
-// Bounded by the threads that are held; what is let go is forgotten.
-import type { Signal } from '@kernmantle/core/store';
+// Caches the leases of this process: when each ends, which signals were delivered, and the rows that the
+// next commit of the thread is decided on. An entry lives as long as the lease.
+import type { Account, Fence, Signal } from '@kernmantle/core/store';
+
+/** Columns of a thread that only its own commits and signals change. */
+export interface CachedRow extends Pick<Fence, 'status' | 'wakes' | 'heard'> {
+  /** The thread first, its root last. */
+  readonly chain: readonly string[];
+}
 
 interface HeldHere {
   readonly epoch: number;
-  /** The last signal that went out with an answer. */
+  /** The last signal that an answer delivered. */
   told: number;
   /** The last signal that listeners were called for. */
   announced: number;
-  /** On this process's monotonic clock. */
+  /** On the monotonic clock of this process. */
   until: number;
+  /** Absent: the next commit reads the row. */
+  row?: CachedRow | undefined;
 }
 
 export type HeldHereMap = ReturnType<typeof createHeldHere>;
@@ -18,16 +26,15 @@ export function createHeldHere() {
   const all = new Map<string, HeldHere>();
   return {
     get: (thread: string): HeldHere | undefined => all.get(thread),
-    /** `heard` is what its journal has obeyed; `until` is counted from before the question. */
-    add(thread: string, facts: { epoch: number; heard: number; until: number }): void {
-      const { epoch, heard, until } = facts;
-      all.set(thread, { epoch, told: heard, announced: heard, until });
+    /** `until` counts from before the request. */
+    add(thread: string, { epoch, until, row }: { epoch: number; until: number; row: CachedRow }) {
+      all.set(thread, { epoch, told: row.heard, announced: row.heard, until, row });
     },
-    /** Only when it is held under this epoch. */
+    /** Does nothing under another epoch. */
     drop(thread: string, epoch: number): void {
       if (all.get(thread)?.epoch === epoch) all.delete(thread);
     },
-    /** Those of an answer that were not told before; they are told now. */
+    /** Returns the signals that were not delivered before, and marks them as delivered. */
     tell(thread: string, epoch: number, signals: readonly Signal[]): readonly Signal[] {
       const held = all.get(thread);
       if (held?.epoch !== epoch || signals.length === 0) return signals;
@@ -38,6 +45,39 @@ export function createHeldHere() {
     renew(thread: string, epoch: number, until: number): void {
       const held = all.get(thread);
       if (held?.epoch === epoch) held.until = until;
+    },
+    /** Absent: nothing is sure about the row, so the next commit reads it. */
+    setRow(thread: string, epoch: number, row: CachedRow | undefined): void {
+      const held = all.get(thread);
+      if (held?.epoch === epoch) held.row = row;
+    },
+  };
+}
+
+export interface VersionedAccount {
+  readonly account: Account;
+  readonly version: number;
+}
+
+export type AccountCache = ReturnType<typeof createAccountCache>;
+
+const MAX_ACCOUNTS = 10_000;
+
+/**
+ * Accounts as this process last saw them. Threads of one tree share the accounts above them. An account
+ * here can be old: a write compares its version.
+ */
+export function createAccountCache() {
+  const all = new Map<string, VersionedAccount>();
+  return {
+    /** Returns the accounts of a chain, or undefined if one of them is not cached. */
+    chain(threads: readonly string[]): VersionedAccount[] | undefined {
+      const found = threads.flatMap((thread) => all.get(thread) ?? []);
+      return found.length === threads.length ? found : undefined;
+    },
+    add(accounts: readonly VersionedAccount[]): void {
+      if (all.size > MAX_ACCOUNTS) all.clear();
+      for (const entry of accounts) all.set(entry.account.thread, entry);
     },
   };
 }

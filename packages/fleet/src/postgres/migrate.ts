@@ -13,7 +13,7 @@ import {
 } from './connection.ts';
 import { troubleOf } from './errors.ts';
 import { migrateJobs } from './jobs.ts';
-import { FUNCTIONS, JOURNAL_FORMATS, MIGRATIONS, OLDEST_SCHEMA } from './sql/schema.ts';
+import { FUNCTIONS, JOURNAL_FORMATS, MIGRATIONS, OLDEST_SCHEMA } from './schema.ts';
 
 const SERVER_SCHEMA_VERSION = MIGRATIONS.length;
 const OLDEST_SERVER = 150_000;

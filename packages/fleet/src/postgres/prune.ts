@@ -24,7 +24,6 @@ const REMOVE: readonly string[] = [
   `WITH unused AS (DELETE FROM artifact_uses WHERE thread = ANY ($1) RETURNING hash)
     DELETE FROM artifacts WHERE hash IN (SELECT hash FROM unused) AND NOT EXISTS
     (SELECT 1 FROM artifact_uses u WHERE u.hash = artifacts.hash AND u.thread <> ALL ($1))`,
-  'DELETE FROM reservations WHERE thread = ANY ($1)',
   'DELETE FROM thread_data WHERE thread = ANY ($1)',
   'DELETE FROM search_texts WHERE thread = ANY ($1)',
   'DELETE FROM threads WHERE id = ANY ($1)',

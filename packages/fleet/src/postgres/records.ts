@@ -3,18 +3,18 @@
 import { createHash } from 'node:crypto';
 import { fail, ok } from '@kernmantle/core/base';
 import type { AuditFilter, AuditRow } from '@kernmantle/core/kernel';
-import type { Answer, BudgetState, Records, Sealed } from '@kernmantle/core/store';
-import { noThread } from '@kernmantle/core/store';
+import type { AccountText, Answer, BudgetState, Records, Sealed } from '@kernmantle/core/store';
+import { noThread, secretExists, toBudgetState } from '@kernmantle/core/store';
 import type { Database } from './connection.ts';
 import { RefusedWrite } from './errors.ts';
-import { auditRowsOf, fromArray, sealedRows } from './rows.ts';
+import { auditRowsOf, sealedRows } from './rows.ts';
 
 const MAX_BYTES = 64 * 1024 * 1024;
 const MAX_READ = 100_000;
 
-const BUDGETS = `SELECT thread, limits::text[] AS limits, used::text[] AS used, reserved::text[] AS reserved
-  FROM budgets WHERE thread = ANY ($1)`;
+const BUDGETS = 'SELECT thread, account FROM budgets WHERE thread = ANY ($1)';
 const THREAD = 'SELECT id FROM threads WHERE id = $1 FOR KEY SHARE';
+const SECRET = 'SELECT km_secret($1, $2) AS number';
 const KEEP = 'SELECT km_keep($1, $2)';
 const PUT = `INSERT INTO artifacts (hash, bytes, created) VALUES ($1, $2, km_now()) ON CONFLICT DO NOTHING`;
 const USE = 'INSERT INTO artifact_uses (thread, hash) VALUES ($1, $2) ON CONFLICT DO NOTHING';
@@ -24,24 +24,14 @@ const FIND =
   'SELECT bytes FROM artifacts JOIN artifact_uses USING (hash) WHERE thread = $1 AND hash = $2';
 const SECRETS = 'SELECT number, sealed FROM secrets WHERE thread = $1 ORDER BY number';
 
-type BudgetColumns = Record<'used' | 'reserved', string[]> & {
-  thread: string;
-  limits: (string | null)[];
-};
-
-const ZERO = { spawns: 0n, tokens: 0n, input_tokens: 0n, output_tokens: 0n, spend: 0n };
-
-const budgetOf = ({ thread, limits, used, reserved }: BudgetColumns): BudgetState => ({
-  thread,
-  limits: fromArray(limits),
-  used: { ...ZERO, ...fromArray(used) },
-  reserved: { ...ZERO, ...fromArray(reserved) },
-});
-
 async function budgets(database: Database, threads: readonly string[]): Answer<BudgetState[]> {
-  const found = await database.read((sql) => sql.all<BudgetColumns>(BUDGETS, threads));
+  const found = await database.read((sql) =>
+    sql.all<{ thread: string; account: AccountText }>(BUDGETS, threads),
+  );
   if (!found.ok) return found;
-  const states = new Map(found.output.map((row) => [row.thread, budgetOf(row)]));
+  const states = new Map(
+    found.output.map(({ thread, account }) => [thread, toBudgetState(thread, account)]),
+  );
   const missing = threads.find((thread) => !states.has(thread));
   if (missing !== undefined) return noThread(missing);
   return ok(threads.flatMap((thread) => states.get(thread) ?? []));
@@ -60,7 +50,13 @@ async function putArtifact(
   const hash = `sha256:${createHash('sha256').update(bytes).digest('hex')}`;
   return database.write(async (sql) => {
     if (!(await sql.get(THREAD, thread))) throw new RefusedWrite(noThread(thread));
-    if (secrets.length > 0) await sql.all(KEEP, thread, JSON.stringify(sealedRows(secrets)));
+    if (secrets.length > 0) {
+      const rows = JSON.stringify(sealedRows(secrets));
+      const { number = null } =
+        (await sql.get<{ number: number | null }>(SECRET, thread, rows)) ?? {};
+      if (number !== null) throw new RefusedWrite(secretExists(thread, number));
+      await sql.all(KEEP, thread, rows);
+    }
     if (!(await sql.get(STAYS, hash))) await sql.all(PUT, hash, bytes);
     await sql.all(USE, thread, hash);
     return hash;

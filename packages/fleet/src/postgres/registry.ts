@@ -2,8 +2,8 @@
 import type { Clock, RandomBytes } from '@kernmantle/core/base';
 import type { Head, SignalNote } from '@kernmantle/core/store';
 import type { Database, Sql } from './connection.ts';
-import type { HeldHereMap } from './leased-thread.ts';
-import { AGREE_MS } from './sql/lease-functions.ts';
+import type { AccountCache, HeldHereMap } from './leased-thread.ts';
+import { AGREE_MS } from './schema.ts';
 
 /** What happened, told to whoever waits in this process and in others; after it is written. */
 export interface ServerFeed {
@@ -36,6 +36,7 @@ export interface ServerRegistry {
   readonly time: ServerTime;
   readonly random: RandomBytes;
   readonly held: HeldHereMap;
+  readonly accounts: AccountCache;
   readonly feed: ServerFeed;
   readonly jobs: Jobs;
   /** Forms of the journal that this program reads; it writes the last of them. */

@@ -1,13 +1,6 @@
-// How what the port knows stands in parameters and columns: amounts as arrays, what may be absent as null.
-import type { AuditEntry, Reserve, Sealed, ThreadSummary } from '@kernmantle/core/store';
-import {
-  type Amounts,
-  BUDGET_KINDS,
-  costAndTitle,
-  positive,
-  readAmounts,
-  type ThreadText,
-} from '@kernmantle/core/store';
+// Converts values of the port to parameters and columns, and back. An absent value is null.
+import type { Account, AuditEntry, Sealed, ThreadSummary } from '@kernmantle/core/store';
+import { costAndTitle, type ThreadText, writeAccount } from '@kernmantle/core/store';
 import type { ServerRegistry } from './registry.ts';
 
 /** How what may be absent stands in a row. */
@@ -32,19 +25,6 @@ export const summaryOf = ({ cost, title, ...rest }: SummaryColumns): ThreadSumma
   ...costAndTitle(cost, title),
 });
 
-/** `none`: what stands where nothing was said. */
-export const amountsArray = (amounts: Amounts, none: 'NULL' | '0' = '0'): string =>
-  `{${BUDGET_KINDS.map((kind) => amounts[kind] ?? none).join(',')}}`;
-
-/** From an array that was cast to texts. */
-export const fromArray = (texts: readonly (string | null)[]): Amounts =>
-  readAmounts(Object.fromEntries(BUDGET_KINDS.map((kind, index) => [kind, texts[index] ?? null])));
-
-export const someOf = (texts: readonly string[]): Amounts => positive(fromArray(texts));
-
-export const reserveRows = (wishes: readonly Reserve[] | undefined) =>
-  wishes?.map((wish) => ({ ...wish, amounts: amountsArray(wish.amounts) }));
-
 export const sealedRows = (secrets: readonly Sealed[] | undefined) =>
   secrets?.map(({ number, sealed }) => ({
     number,
@@ -67,9 +47,10 @@ export const auditRowsOf = (rows: readonly AuditEntry[] | undefined) =>
     reason: short(row.reason),
   }));
 
-/** As `km_bear` takes it. */
+/** The parameter of `km_insert`. */
 export function birthOf(
   { thread, events, limits, inputs, search }: ThreadText,
+  account: Account | undefined,
   { clock, formats, maxLeaseMs }: ServerRegistry,
 ): Readonly<Record<string, unknown>> {
   const { id, directive, version, runner, project, items, start } = thread;
@@ -96,8 +77,7 @@ export function birthOf(
     search,
     ...started,
     format: formats.at(-1),
-    budget: amountsArray(thread.budget, 'NULL'),
-    reserve: reserveRows(thread.reserve),
+    account: account && writeAccount(account),
     secrets: sealedRows(thread.secrets),
   };
 }

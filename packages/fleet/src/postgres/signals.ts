@@ -17,14 +17,18 @@ const AFTER_EACH = `SELECT ${COLUMNS} FROM unnest($1::text[], $2::int[]) AS w(th
   JOIN signals s ON s.thread = w.thread AND s.number > w.after ORDER BY s.thread, s.number`;
 const SEND = 'SELECT * FROM km_signal($1, $2, $3, $4, $5, km_now())';
 
-type SignalColumns = Omit<Signal, 'payload'> & { payload: string };
+export type SignalColumns = Omit<Signal, 'payload'> & { payload: string };
 
-const signalOf = (row: SignalColumns): Signal => ({
+export const signalOf = (row: SignalColumns): Signal => ({
   ...row,
   payload: signalPayload(row.payload, row.number, row.kind),
 });
 
-/** Of several threads, each after its own number. */
+/** Returns at most 1,000 signals after a number, oldest first. */
+export const signalsAfter = async (sql: Sql, thread: string, after: number): Promise<Signal[]> =>
+  (await sql.all<SignalColumns>(AFTER, thread, after)).map(signalOf);
+
+/** Returns the signals of several threads, each after its own number. */
 export async function signalsOfEach(
   sql: Sql,
   wanted: readonly (readonly [thread: string, after: number])[],
@@ -74,8 +78,6 @@ export function serverSignals(registry: ServerRegistry): Omit<Signals, 'onSignal
   return {
     signal: (signal, audit) => send(registry, signal, audit),
     signals: (thread, after = 0) =>
-      registry.database.read(async (sql) =>
-        (await sql.all<SignalColumns>(AFTER, thread, after)).map(signalOf),
-      ),
+      registry.database.read((sql) => signalsAfter(sql, thread, after)),
   };
 }

@@ -9,13 +9,13 @@ import { type DatabaseOptions, type DatabasePlace, openDatabase } from './connec
 import { createListeningFeed } from './feed.ts';
 import { createFleet } from './fleet.ts';
 import { createJobs } from './jobs.ts';
-import { createHeldHere } from './leased-thread.ts';
+import { createAccountCache, createHeldHere } from './leased-thread.ts';
 import { type LeaseParts, serverLeases } from './leases.ts';
 import { checkForm } from './migrate.ts';
 import { serverRecords } from './records.ts';
 import { createServerTime } from './registry.ts';
+import { JOURNAL_FORMATS } from './schema.ts';
 import { serverSignals } from './signals.ts';
-import { JOURNAL_FORMATS } from './sql/schema.ts';
 import { serverThreads } from './threads.ts';
 import { createEventReader } from './watch.ts';
 
@@ -89,7 +89,8 @@ export async function openPostgresStore(options: PostgresOptions): Answer<Store>
   const jobs = createJobs(place);
   const isGone = options.isGone ?? isOwnerGone;
   const time = createServerTime(clock);
-  const own = { database, clock, time, random, held, feed, jobs };
+  const accounts = createAccountCache();
+  const own = { database, clock, time, random, held, accounts, feed, jobs };
   const parts: LeaseParts = { ...own, formats, maxLeaseMs, isGone };
   const reader = createEventReader(database, feed);
   let ending: Promise<void> | undefined;

@@ -1,6 +1,7 @@
 // The rows of threads, how one comes into the world, and its journal.
 import { ok } from '@kernmantle/core/base';
 import type {
+  AccountText,
   Answer,
   EventFields,
   EventRange,
@@ -13,14 +14,18 @@ import type {
   WantedFields,
 } from '@kernmantle/core/store';
 import {
-  BUDGET_KINDS,
+  decideBudgets,
   encodeThread,
   eventData,
   noThread,
+  openReservations,
+  readAccount,
+  threadExists,
   threadQuery,
   valuesAt,
 } from '@kernmantle/core/store';
 import type { Sql } from './connection.ts';
+import { RefusedWrite } from './errors.ts';
 import { pruneTrees } from './prune.ts';
 import type { ServerRegistry } from './registry.ts';
 import {
@@ -29,10 +34,9 @@ import {
   type ServerColumns,
   SUMMARY_COLUMNS,
   type SummaryColumns,
-  someOf,
   summaryOf,
 } from './rows.ts';
-import { REVOKED_BY } from './sql/commit-functions.ts';
+import { explainRefusal } from './view.ts';
 
 const MAX_READ = 10_000;
 
@@ -47,18 +51,17 @@ interface FoundColumns extends SummaryColumns {
 interface HeldColumns extends FoundColumns {
   heard: number;
   now: number;
-  open: { key: string; amounts: string[]; from: string | null }[] | null;
+  account: AccountText;
 }
 
-/** As `km_revoked` says, without a call for every row. */
+/** Equals `km_revoked`, without a call for every row. */
 const REVOKED = `(SELECT u.id FROM unnest(t.chain) WITH ORDINALITY u(id, at) JOIN threads a ON a.id = u.id
-  WHERE a.killed OR a.status IN ${REVOKED_BY} ORDER BY u.at LIMIT 1) AS revoked`;
+  WHERE a.killed OR km_revokes(a.status) ORDER BY u.at LIMIT 1) AS revoked`;
 const FOUND = `${SUMMARY_COLUMNS}, chain, limits, inputs, result, ${REVOKED}`;
 const FROM = 'FROM threads t JOIN thread_data d ON d.thread = t.id';
 const FIND = `SELECT ${FOUND} ${FROM} WHERE id = $1`;
-const HOLD = `SELECT ${FOUND}, heard, km_now() AS now, (SELECT json_agg(json_build_object(
-    'key', r.key, 'amounts', r.amounts::text[], 'from', r.source) ORDER BY r.key)
-  FROM reservations r WHERE r.thread = t.id) AS open ${FROM} WHERE id = ANY ($1)`;
+const HOLD = `SELECT ${FOUND}, heard, km_now() AS now,
+  (SELECT account FROM budgets b WHERE b.thread = t.id) AS account ${FROM} WHERE id = ANY ($1)`;
 
 function rowOf(columns: FoundColumns): ThreadRow {
   const { chain, limits, inputs, result, revoked, ...summary } = columns;
@@ -72,15 +75,11 @@ function rowOf(columns: FoundColumns): ThreadRow {
   };
 }
 
-function heldOf({ heard, now, open, ...found }: HeldColumns): Held {
+function heldOf({ heard, now, account, ...found }: HeldColumns): Held {
   const row = rowOf(found);
   const { id: thread, epoch, lease_until = now } = row;
-  const left = (open ?? []).map(({ key, amounts, from }) => ({
-    key,
-    amounts: someOf(amounts),
-    ...(from === null ? {} : { from }),
-  }));
-  return { thread, epoch, row, heard, lease_ms: lease_until - now, open: left };
+  const open = openReservations(readAccount(thread, account));
+  return { thread, epoch, row, heard, lease_ms: lease_until - now, open };
 }
 
 /** With what it takes to run them, in the order asked for; who is not there is left out. */
@@ -92,8 +91,15 @@ export async function holdThreads(sql: Sql, ids: readonly string[]): Promise<Hel
 
 /** What was written is remembered as held, from the moment of the question on. */
 export function rememberHeld({ held }: ServerRegistry, all: readonly Held[], asked: number): void {
-  for (const { thread, epoch, heard, lease_ms } of all) {
-    if (lease_ms > 0) held.add(thread, { epoch, heard, until: asked + lease_ms });
+  for (const { thread, epoch, row, heard, lease_ms } of all) {
+    if (lease_ms <= 0) continue;
+    // The true number of signals can be higher: `km_write` then returns it.
+    const { chain, status } = row;
+    held.add(thread, {
+      epoch,
+      until: asked + lease_ms,
+      row: { chain, status, heard, wakes: heard },
+    });
   }
 }
 
@@ -105,6 +111,8 @@ export function tellBirths({ feed }: ServerRegistry, all: readonly Held[]): void
   }
 }
 
+const CREATE = 'SELECT km_create($1, $2) AS made';
+const TAKEN = 'SELECT 1 FROM budgets WHERE thread = $1';
 const BORN = 'SELECT 1 FROM thread_data WHERE thread = $1 AND birth = $2';
 
 async function createThread(registry: ServerRegistry, thread: NewThread): Answer<Held> {
@@ -121,8 +129,14 @@ async function createThread(registry: ServerRegistry, thread: NewThread): Answer
   };
   const made = await database.write(
     async (sql) => {
-      const json = JSON.stringify(birthOf(text.output, registry));
-      await sql.all('SELECT km_create($1, $2)', json, birth);
+      const decision = decideBudgets([], { children: [thread] });
+      if (decision.kind === 'refuse') {
+        const isTaken = (await sql.get(TAKEN, id)) !== undefined;
+        throw new RefusedWrite(isTaken ? threadExists(id) : await explainRefusal(sql, decision));
+      }
+      const json = JSON.stringify(birthOf(text.output, decision.children[0], registry));
+      const made = await sql.get<{ made: boolean }>(CREATE, json, birth);
+      if (!made?.made) throw new RefusedWrite(threadExists(id));
       if ('queue' in thread.start) await jobs.follow(sql, [id]);
       return hold(sql);
     },
@@ -195,19 +209,19 @@ export async function journalFields(
   }
 }
 
-const [TOKENS, SPEND] = [BUDGET_KINDS.indexOf('tokens') + 1, BUDGET_KINDS.indexOf('spend') + 1];
 const SPENT = `SELECT t.id, t.parent, t.kind, t.directive, t.status, t.seq, t.created,
-    b.used[${TOKENS}]::text AS tokens, b.used[${SPEND}]::text AS spend
+    b.account #>> '{used,tokens}' AS tokens, b.account #>> '{used,spend}' AS spend
   FROM threads t JOIN budgets b ON b.thread = t.id WHERE t.created >= $1
   ORDER BY t.created DESC, t.id DESC`;
 
-type SpentColumns = ServerColumns<Omit<SpentThread, 'used'>> & Record<'tokens' | 'spend', string>;
+type SpentColumns = ServerColumns<Omit<SpentThread, 'used'>> &
+  Record<'tokens' | 'spend', string | null>;
 
 async function spentThreads(sql: Sql, since: number): Promise<SpentThread[]> {
   const rows = await sql.all<SpentColumns>(SPENT, Math.ceil(since));
   return rows.map(({ tokens, spend, ...row }) => ({
     ...presentOnly(row),
-    used: { tokens: BigInt(tokens), spend: BigInt(spend) },
+    used: { tokens: BigInt(tokens ?? 0), spend: BigInt(spend ?? 0) },
   }));
 }
 

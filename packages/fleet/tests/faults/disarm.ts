@@ -15,13 +15,13 @@ export async function disarm(url: string, schema: string): Promise<void> {
   try {
     const { rows } = await client.query<{ text: string }>(
       `SELECT pg_get_functiondef(p.oid) AS text FROM pg_proc p
-       JOIN pg_namespace n ON n.oid = p.pronamespace WHERE n.nspname = $1 AND p.proname = 'km_commit'`,
+       JOIN pg_namespace n ON n.oid = p.pronamespace WHERE n.nspname = $1 AND p.proname = 'km_write'`,
       [schema],
     );
     const text = rows[0]?.text ?? '';
     let without = text;
     for (const [fence, instead] of FENCES) {
-      if (!fence.test(without)) throw new Error('the fence of km_commit was not found');
+      if (!fence.test(without)) throw new Error('the fence of km_write was not found');
       without = without.replace(fence, instead);
     }
     await client.query(`SET search_path = ${schema}`);

@@ -24,6 +24,7 @@ import type { Store } from '../../../core/src/store/port.ts';
 import { openSqliteStore } from '../../../core/src/store/sqlite/store.ts';
 import { shownPlace } from '../../src/postgres/address.ts';
 import { migrateStore } from '../../src/postgres/migrate.ts';
+import { MIGRATIONS } from '../../src/postgres/schema.ts';
 import { openPostgresStore } from '../../src/postgres/store.ts';
 
 const url = inject('postgres');
@@ -94,7 +95,7 @@ describe.skipIf(!isThere)(`the way to a server${reason}`, () => {
   beforeAll(async () => {
     // Several at once: one does it, the others find it done.
     const all = await Promise.all([1, 2, 3].map(() => migrateStore(optionsOf(url))));
-    expect(all.map((one) => must(one).from).toSorted((a, b) => a - b)).toEqual([0, 2, 2]);
+    expect(all.map((one) => must(one).from).toSorted((a, b) => a - b)).toEqual([0, 3, 3]);
   });
   afterAll(async () => {
     await onServer(`DROP SCHEMA ${schema} CASCADE; DROP SCHEMA ${schema}_jobs CASCADE`);
@@ -160,7 +161,7 @@ describe.skipIf(!isThere)(`the way to a server${reason}`, () => {
       onServer(`UPDATE ${schema}.about SET value = '${version}'
         WHERE name IN (${names.map((name) => `'${name}'`).join()})`);
     await set(99, 'schema', 'oldest');
-    expect(await refusal(url)).toMatch(/^store_newer: .*\(schema 99, this one knows 2\)/);
+    expect(await refusal(url)).toMatch(/^store_newer: .*\(schema 99, this one knows 3\)/);
     expect(codeOf(await migrateStore(optionsOf(url)))).toBe('store_newer');
     // A newer one that still lets this one work: only its tables are left alone.
     await set(1, 'oldest');
@@ -168,9 +169,40 @@ describe.skipIf(!isThere)(`the way to a server${reason}`, () => {
     expect(codeOf(await migrateStore(optionsOf(url)))).toBe('store_newer');
     await set(0, 'schema');
     expect(await refusal(url)).toMatch(/run the migration first$/);
-    await set(1, 'schema');
-    expect(must(await migrateStore(optionsOf(url)))).toEqual({ from: 1, to: 2 });
-    expect(must(await migrateStore(optionsOf(url)))).toEqual({ from: 2, to: 2 });
+    await set(3, 'schema', 'oldest');
+    expect(must(await migrateStore(optionsOf(url)))).toEqual({ from: 3, to: 3 });
+  });
+
+  test('a migration keeps the accounts and the open reservations of an older form', async () => {
+    const older = `${schema}_older`;
+    const at = { place: { url, schema: older }, identity: undefined };
+    const client = new pg.Client({ connectionString: url });
+    await client.connect();
+    await client.query(`CREATE SCHEMA ${older}; SET search_path = ${older};
+      CREATE TABLE about (name text PRIMARY KEY, value text NOT NULL);
+      INSERT INTO about VALUES ('schema', '2'), ('oldest', '1'), ('journal', '2');
+      ${MIGRATIONS.slice(0, 2).join('')}
+      INSERT INTO budgets VALUES ('old', '{NULL,10,NULL,NULL,9223372036854775807}', '{0,1,0,0,2}', '{0,7,0,0,0}');
+      INSERT INTO reservations VALUES ('old', 'b', '{0,4,0,0,0}', 'a', true), ('old', 'a', '{0,3,0,0,0}', NULL, false)`);
+    expect(must(await migrateStore(optionsOf(url, at)))).toEqual({ from: 2, to: 3 });
+    const store = must(await openPostgresStore(optionsOf(url, at)));
+    expect(must(await store.budgets(['old']))).toMatchObject([
+      {
+        limits: { tokens: 10n, spend: 2n ** 63n - 1n },
+        used: { tokens: 1n, spend: 2n },
+        reserved: { tokens: 7n, spend: 0n },
+      },
+    ]);
+    await store.close();
+    const { rows } = await client.query<{ open: object }>(
+      "SELECT account -> 'open' AS open FROM budgets",
+    );
+    expect(rows[0]?.open).toMatchObject([
+      { key: 'a', amounts: { tokens: '3' } },
+      { key: 'b', amounts: { tokens: '4' }, from: 'a', standing: 1 },
+    ]);
+    await client.query(`DROP SCHEMA ${older} CASCADE; DROP SCHEMA ${older}_jobs CASCADE`);
+    await client.end();
   });
 
   const journal = async (store: Store, id: string): Promise<unknown[]> =>

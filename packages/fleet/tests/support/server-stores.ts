@@ -6,7 +6,7 @@ import type { Store } from '@kernmantle/core/store';
 import { must } from '@kernmantle/test-support/store-suite/stage';
 import pg from 'pg';
 import { migrateStore } from '../../src/postgres/migrate.ts';
-import { JOURNAL_FORMATS } from '../../src/postgres/sql/schema.ts';
+import { JOURNAL_FORMATS } from '../../src/postgres/schema.ts';
 import { openPostgresStore } from '../../src/postgres/store.ts';
 
 export interface ServerStores {

@@ -1,5 +1,13 @@
 import { execFileSync } from 'node:child_process';
-import { cpSync, existsSync, mkdirSync, readFileSync, symlinkSync, writeFileSync } from 'node:fs';
+import {
+  cpSync,
+  existsSync,
+  mkdirSync,
+  readdirSync,
+  readFileSync,
+  symlinkSync,
+  writeFileSync,
+} from 'node:fs';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { type BuiltPackage, buildPackage } from '@kernmantle/test-support/built-package';
@@ -49,6 +57,18 @@ test('the published command line runs from what was built', () => {
 test('the published command line runs js blocks', () => {
   const script = 'exe @f(x) = js { return [x].map((n) => n + 1)[0] }\nshow @f(2)';
   expect(node('../bin/km.js', 'script', '-e', script)).toBe('3\n');
+});
+
+test('the published command line has the SQL files of the fleet, and none of them beside it', () => {
+  const url = 'postgres://nobody@127.0.0.1:1/none';
+  const migrate = (): string => node('../bin/km.js', 'store', 'migrate', '--store', url);
+  expect(migrate).toThrow(/cannot be reached \(ECONNREFUSED\)/);
+  const chunks = join(built.dir, 'dist/chunks');
+  const texts = readdirSync(chunks).map((name) => readFileSync(join(chunks, name), 'utf8'));
+  for (const name of ['threads_by_status', 'km_write(', 'km_claim(', 'km_signal(', 'km_enter(']) {
+    expect(texts.filter((text) => text.includes(name))).toHaveLength(1);
+  }
+  expect(texts.filter((text) => text.includes(".sql'"))).toEqual([]);
 });
 
 test('the published types hold for a program that has its own strict settings', () => {

@@ -1,48 +1,10 @@
-// The account of a thread: a text in its row, and what this process knows of accounts between commits.
-import { compact, type Failure } from '../../base/index.ts';
-import { type AmountsText, amountsText, positive, readAmounts } from '../amounts.ts';
+// Reads and writes the accounts of threads, which are texts in their rows, and caches them between commits.
+import type { Failure } from '../../base/index.ts';
+import { openReservations, readAccount, writeAccount } from '../account.ts';
 import type { Account, BudgetRefusal } from '../decide.ts';
-import type { BudgetState, OpenReservation } from '../port.ts';
+import type { OpenReservation } from '../port.ts';
 import type { Connection } from './file/connection.ts';
 import { ENDED } from './file/schema.ts';
-
-/** As it stands in the thread's row: amounts are decimal texts, so that no digit is lost in JSON. */
-interface AccountText extends Record<'limits' | 'used' | 'reserved', AmountsText> {
-  open: readonly { key: string; amounts: AmountsText; from?: string | null; standing?: unknown }[];
-}
-
-function readAccount(thread: string, text: string): Account {
-  const { limits, used, reserved, open }: AccountText = JSON.parse(text);
-  return {
-    thread,
-    limits: readAmounts(limits),
-    used: readAmounts(used),
-    reserved: readAmounts(reserved),
-    open: open.map(({ key, amounts, from, standing }) => ({
-      key,
-      amounts: readAmounts(amounts),
-      ...(typeof from === 'string' && { from }),
-      ...(standing ? { standing: true } : {}),
-    })),
-  };
-}
-
-export function writeAccount({ limits, used, reserved, open }: Account): string {
-  let list = '';
-  for (const { key, amounts, from, standing } of open) {
-    const more = from === undefined ? '' : `,"from":${JSON.stringify(from)}`;
-    list += `${list && ','}{"key":${JSON.stringify(key)},"amounts":${amountsText(amounts)}${more}${standing ? ',"standing":1' : ''}}`;
-  }
-  const [most, spent, held] = [amountsText(limits), amountsText(used), amountsText(reserved)];
-  return `{"limits":${most},"used":${spent},"reserved":${held},"open":[${list}]}`;
-}
-
-const ZERO = { spawns: 0n, tokens: 0n, input_tokens: 0n, output_tokens: 0n, spend: 0n };
-
-export function toBudgetState(thread: string, text: string): BudgetState {
-  const { limits, used, reserved } = readAccount(thread, text);
-  return { thread, limits, used: { ...ZERO, ...used }, reserved: { ...ZERO, ...reserved } };
-}
 
 const READ = 'SELECT budget FROM threads WHERE id = ?';
 const WRITE = 'UPDATE threads SET budget = ? WHERE id = ?';
@@ -71,19 +33,13 @@ export function createAccounts(connection: Connection) {
     if (account) return account;
     const row = connection.get<{ budget: string }>(READ, thread);
     if (!row) throw new Error(`thread \`${thread}\` has no account`);
-    const read = readAccount(thread, row.budget);
+    const read = readAccount(thread, JSON.parse(row.budget));
     known.set(thread, read);
     return read;
   }
   return {
     get,
-    /** Made by this thread, by their keys. */
-    openOf: (thread: string): OpenReservation[] =>
-      get(thread)
-        .open.map(({ key, amounts, from }) =>
-          compact<OpenReservation>({ key, amounts: positive(amounts), from }),
-        )
-        .sort((a, b) => (a.key < b.key ? -1 : 1)),
+    openOf: (thread: string): OpenReservation[] => openReservations(get(thread)),
     /** Caches accounts that changed. The statement for `thread` writes its own; the rest is written at the end. */
     change(thread: string, changed: readonly Account[]): void {
       for (const account of changed) {

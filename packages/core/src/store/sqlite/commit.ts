@@ -6,11 +6,11 @@
 // commit left it counts as looked at when nobody, of this process or another, wrote since.
 import type { SQLInputValue } from 'node:sqlite';
 import { fail, type Outcome, ok } from '../../base/index.ts';
+import { writeAccount } from '../account.ts';
 import { type Account, changesBudgets, decide, LEASE_LOST, type RowChange } from '../decide.ts';
 import type { CommitText, ThreadText } from '../encode.ts';
 import type { Approval, AuditEntry, Commit, Committed, Held } from '../port.ts';
-import { isEnded, noThread } from '../thread-id.ts';
-import { writeAccount } from './account.ts';
+import { isEnded, noThread, REVOKING } from '../thread-id.ts';
 import {
   approvalExists,
   askApproval,
@@ -22,7 +22,7 @@ import {
 } from './approvals.ts';
 import type { Connection } from './file/connection.ts';
 import { EVENTS_A_THREAD } from './file/schema.ts';
-import { type FenceRow, REVOKING } from './leased-thread.ts';
+import type { FenceRow } from './leased-thread.ts';
 import { AUDIT, checkSecrets, keepSecrets } from './records.ts';
 import { sendSignal, signalsAfter, untoldSignals } from './signals.ts';
 import {

@@ -1,6 +1,7 @@
 // What this process knows about the threads it holds: their chain, which signals it was told, and
 // whether their word still counts. Bounded by the threads that are held; what is let go is forgotten.
 import type { Fence } from '../decide.ts';
+import { REVOKING } from '../thread-id.ts';
 import { byLength, type Connection } from './file/connection.ts';
 
 export interface FenceRow extends Fence {
@@ -24,8 +25,6 @@ export interface HeldThread {
   rowAsOf: number;
 }
 
-/** Whoever has one of these took back what it and all below it may do. */
-export const REVOKING: readonly string[] = ['aborted', 'terminated', 'killed'];
 const revokedOf = byLength(
   (places) => `SELECT id FROM threads WHERE id IN (${places}) AND
   (status IN (${REVOKING.map((status) => `'${status}'`).join(', ')}) OR (wakes > 0 AND EXISTS

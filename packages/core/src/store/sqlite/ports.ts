@@ -1,5 +1,6 @@
 // The methods of the port, by group: each checks and encodes what it was given, and queues or reads.
 import { type Outcome, ok, type RandomBytes } from '../../base/index.ts';
+import { toBudgetState, writeAccount } from '../account.ts';
 import { decideBudgets } from '../decide.ts';
 import { checkApproval, encodeCommit, encodeSignal, encodeThread, sizeOf } from '../encode.ts';
 import type {
@@ -18,7 +19,6 @@ import type {
 } from '../port.ts';
 import { noThread, threadExists } from '../thread-id.ts';
 import { createBell, createWatch } from '../watch.ts';
-import { toBudgetState, writeAccount } from './account.ts';
 import {
   askApproval,
   decideApproval,
@@ -278,7 +278,7 @@ function readBudgets(connection: Connection, threads: readonly string[]): Outcom
   for (const thread of threads) {
     const row = connection.get<{ budget: string }>(BUDGET, thread);
     if (!row) return noThread(thread);
-    states.push(toBudgetState(thread, row.budget));
+    states.push(toBudgetState(thread, JSON.parse(row.budget)));
   }
   return ok(states);
 }

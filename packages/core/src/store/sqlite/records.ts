@@ -4,7 +4,7 @@ import { createHash } from 'node:crypto';
 import { fail, type Outcome, ok } from '../../base/index.ts';
 import type { AuditFilter, AuditRow } from '../../kernel/index.ts';
 import type { Sealed } from '../port.ts';
-import { noThread } from '../thread-id.ts';
+import { noThread, secretExists } from '../thread-id.ts';
 import type { Connection } from './file/connection.ts';
 
 const MAX_BYTES = 64 * 1024 * 1024;
@@ -40,8 +40,7 @@ export function checkSecrets(
     const sql = 'SELECT sealed FROM secrets WHERE thread = ? AND number = ?';
     const row = connection.get<Pick<Sealed, 'sealed'>>(sql, thread, number);
     if (!row || Buffer.compare(row.sealed, sealed) === 0) continue;
-    const message = `secret ${number} of thread \`${thread}\` exists already: somebody else holds the thread`;
-    return fail('conflict', message, { thread });
+    return secretExists(thread, number);
   }
   return ok(null);
 }

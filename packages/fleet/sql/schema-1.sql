@@ -1,20 +1,3 @@
-// The tables of a registry on a server. What a commit always touches is the thread's row and the end of
-// its log: nothing that changes with every commit or renewal is in an index, so most updates stay on
-// their page. Accounts are rows of their own, because children change those of their ancestors while
-// these write. JSON is text (the server's own kind refuses some characters), amounts are arrays in the
-// order of `BUDGET_KINDS`; a limit that is null is none.
-import { AT_WORK, ENDED } from '@kernmantle/core/store';
-import { COMMIT_FUNCTIONS } from './commit-functions.ts';
-import { FLEET_FUNCTIONS, FLEET_TABLES } from './fleet-schema.ts';
-import { LEASE_FUNCTIONS } from './lease-functions.ts';
-
-/** Forms of the events, as in a file, that this program reads; it writes the last of them. */
-export const JOURNAL_FORMATS: readonly number[] = [2];
-
-const listOf = (statuses: readonly string[]): string =>
-  statuses.map((status) => `'${status}'`).join(', ');
-
-const TABLES = `
 CREATE TABLE threads (
   number bigint GENERATED ALWAYS AS IDENTITY UNIQUE,
   id text COLLATE "C" PRIMARY KEY, parent text COLLATE "C", root text COLLATE "C" NOT NULL,
@@ -33,7 +16,7 @@ CREATE INDEX threads_by_root ON threads(root);
 CREATE INDEX threads_queued ON threads(project, coalesce(tenant, ''), format, queued) WHERE queued IS NOT NULL;
 CREATE INDEX threads_held ON threads(id) WHERE owner IS NOT NULL;
 CREATE INDEX threads_dropped ON threads(id)
-  WHERE owner IS NULL AND queued IS NULL AND status IN (${listOf(AT_WORK)});
+  WHERE owner IS NULL AND queued IS NULL AND status IN ('spawning', 'running', 'terminating');
 
 CREATE TABLE thread_data (
   thread text COLLATE "C" PRIMARY KEY, limits text NOT NULL, inputs text NOT NULL, result text, birth text
@@ -82,36 +65,63 @@ CREATE TABLE audit (
   reason text NOT NULL, target text NOT NULL
 );
 CREATE INDEX audit_refused ON audit(decision, id) WHERE decision <> 'allowed';
-${FLEET_TABLES}`;
-
-/** Beside `thread_data`, so that a search reads no inputs and no results. */
-const TITLES = `
-ALTER TABLE threads ADD COLUMN IF NOT EXISTS title text;
-CREATE TABLE IF NOT EXISTS search_texts (
-  thread text COLLATE "C" PRIMARY KEY, first text NOT NULL, last text NOT NULL DEFAULT ''
-);`;
-
-/**
- * One after the other: the first makes version 1 out of nothing, each one after it the next version.
- * Workers of versions from `OLDEST_SCHEMA` on go on while and after a migration runs, so:
- * - Columns are added with a default, and go when no such worker is left that names them.
- * - A function is replaced in place when old and new programs can call it alike. With other parameters
- *   `CREATE OR REPLACE` leaves the old one beside it: the new one gets another name, and the old one is
- *   dropped, by its parameters, in the migration that raises `OLDEST_SCHEMA`.
- * - Whoever changes a function makes a version, if only an empty one: a program migrates nothing that is
- *   newer than itself, so it cannot put its old functions back.
- */
-export const MIGRATIONS: readonly string[] = [TABLES, TITLES];
-/** Programs that know this version still work with the newest one. */
-export const OLDEST_SCHEMA = 1;
-
-/** Whether a status is an end, and whether somebody must be at work, in the words of `thread-id.ts`. */
-const WORDS = `
-CREATE OR REPLACE FUNCTION km_ended(p_status text) RETURNS boolean LANGUAGE sql IMMUTABLE PARALLEL SAFE
-  RETURN p_status IN (${ENDED});
-CREATE OR REPLACE FUNCTION km_at_work(p_status text) RETURNS boolean LANGUAGE sql IMMUTABLE PARALLEL SAFE
-  RETURN p_status IN (${listOf(AT_WORK)});
-`;
-
-/** Written anew with every migration; those of an older version do the same for older workers. */
-export const FUNCTIONS = `${WORDS}${LEASE_FUNCTIONS}${COMMIT_FUNCTIONS}${FLEET_FUNCTIONS}`;
+CREATE TABLE workers (
+  id text PRIMARY KEY,
+  state text NOT NULL,
+  started bigint NOT NULL,
+  heard bigint NOT NULL,
+  clock_off bigint NOT NULL
+);
+CREATE TABLE shared_limits (
+  scope text PRIMARY KEY,
+  concurrent bigint,
+  requests_per_minute bigint,
+  tokens_per_minute bigint,
+  spend_per_day numeric
+);
+CREATE TABLE places (
+  place bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+  provider text NOT NULL,
+  tenant text NOT NULL,
+  owner text NOT NULL,
+  tokens bigint NOT NULL,
+  spend numeric NOT NULL,
+  second bigint NOT NULL,
+  day bigint NOT NULL,
+  until bigint NOT NULL,
+  backend int NOT NULL,
+  backend_since timestamptz
+);
+CREATE INDEX places_provider ON places (provider);
+CREATE INDEX places_tenant ON places (tenant);
+CREATE TABLE rate_buckets (
+  scope text NOT NULL,
+  second bigint NOT NULL,
+  requests bigint NOT NULL,
+  tokens bigint NOT NULL,
+  PRIMARY KEY (scope, second)
+) WITH (fillfactor = 50);
+CREATE TABLE day_spend (
+  scope text NOT NULL,
+  day bigint NOT NULL,
+  spent numeric NOT NULL,
+  PRIMARY KEY (scope, day)
+) WITH (fillfactor = 50);
+CREATE TABLE waiting (
+  scope text NOT NULL,
+  owner text NOT NULL,
+  ticket bigint GENERATED ALWAYS AS IDENTITY,
+  tokens bigint NOT NULL,
+  until bigint NOT NULL,
+  PRIMARY KEY (scope, owner)
+);
+CREATE TABLE label_heads (
+  project text PRIMARY KEY,
+  last bigint NOT NULL
+);
+CREATE TABLE label_rows (
+  project text NOT NULL,
+  number bigint NOT NULL,
+  text text NOT NULL,
+  PRIMARY KEY (project, number)
+);

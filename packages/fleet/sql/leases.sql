@@ -1,55 +1,3 @@
-// What the server itself does about time, leases and signals, so that it is one step whoever asks.
-// INVARIANT: rows of threads are locked in the order of their ids, and before the jobs of the engine.
-// Who comes from a job (`km_take`) and those who look for the lost (`km_sweep`) wait for no row: what
-// somebody is at is left to them.
-import { AT_WORK, INTERRUPTED_REASONS } from '@kernmantle/core/store';
-
-const WORK = AT_WORK.map((status) => `'${status}'`).join(', ');
-/** Clocks that are no further apart than this are as good as one: between question and answer lies as much. */
-export const AGREE_MS = 5000;
-/** The same data as `interruption` of `thread-id.ts`; a conformance case compares them. */
-const INTERRUPTED = `json_strip_nulls(CASE WHEN r.owner IS NULL OR r.owner = ANY (p_gone)
-  THEN json_build_object('status', 'interrupted', 'cause', 'process_lost',
-    'reason', '${INTERRUPTED_REASONS.process_lost}', 'owner', r.owner)
-  ELSE json_build_object('status', 'interrupted', 'cause', 'lease_expired',
-    'reason', '${INTERRUPTED_REASONS.lease_expired}', 'owner', r.owner) END)::text`;
-
-const TIME = `
--- Milliseconds since 1970. All times of the registry are the server's.
-CREATE OR REPLACE FUNCTION km_now() RETURNS bigint LANGUAGE sql VOLATILE
-  AS $$ SELECT (extract(epoch FROM clock_timestamp()) * 1000)::bigint $$;
-
--- A time that somebody named when his clock said p_said, on the server's clock: as it is where the two
--- agree, else as far from now as he meant it.
-CREATE OR REPLACE FUNCTION km_when(p_time bigint, p_said bigint) RETURNS bigint LANGUAGE sql VOLATILE
-  AS $$ SELECT CASE WHEN abs(km_now() - p_said) <= ${AGREE_MS} THEN p_time ELSE p_time + km_now() - p_said END $$;
-
--- One word to the channel of the registry: see feed.ts. Whoever may connect to a database may speak on
--- every channel and listen to it: so its name is known to those alone who may read the registry.
-CREATE OR REPLACE FUNCTION km_tell(p_word text) RETURNS void LANGUAGE sql VOLATILE
-  AS $$ SELECT pg_notify('km_' || coalesce((SELECT value FROM about WHERE name = 'channel'),
-    current_schema()), left(p_word, 7000)) $$;
-`;
-
-const SIGNALS = `
--- The same key again is the same signal. No number: nobody is there, or it has ended.
-CREATE OR REPLACE FUNCTION km_signal(p_thread text, p_kind text, p_payload text, p_key text, p_by text,
-  p_now bigint, OUT o_number int, OUT o_status text) LANGUAGE plpgsql AS $$
-BEGIN
-  SELECT status INTO o_status FROM threads WHERE id = p_thread FOR UPDATE;
-  IF o_status IS NULL THEN RETURN; END IF;
-  SELECT number INTO o_number FROM signals WHERE thread = p_thread AND key = p_key;
-  IF o_number IS NOT NULL OR km_ended(o_status) THEN RETURN; END IF;
-  UPDATE threads SET wakes = wakes + 1, killed = killed OR p_kind = 'kill',
-    queued = CASE WHEN owner IS NULL THEN least(coalesce(queued, p_now), p_now) ELSE queued END
-    WHERE id = p_thread RETURNING wakes INTO o_number;
-  INSERT INTO signals (thread, number, kind, payload, key, sender, ts)
-    VALUES (p_thread, o_number, p_kind, p_payload, p_key, p_by, p_now);
-  PERFORM km_tell('s ' || p_thread || ' ' || o_number || ' ' || p_kind);
-END $$;
-`;
-
-const LEASES = `
 -- One thread, by its name. Refused: why (not_found, store_newer, thread_ended, lease_held), with what is
 -- known of it. Its journal is of the holder's form from here on. The jobs that count no more are told, with
 -- the form that their queue has in its name, to be dropped in the same transaction.
@@ -133,9 +81,6 @@ BEGIN
     WHERE id = p_thread AND epoch = p_epoch AND owner IS NOT NULL;
   RETURN FOUND;
 END $$;
-`;
-
-const SWEEPING = `
 -- Whoever has a lease that is over, or was let go while at work and taken by nobody.
 CREATE OR REPLACE FUNCTION km_lost(p_max bigint, p_gone text[])
   RETURNS TABLE (o_thread text, o_epoch int, o_seq int, o_ended boolean) LANGUAGE plpgsql AS $$
@@ -146,7 +91,7 @@ BEGIN
       WHERE t.owner IS NOT NULL
       AND (t.lease_until <= v_now OR t.lease_until > v_now + p_max OR t.owner = ANY (p_gone))
     UNION ALL SELECT t.id, t.epoch, t.seq, false FROM threads t
-      WHERE t.owner IS NULL AND t.queued IS NULL AND t.status IN (${WORK})
+      WHERE t.owner IS NULL AND t.queued IS NULL AND km_at_work(t.status)
       AND t.updated <= v_now - 60000;
 END $$;
 
@@ -170,15 +115,16 @@ BEGIN
       updated = CASE WHEN r.work THEN v_now ELSE updated END WHERE id = r.id;
     IF r.work THEN
       INSERT INTO thread_events (thread, seq, ts, turn, type, data)
-        VALUES (r.number, r.seq + 1, v_now, 0, 'status', ${INTERRUPTED});
+        VALUES (r.number, r.seq + 1, v_now, 0, 'status', json_strip_nulls(CASE WHEN r.owner IS NULL OR r.owner = ANY (p_gone)
+  THEN json_build_object('status', 'interrupted', 'cause', 'process_lost',
+    'reason', km_reason('process_lost'), 'owner', r.owner)
+  ELSE json_build_object('status', 'interrupted', 'cause', 'lease_expired',
+    'reason', km_reason('lease_expired'), 'owner', r.owner) END)::text);
     END IF;
     o_thread := r.id; o_interrupted := r.work; o_seq := r.seq + r.work::int;
     RETURN NEXT;
   END LOOP;
 END $$;
-`;
-
-const FOLLOWING = `
 -- What the engine has to do so that jobs are what these rows say; others are told that they moved.
 CREATE OR REPLACE FUNCTION km_follow(p_threads text[])
   RETURNS TABLE (o_thread text, o_tenant text, o_project text, o_format int, o_priority int, o_at bigint,
@@ -200,11 +146,8 @@ BEGIN
       UPDATE threads SET job = o_job, work = NULL WHERE id = r.id;
     END IF;
     IF r.queued IS NOT NULL THEN
-      PERFORM km_tell('q ' || r.project || E'\\t' || coalesce(r.tenant, ''));
+      PERFORM km_tell('q ' || r.project || E'\t' || coalesce(r.tenant, ''));
     END IF;
     IF o_job IS NOT NULL OR o_dropped <> '{}' THEN RETURN NEXT; END IF;
   END LOOP;
 END $$;
-`;
-
-export const LEASE_FUNCTIONS = `${TIME}${SIGNALS}${LEASES}${SWEEPING}${FOLLOWING}`;

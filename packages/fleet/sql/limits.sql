@@ -1,79 +1,3 @@
-// Tables and functions of what machines share, over `km_now()` (milliseconds by the database's clock).
-// How limits hold, as the provider sees them:
-// - Whoever asks locks the rows of its limits first, in the order of their names, so that the count and
-//   the place that it allows are one. Nobody else's clock counts.
-// - `places` are requests that may be open. One is gone when its holder said so, or when the holder has
-//   not renewed it in time (it ends its requests before that by itself) and the connection over which it
-//   last did is gone as well: a process that stands still can end nothing, and stays connected.
-// - `rate_buckets` hold seconds in which requests arrive at the latest: at first `SEND_WITHIN_MS` after they
-//   were let in, then when they were answered. A second counts until 60 more have passed, so no 60
-//   seconds see more than the limit, wherever they begin.
-// - `waiting` are those who had no room. A place that they wait for is not given to who comes later.
-
-export const FLEET_TABLES = `
-CREATE TABLE workers (
-  id text PRIMARY KEY,
-  state text NOT NULL,
-  started bigint NOT NULL,
-  heard bigint NOT NULL,
-  clock_off bigint NOT NULL
-);
-CREATE TABLE shared_limits (
-  scope text PRIMARY KEY,
-  concurrent bigint,
-  requests_per_minute bigint,
-  tokens_per_minute bigint,
-  spend_per_day numeric
-);
-CREATE TABLE places (
-  place bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
-  provider text NOT NULL,
-  tenant text NOT NULL,
-  owner text NOT NULL,
-  tokens bigint NOT NULL,
-  spend numeric NOT NULL,
-  second bigint NOT NULL,
-  day bigint NOT NULL,
-  until bigint NOT NULL,
-  backend int NOT NULL,
-  backend_since timestamptz
-);
-CREATE INDEX places_provider ON places (provider);
-CREATE INDEX places_tenant ON places (tenant);
-CREATE TABLE rate_buckets (
-  scope text NOT NULL,
-  second bigint NOT NULL,
-  requests bigint NOT NULL,
-  tokens bigint NOT NULL,
-  PRIMARY KEY (scope, second)
-) WITH (fillfactor = 50);
-CREATE TABLE day_spend (
-  scope text NOT NULL,
-  day bigint NOT NULL,
-  spent numeric NOT NULL,
-  PRIMARY KEY (scope, day)
-) WITH (fillfactor = 50);
-CREATE TABLE waiting (
-  scope text NOT NULL,
-  owner text NOT NULL,
-  ticket bigint GENERATED ALWAYS AS IDENTITY,
-  tokens bigint NOT NULL,
-  until bigint NOT NULL,
-  PRIMARY KEY (scope, owner)
-);
-CREATE TABLE label_heads (
-  project text PRIMARY KEY,
-  last bigint NOT NULL
-);
-CREATE TABLE label_rows (
-  project text NOT NULL,
-  number bigint NOT NULL,
-  text text NOT NULL,
-  PRIMARY KEY (project, number)
-);
-`;
-
-export const FLEET_FUNCTIONS = `
 -- When the backend of this session began: with its number it names one connection, for good.
 CREATE OR REPLACE FUNCTION km_backend_since() RETURNS timestamptz LANGUAGE sql STABLE AS
   'SELECT backend_start FROM pg_stat_get_activity(pg_backend_pid())';
@@ -91,7 +15,7 @@ BEGIN
     ORDER BY p.place FOR UPDATE SKIP LOCKED);
 END $$;
 
--- Empty texts: it has a place. Else the limit that has no room, and when to ask again; \`never\`: not today.
+-- Empty texts: it has a place. Else the limit that has no room, and when to ask again; `never`: not today.
 CREATE OR REPLACE FUNCTION km_enter(
   p_provider text, p_tenant text, p_owner text, p_tokens bigint, p_spend numeric, p_ttl bigint,
   p_send_within bigint,
@@ -253,4 +177,3 @@ BEGIN
   FROM unnest(p_rows) WITH ORDINALITY AS rows (t, n);
   RETURN v_last;
 END $$;
-`;
