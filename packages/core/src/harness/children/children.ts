@@ -37,7 +37,15 @@ import {
   watchForInterruption,
 } from '../thread/interruption.ts';
 import type { ThreadResult, WatchPort } from '../thread/ports.ts';
-import type { CalledOff, HarnessPorts, Thread } from '../thread/thread.ts';
+import type {
+  BudgetHolder,
+  CalledOff,
+  Control,
+  HarnessPorts,
+  Interruptible,
+  Place,
+  Thread,
+} from '../thread/thread.ts';
 import { transcriberOf, withLease } from '../thread/with-lease.ts';
 import { finalAccount } from '../turn/turn-account.ts';
 
@@ -189,17 +197,23 @@ export async function awaitEnd(
   );
 }
 
-async function registeredChildren({ ports, place }: Thread): Promise<Outcome<ThreadSummary[]>> {
-  const found = await unfinished(ports, place.id);
+async function registeredChildren(
+  ports: HarnessPorts,
+  parent: string,
+): Promise<Outcome<ThreadSummary[]>> {
+  const found = await unfinished(ports, parent);
   return found.ok ? ok(found.output.filter(({ detached }) => !detached)) : found;
 }
 
 /** Those at work here count until their parent was told, also when the registry has their end. */
-async function openChildren(thread: Thread): Promise<Outcome<ReadonlySet<string>>> {
-  const registered = await registeredChildren(thread);
+async function openChildren(
+  ports: HarnessPorts,
+  parent: string,
+): Promise<Outcome<ReadonlySet<string>>> {
+  const registered = await registeredChildren(ports, parent);
   if (!registered.ok) return registered;
-  const here = thread.ports.threads.live
-    .childrenOf(thread.place.id)
+  const here = ports.threads.live
+    .childrenOf(parent)
     .map((live) => live.thread.place)
     .filter(({ detached, kind }) => !detached && kind === 'thread');
   return ok(new Set([...registered.output, ...here].map(({ id }) => id)));
@@ -207,11 +221,11 @@ async function openChildren(thread: Thread): Promise<Outcome<ReadonlySet<string>
 
 /** One round: until all have ended, somebody steers the parent, or its time is up. */
 async function waitRound(
-  thread: Thread,
+  ports: HarnessPorts,
+  parent: Interruptible,
   children: ReadonlySet<string>,
 ): Promise<CalledOff | undefined> {
-  const { ports } = thread;
-  const interruption = await watchForInterruption(thread, STOPS_WAIT);
+  const interruption = await watchForInterruption(parent, STOPS_WAIT);
   const look = setInterval(() => void ports.store.sweep(), LOOK_MS);
   const over = new AbortController();
   const signal = AbortSignal.any([over.signal, interruption.signal]);
@@ -226,7 +240,7 @@ async function waitRound(
 }
 
 /** How it ends when its time is up during this. */
-export const outOfTime = (thread: Thread, during: string): Ending => {
+export const outOfTime = (thread: Pick<Thread, 'budget'>, during: string): Ending => {
   const { code, detail } = deadlineFault(thread, fail('timeout', during)).error;
   return { status: 'limit', reason: detail.message, code };
 };
@@ -236,25 +250,25 @@ export const outOfTime = (thread: Thread, during: string): Ending => {
  * deadline. Answers with an ending when that is how it ends.
  */
 async function waitForChildren(thread: Thread): Promise<Ending | undefined> {
-  const { ports } = thread;
+  const { ports, place } = thread;
   for (;;) {
     if (thread.control.stopped) return thread.control.ending;
     await hearInReplay(thread);
     // Who has nobody to wait for has ended, also in a process that goes.
-    const before = thread.control.leaving ? await openChildren(thread) : undefined;
+    const before = thread.control.leaving ? await openChildren(ports, place.id) : undefined;
     if (before?.ok === false) return childrenUnreadable(before);
     const told = before?.output.size === 0 ? undefined : obeySignals(thread);
     if (told) return told;
-    const open = before?.output.size === 0 ? before : await openChildren(thread);
+    const open = before?.output.size === 0 ? before : await openChildren(ports, place.id);
     if (!open.ok) return childrenUnreadable(open);
     if (open.output.size === 0) {
       const counts = await countOthers(thread);
       return counts.ok ? undefined : childrenUnreadable(counts);
     }
-    const cause = await waitRound(thread, open.output);
+    const cause = await waitRound(ports, thread, open.output);
     if (cause === 'duration') return outOfTime(thread, 'waiting for its children');
     if (cause === 'lost') return { status: 'interrupted', reason: 'its lease was lost' };
-    const found = ports.store.fleet ? ok([]) : await registeredChildren(thread);
+    const found = ports.store.fleet ? ok([]) : await registeredChildren(ports, place.id);
     if (!found.ok) return childrenUnreadable(found);
     const still = found.output;
     if (still.length > 0 && still.every(({ status }) => status === 'interrupted')) {
@@ -265,8 +279,11 @@ async function waitForChildren(thread: Thread): Promise<Ending | undefined> {
   }
 }
 
+/** A parent thread, which counts the cost and the end of each child. */
+type Parent = BudgetHolder & Pick<Thread, 'journal'>;
+
 /** Children that another process brought to their end: nobody has told this one. */
-async function countOthers(thread: Thread): Promise<Outcome<null>> {
+async function countOthers(thread: Parent): Promise<Outcome<null>> {
   const { ports, place, budget, journal } = thread;
   if (budget.meter.read().spawns === 0) return ok(null);
   await hearInReplay(thread);
@@ -288,12 +305,12 @@ export const RESTS: ReadonlySet<ThreadStatus> = new Set(['paused', 'waiting', 'n
 const stopsAs = ({ status }: Ending): Ending['status'] =>
   status === 'aborted' || status === 'killed' || status === 'interrupted' ? status : 'terminated';
 
-async function stopChildren(thread: Thread, ending: Ending): Promise<void> {
-  const isSpared = ({ place: { detached } }: Thread): boolean =>
+async function stopChildren(thread: Parent, ending: Ending): Promise<void> {
+  const isSpared = ({ detached }: Place): boolean =>
     detached && !WHOLE_TREE.has(ending.status) && ending.status !== 'interrupted';
   const children = thread.ports.threads.live
     .childrenOf(thread.place.id)
-    .filter((child) => !isSpared(child.thread));
+    .filter((child) => !isSpared(child.thread.place));
   const status = stopsAs(ending);
   const reason = `its parent \`${thread.place.id}\` ended ${ending.status}: ${ending.reason}`;
   for (const child of children) stopThread(child.thread, { status, reason });
@@ -302,7 +319,7 @@ async function stopChildren(thread: Thread, ending: Ending): Promise<void> {
 }
 
 /** Children that another process runs get a signal; the end of those that nobody runs is written here. */
-async function endOthers(thread: Thread, ending: Ending): Promise<void> {
+async function endOthers(thread: Parent, ending: Ending): Promise<void> {
   const { store, watch } = thread.ports;
   const { id: by } = thread.place;
   const status = ending.status === 'killed' ? 'killed' : 'terminated';
@@ -317,7 +334,7 @@ async function endOthers(thread: Thread, ending: Ending): Promise<void> {
 }
 
 /** An abort goes up as well: the whole tree ends, this branch first. */
-async function abortTree({ ports, place: { id, chain } }: Thread, ending: Ending): Promise<void> {
+async function abortTree(ports: HarnessPorts, { id, chain }: Place, ending: Ending): Promise<void> {
   const root = chain.at(-1) ?? id;
   if (root === id) return;
   const reason = `thread \`${id}\` aborted the tree: ${ending.reason}`;
@@ -334,7 +351,10 @@ async function abortTree({ ports, place: { id, chain } }: Thread, ending: Ending
  * The child's cost is its parent's too, and its end is in the parent's journal. A child that waits for a
  * person goes on when somebody has answered, as long as its parent runs here.
  */
-export function tellParent({ ports, place }: Thread, result: ThreadResult): void {
+export function tellParent(
+  { ports, place }: Pick<Thread, 'ports' | 'place'>,
+  result: ThreadResult,
+): void {
   const above = ports.threads.live.get(place.parent ?? '');
   if (!above || place.kind === 'hook') return;
   if (isEnded(result.status)) countChild(above.thread, result);
@@ -349,7 +369,7 @@ export function tellParent({ ports, place }: Thread, result: ThreadResult): void
 const counted = new WeakMap<Thread['journal'], Set<string>>();
 
 export function countChild(
-  { budget: { meter }, journal }: Thread,
+  { budget: { meter }, journal }: Pick<Thread, 'budget' | 'journal'>,
   result: Pick<ThreadResult, 'thread_id' | 'status' | 'reason' | 'cost'>,
 ): void {
   const known = counted.get(journal) ?? new Set();
@@ -363,34 +383,37 @@ export function countChild(
   );
 }
 
-const isHandedOver = ({ control }: Thread, { status }: Ending): boolean =>
+const isHandedOver = (control: Control, { status }: Ending): boolean =>
   control.leaving !== undefined && !control.stopped && status === 'interrupted';
 
 /** Those that run here are handed over as well; whoever goes on with the thread takes them up. */
-async function leaveWithChildren(thread: Thread, ending: Ending): Promise<Ending> {
-  const { live } = thread.ports.threads;
-  await Promise.all(live.childrenOf(thread.place.id).map(({ done }) => done));
+async function leaveWithChildren(
+  { threads }: HarnessPorts,
+  parent: string,
+  ending: Ending,
+): Promise<Ending> {
+  await Promise.all(threads.live.childrenOf(parent).map(({ done }) => done));
   return ending;
 }
 
 /** Called once the loop is over and before the end is recorded; answers with the ending that counts. */
 export async function endFamily(thread: Thread, ending: Ending): Promise<Ending> {
+  const { ports, place, control } = thread;
   if (RESTS.has(ending.status)) return ending;
-  if (isHandedOver(thread, ending)) return await leaveWithChildren(thread, ending);
-  const isOwnAbort =
-    ending.status === 'aborted' && thread.place.kind !== 'hook' && !thread.control.stopped;
+  if (isHandedOver(control, ending)) return await leaveWithChildren(ports, place.id, ending);
+  const isOwnAbort = ending.status === 'aborted' && place.kind !== 'hook' && !control.stopped;
   let final = ending;
   if (ending.status === 'completed') {
     const instead = await waitForChildren(thread);
     if (!instead) return ending;
     final = { ...instead, ...(ending.text === undefined ? {} : { text: ending.text }) };
     if (RESTS.has(final.status)) return final;
-    if (isHandedOver(thread, final)) return await leaveWithChildren(thread, final);
+    if (isHandedOver(control, final)) return await leaveWithChildren(ports, place.id, final);
   }
   await stopChildren(thread, final);
   if (final.status === 'aborted')
     thread.journal.note({ type: 'snapshot', data: { reason: final.reason } });
-  if (isOwnAbort) await abortTree(thread, final);
+  if (isOwnAbort) await abortTree(ports, place, final);
   return final;
 }
 
@@ -409,13 +432,13 @@ export const namedIn = (
 
 /** What was set apart for a detached child is free again when it has ended. */
 async function apartOfEnded(
-  { ports }: Thread,
+  store: Store,
   open: readonly OpenReservation[],
 ): Promise<{ key: string; actual: Amounts }[]> {
   const free: { key: string; actual: Amounts }[] = [];
   for (const { key } of open) {
     if (!key.endsWith(apartKey(''))) continue;
-    const child = await ports.store.thread(key.slice(0, -apartKey('').length));
+    const child = await store.thread(key.slice(0, -apartKey('').length));
     if (!child.ok || isEnded(child.output.status)) free.push({ key, actual: {} });
   }
   return free;
@@ -429,8 +452,10 @@ const LEFT: ReadonlySet<ThreadSummary['status']> = new Set<ThreadSummary['status
 ]);
 
 /** Children that a lost process left in the middle go on beside their parent. */
-export async function adoptChildren(thread: Thread): Promise<void> {
-  const { ports, place } = thread;
+export async function adoptChildren({
+  ports,
+  place,
+}: Pick<Thread, 'ports' | 'place'>): Promise<void> {
   await ports.store.sweep();
   const found = await childrenOf(ports, { parent: place.id, kind: 'thread' });
   // The thread takes up children that cannot be read now when it waits for them.
@@ -442,7 +467,7 @@ export async function adoptChildren(thread: Thread): Promise<void> {
 
 /** Each end is noted once, however often the thread is resumed. A spawn is noted with its child. */
 export async function catchUp(
-  thread: Thread,
+  thread: Parent,
   history: readonly Recorded[],
   open: readonly OpenReservation[],
 ): Promise<Outcome<null>> {
@@ -450,7 +475,7 @@ export async function catchUp(
   const children = await childrenOf(ports, { parent: place.id, kind: 'thread' });
   if (!children.ok) return children;
   const ended = namedIn(history, 'child_end');
-  const settle = await apartOfEnded(thread, open);
+  const settle = await apartOfEnded(ports.store, open);
   if (settle.length > 0) {
     const cost = packCost(budget.meter.read());
     journal.note({ type: 'cost_update', data: { cost } }, { settle });

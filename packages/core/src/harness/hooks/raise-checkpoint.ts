@@ -53,7 +53,15 @@ import {
 } from '../thread/prompt.ts';
 import { stepDone } from '../thread/restore.ts';
 import { newAttempt, tell } from '../thread/talk.ts';
-import type { CompiledHook, HookAbout, Hooks, Thread } from '../thread/thread.ts';
+import type {
+  CompiledHook,
+  Control,
+  DirectiveTalk,
+  HarnessPorts,
+  HookAbout,
+  Hooks,
+  Thread,
+} from '../thread/thread.ts';
 import {
   type Decision,
   type Deed,
@@ -95,7 +103,7 @@ function eventOf(event: FlowEvent, step: Step): CheckpointEvent {
  * and at which limit. `FILLED_INPUTS` of `items` is the list.
  */
 function withEvent(
-  { ports, talk, place }: Thread,
+  { ports, talk, place }: DirectiveTalk,
   directive: string,
   event: CheckpointEvent,
   inputs: JsonObject,
@@ -123,7 +131,7 @@ const limitFacts = (event: LimitEvent | WarningEvent): Record<string, () => Json
 });
 
 /** The hook that was asked at this very place and has not answered yet. */
-function begunAt({ hooks: { pending } }: Thread, situation: Situation): HookStart | undefined {
+function begunAt({ pending }: Hooks, situation: Situation): HookStart | undefined {
   if (pending.size === 0) return undefined;
   const { event, step, open = {} } = situation;
   return [...pending.values()].find(
@@ -136,8 +144,12 @@ function begunAt({ hooks: { pending } }: Thread, situation: Situation): HookStar
 }
 
 /** The directive may have been changed since: another hook's thread is not gone on with. */
-function isBy({ ports }: Thread, { index, hook }: CompiledHook, start: HookStart): boolean {
-  const found = ports.library.find('directive', hook.directive);
+function isBy(
+  { library }: Pick<HarnessPorts, 'library'>,
+  { index, hook }: CompiledHook,
+  start: HookStart,
+): boolean {
+  const found = library.find('directive', hook.directive);
   return index === start.index && found.ok && found.output.id === start.directive;
 }
 
@@ -195,7 +207,7 @@ const aboutOf = (
 });
 
 /** Its hook rests, and so does the run: nothing is decided yet. */
-function rest({ control }: Thread, situation: Situation, { error }: Failure): Decision {
+function rest(control: Control, situation: Situation, { error }: Failure): Decision {
   const status = RESTING.find((one) => one === error.detail.status) ?? 'waiting';
   control.ending ??= { status, reason: error.detail.message };
   const fault = faultOf(situation.event) ?? error;
@@ -205,7 +217,7 @@ const RESTING = ['needs_input', 'interrupted'] as const;
 
 /** A new attempt that begins with other inputs: they must fit the directive as any do. */
 async function withInputs(
-  { ports, place, talk }: Thread,
+  { ports, place, talk }: DirectiveTalk,
   { inputs: wanted }: HookVerdict,
   decision: Decision,
   answerMarks: Descriptor,
@@ -242,9 +254,9 @@ async function decisionOf(
   situation: Situation,
   list = thread.hooks.list,
 ): Promise<Decision> {
-  const { hooks, journal, budget } = thread;
-  const before = begunAt(thread, situation);
-  const same = before && list.find((one) => isBy(thread, one, before));
+  const { hooks, journal, budget, ports, control } = thread;
+  const before = begunAt(hooks, situation);
+  const same = before && list.find((one) => isBy(ports, one, before));
   const chosen: Chosen | undefined = same
     ? { hook: same, inputs: {} }
     : choose(thread, situation, list);
@@ -252,16 +264,16 @@ async function decisionOf(
   const { hook, inputs, foreign } = chosen;
   const name = hook.hook.directive;
   const fired = [...hooks.fired];
-  const began = thread.ports.clock.monotonic();
+  const began = ports.clock.monotonic();
   await journal.flush();
   budget.meter.stopClock();
   const asked = before && same ? { before } : { about: aboutOf(situation, hook, fired), foreign };
   const answered = await hooks.run(thread, name, inputs, asked);
   budget.meter.startClock();
   if (!answered.ok && answered.error.code === 'approval_pending') {
-    return rest(thread, situation, answered);
+    return rest(control, situation, answered);
   }
-  const begun = begunAt(thread, situation);
+  const begun = begunAt(hooks, situation);
   if (begun) hooks.pending.delete(begun.thread_id);
   // One that cannot be paid, or cannot run here, counts as no match: the next may answer.
   if (!answered.ok && PASSED_HOOK.has(answered.error.code)) {
@@ -285,7 +297,7 @@ async function decisionOf(
     step: situation.step,
     deed: deed.do,
     notes,
-    duration_ms: Math.round(thread.ports.clock.monotonic() - began),
+    duration_ms: Math.round(ports.clock.monotonic() - began),
     fired,
     bounds,
     ...(model !== undefined && { model }),
@@ -421,7 +433,7 @@ async function raiseEvent(
   const name = stepName(step);
   const open = openAt(flowEvent, step);
   // Denials and limits have their own line in the transcript; once, however long a hook takes.
-  const isNew = !begunAt(thread, { event, step: name, open, bounds: NO_BOUNDS });
+  const isNew = !begunAt(thread.hooks, { event, step: name, open, bounds: NO_BOUNDS });
   if (isNew && event.name === 'limit') journal.note({ type: 'limit', data: event });
   else if (isNew && event.name === 'error' && event.code === 'permission_denied') {
     const { code, detail } = event;
@@ -482,7 +494,7 @@ export async function raiseError(
   const event = onError(error);
   const open = { fault: error, ...(call !== undefined && { call }) };
   const situation = { ...(await situationOf(thread, event, step)), isStart, isOwn: true, open };
-  if (!begunAt(thread, situation)) {
+  if (!begunAt(thread.hooks, situation)) {
     thread.journal.note({ type: typeOf(error), data: { code: error.code, detail: error.detail } });
   }
   const deed = await consult(thread, situation);
@@ -512,7 +524,7 @@ async function warn(thread: Thread, warnings: readonly WarningEvent[]): Promise<
     // That of the window comes again with every crossing.
     if (event.limit !== 'context') thread.budget.warned.add(markKey(event));
     const situation = await situationOf(thread, event, event.code);
-    if (!begunAt(thread, situation)) thread.journal.note({ type: 'warning', data: event });
+    if (!begunAt(thread.hooks, situation)) thread.journal.note({ type: 'warning', data: event });
     const deed = await consult(thread, situation);
     carryOut(thread, deed, event, event.code);
     if (thread.control.ending) return;

@@ -38,8 +38,11 @@ function requiredBy(event: CheckpointEvent, ofStep: () => readonly string[]): st
   return [...new Set([...named, ...ofStep()])];
 }
 
+/** The part of a thread that conditions and inputs of hooks can read. */
+type HookView = Pick<Thread, 'place' | 'control' | 'budget' | 'rights' | 'talk'>;
+
 export function buildContext(
-  { place, control, budget, rights, talk }: Thread,
+  { place, control, budget, rights, talk }: HookView,
   event: CheckpointEvent,
   required: () => readonly string[] = () => [],
 ): JsonObject {

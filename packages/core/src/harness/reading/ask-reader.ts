@@ -11,7 +11,7 @@ import { askModel } from '../script-thread/script-actions.ts';
 import { wholeResult } from '../step/large-result.ts';
 import { hearInReplay, obeySignals } from '../thread/interruption.ts';
 import { resultIn } from '../thread/recorded-answers.ts';
-import type { Thread } from '../thread/thread.ts';
+import type { HarnessPorts, OwnJournal, Thread } from '../thread/thread.ts';
 import { type AnswerShape, leavesOf, readShape } from './answer-shape.ts';
 import { type Identifiers, namedIn, type ReadAnswer, readAnswer } from './read-answer.ts';
 
@@ -47,7 +47,7 @@ function promptOf(
 }
 
 /** Shipped, and nobody else's: the one instruction that the reader has. */
-function instruction({ ports: { library } }: Thread): Outcome<string> {
+function instruction({ library }: Pick<HarnessPorts, 'library'>): Outcome<string> {
   const found = library.find('knowledge', 'system/quarantined_reader', 'bundle');
   if (!found.ok) return found;
   return found.output.signature.state === 'bundle'
@@ -67,7 +67,7 @@ export async function heardBetween(thread: Thread): Promise<Ending | undefined> 
 }
 
 /** A result with what its tool says of its fields: where that is kinds alone, its file says it. */
-function toldIn(ports: Thread['ports'], result: ToolResult): Value | undefined {
+function toldIn(ports: HarnessPorts, result: ToolResult): Value | undefined {
   const told = resultIn(result);
   if (!told.ok || result.facts) return told.ok ? told.output : undefined;
   const declared = declaredFacts(ports, result.tool ?? '');
@@ -76,7 +76,7 @@ function toldIn(ports: Thread['ports'], result: ToolResult): Value | undefined {
 
 /** Of these kinds, as the journal has them: whatever process went on with the thread knows the same. */
 async function identifiersOf(
-  { ports, place: { id }, journal }: Thread,
+  { ports, place: { id }, journal }: OwnJournal,
   kinds: ReadonlySet<string>,
 ): Promise<Outcome<Identifiers>> {
   const known = new Map<string, Map<string, Value>>();
@@ -130,7 +130,7 @@ export async function askReader(thread: Thread, reading: ReaderTask): Promise<Ou
     const message = `${text.length} characters are too many to read at once, at most ${MAX_READ}; pass a part`;
     return fail('invalid_input', message);
   }
-  const system = instruction(thread);
+  const system = instruction(thread.ports);
   if (!system.ok) return system;
   const known = await identifiersOf(thread, kindsIn(shape.output));
   if (!known.ok) return known;

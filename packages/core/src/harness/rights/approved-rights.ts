@@ -12,9 +12,9 @@ import {
   plainText,
 } from '../../base/index.ts';
 import type { ApprovalNote, JournalEvent } from '../../journal/index.ts';
-import type { Answer, Approval, ApprovalState } from '../../store/index.ts';
+import type { Answer, Approval, ApprovalState, Store } from '../../store/index.ts';
 import { type ApprovedRight, encodeToken, widenToken } from '../../trust/index.ts';
-import type { ApprovedRights, TakenUse, Thread } from '../thread/thread.ts';
+import type { ApprovedRights, RightsHolder, TakenUse, Thread } from '../thread/thread.ts';
 
 /** More calls than these are never at work at once. */
 const MAX_MINTED = 64;
@@ -46,13 +46,13 @@ export function rightOf(row: Approval): ApprovedRight | undefined {
 }
 
 /** Of a thread that does not run here. */
-async function fromRegistry({ ports }: Thread, id: string): Promise<ApprovedRight[]> {
-  const approvals = await ports.store.approvals({ thread: id, state: 'approved' });
+async function fromRegistry(store: Store, id: string): Promise<ApprovedRight[]> {
+  const approvals = await store.approvals({ thread: id, state: 'approved' });
   return (approvals.ok ? approvals.output : []).flatMap((one) => rightOf(one) ?? []);
 }
 
 /** The thread's own rights and these, as a token for one call. */
-function mint({ ports, rights, place }: Thread, more: readonly ApprovedRight[]) {
+function mint({ ports, rights, place }: RightsHolder, more: readonly ApprovedRight[]) {
   const [base, key] = [ports.tokens.verify(rights.own.auth, place.id), ports.tokens.key()];
   if (!base.ok) return base;
   if (!key.ok) return key;
@@ -70,7 +70,10 @@ interface CallUses {
   readonly refused: ReadonlyMap<string, Failure>;
 }
 
-export function createApproved(self: () => Thread): ApprovedRights {
+/** Rights of a thread whose use its journal records. */
+type RecordedRights = RightsHolder & Pick<Thread, 'journal'>;
+
+export function createApproved(self: () => RecordedRights): ApprovedRights {
   const held = new Map<string, ApprovedRight>();
   /** Of ancestors that do not run here, as the registry had them when they were last asked for. */
   const above = new Map<string, readonly ApprovedRight[]>();
@@ -115,9 +118,9 @@ export function createApproved(self: () => Thread): ApprovedRights {
     restoreResult: (call) => void left.delete(call),
     leftFor: (call) => left.get(call) ?? [],
     async load() {
-      const thread = self();
-      for (const id of thread.place.chain.slice(1)) {
-        if (!thread.ports.threads.live.get(id)) above.set(id, await fromRegistry(thread, id));
+      const { ports, place } = self();
+      for (const id of place.chain.slice(1)) {
+        if (!ports.threads.live.get(id)) above.set(id, await fromRegistry(ports.store, id));
       }
     },
     takeable: inForce,
@@ -158,7 +161,10 @@ export function createApproved(self: () => Thread): ApprovedRights {
 }
 
 /** What people gave this thread because its hook asked for it; noted, so that a replay has it as it was. */
-export async function takeGranted({ ports, place, rights }: Thread, hook: string): Answer<null> {
+export async function takeGranted(
+  { ports, place, rights }: RightsHolder,
+  hook: string,
+): Answer<null> {
   if (ports.replay) return ok(null);
   const found = await ports.store.approvals({ thread: place.id, limit: 1000 });
   if (!found.ok) return found;
@@ -206,13 +212,14 @@ function refusal({ approval }: ApprovedRight, row: Approval | undefined): Failur
 
 /** Which of the rights in force can be used once more; the others come to `refused`. */
 async function planUses(
-  { ports, rights }: Thread,
+  store: Store,
+  rights: readonly ApprovedRight[],
   refused: Map<string, Failure>,
 ): Promise<TakenUse[]> {
   const uses: TakenUse[] = [];
-  for (const right of rights.approved.takeable()) {
+  for (const right of rights) {
     if (refused.has(right.approval)) continue;
-    const found = await ports.store.approvals({ id: right.approval });
+    const found = await store.approvals({ id: right.approval });
     const [row] = found.ok ? found.output : [];
     if (row?.state === 'approved') uses.push(useOf(row, row.uses - 1));
     else refused.set(right.approval, refusal(right, row));
@@ -229,8 +236,8 @@ const useOf = ({ id, binding }: Approval, uses_left: number): TakenUse => ({
 const asked = ({ approval, binding }: TakenUse) => ({ approval, binding });
 
 /** A call that a lost process began has its uses already: its rows count without them. */
-async function usesLeft({ ports }: Thread, approvals: readonly string[]): Promise<TakenUse[]> {
-  const found = await Promise.all(approvals.map((id) => ports.store.approvals({ id })));
+async function usesLeft(store: Store, approvals: readonly string[]): Promise<TakenUse[]> {
+  const found = await Promise.all(approvals.map((id) => store.approvals({ id })));
   return found.flatMap((rows) => (rows.ok ? rows.output.map((row) => useOf(row, row.uses)) : []));
 }
 
@@ -240,13 +247,12 @@ async function usesLeft({ ports }: Thread, approvals: readonly string[]): Promis
  * crash loses a use and never gives one too many.
  */
 export async function commitIntent(
-  thread: Thread,
+  { ports, journal, rights }: RecordedRights,
   call: string,
   event: JournalEvent,
 ): Promise<Outcome<null>> {
-  const { journal, rights } = thread;
   const begun = rights.approved.leftFor(call);
-  const before = begun.length > 0 ? await usesLeft(thread, begun) : [];
+  const before = begun.length > 0 ? await usesLeft(ports.store, begun) : [];
   if (before.length > 0 || rights.approved.takeable().length === 0) {
     if (begun.length > 0) rights.approved.taken(call, before, new Map());
     journal.note(event, {}, 'hold');
@@ -254,7 +260,7 @@ export async function commitIntent(
   }
   const refused = new Map<string, Failure>();
   for (;;) {
-    const uses = await planUses(thread, refused);
+    const uses = await planUses(ports.store, rights.approved.takeable(), refused);
     const notes = uses.map((use) => useNote(use, call, 'used'));
     const change = uses.length > 0 ? { use: uses.map(asked) } : {};
     const done = await journal.commit([event, ...notes], change);

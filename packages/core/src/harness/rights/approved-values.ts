@@ -9,9 +9,9 @@ import {
   type Operation,
   operationName,
 } from '../../flow/index.ts';
-import type { Approval } from '../../store/index.ts';
+import type { Approval, Store } from '../../store/index.ts';
 import { valueInScope } from '../../trust/index.ts';
-import type { Thread } from '../thread/thread.ts';
+import type { CallRecord, Control } from '../thread/thread.ts';
 import { isSeen } from './call-shown.ts';
 
 interface ApprovedValue {
@@ -47,8 +47,11 @@ function allowedBy(row: Approval): ApprovedValue[] {
 }
 
 /** Everything that people allowed here, for the arguments of one call. */
-export async function allowedValues({ ports, place }: Thread): Promise<readonly ApprovedValue[]> {
-  const found = await Promise.all(place.chain.map((thread) => ports.store.approvals({ thread })));
+export async function allowedValues(
+  store: Store,
+  chain: readonly string[],
+): Promise<readonly ApprovedValue[]> {
+  const found = await Promise.all(chain.map((thread) => store.approvals({ thread })));
   return found.flatMap((page) => (page.ok ? page.output.flatMap(allowedBy) : []));
 }
 
@@ -63,14 +66,16 @@ function covers(
 }
 
 /** The very call that it was asked about takes its answer where it asks, so that a crash is recognised. */
-function isOfThisCall({ control }: Thread, { state, binding }: Approval): boolean {
+function isOfThisCall(control: Control, { state, binding }: Approval): boolean {
   const intent = control.intents.get(control.currentCall);
   return state === 'approved' && intent !== undefined && binding.call === intent.key;
 }
 
 /** One use, once a call: false when somebody else had the last one. */
-async function takeCounted(thread: Thread, { id, binding, who = '', why = '' }: Approval) {
-  const { journal, control } = thread;
+async function takeCounted(
+  { journal, control }: CallRecord,
+  { id, binding, who = '', why = '' }: Approval,
+): Promise<boolean> {
   const call = control.currentCall;
   const { taken = [] } = control.intents.get(call) ?? {};
   if (taken.includes(id)) return true;
@@ -84,7 +89,7 @@ async function takeCounted(thread: Thread, { id, binding, who = '', why = '' }: 
 
 /** Undefined: nobody has allowed it. */
 export async function originIn(
-  thread: Thread,
+  thread: CallRecord,
   allowed: readonly ApprovedValue[],
   op: Operation,
   argument: Argument,
@@ -92,7 +97,7 @@ export async function originIn(
   const operation = operationName(op);
   for (const one of allowed) {
     const { row } = one;
-    if (!covers(one, operation, argument) || isOfThisCall(thread, row)) continue;
+    if (!covers(one, operation, argument) || isOfThisCall(thread.control, row)) continue;
     if (isCounted(row) && !(await takeCounted(thread, row))) continue;
     return { kind: 'approval', by: row.id };
   }

@@ -25,17 +25,28 @@ import {
 } from '../../flow/index.ts';
 import type { Approval, NewApproval, Store } from '../../store/index.ts';
 import { packMarks } from '../thread/conversation.ts';
+import type { JournalWriter } from '../thread/journal-writer.ts';
 import { makeApprovalId } from '../thread/opening.ts';
 import type { ReplayPort } from '../thread/ports.ts';
 import { countFailure } from '../thread/talk.ts';
-import type { EscalatedCall, Thread } from '../thread/thread.ts';
+import type {
+  Control,
+  EscalatedCall,
+  HarnessPorts,
+  OwnJournal,
+  Place,
+  Thread,
+} from '../thread/thread.ts';
 import { filePreview, threadCallShown } from './call-shown.ts';
 import { declaredRights } from './thread-token.ts';
 
 type AskPort = NonNullable<Ports['ask']>;
 
+/** The part of a thread that asks a person and waits for the answer. */
+export type Asker = OwnJournal & Pick<Thread, 'control'>;
+
 /** A hook asks for the thread that it serves, which rests with it; its questions are told apart by its own id. */
-export const askedFor = ({ place: { id, kind, parent } }: Thread) =>
+export const askedFor = ({ id, kind, parent }: Place) =>
   kind === 'hook' && parent !== undefined
     ? { thread: parent, owner: { thread: parent }, hook: { hook: id } }
     : { thread: id, owner: {}, hook: {} };
@@ -74,8 +85,8 @@ interface AskedCall {
 }
 
 /** Rights it has of its own; minting its token again changes nothing. */
-function rightsHash({ ports, place }: Thread): string {
-  const rights = declaredRights(ports, place.directive);
+function rightsHash(ports: HarnessPorts, { directive }: Place): string {
+  const rights = declaredRights(ports, directive);
   const grants = rights.ok ? rights.output.grants : [];
   return digest(grants.map(({ capability, scope = {} }) => ({ capability, scope: { ...scope } })));
 }
@@ -109,16 +120,16 @@ const noteOf = (
   }) as const;
 
 async function putQuestion(
-  thread: Thread,
+  thread: Asker,
   question: Question,
   binding: JsonObject,
   call: string,
 ): Promise<Outcome<Asked>> {
-  const { journal, ports } = thread;
+  const { journal, ports, place, control } = thread;
   const expires = ports.clock.now() + ports.policies().policy.approvalMs;
   const shown = await threadCallShown(thread, question);
   const id = makeApprovalId(ports.random);
-  const { owner } = askedFor(thread);
+  const { owner } = askedFor(place);
   const asked: NewApproval = { id, kind: 'call', binding, shown, expires, ...owner };
   const data = {
     kind: 'call',
@@ -130,18 +141,17 @@ async function putQuestion(
   } as const;
   const done = await journal.commit({ type: 'approval', data }, { ask: [asked] });
   if (!done.ok) return done;
-  return ok(rest(thread, question, done.output.approvals[0]?.id ?? id));
+  return ok(rest(control, question, done.output.approvals[0]?.id ?? id));
 }
 
 /** The thread rests until somebody answers. */
-function rest({ control }: Thread, { questions }: Question, approval: string): Asked {
+function rest(control: Control, { questions }: Question, approval: string): Asked {
   control.ending ??= { status: 'waiting', reason: questions.join('; ') };
   return { answer: 'pending', approval };
 }
 
 /** The answer is taken before anything is done with it, once. */
-async function take(thread: Thread, row: Approval, call: string): Promise<Outcome<Asked>> {
-  const { journal } = thread;
+async function take(journal: JournalWriter, row: Approval, call: string): Promise<Outcome<Asked>> {
   const answer = answerIn(row) ?? { answer: 'pending' };
   if (row.state === 'approved') {
     const use = [{ approval: row.id, binding: row.binding }];
@@ -172,28 +182,28 @@ export async function renewed(
 
 /** In a replay: as it was answered, and rested upon. */
 async function askedBefore(
-  thread: Thread,
+  { place, control }: Asker,
   question: Question,
   replay: ReplayPort,
 ): Promise<Outcome<Asked>> {
-  const asked = await replay.asked(thread.place.id);
+  const asked = await replay.asked(place.id);
   if (!asked.ok || asked.output.answer !== 'pending') return asked;
-  return ok(rest(thread, question, asked.output.approval ?? ''));
+  return ok(rest(control, question, asked.output.approval ?? ''));
 }
 
 /** Asks a person about one call of a thread. */
 export const askAbout =
-  (thread: Thread, call: AskedCall): AskPort =>
+  (thread: Asker, call: AskedCall): AskPort =>
   async (question) => {
-    const { ports } = thread;
+    const { ports, place, control, journal } = thread;
     if (ports.replay) return await askedBefore(thread, question, ports.replay);
     const late = tooLate(question, call);
     if (late) return late;
-    const { thread: asker, hook } = askedFor(thread);
+    const { thread: asker, hook } = askedFor(place);
     const binding = {
       ...callBinding(question, call.about?.()),
       call: call.key,
-      rights: rightsHash(thread),
+      rights: rightsHash(ports, place),
       ...hook,
     };
     const found = await ports.store.approvals({ thread: asker, binding });
@@ -203,13 +213,13 @@ export const askAbout =
     if (row.state === 'pending') {
       const show = () => threadCallShown(thread, question);
       const asked = await renewed(ports.store, row, question, show);
-      return asked.ok ? ok(rest(thread, question, row.id)) : asked;
+      return asked.ok ? ok(rest(control, question, row.id)) : asked;
     }
-    return await take(thread, row, call.id);
+    return await take(journal, row, call.id);
   };
 
 /** Inside a tool that a call of the thread runs, which nobody was asked about. */
-export function askInside(thread: Thread, key: string, effect: ToolEffect): AskPort {
+export function askInside(thread: Asker, key: string, effect: ToolEffect): AskPort {
   const id = [...thread.control.intents].find(([, intent]) => intent.key === key)?.[0] ?? '';
   return askAbout(thread, { id, key, effect, isBegun: true });
 }
@@ -226,7 +236,7 @@ const MAX_FAILURES = 3;
 
 /** True: a person is asked, and the thread rests. */
 export async function escalateFailure(
-  thread: Thread,
+  thread: Asker & Pick<Thread, 'rights'>,
   call: string,
   tool: string,
   { content, isError, marks: carried }: { content: Json; isError: boolean; marks: Descriptor },
@@ -249,7 +259,7 @@ export async function escalateFailure(
   }
   const id = makeApprovalId(ports.random);
   const expires = ports.clock.now() + ports.policies().policy.approvalMs;
-  const { owner, hook } = askedFor(thread);
+  const { owner, hook } = askedFor(place);
   const binding = { action: 'escalate', tool, call, turn: journal.turn, ...hook };
   const shown = { action: 'escalate', question, directive: place.directive.name, tool };
   const asked: NewApproval = { id, kind: 'question', binding, shown, expires, ...owner };
@@ -261,11 +271,10 @@ export async function escalateFailure(
 
 /** What the model is told of such a call; undefined: nobody has answered yet, and the thread rests. */
 export async function escalatedResult(
-  thread: Thread,
+  { ports, place, control }: Asker,
   call: string,
   { approval, held }: EscalatedCall,
 ): Promise<Outcome<Json | undefined>> {
-  const { ports, place, control } = thread;
   const replayed = await ports.replay?.recorded(place.id, call, true);
   if (replayed) return replayed.ok ? ok(replayed.output.data) : ok(failedJson(replayed.error));
   const found = await ports.store.approvals({ id: approval });

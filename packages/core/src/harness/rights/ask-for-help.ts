@@ -25,10 +25,11 @@ import {
   type Scope,
 } from '../../trust/index.ts';
 import { raiseError } from '../hooks/raise-checkpoint.ts';
+import type { JournalWriter } from '../thread/journal-writer.ts';
 import { makeApprovalId } from '../thread/opening.ts';
-import type { Thread } from '../thread/thread.ts';
+import type { HarnessPorts, RightsHolder, Thread } from '../thread/thread.ts';
 import { isInForce, rightOf } from './approved-rights.ts';
-import { askedFor } from './ask-about-call.ts';
+import { type Asker, askedFor } from './ask-about-call.ts';
 import { declaredRights } from './thread-token.ts';
 
 interface HelpSignal {
@@ -46,12 +47,12 @@ type Question = Pick<NewApproval, 'binding' | 'shown'> & {
 };
 
 /** The thread that a question is about: that which a hook serves, as long as it runs here. */
-const servedBy = (thread: Thread): Thread =>
+const servedBy = (thread: RightsHolder): RightsHolder =>
   (thread.place.kind === 'hook' &&
     thread.ports.threads.live.get(thread.place.parent ?? '')?.thread) ||
   thread;
 
-const shownAsker = (thread: Thread): JsonObject => ({
+const shownAsker = (thread: RightsHolder): JsonObject => ({
   directive: servedBy(thread).place.directive.name,
   ...(thread.place.kind === 'hook' && { hook: thread.place.directive.name }),
 });
@@ -63,20 +64,20 @@ const shownAsker = (thread: Thread): JsonObject => ({
 type Wish = Required<Pick<HelpSignal, 'capability'>> & Pick<HelpSignal, 'scope'>;
 
 /** A refusal names tools by their last segment; asking for them so is understood. */
-function named({ ports }: Thread, wish: Wish): Outcome<Grant> {
-  const { catalog } = ports.library.capabilities();
+function named({ library }: HarnessPorts, wish: Wish): Outcome<Grant> {
+  const { catalog } = library.capabilities();
   const scope = (wish.scope ?? {}) as Scope;
   const capability = normalizeCapability(wish.capability);
   const isTool = capability.startsWith('tool.') && !catalog.get(capability);
   if (!isTool) {
     return ok({ capability, ...(Object.keys(scope).length > 0 && { scope }) });
   }
-  const found = ports.library.find('tool', scope.id ?? capability.slice('tool.'.length));
+  const found = library.find('tool', scope.id ?? capability.slice('tool.'.length));
   return found.ok ? ok({ capability: 'tool.execute', scope: { id: found.output.id } }) : found;
 }
 
 /** What no person can give here, because neither could they give it otherwise. */
-function refusal({ ports }: Thread, grant: Grant): Outcome<null> {
+function refusal(ports: HarnessPorts, grant: Grant): Outcome<null> {
   const { catalog } = ports.library.capabilities();
   const name = `\`${grant.capability}\``;
   if (grant.capability.includes('*')) {
@@ -105,7 +106,7 @@ function refusal({ ports }: Thread, grant: Grant): Outcome<null> {
 
 /** How much of it the directive declares. */
 function declaredOf(
-  { place: { directive }, ports }: Thread,
+  { place: { directive }, ports }: RightsHolder,
   grant: Grant,
 ): Outcome<'yes' | 'no' | 'in part'> {
   const declared = declaredRights(ports, directive);
@@ -116,23 +117,29 @@ function declaredOf(
 }
 
 /** Nothing to ask for: the thread has it, by itself or because it was approved. */
-function isHeld({ ports, rights: { approved }, place: { id } }: Thread, grant: Grant): boolean {
+function isHeld(
+  { ports, rights: { approved }, place: { id } }: RightsHolder,
+  grant: Grant,
+): boolean {
   const token = ports.tokens.verify(approved.auth(), id);
   if (!token.ok) return false;
   const { missing, partial } = token.output.missingAtStart([grant]);
   return missing.length + partial.length === 0;
 }
 
+/** The part of a thread that asks a person for a right. */
+type RightAsker = Asker & RightsHolder;
+
 /** The question, ready for the queue; or the answer when there is nothing to ask. */
 function capabilityQuestion(
-  thread: Thread,
+  thread: RightAsker,
   wish: Wish,
   reason: string,
 ): Outcome<{ held: Json } | Question> {
-  const wanted = named(thread, wish);
+  const wanted = named(thread.ports, wish);
   if (!wanted.ok) return wanted;
   const grant = wanted.output;
-  const possible = refusal(thread, grant);
+  const possible = refusal(thread.ports, grant);
   if (!possible.ok) return possible;
   const served = servedBy(thread);
   const declared = declaredOf(served, grant);
@@ -148,7 +155,7 @@ function capabilityQuestion(
       capability,
       scope: { ...scope },
       call: thread.control.currentCall,
-      ...askedFor(thread).hook,
+      ...askedFor(thread.place).hook,
     },
     shown: {
       action: 'escalate',
@@ -168,7 +175,7 @@ const SAID: Readonly<Record<string, string>> = {
 };
 
 /** What the model is told, and from now on the right. */
-function capabilityAnswer(thread: Thread, approval: Approval): Outcome<Json> {
+function capabilityAnswer({ place, rights }: RightsHolder, approval: Approval): Outcome<Json> {
   const { id, state, why = '', who = '', uses, expires, shown } = approval;
   const right = rightOf(approval);
   if (!right) return ok({ decision: state, message: SAID[state] ?? '', why, who });
@@ -177,8 +184,8 @@ function capabilityAnswer(thread: Thread, approval: Approval): Outcome<Json> {
     return ok({ decision: 'approved', in_force: false, message, why, who });
   }
   // What a hook asked for is taken by the thread that it serves, when it has answered.
-  const isHook = thread.place.kind === 'hook';
-  if (!isHook) thread.rights.approved.add(approval);
+  const isHook = place.kind === 'hook';
+  if (!isHook) rights.approved.add(approval);
   const holder = isHook ? `thread \`${approval.thread ?? ''}\`` : 'you';
   return ok({
     decision: 'approved',
@@ -194,11 +201,11 @@ function capabilityAnswer(thread: Thread, approval: Approval): Outcome<Json> {
 
 /** One open call, one question: asking again finds the answer. A right is asked for by its name. */
 function questionOf(
-  thread: Thread,
+  thread: RightAsker,
   { action, reason, capability, scope, limits }: HelpSignal,
 ): Outcome<Question | { held: Json }> {
   const call = thread.control.currentCall;
-  const { hook } = askedFor(thread);
+  const { hook } = askedFor(thread.place);
   if (action === 'escalate' && limits) {
     if (thread.place.kind !== 'hook') {
       const message =
@@ -220,12 +227,11 @@ function questionOf(
 
 /** Leaves the call open and the thread at rest until somebody answers. */
 async function ask(
-  thread: Thread,
+  { journal, ports, place, control }: Asker,
   { action, reason }: HelpSignal,
   question: Question,
 ): Promise<Outcome<Json>> {
-  const { journal, ports, control } = thread;
-  const { owner } = askedFor(thread);
+  const { owner } = askedFor(place);
   const expires = ports.clock.now() + ports.policies().policy.approvalMs;
   const id = makeApprovalId(ports.random);
   const asked: NewApproval = { id, ...question, expires, ...owner };
@@ -257,7 +263,7 @@ async function stuck(
 }
 
 /** Its number is known when it is written. */
-async function snapshot({ journal }: Thread, { reason }: HelpSignal): Promise<Outcome<Json>> {
+async function snapshot(journal: JournalWriter, { reason }: HelpSignal): Promise<Outcome<Json>> {
   const noted = await journal.commit({ type: 'snapshot', data: { reason } }, {});
   return noted.ok ? ok({ action: 'checkpoint', snapshot: noted.output.seq }) : noted;
 }
@@ -272,14 +278,14 @@ const notAsked = ({ error: { code, detail } }: Failure): Json => ({
 });
 
 export async function helpSignal(thread: Thread, signal: HelpSignal): Promise<Outcome<Json>> {
-  if (signal.action === 'checkpoint') return await snapshot(thread, signal);
+  if (signal.action === 'checkpoint') return await snapshot(thread.journal, signal);
   const wanted = questionOf(thread, signal);
   if (!wanted.ok) return thread.place.kind === 'hook' ? ok(notAsked(wanted)) : wanted;
   const question = wanted.output;
   if ('held' in question) return ok(question.held);
   // The same question again finds the latest answer.
   const { binding } = question;
-  const { thread: asker } = askedFor(thread);
+  const { thread: asker } = askedFor(thread.place);
   const found = await thread.ports.store.approvals({ thread: asker, binding });
   if (!found.ok) return found;
   const before = found.output.at(-1);

@@ -21,7 +21,7 @@ import {
 } from '../../flow/index.ts';
 import { decodeAll, type MadeCall, madeCalls } from '../../journal/index.ts';
 import type { StoredEvent } from '../../store/index.ts';
-import type { Thread } from '../thread/thread.ts';
+import type { OwnJournal } from '../thread/thread.ts';
 
 const MAX_SHOWN = 2000;
 const HIDDEN = '[secret]';
@@ -165,7 +165,7 @@ function standingIn(events: readonly StoredEvent[], value: string): Standing | u
   return undefined;
 }
 
-async function foreignEvents({ ports, place, journal }: Thread): Promise<StoredEvent[]> {
+async function foreignEvents({ ports, place, journal }: OwnJournal): Promise<StoredEvent[]> {
   await journal.flush();
   const read = await ports.store.read(place.id, { types: READ, limit: MAX_EVENTS });
   const events = read.ok ? read.output : [];
@@ -177,7 +177,7 @@ async function foreignEvents({ ports, place, journal }: Thread): Promise<StoredE
 const TELLING = ['untrusted', 'secret', 'influenced'];
 
 /** Which arguments strangers had a hand in, and where from. */
-async function taintedIn(thread: Thread, { arguments: given }: Question): Promise<JsonObject> {
+async function taintedIn(thread: OwnJournal, { arguments: given }: Question): Promise<JsonObject> {
   const tainted: JsonObject = {};
   let events: StoredEvent[] | undefined;
   for (const { name, value } of given.slice(0, MAX_TAINTED)) {
@@ -208,7 +208,10 @@ const wordOf = (value: Json | undefined): string => {
   return plain(text.length > MAX_WORD ? `${text.slice(0, MAX_WORD)} …` : text);
 };
 
-async function callsBefore({ ports: { store }, place }: Thread, tool: string): Promise<MadeCall[]> {
+async function callsBefore(
+  { ports: { store }, place }: OwnJournal,
+  tool: string,
+): Promise<MadeCall[]> {
   const own = await store.thread(place.id);
   const { project, tenant = '' } = own.ok ? own.output : { project: '' };
   const filter = { directive: place.directive.name, project, tenant, limit: MAX_THREADS };
@@ -230,7 +233,10 @@ function outcomeOf({ result }: MadeCall): string {
   return result?.data.is_error ? code || 'failed' : 'done';
 }
 
-async function doneBefore(thread: Thread, { op, arguments: given }: Question): Promise<JsonObject> {
+async function doneBefore(
+  thread: OwnJournal,
+  { op, arguments: given }: Question,
+): Promise<JsonObject> {
   if (op.type !== 'tool') return {};
   const named = given.filter(steers);
   const calls = await callsBefore(thread, op.name);
@@ -252,7 +258,7 @@ async function doneBefore(thread: Thread, { op, arguments: given }: Question): P
 }
 
 /** The same for a call of a thread, with where its values stand and what was done before. */
-export async function threadCallShown(thread: Thread, question: Question): Promise<JsonObject> {
+export async function threadCallShown(thread: OwnJournal, question: Question): Promise<JsonObject> {
   return {
     ...(await callShown(question, thread.ports.project)),
     ...(await taintedIn(thread, question)),

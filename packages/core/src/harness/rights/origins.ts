@@ -20,7 +20,7 @@ import {
 import { type Grant, grantsAllow } from '../../trust/index.ts';
 import { unpackMarks } from '../thread/conversation.ts';
 import { withoutTime } from '../thread/talk.ts';
-import type { HarnessPorts, Thread } from '../thread/thread.ts';
+import type { DirectiveTalk, HarnessPorts, RightsHolder, Thread } from '../thread/thread.ts';
 import { allowedValues, originIn } from './approved-values.ts';
 import { isNumber, saidIn } from './mentioned-values.ts';
 import { declaredRights } from './thread-token.ts';
@@ -56,7 +56,7 @@ export function declaredFacts({ library }: HarnessPorts, tool: string): ResultFa
 }
 
 /** The directive as it was shown, inputs filled in; after strangers had a hand in those, as it is signed. */
-function directiveParts({ talk, place }: Thread): Json[] {
+function directiveParts({ talk, place }: DirectiveTalk): Json[] {
   for (const event of talk.opening) {
     if (event.type !== 'tool_result' || event.data.is_error) continue;
     // What stands beside it are words of tools, whoever wrote those.
@@ -140,7 +140,7 @@ class SaidToThread {
   readonly #sayings: Sayings;
   readonly #directive: readonly SaidWords[];
 
-  constructor(thread: Thread) {
+  constructor(thread: DirectiveTalk) {
     const heard = thread.talk.conversation.trusted();
     this.#sayings = sayings.get(heard) ?? new Sayings();
     sayings.set(heard, this.#sayings);
@@ -205,7 +205,7 @@ function originOf(
 const isWhole = (glob: string): boolean => /^[*?./]*$/.test(glob);
 
 /** What the directive declares, or a person has given, that lets this thread write there. */
-function rightsTo({ ports, place, rights }: Thread, path: string): Grant[] {
+function rightsTo({ ports, place, rights }: RightsHolder, path: string): Grant[] {
   const declared = declaredRights(ports, place.directive);
   const grants = [
     ...(declared.ok ? declared.output.grants : []),
@@ -218,7 +218,7 @@ function rightsTo({ ports, place, rights }: Thread, path: string): Grant[] {
 
 /** What stands at the place decides: something new, or what the thread made itself. */
 async function originByPlace(
-  thread: Thread,
+  thread: RightsHolder,
   { role, place, value: { data } }: Argument,
   inputs: readonly Argument[],
 ): Promise<ArgumentOrigin | undefined> {
@@ -248,7 +248,7 @@ export async function traceOrigins(
   for (const input of inputs) {
     let origin = originOf(said, op, input);
     if (!origin && carries(input.value.meta.descriptor, 'untrusted')) {
-      allowed ??= await allowedValues(thread);
+      allowed ??= await allowedValues(thread.ports.store, thread.place.chain);
       origin =
         (await originIn(thread, allowed, op, input)) ??
         (await originByPlace(thread, input, inputs));

@@ -18,7 +18,7 @@ import {
   type Verdict,
 } from '../../flow/index.ts';
 import type { Directive } from '../../items/index.ts';
-import type { GivenRules, Thread, ThreadRules } from '../thread/thread.ts';
+import type { GivenRules, RightsHolder, Thread, ThreadRules } from '../thread/thread.ts';
 
 const NO_GUARDS: GuardSet = createGuardSet([]);
 const NOTHING: GivenRules = { guards: [] };
@@ -174,7 +174,7 @@ export const originsIn = (thread: Thread): OriginPort => ({
 
 /** A frame with all that holds in the thread: policies and rules; `ask` puts questions to a person. */
 export const frameOf = (
-  { ports, rights }: Thread,
+  { ports, rights }: RightsHolder,
   ask: NonNullable<Ports['ask']>,
   more: Pick<Ports, 'origins'> = {},
 ): Frame => ports.frame({ guards: rights.rules.guards(), ports: { ask, ...more } });

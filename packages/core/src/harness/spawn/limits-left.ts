@@ -4,10 +4,10 @@ import { type Outcome, ok } from '../../base/index.ts';
 import type { LimitAmounts, LimitName } from '../limits/limit.ts';
 import type { LimitsLeft } from '../run/prepare.ts';
 import { BUDGETED, leftOf } from '../thread/budget.ts';
-import type { Thread } from '../thread/thread.ts';
+import type { BudgetHolder } from '../thread/thread.ts';
 
 /** What a child's own limits may not pass, as it is now. */
-export async function limitsLeft(parent: Thread): Promise<Outcome<LimitsLeft>> {
+export async function limitsLeft(parent: BudgetHolder): Promise<Outcome<LimitsLeft>> {
   const { ports, place, budget } = parent;
   const amounts = await leftOf(ports, place.chain);
   if (!amounts.ok) return amounts;

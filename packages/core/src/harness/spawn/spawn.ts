@@ -12,7 +12,13 @@ import { hasShippedRunner, knownRunner } from '../run/runner.ts';
 import { type BirthPlace, prepareElsewhere, type Started, startSpawned } from '../run/start.ts';
 import { apartKey, BUDGETED, budgetOf, shortageFault, shortageIn } from '../thread/budget.ts';
 import { withFreshId } from '../thread/opening.ts';
-import type { HarnessPorts, Prepared, Thread } from '../thread/thread.ts';
+import type {
+  BudgetHolder,
+  HarnessPorts,
+  Prepared,
+  RightsHolder,
+  Thread,
+} from '../thread/thread.ts';
 import { limitsLeft, shared } from './limits-left.ts';
 
 export interface SpawnRequest extends RunRequest {
@@ -31,7 +37,7 @@ export interface SpawnRequest extends RunRequest {
 type Spawned = Pick<ThreadRow, 'id' | 'created' | 'directive' | 'runner'>;
 
 /** May the parent start this directive at all? */
-function checkLists(ports: HarnessPorts, parent: Thread, name: string): Outcome<null> {
+function checkLists(ports: HarnessPorts, parent: RightsHolder, name: string): Outcome<null> {
   const found = ports.library.find('directive', name);
   if (!found.ok) return found;
   const token = parent.ports.tokens.verify(parent.rights.own.auth, parent.place.id);
@@ -39,7 +45,7 @@ function checkLists(ports: HarnessPorts, parent: Thread, name: string): Outcome<
 }
 
 /** What the directive wants and the parent does not hold, before it runs into it call by call. */
-function checkRights(ports: HarnessPorts, parent: Thread, prepared: Prepared): Outcome<null> {
+function checkRights(ports: HarnessPorts, parent: RightsHolder, prepared: Prepared): Outcome<null> {
   // Its own hooks are asked when it starts: they may say that it runs with what there is.
   if (prepared.hooks.length > 0) return ok(null);
   const wanted = declaredRights(ports, prepared.directive);
@@ -63,7 +69,7 @@ function checkRights(ports: HarnessPorts, parent: Thread, prepared: Prepared): O
 }
 
 /** One more child: may the parent have it by its own limits? */
-function checkSpawn({ budget: { meter, limits }, place: { depth } }: Thread): Outcome<null> {
+function checkSpawn({ budget: { meter, limits }, place: { depth } }: BudgetHolder): Outcome<null> {
   const used = usedAmounts(meter.read());
   const event = firstExceeded(used, UNITS.spawn(depth + 1), limits);
   if (!event) return ok(null);
@@ -76,7 +82,7 @@ const notSpawned = ({ error: { code, detail } }: Failure): Failure =>
 /** A detached child takes away what it may use: at most half of it, where its directive says nothing. */
 async function leftFor(
   ports: HarnessPorts,
-  parent: Thread,
+  parent: BudgetHolder,
   { directive, detached }: SpawnRequest,
 ): Promise<Outcome<LimitsLeft>> {
   const left = await limitsLeft(parent);

@@ -8,7 +8,7 @@ import { type MadeCall, madeCalls, type Recorded, type Reply } from '../../journ
 import type { ToolCallBlock } from '../../llm/index.ts';
 import { parseThreadId } from '../../store/index.ts';
 import { makeThreadId } from '../thread/opening.ts';
-import type { CallIntent, HarnessPorts, Thread } from '../thread/thread.ts';
+import type { CallIntent, CallRecord, Control, HarnessPorts, Thread } from '../thread/thread.ts';
 import { type IdentifiedCall, spawnsBy } from './tool-call.ts';
 
 /** What of a call says whether it spawns a thread. */
@@ -18,7 +18,7 @@ type Callee = Pick<IdentifiedCall, 'tool' | 'parameters'> & { verb: string };
  * The same when this very step is done again. Nothing of the thread can be read from it: it goes to
  * other people's servers.
  */
-export const callKey = ({ place, journal, control }: Thread, { id }: ToolCallBlock): string =>
+export const callKey = ({ place, journal, control }: CallRecord, { id }: ToolCallBlock): string =>
   control.intents.get(id)?.key ??
   hash('sha256', JSON.stringify([place.id, journal.turn, id]), 'base64url').slice(0, 32);
 
@@ -30,11 +30,10 @@ function nameOf(library: Library, wanted: string): string {
 
 /** The thread that a call is going to spawn; one that was left behind keeps its child, once. */
 export async function childOf(
-  { ports, control }: Thread,
-  { id }: ToolCallBlock,
+  ports: HarnessPorts,
+  before: CallIntent | undefined,
   { verb, tool, parameters }: Callee,
 ): Promise<string | undefined> {
-  const before = control.intents.get(id);
   if (before?.isUnfinished) return before.child;
   const spawn = verb === 'execute' ? spawnsBy(ports.library, tool) : undefined;
   if (!spawn) return undefined;
@@ -55,7 +54,7 @@ async function freeId(name: string, ports: HarnessPorts): Promise<string> {
 
 /** Names a call that is about to be made. */
 export function nameCall(
-  { control: { intents, atWork } }: Thread,
+  { intents, atWork }: Control,
   { id }: ToolCallBlock,
   key: string,
   child: string | undefined,
@@ -68,7 +67,7 @@ export function nameCall(
 }
 
 export function endCall(
-  { control: { intents: begun, atWork } }: Thread,
+  { control: { intents: begun, atWork } }: Pick<Thread, 'control'>,
   { id }: ToolCallBlock,
 ): void {
   atWork.delete(begun.get(id)?.key ?? '');
@@ -102,7 +101,10 @@ const isOther = (history: readonly Recorded[], child: string, before: number): b
   );
 
 /** What was begun is remembered, and what its cost already holds is given back: it counts once. */
-export function restoreIntents(thread: Thread, history: readonly Recorded[]): void {
+export function restoreIntents(
+  thread: Pick<Thread, 'budget' | 'control'>,
+  history: readonly Recorded[],
+): void {
   const counted = thread.budget.meter.read().tool_calls;
   for (const { call, intent, result } of unfinishedCalls(history)) {
     const { key, child, n = Number.POSITIVE_INFINITY } = intent.data;

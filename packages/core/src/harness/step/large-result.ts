@@ -13,7 +13,7 @@ import {
 } from '../../flow/index.ts';
 import type { Recorded } from '../../journal/index.ts';
 import { packMarks, unpackMarks } from '../thread/conversation.ts';
-import type { HarnessPorts, Thread } from '../thread/thread.ts';
+import type { DirectiveTalk, HarnessPorts, Thread } from '../thread/thread.ts';
 import { shorten, sizeUpTo } from './shorten-value.ts';
 
 /** In characters; more than this is kept apart. Data: `max_result` of `limits.yaml`. */
@@ -41,7 +41,7 @@ const read = (artifact: string, offset: number): string =>
 
 /** As it enters the journal and the conversation. A result that is not large is left as it is. */
 export async function keepResult(
-  { ports, place: { id } }: Thread,
+  { ports, place: { id } }: Pick<Thread, 'ports' | 'place'>,
   result: Result,
 ): Promise<Result> {
   const { max, preview } = bounds(ports);
@@ -95,7 +95,7 @@ export async function wholeValue(
 
 /** What was kept apart before is there again when references are made of it. */
 export async function loadWholes(
-  { ports, place, talk: { references } }: Thread,
+  { ports, place, talk: { references } }: DirectiveTalk,
   history: readonly Recorded[],
 ): Promise<void> {
   for (const { type, data } of references ? history : []) {

@@ -51,7 +51,16 @@ import { aboutArguments, packMarks, unpackMarks } from '../thread/conversation.t
 import { runInTime, STOPS_TOOL } from '../thread/interruption.ts';
 import { resultIn } from '../thread/recorded-answers.ts';
 import { withoutTime } from '../thread/talk.ts';
-import type { CallIntent, EscalatedCall, Thread } from '../thread/thread.ts';
+import type {
+  CallIntent,
+  CallRecord,
+  Control,
+  DirectiveTalk,
+  EscalatedCall,
+  Interruptible,
+  RightsHolder,
+  Thread,
+} from '../thread/thread.ts';
 import { callKey, childOf, endCall, nameCall } from './call-intent.ts';
 import { keepResult, type Result, wholeResult } from './large-result.ts';
 import { loopFault } from './loop-detector.ts';
@@ -71,7 +80,7 @@ export type StepFacts = Pick<
 
 /** The directive's own outputs, handed back: the run is over. `given`: what they carry. */
 export function returned(
-  { place, talk }: Thread,
+  { place, talk }: DirectiveTalk,
   known: Pick<IdentifiedCall, 'verb' | 'request'>,
   output: Json,
   given: Descriptor,
@@ -107,7 +116,7 @@ const NO_INTENT: Partial<CallIntent> = {};
 
 /** Notes what `keepResult` gave, in the commit of whatever comes next. */
 export function noteResult(
-  thread: Thread,
+  thread: CallRecord & Pick<Thread, 'budget' | 'rights'>,
   call: ToolCallBlock,
   { content, isError, marks, facts }: Result,
   tool?: string,
@@ -215,7 +224,7 @@ const inTurnOf = ({ inTurn }: CallGroup, ask: ReturnType<typeof askAbout>): type
 
 /** A directive that is executed inside a thread brings its rules with it. */
 function addRules(
-  { ports, rights }: Thread,
+  { ports, rights }: RightsHolder,
   { id }: ToolCallBlock,
   { verb, request }: IdentifiedCall,
 ): Outcome<null> {
@@ -230,7 +239,7 @@ function addRules(
 
 /** What a call came to, kept while a hook is asked about it. `callMarks`: of everything that the call says. */
 async function heldResult(
-  thread: Thread,
+  thread: Pick<Thread, 'ports' | 'place'>,
   event: FlowCheckpoint,
   callMarks: Descriptor,
 ): Promise<NonNullable<HookStart['held']>> {
@@ -278,7 +287,7 @@ export const carrying = (outcome: Outcome<Value>, marks: Descriptor): Outcome<Va
 
 /** The effect itself. It is stopped at the deadline, and when the thread is killed. */
 export const runStep = (
-  thread: Thread,
+  thread: Interruptible,
   { tool }: StepFacts,
   body: (signal?: AbortSignal) => MaybePromise<Outcome<Value>>,
 ): Promise<Outcome<Value>> =>
@@ -335,9 +344,9 @@ export function stepAct(
   { key = callKey(thread, call), group = {}, marks = EMPTY }: StepOptions = {},
 ): ActPorts {
   const { size, recorded, inTurn, mayBegin } = group;
-  const { ports, journal, budget } = thread;
+  const { ports, journal, budget, control } = thread;
   const { tool, verb, effect, volatile } = known;
-  thread.control.currentCall = call.id;
+  control.currentCall = call.id;
   const step = {
     // Only hooks ask.
     get kind() {
@@ -359,12 +368,12 @@ export function stepAct(
       if (event) return limitFault(event, used.tool_calls ?? 0n);
       // Counted before the answer: a branch that runs at the same time sees it.
       const n = budget.meter.countToolCall();
-      const child = await childOf(thread, call, known);
+      const child = await childOf(ports, control.intents.get(call.id), known);
       const { budgets } = thread.rights.own;
       const counted = budgets.length > 0 ? budgets.filter((one) => one.tool === tool) : budgets;
       const isCounted = counted.length > 0 && verb === 'execute';
-      const use = isCounted ? nextUse(thread.control.intents.get(call.id)) : undefined;
-      nameCall(thread, call, key, child, use);
+      const use = isCounted ? nextUse(control.intents.get(call.id)) : undefined;
+      nameCall(control, call, key, child, use);
       const target = callTarget({ op, arguments: inputs });
       const data: DataOf<'tool_call'> = {
         call_id: call.id,
@@ -388,7 +397,7 @@ export function stepAct(
       return noted;
     },
     run(body) {
-      const use = thread.control.intents.get(call.id)?.use;
+      const use = control.intents.get(call.id)?.use;
       if (use) use.isBegun = true;
       return runStep(thread, known, body);
     },
@@ -412,7 +421,7 @@ async function raiseDone(
   const { conversation } = thread.talk;
   if (event.name === 'after_step') {
     conversation.learn(event.result.meta.descriptor, false);
-    noteOrigins(thread, call, event.arguments);
+    noteOrigins(thread.control, call, event.arguments);
     return await raise(thread, event, step);
   }
   conversation.learn(descriptorOfFault(event.fault), false);
@@ -423,7 +432,7 @@ async function raiseDone(
 
 /** Why the arguments of a call that was made could steer it: with its result, where anybody asked. */
 function noteOrigins(
-  { control }: Thread,
+  control: Control,
   { id }: ToolCallBlock,
   given: Parameters<typeof aboutArguments>[0],
 ): void {
@@ -435,11 +444,11 @@ function noteOrigins(
   }
 }
 
-export const isAtRest = ({ control: { ending } }: Thread): boolean =>
+export const isAtRest = ({ control: { ending } }: Pick<Thread, 'control'>): boolean =>
   ending?.status === 'waiting' || ending?.status === 'needs_input';
 
 /** Was a hook asked what becomes of this call? Then what it came to is known. */
-export const isHeld = ({ hooks: { pending } }: Thread, id: string): boolean =>
+export const isHeld = ({ hooks: { pending } }: Pick<Thread, 'hooks'>, id: string): boolean =>
   [...pending.values()].some(({ call_id, held }) => held && call_id === id);
 
 /**
@@ -447,7 +456,7 @@ export const isHeld = ({ hooks: { pending } }: Thread, id: string): boolean =>
  * becomes of it is not known yet. What it was reading is read by whoever goes on with it.
  */
 export const isLeftOpen = (
-  { control: { ending, leaving }, hooks: { pending } }: Thread,
+  { control: { ending, leaving }, hooks: { pending } }: Pick<Thread, 'control' | 'hooks'>,
   id: string,
   outcome: Outcome<Value>,
   isReading = false,
@@ -536,7 +545,7 @@ export async function endStep(
 }
 
 /** What cannot be recorded ends this process's work on the thread; another may resume it. */
-function stop({ control, journal }: Thread): Ending | undefined {
+function stop({ control, journal }: CallRecord): Ending | undefined {
   const lost = journal.lost();
   if (!lost) return control.ending;
   return { status: 'interrupted', reason: lost.error.detail.message, code: lost.error.code };

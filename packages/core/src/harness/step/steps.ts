@@ -4,15 +4,14 @@ import type { ToolCallBlock } from '../../llm/index.ts';
 import type { Ending } from '../loop.ts';
 import { hearInReplay } from '../thread/interruption.ts';
 import { asExecute } from '../thread/permitted-tools.ts';
-import type { Thread } from '../thread/thread.ts';
+import type { HarnessPorts, Talk, Thread } from '../thread/thread.ts';
 import { beginStep, type CallGroup, endStep, isAtRest, performCall } from './step.ts';
 import { type IdentifiedCall, identifyCall } from './tool-call.ts';
 
 const MAX_AT_ONCE = 8;
 
-/** Tools that only read, searches and loads. Hooks see one step at a time. */
-function mayShare({ ports, hooks: { list } }: Thread, call: ToolCallBlock): boolean {
-  if (list.length > 0) return false;
+/** Tools that only read, searches and loads. */
+function mayShare(ports: HarnessPorts, call: ToolCallBlock): boolean {
   const known = identifyCall(ports, call);
   // Who reads for the thread takes a turn of it.
   if (!known.ok || known.output.effect !== 'read' || known.output.isReading) return false;
@@ -26,13 +25,19 @@ function mayShare({ ports, hooks: { list } }: Thread, call: ToolCallBlock): bool
  * How many of the calls from `first` on may be made at once. The library decides, and it may have
  * changed by the time of a replay: a replay reads the number from the journal.
  */
-function groupSize(thread: Thread, calls: readonly ToolCallBlock[], first: number): number {
-  const recorded = thread.ports.replay?.group(thread.place.id, calls[first]?.id ?? '');
+function groupSize(
+  { ports, place, hooks }: Pick<Thread, 'ports' | 'place' | 'hooks'>,
+  calls: readonly ToolCallBlock[],
+  first: number,
+): number {
+  const recorded = ports.replay?.group(place.id, calls[first]?.id ?? '');
   if (recorded !== undefined) return recorded;
+  // Hooks see one step at a time.
+  if (hooks.list.length > 0) return 1;
   let end = first;
   while (end < calls.length && end - first < MAX_AT_ONCE) {
     const call = calls[end];
-    if (!call || !mayShare(thread, call)) break;
+    if (!call || !mayShare(ports, call)) break;
     end++;
   }
   return Math.max(1, end - first);
@@ -103,8 +108,11 @@ async function runGroup(
   return ended;
 }
 
-function stillOpen({ talk }: Thread, calls: readonly ToolCallBlock[]): readonly ToolCallBlock[] {
-  const open = new Set(talk.conversation.pending().map(({ id }) => id));
+function stillOpen(
+  { conversation }: Talk,
+  calls: readonly ToolCallBlock[],
+): readonly ToolCallBlock[] {
+  const open = new Set(conversation.pending().map(({ id }) => id));
   return calls.filter(({ id }) => open.has(id));
 }
 
@@ -123,7 +131,7 @@ export async function runSteps(
     if (stopped) return stopped;
     const next = calls.slice(at, at + size);
     // Whoever steers may have left the rest out.
-    const group = at === 0 ? next : stillOpen(thread, next);
+    const group = at === 0 ? next : stillOpen(thread.talk, next);
     const [only] = group;
     const ended =
       only && group.length === 1

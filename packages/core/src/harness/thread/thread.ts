@@ -61,6 +61,26 @@ export interface Thread {
   readonly journal: JournalWriter;
 }
 
+// Parts of a thread. A function takes the part that it uses, so its signature says what it can touch.
+
+/** The rights of a thread, and the ports that check and mint them. */
+export type RightsHolder = Pick<Thread, 'ports' | 'place' | 'rights'>;
+
+/** The budget of a thread, and the store with the budgets of its ancestors. */
+export type BudgetHolder = Pick<Thread, 'ports' | 'place' | 'budget'>;
+
+/** The directive and the conversation of a thread, and the library that they refer to. */
+export type DirectiveTalk = Pick<Thread, 'ports' | 'place' | 'talk'>;
+
+/** The journal of a thread: its writer, and the store that it is read from. */
+export type OwnJournal = Pick<Thread, 'ports' | 'place' | 'journal'>;
+
+/** The calls that a thread makes now, and the journal that records them. */
+export type CallRecord = Pick<Thread, 'place' | 'control' | 'journal'>;
+
+/** Work that a signal, the deadline or a lost lease stops. */
+export type Interruptible = Pick<Thread, 'budget' | 'control' | 'journal'>;
+
 /** Where it stands in its tree, and what it runs. */
 export interface Place {
   readonly id: string;
@@ -166,7 +186,7 @@ export interface TakenUse {
   readonly uses_left: number;
 }
 
-interface Budget {
+export interface Budget {
   readonly meter: CostMeter;
   limits: EffectiveLimits;
   readonly initial: EffectiveLimits;

@@ -5,7 +5,7 @@
 import { type Failure, getOwn, type Json, numberAt } from '../../base/index.ts';
 import { switchModel } from '../thread/choose-model.ts';
 import { timeLeft } from '../thread/interruption.ts';
-import type { CalledOff, Thread } from '../thread/thread.ts';
+import type { CalledOff, DirectiveTalk, HarnessPorts, Thread } from '../thread/thread.ts';
 
 export type NextMove =
   /** Called off by a signal: obey it first. */
@@ -52,7 +52,7 @@ interface Patience {
 }
 
 /** In seconds, as people write it. */
-function patienceOf({ library }: Thread['ports']): Patience {
+function patienceOf({ library }: HarnessPorts): Patience {
   const data = getOwn(library.config('limits').value, 'retries');
   const figure = (name: string, otherwise: number): number => numberAt(data, name) ?? otherwise;
   const listed: Json = getOwn(data, 'pauses') ?? null;
@@ -88,7 +88,7 @@ function waitFor(
 const fallbackOf = ({
   place: { directive },
   talk: { model, triedModels },
-}: Thread): string | undefined => {
+}: DirectiveTalk): string | undefined => {
   const wanted = directive.model?.fallback_id ?? model.fallback;
   return wanted === undefined || triedModels.has(wanted) ? undefined : wanted;
 };

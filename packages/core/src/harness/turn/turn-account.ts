@@ -33,7 +33,7 @@ import { packMarks } from '../thread/conversation.ts';
 import type { Change } from '../thread/journal-writer.ts';
 import { badArgumentsResult, discardedLine } from '../thread/prompt.ts';
 import { addToConversation } from '../thread/talk.ts';
-import type { CalledOff, Thread } from '../thread/thread.ts';
+import type { CalledOff, Talk, Thread } from '../thread/thread.ts';
 import { toolBytes } from './ask-model.ts';
 import { type Asked, requestRow } from './audit.ts';
 import { type NextMove, nextMove, nextTries, type Tries } from './retry-turn.ts';
@@ -93,10 +93,10 @@ const isGuess = ({ row }: Price): boolean => row.endsWith(':default');
 type TurnEnd = DataOf<'turn_end'>;
 type Said = { type: 'assistant_message'; data: Reply };
 
-const isApart = ({ talk: { tools } }: Thread): boolean => tools?.length === 0;
+const isApart = ({ tools }: Talk): boolean => tools?.length === 0;
 
 /** What the model said as it enters the conversation: calls that cannot be read are answered. */
-function replyEvents(thread: Thread, reply: ModelReply, bytes: number): [Said, ...JournalEvent[]] {
+function replyEvents(talk: Talk, reply: ModelReply, bytes: number): [Said, ...JournalEvent[]] {
   const { broken, bad_arguments: bad = [] } = reply;
   const unread = bad.map(({ id, name }) => ({
     type: 'tool_call' as const,
@@ -111,35 +111,31 @@ function replyEvents(thread: Thread, reply: ModelReply, bytes: number): [Said, .
         content: [...reply.content, ...unread],
         stop: reply.stop,
         usage: reply.usage,
-        model: reply.model || thread.talk.model.model,
-        price_row: thread.talk.price.row,
-        spend: formatMoney(costOf(reply.usage, thread.talk.price)),
+        model: reply.model || talk.model.model,
+        price_row: talk.price.row,
+        spend: formatMoney(costOf(reply.usage, talk.price)),
         bytes,
         // Asked by a script, in a conversation of its own.
-        ...(isApart(thread) && { apart: true }),
-        ...(thread.talk.plan !== undefined && { plan: thread.talk.plan }),
+        ...(isApart(talk) && { apart: true }),
+        ...(talk.plan !== undefined && { plan: talk.plan }),
       },
     },
   ];
   if (!broken && bad.length === 0) return events;
-  const marks = packMarks(thread.talk.conversation.ownMarks());
+  const marks = packMarks(talk.conversation.ownMarks());
   for (const { id, name, text, message } of bad) {
     const content = badArgumentsResult(name, text, message);
     events.push({ type: 'tool_result', data: { call_id: id, content, is_error: true, marks } });
   }
   if (broken) events.push({ type: 'stream_error', data: broken });
-  if (broken && broken.discarded_partial.length > 0 && !isApart(thread)) {
+  if (broken && broken.discarded_partial.length > 0 && !isApart(talk)) {
     const text = discardedLine(broken.discarded_partial.map(({ name = 'a call' }) => name));
     events.push({ type: 'injected_message', data: { text, by: 'harness', marks } });
   }
   return events;
 }
 
-function failureEvents(
-  thread: Thread,
-  outcome: Outcome<unknown>,
-  { next }: TurnAccount,
-): JournalEvent[] {
+function failureEvents(outcome: Outcome<unknown>, { next }: TurnAccount): JournalEvent[] {
   if (outcome.ok || next?.do === 'again') return [];
   const { code, detail } = outcome.error;
   const type = code === 'stream_incomplete' ? 'stream_error' : 'error';
@@ -149,12 +145,11 @@ function failureEvents(
 
 /** The next try of the same turn, and with whom. */
 function retryEvents(
-  thread: Thread,
+  { model: { model } }: Talk,
   outcome: Outcome<unknown>,
   { next, tries }: TurnAccount,
 ): JournalEvent[] {
   if (outcome.ok || !next || next.do === 'again') return [];
-  const { model } = thread.talk.model;
   const because = outcome.error.code;
   const wait_ms = next.do === 'wait' ? next.ms : 0;
   const retry = { type: 'retry', data: { try: tries.count + 1, because, wait_ms, model } } as const;
@@ -216,7 +211,7 @@ export class TurnAccount {
   async reserve(): Promise<Outcome<LimitReservation>> {
     const thread = this.#thread;
     const { conversation, system } = thread.talk;
-    const tools = isApart(thread) ? 0 : toolBytes(thread.talk.tools);
+    const tools = isApart(thread.talk) ? 0 : toolBytes(thread.talk.tools);
     this.bytes = conversation.bytes() + system.length + tools;
     this.next = undefined;
     this.isBegun = false;
@@ -234,7 +229,7 @@ export class TurnAccount {
     const thread = this.#thread;
     if (!reply) return;
     this.#chargeRequest(outcome);
-    const [said, ...others] = replyEvents(thread, reply, this.bytes);
+    const [said, ...others] = replyEvents(thread.talk, reply, this.bytes);
     // A guard may have put something else in its place: then it was never said.
     const isLeft = outcome.ok && outcome.output.data === (reply.content as unknown);
     const open = isLeft && mayAnswer(thread.hooks, 'after_step') && { open: true as const };
@@ -264,14 +259,14 @@ export class TurnAccount {
       !retried &&
       outcome.output.data === (reply?.content as unknown);
     if (!isSaid) this.reply = undefined;
-    const failed = failureEvents(thread, outcome, this);
+    const failed = failureEvents(outcome, this);
     if (!this.#kept) this.#writeAudit(outcome, undefined);
     const cost = thread.budget.meter.read();
     const closed = closing(this.#end(outcome, isSaid), this.#charged, this.#asked, cost);
     // What was refused before it began is no turn.
     const events =
       this.isBegun || outcome.ok
-        ? [...failed, ...closed, ...retryEvents(thread, outcome, this)]
+        ? [...failed, ...closed, ...retryEvents(thread.talk, outcome, this)]
         : failed;
     // An answer that is lost with this process is asked for again, and was charged its worst case.
     thread.journal.note(events, { cost: packCost(cost), ...this.#change });
@@ -290,9 +285,9 @@ export class TurnAccount {
   }
 
   #writeAudit(outcome: Outcome<unknown>, reply: ModelReply | undefined): void {
-    const { watch } = this.#thread.ports;
+    const { ports, place } = this.#thread;
     const facts = { outcome, reply, charged: this.#charged };
-    watch.audit?.write(requestRow(this.#thread, this.#asked, facts));
+    ports.watch.audit?.write(requestRow(place, this.#asked, facts));
   }
 
   #charge(usage: Usage, spend: bigint): Amounts {

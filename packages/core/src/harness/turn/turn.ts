@@ -4,7 +4,12 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { type Failure, fail, type Json, type Outcome, ok, plainJson } from '../../base/index.ts';
 import { type ActPorts, makeValue, type Operation, perform, type Value } from '../../flow/index.ts';
 import type { JournalEvent } from '../../journal/index.ts';
-import { estimateTokens, type Message, type ModelReply } from '../../llm/index.ts';
+import {
+  estimateTokens,
+  type Message,
+  type ModelReply,
+  type ResolvedModel,
+} from '../../llm/index.ts';
 import { raise } from '../hooks/raise-checkpoint.ts';
 import { asLimitFault } from '../limits/limit.ts';
 import type { Turn } from '../loop.ts';
@@ -20,7 +25,7 @@ import {
 import type { ModelLine, ModelRequest } from '../thread/ports.ts';
 import { lastTurnLine } from '../thread/prompt.ts';
 import { addToConversation } from '../thread/talk.ts';
-import type { Thread } from '../thread/thread.ts';
+import type { Interruptible, Thread } from '../thread/thread.ts';
 import { MODEL_TOOLS } from './ask-model.ts';
 import { NO_TRIES, type Tries } from './retry-turn.ts';
 import { TurnAccount } from './turn-account.ts';
@@ -89,14 +94,14 @@ async function ask(
   return ok(makeValue(answer.output.content as unknown as Json));
 }
 
-const operation = ({ talk: { model }, journal }: Thread): Operation => ({
+const operation = (model: ResolvedModel, turn: number): Operation => ({
   type: 'model',
   subtype: model.provider,
   name: model.model,
   opLabels: ['op:model', `op:model:${model.provider}`],
   source: 'src:llm',
   retryOwner: false,
-  metadata: { turn: journal.turn },
+  metadata: { turn },
 });
 
 export async function runTurn(thread: Thread, tries: Tries = NO_TRIES): Promise<Turn> {
@@ -151,7 +156,7 @@ export async function runTurn(thread: Thread, tries: Tries = NO_TRIES): Promise<
   };
   const marks = conversation.marks();
   const done = await perform(
-    operation(thread),
+    operation(thread.talk.model, journal.turn),
     [{ name: 'conversation', role: 'content', value: makeValue(null, { descriptor: marks }) }],
     (_inputs, { signal }) => ask(thread, account, line, signal),
     frame,
@@ -234,7 +239,7 @@ async function after(thread: Thread, account: TurnAccount, done: Outcome<Value>)
 }
 
 /** Waits; false when somebody said something first or the deadline came. */
-async function pause(thread: Thread, ms: number): Promise<boolean> {
+async function pause(thread: Interruptible & Pick<Thread, 'ports'>, ms: number): Promise<boolean> {
   // It was waited for then.
   if (thread.ports.replay) {
     await hearInReplay(thread);

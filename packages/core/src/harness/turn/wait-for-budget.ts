@@ -8,7 +8,7 @@ import { allThreads, isEnded, THREAD_STATUSES } from '../../store/index.ts';
 import type { EffectiveLimits, LimitAmounts, RequestPlan } from '../limits/limit.ts';
 import { type Shortage, shortageFault, shortageIn } from '../thread/budget.ts';
 import { deadlineFault, STOPS_WAIT, watchForInterruption } from '../thread/interruption.ts';
-import type { HarnessPorts, Interruption, Thread } from '../thread/thread.ts';
+import type { BudgetHolder, HarnessPorts, Interruptible, Interruption } from '../thread/thread.ts';
 
 /** How often, while waiting, it is looked whose process is gone: for those nobody waits. */
 const LOOK_MS = 10_000;
@@ -31,6 +31,9 @@ export function limitsWithin({ limits, used }: RequestPlan, room: Amounts): Effe
 const isPassing = ({ kind, used, standing, max }: Shortage, least: LimitAmounts): boolean =>
   used + standing + (least[kind] ?? 0n) <= max;
 
+/** A thread that waits for room in a budget. */
+type Waiting = BudgetHolder & Interruptible;
+
 interface Tried<T> {
   /** It was done, or will not be. */
   readonly outcome?: Outcome<T>;
@@ -40,7 +43,7 @@ interface Tried<T> {
 
 /** Asks for all, then for as much as is free just now. */
 async function tryNow<T>(
-  thread: Thread,
+  thread: Waiting,
   least: LimitAmounts,
   reserve: (room: Amounts) => Promise<Outcome<T>>,
 ): Promise<Tried<T>> {
@@ -72,14 +75,14 @@ const aborted = (signal: AbortSignal): Promise<void> =>
   });
 
 /** The wait was called off: at the deadline that is a limit, otherwise nothing has happened. */
-const calledOff = (thread: Thread, interruption: Interruption): Failure =>
+const calledOff = (thread: Waiting, interruption: Interruption): Failure =>
   interruption.cause() === 'duration'
     ? deadlineFault(thread, fail('timeout', 'waiting for requests under way'))
     : fail('cancelled', 'called off while it waited for requests under way', { sent: false });
 
 /** Until it is done or cannot be; whoever waits for the same budget gets it in the order of asking. */
 async function waitAndTry<T>(
-  thread: Thread,
+  thread: Waiting,
   first: Shortage,
   again: () => Promise<Tried<T>>,
 ): Promise<Outcome<T>> {
@@ -119,7 +122,7 @@ async function waitAndTry<T>(
  * soon and the smallest such request do not fit together.
  */
 export async function whenThereIsRoom<T>(
-  thread: Thread,
+  thread: Waiting,
   least: LimitAmounts,
   reserve: (room: Amounts) => Promise<Outcome<T>>,
 ): Promise<Outcome<T>> {
