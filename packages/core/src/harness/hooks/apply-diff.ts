@@ -1,8 +1,8 @@
-// Applies a unified diff that a model wrote. Its line numbers are often wrong, its lines must not be: a hunk
-// goes where its old lines are, and only if they are in one place.
+// Applies a unified diff that a model wrote. Models often get line numbers wrong, so a hunk goes where its old
+// lines are. The diff is refused unless each hunk fits in exactly one place.
 import { fail, type Outcome, ok } from '../../base/index.ts';
 
-/** `head` is for messages. */
+/** One hunk of a diff. `head` is for messages. */
 interface Hunk {
   before: string[];
   after: string[];
@@ -36,7 +36,7 @@ function placesOf(lines: readonly string[], wanted: readonly string[]): number[]
   return places;
 }
 
-/** The changed text. Nothing is guessed: a hunk that fits nowhere, or twice, refuses the whole. */
+/** Returns the changed text. Fails if a hunk fits nowhere or in two places. */
 export function applyDiff(text: string, diff: string): Outcome<string> {
   if (diff.length > MAX_DIFF) return fail('invalid_input', 'the diff is longer than 256 KB');
   const hunks = readHunks(diff);

@@ -1,5 +1,5 @@
-// The four checkpoints of a running thread: which hook answers, what its answer means here, and how
-// that is carried out. The table of meanings is in action.ts; this file only does what it says.
+// Raises the four checkpoints of a running thread: finds the hook that answers, runs it and carries out the
+// decision. `action.ts` has the table of decisions.
 import { isDeepStrictEqual } from 'node:util';
 import {
   type Failure,
@@ -92,15 +92,15 @@ function eventOf(event: FlowEvent, step: Step): CheckpointEvent {
       return afterStep(step, event.result.data);
     case 'error':
     case 'limit':
-      // The deadline, or a budget further up, may have been reached while it was under way; what could not
-      // be counted at all, in a store that is gone for example, is no limit.
+      // The deadline or the budget of an ancestor can be exceeded during the step. A failure to count, for
+      // example without a store, is not a limit.
       return limitIn(event.fault)?.event ?? onError(event.fault);
   }
 }
 
 /**
- * Fills inputs that the directive of a hook declares and the hook does not give: what happened, to whom,
- * and at which limit. `FILLED_INPUTS` of `items` is the list.
+ * Fills inputs that the directive of a hook declares and the hook does not set: the event, the transcript and
+ * the limit. `FILLED_INPUTS` of `items` lists them.
  */
 function withEvent(
   { ports, talk, place }: DirectiveTalk,
@@ -130,7 +130,6 @@ const limitFacts = (event: LimitEvent | WarningEvent): Record<string, () => Json
   ...(event.name === 'warning' && { percent: () => event.percent }),
 });
 
-/** The hook that was asked at this very place and has not answered yet. */
 function begunAt({ pending }: Hooks, situation: Situation): HookStart | undefined {
   if (pending.size === 0) return undefined;
   const { event, step, open = {} } = situation;
@@ -143,7 +142,7 @@ function begunAt({ pending }: Hooks, situation: Situation): HookStart | undefine
   );
 }
 
-/** The directive may have been changed since: another hook's thread is not gone on with. */
+/** The directive can have changed since then. The thread of another hook is not resumed. */
 function isBy(
   { library }: Pick<HarnessPorts, 'library'>,
   { index, hook }: CompiledHook,
@@ -153,14 +152,14 @@ function isBy(
   return index === start.index && found.ok && found.output.id === start.directive;
 }
 
-/** What a hook is told; `foreign`: of its inputs, those that are others where others write. */
+/** A hook and its inputs. `foreign`: inputs whose value depends on untrusted data. */
 interface Chosen {
   hook: CompiledHook;
   inputs: JsonObject;
   foreign?: readonly string[];
 }
 
-/** The one that answers here: the first that matches, with what it is told. */
+/** Returns the first hook that matches, with its inputs. */
 function choose(
   thread: Thread,
   { event, required }: Situation,
@@ -190,7 +189,7 @@ function choose(
   return undefined;
 }
 
-/** What is noted with its birth: where it stands, and what stands open meanwhile. */
+/** Facts for the `hook_start` event: the checkpoint, and the open call or fault. */
 const aboutOf = (
   { event, step, open: { call, held, fault } = {} }: Situation,
   { index }: CompiledHook,
@@ -206,7 +205,7 @@ const aboutOf = (
   ...(event.name === 'warning' && { warning: event }),
 });
 
-/** Its hook rests, and so does the run: nothing is decided yet. */
+/** Parks the run together with its hook. Nothing is decided yet. */
 function rest(control: Control, situation: Situation, { error }: Failure): Decision {
   const status = RESTING.find((one) => one === error.detail.status) ?? 'waiting';
   control.ending ??= { status, reason: error.detail.message };
@@ -215,7 +214,7 @@ function rest(control: Control, situation: Situation, { error }: Failure): Decis
 }
 const RESTING = ['needs_input', 'interrupted'] as const;
 
-/** A new attempt that begins with other inputs: they must fit the directive as any do. */
+/** Returns the decision with checked inputs and their opening. Inputs outside of a new attempt fail. */
 async function withInputs(
   { ports, place, talk }: DirectiveTalk,
   { inputs: wanted }: HookVerdict,
@@ -242,13 +241,13 @@ async function withInputs(
   const isReference = talk.references !== undefined;
   const opening = await openingEvents(ports, prepared, '', { marks, isReference });
   if (!opening.ok) return opening;
-  // The person's message stays as it was.
+  // The message of the person is kept.
   const message = talk.opening.slice(opening.output.length);
   const begins = { inputs: inputs.output, opening: [...opening.output, ...message] };
   return ok({ ...decision, deed: { do: 'new_attempt', begins } });
 }
 
-/** The first hook that matches is run; without one the defaults hold. */
+/** Runs the first hook that matches. Without a match the defaults apply. */
 async function decisionOf(
   thread: Thread,
   situation: Situation,
@@ -275,7 +274,7 @@ async function decisionOf(
   }
   const begun = begunAt(hooks, situation);
   if (begun) hooks.pending.delete(begun.thread_id);
-  // One that cannot be paid, or cannot run here, counts as no match: the next may answer.
+  // A hook that cannot be paid for, or cannot run here, does not match. The next hook can answer.
   if (!answered.ok && PASSED_HOOK.has(answered.error.code)) {
     journal.note({ type: 'error', data: answered.error });
     return await decisionOf(thread, situation, list.slice(list.indexOf(hook) + 1));
@@ -311,7 +310,7 @@ async function decisionOf(
   return { ...decision, deed: carriedBy(deed, marks), hook: name, marks };
 }
 
-/** After these the result of the call is recorded as it is. */
+/** Decisions after which the result of the call is recorded unchanged. */
 const KEEPS_RESULT: ReadonlySet<Deed['do']> = new Set<Deed['do']>([
   'proceed',
   'tell_error',
@@ -320,13 +319,13 @@ const KEEPS_RESULT: ReadonlySet<Deed['do']> = new Set<Deed['do']>([
   'raise',
 ]);
 
-/** What the hook gives as the reason carries what the hook has read. */
+/** Adds the marks of the hook to its reason, because the hook has read data with these marks. */
 const carriedBy = (deed: Deed, marks: Descriptor): Deed =>
   'fault' in deed
     ? { ...deed, fault: markFailure({ ok: false, error: deed.fault }, marks).error }
     : deed;
 
-/** What is to be done; what the decision changes for the rest of the run is changed. */
+/** Returns the decision after it has applied the changes for the rest of the run. */
 async function consult(thread: Thread, situation: Situation): Promise<Deed> {
   const { deed, bounds, model, notes, marks, hook = '' } = await decisionOf(thread, situation);
   thread.hooks.bounds = bounds;
@@ -336,7 +335,7 @@ async function consult(thread: Thread, situation: Situation): Promise<Deed> {
   return deed;
 }
 
-/** How a run ends that is over; the other deeds let it go on. */
+/** Final status by decision. The other decisions continue the run. */
 const ENDS = {
   ask_person: 'needs_input',
   wait: 'waiting',
@@ -345,22 +344,22 @@ const ENDS = {
   abort: 'aborted',
 } as const;
 
-/** What the model is told instead of a result. */
+/** Texts that the model gets in place of a result. */
 const INSTEAD = {
   skip_step: skippedResult,
   withhold_result: withheldResult,
   count_as_done: countedResult,
 } as const;
 
-/** No `default`: a new deed must fail to compile here. */
+/** Carries out a decision. Without a `default`, a new decision does not compile. */
 function carryOut(
   thread: Thread,
   deed: Deed,
   event: CheckpointEvent,
   step: string,
 ): CheckpointVerdict | undefined {
-  // The operation fails with the reason, the loop stops at its next boundary. Who was stopped while the
-  // hook ran ends as that says.
+  // The operation fails with the reason, and the loop stops at its next boundary. A stop that arrived while the
+  // hook ran takes precedence.
   if ('fault' in deed) {
     const { code, detail } = deed.fault;
     thread.control.ending ??= { status: ENDS[deed.do], reason: detail.message, code };
@@ -390,13 +389,13 @@ function carryOut(
   }
 }
 
-/** Who fired for its edge must see it end, whatever the event is. */
+/** True if a hook can match. A hook that fired is evaluated at every event, so that it can be rearmed. */
 export function mayAnswer({ list, fired }: Hooks, name: CheckpointEvent['name']): boolean {
   for (const { events } of list) if (events.has(name)) return true;
   return fired.size > 0;
 }
 
-/** Called by the pipeline at its fixed places. Where no hook can match, nothing is made or awaited. */
+/** Raises a checkpoint, at fixed points of the pipeline. Allocates and awaits nothing without hooks. */
 export function raise(
   thread: Thread,
   event: FlowEvent,
@@ -412,7 +411,7 @@ export function raise(
   return undefined;
 }
 
-/** Which call was refused, by whom, and what is known of its arguments. */
+/** Returns the refused call, the stage that refused it, and the known facts about its arguments. */
 function placeOf(event: FlowEvent): Omit<DataOf<'permission_denied'>, 'code' | 'detail'> {
   if (event.name !== 'error') return {};
   const { stage, call, arguments: given } = event;
@@ -432,7 +431,7 @@ async function raiseEvent(
   const { journal } = thread;
   const name = stepName(step);
   const open = openAt(flowEvent, step);
-  // Denials and limits have their own line in the transcript; once, however long a hook takes.
+  // Denials and limits have an event of their own, recorded once even if a hook is resumed later.
   const isNew = !begunAt(thread.hooks, { event, step: name, open, bounds: NO_BOUNDS });
   if (isNew && event.name === 'limit') journal.note({ type: 'limit', data: event });
   else if (isNew && event.name === 'error' && event.code === 'permission_denied') {
@@ -446,7 +445,7 @@ async function raiseEvent(
   return carryOut(thread, deed, event, name);
 }
 
-/** Before a step nothing has come of it yet. */
+/** Returns the open call of a checkpoint. Before the step it has no result. */
 function openAt(event: FlowEvent, { call }: Step): NonNullable<Situation['open']> {
   if (!call) return 'fault' in event ? { fault: event.fault } : {};
   const held = event.name !== 'before_step' && { held: () => call.held(event) };
@@ -461,9 +460,9 @@ async function situationOf(
 ): Promise<Situation> {
   const { place, hooks, talk, budget } = thread;
   const reached = fault && limitIn(fault);
-  // Only there can limits be raised; asking how far costs a look at every ancestor.
+  // Limits can be raised only here. The room for a raise costs a read of every ancestor's budget.
   const isAtLimit = event.name === 'limit' || event.name === 'warning';
-  // When it is an ancestor's budget that is used up, raising the own limit would not help.
+  // If the budget of an ancestor is exceeded, a raise of the thread's own limit would not help.
   const above = reached?.event.thread;
   const isOwn = above === undefined || above === place.id;
   const needed = reached?.least ?? 0n;
@@ -473,18 +472,17 @@ async function situationOf(
   return { ...plain, raise: { limits: budget.limits, needed, room: await raiseRoom(thread) } };
 }
 
-/** Loops and denials are events of their own. */
+/** Returns the event type of an error. Loops and denials have types of their own. */
 const typeOf = ({ code }: Fault): 'loop_detected' | 'permission_denied' | 'error' =>
   (['loop_detected', 'permission_denied'] as const).find((type) => type === code) ?? 'error';
 
 interface ErrorPlace {
   isTold?: boolean;
   isStart?: boolean;
-  /** The call that it is about. */
   call?: string;
 }
 
-/** An error that no operation raised: a loop, a cry for help. `isTold`: the model gets it anyway. */
+/** Raises an error that no operation raised: a loop or a call for help. `isTold`: the model gets it anyway. */
 export async function raiseError(
   thread: Thread,
   { error }: Failure,
@@ -504,7 +502,7 @@ export async function raiseError(
   return undefined;
 }
 
-/** Marks of limits that were passed since the last look, each once; nothing to wait for without one. */
+/** Raises each limit warning that was passed since the last check. `undefined`: there is none. */
 export function raiseWarnings(thread: Thread): Promise<void> | undefined {
   const { budget, talk, hooks } = thread;
   const { meter, limits, warned, windowSeen } = budget;
@@ -514,14 +512,14 @@ export function raiseWarnings(thread: Thread): Promise<void> | undefined {
   const max = limits.context?.value ?? BigInt(talk.price.context ?? 0);
   const window = contextWarning(windowSeen, cost.context_tokens, max, limits.context_warn);
   if (window) warnings.push(window);
-  // Those that a hook was asked about when the thread was left.
+  // Warnings that a hook had not answered when the thread parked.
   for (const { warning } of hooks.pending.values()) if (warning) warnings.unshift(warning);
   return warnings.length > 0 ? warn(thread, warnings) : undefined;
 }
 
 async function warn(thread: Thread, warnings: readonly WarningEvent[]): Promise<void> {
   for (const event of warnings) {
-    // That of the window comes again with every crossing.
+    // The warning about the context window is repeated at every crossing.
     if (event.limit !== 'context') thread.budget.warned.add(markKey(event));
     const situation = await situationOf(thread, event, event.code);
     if (!begunAt(thread.hooks, situation)) thread.journal.note({ type: 'warning', data: event });

@@ -1,7 +1,6 @@
-// What people have said to calls of a thread and of those above it, for more than that one call: a value
-// that counts as named from then on, or a scope of them. INVARIANT: a value is what was shown, whole and in
-// the clear; a scope is of one tool, role and kind, and no wider than the glob that the person gave. Uses
-// that a person counted are taken before the call begins.
+// Approvals of people that hold beyond one call: a value that counts as named from then on, or a scope of
+// values. INVARIANT: a value is always the one that was shown, whole and in the clear. A scope always has one
+// tool, role and kind, and the glob of the person. Counted uses are taken before the call begins.
 import { getOwn, isObject, type Json, type JsonObject } from '../../base/index.ts';
 import {
   type Argument,
@@ -25,7 +24,6 @@ interface ApprovedValue {
 const partsOf = (value: Json | undefined): [string, Json][] =>
   Object.entries(isObject(value) ? value : {});
 
-/** Its uses are counted: it is over when they are. */
 const isCounted = ({ answer }: Approval): boolean => getOwn(answer, 'counted') === true;
 
 function allowedBy(row: Approval): ApprovedValue[] {
@@ -41,12 +39,12 @@ function allowedBy(row: Approval): ApprovedValue[] {
       return [{ ...of, scope: { operation: shown.operation ?? null, glob } }];
     }
     const value = getOwn(shown.arguments, name) ?? null;
-    // What was hidden or cut was not seen.
+    // A value that was hidden or cut was not seen by the person.
     return isValue && isSeen(value) ? [{ ...of, text: JSON.stringify(value) }] : [];
   });
 }
 
-/** Everything that people allowed here, for the arguments of one call. */
+/** Returns the approved values and scopes for the threads of a chain. */
 export async function allowedValues(
   store: Store,
   chain: readonly string[],
@@ -65,13 +63,13 @@ function covers(
   return scope.operation === operation && valueInScope(asked, scope.glob, data);
 }
 
-/** The very call that it was asked about takes its answer where it asks, so that a crash is recognised. */
+/** The call that the request was about takes its answer in `ask-about-call.ts`, so that a crash is detected. */
 function isOfThisCall(control: Control, { state, binding }: Approval): boolean {
   const intent = control.intents.get(control.currentCall);
   return state === 'approved' && intent !== undefined && binding.call === intent.key;
 }
 
-/** One use, once a call: false when somebody else had the last one. */
+/** Takes one use, at most once per call. Returns false if another call took the last one. */
 async function takeCounted(
   { journal, control }: CallRecord,
   { id, binding, who = '', why = '' }: Approval,
@@ -87,7 +85,7 @@ async function takeCounted(
   return done.ok;
 }
 
-/** Undefined: nobody has allowed it. */
+/** Returns the approval that covers the argument, and `undefined` if there is none. */
 export async function originIn(
   thread: CallRecord,
   allowed: readonly ApprovedValue[],

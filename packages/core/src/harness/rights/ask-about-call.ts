@@ -1,7 +1,7 @@
-// A guard, a rule or a tier that asks: the call waits in the queue, bound to exactly what it is, and the
-// thread rests in no process. When it goes on, the call is made again and finds its answer. INVARIANT: a
-// call that waits has not begun. Its answer is taken in a commit of its own before the effect, so whoever
-// resumes the thread sees whether the call was only waiting or may have taken effect.
+// Asks a person about one call. The approval request is bound to the exact call, and the thread parks. After the
+// resume the call is made again and finds its answer. INVARIANT: a call that waits has never begun. Its answer
+// is always taken in a commit of its own before the effect, so a resume can tell a waiting call from one that
+// may have had its effect.
 import { hash } from 'node:crypto';
 import {
   canonicalJson,
@@ -45,7 +45,7 @@ type AskPort = NonNullable<Ports['ask']>;
 /** The part of a thread that asks a person and waits for the answer. */
 export type Asker = OwnJournal & Pick<Thread, 'control'>;
 
-/** A hook asks for the thread that it serves, which rests with it; its questions are told apart by its own id. */
+/** Returns the thread that a request is for. A hook asks for its parent; its id keeps its requests apart. */
 export const askedFor = ({ id, kind, parent }: Place) =>
   kind === 'hook' && parent !== undefined
     ? { thread: parent, owner: { thread: parent }, hook: { hook: id } }
@@ -53,7 +53,7 @@ export const askedFor = ({ id, kind, parent }: Place) =>
 
 const digest = (value: Json): string => hash('sha256', canonicalJson(value));
 
-/** The operation and its arguments as guards left them: who asks about the same is asking about this. */
+/** Returns the operation and its arguments after the guards. The same call has the same binding. */
 export function callBinding({ op, arguments: given }: Question, about?: Json): JsonObject {
   const { type, subtype = '', name, target = '' } = op;
   const values = given.map((input) => [input.name, input.value.data]);
@@ -63,10 +63,10 @@ export function callBinding({ op, arguments: given }: Question, about?: Json): J
   };
 }
 
-/** What a person's decision means for whoever asked; undefined: there is none yet. */
+/** Returns the answer of a person, and `undefined` while the request is pending. */
 export function answerIn({ id, state, why = '', shown }: Approval): Asked | undefined {
   if (state === 'pending') return undefined;
-  // Bound to this very call: whoever used it up was this call, before its process was lost.
+  // The request is bound to this call, so this call used it before its process was lost.
   const answer = state === 'used' ? 'approved' : state;
   const holds = getOwn(shown.file, 'holds');
   const held = typeof holds === 'string' && { holds };
@@ -74,24 +74,24 @@ export function answerIn({ id, state, why = '', shown }: Approval): Asked | unde
 }
 
 interface AskedCall {
-  /** The step it is about; '' for a request to a model, which is known by what it says. */
+  /** Id of the step. Empty for a request to a model, which its conversation identifies. */
   readonly id: string;
-  /** The same when this very call is made again, never for another. */
+  /** Key of the call. A repetition of the same call has the same key; no other call has it. */
   readonly key: string;
   readonly effect: ToolEffect;
-  /** It is at work already and would be done again from its beginning. */
+  /** True if the call has begun, so that a resume would repeat it from its start. */
   readonly isBegun?: boolean;
   readonly about?: () => Json;
 }
 
-/** Rights it has of its own; minting its token again changes nothing. */
+/** Returns a digest of the declared rights. A renewed token has the same digest. */
 function rightsHash(ports: HarnessPorts, { directive }: Place): string {
   const rights = declaredRights(ports, directive);
   const grants = rights.ok ? rights.output.grants : [];
   return digest(grants.map(({ capability, scope = {} }) => ({ capability, scope: { ...scope } })));
 }
 
-/** After its effect nobody can be asked about a call that must not be done twice. */
+/** Fails if the call has begun and cannot be repeated, because it could not wait for the answer. */
 function tooLate(
   { phase, op }: Question,
   { effect, isBegun }: AskedCall,
@@ -144,13 +144,12 @@ async function putQuestion(
   return ok(rest(control, question, done.output.approvals[0]?.id ?? id));
 }
 
-/** The thread rests until somebody answers. */
 function rest(control: Control, { questions }: Question, approval: string): Asked {
   control.ending ??= { status: 'waiting', reason: questions.join('; ') };
   return { answer: 'pending', approval };
 }
 
-/** The answer is taken before anything is done with it, once. */
+/** Takes the answer, once, before the effect of the call. */
 async function take(journal: JournalWriter, row: Approval, call: string): Promise<Outcome<Asked>> {
   const answer = answerIn(row) ?? { answer: 'pending' };
   if (row.state === 'approved') {
@@ -163,11 +162,11 @@ async function take(journal: JournalWriter, row: Approval, call: string): Promis
   return ok(answer);
 }
 
-/** One answer is for one effect: a hook that has the step done again has it asked about again. */
+/** True if the answer was used. An answer is for one effect, so a repeated write needs a new one. */
 const isSpent = ({ state }: Approval, { id, effect }: AskedCall): boolean =>
   state === 'used' && effect === 'write' && id !== '';
 
-/** A question about a write over a file that has changed since shows from now on what would change now. */
+/** Updates the preview of a pending request about a file that has changed since. */
 export async function renewed(
   store: Pick<Store, 'restate'>,
   row: Approval,
@@ -180,7 +179,6 @@ export async function renewed(
   return await store.restate({ ...row, shown: await show() });
 }
 
-/** In a replay: as it was answered, and rested upon. */
 async function askedBefore(
   { place, control }: Asker,
   question: Question,
@@ -191,7 +189,7 @@ async function askedBefore(
   return ok(rest(control, question, asked.output.approval ?? ''));
 }
 
-/** Asks a person about one call of a thread. */
+/** Returns the port that asks a person about one call of a thread. */
 export const askAbout =
   (thread: Asker, call: AskedCall): AskPort =>
   async (question) => {
@@ -218,23 +216,23 @@ export const askAbout =
     return await take(journal, row, call.id);
   };
 
-/** Inside a tool that a call of the thread runs, which nobody was asked about. */
+/** Returns the port for requests inside of a tool that a call of the thread runs. */
 export function askInside(thread: Asker, key: string, effect: ToolEffect): AskPort {
   const id = [...thread.control.intents].find(([, intent]) => intent.key === key)?.[0] ?? '';
   return askAbout(thread, { id, key, effect, isBegun: true });
 }
 
-/** For what is asked inside of something that a person has approved. */
+/** Approves everything, inside of a step that a person has approved. */
 export const APPROVED: AskPort = () => ok({ answer: 'approved' });
 
 export const isPending = (outcome: Outcome<unknown>): boolean =>
   !outcome.ok &&
   (outcome.error.code === 'approval_pending' || outcome.error.detail.answer === 'pending');
 
-/** With `escalate`, this many failures of a tool in a row become a question to a person. */
+/** Number of failures of a tool in a row that become a question to a person, with `escalate`. */
 const MAX_FAILURES = 3;
 
-/** True: a person is asked, and the thread rests. */
+/** Returns true if a person is asked. The thread parks then. */
 export async function escalateFailure(
   thread: Asker & Pick<Thread, 'rights'>,
   call: string,
@@ -269,7 +267,7 @@ export async function escalateFailure(
   return done.ok ? rest(done.output.approvals[0]?.id ?? id) : done;
 }
 
-/** What the model is told of such a call; undefined: nobody has answered yet, and the thread rests. */
+/** Returns the result of an escalated call for the model, and `undefined` while the request is pending. */
 export async function escalatedResult(
   { ports, place, control }: Asker,
   call: string,

@@ -1,6 +1,6 @@
-// What a model can say to those who run it: `stuck`, `escalate`, `checkpoint`. The first two may need
-// a person; then the thread waits with the call open, in no process, and the answer becomes the
-// call's result when it goes on.
+// The verb `help` of a thread: `stuck`, `escalate`, `checkpoint`. The first two can park the thread with the
+// call open; the answer of a person becomes the call's result. A person can approve a right for a number of uses
+// and some time. A right beyond the directive needs a person who says so.
 import {
   type Failure,
   fail,
@@ -35,10 +35,10 @@ import { declaredRights } from './thread-token.ts';
 interface HelpSignal {
   action: string;
   reason: string;
-  /** With `escalate`: the right that is missing; `tool.bash` stands for the right to call that tool. */
+  /** With `escalate`: the missing right. `tool.bash` means the right to call that tool. */
   capability?: string;
   scope?: JsonObject;
-  /** With `escalate`, of a hook: the ceilings it would name in `context.limits`. */
+  /** With `escalate` in a hook: the new limits that it would name in `context.limits`. */
   limits?: JsonObject;
 }
 
@@ -46,7 +46,7 @@ type Question = Pick<NewApproval, 'binding' | 'shown'> & {
   kind: 'question' | 'capability' | 'limit';
 };
 
-/** The thread that a question is about: that which a hook serves, as long as it runs here. */
+/** Returns the thread that a request is about: the one that a hook serves, if it runs here. */
 const servedBy = (thread: RightsHolder): RightsHolder =>
   (thread.place.kind === 'hook' &&
     thread.ports.threads.live.get(thread.place.parent ?? '')?.thread) ||
@@ -57,13 +57,9 @@ const shownAsker = (thread: RightsHolder): JsonObject => ({
   ...(thread.place.kind === 'hook' && { hook: thread.place.directive.name }),
 });
 
-// A right: what exactly a person is asked, and what the answer is worth. The person may give it for
-// fewer or more uses and for a time; a right that the directive does not declare takes a person who says
-// that it may go beyond that.
-
 type Wish = Required<Pick<HelpSignal, 'capability'>> & Pick<HelpSignal, 'scope'>;
 
-/** A refusal names tools by their last segment; asking for them so is understood. */
+/** Returns the grant of a request. A refusal names tools by their last segment, so that name is accepted too. */
 function named({ library }: HarnessPorts, wish: Wish): Outcome<Grant> {
   const { catalog } = library.capabilities();
   const scope = (wish.scope ?? {}) as Scope;
@@ -76,7 +72,7 @@ function named({ library }: HarnessPorts, wish: Wish): Outcome<Grant> {
   return found.ok ? ok({ capability: 'tool.execute', scope: { id: found.output.id } }) : found;
 }
 
-/** What no person can give here, because neither could they give it otherwise. */
+/** Fails for a right that no approval can give. */
 function refusal(ports: HarnessPorts, grant: Grant): Outcome<null> {
   const { catalog } = ports.library.capabilities();
   const name = `\`${grant.capability}\``;
@@ -93,7 +89,7 @@ function refusal(ports: HarnessPorts, grant: Grant): Outcome<null> {
   }
   const ceilings = ports.policies().policy.ceilings();
   const left = createCeilingVerifier(ceilings, catalog).holds(grant.capability);
-  // A ceiling may leave the name and take the whole scope: an approval would not count there.
+  // A ceiling can keep the name and take the whole scope. An approval would have no effect there.
   const taken = ceilings
     .flatMap((ceiling) => capsOn(ceiling, grant, catalog))
     .find(({ extent }) => extent === 'whole');
@@ -104,7 +100,6 @@ function refusal(ports: HarnessPorts, grant: Grant): Outcome<null> {
   });
 }
 
-/** How much of it the directive declares. */
 function declaredOf(
   { place: { directive }, ports }: RightsHolder,
   grant: Grant,
@@ -116,7 +111,7 @@ function declaredOf(
   return ok(missing.length > 0 ? 'no' : partial.length > 0 ? 'in part' : 'yes');
 }
 
-/** Nothing to ask for: the thread has it, by itself or because it was approved. */
+/** True if the thread has the right, by its directive or by an approval. */
 function isHeld(
   { ports, rights: { approved }, place: { id } }: RightsHolder,
   grant: Grant,
@@ -130,7 +125,7 @@ function isHeld(
 /** The part of a thread that asks a person for a right. */
 type RightAsker = Asker & RightsHolder;
 
-/** The question, ready for the queue; or the answer when there is nothing to ask. */
+/** Returns the request for the right, or the answer if the thread has the right already. */
 function capabilityQuestion(
   thread: RightAsker,
   wish: Wish,
@@ -174,7 +169,7 @@ const SAID: Readonly<Record<string, string>> = {
   expired: 'nobody answered in time; ask again if it is still needed',
 };
 
-/** What the model is told, and from now on the right. */
+/** Adds an approved right and returns the answer for the model. */
 function capabilityAnswer({ place, rights }: RightsHolder, approval: Approval): Outcome<Json> {
   const { id, state, why = '', who = '', uses, expires, shown } = approval;
   const right = rightOf(approval);
@@ -183,7 +178,7 @@ function capabilityAnswer({ place, rights }: RightsHolder, approval: Approval): 
     const message = `directive \`${plainText(shown.directive ?? '')}\` does not declare it, and nobody said that the thread may go beyond its directive`;
     return ok({ decision: 'approved', in_force: false, message, why, who });
   }
-  // What a hook asked for is taken by the thread that it serves, when it has answered.
+  // The thread that a hook serves adds the right, after the hook has answered.
   const isHook = place.kind === 'hook';
   if (!isHook) rights.approved.add(approval);
   const holder = isHook ? `thread \`${approval.thread ?? ''}\`` : 'you';
@@ -199,7 +194,7 @@ function capabilityAnswer({ place, rights }: RightsHolder, approval: Approval): 
   });
 }
 
-/** One open call, one question: asking again finds the answer. A right is asked for by its name. */
+/** Returns the request of a help call. The same request in a later call finds the same answer. */
 function questionOf(
   thread: RightAsker,
   { action, reason, capability, scope, limits }: HelpSignal,
@@ -225,7 +220,7 @@ function questionOf(
   });
 }
 
-/** Leaves the call open and the thread at rest until somebody answers. */
+/** Creates the request and parks the thread with the call open. */
 async function ask(
   { journal, ports, place, control }: Asker,
   { action, reason }: HelpSignal,
@@ -238,7 +233,7 @@ async function ask(
   const data = { kind: question.kind, state: 'pending', approval: asked.id, action } as const;
   const done = await journal.commit({ type: 'approval', data }, { ask: [asked] });
   if (!done.ok) return done;
-  // What is asked already and still open is answered with the row that stands.
+  // An identical request that is still pending is returned instead of a new one.
   const approval = done.output.approvals[0]?.id ?? id;
   const status = action === 'stuck' ? 'needs_input' : 'waiting';
   control.ending = { status, reason: reason || `waits for approval ${approval}` };
@@ -256,19 +251,19 @@ async function stuck(
   const call = thread.control.currentCall;
   await raiseError(thread, failed, 'help', { isTold: true, call });
   const { ending } = thread.control;
-  // A hook asks somebody, and answers later.
+  // The hook asks a person, and answers later.
   if (ending && thread.hooks.pending.size > 0) return failed;
   if (!ending) return ok({ action: 'stuck', message: 'noted; go on' });
   return ending.status === 'needs_input' ? await ask(thread, signal, question) : failed;
 }
 
-/** Its number is known when it is written. */
+/** The number of the snapshot is the number of its event. */
 async function snapshot(journal: JournalWriter, { reason }: HelpSignal): Promise<Outcome<Json>> {
   const noted = await journal.commit({ type: 'snapshot', data: { reason } }, {});
   return noted.ok ? ok({ action: 'checkpoint', snapshot: noted.output.seq }) : noted;
 }
 
-/** A hook has to decide all the same: that nobody could give it is an answer. */
+/** A hook must decide even if no person can approve its request, so the refusal is an answer. */
 const notAsked = ({ error: { code, detail } }: Failure): Json => ({
   decision: 'refused',
   code,
@@ -283,7 +278,7 @@ export async function helpSignal(thread: Thread, signal: HelpSignal): Promise<Ou
   if (!wanted.ok) return thread.place.kind === 'hook' ? ok(notAsked(wanted)) : wanted;
   const question = wanted.output;
   if ('held' in question) return ok(question.held);
-  // The same question again finds the latest answer.
+  // The latest answer to the same request counts.
   const { binding } = question;
   const { thread: asker } = askedFor(thread.place);
   const found = await thread.ports.store.approvals({ thread: asker, binding });
@@ -292,7 +287,7 @@ export async function helpSignal(thread: Thread, signal: HelpSignal): Promise<Ou
   if (before && before.state !== 'pending') {
     if (question.kind === 'capability') return capabilityAnswer(thread, before);
     const { answer, decided, why = '', who = '' } = before;
-    // What was answered in time stays answered, however late the thread goes on.
+    // An answer from before the expiry stays valid, however late the thread resumes.
     const isLate = before.state === 'expired' && decided !== undefined;
     const state = isLate ? 'approved' : before.state;
     const message = question.kind === 'limit' ? SAID[state] : undefined;
