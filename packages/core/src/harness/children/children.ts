@@ -268,7 +268,11 @@ async function waitForChildren(thread: Thread): Promise<Ending | undefined> {
     if (still.length > 0 && still.every(({ status }) => status === 'interrupted')) {
       if (thread.control.stopped || thread.control.leaving) continue;
       const names = still.map(({ id }) => id).join(', ');
-      return { status: 'failed', reason: `children cannot go on: ${names}`, code: 'spawn_failed' };
+      return {
+        status: 'failed',
+        reason: `children cannot be resumed: ${names}`,
+        code: 'spawn_failed',
+      };
     }
   }
 }

@@ -23,7 +23,8 @@ function readHunks(diff: string): Outcome<Hunk[]> {
     else if (mark === ' ' || line === '') {
       hunk.before.push(rest);
       hunk.after.push(rest);
-    } else return fail('invalid_input', `\`${line.slice(0, 80)}\` is no line of a diff`);
+    } else
+      return fail('invalid_input', `line \`${line.slice(0, 80)}\` is not part of a unified diff`);
   }
   return ok(hunks);
 }
@@ -38,7 +39,8 @@ function placesOf(lines: readonly string[], wanted: readonly string[]): number[]
 
 /** Returns the changed text. Fails if a hunk fits nowhere or in two places. */
 export function applyDiff(text: string, diff: string): Outcome<string> {
-  if (diff.length > MAX_DIFF) return fail('invalid_input', 'the diff is longer than 256 KB');
+  if (diff.length > MAX_DIFF)
+    return fail('invalid_input', 'the diff is longer than 256 KB; propose a smaller change');
   const hunks = readHunks(diff);
   if (!hunks.ok) return hunks;
   let lines = text.split('\n');

@@ -226,8 +226,9 @@ async function withInputs(
   const { item, directive, plan } = place;
   const isFixed = plan !== undefined || directive.process.script !== undefined;
   if ((deed.do !== 'new_attempt' && deed.do !== 'restart') || isFixed) {
-    const message = 'the hook’s `context.inputs` are for a new attempt, and there is none here';
-    return fail('hook_failed', `${message}: retry begins one at a limit, and at the start`);
+    const message =
+      'the hook’s `context.inputs` cannot be used here; `retry` begins a new attempt at a limit and at the start';
+    return fail('hook_failed', message);
   }
   const inputs = checkInputs(directive, wanted);
   if (!inputs.ok) return inputs;

@@ -69,7 +69,7 @@ function candidatesFor(name: LimitName, sources: LimitSources): Outcome<Candidat
     if (given === undefined) continue;
     const value = readLimit(name, given);
     if (value === undefined) {
-      const message = `limit \`${name}\` is \`${String(given)}\`, which is no amount`;
+      const message = `limit \`${name}\` cannot be \`${String(given)}\``;
       return fail('invalid_input', message, { hint: 'give a number, 0 or more; 0 means none' });
     }
     found.push({ value, from, declared: true, currency: limits?.spend_currency });
@@ -78,7 +78,7 @@ function candidatesFor(name: LimitName, sources: LimitSources): Outcome<Candidat
     const fallback = defaultLimit(name, layers);
     if (fallback) found.push(fallback);
     else if (!OPTIONAL.has(name)) {
-      return fail('config_invalid', `there is no default for the limit \`${name}\``, {
+      return fail('config_invalid', `limit \`${name}\` has no default`, {
         hint: 'the bundle’s config/limits.yaml has one for every kind; reinstall, or add it',
       });
     }
@@ -215,7 +215,7 @@ function readWanted(wanted: JsonObject): Map<LimitName, bigint> | Refused {
     const name = LIMIT_NAMES.find((each) => each === key);
     const value = name && readLimit(name, given);
     if (name === undefined) {
-      return { refused: `there is no limit \`${key}\`${suggestion(key, LIMIT_NAMES)}` };
+      return { refused: `limit \`${key}\` not found${suggestion(key, LIMIT_NAMES)}` };
     }
     if (value === undefined) return { refused: `the new limit \`${key}\` is no amount` };
     values.set(name, value);

@@ -52,10 +52,13 @@ function instruction({ library }: Pick<HarnessPorts, 'library'>): Outcome<string
   if (!found.ok) return found;
   return found.output.signature.state === 'bundle'
     ? ok(found.output.text.trim())
-    : fail('signature_invalid', 'the instruction of the reader is not the one that was shipped');
+    : fail(
+        'signature_invalid',
+        'the shipped instruction of the reader was changed; reinstall kernmantle',
+      );
 }
 
-const SPOKEN_TO: Ending = { status: 'interrupted', reason: 'somebody spoke to the thread' };
+const SPOKEN_TO: Ending = { status: 'interrupted', reason: 'the thread received a signal' };
 
 /** Handles signals after a request was stopped. A model's call ends with it; a script continues. */
 export async function heardBetween(thread: Thread): Promise<Ending | undefined> {
@@ -125,9 +128,9 @@ export async function askReader(thread: Thread, reading: ReaderTask): Promise<Ou
   if (!shape.ok) return shape;
   const { read, marks } = reading;
   const { text } = read;
-  if (text.trim() === '') return fail('invalid_input', 'there is nothing to read');
+  if (text.trim() === '') return fail('invalid_input', 'the text to read is empty');
   if (text.length > MAX_READ) {
-    const message = `${text.length} characters are too many to read at once, at most ${MAX_READ}; pass a part`;
+    const message = `the text to read has ${text.length} characters; pass at most ${MAX_READ}`;
     return fail('invalid_input', message);
   }
   const system = instruction(thread.ports);
@@ -148,5 +151,5 @@ export async function askReader(thread: Thread, reading: ReaderTask): Promise<Ou
     if (fits.ok) return fits;
     problem = fits.error.detail.message;
   }
-  return fail('output_invalid', `the reader did not answer by the schema: ${problem}`);
+  return fail('output_invalid', `the answer of the reader does not fit the schema: ${problem}`);
 }

@@ -35,7 +35,7 @@ async function read(live: LiveThreads, call: PrimitiveCall, values: GivenValues)
   // INVARIANT: a call only ever counts as a thread's if it shows the thread's token. The id alone is a claim.
   const running = from?.__auth === undefined ? undefined : live.get(from.__thread_id ?? '');
   if (!running) {
-    const message = `\`${tool.id}\` asks a model, which only a thread has: call it in a directive`;
+    const message = `\`${tool.id}\` needs the model of a thread; call it in a directive`;
     return fail('model_unavailable', message);
   }
   const { askReader } = await import('./ask-reader.ts');
@@ -54,7 +54,7 @@ async function read(live: LiveThreads, call: PrimitiveCall, values: GivenValues)
 export async function runReader(live: LiveThreads, call: PrimitiveCall): Answered {
   const { values, tool, config } = call;
   if (!values || tool.source !== 'bundle') {
-    return fail('config_invalid', 'only tools that are shipped stand on `reader`');
+    return fail('config_invalid', 'only shipped tools can use the primitive `reader`');
   }
   return config.function === 'pick' ? await pick(values) : await read(live, call, values);
 }

@@ -197,7 +197,7 @@ const useNote = (
 });
 
 const REFUSALS: Readonly<Record<Exclude<ApprovalState, 'approved'>, string>> = {
-  pending: 'nobody has answered yet',
+  pending: 'is pending',
   denied: 'was denied',
   expired: 'has expired',
   used: 'was used as often as allowed',
@@ -205,7 +205,7 @@ const REFUSALS: Readonly<Record<Exclude<ApprovalState, 'approved'>, string>> = {
 
 function refusal({ approval }: ApprovedRight, row: Approval | undefined): Failure {
   const state = row === undefined || row.state === 'approved' ? 'used' : row.state;
-  const message = `approval \`${approval}\`: ${REFUSALS[state]}`;
+  const message = `approval \`${approval}\` ${REFUSALS[state]}`;
   return fail(`approval_${state}`, message, { approval, state });
 }
 

@@ -101,11 +101,11 @@ function tooLate(
   return phase === 'after'
     ? fail(
         'permission_denied',
-        `${name} is done and is not done twice, so its result cannot wait for an answer: ask before it`,
+        `the result of ${name} cannot wait for an approval, because the call is done and cannot be repeated; ask before the call`,
       )
     : fail(
         'permission_denied',
-        `${name} is part of a tool that is at work and is not done twice, so it cannot wait for an answer: ask about the tool itself`,
+        `${name} cannot wait for an approval, because its tool is running and cannot be repeated; ask before the tool`,
       );
 }
 

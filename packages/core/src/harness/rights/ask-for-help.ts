@@ -77,13 +77,13 @@ function refusal(ports: HarnessPorts, grant: Grant): Outcome<null> {
   const { catalog } = ports.library.capabilities();
   const name = `\`${grant.capability}\``;
   if (grant.capability.includes('*')) {
-    return fail('invalid_input', `${name} is no single capability; name the one that is missing`);
+    return fail('invalid_input', `${name} is not a single capability; name the missing one`);
   }
   const problem = grantProblem(grant, catalog);
   if (problem !== undefined) return fail('invalid_input', problem);
   const { subtree: _, ...elsewhere } = grant.scope ?? {};
   if (isSystemGrant({ ...grant, scope: elsewhere }, catalog)) {
-    return fail('permission_denied', `${name} is for signed core items; nobody can approve it`, {
+    return fail('permission_denied', `${name} is for signed core items and cannot be approved`, {
       missing: grant.capability,
     });
   }
@@ -165,8 +165,8 @@ function capabilityQuestion(
 }
 
 const SAID: Readonly<Record<string, string>> = {
-  denied: 'a person said no; go on without it, or say what cannot be done',
-  expired: 'nobody answered in time; ask again if it is still needed',
+  denied: 'a person denied it; continue without it, or report what cannot be done',
+  expired: 'the request expired; ask again if it is still needed',
 };
 
 /** Adds an approved right and returns the answer for the model. */
@@ -175,7 +175,7 @@ function capabilityAnswer({ place, rights }: RightsHolder, approval: Approval): 
   const right = rightOf(approval);
   if (!right) return ok({ decision: state, message: SAID[state] ?? '', why, who });
   if (!isInForce(approval)) {
-    const message = `directive \`${plainText(shown.directive ?? '')}\` does not declare it, and nobody said that the thread may go beyond its directive`;
+    const message = `directive \`${plainText(shown.directive ?? '')}\` does not declare it; a person must approve that the thread goes beyond its directive`;
     return ok({ decision: 'approved', in_force: false, message, why, who });
   }
   // The thread that a hook serves adds the right, after the hook has answered.
@@ -204,7 +204,7 @@ function questionOf(
   if (action === 'escalate' && limits) {
     if (thread.place.kind !== 'hook') {
       const message =
-        'limits are raised by a hook at a limit, or by a person who resumes the thread';
+        'a thread cannot raise its own limits; a hook can at a limit, or a person who resumes the thread';
       return fail('invalid_input', message);
     }
     const shown = { action, question: reason, ...shownAsker(thread), limits };
@@ -237,7 +237,7 @@ async function ask(
   const approval = done.output.approvals[0]?.id ?? id;
   const status = action === 'stuck' ? 'needs_input' : 'waiting';
   control.ending = { status, reason: reason || `waits for approval ${approval}` };
-  return fail('approval_pending', `nobody has answered \`${approval}\` yet`, { approval });
+  return fail('approval_pending', `approval request \`${approval}\` is pending`, { approval });
 }
 
 async function stuck(

@@ -65,7 +65,7 @@ const NAMED: Readonly<Record<string, string>> = {
   own: 'made by this thread',
   closed: 'closed to everybody',
 };
-const NOBODY = 'nobody who is trusted is known to have said it';
+const NOBODY = 'no trusted source is known';
 
 /** Returns who named an argument. No fact is given if nothing untrusted was read. */
 function namedBy({ origin, value: { meta } }: Argument): string | undefined {

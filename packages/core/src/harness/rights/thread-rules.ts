@@ -66,7 +66,7 @@ function ruleGuard(
 
 const ALLOW: Verdict = { kind: 'allow' };
 const ASK: Verdict = { kind: 'ask', text: 'this changes something; may it be done?' };
-const NO_FIX: Verdict = { kind: 'deny', text: 'this directive lets no items be changed' };
+const NO_FIX: Verdict = { kind: 'deny', text: 'this directive forbids changes of items' };
 
 /** Compiles the rules. Fails if one does not compile, because a guard that is left out protects nothing. */
 export function compileRules(rules: GivenRules): Outcome<GuardSet> {

@@ -107,7 +107,7 @@ function parentRights(
   const live = ports.threads.live.get(id);
   if (live) return ok(live.thread.rights.own);
   const row = rows.get(id);
-  if (!row) return fail('not_found', `there is no thread \`${id}\``, { thread: id });
+  if (!row) return fail('not_found', `thread \`${id}\` not found`, { thread: id });
   const known = ports.identity?.();
   if (known && !known.ok) return known;
   // The parent belongs to another project. A directive of the same name here could declare other rights.

@@ -53,7 +53,7 @@ export const nameFor = (asker: Asker, id: string): string =>
 
 const NOT_HANDED = fail(
   'permission_denied',
-  'no thread was handed to you by this name; a client names a thread by the whole handle that starting it answered with, and handles of others are of no use',
+  'thread not found among your handles; use the whole handle that the start of the thread returned',
   { missing: 'handle' },
 );
 
@@ -274,10 +274,10 @@ function howToGoOn(name: string, status: ThreadStatus): string {
   const call = (action: string) =>
     `execute ${JSON.stringify({ item_type: 'thread', item_id: name, action })}`;
   if (status === 'waiting' || status === 'needs_input') {
-    return `a person has to decide first; then ${call('resume')}`;
+    return `a person must decide first; then ${call('resume')}`;
   }
   return status === 'paused' || status === 'interrupted'
-    ? `it stands still; ${call('resume')}`
+    ? `it is parked; ${call('resume')}`
     : `${call('wait')}; or action status, inject, pause, cancel`;
 }
 
@@ -346,7 +346,7 @@ export async function waitThreads(
     const answers = await Promise.all(ids.map((id) => waitOne(asker, id, signal)));
     if (control?.leaving) {
       control.ending ??= control.leaving;
-      return fail('handed_over', 'another process goes on with the wait');
+      return fail('handed_over', 'another process continues the wait');
     }
     const failed = answers.find((answer) => !answer.ok);
     if (failed && !failed.ok) return failed;

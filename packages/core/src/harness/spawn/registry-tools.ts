@@ -74,7 +74,7 @@ export async function logEvent(asker: Asker, parameters: JsonObject): Promise<Ou
   const { ports, by } = asker;
   const [id, event_type] = [plainText(parameters.thread_id), plainText(parameters.event_type)];
   if (!EVENT_NAME.test(event_type)) {
-    const message = `\`${event_type}\` is no name of an event; it may hold small letters, digits and _`;
+    const message = `event name \`${event_type}\` is invalid; use lower-case letters, digits and _`;
     return fail('invalid_input', message);
   }
   const { data } = parameters;

@@ -57,7 +57,7 @@ function checkRights(ports: HarnessPorts, parent: RightsHolder, prepared: Prepar
   if (first === undefined) return ok(null);
   return fail(
     'permission_denied',
-    `directive \`${prepared.item.id}\` asks for ${missing.join(', ')}, which thread \`${parent.place.id}\` does not hold; a child never holds more than its parent: add it to the permissions of \`${parent.place.directive.name}\``,
+    `directive \`${prepared.item.id}\` needs ${missing.join(', ')}, which its parent \`${parent.place.id}\` does not have; add it to the permissions of \`${parent.place.directive.name}\``,
     {
       missing: first,
       missing_all: missing,

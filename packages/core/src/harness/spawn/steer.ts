@@ -64,7 +64,7 @@ export async function steer(
   if (!row.ok) return row;
   const { id, status } = row.output;
   if (isEnded(status)) {
-    const message = `thread \`${name}\` has ended (${status}): there is nothing left to steer`;
+    const message = `thread \`${name}\` has ended (${status}) and cannot be steered`;
     return fail('thread_ended', message, { thread: name, status });
   }
   const about = { thread_id: nameFor(asker, id) };

@@ -111,11 +111,11 @@ function requestOf(asker: Asker, parameters: JsonObject, config: JsonObject): Sp
 /** The author of a tool chooses the runner and the id of a thread. A client cannot. */
 const NO_CHOICE = fail(
   'permission_denied',
-  'a client starts a directive with `threads/thread_directive`, which chooses id and runner',
+  'a client cannot choose the id or the runner of a thread; use `threads/thread_directive`',
   { missing: 'runner' },
 );
 
-const NO_HANDLES = fail('permission_denied', 'a client without handles can follow no thread', {
+const NO_HANDLES = fail('permission_denied', 'a client without handles cannot start a thread', {
   missing: 'handle',
 });
 
@@ -203,7 +203,7 @@ const registry: Act = async (asker, parameters, config) => {
   const act = Object.hasOwn(REGISTRY, name) ? REGISTRY[name] : undefined;
   return act
     ? await act(asker, parameters, config)
-    : fail('invalid_input', `the registry has no action \`${name}\``);
+    : fail('invalid_input', `registry action \`${name}\` not found`);
 };
 
 const steering =
@@ -297,7 +297,7 @@ export function createThreadPrimitive(ports: ThreadPorts): Primitive {
       const act = Object.entries<Act>(ACTS).find(([known]) => known === name)?.[1];
       if (!act) {
         const hint = suggestion(name, Object.keys(ACTS));
-        return fail('config_invalid', `threads have no function \`${name}\`${hint}`, {
+        return fail('config_invalid', `thread function \`${name}\` not found${hint}`, {
           config_path: 'config.function',
         });
       }
@@ -314,7 +314,7 @@ export function createThreadPrimitive(ports: ThreadPorts): Primitive {
 function checkNames(what: string, parameters: JsonObject, known: readonly string[]): Outcome<null> {
   const unknown = Object.keys(parameters).find((name) => !known.includes(name));
   if (unknown === undefined) return ok(null);
-  const message = `${what} takes no \`${unknown}\`; it takes: ${known.join(', ')}`;
+  const message = `${what} has no parameter \`${unknown}\`; use one of: ${known.join(', ')}`;
   return fail('invalid_input', message);
 }
 
@@ -349,10 +349,7 @@ export function artifactKind(ports: { live: LiveThreads }): Kind {
           // INVARIANT: a call only ever counts as a thread's if it shows the thread's token. An id is a claim.
           const running = __auth === undefined ? undefined : ports.live.get(thread);
           if (!running) {
-            return fail(
-              'permission_denied',
-              'an artifact is read by the thread that it belongs to',
-            );
+            return fail('permission_denied', 'an artifact can be read only by its own thread');
           }
           return await readPiece(running.thread.ports, thread, id, piece.output);
         },

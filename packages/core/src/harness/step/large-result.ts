@@ -114,7 +114,7 @@ function partOf(value: Value, pointer: string): Outcome<Value> {
     const key = name.replaceAll('~1', '/').replaceAll('~0', '~');
     if (!isIn(part.data, key)) {
       const names = isObject(value.data) ? Object.keys(value.data).slice(0, 20).join(', ') : '';
-      const missing = fail('not_found', `there is no \`${pointer}\` in it; it has: ${names}`);
+      const missing = fail('not_found', `part \`${pointer}\` not found; the result has: ${names}`);
       return markFailure(missing, value.meta.descriptor);
     }
     part = elementOf(part, key);
@@ -137,7 +137,10 @@ export async function readPiece(
   { field, offset, length }: Piece,
 ): Promise<Outcome<Value>> {
   if (field !== '' && !field.startsWith('/')) {
-    return fail('invalid_input', `\`field\` is \`${field}\`; it starts with /, such as /content`);
+    return fail(
+      'invalid_input',
+      `\`field\` cannot be \`${field}\`; start it with /, such as /content`,
+    );
   }
   const bytes = await ports.store.artifact(thread, hash);
   if (!bytes.ok) return bytes;

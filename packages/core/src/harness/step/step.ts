@@ -249,7 +249,7 @@ async function heldResult(
   const { content, isError, marks, facts } = await keepResult(thread, result);
   return { content, is_error: isError, marks: packMarks(marks), ...(facts && { facts }) };
 }
-const NOTHING = fail('internal_error', 'nothing has come of it yet').error;
+const NOTHING = fail('internal_error', 'the call has no result yet').error;
 
 /**
  * Returns the known outcome of a call whose hook had not answered, after the hook has answered now. `undefined`:
@@ -292,7 +292,7 @@ export const runStep = (
   runInTime(thread, STOPS_TOOL, body, (failure) => stoppedAtWork(tool, failure));
 
 const stoppedAtWork = (tool: string, { error }: Failure): Failure =>
-  fail('cancelled', `\`${tool}\` was stopped while it was at work`, { ...error.detail });
+  fail('cancelled', `\`${tool}\` was stopped while it ran`, { ...error.detail });
 
 // INVARIANT: a write that was stopped is never repeated, whatever a hook answers, because it may have had its
 // effect. The model gets an error and can look.
@@ -553,7 +553,7 @@ function stop({ control, journal }: CallRecord): Ending | undefined {
 export function unknownOutcome(call: ToolCallBlock, tool: string): Failure {
   return fail(
     'outcome_unknown',
-    `the process ended while \`${tool}\` was at work; it may or may not have taken effect, look before you repeat it`,
+    `the process ended while \`${tool}\` ran; it may or may not have taken effect, so check before you repeat it`,
     { tool, call_id: call.id },
   );
 }

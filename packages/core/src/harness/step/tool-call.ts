@@ -58,7 +58,7 @@ export function identifyCall(
   if (!verb) {
     return fail(
       'invalid_input',
-      `there is no tool \`${call.name}\`; there are: ${[...VERBS.keys()].join(', ')}`,
+      `tool \`${call.name}\` not found; use one of: ${[...VERBS.keys()].join(', ')}`,
     );
   }
   const request = call.arguments;

@@ -84,7 +84,7 @@ async function ask(
 ): Promise<Outcome<Value>> {
   account.reply = undefined;
   account.calledOff = undefined;
-  if (!line) return fail('internal_error', 'the model was not asked for');
+  if (!line) return fail('internal_error', 'no model was opened for this request');
   const answer = await line.ask(requestOf(thread, account), signal);
   if (!answer.ok) return answer;
   const refused = answer.output.stop === 'refusal' ? refusal(answer.output) : undefined;

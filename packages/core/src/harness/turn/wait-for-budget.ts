@@ -78,7 +78,9 @@ const aborted = (signal: AbortSignal): Promise<void> =>
 const calledOff = (thread: Waiting, interruption: Interruption): Failure =>
   interruption.cause() === 'duration'
     ? deadlineFault(thread, fail('timeout', 'waiting for requests under way'))
-    : fail('cancelled', 'called off while it waited for requests under way', { sent: false });
+    : fail('cancelled', 'the request was cancelled while it waited for other requests', {
+        sent: false,
+      });
 
 /** Waits in the queue of this budget until the request begins or fails for good. */
 async function waitAndTry<T>(
@@ -131,5 +133,5 @@ export async function whenThereIsRoom<T>(
   if (outcome) return outcome;
   return short
     ? await waitAndTry(thread, short, again)
-    : fail('internal_error', 'nothing was tried');
+    : fail('internal_error', 'the reservation was not tried');
 }
