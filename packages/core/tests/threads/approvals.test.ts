@@ -92,7 +92,7 @@ test('a person is shown which argument is tainted, where it stands and what was 
     operation: 'tool own/post',
     arguments: { to: EVE },
     roles: { to: 'destination' },
-    origins: { to: 'nobody who is trusted is known to have said it' },
+    origins: { to: 'no trusted source is known' },
     tainted: {
       to: {
         labels: ['untrusted'],

@@ -187,12 +187,12 @@ test('an approval ends at its time', async () => {
 });
 
 test.each<[string, JsonObject, string]>([
-  ['registry.write', {}, 'nobody can approve it'],
-  ['fs.absolute', {}, 'nobody can approve it'],
+  ['registry.write', {}, 'cannot be approved'],
+  ['fs.absolute', {}, 'cannot be approved'],
   ['fs.write', {}, 'needs a `path`'],
-  ['fs.*', {}, 'name the one that is missing'],
+  ['fs.*', {}, 'name the missing one'],
   ['fs.wirte', OUT, 'did you mean `fs.write`'],
-  ['fs.read', { path: '/etc/passwd' }, 'nobody can approve it'],
+  ['fs.read', { path: '/etc/passwd' }, 'cannot be approved'],
   ['git.push', {}, 'the policy leaves nothing of `git.push`'],
 ])('nobody is asked for `%s` %j', async (capability, scope, why) => {
   const made = await openStage(

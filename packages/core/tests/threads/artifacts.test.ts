@@ -74,7 +74,7 @@ test('a large result is kept, the model reads the rest piece by piece, with its 
   });
   expect(getOwn(end?.content, 'text')).toBe(BIG.slice(-10));
   expect(getOwn(end?.content, 'next_offset')).toBeUndefined();
-  expect(JSON.stringify(wrong?.content)).toContain('there is no `/nothing` in it');
+  expect(JSON.stringify(wrong?.content)).toContain('part `/nothing` not found');
   // What the file carries, the piece carries.
   const [from, there] = [whole?.marks, middle?.marks].map((marks) => getOwn(marks, 'taint'));
   for (const label of from as string[]) expect(there).toContain(label);

@@ -396,7 +396,7 @@ test('inside a tool that must not be done twice nobody is asked, and the model i
   ]);
   const { thread_id, status } = await run(made, 'lead');
   expect(status).toBe('completed');
-  expect(JSON.stringify(await resultsOf(made, thread_id))).toContain('ask about the tool itself');
+  expect(JSON.stringify(await resultsOf(made, thread_id))).toContain('ask before the tool');
   expect(existsSync(join(made.fixture.root, 'out/a.md'))).toBe(false);
 });
 
@@ -523,7 +523,7 @@ test('with auto_fix="false" items are not created, updated or deleted, in childr
   const { thread_id } = await run(made, 'lead');
   const told = (await resultsOf(made, thread_id)).slice(0, 2);
   expect(told).toMatchObject([{ is_error: true }, { is_error: true }]);
-  expect(JSON.stringify(told)).toContain('lets no items be changed');
+  expect(JSON.stringify(told)).toContain('forbids changes of items');
   expect(note()).toContain('old');
   await run(made, 'free');
   expect(note()).toContain('new');
@@ -691,6 +691,6 @@ test.each([
     expect((await resume(made, result.thread_id)).status).toBe('completed');
     expect(await resultsOf(made, result.thread_id)).toMatchObject([{ is_error: false }]);
   } else {
-    expect(JSON.stringify(await resultsOf(made, result.thread_id))).toContain('ask before it');
+    expect(JSON.stringify(await resultsOf(made, result.thread_id))).toContain('ask before the call');
   }
 });

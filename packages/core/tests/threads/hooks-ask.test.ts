@@ -196,7 +196,7 @@ test('what a hook asked for is the right of the thread it serves, and retry runs
 
 test.each([
   ['denied', NO, 'not on a Monday'],
-  ['approved without going beyond the directive', {}, 'nobody said that the thread may go beyond'],
+  ['approved without going beyond the directive', {}, 'must approve that the thread goes beyond'],
 ])('a hook is told when its wish is %s, and its verdict counts', async (_n, decision, told) => {
   const made = await open(
     { permissions: READ_NOTES, hooks: hook(FAILS, 'asker') },
@@ -221,7 +221,7 @@ test.skipIf(isLate)('what nobody answers a hook in time is told to it', async ()
   const { runtime, threads } = await late(made);
   expect((await resume({ threads }, thread_id)).status).toBe('completed');
   await runtime.close();
-  expect(sent(made)).toContain('nobody answered in time');
+  expect(sent(made)).toContain('the request expired');
 });
 
 test('a model of a hook asks like any other, and goes on where it stood', async () => {
@@ -407,7 +407,7 @@ test.skipIf(isLate)('request_elevated_permissions expired: that is said', async 
   const { runtime, threads } = await late(made);
   expect((await resume({ threads }, thread_id)).status).toBe('completed');
   await runtime.close();
-  expect(sent(made)).toContain('nobody answered in time');
+  expect(sent(made)).toContain('the request expired');
 });
 
 test('request_elevated_permissions asks nobody for what nobody can give', async () => {
@@ -424,7 +424,7 @@ test('request_elevated_permissions asks nobody for what nobody can give', async 
     [file('notes/a.txt'), DONE],
   );
   expect(await run(made, 'lead')).toMatchObject({ status: 'completed' });
-  expect(sent(made)).toContain('nobody can approve it');
+  expect(sent(made)).toContain('cannot be approved');
   expect(await queue(made)).toEqual([]);
 });
 
@@ -520,5 +520,5 @@ test.skipIf(isLate)('request_more_budget expired: the thread stops and says so',
   const result = await resume({ threads }, thread_id);
   await runtime.close();
   expect(result.status).toBe('limit');
-  expect(result.reason).toContain('nobody answered in time');
+  expect(result.reason).toContain('the request expired');
 });

@@ -681,7 +681,7 @@ test('other inputs are for a new attempt: a step that is done again has none', a
   );
   const result = await run(made, 'look', { inputs: { who: 'Al' } });
   expect(result).toMatchObject({ status: 'failed', code: 'hook_failed' });
-  expect(result.reason).toContain('for a new attempt');
+  expect(result.reason).toContain('begins a new attempt');
 });
 
 test('handle_cost_exceeded takes nothing away before the limit is reached', async () => {

@@ -186,7 +186,7 @@ test('without the word only the four are offered', async () => {
   );
   await run(made, 'look');
   expect(offered(bodyOf(made))).toHaveLength(4);
-  expect(JSON.stringify(bodyOf(made, 1))).toContain('there is no tool');
+  expect(JSON.stringify(bodyOf(made, 1))).toContain('not found; use one of');
 });
 
 test('a native call that waits for a person goes on with the answer, once', async () => {

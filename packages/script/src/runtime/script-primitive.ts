@@ -66,7 +66,7 @@ function modelOf(open: OpenProject, thread: string | undefined): Pick<ScriptUse,
       const prompt = addMarks(question.prompt, frame.influence);
       return await askModel(running.thread, { prompt, tier: question.tier }, async () => ({
         status: 'interrupted',
-        reason: 'somebody spoke to the thread',
+        reason: 'the thread received a signal',
       }));
     },
   };

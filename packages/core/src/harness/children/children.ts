@@ -1,5 +1,5 @@
-// What happens to children when their parent ends: a normal end waits for them, every other end
-// stops them first. A detached child lives on unless the whole tree is ended.
+// Children of a thread: waiting for them, ending them with their parent, counting their cost. A normal end waits
+// for the children; every other end stops them. A detached child lives on unless the whole tree ends.
 import { setTimeout as sleep } from 'node:timers/promises';
 import {
   type Failure,
@@ -37,18 +37,22 @@ import {
   watchForInterruption,
 } from '../thread/interruption.ts';
 import type { ThreadResult, WatchPort } from '../thread/ports.ts';
-import type { CalledOff, HarnessPorts, Thread } from '../thread/thread.ts';
+import type {
+  BudgetHolder,
+  CalledOff,
+  Control,
+  HarnessPorts,
+  Interruptible,
+  Place,
+  Thread,
+} from '../thread/thread.ts';
 import { transcriberOf, withLease } from '../thread/with-lease.ts';
 import { finalAccount } from '../turn/turn-account.ts';
 
-// Waiting for threads, here or in another process. Nothing is polled: what runs here is a promise,
-// everything else is watched in the registry. A child that a dead process left behind is resumed by
-// whoever waits for it.
-
-/** How often, while waiting, leases of other processes are looked at. */
+/** Interval at which a waiting thread sweeps expired leases of other processes. */
 const LOOK_MS = 10_000;
 
-/** The result of a thread that has ended; undefined for one that has not. */
+/** Returns the result of a thread that has ended, and `undefined` for every other thread. */
 export function resultOf(row: ThreadRow): ThreadResult | undefined {
   if (!isEnded(row.status)) return undefined;
   const { id: thread_id, status, cost, result } = row;
@@ -65,13 +69,13 @@ export function resultOf(row: ThreadRow): ThreadResult | undefined {
   };
 }
 
-/** Children of this kind in the registry, in these states or in any. */
+/** Returns the children of one kind in the store. Absent `status`: children in every state. */
 export const childrenOf = (
   { store }: Pick<HarnessPorts, 'store'>,
   filter: Pick<ThreadFilter, 'parent' | 'kind' | 'status'>,
 ): Promise<Outcome<ThreadSummary[]>> => allThreads(store, filter);
 
-/** How a thread ends whose children cannot be read: it can be resumed, and nothing of them is lost. */
+/** Ending of a thread whose children cannot be read. It can be resumed, and nothing of its children is lost. */
 export const childrenUnreadable = ({ error: { code, detail } }: Failure): Ending => ({
   status: 'interrupted',
   reason: `its children cannot be read: ${detail.message}`,
@@ -80,11 +84,9 @@ export const childrenUnreadable = ({ error: { code, detail } }: Failure): Ending
 
 const OPEN: readonly ThreadStatus[] = THREAD_STATUSES.filter((status) => !isEnded(status));
 
-/** Children in the registry that have not ended, hooks left out. */
 const unfinished = (ports: Pick<HarnessPorts, 'store'>, parent: string) =>
   childrenOf(ports, { parent, status: OPEN, kind: 'thread' });
 
-/** Threads of its hooks that have not ended. */
 const openHooks = (ports: Pick<HarnessPorts, 'store'>, parent: string) =>
   childrenOf(ports, { parent, status: OPEN, kind: 'hook' });
 
@@ -94,17 +96,17 @@ const aborted = (signal: AbortSignal): Promise<undefined> =>
     signal.addEventListener('abort', () => resolve(undefined), { once: true });
   });
 
-/** Does nobody work on it although somebody should? */
+/** True if no process works on the thread although one should. */
 const isUnfinished = ({ status, lease_until }: ThreadRow, now: number): boolean =>
   status === 'interrupted' ||
   (['spawning', 'running', 'terminating'].includes(status) && (lease_until ?? 0) < now);
 
-/** How often the questions of a child that rests are looked at: an answer moves no thread. */
+/** Interval at which the approval requests of a parked child are read. An answer does not change the thread. */
 const ANSWER_MS = 500;
-/** An answer may come between the question and the rest of a script. */
+/** An answer can arrive before the script that asked has parked. */
 const ANSWER_SLACK_MS = 2000;
 
-/** When the questions of a thread that rests were answered; undefined: one is open, or nothing is new. */
+/** Returns when the requests of a parked thread were answered, and `undefined` if no answer is new. */
 async function answeredAt(
   { store }: HarnessPorts,
   { id, status, updated }: ThreadRow,
@@ -118,7 +120,7 @@ async function answeredAt(
   return last >= updated - ANSWER_SLACK_MS ? last : undefined;
 }
 
-/** Until a thread has ended. One that was interrupted, or whose question was answered, is resumed here. */
+/** Waits for the end of a thread. Resumes it here if it is `interrupted` or its requests were answered. */
 async function watchEnd(
   ports: HarnessPorts,
   id: string,
@@ -128,18 +130,18 @@ async function watchEnd(
   const either = AbortSignal.any([signal, over.signal]);
   const moved = ports.store.changes({ threads: [id] }, either)[Symbol.asyncIterator]();
   try {
-    // A second look finds threads that moved between the first look and the first change.
+    // The second read finds threads that changed between the first read and the first change.
     for (let [tried, obeyed, next] = [0, 0, moved.next()]; ; ) {
       const now = await ports.store.thread(id);
       const result = now.ok ? resultOf(now.output) : undefined;
       if (!now.ok || result) return result;
       const { status, seq } = now.output;
-      // Where several machines share a store, an answer queues the thread.
+      // In a shared store an answer queues the thread.
       const answered = ports.store.fleet ? undefined : await answeredAt(ports, now.output);
       if (status === 'interrupted' && seq !== tried) {
         tried = seq;
         const adopted = await adopt(ports, id, signal);
-        // Where several machines share a store, somebody else goes on with it then.
+        // In a shared store another process resumes the thread then.
         if (adopted || !ports.store.fleet) return adopted;
       } else if (answered !== undefined && answered !== obeyed) {
         obeyed = answered;
@@ -163,12 +165,12 @@ async function adopt(
 ): Promise<ThreadResult | undefined> {
   const resumed = await Promise.race([ports.threads.resume(id), aborted(signal)]);
   if (resumed?.ok) return resumed.output;
-  // Somebody else was quicker, or it cannot go on here: its end is in the registry, if there is one.
+  // Another process was faster, or the thread cannot be resumed here. If it has ended, the store has its end.
   const row = await ports.store.thread(id);
   return row.ok ? resultOf(row.output) : undefined;
 }
 
-/** The result, or undefined when the signal came first. */
+/** Returns the result, or `undefined` if the signal was aborted first. */
 export async function awaitEnd(
   ports: HarnessPorts,
   id: string,
@@ -176,7 +178,7 @@ export async function awaitEnd(
 ): Promise<Outcome<ThreadResult | undefined>> {
   const live = ports.threads.live.get(id);
   if (live) return ok(await Promise.race([live.done, aborted(signal)]));
-  // Whose process is gone is not waited for: nobody will end it.
+  // A thread of a lost process never ends by itself. The sweep marks it as `interrupted`.
   await ports.store.sweep();
   const row = await ports.store.thread(id);
   if (!row.ok) return row;
@@ -189,29 +191,35 @@ export async function awaitEnd(
   );
 }
 
-async function registeredChildren({ ports, place }: Thread): Promise<Outcome<ThreadSummary[]>> {
-  const found = await unfinished(ports, place.id);
+async function registeredChildren(
+  ports: HarnessPorts,
+  parent: string,
+): Promise<Outcome<ThreadSummary[]>> {
+  const found = await unfinished(ports, parent);
   return found.ok ? ok(found.output.filter(({ detached }) => !detached)) : found;
 }
 
-/** Those at work here count until their parent was told, also when the registry has their end. */
-async function openChildren(thread: Thread): Promise<Outcome<ReadonlySet<string>>> {
-  const registered = await registeredChildren(thread);
+/** A child of this process counts until it has told its parent, even if the store has its end. */
+async function openChildren(
+  ports: HarnessPorts,
+  parent: string,
+): Promise<Outcome<ReadonlySet<string>>> {
+  const registered = await registeredChildren(ports, parent);
   if (!registered.ok) return registered;
-  const here = thread.ports.threads.live
-    .childrenOf(thread.place.id)
+  const here = ports.threads.live
+    .childrenOf(parent)
     .map((live) => live.thread.place)
     .filter(({ detached, kind }) => !detached && kind === 'thread');
   return ok(new Set([...registered.output, ...here].map(({ id }) => id)));
 }
 
-/** One round: until all have ended, somebody steers the parent, or its time is up. */
+/** Waits until all children have ended, a signal for the parent arrives, or its time is up. */
 async function waitRound(
-  thread: Thread,
+  ports: HarnessPorts,
+  parent: Interruptible,
   children: ReadonlySet<string>,
 ): Promise<CalledOff | undefined> {
-  const { ports } = thread;
-  const interruption = await watchForInterruption(thread, STOPS_WAIT);
+  const interruption = await watchForInterruption(parent, STOPS_WAIT);
   const look = setInterval(() => void ports.store.sweep(), LOOK_MS);
   const over = new AbortController();
   const signal = AbortSignal.any([over.signal, interruption.signal]);
@@ -225,48 +233,55 @@ async function waitRound(
   return interruption.cause();
 }
 
-/** How it ends when its time is up during this. */
-export const outOfTime = (thread: Thread, during: string): Ending => {
+/** Returns the ending of a thread whose time is up during this wait. */
+export const outOfTime = (thread: Pick<Thread, 'budget'>, during: string): Ending => {
   const { code, detail } = deadlineFault(thread, fail('timeout', during)).error;
   return { status: 'limit', reason: detail.message, code };
 };
 
 /**
- * A parent that has said its last word waits for its children; it still obeys signals and its
- * deadline. Answers with an ending when that is how it ends.
+ * Waits for the children after the last reply of the parent. The parent still handles signals and its deadline.
+ * Returns the ending that one of them causes.
  */
 async function waitForChildren(thread: Thread): Promise<Ending | undefined> {
-  const { ports } = thread;
+  const { ports, place } = thread;
   for (;;) {
     if (thread.control.stopped) return thread.control.ending;
     await hearInReplay(thread);
-    // Who has nobody to wait for has ended, also in a process that goes.
-    const before = thread.control.leaving ? await openChildren(thread) : undefined;
+    // A thread without open children ends, even if this process is leaving.
+    const before = thread.control.leaving ? await openChildren(ports, place.id) : undefined;
     if (before?.ok === false) return childrenUnreadable(before);
     const told = before?.output.size === 0 ? undefined : obeySignals(thread);
     if (told) return told;
-    const open = before?.output.size === 0 ? before : await openChildren(thread);
+    const open = before?.output.size === 0 ? before : await openChildren(ports, place.id);
     if (!open.ok) return childrenUnreadable(open);
     if (open.output.size === 0) {
       const counts = await countOthers(thread);
       return counts.ok ? undefined : childrenUnreadable(counts);
     }
-    const cause = await waitRound(thread, open.output);
+    const cause = await waitRound(ports, thread, open.output);
     if (cause === 'duration') return outOfTime(thread, 'waiting for its children');
     if (cause === 'lost') return { status: 'interrupted', reason: 'its lease was lost' };
-    const found = ports.store.fleet ? ok([]) : await registeredChildren(thread);
+    const found = ports.store.fleet ? ok([]) : await registeredChildren(ports, place.id);
     if (!found.ok) return childrenUnreadable(found);
     const still = found.output;
     if (still.length > 0 && still.every(({ status }) => status === 'interrupted')) {
       if (thread.control.stopped || thread.control.leaving) continue;
       const names = still.map(({ id }) => id).join(', ');
-      return { status: 'failed', reason: `children cannot go on: ${names}`, code: 'spawn_failed' };
+      return {
+        status: 'failed',
+        reason: `children cannot be resumed: ${names}`,
+        code: 'spawn_failed',
+      };
     }
   }
 }
 
-/** Children that another process brought to their end: nobody has told this one. */
-async function countOthers(thread: Thread): Promise<Outcome<null>> {
+/** A parent thread, which counts the cost and the end of each child. */
+type Parent = BudgetHolder & Pick<Thread, 'journal'>;
+
+/** Counts children whose end another process wrote, because that process does not tell this one. */
+async function countOthers(thread: Parent): Promise<Outcome<null>> {
   const { ports, place, budget, journal } = thread;
   if (budget.meter.read().spawns === 0) return ok(null);
   await hearInReplay(thread);
@@ -275,25 +290,25 @@ async function countOthers(thread: Thread): Promise<Outcome<null>> {
   return history.ok ? await catchUp(thread, history.output, []) : history;
 }
 
-/** For answers: the packed marks are for the pipeline, not for the reader. */
+/** Returns the result for an answer, without the packed marks, which only the pipeline reads. */
 export function shownResult(result: ThreadResult): JsonObject {
   return Object.fromEntries(Object.entries(result).filter(([name]) => name !== 'marks'));
 }
 
-/** A person or a hook wants the tree gone: then nobody is spared. */
+/** Endings of the whole tree. They end detached children too. */
 const WHOLE_TREE: ReadonlySet<Ending['status']> = new Set(['aborted', 'terminated', 'killed']);
-/** The thread will go on later, and so may its children. */
+/** Statuses of a parked thread. Its children are not stopped. */
 export const RESTS: ReadonlySet<ThreadStatus> = new Set(['paused', 'waiting', 'needs_input']);
 
 const stopsAs = ({ status }: Ending): Ending['status'] =>
   status === 'aborted' || status === 'killed' || status === 'interrupted' ? status : 'terminated';
 
-async function stopChildren(thread: Thread, ending: Ending): Promise<void> {
-  const isSpared = ({ place: { detached } }: Thread): boolean =>
+async function stopChildren(thread: Parent, ending: Ending): Promise<void> {
+  const isSpared = ({ detached }: Place): boolean =>
     detached && !WHOLE_TREE.has(ending.status) && ending.status !== 'interrupted';
   const children = thread.ports.threads.live
     .childrenOf(thread.place.id)
-    .filter((child) => !isSpared(child.thread));
+    .filter((child) => !isSpared(child.thread.place));
   const status = stopsAs(ending);
   const reason = `its parent \`${thread.place.id}\` ended ${ending.status}: ${ending.reason}`;
   for (const child of children) stopThread(child.thread, { status, reason });
@@ -301,13 +316,13 @@ async function stopChildren(thread: Thread, ending: Ending): Promise<void> {
   if (ending.status !== 'interrupted') await endOthers(thread, ending);
 }
 
-/** Children that another process runs get a signal; the end of those that nobody runs is written here. */
-async function endOthers(thread: Thread, ending: Ending): Promise<void> {
+/** Sends a signal to children that another process runs, and writes the end of children that no process runs. */
+async function endOthers(thread: Parent, ending: Ending): Promise<void> {
   const { store, watch } = thread.ports;
   const { id: by } = thread.place;
   const status = ending.status === 'killed' ? 'killed' : 'terminated';
   const reason = `its parent \`${by}\` ended ${ending.status}: ${ending.reason}`;
-  // The thread ends whatever can be read of its children.
+  // The thread ends even if its children cannot be read.
   await endBelow(store, by, status, by, {
     watch,
     reason,
@@ -316,8 +331,8 @@ async function endOthers(thread: Thread, ending: Ending): Promise<void> {
   await countOthers(thread);
 }
 
-/** An abort goes up as well: the whole tree ends, this branch first. */
-async function abortTree({ ports, place: { id, chain } }: Thread, ending: Ending): Promise<void> {
+/** Ends the whole tree after an abort, because an abort also goes up to the root. */
+async function abortTree(ports: HarnessPorts, { id, chain }: Place, ending: Ending): Promise<void> {
   const root = chain.at(-1) ?? id;
   if (root === id) return;
   const reason = `thread \`${id}\` aborted the tree: ${ending.reason}`;
@@ -331,10 +346,13 @@ async function abortTree({ ports, place: { id, chain } }: Thread, ending: Ending
 }
 
 /**
- * The child's cost is its parent's too, and its end is in the parent's journal. A child that waits for a
- * person goes on when somebody has answered, as long as its parent runs here.
+ * Adds the cost and the end of a child to its parent's journal. A parked child is resumed after the answer of a
+ * person, for as long as its parent runs here.
  */
-export function tellParent({ ports, place }: Thread, result: ThreadResult): void {
+export function tellParent(
+  { ports, place }: Pick<Thread, 'ports' | 'place'>,
+  result: ThreadResult,
+): void {
   const above = ports.threads.live.get(place.parent ?? '');
   if (!above || place.kind === 'hook') return;
   if (isEnded(result.status)) countChild(above.thread, result);
@@ -345,11 +363,11 @@ export function tellParent({ ports, place }: Thread, result: ThreadResult): void
   }
 }
 
-/** Children that were counted, by the writer of their parent: each once. */
+/** Children that each parent has counted, so that each is counted once. */
 const counted = new WeakMap<Thread['journal'], Set<string>>();
 
 export function countChild(
-  { budget: { meter }, journal }: Thread,
+  { budget: { meter }, journal }: Pick<Thread, 'budget' | 'journal'>,
   result: Pick<ThreadResult, 'thread_id' | 'status' | 'reason' | 'cost'>,
 ): void {
   const known = counted.get(journal) ?? new Set();
@@ -363,38 +381,40 @@ export function countChild(
   );
 }
 
-const isHandedOver = ({ control }: Thread, { status }: Ending): boolean =>
+const isHandedOver = (control: Control, { status }: Ending): boolean =>
   control.leaving !== undefined && !control.stopped && status === 'interrupted';
 
-/** Those that run here are handed over as well; whoever goes on with the thread takes them up. */
-async function leaveWithChildren(thread: Thread, ending: Ending): Promise<Ending> {
-  const { live } = thread.ports.threads;
-  await Promise.all(live.childrenOf(thread.place.id).map(({ done }) => done));
+/** Waits for the children of this process, which leave too. The next process resumes them. */
+async function leaveWithChildren(
+  { threads }: HarnessPorts,
+  parent: string,
+  ending: Ending,
+): Promise<Ending> {
+  await Promise.all(threads.live.childrenOf(parent).map(({ done }) => done));
   return ending;
 }
 
-/** Called once the loop is over and before the end is recorded; answers with the ending that counts. */
+/** Ends or awaits the children after the loop and before the end is recorded. Returns the ending that counts. */
 export async function endFamily(thread: Thread, ending: Ending): Promise<Ending> {
+  const { ports, place, control } = thread;
   if (RESTS.has(ending.status)) return ending;
-  if (isHandedOver(thread, ending)) return await leaveWithChildren(thread, ending);
-  const isOwnAbort =
-    ending.status === 'aborted' && thread.place.kind !== 'hook' && !thread.control.stopped;
+  if (isHandedOver(control, ending)) return await leaveWithChildren(ports, place.id, ending);
+  const isOwnAbort = ending.status === 'aborted' && place.kind !== 'hook' && !control.stopped;
   let final = ending;
   if (ending.status === 'completed') {
     const instead = await waitForChildren(thread);
     if (!instead) return ending;
     final = { ...instead, ...(ending.text === undefined ? {} : { text: ending.text }) };
     if (RESTS.has(final.status)) return final;
-    if (isHandedOver(thread, final)) return await leaveWithChildren(thread, final);
+    if (isHandedOver(control, final)) return await leaveWithChildren(ports, place.id, final);
   }
   await stopChildren(thread, final);
   if (final.status === 'aborted')
     thread.journal.note({ type: 'snapshot', data: { reason: final.reason } });
-  if (isOwnAbort) await abortTree(thread, final);
+  if (isOwnAbort) await abortTree(ports, place, final);
   return final;
 }
 
-/** Children that events of this type name. */
 export const namedIn = (
   history: readonly Recorded[],
   type: 'spawn' | 'child_end',
@@ -407,15 +427,15 @@ export const namedIn = (
     ),
   );
 
-/** What was set apart for a detached child is free again when it has ended. */
+/** Returns settlements that free the reservations of detached children that have ended. */
 async function apartOfEnded(
-  { ports }: Thread,
+  store: Store,
   open: readonly OpenReservation[],
 ): Promise<{ key: string; actual: Amounts }[]> {
   const free: { key: string; actual: Amounts }[] = [];
   for (const { key } of open) {
     if (!key.endsWith(apartKey(''))) continue;
-    const child = await ports.store.thread(key.slice(0, -apartKey('').length));
+    const child = await store.thread(key.slice(0, -apartKey('').length));
     if (!child.ok || isEnded(child.output.status)) free.push({ key, actual: {} });
   }
   return free;
@@ -428,21 +448,23 @@ const LEFT: ReadonlySet<ThreadSummary['status']> = new Set<ThreadSummary['status
   'terminating',
 ]);
 
-/** Children that a lost process left in the middle go on beside their parent. */
-export async function adoptChildren(thread: Thread): Promise<void> {
-  const { ports, place } = thread;
+/** Resumes children that a lost process left in the middle. They run beside their parent. */
+export async function adoptChildren({
+  ports,
+  place,
+}: Pick<Thread, 'ports' | 'place'>): Promise<void> {
   await ports.store.sweep();
   const found = await childrenOf(ports, { parent: place.id, kind: 'thread' });
-  // The thread takes up children that cannot be read now when it waits for them.
+  // Children that cannot be read now are found when the thread waits for them.
   for (const { id, status } of found.ok ? found.output : []) {
-    // One that another process holds refuses; its end is found in the registry.
+    // A resume fails if another process has the lease. That child's end appears in the store.
     if (LEFT.has(status) && !ports.threads.live.get(id)) void ports.threads.resume(id);
   }
 }
 
-/** Each end is noted once, however often the thread is resumed. A spawn is noted with its child. */
+/** Counts each child that has ended, once, however often the thread is resumed. */
 export async function catchUp(
-  thread: Thread,
+  thread: Parent,
   history: readonly Recorded[],
   open: readonly OpenReservation[],
 ): Promise<Outcome<null>> {
@@ -450,7 +472,7 @@ export async function catchUp(
   const children = await childrenOf(ports, { parent: place.id, kind: 'thread' });
   if (!children.ok) return children;
   const ended = namedIn(history, 'child_end');
-  const settle = await apartOfEnded(thread, open);
+  const settle = await apartOfEnded(ports.store, open);
   if (settle.length > 0) {
     const cost = packCost(budget.meter.read());
     journal.note({ type: 'cost_update', data: { cost } }, { settle });
@@ -464,20 +486,20 @@ export async function catchUp(
   return ok(null);
 }
 
-/** A thread that cannot read a signal is ended from outside, with everything below it. */
+/** Ending of a thread that cannot read a signal. It ends from outside, with everything below it. */
 type EndedFromOutside = 'terminated' | 'killed' | 'failed';
 interface EndOptions {
   readonly watch?: WatchPort;
   readonly reason?: string;
 }
 
-/** How long a child that another process runs has to end before its parent does. */
+/** Time that a child in another process has for its end before its parent ends. */
 const STOP_MS = 3000;
 
 async function untilEnded(store: Store, id: string): Promise<void> {
   const signal = AbortSignal.timeout(STOP_MS);
   const moved = store.changes({ threads: [id] }, signal)[Symbol.asyncIterator]();
-  // What moved between the look and the first change is seen by looking again.
+  // The thread can change between the read and the first change, so it is read again.
   for (;;) {
     const next = moved.next();
     const row = await store.thread(id);
@@ -486,7 +508,7 @@ async function untilEnded(store: Store, id: string): Promise<void> {
   await moved.return?.();
 }
 
-/** Hooks and children of a thread end before it does, and so do those below them. */
+/** Ends the hooks and children of a thread, and everything below them, before the thread itself ends. */
 async function endBelow(
   store: Store,
   id: string,
@@ -508,7 +530,7 @@ async function endBelow(
       await store.signal({ thread: child.id, kind, payload, key, by });
       const ended = await endUnattended(store, child.id, end, by, more);
       if (ended.ok || ended.error.code !== 'lease_held') return;
-      // Somebody is at work on it and obeys, or it comes to rest before that.
+      // The owner of the lease handles the signal, or the thread parks before that.
       await untilEnded(store, child.id);
       await endUnattended(store, child.id, end, by, more);
     }),
@@ -516,7 +538,7 @@ async function endBelow(
   return ok(null);
 }
 
-/** Children that have ended and are not in the journal of their parent: their ends, and the cost with theirs. */
+/** Returns the `child_end` events that the parent's journal does not have, and the cost with those children. */
 async function withUncounted(store: Store, id: string, cost: Cost) {
   const meter = createCostMeter(() => 0, cost);
   const history = await readJournal(store, id);
@@ -537,8 +559,8 @@ async function withUncounted(store: Store, id: string, cost: Cost) {
 }
 
 /**
- * Takes the thread and writes its end, after that of all below it. `lease_held` when somebody is at work on
- * it, unless `force`: then whoever it was can no longer write, nor act. `thread_ended` when it has ended.
+ * Claims a thread and writes its end, after the ends of everything below it. Fails with `thread_ended`, and with
+ * `lease_held` if another process has its lease, unless `force` takes the lease away.
  */
 export async function endUnattended(
   store: Store,

@@ -1,5 +1,5 @@
-// What becomes of a run after a hook has answered, or when no hook matched. One table, one cell per
-// action and checkpoint; how often a hook may say the same is bounded here and not in the hook.
+// Maps the answer of a hook, or the absence of one, to what happens to the run. There is one table with one cell
+// per action and checkpoint. The bounds on repeated actions are here, not in the hooks.
 import { type Failure, type Fault, fail, type JsonObject } from '../../base/index.ts';
 import type { Descriptor, MaybePromise } from '../../flow/index.ts';
 import type { Bounds, HookStart } from '../../journal/index.ts';
@@ -13,15 +13,15 @@ import type { Action, HookVerdict } from './hook-answer.ts';
 
 export const MAX_RETRIES = 3;
 const MAX_SKIPS = 3;
-/** A hook's directive may have hooks, and those too; further in none run. */
+/** Hooks can have hooks with hooks of their own. Hooks at a deeper level never run. */
 export const MAX_HOOK_NESTING = 2;
 
 export const NO_BOUNDS: Bounds = { retries: 0, skips: {} };
 
 export type Deed =
-  /** Go on as if nothing was, or with a word to the model: it may repair an error. */
+  /** The run continues. The model can get a message, for example to repair an error. */
   | { readonly do: 'proceed' | 'tell_error' | 'tell_warning' }
-  /** At the start: with the rights there are, or again, with what was approved in the meantime. */
+  /** At the start: the run begins with the rights that it has, or is checked again after new approvals. */
   | { readonly do: 'run_with_granted' | 'restart' }
   | {
       readonly do: 'raise';
@@ -29,50 +29,48 @@ export type Deed =
       readonly raised: readonly LimitName[];
     }
   | { readonly do: 'repeat_step' }
-  /** All of it: a fresh conversation, `thread.attempt` + 1; with other inputs when it has some. */
+  /** A fresh conversation with `thread.attempt` + 1, and with other inputs if the hook gave some. */
   | { readonly do: 'new_attempt'; readonly begins?: NewInputs }
-  /** Not done, done but not shown, failed but done for all that: the model gets a result that says so. */
+  /** The step or its result is left out, or a failed step counts as done. The model's result says so. */
   | { readonly do: 'skip_step' | 'withhold_result' | 'count_as_done' }
   /**
-   * The run is over: a person is asked (without a channel it ends `needs_input`), a proposed change waits
-   * to be looked at, a limit stopped it, it failed. `abort` ends the whole tree, children first.
+   * The run ends or parks: a person is asked (without a channel it ends as `needs_input`), a proposed change is
+   * pending, a limit stopped it, or it failed. `abort` ends the whole tree, children first.
    */
   | { readonly do: 'ask_person' | 'wait' | 'stop' | 'fail' | 'abort'; readonly fault: Fault };
 
 export interface Decision {
   readonly deed: Deed;
-  /** For the rest of the run. */
   readonly model?: string;
   readonly notes: JsonObject;
-  /** Whose notes they are, and what they carry. */
+  /** Hook that wrote the notes, and the marks of the notes. */
   readonly hook?: string;
   readonly marks?: Descriptor;
-  /** To be kept for the next decision, also over a restart. */
+  /** Counts for the next decision. A resumed thread has them too. */
   readonly bounds: Bounds;
 }
 
 export interface Situation {
   readonly event: CheckpointEvent;
-  /** The step it is about, as `stepName` names it. */
   readonly step: string;
   readonly bounds: Bounds;
-  /** What the step needs, asked when a condition reads it. */
+  /** Capabilities that the step needs. Computed when a condition reads them. */
   readonly required?: (() => readonly string[]) | undefined;
-  /** What stands open while a hook is asked: a call with what it came to, or a fault of something else. */
+  /** An open call with its result so far, or the fault of something else. */
   readonly open?: {
     readonly call?: string;
     readonly held?: () => MaybePromise<NonNullable<HookStart['held']>>;
     readonly fault?: Fault;
   };
-  /** Before the first turn: rights were refused, or there is too little left to begin. */
+  /** True before the first turn, if rights are missing or too little is left to begin. */
   readonly isStart?: boolean;
-  /** The harness itself raised the error: a loop, a call for help. A tool cannot, whatever its code says. */
+  /** True if the harness raised the error: a loop or a call for help. A tool cannot, whatever its code is. */
   readonly isOwn?: boolean;
-  /** A provider error for which nothing is left to try. */
+  /** True for an error of a provider after which no retry is left. */
   readonly isFatal?: boolean;
-  /** How often a loop without progress was found, this time included. */
+  /** Number of loops without progress so far, with this one. */
   readonly loops?: number;
-  /** At a limit: the limits, what they would have to be for the unit, how far they may go up. */
+  /** At a limit: the limits, the value that the unit needs, and how far the limits can be raised. */
   readonly raise?: {
     readonly limits: EffectiveLimits;
     readonly needed: bigint;
@@ -82,7 +80,6 @@ export interface Situation {
 
 type Cell = (situation: Situation, verdict: HookVerdict) => Deed;
 
-/** What the run ends with: the error there was, with the hook's words as the reason. */
 function faultFor({ event, step }: Situation, reason: string | undefined): Fault {
   const behind = faultOf(event);
   if (!behind) {
@@ -109,9 +106,9 @@ const continueAfterError: Cell = ({ isStart }) => ({
 
 const retryAfterError: Cell = ({ event, isStart, isFatal }, { model }) => {
   if (isStart) return { do: 'restart' };
-  // Another model cannot mend a call of a tool: the new model gets the error instead.
+  // A new model cannot repair a call of a tool, so the new model gets the error instead.
   if (model !== undefined && !isFatal) return { do: 'tell_error' };
-  // INVARIANT: a step that may have had its effect is not done again, whatever a hook says.
+  // INVARIANT: a step that may have had its effect is never repeated, whatever a hook answers.
   const isUnknown = event.name === 'error' && event.code === 'outcome_unknown';
   return { do: isUnknown ? 'tell_error' : 'repeat_step' };
 };
@@ -148,7 +145,7 @@ const TABLE: Readonly<Record<Action, Readonly<Record<Checkpoint, Cell>>>> = {
     // A run that could not begin has no step that could count as done.
     on_error: (situation, verdict) =>
       situation.isStart ? end(situation, verdict) : { do: 'count_as_done' },
-    // A warning is about nothing that could be left out: skipping it means not passing it on.
+    // A warning is about no step. A hook that skips it keeps it from the model.
     on_limit: (situation, { error }) =>
       situation.event.name === 'warning' ? { do: 'proceed' } : stop(situation, error),
   },
@@ -179,7 +176,7 @@ function bounded(deed: Deed, situation: Situation): { deed: Deed; bounds: Bounds
   return { deed: { do: 'fail', fault }, bounds: next };
 }
 
-/** What the hook's answer means here and now. Never throws; never grants what the room forbids. */
+/** Returns the decision for a hook's answer. Never throws, and never grants more than `raise.room` allows. */
 export function decide(verdict: HookVerdict, situation: Situation): Decision {
   const { action, model, notes } = verdict;
   const deed = TABLE[action][checkpointOf(situation.event)](situation, verdict);
@@ -188,7 +185,7 @@ export function decide(verdict: HookVerdict, situation: Situation): Decision {
   return { ...bounded(deed, situation), ...chosen, notes };
 }
 
-/** A hook that failed, or whose answer cannot be read, ends the run. */
+/** Ends the run after a hook that failed or whose answer cannot be read. */
 export function decideFailure(hook: string, failure: Failure, situation: Situation): Decision {
   const { code, detail } = failure.error;
   const behind = faultOf(situation.event);

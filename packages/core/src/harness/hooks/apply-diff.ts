@@ -1,8 +1,8 @@
-// Applies a unified diff that a model wrote. Its line numbers are often wrong, its lines must not be: a hunk
-// goes where its old lines are, and only if they are in one place.
+// Applies a unified diff that a model wrote. Models often get line numbers wrong, so a hunk goes where its old
+// lines are. The diff is refused unless each hunk fits in exactly one place.
 import { fail, type Outcome, ok } from '../../base/index.ts';
 
-/** `head` is for messages. */
+/** One hunk of a diff. `head` is for messages. */
 interface Hunk {
   before: string[];
   after: string[];
@@ -23,7 +23,8 @@ function readHunks(diff: string): Outcome<Hunk[]> {
     else if (mark === ' ' || line === '') {
       hunk.before.push(rest);
       hunk.after.push(rest);
-    } else return fail('invalid_input', `\`${line.slice(0, 80)}\` is no line of a diff`);
+    } else
+      return fail('invalid_input', `line \`${line.slice(0, 80)}\` is not part of a unified diff`);
   }
   return ok(hunks);
 }
@@ -36,9 +37,10 @@ function placesOf(lines: readonly string[], wanted: readonly string[]): number[]
   return places;
 }
 
-/** The changed text. Nothing is guessed: a hunk that fits nowhere, or twice, refuses the whole. */
+/** Returns the changed text. Fails if a hunk fits nowhere or in two places. */
 export function applyDiff(text: string, diff: string): Outcome<string> {
-  if (diff.length > MAX_DIFF) return fail('invalid_input', 'the diff is longer than 256 KB');
+  if (diff.length > MAX_DIFF)
+    return fail('invalid_input', 'the diff is longer than 256 KB; propose a smaller change');
   const hunks = readHunks(diff);
   if (!hunks.ok) return hunks;
   let lines = text.split('\n');

@@ -1,4 +1,4 @@
-// The four points where hooks are evaluated, and what they are told there.
+// The four checkpoints at which hooks are evaluated, and the events that hooks get there.
 import type { ErrorCode, Fault, Json } from '../../base/index.ts';
 import type { FlowCheckpoint, MaybePromise } from '../../flow/index.ts';
 import type { HookStart } from '../../journal/index.ts';
@@ -6,16 +6,15 @@ import { type LimitEvent, limitWords, type WarningEvent } from '../limits/limit.
 
 export type Checkpoint = 'before_step' | 'after_step' | 'on_error' | 'on_limit';
 
-/** A step as events name it. */
 export interface Step {
   readonly kind: 'turn' | 'tool' | 'spawn';
-  /** The executed item's id, `search`, `load` or `help`; absent for a turn. */
+  /** Id of the executed item, `search`, `load` or `help`. Absent for a turn. */
   readonly tool?: string;
   readonly turn: number;
   readonly arguments?: Json;
-  /** What it needs, as `permissions.required` has it; no part of the event. */
+  /** Capabilities that the step needs, for `permissions.required`. Not part of the event. */
   readonly required?: () => readonly string[];
-  /** The call that stands open here, and what it came to, for a hook that takes long; no part of the event. */
+  /** The open call and its result so far, for a hook that is resumed later. Not part of the event. */
   readonly call?: {
     readonly id: string;
     held(event: FlowCheckpoint): MaybePromise<NonNullable<HookStart['held']>>;
@@ -24,7 +23,6 @@ export interface Step {
 
 type StepOfEvent = Omit<Step, 'required' | 'call'>;
 
-/** `step` is what `stepName` says. */
 export type CheckpointEvent =
   | ({ readonly name: 'before_step'; readonly step: string } & StepOfEvent)
   | ({ readonly name: 'after_step'; readonly step: string; readonly result: Json } & Omit<
@@ -35,7 +33,7 @@ export type CheckpointEvent =
   | LimitEvent
   | WarningEvent;
 
-/** `fs/write_file`, or `turn 3`. */
+/** Returns the tool of a step, such as `fs/write_file`, or `turn 3` for a turn. */
 export const stepName = (step: StepOfEvent): string => step.tool ?? `turn ${step.turn}`;
 
 export function beforeStep(given: Step): CheckpointEvent {
@@ -64,7 +62,7 @@ const CHECKPOINTS: Readonly<Record<CheckpointEvent['name'], Checkpoint>> = {
 
 export const checkpointOf = (event: CheckpointEvent): Checkpoint => CHECKPOINTS[event.name];
 
-/** The fault behind an event that ends a run. No `default`: a new event must fail to compile here. */
+/** Returns the fault of an event that can end a run. Without a `default`, a new event does not compile. */
 export function faultOf(event: CheckpointEvent): Fault | undefined {
   switch (event.name) {
     case 'before_step':

@@ -1,5 +1,5 @@
-// What a hook's directive answered, read out of its outputs. Anything that is not clearly one of the
-// actions is a failure of the hook, and that ends the run: a hook nobody understands decides nothing.
+// Reads the answer of a hook from the outputs of its directive. An answer that is not clearly one of the actions
+// is a failure of the hook, and that ends the run.
 import {
   didYouMean,
   fail,
@@ -19,20 +19,20 @@ export interface HookVerdict {
   readonly action: Action;
   /** `fallback`, a tier or a model id, for the rest of the run. */
   readonly model?: string;
-  /** The new ceilings that `continue` names at a limit. */
+  /** New limits that `continue` asks for at a limit. */
   readonly limits?: JsonObject;
-  /** Of a `retry` that is a new attempt: what it begins with instead. */
+  /** Inputs for a `retry` that begins a new attempt. */
   readonly inputs?: JsonObject;
-  /** Becomes the reason. */
+  /** Reason that the run ends with. */
   readonly error?: string;
-  /** Whatever else the hook said: recorded, and told to the model as one line. */
+  /** Other fields of the answer. They are recorded, and the model gets them as one line. */
   readonly notes: JsonObject;
 }
 
-/** Short for `retry` with `context.model: fallback`. */
+/** Alias of `retry` with `context.model: fallback`. */
 const WITH_FALLBACK = 'retry_with_fallback';
 
-/** A declared output, or one that was kept under `extra` because nobody declared it. */
+/** Returns a declared output, or an undeclared output from `extra`. */
 const outputAt = (outputs: Json, name: string): Json | undefined =>
   getOwn(outputs, name) ?? getOwn(getOwn(outputs, 'extra'), name);
 
@@ -50,10 +50,9 @@ function readAction(given: Json | undefined): Outcome<Action> {
   });
 }
 
-/** What was there instead, short enough to be read. */
 const given = (value: Json): string => plainText(value).slice(0, 60);
 
-/** A part of `context` that must be an object, when it is there. */
+/** Returns a field of `context` that must be an object, or null if it is absent. */
 function objectAt(context: JsonObject, name: string, example: string): Outcome<JsonObject | null> {
   const value = context[name] ?? null;
   if (value === null || isObject(value)) return ok(value);
@@ -77,7 +76,7 @@ export function parseVerdict(outputs: Json): Outcome<HookVerdict> {
   if (!model.ok) return model;
   const limits = objectAt(context, 'limits', '{"turns": 20}');
   if (!limits.ok) return limits;
-  // Only a new attempt has inputs of its own; anywhere else it is a note like others.
+  // Only a new attempt has inputs of its own. In every other answer the field is a note.
   const isRetry = action.output === 'retry';
   const inputs = isRetry ? objectAt(context, 'inputs', '{"name": "value"}') : ok(null);
   if (!inputs.ok) return inputs;

@@ -38,7 +38,7 @@ test.each([
   ['lines that are not there', '@@ -1 +1 @@\n-x\n+y', 'does not fit anywhere'],
   ['lines that stand twice', '@@ -1 +1 @@\n-a\n+y', 'fits in more than one place'],
   ['a hunk without old lines', '@@ -0,0 +1 @@\n+y', 'fits in more than one place'],
-  ['prose', '@@ -1 +1 @@\nplease change it', 'is no line of a diff'],
+  ['prose', '@@ -1 +1 @@\nplease change it', 'is not part of a unified diff'],
 ])('%s refuse the whole', (_, diff, why) => {
   const done = applyDiff('a\nb\na', diff);
   expect(done.ok || done.error.detail.message).toContain(why);

@@ -1,5 +1,5 @@
-// The four checkpoints of a running thread: which hook answers, what its answer means here, and how
-// that is carried out. The table of meanings is in action.ts; this file only does what it says.
+// Raises the four checkpoints of a running thread: finds the hook that answers, runs it and carries out the
+// decision. `action.ts` has the table of decisions.
 import { isDeepStrictEqual } from 'node:util';
 import {
   type Failure,
@@ -53,7 +53,15 @@ import {
 } from '../thread/prompt.ts';
 import { stepDone } from '../thread/restore.ts';
 import { newAttempt, tell } from '../thread/talk.ts';
-import type { CompiledHook, HookAbout, Hooks, Thread } from '../thread/thread.ts';
+import type {
+  CompiledHook,
+  Control,
+  DirectiveTalk,
+  HarnessPorts,
+  HookAbout,
+  Hooks,
+  Thread,
+} from '../thread/thread.ts';
 import {
   type Decision,
   type Deed,
@@ -84,18 +92,18 @@ function eventOf(event: FlowEvent, step: Step): CheckpointEvent {
       return afterStep(step, event.result.data);
     case 'error':
     case 'limit':
-      // The deadline, or a budget further up, may have been reached while it was under way; what could not
-      // be counted at all, in a store that is gone for example, is no limit.
+      // The deadline or the budget of an ancestor can be exceeded during the step. A failure to count, for
+      // example without a store, is not a limit.
       return limitIn(event.fault)?.event ?? onError(event.fault);
   }
 }
 
 /**
- * Fills inputs that the directive of a hook declares and the hook does not give: what happened, to whom,
- * and at which limit. `FILLED_INPUTS` of `items` is the list.
+ * Fills inputs that the directive of a hook declares and the hook does not set: the event, the transcript and
+ * the limit. `FILLED_INPUTS` of `items` lists them.
  */
 function withEvent(
-  { ports, talk, place }: Thread,
+  { ports, talk, place }: DirectiveTalk,
   directive: string,
   event: CheckpointEvent,
   inputs: JsonObject,
@@ -122,8 +130,7 @@ const limitFacts = (event: LimitEvent | WarningEvent): Record<string, () => Json
   ...(event.name === 'warning' && { percent: () => event.percent }),
 });
 
-/** The hook that was asked at this very place and has not answered yet. */
-function begunAt({ hooks: { pending } }: Thread, situation: Situation): HookStart | undefined {
+function begunAt({ pending }: Hooks, situation: Situation): HookStart | undefined {
   if (pending.size === 0) return undefined;
   const { event, step, open = {} } = situation;
   return [...pending.values()].find(
@@ -135,20 +142,24 @@ function begunAt({ hooks: { pending } }: Thread, situation: Situation): HookStar
   );
 }
 
-/** The directive may have been changed since: another hook's thread is not gone on with. */
-function isBy({ ports }: Thread, { index, hook }: CompiledHook, start: HookStart): boolean {
-  const found = ports.library.find('directive', hook.directive);
+/** The directive can have changed since then. The thread of another hook is not resumed. */
+function isBy(
+  { library }: Pick<HarnessPorts, 'library'>,
+  { index, hook }: CompiledHook,
+  start: HookStart,
+): boolean {
+  const found = library.find('directive', hook.directive);
   return index === start.index && found.ok && found.output.id === start.directive;
 }
 
-/** What a hook is told; `foreign`: of its inputs, those that are others where others write. */
+/** A hook and its inputs. `foreign`: inputs whose value depends on untrusted data. */
 interface Chosen {
   hook: CompiledHook;
   inputs: JsonObject;
   foreign?: readonly string[];
 }
 
-/** The one that answers here: the first that matches, with what it is told. */
+/** Returns the first hook that matches, with its inputs. */
 function choose(
   thread: Thread,
   { event, required }: Situation,
@@ -178,7 +189,7 @@ function choose(
   return undefined;
 }
 
-/** What is noted with its birth: where it stands, and what stands open meanwhile. */
+/** Facts for the `hook_start` event: the checkpoint, and the open call or fault. */
 const aboutOf = (
   { event, step, open: { call, held, fault } = {} }: Situation,
   { index }: CompiledHook,
@@ -194,8 +205,8 @@ const aboutOf = (
   ...(event.name === 'warning' && { warning: event }),
 });
 
-/** Its hook rests, and so does the run: nothing is decided yet. */
-function rest({ control }: Thread, situation: Situation, { error }: Failure): Decision {
+/** Parks the run together with its hook. Nothing is decided yet. */
+function rest(control: Control, situation: Situation, { error }: Failure): Decision {
   const status = RESTING.find((one) => one === error.detail.status) ?? 'waiting';
   control.ending ??= { status, reason: error.detail.message };
   const fault = faultOf(situation.event) ?? error;
@@ -203,9 +214,9 @@ function rest({ control }: Thread, situation: Situation, { error }: Failure): De
 }
 const RESTING = ['needs_input', 'interrupted'] as const;
 
-/** A new attempt that begins with other inputs: they must fit the directive as any do. */
+/** Returns the decision with checked inputs and their opening. Inputs outside of a new attempt fail. */
 async function withInputs(
-  { ports, place, talk }: Thread,
+  { ports, place, talk }: DirectiveTalk,
   { inputs: wanted }: HookVerdict,
   decision: Decision,
   answerMarks: Descriptor,
@@ -215,8 +226,9 @@ async function withInputs(
   const { item, directive, plan } = place;
   const isFixed = plan !== undefined || directive.process.script !== undefined;
   if ((deed.do !== 'new_attempt' && deed.do !== 'restart') || isFixed) {
-    const message = 'the hook’s `context.inputs` are for a new attempt, and there is none here';
-    return fail('hook_failed', `${message}: retry begins one at a limit, and at the start`);
+    const message =
+      'the hook’s `context.inputs` cannot be used here; `retry` begins a new attempt at a limit and at the start';
+    return fail('hook_failed', message);
   }
   const inputs = checkInputs(directive, wanted);
   if (!inputs.ok) return inputs;
@@ -230,21 +242,21 @@ async function withInputs(
   const isReference = talk.references !== undefined;
   const opening = await openingEvents(ports, prepared, '', { marks, isReference });
   if (!opening.ok) return opening;
-  // The person's message stays as it was.
+  // The message of the person is kept.
   const message = talk.opening.slice(opening.output.length);
   const begins = { inputs: inputs.output, opening: [...opening.output, ...message] };
   return ok({ ...decision, deed: { do: 'new_attempt', begins } });
 }
 
-/** The first hook that matches is run; without one the defaults hold. */
+/** Runs the first hook that matches. Without a match the defaults apply. */
 async function decisionOf(
   thread: Thread,
   situation: Situation,
   list = thread.hooks.list,
 ): Promise<Decision> {
-  const { hooks, journal, budget } = thread;
-  const before = begunAt(thread, situation);
-  const same = before && list.find((one) => isBy(thread, one, before));
+  const { hooks, journal, budget, ports, control } = thread;
+  const before = begunAt(hooks, situation);
+  const same = before && list.find((one) => isBy(ports, one, before));
   const chosen: Chosen | undefined = same
     ? { hook: same, inputs: {} }
     : choose(thread, situation, list);
@@ -252,18 +264,18 @@ async function decisionOf(
   const { hook, inputs, foreign } = chosen;
   const name = hook.hook.directive;
   const fired = [...hooks.fired];
-  const began = thread.ports.clock.monotonic();
+  const began = ports.clock.monotonic();
   await journal.flush();
   budget.meter.stopClock();
   const asked = before && same ? { before } : { about: aboutOf(situation, hook, fired), foreign };
   const answered = await hooks.run(thread, name, inputs, asked);
   budget.meter.startClock();
   if (!answered.ok && answered.error.code === 'approval_pending') {
-    return rest(thread, situation, answered);
+    return rest(control, situation, answered);
   }
-  const begun = begunAt(thread, situation);
+  const begun = begunAt(hooks, situation);
   if (begun) hooks.pending.delete(begun.thread_id);
-  // One that cannot be paid, or cannot run here, counts as no match: the next may answer.
+  // A hook that cannot be paid for, or cannot run here, does not match. The next hook can answer.
   if (!answered.ok && PASSED_HOOK.has(answered.error.code)) {
     journal.note({ type: 'error', data: answered.error });
     return await decisionOf(thread, situation, list.slice(list.indexOf(hook) + 1));
@@ -285,7 +297,7 @@ async function decisionOf(
     step: situation.step,
     deed: deed.do,
     notes,
-    duration_ms: Math.round(thread.ports.clock.monotonic() - began),
+    duration_ms: Math.round(ports.clock.monotonic() - began),
     fired,
     bounds,
     ...(model !== undefined && { model }),
@@ -299,7 +311,7 @@ async function decisionOf(
   return { ...decision, deed: carriedBy(deed, marks), hook: name, marks };
 }
 
-/** After these the result of the call is recorded as it is. */
+/** Decisions after which the result of the call is recorded unchanged. */
 const KEEPS_RESULT: ReadonlySet<Deed['do']> = new Set<Deed['do']>([
   'proceed',
   'tell_error',
@@ -308,13 +320,13 @@ const KEEPS_RESULT: ReadonlySet<Deed['do']> = new Set<Deed['do']>([
   'raise',
 ]);
 
-/** What the hook gives as the reason carries what the hook has read. */
+/** Adds the marks of the hook to its reason, because the hook has read data with these marks. */
 const carriedBy = (deed: Deed, marks: Descriptor): Deed =>
   'fault' in deed
     ? { ...deed, fault: markFailure({ ok: false, error: deed.fault }, marks).error }
     : deed;
 
-/** What is to be done; what the decision changes for the rest of the run is changed. */
+/** Returns the decision after it has applied the changes for the rest of the run. */
 async function consult(thread: Thread, situation: Situation): Promise<Deed> {
   const { deed, bounds, model, notes, marks, hook = '' } = await decisionOf(thread, situation);
   thread.hooks.bounds = bounds;
@@ -324,7 +336,7 @@ async function consult(thread: Thread, situation: Situation): Promise<Deed> {
   return deed;
 }
 
-/** How a run ends that is over; the other deeds let it go on. */
+/** Final status by decision. The other decisions continue the run. */
 const ENDS = {
   ask_person: 'needs_input',
   wait: 'waiting',
@@ -333,22 +345,22 @@ const ENDS = {
   abort: 'aborted',
 } as const;
 
-/** What the model is told instead of a result. */
+/** Texts that the model gets in place of a result. */
 const INSTEAD = {
   skip_step: skippedResult,
   withhold_result: withheldResult,
   count_as_done: countedResult,
 } as const;
 
-/** No `default`: a new deed must fail to compile here. */
+/** Carries out a decision. Without a `default`, a new decision does not compile. */
 function carryOut(
   thread: Thread,
   deed: Deed,
   event: CheckpointEvent,
   step: string,
 ): CheckpointVerdict | undefined {
-  // The operation fails with the reason, the loop stops at its next boundary. Who was stopped while the
-  // hook ran ends as that says.
+  // The operation fails with the reason, and the loop stops at its next boundary. A stop that arrived while the
+  // hook ran takes precedence.
   if ('fault' in deed) {
     const { code, detail } = deed.fault;
     thread.control.ending ??= { status: ENDS[deed.do], reason: detail.message, code };
@@ -378,13 +390,13 @@ function carryOut(
   }
 }
 
-/** Who fired for its edge must see it end, whatever the event is. */
+/** True if a hook can match. A hook that fired is evaluated at every event, so that it can be rearmed. */
 export function mayAnswer({ list, fired }: Hooks, name: CheckpointEvent['name']): boolean {
   for (const { events } of list) if (events.has(name)) return true;
   return fired.size > 0;
 }
 
-/** Called by the pipeline at its fixed places. Where no hook can match, nothing is made or awaited. */
+/** Raises a checkpoint, at fixed points of the pipeline. Allocates and awaits nothing without hooks. */
 export function raise(
   thread: Thread,
   event: FlowEvent,
@@ -400,7 +412,7 @@ export function raise(
   return undefined;
 }
 
-/** Which call was refused, by whom, and what is known of its arguments. */
+/** Returns the refused call, the stage that refused it, and the known facts about its arguments. */
 function placeOf(event: FlowEvent): Omit<DataOf<'permission_denied'>, 'code' | 'detail'> {
   if (event.name !== 'error') return {};
   const { stage, call, arguments: given } = event;
@@ -420,8 +432,8 @@ async function raiseEvent(
   const { journal } = thread;
   const name = stepName(step);
   const open = openAt(flowEvent, step);
-  // Denials and limits have their own line in the transcript; once, however long a hook takes.
-  const isNew = !begunAt(thread, { event, step: name, open, bounds: NO_BOUNDS });
+  // Denials and limits have an event of their own, recorded once even if a hook is resumed later.
+  const isNew = !begunAt(thread.hooks, { event, step: name, open, bounds: NO_BOUNDS });
   if (isNew && event.name === 'limit') journal.note({ type: 'limit', data: event });
   else if (isNew && event.name === 'error' && event.code === 'permission_denied') {
     const { code, detail } = event;
@@ -434,7 +446,7 @@ async function raiseEvent(
   return carryOut(thread, deed, event, name);
 }
 
-/** Before a step nothing has come of it yet. */
+/** Returns the open call of a checkpoint. Before the step it has no result. */
 function openAt(event: FlowEvent, { call }: Step): NonNullable<Situation['open']> {
   if (!call) return 'fault' in event ? { fault: event.fault } : {};
   const held = event.name !== 'before_step' && { held: () => call.held(event) };
@@ -449,9 +461,9 @@ async function situationOf(
 ): Promise<Situation> {
   const { place, hooks, talk, budget } = thread;
   const reached = fault && limitIn(fault);
-  // Only there can limits be raised; asking how far costs a look at every ancestor.
+  // Limits can be raised only here. The room for a raise costs a read of every ancestor's budget.
   const isAtLimit = event.name === 'limit' || event.name === 'warning';
-  // When it is an ancestor's budget that is used up, raising the own limit would not help.
+  // If the budget of an ancestor is exceeded, a raise of the thread's own limit would not help.
   const above = reached?.event.thread;
   const isOwn = above === undefined || above === place.id;
   const needed = reached?.least ?? 0n;
@@ -461,18 +473,17 @@ async function situationOf(
   return { ...plain, raise: { limits: budget.limits, needed, room: await raiseRoom(thread) } };
 }
 
-/** Loops and denials are events of their own. */
+/** Returns the event type of an error. Loops and denials have types of their own. */
 const typeOf = ({ code }: Fault): 'loop_detected' | 'permission_denied' | 'error' =>
   (['loop_detected', 'permission_denied'] as const).find((type) => type === code) ?? 'error';
 
 interface ErrorPlace {
   isTold?: boolean;
   isStart?: boolean;
-  /** The call that it is about. */
   call?: string;
 }
 
-/** An error that no operation raised: a loop, a cry for help. `isTold`: the model gets it anyway. */
+/** Raises an error that no operation raised: a loop or a call for help. `isTold`: the model gets it anyway. */
 export async function raiseError(
   thread: Thread,
   { error }: Failure,
@@ -482,7 +493,7 @@ export async function raiseError(
   const event = onError(error);
   const open = { fault: error, ...(call !== undefined && { call }) };
   const situation = { ...(await situationOf(thread, event, step)), isStart, isOwn: true, open };
-  if (!begunAt(thread, situation)) {
+  if (!begunAt(thread.hooks, situation)) {
     thread.journal.note({ type: typeOf(error), data: { code: error.code, detail: error.detail } });
   }
   const deed = await consult(thread, situation);
@@ -492,7 +503,7 @@ export async function raiseError(
   return undefined;
 }
 
-/** Marks of limits that were passed since the last look, each once; nothing to wait for without one. */
+/** Raises each limit warning that was passed since the last check. `undefined`: there is none. */
 export function raiseWarnings(thread: Thread): Promise<void> | undefined {
   const { budget, talk, hooks } = thread;
   const { meter, limits, warned, windowSeen } = budget;
@@ -502,17 +513,17 @@ export function raiseWarnings(thread: Thread): Promise<void> | undefined {
   const max = limits.context?.value ?? BigInt(talk.price.context ?? 0);
   const window = contextWarning(windowSeen, cost.context_tokens, max, limits.context_warn);
   if (window) warnings.push(window);
-  // Those that a hook was asked about when the thread was left.
+  // Warnings that a hook had not answered when the thread parked.
   for (const { warning } of hooks.pending.values()) if (warning) warnings.unshift(warning);
   return warnings.length > 0 ? warn(thread, warnings) : undefined;
 }
 
 async function warn(thread: Thread, warnings: readonly WarningEvent[]): Promise<void> {
   for (const event of warnings) {
-    // That of the window comes again with every crossing.
+    // The warning about the context window is repeated at every crossing.
     if (event.limit !== 'context') thread.budget.warned.add(markKey(event));
     const situation = await situationOf(thread, event, event.code);
-    if (!begunAt(thread, situation)) thread.journal.note({ type: 'warning', data: event });
+    if (!begunAt(thread.hooks, situation)) thread.journal.note({ type: 'warning', data: event });
     const deed = await consult(thread, situation);
     carryOut(thread, deed, event, event.code);
     if (thread.control.ending) return;

@@ -1,6 +1,6 @@
-// What the condition and the inputs of a hook can read. The names are those that `items` checks
-// conditions against when a directive is loaded; a test keeps the two together. Most conditions look
-// at the event and at nothing else, at every checkpoint, so each part is made when it is read.
+// Selects the hook that answers at a checkpoint, and fills its inputs. A condition about `event` is evaluated
+// for every event. A condition about figures alone fires when it becomes true, not at every step after that.
+// `items` checks the names in conditions when a directive is loaded.
 import {
   fail,
   isObject,
@@ -17,7 +17,7 @@ import { limitsView } from '../limits/limit.ts';
 import type { CompiledHook, Thread } from '../thread/thread.ts';
 import type { CheckpointEvent } from './checkpoint.ts';
 
-/** Each part is made once, when it is first read: what a hook saw does not change while it is asked. */
+/** Adds parts that are computed on their first read, because most conditions read the event alone. */
 function withParts(context: JsonObject, parts: Readonly<Record<string, () => Json>>): JsonObject {
   for (const [name, make] of Object.entries(parts)) {
     const get = (): Json => {
@@ -30,7 +30,6 @@ function withParts(context: JsonObject, parts: Readonly<Record<string, () => Jso
   return context;
 }
 
-/** What this step needs; at the start, what is declared. */
 function requiredBy(event: CheckpointEvent, ofStep: () => readonly string[]): string[] {
   const detail = event.name === 'error' ? event.detail : undefined;
   const missing = detail?.required ?? detail?.missing_all;
@@ -38,8 +37,11 @@ function requiredBy(event: CheckpointEvent, ofStep: () => readonly string[]): st
   return [...new Set([...named, ...ofStep()])];
 }
 
+/** The part of a thread that conditions and inputs of hooks can read. */
+type HookView = Pick<Thread, 'place' | 'control' | 'budget' | 'rights' | 'talk'>;
+
 export function buildContext(
-  { place, control, budget, rights, talk }: Thread,
+  { place, control, budget, rights, talk }: HookView,
   event: CheckpointEvent,
   required: () => readonly string[] = () => [],
 ): JsonObject {
@@ -56,7 +58,7 @@ export function buildContext(
       cost: () => budget.meter.view(),
       limits: () => limitsView(budget.limits),
       permissions: () => ({ granted: granted(), required: requiredBy(event, required) }),
-      // The name it has in older directives.
+      // Older directives use this name.
       token: () => ({ capabilities: granted() }),
       labels() {
         const { conversation, references } = talk;
@@ -66,14 +68,10 @@ export function buildContext(
   );
 }
 
-// Which hook answers at a checkpoint. A condition about `event` is asked anew for every event; one
-// that reads only running figures would match at every step once it is true, so it fires when it
-// becomes true and not again before it was false.
-
-/** Hooks of a directive that was read once are compiled once, however many threads run it. */
+/** Compiled hooks of each parsed directive, shared by all threads that run it. */
 const COMPILED = new WeakMap<readonly Hook[], readonly CompiledHook[]>();
 
-/** Conditions were checked when the directive was loaded; a failure here names the place all the same. */
+/** Compiles conditions. The directive was checked when it was loaded; a failure here still names the line. */
 export function compileHooks(hooks: readonly Hook[]): Outcome<readonly CompiledHook[]> {
   const before = COMPILED.get(hooks);
   if (before) return ok(before);
@@ -97,14 +95,14 @@ export function compileHooks(hooks: readonly Hook[]): Outcome<readonly CompiledH
   return ok(compiled);
 }
 
-/** The first match in document order. Remembers in `fired` what fired and what became false. */
+/** Returns the first match in document order. Updates `fired`: hooks that fired, without those rearmed. */
 export function select(hooks: readonly CompiledHook[], context: Json, fired: Set<number>) {
-  /** Conditions that could not be evaluated: they did not match, and somebody should know. */
+  /** Conditions that could not be evaluated. They did not match, and the journal records them. */
   const errors: { hook: Hook; message: string }[] = [];
   let chosen: CompiledHook | undefined;
   for (const each of hooks) {
     const isLatched = fired.has(each.index);
-    // After a match only falling edges are of interest: a hook that fired must see its condition end.
+    // After a match only hooks that have fired are evaluated, so that they can be rearmed.
     if (chosen && !isLatched) continue;
     const holds = each.expression.test(context);
     if (!holds.ok) errors.push({ hook: each.hook, message: holds.error.detail.message });
@@ -119,8 +117,8 @@ export function select(hooks: readonly CompiledHook[], context: Json, fired: Set
 }
 
 /**
- * The hook's inputs with the context put in. One that is nothing but a path that is not there is left out,
- * so that its default holds; within a text what is missing is empty. Template text is never passed on.
+ * Returns the hook's inputs with values from the context. An input that is only a path without a value is left
+ * out, so that its default applies. A path without a value inside a text becomes empty.
  */
 export function fillInputs({ hook }: CompiledHook, context: Json): JsonObject {
   const inputs: JsonObject = {};
@@ -131,7 +129,7 @@ export function fillInputs({ hook }: CompiledHook, context: Json): JsonObject {
   return fillTemplate(inputs, context) as JsonObject;
 }
 
-/** A context in which nothing is told of what came in from outside. */
+/** Returns the context without untrusted data. */
 export function withoutOutside(context: JsonObject): JsonObject {
   const { event, directive, permissions } = context;
   const about = isObject(event) ? event : {};
@@ -145,7 +143,7 @@ export function withoutOutside(context: JsonObject): JsonObject {
   };
 }
 
-/** Without the placeholders that the context does not fill; undefined when nothing else was there. */
+/** Returns the value without placeholders that have no value; `undefined` if nothing else is left. */
 function withoutMissing(given: Json, context: Json): Json | undefined {
   if (Array.isArray(given)) return given.map((item) => withoutMissing(item, context) ?? null);
   if (isObject(given)) {

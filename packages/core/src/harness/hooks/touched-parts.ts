@@ -1,9 +1,9 @@
-// Which parts of a directive a change touches that nobody may change unseen. They are compared as they
-// take effect: parsed, with what the directive extends, without where they stand in the file.
+// Finds the guarded parts of a directive that a change touches. The parts are compared as they take effect:
+// parsed, with extended directives, and without locations.
 import { isDeepStrictEqual } from 'node:util';
 import { type Directive, resolveExtends } from '../../items/index.ts';
 
-/** The same without where it stands in its file. */
+/** Returns the value without its location in the file. */
 const withoutPlace = <T extends { line?: number; column?: number; file?: string }>({
   line: _line,
   column: _column,
@@ -11,17 +11,17 @@ const withoutPlace = <T extends { line?: number; column?: number; file?: string 
   ...rest
 }: T) => rest;
 
-/** Rules that a script makes for itself, or leaves out; an import may bring some. */
+/** Statements of a script that change guards. An import can add guards too. */
 const RULES =
   /^[ \t]*\/?(?:guard|hook|policy|import|profiles|needs)\b|\bguards\s*:|\bpolicy\s*:|\bprivileged\b/m;
 
-/** A script that has such rules in either version counts as one rule. */
+/** Returns the script if a version of it has such statements, because it counts as one rule then. */
 const rulesOf = ({ process: { script } }: Directive, other: Directive): string => {
   const texts = [script?.text ?? '', other.process.script?.text ?? ''];
   return texts.some((text) => RULES.test(text)) ? (texts[0] ?? '') : '';
 };
 
-/** What a change may not touch when nobody looks at it: each part as it takes effect. */
+/** Parts that a change without a person cannot touch, by name. */
 const GUARDED: Readonly<Record<string, (directive: Directive, other: Directive) => unknown>> = {
   permissions: ({ permissions }) =>
     permissions && { ...permissions, entries: permissions.entries.map(withoutPlace) },
@@ -38,7 +38,7 @@ const GUARDED: Readonly<Record<string, (directive: Directive, other: Directive) 
   ],
 };
 
-/** Which of them are others now, with all that the two extend. */
+/** Returns the names of guarded parts that differ between the two versions. */
 export function touchedParts(
   before: Directive,
   after: Directive,

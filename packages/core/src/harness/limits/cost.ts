@@ -1,6 +1,6 @@
-// What a thread has used, with its children and its hooks: tokens and money are totals, turns, calls and
-// seconds of others are not its own. Counts only ever grow, except that an interrupted turn is given back
-// and a new attempt counts its turns and calls from zero; money is whole nano-units.
+// Counts the use of a thread with its children and hooks. Tokens and money are totals; turns, calls and time are
+// the thread's own. Counts only grow, except that an interrupted turn is uncounted and a new attempt counts
+// turns and calls from zero. Money is in whole nano-units.
 import { fail, getOwn, type Json, type JsonObject, type Outcome, ok } from '../../base/index.ts';
 import { formatMoney, parseMoney, type Usage } from '../../llm/index.ts';
 import type { LimitAmounts } from './limit.ts';
@@ -13,22 +13,21 @@ export interface Cost {
   readonly cache_read_tokens: number;
   readonly cache_write_tokens: number;
   readonly tool_calls: number;
-  /** Calls whose last result was a failure, denied ones left out; of all attempts. */
+  /** Calls of all attempts whose last result was a failure, without denied ones. */
   readonly failed_calls: number;
   readonly spawns: number;
-  /** All input of the last request, cached included. */
+  /** Input tokens of the last request, cached ones included. */
   readonly context_tokens: number;
   readonly duration_ms: number;
   readonly spend: bigint;
-  /** Was any of it not reported by the provider? */
+  /** True if a part of it was not reported by the provider. */
   readonly estimated: boolean;
-  /** The part of it that hooks used. */
   readonly hooks: HookCost;
-  /** Of the attempts before this one; a new one counts from zero. */
+  /** Counts of earlier attempts. */
   readonly before: Pick<Cost, 'turns' | 'tool_calls'>;
 }
 
-/** What hooks used: part of the total, out of the reserve, and no part of the thread's own limits. */
+/** Use of hooks. It is part of the total and does not count against the thread's own limits. */
 type HookCost = Pick<Cost, (typeof HOOK_COUNTS)[number] | 'duration_ms' | 'spend'>;
 
 const NO_HOOK_COST: HookCost = {
@@ -61,20 +60,20 @@ const HOOK_COUNTS = ['turns', 'tool_calls', 'tokens', ...TOKENS] as const;
 
 type TokenCounts = Pick<Cost, (typeof TOKENS)[number] | 'tokens'>;
 
-/** A count can grow, never shrink: nonsense from outside is nothing. */
+/** An invalid count from outside counts as zero. */
 const count = (value: number): number =>
   Number.isFinite(value) && value > 0 ? Math.ceil(value) : 0;
 
 export type CostMeter = ReturnType<typeof createCostMeter>;
 
-/** `now` must only grow. `from` is what was used before a restart; its time counts on. */
+/** Creates a meter. `now` is monotonic. `from`: use before a restart. */
 export function createCostMeter(now: () => number, from: Cost = NO_COST) {
   const cost: { -readonly [name in keyof Cost]: Cost[name] } = { ...from };
   let startedAt: number | undefined = now();
 
   const sinceStart = (): number =>
     startedAt === undefined ? 0 : Math.max(0, Math.round(now() - startedAt));
-  /** A copy: what comes later does not change what a hook has already seen. */
+  /** Returns a copy, so that a value that a hook has read does not change. */
   const read = (): Cost => ({ ...cost, duration_ms: cost.duration_ms + sinceStart() });
 
   function addTokens(used: TokenCounts): void {
@@ -84,14 +83,13 @@ export function createCostMeter(now: () => number, from: Cost = NO_COST) {
       cost[kind] += tokens;
       sum += tokens;
     }
-    // All kinds together are at least the sum of the kinds, whatever was reported.
+    // The total is at least the sum of the kinds, whatever was reported.
     cost.tokens += Math.max(count(used.tokens), sum);
   }
 
   return {
-    /** How many there are with it. */
     countTurn: (): number => ++cost.turns,
-    /** A person interrupted it: the turn did not happen, its tokens and money did. */
+    /** Uncounts an interrupted turn. Its tokens and money stay. */
     giveBackTurn() {
       cost.turns = Math.max(0, cost.turns - 1);
     },
@@ -101,9 +99,8 @@ export function createCostMeter(now: () => number, from: Cost = NO_COST) {
       cost.context_tokens = count(usage.context_tokens);
       cost.estimated ||= usage.estimated;
     },
-    /** How many there are with it. */
     countToolCall: (): number => ++cost.tool_calls,
-    /** A process was lost while it was made: it will be made again, or said to be unknown. */
+    /** Uncounts the open call of a lost process. It is made again or has an unknown outcome. */
     giveBackToolCall() {
       cost.tool_calls = Math.max(0, cost.tool_calls - 1);
     },
@@ -116,14 +113,14 @@ export function createCostMeter(now: () => number, from: Cost = NO_COST) {
     giveBackSpawn() {
       cost.spawns = Math.max(0, cost.spawns - 1);
     },
-    /** What a child used and this thread answers for: tokens, money and spawns, nothing per thread. */
+    /** Adds the use of a child: tokens, money and spawns. */
     countChild(child: TokenCounts & Pick<Cost, 'spawns' | 'spend' | 'estimated'>) {
       addTokens(child);
       cost.spawns += count(child.spawns);
       cost.estimated ||= child.estimated;
       if (child.spend > 0n) cost.spend += child.spend;
     },
-    /** What a hook's thread used, with its own hooks: in the total, and apart. */
+    /** Adds the use of a hook's thread to the total and to the part of hooks. */
     countHook(hook: Cost) {
       const hooks = { ...cost.hooks };
       for (const name of HOOK_COUNTS) hooks[name] += count(hook[name]);
@@ -139,7 +136,7 @@ export function createCostMeter(now: () => number, from: Cost = NO_COST) {
       }
       cost.hooks = hooks;
     },
-    /** A fresh conversation: turns, calls and window from zero, tokens, money and time go on. */
+    /** Starts a new attempt: turns, calls and window from zero. Tokens, money and time continue. */
     newAttempt() {
       const { turns, tool_calls, before } = cost;
       cost.before = { turns: before.turns + turns, tool_calls: before.tool_calls + tool_calls };
@@ -147,7 +144,7 @@ export function createCostMeter(now: () => number, from: Cost = NO_COST) {
       cost.tool_calls = 0;
       cost.context_tokens = 0;
     },
-    /** While stopped no time passes for the thread: a hook runs, or a person was asked. */
+    /** Stops the time of the thread while a hook runs or a person is asked. */
     stopClock() {
       cost.duration_ms += sinceStart();
       startedAt = undefined;
@@ -160,7 +157,7 @@ export function createCostMeter(now: () => number, from: Cost = NO_COST) {
   };
 }
 
-/** For `<when>`: numbers, money too; turns and calls of this attempt, as limits count them. */
+/** Returns the cost for `<when>`, all as numbers. Turns and calls are those of this attempt. */
 function costView(cost: Cost): JsonObject {
   const { hooks: _, before: __, estimated: ___, failed_calls: ____, ...known } = cost;
   const { duration_ms, spend, ...counts } = known;
@@ -173,10 +170,7 @@ function costView(cost: Cost): JsonObject {
   };
 }
 
-/**
- * What counts against its own limits: hooks have theirs out of the reserve. `context` and `depth` do not
- * add up and are not here.
- */
+/** Returns the amounts that count against the thread's own limits. `context` and `depth` do not add up. */
 export const usedAmounts = (cost: Cost): LimitAmounts => ({
   turns: BigInt(cost.turns),
   tokens: BigInt(cost.tokens - cost.hooks.tokens),
@@ -188,7 +182,6 @@ export const usedAmounts = (cost: Cost): LimitAmounts => ({
   tool_calls: BigInt(cost.tool_calls),
 });
 
-/** Most threads have no hook that costs anything. */
 const NO_HOOKS: JsonObject = Object.freeze({
   turns: 0,
   tool_calls: 0,
@@ -197,7 +190,7 @@ const NO_HOOKS: JsonObject = Object.freeze({
   spend: '0.00',
 });
 
-/** `in_total`: what was recorded before counted them only here. */
+/** Packs the part of hooks. `in_total` distinguishes it from old records, which counted hooks apart. */
 function packHooks({ duration_ms, spend, ...counts }: HookCost): JsonObject {
   const isNone = duration_ms === 0 && spend === 0n && Object.values(counts).every((one) => !one);
   if (isNone) return NO_HOOKS;
@@ -205,7 +198,7 @@ function packHooks({ duration_ms, spend, ...counts }: HookCost): JsonObject {
   return { ...counts, ...sums, in_total: true };
 }
 
-/** For the journal and the result: exact, money as decimal text. Twice a turn, so each by its name. */
+/** Returns the cost for the journal and the result, with money as exact decimal text. Hot: twice per turn. */
 export const packCost = (cost: Cost): JsonObject => ({
   turns: cost.before.turns + cost.turns,
   tokens: cost.tokens,
@@ -221,7 +214,6 @@ export const packCost = (cost: Cost): JsonObject => ({
   duration_seconds: cost.duration_ms / 1000,
   spend: formatMoney(cost.spend),
   hooks: cost.hooks === NO_COST.hooks ? NO_HOOKS : packHooks(cost.hooks),
-  // Of this attempt alone, when it is not the first.
   ...(cost.before !== NO_COST.before && {
     attempt: { turns: cost.turns, tool_calls: cost.tool_calls },
   }),
@@ -242,7 +234,7 @@ function countsOf<Name extends string>(
   return isWhole ? (Object.fromEntries(counts) as Record<Name, number>) : undefined;
 }
 
-/** Counts, time and money of a record; undefined when any of them is missing or no such thing. */
+/** Returns counts, time and money of a record, and `undefined` if one is missing or invalid. */
 function partsOf<Name extends string>(
   packed: Json,
   names: readonly Name[],
@@ -254,13 +246,13 @@ function partsOf<Name extends string>(
   return { ...counts, duration_ms: Math.round(seconds * 1000), spend: spend.output };
 }
 
-/** Of a record from when hooks were counted only apart, and not by the kinds of tokens. */
+/** Reads a record that counted hooks apart from the total. */
 function oldHooks(packed: Json): HookCost | undefined {
   const parts = partsOf(packed, ['turns', 'tool_calls', 'tokens']);
   return parts && { ...NO_COST.hooks, ...parts };
 }
 
-/** What `packCost` wrote. Refused rather than guessed: a cost that is too small would lift a limit. */
+/** Reads a packed cost. Fails if a part is invalid, because too small a cost would lift a limit. */
 export function unpackCost(packed: Json): Outcome<Cost> {
   const hooks = getOwn(packed, 'hooks') ?? null;
   const own = partsOf(packed, COUNTS);

@@ -1,5 +1,5 @@
-// Which limits hold for a thread, and who set each: the directive or a default, never more than the
-// caller, the policy and the ancestors leave; and how far a hook may raise them.
+// Computes the limits of a thread and the source of each: the directive or a default, at most what the caller,
+// the policy and the ancestors allow. It also computes how far a hook can raise them.
 import {
   fail,
   getOwn,
@@ -26,17 +26,17 @@ import { ceilingOf, type RaiseRoom } from './limit-ceiling.ts';
 
 export interface LimitSources {
   readonly declared: DirectiveLimits | undefined;
-  /** What whoever started the run asks for: it narrows the directive and replaces a default. */
+  /** Limits of the caller. They narrow the directive's limits and replace defaults. */
   readonly caller?: DirectiveLimits;
-  /** Of `limits.yaml`, the strongest last. */
+  /** Layers of `limits.yaml`, the strongest last. */
   readonly layers: readonly Pick<DataLayer, 'source' | 'value'>[];
-  /** Ceilings of the operator, in the price table's currency. */
+  /** Limits of the operator, in the currency of the price table. */
   readonly policy: Readonly<Record<string, number | string>>;
-  /** What the ancestors leave, where that is a figure, and whether any of them asked for that limit. */
+  /** Amounts that the ancestors have left, and whether one of them declared the limit. */
   readonly left?: { readonly [name in LimitName]?: { value?: bigint; declared: boolean } };
 }
 
-/** Without a value of any other a thread could run for ever. */
+/** Optional limits. Without any of the others a thread could run forever. */
 const OPTIONAL = new Set<LimitName>(['context', 'input_tokens', 'output_tokens']);
 const CURRENCY = 'USD';
 const DEFAULT_WARN = 0.8;
@@ -44,11 +44,11 @@ const DEFAULT_WARN = 0.8;
 const defaultsOf = ({ value }: Pick<DataLayer, 'value'>): JsonObject => objectAt(value, 'defaults');
 
 interface Candidate extends EffectiveLimit {
-  /** Of a spend limit; the price table's when absent. */
+  /** Currency of a spend limit. Absent: the currency of the price table. */
   readonly currency?: string | undefined;
 }
 
-/** The strongest layer with a readable value; a mistake in one layer does not lift the limit. */
+/** Returns the strongest layer with a readable value. A mistake in one layer does not lift the limit. */
 function defaultLimit(name: LimitName, layers: LimitSources['layers']): Candidate | undefined {
   for (const layer of layers.toReversed()) {
     const value = readLimit(name, getOwn(defaultsOf(layer), name));
@@ -69,7 +69,7 @@ function candidatesFor(name: LimitName, sources: LimitSources): Outcome<Candidat
     if (given === undefined) continue;
     const value = readLimit(name, given);
     if (value === undefined) {
-      const message = `limit \`${name}\` is \`${String(given)}\`, which is no amount`;
+      const message = `limit \`${name}\` cannot be \`${String(given)}\``;
       return fail('invalid_input', message, { hint: 'give a number, 0 or more; 0 means none' });
     }
     found.push({ value, from, declared: true, currency: limits?.spend_currency });
@@ -78,13 +78,13 @@ function candidatesFor(name: LimitName, sources: LimitSources): Outcome<Candidat
     const fallback = defaultLimit(name, layers);
     if (fallback) found.push(fallback);
     else if (!OPTIONAL.has(name)) {
-      return fail('config_invalid', `there is no default for the limit \`${name}\``, {
+      return fail('config_invalid', `limit \`${name}\` has no default`, {
         hint: 'the bundle’s config/limits.yaml has one for every kind; reinstall, or add it',
       });
     }
   }
   if (Object.hasOwn(policy, name)) {
-    // A ceiling nobody understands lets nothing through.
+    // An unreadable limit of a policy allows nothing.
     found.push({ value: readLimit(name, policy[name]) ?? 0n, from: 'policy', declared: true });
   }
   const left = sources.left?.[name];
@@ -95,7 +95,7 @@ function candidatesFor(name: LimitName, sources: LimitSources): Outcome<Candidat
   return ok(found);
 }
 
-// INVARIANT: no source can lift what another one set; of all that apply the smallest counts.
+// INVARIANT: no source ever lifts a limit of another source. The smallest limit counts.
 function smallest(name: LimitName, sources: LimitSources): Outcome<EffectiveLimit | undefined> {
   const candidates = candidatesFor(name, sources);
   if (!candidates.ok) return candidates;
@@ -129,7 +129,6 @@ function effectiveLimits(sources: LimitSources): Outcome<EffectiveLimits> {
   });
 }
 
-/** The limits of one directive as it stands in a project: for whoever runs it or looks at it. */
 export const directiveLimits = (
   library: Pick<Library, 'config'>,
   policy: LimitSources['policy'],
@@ -138,14 +137,14 @@ export const directiveLimits = (
 ): Outcome<EffectiveLimits> =>
   effectiveLimits({ declared: limits, layers: library.config('limits').layers, policy, ...more });
 
-/** Percent of its own estimate that one request of a hook may take: hooks are told what happened. */
+/** Percent of its own estimate that one request of a hook can take, because hooks get the event as input. */
 export const HOOK_MARGIN = 115n;
 
 const SET_ASIDE = ['tokens', 'input_tokens', 'output_tokens', 'spend', 'duration'] as const;
 
 /**
- * What the thread itself may use and what its hooks may, so that they can run when a limit is reached.
- * INVARIANT: the two add up to the limit; nothing is lent out on top of it.
+ * Divides the limits between the thread and its hooks, so that hooks can run when a limit is reached. INVARIANT:
+ * both parts always add up to the limit.
  */
 export function setAside(
   limits: EffectiveLimits,
@@ -158,11 +157,11 @@ export function setAside(
   for (const name of SET_ASIDE) {
     const limit = limits[name];
     if (!limit) continue;
-    // What those above have left is all there is to share.
+    // The room of the ancestors is an upper bound.
     const above = room[name] ?? limit.value;
     const whole = above < limit.value ? above : limit.value;
     const part = (whole * million) / 1_000_000n;
-    // At least one request, if the rest is enough for one of the thread itself, without the margin.
+    // Hooks get at least one request if the thread can still make one itself.
     const needed = million > 0n ? (least[name] ?? 0n) : 0n;
     const isRoom = (whole - needed) * HOOK_MARGIN >= needed * 100n;
     const reserve = part < needed && isRoom ? needed : part;
@@ -172,7 +171,7 @@ export function setAside(
   return { own: { ...limits, ...own }, hooks };
 }
 
-/** For the registry and `explain`, in the units people use; money as text. */
+/** Returns the limits for the store and for `explain`, in user units and with money as text. */
 export function packLimits(limits: EffectiveLimits): JsonObject {
   const packed: JsonObject = {};
   for (const name of LIMIT_NAMES) {
@@ -186,7 +185,7 @@ export function packLimits(limits: EffectiveLimits): JsonObject {
   return { ...packed, spend_currency, context_warn };
 }
 
-/** What `packLimits` wrote. An entry that cannot be read allows nothing. */
+/** Reads packed limits. An unreadable entry allows nothing. */
 export function unpackLimits(packed: JsonObject): EffectiveLimits {
   const limits: { [name in LimitName]?: EffectiveLimit | undefined } = {};
   for (const name of LIMIT_NAMES) {
@@ -216,7 +215,7 @@ function readWanted(wanted: JsonObject): Map<LimitName, bigint> | Refused {
     const name = LIMIT_NAMES.find((each) => each === key);
     const value = name && readLimit(name, given);
     if (name === undefined) {
-      return { refused: `there is no limit \`${key}\`${suggestion(key, LIMIT_NAMES)}` };
+      return { refused: `limit \`${key}\` not found${suggestion(key, LIMIT_NAMES)}` };
     }
     if (value === undefined) return { refused: `the new limit \`${key}\` is no amount` };
     values.set(name, value);
@@ -225,8 +224,8 @@ function readWanted(wanted: JsonObject): Map<LimitName, bigint> | Refused {
 }
 
 /**
- * The limits with the hook's wishes in them, each as far as it may go; nothing is lowered. Refused
- * when the limit that was reached would still not cover `needed`, so every raise lets one unit start.
+ * Returns the limits with the raises that a hook asked for, each up to its ceiling. No limit is lowered. Fails
+ * if the limit that was reached would still not cover `needed`.
  */
 export function raisedLimits(
   wanted: JsonObject,

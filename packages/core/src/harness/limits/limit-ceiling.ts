@@ -4,26 +4,26 @@ import { type EffectiveLimits, type LimitAmounts, type LimitName, readLimit } fr
 
 export interface RaiseRoom {
   readonly isRoot: boolean;
-  /** As they were when the run began: multiples are of these, however often they were raised. */
+  /** Limits at the start of the run. The factor applies to these, however often they were raised. */
   readonly initial: EffectiveLimits;
-  /** A limit may become this many times what it was; data, 2 unless somebody changed it. */
+  /** Highest multiple of the first limit. 2 unless `limits.yaml` says otherwise. */
   readonly factor: number;
   readonly policy: Readonly<Record<string, number | string>>;
-  /** For a child: the most it may have in all, which is what it used and what its ancestors have left. */
+  /** For a child: its use plus what its ancestors have left. */
   readonly ancestors?: LimitAmounts;
   readonly window?: bigint;
 }
 
-/** All others are charged to every ancestor, so it is they who say how much a child may have. */
+/** Limits that no ancestor is charged for. Ancestors bound all others. */
 const OWN = new Set<LimitName>(['turns', 'context', 'tool_calls']);
 
 const least = (amounts: readonly (bigint | undefined)[]): bigint | undefined =>
   amounts.reduce((a, b) => (a === undefined || (b !== undefined && b < a) ? b : a), undefined);
 
-/** The highest this limit may ever be in this run. */
+/** Returns the highest value of this limit in this run. */
 export function ceilingOf(name: LimitName, room: RaiseRoom): bigint {
   const initial = room.initial[name]?.value ?? 0n;
-  // INVARIANT: the root's spend limit is the ceiling of the whole tree; no hook raises it.
+  // INVARIANT: no hook ever raises the root's spend limit, which bounds the whole tree.
   if (name === 'spend' && room.isRoot) return initial;
   const thousandths = BigInt(Math.round(Math.max(1, room.factor || 1) * 1000));
   const multiple = (initial * thousandths) / 1000n;

@@ -1,27 +1,27 @@
-// Limits as whole numbers: counts as they are, time in milliseconds, money in nano-units. Before a
-// unit of work starts, what was used and the unit's worst case must fit together.
+// Limits as whole numbers: counts, milliseconds and nano-units of money. Before a unit of work starts, the use
+// so far and the worst case of the unit must fit together.
 import { type Failure, type Fault, fail, type JsonObject } from '../../base/index.ts';
 import { LIMIT_NAMES } from '../../flow/index.ts';
 import { formatMoney, type Price, parseMoney, worstCost } from '../../llm/index.ts';
 
 export type LimitName = (typeof LIMIT_NAMES)[number];
 
-/** Amounts by limit; one that is absent counts as nothing. */
+/** Amounts by limit. An absent amount is zero. */
 export type LimitAmounts = { readonly [name in LimitName]?: bigint };
 
 export interface EffectiveLimit {
   readonly value: bigint;
-  /** `directive`, `caller`, `policy`, `parent`, `hook` or `default (bundle)` and so on. */
+  /** Source of the limit, such as `directive`, `caller`, `policy`, `parent`, `hook` or `default (bundle)`. */
   readonly from: string;
-  /** Did anybody ask for it, here or above? A default is nobody's wish. */
+  /** True if the thread or an ancestor declared the limit. A default is not declared. */
   readonly declared: boolean;
 }
 
-/** `context` may be absent: then it is the model's window. So may the two kinds of tokens. */
+/** The limits of a thread. Absent `context`: the window of the model. The two kinds of tokens can be absent. */
 export type EffectiveLimits = { readonly [name in LimitName]: EffectiveLimit | undefined } & {
-  /** Of `spend`, and of the price table: what is spent is compared without converting. */
+  /** Currency of `spend` and of the price table, so that no amount is converted. */
   readonly spend_currency: string;
-  /** The share of `context` from which the model is warned. */
+  /** Percent of `context` at which the model is warned. */
   readonly context_warn: number;
 };
 
@@ -29,14 +29,14 @@ export interface LimitEvent {
   readonly name: 'limit';
   readonly code: `${LimitName}_exceeded`;
   readonly limit: LimitName;
-  /** What was used, as people count: seconds, units of the currency. */
+  /** Use in user units: seconds, units of the currency. */
   readonly current: number;
   readonly max: number;
-  /** Set aside for others: it is not spent, and not free either. */
+  /** Amount that other requests have reserved. */
   readonly reserved?: number;
-  /** What the unit that did not start would take at least. */
+  /** Least amount of the unit that did not start. */
   readonly needed?: number;
-  /** The one above whose limit it is; its own when absent. */
+  /** Ancestor whose limit it is. Absent: the thread itself. */
   readonly thread?: string;
 }
 
@@ -46,30 +46,30 @@ export interface WarningEvent extends Omit<LimitEvent, 'name' | 'code'> {
   readonly percent: number;
 }
 
-/** A unit has a size of its own here; earlier units do not add up with it. */
+/** Limits of a single unit. Units do not add up. */
 const PER_UNIT = new Set<LimitName>(['context', 'depth']);
 
 const NANO = 1_000_000_000n;
-/** Nano-units of the unit people write down, per unit that is counted. */
+/** Returns the number of counted units in one user unit. */
 const grainOf = (name: LimitName): bigint =>
   name === 'spend' ? 1n : name === 'duration' ? 1_000_000n : NANO;
 
-/** A limit as people write it; what is finer than can be counted is dropped. Undefined: no amount. */
+/** Reads a limit in user units and drops a finer fraction. `undefined`: the value is no amount. */
 export function readLimit(name: LimitName, value: unknown): bigint | undefined {
   if (typeof value !== 'number' && typeof value !== 'string') return undefined;
-  // Small numbers print with an exponent otherwise.
+  // A small number would print with an exponent.
   const text = typeof value === 'number' && value < 1 ? value.toFixed(12) : String(value).trim();
   const parsed = parseMoney(text.replace(/(\.\d{9})\d+$/, '$1'));
   return parsed.ok ? parsed.output / grainOf(name) : undefined;
 }
 
-/** As conditions and people see it: seconds, units of the currency. */
+/** Returns an amount in user units, for conditions and people. */
 export const limitNumber = (name: LimitName, value: bigint): number =>
   Number(formatMoney(value * grainOf(name)));
 
 /**
- * The first limit that the unit about to start would pass. `current` is what counts against the limit
- * already; for `context` and `depth`, which are per unit, the size of the unit.
+ * Returns the first limit that the unit would pass. `current` is the use so far; for `context` and `depth`, the
+ * size of the unit.
  */
 export function firstExceeded(
   used: LimitAmounts,
@@ -101,7 +101,7 @@ export const limitEvent = (
   ...(needed > 0n && { needed: limitNumber(limit, needed) }),
 });
 
-/** Used, set aside and needed, each by itself. */
+/** Returns the text of a limit event: used, reserved and needed amounts. */
 export function limitWords(event: Omit<LimitEvent, 'name' | 'code'>): string {
   const { limit, current, max, reserved, needed, thread } = event;
   const whose = thread === undefined ? '' : ` of thread \`${thread}\``;
@@ -112,17 +112,17 @@ export function limitWords(event: Omit<LimitEvent, 'name' | 'code'>): string {
   return `${start} of ${max} used${held}${next}`;
 }
 
-/** A limit that was reached; `least`: how high it would have to be for this unit, as it is counted. */
+/** A limit that was reached. `least`: the value that it needs for the unit, in counted units. */
 interface ReachedLimit {
   readonly event: LimitEvent;
   readonly least: bigint;
 }
 
-// INVARIANT: a fault is a limit because it was made here, never because of its code or its fields. The
-// symbol stays with its detail when the fault is copied, and no JSON ever holds it.
+// INVARIANT: a fault is only ever a limit because this file made it, never because of its code or fields. A copy
+// of the fault keeps the symbol, and JSON cannot contain it.
 const LIMIT = Symbol('limit');
 
-/** Undefined: the fault is no limit, whatever it says. */
+/** Returns the limit behind a fault, and `undefined` if this file did not make it. */
 export const limitIn = ({ detail }: Fault): ReachedLimit | undefined =>
   (detail as { [LIMIT]?: ReachedLimit })[LIMIT];
 
@@ -134,7 +134,7 @@ export function limitFault(event: LimitEvent, least: bigint, more: JsonObject = 
   return failure;
 }
 
-/** For a fault that an event of a journal tells to be a limit; the fault itself when it holds none. */
+/** Restores the limit of a fault whose recorded event was a limit. */
 export function asLimitFault(failure: Failure): Failure {
   const { limit: name, current, max, reserved, needed, thread, at_least } = failure.error.detail;
   const limit = LIMIT_NAMES.find((one) => one === name);
@@ -154,22 +154,21 @@ export function asLimitFault(failure: Failure): Failure {
   return { ok: false, error: { code, detail: Object.assign({ ...detail }, { [LIMIT]: reached }) } };
 }
 
-/** What each kind of unit takes besides its tokens. A turn at the deadline is already too late. */
+/** Amounts of each kind of unit, without tokens. Each needs some time before the deadline. */
 export const UNITS = {
   turn: { turns: 1n, duration: 1n },
   tool: { tool_calls: 1n, duration: 1n },
-  /** `depth` is the child's distance from the root. */
   spawn: (depth: number): LimitAmounts => ({ spawns: 1n, depth: BigInt(depth), duration: 1n }),
 } as const;
 
-/** Rising: whoever has not reached one has reached none after it. */
+/** Warning marks in percent, rising. */
 const MARKS = [80n, 95n] as const;
 
-/** `turns:80`: what `crossedMarks` is told has been said already. */
+/** Returns the key of a warning, such as `turns:80`. */
 export const markKey = ({ limit, percent }: Pick<WarningEvent, 'limit' | 'percent'>): string =>
   `${limit}:${percent}`;
 
-/** Marks that are reached and were not reported yet. A limit of zero has none. */
+/** Returns warnings for marks that were passed and not reported. A limit of zero has none. */
 export function crossedMarks(
   used: LimitAmounts,
   limits: EffectiveLimits,
@@ -203,7 +202,7 @@ const warningEvent = (
   max: limitNumber(limit, max),
 });
 
-/** Once per crossing: again when a shorter request came in between. `max` is the limit or window. */
+/** Returns the warning of the context window, once per crossing. `max`: the limit or the window. */
 export function contextWarning(
   before: number,
   after: number,
@@ -215,7 +214,7 @@ export function contextWarning(
   return warningEvent('context', Math.round(warn * 100), BigInt(after), max);
 }
 
-/** For `<when>`: numbers; a limit that does not exist is null. */
+/** Returns the limits for `<when>` as numbers. An absent limit is null. */
 export function limitsView(limits: EffectiveLimits): JsonObject {
   const { spend_currency, context_warn } = limits;
   const shown = LIMIT_NAMES.map((name) => {
@@ -224,17 +223,14 @@ export function limitsView(limits: EffectiveLimits): JsonObject {
   return { ...Object.fromEntries(shown), spend_currency, context_warn };
 }
 
-/** The worst case of a model request. It is reserved before the request is sent. */
+/** A planned model request. Its worst case is reserved before it is sent. */
 export interface RequestPlan {
-  /** Estimated input, rounded up. */
   readonly input: number;
-  /** The longest answer that is wanted. */
   readonly maxTokens: number;
-  /** A shorter answer is not worth sending the request; data, 256 unless somebody changed it. */
   readonly minTokens: number;
   readonly used: LimitAmounts;
   readonly limits: EffectiveLimits;
-  /** What the model can hold, input and answer together. */
+  /** Context window of the model, for input and answer together. */
   readonly window?: number;
   readonly price: Price;
 }
@@ -243,7 +239,6 @@ type RequestFit =
   | { readonly maxTokens: number; readonly unit: LimitAmounts }
   | { readonly event: LimitEvent; readonly needed: bigint };
 
-/** The worst case of the whole turn. */
 function requestUnit(input: number, output: number, price: Price): LimitAmounts {
   return {
     ...UNITS.turn,
@@ -255,17 +250,17 @@ function requestUnit(input: number, output: number, price: Price): LimitAmounts 
   };
 }
 
-/** Of these a request takes more than one at a time. */
+/** Limits of which a request takes more than one unit. */
 const ADDS_UP = new Set<LimitName>(['tokens', 'input_tokens', 'output_tokens', 'spend']);
 
-/** Less than this is not worth asking for. */
+/** Returns the amounts of the smallest useful request. */
 export const smallestRequest = (plan: RequestPlan): LimitAmounts =>
   requestUnit(plan.input, leastOf(plan), plan.price);
 
 const leastOf = ({ minTokens, maxTokens }: RequestPlan): number =>
   Math.max(1, Math.min(minTokens, maxTokens));
 
-/** The longest answer for which nothing is exceeded; found by halving, since costs only grow. */
+/** Returns the longest answer that exceeds no limit. Costs grow with the answer, so it is found by halving. */
 function longestAnswer(plan: RequestPlan, least: number, most: number): number {
   let [good, bad] = [least, most];
   while (bad - good > 1) {
@@ -277,7 +272,7 @@ function longestAnswer(plan: RequestPlan, least: number, most: number): number {
   return good;
 }
 
-/** Lowers the answer to what is left; below the smallest useful answer the request is refused. */
+/** Shortens the answer to the room that is left. Refuses the request below the smallest useful answer. */
 export function fitRequest(plan: RequestPlan): RequestFit {
   const { input, price, window, limits, used } = plan;
   const least = leastOf(plan);

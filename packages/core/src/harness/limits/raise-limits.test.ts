@@ -80,7 +80,7 @@ test('the context goes up within the model’s window only', () => {
 
 test('a wish nobody can read is refused and named', () => {
   expect(raisedLimits({ turn: 20 }, initial, root)).toEqual({
-    refused: 'there is no limit `turn`; did you mean `turns`',
+    refused: 'limit `turn` not found; did you mean `turns`',
   });
   expect(raisedLimits({ turns: 'more' }, initial, root)).toHaveProperty('refused');
   expect(raisedLimits({ turns: -1 }, initial, root)).toHaveProperty('refused');

@@ -1,8 +1,8 @@
-// What a quarantined reader may answer: a small part of JSON Schema, in which a caller says what is wanted.
-// Whoever answers may speak for the stranger whose text he has read, so an answer is either data (a word
-// of the schema itself, a number, a date, an identifier that was there before) or a stranger's text.
+// The answers that a quarantined reader can give: a small part of JSON Schema. The model can act for the author
+// of an untrusted text. So each answer is either data (a word of the schema, a number, a date, a known
+// identifier) or untrusted text.
 //
-// INVARIANT: what is wrong with an answer is said in words of the schema, never in those of the answer.
+// INVARIANT: an error about an answer only ever has words of the schema, never words of the answer.
 import {
   fail,
   getOwn,
@@ -32,10 +32,10 @@ const MAX_WORD = 200;
 const MAX_TEXT = 50_000;
 const MAX_ITEMS = 500;
 
-/** Results say fields by their names alone, so a name means one thing, and none means anything else. */
+/** Facts about results name fields without their path, so each name has one meaning. */
 const NAME = /^(?!__)[A-Za-z_][A-Za-z0-9_-]{0,63}$/;
 const KIND = /^[A-Za-z][A-Za-z0-9_.-]{0,63}$/;
-/** What the kernel itself puts beside every answer. */
+/** Fields that the kernel adds to every answer. */
 export const OF_KERNEL: ReadonlySet<string> = new Set(['duration_ms', 'chain']);
 
 const KEYWORDS: Readonly<Record<string, readonly string[]>> = {
@@ -49,7 +49,7 @@ const KEYWORDS: Readonly<Record<string, readonly string[]>> = {
 const ANYWHERE: readonly string[] = ['type', 'description', 'title'];
 const FORMATS: readonly string[] = ['date', 'date-time', 'identifier'];
 
-/** Thrown and caught in this file alone. */
+/** This error is thrown and caught in this file only. */
 class Misfit extends Error {
   constructor(at: string, problem: string) {
     super(`\`${at}\` ${problem}`);
@@ -60,7 +60,7 @@ const choice = (words: readonly string[]): string => words.map((word) => `\`${wo
 
 function typeOf(schema: JsonObject, at: string): string {
   const { type } = schema;
-  // Words alone say what they are.
+  // An enum of words needs no type.
   if (type === undefined && Array.isArray(schema.enum)) return 'string';
   const known = Object.keys(KEYWORDS);
   if (typeof type === 'string' && known.includes(type)) return type;
@@ -164,7 +164,6 @@ function shapeIn(schema: Json, at: string, depth: number): AnswerShape {
   }
 }
 
-/** Each place of a shape that is no container, with the name that results call it by. */
 export function* leavesOf(
   shape: AnswerShape,
   name = 'result',
@@ -175,7 +174,7 @@ export function* leavesOf(
   else yield [name, shape];
 }
 
-/** A name that stands for identifiers stands for nothing else: whatever has it is taken for one. */
+/** Fails if a name has identifiers in one place and other values in another. */
 function checkIdentifiers(shape: AnswerShape): void {
   const kinds = new Map<string, string | undefined>();
   for (const [name, leaf] of leavesOf(shape)) {
@@ -188,7 +187,7 @@ function checkIdentifiers(shape: AnswerShape): void {
   }
 }
 
-/** What a caller wants to know; refused with the place in its schema. */
+/** Parses the schema of a caller. An error has the path in the schema. */
 export function readShape(schema: Json): Outcome<AnswerShape> {
   try {
     const shape = shapeIn(schema, 'schema', 1);
@@ -203,7 +202,7 @@ export function readShape(schema: Json): Outcome<AnswerShape> {
 const DATE = /^(\d{4})-(\d{2})-(\d{2})$/;
 const TIME = /^([01]\d|2[0-3]):[0-5]\d:[0-5]\d(?:\.\d{1,3})?(?:Z|[+-](?:0\d|1[0-4]):[0-5]\d)$/;
 
-/** A day that exists, in the one form. */
+/** True for an existing day in the form YYYY-MM-DD. */
 function isDate(text: string): boolean {
   const [, year, month, day] = (DATE.exec(text) ?? []).map(Number);
   if (year === undefined || month === undefined || day === undefined) return false;
@@ -215,10 +214,10 @@ function isDate(text: string): boolean {
 const isDateTime = (text: string): boolean =>
   text[10] === 'T' && isDate(text.slice(0, 10)) && TIME.test(text.slice(11));
 
-/** The identifier of this kind that is written so, as it was told before. */
+/** Returns the known identifier of this kind with this spelling. */
 type FindIdentifier = (kind: string, written: string) => Json | undefined;
 
-/** `find`: identifiers there are. The answer in the order of the schema, and nothing that it does not name. */
+/** Returns the answer in the order of the schema, without other fields. `find` looks up known identifiers. */
 export function fitAnswer(shape: AnswerShape, answer: Json, find: FindIdentifier): Outcome<Json> {
   try {
     return ok(fitted(shape, answer, 'answer', find));
@@ -242,7 +241,7 @@ function fitted(shape: AnswerShape, answer: Json, at: string, find: FindIdentifi
       if (typeof answer === 'string' && answer.length <= shape.most) return answer.toWellFormed();
       throw new Misfit(at, `must be a text of at most ${shape.most} characters`);
     case 'enum': {
-      // The member itself: what is handed on is the caller's word, not the answer's.
+      // The member of the schema is returned, because the reader's word is untrusted.
       const member = shape.members.find((one) => one === answer);
       if (member !== undefined) return member;
       throw new Misfit(

@@ -1,6 +1,6 @@
-// One request to a model that has no tools, in a conversation of its own: it sees a fixed instruction, what
-// the caller wants and the text, and answers by a schema. Whoever wrote the text may take it over; then it
-// can choose among the answers that the schema leaves, and nothing else.
+// Asks a model without tools, in a conversation of its own. It gets a fixed instruction, the caller's task and
+// the text, and answers by a schema. The author of the text can take the model over; then the author chooses
+// among the answers of the schema, and nothing else.
 import { fail, type Json, type Outcome, ok } from '../../base/index.ts';
 import { carries, type Descriptor, labelFields, makeValue, type Value } from '../../flow/index.ts';
 import { decodeAll, type ToolResult } from '../../journal/index.ts';
@@ -11,23 +11,23 @@ import { askModel } from '../script-thread/script-actions.ts';
 import { wholeResult } from '../step/large-result.ts';
 import { hearInReplay, obeySignals } from '../thread/interruption.ts';
 import { resultIn } from '../thread/recorded-answers.ts';
-import type { Thread } from '../thread/thread.ts';
+import type { HarnessPorts, OwnJournal, Thread } from '../thread/thread.ts';
 import { type AnswerShape, leavesOf, readShape } from './answer-shape.ts';
 import { type Identifiers, namedIn, type ReadAnswer, readAnswer } from './read-answer.ts';
 
-/** In characters; a window holds little more, and whoever reads so much has not been asked for anything. */
+/** Largest text in characters, which is about the size of a context window. */
 const MAX_READ = 400_000;
 const MARK_BYTES = 12;
 
 interface ReaderTask {
-  /** What is to be done with it, in the caller's words. */
+  /** The caller's task. */
   readonly task: string;
   readonly schema: Json;
   readonly read: Value;
   readonly marks: Descriptor;
 }
 
-/** The text stands between two lines that nobody who wrote it could know. */
+/** Returns the prompt. The text is between two lines that its author could not know. */
 function promptOf(
   { task, schema, read: { text } }: ReaderTask,
   mark: string,
@@ -46,18 +46,21 @@ function promptOf(
   ].join('\n');
 }
 
-/** Shipped, and nobody else's: the one instruction that the reader has. */
-function instruction({ ports: { library } }: Thread): Outcome<string> {
+/** Returns the shipped instruction of the reader. Fails if the bundle's signature does not cover it. */
+function instruction({ library }: Pick<HarnessPorts, 'library'>): Outcome<string> {
   const found = library.find('knowledge', 'system/quarantined_reader', 'bundle');
   if (!found.ok) return found;
   return found.output.signature.state === 'bundle'
     ? ok(found.output.text.trim())
-    : fail('signature_invalid', 'the instruction of the reader is not the one that was shipped');
+    : fail(
+        'signature_invalid',
+        'the shipped instruction of the reader was changed; reinstall kernmantle',
+      );
 }
 
-const SPOKEN_TO: Ending = { status: 'interrupted', reason: 'somebody spoke to the thread' };
+const SPOKEN_TO: Ending = { status: 'interrupted', reason: 'the thread received a signal' };
 
-/** The request was called off. A call that its model waits for ends with it; a script goes on. */
+/** Handles signals after a request was stopped. A model's call ends with it; a script continues. */
 export async function heardBetween(thread: Thread): Promise<Ending | undefined> {
   if (thread.talk.conversation.pending().length > 0) return SPOKEN_TO;
   if (thread.ports.replay) await hearInReplay(thread);
@@ -66,17 +69,17 @@ export async function heardBetween(thread: Thread): Promise<Ending | undefined> 
   return told;
 }
 
-/** A result with what its tool says of its fields: where that is kinds alone, its file says it. */
-function toldIn(ports: Thread['ports'], result: ToolResult): Value | undefined {
+/** Returns a result with its facts. The tool's file declares them if the result has none. */
+function toldIn(ports: HarnessPorts, result: ToolResult): Value | undefined {
   const told = resultIn(result);
   if (!told.ok || result.facts) return told.ok ? told.output : undefined;
   const declared = declaredFacts(ports, result.tool ?? '');
   return declared && labelFields(told.output, declared);
 }
 
-/** Of these kinds, as the journal has them: whatever process went on with the thread knows the same. */
+/** Returns identifiers of these kinds from the journal, so that every process finds the same. */
 async function identifiersOf(
-  { ports, place: { id }, journal }: Thread,
+  { ports, place: { id }, journal }: OwnJournal,
   kinds: ReadonlySet<string>,
 ): Promise<Outcome<Identifiers>> {
   const known = new Map<string, Map<string, Value>>();
@@ -92,7 +95,7 @@ async function identifiersOf(
     for (const [kind, leaf] of result ? namedIn(result) : []) {
       if (!kinds.has(kind)) continue;
       const written = known.get(kind) ?? known.set(kind, new Map()).get(kind);
-      // Whom no stranger has told counts before one whom a stranger could have told.
+      // A trusted identifier takes precedence over one from untrusted data.
       const isForeign = carries(leaf.meta.descriptor, 'untrusted');
       if (!isForeign || !written?.has(leaf.text)) written?.set(leaf.text, leaf);
     }
@@ -100,7 +103,7 @@ async function identifiersOf(
   return ok(known);
 }
 
-/** Wholes of single texts: nothing that is put together of two of them was said. */
+/** Returns a test for texts that one leaf of the value mentions as a whole. */
 function saysIn(read: Json): (text: string) => boolean {
   let said: Set<string> | undefined;
   return (text) => {
@@ -119,22 +122,22 @@ function* leavesIn(read: Json): Generator<string> {
 const kindsIn = (shape: AnswerShape): ReadonlySet<string> =>
   new Set(Array.from(leavesOf(shape), ([, leaf]) => (leaf.type === 'identifier' ? leaf.kind : '')));
 
-/** The answer, by the schema: asked once more when it does not fit, then `output_invalid`. */
+/** Returns the answer by the schema. Asks once more if it does not fit, then fails with `output_invalid`. */
 export async function askReader(thread: Thread, reading: ReaderTask): Promise<Outcome<ReadAnswer>> {
   const shape = readShape(reading.schema);
   if (!shape.ok) return shape;
   const { read, marks } = reading;
   const { text } = read;
-  if (text.trim() === '') return fail('invalid_input', 'there is nothing to read');
+  if (text.trim() === '') return fail('invalid_input', 'the text to read is empty');
   if (text.length > MAX_READ) {
-    const message = `${text.length} characters are too many to read at once, at most ${MAX_READ}; pass a part`;
+    const message = `the text to read has ${text.length} characters; pass at most ${MAX_READ}`;
     return fail('invalid_input', message);
   }
-  const system = instruction(thread);
+  const system = instruction(thread.ports);
   if (!system.ok) return system;
   const known = await identifiersOf(thread, kindsIn(shape.output));
   if (!known.ok) return known;
-  // What it says stands in the journal, also what is not used of it.
+  // The journal has the whole answer, including parts that are not used.
   thread.talk.conversation.learn(marks, false);
   const isSaid = saysIn(read.data);
   let problem = '';
@@ -148,5 +151,5 @@ export async function askReader(thread: Thread, reading: ReaderTask): Promise<Ou
     if (fits.ok) return fits;
     problem = fits.error.detail.message;
   }
-  return fail('output_invalid', `the reader did not answer by the schema: ${problem}`);
+  return fail('output_invalid', `the answer of the reader does not fit the schema: ${problem}`);
 }

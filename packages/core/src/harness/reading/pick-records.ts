@@ -1,6 +1,6 @@
-// Choosing among what is there. A text, whoever wrote it, may say which records are meant; it adds nothing to
-// them, so each keeps exactly the marks and facts it had. That they are there and others are not tells
-// whether a text is another, which is no text: it carries what all of them carry, but for `untrusted`.
+// Chooses records from a list. An untrusted text can say which records to choose. It adds nothing to them, so
+// each keeps its marks and facts. The choice itself can reveal whether a text differs, so the result has the
+// marks of all records except `untrusted`.
 import { fail, isObject, type Json, type JsonObject, type Outcome, ok } from '../../base/index.ts';
 import {
   carries,
@@ -23,13 +23,12 @@ interface WantedRecords {
 
 interface Picked {
   readonly found: Value;
-  /** Undefined: no tool has told of them. */
+  /** `undefined`: no tool has declared facts about the records. */
   readonly facts: ResultFacts | undefined;
 }
 
 const MAX_PATH = 16;
 
-/** The list itself, or the only one in an object. */
 function listIn(from: Value): Outcome<Value> {
   const { data } = from;
   if (Array.isArray(data)) return ok(from);
@@ -60,7 +59,7 @@ const fieldOf = (record: Json, path: readonly string[]): Json =>
 const isPlain = (value: Json): value is string | number | boolean =>
   typeof value !== 'object' || value === null ? value !== null : false;
 
-/** A field that is a list has what one of its items has. */
+/** True if the field, or one of its items if it is a list, has the value. */
 function fits(field: Json, is: string, contains: boolean): boolean {
   if (Array.isArray(field)) return field.some((item) => isPlain(item) && fits(item, is, contains));
   if (!isPlain(field)) return false;
@@ -76,7 +75,7 @@ interface ToldField {
   isDirectory: boolean;
 }
 
-/** Everything in a value that has nothing inside, with the name of the field it stands in. */
+/** Yields every leaf of a value with the name of its field. */
 function* leavesIn(value: Value, name: string): Generator<readonly [string, Value]> {
   const { data } = value;
   const keys = typeof data === 'object' && data !== null ? Object.keys(data) : [];
@@ -97,7 +96,7 @@ const toldOf = ({ meta: { descriptor, origin } }: Value): ToldField => {
   };
 };
 
-/** Under one name only what holds for all: what is a stranger's in one record is his in each. */
+/** Returns what holds for both. A field that is untrusted in one record is untrusted in all. */
 const both = (a: ToldField, b: ToldField): ToldField => ({
   isFree: a.isFree || b.isFree || a.isIdentifier !== b.isIdentifier,
   isMade: a.isMade || b.isMade,
@@ -107,8 +106,8 @@ const both = (a: ToldField, b: ToldField): ToldField => ({
 });
 
 /**
- * What a journal keeps of the records, by the names of their fields. INVARIANT: it never says more for a
- * field than the record itself did; of records that no tool told of, all counts as a stranger's if any is.
+ * Returns facts by field name, for the journal. INVARIANT: they never say more about a field than the record
+ * did. Without facts, all fields count as untrusted if one record is.
  */
 function factsOfRecords(records: readonly Value[]): ResultFacts | undefined {
   const named = new Map<string, ToldField>();
@@ -136,7 +135,6 @@ function factsOfRecords(records: readonly Value[]): ResultFacts | undefined {
   };
 }
 
-/** The records whose field is this, or contains it. */
 export function pickRecords({ from, where, is, contains }: WantedRecords): Outcome<Picked> {
   const list = listIn(from);
   if (!list.ok) return list;

@@ -1,5 +1,5 @@
-// From what a quarantined reader said to an answer whose fields are known for what they are: data that the
-// schema left to be chosen, identifiers that were there before, and texts, which are a stranger's.
+// Turns the reply of a quarantined reader into a labelled answer: data that the schema lets it choose, known
+// identifiers, and untrusted texts.
 import { fail, isObject, type Json, type Outcome, ok, parseJson } from '../../base/index.ts';
 import {
   carries,
@@ -18,7 +18,7 @@ const MAX_ANSWER = 200_000;
 export interface ReadAnswer {
   readonly answer: Json;
   readonly facts: ResultFacts;
-  /** Of identifiers in it, which carry what they carried before. */
+  /** Marks of the identifiers, from where they were found. */
   readonly marks: Descriptor;
 }
 
@@ -31,10 +31,10 @@ function parsed(said: string): Outcome<Json> {
   return read.ok ? read : fail('output_invalid', '`answer` must be JSON, and nothing else');
 }
 
-/** What results of a thread have named, by kind and as it is written. */
+/** Identifiers in the thread's results, by kind and spelling. */
 export type Identifiers = ReadonlyMap<string, ReadonlyMap<string, Value>>;
 
-/** Everything in a result that a tool says is of a kind. */
+/** Yields each leaf of a result whose kind a tool declares. */
 export function* namedIn(value: Value): Generator<readonly [string, Value]> {
   const { data, meta } = value;
   if (typeof data === 'object' && data !== null) {
@@ -43,8 +43,8 @@ export function* namedIn(value: Value): Generator<readonly [string, Value]> {
 }
 
 /**
- * What may be said of the fields of an answer. INVARIANT: every text is a stranger's, whoever wrote what was
- * read; an identifier is no more than what it was where it was found.
+ * Returns the facts about an answer. INVARIANT: every text is always untrusted, whoever wrote the source. An
+ * identifier never counts for more than where it was found.
  */
 function factsFor(shape: AnswerShape, used: ReadonlyMap<string, readonly Value[]>): ResultFacts {
   const free_text = new Set<string>();
@@ -62,7 +62,6 @@ function factsFor(shape: AnswerShape, used: ReadonlyMap<string, readonly Value[]
   return { free_text: [...free_text], identifiers: [...identifiers], kinds };
 }
 
-/** Every text in an answer, with the names of the fields it stands in, the nearest last. */
 function* textsIn(
   answer: Json,
   names: readonly string[],
@@ -75,8 +74,8 @@ function* textsIn(
 }
 
 /**
- * Which of these fields hold more than the very words that were read. Fields are meant by their names, so
- * one word of a reader's own is counted for every field that it stands in.
+ * Returns the fields with text that is not word for word in the source. Fields are identified by name, so one
+ * such text counts for every field of that name.
  */
 function madeIn(answer: Json, free: readonly string[], isSaid: (text: string) => boolean) {
   const made = new Set<string>();
@@ -87,7 +86,7 @@ function madeIn(answer: Json, free: readonly string[], isSaid: (text: string) =>
   return free.filter((name) => made.has(name));
 }
 
-/** `isSaid`: does what was read say this as a whole? */
+/** Reads a reply. `isSaid` tells whether the source has a text as a whole. */
 export function readAnswer(
   shape: AnswerShape,
   said: string,

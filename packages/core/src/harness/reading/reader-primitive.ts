@@ -1,5 +1,5 @@
-// The primitive `reader`, at the end of the shipped tools `read/*` and of nothing else. What they read may be
-// a stranger's; what they answer is labelled field by field, and stage 7 hands on all marks but `untrusted`.
+// The primitive `reader` of the shipped tools `read/*`. The source can be untrusted. The answer has labels per
+// field, and stage 7 passes on all marks except `untrusted`.
 import { fail, type Outcome, ok, plainText } from '../../base/index.ts';
 import { makeValue, mergeAll, type Value } from '../../flow/index.ts';
 import type { PrimitiveCall, PrimitiveResult } from '../../kernel/index.ts';
@@ -26,16 +26,16 @@ async function pick(values: GivenValues): Answered {
   return ok({ output, parts, ...(facts && { facts }) });
 }
 
-/** Each line that its tool has written for what was given. */
+/** Returns the lines of the tool's task whose inputs are present. */
 const taskIn = ({ config: { task = '', also = '' } }: PrimitiveCall): string =>
   [task, also].map(plainText).filter(Boolean).join('\n');
 
 async function read(live: LiveThreads, call: PrimitiveCall, values: GivenValues): Answered {
   const { tool, config, from } = call;
-  // INVARIANT: who speaks as a thread has shown its token; the id alone is a claim.
+  // INVARIANT: a call only ever counts as a thread's if it shows the thread's token. The id alone is a claim.
   const running = from?.__auth === undefined ? undefined : live.get(from.__thread_id ?? '');
   if (!running) {
-    const message = `\`${tool.id}\` asks a model, which only a thread has: call it in a directive`;
+    const message = `\`${tool.id}\` needs the model of a thread; call it in a directive`;
     return fail('model_unavailable', message);
   }
   const { askReader } = await import('./ask-reader.ts');
@@ -50,11 +50,11 @@ async function read(live: LiveThreads, call: PrimitiveCall, values: GivenValues)
   return ok({ output: answer, facts, marks, labels: ['src:llm'] });
 }
 
-/** At the end of the chain of a shipped tool; its code is loaded when one is called. */
+/** Runs the reader. Its code is loaded at the first call. */
 export async function runReader(live: LiveThreads, call: PrimitiveCall): Answered {
   const { values, tool, config } = call;
   if (!values || tool.source !== 'bundle') {
-    return fail('config_invalid', 'only tools that are shipped stand on `reader`');
+    return fail('config_invalid', 'only shipped tools can use the primitive `reader`');
   }
   return config.function === 'pick' ? await pick(values) : await read(live, call, values);
 }

@@ -1,7 +1,7 @@
-// What people approved for a thread beyond what it holds. Its token stays as it is; a call that is made
-// while something is approved gets one of its own, minted for this call from the thread's blocks and
-// the approvals. INVARIANT: a use is counted in the registry and noted in the journal before the right
-// is exercised, once a call; nothing but a person's decision ever comes in here.
+// Rights that people approved for a thread beyond its own. The thread's token does not change. A call gets a
+// token of its own, minted from the thread's blocks and the approvals. INVARIANT: a use is always counted in the
+// store and recorded in the journal before the right is exercised, and at most once per call. Only a person's
+// decision adds a right here.
 import {
   type Failure,
   fail,
@@ -12,11 +12,11 @@ import {
   plainText,
 } from '../../base/index.ts';
 import type { ApprovalNote, JournalEvent } from '../../journal/index.ts';
-import type { Answer, Approval, ApprovalState } from '../../store/index.ts';
+import type { Answer, Approval, ApprovalState, Store } from '../../store/index.ts';
 import { type ApprovedRight, encodeToken, widenToken } from '../../trust/index.ts';
-import type { ApprovedRights, TakenUse, Thread } from '../thread/thread.ts';
+import type { ApprovedRights, RightsHolder, TakenUse, Thread } from '../thread/thread.ts';
 
-/** More calls than these are never at work at once. */
+/** Upper bound of calls that run at the same time. */
 const MAX_MINTED = 64;
 
 type GivenRight = Extract<ApprovalNote, { state: 'approved' }>;
@@ -32,7 +32,7 @@ const rightFrom = (
   ...(beyond && { beyond }),
 });
 
-/** Undefined: no approval of a capability, or one that was not given. */
+/** Returns the right of an approval, and `undefined` unless a capability was approved. */
 export function rightOf(row: Approval): ApprovedRight | undefined {
   const { id: approval, thread = '', kind, state, binding, expires, answer } = row;
   if (kind !== 'capability' || (state !== 'approved' && state !== 'used')) return undefined;
@@ -45,14 +45,13 @@ export function rightOf(row: Approval): ApprovedRight | undefined {
   });
 }
 
-/** Of a thread that does not run here. */
-async function fromRegistry({ ports }: Thread, id: string): Promise<ApprovedRight[]> {
-  const approvals = await ports.store.approvals({ thread: id, state: 'approved' });
+async function fromRegistry(store: Store, id: string): Promise<ApprovedRight[]> {
+  const approvals = await store.approvals({ thread: id, state: 'approved' });
   return (approvals.ok ? approvals.output : []).flatMap((one) => rightOf(one) ?? []);
 }
 
-/** The thread's own rights and these, as a token for one call. */
-function mint({ ports, rights, place }: Thread, more: readonly ApprovedRight[]) {
+/** Mints a token for one call: the thread's own rights and these. */
+function mint({ ports, rights, place }: RightsHolder, more: readonly ApprovedRight[]) {
   const [base, key] = [ports.tokens.verify(rights.own.auth, place.id), ports.tokens.key()];
   if (!base.ok) return base;
   if (!key.ok) return key;
@@ -63,22 +62,25 @@ function mint({ ports, rights, place }: Thread, more: readonly ApprovedRight[]) 
   return verified.ok ? ok({ auth, hash: verified.output.hash }) : verified;
 }
 
-/** What a call carries besides its thread's own rights. */
+/** Approvals that a call uses beside its thread's own rights. */
 interface CallUses {
   readonly taken: ReadonlyMap<string, { readonly use: TakenUse; isExercised: boolean }>;
-  /** Used up or over, and why: said when the call would need it. */
+  /** Approvals that are used up or over, with the refusal for a call that needs one. */
   readonly refused: ReadonlyMap<string, Failure>;
 }
 
-export function createApproved(self: () => Thread): ApprovedRights {
+/** Rights of a thread whose use its journal records. */
+type RecordedRights = RightsHolder & Pick<Thread, 'journal'>;
+
+export function createApproved(self: () => RecordedRights): ApprovedRights {
   const held = new Map<string, ApprovedRight>();
-  /** Of ancestors that do not run here, as the registry had them when they were last asked for. */
+  /** Rights of ancestors that do not run here, as the store had them at the last read. */
   const above = new Map<string, readonly ApprovedRight[]>();
-  /** Uses that were taken with the intent of a call, by the call. */
+  /** Uses that each call took with its intent. */
   const uses = new Map<string, CallUses>();
-  /** Taken by a process that was lost, for calls without a result. */
+  /** Approvals that a lost process took, by open call. */
   const left = new Map<string, readonly string[]>();
-  /** Tokens of calls, the newest last: which call each was minted for. */
+  /** Call of each minted token, the newest last. */
   const minted = new Map<string, string>();
 
   const rightsOf = (id: string): readonly ApprovedRight[] =>
@@ -115,9 +117,9 @@ export function createApproved(self: () => Thread): ApprovedRights {
     restoreResult: (call) => void left.delete(call),
     leftFor: (call) => left.get(call) ?? [],
     async load() {
-      const thread = self();
-      for (const id of thread.place.chain.slice(1)) {
-        if (!thread.ports.threads.live.get(id)) above.set(id, await fromRegistry(thread, id));
+      const { ports, place } = self();
+      for (const id of place.chain.slice(1)) {
+        if (!ports.threads.live.get(id)) above.set(id, await fromRegistry(ports.store, id));
       }
     },
     takeable: inForce,
@@ -150,15 +152,18 @@ export function createApproved(self: () => Thread): ApprovedRights {
       const own = uses.get(call);
       if (!own) return [];
       uses.delete(call);
-      // What is used up or over is held no more.
+      // A right that is used up or over is dropped.
       for (const approval of own.refused.keys()) held.delete(approval);
       return [...own.taken.values()].flatMap(({ use, isExercised }) => (isExercised ? [] : [use]));
     },
   };
 }
 
-/** What people gave this thread because its hook asked for it; noted, so that a replay has it as it was. */
-export async function takeGranted({ ports, place, rights }: Thread, hook: string): Answer<null> {
+/** Adds the rights that people approved for a hook of this thread, and records them for a replay. */
+export async function takeGranted(
+  { ports, place, rights }: RightsHolder,
+  hook: string,
+): Answer<null> {
   if (ports.replay) return ok(null);
   const found = await ports.store.approvals({ thread: place.id, limit: 1000 });
   if (!found.ok) return found;
@@ -168,7 +173,7 @@ export async function takeGranted({ ports, place, rights }: Thread, hook: string
   return ok(null);
 }
 
-/** What the directive does not declare takes a person who says that it may go beyond that. */
+/** True if the right is declared, or a person approved that it goes beyond the directive. */
 export function isInForce(row: Approval): boolean {
   const right = rightOf(row);
   return right !== undefined && (row.shown.declared !== 'no' || right.beyond === true);
@@ -192,7 +197,7 @@ const useNote = (
 });
 
 const REFUSALS: Readonly<Record<Exclude<ApprovalState, 'approved'>, string>> = {
-  pending: 'nobody has answered yet',
+  pending: 'is pending',
   denied: 'was denied',
   expired: 'has expired',
   used: 'was used as often as allowed',
@@ -200,19 +205,20 @@ const REFUSALS: Readonly<Record<Exclude<ApprovalState, 'approved'>, string>> = {
 
 function refusal({ approval }: ApprovedRight, row: Approval | undefined): Failure {
   const state = row === undefined || row.state === 'approved' ? 'used' : row.state;
-  const message = `approval \`${approval}\`: ${REFUSALS[state]}`;
+  const message = `approval \`${approval}\` ${REFUSALS[state]}`;
   return fail(`approval_${state}`, message, { approval, state });
 }
 
-/** Which of the rights in force can be used once more; the others come to `refused`. */
+/** Returns one use of each right that has uses left. The other rights are added to `refused`. */
 async function planUses(
-  { ports, rights }: Thread,
+  store: Store,
+  rights: readonly ApprovedRight[],
   refused: Map<string, Failure>,
 ): Promise<TakenUse[]> {
   const uses: TakenUse[] = [];
-  for (const right of rights.approved.takeable()) {
+  for (const right of rights) {
     if (refused.has(right.approval)) continue;
-    const found = await ports.store.approvals({ id: right.approval });
+    const found = await store.approvals({ id: right.approval });
     const [row] = found.ok ? found.output : [];
     if (row?.state === 'approved') uses.push(useOf(row, row.uses - 1));
     else refused.set(right.approval, refusal(right, row));
@@ -228,25 +234,24 @@ const useOf = ({ id, binding }: Approval, uses_left: number): TakenUse => ({
 
 const asked = ({ approval, binding }: TakenUse) => ({ approval, binding });
 
-/** A call that a lost process began has its uses already: its rows count without them. */
-async function usesLeft({ ports }: Thread, approvals: readonly string[]): Promise<TakenUse[]> {
-  const found = await Promise.all(approvals.map((id) => ports.store.approvals({ id })));
+/** Returns the uses that a lost process took for this call. The store has counted them. */
+async function usesLeft(store: Store, approvals: readonly string[]): Promise<TakenUse[]> {
+  const found = await Promise.all(approvals.map((id) => store.approvals({ id })));
   return found.flatMap((rows) => (rows.ok ? rows.output.map((row) => useOf(row, row.uses)) : []));
 }
 
 /**
- * The intent of a call, together with one use of every approval that its token will carry; those that are
- * used up or over are gone without. INVARIANT: counted before the right is exercised, once a call; a
- * crash loses a use and never gives one too many.
+ * Records the intent of a call with one use of every approval that its token will carry. Approvals that are used
+ * up or over are dropped. INVARIANT: a use is always counted before the right is exercised, and at most once per
+ * call. A crash can lose a use; it never adds one.
  */
 export async function commitIntent(
-  thread: Thread,
+  { ports, journal, rights }: RecordedRights,
   call: string,
   event: JournalEvent,
 ): Promise<Outcome<null>> {
-  const { journal, rights } = thread;
   const begun = rights.approved.leftFor(call);
-  const before = begun.length > 0 ? await usesLeft(thread, begun) : [];
+  const before = begun.length > 0 ? await usesLeft(ports.store, begun) : [];
   if (before.length > 0 || rights.approved.takeable().length === 0) {
     if (begun.length > 0) rights.approved.taken(call, before, new Map());
     journal.note(event, {}, 'hold');
@@ -254,7 +259,7 @@ export async function commitIntent(
   }
   const refused = new Map<string, Failure>();
   for (;;) {
-    const uses = await planUses(thread, refused);
+    const uses = await planUses(ports.store, rights.approved.takeable(), refused);
     const notes = uses.map((use) => useNote(use, call, 'used'));
     const change = uses.length > 0 ? { use: uses.map(asked) } : {};
     const done = await journal.commit([event, ...notes], change);
@@ -262,14 +267,14 @@ export async function commitIntent(
       rights.approved.taken(call, uses, refused);
       return ok(null);
     }
-    // Somebody else was quicker: without that one.
+    // Another call took the last use of this approval, so this call goes on without it.
     const { approval } = done.error.detail;
     if (typeof approval !== 'string' || refused.has(approval)) return done;
     refused.set(approval, done);
   }
 }
 
-/** What a call took and did not exercise goes back, with its result. */
+/** Returns the events and the change that give back unexercised uses, for the commit of the result. */
 export const givenBack = (unused: readonly TakenUse[], call: string) => ({
   events: unused.map((use) => useNote(use, call, 'returned')),
   change: { back: unused.map((use) => ({ ...asked(use), back: true as const })) },

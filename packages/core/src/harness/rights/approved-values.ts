@@ -1,7 +1,6 @@
-// What people have said to calls of a thread and of those above it, for more than that one call: a value
-// that counts as named from then on, or a scope of them. INVARIANT: a value is what was shown, whole and in
-// the clear; a scope is of one tool, role and kind, and no wider than the glob that the person gave. Uses
-// that a person counted are taken before the call begins.
+// Approvals of people that hold beyond one call: a value that counts as named from then on, or a scope of
+// values. INVARIANT: a value is always the one that was shown, whole and in the clear. A scope always has one
+// tool, role and kind, and the glob of the person. Counted uses are taken before the call begins.
 import { getOwn, isObject, type Json, type JsonObject } from '../../base/index.ts';
 import {
   type Argument,
@@ -9,9 +8,9 @@ import {
   type Operation,
   operationName,
 } from '../../flow/index.ts';
-import type { Approval } from '../../store/index.ts';
+import type { Approval, Store } from '../../store/index.ts';
 import { valueInScope } from '../../trust/index.ts';
-import type { Thread } from '../thread/thread.ts';
+import type { CallRecord, Control } from '../thread/thread.ts';
 import { isSeen } from './call-shown.ts';
 
 interface ApprovedValue {
@@ -25,7 +24,6 @@ interface ApprovedValue {
 const partsOf = (value: Json | undefined): [string, Json][] =>
   Object.entries(isObject(value) ? value : {});
 
-/** Its uses are counted: it is over when they are. */
 const isCounted = ({ answer }: Approval): boolean => getOwn(answer, 'counted') === true;
 
 function allowedBy(row: Approval): ApprovedValue[] {
@@ -41,14 +39,17 @@ function allowedBy(row: Approval): ApprovedValue[] {
       return [{ ...of, scope: { operation: shown.operation ?? null, glob } }];
     }
     const value = getOwn(shown.arguments, name) ?? null;
-    // What was hidden or cut was not seen.
+    // A value that was hidden or cut was not seen by the person.
     return isValue && isSeen(value) ? [{ ...of, text: JSON.stringify(value) }] : [];
   });
 }
 
-/** Everything that people allowed here, for the arguments of one call. */
-export async function allowedValues({ ports, place }: Thread): Promise<readonly ApprovedValue[]> {
-  const found = await Promise.all(place.chain.map((thread) => ports.store.approvals({ thread })));
+/** Returns the approved values and scopes for the threads of a chain. */
+export async function allowedValues(
+  store: Store,
+  chain: readonly string[],
+): Promise<readonly ApprovedValue[]> {
+  const found = await Promise.all(chain.map((thread) => store.approvals({ thread })));
   return found.flatMap((page) => (page.ok ? page.output.flatMap(allowedBy) : []));
 }
 
@@ -62,15 +63,17 @@ function covers(
   return scope.operation === operation && valueInScope(asked, scope.glob, data);
 }
 
-/** The very call that it was asked about takes its answer where it asks, so that a crash is recognised. */
-function isOfThisCall({ control }: Thread, { state, binding }: Approval): boolean {
+/** The call that the request was about takes its answer in `ask-about-call.ts`, so that a crash is detected. */
+function isOfThisCall(control: Control, { state, binding }: Approval): boolean {
   const intent = control.intents.get(control.currentCall);
   return state === 'approved' && intent !== undefined && binding.call === intent.key;
 }
 
-/** One use, once a call: false when somebody else had the last one. */
-async function takeCounted(thread: Thread, { id, binding, who = '', why = '' }: Approval) {
-  const { journal, control } = thread;
+/** Takes one use, at most once per call. Returns false if another call took the last one. */
+async function takeCounted(
+  { journal, control }: CallRecord,
+  { id, binding, who = '', why = '' }: Approval,
+): Promise<boolean> {
   const call = control.currentCall;
   const { taken = [] } = control.intents.get(call) ?? {};
   if (taken.includes(id)) return true;
@@ -82,9 +85,9 @@ async function takeCounted(thread: Thread, { id, binding, who = '', why = '' }: 
   return done.ok;
 }
 
-/** Undefined: nobody has allowed it. */
+/** Returns the approval that covers the argument, and `undefined` if there is none. */
 export async function originIn(
-  thread: Thread,
+  thread: CallRecord,
   allowed: readonly ApprovedValue[],
   op: Operation,
   argument: Argument,
@@ -92,7 +95,7 @@ export async function originIn(
   const operation = operationName(op);
   for (const one of allowed) {
     const { row } = one;
-    if (!covers(one, operation, argument) || isOfThisCall(thread, row)) continue;
+    if (!covers(one, operation, argument) || isOfThisCall(thread.control, row)) continue;
     if (isCounted(row) && !(await takeCounted(thread, row))) continue;
     return { kind: 'approval', by: row.id };
   }

@@ -1,7 +1,7 @@
-// A guard, a rule or a tier that asks: the call waits in the queue, bound to exactly what it is, and the
-// thread rests in no process. When it goes on, the call is made again and finds its answer. INVARIANT: a
-// call that waits has not begun. Its answer is taken in a commit of its own before the effect, so whoever
-// resumes the thread sees whether the call was only waiting or may have taken effect.
+// Asks a person about one call. The approval request is bound to the exact call, and the thread parks. After the
+// resume the call is made again and finds its answer. INVARIANT: a call that waits has never begun. Its answer
+// is always taken in a commit of its own before the effect, so a resume can tell a waiting call from one that
+// may have had its effect.
 import { hash } from 'node:crypto';
 import {
   canonicalJson,
@@ -25,24 +25,35 @@ import {
 } from '../../flow/index.ts';
 import type { Approval, NewApproval, Store } from '../../store/index.ts';
 import { packMarks } from '../thread/conversation.ts';
+import type { JournalWriter } from '../thread/journal-writer.ts';
 import { makeApprovalId } from '../thread/opening.ts';
 import type { ReplayPort } from '../thread/ports.ts';
 import { countFailure } from '../thread/talk.ts';
-import type { EscalatedCall, Thread } from '../thread/thread.ts';
+import type {
+  Control,
+  EscalatedCall,
+  HarnessPorts,
+  OwnJournal,
+  Place,
+  Thread,
+} from '../thread/thread.ts';
 import { filePreview, threadCallShown } from './call-shown.ts';
 import { declaredRights } from './thread-token.ts';
 
 type AskPort = NonNullable<Ports['ask']>;
 
-/** A hook asks for the thread that it serves, which rests with it; its questions are told apart by its own id. */
-export const askedFor = ({ place: { id, kind, parent } }: Thread) =>
+/** The part of a thread that asks a person and waits for the answer. */
+export type Asker = OwnJournal & Pick<Thread, 'control'>;
+
+/** Returns the thread that a request is for. A hook asks for its parent; its id keeps its requests apart. */
+export const askedFor = ({ id, kind, parent }: Place) =>
   kind === 'hook' && parent !== undefined
     ? { thread: parent, owner: { thread: parent }, hook: { hook: id } }
     : { thread: id, owner: {}, hook: {} };
 
 const digest = (value: Json): string => hash('sha256', canonicalJson(value));
 
-/** The operation and its arguments as guards left them: who asks about the same is asking about this. */
+/** Returns the operation and its arguments after the guards. The same call has the same binding. */
 export function callBinding({ op, arguments: given }: Question, about?: Json): JsonObject {
   const { type, subtype = '', name, target = '' } = op;
   const values = given.map((input) => [input.name, input.value.data]);
@@ -52,10 +63,10 @@ export function callBinding({ op, arguments: given }: Question, about?: Json): J
   };
 }
 
-/** What a person's decision means for whoever asked; undefined: there is none yet. */
+/** Returns the answer of a person, and `undefined` while the request is pending. */
 export function answerIn({ id, state, why = '', shown }: Approval): Asked | undefined {
   if (state === 'pending') return undefined;
-  // Bound to this very call: whoever used it up was this call, before its process was lost.
+  // The request is bound to this call, so this call used it before its process was lost.
   const answer = state === 'used' ? 'approved' : state;
   const holds = getOwn(shown.file, 'holds');
   const held = typeof holds === 'string' && { holds };
@@ -63,24 +74,24 @@ export function answerIn({ id, state, why = '', shown }: Approval): Asked | unde
 }
 
 interface AskedCall {
-  /** The step it is about; '' for a request to a model, which is known by what it says. */
+  /** Id of the step. Empty for a request to a model, which its conversation identifies. */
   readonly id: string;
-  /** The same when this very call is made again, never for another. */
+  /** Key of the call. A repetition of the same call has the same key; no other call has it. */
   readonly key: string;
   readonly effect: ToolEffect;
-  /** It is at work already and would be done again from its beginning. */
+  /** True if the call has begun, so that a resume would repeat it from its start. */
   readonly isBegun?: boolean;
   readonly about?: () => Json;
 }
 
-/** Rights it has of its own; minting its token again changes nothing. */
-function rightsHash({ ports, place }: Thread): string {
-  const rights = declaredRights(ports, place.directive);
+/** Returns a digest of the declared rights. A renewed token has the same digest. */
+function rightsHash(ports: HarnessPorts, { directive }: Place): string {
+  const rights = declaredRights(ports, directive);
   const grants = rights.ok ? rights.output.grants : [];
   return digest(grants.map(({ capability, scope = {} }) => ({ capability, scope: { ...scope } })));
 }
 
-/** After its effect nobody can be asked about a call that must not be done twice. */
+/** Fails if the call has begun and cannot be repeated, because it could not wait for the answer. */
 function tooLate(
   { phase, op }: Question,
   { effect, isBegun }: AskedCall,
@@ -90,11 +101,11 @@ function tooLate(
   return phase === 'after'
     ? fail(
         'permission_denied',
-        `${name} is done and is not done twice, so its result cannot wait for an answer: ask before it`,
+        `the result of ${name} cannot wait for an approval, because the call is done and cannot be repeated; ask before the call`,
       )
     : fail(
         'permission_denied',
-        `${name} is part of a tool that is at work and is not done twice, so it cannot wait for an answer: ask about the tool itself`,
+        `${name} cannot wait for an approval, because its tool is running and cannot be repeated; ask before the tool`,
       );
 }
 
@@ -109,16 +120,16 @@ const noteOf = (
   }) as const;
 
 async function putQuestion(
-  thread: Thread,
+  thread: Asker,
   question: Question,
   binding: JsonObject,
   call: string,
 ): Promise<Outcome<Asked>> {
-  const { journal, ports } = thread;
+  const { journal, ports, place, control } = thread;
   const expires = ports.clock.now() + ports.policies().policy.approvalMs;
   const shown = await threadCallShown(thread, question);
   const id = makeApprovalId(ports.random);
-  const { owner } = askedFor(thread);
+  const { owner } = askedFor(place);
   const asked: NewApproval = { id, kind: 'call', binding, shown, expires, ...owner };
   const data = {
     kind: 'call',
@@ -130,18 +141,16 @@ async function putQuestion(
   } as const;
   const done = await journal.commit({ type: 'approval', data }, { ask: [asked] });
   if (!done.ok) return done;
-  return ok(rest(thread, question, done.output.approvals[0]?.id ?? id));
+  return ok(rest(control, question, done.output.approvals[0]?.id ?? id));
 }
 
-/** The thread rests until somebody answers. */
-function rest({ control }: Thread, { questions }: Question, approval: string): Asked {
+function rest(control: Control, { questions }: Question, approval: string): Asked {
   control.ending ??= { status: 'waiting', reason: questions.join('; ') };
   return { answer: 'pending', approval };
 }
 
-/** The answer is taken before anything is done with it, once. */
-async function take(thread: Thread, row: Approval, call: string): Promise<Outcome<Asked>> {
-  const { journal } = thread;
+/** Takes the answer, once, before the effect of the call. */
+async function take(journal: JournalWriter, row: Approval, call: string): Promise<Outcome<Asked>> {
   const answer = answerIn(row) ?? { answer: 'pending' };
   if (row.state === 'approved') {
     const use = [{ approval: row.id, binding: row.binding }];
@@ -153,11 +162,11 @@ async function take(thread: Thread, row: Approval, call: string): Promise<Outcom
   return ok(answer);
 }
 
-/** One answer is for one effect: a hook that has the step done again has it asked about again. */
+/** True if the answer was used. An answer is for one effect, so a repeated write needs a new one. */
 const isSpent = ({ state }: Approval, { id, effect }: AskedCall): boolean =>
   state === 'used' && effect === 'write' && id !== '';
 
-/** A question about a write over a file that has changed since shows from now on what would change now. */
+/** Updates the preview of a pending request about a file that has changed since. */
 export async function renewed(
   store: Pick<Store, 'restate'>,
   row: Approval,
@@ -170,30 +179,29 @@ export async function renewed(
   return await store.restate({ ...row, shown: await show() });
 }
 
-/** In a replay: as it was answered, and rested upon. */
 async function askedBefore(
-  thread: Thread,
+  { place, control }: Asker,
   question: Question,
   replay: ReplayPort,
 ): Promise<Outcome<Asked>> {
-  const asked = await replay.asked(thread.place.id);
+  const asked = await replay.asked(place.id);
   if (!asked.ok || asked.output.answer !== 'pending') return asked;
-  return ok(rest(thread, question, asked.output.approval ?? ''));
+  return ok(rest(control, question, asked.output.approval ?? ''));
 }
 
-/** Asks a person about one call of a thread. */
+/** Returns the port that asks a person about one call of a thread. */
 export const askAbout =
-  (thread: Thread, call: AskedCall): AskPort =>
+  (thread: Asker, call: AskedCall): AskPort =>
   async (question) => {
-    const { ports } = thread;
+    const { ports, place, control, journal } = thread;
     if (ports.replay) return await askedBefore(thread, question, ports.replay);
     const late = tooLate(question, call);
     if (late) return late;
-    const { thread: asker, hook } = askedFor(thread);
+    const { thread: asker, hook } = askedFor(place);
     const binding = {
       ...callBinding(question, call.about?.()),
       call: call.key,
-      rights: rightsHash(thread),
+      rights: rightsHash(ports, place),
       ...hook,
     };
     const found = await ports.store.approvals({ thread: asker, binding });
@@ -203,30 +211,30 @@ export const askAbout =
     if (row.state === 'pending') {
       const show = () => threadCallShown(thread, question);
       const asked = await renewed(ports.store, row, question, show);
-      return asked.ok ? ok(rest(thread, question, row.id)) : asked;
+      return asked.ok ? ok(rest(control, question, row.id)) : asked;
     }
-    return await take(thread, row, call.id);
+    return await take(journal, row, call.id);
   };
 
-/** Inside a tool that a call of the thread runs, which nobody was asked about. */
-export function askInside(thread: Thread, key: string, effect: ToolEffect): AskPort {
+/** Returns the port for requests inside of a tool that a call of the thread runs. */
+export function askInside(thread: Asker, key: string, effect: ToolEffect): AskPort {
   const id = [...thread.control.intents].find(([, intent]) => intent.key === key)?.[0] ?? '';
   return askAbout(thread, { id, key, effect, isBegun: true });
 }
 
-/** For what is asked inside of something that a person has approved. */
+/** Approves everything, inside of a step that a person has approved. */
 export const APPROVED: AskPort = () => ok({ answer: 'approved' });
 
 export const isPending = (outcome: Outcome<unknown>): boolean =>
   !outcome.ok &&
   (outcome.error.code === 'approval_pending' || outcome.error.detail.answer === 'pending');
 
-/** With `escalate`, this many failures of a tool in a row become a question to a person. */
+/** Number of failures of a tool in a row that become a question to a person, with `escalate`. */
 const MAX_FAILURES = 3;
 
-/** True: a person is asked, and the thread rests. */
+/** Returns true if a person is asked. The thread parks then. */
 export async function escalateFailure(
-  thread: Thread,
+  thread: Asker & Pick<Thread, 'rights'>,
   call: string,
   tool: string,
   { content, isError, marks: carried }: { content: Json; isError: boolean; marks: Descriptor },
@@ -249,7 +257,7 @@ export async function escalateFailure(
   }
   const id = makeApprovalId(ports.random);
   const expires = ports.clock.now() + ports.policies().policy.approvalMs;
-  const { owner, hook } = askedFor(thread);
+  const { owner, hook } = askedFor(place);
   const binding = { action: 'escalate', tool, call, turn: journal.turn, ...hook };
   const shown = { action: 'escalate', question, directive: place.directive.name, tool };
   const asked: NewApproval = { id, kind: 'question', binding, shown, expires, ...owner };
@@ -259,13 +267,12 @@ export async function escalateFailure(
   return done.ok ? rest(done.output.approvals[0]?.id ?? id) : done;
 }
 
-/** What the model is told of such a call; undefined: nobody has answered yet, and the thread rests. */
+/** Returns the result of an escalated call for the model, and `undefined` while the request is pending. */
 export async function escalatedResult(
-  thread: Thread,
+  { ports, place, control }: Asker,
   call: string,
   { approval, held }: EscalatedCall,
 ): Promise<Outcome<Json | undefined>> {
-  const { ports, place, control } = thread;
   const replayed = await ports.replay?.recorded(place.id, call, true);
   if (replayed) return replayed.ok ? ok(replayed.output.data) : ok(failedJson(replayed.error));
   const found = await ports.store.approvals({ id: approval });

@@ -1,6 +1,6 @@
-// What a model can say to those who run it: `stuck`, `escalate`, `checkpoint`. The first two may need
-// a person; then the thread waits with the call open, in no process, and the answer becomes the
-// call's result when it goes on.
+// The verb `help` of a thread: `stuck`, `escalate`, `checkpoint`. The first two can park the thread with the
+// call open; the answer of a person becomes the call's result. A person can approve a right for a number of uses
+// and some time. A right beyond the directive needs a person who says so.
 import {
   type Failure,
   fail,
@@ -25,19 +25,20 @@ import {
   type Scope,
 } from '../../trust/index.ts';
 import { raiseError } from '../hooks/raise-checkpoint.ts';
+import type { JournalWriter } from '../thread/journal-writer.ts';
 import { makeApprovalId } from '../thread/opening.ts';
-import type { Thread } from '../thread/thread.ts';
+import type { HarnessPorts, RightsHolder, Thread } from '../thread/thread.ts';
 import { isInForce, rightOf } from './approved-rights.ts';
-import { askedFor } from './ask-about-call.ts';
+import { type Asker, askedFor } from './ask-about-call.ts';
 import { declaredRights } from './thread-token.ts';
 
 interface HelpSignal {
   action: string;
   reason: string;
-  /** With `escalate`: the right that is missing; `tool.bash` stands for the right to call that tool. */
+  /** With `escalate`: the missing right. `tool.bash` means the right to call that tool. */
   capability?: string;
   scope?: JsonObject;
-  /** With `escalate`, of a hook: the ceilings it would name in `context.limits`. */
+  /** With `escalate` in a hook: the new limits that it would name in `context.limits`. */
   limits?: JsonObject;
 }
 
@@ -45,54 +46,50 @@ type Question = Pick<NewApproval, 'binding' | 'shown'> & {
   kind: 'question' | 'capability' | 'limit';
 };
 
-/** The thread that a question is about: that which a hook serves, as long as it runs here. */
-const servedBy = (thread: Thread): Thread =>
+/** Returns the thread that a request is about: the one that a hook serves, if it runs here. */
+const servedBy = (thread: RightsHolder): RightsHolder =>
   (thread.place.kind === 'hook' &&
     thread.ports.threads.live.get(thread.place.parent ?? '')?.thread) ||
   thread;
 
-const shownAsker = (thread: Thread): JsonObject => ({
+const shownAsker = (thread: RightsHolder): JsonObject => ({
   directive: servedBy(thread).place.directive.name,
   ...(thread.place.kind === 'hook' && { hook: thread.place.directive.name }),
 });
 
-// A right: what exactly a person is asked, and what the answer is worth. The person may give it for
-// fewer or more uses and for a time; a right that the directive does not declare takes a person who says
-// that it may go beyond that.
-
 type Wish = Required<Pick<HelpSignal, 'capability'>> & Pick<HelpSignal, 'scope'>;
 
-/** A refusal names tools by their last segment; asking for them so is understood. */
-function named({ ports }: Thread, wish: Wish): Outcome<Grant> {
-  const { catalog } = ports.library.capabilities();
+/** Returns the grant of a request. A refusal names tools by their last segment, so that name is accepted too. */
+function named({ library }: HarnessPorts, wish: Wish): Outcome<Grant> {
+  const { catalog } = library.capabilities();
   const scope = (wish.scope ?? {}) as Scope;
   const capability = normalizeCapability(wish.capability);
   const isTool = capability.startsWith('tool.') && !catalog.get(capability);
   if (!isTool) {
     return ok({ capability, ...(Object.keys(scope).length > 0 && { scope }) });
   }
-  const found = ports.library.find('tool', scope.id ?? capability.slice('tool.'.length));
+  const found = library.find('tool', scope.id ?? capability.slice('tool.'.length));
   return found.ok ? ok({ capability: 'tool.execute', scope: { id: found.output.id } }) : found;
 }
 
-/** What no person can give here, because neither could they give it otherwise. */
-function refusal({ ports }: Thread, grant: Grant): Outcome<null> {
+/** Fails for a right that no approval can give. */
+function refusal(ports: HarnessPorts, grant: Grant): Outcome<null> {
   const { catalog } = ports.library.capabilities();
   const name = `\`${grant.capability}\``;
   if (grant.capability.includes('*')) {
-    return fail('invalid_input', `${name} is no single capability; name the one that is missing`);
+    return fail('invalid_input', `${name} is not a single capability; name the missing one`);
   }
   const problem = grantProblem(grant, catalog);
   if (problem !== undefined) return fail('invalid_input', problem);
   const { subtree: _, ...elsewhere } = grant.scope ?? {};
   if (isSystemGrant({ ...grant, scope: elsewhere }, catalog)) {
-    return fail('permission_denied', `${name} is for signed core items; nobody can approve it`, {
+    return fail('permission_denied', `${name} is for signed core items and cannot be approved`, {
       missing: grant.capability,
     });
   }
   const ceilings = ports.policies().policy.ceilings();
   const left = createCeilingVerifier(ceilings, catalog).holds(grant.capability);
-  // A ceiling may leave the name and take the whole scope: an approval would not count there.
+  // A ceiling can keep the name and take the whole scope. An approval would have no effect there.
   const taken = ceilings
     .flatMap((ceiling) => capsOn(ceiling, grant, catalog))
     .find(({ extent }) => extent === 'whole');
@@ -103,9 +100,8 @@ function refusal({ ports }: Thread, grant: Grant): Outcome<null> {
   });
 }
 
-/** How much of it the directive declares. */
 function declaredOf(
-  { place: { directive }, ports }: Thread,
+  { place: { directive }, ports }: RightsHolder,
   grant: Grant,
 ): Outcome<'yes' | 'no' | 'in part'> {
   const declared = declaredRights(ports, directive);
@@ -115,24 +111,30 @@ function declaredOf(
   return ok(missing.length > 0 ? 'no' : partial.length > 0 ? 'in part' : 'yes');
 }
 
-/** Nothing to ask for: the thread has it, by itself or because it was approved. */
-function isHeld({ ports, rights: { approved }, place: { id } }: Thread, grant: Grant): boolean {
+/** True if the thread has the right, by its directive or by an approval. */
+function isHeld(
+  { ports, rights: { approved }, place: { id } }: RightsHolder,
+  grant: Grant,
+): boolean {
   const token = ports.tokens.verify(approved.auth(), id);
   if (!token.ok) return false;
   const { missing, partial } = token.output.missingAtStart([grant]);
   return missing.length + partial.length === 0;
 }
 
-/** The question, ready for the queue; or the answer when there is nothing to ask. */
+/** The part of a thread that asks a person for a right. */
+type RightAsker = Asker & RightsHolder;
+
+/** Returns the request for the right, or the answer if the thread has the right already. */
 function capabilityQuestion(
-  thread: Thread,
+  thread: RightAsker,
   wish: Wish,
   reason: string,
 ): Outcome<{ held: Json } | Question> {
-  const wanted = named(thread, wish);
+  const wanted = named(thread.ports, wish);
   if (!wanted.ok) return wanted;
   const grant = wanted.output;
-  const possible = refusal(thread, grant);
+  const possible = refusal(thread.ports, grant);
   if (!possible.ok) return possible;
   const served = servedBy(thread);
   const declared = declaredOf(served, grant);
@@ -148,7 +150,7 @@ function capabilityQuestion(
       capability,
       scope: { ...scope },
       call: thread.control.currentCall,
-      ...askedFor(thread).hook,
+      ...askedFor(thread.place).hook,
     },
     shown: {
       action: 'escalate',
@@ -163,22 +165,22 @@ function capabilityQuestion(
 }
 
 const SAID: Readonly<Record<string, string>> = {
-  denied: 'a person said no; go on without it, or say what cannot be done',
-  expired: 'nobody answered in time; ask again if it is still needed',
+  denied: 'a person denied it; continue without it, or report what cannot be done',
+  expired: 'the request expired; ask again if it is still needed',
 };
 
-/** What the model is told, and from now on the right. */
-function capabilityAnswer(thread: Thread, approval: Approval): Outcome<Json> {
+/** Adds an approved right and returns the answer for the model. */
+function capabilityAnswer({ place, rights }: RightsHolder, approval: Approval): Outcome<Json> {
   const { id, state, why = '', who = '', uses, expires, shown } = approval;
   const right = rightOf(approval);
   if (!right) return ok({ decision: state, message: SAID[state] ?? '', why, who });
   if (!isInForce(approval)) {
-    const message = `directive \`${plainText(shown.directive ?? '')}\` does not declare it, and nobody said that the thread may go beyond its directive`;
+    const message = `directive \`${plainText(shown.directive ?? '')}\` does not declare it; a person must approve that the thread goes beyond its directive`;
     return ok({ decision: 'approved', in_force: false, message, why, who });
   }
-  // What a hook asked for is taken by the thread that it serves, when it has answered.
-  const isHook = thread.place.kind === 'hook';
-  if (!isHook) thread.rights.approved.add(approval);
+  // The thread that a hook serves adds the right, after the hook has answered.
+  const isHook = place.kind === 'hook';
+  if (!isHook) rights.approved.add(approval);
   const holder = isHook ? `thread \`${approval.thread ?? ''}\`` : 'you';
   return ok({
     decision: 'approved',
@@ -192,17 +194,17 @@ function capabilityAnswer(thread: Thread, approval: Approval): Outcome<Json> {
   });
 }
 
-/** One open call, one question: asking again finds the answer. A right is asked for by its name. */
+/** Returns the request of a help call. The same request in a later call finds the same answer. */
 function questionOf(
-  thread: Thread,
+  thread: RightAsker,
   { action, reason, capability, scope, limits }: HelpSignal,
 ): Outcome<Question | { held: Json }> {
   const call = thread.control.currentCall;
-  const { hook } = askedFor(thread);
+  const { hook } = askedFor(thread.place);
   if (action === 'escalate' && limits) {
     if (thread.place.kind !== 'hook') {
       const message =
-        'limits are raised by a hook at a limit, or by a person who resumes the thread';
+        'a thread cannot raise its own limits; a hook can at a limit, or a person who resumes the thread';
       return fail('invalid_input', message);
     }
     const shown = { action, question: reason, ...shownAsker(thread), limits };
@@ -218,25 +220,24 @@ function questionOf(
   });
 }
 
-/** Leaves the call open and the thread at rest until somebody answers. */
+/** Creates the request and parks the thread with the call open. */
 async function ask(
-  thread: Thread,
+  { journal, ports, place, control }: Asker,
   { action, reason }: HelpSignal,
   question: Question,
 ): Promise<Outcome<Json>> {
-  const { journal, ports, control } = thread;
-  const { owner } = askedFor(thread);
+  const { owner } = askedFor(place);
   const expires = ports.clock.now() + ports.policies().policy.approvalMs;
   const id = makeApprovalId(ports.random);
   const asked: NewApproval = { id, ...question, expires, ...owner };
   const data = { kind: question.kind, state: 'pending', approval: asked.id, action } as const;
   const done = await journal.commit({ type: 'approval', data }, { ask: [asked] });
   if (!done.ok) return done;
-  // What is asked already and still open is answered with the row that stands.
+  // An identical request that is still pending is returned instead of a new one.
   const approval = done.output.approvals[0]?.id ?? id;
   const status = action === 'stuck' ? 'needs_input' : 'waiting';
   control.ending = { status, reason: reason || `waits for approval ${approval}` };
-  return fail('approval_pending', `nobody has answered \`${approval}\` yet`, { approval });
+  return fail('approval_pending', `approval request \`${approval}\` is pending`, { approval });
 }
 
 async function stuck(
@@ -250,19 +251,19 @@ async function stuck(
   const call = thread.control.currentCall;
   await raiseError(thread, failed, 'help', { isTold: true, call });
   const { ending } = thread.control;
-  // A hook asks somebody, and answers later.
+  // The hook asks a person, and answers later.
   if (ending && thread.hooks.pending.size > 0) return failed;
   if (!ending) return ok({ action: 'stuck', message: 'noted; go on' });
   return ending.status === 'needs_input' ? await ask(thread, signal, question) : failed;
 }
 
-/** Its number is known when it is written. */
-async function snapshot({ journal }: Thread, { reason }: HelpSignal): Promise<Outcome<Json>> {
+/** The number of the snapshot is the number of its event. */
+async function snapshot(journal: JournalWriter, { reason }: HelpSignal): Promise<Outcome<Json>> {
   const noted = await journal.commit({ type: 'snapshot', data: { reason } }, {});
   return noted.ok ? ok({ action: 'checkpoint', snapshot: noted.output.seq }) : noted;
 }
 
-/** A hook has to decide all the same: that nobody could give it is an answer. */
+/** A hook must decide even if no person can approve its request, so the refusal is an answer. */
 const notAsked = ({ error: { code, detail } }: Failure): Json => ({
   decision: 'refused',
   code,
@@ -272,21 +273,21 @@ const notAsked = ({ error: { code, detail } }: Failure): Json => ({
 });
 
 export async function helpSignal(thread: Thread, signal: HelpSignal): Promise<Outcome<Json>> {
-  if (signal.action === 'checkpoint') return await snapshot(thread, signal);
+  if (signal.action === 'checkpoint') return await snapshot(thread.journal, signal);
   const wanted = questionOf(thread, signal);
   if (!wanted.ok) return thread.place.kind === 'hook' ? ok(notAsked(wanted)) : wanted;
   const question = wanted.output;
   if ('held' in question) return ok(question.held);
-  // The same question again finds the latest answer.
+  // The latest answer to the same request counts.
   const { binding } = question;
-  const { thread: asker } = askedFor(thread);
+  const { thread: asker } = askedFor(thread.place);
   const found = await thread.ports.store.approvals({ thread: asker, binding });
   if (!found.ok) return found;
   const before = found.output.at(-1);
   if (before && before.state !== 'pending') {
     if (question.kind === 'capability') return capabilityAnswer(thread, before);
     const { answer, decided, why = '', who = '' } = before;
-    // What was answered in time stays answered, however late the thread goes on.
+    // An answer from before the expiry stays valid, however late the thread resumes.
     const isLate = before.state === 'expired' && decided !== undefined;
     const state = isLate ? 'approved' : before.state;
     const message = question.kind === 'limit' ? SAID[state] : undefined;

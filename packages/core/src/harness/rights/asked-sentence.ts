@@ -1,10 +1,10 @@
-// The question that a person is asked about a call, as one sentence: what would be done, and to what.
+// The question of an approval request, as one sentence: the effect, and its target.
 import { type Json, type JsonObject, masked, onOneLine, plainText } from '../../base/index.ts';
 import { operationName, type Question, type WritePreview } from '../../flow/index.ts';
 
 const MAX_WORDS = 120;
 
-/** A value on one line, without control characters and known secrets. */
+/** Returns a value on one line, without control characters and known secrets. */
 function word(value: Json | undefined): string {
   const text = onOneLine(masked(plainText(value ?? '')));
   return text.length > MAX_WORDS ? `${text.slice(0, MAX_WORDS - 1)}…` : text;
@@ -12,7 +12,7 @@ function word(value: Json | undefined): string {
 
 const lines = (count: number): string => `${count} ${count === 1 ? 'line' : 'lines'}`;
 
-/** `12 lines added, 3 removed`, or how many there were and would be. */
+/** Returns `12 lines added, 3 removed`, or the number of lines before and after. */
 function sizeOf({ change, from, to, added, removed }: WritePreview): string {
   if (change === 'create' && to !== undefined) return ` (${lines(to)})`;
   if (added !== undefined && removed !== undefined) {
@@ -30,7 +30,6 @@ const CHANGES: Readonly<Record<WritePreview['change'], string>> = {
   add: 'Add to',
 };
 
-/** Where a request goes, without its path and what is in it. */
 function hostOf(value: string): string {
   const url = URL.canParse(value) ? new URL(value) : undefined;
   return url?.host ? url.host : value;
@@ -68,7 +67,7 @@ function toolSentence(question: Question, values: JsonObject): string {
   return target === undefined ? `Call ${op.name}` : `Call ${op.name} on ${target}`;
 }
 
-/** Statements of scripts, and what else acts; undefined: it is called by its name. */
+/** Sentences for statements of scripts and other operations. `undefined`: the name of the operation is used. */
 const STATEMENTS: Readonly<Record<string, (target: string) => string | undefined>> = {
   output: (target) => target && `Write ${target}`,
   append: (target) => target && `Add to ${target}`,

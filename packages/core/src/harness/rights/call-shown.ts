@@ -1,6 +1,6 @@
-// What a person is shown of a call before they decide: exactly what would be done, which argument strangers
-// had a hand in and where it stands in what was read, who named what steers it, and what threads of the
-// same directive did before. Made once, when the question is put; nobody pays for it otherwise.
+// The facts about a call that a person gets with an approval request: the exact effect, arguments with untrusted
+// data and their place in what was read, who named each steering argument, and earlier calls by threads of the
+// same directive. They are computed once, with the request.
 import {
   getOwn,
   isObject,
@@ -21,25 +21,25 @@ import {
 } from '../../flow/index.ts';
 import { decodeAll, type MadeCall, madeCalls } from '../../journal/index.ts';
 import type { StoredEvent } from '../../store/index.ts';
-import type { Thread } from '../thread/thread.ts';
+import type { OwnJournal } from '../thread/thread.ts';
 
 const MAX_SHOWN = 2000;
 const HIDDEN = '[secret]';
 
-/** A secret is not for people either; a long text is cut. */
+/** Returns a value for people: secrets are hidden, long texts are cut. */
 function shownValue({ value }: Argument): Json {
   if (carries(value.meta.descriptor, 'secret')) return HIDDEN;
   const { data, text } = value;
   return text.length > MAX_SHOWN ? `${text.slice(0, MAX_SHOWN)} …` : data;
 }
 
-/** What was hidden or cut was not seen, so it cannot be meant. */
+/** True if the value was shown whole. A hidden or cut value cannot be approved. */
 export const isSeen = (shown: Json): boolean =>
   shown !== HIDDEN && JSON.stringify(shown).length <= MAX_SHOWN;
 
 const steers = ({ role }: Argument): boolean => role !== undefined && role !== 'content';
 
-/** By name, of those arguments that steer the call. */
+/** Returns a fact about each steering argument, by name. */
 function ofSteering(
   name: 'roles' | 'kinds' | 'origins',
   given: readonly Argument[],
@@ -65,16 +65,16 @@ const NAMED: Readonly<Record<string, string>> = {
   own: 'made by this thread',
   closed: 'closed to everybody',
 };
-const NOBODY = 'nobody who is trusted is known to have said it';
+const NOBODY = 'no trusted source is known';
 
-/** Where nobody looked, because no stranger was heard, nothing is told. */
+/** Returns who named an argument. No fact is given if nothing untrusted was read. */
 function namedBy({ origin, value: { meta } }: Argument): string | undefined {
   if (!origin) return carries(meta.descriptor, 'untrusted') ? NOBODY : undefined;
   const { kind, by } = origin;
   return `${NAMED[kind] ?? kind}${by === undefined ? '' : ` (${by})`}`;
 }
 
-/** What it would change in a file; nothing of it is shown when any of what goes in is secret. */
+/** Returns the change that the call would make to a file, without the diff if an argument is secret. */
 export async function filePreview({
   arguments: given,
 }: Question): Promise<WritePreview | undefined> {
@@ -85,7 +85,7 @@ export async function filePreview({
   return rest;
 }
 
-/** What a person sees of it: the question, why it is asked, where it comes from, exactly what would be done. */
+/** Returns the facts about a call: the question, its reason, its source, and the exact effect. */
 export async function callShown(question: Question, root?: string): Promise<JsonObject> {
   const { op, phase, questions, guards, arguments: given, sources } = question;
   const { sentenceOf } = await import('./asked-sentence.ts');
@@ -109,10 +109,10 @@ export async function callShown(question: Question, root?: string): Promise<Json
   };
 }
 
-/** Events that a thread has read. A secret is a reference in them. */
+/** Events that a thread has read. They contain references in place of secrets. */
 const READ = ['tool_result', 'injected_message', 'user_message'] as const;
 const [MAX_EVENTS, MAX_TAINTED, MAX_SOURCES, AROUND] = [2000, 12, 5, 60];
-/** Anything shorter stands everywhere. */
+/** A shorter value occurs in every text. */
 const MIN_FOUND = 4;
 
 function* textsIn(value: Json): Generator<string> {
@@ -136,7 +136,7 @@ function excerptOf(text: string, value: string): string | undefined {
   return plain(`${from > 0 ? '… ' : ''}${cut}${to < text.length ? ' …' : ''}`);
 }
 
-/** `tool http/get, turn 3`, or who said it. */
+/** Returns `tool http/get, turn 3`, or the author of a message. */
 const placeOf = ({ type, turn, data }: StoredEvent): string =>
   type === 'tool_result'
     ? `tool ${plainText(data.tool ?? 'directive')}, turn ${turn}`
@@ -148,7 +148,7 @@ interface Standing {
   readonly excerpt?: string;
 }
 
-/** The latest of what strangers wrote that holds this value. */
+/** Returns the latest untrusted event that contains this value. */
 function standingIn(events: readonly StoredEvent[], value: string): Standing | undefined {
   if (value.length < MIN_FOUND) return undefined;
   for (const event of events) {
@@ -165,7 +165,7 @@ function standingIn(events: readonly StoredEvent[], value: string): Standing | u
   return undefined;
 }
 
-async function foreignEvents({ ports, place, journal }: Thread): Promise<StoredEvent[]> {
+async function foreignEvents({ ports, place, journal }: OwnJournal): Promise<StoredEvent[]> {
   await journal.flush();
   const read = await ports.store.read(place.id, { types: READ, limit: MAX_EVENTS });
   const events = read.ok ? read.output : [];
@@ -176,8 +176,8 @@ async function foreignEvents({ ports, place, journal }: Thread): Promise<StoredE
 
 const TELLING = ['untrusted', 'secret', 'influenced'];
 
-/** Which arguments strangers had a hand in, and where from. */
-async function taintedIn(thread: Thread, { arguments: given }: Question): Promise<JsonObject> {
+/** Returns the arguments with untrusted or secret data, and their sources. */
+async function taintedIn(thread: OwnJournal, { arguments: given }: Question): Promise<JsonObject> {
   const tainted: JsonObject = {};
   let events: StoredEvent[] | undefined;
   for (const { name, value } of given.slice(0, MAX_TAINTED)) {
@@ -208,7 +208,10 @@ const wordOf = (value: Json | undefined): string => {
   return plain(text.length > MAX_WORD ? `${text.slice(0, MAX_WORD)} …` : text);
 };
 
-async function callsBefore({ ports: { store }, place }: Thread, tool: string): Promise<MadeCall[]> {
+async function callsBefore(
+  { ports: { store }, place }: OwnJournal,
+  tool: string,
+): Promise<MadeCall[]> {
   const own = await store.thread(place.id);
   const { project, tenant = '' } = own.ok ? own.output : { project: '' };
   const filter = { directive: place.directive.name, project, tenant, limit: MAX_THREADS };
@@ -218,7 +221,7 @@ async function callsBefore({ ports: { store }, place }: Thread, tool: string): P
     const types = ['tool_call', 'tool_result'];
     const read = await store.read(id, { types, limit: MAX_CALLS });
     const events = read.ok ? decodeAll(read.output) : read;
-    // The call that asks has no result.
+    // A call without a result is the one that asks.
     const made = events.ok ? madeCalls(events.output) : [];
     found.push(...made.filter(({ intent, result }) => result && intent.data.tool === tool));
   }
@@ -230,7 +233,10 @@ function outcomeOf({ result }: MadeCall): string {
   return result?.data.is_error ? code || 'failed' : 'done';
 }
 
-async function doneBefore(thread: Thread, { op, arguments: given }: Question): Promise<JsonObject> {
+async function doneBefore(
+  thread: OwnJournal,
+  { op, arguments: given }: Question,
+): Promise<JsonObject> {
   if (op.type !== 'tool') return {};
   const named = given.filter(steers);
   const calls = await callsBefore(thread, op.name);
@@ -251,8 +257,8 @@ async function doneBefore(thread: Thread, { op, arguments: given }: Question): P
   return { before: before.length > 0 ? before : 'never called by this directive' };
 }
 
-/** The same for a call of a thread, with where its values stand and what was done before. */
-export async function threadCallShown(thread: Thread, question: Question): Promise<JsonObject> {
+/** Returns the facts about a call of a thread, with the origin of its values and with earlier calls. */
+export async function threadCallShown(thread: OwnJournal, question: Question): Promise<JsonObject> {
   return {
     ...(await callShown(question, thread.ports.project)),
     ...(await taintedIn(thread, question)),

@@ -1,5 +1,5 @@
-// What a text says as a whole. INVARIANT: wholes only: the text, a line, what stands in quotes, a word that
-// is written like a name; a piece of something that was said is nothing that was said.
+// Values that a text mentions as a whole. INVARIANT: only a whole ever counts: the text, a line, a quoted text,
+// or a word that is written like a name. A part of a whole is not mentioned.
 
 const CLOSING_QUOTES: Readonly<Record<string, string>> = {
   '`': '`',
@@ -12,22 +12,15 @@ const CLOSING_QUOTES: Readonly<Record<string, string>> = {
 const ANY_QUOTE = /[`"'“‘«]/g;
 const BEFORE_QUOTE = /[\s([{<>,:;=]/;
 const AFTER_QUOTE = /[\s)\]}<>.,:;!?]/;
-/**
- * A word that is written like the name of something: a path, an address, an id. Other words are in every
- * text, and a number is one of something, of what is not known.
- */
+/** A word that is written like a name: a path, an address, an id. A number alone names nothing. */
 const IS_NAME = /[/@:_#~\d]|.\../u;
 const IS_NUMBER = /^[\d.,:/-]*$/;
-/** It is one of something, of what is not known. */
 export const isNumber = (text: string): boolean => IS_NUMBER.test(text.trim());
 const PAIRS: Readonly<Record<string, string>> = { '(': ')', '[': ']', '{': '}', '<': '>' };
 const OPENING: Readonly<Record<string, string>> = { ')': '(', ']': '[', '}': '{', '>': '<' };
 const MARKS_AT_END = '.,:;!?…';
 
-/**
- * A word without the brackets around it and the marks of a sentence behind it. One pass from both ends:
- * a word can be as long as a text.
- */
+/** Returns a word without brackets and final punctuation, in one pass, because it can be as long as the text. */
 function bareWord(word: string): string {
   let [start, end] = [0, word.length];
   const counts = new Map<string, number>();
@@ -54,10 +47,10 @@ function bareWord(word: string): string {
   return word.slice(start, end);
 }
 
-/** Calls `found` for everything in quotes, and returns the text with a blank in place of each. */
+/** Calls `found` for each quoted text, and returns the text with a blank in place of each. */
 function withoutQuoted(text: string, found: (inside: string) => void): string {
   const next = new Map<string, number>();
-  /** The next place of a sign from `at` on. Asked with growing `at`, so every place is met once. */
+  /** Returns the next position of a sign. `at` only grows, so each position is visited once. */
   const nextOf = (sign: string, at: number): number => {
     const known = next.get(sign) ?? -1;
     if (known >= at) return known;
@@ -78,14 +71,11 @@ function withoutQuoted(text: string, found: (inside: string) => void): string {
   return rest + text.slice(done);
 }
 
-/**
- * What somebody who writes this has said as a whole; `words`: single ones too. The work grows with the
- * length of the text, whatever is in it.
- */
+/** Returns everything that the text mentions as a whole; `words`: also single words. The work is linear. */
 export function saidIn(text: string, words: boolean): ReadonlySet<string> {
   const said = new Set([text, text.trim()]);
   for (const line of text.split(/\r?\n/)) said.add(line.trim());
-  // What stands in quotes is said as one: its words are not.
+  // A quoted text is one value. Its words are not.
   const rest = withoutQuoted(text, (inside) => {
     if (inside.trim() === inside) said.add(inside);
   });

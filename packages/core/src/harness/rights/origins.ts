@@ -1,6 +1,6 @@
-// Where a model has its arguments from. A model that has read what strangers wrote may speak for them, so
-// what steers a risky call must have been said by somebody else, word for word: the user, whoever wrote
-// the directive, a result that no stranger had a hand in, a person who was asked.
+// Finds out where a model got the arguments of a call. A model that has read untrusted data may write what an
+// attacker wants. So each argument that steers a risky call must have a trusted source, word for word: the user,
+// the author of the directive, a trusted result, or a person who approved it.
 import { createRecent, getOwn, type Json, matchGlob, plainText } from '../../base/index.ts';
 import {
   type Argument,
@@ -20,12 +20,12 @@ import {
 import { type Grant, grantsAllow } from '../../trust/index.ts';
 import { unpackMarks } from '../thread/conversation.ts';
 import { withoutTime } from '../thread/talk.ts';
-import type { HarnessPorts, Thread } from '../thread/thread.ts';
+import type { DirectiveTalk, HarnessPorts, RightsHolder, Thread } from '../thread/thread.ts';
 import { allowedValues, originIn } from './approved-values.ts';
 import { isNumber, saidIn } from './mentioned-values.ts';
 import { declaredRights } from './thread-token.ts';
 
-/** Values of fields at any depth; what they are called vouches for nothing. */
+/** Yields the values of fields at any depth. Field names are not values. */
 function* leavesOf(value: Value): Generator<Value> {
   const open = [value];
   for (let next = open.pop(); next; next = open.pop()) {
@@ -36,8 +36,8 @@ function* leavesOf(value: Value): Generator<Value> {
 }
 
 /**
- * What the files of a tool say of results that came without any word of it: of what kind fields are, and
- * which of them strangers write. Undefined: there is no such item any more, so nobody knows.
+ * Returns the facts that a tool's files declare about its results: the kind of each field, and the fields with
+ * untrusted text. `undefined`: the item does not exist, so nothing is known.
  */
 export function declaredFacts({ library }: HarnessPorts, tool: string): ResultFacts | undefined {
   if (tool === '') return {};
@@ -55,11 +55,11 @@ export function declaredFacts({ library }: HarnessPorts, tool: string): ResultFa
   };
 }
 
-/** The directive as it was shown, inputs filled in; after strangers had a hand in those, as it is signed. */
-function directiveParts({ talk, place }: Thread): Json[] {
+/** Returns the directive as the model got it. With untrusted inputs: the directive as it was signed. */
+function directiveParts({ talk, place }: DirectiveTalk): Json[] {
   for (const event of talk.opening) {
     if (event.type !== 'tool_result' || event.data.is_error) continue;
-    // What stands beside it are words of tools, whoever wrote those.
+    // The other fields of the result are words of tools.
     const directive = getOwn(event.data.content, 'directive');
     const isForeign = carries(unpackMarks(event.data.marks), 'untrusted');
     if (!isForeign && directive !== undefined) return [directive];
@@ -77,7 +77,7 @@ function directiveParts({ talk, place }: Thread): Json[] {
 const asSigned = new WeakMap<object, Json[]>();
 
 interface SaidWords {
-  /** Also single words that are written like names. */
+  /** Wholes, and single words that are written like names. */
   readonly words: ReadonlySet<string>;
   readonly wholes: ReadonlySet<string>;
 }
@@ -86,7 +86,7 @@ const sayingOf = (text: string): SaidWords =>
   readBefore.get(text) ??
   readBefore.set(text, { words: saidIn(text, true), wholes: saidIn(text, false) });
 
-/** For which kind of thing a value of a result vouches, and why. */
+/** A trusted origin of a value, and the kind that it holds for. */
 interface Vouching {
   readonly origin: ArgumentOrigin;
   readonly kind: string | undefined;
@@ -94,7 +94,7 @@ interface Vouching {
 
 type Heard = ReturnType<Thread['talk']['conversation']['trusted']>;
 
-/** What was said in a conversation and told to it by tools; it only grows, so each is read once. */
+/** Trusted words of a conversation: messages and fields of results. They only grow, so each is read once. */
 class Sayings {
   readonly #said: SaidWords[] = [];
   readonly #fields = new Map<Json, Vouching[]>();
@@ -125,7 +125,7 @@ class Sayings {
     return this.#said.some((one) => (words ? one.words : one.wholes).has(value));
   }
 
-  /** The field that says most of it, of those of this kind. */
+  /** Returns the strongest origin of a value among fields of this kind. */
   field(value: Json, kind: string | undefined): ArgumentOrigin | undefined {
     const found = this.#fields.get(value)?.filter((one) => one.kind === kind) ?? [];
     const best = found.find(({ origin }) => origin.kind !== 'identifier') ?? found[0];
@@ -135,12 +135,12 @@ class Sayings {
 
 const sayings = new WeakMap<Heard, Sayings>();
 
-/** What was said to a thread and shown to it, for one call. */
+/** Trusted words of a thread, for one call. */
 class SaidToThread {
   readonly #sayings: Sayings;
   readonly #directive: readonly SaidWords[];
 
-  constructor(thread: Thread) {
+  constructor(thread: DirectiveTalk) {
     const heard = thread.talk.conversation.trusted();
     this.#sayings = sayings.get(heard) ?? new Sayings();
     sayings.set(heard, this.#sayings);
@@ -157,7 +157,7 @@ class SaidToThread {
     return isInDirective || this.#sayings.isSaid(value, words);
   }
 
-  /** Undefined: nobody said it. A command is more than one of its words; a number is no id of anything. */
+  /** Returns the origin of a value. A command needs a whole text, not a word; a number is no id. */
   originOf(part: Json, { role, kind }: Argument): ArgumentOrigin | undefined {
     const isText = typeof part === 'string' && !(kind !== undefined && isNumber(part));
     if (isText && this.#isSaid(part, role !== 'command')) return { kind: 'said' };
@@ -170,7 +170,7 @@ const isEmpty = (value: Json): boolean =>
 
 const STEERS: ReadonlySet<string | undefined> = new Set(['destination', 'command', 'path']);
 
-/** Of a list, what is least vouched for counts. */
+/** Origins, the weakest first. The weakest origin in a list counts. */
 const STRENGTH: readonly ArgumentOrigin['kind'][] = ['identifier', 'directory', 'result', 'said'];
 const isWeaker = (one: ArgumentOrigin, other: ArgumentOrigin | undefined): boolean =>
   !other || STRENGTH.indexOf(one.kind) < STRENGTH.indexOf(other.kind);
@@ -185,14 +185,14 @@ function originOf(
   if (Object.hasOwn(fixed, name) && JSON.stringify(fixed[name]) === JSON.stringify(data)) {
     return { kind: 'fixed' };
   }
-  // Nothing says nothing, but may mean everything to whoever is told where or what.
+  // An empty value names nothing, but a destination can treat it as everything.
   if (isEmpty(data)) return STEERS.has(role) ? undefined : { kind: 'fixed' };
   const as = vouchedInAll(value, kind);
   if (as === 'identifier' || as === 'directory') return { kind: as };
   let found: ArgumentOrigin | undefined;
   for (const single of singlesOf(value)) {
     if (!carries(single.meta.descriptor, 'untrusted')) continue;
-    // Of a stranger's words that were passed on its own facts tell, and not what they are like.
+    // An untrusted value that was passed on has facts of its own. Its text proves nothing.
     if (isPassedOn(single)) return undefined;
     const origin = said.originOf(single.data, argument);
     if (!origin) return undefined;
@@ -201,11 +201,11 @@ function originOf(
   return found;
 }
 
-/** All of the project, however it is written. */
+/** True for a glob that covers the whole project. */
 const isWhole = (glob: string): boolean => /^[*?./]*$/.test(glob);
 
-/** What the directive declares, or a person has given, that lets this thread write there. */
-function rightsTo({ ports, place, rights }: Thread, path: string): Grant[] {
+/** Returns the grants, declared or approved, that let this thread write to the path. */
+function rightsTo({ ports, place, rights }: RightsHolder, path: string): Grant[] {
   const declared = declaredRights(ports, place.directive);
   const grants = [
     ...(declared.ok ? declared.output.grants : []),
@@ -216,9 +216,9 @@ function rightsTo({ ports, place, rights }: Thread, path: string): Grant[] {
   return grants.filter((grant) => grantsAllow([grant], need, catalog));
 }
 
-/** What stands at the place decides: something new, or what the thread made itself. */
+/** Returns an origin for a path: a new file, or a file that the thread made itself. */
 async function originByPlace(
-  thread: Thread,
+  thread: RightsHolder,
   { role, place, value: { data } }: Argument,
   inputs: readonly Argument[],
 ): Promise<ArgumentOrigin | undefined> {
@@ -235,20 +235,20 @@ async function originByPlace(
   return state === 'own' && sha256 !== undefined ? { kind: 'own', by, holds: sha256 } : undefined;
 }
 
-/** The arguments of a call that a thread's model makes, with their origins. */
+/** Returns the arguments of a model's call with their origins. */
 export async function traceOrigins(
   thread: Thread,
   op: Operation,
   inputs: readonly Argument[],
 ): Promise<readonly Argument[]> {
   const said = new SaidToThread(thread);
-  // Most calls need nobody's word besides.
+  // Most calls need no approval of a value.
   let allowed: Awaited<ReturnType<typeof allowedValues>> | undefined;
   const traced: Argument[] = [];
   for (const input of inputs) {
     let origin = originOf(said, op, input);
     if (!origin && carries(input.value.meta.descriptor, 'untrusted')) {
-      allowed ??= await allowedValues(thread);
+      allowed ??= await allowedValues(thread.ports.store, thread.place.chain);
       origin =
         (await originIn(thread, allowed, op, input)) ??
         (await originByPlace(thread, input, inputs));

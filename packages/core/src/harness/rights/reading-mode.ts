@@ -1,13 +1,11 @@
-// How a thread's model reads what strangers wrote: as it is (`show`), or as references to it, so that what
-// stands there cannot speak to the model (`reference`). INVARIANT: nothing below can loosen it. A directive
-// cannot loosen a policy, a child cannot loosen its parent, and a thread stays as it began: what its model
-// was shown once it has read.
+// How a thread's model reads untrusted text: in full (`show`), or as references, so that the text cannot
+// instruct the model (`reference`). INVARIANT: nothing below ever loosens the mode. A directive cannot loosen a
+// policy, a child cannot loosen its parent, and a thread keeps the mode of its start.
 import type { Directive } from '../../items/index.ts';
 import type { PreparePorts, Thread } from '../thread/thread.ts';
 
 type ReadingMode = 'show' | 'reference';
 
-/** Of a thread that runs, as its journal has it. */
 const modeOf = ({ talk: { references } }: Pick<Thread, 'talk'>): ReadingMode =>
   references ? 'reference' : 'show';
 

@@ -1,6 +1,6 @@
-// What directives forbid in a thread: those of its own directive, of every thread above it, and of the
-// directives that were executed in it. They hold as those of a policy do: no statement of a script leaves
-// them out. INVARIANT: rules are only ever added; a child has all that its parent has.
+// Rules from directives that hold in a thread: those of its own directive, of its ancestors, and of directives
+// that it executed. They hold like the rules of a policy: no statement of a script is exempt. INVARIANT: rules
+// are only ever added, and a child always has all rules of its parent.
 import { type Failure, type Outcome, ok, pathWithin } from '../../base/index.ts';
 import {
   carries,
@@ -18,12 +18,12 @@ import {
   type Verdict,
 } from '../../flow/index.ts';
 import type { Directive } from '../../items/index.ts';
-import type { GivenRules, Thread, ThreadRules } from '../thread/thread.ts';
+import type { GivenRules, RightsHolder, Thread, ThreadRules } from '../thread/thread.ts';
 
 const NO_GUARDS: GuardSet = createGuardSet([]);
 const NOTHING: GivenRules = { guards: [] };
 
-/** What a directive brings with it; `project`: folders that it names are from there. */
+/** Returns the rules of a directive. Folder names in guards are relative to `project`. */
 export function rulesOf(
   { guards: written, deviation_rules }: Pick<Directive, 'guards' | 'deviation_rules'>,
   project: string,
@@ -31,7 +31,7 @@ export function rulesOf(
   const guards = written.map(({ file, ...guard }) => ({
     ...guard,
     on: folderLabel(project, guard.on),
-    // A refusal and a question name the guard by it: not by where on this machine the project lies.
+    // Refusals and requests contain this path. It does not show where the project is on this machine.
     ...(file !== undefined && { file: pathWithin(project, file) }),
   }));
   const { ask_first, auto_fix, escalate } = deviation_rules ?? {};
@@ -49,11 +49,11 @@ const isNothing = ({ guards, ...more }: GivenRules): boolean =>
 const merged = (all: readonly GivenRules[]): GivenRules =>
   Object.assign({}, ...all, { guards: all.flatMap(({ guards }) => guards) });
 
-/** It changes something, by what it does or by what it needs. */
+/** True if the operation can change something, by its effect or its tier. */
 const isChange = ({ metadata, tier = 'read' }: Operation): boolean =>
   metadata?.effect === 'write' || tier !== 'read';
 
-/** A deviation rule is a guard of its own, so everything that holds for guards holds for it. */
+/** Returns a deviation rule as a guard, so that it behaves like every guard. */
 function ruleGuard(
   name: 'ask_first' | 'auto_fix',
   on: string,
@@ -66,9 +66,9 @@ function ruleGuard(
 
 const ALLOW: Verdict = { kind: 'allow' };
 const ASK: Verdict = { kind: 'ask', text: 'this changes something; may it be done?' };
-const NO_FIX: Verdict = { kind: 'deny', text: 'this directive lets no items be changed' };
+const NO_FIX: Verdict = { kind: 'deny', text: 'this directive forbids changes of items' };
 
-/** Refuses what does not compile: a guard that is left out protects nobody. */
+/** Compiles the rules. Fails if one does not compile, because a guard that is left out protects nothing. */
 export function compileRules(rules: GivenRules): Outcome<GuardSet> {
   if (isNothing(rules)) return ok(NO_GUARDS);
   const compiled = compileGuards(rules.guards, { locked: true });
@@ -87,7 +87,7 @@ export function compileRules(rules: GivenRules): Outcome<GuardSet> {
   return ok(createGuardSet(list));
 }
 
-/** A journal that another version wrote: what cannot be read any more refuses everything. */
+/** Returns a guard that refuses everything, for recorded rules that this version cannot read. */
 function refuseAll(failure: Failure): GuardSet {
   const place = 'rules of a directive that was executed here';
   const made = defineGuard({
@@ -109,7 +109,7 @@ const joined = (sets: readonly GuardSet[]): GuardSet => {
 
 interface RulesOrigin {
   own: GivenRules;
-  /** As the thread's journal has them; those of a parent that runs here hold instead. */
+  /** Inherited rules from the journal. The rules of a parent that runs here take precedence. */
   inherited: GivenRules | undefined;
   parent: ThreadRules | undefined;
 }
@@ -121,7 +121,7 @@ export function createRules({ own, inherited, parent }: RulesOrigin): Outcome<Th
   if (!begun.ok) return begun;
   const sets = [begun.output, above.output];
   const given = [own, ...(parent || !inherited ? [] : [inherited])];
-  /** Of executed directives, until the result of the call is noted. */
+  /** Rules of executed directives whose call has no recorded result yet. */
   const fresh = new Map<string, GivenRules>();
   let known: { count: number; higher: GuardSet; all: GuardSet } | undefined;
   const guards = (): GuardSet => {
@@ -159,11 +159,11 @@ export function createRules({ own, inherited, parent }: RulesOrigin): Outcome<Th
   });
 }
 
-/** As an event of the journal keeps them; nothing when there are none. */
+/** Returns the rules for an event, and no field if there are none. */
 export const packRules = (rules: GivenRules | undefined): { rules?: GivenRules } =>
   rules && !isNothing(rules) ? { rules } : {};
 
-/** Where a thread's model has its arguments from; looked into only after it has read strangers' words. */
+/** Returns the port that finds origins of arguments. It is used once the model has read untrusted data. */
 export const originsIn = (thread: Thread): OriginPort => ({
   reader: () => thread.talk.conversation.reader(),
   async trace(op, inputs) {
@@ -172,9 +172,9 @@ export const originsIn = (thread: Thread): OriginPort => ({
   },
 });
 
-/** A frame with all that holds in the thread: policies and rules; `ask` puts questions to a person. */
+/** Returns a frame with the policies and rules of the thread. `ask` asks a person. */
 export const frameOf = (
-  { ports, rights }: Thread,
+  { ports, rights }: RightsHolder,
   ask: NonNullable<Ports['ask']>,
   more: Pick<Ports, 'origins'> = {},
 ): Frame => ports.frame({ guards: rights.rules.guards(), ports: { ask, ...more } });

@@ -1,7 +1,6 @@
-// The right a thread works with: what its directive declares, as a token that only narrows. A root's
-// token is minted with the harness's key, a child's is one more block on its parent's chain. While the
-// parent runs here its own token is used; after a restart the chain is minted again from the directives
-// of all ancestors, root first.
+// The token of a thread: the rights that its directive declares, narrowed along the chain. A root's token is
+// minted with the key of the harness. A child's token is one more block on its parent's chain. If the parent
+// does not run here, the chain is minted again from the directives of all ancestors, the root first.
 import { fail, type Json, type Outcome, ok } from '../../base/index.ts';
 import { type Directive, type DirectiveItem, resolveExtends } from '../../items/index.ts';
 import type { ThreadRow } from '../../store/index.ts';
@@ -15,10 +14,7 @@ import {
 } from '../../trust/index.ts';
 import type { HarnessPorts, OwnRights, Prepared, PreparePorts } from '../thread/thread.ts';
 
-/**
- * The grants a directive declares; every bare tool name is resolved once, here. A line for a tool that
- * does not exist grants nothing and refuses nothing.
- */
+/** Returns the grants that a directive declares. A permission for a tool that does not exist grants nothing. */
 export function declaredRights(
   { library, project }: Pick<PreparePorts, 'library' | 'project'>,
   directive: Directive,
@@ -49,7 +45,6 @@ export const withExtended = (
     return other.ok ? other.output.directive : undefined;
   });
 
-/** Whose token it is, and what it is made of. */
 interface Holder {
   id: string;
   parent: string | undefined;
@@ -83,7 +78,7 @@ function mint(
     ...(Object.keys(uses).length > 0 && { budget: { uses } }),
     ...(parent !== undefined && { parent }),
   };
-  // Signed and shipped: its system-only capabilities count.
+  // System-only capabilities count for signed items of the bundle.
   const core = item.source === 'bundle' && item.signature.state === 'bundle';
   const token = above
     ? attenuateToken(above.output.token, block)
@@ -102,7 +97,7 @@ function mint(
   return ok({ token: token.output, auth: encodeToken(token.output), granted, budgets });
 }
 
-// INVARIANT: a child whose parent's rights cannot be established gets none; it never becomes a root.
+// INVARIANT: a child never becomes a root. Without the rights of its parent it gets none.
 function parentRights(
   ports: HarnessPorts,
   rows: Rows,
@@ -112,10 +107,10 @@ function parentRights(
   const live = ports.threads.live.get(id);
   if (live) return ok(live.thread.rights.own);
   const row = rows.get(id);
-  if (!row) return fail('not_found', `there is no thread \`${id}\``, { thread: id });
+  if (!row) return fail('not_found', `thread \`${id}\` not found`, { thread: id });
   const known = ports.identity?.();
   if (known && !known.ok) return known;
-  // Its directive is another project's; a namesake here could hold anything.
+  // The parent belongs to another project. A directive of the same name here could declare other rights.
   if (row.project !== (known?.output.project ?? ports.project)) {
     return fail(
       'spawn_failed',
@@ -132,12 +127,12 @@ function parentRights(
   return mint(ports, rows, { id, parent: row.parent, item, directive }, expires);
 }
 
-/** A token outlives the thread's deadline by this much, for the last records. */
+/** Time that a token outlives the thread's deadline, for the last events. */
 const GRACE_MS = 60_000;
-/** Minted again when less than this is left. */
+/** A token is minted again if less time than this is left. */
 const RENEW_MS = 30_000;
 
-/** Rows of ancestors that do not run here: their tokens are minted again from them. */
+/** Reads the rows of ancestors that do not run here, to mint their tokens again. */
 async function rowsAbove(
   { store, threads }: HarnessPorts,
   chain: readonly string[],
@@ -153,8 +148,8 @@ async function rowsAbove(
 }
 
 /**
- * The rights now: minted again before they end while the thread lives, from the same declarations and
- * the same parent. Only the first minting can fail: later the old token is left to run out.
+ * Returns a getter of the current rights. It mints the token again before it expires. Only the first minting can
+ * fail; later the old token stays until it expires.
  */
 export async function createRights(
   ports: HarnessPorts,

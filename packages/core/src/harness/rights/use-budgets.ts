@@ -1,8 +1,8 @@
-// How often a tool may be used. A block of a token says it for a thread and everything below it, so each
-// use counts for every block above that names the tool. INVARIANT: a use stands in the journal, in the
-// intent of its call, before it is counted, and it is counted before the call begins. Of two that take the
-// last one at once, in two processes, at least one sees the other: a budget is never passed, and what a
-// lost process took is not given back.
+// Limits on the number of uses of a tool. A token block limits a thread and everything below it, so each use
+// counts for every block that names the tool. INVARIANT: a use is always in the journal, in the intent of its
+// call, before it is counted, and it is counted before the call begins. If two processes take the last use at
+// the same time, at least one sees the other. A limit is never passed, and uses of a lost process are not given
+// back.
 import { type Failure, fail, type Json, type Outcome, ok } from '../../base/index.ts';
 import { readStored } from '../../journal/index.ts';
 import { type Answer, allThreads, type Store, type StoredEvent } from '../../store/index.ts';
@@ -12,14 +12,14 @@ type Counts = Pick<Store, 'query' | 'read'>;
 
 const COUNTED = ['tool_call', 'tool_result'] as const;
 
-/** Uses of a tool that stand in a journal; what never began is there again. */
+/** Returns the number of uses in a journal. A call that never began gives its use back. */
 function usesIn(events: readonly StoredEvent[], tool: string): number {
   const taken = new Set<string>();
   const byCall = new Map<Json, string>();
   for (const { type, data } of events) {
     const { call_id = null, use, key = '', unused } = data;
     if (type === 'tool_call' && data.tool === tool && use !== undefined) {
-      // The same call again, after a crash or a rest, is the same use.
+      // A call that is made again after a crash or a pause is the same use.
       const name = JSON.stringify([key, use]);
       taken.add(name);
       byCall.set(call_id, name);
@@ -36,7 +36,6 @@ async function threadsWithin(store: Counts, thread: string): Answer<string[]> {
   return found.ok ? ok(found.output.map(({ id }) => id)) : found;
 }
 
-/** In a thread and everything below it. */
 async function usesWithin(store: Counts, { thread, tool }: UseBudget): Answer<number> {
   const threads = await threadsWithin(store, thread);
   if (!threads.ok) return threads;
@@ -63,18 +62,15 @@ function usedUp({ tool, max, thread, directive }: UseBudget): Failure {
   );
 }
 
-/**
- * One use for each of these budgets, taken with the intent that `note` writes. Those of one process that want
- * the same wait for one another, so that the first of them has it.
- */
+/** Takes one use of each limit with the intent that `note` writes. Calls of one process queue for a limit. */
 export async function takeUse(
   { ports: { store, threads, replay }, journal }: UsePlace,
   budgets: readonly UseBudget[],
   note: () => Promise<Outcome<null>>,
 ): Promise<Outcome<null>> {
-  // Who was refused then is refused again: that stands in the journal.
+  // The journal has the refusals.
   if (replay) return await note();
-  // The highest of them is the same for all that share any.
+  // The first block is the same for all threads that share a limit.
   const top = budgets.at(-1);
   const place = threads.live.queueUp(`uses:${top?.thread}:${top?.tool}`);
   await place.isFirst;
@@ -95,7 +91,7 @@ export async function takeUse(
   }
 }
 
-/** A call that is done again after it began is one more use. */
+/** Returns the next use. A call that is repeated after it began is one more use. */
 export const nextUse = (before: CallIntent | undefined): NonNullable<CallIntent['use']> => {
   const { n, isBegun } = before?.use ?? { n: 0, isBegun: false };
   return { n: isBegun ? n + 1 : n, isBegun: false };

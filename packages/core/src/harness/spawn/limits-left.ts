@@ -4,10 +4,10 @@ import { type Outcome, ok } from '../../base/index.ts';
 import type { LimitAmounts, LimitName } from '../limits/limit.ts';
 import type { LimitsLeft } from '../run/prepare.ts';
 import { BUDGETED, leftOf } from '../thread/budget.ts';
-import type { Thread } from '../thread/thread.ts';
+import type { BudgetHolder } from '../thread/thread.ts';
 
-/** What a child's own limits may not pass, as it is now. */
-export async function limitsLeft(parent: Thread): Promise<Outcome<LimitsLeft>> {
+/** Returns the upper bounds of a child's limits at this moment. */
+export async function limitsLeft(parent: BudgetHolder): Promise<Outcome<LimitsLeft>> {
   const { ports, place, budget } = parent;
   const amounts = await leftOf(ports, place.chain);
   if (!amounts.ok) return amounts;
@@ -24,7 +24,7 @@ export async function limitsLeft(parent: Thread): Promise<Outcome<LimitsLeft>> {
   return ok(Object.fromEntries(limits) as LimitsLeft);
 }
 
-/** The same with half of every budget that is not asked for: what is set apart is gone for others. */
+/** Halves every budget that is not asked for, because a detached child reserves all that it gets. */
 export function shared(left: LimitsLeft, isAsked: (name: LimitName) => boolean): LimitsLeft {
   const half: { -readonly [name in keyof LimitsLeft]: LimitsLeft[name] } = { ...left };
   for (const name of BUDGETED) {

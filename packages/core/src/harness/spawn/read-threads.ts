@@ -1,6 +1,6 @@
-// Looking at threads: their state, their events, their results. What comes back carries the marks
-// that were recorded with it. A thread sees and steers itself and those below it; a person or program
-// outside of threads sees the registry of the project, as far as the policy for the surface allows.
+// Reads threads: their state, events and results, with the marks that were recorded with them. A thread can read
+// and steer itself and those below it. A person or program outside of threads can read the store of the project,
+// within the policy of the surface.
 import {
   fail,
   type Json,
@@ -24,28 +24,27 @@ import { awaitEnd, RESTS, shownResult } from '../children/children.ts';
 import { unpackMarks } from '../thread/conversation.ts';
 import type { CallIntent, HarnessPorts, Interruption, Thread } from '../thread/thread.ts';
 
-/** Who asks about a thread or wants something of it. */
+/** The caller of a function about a thread. */
 export interface Asker {
   readonly ports: HarnessPorts;
-  /** The thread that asks; undefined for a person or a program. */
+  /** Thread that calls. `undefined`: a person or a program. */
   readonly thread: Thread | undefined;
   readonly surface: string;
   readonly by: string;
   readonly verify: Verifier;
   readonly given: Descriptor;
-  /** The same word for word, by parameter. */
+  /** Parameters of the call with their labels. */
   readonly values?: ReadonlyMap<string, Value>;
   readonly signal: AbortSignal;
-  /** The call it asks with, when it is a thread. */
   readonly intent?: CallIntent;
   readonly handles?: Handles | undefined;
 }
 
-/** A program somewhere else, with whoever drives it: not the person whose threads these are. */
+/** True for a remote program, which is not the owner of these threads. */
 export const isClient = ({ thread, surface }: Asker): boolean => !thread && surface === 'mcp';
 
-// INVARIANT: a client speaks of what it was handed and of nothing else, whatever its policy allows; the
-// ids of others are never said to it.
+// INVARIANT: a client only ever names the handles that it got, whatever its policy allows. It never gets the ids
+// of other threads.
 const namedBy = (asker: Asker, name: string): string | undefined =>
   isClient(asker) ? asker.handles?.idOf(name) : name;
 
@@ -54,7 +53,7 @@ export const nameFor = (asker: Asker, id: string): string =>
 
 const NOT_HANDED = fail(
   'permission_denied',
-  'no thread was handed to you by this name; a client names a thread by the whole handle that starting it answered with, and handles of others are of no use',
+  'thread not found among your handles; use the whole handle that the start of the thread returned',
   { missing: 'handle' },
 );
 
@@ -73,7 +72,7 @@ export async function reach(
   const held = verify({ capability, ...(!isRegistry && { scope: { subtree: 'own' } }) });
   if (!held.ok) return held;
   if (isBelow || !row.ok) return row;
-  // Before it is told whether there is such a thread: ids of others are none of its business.
+  // This check precedes the lookup, so that a caller cannot probe for ids of other threads.
   const wider = isRegistry ? 'thread.read' : capability;
   const any = verify({ capability: wider, scope: { subtree: 'any' } });
   return any.ok ? row : any;
@@ -120,7 +119,7 @@ export async function threadStatus(
 
 const MAX_HANDED = 100;
 
-// INVARIANT: a client is listed the threads that it was handed, and no other.
+// INVARIANT: a client is only ever listed the threads whose handles it got.
 async function queryHanded(asker: Asker, filter: JsonObject): Promise<Outcome<Answer>> {
   const { directive_name, status, limit } = filter;
   const order = plainText(filter.order_by).toLowerCase();
@@ -166,7 +165,7 @@ export async function queryThreads(asker: Asker, filter: JsonObject): Promise<Ou
   });
 }
 
-/** An event without what is only for the machine. */
+/** Returns an event without fields that only programs read. */
 function shownEvent({ seq, ts, turn, type, data }: StoredEvent): JsonObject {
   const shown: JsonObject = { seq, ts: when(ts), turn, type };
   for (const [name, value] of Object.entries(data)) {
@@ -175,25 +174,25 @@ function shownEvent({ seq, ts, turn, type, data }: StoredEvent): JsonObject {
   return shown;
 }
 
-// INVARIANT: an event's words may repeat what any earlier event said, so all of them carry the marks
-// of the whole journal up to there.
+// INVARIANT: the text of an event can repeat any earlier event, so it always carries the marks of the whole
+// journal up to there.
 async function marksUpTo(asker: Asker, id: string): Promise<Outcome<Descriptor>> {
   const live = asker.ports.threads.live.get(id);
   if (live) return ok(live.thread.talk.conversation.allMarks());
   const history = await readJournal(asker.ports.store, id);
   if (!history.ok) return history;
   const marked = history.output.flatMap(({ data }) => ('marks' in data ? [data.marks] : []));
-  // What a call was given stands there too, and what it has said while it was at work.
+  // The journal also has the arguments of calls and the progress of tools.
   const given = history.output.flatMap(({ type, data }) =>
     type === 'tool_call' ? Object.values(data.about ?? {}) : [],
   );
   return ok(mergeAll([...marked, ...given].map(unpackMarks)));
 }
 
-/** Ids that somebody made up from a name and the time: nothing else looks like them. */
+/** Ids that are made from a name and the time. Nothing else has this form. */
 const IS_MADE = /_\d{8}_\d{6}_[0-9a-z]{4}$/;
 
-/** As a client reads it: the thread and those it spawned under the names by which it can ask about them. */
+/** Returns events for a client, with the thread and its children under the client's handles. */
 function renamed(asker: Asker, id: string, events: readonly StoredEvent[]): JsonObject[] {
   const shown = events.map(shownEvent);
   if (!isClient(asker)) return shown;
@@ -233,10 +232,10 @@ export async function threadEvents(
 
 const MAX_WAIT_MS = 24 * 3600 * 1000;
 
-/** The result, or how far it is when the time is up. */
+/** Waits for a thread. Returns its result, or its state when the time is up. */
 async function waitOne(asker: Asker, name: string, signal: AbortSignal): Promise<Outcome<Answer>> {
   const own = asker.thread?.place;
-  // Itself and those above wait for it: it would wait for ever.
+  // The thread itself and its ancestors wait for this call, so the wait would never end.
   if (own?.chain.includes(name)) {
     const message = `thread \`${own.id}\` cannot wait for \`${name}\`, which waits for it`;
     return fail('invalid_input', message);
@@ -244,13 +243,13 @@ async function waitOne(asker: Asker, name: string, signal: AbortSignal): Promise
   const row = await reach(asker, name, 'thread.read');
   if (!row.ok) return row;
   const { id } = row.output;
-  // Who waits for a person is told as such, whether it came to rest before or meanwhile.
+  // A parked thread waits for a person, so the answer says that.
   if (RESTS.has(row.output.status)) return await stillRunning(asker, id);
   const told = isEnded(row.output.status) ? undefined : tellProgress(asker, row.output, signal);
   const ended = await awaitEnd(asker.ports, id, signal);
   if (!ended.ok) return ended;
   const result = ended.output;
-  // Its last turns are told before its result.
+  // The events of the last turns precede the result.
   if (result && isEnded(result.status)) await told;
   return result && isEnded(result.status)
     ? ok({
@@ -270,23 +269,23 @@ async function stillRunning(asker: Asker, id: string): Promise<Outcome<Answer>> 
   return plain({ thread_id: name, status, seq, cost, ...next });
 }
 
-/** For whoever has only this answer to go by. */
+/** Returns the next step as text, for a client that has only this answer. */
 function howToGoOn(name: string, status: ThreadStatus): string {
   const call = (action: string) =>
     `execute ${JSON.stringify({ item_type: 'thread', item_id: name, action })}`;
   if (status === 'waiting' || status === 'needs_input') {
-    return `a person has to decide first; then ${call('resume')}`;
+    return `a person must decide first; then ${call('resume')}`;
   }
   return status === 'paused' || status === 'interrupted'
-    ? `it stands still; ${call('resume')}`
+    ? `it is parked; ${call('resume')}`
     : `${call('wait')}; or action status, inject, pause, cancel`;
 }
 
-/** While nothing happens, so often: whoever waits gives up on what is silent. */
+/** Interval of reports without an event, because some clients drop a silent call. */
 const SILENCE_MS = 5000;
 const STEPS: ReadonlySet<string> = new Set(['turn_start', 'tool_call', 'thread_end']);
 
-/** Tells every turn and step from now on, and that it is still at work when there is none. */
+/** Reports every turn and step, and that the thread still runs. */
 async function tellProgress(
   { ports, handles }: Asker,
   { id, seq, limits }: ThreadRow,
@@ -311,7 +310,7 @@ async function tellProgress(
       if (type === 'thread_end') return;
     }
   } catch {
-    // The store was closed: whoever waits hears that from the wait itself.
+    // The store was closed. The wait itself fails then.
   } finally {
     clearInterval(timer);
   }
@@ -325,14 +324,14 @@ export async function waitThreads(
   const over = new AbortController();
   const timer = setTimeout(() => over.abort(), Math.max(0, Math.min(timeoutMs, MAX_WAIT_MS)));
   const signal = AbortSignal.any([over.signal, asker.signal]);
-  // Whoever waits can be spoken to: it answers with how far things are, and listens.
+  // A thread that waits can get signals. The wait ends with the current state then.
   const deaf = asker.thread
     ? asker.ports.store.onSignal(({ thread }) => {
         if (thread === asker.thread?.place.id) over.abort();
       })
     : () => {};
   const control = asker.thread?.control;
-  // Whoever goes on with the thread waits for them.
+  // The process that resumes the thread waits again.
   const leave: Interruption = {
     signal: over.signal,
     cause: () => undefined,
@@ -347,7 +346,7 @@ export async function waitThreads(
     const answers = await Promise.all(ids.map((id) => waitOne(asker, id, signal)));
     if (control?.leaving) {
       control.ending ??= control.leaving;
-      return fail('handed_over', 'another process goes on with the wait');
+      return fail('handed_over', 'another process continues the wait');
     }
     const failed = answers.find((answer) => !answer.ok);
     if (failed && !failed.ok) return failed;

@@ -1,4 +1,4 @@
-// Writing to the registry by hand: for signed core items alone, which hold `registry.write`.
+// Tools that write to the store. Only signed core items with `registry.write` can use them.
 import { fail, isObject, type JsonObject, type Outcome, ok, plainText } from '../../base/index.ts';
 import { EMPTY } from '../../flow/index.ts';
 import type { JournalEvent } from '../../journal/index.ts';
@@ -9,7 +9,7 @@ import { resume, steer, type Wish } from './steer.ts';
 
 const NEEDED = { capability: 'registry.write' };
 
-/** A status is not set, it is asked for: whoever runs the thread gets there in order. */
+/** Signal for each status. The owner of the thread ends it in order. */
 const WISHES: Readonly<Record<string, Wish>> = {
   paused: 'pause',
   terminating: 'terminate',
@@ -45,11 +45,11 @@ export async function register(asker: Asker, parameters: JsonObject): Promise<Ou
     runner: 'own',
     project: ports.project,
     limits: {},
-    // It has no runner that could spend: nothing is set aside and nothing may be taken.
+    // The thread has no runner that could spend, so nothing is reserved.
     budget: { tokens: 0n, spend: 0n, spawns: 0n },
     inputs: {},
     events: [],
-    // Nobody here takes it: something else runs it.
+    // No worker takes this row, because another system runs it.
     start: { queue: { after: Number.MAX_SAFE_INTEGER } },
   };
   const spawn: JournalEvent = {
@@ -63,18 +63,18 @@ export async function register(asker: Asker, parameters: JsonObject): Promise<Ou
   return ok({ output: { thread_id: id, status: 'spawning' }, marks: EMPTY });
 }
 
-/** What somebody else wants to have noted, under a name of his own. */
+/** Name of an event that a caller records. */
 const EVENT_NAME = /^[a-z][a-z0-9_]{0,59}$/;
 
-// INVARIANT: whatever is given, one `logged` event is written. Nothing is restored from those, so a
-// hand-made event cannot pass for something that happened.
+// INVARIANT: a caller only ever writes a `logged` event. A resume reads none of them, so such an event cannot
+// imitate a real one.
 export async function logEvent(asker: Asker, parameters: JsonObject): Promise<Outcome<Answer>> {
   const allowed = asker.verify(NEEDED);
   if (!allowed.ok) return allowed;
   const { ports, by } = asker;
   const [id, event_type] = [plainText(parameters.thread_id), plainText(parameters.event_type)];
   if (!EVENT_NAME.test(event_type)) {
-    const message = `\`${event_type}\` is no name of an event; it may hold small letters, digits and _`;
+    const message = `event name \`${event_type}\` is invalid; use lower-case letters, digits and _`;
     return fail('invalid_input', message);
   }
   const { data } = parameters;

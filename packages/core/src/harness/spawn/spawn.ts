@@ -1,5 +1,5 @@
-// A child thread: checked against its parent's lists, rights and limits before anything of it exists,
-// counted along the whole chain, and then left to run. The caller has its id at once.
+// Starts a child thread. It is checked against the lists, rights and limits of its parent before anything of it
+// exists, is counted along the whole chain, and then runs by itself. The caller gets its id at once.
 import { type Failure, fail, type JsonObject, type Outcome, ok } from '../../base/index.ts';
 import type { Descriptor } from '../../flow/index.ts';
 import { parseThreadId, type Reserve, type ThreadRow } from '../../store/index.ts';
@@ -12,35 +12,40 @@ import { hasShippedRunner, knownRunner } from '../run/runner.ts';
 import { type BirthPlace, prepareElsewhere, type Started, startSpawned } from '../run/start.ts';
 import { apartKey, BUDGETED, budgetOf, shortageFault, shortageIn } from '../thread/budget.ts';
 import { withFreshId } from '../thread/opening.ts';
-import type { HarnessPorts, Prepared, Thread } from '../thread/thread.ts';
+import type {
+  BudgetHolder,
+  HarnessPorts,
+  Prepared,
+  RightsHolder,
+  Thread,
+} from '../thread/thread.ts';
 import { limitsLeft, shared } from './limits-left.ts';
 
 export interface SpawnRequest extends RunRequest {
-  /** Made from the directive's name and the time when absent. */
+  /** Id of the thread. Absent: it is made from the directive's name and the time. */
   id?: string;
   runner: string;
   detached: boolean;
-  /** What the inputs and the message carry, and single ones of them. */
+  /** Marks of the inputs and the message together. `given`: marks of single ones. */
   marks: Descriptor;
   given?: BirthPlace['given'];
-  /** A process that is gone may have made the child of this id for this very call. */
+  /** True if a lost process may have made the child of this call. */
   isUnfinished?: boolean;
 }
 
-/** A child that exists, be it new or found. */
 type Spawned = Pick<ThreadRow, 'id' | 'created' | 'directive' | 'runner'>;
 
-/** May the parent start this directive at all? */
-function checkLists(ports: HarnessPorts, parent: Thread, name: string): Outcome<null> {
+/** Fails unless the parent may start this directive. */
+function checkLists(ports: HarnessPorts, parent: RightsHolder, name: string): Outcome<null> {
   const found = ports.library.find('directive', name);
   if (!found.ok) return found;
   const token = parent.ports.tokens.verify(parent.rights.own.auth, parent.place.id);
   return token.ok ? token.output.maySpawn(found.output.category, found.output.id) : token;
 }
 
-/** What the directive wants and the parent does not hold, before it runs into it call by call. */
-function checkRights(ports: HarnessPorts, parent: Thread, prepared: Prepared): Outcome<null> {
-  // Its own hooks are asked when it starts: they may say that it runs with what there is.
+/** Fails if the directive declares rights that the parent does not have. */
+function checkRights(ports: HarnessPorts, parent: RightsHolder, prepared: Prepared): Outcome<null> {
+  // Hooks of the directive can let it run with fewer rights, so they are asked at its start.
   if (prepared.hooks.length > 0) return ok(null);
   const wanted = declaredRights(ports, prepared.directive);
   if (!wanted.ok) return wanted;
@@ -52,7 +57,7 @@ function checkRights(ports: HarnessPorts, parent: Thread, prepared: Prepared): O
   if (first === undefined) return ok(null);
   return fail(
     'permission_denied',
-    `directive \`${prepared.item.id}\` asks for ${missing.join(', ')}, which thread \`${parent.place.id}\` does not hold; a child never holds more than its parent: add it to the permissions of \`${parent.place.directive.name}\``,
+    `directive \`${prepared.item.id}\` needs ${missing.join(', ')}, which its parent \`${parent.place.id}\` does not have; add it to the permissions of \`${parent.place.directive.name}\``,
     {
       missing: first,
       missing_all: missing,
@@ -62,8 +67,8 @@ function checkRights(ports: HarnessPorts, parent: Thread, prepared: Prepared): O
   );
 }
 
-/** One more child: may the parent have it by its own limits? */
-function checkSpawn({ budget: { meter, limits }, place: { depth } }: Thread): Outcome<null> {
+/** Fails if the parent's own limits do not allow another child. */
+function checkSpawn({ budget: { meter, limits }, place: { depth } }: BudgetHolder): Outcome<null> {
   const used = usedAmounts(meter.read());
   const event = firstExceeded(used, UNITS.spawn(depth + 1), limits);
   if (!event) return ok(null);
@@ -73,10 +78,10 @@ function checkSpawn({ budget: { meter, limits }, place: { depth } }: Thread): Ou
 const notSpawned = ({ error: { code, detail } }: Failure): Failure =>
   fail(code, `${detail.message}; no thread was spawned`, detail);
 
-/** A detached child takes away what it may use: at most half of it, where its directive says nothing. */
+/** Returns the limits for a child. A detached child gets half of each limit that its directive does not set. */
 async function leftFor(
   ports: HarnessPorts,
-  parent: Thread,
+  parent: BudgetHolder,
   { directive, detached }: SpawnRequest,
 ): Promise<Outcome<LimitsLeft>> {
   const left = await limitsLeft(parent);
@@ -86,10 +91,7 @@ async function leftFor(
   return ok(shared(left.output, (name) => Object.hasOwn(declared, name)));
 }
 
-/**
- * What is charged to those above is theirs to allow, at every request anew: what they have left now is
- * no limit of the child, only that somebody set one.
- */
+/** Keeps only whether a limit was declared, because every request checks the figures of ancestors anew. */
 function withoutFigures(left: LimitsLeft): LimitsLeft {
   const live: { -readonly [name in keyof LimitsLeft]: LimitsLeft[name] } = { ...left };
   for (const name of BUDGETED) {
@@ -107,15 +109,15 @@ const figuresOf = (left: LimitsLeft): LimitAmounts =>
     }),
   );
 
-/** A detached child takes all it may need with it, so that its parent's end does not starve it. */
+/** Returns the reservation of a detached child, which outlives the end of its parent. */
 function setApart(child: string, prepared: Prepared): Reserve {
   const { spawns: _, tokens = 0n, ...rest } = budgetOf(prepared.limits);
-  // A kind that nobody limits is set aside too, because requests draw all kinds from here.
+  // Kinds without a limit are reserved too, because requests draw all kinds from this reservation.
   const amounts = { input_tokens: tokens, output_tokens: tokens, ...rest, tokens };
   return { key: apartKey(child), amounts, standing: true };
 }
 
-/** Counted before the answer and given back on a refusal: two at once do not pass one limit. */
+/** Counts the child before the commit, so that two spawns cannot pass a limit. A refusal uncounts it. */
 async function begin(
   ports: HarnessPorts,
   parent: Thread,
@@ -133,7 +135,7 @@ async function begin(
     ...(detached && { reserve: [setApart(id, prepared)] }),
   });
   const place: BirthPlace = { parent, id, runner, detached, marks, given, spawn };
-  // INVARIANT: a child is stopped through its parent's end, never by the signal of one call.
+  // INVARIANT: a child is only ever stopped by the end of its parent, never by the signal of one call.
   const started = await startSpawned(ports, prepared, place, NEVER, message);
   if (started.ok) return started;
   meter.giveBackSpawn();
@@ -143,7 +145,7 @@ async function begin(
 
 const NEVER = new AbortController().signal;
 
-/** The id is free, or its thread is what this call made before its process was lost. */
+/** Returns the child that a lost process made for this call. Fails if another thread has the id. */
 async function findChild(
   ports: HarnessPorts,
   parent: Thread | undefined,
@@ -156,7 +158,7 @@ async function findChild(
   return fail('thread_exists', `thread \`${thread}\` exists already`, { thread });
 }
 
-/** Starts a child of `parent`; nothing is left behind when it is refused. */
+/** Starts a child of `parent`. A refusal leaves nothing behind. */
 export async function spawnThread(
   ports: HarnessPorts,
   parent: Thread | undefined,
@@ -174,7 +176,7 @@ export async function spawnThread(
   const left = parent ? await leftFor(ports, parent, request) : ok({});
   if (!left.ok) return left;
   const { detached } = request;
-  // A root is begun by a worker where machines share the store, unless only this program has its runner.
+  // In a shared store a worker starts the root, unless only this program has its runner.
   const isQueued = !parent && ports.store.fleet !== undefined && hasShippedRunner(request.runner);
   const prepared = await (isQueued ? prepareElsewhere : prepareThread)(
     ports,

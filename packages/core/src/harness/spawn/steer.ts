@@ -1,4 +1,4 @@
-// Steering one thread by its name: words, a pause, an end, and going on with it.
+// Steers one thread: message, pause, interrupt, end and resume.
 import { fail, type Json, type JsonObject, type Outcome, ok } from '../../base/index.ts';
 import { EMPTY } from '../../flow/index.ts';
 import { isEnded, type ThreadStatus } from '../../store/index.ts';
@@ -6,22 +6,22 @@ import { countChild, endUnattended, resultOf } from '../children/children.ts';
 import { packMarks } from '../thread/conversation.ts';
 import { type Answer, type Asker, nameFor, reach } from './read-threads.ts';
 
-/** A wish is a signal in the registry. A thread that nobody runs is ended here, or resumed. */
+/** Kind of a signal. A thread that no process runs is ended or resumed here. */
 export type Wish = 'message' | 'pause' | 'interrupt' | 'terminate' | 'kill';
 
-/** Nobody works on these: a signal alone would wait for ever. */
+/** No process runs these threads, so a signal alone would wait forever. */
 const IDLE = new Set<ThreadStatus>(['paused', 'waiting', 'needs_input', 'interrupted']);
 type EndedFromOutside = 'terminated' | 'killed';
 
 const answered = (output: Json): Outcome<Answer> => ok({ output, marks: EMPTY });
 
-/** Two wishes are two signals, however alike. */
+/** Sends a signal. Two equal requests are two signals. */
 function send({ ports, by }: Pick<Asker, 'ports' | 'by'>, id: string, kind: string, payload: Json) {
   const key = `${kind}:${Buffer.from(ports.random(12)).toString('hex')}`;
   return ports.store.signal({ thread: id, kind, payload, key, by });
 }
 
-/** Ends a thread that nobody runs, and those below it; a parent that runs here counts it. */
+/** Ends a thread that no process runs, and everything below it. A parent that runs here counts it. */
 async function endIdle(
   { ports, by }: Pick<Asker, 'ports' | 'by'>,
   id: string,
@@ -45,12 +45,12 @@ async function endRunning(
 ): Promise<Outcome<null>> {
   const sent = await send(asker, id, end === 'killed' ? 'kill' : 'terminate', payload);
   if (!sent.ok) return sent;
-  // Who parked before the signal was there hears it only when somebody takes it up: it is ended here.
+  // A thread that parked before the signal arrived would handle it only after a resume, so it is ended here.
   const now = await asker.ports.store.thread(id);
   return now.ok && IDLE.has(now.output.status) ? await endIdle(asker, id, end) : ok(null);
 }
 
-/** Another thread's words carry what it has read; a person's are a person's. */
+/** Returns the marks of a message: those of the sending thread, or those of a person. */
 const marksOf = ({ thread, given }: Asker): JsonObject =>
   thread ? { marks: packMarks(given) } : {};
 
@@ -64,7 +64,7 @@ export async function steer(
   if (!row.ok) return row;
   const { id, status } = row.output;
   if (isEnded(status)) {
-    const message = `thread \`${name}\` has ended (${status}): there is nothing left to steer`;
+    const message = `thread \`${name}\` has ended (${status}) and cannot be steered`;
     return fail('thread_ended', message, { thread: name, status });
   }
   const about = { thread_id: nameFor(asker, id) };
@@ -81,7 +81,7 @@ export async function steer(
   return sent.ok ? answered({ ...about, status, signal: wish }) : sent;
 }
 
-/** Takes up a thread that is paused or was left behind; it runs in this process from here on. */
+/** Resumes a paused or interrupted thread in this process. */
 export async function resume(
   asker: Asker,
   name: string,

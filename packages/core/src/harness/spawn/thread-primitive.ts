@@ -1,7 +1,7 @@
-// Everything that is done with threads from outside, as one table. The primitive `thread` stands at the
-// end of the chains of `threads/*`: the layers above it are data, each adds to the config
-// (`thread_directive` over `safety_harness` over `spawn_thread`), and what is done here is one function
-// by the name that the config gives.
+// The primitive `thread` at the end of the chains of `threads/*`, as one table of functions. The layers above it
+// are data: `thread_directive` over `safety_harness` over `spawn_thread`. Each adds to the config, and the
+// config names the function. The item type `artifact` reads results that were too large for a reply, piece by
+// piece; a thread needs no right for its own.
 import {
   fail,
   getOwn,
@@ -34,7 +34,7 @@ import { resume, steer, type Wish } from './steer.ts';
 
 interface ThreadPorts {
   live: LiveThreads;
-  /** For callers outside of threads; opens the registry when first asked. */
+  /** Opens the store at the first call, for callers outside of threads. */
   harness(): Promise<Outcome<HarnessPorts>>;
 }
 
@@ -52,11 +52,11 @@ const textIn = (parameters: JsonObject, name: string): string | undefined => {
 };
 
 const DEFAULT_WAIT_MS = 60_000;
-/** A client's request does not live as long as a thread may: it asks again. */
+/** A client's request ends sooner than a thread can, so the client asks again. */
 const CLIENT_WAIT_MS = 20_000;
 const MAX_CLIENT_WAIT_MS = 45_000;
 
-/** How long to wait, of what was said under one of these names. */
+/** Returns the time to wait, from a parameter with one of these names. */
 function waitIn(
   asker: Asker,
   parameters: JsonObject,
@@ -70,13 +70,13 @@ function waitIn(
   return isClient(asker) ? Math.min(said, MAX_CLIENT_WAIT_MS) : said;
 }
 
-/** Outside of threads the policy of the surface says which directives may be started. */
+/** Fails unless the policy of the surface allows the directive. It applies outside of threads. */
 const checkSurface = ({ ports, thread, surface }: Asker, name: string): Outcome<null> =>
   thread ? ok(null) : mayStart(ports, surface, name);
 
 const NOTHING = makeValue(null);
 
-/** What each input carries by itself, and the message. */
+/** Returns the marks of each input and of the message. */
 function givenIn(values: NonNullable<Asker['values']>): SpawnRequest['given'] {
   const { inputs = NOTHING, initial_message: message = NOTHING } = Object.fromEntries(values);
   const names = isObject(inputs.data) ? Object.keys(inputs.data) : [];
@@ -99,7 +99,7 @@ function requestOf(asker: Asker, parameters: JsonObject, config: JsonObject): Sp
     ...(isObject(inputs) ? { inputs } : {}),
     ...(message === undefined ? {} : { message }),
     ...(model === undefined ? {} : { model }),
-    // The layers above the base make the id themselves; a thread has named it before it called.
+    // The layers above the base make the id. A thread has reserved it in its intent.
     ...(asker.intent?.child !== undefined
       ? { id: asker.intent.child, isUnfinished: asker.intent.isUnfinished }
       : config.make_id === true || id === undefined
@@ -108,14 +108,14 @@ function requestOf(asker: Asker, parameters: JsonObject, config: JsonObject): Sp
   };
 }
 
-/** Which loop runs a thread, and under what id, is said by whoever wrote a tool, not by a client. */
+/** The author of a tool chooses the runner and the id of a thread. A client cannot. */
 const NO_CHOICE = fail(
   'permission_denied',
-  'a client starts a directive with `threads/thread_directive`, which chooses id and runner',
+  'a client cannot choose the id or the runner of a thread; use `threads/thread_directive`',
   { missing: 'runner' },
 );
 
-const NO_HANDLES = fail('permission_denied', 'a client without handles can follow no thread', {
+const NO_HANDLES = fail('permission_denied', 'a client without handles cannot start a thread', {
   missing: 'handle',
 });
 
@@ -124,7 +124,7 @@ const spawn: Act = async (asker, parameters, config) => {
   const held = verify({ capability: 'spawn.thread' });
   if (!held.ok) return held;
   if (isClient(asker) && config.make_id !== true) return NO_CHOICE;
-  // Nothing is begun that its client could never name again.
+  // The client could never name such a thread again.
   if (isClient(asker) && !asker.handles) return NO_HANDLES;
   const there = await worldFor(asker, textIn(parameters, 'project_path'));
   if (!there.ok) return there;
@@ -146,7 +146,7 @@ const spawn: Act = async (asker, parameters, config) => {
   return ok({ output: { ...answer, ...(result.output as JsonObject) }, marks: result.marks });
 };
 
-/** Files of the runtime are closed to a client: it reads the transcript by its handle. */
+/** Returns the answer without the path of the transcript, because files of the runtime are closed to clients. */
 function startedAnswer(asker: Asker, answer: JsonObject, name: string): JsonObject {
   const { transcript_path: _, ...rest } = answer;
   return isClient(asker) ? { ...rest, thread_id: name, handle: name } : answer;
@@ -203,7 +203,7 @@ const registry: Act = async (asker, parameters, config) => {
   const act = Object.hasOwn(REGISTRY, name) ? REGISTRY[name] : undefined;
   return act
     ? await act(asker, parameters, config)
-    : fail('invalid_input', `the registry has no action \`${name}\``);
+    : fail('invalid_input', `registry action \`${name}\` not found`);
 };
 
 const steering =
@@ -218,7 +218,7 @@ const steering =
     });
   };
 
-/** What a tool may name in its config. */
+/** Functions that a tool can name in its config. */
 const ACTS = {
   spawn,
   wait: (asker, parameters) =>
@@ -240,7 +240,7 @@ const wordIn = (value: Json | undefined): string => plainText(value ?? '');
 const because = (reason: Json | undefined): JsonObject =>
   reason ? { reason: wordIn(reason) } : {};
 
-/** The same by the handle that a spawn gave back: what `execute item_type:"thread"` calls them. */
+/** Functions of `execute item_type:"thread"`, which take the handle of a thread. */
 const THREAD_ACTIONS = {
   status: (asker, id) => threadStatus(asker, id),
   wait: (asker, id, parameters) =>
@@ -258,13 +258,13 @@ const THREAD_ACTIONS = {
 
 export type ThreadAction = keyof typeof THREAD_ACTIONS;
 
-/** Who stands behind a call; a thread's token counts only while the thread runs here. */
+/** Returns the caller. The token of a thread counts only while the thread runs here. */
 async function askerOf(
   reach: ThreadPorts,
   call: Pick<PrimitiveCall, 'from' | 'verify' | 'signal' | 'given' | 'values' | 'idempotencyKey'>,
 ): Promise<Outcome<Asker>> {
   const { surface = '', name = '', handles, __thread_id: id, __auth } = call.from ?? {};
-  // INVARIANT: who speaks as a thread has shown its token; the id alone is a claim.
+  // INVARIANT: a call only ever counts as a thread's if it shows the thread's token. The id alone is a claim.
   const thread = id === undefined || __auth === undefined ? undefined : reach.live.get(id)?.thread;
   if (id !== undefined && !thread) {
     return fail('permission_denied', `thread \`${id}\` does not run here`, { missing: 'thread' });
@@ -286,7 +286,7 @@ async function askerOf(
   });
 }
 
-/** Of a tool in the background: what it begins is looked at later, by its handle. */
+/** Timeouts for a tool in the background. Its thread is read later, by its handle. */
 const AT_ONCE: JsonObject = { wait_ms: 0, timeout_ms: 0 };
 
 export function createThreadPrimitive(ports: ThreadPorts): Primitive {
@@ -297,7 +297,7 @@ export function createThreadPrimitive(ports: ThreadPorts): Primitive {
       const act = Object.entries<Act>(ACTS).find(([known]) => known === name)?.[1];
       if (!act) {
         const hint = suggestion(name, Object.keys(ACTS));
-        return fail('config_invalid', `threads have no function \`${name}\`${hint}`, {
+        return fail('config_invalid', `thread function \`${name}\` not found${hint}`, {
           config_path: 'config.function',
         });
       }
@@ -311,14 +311,10 @@ export function createThreadPrimitive(ports: ThreadPorts): Primitive {
   };
 }
 
-// `execute item_type:"artifact"`: what was too large to be said in full, piece by piece. A thread reads
-// its own; that takes no right, because it has been given all of it already.
-
-/** Refuses the first parameter that nobody knows. */
 function checkNames(what: string, parameters: JsonObject, known: readonly string[]): Outcome<null> {
   const unknown = Object.keys(parameters).find((name) => !known.includes(name));
   if (unknown === undefined) return ok(null);
-  const message = `${what} takes no \`${unknown}\`; it takes: ${known.join(', ')}`;
+  const message = `${what} has no parameter \`${unknown}\`; use one of: ${known.join(', ')}`;
   return fail('invalid_input', message);
 }
 
@@ -350,13 +346,10 @@ export function artifactKind(ports: { live: LiveThreads }): Kind {
       return ok({
         op: { type: 'artifact', name: 'read', target: id, opLabels: ['op:artifact'] },
         async body(_values, { caller: { __auth, __thread_id: thread = '' } }) {
-          // INVARIANT: who speaks as a thread has shown its token; the id alone is a claim.
+          // INVARIANT: a call only ever counts as a thread's if it shows the thread's token. An id is a claim.
           const running = __auth === undefined ? undefined : ports.live.get(thread);
           if (!running) {
-            return fail(
-              'permission_denied',
-              'an artifact is read by the thread that it belongs to',
-            );
+            return fail('permission_denied', 'an artifact can be read only by its own thread');
           }
           return await readPiece(running.thread.ports, thread, id, piece.output);
         },
@@ -376,7 +369,7 @@ export function threadKind(ports: ThreadPorts): Kind {
       const action = request.action as ThreadAction;
       const named = checkNames(`\`${action}\` of a thread`, parameters, ACTION_PARAMETERS);
       if (!named.ok) return named;
-      // A client's handle begins with the id: the rest is nobody's but its own.
+      // A client's handle is the id and a secret suffix.
       const [target = id] = id.split('.');
       const effect = action === 'status' || action === 'wait' ? 'read' : 'write';
       const inputs = Object.entries(parameters).map(([name, data]) => ({
@@ -405,7 +398,7 @@ export function threadKind(ports: ThreadPorts): Kind {
             given: mergeAll(values.map(({ meta }) => meta.descriptor)),
           });
           if (!asker.ok) return asker;
-          // As the guards left them.
+          // Guards can have changed the values.
           const passed: JsonObject = Object.fromEntries(
             inputs.map(({ name }, at) => [name, values[at]?.data ?? null]),
           );

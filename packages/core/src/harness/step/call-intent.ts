@@ -1,6 +1,6 @@
-// What a call is called before it is made: the key its tool may pass on, and the id of the thread it
-// is going to spawn. Both stand in the intent. A call that a process left behind is made again under
-// the same names, so a server that knows the key, or a child that is there already, is not done twice.
+// Names of a call before it is made: the key that its tool can pass on, and the id of the thread that it will
+// spawn. The intent records both. A call of a lost process is made again with the same names, so that a server
+// with that key, or an existing child, does not repeat the work.
 import { hash } from 'node:crypto';
 import { getOwn, plainText } from '../../base/index.ts';
 import type { Library } from '../../items/index.ts';
@@ -8,17 +8,16 @@ import { type MadeCall, madeCalls, type Recorded, type Reply } from '../../journ
 import type { ToolCallBlock } from '../../llm/index.ts';
 import { parseThreadId } from '../../store/index.ts';
 import { makeThreadId } from '../thread/opening.ts';
-import type { CallIntent, HarnessPorts, Thread } from '../thread/thread.ts';
+import type { CallIntent, CallRecord, Control, HarnessPorts, Thread } from '../thread/thread.ts';
 import { type IdentifiedCall, spawnsBy } from './tool-call.ts';
 
-/** What of a call says whether it spawns a thread. */
 type Callee = Pick<IdentifiedCall, 'tool' | 'parameters'> & { verb: string };
 
 /**
- * The same when this very step is done again. Nothing of the thread can be read from it: it goes to
- * other people's servers.
+ * Returns the key of a call, the same for a repeated step. Servers of other people get it, so it reveals
+ * nothing.
  */
-export const callKey = ({ place, journal, control }: Thread, { id }: ToolCallBlock): string =>
+export const callKey = ({ place, journal, control }: CallRecord, { id }: ToolCallBlock): string =>
   control.intents.get(id)?.key ??
   hash('sha256', JSON.stringify([place.id, journal.turn, id]), 'base64url').slice(0, 32);
 
@@ -28,13 +27,12 @@ function nameOf(library: Library, wanted: string): string {
   return name ?? (wanted.replace(/[^A-Za-z0-9_-]+/g, '_') || 'thread');
 }
 
-/** The thread that a call is going to spawn; one that was left behind keeps its child, once. */
+/** Returns the id of the thread that a call will spawn. A repeated call keeps its child. */
 export async function childOf(
-  { ports, control }: Thread,
-  { id }: ToolCallBlock,
+  ports: HarnessPorts,
+  before: CallIntent | undefined,
   { verb, tool, parameters }: Callee,
 ): Promise<string | undefined> {
-  const before = control.intents.get(id);
   if (before?.isUnfinished) return before.child;
   const spawn = verb === 'execute' ? spawnsBy(ports.library, tool) : undefined;
   if (!spawn) return undefined;
@@ -44,7 +42,7 @@ export async function childOf(
   return await freeId(name, ports);
 }
 
-/** Many are named in one second: one that is taken is not promised to a child. */
+/** Returns an id that no thread in the store has. */
 async function freeId(name: string, ports: HarnessPorts): Promise<string> {
   let id = makeThreadId(name, ports);
   for (let tries = 0; tries < 10 && (await ports.store.thread(id)).ok; tries++) {
@@ -53,9 +51,9 @@ async function freeId(name: string, ports: HarnessPorts): Promise<string> {
   return id;
 }
 
-/** Names a call that is about to be made. */
+/** Adds the intent of a call that is about to be made. */
 export function nameCall(
-  { control: { intents, atWork } }: Thread,
+  { intents, atWork }: Control,
   { id }: ToolCallBlock,
   key: string,
   child: string | undefined,
@@ -68,20 +66,20 @@ export function nameCall(
 }
 
 export function endCall(
-  { control: { intents: begun, atWork } }: Thread,
+  { control: { intents: begun, atWork } }: Pick<Thread, 'control'>,
   { id }: ToolCallBlock,
 ): void {
   atWork.delete(begun.get(id)?.key ?? '');
   begun.delete(id);
 }
 
-/** Was it let through? What no hook could withhold was. */
+/** True if the model's conversation has the reply: hooks accepted it, or had no say. */
 const isSaid = (history: readonly Recorded[], at: number, { open, withheld }: Reply): boolean =>
   !withheld && (!open || history.slice(at).find(isTurnEnd)?.data.done === true);
 
 const isTurnEnd = (event: Recorded) => event.type === 'turn_end';
 
-/** Where the model last spoke in the thread's own conversation. */
+/** Returns the index of the model's last reply in the thread's own conversation. */
 export const lastSpoken = (history: readonly Recorded[]): number =>
   history.findLastIndex(
     ({ type, data }, at) =>
@@ -89,20 +87,23 @@ export const lastSpoken = (history: readonly Recorded[]): number =>
       (data.injected || (data.apart !== true && isSaid(history, at, data))),
   );
 
-/** Calls since the model last spoke whose last intent has no result: a process left them behind. */
+/** Returns the open calls since the last reply. A lost process left them behind. */
 export const unfinishedCalls = (history: readonly Recorded[]): MadeCall[] =>
   madeCalls(history.slice(lastSpoken(history) + 1)).filter(
     ({ intent, result }) => !result || result.seq < intent.seq,
   );
 
-/** A child that was noted before its id was named again belongs to another call. */
+/** True if the child was recorded before this id was reserved, so that it belongs to another call. */
 const isOther = (history: readonly Recorded[], child: string, before: number): boolean =>
   history.some(
     (event) => event.type === 'spawn' && event.seq < before && event.data.thread_id === child,
   );
 
-/** What was begun is remembered, and what its cost already holds is given back: it counts once. */
-export function restoreIntents(thread: Thread, history: readonly Recorded[]): void {
+/** Restores intents of open calls. Calls that the recorded cost has are uncounted, to be counted again. */
+export function restoreIntents(
+  thread: Pick<Thread, 'budget' | 'control'>,
+  history: readonly Recorded[],
+): void {
   const counted = thread.budget.meter.read().tool_calls;
   for (const { call, intent, result } of unfinishedCalls(history)) {
     const { key, child, n = Number.POSITIVE_INFINITY } = intent.data;

@@ -1,5 +1,5 @@
-// Results over a size: kept whole as an artifact of the thread, by hash, with the labels they carry.
-// The journal, the transcript and the model get how they begin and where the rest is.
+// Stores large results as artifacts of the thread, by hash and with their labels. The journal, the transcript
+// and the model get a preview and the way to read the rest.
 import { fail, getOwn, isObject, type Json, numberAt, type Outcome, ok } from '../../base/index.ts';
 import {
   carries,
@@ -13,20 +13,20 @@ import {
 } from '../../flow/index.ts';
 import type { Recorded } from '../../journal/index.ts';
 import { packMarks, unpackMarks } from '../thread/conversation.ts';
-import type { HarnessPorts, Thread } from '../thread/thread.ts';
+import type { DirectiveTalk, HarnessPorts, Thread } from '../thread/thread.ts';
 import { shorten, sizeUpTo } from './shorten-value.ts';
 
-/** In characters; more than this is kept apart. Data: `max_result` of `limits.yaml`. */
+/** Largest result in characters. `max_result` of `limits.yaml` overrides it. */
 const MAX_RESULT = 64_000;
 const PREVIEW = 16_000;
-/** The most that one look at an artifact shows. */
+/** Largest piece of an artifact in one answer. */
 export const MAX_PIECE = 32_000;
 
 export interface Result {
   content: Json;
   marks: Descriptor;
   isError: boolean;
-  /** What its tool says about single fields of it. */
+  /** Facts that the tool declares about fields of the result. */
   facts?: ResultFacts | undefined;
 }
 
@@ -39,9 +39,9 @@ function bounds({ library }: HarnessPorts): { max: number; preview: number } {
 const read = (artifact: string, offset: number): string =>
   `shortened; read on with execute {"item_type":"artifact","item_id":"${artifact}","parameters":{"field":"/…","offset":${offset}}}`;
 
-/** As it enters the journal and the conversation. A result that is not large is left as it is. */
+/** Returns the result for the journal and the conversation. A small result is returned unchanged. */
 export async function keepResult(
-  { ports, place: { id } }: Thread,
+  { ports, place: { id } }: Pick<Thread, 'ports' | 'place'>,
   result: Result,
 ): Promise<Result> {
   const { max, preview } = bounds(ports);
@@ -61,13 +61,13 @@ export async function keepResult(
   return { ...result, content: shown };
 }
 
-/** What references are shown as where even that is too large. */
+/** Returns a preview of a value for a reference, and `undefined` if the value is small. */
 export function shortenShown(ports: HarnessPorts, content: Json): Json | undefined {
   const { max, preview } = bounds(ports);
   return sizeUpTo(content, max) <= max ? undefined : shorten(content, preview);
 }
 
-/** A recorded result as it was before it was kept apart. */
+/** Returns a recorded result in full. */
 export async function wholeResult(
   { store }: Pick<HarnessPorts, 'store'>,
   thread: string,
@@ -83,7 +83,7 @@ export async function wholeResult(
 const isIn = (data: Json, key: string): boolean =>
   Array.isArray(data) ? data[Number(key)] !== undefined : getOwn(data, key) !== undefined;
 
-/** The same of a value that a journal gave back. */
+/** Returns a value from a journal in full. */
 export async function wholeValue(
   ports: Pick<HarnessPorts, 'store'>,
   thread: string,
@@ -93,9 +93,9 @@ export async function wholeValue(
   return whole === value.data ? value : restoreFields(whole, value.meta.descriptor, factsOf(value));
 }
 
-/** What was kept apart before is there again when references are made of it. */
+/** Loads stored results, so that references to their parts can be made. */
 export async function loadWholes(
-  { ports, place, talk: { references } }: Thread,
+  { ports, place, talk: { references } }: DirectiveTalk,
   history: readonly Recorded[],
 ): Promise<void> {
   for (const { type, data } of references ? history : []) {
@@ -107,14 +107,14 @@ export async function loadWholes(
   }
 }
 
-/** `/items/3/text`: the part that this points to, as RFC 6901 has it, with its own marks. */
+/** Returns the part at a JSON pointer (RFC 6901), such as `/items/3/text`, with its own marks. */
 function partOf(value: Value, pointer: string): Outcome<Value> {
   let part = value;
   for (const name of pointer === '' ? [] : pointer.slice(1).split('/')) {
     const key = name.replaceAll('~1', '/').replaceAll('~0', '~');
     if (!isIn(part.data, key)) {
       const names = isObject(value.data) ? Object.keys(value.data).slice(0, 20).join(', ') : '';
-      const missing = fail('not_found', `there is no \`${pointer}\` in it; it has: ${names}`);
+      const missing = fail('not_found', `part \`${pointer}\` not found; the result has: ${names}`);
       return markFailure(missing, value.meta.descriptor);
     }
     part = elementOf(part, key);
@@ -123,13 +123,13 @@ function partOf(value: Value, pointer: string): Outcome<Value> {
 }
 
 export interface Piece {
-  /** Which part of it: a JSON pointer, all of it when empty. */
+  /** JSON pointer of the part. Empty: the whole result. */
   field: string;
   offset: number;
   length: number;
 }
 
-/** A piece of an artifact of this thread, with the labels of the part that it is taken from. */
+/** Returns a piece of an artifact, with the labels of the part that it comes from. */
 export async function readPiece(
   ports: HarnessPorts,
   thread: string,
@@ -137,7 +137,10 @@ export async function readPiece(
   { field, offset, length }: Piece,
 ): Promise<Outcome<Value>> {
   if (field !== '' && !field.startsWith('/')) {
-    return fail('invalid_input', `\`field\` is \`${field}\`; it starts with /, such as /content`);
+    return fail(
+      'invalid_input',
+      `\`field\` cannot be \`${field}\`; start it with /, such as /content`,
+    );
   }
   const bytes = await ports.store.artifact(thread, hash);
   if (!bytes.ok) return bytes;
@@ -145,7 +148,7 @@ export async function readPiece(
   const part = partOf(restoreFields(content, unpackMarks(marks), facts), field);
   if (!part.ok) return part;
   const { text, meta } = part.output;
-  // What was read in pieces is not kept apart again.
+  // The piece is below the size at which a result is stored.
   const room = Math.min(length, MAX_PIECE, bounds(ports).max / 2);
   const end = Math.min(text.length, offset + room);
   const output = {
@@ -157,7 +160,7 @@ export async function readPiece(
     ...(end < text.length && { next_offset: end }),
   };
   const { descriptor } = meta;
-  // Where it stands is no stranger's word; what stands there may be.
+  // Only the text can be untrusted. The position comes from the harness.
   const piece = carries(descriptor, 'untrusted') ? { free_text: ['text'] } : undefined;
   return ok(restoreFields(output, descriptor, piece));
 }

@@ -1,5 +1,5 @@
-// The print of a call: what of its arguments counts when two calls are compared. Times, and ids beside
-// other arguments, differ between calls that are the same to everybody but a computer.
+// Detects a model that repeats itself, from its last five calls without times and secondary ids. Calls of one
+// turn are one attempt. A new result, or a new change, breaks a loop: tests after every change are no loop.
 import { hash } from 'node:crypto';
 import {
   canonicalJson,
@@ -21,7 +21,7 @@ const TIMES = [
   /^[1-3]\d{9}(?:\d{3})?$/,
 ];
 
-// Hashes of 40 and 64 digits are not here: they name a content, and another one is another thing.
+// Hashes of 40 and 64 digits name a content, so they are compared.
 const IDS = [
   /^[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}$/i,
   /^(?=.*\d)[0-9A-HJKMNP-TV-Z]{26}$/,
@@ -29,7 +29,7 @@ const IDS = [
   /^[a-z]{2,12}_(?=[A-Za-z]*\d)[A-Za-z0-9]{16,64}$/,
 ];
 
-/** What all of these are made of; paths and sentences mostly are not. */
+/** Characters of all these patterns. Most paths and sentences do not match. */
 const MAY_FIT = /^[\w:.,+ -]{10,100}$/;
 
 function fits(value: Json, formats: readonly RegExp[]): boolean {
@@ -39,7 +39,7 @@ function fits(value: Json, formats: readonly RegExp[]): boolean {
   return false;
 }
 
-/** Times and ids further in are all alike; those on top are left out altogether. */
+/** Replaces nested times and ids. Top-level ones are left out of the print. */
 function plain(value: Json): Json {
   if (Array.isArray(value)) return value.map(plain);
   if (isObject(value)) {
@@ -55,7 +55,7 @@ const MAX_DEPTH = 100;
 const canonical = (value: Json): string =>
   isDeeperThan(value, MAX_DEPTH) ? JSON.stringify(value) : canonicalJson(value);
 
-/** What is longer is compared by its digest. */
+/** A longer value is compared by its digest. */
 const SHORT = 200;
 
 const shortened = (text: string): string => (text.length > SHORT ? hash('sha256', text) : text);
@@ -63,7 +63,7 @@ const shortened = (text: string): string => (text.length > SHORT ? hash('sha256'
 const plainText = (value: Json): string =>
   shortened(canonical(isDeeperThan(value, MAX_DEPTH) ? value : plain(value)));
 
-/** An id that is all there is to a call says what the call is about: then it counts. */
+/** Returns the compared fields. An id counts if the call has nothing else. */
 function countedFields(given: JsonObject, volatile: readonly string[]): Record<string, string> {
   const ids: Record<string, string> = {};
   const others: Record<string, string> = {};
@@ -74,13 +74,13 @@ function countedFields(given: JsonObject, volatile: readonly string[]): Record<s
     const isText = typeof value === 'string';
     const isId = isText && fits(value, IDS);
     hasOthers ||= !isId;
-    // The quote tells a text from what only looks like it.
+    // The quote distinguishes a text from another value that prints like it.
     setOwn(isId ? ids : others, name, isText ? shortened(`"${value}`) : plainText(value));
   }
   return hasOthers ? others : ids;
 }
 
-/** As it is compared here, in the clear where it is short: nobody but this detector sees it. */
+/** Returns the print of a call in memory, where short values are in the clear. */
 function printOf({ tool, arguments: given, volatile = [], turn }: ObservedCall): CallPrint {
   const fields = isObject(given) ? countedFields(given, volatile) : { '': plainText(given) };
   const key = shortened(JSON.stringify([tool, fields]));
@@ -96,7 +96,7 @@ const digested = ({ tool, key, fields, turn }: CallPrint): CallPrint => ({
   ...(turn !== undefined && { turn }),
 });
 
-/** One tool, the same arguments, at most one of which differs while another does not. */
+/** True for one tool with the same arguments except at most one, while another is the same. */
 function isSimilar(a: CallPrint, b: CallPrint): boolean {
   if (a.tool !== b.tool) return false;
   if (a.key === b.key) return true;
@@ -106,20 +106,14 @@ function isSimilar(a: CallPrint, b: CallPrint): boolean {
   return names.filter((name) => a.fields[name] !== b.fields[name]).length <= 1;
 }
 
-// Notices a model that goes round in circles, from its last five calls. Calls made at once, before any
-// answer was seen, are one attempt. What brought something new breaks the circle: a result unlike those
-// before it, or a change that was made and was not made before. Running the same tests after every
-// change looks like a loop and is none.
-
 const WINDOW = 5;
 const REPEATS = 3;
 const SIMILAR = 4;
 const TAIL = 3;
-/** Of a larger result only the digest is kept. */
 const LARGE = 4000;
 
 interface Entry extends CallPrint {
-  /** Equal calls of one turn are one entry. */
+  /** Ids of equal calls of one turn, which share an entry. */
   readonly ids: Set<string>;
   readonly isWrite: boolean;
   news?: { result: Json; isError: boolean };
@@ -127,24 +121,24 @@ interface Entry extends CallPrint {
 
 const atOnce = (a: CallPrint, b: CallPrint): boolean => a.turn !== undefined && a.turn === b.turn;
 
-/** Calls of one turn are one attempt: the last of each counts. */
+/** Returns the attempts: of each turn, the last call. */
 const attemptsOf = (entries: readonly Entry[]): Entry[] =>
   entries.filter((entry, at) => !entries.slice(at + 1).some((later) => atOnce(entry, later)));
 
-/** A change that was made, and not before as far as the window goes. */
+/** True for a change that is not in the window before. */
 const isNewChange = (entry: Entry, recent: readonly Entry[]): boolean =>
   entry.isWrite &&
   entry.news?.isError === false &&
   recent.findIndex(({ key }) => key === entry.key) === recent.indexOf(entry);
 
-/** Did it bring back what none of these had? Of an error only another call's own words are new. */
+/** True if the result has something that none of these had. An error is new only with other words. */
 function isNewResult({ news }: Entry, before: readonly Entry[], countErrors: boolean): boolean {
   if (!news || before.length === 0 || (news.isError && !countErrors)) return false;
   const result = canonical(news.result);
   return before.every(({ news: other }) => other && canonical(other.result) !== result);
 }
 
-/** Of calls that are alike, those since something new came: the newest of them at least. */
+/** Returns the similar calls since the last new result, and at least the newest. */
 function sinceNews(
   alike: readonly Entry[],
   recent: readonly Entry[],
@@ -159,7 +153,7 @@ function sinceNews(
         : at > 0 &&
           (isNewChange(entry, recent) || isNewResult(entry, alike.slice(0, at), countErrors));
     if (!isNew) continue;
-    // What was done after another call's change was done in another world.
+    // A call before another call's change saw other data.
     const place = recent.indexOf(entry);
     since = alike.filter((each) => recent.indexOf(each) >= place);
   }
@@ -208,7 +202,7 @@ function findSimilar(recent: readonly Entry[], newest: Entry): LoopFound | undef
   };
 }
 
-/** The newest alone makes no pattern, and most calls are like no other. */
+/** A cheap check: the newest call alone makes no pattern, and most calls are like no other. */
 function mayLoop(recent: readonly Entry[], newest: Entry): boolean {
   for (const entry of recent) {
     if (entry !== newest && (entry.key === newest.key || isSimilar(entry, newest))) return true;
@@ -216,7 +210,7 @@ function mayLoop(recent: readonly Entry[], newest: Entry): boolean {
   return false;
 }
 
-/** As attempts of somebody else: none of them was made at once with a call of our own. */
+/** Returns the parent's calls as attempts that were never made together with a call of this thread. */
 function inheritedAs(print: CallPrint, tail: readonly CallPrint[]): Entry[] {
   const { turn: _, ...bare } = print;
   return tail
@@ -224,12 +218,12 @@ function inheritedAs(print: CallPrint, tail: readonly CallPrint[]): Entry[] {
     .map(() => ({ ...bare, ids: new Set(), isWrite: false }));
 }
 
-/** `parentTail`: what the parent did last. A child that begins by doing the same counts on. */
+/** `parentTail`: last calls of the parent. A child that repeats them continues the count. */
 export function createLoopDetector(
   options: { parentTail?: readonly CallPrint[]; history?: readonly CallPrint[] } = {},
 ): LoopDetector {
   const { history, parentTail = [] } = options;
-  // Beside prints that were handed over only prints of the same make can be compared.
+  // Inherited prints can only be compared with prints of the same form.
   const handedOn = (entry: Entry): CallPrint => {
     const { ids: _, isWrite: __, news: ___, ...print } = entry;
     return history ? print : digested(entry);

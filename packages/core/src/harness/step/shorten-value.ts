@@ -1,7 +1,7 @@
-// Shortens a value that is too large to be shown in full: its shape, and how its parts begin, within a bound.
+// Shortens a large value to a preview: its structure and the beginning of its parts, within a bound.
 import { isObject, type Json, type JsonObject, setOwn } from '../../base/index.ts';
 
-/** About how many characters it has as JSON; counting stops when it is more than `max`. */
+/** Returns the approximate size of the value as JSON. Counting stops above `max`. */
 export function sizeUpTo(value: Json, max: number): number {
   if (typeof value === 'string') return value.length + 2;
   if (typeof value !== 'object' || value === null) return 5;
@@ -22,7 +22,7 @@ export function sizeUpTo(value: Json, max: number): number {
 
 const cutText = (text: string, room: number): string => {
   const shown = text.slice(0, Math.max(0, room));
-  // Half a character is none.
+  // A half surrogate pair is dropped.
   const whole = /[\ud800-\udbff]$/.test(shown) ? shown.slice(0, -1) : shown;
   return `${whole}… (${text.length} characters in all)`;
 };
@@ -40,13 +40,10 @@ function cutList(list: readonly Json[], room: number): Json[] {
   return shown;
 }
 
-/** Less of a part than this says nothing. */
+/** A shorter part of a value says nothing. */
 const LEAST = 16;
 
-/**
- * Small parts are shown whole; what is left of the room is shared by the large ones. Parts for which
- * nothing is left are not in the answer.
- */
+/** Shares the room: small parts in full, the rest among the large ones. A part without room is left out. */
 function sharesOf(value: JsonObject, room: number): Map<string, number> {
   const sizes = Object.keys(value).map((key) => ({
     key,
@@ -76,7 +73,7 @@ function cutObject(value: JsonObject, room: number): JsonObject {
   return shown;
 }
 
-/** The value when it fits in about `room` characters, otherwise as much of it as does. */
+/** Returns the value, or as much of it as fits in about `room` characters. */
 export function shorten(value: Json, room: number): Json {
   if (sizeUpTo(value, room) <= room) return value;
   if (typeof value === 'string') return cutText(value, room);

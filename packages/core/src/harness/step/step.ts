@@ -1,5 +1,5 @@
-// One call of the model: counted, noted before it is done, done through the kernel with the thread's
-// token, and its result noted. An intent without a result is how a crash in between is recognised.
+// Makes one call of the model: counts it, records its intent, executes it through the kernel with the thread's
+// token, and records its result. An intent without a result shows that the process was lost in between.
 import {
   type Failure,
   type Fault,
@@ -51,7 +51,16 @@ import { aboutArguments, packMarks, unpackMarks } from '../thread/conversation.t
 import { runInTime, STOPS_TOOL } from '../thread/interruption.ts';
 import { resultIn } from '../thread/recorded-answers.ts';
 import { withoutTime } from '../thread/talk.ts';
-import type { CallIntent, EscalatedCall, Thread } from '../thread/thread.ts';
+import type {
+  CallIntent,
+  CallRecord,
+  Control,
+  DirectiveTalk,
+  EscalatedCall,
+  Interruptible,
+  RightsHolder,
+  Thread,
+} from '../thread/thread.ts';
 import { callKey, childOf, endCall, nameCall } from './call-intent.ts';
 import { keepResult, type Result, wholeResult } from './large-result.ts';
 import { loopFault } from './loop-detector.ts';
@@ -63,15 +72,15 @@ import {
   stepKind,
 } from './tool-call.ts';
 
-/** What a step is about: a call of a kernel verb, or something a script does by itself. */
+/** The facts about a step: a call of a kernel verb, or an operation of a script. */
 export type StepFacts = Pick<
   IdentifiedCall,
   'tool' | 'effect' | 'volatile' | 'parameters' | 'resolved' | 'isReading'
 > & { verb: string };
 
-/** The directive's own outputs, handed back: the run is over. `given`: what they carry. */
+/** Returns the ending of a run whose directive returned its outputs. `given`: marks of the outputs. */
 export function returned(
-  { place, talk }: Thread,
+  { place, talk }: DirectiveTalk,
   known: Pick<IdentifiedCall, 'verb' | 'request'>,
   output: Json,
   given: Descriptor,
@@ -93,7 +102,6 @@ export const asResult = (outcome: Outcome<Value>, marks: Descriptor): Result =>
         content: outcome.output.data,
         marks: outcome.output.meta.descriptor,
         isError: false,
-        // Most have none.
         facts: outcome.output.meta.origin.facts ? factsOf(outcome.output) : undefined,
       }
     : {
@@ -102,12 +110,11 @@ export const asResult = (outcome: Outcome<Value>, marks: Descriptor): Result =>
         isError: true,
       };
 
-/** A call that was answered without being begun. */
 const NO_INTENT: Partial<CallIntent> = {};
 
-/** Notes what `keepResult` gave, in the commit of whatever comes next. */
+/** Adds a result to the next commit. `result` comes from `keepResult`. */
 export function noteResult(
-  thread: Thread,
+  thread: CallRecord & Pick<Thread, 'budget' | 'rights'>,
   call: ToolCallBlock,
   { content, isError, marks, facts }: Result,
   tool?: string,
@@ -137,7 +144,7 @@ export function noteResult(
   endCall(thread, call);
 }
 
-/** Notes a result and hands it to the model as it was noted. */
+/** Records a result and gives the recorded form to the model. */
 async function conclude(
   thread: Thread,
   call: ToolCallBlock,
@@ -149,14 +156,14 @@ async function conclude(
   thread.talk.conversation.result(call.id, kept, result.content);
 }
 
-/** How many calls are made at once. */
+/** Coordination of calls that run at the same time. */
 export interface CallGroup {
   readonly size?: number;
-  /** The intent of this call is recorded. */
+  /** Called when the intent of this call is recorded. */
   readonly recorded?: () => void;
   /** Resolves when this call may record more than its intent. */
   readonly inTurn?: () => Promise<void>;
-  /** May this call still begin? A branch beside it may have ended the thread. */
+  /** Fails if a parallel branch has ended the thread. */
   readonly mayBegin?: () => Outcome<null>;
 }
 
@@ -164,11 +171,11 @@ interface KernelCall {
   readonly group?: CallGroup;
   values: Record<string, Value>;
   marks: Descriptor;
-  /** With the policies in force when absent. */
+  /** Absent: a frame with the policies in force. */
   frame?: Frame;
 }
 
-/** One call through the kernel, in one pass: limits and intent, gate, guards, the effect, checkpoints. */
+/** Makes one call through the kernel: limits, intent, gate, guards, effect, checkpoints. */
 export async function callKernel(
   thread: Thread,
   call: ToolCallBlock,
@@ -181,7 +188,7 @@ export async function callKernel(
   const act = stepAct(thread, call, known, { key, group, marks });
   const judged = thread.hooks.pending.size > 0 ? await judgeHeld(thread, call, act) : undefined;
   if (judged) return carrying(judged, marks);
-  // What a person has said to the statement holds for the call it makes.
+  // If a person approved the script statement, the call that the statement makes needs no second approval.
   const ask = frame?.isApproved
     ? APPROVED
     : inTurnOf(group, askAbout(thread, { id: call.id, key, effect: known.effect }));
@@ -204,7 +211,7 @@ export async function callKernel(
   return done.ok && known.isReading ? done : carrying(added.ok ? done : added, marks);
 }
 
-/** A question is recorded: calls that are made at once ask in their order. */
+/** Calls that run at the same time ask in their order, because a question is recorded. */
 const inTurnOf = ({ inTurn }: CallGroup, ask: ReturnType<typeof askAbout>): typeof ask =>
   inTurn
     ? async (...question) => {
@@ -213,9 +220,9 @@ const inTurnOf = ({ inTurn }: CallGroup, ask: ReturnType<typeof askAbout>): type
       }
     : ask;
 
-/** A directive that is executed inside a thread brings its rules with it. */
+/** Adds the rules of a directive that the call executed. */
 function addRules(
-  { ports, rights }: Thread,
+  { ports, rights }: RightsHolder,
   { id }: ToolCallBlock,
   { verb, request }: IdentifiedCall,
 ): Outcome<null> {
@@ -228,9 +235,9 @@ function addRules(
   return rights.rules.executed(id, rules);
 }
 
-/** What a call came to, kept while a hook is asked about it. `callMarks`: of everything that the call says. */
+/** Returns the result so far, for a hook that is asked about it. `callMarks`: marks of the arguments. */
 async function heldResult(
-  thread: Thread,
+  thread: Pick<Thread, 'ports' | 'place'>,
   event: FlowCheckpoint,
   callMarks: Descriptor,
 ): Promise<NonNullable<HookStart['held']>> {
@@ -242,11 +249,11 @@ async function heldResult(
   const { content, isError, marks, facts } = await keepResult(thread, result);
   return { content, is_error: isError, marks: packMarks(marks), ...(facts && { facts }) };
 }
-const NOTHING = fail('internal_error', 'nothing has come of it yet').error;
+const NOTHING = fail('internal_error', 'the call has no result yet').error;
 
 /**
- * A process was left while a hook was asked about this call: what it had come to is known, so it is not made
- * again, and the hook has its say first. Undefined: the call is to be made.
+ * Returns the known outcome of a call whose hook had not answered, after the hook has answered now. `undefined`:
+ * the call must be made.
  */
 export async function judgeHeld(
   thread: Thread,
@@ -258,9 +265,9 @@ export async function judgeHeld(
   if (!start?.held) return undefined;
   const content = await wholeResult(ports, place.id, start.held.content);
   const outcome = resultIn({ call_id: id, ...start.held, content });
-  // Its intent is in the journal, so it was counted; who goes on with the thread has given that back.
+  // The resume has uncounted this call, because its intent is in the journal.
   if (control.intents.has(id)) budget.meter.countToolCall();
-  // The event that the hook was asked about says whether it was a limit.
+  // The recorded event says whether the fault is a limit.
   const failure = outcome.ok || start.event !== 'limit' ? outcome : asLimitFault(outcome);
   const event: FlowCheckpoint = failure.ok
     ? { name: 'after_step', arguments: [], result: failure.output }
@@ -269,26 +276,26 @@ export async function judgeHeld(
   if (verdict?.action === 'retry') return undefined;
   return verdict?.action === 'end' ? verdict.outcome : outcome;
 }
-/** The checkpoint of a step looks at the event alone. */
+/** The checkpoint of a step reads the event alone. */
 const UNJUDGED = { type: 'step', name: 'held', opLabels: [], retryOwner: false } as const;
 
-/** What comes of a call carries what went into it, whatever the verb made of its arguments. */
+/** Adds the marks of the arguments to the outcome, whatever the verb did with them. */
 export const carrying = (outcome: Outcome<Value>, marks: Descriptor): Outcome<Value> =>
   outcome.ok ? ok(addMarks(outcome.output, marks)) : markFailure(outcome, marks);
 
-/** The effect itself. It is stopped at the deadline, and when the thread is killed. */
+/** Runs the effect. The deadline or a kill stops it. */
 export const runStep = (
-  thread: Thread,
+  thread: Interruptible,
   { tool }: StepFacts,
   body: (signal?: AbortSignal) => MaybePromise<Outcome<Value>>,
 ): Promise<Outcome<Value>> =>
   runInTime(thread, STOPS_TOOL, body, (failure) => stoppedAtWork(tool, failure));
 
 const stoppedAtWork = (tool: string, { error }: Failure): Failure =>
-  fail('cancelled', `\`${tool}\` was stopped while it was at work`, { ...error.detail });
+  fail('cancelled', `\`${tool}\` was stopped while it ran`, { ...error.detail });
 
-// INVARIANT: a write that was stopped in the middle may have had its effect. It is not done again,
-// whatever a hook says; the model is told and may look.
+// INVARIANT: a write that was stopped is never repeated, whatever a hook answers, because it may have had its
+// effect. The model gets an error and can look.
 const mayRepeat = ({ effect }: StepFacts, event: FlowCheckpoint): boolean =>
   effect !== 'write' || event.name !== 'error' || !isStopped(event.fault);
 
@@ -302,7 +309,7 @@ export async function performCall(
   group: CallGroup,
 ): Promise<Outcome<Value>> {
   const { conversation, references } = thread.talk;
-  // Everything the model wrote carries what it has read.
+  // The text of the model carries the marks of everything that it has read.
   const marks = conversation.ownMarks();
   if (references) {
     const named = resolveCall(references, known, marks);
@@ -310,7 +317,7 @@ export async function performCall(
       ? await callKernel(thread, call, named.output.known, { ...named.output, group })
       : markFailure(named, marks);
   }
-  // A parameter may have any name, `__proto__` too.
+  // A parameter can have any name, `__proto__` too.
   const values: Record<string, Value> = Object.create(null);
   for (const [name, data] of Object.entries(known.parameters)) {
     values[name] = makeValue(data, { descriptor: marks });
@@ -323,11 +330,11 @@ export async function performCall(
 interface StepOptions {
   readonly key?: string;
   readonly group?: CallGroup;
-  /** Marks of everything that the call says. Its hooks are told of it, also where it has no parameters. */
+  /** Marks of all arguments. Hooks learn them even if the call has no parameters. */
   readonly marks?: Descriptor;
 }
 
-/** What is asked and told about one step: limits, intent, checkpoints, the time it has. */
+/** Returns the ports of one step: limits, intent, checkpoints and time. */
 export function stepAct(
   thread: Thread,
   call: ToolCallBlock,
@@ -335,17 +342,17 @@ export function stepAct(
   { key = callKey(thread, call), group = {}, marks = EMPTY }: StepOptions = {},
 ): ActPorts {
   const { size, recorded, inTurn, mayBegin } = group;
-  const { ports, journal, budget } = thread;
+  const { ports, journal, budget, control } = thread;
   const { tool, verb, effect, volatile } = known;
-  thread.control.currentCall = call.id;
+  control.currentCall = call.id;
   const step = {
-    // Only hooks ask.
+    // Only hooks read this.
     get kind() {
       return verb === 'execute' ? stepKind(ports.library, tool) : 'tool';
     },
     tool,
     turn: journal.turn,
-    // Hooks judge what would be done; the journal has what was written.
+    // Hooks judge the resolved arguments. The journal has the arguments as the model wrote them.
     arguments: known.resolved ?? call.arguments,
     required: () => requiredFor(ports, known),
     call: { id: call.id, held: (event: FlowCheckpoint) => heldResult(thread, event, marks) },
@@ -357,14 +364,14 @@ export function stepAct(
       const used = usedAmounts(budget.meter.read());
       const event = firstExceeded(used, UNITS.tool, budget.limits);
       if (event) return limitFault(event, used.tool_calls ?? 0n);
-      // Counted before the answer: a branch that runs at the same time sees it.
+      // The count precedes the commit, so that a parallel branch sees it.
       const n = budget.meter.countToolCall();
-      const child = await childOf(thread, call, known);
+      const child = await childOf(ports, control.intents.get(call.id), known);
       const { budgets } = thread.rights.own;
       const counted = budgets.length > 0 ? budgets.filter((one) => one.tool === tool) : budgets;
       const isCounted = counted.length > 0 && verb === 'execute';
-      const use = isCounted ? nextUse(thread.control.intents.get(call.id)) : undefined;
-      nameCall(thread, call, key, child, use);
+      const use = isCounted ? nextUse(control.intents.get(call.id)) : undefined;
+      nameCall(control, call, key, child, use);
       const target = callTarget({ op, arguments: inputs });
       const data: DataOf<'tool_call'> = {
         call_id: call.id,
@@ -374,7 +381,7 @@ export function stepAct(
         arguments: call.arguments,
         ...(volatile.length > 0 && { volatile: [...volatile] }),
         key,
-        // Tells whether a recorded cost holds it already.
+        // A resume compares this number with the recorded cost.
         n,
         ...(child !== undefined && { child }),
         ...(target !== '' && { target }),
@@ -388,7 +395,7 @@ export function stepAct(
       return noted;
     },
     run(body) {
-      const use = thread.control.intents.get(call.id)?.use;
+      const use = control.intents.get(call.id)?.use;
       if (use) use.isBegun = true;
       return runStep(thread, known, body);
     },
@@ -412,7 +419,7 @@ async function raiseDone(
   const { conversation } = thread.talk;
   if (event.name === 'after_step') {
     conversation.learn(event.result.meta.descriptor, false);
-    noteOrigins(thread, call, event.arguments);
+    noteOrigins(thread.control, call, event.arguments);
     return await raise(thread, event, step);
   }
   conversation.learn(descriptorOfFault(event.fault), false);
@@ -421,9 +428,9 @@ async function raiseDone(
   return !isRepeatable && verdict?.action === 'retry' ? undefined : verdict;
 }
 
-/** Why the arguments of a call that was made could steer it: with its result, where anybody asked. */
+/** Adds the origins of steering arguments to the intent, for the result event. */
 function noteOrigins(
-  { control }: Thread,
+  control: Control,
   { id }: ToolCallBlock,
   given: Parameters<typeof aboutArguments>[0],
 ): void {
@@ -435,19 +442,19 @@ function noteOrigins(
   }
 }
 
-export const isAtRest = ({ control: { ending } }: Thread): boolean =>
+export const isAtRest = ({ control: { ending } }: Pick<Thread, 'control'>): boolean =>
   ending?.status === 'waiting' || ending?.status === 'needs_input';
 
-/** Was a hook asked what becomes of this call? Then what it came to is known. */
-export const isHeld = ({ hooks: { pending } }: Thread, id: string): boolean =>
+/** True if a hook was asked about the result of this call. */
+export const isHeld = ({ hooks: { pending } }: Pick<Thread, 'hooks'>, id: string): boolean =>
   [...pending.values()].some(({ call_id, held }) => held && call_id === id);
 
 /**
- * The thread rests while a hook is asked about this call, or is handed over while it waits for another: what
- * becomes of it is not known yet. What it was reading is read by whoever goes on with it.
+ * True if the call stays open: a hook is asked about it, or the thread is handed over before its result. An
+ * interrupted reader's call is repeated after the resume.
  */
 export const isLeftOpen = (
-  { control: { ending, leaving }, hooks: { pending } }: Thread,
+  { control: { ending, leaving }, hooks: { pending } }: Pick<Thread, 'control' | 'hooks'>,
   id: string,
   outcome: Outcome<Value>,
   isReading = false,
@@ -458,7 +465,7 @@ export const isLeftOpen = (
     (leaving !== undefined && !outcome.ok && outcome.error.code === 'handed_over') ||
     [...pending.values()].some(({ call_id }) => call_id === id));
 
-/** Before a call is made: what it is, and whether it goes round in circles. */
+/** Identifies a call and checks for a loop before it is made. */
 export async function beginStep(
   thread: Thread,
   call: ToolCallBlock,
@@ -481,7 +488,7 @@ export async function beginStep(
     volatile,
   });
   if (loop) {
-    // One that a hook was asked about is known from the journal.
+    // The journal already has a loop that a hook was asked about.
     const { pending } = thread.hooks;
     const isKnown = [...pending.values()].some(({ call_id, held }) => !held && call_id === call.id);
     if (!isKnown) thread.talk.loops += 1;
@@ -490,7 +497,7 @@ export async function beginStep(
   return thread.control.ending ? { ending: thread.control.ending } : { known: known.output };
 }
 
-/** It failed before, once too often: it is not made again, what a person said is its result. */
+/** Ends a call that a person was asked about. It is not repeated; the answer is its result. */
 async function endEscalated(
   thread: Thread,
   call: ToolCallBlock,
@@ -509,14 +516,14 @@ async function endEscalated(
   return stop(thread);
 }
 
-/** Records what came of it; an ending when that was the last step. */
+/** Records the result of a call. Returns an ending if the run is over. */
 export async function endStep(
   thread: Thread,
   call: ToolCallBlock,
   known: IdentifiedCall,
   outcome: Outcome<Value>,
 ): Promise<Ending | undefined> {
-  // A person was asked: the call stays open, its result is the answer.
+  // The answer of a person will be the result of this open call.
   const { ending } = thread.control;
   if (
     ending &&
@@ -535,18 +542,18 @@ export async function endStep(
   return returned(thread, known, outcome.output.data, outcome.output.meta.descriptor);
 }
 
-/** What cannot be recorded ends this process's work on the thread; another may resume it. */
-function stop({ control, journal }: Thread): Ending | undefined {
+/** Returns the ending of a run. After a lost commit this process stops and another can resume. */
+function stop({ control, journal }: CallRecord): Ending | undefined {
   const lost = journal.lost();
   if (!lost) return control.ending;
   return { status: 'interrupted', reason: lost.error.detail.message, code: lost.error.code };
 }
 
-/** A call that was begun before a crash: repeated when that does no harm, otherwise left unknown. */
+/** Returns the fault of an open call that cannot be repeated without harm. */
 export function unknownOutcome(call: ToolCallBlock, tool: string): Failure {
   return fail(
     'outcome_unknown',
-    `the process ended while \`${tool}\` was at work; it may or may not have taken effect, look before you repeat it`,
+    `the process ended while \`${tool}\` ran; it may or may not have taken effect, so check before you repeat it`,
     { tool, call_id: call.id },
   );
 }

@@ -1,20 +1,19 @@
-// The calls of one reply, in order. Neighbours that only read are made at the same time; their results
-// are recorded in the order they were asked for.
+// Makes the calls of one reply in order. Neighbouring calls that only read are made at the same time. Their
+// results are recorded in the order of the calls.
 import type { ToolCallBlock } from '../../llm/index.ts';
 import type { Ending } from '../loop.ts';
 import { hearInReplay } from '../thread/interruption.ts';
 import { asExecute } from '../thread/permitted-tools.ts';
-import type { Thread } from '../thread/thread.ts';
+import type { HarnessPorts, Talk, Thread } from '../thread/thread.ts';
 import { beginStep, type CallGroup, endStep, isAtRest, performCall } from './step.ts';
 import { type IdentifiedCall, identifyCall } from './tool-call.ts';
 
 const MAX_AT_ONCE = 8;
 
-/** Tools that only read, searches and loads. Hooks see one step at a time. */
-function mayShare({ ports, hooks: { list } }: Thread, call: ToolCallBlock): boolean {
-  if (list.length > 0) return false;
+/** True for searches, loads and tools that only read. */
+function mayShare(ports: HarnessPorts, call: ToolCallBlock): boolean {
   const known = identifyCall(ports, call);
-  // Who reads for the thread takes a turn of it.
+  // A reader takes a turn of the thread.
   if (!known.ok || known.output.effect !== 'read' || known.output.isReading) return false;
   const { verb, request } = known.output;
   return (
@@ -23,16 +22,22 @@ function mayShare({ ports, hooks: { list } }: Thread, call: ToolCallBlock): bool
 }
 
 /**
- * How many of the calls from `first` on may be made at once. The library decides, and it may have
- * changed by the time of a replay: a replay reads the number from the journal.
+ * Returns how many calls from `first` on are made at the same time. A replay reads the number from the journal,
+ * because the library can have changed.
  */
-function groupSize(thread: Thread, calls: readonly ToolCallBlock[], first: number): number {
-  const recorded = thread.ports.replay?.group(thread.place.id, calls[first]?.id ?? '');
+function groupSize(
+  { ports, place, hooks }: Pick<Thread, 'ports' | 'place' | 'hooks'>,
+  calls: readonly ToolCallBlock[],
+  first: number,
+): number {
+  const recorded = ports.replay?.group(place.id, calls[first]?.id ?? '');
   if (recorded !== undefined) return recorded;
+  // Hooks see one step at a time.
+  if (hooks.list.length > 0) return 1;
   let end = first;
   while (end < calls.length && end - first < MAX_AT_ONCE) {
     const call = calls[end];
-    if (!call || !mayShare(thread, call)) break;
+    if (!call || !mayShare(ports, call)) break;
     end++;
   }
   return Math.max(1, end - first);
@@ -52,9 +57,9 @@ async function runOne(
 type Begun = { call: ToolCallBlock; known: IdentifiedCall };
 
 /**
- * Makes the calls at once and records their events in the order of the calls: each call begins when the
- * intent of the one before is recorded, or when that one was answered without an intent. All else that
- * a call records waits until every intent is recorded and the calls before it are done.
+ * Makes the calls at the same time and records their events in the order of the calls. Each call begins when the
+ * intent of the call before it is recorded or was not needed. A call records all other events after every intent
+ * is recorded and the calls before it are done.
  */
 async function performAtOnce(thread: Thread, begun: readonly Begun[], size: number) {
   const { promise: allBegun, resolve: endBegin } = Promise.withResolvers<void>();
@@ -97,18 +102,21 @@ async function runGroup(
     const { call, known } = begun[at] as Begun;
     await hearInReplay(thread);
     ended = await endStep(thread, call, known, outcome);
-    // One of them waits for a person: what the others came to is kept.
+    // The call waits for a person. The results of the other calls are kept.
     if (ended && !isAtRest(thread)) return ended;
   }
   return ended;
 }
 
-function stillOpen({ talk }: Thread, calls: readonly ToolCallBlock[]): readonly ToolCallBlock[] {
-  const open = new Set(talk.conversation.pending().map(({ id }) => id));
+function stillOpen(
+  { conversation }: Talk,
+  calls: readonly ToolCallBlock[],
+): readonly ToolCallBlock[] {
+  const open = new Set(conversation.pending().map(({ id }) => id));
   return calls.filter(({ id }) => open.has(id));
 }
 
-/** `calls` are those that are pending now. */
+/** Makes the pending calls. */
 export async function runSteps(
   thread: Thread,
   asked: readonly ToolCallBlock[],
@@ -122,8 +130,8 @@ export async function runSteps(
     const stopped = at === 0 ? undefined : await between();
     if (stopped) return stopped;
     const next = calls.slice(at, at + size);
-    // Whoever steers may have left the rest out.
-    const group = at === 0 ? next : stillOpen(thread, next);
+    // A signal can have dropped the rest of the calls.
+    const group = at === 0 ? next : stillOpen(thread.talk, next);
     const [only] = group;
     const ended =
       only && group.length === 1

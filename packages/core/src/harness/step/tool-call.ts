@@ -1,4 +1,4 @@
-// What a call of the model is about, before anything is done: which item, with which effect.
+// Identifies a call of the model before it is made: its item and its effect.
 import {
   fail,
   getOwn,
@@ -32,24 +32,24 @@ const VERBS: ReadonlyMap<string, Verb> = new Map(
 
 export interface IdentifiedCall {
   verb: Verb;
-  /** What events call it: the executed item's id, or the verb. */
+  /** Name of the call in events: the id of the executed item, or the verb. */
   tool: string;
   effect: ToolEffect;
   volatile: readonly string[];
   request: JsonObject;
-  /** Which part of the arguments goes to the tool itself. */
+  /** The arguments that the tool itself gets. */
   parameters: JsonObject;
-  /** One of the shipped tools that read for the thread: its result says itself what it carries. */
+  /** True for a shipped tool that reads untrusted text. Its result has marks of its own. */
   isReading?: boolean;
-  /** All of them with what references stand for, where its model writes such. */
+  /** The arguments with the values of their references, if the model writes references. */
   resolved?: JsonObject;
 }
 
 const CHANGES: ReadonlySet<string> = new Set(['create', 'update', 'delete']);
-/** What one may do with a thread's handle that changes nothing. */
+/** Actions on a thread's handle that change nothing. */
 const READS_THREAD: ReadonlySet<string> = new Set(['status', 'wait']);
 
-/** What is about to be called; an unknown verb or item is left for the kernel to refuse. */
+/** Identifies a call. The kernel refuses an unknown verb or item later. */
 export function identifyCall(
   { library }: Pick<HarnessPorts, 'library'>,
   call: ToolCallBlock,
@@ -58,7 +58,7 @@ export function identifyCall(
   if (!verb) {
     return fail(
       'invalid_input',
-      `there is no tool \`${call.name}\`; there are: ${[...VERBS.keys()].join(', ')}`,
+      `tool \`${call.name}\` not found; use one of: ${[...VERBS.keys()].join(', ')}`,
     );
   }
   const request = call.arguments;
@@ -88,17 +88,16 @@ export function identifyCall(
   return ok({ verb, request, parameters, effect, volatile, tool: name, isReading });
 }
 
-/** A call with what its references stand for. */
 interface NamedCall {
   known: IdentifiedCall;
   values: Record<string, Value>;
   marks: Descriptor;
 }
 
-/** What is called is written out; what it is given may be named. */
+/** Arguments that cannot be references, because they name what is called. */
 const WRITTEN_OUT: ReadonlySet<string> = new Set(['item_type', 'item_id', 'action', 'dry_run']);
 
-/** Every reference replaced; a failure names those there are, and no word of what they stand for. */
+/** Replaces every reference. A failure lists the known references and none of their values. */
 export function resolveCall(
   references: References,
   known: IdentifiedCall,
@@ -108,7 +107,7 @@ export function resolveCall(
   const request: JsonObject = {};
   let marks = own;
   for (const [name, written] of Object.entries(known.request)) {
-    // Which parameters there are is for the model to say.
+    // The model chooses the names of parameters.
     const isWhole = name === 'parameters' && !isObject(written);
     const found =
       WRITTEN_OUT.has(name) || isWhole
@@ -127,7 +126,7 @@ export function resolveCall(
   return ok({ known: { ...known, request, parameters, resolved: request }, values, marks });
 }
 
-/** What a call needs, named as in `permissions.granted`: what its chain requires, and the tool itself. */
+/** Returns the capabilities of a call's chain and tool, named as in `permissions.granted`. */
 export function requiredFor(
   { library }: Pick<HarnessPorts, 'library'>,
   { verb, tool, parameters }: Pick<IdentifiedCall, 'tool' | 'parameters'> & { verb: string },
@@ -142,24 +141,24 @@ export function requiredFor(
   return [...new Set([...needs.flat().map(normalizeCapability), `tool.${name}`])];
 }
 
-/** The primitive at the end of these chains, and its function that spawns. */
+/** The primitive, and its function that spawns. */
 const [PRIMITIVE, FUNCTION] = ['thread', 'spawn'];
 const BASE = 'threads/spawn_thread';
 
-/** Also a project's own tool that stands on the bundle's. */
+/** Returns `spawn` for every tool over the spawning function, a project's own tools included. */
 export function stepKind(library: Pick<Library, 'chain'>, tool: string): 'spawn' | 'tool' {
   const chain = library.chain(tool);
   return chain.ok && chain.output.links.some(({ id }) => id === BASE) ? 'spawn' : 'tool';
 }
 
-/** A call of this tool spawns a thread; undefined when it does anything else. */
+/** Returns how a tool spawns a thread, and `undefined` if it does not. */
 export function spawnsBy(
   library: Pick<Library, 'chain'>,
   tool: string,
 ): { makesId: boolean } | undefined {
   const chain = library.chain(tool);
   if (!chain.ok || chain.output.primitive !== PRIMITIVE) return undefined;
-  // As the kernel merges them: the link nearest to the caller has the word.
+  // The kernel merges configs in the same order: the link nearest to the caller wins.
   const word = (name: string): Json | undefined =>
     chain.output.links
       .map((link) => getOwn(link.tool?.config ?? {}, name))

@@ -19,7 +19,7 @@ import type { Ending } from '../loop.ts';
 import { FROM_USER, packMarks, unpackMarks } from './conversation.ts';
 import { skippedResult } from './prompt.ts';
 import { addToConversation } from './talk.ts';
-import type { CalledOff, Interruption, Thread } from './thread.ts';
+import type { CalledOff, Interruptible, Interruption, Thread } from './thread.ts';
 
 /** What breaks off a reply that is coming. A pause does not: that request is paid for, so it is finished. */
 export const STOPS_STREAM: ReadonlySet<string> = new Set(['interrupt', 'terminate', 'kill']);
@@ -31,7 +31,7 @@ export const STOPS_TOOL: ReadonlySet<string> = new Set(['kill']);
 const LONGEST_TIMER = 2 ** 31 - 1;
 
 /** Milliseconds until the deadline; what was used so far is what the meter says. */
-export function timeLeft({ budget: { limits, meter } }: Thread): number {
+export function timeLeft({ budget: { limits, meter } }: Pick<Thread, 'budget'>): number {
   const max = limits.duration?.value;
   if (max === undefined) return LONGEST_TIMER;
   return Math.min(LONGEST_TIMER, Math.max(0, Number(max) - meter.read().duration_ms));
@@ -43,7 +43,7 @@ export function timeLeft({ budget: { limits, meter } }: Thread): number {
  * moment ago has said all that.
  */
 export function watchForInterruption(
-  thread: Thread,
+  thread: Interruptible,
   stops: ReadonlySet<string>,
 ): MaybePromise<Interruption> {
   const { control, journal, budget } = thread;
@@ -87,7 +87,7 @@ export function watchForInterruption(
  * what came of one that was.
  */
 export async function runInTime(
-  thread: Thread,
+  thread: Interruptible,
   stops: ReadonlySet<string>,
   body: (signal?: AbortSignal) => MaybePromise<Outcome<Value>>,
   ended: (failure: Failure, cause: CalledOff) => Failure,
@@ -109,7 +109,7 @@ export async function runInTime(
 }
 
 /** As the limit it is: hooks may raise it, and without one the run stops. */
-export function deadlineFault(thread: Thread, { error }: Failure): Failure {
+export function deadlineFault(thread: Pick<Thread, 'budget'>, { error }: Failure): Failure {
   const max = thread.budget.limits.duration?.value ?? 0n;
   const used = BigInt(Math.ceil(thread.budget.meter.read().duration_ms));
   const current = used > max ? used : max;
@@ -199,6 +199,9 @@ export function obeySignals(thread: Thread): Ending | undefined {
 }
 
 /** In a replay nobody rings: what was said is found by how many events there are. */
-export function hearInReplay({ ports, journal }: Thread): MaybePromise<void> {
+export function hearInReplay({
+  ports,
+  journal,
+}: Pick<Thread, 'ports' | 'journal'>): MaybePromise<void> {
   return ports.replay && journal.flush().then(() => journal.listen());
 }

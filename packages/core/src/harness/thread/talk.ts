@@ -122,7 +122,11 @@ export function newAttempt(
 }
 
 /** How often this tool has failed in a row by now. */
-export function countFailure({ control }: Thread, tool: string, isError: boolean): number {
+export function countFailure(
+  { control }: Pick<Thread, 'control'>,
+  tool: string,
+  isError: boolean,
+): number {
   const count = isError ? (control.failures.get(tool) ?? 0) + 1 : 0;
   control.failures.set(tool, count);
   return count;

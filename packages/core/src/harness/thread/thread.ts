@@ -1,6 +1,6 @@
-// One running thread and what it is made of. Types alone: what is done with them stands in the folders
-// above, and all of those share this and nothing else. `HarnessPorts` stands here too, because the
-// threads of a process are one of the things a thread reaches outside of itself.
+// The types of a running thread and of its ports. Functions are in the folders above. A function takes the
+// part of `Thread` that it uses, such as `RightsHolder`, so its signature says what it can touch.
+// `HarnessPorts` is here, because a thread reaches the other threads of its process through it.
 import type { Clock, Failure, Json, JsonObject, Outcome, RandomBytes } from '../../base/index.ts';
 import type { CompiledExpression } from '../../expr/index.ts';
 import type {
@@ -61,20 +61,33 @@ export interface Thread {
   readonly journal: JournalWriter;
 }
 
-/** Where it stands in its tree, and what it runs. */
+/** The rights of a thread, and the ports that check and mint them. */
+export type RightsHolder = Pick<Thread, 'ports' | 'place' | 'rights'>;
+/** The budget of a thread, and the store with the budgets of its ancestors. */
+export type BudgetHolder = Pick<Thread, 'ports' | 'place' | 'budget'>;
+/** The directive and the conversation of a thread, and the library that they refer to. */
+export type DirectiveTalk = Pick<Thread, 'ports' | 'place' | 'talk'>;
+/** The journal of a thread: its writer, and the store that it is read from. */
+export type OwnJournal = Pick<Thread, 'ports' | 'place' | 'journal'>;
+/** The calls that a thread makes now, and the journal that records them. */
+export type CallRecord = Pick<Thread, 'place' | 'control' | 'journal'>;
+/** Work that a signal, the deadline or a lost lease stops. */
+export type Interruptible = Pick<Thread, 'budget' | 'control' | 'journal'>;
+
+/** Position of the thread in its tree, and the directive that it runs. */
 export interface Place {
   readonly id: string;
   readonly parent: string | undefined;
   readonly depth: number;
-  /** Itself first, its root last: who is charged. */
+  /** Ids from this thread to its root. Each of them is charged. */
   readonly chain: readonly string[];
   readonly kind: 'thread' | 'hook';
   readonly runner: string;
-  /** Does it live on when its parent ends? */
+  /** True if the thread lives on after the end of its parent. */
   readonly detached: boolean;
-  /** How many hooks stand around it. */
+  /** Number of hooks that this thread runs inside of. A thread outside of hooks has 0. */
   readonly nesting: number;
-  /** Its steps are written down before anything is read; `check`: and not done. */
+  /** Present if the model writes a plan before it reads anything. `check`: the plan is checked and not run. */
   readonly plan?: 'run' | 'check';
   readonly item: DirectiveItem;
   readonly directive: Directive;
@@ -83,49 +96,47 @@ export interface Place {
 }
 
 interface Rights {
-  /** What its directive declares, as it is now: the token is renewed while the thread lives. */
+  /** Rights that the directive declares. The getter renews the token while the thread lives. */
   readonly own: OwnRights;
   readonly approved: ApprovedRights;
   readonly rules: ThreadRules;
 }
 
-/** As directives say it; data, so that a journal can keep it. */
+/** Rules from directives, as plain JSON, so that events can store them. */
 export interface GivenRules {
   readonly guards: readonly GuardSource[];
-  /** A person is asked before anything is changed. */
+  /** A person is asked before any change. */
   readonly ask_first?: true;
-  /** Items are not changed, and no change of a directive is proposed. */
+  /** The thread cannot change items or propose a change of a directive. */
   readonly no_auto_fix?: true;
-  /** The third failure of a tool in a row goes to a person. */
+  /** The third failure of a tool in a row becomes a question to a person. */
   readonly escalate?: true;
 }
 
 export interface ThreadRules {
-  /** Of this thread and of all above it, as they are now. */
+  /** Guards in force now, of this thread and of its ancestors. */
   guards(): GuardSet;
-  /** Without those of directives that were executed later. */
+  /** Guards at the start, without the rules of directives that the thread executed later. */
   atStart(): GuardSet;
-  /** All of them, for a child. */
+  /** All rules of this thread, which a child inherits. */
   given(): GivenRules;
-  /** A directive was executed here by this call: its rules hold from now on. */
+  /** Adds the rules of a directive that this call executed. They hold from now on. */
   executed(call: string, rules: GivenRules): Outcome<null>;
-  /** Those that a call brought, to be noted with its result; once. */
+  /** Returns the rules that this call added, for its result event. A second call returns `undefined`. */
   taken(call: string): GivenRules | undefined;
-  /** An event of the journal, read again. */
   restore(rules: GivenRules): void;
 }
 
 export interface OwnRights {
   token: CapabilityToken;
-  /** What calls carry as `__auth`. The model never sees it. */
+  /** Token that calls carry as `__auth`. The model never sees it. */
   auth: string;
-  /** Names for `permissions.granted`. */
   granted: readonly string[];
-  /** Tools that it and those above it may use so often, each with all below. */
+  /** Tools with a limited number of uses, from the tokens of this thread and of its ancestors. */
   budgets: readonly UseBudget[];
 }
 
-/** As a block of its token says: how often everything in and below a thread may call a tool. */
+/** Limit in a token block: how often a thread and everything below it may call a tool. */
 export interface UseBudget {
   readonly tool: string;
   readonly max: number;
@@ -134,106 +145,102 @@ export interface UseBudget {
 }
 
 export interface ApprovedRights {
-  /** Of this thread, as its journal has them; those below it may declare them too. */
+  /** Approved rights of this thread. A thread below it can use them as well. */
   own(): readonly ApprovedRight[];
-  /** From now on; noted in the journal, so that a resumed thread has it. */
+  /** Adds a right and records it, so that a resumed thread has it. */
   add(approval: Approval): void;
-  /** An event of the journal, read again. */
   restore(note: ApprovalNote): void;
-  /** What a call carries. Without a call: to look what could be done, nothing is used up. */
+  /** Returns the token for a call. Without a call the token is for checks alone, and no use is counted. */
   auth(call?: string): string;
-  /** Reads what was approved for ancestors that do not run here. */
+  /** Reads the approvals of ancestors that do not run in this process. */
   load(): Promise<void>;
-  /** Which of them a call would carry: a use of each is taken with its intent. */
+  /** Approved rights in force. Each call takes one use of each of them with its intent. */
   takeable(): readonly ApprovedRight[];
-  /** They were taken for this call; with the others, why not. */
+  /** Sets the uses that this call took, and the reason for each right that it did not get. */
   taken(call: string, uses: readonly TakenUse[], refused: ReadonlyMap<string, Failure>): void;
-  /** Those that a lost process took for a call without a result. */
+  /** Approvals that a lost process took for a call without a result. */
   leftFor(call: string): readonly string[];
-  /** The journal has the result of this call. */
+  /** Drops what a lost process took for this call, because the journal has its result. */
   restoreResult(call: string): void;
-  /** Exercised by the call that this token was minted for. */
+  /** Marks the approval as exercised. Fails with `permission_denied` if this token's call did not take it. */
   use(approval: string, token: string): Outcome<null>;
-  /** Taken for this call and never exercised: given back with its result. */
+  /** Returns the uses that this call took and did not exercise. The result event gives them back. */
   unused(call: string): readonly TakenUse[];
 }
 
-/** One use of an approval, for one call. */
+/** One use of an approval by one call. */
 export interface TakenUse {
   readonly approval: string;
   readonly binding: JsonObject;
-  /** How many are left after it. */
+  /** Number of uses that remain after this one. */
   readonly uses_left: number;
 }
 
-interface Budget {
+export interface Budget {
   readonly meter: CostMeter;
   limits: EffectiveLimits;
   readonly initial: EffectiveLimits;
-  /** A reservation made up front that its requests draw from. */
+  /** Key of the reservation that requests of this thread draw from. Absent for most threads. */
   readonly drawFrom: string | undefined;
-  /** Marks of limits that were told already. */
+  /** Keys of limit warnings that were raised already. */
   readonly warned: Set<string>;
-  /** How full the window was when it was last looked at, in tokens. */
+  /** Number of tokens in the context window at the last check. */
   windowSeen: number;
 }
 
-/** What is said, and with whom. A script that asks a model has one of these for each question. */
+/** One conversation with a model. A script that asks a model gets one of its own for each question. */
 export interface Talk {
   readonly conversation: Conversation;
-  /** Where what strangers wrote is kept from its model; absent: it is shown. */
+  /** Untrusted texts that the model knows by reference alone. Absent: the model reads them. */
   readonly references?: References;
   readonly system: string;
-  /** What its model may call; the four tools when absent. */
+  /** Tools that the model can call. Absent: the four kernel tools. */
   readonly tools?: readonly ToolDefinition[];
-  /** The plan of this number is asked for. */
+  /** Number of the plan that the model is asked for. */
   readonly plan?: number;
-  /** Does it leave what the provider sends in `stream.jsonl`? */
+  /** True if the provider's events are written to `stream.jsonl`. */
   readonly isStreamKept: boolean;
   model: ResolvedModel;
   price: Price;
-  /** What the directive wants instead of a model that fails. */
   readonly fallback: string | undefined;
-  /** Models that were switched to because another failed. */
   readonly triedModels: Set<string>;
-  /** Tokens per byte as last reported. */
+  /** Tokens per byte, from the last usage that a provider reported. */
   ratio: number | undefined;
   readonly opening: Opening[];
-  /** A reply that its hooks have not let through yet, and what was told to the model meanwhile. */
+  /** A reply that hooks have not accepted yet (`said`), and the messages that came after it (`later`). */
   unjudged?:
     | { readonly said: JournalEvent[]; readonly later: JournalEvent[]; isAsked: boolean }
     | undefined;
-  /** How often the model was asked for outputs it owes. */
+  /** Number of reminders about missing outputs. */
   reminders: number;
   readonly detector: LoopDetector;
-  /** How often a loop was found in this attempt. */
   loops: number;
 }
 
 export interface Hooks {
   readonly list: readonly CompiledHook[];
-  /** Hooks that fired and whose condition has been true ever since. */
+  /** Hooks that fired and whose condition has been true since then. */
   readonly fired: Set<number>;
   bounds: Bounds;
-  /** Where they draw their budget from; undefined when nothing was set aside. */
+  /** Key of the reservation that hooks draw from. `undefined`: nothing is reserved for them. */
   reserve: string | undefined;
-  /** What was set aside for them; not part of the thread's own limits. */
+  /** Amounts reserved for hooks. They are not part of the thread's own limits. */
   readonly limits: LimitAmounts;
   left: Amounts;
-  /** Threads of hooks that were begun and whose answer is not known yet, by their id. */
+  /** Threads of hooks that have started and not answered, by id. */
   readonly pending: Map<string, HookStart>;
-  /** Runs a hook's directive in a thread of its own; its outputs, with what they carry. */
+  /** Runs the directive of a hook in a thread of its own. Returns its outputs with their marks. */
   readonly run: RunHook;
 }
 
-/** What a hook is asked about, as its birth is noted; `held` is made when it is needed. */
+/** Facts about a hook for its `hook_start` event. `held` is computed when it is needed. */
 export type HookAbout = Omit<HookStart, 'thread_id' | 'directive' | 'held'> & {
   readonly held?: () => MaybePromise<NonNullable<HookStart['held']>>;
 };
 
 /**
- * `before`: its thread is there already and goes on. `approval_pending` {status, thread} when it rests: it
- * has not answered, and whoever it serves rests with it.
+ * Runs a hook. `before`: resumes its thread. Fails with `approval_pending` {status, thread} if the hook's thread
+ * is parked; the thread that it serves parks too.
  */
 export type RunHook = (
   thread: Thread,
@@ -246,40 +253,36 @@ export type RunHook = (
 
 export interface CompiledHook {
   readonly hook: Hook;
-  /** Place in document order. */
   readonly index: number;
   readonly expression: CompiledExpression;
   readonly readsEvent: boolean;
-  /** Names of the events at which it may match. */
+  /** Names of the events at which the condition can be true. */
   readonly events: ReadonlySet<string>;
 }
 
-/** What goes on in it now, and who may stop it. */
+/** State of the run, and the ways to stop it. */
 export interface Control {
   attempt: number;
-  /** Aborted by whoever called it, or by `stopping`. */
+  /** Aborted by the caller of the thread, or by `stopping`. */
   readonly signal: AbortSignal;
   readonly stopping: AbortController;
-  /** Set by whoever decided that the run is over; the loop stops at the next boundary. */
+  /** The final status, once a step has decided it. The loop stops before its next step. */
   ending: Ending | undefined;
   stopped: boolean;
-  /** Set when another process is to go on with it: how it ends here at its next boundary. */
+  /** Set if another process will resume the thread: the ending of the run at the next boundary. */
   leaving: Ending | undefined;
-  /** The last signal that was there before this process went on with it. */
+  /** Number of the last signal from before this run. */
   past: number;
-  /** Taken up after its end: no end and no pause that was asked for before it counts any more. */
+  /** True if the thread was resumed after its end. An end or a pause from before the resume is ignored. */
   hadEnded: boolean;
-  /** Requests and tools at work: told when somebody steers the thread. */
+  /** Requests and tools under way. A signal makes each of them check whether it must stop. */
   readonly interruptions: Set<Interruption>;
-  /** Calls without a result, by their id. */
   readonly intents: Map<string, CallIntent>;
-  /** How often each tool has failed since it last did not. */
+  /** Number of failures in a row, by tool. */
   readonly failures: Map<string, number>;
-  /** Calls that failed once too often, by their id: what they came to, while a person is asked. */
+  /** Failed calls that a person was asked about, by call id. */
   readonly escalated: Map<string, EscalatedCall>;
-  /** Calls that tools are busy with, by their key. */
   readonly atWork: Map<string, CallIntent>;
-  /** The id of the call at work. */
   currentCall: string;
 }
 
@@ -288,42 +291,38 @@ export type CalledOff = 'duration' | 'signal' | 'lost';
 export interface Interruption {
   readonly signal: AbortSignal;
   cause(): CalledOff | undefined;
-  /** Somebody said something to the thread, or its lease is gone: is that a reason to stop? */
+  /** Stops the work if a signal asks for that or the lease is lost. */
   check(): void;
-  /** The work is over: ends the timer. */
   release(): void;
 }
 
 export interface CallIntent {
-  /** The same when this very call is made again, never for another. */
+  /** Key of the call. A repetition of the same call has the same key; no other call has it. */
   key: string;
-  /** The thread that it spawns; nobody else may have been given this id. */
+  /** Id of the thread that the call spawns. The id is reserved for this call. */
   child?: string;
-  /** A process that is gone began it: its child may be there already. */
+  /** True if a lost process made the intent, so the child can exist already. */
   isUnfinished: boolean;
-  /** Why its arguments could steer it, once that was asked; for the note of its result. */
+  /** Reasons why untrusted arguments were allowed to steer the call, for its result event. */
   about?: JsonObject;
-  /** Of a tool whose uses are counted: which use of this call it is, and whether it has begun. */
+  /** Number of this use, and whether the tool has begun. Present if uses of the tool are counted. */
   use?: { readonly n: number; isBegun: boolean };
-  /** Approvals whose uses are counted, of which it has taken one. */
+  /** Approvals with a number of uses, of which this call took one. */
   taken?: readonly string[];
 }
 
 export interface EscalatedCall {
   readonly approval: string;
-  /** As the model would have been told. */
+  /** Result of the failed call. The model gets it with the answer of the person. */
   readonly held: Json;
   readonly marks?: Marks;
 }
 
 export interface LoopDetector {
-  /** Before a call is made. */
   observe(call: ObservedCall): LoopFound | undefined;
-  /** What the call with this id brought back. Without it every call counts as fruitless. */
+  /** Adds the result of a call. A call without a result counts as fruitless. */
   learned(id: string, result: Json, isError: boolean): void;
-  /** A new attempt: nothing of the calls before counts. */
   startOver(): void;
-  /** For a child: the last three calls. */
   tail(): readonly CallPrint[];
   history(): readonly CallPrint[];
 }
@@ -332,34 +331,32 @@ export interface LoopFound {
   readonly pattern: 'repeated' | 'alternating' | 'similar';
   readonly tool: string;
   readonly count: number;
-  /** Where there is progress nothing is found. */
+  /** A call that makes progress is not part of a loop. */
   readonly progress: false;
   readonly message: string;
 }
 
 export interface ObservedCall {
-  /** So that `learned` finds it again. */
   readonly id?: string;
   readonly tool: string;
-  /** What is not known to change anything only reads. */
+  /** Absent: the call only reads. */
   readonly effect?: ToolEffect;
   readonly arguments: Json;
-  /** Parameters that the tool declares `volatile`. */
   readonly volatile?: readonly string[];
-  /** Calls of one turn were all made before any of their results was seen. */
+  /** Turn of the call. The model made all calls of a turn before it saw any of their results. */
   readonly turn?: number;
 }
 
-/** JSON, so that it can be kept over a restart and handed to a child. Holds no argument in the clear. */
+/** Digest of a call as JSON, for storage and for children. It contains no argument in the clear. */
 export interface CallPrint {
   readonly tool: string;
   readonly key: string;
-  /** By argument that counts: a digest of its value. */
+  /** Digest of the value of each argument that counts, by name. */
   readonly fields: Readonly<Record<string, string>>;
   readonly turn?: number;
 }
 
-/** A directive that was looked at from all sides and may become a thread. */
+/** A checked directive that can start as a thread. */
 export interface Prepared {
   item: DirectiveItem;
   directive: Directive;
@@ -368,81 +365,77 @@ export interface Prepared {
   model: ResolvedModel;
   price: Price;
   limits: EffectiveLimits;
-  /** What those above had left when it was prepared, for what is shared out at its start. */
+  /** Amounts that the ancestors had left, for the shares that are computed at the start. */
   room?: LimitAmounts;
   stream?: boolean;
   plan?: 'run' | 'check';
 }
 
-/** What a thread needs from outside. Made once by the runtime; the harness has no clock of its own. */
+/** Ports of the harness to everything outside of it. The runtime makes them once. */
 export interface HarnessPorts extends PreparePorts {
   kernel: Kernel;
-  /** The kernel asks no person about the tier of a call that carries this object. */
+  /** Calls that carry this object are exempt from questions about their tier. */
   tierExemption: object;
   store: Store;
   clock: Clock;
   random: RandomBytes;
   tokens: TokenPort;
   model: ModelPort;
-  /** The language, for directives whose process is a script. */
   script: ScriptPort;
   /** Writes a new version of a directive of this project and signs it with the user's key. */
   changeDirective?(id: string, text: string): Outcome<null>;
-  /** A frame with the policies in force, and what else is to hold in it. */
+  /** Returns a frame with the policies in force and the given guards and ports. */
   frame(more?: Pick<FrameOptions, 'guards' | 'ports'>): Frame;
-  /** `AGENTS.md` of the project and the universal text of the bundle. */
+  /** Texts of `AGENTS.md` in the project and of the universal prompt in the bundle. */
   instructions(): { agents: string; universal: string };
   threads: ThreadsPort;
   watch: WatchPort;
-  /** Where machines share the store: what new rows say. Absent: the store is this project's, its path is enough. */
+  /** Identity for new rows in a shared store. Absent: the path of the project identifies it. */
   identity?(): Outcome<ThreadIdentity>;
-  /** In a replay: what comes from outside is taken from the journal. */
+  /** Present in a replay: input from outside comes from the journal. */
   replay?: ReplayPort;
 }
 
-/** Of a project, the same on every machine that has it. */
+/** Identity of a project, equal on every machine that has the project. */
 interface ThreadIdentity {
-  /** Stable id, in the place of its path. */
   project: string;
-  /** Digest of everything that can change what a thread does. */
+  /** Digest of everything that can change the behaviour of a thread. */
   items: string;
   tenant?: string;
 }
 
-/** What is looked at before a thread exists: no registry, no key of our own. */
+/** Ports for checks before a thread exists. They contain no store and no key. */
 export interface PreparePorts {
   project: string;
   library: Library;
   policies(): PolicyState;
   prices(): Prices;
   models(): JsonObject;
-  /** Is the key for this provider there? Says how to set it when it is not. */
+  /** Environment variables, to find out whether a provider's key is set. */
   env: Readonly<Record<string, string | undefined>>;
 }
 
-/** The other threads, here and elsewhere. */
+/** The other threads, in this process and in others. */
 export interface ThreadsPort {
   live: LiveThreads;
-  /** Who holds the leases: one name per process. */
+  /** Name of this process as an owner of leases. */
   owner: string;
-  /** Runners that the program registered, by name. */
   runners?: Readonly<Record<string, Runner>>;
-  /** The ports of another project, over this registry; `allow` is asked before it is opened. */
+  /** Returns the ports of another project over the same store. `allow` is called before it opens. */
   elsewhere(path: string, allow: (real: string) => Outcome<null>): Promise<Outcome<HarnessPorts>>;
-  /** Goes on with a thread that nobody works on. */
+  /** Resumes a thread that no process runs. */
   resume(id: string): Promise<Outcome<ThreadResult>>;
-  /** The journal of a thread that is held here, its secrets in place. */
+  /** Reads the journal of a thread that this process runs. Secrets are in the clear. */
   history(id: string): Answer<StoredEvent[]>;
 }
 
 export interface LiveThread {
   readonly thread: Thread;
-  /** Never rejects. */
   readonly done: Promise<ThreadResult>;
 }
 
 interface PlaceInLine {
-  /** Resolves when all who came before have left. */
+  /** Resolves when everything before it has left the queue. */
   readonly isFirst: Promise<unknown>;
   leave(): void;
 }
@@ -454,34 +447,31 @@ export interface LiveThreads {
   childrenOf(id: string): LiveThread[];
   all(): LiveThread[];
   readonly leases: LeaseKeeper;
-  /** Starts one, when not too many others are starting. */
+  /** Runs `start` once fewer than the maximum number of threads are starting. */
   admit<T>(start: () => Promise<T>): Promise<T>;
-  /** Resolves when a thread of this id runs here. */
   entered(id: string): Promise<void>;
-  /** A place in the line of those who wait for the same. */
   queueUp(key: string): PlaceInLine;
-  /** Goes on with a thread; whoever asks while that is under way is given the same answer. */
+  /** Resumes a thread. Concurrent calls for the same thread share one result. */
   resumed(id: string, resume: () => Promise<Outcome<ThreadResult>>): Promise<Outcome<ThreadResult>>;
-  /** The same for one that was taken just now; what this process had of it before has lost its lease, and ends first. */
+  /** Resumes a thread whose lease was taken just now. An older run of the thread in this process ends first. */
   taken(id: string, goOn: () => Promise<Outcome<ThreadResult>>): Promise<Outcome<ThreadResult>>;
-  /** Each ends its step and is left to others, also those that are only about to run; resolves when nothing runs. */
+  /** Ends the current step of every thread for other processes to resume. Resolves when nothing runs. */
   handOver(): Promise<void>;
-  /** Stops all of them, also those that are only about to run; resolves when nothing runs. */
+  /** Stops every thread, including those that are about to start. Resolves when nothing runs. */
   close(ending: Ending): Promise<void>;
 }
 
 export interface HeldLease extends Lease {
   readonly store: Pick<Store, 'renew'>;
-  /** How long it was when it was had. */
+  /** Duration of the lease when it was claimed. */
   readonly lease_ms: number;
-  /** Undefined: it is gone. `asked`: when it was asked for, by the clock of the keeper. */
+  /** Receives the renewed lease, `undefined` if lost. `asked`: time of the request on the keeper's clock. */
   readonly renewed: (answer: Renewed | undefined, asked: number) => void;
 }
 
 export interface LeaseKeeper {
-  /** Renewed at a third of what the store gives, until the answer is called. `since`: when the lease began. */
+  /** Renews the lease at each third of its time until the returned function is called. `since`: its start. */
   keep(lease: HeldLease, since?: number): () => void;
   beat(): void;
-  /** By the clock that `since` is read from. */
   now(): number;
 }

@@ -1,5 +1,5 @@
-// One request to a model: the provider's tool, prepared once for a conversation, with the text of the
-// conversation as its body. The events of the stream go straight into the reader.
+// Sends one request to a model through the provider's tool, which is prepared once per conversation. The events
+// of the stream go straight into the reader.
 import { getOwn, type Json, type Outcome, ok, textAt } from '../../base/index.ts';
 import {
   type EmbeddedKernel,
@@ -20,7 +20,7 @@ import {
 } from '../../llm/index.ts';
 import type { ModelPort, ModelRequest } from '../thread/ports.ts';
 
-/** The texts of one conversation's requests, and the way they are sent. */
+/** The prepared requests of one conversation, and the tool that sends them. */
 interface Sender {
   readonly line: ToolLine;
   readonly model: string;
@@ -48,14 +48,14 @@ function createSender(
   return sender;
 }
 
-/** Sinks that failed, in words; the stream went on without them. */
+/** Returns a line for each failed sink. The stream continued without them. */
 const failedSinks = (reports: Json): string[] =>
   (Array.isArray(reports) ? reports : []).flatMap((report) => {
     const error = textAt(report, 'error');
     return error === '' ? [] : `sink \`${textAt(report, 'type')}\` of the stream: ${error}`;
   });
 
-/** What the reader refuses ends the reading, not the stream. */
+/** Feeds events to the reader. After an error the stream continues without it. */
 function feed(reader: StreamReader, raw: ModelRequest['raw']) {
   let isOpen = true;
   return {
@@ -71,7 +71,7 @@ function feed(reader: StreamReader, raw: ModelRequest['raw']) {
 
 export function createModelPort(kernel: Pick<EmbeddedKernel, 'line'>): ModelPort {
   const senders = new WeakMap<WrittenMessages, Sender>();
-  /** The same as long as nothing but the messages changes. */
+  /** Returns the same sender until something besides the messages changes. */
   function senderFor(
     line: ToolLine,
     model: ResolvedModel,
@@ -126,7 +126,6 @@ export function createModelPort(kernel: Pick<EmbeddedKernel, 'line'>): ModelPort
   };
 }
 
-/** Exactly the four, as a model is told about them. */
 export const MODEL_TOOLS: readonly ToolDefinition[] = FOUR_TOOLS.map(
   ({ name, description, input }) => ({ name, description, input_schema: input }),
 );

@@ -1,22 +1,22 @@
-// One row of the audit for every model request: who asked which model, what it took and what became of
-// it. Nothing of what was said: the journal has that, sealed.
+// Returns the audit row of a model request: the caller, the model, the usage and the outcome. The row has no
+// text of the conversation; the journal has that, sealed.
 import type { Outcome } from '../../base/index.ts';
 import type { AuditRow } from '../../kernel/index.ts';
 import { formatMoney, type ModelReply } from '../../llm/index.ts';
 import type { Amounts } from '../../store/index.ts';
-import type { Talk, Thread } from '../thread/thread.ts';
+import type { Place, Talk } from '../thread/thread.ts';
 
 interface RequestFacts {
   outcome: Outcome<unknown>;
   reply: ModelReply | undefined;
-  /** What was charged for it; nothing when it was never sent. */
+  /** Amounts that were charged. Empty if the request was not sent. */
   charged: Amounts;
 }
 
 export type Asked = Pick<Talk, 'model' | 'price'>;
 
 export function requestRow(
-  { place: { id, item } }: Thread,
+  { id, item }: Place,
   { model, price }: Asked,
   { outcome, reply, charged }: RequestFacts,
 ): Omit<AuditRow, 'time'> {

@@ -1,24 +1,23 @@
-// After a model request that failed: the same again, another model, or nobody knows better than the
-// hooks do. Each try is a request of its own, reserved, charged and recorded by itself: the chain never
-// repeats one. How patient that is, is data (`retries` of limits.yaml): a provider that is busy and charges
-// nothing is asked again for minutes, what may be on the invoice only a few times.
+// Decides what follows a failed model request: a retry, another model, or the hooks. Each try is reserved,
+// charged and recorded by itself. `retries` of `limits.yaml` has the backoff: a busy provider that charges
+// nothing is asked again for minutes, a request that may be charged only a few times.
 import { type Failure, getOwn, type Json, numberAt } from '../../base/index.ts';
 import { switchModel } from '../thread/choose-model.ts';
 import { timeLeft } from '../thread/interruption.ts';
-import type { CalledOff, Thread } from '../thread/thread.ts';
+import type { CalledOff, DirectiveTalk, HarnessPorts, Thread } from '../thread/thread.ts';
 
 export type NextMove =
-  /** Called off by a signal: obey it first. */
+  /** A signal stopped the request and is handled first. */
   | { do: 'again' }
   | { do: 'wait'; ms: number }
-  /** The thread has switched already. */
+  /** The thread has switched to another model. */
   | { do: 'fallback' };
 
 export interface Tries {
   readonly count: number;
-  /** Of them, those of the model that is asked now. */
+  /** Number of tries of the current model. */
   readonly ofModel: number;
-  /** Those that may have been charged. */
+  /** Number of tries that may have been charged. */
   readonly costly: number;
   readonly waitedMs: number;
 }
@@ -32,27 +31,26 @@ export const nextTries = (tries: Tries, move: NextMove, isCostly: boolean): Trie
   waitedMs: tries.waitedMs + (move.do === 'wait' ? move.ms : 0),
 });
 
-/** Codes after which another model may still answer. */
+/** Codes after which another model can answer. */
 const TRY_OTHER: ReadonlySet<string> = new Set([
   'model_unavailable',
   'provider_error',
   'quota_exceeded',
   'rate_limit',
 ]);
-/** The connection or the stream is gone. */
 const BROKEN: ReadonlySet<string> = new Set(['stream_incomplete', 'timeout', 'network_error']);
 
 interface Patience {
   readonly pausesMs: readonly number[];
   readonly patienceMs: number;
-  /** So often what may be charged, or reaches nobody, is tried. */
+  /** Maximum number of tries that may be charged or reach no provider. */
   readonly most: number;
   readonly fallbackAfter: number;
   readonly longestWaitMs: number;
 }
 
-/** In seconds, as people write it. */
-function patienceOf({ library }: Thread['ports']): Patience {
+/** Reads the backoff, which the file has in seconds. */
+function patienceOf({ library }: HarnessPorts): Patience {
   const data = getOwn(library.config('limits').value, 'retries');
   const figure = (name: string, otherwise: number): number => numberAt(data, name) ?? otherwise;
   const listed: Json = getOwn(data, 'pauses') ?? null;
@@ -66,7 +64,7 @@ function patienceOf({ library }: Thread['ports']): Patience {
   };
 }
 
-/** How long until the same is worth trying again; undefined: it is not, or not any more. */
+/** Returns the wait before the same request is tried again. `undefined`: it is not tried again. */
 function waitFor(
   { error: { code, detail } }: Failure,
   tries: Tries,
@@ -74,7 +72,7 @@ function waitFor(
   { pausesMs, patienceMs, most }: Patience,
 ): number | undefined {
   const asked = typeof detail.retry_after_ms === 'number' ? detail.retry_after_ms : 0;
-  // Of our own machines: there will be room, and it costs nothing to wait for it.
+  // This limit is our own. Room becomes free, and the wait costs nothing.
   if (code === 'shared_limit') return detail.transient === true ? asked : undefined;
   const isBroken = BROKEN.has(code) && detail.transient !== true;
   if (!isBroken && detail.transient !== true && code !== 'rate_limit') return undefined;
@@ -88,7 +86,7 @@ function waitFor(
 const fallbackOf = ({
   place: { directive },
   talk: { model, triedModels },
-}: Thread): string | undefined => {
+}: DirectiveTalk): string | undefined => {
   const wanted = directive.model?.fallback_id ?? model.fallback;
   return wanted === undefined || triedModels.has(wanted) ? undefined : wanted;
 };
@@ -100,7 +98,7 @@ export function nextMove(
   tries: Tries,
   isCostly: boolean,
 ): NextMove | undefined {
-  // Which keys there were, how much time was left and who had sent a signal is in the journal.
+  // The journal has the recorded move, because keys, time and signals can differ in a replay.
   const recorded = thread.ports.replay?.move(thread.place.id);
   if (calledOff === 'signal' || recorded === 'again') return { do: 'again' };
   if (calledOff || thread.journal.lost() || thread.control.signal.aborted) return undefined;

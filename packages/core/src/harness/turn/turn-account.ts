@@ -1,5 +1,5 @@
-// The books of a thread that nobody will take up again: what went out and was never read may be on
-// the invoice and is charged in full, what was only set aside is free.
+// Accounts for a model request, from its reservation to its end. The final account of a thread charges requests
+// without a reply in full, because they can be on the invoice. A mere reservation is free.
 import { type Failure, numberAt, type Outcome, ok } from '../../base/index.ts';
 import type { LimitReservation, RecordEntry } from '../../flow/index.ts';
 import type { DataOf, JournalEvent, Reply } from '../../journal/index.ts';
@@ -33,17 +33,17 @@ import { packMarks } from '../thread/conversation.ts';
 import type { Change } from '../thread/journal-writer.ts';
 import { badArgumentsResult, discardedLine } from '../thread/prompt.ts';
 import { addToConversation } from '../thread/talk.ts';
-import type { CalledOff, Thread } from '../thread/thread.ts';
+import type { CalledOff, Talk, Thread } from '../thread/thread.ts';
 import { toolBytes } from './ask-model.ts';
 import { type Asked, requestRow } from './audit.ts';
 import { type NextMove, nextMove, nextTries, type Tries } from './retry-turn.ts';
 import { limitsWithin, whenThereIsRoom } from './wait-for-budget.ts';
 
-/** The worst case of an answer, in tokens, is reserved before the request and settled with the reply. */
+/** Longest answer in tokens. Its worst case is reserved before the request and settled with the reply. */
 const MAX_ANSWER = 8192;
 const MIN_ANSWER = 256;
 
-/** Below this an answer is not worth asking for; data, 256 unless somebody changed it. */
+/** Returns the shortest answer that is worth a request. 256 unless `limits.yaml` says otherwise. */
 export const leastAnswer = ({ library }: Pick<Thread['ports'], 'library'>): number =>
   numberAt(library.config('limits').value, 'min_output_tokens') ?? MIN_ANSWER;
 
@@ -54,7 +54,6 @@ export const amountsOf = (unit: LimitAmounts): Amounts => ({
   output_tokens: unit.output_tokens ?? 0n,
 });
 
-/** Reserved amounts as a usage nobody reported. */
 export const usageOf = (amounts: Amounts): Usage => {
   const [input, output] = [Number(amounts.input_tokens ?? 0n), Number(amounts.output_tokens ?? 0n)];
   return {
@@ -68,11 +67,11 @@ export const usageOf = (amounts: Amounts): Usage => {
   };
 };
 
-/** What the provider said that a failed request took; what is only estimated does not lower a charge. */
+/** Returns the usage that the provider reported for a failed request. An estimate does not lower a charge. */
 const usageIn = ({ error: { detail } }: Failure): Usage | undefined =>
   detail.reported === true ? (detail.usage as unknown as Usage | undefined) : undefined;
 
-/** Refused on this side of the wire. */
+/** Codes of requests that were refused before they were sent. */
 const NEVER_SENT: ReadonlySet<string> = new Set([
   'stale_epoch',
   'permission_denied',
@@ -81,22 +80,22 @@ const NEVER_SENT: ReadonlySet<string> = new Set([
   'invalid_item',
 ]);
 
-/** Was it surely not answered? Then it costs nothing; in doubt it costs what was reserved. */
+/** True if the provider surely did not answer. In doubt the request costs its reservation. */
 function wasFree(failure: Failure): boolean {
   const { code, detail } = failure.error;
   return detail.sent === false || detail.charged === false || NEVER_SENT.has(code);
 }
 
-/** The row for models without one. */
+/** True if the price table has no row for the model. */
 const isGuess = ({ row }: Price): boolean => row.endsWith(':default');
 
 type TurnEnd = DataOf<'turn_end'>;
 type Said = { type: 'assistant_message'; data: Reply };
 
-const isApart = ({ talk: { tools } }: Thread): boolean => tools?.length === 0;
+const isApart = ({ tools }: Talk): boolean => tools?.length === 0;
 
-/** What the model said as it enters the conversation: calls that cannot be read are answered. */
-function replyEvents(thread: Thread, reply: ModelReply, bytes: number): [Said, ...JournalEvent[]] {
+/** Returns the events of a reply. Calls with unreadable arguments get a result at once. */
+function replyEvents(talk: Talk, reply: ModelReply, bytes: number): [Said, ...JournalEvent[]] {
   const { broken, bad_arguments: bad = [] } = reply;
   const unread = bad.map(({ id, name }) => ({
     type: 'tool_call' as const,
@@ -111,35 +110,30 @@ function replyEvents(thread: Thread, reply: ModelReply, bytes: number): [Said, .
         content: [...reply.content, ...unread],
         stop: reply.stop,
         usage: reply.usage,
-        model: reply.model || thread.talk.model.model,
-        price_row: thread.talk.price.row,
-        spend: formatMoney(costOf(reply.usage, thread.talk.price)),
+        model: reply.model || talk.model.model,
+        price_row: talk.price.row,
+        spend: formatMoney(costOf(reply.usage, talk.price)),
         bytes,
-        // Asked by a script, in a conversation of its own.
-        ...(isApart(thread) && { apart: true }),
-        ...(thread.talk.plan !== undefined && { plan: thread.talk.plan }),
+        ...(isApart(talk) && { apart: true }),
+        ...(talk.plan !== undefined && { plan: talk.plan }),
       },
     },
   ];
   if (!broken && bad.length === 0) return events;
-  const marks = packMarks(thread.talk.conversation.ownMarks());
+  const marks = packMarks(talk.conversation.ownMarks());
   for (const { id, name, text, message } of bad) {
     const content = badArgumentsResult(name, text, message);
     events.push({ type: 'tool_result', data: { call_id: id, content, is_error: true, marks } });
   }
   if (broken) events.push({ type: 'stream_error', data: broken });
-  if (broken && broken.discarded_partial.length > 0 && !isApart(thread)) {
+  if (broken && broken.discarded_partial.length > 0 && !isApart(talk)) {
     const text = discardedLine(broken.discarded_partial.map(({ name = 'a call' }) => name));
     events.push({ type: 'injected_message', data: { text, by: 'harness', marks } });
   }
   return events;
 }
 
-function failureEvents(
-  thread: Thread,
-  outcome: Outcome<unknown>,
-  { next }: TurnAccount,
-): JournalEvent[] {
+function failureEvents(outcome: Outcome<unknown>, { next }: TurnAccount): JournalEvent[] {
   if (outcome.ok || next?.do === 'again') return [];
   const { code, detail } = outcome.error;
   const type = code === 'stream_incomplete' ? 'stream_error' : 'error';
@@ -147,14 +141,13 @@ function failureEvents(
   return [{ type, data }];
 }
 
-/** The next try of the same turn, and with whom. */
+/** Returns the events of the next try of the same turn. */
 function retryEvents(
-  thread: Thread,
+  { model: { model } }: Talk,
   outcome: Outcome<unknown>,
   { next, tries }: TurnAccount,
 ): JournalEvent[] {
   if (outcome.ok || !next || next.do === 'again') return [];
-  const { model } = thread.talk.model;
   const because = outcome.error.code;
   const wait_ms = next.do === 'wait' ? next.ms : 0;
   const retry = { type: 'retry', data: { try: tries.count + 1, because, wait_ms, model } } as const;
@@ -163,7 +156,6 @@ function retryEvents(
     : [{ type: 'model_fallback', data: { to: model, because } }, retry];
 }
 
-/** How the turn ended, and what it took. */
 function closing(end: TurnEnd, charged: Amounts, { model: { model } }: Asked, cost: Cost) {
   const { tokens = 0n, spend = 0n, input_tokens = 0n, output_tokens = 0n } = charged;
   const sums = {
@@ -174,36 +166,35 @@ function closing(end: TurnEnd, charged: Amounts, { model: { model } }: Asked, co
     spend: formatMoney(spend),
   };
   const events: JournalEvent[] = [
-    // Of a reply that was said the reply tells it.
+    // The reply event has the charge of a reply.
     { type: 'turn_end', data: { ...end, ...(tokens > 0n && !end.done && { charged: sums }) } },
     { type: 'cost_update', data: { cost: packCost(cost) } },
   ];
   return events;
 }
 
-/** The books of one request, from its reservation to its end. */
 export class TurnAccount {
-  /** Size of the request, for the estimate. */
+  /** Size of the request in bytes, for the estimate. */
   bytes = 0;
   maxTokens = 0;
-  /** Is its worst case set aside, and the turn noted? */
+  /** True once the worst case is reserved and the turn is recorded. */
   isBegun = false;
-  /** With this one, when it failed. */
+  /** Tries so far, with this one once it has failed. */
   tries: Tries;
   reply: ModelReply | undefined;
   calledOff: CalledOff | undefined;
-  /** What follows a request that failed; undefined: that is for the checkpoint to say. */
+  /** Move after a failed request. `undefined`: the checkpoint decides. */
   next: NextMove | undefined;
   readonly #thread: Thread;
   #key = '';
-  /** How long an answer may be. */
+  /** Longest answer of this request in tokens. */
   #most = MAX_ANSWER;
   #worst: Amounts = {};
   #change: Change = {};
   #charged: Amounts = {};
-  /** A reply that is in the journal, while hooks have their say. */
+  /** Events of a reply that is recorded while hooks decide about it. */
   #kept: readonly JournalEvent[] | undefined;
-  /** The model of the request; the thread may have been switched to another since. */
+  /** Model of the request. The thread can have switched to another one since. */
   #asked: Asked;
 
   constructor(thread: Thread, tries: Tries) {
@@ -212,30 +203,30 @@ export class TurnAccount {
     this.#asked = thread.talk;
   }
 
-  /** Stage 4: local limits, then the whole chain in one transaction, as soon as there is room. */
+  /** Stage 4: checks local limits, then reserves along the whole chain once there is room. */
   async reserve(): Promise<Outcome<LimitReservation>> {
     const thread = this.#thread;
     const { conversation, system } = thread.talk;
-    const tools = isApart(thread) ? 0 : toolBytes(thread.talk.tools);
+    const tools = isApart(thread.talk) ? 0 : toolBytes(thread.talk.tools);
     this.bytes = conversation.bytes() + system.length + tools;
     this.next = undefined;
     this.isBegun = false;
     this.#most = (await thread.ports.replay?.fitted(thread.place.id)) ?? MAX_ANSWER;
     const least = smallestRequest(this.#plan());
     const begun = await whenThereIsRoom(thread, least, (room) => this.#begin(room));
-    // Who steers the thread is heard first: nothing was begun.
+    // Nothing was begun, so signals are handled first.
     if (!begun.ok && begun.error.code === 'cancelled') this.next = { do: 'again' };
     return begun;
   }
 
-  /** The reply, its cost and its charge in one commit, before any hook sees it. */
+  /** Records the reply, its cost and its charge in one commit, before a hook sees it. */
   keep({ outcome }: RecordEntry): void {
     const { reply } = this;
     const thread = this.#thread;
     if (!reply) return;
     this.#chargeRequest(outcome);
-    const [said, ...others] = replyEvents(thread, reply, this.bytes);
-    // A guard may have put something else in its place: then it was never said.
+    const [said, ...others] = replyEvents(thread.talk, reply, this.bytes);
+    // A guard can have replaced the reply. It is not part of the conversation then.
     const isLeft = outcome.ok && outcome.output.data === (reply.content as unknown);
     const open = isLeft && mayAnswer(thread.hooks, 'after_step') && { open: true as const };
     const data = { ...said.data, ...(isLeft ? open : { withheld: true as const }) };
@@ -248,32 +239,32 @@ export class TurnAccount {
     this.#writeAudit(outcome, reply);
   }
 
-  /** Stage 9: what became of it; in the same commit, when no hook had a say. */
+  /** Stage 9: records the outcome, in the same commit if no hook was asked. */
   record({ outcome, retried }: RecordEntry): void {
     const { reply } = this;
     const thread = this.#thread;
     if (!this.isBegun && this.next) return;
-    // Stopped while hooks looked at it, or waited for a person: whoever resumes the thread asks them again.
+    // The run stopped or parked before the hooks decided. The next process asks them again.
     const isAsked = thread.control.ending !== undefined && thread.hooks.pending.size > 0;
     if (thread.talk.unjudged && (isAsked || thread.control.stopped)) return;
     if (isAsked && !this.isBegun) return;
-    // A hook may have put something else in the place of the reply.
+    // A hook can have replaced the reply.
     const isSaid =
       this.#kept !== undefined &&
       outcome.ok &&
       !retried &&
       outcome.output.data === (reply?.content as unknown);
     if (!isSaid) this.reply = undefined;
-    const failed = failureEvents(thread, outcome, this);
+    const failed = failureEvents(outcome, this);
     if (!this.#kept) this.#writeAudit(outcome, undefined);
     const cost = thread.budget.meter.read();
     const closed = closing(this.#end(outcome, isSaid), this.#charged, this.#asked, cost);
-    // What was refused before it began is no turn.
+    // A request that was refused before it began is no turn.
     const events =
       this.isBegun || outcome.ok
-        ? [...failed, ...closed, ...retryEvents(thread, outcome, this)]
+        ? [...failed, ...closed, ...retryEvents(thread.talk, outcome, this)]
         : failed;
-    // An answer that is lost with this process is asked for again, and was charged its worst case.
+    // A lost answer is asked for again. It was charged its worst case.
     thread.journal.note(events, { cost: packCost(cost), ...this.#change });
     [this.#change, this.#charged, this.#kept] = [{}, {}, undefined];
     for (const event of events) addToConversation(thread, event);
@@ -290,14 +281,14 @@ export class TurnAccount {
   }
 
   #writeAudit(outcome: Outcome<unknown>, reply: ModelReply | undefined): void {
-    const { watch } = this.#thread.ports;
+    const { ports, place } = this.#thread;
     const facts = { outcome, reply, charged: this.#charged };
-    watch.audit?.write(requestRow(this.#thread, this.#asked, facts));
+    ports.watch.audit?.write(requestRow(place, this.#asked, facts));
   }
 
   #charge(usage: Usage, spend: bigint): Amounts {
     const { talk, budget } = this.#thread;
-    // The price of a model that has none is a guess.
+    // A price from the default row is an estimate.
     const estimated = usage.estimated || isGuess(talk.price);
     const counted = estimated === usage.estimated ? usage : { ...usage, estimated };
     budget.meter.countRequest(counted, spend);
@@ -310,7 +301,7 @@ export class TurnAccount {
     };
   }
 
-  /** Once for a request: what it took, as it was reported or else at worst. */
+  /** Charges a request once: its reported usage, or its worst case. */
   #chargeRequest(outcome: Outcome<unknown>): void {
     const usage = this.reply?.usage ?? (outcome.ok ? undefined : usageIn(outcome));
     const actual = usage
@@ -323,7 +314,7 @@ export class TurnAccount {
   }
 
   #settle(outcome: Outcome<unknown>): void {
-    // Whatever became of it later, the reply is paid for and nothing is asked again because of that.
+    // The reply is paid for and recorded, so the request is not repeated.
     if (this.#kept) return;
     this.#chargeRequest(outcome);
     this.next = undefined;
@@ -333,7 +324,7 @@ export class TurnAccount {
     this.next = nextMove(this.#thread, outcome, this.calledOff, tries, isCostly);
     if (!this.next) return;
     this.tries = nextTries(tries, this.next, isCostly);
-    // The same turn is tried again: it counts once, whatever its requests cost.
+    // A retry is the same turn, which counts once.
     this.#thread.budget.meter.giveBackTurn();
   }
 
@@ -351,7 +342,7 @@ export class TurnAccount {
     };
   }
 
-  /** `room`: what those above have left just now; nobody is asked for more. */
+  /** Begins the request. `room`: amounts that the ancestors have left, if it must be shorter. */
   async #begin(room: Amounts): Promise<Outcome<LimitReservation>> {
     const { talk, budget, journal, place } = this.#thread;
     const plan = this.#plan();
@@ -363,12 +354,12 @@ export class TurnAccount {
     const key = `${place.id}:turn:${journal.turn}:${journal.nextKey()}`;
     const { model, provider } = talk.model;
     this.#asked = { model: talk.model, price: talk.price };
-    // Counted before the answer: whoever reserves meanwhile sees it.
-    // Whoever resumes the thread sees by `n` whether a recorded cost holds this turn already.
+    // The count precedes the commit, so that a parallel reservation sees it. A resume finds out from `n` whether
+    // the recorded cost includes this turn.
     const n = budget.meter.countTurn();
     const fitted = Object.keys(room).length > 0 && { fitted: true as const };
     const data = { max_tokens: fit.maxTokens, model, provider, key, n, ...fitted };
-    // One commit: a turn that is begun has its worst case set aside, and the other way round.
+    // The turn and its reservation are one commit, so neither exists without the other.
     const from = budget.drawFrom;
     [this.#key, this.#worst] = [key, amountsOf(fit.unit)];
     const reserve = [{ key, amounts: this.#worst, ...(from === undefined ? {} : { from }) }];
@@ -383,7 +374,7 @@ export class TurnAccount {
       settle: (outcome) => this.#settle(outcome),
       release: () => {
         budget.meter.giveBackTurn();
-        // Never sent: given back with whatever is noted about it.
+        // The request was never sent. The next commit releases its reservation.
         this.#change = { settle: [{ key, actual: {} }] };
       },
     });
@@ -391,12 +382,12 @@ export class TurnAccount {
 }
 
 interface FinalAccount {
-  /** For the append that ends it: what is charged, and what is given back. */
+  /** Settlements for the commit that ends the thread. */
   settle: { key: string; actual: Amounts }[];
   cost: Cost;
 }
 
-/** Of a thread that nobody will take up again: `open` is what its last holder left. */
+/** Returns the final account of a thread that will not be resumed. `open`: its reservations. */
 export function finalAccount({ row, open }: Pick<Held, 'row' | 'open'>): FinalAccount {
   const isRequest = (key: string): boolean => key.startsWith(`${row.id}:turn:`);
   const requests = open.filter(({ key }) => isRequest(key));

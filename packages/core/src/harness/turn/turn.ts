@@ -1,10 +1,14 @@
-// One turn: a model request with everything said so far, until there is a reply or nothing is left
-// to try.
+// Runs one turn: model requests with the whole conversation, until there is a reply or no retry is left.
 import { setTimeout as sleep } from 'node:timers/promises';
 import { type Failure, fail, type Json, type Outcome, ok, plainJson } from '../../base/index.ts';
 import { type ActPorts, makeValue, type Operation, perform, type Value } from '../../flow/index.ts';
 import type { JournalEvent } from '../../journal/index.ts';
-import { estimateTokens, type Message, type ModelReply } from '../../llm/index.ts';
+import {
+  estimateTokens,
+  type Message,
+  type ModelReply,
+  type ResolvedModel,
+} from '../../llm/index.ts';
 import { raise } from '../hooks/raise-checkpoint.ts';
 import { asLimitFault } from '../limits/limit.ts';
 import type { Turn } from '../loop.ts';
@@ -20,12 +24,12 @@ import {
 import type { ModelLine, ModelRequest } from '../thread/ports.ts';
 import { lastTurnLine } from '../thread/prompt.ts';
 import { addToConversation } from '../thread/talk.ts';
-import type { Thread } from '../thread/thread.ts';
+import type { Interruptible, Thread } from '../thread/thread.ts';
 import { MODEL_TOOLS } from './ask-model.ts';
 import { NO_TRIES, type Tries } from './retry-turn.ts';
 import { TurnAccount } from './turn-account.ts';
 
-/** The messages with a line at their end. Providers want users and assistants to take turns. */
+/** Adds a line at the end of the messages. Providers want users and assistants to take turns. */
 function withLine(messages: readonly Message[], text: string): Message[] {
   const last = messages.at(-1);
   const block = { type: 'text', text } as const;
@@ -62,7 +66,7 @@ function requestOf(thread: Thread, account: TurnAccount): ModelRequest {
   };
 }
 
-/** A model that will not answer: another one may. */
+/** Returns the failure of a model that refused to answer. Another model can answer. */
 function refusal(reply: ModelReply): Failure | undefined {
   if (reply.content.some(({ type }) => type === 'tool_call')) return undefined;
   return fail('provider_error', 'the model refused to answer', {
@@ -80,7 +84,7 @@ async function ask(
 ): Promise<Outcome<Value>> {
   account.reply = undefined;
   account.calledOff = undefined;
-  if (!line) return fail('internal_error', 'the model was not asked for');
+  if (!line) return fail('internal_error', 'no model was opened for this request');
   const answer = await line.ask(requestOf(thread, account), signal);
   if (!answer.ok) return answer;
   const refused = answer.output.stop === 'refusal' ? refusal(answer.output) : undefined;
@@ -89,14 +93,14 @@ async function ask(
   return ok(makeValue(answer.output.content as unknown as Json));
 }
 
-const operation = ({ talk: { model }, journal }: Thread): Operation => ({
+const operation = (model: ResolvedModel, turn: number): Operation => ({
   type: 'model',
   subtype: model.provider,
   name: model.model,
   opLabels: ['op:model', `op:model:${model.provider}`],
   source: 'src:llm',
   retryOwner: false,
-  metadata: { turn: journal.turn },
+  metadata: { turn },
 });
 
 export async function runTurn(thread: Thread, tries: Tries = NO_TRIES): Promise<Turn> {
@@ -112,7 +116,7 @@ export async function runTurn(thread: Thread, tries: Tries = NO_TRIES): Promise<
   if (ports.replay) {
     await hearInReplay(thread);
     const { stopped, ending } = thread.control;
-    // Stopped while it waited for room; or a moment before it had it.
+    // The thread was stopped while the request waited for room.
     if (stopped && ending && !ports.replay.begins(thread.place.id)) return { ending };
   }
   const account = new TurnAccount(thread, tries);
@@ -130,7 +134,7 @@ export async function runTurn(thread: Thread, tries: Tries = NO_TRIES): Promise<
   const act: ActPorts = {
     async gate() {
       const { id } = thread.place;
-      // What the directive forbids is asked of the request itself, not of the tool that sends it.
+      // Guards of the directive judge the operation `model` itself, not the tool that sends the request.
       const caller = { surface: 'harness', name: id, frame: ports.frame(), __thread_id: id };
       const opened = await ports.model(thread.talk.model, caller);
       line = opened.ok ? opened.output : undefined;
@@ -151,7 +155,7 @@ export async function runTurn(thread: Thread, tries: Tries = NO_TRIES): Promise<
   };
   const marks = conversation.marks();
   const done = await perform(
-    operation(thread),
+    operation(thread.talk.model, journal.turn),
     [{ name: 'conversation', role: 'content', value: makeValue(null, { descriptor: marks }) }],
     (_inputs, { signal }) => ask(thread, account, line, signal),
     frame,
@@ -162,7 +166,7 @@ export async function runTurn(thread: Thread, tries: Tries = NO_TRIES): Promise<
   return done.ok && reply && !isOver ? { reply } : await after(thread, account, done);
 }
 
-/** A process was lost while hooks looked at a reply: it is paid for, and they look at it again. */
+/** Asks the hooks again about a recorded reply after their process was lost. */
 async function judgeAgain(thread: Thread, said: readonly JournalEvent[]): Promise<Turn> {
   const { journal, control, hooks } = thread;
   const [first] = said;
@@ -182,12 +186,12 @@ async function judgeAgain(thread: Thread, said: readonly JournalEvent[]): Promis
   if (control.ending) return { ending: control.ending };
   if (!isSaid) return { again: true };
   const { stop, usage, model } = recorded;
-  // A model says no results.
+  // A reply of a model contains no results.
   const content = recorded.content.filter((block) => block.type !== 'tool_result');
   return { reply: { content, stop, usage, model } };
 }
 
-/** A process was left while a hook was asked why there is no reply: it has its say before another request. */
+/** Asks the hook again about a failed request after its process was lost. */
 async function judgeFault(thread: Thread): Promise<Turn | undefined> {
   const { hooks, control } = thread;
   const [start] = [...hooks.pending.values()].filter(
@@ -196,7 +200,7 @@ async function judgeFault(thread: Thread): Promise<Turn | undefined> {
   if (!start?.fault) return undefined;
   const { step = '' } = start;
   const failure: Failure = { ok: false, error: start.fault };
-  // The event of the journal says whether it was a limit.
+  // The recorded event says whether the fault is a limit.
   const { error: fault } = start.event === 'limit' ? asLimitFault(failure) : failure;
   const about = { kind: 'turn' as const, turn: Number(step.slice('turn '.length)) };
   const verdict = await raise(thread, { name: 'error', fault, arguments: [] }, about);
@@ -206,19 +210,19 @@ async function judgeFault(thread: Thread): Promise<Turn | undefined> {
   return { ending: { status: 'failed', reason: fault.detail.message, code: fault.code } };
 }
 
-/** Nothing was said, or it does not matter any more. */
+/** Returns the outcome of a turn without a reply. */
 async function after(thread: Thread, account: TurnAccount, done: Outcome<Value>): Promise<Turn> {
   const { journal } = thread;
   const lost = journal.lost();
   if (lost) return { ending: { status: 'interrupted', reason: lost.error.detail.message } };
   if (thread.control.ending) {
-    // A hook is asked before it: it has not begun, and keeps its number.
+    // A hook is asked before the request. The turn has not begun and keeps its number.
     if (!account.isBegun && thread.hooks.pending.size > 0) journal.turn -= 1;
     return { ending: thread.control.ending };
   }
   const { next } = account;
   if (done.ok) {
-    // Left out by a hook: the next one is the same turn, so that leaving it out for ever is noticed.
+    // A hook skipped the request. The next one has the same turn number, so that endless skips are noticed.
     journal.turn -= 1;
     return { again: true };
   }
@@ -226,16 +230,16 @@ async function after(thread: Thread, account: TurnAccount, done: Outcome<Value>)
     if (!account.isBegun) journal.turn -= 1;
     return { again: true };
   }
-  // Whoever steers is heard before a second try.
+  // Signals are handled before a second try.
   if (next?.do === 'wait' && !(await pause(thread, next.ms))) return { again: true };
   if (next) return await runTurn(thread, account.tries);
   const { code, detail } = done.error;
   return { ending: { status: 'failed', reason: detail.message, code } };
 }
 
-/** Waits; false when somebody said something first or the deadline came. */
-async function pause(thread: Thread, ms: number): Promise<boolean> {
-  // It was waited for then.
+/** Waits. Returns false if a signal or the deadline ended the wait. */
+async function pause(thread: Interruptible & Pick<Thread, 'ports'>, ms: number): Promise<boolean> {
+  // The recorded run has waited already.
   if (thread.ports.replay) {
     await hearInReplay(thread);
     return !thread.journal.signals().some(({ kind }) => STOPS_WAIT.has(kind));

@@ -1,20 +1,20 @@
-// What is only reserved is not spent: a request that does not fit because of others under way asks for
-// a shorter answer first, and else waits until one of them is settled. What nobody gives back soon
-// (hooks, detached children, what an interrupted thread left open) counts as used. INVARIANT: who waits
-// holds no reservation of a request, so nobody waits for somebody who waits.
+// Waits for room in a budget. A reservation is not spent: a request that does not fit beside other requests asks
+// for a shorter answer first, and otherwise waits until one of them is settled. A standing reservation (of
+// hooks, detached children or an interrupted thread) counts as used. INVARIANT: a thread that waits never has a
+// reservation of a request, so no two threads wait for each other.
 import { type Failure, fail, type Outcome, ok } from '../../base/index.ts';
 import type { Amounts, ThreadStatus } from '../../store/index.ts';
 import { allThreads, isEnded, THREAD_STATUSES } from '../../store/index.ts';
 import type { EffectiveLimits, LimitAmounts, RequestPlan } from '../limits/limit.ts';
 import { type Shortage, shortageFault, shortageIn } from '../thread/budget.ts';
 import { deadlineFault, STOPS_WAIT, watchForInterruption } from '../thread/interruption.ts';
-import type { HarnessPorts, Interruption, Thread } from '../thread/thread.ts';
+import type { BudgetHolder, HarnessPorts, Interruptible, Interruption } from '../thread/thread.ts';
 
-/** How often, while waiting, it is looked whose process is gone: for those nobody waits. */
+/** Interval at which a waiting thread sweeps expired leases, whose reservations are never settled. */
 const LOOK_MS = 10_000;
 const OPEN: readonly ThreadStatus[] = THREAD_STATUSES.filter((status) => !isEnded(status));
 
-/** The limits, none higher than what was used and this. */
+/** Returns the limits, none above the current use plus this room. */
 export function limitsWithin({ limits, used }: RequestPlan, room: Amounts): EffectiveLimits {
   const within: { -readonly [name in keyof EffectiveLimits]: EffectiveLimits[name] } = {
     ...limits,
@@ -27,20 +27,23 @@ export function limitsWithin({ limits, used }: RequestPlan, room: Amounts): Effe
   return within;
 }
 
-/** Would it fit if everything under way came to nothing? */
+/** True if the request would fit once every other request is settled at zero. */
 const isPassing = ({ kind, used, standing, max }: Shortage, least: LimitAmounts): boolean =>
   used + standing + (least[kind] ?? 0n) <= max;
 
+/** A thread that waits for room in a budget. */
+type Waiting = BudgetHolder & Interruptible;
+
 interface Tried<T> {
-  /** It was done, or will not be. */
+  /** Present if the request began or failed for good. */
   readonly outcome?: Outcome<T>;
-  /** Whose budget is held by others. */
+  /** The budget that other requests have reserved. */
   readonly short?: Shortage;
 }
 
-/** Asks for all, then for as much as is free just now. */
+/** Tries the full request, then a shorter one that fits the free room. */
 async function tryNow<T>(
-  thread: Thread,
+  thread: Waiting,
   least: LimitAmounts,
   reserve: (room: Amounts) => Promise<Outcome<T>>,
 ): Promise<Tried<T>> {
@@ -53,13 +56,13 @@ async function tryNow<T>(
     const needed = least[kind] ?? 0n;
     if (!isPassing(short, least)) return { outcome: shortageFault(thread, short, needed) };
     const left = max - used - reserved;
-    // What was free a moment ago is gone, or was not enough.
+    // The free room has shrunk since, or was not enough.
     if (left < needed || (room[kind] ?? left + 1n) <= left) return { short };
     room[kind] = left;
   }
 }
 
-/** Threads at this one and below it: who settles a reservation, or spawns who will, is among them. */
+/** Returns the open threads in the tree whose budget is short. One of them settles or spawns next. */
 async function atWorkBelow({ store }: HarnessPorts, within: string): Promise<Outcome<string[]>> {
   const found = await allThreads(store, { within, status: OPEN });
   return found.ok ? ok(found.output.map(({ id }) => id)) : found;
@@ -71,15 +74,17 @@ const aborted = (signal: AbortSignal): Promise<void> =>
     signal.addEventListener('abort', () => resolve(), { once: true });
   });
 
-/** The wait was called off: at the deadline that is a limit, otherwise nothing has happened. */
-const calledOff = (thread: Thread, interruption: Interruption): Failure =>
+/** Returns the failure of a wait that ended early. At the deadline it is a limit. */
+const calledOff = (thread: Waiting, interruption: Interruption): Failure =>
   interruption.cause() === 'duration'
     ? deadlineFault(thread, fail('timeout', 'waiting for requests under way'))
-    : fail('cancelled', 'called off while it waited for requests under way', { sent: false });
+    : fail('cancelled', 'the request was cancelled while it waited for other requests', {
+        sent: false,
+      });
 
-/** Until it is done or cannot be; whoever waits for the same budget gets it in the order of asking. */
+/** Waits in the queue of this budget until the request begins or fails for good. */
 async function waitAndTry<T>(
-  thread: Thread,
+  thread: Waiting,
   first: Shortage,
   again: () => Promise<Tried<T>>,
 ): Promise<Outcome<T>> {
@@ -98,7 +103,7 @@ async function waitAndTry<T>(
         { threads: threads.output },
         AbortSignal.any([signal, over.signal]),
       );
-      // Listens before it tries: what is settled in between is not missed.
+      // The subscription precedes the try, so that no settlement is missed.
       const moved = heads[Symbol.asyncIterator]().next();
       const { outcome, short = first } = await again();
       if (!outcome) await moved;
@@ -115,11 +120,11 @@ async function waitAndTry<T>(
 }
 
 /**
- * Reserves at once, or as soon as there is room; a limit when what was used, what nobody gives back
- * soon and the smallest such request do not fit together.
+ * Reserves at once, or once there is room. Fails with a limit if use, standing reservations and the smallest
+ * such request do not fit together.
  */
 export async function whenThereIsRoom<T>(
-  thread: Thread,
+  thread: Waiting,
   least: LimitAmounts,
   reserve: (room: Amounts) => Promise<Outcome<T>>,
 ): Promise<Outcome<T>> {
@@ -128,5 +133,5 @@ export async function whenThereIsRoom<T>(
   if (outcome) return outcome;
   return short
     ? await waitAndTry(thread, short, again)
-    : fail('internal_error', 'nothing was tried');
+    : fail('internal_error', 'the reservation was not tried');
 }
