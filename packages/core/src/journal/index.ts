@@ -3,6 +3,7 @@ export { type Call, type CallEvents, calls, type MadeCall, madeCalls, readCalls 
 export { eventFlags, eventLine, isBookkeeping, isInTranscript, oddField } from './event-facts.ts';
 export { argumentsText, type EventTone, hookDecision } from './event-text.ts';
 export type { DataOf, EventType, JournalEvent } from './events.ts';
+export { project } from './projection.ts';
 export {
   decode,
   decodeAll,
@@ -11,6 +12,7 @@ export {
   PASSED_HOOK,
   type Recorded,
   type RecordedOf,
+  readableEvents,
   readJournal,
   readStored,
   startOf,
@@ -28,3 +30,4 @@ export type {
   ToolResult,
   WhatRan,
 } from './shapes.ts';
+export { type SummaryState, summary, withLimitsSet } from './summary.ts';
