@@ -1,5 +1,15 @@
 // The door of `core/journal`: what other packages and folders use.
 export { type Call, type CallEvents, calls, type MadeCall, madeCalls, readCalls } from './calls.ts';
+export {
+  addCosts,
+  COST_FIELDS,
+  type CostState,
+  cost,
+  DENIAL_FIELDS,
+  type ModelCost,
+  NO_COST,
+  paidRequest,
+} from './cost.ts';
 export { eventFlags, eventLine, isBookkeeping, isInTranscript, oddField } from './event-facts.ts';
 export { argumentsText, type EventTone, hookDecision } from './event-text.ts';
 export type { DataOf, EventType, JournalEvent } from './events.ts';

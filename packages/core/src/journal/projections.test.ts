@@ -7,11 +7,12 @@ import { runs } from '@kernmantle/test-support/soak';
 import fc from 'fast-check';
 import { expect, test } from 'vitest';
 import { calls } from './calls.ts';
+import { cost } from './cost.ts';
 import { type Projection, project } from './projection.ts';
 import type { Recorded } from './read-journal.ts';
 import { summary } from './summary.ts';
 
-const PROJECTIONS = [calls, summary] as const;
+const PROJECTIONS = [calls, summary, cost] as const;
 
 /** Runs a check with one projection, as if all of them had the same type of state. */
 const each = test.each(PROJECTIONS.map((one) => [one.name, one as Projection<unknown>] as const));
@@ -79,12 +80,19 @@ function openIn(events: readonly Recorded[]): string[] {
   return open.toSorted((a, b) => a.at - b.at).map(({ id }) => id);
 }
 
-test('the summary has the open calls of the calls projection, and its denials', () => {
+test('projections agree about open calls and denials', () => {
   let count = 0;
   const check = (events: readonly Recorded[]): void => {
     const { openCalls, denied } = project(summary, events);
     expect([...openCalls.keys()]).toEqual(openIn(events));
-    expect(denied).toBe(events.filter(({ type }) => type === 'permission_denied').length);
+    const denials = events.filter(({ type }) => type === 'permission_denied');
+    expect([denied, project(cost, events).denied]).toEqual([denials.length, denials.length]);
+    // A denial outside of a call has no call.
+    const ids = denials.flatMap(({ data }) => ('call_id' in data ? (data.call_id ?? []) : []));
+    const deniedCalls = project(calls, events)
+      .list()
+      .filter(({ denial }) => denial);
+    expect(new Set(deniedCalls.map(({ id }) => id))).toEqual(new Set(ids));
     count += openCalls.size;
   };
   for (const events of recordedJournals().values()) {
