@@ -1,5 +1,5 @@
 // The state of a thread for lists, live views and exit codes: why it stopped, what runs now, and its limits.
-import { getOwn, isObject, type Json, type JsonObject } from '../base/index.ts';
+import { getOwn, type JsonObject } from '../base/index.ts';
 import type { ThreadStatus } from '../store/index.ts';
 import { eventFlags } from './event-facts.ts';
 import type { DataOf } from './events.ts';
@@ -53,14 +53,16 @@ export const withLimitsSet = (state: SummaryState, limits: JsonObject): SummaryS
   ...withLimits(state, limits),
 });
 
-/** Entries that a hook raised. The other entries of its event are limits without the reserve of hooks. */
-function raisedBy({ directive, limits = {} }: DataOf<'hook'>): JsonObject {
-  const raised = Object.entries(limits).flatMap(([name, entry]): [string, Json][] =>
-    isObject(entry) && entry['from'] === 'hook'
-      ? [[name, { value: entry['value'] ?? null, from: `raised by ${directive}` }]]
-      : [],
-  );
-  return Object.fromEntries(raised);
+/** Entries that a hook raised. Its event has all limits, and those of others without the reserve of hooks. */
+function raisedBy({ limits }: SummaryState, { directive, limits: all = {} }: DataOf<'hook'>) {
+  const raised: JsonObject = {};
+  for (const [name, entry] of Object.entries(all)) {
+    const value = getOwn(entry, 'value');
+    if (getOwn(entry, 'from') !== 'hook' || value === undefined) continue;
+    if (value !== getOwn(limits[name], 'value'))
+      raised[name] = { value, from: `raised by ${directive}` };
+  }
+  return raised;
 }
 
 function withCall(state: SummaryState, id: string, tool?: string): Part {
@@ -112,7 +114,7 @@ function ownPart(state: SummaryState, event: Recorded): Part {
     case 'retry':
       return event.data.attempt === undefined ? {} : { turn: 0, openCalls: new Map() };
     case 'hook':
-      return event.data.limits ? withLimits(state, raisedBy(event.data)) : {};
+      return event.data.limits ? withLimits(state, raisedBy(state, event.data)) : {};
     case 'signal':
       return event.data.limits ? withLimitsSet(state, event.data.limits) : {};
     default:

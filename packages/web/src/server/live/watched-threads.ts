@@ -22,7 +22,7 @@ interface Watched {
 interface WatchedPorts {
   readonly store: Store;
   /** Events that were read, for others who want them too. */
-  onRead(thread: string, events: readonly StoredEvent[]): Promise<unknown>;
+  onRead(thread: string, events: readonly StoredEvent[]): void;
   /** Something may be there to read. */
   onBehind(thread: string): void;
 }
@@ -68,7 +68,7 @@ export function createWatchedThreads({ store, onRead, onBehind }: WatchedPorts) 
   async function readSlim(thread: string, after: number): Promise<Outcome<SlimEvent[]>> {
     const read = await store.read(thread, { after, limit: PAGE });
     if (!read.ok) return read;
-    await onRead(thread, read.output);
+    onRead(thread, read.output);
     return { ok: true, output: read.output.map(slimEvent) };
   }
 
