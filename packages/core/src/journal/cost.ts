@@ -139,10 +139,6 @@ const fieldsIn = ({ type, data }: Recorded): EventFields => {
   return { type, values };
 };
 
-/** The request that the next event of a journal pays. */
-export const paidRequest = (state: CostState, event: Recorded): PaidRequest | undefined =>
-  paidBy(state.isAnswered, fieldsIn(event));
-
 export const cost: Projection<CostState> = {
   name: 'cost',
   initial: () => ({ seq: 0, models: new Map(), lastModel: '', denied: 0, isAnswered: false }),
@@ -152,3 +148,16 @@ export const cost: Projection<CostState> = {
     return next === state ? state : { ...next, seq: event.seq };
   },
 };
+
+type PaidEvent = PaidRequest & Pick<Recorded, 'turn' | 'seq' | 'ts'>;
+
+/** The requests of a journal, with the places of the events that pay them. */
+export function paidRequests(events: readonly Recorded[]): PaidEvent[] {
+  let state = cost.initial();
+  return events.flatMap((event) => {
+    const { turn, seq, ts } = event;
+    const paid = paidBy(state.isAnswered, fieldsIn(event));
+    state = cost.apply(state, event);
+    return paid ? [{ ...paid, turn, seq, ts }] : [];
+  });
+}

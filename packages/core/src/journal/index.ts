@@ -6,12 +6,11 @@ export {
   type CostState,
   cost,
   DENIAL_FIELDS,
-  type ModelCost,
   NO_COST,
-  paidRequest,
+  paidRequests,
 } from './cost.ts';
 export { eventFlags, eventLine, isBookkeeping, isInTranscript, oddField } from './event-facts.ts';
-export { argumentsText, type EventTone, hookDecision } from './event-text.ts';
+export { argumentsText, type EventTone, replyText } from './event-text.ts';
 export type { DataOf, EventType, JournalEvent } from './events.ts';
 export { project } from './projection.ts';
 export {
@@ -40,4 +39,5 @@ export type {
   ToolResult,
   WhatRan,
 } from './shapes.ts';
+export { eventContent, meterName, type SlimEvent, slimEvent } from './slim-event.ts';
 export { type SummaryState, summary, withLimitsSet } from './summary.ts';

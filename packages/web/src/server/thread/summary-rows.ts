@@ -10,6 +10,7 @@ import {
   ok,
 } from '@kernmantle/core/base';
 import {
+  meterName,
   project,
   readableEvents,
   type SummaryState,
@@ -24,7 +25,7 @@ import {
   type StoredEvent,
   type ThreadSummary,
 } from '@kernmantle/core/store';
-import { type LimitMeter, type ListedRun, meterName } from '../../model/api.ts';
+import type { LimitMeter, ListedRun } from '../../model/api.ts';
 import { queueKey } from '../../model/fleet.ts';
 
 interface RowPorts {
