@@ -291,9 +291,10 @@ class JournalMaker {
   #isEnded = false;
 
   constructor() {
+    const limits = { turns: { value: 5, from: 'directive' }, spend_currency: 'USD' };
     this.#add({
       type: 'thread_start',
-      data: { directive: 'd', version: '1.0.0', inputs: {}, model: 'm', message: '', limits: {} },
+      data: { directive: 'd', version: '1.0.0', inputs: {}, model: 'm', message: '', limits },
     });
     this.#add({ type: 'signal', data: { kind: 'start', by: 'host:1' } });
   }
@@ -430,7 +431,19 @@ class JournalMaker {
     const bounds = { retries: 0, skips: {} };
     const decision = { directive, event: 'error', step: 's', deed: 'proceed', notes: {} } as const;
     const data = { ...decision, duration_ms: n, fired: [], bounds, thread_id: open };
-    this.#add({ type: 'hook', data });
+    const limits = { turns: { value: n, from: n % 2 === 0 ? 'hook' : 'directive' } };
+    this.#add({ type: 'hook', data: { ...data, ...(n % 3 === 0 && { limits }) } });
+  }
+
+  /** A person resumes the thread with another limit, or a hook restarts it. */
+  #resume(n: number): void {
+    if (n % 2 === 0) {
+      const limits = { turns: { value: n, from: 'resume' } };
+      this.#add({ type: 'status', data: { status: 'running' } });
+      return this.#add({ type: 'signal', data: { kind: 'resume', by: 'ann', limits } });
+    }
+    this.#calls = [];
+    this.#add({ type: 'retry', data: { attempt: n } });
   }
 
   /** The process is lost. The next one makes open calls again, or ends them. */
@@ -459,7 +472,9 @@ class JournalMaker {
   #end(n: number): void {
     if (n % 4 !== 0) return;
     this.#isEnded = true;
-    this.#add({ type: 'thread_end', data: { status: 'completed', reason: '' } });
+    const failed = { status: 'failed', reason: 'late', code: 'timeout' } as const;
+    const data = n % 8 === 0 ? failed : ({ status: 'completed', reason: '' } as const);
+    this.#add({ type: 'thread_end', data });
   }
 
   move(kind: number, n: number): void {
@@ -474,13 +489,14 @@ class JournalMaker {
       () => this.#crash(n),
       () => this.#rewind(n),
       () => this.#end(n),
+      () => this.#resume(n),
     ];
     moves[kind % moves.length]?.();
   }
 }
 
 /** Kinds of moves. Turns, intents and results are made more often than others. */
-const MOVES = [0, 0, 0, 1, 1, 1, 1, 2, 2, 2, 3, 4, 4, 5, 6, 7, 8];
+const MOVES = [0, 0, 0, 1, 1, 1, 1, 2, 2, 2, 3, 4, 4, 5, 6, 7, 8, 9];
 
 const moves = fc.array(fc.tuple(fc.constantFrom(...MOVES), fc.nat(99)), {
   maxLength: 80,

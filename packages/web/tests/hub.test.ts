@@ -61,11 +61,12 @@ describe('rows, events and totals', () => {
       effect: 'read',
       arguments: {},
     };
-    await thread.must({ events: [{ type: 'turn_start', data: {} }] });
+    const turn = { max_tokens: 9, model: 'm', provider: 'p', key: 'k' };
+    await thread.must({ events: [{ type: 'turn_start', data: turn }] });
     await expect.poll(() => heard.rows.get('one')?.now).toBe('reply');
     await thread.must({
       events: [
-        { type: 'assistant_message', data: {} },
+        { type: 'turn_end', data: { done: true } },
         { type: 'tool_call', data: call },
       ],
       charge: { tokens: 40n, spend: 2_500_000n },
@@ -80,7 +81,9 @@ describe('rows, events and totals', () => {
     expect(heard.rows.get('one')?.meters).toContainEqual(
       expect.objectContaining({ name: 'spend', used: 0.0025, reserved: 0.001 }),
     );
-    await thread.must({ events: [{ type: 'tool_result', data: { call_id: 'c1' } }] });
+    const marks = { labels: [], taint: [], sources: [] };
+    const result = { call_id: 'c1', content: 'text', is_error: false, marks };
+    await thread.must({ events: [{ type: 'tool_result', data: result }] });
     await expect.poll(() => heard.rows.get('one')?.seq).toBe(thread.seq);
     expect(heard.rows.get('one')?.now).toBeUndefined();
   });

@@ -23,6 +23,8 @@ export interface EventFlags<Field extends string = string> {
   readonly turn?: TurnRole;
   /** The event opens or ends the conversation. A live view shows it in its head or in its result. */
   readonly isFrame?: true;
+  /** The conversation shows the event as a message. */
+  readonly isMessage?: true;
   /** The timeline shows the event as a row of its own. */
   readonly hasRow?: true;
   /** The event changes neither the rights of the thread nor the actions that it allows. */

@@ -79,6 +79,7 @@ export const EVENTS = {
   ),
   user_message: entry(said, {
     text: ({ text }) => line('›', 'dim', text),
+    isMessage: true,
     isFrame: true,
     acknowledges: true,
   }),
@@ -89,6 +90,7 @@ export const EVENTS = {
       const text = isShown ? replyText(reply.content) : '';
       return text === '' ? undefined : line('‹', 'plain', text);
     },
+    isMessage: true,
     isProgress: true,
     turn: 'replies',
   }),
@@ -213,6 +215,7 @@ export const EVENTS = {
   }),
   injected_message: entry(fields({ text, marks, by: text }, { reminder: yes }), {
     text: ({ by, text }) => line('›', 'you', `${by}: ${text}`),
+    isMessage: true,
     isProgress: true,
     hasRow: true,
     acknowledges: true,
@@ -274,6 +277,7 @@ export const EVENTS = {
       text: ({ number, text, after }) =>
         line('≡', 'plain', `plan ${number}${after ? ` (after ${after.code})` : ''}:\n${text}`),
       volatile: ['needs'],
+      isMessage: true,
       hasRow: true,
     },
   ),

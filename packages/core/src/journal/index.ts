@@ -1,8 +1,18 @@
 // The door of `core/journal`: what other packages and folders use.
 export { type Call, type CallEvents, calls, type MadeCall, madeCalls, readCalls } from './calls.ts';
+export {
+  addCosts,
+  COST_FIELDS,
+  type CostState,
+  cost,
+  DENIAL_FIELDS,
+  NO_COST,
+  paidRequests,
+} from './cost.ts';
 export { eventFlags, eventLine, isBookkeeping, isInTranscript, oddField } from './event-facts.ts';
-export { argumentsText, type EventTone, hookDecision } from './event-text.ts';
+export { argumentsText, type EventTone, replyText } from './event-text.ts';
 export type { DataOf, EventType, JournalEvent } from './events.ts';
+export { project } from './projection.ts';
 export {
   decode,
   decodeAll,
@@ -11,6 +21,7 @@ export {
   PASSED_HOOK,
   type Recorded,
   type RecordedOf,
+  readableEvents,
   readJournal,
   readStored,
   startOf,
@@ -28,3 +39,5 @@ export type {
   ToolResult,
   WhatRan,
 } from './shapes.ts';
+export { eventContent, meterName, type SlimEvent, slimEvent } from './slim-event.ts';
+export { type SummaryState, summary, withLimitsSet } from './summary.ts';

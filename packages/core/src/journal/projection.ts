@@ -21,3 +21,9 @@ export function project<State>(
   for (const event of events) state = projection.apply(state, event);
   return state;
 }
+
+/** The state with these fields. Returns the same object if it has them already. */
+export const withPart = <State extends object>(state: State, part: Partial<State>): State =>
+  Object.entries(part).some(([name, value]) => Reflect.get(state, name) !== value)
+    ? { ...state, ...part }
+    : state;

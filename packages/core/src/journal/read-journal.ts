@@ -51,6 +51,13 @@ export function decodeAll(events: readonly StoredEvent[]): Outcome<Recorded[]> {
   return ok(decoded);
 }
 
+/** The events that can be read. The others are left out. */
+export const readableEvents = (events: readonly StoredEvent[]): Recorded[] =>
+  events.flatMap((event) => {
+    const one = decode(event);
+    return one.ok ? [one.output] : [];
+  });
+
 /** Codes of a hook that could not be paid or could not run: it counted as no match. */
 export const PASSED_HOOK: ReadonlySet<string> = new Set(['hook_unaffordable', 'hook_unfit']);
 

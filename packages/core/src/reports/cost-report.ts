@@ -1,13 +1,20 @@
-// What threads cost, by directive, model and day. How much is told by the budgets of the registry: a budget
-// holds what a thread and all below it were charged; without its children's it is the thread's own, so
-// every charge is counted once, also one of a request whose answer never came. Whom it was paid to is told
-// by the journal, read once for every thread that has ended.
-import { getOwn, isObject, type Json, type Outcome, ok, plainText } from '../base/index.ts';
-import { formatMoney, parseMoney } from '../llm/index.ts';
+// Costs of threads by directive, model and day. The budgets of the registry have the amounts: the budget of a thread
+// minus the budgets of its children is its own cost, so each charge is counted once, also that of a request without
+// a reply. The journal has the models. The journal of an ended thread is read once.
+import { type Outcome, ok, plainText } from '../base/index.ts';
+import {
+  addCosts,
+  COST_FIELDS,
+  type CostState,
+  cost,
+  DENIAL_FIELDS,
+  NO_COST,
+} from '../journal/index.ts';
+import { formatMoney } from '../llm/index.ts';
 import type { Runtime } from '../runtime/index.ts';
-import { type EventFields, isEnded, type SpentThread, type Store } from '../store/index.ts';
+import { isEnded, type SpentThread, type Store } from '../store/index.ts';
 
-/** What a group came to. Amounts that were not told by a provider are `estimated`. */
+/** Sums of a group. `estimated`: a provider did not confirm all amounts. */
 export interface CostSum {
   readonly threads: number;
   readonly tokens: number;
@@ -16,7 +23,7 @@ export interface CostSum {
   /** Threads that ended at a limit. */
   readonly at_limit: number;
   readonly requests: number;
-  /** Without what was read from a cache. */
+  /** Input without the tokens that were read from a cache. */
   readonly input: number;
   readonly cached: number;
   readonly output: number;
@@ -27,7 +34,7 @@ export interface CostFigures {
   readonly currency: string;
   /** Milliseconds since 1970. */
   readonly since: number;
-  /** The dearest first. `kind`: runs of it as a hook stand by themselves. */
+  /** Sorted by spend, highest first. `kind`: runs of the directive as a hook are an entry of their own. */
   readonly by_directive: readonly (CostSum & {
     readonly directive: string;
     readonly kind?: 'hook';
@@ -40,137 +47,37 @@ export interface CostFigures {
   readonly total: CostSum;
 }
 
-interface ModelCost {
-  requests: number;
-  input: number;
-  cached: number;
-  output: number;
-  tokens: number;
-  /** Nano-units. */
-  spend: bigint;
-  estimated: boolean;
-  row: string;
-}
-
-/** What a journal tells of a thread's own requests. */
-interface Facts {
-  readonly parts: ReadonlyMap<string, Readonly<ModelCost>>;
-  /** The model that was asked last: what nobody answered was asked of it. */
-  readonly asked: string;
-  readonly denied: number;
-}
-
 interface Charge {
   readonly thread: SpentThread;
   readonly spend: bigint;
   readonly tokens: number;
   readonly denied: number;
-  readonly parts: ReadonlyMap<string, Readonly<ModelCost>>;
+  readonly parts: CostState['models'];
 }
 
-/** Charges of a journal that names no model. */
+/** Model of the charges of a journal that names no model. */
 const UNKNOWN = 'not recorded';
-const NO_PARTS: ReadonlyMap<string, Readonly<ModelCost>> = new Map();
-const NO_FACTS: Facts = { parts: NO_PARTS, asked: '', denied: 0 };
+const NO_FACTS = cost.initial();
 const DAY_MS = 24 * 60 * 60 * 1000;
-/** So many journals are read at a time. */
+/** Number of journals that one query reads. */
 const PAGE = 200;
-const emptyPart = (): ModelCost => ({
-  requests: 0,
-  input: 0,
-  cached: 0,
-  output: 0,
-  tokens: 0,
-  spend: 0n,
-  estimated: false,
-  row: '',
-});
 
-const numberIn = (value: Json | undefined): number => Number(value) || 0;
-
-function moneyIn(value: Json | undefined): bigint {
-  const read = parseMoney(plainText(value));
-  return read.ok ? read.output : 0n;
-}
-
-/** Fields of the usage of a request, in the order in which `countRequest` takes their values. */
-const USAGE = [
-  'input_tokens',
-  'cache_write_tokens',
-  'cache_read_tokens',
-  'output_tokens',
-  'tokens',
-  'estimated',
-];
-
-/** Adds a reply, or the charge for a request without one. */
-function countRequest(
-  part: ModelCost,
-  spend: Json | undefined,
-  row: Json | undefined,
-  usage: readonly (Json | undefined)[],
-): void {
-  const [input, written, cached, output, tokens, estimated] = usage;
-  part.requests += 1;
-  part.input += numberIn(input) + numberIn(written);
-  part.cached += numberIn(cached);
-  part.output += numberIn(output);
-  part.tokens += numberIn(tokens);
-  part.spend += moneyIn(spend);
-  part.estimated ||= estimated === true;
-  part.row = plainText(row) || part.row;
-}
-
-/** Fields of a reply before those of its usage. */
-const REPLY = ['model', 'spend', 'price_row', 'injected', 'apart'];
-/** All that is asked of a journal; what was said and done is not read. */
-const UNPAID = { permission_denied: [] };
-const PAID = {
-  ...UNPAID,
-  turn_start: [['model']],
-  assistant_message: [...REPLY.map((name) => [name]), ...USAGE.map((name) => ['usage', name])],
-  turn_end: [['charged']],
-};
-
-function factsIn(events: readonly EventFields[]): Facts {
-  const parts = new Map<string, ModelCost>();
-  const partOf = (model: string): ModelCost => {
-    const part = parts.get(model) ?? emptyPart();
-    parts.set(model, part);
-    return part;
-  };
-  let [asked, denied, isAnswered] = ['', 0, false];
-  for (const { type, values } of events) {
-    const [first, spend, row, injected, apart] = values;
-    if (type === 'permission_denied') denied += 1;
-    if (type === 'turn_start') [asked, isAnswered] = [plainText(first), false];
-    if (type === 'assistant_message' && injected !== true) {
-      countRequest(partOf(plainText(first)), spend, row, values.slice(REPLY.length));
-      isAnswered ||= apart !== true;
-    }
-    // Of a reply that stands there the reply tells it.
-    if (type !== 'turn_end' || isAnswered || !isObject(first)) continue;
-    const part = partOf(plainText(first.model));
-    const usage = USAGE.map((name) => getOwn(first, name));
-    countRequest(part, first.spend, first.price_row, usage);
-    part.estimated = true;
-  }
-  return { parts, asked, denied };
-}
-
-/** Journals that do not change any more; the oldest entry goes first. */
-const known = new WeakMap<Store, Map<string, { readonly seq: number; readonly facts: Facts }>>();
+/** Costs of ended threads. The oldest entry is dropped first. */
+const known = new WeakMap<
+  Store,
+  Map<string, { readonly seq: number; readonly facts: CostState }>
+>();
 const MAX_KNOWN = 50_000;
 
-/** The facts of these threads, in their order. Those without charges asked no model: their denials count. */
+/** Costs in the journals of these threads, by thread. */
 async function readFacts(
   store: Store,
   threads: readonly SpentThread[],
   wanted: Parameters<Store['fieldsOf']>[1],
-): Promise<Outcome<Map<string, Facts>>> {
-  const cache = known.get(store) ?? new Map<string, { seq: number; facts: Facts }>();
+): Promise<Outcome<Map<string, CostState>>> {
+  const cache = known.get(store) ?? new Map<string, { seq: number; facts: CostState }>();
   known.set(store, cache);
-  const found = new Map<string, Facts>();
+  const found = new Map<string, CostState>();
   const unread = threads.filter(({ id, seq }) => {
     const kept = cache.get(id);
     if (kept?.seq === seq) found.set(id, kept.facts);
@@ -184,7 +91,7 @@ async function readFacts(
     );
     if (!read.ok) return read;
     for (const [at, { id, seq, status }] of some.entries()) {
-      const facts = factsIn(read.output[at] ?? []);
+      const facts = addCosts(NO_FACTS, read.output[at] ?? []);
       found.set(id, facts);
       if (!isEnded(status)) continue;
       if (cache.size >= MAX_KNOWN) cache.delete(cache.keys().next().value ?? '');
@@ -194,26 +101,26 @@ async function readFacts(
   return ok(found);
 }
 
-/** What no event tells of was paid to the model that was asked last; so the parts make up the whole. */
+/** Costs by model. Charges that no event has belong to the last model, so the sum is the cost of the thread. */
 function wholeParts(
-  { parts, asked }: Facts,
+  { models: parts, lastModel }: CostState,
   own: { spend: bigint; tokens: number },
-): ReadonlyMap<string, Readonly<ModelCost>> {
-  // A script, or a provider that refused: no model took anything.
-  if (own.tokens === 0 && own.spend === 0n) return NO_PARTS;
+): Charge['parts'] {
+  // The thread ran a script, or its provider refused all requests.
+  if (own.tokens === 0 && own.spend === 0n) return NO_FACTS.models;
   const told = [...parts.values()];
   const spend = told.reduce((left, part) => left - part.spend, own.spend);
   const tokens = told.reduce((left, part) => left - part.tokens, own.tokens);
   if (spend === 0n && tokens === 0) return parts;
-  const model = asked || [...parts.keys()].at(-1) || UNKNOWN;
-  const part = parts.get(model) ?? emptyPart();
+  const model = lastModel || [...parts.keys()].at(-1) || UNKNOWN;
+  const part = parts.get(model) ?? NO_COST;
   const rest = { ...part, spend: part.spend + spend, tokens: part.tokens + tokens };
-  // A request that nobody answered is charged its worst case.
+  // A request without a reply is charged its worst case.
   const requests = tokens > 0 ? part.requests + 1 : part.requests;
   return new Map([...parts, [model, { ...rest, requests, estimated: true }]]);
 }
 
-/** A thread's own charges. A child is never older than its parent, so both are in `rows`. */
+/** Each thread's own charges. A child is never older than its parent, so both are in `rows`. */
 async function chargesOf(store: Store, rows: readonly SpentThread[]): Promise<Outcome<Charge[]>> {
   const own = new Map(rows.map(({ id, used }) => [id, { ...used }]));
   for (const { parent, used } of rows) {
@@ -223,10 +130,11 @@ async function chargesOf(store: Store, rows: readonly SpentThread[]): Promise<Ou
     above.tokens -= used.tokens;
   }
   const isPaid = ({ id }: SpentThread): boolean => (own.get(id)?.tokens ?? 0n) > 0n;
-  const paid = await readFacts(store, rows.filter(isPaid), PAID);
+  const paid = await readFacts(store, rows.filter(isPaid), COST_FIELDS);
   if (!paid.ok) return paid;
   const free = rows.filter((row) => !isPaid(row));
-  const unpaid = await readFacts(store, free, UNPAID);
+  // A thread without charges made no request, but calls of it can be denied.
+  const unpaid = await readFacts(store, free, DENIAL_FIELDS);
   if (!unpaid.ok) return unpaid;
   return ok(
     rows.map((thread): Charge => {
@@ -260,7 +168,7 @@ function sumOf(charges: readonly Charge[]): CostSum {
 const byPrice = (a: { spend: string }, b: { spend: string }): number =>
   Number(b.spend) - Number(a.spend);
 
-/** The part of each thread that one model had, as a charge of its own. */
+/** Charges by model: each part of a thread is a charge of its own. */
 function byModel(charges: readonly Charge[]): CostFigures['by_model'] {
   const split = charges.flatMap((charge) =>
     [...charge.parts].map(([model, part]) => ({ model, row: part.row, charge, part })),
@@ -272,7 +180,7 @@ function byModel(charges: readonly Charge[]): CostFigures['by_model'] {
           return { ...charge, spend, tokens, parts: new Map([[model, part]]) };
         }),
       );
-      // Newest first: the price of today.
+      // The newest thread is first, so this is the latest price.
       const price_row = list.find(({ row }) => row !== '')?.row;
       return { model, ...sum, ...(price_row !== undefined && { price_row }) };
     })
@@ -299,7 +207,7 @@ function byDay(charges: readonly Charge[]): CostFigures['by_day'] {
     .sort((a, b) => a.day.localeCompare(b.day));
 }
 
-/** What threads that began since then cost; without a store nothing ran. */
+/** The costs of threads that started since then. Without a store there are none. */
 export async function costReport(
   { library }: Pick<Runtime, 'library'>,
   store: Store | undefined,

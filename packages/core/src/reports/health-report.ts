@@ -9,6 +9,7 @@ import {
   systemClock,
 } from '../base/index.ts';
 import { type KnownServer, knownServers } from '../items/index.ts';
+import { project, readableEvents, summary } from '../journal/index.ts';
 import type { Runtime, ServedItems } from '../runtime/index.ts';
 import { registryFile } from '../runtime/index.ts';
 import type { Fleet, QueueRow, Store, WorkerRow } from '../store/index.ts';
@@ -114,10 +115,9 @@ async function aboutReturned(store: Store): Promise<HealthFinding[]> {
   const found = new Map<string, string>();
   for (const { id, owner } of left.ok ? left.output.rows : []) {
     if (owner !== undefined) continue;
-    const told = await store.read(id, { types: ['status'], last: 1 });
-    const data = told.ok ? told.output.at(-1)?.data : undefined;
-    const reason = plainText(getOwn(data, 'reason'));
-    if (getOwn(data, 'cause') === 'returned' && !found.has(reason)) found.set(reason, id);
+    const last = await store.read(id, { types: ['status'], last: 1 });
+    const { cause, reason = '' } = project(summary, readableEvents(last.ok ? last.output : []));
+    if (cause === 'returned' && !found.has(reason)) found.set(reason, id);
   }
   return [...found].map(([reason, id]) =>
     note(`thread ${id}`, reason, 'mend it where that worker runs, or start one that can'),

@@ -4,7 +4,9 @@
 // since 1970 unless a name says otherwise. Text of models and tools is redacted before it gets here and
 // is still foreign: it is shown by `ForeignText` alone.
 
-import type { eventLine } from '@kernmantle/core/journal';
+import type { SlimEvent } from '@kernmantle/core/journal';
+
+export type { EventTone as Tone, SlimEvent } from '@kernmantle/core/journal';
 
 export type WebRole = 'view' | 'steer' | 'approve';
 
@@ -46,10 +48,6 @@ export interface LimitMeter {
   /** What it was before it was raised. */
   readonly raised_from?: number;
 }
-
-/** The name of a limit on lists and on the page. The limit on time has its unit in its name. */
-export const meterName = (limit: string): string =>
-  limit === 'duration' ? 'duration_seconds' : limit;
 
 /** A thread as every list shows it. */
 export interface ListedRun {
@@ -154,79 +152,6 @@ export interface ThreadView {
 }
 
 export type Act = 'pause' | 'resume' | 'inject' | 'interrupt' | 'stop' | 'kill' | 'replay';
-
-export type Tone = NonNullable<ReturnType<typeof eventLine>>['tone'];
-
-/**
- * An event without its content. What is missing was not in the event. Only names, codes and numbers are
- * ours; `text`, `preview`, `reason` and `target` are foreign.
- */
-export interface SlimEvent {
-  readonly seq: number;
-  readonly ts: number;
-  readonly turn: number;
-  readonly type: string;
-  /** What `threads show` says of it, at most 200 characters; absent when it says nothing. */
-  readonly text?: string;
-  readonly tone?: Tone;
-  readonly call_id?: string;
-  readonly tool?: string;
-  readonly verb?: string;
-  readonly effect?: string;
-  /** The target of a call: a path, a host, an id. */
-  readonly target?: string;
-  /** Preview of arguments, of a result or of a message. */
-  readonly preview?: string;
-  /** The length of the whole content, in bytes. */
-  readonly bytes?: number;
-  /** The number of bytes that the tool reports as written. */
-  readonly wrote?: number;
-  /** Labels, without those that only name a source (`src:`, `dir:`). */
-  readonly labels?: readonly string[];
-  readonly is_error?: boolean;
-  readonly code?: string;
-  /** The part that refused: capability, limits, policy, guard, primitive. */
-  readonly stage?: string;
-  /** The name of the guard or rule that refused. */
-  readonly rule?: string;
-  /** The capability that a refused call lacked. */
-  readonly missing?: string;
-  /** The author of a message or signal: user, harness, model, tool, hook, or a person. */
-  readonly by?: string;
-  readonly usage?: {
-    readonly input: number;
-    readonly cached: number;
-    readonly output: number;
-    readonly tokens: number;
-    readonly estimated: boolean;
-  };
-  /** Money that this reply or a child cost. */
-  readonly spend?: number;
-  readonly model?: string;
-  readonly price_row?: string;
-  readonly stop?: string;
-  /** The thread of the child or of the hook. */
-  readonly thread?: string;
-  readonly directive?: string;
-  readonly status?: string;
-  readonly reason?: string;
-  /** The checkpoint of a hook, the kind of a signal or of an approval request. */
-  readonly event?: string;
-  readonly deed?: string;
-  /** The checkpoint and the decision of a hook, as text. */
-  readonly decision?: string;
-  readonly took_ms?: number;
-  readonly approval?: string;
-  readonly state?: string;
-  /** The limit that an event of type `limit` or `warning` names. */
-  readonly limit?: string;
-  readonly current?: number;
-  readonly max?: number;
-  /** The limits that this event raises, by name. */
-  readonly raised?: { readonly [limit: string]: number };
-  /** What nobody can read any more is told as such. */
-  readonly unreadable?: true;
-}
 
 /**
  * `GET threads/ID/events`, oldest first: those from `after` on, or the last ones before `before`; the

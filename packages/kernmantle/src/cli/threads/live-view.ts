@@ -1,8 +1,14 @@
-// What is seen while a thread runs: a live view on a terminal, a line for every event elsewhere,
-// JSON events for programs. All three hear the same things; none decides anything.
-import { type JsonObject, shorten } from '@kernmantle/core/base';
+// The output of a command while a thread runs: a live view on a terminal, a line per event without one, and JSON
+// events for programs. The views only show events.
+import { shorten } from '@kernmantle/core/base';
 import type { Live } from '@kernmantle/core/harness';
-import { argumentsText, eventFlags, type Noted } from '@kernmantle/core/journal';
+import {
+  argumentsText,
+  eventFlags,
+  type Noted,
+  type SummaryState,
+  summary,
+} from '@kernmantle/core/journal';
 import type { Store } from '@kernmantle/core/store';
 import { createScreen } from '../terminal/screen.ts';
 import { type Drawn, type Terminal, visible } from '../terminal/terminal.ts';
@@ -11,19 +17,19 @@ import { toldOf } from './status-text.ts';
 
 export interface RunView {
   live: Live;
-  /** The registry is there; the thread too when it is an old one that goes on. */
+  /** Called when the registry is open. `root`: a thread that existed before. */
   begin(store: Store, root?: string): Promise<void>;
-  /** The first thread that was heard of. */
+  /** The thread of the first event. */
   root(): string | undefined;
-  /** Was anything heard of it yet? */
+  /** True after the first event. */
   isAtWork(): boolean;
-  /** A line for the person meanwhile. */
+  /** Prints a line for the user between events. */
   say(line: string): void;
-  /** Until everything that was heard is shown. */
+  /** Resolves when all events are shown. */
   end(): Promise<void>;
 }
 
-/** The registry and the first thread, as far as they are known. */
+/** The registry and the root thread. Absent before `begin` and before the first event. */
 interface HeardFrom {
   store: Store | undefined;
   root: string | undefined;
@@ -31,7 +37,7 @@ interface HeardFrom {
 
 type Hear = (thread: string, event: Noted, at: HeardFrom) => Promise<void>;
 
-/** What the views share: which thread is the one, and whose events these are, one after the other. */
+/** The part that all views share: it finds the root thread and handles one event at a time. */
 function createEars(hear: Hear, onText: (thread: string, piece: string) => void = () => {}) {
   let root: string | undefined;
   let store: Store | undefined;
@@ -56,7 +62,7 @@ function createEars(hear: Hear, onText: (thread: string, piece: string) => void 
   };
 }
 
-/** Every event as the registry has it, in order, once: read from there whenever something happened. */
+/** Prints each event once, as it is in the registry. An event only triggers a read. */
 function createJsonView(terminal: Terminal): RunView {
   const printed = new Map<string, number>();
   async function flush(thread: string): Promise<void> {
@@ -72,7 +78,7 @@ function createJsonView(terminal: Terminal): RunView {
     async begin(store, root) {
       await ears.begin(store, root);
       const row = root === undefined ? undefined : await store.thread(root);
-      // What was before is in `threads show`.
+      // `threads show` prints older events.
       if (row?.ok) printed.set(row.output.id, row.output.seq);
     },
     say: (line) => terminal.note(line),
@@ -92,14 +98,15 @@ function lineFor(
   isOwn: boolean,
   terminal: Terminal,
 ): string | undefined {
-  if (event.type === 'turn_start') {
+  const { turn, isFrame } = eventFlags(event.type);
+  if (turn === 'begins') {
     return isOwn ? terminal.paint('dim', `turn ${event.turn}`) : undefined;
   }
-  const told = eventFlags(event.type).isFrame ? undefined : toldOf(event);
+  const told = isFrame ? undefined : toldOf(event);
   if (!told) return undefined;
   const from = isOwn ? '' : `${terminal.paint('dim', shorten(thread, 40))} `;
-  // A plan is shown as it is written, before any of it is done. So is a reply of the thread itself.
-  const isWhole = event.type === 'plan' || (isOwn && event.type === 'assistant_message');
+  // The whole plan is shown before its first step. A reply of the thread itself is shown whole too.
+  const isWhole = event.type === 'plan' || (isOwn && turn === 'replies');
   const text = isWhole ? told.text.trim().replaceAll('\n', '\n    ') : shorten(told.text, 300);
   return `  ${from}${terminal.paint(told.colour, told.mark)} ${visible(text)}`;
 }
@@ -111,27 +118,28 @@ async function headLine({ store, root }: HeardFrom, terminal: Terminal): Promise
   return [name, terminal.paint('dim', root ?? ''), visible(title)].join(' ').trimEnd();
 }
 
-/** Prints the lines that stay: the head once, then one for every event that says something. */
+/** Prints the lines that stay: the head once, then one per event with a text. */
 function createTeller(terminal: Terminal, print: (line: string) => void): Hear {
   let isHeaded = false;
-  // The last words of a run are its result: they are printed as such, not here.
-  let held: string | undefined;
-  // A request that is made again fails in the same way: that is said once.
+  // The last reply is the result of the run. The command prints the result, so that reply has no line here.
+  let last: string | undefined;
+  // A repeated request can fail with the same text, which is printed once.
   const failed = new Set<string>();
   return async (thread, event, at) => {
     if (!isHeaded) print(await headLine(at, terminal));
     isHeaded = true;
     const isOwn = thread === at.root;
     const line = lineFor(thread, event, isOwn, terminal);
-    if (event.type === 'error' && line !== undefined) {
+    const { turn, isFrame } = eventFlags(event.type);
+    if (turn === 'fails' && line !== undefined) {
       if (failed.has(line)) return;
       failed.add(line);
     }
-    if (isOwn && event.type === 'thread_end') held = undefined;
+    if (isOwn && isFrame) last = undefined;
     if (line === undefined) return;
-    if (held !== undefined) print(held);
-    held = isOwn && event.type === 'assistant_message' ? line : undefined;
-    if (held === undefined) print(line);
+    if (last !== undefined) print(last);
+    last = isOwn && turn === 'replies' ? line : undefined;
+    if (last === undefined) print(line);
   };
 }
 
@@ -151,10 +159,9 @@ const REDRAW_MS = 100;
 function createLiveView(terminal: Terminal): RunView {
   const screen = createScreen(terminal.write);
   const startedAt = performance.now();
-  const children = new Set<string>();
+  const summaries = new Map<string, SummaryState>();
   const tell = createTeller(terminal, screen.print);
-  let [doing, saying, frame, turn] = ['waits for the model', '', 0, 0];
-  let raised: JsonObject = {};
+  let [doing, saying, frame] = ['waits for the model', '', 0];
 
   let isDrawing = false;
   async function draw(): Promise<void> {
@@ -165,36 +172,35 @@ function createLiveView(terminal: Terminal): RunView {
     isDrawing = false;
     if (!row.ok || isOver) return;
     const { directive } = row.output;
-    const limits = { ...row.output.limits, ...raised };
-    // The registry counts a turn when it is over.
+    const { turn, limits: changed } = summaries.get(root) ?? summary.initial();
+    const limits = { ...row.output.limits, ...changed };
+    // The registry counts a turn at its end.
     const cost = { ...row.output.cost, turns: Math.max(turn, Number(row.output.cost.turns ?? 0)) };
+    const open = [...summaries].filter(([id, { endedAt }]) => id !== root && !endedAt);
     const elapsedMs = performance.now() - startedAt;
     const figures = { directive, cost, limits, elapsedMs };
     const isElsewhere = store.fleet !== undefined;
     const now = isElsewhere && row.output.owner === undefined ? 'waits for a worker' : doing;
-    const below = { children: children.size, isElsewhere };
+    const below = { children: open.length, isElsewhere };
     const rest = { doing: now, saying: visible(saying), frame: frame++, ...below };
     screen.draw(figureLines({ ...figures, ...rest }, terminal.columns(), terminal.paint));
   }
 
-  function follow(thread: string, { type, data, turn: now }: Noted): void {
-    if (thread !== ears.root()) {
-      if (type === 'thread_end') children.delete(thread);
-      else children.add(thread);
-      return;
-    }
-    if (type === 'turn_start') [doing, saying, turn] = ['waits for the model', '', now];
-    if (type === 'retry') turn = 0;
-    if (type === 'hook' && data.limits) raised = data.limits;
-    if (type === 'tool_call') {
-      doing = visible(`${data.tool} ${argumentsText(data.arguments, 60)}`).trim();
-    }
+  function follow(thread: string, event: Noted): void {
+    const before = summaries.get(thread) ?? summary.initial();
+    const place = { thread, seq: before.seq + 1, ts: Date.now() };
+    summaries.set(thread, summary.apply(before, { ...event, ...place }));
+    if (thread !== ears.root()) return;
+    if (eventFlags(event.type).turn === 'begins') [doing, saying] = ['waits for the model', ''];
+    if (event.type !== 'tool_call') return;
+    const { tool, arguments: values } = event.data;
+    doing = visible(`${tool} ${argumentsText(values, 60)}`).trim();
   }
 
   const ears = createEars(
     async (thread, event, at) => {
       follow(thread, event);
-      if (event.type !== 'turn_start') await tell(thread, event, at);
+      if (eventFlags(event.type).turn !== 'begins') await tell(thread, event, at);
     },
     (thread, piece) => {
       if (thread !== ears.root()) return;

@@ -1,12 +1,22 @@
 import { ok } from '@kernmantle/core/base';
 import type { Store } from '@kernmantle/core/store';
+import { arbitraryEvent } from '@kernmantle/test-support/journals';
+import fc from 'fast-check';
 import { expect, test } from 'vitest';
 import type { Terminal } from '../terminal/terminal.ts';
 import { exitCodeOfThread, showResult, tellNext } from './result-text.ts';
 
-/** A registry whose threads have had these events. */
-const having = (...types: string[]) =>
-  ({ read: async () => ok(types.map((type) => ({ type }))) }) as unknown as Store;
+/** A registry whose threads have events of these types. */
+function having(...types: string[]): Store {
+  const events = types.map((type, at) => {
+    const [event] = fc.sample(
+      arbitraryEvent.filter((one) => one.type === type),
+      { numRuns: 1, seed: at },
+    );
+    return { ...event, thread: 't', seq: at + 1, ts: 1, turn: 1 };
+  });
+  return { read: async () => ok(events) } as unknown as Store;
+}
 
 test.each([
   ['completed', undefined, 0],

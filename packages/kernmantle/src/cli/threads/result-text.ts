@@ -9,7 +9,7 @@ import {
   shorten,
 } from '@kernmantle/core/base';
 import type { ThreadResult } from '@kernmantle/core/harness';
-import { eventFlags } from '@kernmantle/core/journal';
+import { project, readableEvents, summary } from '@kernmantle/core/journal';
 import { allThreads } from '@kernmantle/core/runtime';
 import type { Store } from '@kernmantle/core/store';
 import { type Terminal, visible } from '../terminal/terminal.ts';
@@ -66,7 +66,7 @@ const BY_STATUS: Readonly<Record<string, number>> = {
   interrupted: EXIT.interrupted,
 };
 
-/** What may go wrong on the way to a provider, and on the way to anybody else. */
+/** Codes of faults that a request to a provider and any other request can have. */
 const ON_THE_WAY: ReadonlySet<string> = new Set([
   'network_error',
   'timeout',
@@ -74,11 +74,9 @@ const ON_THE_WAY: ReadonlySet<string> = new Set([
   'stream_incomplete',
   'response_too_large',
 ]);
-/** Roles of events that begin a turn or that prove an answer of its model. */
-const OF_TURNS: readonly (string | undefined)[] = ['begins', 'replies', 'calls'];
 const LOOK_BACK = 50;
 
-/** A run that failed because its provider did says so; other failures are just that. */
+/** A run that failed because of its provider has a code of its own. */
 export async function exitCodeOfThread(
   { thread_id, status, code = '' }: Pick<ThreadResult, 'thread_id' | 'status' | 'code'>,
   store: Store,
@@ -87,10 +85,8 @@ export async function exitCodeOfThread(
   if (exitCodeOf({ code, detail: { message: '' } }) === EXIT.provider) return EXIT.provider;
   if (!ON_THE_WAY.has(code)) return EXIT.failed;
   const events = await store.read(thread_id, { last: LOOK_BACK });
-  const last = events.ok
-    ? events.output.findLast(({ type }) => OF_TURNS.includes(eventFlags(type).turn))
-    : undefined;
-  return last?.type === 'turn_start' ? EXIT.provider : EXIT.failed;
+  const last = project(summary, readableEvents(events.ok ? events.output : []));
+  return last.isUnanswered ? EXIT.provider : EXIT.failed;
 }
 
 /** How many calls were refused, and how many others failed, in the thread and below it. */

@@ -1,5 +1,7 @@
-// What was said, in order, each in a frame that says whose words they are. Calls are one line. The whole
-// of a message is read when it comes into sight.
+// The conversation of a thread. A message has a frame with its author, a call is one line. The page reads the whole
+// message when it scrolls into view.
+
+import { eventFlags } from '@kernmantle/core/journal';
 import { useEffect, useMemo, useRef, useState } from 'preact/hooks';
 import type { EventDetail, SlimEvent } from '../../model/api.ts';
 import { bytes, count } from '../../model/format.ts';
@@ -14,14 +16,15 @@ import { loadPiece } from './decision.tsx';
 import { threadResource } from './place.ts';
 import { iconOf } from './timeline-row.tsx';
 
-/** So many at first, and so many more each time. */
+/** Number of lines at first, and of more lines per click. */
 const PAGE = 60;
-/** A preview holds that much of a message. */
+/** Length of a preview, in characters. */
 const PREVIEW = 200;
-/** What is longer is read by hand. */
+/** Size in bytes up to which a message is read when it scrolls into view. */
 const BY_ITSELF = 16 * 1024;
 
 const AUTHORS: Readonly<Record<string, string>> = {
+  plan: 'The plan',
   user: 'You',
   harness: 'The harness',
   model: 'The model',
@@ -29,25 +32,16 @@ const AUTHORS: Readonly<Record<string, string>> = {
   hook: 'A hook',
 };
 
-function authorOf({ type, by }: SlimEvent): string {
-  if (type === 'assistant_message') return by === 'harness' ? 'The harness' : 'The model';
-  if (type === 'plan') return 'The plan';
-  if (type === 'user_message') return by === undefined ? 'You' : (AUTHORS[by] ?? by);
-  return by === undefined ? 'The harness' : (AUTHORS[by] ?? by);
-}
-
-const SAID: ReadonlySet<string> = new Set([
-  'user_message',
-  'assistant_message',
-  'injected_message',
-  'plan',
-]);
+const authorOf = ({ by = 'harness' }: SlimEvent): string =>
+  Object.hasOwn(AUTHORS, by) ? (AUTHORS[by] ?? by) : by;
 
 /** Messages, and one line for each call and hook. */
 function useLines(events: readonly SlimEvent[], rows: readonly TimelineRow[]) {
   return useMemo(() => {
     const said = events
-      .filter(({ type, preview, text }) => SAID.has(type) && (preview ?? text ?? '') !== '')
+      .filter(
+        ({ type, preview, text }) => eventFlags(type).isMessage && (preview ?? text ?? '') !== '',
+      )
       .map((event) => ({ seq: event.seq, event, row: undefined }));
     const steps = rows
       .filter(({ kind }) => kind === 'call' || kind === 'child' || kind === 'hook')

@@ -260,7 +260,7 @@ export function createReading(ports: ReadingPorts, from: number) {
     store,
     onRead(thread, events) {
       texts.noteEvents(thread, events);
-      return reader.note(thread, events);
+      reader.note(thread, events);
     },
     onBehind(thread) {
       behind.add(thread);

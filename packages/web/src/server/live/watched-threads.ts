@@ -1,10 +1,10 @@
-// Threads that somebody watches. Each is read once, by one cursor, however many watch it; a client that
-// is behind the cursor (it was away) catches up with it in reads of its own and then goes along.
+// Watched threads. One cursor reads each thread for all of its clients. A client behind the cursor catches up with
+// reads of its own.
 import { setImmediate } from 'node:timers/promises';
 import type { Outcome } from '@kernmantle/core/base';
+import { type SlimEvent, slimEvent } from '@kernmantle/core/journal';
 import type { Store, StoredEvent } from '@kernmantle/core/store';
-import type { SlimEvent, StreamFrame } from '../../model/api.ts';
-import { slimEvent } from '../slim-event.ts';
+import type { StreamFrame } from '../../model/api.ts';
 import { inPieces } from './changed.ts';
 import { type HubClient, threadTopic } from './client.ts';
 
@@ -21,9 +21,9 @@ interface Watched {
 
 interface WatchedPorts {
   readonly store: Store;
-  /** Events that were read, for others who want them too. */
-  onRead(thread: string, events: readonly StoredEvent[]): Promise<unknown>;
-  /** Something may be there to read. */
+  /** Called with the events of each read. */
+  onRead(thread: string, events: readonly StoredEvent[]): void;
+  /** Called when a thread can have new events. */
   onBehind(thread: string): void;
 }
 
@@ -68,7 +68,7 @@ export function createWatchedThreads({ store, onRead, onBehind }: WatchedPorts) 
   async function readSlim(thread: string, after: number): Promise<Outcome<SlimEvent[]>> {
     const read = await store.read(thread, { after, limit: PAGE });
     if (!read.ok) return read;
-    await onRead(thread, read.output);
+    onRead(thread, read.output);
     return { ok: true, output: read.output.map(slimEvent) };
   }
 

@@ -1,13 +1,13 @@
 // The journal of a thread: pages of slim events, one with its content, a find in all of it, how something came
 // to be, and what was too long for it.
 import { fail, type Json, masked, type Outcome, ok, parseJson } from '@kernmantle/core/base';
+import { slimEvent } from '@kernmantle/core/journal';
 import { reports } from '@kernmantle/core/reports';
 import type { Store, StoredEvent, ThreadRow } from '@kernmantle/core/store';
 import type { EventPage, ProvenanceView } from '../../model/api.ts';
 import { answer } from '../answer.ts';
 import type { AddRoutes } from '../context.ts';
 import { needs } from '../roles.ts';
-import { slimEvent } from '../slim-event.ts';
 import { callBooksOf } from '../thread/call-index.ts';
 import { eventDetail } from '../thread/event-detail.ts';
 import { PIECE_BYTES, partAt, textOf, textPiece } from '../thread/text-piece.ts';

@@ -14,16 +14,16 @@ import {
   plainText,
 } from '@kernmantle/core/base';
 import { canSpawn, type Item } from '@kernmantle/core/items';
+import { meterName } from '@kernmantle/core/journal';
 import { reports } from '@kernmantle/core/reports';
 import { allThreads } from '@kernmantle/core/runtime';
-import {
-  type ItemInput,
-  type ItemList,
-  type ItemView,
-  type LimitMeter,
-  type ListedItem,
-  type LongText,
-  meterName,
+import type {
+  ItemInput,
+  ItemList,
+  ItemView,
+  LimitMeter,
+  ListedItem,
+  LongText,
 } from '../../model/api.ts';
 import { answer } from '../answer.ts';
 import type { AddRoutes, WebAsker, WebParts } from '../context.ts';

@@ -12,12 +12,12 @@ import {
   plainText,
 } from '@kernmantle/core/base';
 import type { Library } from '@kernmantle/core/items';
-import type { Call } from '@kernmantle/core/journal';
+import { type Call, meterName } from '@kernmantle/core/journal';
 import { reports } from '@kernmantle/core/reports';
 import { choicesFor, type Runtime } from '@kernmantle/core/runtime';
 import type { Approval, Store, ThreadRow } from '@kernmantle/core/store';
 import { normalizeCapability, RISK_TIERS, type RiskTier } from '@kernmantle/core/trust';
-import { type ApprovalReview, type ArgumentView, type Gate, meterName } from '../../model/api.ts';
+import type { ApprovalReview, ArgumentView, Gate } from '../../model/api.ts';
 import type { WebParts } from '../context.ts';
 import { grantIn, limitsIn, listedApproval, rightName } from '../listed-approvals.ts';
 import { argumentView, type CallEvents, callEvents, gatesOf, givenTo } from './call-facts.ts';

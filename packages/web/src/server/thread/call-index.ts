@@ -2,9 +2,8 @@
 // so each is read once and from where it was left; what is kept of a call are names and numbers, its
 // content stays in the store.
 import { createRecent, type Outcome, ok } from '@kernmantle/core/base';
-import { calls, decode, type Recorded, type RecordedOf } from '@kernmantle/core/journal';
+import { calls, decode, type Recorded, type RecordedOf, replyText } from '@kernmantle/core/journal';
 import type { Store } from '@kernmantle/core/store';
-import { replyText } from '../slim-event.ts';
 
 type StartData = RecordedOf<'thread_start'>['data'];
 type CallState = ReturnType<typeof calls.initial>;

@@ -1,8 +1,8 @@
-// One event with its content, for whoever opened it; of a call, its denial or its result all three, the gates
-// and the arguments.
-import { fail, type Json, type JsonObject, masked, type Outcome, ok } from '@kernmantle/core/base';
+// One event with its content, for a detail view. A call, its denial and its result have one view, with the gates and
+// the arguments.
+import { fail, type JsonObject, masked, type Outcome, ok } from '@kernmantle/core/base';
 import type { Library } from '@kernmantle/core/items';
-import { type Call, decode, type Recorded } from '@kernmantle/core/journal';
+import { type Call, decode, eventContent, type Recorded } from '@kernmantle/core/journal';
 import type { Store, StoredEvent } from '@kernmantle/core/store';
 import type { EventDetail } from '../../model/api.ts';
 import { maskedJson } from '../listed-approvals.ts';
@@ -14,50 +14,11 @@ import { PIECE_BYTES, textOf, textPiece } from './text-piece.ts';
 const MAX_ARTIFACTS = 20;
 const ARTIFACT = /sha256:[0-9a-f]{64}/g;
 
-/** Content of an event that the detail view shows; `undefined`: the event has only names and numbers. */
-function contentOf(event: Recorded): Json | undefined {
-  switch (event.type) {
-    case 'thread_start':
-      return event.data.message;
-    case 'user_message':
-    case 'injected_message':
-    case 'plan':
-      return event.data.text;
-    case 'assistant_message':
-      return event.data.content
-        .map((block) => (block.type === 'text' || block.type === 'thinking' ? block.text : ''))
-        .filter((text) => text !== '')
-        .join('\n\n');
-    case 'tool_call':
-      return event.data.arguments;
-    case 'tool_result':
-      return event.data.content;
-    case 'permission_denied':
-    case 'loop_detected':
-    case 'error':
-      return event.data.detail.message;
-    case 'hook':
-      return event.data.notes;
-    case 'thread_end':
-    case 'status':
-      return event.data.reason;
-    default:
-      return undefined;
-  }
-}
-
 /** The call of an event. */
 function entryFor({ calls }: CallBook, data: JsonObject): Call | undefined {
   const id = data.call_id;
   return typeof id === 'string' ? calls.find(id) : undefined;
 }
-
-const OF_CALLS: ReadonlySet<string> = new Set([
-  'tool_call',
-  'tool_result',
-  'permission_denied',
-  'approval',
-]);
 
 async function callPart(
   library: Library,
@@ -85,7 +46,7 @@ async function callPart(
   });
 }
 
-/** When a hook is asked, as its directive says it now; of several that name it, that at its place. */
+/** The condition of a hook, from the current directive. If several hooks have its name, the position decides. */
 function conditionOf(library: Library, { start }: CallBook, event: Recorded): { when?: string } {
   if (event.type !== 'hook' && event.type !== 'hook_start') return {};
   const found = library.find('directive', start?.directive ?? '');
@@ -106,7 +67,7 @@ async function storedAt(store: Store, thread: string, seq: number): Promise<Outc
     : fail('not_found', `thread \`${thread}\` has no event ${seq}`, { thread, seq });
 }
 
-/** `offset`: where the pieces of long texts begin. */
+/** `offset`: start of the pieces of long texts. */
 export async function eventDetail(
   library: Library,
   store: Store,
@@ -121,8 +82,9 @@ export async function eventDetail(
   const text = JSON.stringify(shown, null, 2);
   const raw = textPiece(text, offset);
   const read = decode(stored.output);
-  const content = read.ok ? contentOf(read.output) : undefined;
-  const entry = OF_CALLS.has(type) ? entryFor(book, data) : undefined;
+  const content = read.ok ? eventContent(read.output) : undefined;
+  const isOfHook = type === 'hook' || type === 'hook_start';
+  const entry = isOfHook ? undefined : entryFor(book, data);
   const part = entry ? await callPart(library, store, thread, { book, entry }) : ok({});
   if (!part.ok) return part;
   const denied = entry?.deniedAt;

@@ -1,15 +1,22 @@
-// Threads as lists show them. A summary of the registry is joined with what was used of each limit, with
-// what waits for a person and with what the last events say. What was read of a thread once is kept, and
-// only events that came since are read: a row that did not move costs nothing.
+// Rows of thread lists. A row joins the thread in the registry, the use of its limits, its pending approval
+// requests and the summary of its last events. The cache continues a summary with the events that are new, so a
+// thread without new events costs nothing.
 import {
   createRecent,
   getOwn,
-  isObject,
   type Json,
   type JsonObject,
   type Outcome,
   ok,
 } from '@kernmantle/core/base';
+import {
+  meterName,
+  project,
+  readableEvents,
+  type SummaryState,
+  summary,
+  withLimitsSet,
+} from '@kernmantle/core/journal';
 import {
   type Approval,
   type BudgetKind,
@@ -18,46 +25,40 @@ import {
   type StoredEvent,
   type ThreadSummary,
 } from '@kernmantle/core/store';
-import { type LimitMeter, type ListedRun, meterName } from '../../model/api.ts';
+import type { LimitMeter, ListedRun } from '../../model/api.ts';
 import { queueKey } from '../../model/fleet.ts';
 
 interface RowPorts {
   readonly store: Store;
-  /** Somebody is at work on it in this process. */
+  /** True if this process runs the thread. */
   isHere(id: string): boolean;
 }
 
-/** What is remembered of a thread, up to the event `seq`. */
-interface RememberedThread {
+/** A cached thread, up to the event `seq`. */
+interface KnownThread {
   seq: number;
+  /** Starts with the last events of the thread. */
+  state: SummaryState;
+  /** Denials before the events of `state`. */
   denied: number;
-  limits: JsonObject;
-  /** Before they were raised, where they were. */
-  readonly raisedFrom: Map<string, number>;
-  /** By call id, the tool; the oldest first. */
-  readonly calls: Map<string, string>;
-  isReplying: boolean;
-  reason: string | undefined;
-  code: string | undefined;
-  /** Made for this state of things. */
+  /** The row, as long as its key is the same. */
   row?: { readonly key: string; readonly made: ListedRun };
 }
 
-const KEPT = 2000;
-/** Enough to see what is open now. */
-const LOOK_BACK = 40;
-/** Among so many is the one that says what it began with. */
+const MAX_THREADS = 2000;
+/** Number of last events that show the open calls of a thread. */
+const TAIL = 40;
+/** One of the first events has the limits of the start. */
 const BEGINNING = 3;
-/** From so many events on a thread is looked at anew instead of followed. */
-const FOLLOWED = 400;
-const MAX_CALLS = 50;
+/** A thread with more new events is read from its tail again. */
+const MAX_NEW = 400;
 const MAX_REASON = 200;
 const MAX_NAME = 120;
 const NANO = 1e9;
 
-const textIn = (value: Json | undefined, field: string, max = MAX_NAME): string | undefined => {
+const textIn = (value: Json | undefined, field: string): string | undefined => {
   const found = getOwn(value, field);
-  return typeof found === 'string' && found !== '' ? found.slice(0, max) : undefined;
+  return typeof found === 'string' && found !== '' ? found.slice(0, MAX_NAME) : undefined;
 };
 
 const numberIn = (value: Json | undefined, field: string): number | undefined => {
@@ -91,7 +92,7 @@ type Budgets = ReadonlyMap<
 function meterOf(
   name: MeterName,
   { id, cost }: ThreadSummary,
-  { limits, raisedFrom }: Pick<RememberedThread, 'limits' | 'raisedFrom'>,
+  { limits, raisedFrom }: SummaryState,
   budgets: Budgets,
 ): LimitMeter | undefined {
   const limit = getOwn(limits, name);
@@ -107,7 +108,7 @@ function meterOf(
   const reserved = budget ? Number(budget.reserved[name] ?? 0n) / grain : 0;
   if (max === undefined && (name === 'input_tokens' || name === 'output_tokens')) return undefined;
   if (max === undefined && used === 0 && reserved === 0) return undefined;
-  const [from, raised] = [textIn(limit, 'from'), raisedFrom.get(name)];
+  const [from, raised] = [textIn(limit, 'from'), numberIn(raisedFrom, name)];
   return {
     name: meterName(name),
     used,
@@ -118,61 +119,6 @@ function meterOf(
   };
 }
 
-/** What a limit was when it is not that any more. */
-function noteRaised(known: RememberedThread, limits: JsonObject): void {
-  for (const name of METERS) {
-    const [before, now] = [known.limits[name], limits[name]].map((one) => numberIn(one, 'value'));
-    if (before === undefined || now === undefined || before === now) continue;
-    if (!known.raisedFrom.has(name)) known.raisedFrom.set(name, before);
-  }
-  known.limits = limits;
-}
-
-/** Answers whether limits changed with it. */
-function follow(known: RememberedThread, { seq, type, data }: StoredEvent): boolean {
-  known.seq = seq;
-  const id = textIn(data, 'call_id') ?? '';
-  switch (type) {
-    case 'turn_start':
-      known.isReplying = true;
-      break;
-    case 'assistant_message':
-      if (getOwn(data, 'injected') !== true) known.isReplying = false;
-      break;
-    case 'turn_end':
-    case 'error':
-    case 'stream_error':
-      known.isReplying = false;
-      break;
-    case 'tool_call':
-      known.calls.set(id, textIn(data, 'tool') ?? '');
-      if (known.calls.size > MAX_CALLS) known.calls.delete(known.calls.keys().next().value ?? '');
-      break;
-    case 'tool_result':
-      known.calls.delete(id);
-      break;
-    case 'permission_denied':
-      known.denied += 1;
-      break;
-    case 'thread_end':
-      known.reason = textIn(data, 'reason', MAX_REASON);
-      known.code = textIn(data, 'code');
-      break;
-    case 'status':
-      if (getOwn(data, 'status') === 'running') known.reason = known.code = undefined;
-      else known.reason = textIn(data, 'reason', MAX_REASON) ?? known.reason;
-      break;
-    case 'retry':
-      if (getOwn(data, 'attempt') !== undefined) known.calls.clear();
-      break;
-    case 'hook':
-    case 'signal':
-      return isObject(getOwn(data, 'limits'));
-    default:
-  }
-  return false;
-}
-
 /** The operation that a person is asked about; a name. */
 function askedName(approval: Approval): string {
   const { shown, binding, kind } = approval;
@@ -181,15 +127,20 @@ function askedName(approval: Approval): string {
   return name ?? kind;
 }
 
-function nowOf({ status }: ThreadSummary, known: RememberedThread, waits: readonly Approval[]) {
+function nowOf(
+  { status }: ThreadSummary,
+  { openCalls, isReplying }: SummaryState,
+  waits: readonly Approval[],
+): string | undefined {
   if (isEnded(status)) return undefined;
-  const asked = waits.at(-1);
-  if (asked) return askedName(asked);
+  const request = waits.at(-1);
+  if (request) return askedName(request);
   if (status !== 'running' && status !== 'waiting' && status !== 'terminating') return undefined;
-  return [...known.calls.values()].at(-1) ?? (known.isReplying ? 'reply' : undefined);
+  const tool = [...openCalls.values()].at(-1)?.slice(0, MAX_NAME);
+  return tool ?? (isReplying ? 'reply' : undefined);
 }
 
-/** How often calls of each were denied: one question for all, more only where there was something. */
+/** Denials of each thread. The first count is of all threads; only threads with denials are counted alone. */
 async function countDenied(
   store: Pick<Store, 'countEvents'>,
   ids: readonly string[],
@@ -212,86 +163,67 @@ async function countDenied(
   return done.ok ? ok(counts) : done;
 }
 
-/** From its first and last events; the rest of the journal is not read. */
-async function meet(store: Store, id: string): Promise<Outcome<RememberedThread>> {
-  const [row, first, events] = await Promise.all([
+/** Reads the first and the last events of a thread. The registry has the limits that people set in between. */
+async function readThread(store: Store, id: string): Promise<Outcome<KnownThread>> {
+  const [row, first, last] = await Promise.all([
     store.thread(id),
     store.read(id, { limit: BEGINNING }),
-    store.read(id, { last: LOOK_BACK }),
+    store.read(id, { last: TAIL }),
   ]);
   if (!row.ok) return row;
   if (!first.ok) return first;
-  if (!events.ok) return events;
-  const start = first.output.find(({ type }) => type === 'thread_start');
-  const began = getOwn(start?.data, 'limits');
-  const known: RememberedThread = {
-    seq: 0,
-    denied: 0,
-    limits: isObject(began) ? began : row.output.limits,
-    raisedFrom: new Map(),
-    calls: new Map(),
-    isReplying: false,
-    reason: undefined,
-    code: undefined,
-  };
-  noteRaised(known, row.output.limits);
-  for (const event of events.output) follow(known, event);
-  return ok(known);
+  if (!last.ok) return last;
+  const begun = readableEvents(first.output.filter(({ type }) => type === 'thread_start'));
+  const before = withLimitsSet(project(summary, begun), row.output.limits);
+  const state = project(summary, readableEvents(last.output), before);
+  return ok({ seq: last.output.at(-1)?.seq ?? 0, state, denied: -state.denied });
 }
 
-/** Events after the ones it knows; others are left alone. */
-async function hear(
-  store: Store,
-  id: string,
-  known: RememberedThread,
-  events: readonly StoredEvent[],
-): Promise<Outcome<null>> {
-  let isRaised = false;
-  for (const event of events) {
-    if (event.seq === known.seq + 1) isRaised = follow(known, event) || isRaised;
-  }
-  if (!isRaised) return ok(null);
-  const row = await store.thread(id);
-  if (row.ok) noteRaised(known, row.output.limits);
-  return row.ok ? ok(null) : row;
+/** Applies the events after the last one that was applied. */
+function applyEvents(known: KnownThread, events: readonly StoredEvent[]): void {
+  const news = events.filter(({ seq }) => seq > known.seq);
+  if (news[0]?.seq !== known.seq + 1) return;
+  known.seq = news.at(-1)?.seq ?? known.seq;
+  known.state = project(summary, readableEvents(news), known.state);
 }
 
-/** What is known of threads, brought up to date when it is asked for. */
-function createMemory(store: Store) {
-  const all = createRecent<string, RememberedThread>(KEPT);
+function createCache(store: Store) {
+  const all = createRecent<string, KnownThread>(MAX_THREADS);
 
-  /** `fresh` gets those that were not known before; nobody has counted their denials yet. */
-  async function learnOne(
+  /** Adds a thread that was not in the cache to `fresh`. Its denials are not counted yet. */
+  async function updateOne(
     { id, seq }: ThreadSummary,
-    fresh: Map<string, RememberedThread>,
+    fresh: Map<string, KnownThread>,
   ): Promise<Outcome<null>> {
-    const before = all.get(id);
-    if (before && before.seq >= seq) return ok(null);
-    if (before && seq - before.seq <= FOLLOWED) {
-      const events = await store.read(id, { after: before.seq });
-      return events.ok ? await hear(store, id, before, events.output) : events;
+    const known = all.get(id);
+    if (known && known.seq >= seq) return ok(null);
+    if (known && seq - known.seq <= MAX_NEW) {
+      const events = await store.read(id, { after: known.seq });
+      if (events.ok) applyEvents(known, events.output);
+      return events.ok ? ok(null) : events;
     }
-    const met = await meet(store, id);
-    if (met.ok) fresh.set(id, met.output);
-    // Pruned between the two questions: there is nothing to say of it.
-    return met.ok || met.error.code === 'not_found' ? ok(null) : met;
+    const found = await readThread(store, id);
+    if (found.ok) fresh.set(id, found.output);
+    // A thread that was pruned after the query has no row.
+    return found.ok || found.error.code === 'not_found' ? ok(null) : found;
   }
 
   return {
     get: all.get,
-    async note(thread: string, events: readonly StoredEvent[]): Promise<Outcome<null>> {
+    /** Applies events of a cached thread. */
+    note(thread: string, events: readonly StoredEvent[]): void {
       const known = all.get(thread);
-      return known ? await hear(store, thread, known, events) : ok(null);
+      if (known) applyEvents(known, events);
     },
-    async learn(threads: readonly ThreadSummary[]): Promise<Outcome<null>> {
-      const fresh = new Map<string, RememberedThread>();
-      for (const done of await Promise.all(threads.map((thread) => learnOne(thread, fresh)))) {
+    async update(threads: readonly ThreadSummary[]): Promise<Outcome<null>> {
+      const fresh = new Map<string, KnownThread>();
+      for (const done of await Promise.all(threads.map((thread) => updateOne(thread, fresh)))) {
         if (!done.ok) return done;
       }
       const denied = await countDenied(store, [...fresh.keys()]);
       if (!denied.ok) return denied;
       for (const [id, known] of fresh) {
-        known.denied = denied.output.get(id) ?? 0;
+        known.denied += denied.output.get(id) ?? 0;
         all.set(id, known);
       }
       return ok(null);
@@ -299,7 +231,7 @@ function createMemory(store: Store) {
   };
 }
 
-/** What lists show of a cost; all of it is in the thread's own view. */
+/** Fields of the cost that lists show. */
 const COSTS = ['turns', 'tokens', 'tool_calls', 'spend', 'duration_seconds', 'estimated'] as const;
 function costOf(cost: JsonObject): JsonObject {
   const shown: JsonObject = {};
@@ -309,14 +241,16 @@ function costOf(cost: JsonObject): JsonObject {
 
 function rowOf(
   thread: ThreadSummary,
-  known: RememberedThread,
+  { state, denied }: KnownThread,
   waits: readonly Approval[],
   budgets: Budgets,
   place: Pick<ListedRun, 'here' | 'worker' | 'queue'>,
 ): ListedRun {
   const { id, parent, root, depth, kind, directive, version, runner, detached, title } = thread;
   const { status, seq, attempt, created, updated, ended, cost } = thread;
-  const now = nowOf(thread, known, waits);
+  const now = nowOf(thread, state, waits);
+  const reason = state.reason?.slice(0, MAX_REASON);
+  const code = state.code?.slice(0, MAX_NAME);
   return {
     id,
     ...(parent === undefined ? {} : { parent }),
@@ -335,21 +269,21 @@ function rowOf(
     updated,
     ...(ended === undefined ? {} : { ended }),
     cost: costOf(cost),
-    meters: METERS.flatMap((name) => meterOf(name, thread, known, budgets) ?? []),
-    denied: known.denied,
+    meters: METERS.flatMap((name) => meterOf(name, thread, state, budgets) ?? []),
+    denied: denied + state.denied,
     failed: numberIn(cost, 'failed_calls') ?? 0,
     due: waits.length,
     ...(now === undefined || now === '' ? {} : { now }),
-    ...(known.reason === undefined ? {} : { reason: known.reason }),
-    ...(known.code === undefined ? {} : { code: known.code }),
+    ...(reason && { reason }),
+    ...(code && { code }),
     ...place,
   };
 }
 
-/** Nobody holds them, and a worker should. */
+/** Statuses in which a thread without a lease waits for a worker. */
 const QUEUED: ReadonlySet<string> = new Set(['spawning', 'running', 'terminating', 'interrupted']);
 
-/** Where it runs; who holds it is said where workers do. */
+/** Where the thread runs. A store of a fleet tells the worker or the queue. */
 function placeOf(
   { id, owner, status, tenant = '', project, items = '' }: ThreadSummary,
   { store, isHere }: RowPorts,
@@ -362,12 +296,12 @@ function placeOf(
 
 export function createRows(ports: RowPorts) {
   const { store, isHere } = ports;
-  const memory = createMemory(store);
+  const cache = createCache(store);
   return {
-    /** What somebody read anyway; it is not read again. */
-    note: memory.note,
+    /** Takes events that were read for another reason. They are not read again. */
+    note: cache.note,
 
-    /** `pending`: all approvals that wait now. Threads that are gone meanwhile are left out. */
+    /** `pending`: all pending approval requests. Threads that were deleted are left out. */
     async rows(
       threads: readonly ThreadSummary[],
       pending: readonly Approval[],
@@ -378,20 +312,20 @@ export function createRows(ports: RowPorts) {
         return `${seq} ${status} ${updated} ${epoch} ${isHere(id)} ${owner} ${asked}`;
       };
       const keys = new Map(threads.map((thread) => [thread.id, stateOf(thread)]));
-      const moved = threads.filter(({ id }) => memory.get(id)?.row?.key !== keys.get(id));
-      const learned = await memory.learn(moved);
-      if (!learned.ok) return learned;
+      const moved = threads.filter(({ id }) => cache.get(id)?.row?.key !== keys.get(id));
+      const updated = await cache.update(moved);
+      if (!updated.ok) return updated;
       const read = await store.budgets(moved.map(({ id }) => id));
       if (!read.ok) return read;
       const budgets: Budgets = new Map(read.output.map((budget) => [budget.thread, budget]));
       for (const thread of moved) {
         const { id } = thread;
-        const known = memory.get(id);
+        const known = cache.get(id);
         if (!known) continue;
         const made = rowOf(thread, known, waits.get(id) ?? [], budgets, placeOf(thread, ports));
         known.row = { key: keys.get(id) ?? '', made };
       }
-      return ok(threads.flatMap(({ id }) => memory.get(id)?.row?.made ?? []));
+      return ok(threads.flatMap(({ id }) => cache.get(id)?.row?.made ?? []));
     },
   };
 }

@@ -10,6 +10,7 @@ import {
   ok,
   plainText,
 } from '@kernmantle/core/base';
+import { meterName } from '@kernmantle/core/journal';
 import { createPrices, estimateTokens, worstCost } from '@kernmantle/core/llm';
 import type { Runtime } from '@kernmantle/core/runtime';
 import {
@@ -20,7 +21,7 @@ import {
   type Store,
   type ThreadRow,
 } from '@kernmantle/core/store';
-import { type Act, type ListedApproval, meterName, type ThreadView } from '../../model/api.ts';
+import type { Act, ListedApproval, ThreadView } from '../../model/api.ts';
 import type { WebParts } from '../context.ts';
 import { listedApprovals, maskedJson } from '../listed-approvals.ts';
 import type { CallBook, CallBooks } from './call-index.ts';

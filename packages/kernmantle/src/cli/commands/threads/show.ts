@@ -1,15 +1,13 @@
-// `threads show`: one thread as it was: what was said, done, refused and decided, and what it cost.
+// `threads show`: the events of one thread, and its cost.
+import { getOwn, isObject, type Json, masked, ok, plainText, shorten } from '@kernmantle/core/base';
 import {
-  getOwn,
-  isObject,
-  type Json,
-  type JsonObject,
-  masked,
-  ok,
-  plainText,
-  shorten,
-} from '@kernmantle/core/base';
-import { decode, readStored } from '@kernmantle/core/journal';
+  decode,
+  eventFlags,
+  project,
+  readableEvents,
+  readStored,
+  summary,
+} from '@kernmantle/core/journal';
 import type { StoredEvent, ThreadRow } from '@kernmantle/core/store';
 import type { CommandRun } from '../../command.ts';
 import { type Terminal, visible } from '../../terminal/terminal.ts';
@@ -38,7 +36,7 @@ function showHead(row: ThreadRow, terminal: Terminal): void {
   field('inputs', Object.keys(inputs).length === 0 ? '' : JSON.stringify(inputs));
 }
 
-/** What a tool answered: its text, or its fields. */
+/** The text of a result, or its fields as JSON. */
 function resultText(content: Json | undefined): string {
   for (const name of ['content', 'text', 'stdout']) {
     const text = getOwn(content, name);
@@ -50,7 +48,7 @@ function resultText(content: Json | undefined): string {
 function showEvent(stored: StoredEvent, max: number, terminal: Terminal): void {
   const read = decode(stored);
   const event = read.ok ? read.output : undefined;
-  if (event?.type === 'turn_start') {
+  if (event && eventFlags(event.type).turn === 'begins') {
     terminal.out(terminal.paint('dim', `\nturn ${event.turn}`));
     return;
   }
@@ -61,27 +59,12 @@ function showEvent(stored: StoredEvent, max: number, terminal: Terminal): void {
   }
   const told = read.ok ? toldOf(read.output) : unreadableOf(read);
   if (!told || event?.type === 'thread_end') return;
-  // A plan is what its steps are judged by: all of it is shown.
+  // The steps are checked against the plan, so all of it is shown.
   const isWhole = max === Number.POSITIVE_INFINITY || event?.type === 'plan';
   const text = isWhole ? told.text : shorten(told.text, max);
   const [first = '', ...rest] = visible(text).split('\n');
   terminal.out(`  ${terminal.paint(told.colour, told.mark)} ${first}`);
   for (const line of rest) terminal.out(`    ${line}`);
-}
-
-/** As they are now: hooks may have raised them since the thread began, and they say so. */
-function limitsNow({ limits }: ThreadRow, events: readonly StoredEvent[]): JsonObject {
-  const now = { ...limits };
-  for (const stored of events) {
-    if (stored.type !== 'hook') continue;
-    const { directive, limits: raised } = stored.data;
-    for (const [name, limit] of Object.entries(isObject(raised) ? raised : {})) {
-      const value = getOwn(limit, 'value');
-      if (value === undefined || value === getOwn(now[name], 'value')) continue;
-      now[name] = { value, from: `raised by ${plainText(directive)}` };
-    }
-  }
-  return now;
 }
 
 function showCost(row: ThreadRow, terminal: Terminal): void {
@@ -100,7 +83,8 @@ export const run: CommandRun = (call) =>
     const events = await readStored(store, thread.id);
     if (!events.ok) return events;
     const max = options.full === true ? Number.POSITIVE_INFINITY : 200;
-    const limits = limitsNow(thread, events.output);
+    const { limits: inForce } = project(summary, readableEvents(events.output));
+    const limits = { ...thread.limits, ...inForce };
     const shown = { thread: { ...thread, limits }, events: events.output };
     return terminal.finish(ok(shown), () => {
       showHead(thread, terminal);

@@ -1,17 +1,90 @@
-// Slim events, for lists that hold thousands: names, codes, numbers, previews and the text of `threads show`.
-// INVARIANT: a slim event is small for any content. Texts have at most 200 characters, names at most 120.
-import { getOwn, isObject, type Json, type JsonObject, masked } from '@kernmantle/core/base';
-import {
-  argumentsText,
-  decode,
-  eventLine,
-  hookDecision,
-  type Recorded,
-  type RecordedOf,
-} from '@kernmantle/core/journal';
-import type { StoredEvent } from '@kernmantle/core/store';
-import { meterName, type SlimEvent } from '../model/api.ts';
+// Two columns of the event table: the slim form of an event, for lists of thousands, and its content, for a detail
+// view. They are not in `events.ts`, because the page loads that file and the server alone needs these functions.
+// INVARIANT: a slim event is always small. Its texts have at most 200 characters, its names at most 120.
+import { getOwn, isObject, type Json, type JsonObject, masked } from '../base/index.ts';
+import type { StoredEvent } from '../store/index.ts';
+import { eventLine } from './event-facts.ts';
+import { argumentsText, type EventTone, hookDecision, replyText } from './event-text.ts';
+import type { DataOf, EventType } from './events.ts';
+import { decode, type Recorded } from './read-journal.ts';
+import type { AssistantMessage } from './shapes.ts';
 
+/**
+ * An event without its content. What is missing was not in the event. Only names, codes and numbers are
+ * ours; `text`, `preview`, `reason` and `target` are foreign.
+ */
+export interface SlimEvent {
+  readonly seq: number;
+  readonly ts: number;
+  readonly turn: number;
+  readonly type: string;
+  /** What `threads show` says of it, at most 200 characters; absent when it says nothing. */
+  readonly text?: string;
+  readonly tone?: EventTone;
+  readonly call_id?: string;
+  readonly tool?: string;
+  readonly verb?: string;
+  readonly effect?: string;
+  /** The target of a call: a path, a host, an id. */
+  readonly target?: string;
+  /** Preview of arguments, of a result or of a message. */
+  readonly preview?: string;
+  /** The length of the whole content, in bytes. */
+  readonly bytes?: number;
+  /** The number of bytes that the tool reports as written. */
+  readonly wrote?: number;
+  /** Labels, without those that only name a source (`src:`, `dir:`). */
+  readonly labels?: readonly string[];
+  readonly is_error?: boolean;
+  readonly code?: string;
+  /** The part that refused: capability, limits, policy, guard, primitive. */
+  readonly stage?: string;
+  /** The name of the guard or rule that refused. */
+  readonly rule?: string;
+  /** The capability that a refused call lacked. */
+  readonly missing?: string;
+  /** The author of a message or signal: user, harness, model, tool, hook, or a person. */
+  readonly by?: string;
+  readonly usage?: {
+    readonly input: number;
+    readonly cached: number;
+    readonly output: number;
+    readonly tokens: number;
+    readonly estimated: boolean;
+  };
+  /** Money that this reply or a child cost. */
+  readonly spend?: number;
+  readonly model?: string;
+  readonly price_row?: string;
+  readonly stop?: string;
+  /** The thread of the child or of the hook. */
+  readonly thread?: string;
+  readonly directive?: string;
+  readonly status?: string;
+  readonly reason?: string;
+  /** The checkpoint of a hook, the kind of a signal or of an approval request. */
+  readonly event?: string;
+  readonly deed?: string;
+  /** The checkpoint and the decision of a hook, as text. */
+  readonly decision?: string;
+  readonly took_ms?: number;
+  readonly approval?: string;
+  readonly state?: string;
+  /** The limit that an event of type `limit` or `warning` names. */
+  readonly limit?: string;
+  readonly current?: number;
+  readonly max?: number;
+  /** The limits that this event raises, by name. */
+  readonly raised?: { readonly [limit: string]: number };
+  /** What nobody can read any more is told as such. */
+  readonly unreadable?: true;
+}
+
+/** The name of a limit on lists and on the page. The limit on time has its unit in its name. */
+export const meterName = (limit: string): string =>
+  limit === 'duration' ? 'duration_seconds' : limit;
+
+const utf8 = new TextEncoder();
 const MAX_TEXT = 200;
 const MAX_NAME = 120;
 /** Lists of names: the number of names, and the length of all of them together. */
@@ -40,7 +113,7 @@ const nameInJson = (value: Json | undefined): string | undefined =>
   typeof value === 'string' ? optionalName(value) : undefined;
 
 const textParts = (text: string): SlimParts =>
-  text === '' ? {} : { preview: preview(text), bytes: Buffer.byteLength(text) };
+  text === '' ? {} : { preview: preview(text), bytes: utf8.encode(text).length };
 const jsonParts = (value: Json): SlimParts =>
   textParts(typeof value === 'string' ? value : JSON.stringify(value));
 
@@ -84,11 +157,7 @@ function bytesIn(content: Json): number | undefined {
   return typeof bytes === 'number' && Number.isSafeInteger(bytes) && bytes >= 0 ? bytes : undefined;
 }
 
-/** Texts of a reply, without its calls. */
-export const replyText = (content: RecordedOf<'assistant_message'>['data']['content']): string =>
-  content.map((block) => (block.type === 'text' ? block.text : '')).join('');
-
-function messageParts(data: RecordedOf<'assistant_message'>['data']): SlimParts {
+function messageParts(data: AssistantMessage): SlimParts {
   if (data.injected) return { by: 'harness' };
   const { usage, spend, model, price_row, stop, withheld, open, apart } = data;
   return {
@@ -131,8 +200,7 @@ const limitParts = (data: {
   max: data.max,
 });
 
-type EventType = Recorded['type'];
-type Slim<Type extends EventType> = (data: RecordedOf<Type>['data']) => SlimParts;
+type Slim<Type extends EventType> = (data: DataOf<Type>) => SlimParts;
 const noFields = (): SlimParts => ({});
 
 /** The compiler reports a type of event that has no entry. */
@@ -244,6 +312,7 @@ const SLIM: { readonly [type in EventType]: Slim<type> } = {
     directive: 'directive' in note ? shortName(note.directive) : undefined,
   }),
   plan: ({ number, text, after }) => ({
+    by: 'plan',
     current: number,
     ...textParts(text),
     code: optionalName(after?.code),
@@ -263,12 +332,48 @@ const SLIM: { readonly [type in EventType]: Slim<type> } = {
   }),
 };
 
-function partsOf<Type extends EventType>(event: {
+type Content<Type extends EventType> = (data: DataOf<Type>) => Json | undefined;
+const messageIn = ({ detail }: { readonly detail: { readonly message: string } }): string =>
+  detail.message;
+
+/** A type without an entry has only names and numbers. */
+const CONTENT: { readonly [type in EventType]?: Content<type> } = {
+  thread_start: ({ message }) => message,
+  user_message: ({ text }) => text,
+  injected_message: ({ text }) => text,
+  plan: ({ text }) => text,
+  assistant_message: ({ content }) =>
+    content
+      .map((block) => (block.type === 'text' || block.type === 'thinking' ? block.text : ''))
+      .filter((text) => text !== '')
+      .join('\n\n'),
+  tool_call: (call) => call.arguments,
+  tool_result: ({ content }) => content,
+  permission_denied: messageIn,
+  loop_detected: messageIn,
+  error: messageIn,
+  hook: ({ notes }) => notes,
+  thread_end: ({ reason }) => reason,
+  status: ({ reason }) => reason,
+};
+
+interface EventOf<Type extends EventType> {
   readonly type: Type;
-  readonly data: RecordedOf<Type>['data'];
-}): SlimParts {
-  const slim: Slim<Type> = SLIM[event.type];
-  return slim(event.data);
+  readonly data: DataOf<Type>;
+}
+
+function partsOf<Type extends EventType>({ type, data }: EventOf<Type>): SlimParts {
+  const slim: Slim<Type> = SLIM[type];
+  return slim(data);
+}
+
+/** Content of an event for a detail view. `undefined`: the event has none. */
+export function eventContent<Type extends EventType>({
+  type,
+  data,
+}: EventOf<Type>): Json | undefined {
+  const content: Content<Type> | undefined = CONTENT[type];
+  return content?.(data);
 }
 
 /** Leaves out absent and empty fields. */

@@ -1,12 +1,11 @@
-import type { Json, JsonObject } from '@kernmantle/core/base';
-import type { DataOf, EventType } from '@kernmantle/core/journal';
-import type { StoredEvent } from '@kernmantle/core/store';
 import { arbitraryEvent, longTexts } from '@kernmantle/test-support/journals';
 import { runs } from '@kernmantle/test-support/soak';
 import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
-import type { SlimEvent } from '../model/api.ts';
-import { slimEvent } from './slim-event.ts';
+import type { Json, JsonObject } from '../base/index.ts';
+import type { StoredEvent } from '../store/index.ts';
+import type { DataOf, EventType } from './events.ts';
+import { type SlimEvent, slimEvent } from './slim-event.ts';
 
 const marks = (...taint: string[]) => ({ labels: taint, taint, sources: taint });
 const usage = {

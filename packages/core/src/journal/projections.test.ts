@@ -1,39 +1,105 @@
-import { arbitraryJournal, recordedJournals } from '@kernmantle/test-support/journals';
+import {
+  arbitraryEvent,
+  arbitraryJournal,
+  recordedJournals,
+} from '@kernmantle/test-support/journals';
 import { runs } from '@kernmantle/test-support/soak';
 import fc from 'fast-check';
 import { expect, test } from 'vitest';
 import { calls } from './calls.ts';
-import { project } from './projection.ts';
+import { cost } from './cost.ts';
+import { type Projection, project } from './projection.ts';
 import type { Recorded } from './read-journal.ts';
+import { summary } from './summary.ts';
 
-function expectPrefixes(events: readonly Recorded[], at: number): void {
-  const whole = project(calls, events);
-  const split = project(calls, events.slice(at), project(calls, events.slice(0, at)));
-  expect(split).toEqual(whole);
+const PROJECTIONS = [calls, summary, cost] as const;
+
+/** Runs a check with one projection, as if all of them had the same type of state. */
+const each = test.each(PROJECTIONS.map((one) => [one.name, one as Projection<unknown>] as const));
+
+function expectPrefixes(
+  projection: Projection<unknown>,
+  events: readonly Recorded[],
+  at: number,
+): void {
+  const whole = project(projection, events);
+  const first = project(projection, events.slice(0, at));
+  expect(project(projection, events.slice(at), first)).toEqual(whole);
   // Events that were applied before change nothing.
-  expect(project(calls, events.slice(0, at), whole)).toBe(whole);
+  expect(project(projection, events.slice(0, at), whole)).toBe(whole);
 }
 
-test('a journal can be projected in two parts, and a part again', () => {
-  for (const events of recordedJournals().values()) expectPrefixes(events, events.length >> 1);
+each('%s: a journal can be projected in two parts, and a part again', (_, projection) => {
+  for (const events of recordedJournals().values()) {
+    expectPrefixes(projection, events, events.length >> 1);
+  }
   fc.assert(
     fc.property(arbitraryJournal, fc.nat(), (events, at) =>
-      expectPrefixes(events, at % (events.length + 1)),
+      expectPrefixes(projection, events, at % (events.length + 1)),
     ),
     { numRuns: runs(300) },
   );
 });
 
-test('a state stays as it is when more events are applied', () => {
+each('%s: a state stays as it is when more events are applied', (_, projection) => {
   fc.assert(
     fc.property(arbitraryJournal, (events) => {
-      const half = project(calls, events.slice(0, events.length >> 1));
+      const half = project(projection, events.slice(0, events.length >> 1));
       const before = structuredClone(half);
-      project(calls, events, half);
+      project(projection, events, half);
       expect(half).toEqual(before);
     }),
     { numRuns: runs(100) },
   );
+});
+
+each('%s: any events in any order give a state', (_, projection) => {
+  fc.assert(
+    fc.property(fc.array(arbitraryEvent), (events) => {
+      const recorded = events.map((event, at) => ({
+        ...event,
+        thread: 't',
+        seq: at + 1,
+        ts: 1,
+        turn: 1,
+      }));
+      expect(project(projection, recorded)).toBeDefined();
+    }),
+    { numRuns: runs(200) },
+  );
+});
+
+/** Calls with an intent after their last result, if no attempt began since. */
+function openIn(events: readonly Recorded[]): string[] {
+  const attempt =
+    events.findLast(({ type, data }) => type === 'retry' && 'attempt' in data)?.seq ?? 0;
+  const open = project(calls, events)
+    .list()
+    .flatMap(({ id, intents, result }) => ({ id, at: intents.at(-1) ?? 0, end: result?.seq ?? 0 }))
+    .filter(({ at, end }) => at > Math.max(end, attempt));
+  return open.toSorted((a, b) => a.at - b.at).map(({ id }) => id);
+}
+
+test('projections agree about open calls and denials', () => {
+  let count = 0;
+  const check = (events: readonly Recorded[]): void => {
+    const { openCalls, denied } = project(summary, events);
+    expect([...openCalls.keys()]).toEqual(openIn(events));
+    const denials = events.filter(({ type }) => type === 'permission_denied');
+    expect([denied, project(cost, events).denied]).toEqual([denials.length, denials.length]);
+    // A denial outside of a call has no call.
+    const ids = denials.flatMap(({ data }) => ('call_id' in data ? (data.call_id ?? []) : []));
+    const deniedCalls = project(calls, events)
+      .list()
+      .filter(({ denial }) => denial);
+    expect(new Set(deniedCalls.map(({ id }) => id))).toEqual(new Set(ids));
+    count += openCalls.size;
+  };
+  for (const events of recordedJournals().values()) {
+    for (const at of [events.length, events.length >> 1]) check(events.slice(0, at));
+  }
+  fc.assert(fc.property(arbitraryJournal, check), { numRuns: runs(300) });
+  expect(count).toBeGreaterThan(20);
 });
 
 test('a call has the numbers of its events', () => {

@@ -1,0 +1,145 @@
+// The state of a thread for lists, live views and exit codes: why it stopped, what runs now, and its limits.
+import { getOwn, type JsonObject } from '../base/index.ts';
+import type { ThreadStatus } from '../store/index.ts';
+import { eventFlags } from './event-facts.ts';
+import type { DataOf } from './events.ts';
+import { type Projection, withPart } from './projection.ts';
+import type { Recorded } from './read-journal.ts';
+
+export interface SummaryState {
+  /** The last event that changed the state. */
+  readonly seq: number;
+  readonly status: ThreadStatus | undefined;
+  /** Why the thread stopped, for people. Absent while it runs. */
+  readonly reason: string | undefined;
+  readonly cause: DataOf<'status'>['cause'] | undefined;
+  /** The code of the fault that ended the thread. */
+  readonly code: string | undefined;
+  /** The current turn of the attempt. 0: it has none yet. */
+  readonly turn: number;
+  /** The model writes a reply now. */
+  readonly isReplying: boolean;
+  /** The last request has no reply and no call yet. It stays so if the request fails. */
+  readonly isUnanswered: boolean;
+  /** The tools of calls without a result, by call id, in the order of their intents. */
+  readonly openCalls: ReadonlyMap<string, string>;
+  readonly denied: number;
+  /** Limits that the caller set at the start and people set since. */
+  readonly limitsSet: JsonObject;
+  /** Limits in force: hooks can raise them. */
+  readonly limits: JsonObject;
+  /** The first value of each limit that was changed. */
+  readonly raisedFrom: JsonObject;
+  readonly endedAt: number | undefined;
+}
+
+type Part = Partial<SummaryState>;
+const NOT_STOPPED = { reason: undefined, cause: undefined, code: undefined, endedAt: undefined };
+
+/** Limits with these entries in force. */
+function withLimits({ limits, raisedFrom }: SummaryState, entries: JsonObject): Part {
+  const first: JsonObject = {};
+  for (const [name, entry] of Object.entries(entries)) {
+    const [before, now] = [getOwn(limits[name], 'value'), getOwn(entry, 'value')];
+    if (before !== undefined && now !== undefined && before !== now) first[name] = before;
+  }
+  return { limits: { ...limits, ...entries }, raisedFrom: { ...first, ...raisedFrom } };
+}
+
+/** Limits as a person set them. The registry has them too, so a reader can leave out the events before. */
+export const withLimitsSet = (state: SummaryState, limits: JsonObject): SummaryState => ({
+  ...state,
+  limitsSet: { ...state.limitsSet, ...limits },
+  ...withLimits(state, limits),
+});
+
+/** Entries that a hook raised. Its event has all limits, and those of others without the reserve of hooks. */
+function raisedBy({ limits }: SummaryState, { directive, limits: all = {} }: DataOf<'hook'>) {
+  const raised: JsonObject = {};
+  for (const [name, entry] of Object.entries(all)) {
+    const value = getOwn(entry, 'value');
+    if (getOwn(entry, 'from') !== 'hook' || value === undefined) continue;
+    if (value !== getOwn(limits[name], 'value'))
+      raised[name] = { value, from: `raised by ${directive}` };
+  }
+  return raised;
+}
+
+function withCall(state: SummaryState, id: string, tool?: string): Part {
+  if (tool === undefined && !state.openCalls.has(id)) return {};
+  const openCalls = new Map(state.openCalls);
+  openCalls.delete(id);
+  if (tool !== undefined) openCalls.set(id, tool);
+  return { openCalls };
+}
+
+/** Fields that every event with this role in a turn changes. */
+function turnPart(event: Recorded): Part {
+  switch (eventFlags(event.type).turn) {
+    case 'begins':
+      return { isReplying: true, isUnanswered: true, turn: event.turn, endedAt: undefined };
+    case 'replies':
+      return 'injected' in event.data
+        ? { isUnanswered: false }
+        : { isReplying: false, isUnanswered: false };
+    case 'calls':
+      return { isUnanswered: false };
+    case 'ends':
+    case 'fails':
+      return { isReplying: false };
+    default:
+      return {};
+  }
+}
+
+function ownPart(state: SummaryState, event: Recorded): Part {
+  switch (event.type) {
+    case 'thread_start':
+      return withLimitsSet(state, event.data.limits);
+    case 'status': {
+      const { status, reason, cause } = event.data;
+      if (status === 'running') return { status, ...NOT_STOPPED };
+      return { status, cause, ...(reason && { reason }) };
+    }
+    case 'thread_end': {
+      const { status, reason, code } = event.data;
+      return { status, reason: reason || undefined, code, endedAt: event.ts };
+    }
+    case 'tool_call':
+      return withCall(state, event.data.call_id, event.data.tool);
+    case 'tool_result':
+      return withCall(state, event.data.call_id);
+    case 'permission_denied':
+      return { denied: state.denied + 1 };
+    case 'retry':
+      return event.data.attempt === undefined ? {} : { turn: 0, openCalls: new Map() };
+    case 'hook':
+      return event.data.limits ? withLimits(state, raisedBy(state, event.data)) : {};
+    case 'signal':
+      return event.data.limits ? withLimitsSet(state, event.data.limits) : {};
+    default:
+      return {};
+  }
+}
+
+export const summary: Projection<SummaryState> = {
+  name: 'summary',
+  initial: () => ({
+    seq: 0,
+    status: undefined,
+    ...NOT_STOPPED,
+    turn: 0,
+    isReplying: false,
+    isUnanswered: false,
+    openCalls: new Map(),
+    denied: 0,
+    limitsSet: {},
+    limits: {},
+    raisedFrom: {},
+  }),
+  apply(state, event) {
+    if (event.seq <= state.seq) return state;
+    const next = withPart(state, { ...turnPart(event), ...ownPart(state, event) });
+    return next === state ? state : { ...next, seq: event.seq };
+  },
+};
