@@ -1,26 +1,29 @@
-// Where we are while something acts: an immutable linked frame, and what it holds of guards, policies
-// and ports. Types only: each of those parts is made by a folder above and is handed the whole frame,
-// so what they know of one another is said here, once.
+// The frame: an immutable linked record of the present operation, with its guards, policy and ports.
+// This file contains only types, because the folders above implement the parts and each part receives
+// the whole frame.
 import type { Json, Outcome } from '../base/index.ts';
 import type { Argument, InputRole, LookAtPlace, Operation, PreviewWrite } from './operation.ts';
 import type { Descriptor } from './values/labels.ts';
 import type { Value } from './values/value.ts';
 
-/** For ports and closures that may answer at once; who calls them awaits. */
+/** The result of ports and closures that may answer synchronously. The caller awaits it. */
 export type MaybePromise<T> = T | Promise<T>;
 
-/** Who performs again when a guard says retry, and how often it has. */
+/** How often a guard may request a retry, and the attempts so far. */
 export interface RetryBudget {
-  /** From 1. */
+  /** Number of the present attempt, from 1. */
   readonly attempt: number;
   readonly max: number;
-  /** Hints of the attempts so far, oldest first. */
+  /** Hints of earlier attempts, oldest first. */
   readonly hints: readonly string[];
-  /** Running out of attempts is a limit reached, not a refusal: pipelines. */
+  /** True if no remaining attempt counts as a reached limit and not as a refusal. Set by pipelines. */
   readonly isLimit?: boolean;
 }
 
-/** Namespaces of `ctx` that others fill; a function is read when `ctx` is (live counters). */
+/**
+ * Namespaces of `ctx` that other folders fill. A function is called when `ctx` is read, for counters
+ * that change.
+ */
 export interface ContextFacts {
   readonly pipe?: Json | (() => Json);
   readonly guard?: Json | (() => Json);
@@ -37,9 +40,9 @@ export interface ContextFacts {
   readonly thread?: Json | (() => Json);
   readonly cost?: Json | (() => Json);
   readonly limits?: Json | (() => Json);
-  /** The operation a script hook was called for: `ctx.op` in everything the hook says. */
+  /** The operation that a script hook was called for, which the hook reads as `ctx.op`. */
   readonly op?: Operation | undefined;
-  /** What `ctx.labels`, `ctx.taint` and `ctx.sources` show: the judged value's marks. */
+  /** The judged value's marks for `ctx.labels`, `ctx.taint` and `ctx.sources`. */
   readonly descriptor?: Descriptor;
 }
 
@@ -48,23 +51,28 @@ export interface Frame {
   readonly ports: Ports;
   readonly guards: GuardSet;
   readonly policy: FramePolicy;
-  /** Marks of the conditions under which we act. */
+  /** Marks of the conditions that led to this operation. */
   readonly influence: Descriptor;
-  /** Labels of the functions we are inside of. */
+  /** Labels of the surrounding functions. */
   readonly held: readonly string[];
   readonly op: Operation | undefined;
   readonly inputs: readonly Argument[];
-  /** A guard is being evaluated: guards and script hooks are off for what it does. */
+  /** True while a guard is evaluated: guards and script hooks are off for its operations. */
   readonly isJudging: boolean;
-  /** A script hook runs: script hooks are off for what it does, guards are not. */
+  /** True while a script hook runs: script hooks are off for its operations, guards are not. */
   readonly isHooking: boolean;
-  /** A person was asked about this very operation and said yes. */
+  /** True if a person approved this operation. */
   readonly isApproved: boolean;
-  /** Identity of the file that the person was shown. A write is refused if the file has changed since. */
+  /**
+   * Identity of the file that the person saw. A write is refused if the file has changed since. Absent:
+   * no person saw a file.
+   */
   readonly approved?: string;
-  /** What a privileged guard has lifted for this very operation, and for the parts of it judged again. */
+  /**
+   * The exception of a privileged guard for this operation and the parts of it that are judged again.
+   */
   readonly exception: PolicyException | undefined;
-  /** The next operation is a part of this one: the body that a call consists of. */
+  /** True if the next operation is a part of this one, namely the body of a call. */
   readonly isPart: boolean;
   readonly selection: GuardSelection | undefined;
   readonly retry: RetryBudget | undefined;
@@ -81,10 +89,10 @@ export interface Input {
   readonly value: Value | ((note: InputNote) => MaybePromise<Outcome<Value>>);
 }
 
-/** For inputs that are evaluated: the frame to do it in, and what to leave behind. */
+/** Passed to an input that is evaluated: the frame for the evaluation, and where to report facts. */
 export interface InputNote {
   readonly frame: Frame;
-  /** The state in which a pipeline ended: `ctx.pipe` while its value is judged. */
+  /** Reports the state of a finished pipeline, which is `ctx.pipe` while its value is judged. */
   pipe(state: Json): void;
 }
 
@@ -93,17 +101,20 @@ export type GuardTiming = Phase | 'always';
 
 export interface LabelChange {
   readonly add?: readonly string[];
-  /** Privileged guards only; never `src:…` or `dir:…`. */
+  /** Labels to remove. Only privileged guards may; `src:…` and `dir:…` always stay. */
   readonly remove?: readonly string[];
-  /** Removes every label there is. */
+  /** Removes all labels of the value. */
   readonly clear?: boolean;
-  /** Of an operation's inputs each; otherwise those that are replaced, or the first. */
+  /**
+   * True changes all inputs of an operation. Otherwise only the replaced inputs change, or the first
+   * one.
+   */
   readonly ofAll?: boolean;
 }
 
 interface Allowing {
   readonly labels?: LabelChange;
-  /** An arm said so; otherwise none had anything to say. */
+  /** Present if an arm of the guard matched. Absent: no arm matched. */
   readonly isSaid?: true;
 }
 
@@ -113,19 +124,19 @@ export type Verdict =
   | {
       readonly kind: 'deny' | 'retry' | 'ask';
       readonly text: string;
-      /** Of what the text was made of, and of the conditions that chose it. */
+      /** Marks of the text's parts, and of the conditions that chose it. */
       readonly marks?: Descriptor;
     };
 
-/** What a guard may look at. Per-input guards have `input`, the others judge `inputs` together. */
+/** The data that a guard judges. A guard per input gets `input`, the others judge `inputs` together. */
 export interface GuardView {
   readonly phase: Phase;
   readonly op: Operation;
   readonly input: Argument | undefined;
   readonly inputs: readonly Argument[];
-  /** The result; undefined before. */
+  /** The result. Undefined in the phase `before`. */
   readonly output: Value | undefined;
-  /** Guards are off in it, and `ctx.guard` is filled. */
+  /** The frame for the guard's evaluation: guards are off and `ctx.guard` is filled. */
   readonly frame: Frame;
 }
 
@@ -134,31 +145,38 @@ export type GuardFilter =
   | { readonly kind: 'operation'; readonly pattern: string }
   | { readonly kind: 'function'; readonly name: string };
 
-/** Files that a policy closes to tools and processes, whatever they are given: a folder, or nothing at all. */
+/**
+ * Files that a policy closes to tools and processes, whatever path they use: a folder, or nothing at
+ * all.
+ */
 export interface ClosedFiles {
   /**
-   * Why this one, by its path from the project, may not be read or written. A process is held to what is
-   * denied by name, not to a list of what is allowed: it could not begin.
+   * Returns why this path, relative to the project, may not be read or written. Undefined: it may. For a
+   * process only paths that are denied by name count, because no process could start with a list of
+   * allowed paths.
    */
   refusal(mode: 'r' | 'w', path: string, isProcess: boolean): string | undefined;
-  /** Every glob that an answer for a process can depend on. */
+  /** Every glob that can affect an answer for a process. */
   readonly globs: readonly string[];
 }
 
 export interface Guard {
-  /** Unique in this process, so that two guards of one name never answer for each other. */
+  /** Unique in this process, so that two guards with one name are distinct. */
   readonly id: string;
-  /** `@name`, or the place where an unnamed one stands. */
+  /** `@name`, or the location of a guard without a name. */
   readonly name: string;
   readonly on: string;
   readonly filter: GuardFilter;
   readonly timing: GuardTiming;
   readonly privileged: boolean;
-  /** Part of a policy: no statement can leave it out. */
+  /** True for a guard of a policy. No statement can deselect it. */
   readonly locked: boolean;
-  /** Privileged, of a policy file or of the script that a person started: its word is an exception. */
+  /**
+   * True for a privileged guard of a policy file or of a script that a person started. Its `allow` is an
+   * exception to rules.
+   */
   readonly lifts: boolean;
-  /** Of a policy: asked for every file that a tool or a process would touch. */
+  /** Files that a policy closes. Checked for every file that a tool or a process uses. */
   readonly closes?: ClosedFiles;
   decide(view: GuardView): MaybePromise<Outcome<Verdict>>;
 }
@@ -167,124 +185,129 @@ export interface TraceEntry {
   readonly guardName: string;
   readonly decision: string;
   readonly reason: string | null;
-  /** What the value was replaced by; null when it was not. */
+  /** The replacement of the value, or null if it was not replaced. */
   readonly replacement: Json;
 }
 
-/** `with { guards: … }` for one statement; names carry their `@`. */
+/** `with { guards: … }` of one statement. Names contain their `@`. */
 export interface GuardSelection {
   readonly only?: readonly string[];
   readonly except?: readonly string[];
   /**
-   * The whole that an operation directly inside is a part of: those that were asked about it are not asked
-   * again; those that only what is really done concerns are.
+   * The frame of the operation that a directly inner one is a part of. Guards that judged the whole are
+   * not called for the part; guards on the actual effect are.
    */
   readonly partOf?: Frame;
 }
 
 export interface GuardSet {
-  /** In source order. */
+  /** All guards in source order. */
   readonly list: readonly Guard[];
-  /** Those of policies: in force also while a guard is being evaluated. */
+  /** Guards of policies. They also run while a guard is evaluated. */
   readonly locked: GuardSet;
-  /** Guards whose label these marks hold, in source order. */
+  /** Returns guards on a label among these marks, in source order. */
   forMarks(descriptor: Descriptor, phase: Phase): readonly Guard[];
-  /** The same for the result of an operation; effects have none. */
+  /** Returns the same for the result of an operation. Effects have no result. */
   forResult(op: Operation, descriptor: Descriptor): readonly Guard[];
-  /** Guards before whose label an operation itself has, in source order. */
+  /** Returns guards with timing `before` on a label of the operation itself, in source order. */
   forLabels(labels: readonly string[]): readonly Guard[];
-  /** Guards on the operation or its function, in source order. */
+  /** Returns guards on the operation or its function, in source order. */
   forOperation(op: Operation, held: readonly string[], phase: Phase): readonly Guard[];
-  /** Could an after-guard object to this operation, whatever its result turns out to be? */
+  /** True if a guard with timing `after` could object to some result of this operation. */
   mayObjectAfter(op: Operation, held: readonly string[]): boolean;
 }
 
 export type Objection = 'deny' | 'ask' | 'retry';
 
-/** What one guard or rule had to say against an operation. */
+/** The objection of one guard or rule against an operation. */
 export interface Finding {
   readonly kind: Objection;
   readonly guard: string;
   readonly filter: string;
   readonly text: string;
-  /** The input it was about, when it was about one. */
+  /** Name of the input that it is about. Undefined: it is about the operation. */
   readonly input: string | undefined;
   readonly sources: readonly string[];
-  /** What somebody can do so that it is not said again. */
+  /** Remedies: changes that would avoid the objection. */
   readonly ways?: readonly string[];
-  /** Of what its text was made of. */
+  /** Marks of the parts of the text. */
   readonly marks?: Descriptor;
-  /** Absent: no exception lifts it. */
+  /** How an exception affects it. Absent: no exception lifts it. */
   readonly yields?: Yielding;
 }
 
 interface Yielding {
-  /** What policy files and locked policies say to it all the same. */
+  /**
+   * The objection that remains after an exception, because policy files and locked policies state it.
+   */
   readonly leaves: 'ask' | 'off';
-  /** The mark by which the input offends; absent: it offends by what it lacks. */
+  /** The mark that the input must not have. Absent: the input lacks a mark. */
   readonly mark?: string | undefined;
-  /** Of the input it is about, or of the condition; absent: it is about the operation. */
+  /** Marks of the input or condition. Absent: the objection is about the operation. */
   readonly marks?: Descriptor | undefined;
   readonly isImplied?: boolean | undefined;
 }
 
 export interface PolicyException {
-  /** Rules and filters, as `exceptions.ts` writes them. */
+  /** Lifted rules and filters, in the form of `exceptions.ts`. */
   readonly lifted: ReadonlySet<string>;
-  /** Under which the inputs are noted, so that what is made of them only is known. */
+  /** Id in the notes on the inputs. Values that were made only of these inputs have the note too. */
   readonly id: string;
-  /** Of the conditions that were judged with them. */
+  /** Marks of the conditions that were judged together with the inputs. */
   readonly influence: Descriptor;
 }
 
-/** What a script may add to the policy in force. */
+/** Settings that a script may add to the policy in force. */
 export interface PolicyRules {
-  /** By label; `*` stands for every operation, whatever its inputs carry. */
+  /** Rules by label. `*` means every operation, whatever labels its inputs have. */
   labels?: Record<string, LabelRule>;
-  /** Gives operations a risk or label: `exfil: ["op:cmd:curl"]`. */
+  /** Operations that get a risk or label, such as `exfil: ["op:cmd:curl"]`. */
   operations?: Record<string, string[]>;
   defaults?: { unlabelled?: string[] };
   rules?: Record<string, RuleState>;
   packs?: string[];
-  /** No privileged guard lifts what it refuses. */
+  /** True if no privileged guard lifts its refusals. */
   locked?: boolean;
 }
 
-/** Over operation keys and labels of operations; the most specific pattern wins. */
+/** Rules over operation keys and labels of operations. The most specific pattern wins. */
 export interface LabelRule {
   deny?: string[];
   ask?: string[];
-  /** Exceptions. A kind of operation that is mentioned here is closed for everything else. */
+  /** Exceptions. A kind of operation with an exception is closed for everything else. */
   allow?: string[];
 }
 
 export type RuleState = 'deny' | 'ask' | 'off';
 
-/** What the pipeline asks of the policy in force; all of it is a `ComposedPolicy`. */
+/** The part of the policy in force that the pipeline uses. `ComposedPolicy` implements it. */
 export interface FramePolicy {
-  /** `policyContext` for every value made under it. */
+  /** `policyContext` of every value that is created under it. */
   readonly mark: Descriptor;
   readonly guards: GuardSet;
-  /** The `dir:` labels that a rule or a guard of it names. */
+  /** The `dir:` labels that its rules and guards name. */
   readonly folders: readonly string[];
-  /** `none`: processes may run in no sandbox. */
+  /** `none`: processes may run without a sandbox. */
   readonly sandbox: 'none' | 'required';
-  /** Labels for data from outside that carries none. */
+  /** Labels for unlabelled data from outside. */
   readonly unlabelled: readonly string[];
-  /** Labels that `operations` gives an operation. */
+  /** Returns the labels that `operations` gives an operation. */
   operationLabels(op: Operation, held: readonly string[]): readonly string[];
-  /** Do its results carry no `untrusted` of their own? */
+  /** True if results of this tool get no `untrusted` label of their own. */
   trusts(tool: string): boolean;
-  /** One more level below those in force, e.g. a script's: it can only narrow. */
+  /** Returns this policy with one more level, such as that of a script. It can only narrow. */
   narrowedBy(more: PolicyRules): FramePolicy;
-  /** False when no label rule, no risk and no tier could be concerned: the common case. */
+  /** Returns false if certainly no label rule, risk or tier applies, the common case. */
   mayObject(
     op: Operation,
     held: readonly string[],
     inputs: readonly Argument[],
     influence: Descriptor,
   ): boolean;
-  /** `reader`: a model that calls this itself; it may speak for strangers. `around`: what it is done in. */
+  /**
+   * Returns all objections. `reader`: the model that makes the call, which untrusted text may have
+   * influenced. `around`: the frame of the surrounding operation.
+   */
   judge(
     op: Operation,
     held: readonly string[],
@@ -293,7 +316,7 @@ export interface FramePolicy {
     reader?: ModelReader,
     around?: Frame,
   ): readonly Finding[];
-  /** Labels that rules put on the result. */
+  /** Returns the labels that rules add to the result. */
   resultLabels(
     op: Operation,
     held: readonly string[],
@@ -302,7 +325,10 @@ export interface FramePolicy {
   ): readonly string[];
 }
 
-/** Something that leaves: a line shown, a file written. Held back while an after-guard may object. */
+/**
+ * Output such as a printed line or a written file. It is buffered while a guard with timing `after` may
+ * object.
+ */
 export interface Effect {
   readonly kind: string;
   readonly value: Value;
@@ -314,7 +340,7 @@ export interface Effect {
 export interface Question {
   readonly op: Operation;
   readonly phase: 'before' | 'after';
-  /** Who asks (guards, rules) and what, in the same order. */
+  /** Names of the guards and rules that require an approval. `questions` has the same order. */
   readonly guards: readonly string[];
   readonly questions: readonly string[];
   readonly reasons: readonly string[];
@@ -324,15 +350,15 @@ export interface Question {
 
 export interface Asked {
   readonly answer: 'approved' | 'denied' | 'pending' | 'expired';
-  /** What the person said to it. */
+  /** The person's comment. */
   readonly why?: string;
-  /** The content that they were shown: what is written is held to it. */
+  /** Identity of the file that the person saw. The write is refused if the file differs. */
   readonly holds?: string;
-  /** Under which id the question stands in the queue. */
+  /** Id of the approval request in the queue. */
   readonly approval?: string;
 }
 
-/** Script hooks may replace values, never decide. Undefined leaves the value as it is. */
+/** Script hooks may replace values but make no decisions. Undefined leaves the value unchanged. */
 export interface ScriptHooks {
   before?(
     op: Operation,
@@ -349,27 +375,36 @@ export interface ScriptHooks {
 
 export interface ModelReader {
   readonly marks: Descriptor;
-  /** The tool that first brought it strangers' words. */
+  /** The first tool that returned untrusted text to the model. */
   readonly from?: string | undefined;
 }
 
-/** Of a model's calls: what it has read, and which of its arguments it has from somebody trusted. */
+/** What a model has read, and which arguments of its calls come from a trusted source. */
 export interface OriginPort {
   reader(): ModelReader;
-  /** The same inputs, with their origins. */
+  /** Returns the same inputs, with their origins. */
   trace(op: Operation, inputs: readonly Argument[]): MaybePromise<readonly Argument[]>;
 }
 
-/** Each has one fixed place among the ten stages; everything done inside a frame finds them there. */
+/**
+ * Functions that the pipeline calls at fixed stages. Every operation inside of a frame uses the same
+ * ports.
+ */
 export interface Ports {
-  /** Stages 5 and 8, when the verdict is `ask`. Absent: nobody can be asked, so the answer is no. */
+  /**
+   * Stages 5 and 8, if the verdict is `ask`. Absent: no person can be asked, so the operation is
+   * refused.
+   */
   ask?(question: Question, frame: Frame): MaybePromise<Outcome<Asked>>;
-  /** Stage 5, before policies judge. Absent: arguments are what their marks say. */
+  /** Stage 5, before policies judge. Absent: only the marks of the arguments count. */
   origins?: OriginPort;
-  /** Just before 5 and just before 8. */
+  /** Runs just before stage 5 and just before stage 8. */
   scriptHooks?: ScriptHooks;
-  /** Stage 6, as soon as no after-guard can object any more. */
+  /** Receives effects in stage 6, as soon as no guard with timing `after` can object. */
   effects?(effect: Effect): void;
-  /** Stage 7: a mark for what an operation made of what it used, where somebody keeps a trail. */
+  /**
+   * Stage 7: returns a mark for the result of an operation that used these marks. Absent: no provenance
+   * is recorded.
+   */
   trail?(op: Operation, used: Descriptor): Descriptor;
 }

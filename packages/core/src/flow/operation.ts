@@ -1,5 +1,5 @@
-// Everything that acts: what is about to be done, to what, and how its keys are matched. Keys are
-// hierarchical (`op:cmd:git:push`, `op:tool:fs/write_file`) and never enter a value's labels.
+// An operation: what is done, to which target, and how its keys are matched. Keys are hierarchical
+// (`op:cmd:git:push`, `op:tool:fs/write_file`) and never become labels of a value.
 import {
   createRecent,
   createRecentPairs,
@@ -19,67 +19,78 @@ export interface Operation {
   readonly type: OperationKind;
   readonly subtype?: string;
   readonly name: string;
-  /** Put on results; also keys (`op:net:w`), here and for every operation inside. */
+  /**
+   * Labels for results. They are also keys (`op:net:w`), for this operation and every one inside of it.
+   */
   readonly labels?: readonly string[];
   readonly opLabels: readonly string[];
-  /** The source label of what the body makes, e.g. `src:cmd`. */
+  /** Source label of the body's result, such as `src:cmd`. */
   readonly source?: string;
-  /** Provenance of the result, e.g. `tool:fs/read_file@3`. */
+  /** Sources of the result, such as `tool:fs/read_file@3`. */
   readonly sources?: readonly string[];
   readonly target?: string;
-  /** Of a tool that was called as a function: the names it has as one, for function filters. */
+  /** Names of a tool that was called as a function, for function filters. */
   readonly called?: readonly string[];
   readonly location?: { readonly file?: string; readonly line?: number; readonly column?: number };
   readonly risk?: readonly OperationRisk[];
-  /** Risk tier of what it needs; a policy may want a person's approval for it. */
+  /** Risk tier of its capabilities. A policy may require a person's approval for it. */
   readonly tier?: string;
   readonly metadata?: JsonObject;
-  /** What whoever wrote the operation has fixed himself, by the name of the input: its defaults. */
+  /** Values of inputs that the author of the operation has fixed, such as defaults. */
   readonly fixed?: Readonly<Record<string, Json>>;
   /**
-   * Only reads, and sends nothing that its author gave it: it may go to an address that a stranger wrote,
-   * where nobody who has read it passes it on. No file can declare it.
+   * True for an operation that only reads and sends no authored data. It may follow an untrusted
+   * address, because no reader of the text chooses the address. No file can declare it.
    */
   readonly follows?: true;
   /**
-   * True: holds a retry budget (calls, assignments, tool calls). False: never retried (effects,
-   * imports). Absent: a retry goes to the nearest owner around it.
+   * True: has a retry budget (calls, assignments, tool calls). False: never retried (effects, imports).
+   * Absent: a retry goes to the nearest owner around it.
    */
   readonly retryOwner?: boolean;
   /**
-   * Reads what a stranger wrote (`of`, `from`) where that cannot steer, and labels its answer itself: by a
-   * model without tools (`quarantined`), or by choosing among records (`picked`). Of the bundle's own
-   * `read/*` alone: no file can declare it.
+   * The operation reads untrusted text (`of`, `from`) without being influenced by it, and labels its
+   * answer itself: with a model without tools (`quarantined`), or by a choice among records (`picked`).
+   * Only `read/*` of the bundle has it; no file can declare it.
    */
   readonly reads?: 'quarantined' | 'picked';
 }
 
 export interface WritePlace {
-  /** From the project's root, free of links. */
+  /** Path relative to the project's root, free of links. */
   readonly relative: string;
-  /** Nothing is there; what the thread itself made; anything else; nowhere that anybody may write. */
+  /**
+   * `new`: no file. `own`: a file that the thread created. `other`: another file. `closed`: a path that
+   * may not be written.
+   */
   readonly state: 'new' | 'own' | 'other' | 'closed';
-  /** What is there stays as it is, something is added to it. */
+  /** True if the write appends to the present content. */
   readonly adds?: boolean;
-  /** Of what is there. */
+  /** Hash of the present content. */
   readonly sha256?: string;
 }
 
-/** Looks where a thread would write; of a built-in file tool, which can create without changing. */
+/**
+ * Looks at the target of a thread's write. Present for a built-in file tool, which can create without
+ * changing.
+ */
 export type LookAtPlace = (
   path: string,
   thread: string,
   given: ReadonlyMap<string, Json>,
 ) => Promise<WritePlace>;
 
-/** The change that a write would make, for the person who is asked about it. */
+/** The change that a write would make, for the person who approves it. */
 export interface WritePreview {
-  /** From the project's root. */
+  /** Path relative to the project's root. */
   readonly path: string;
-  /** The content that is there, by its hash; `new`: nothing is. What is written after a yes is held to it. */
+  /**
+   * Identity of the present content; `new` if there is no file. An approved write is refused if it
+   * differs.
+   */
   readonly holds: string;
   readonly change: 'create' | 'overwrite' | 'edit' | 'add';
-  /** Numbers of lines, as far as they are known. */
+  /** Number of lines of the present content, if known. */
   readonly from?: number;
   readonly to?: number;
   readonly added?: number;
@@ -87,14 +98,16 @@ export interface WritePreview {
   readonly diff?: string;
 }
 
-/** Takes the arguments by name, as guards left them. Undefined: nothing can be said about the write. */
+/** Returns the preview for arguments by name, as guards left them. Undefined: no preview is possible. */
 export type PreviewWrite = (given: ReadonlyMap<string, Value>) => Promise<WritePreview | undefined>;
 
-/** Why an argument may steer although strangers had a hand in it, or in whoever wrote it. */
+/**
+ * Why an argument may steer an operation although its value, or the model that wrote it, is untrusted.
+ */
 export interface ArgumentOrigin {
   /**
-   * `identifier`, `directory`: by what the tool said of it that told it. `reference`: a stranger's words,
-   * passed on unchanged by somebody who has not read them.
+   * `identifier`, `directory`: the tool that returned the value declared it as such. `reference`:
+   * untrusted text that was passed on unchanged by a model that has not read it.
    */
   readonly kind:
     | 'said'
@@ -107,23 +120,23 @@ export interface ArgumentOrigin {
     | 'granted'
     | 'own'
     | 'closed';
-  /** The scope that is granted, or the approval. */
+  /** The scope that was granted, or the id of the approval. */
   readonly by?: string;
   /**
-   * `new`: only while nothing is there. `add`: as long as it only adds. `never`: it is refused whatever
-   * anybody says, so nobody needs to be asked. Or what is there, by its hash.
+   * Content that the write may replace: none (`new`), none because it appends (`add`), or the content
+   * with this hash. `never`: the write is refused in any case, so no person is asked.
    */
   readonly holds?: string;
 }
 
-/** An input after its evaluation; what stage 2 leaves for all later ones. */
+/** An evaluated input. Stage 2 makes it for all later stages. */
 export interface Argument {
   readonly name: string;
   readonly role: InputRole | undefined;
-  /** What its parameter takes: an id of a file is no id of a mail. */
+  /** Kind of the parameter: an id of a file is not an id of a mail. */
   readonly kind?: string;
   readonly value: Value;
-  /** Absent: none that anybody can vouch for, or nobody has asked. */
+  /** Absent: no trusted origin is known, or none was looked up. */
   readonly origin?: ArgumentOrigin;
   readonly place?: LookAtPlace;
   readonly preview?: PreviewWrite;
@@ -131,11 +144,11 @@ export interface Argument {
 
 const EFFECTS: ReadonlySet<string> = new Set(['show', 'log', 'output', 'append']);
 
-/** Has no result that a label could be on: what leaves is judged before it does. */
+/** True for an operation without a result to label. Its output is judged before it leaves. */
 export const isEffect = ({ type }: Operation): boolean => EFFECTS.has(type);
 
-// Every kind of operation, which is the first word of a key. After some of them stands the name of a
-// tool, a command, a provider or a function, after others one of a few words, after the rest nothing.
+// Every kind of operation, the first word of a key. Some are followed by the name of a tool, command,
+// provider or function, others by one of a few words, the rest by nothing.
 const WITH_NAME = [
   ...(['tool', 'cmd', 'model', 'directive', 'knowledge', 'thread', 'dry_run'] as const),
   ...(['exe', 'pipeline-stage', 'llm'] as const),
@@ -156,7 +169,7 @@ const ALONE = [
 type OperationKind = (typeof WITH_NAME | typeof ALONE)[number] | keyof typeof WITH_WORD;
 const OPERATION_KINDS: readonly string[] = [...WITH_NAME, ...Object.keys(WITH_WORD), ...ALONE];
 
-/** What a command, a block or the body of a function is made of: never the `type` of an operation. */
+/** Kinds of the bodies of commands, blocks and functions. They are never the `type` of an operation. */
 const BODY_KINDS: ReadonlySet<string> = new Set([
   'cmd',
   'sh',
@@ -175,7 +188,7 @@ export const RISKS: readonly OperationRisk[] = ['exfil', 'destructive', 'privile
 export const isRisk = (word: string): word is OperationRisk =>
   (RISKS as readonly string[]).includes(word);
 
-/** A key and everything above it: `op:tool:fs/x`, `op:tool:fs`, `op:tool`, `op`. */
+/** Returns a key and its prefixes: `op:tool:fs/x`, `op:tool:fs`, `op:tool`, `op`. */
 function ancestry(key: string): string[] {
   const path = [key];
   for (let at = key.length - 1; at > 0; at--) {
@@ -184,7 +197,7 @@ function ancestry(key: string): string[] {
   return path;
 }
 
-/** Filters are compared in lower case; a pattern without `op:` names a label of the operation. */
+/** Normalizes a filter to lower case. A pattern without `op:` names a label of the operation. */
 export function normalizePattern(pattern: string): string {
   const lower = pattern.trim().toLowerCase();
   const full = lower.startsWith('op:') ? lower : `op:${lower}`;
@@ -195,8 +208,8 @@ const fits = (word: string, known: string): boolean =>
   isGlob(word) ? matchGlob(word, known) : word === known;
 
 /**
- * Why a pattern `op:…` covers no operation; undefined when it can, and for a pattern that is a label.
- * `labels` are those that an operation can have besides its kind and risk.
+ * Returns why a pattern `op:…` cannot cover any operation. Undefined for a valid pattern and for a
+ * label. `labels`: labels of operations besides kinds and risks.
  */
 export function keyProblem(
   pattern: string,
@@ -227,7 +240,7 @@ export function keyProblem(
 
 export const isGlob = (pattern: string): boolean => /[*?]/.test(pattern);
 
-/** Does a normalized pattern cover this key (in lower case)? */
+/** True if a normalized pattern covers this key (in lower case). */
 export function coversKey(pattern: string, key: string): boolean {
   if (isGlob(pattern)) return ancestry(key).some((above) => matchGlob(pattern, above));
   if (!key.startsWith(pattern)) return false;
@@ -235,13 +248,16 @@ export function coversKey(pattern: string, key: string): boolean {
   return next === undefined || next === ':' || next === '/';
 }
 
-/** How much a pattern says: the longer one wins, an exact one over a glob of the same length. */
+/**
+ * Returns how specific a pattern is: the longer one wins, and an exact one wins over a glob of the same
+ * length.
+ */
 export const specificity = (pattern: string): number =>
   2 * pattern.replace(/[*?]/g, '').length + (isGlob(pattern) ? 0 : 1);
 
 const kindKeys = createRecentPairs<string, readonly string[]>(512);
 
-/** `op:type` and `op:type:subtype`. */
+/** Returns `op:type` and `op:type:subtype`. */
 function keysOfKind({ type, subtype = '' }: Operation): readonly string[] {
   const found = kindKeys.get(type, subtype);
   if (found) return found;
@@ -250,7 +266,7 @@ function keysOfKind({ type, subtype = '' }: Operation): readonly string[] {
   return kindKeys.set(type, subtype, keys);
 }
 
-/** Every key of an operation, given and derived, inside functions with the labels `held`. */
+/** Visits every given and derived key of an operation, inside functions with the labels `held`. */
 export function eachKey(
   op: Operation,
   held: readonly string[],
@@ -269,7 +285,7 @@ export function keysOf(op: Operation, held: readonly string[]): string[] {
   return [...keys];
 }
 
-/** An index from patterns to whatever they stand for; answers are remembered per key. */
+/** An index from patterns to their entries. Answers are cached per key. */
 interface KeyIndex<T> {
   readonly isEmpty: boolean;
   find(key: string): readonly T[];
@@ -300,7 +316,10 @@ export function createKeyIndex<T>(entries: readonly (readonly [string, T])[]): K
 
 const NO_LABELS: readonly string[] = Object.freeze([]);
 
-/** Labels that patterns give to operations (`exfil: ["op:cmd:curl"]`); from several tables at once. */
+/**
+ * Returns a function with the labels that patterns give operations (`exfil: ["op:cmd:curl"]`). It merges
+ * several tables.
+ */
 export function createLabeler(
   tables: readonly Readonly<Record<string, readonly string[]>>[],
 ): (op: Operation, held: readonly string[]) => readonly string[] {

@@ -1,5 +1,5 @@
-// How an item is offered to MCP clients that are served in native mode (`expose`), whatever kind of item
-// it is and whichever form it is written in. What is wrong with it is told by whoever reads the file.
+// `expose`: how an item of any kind and form is offered to MCP clients in native mode. The reader of the
+// file reports problems.
 import { isObject, type Json, nearest, type Rule } from '../base/index.ts';
 import type { ItemKind } from './item-kinds.ts';
 
@@ -8,16 +8,16 @@ type Exposure = (typeof EXPOSURES)[number];
 
 export interface Exposed {
   readonly mcp: Exposure;
-  /** What clients call it; absent: the last segment of its id. */
+  /** Name for clients. Absent: the last segment of the item's id. */
   readonly name?: string;
-  /** Of a resource: where it is read. `{variable}` in it is a parameter of the tool. */
+  /** Address of a resource. `{variable}` in it is a parameter of the tool. */
   readonly uri?: string;
   readonly mime_type?: string;
 }
 
 interface ExposeProblem {
   readonly code: 'expose_invalid' | 'expose_unsupported';
-  /** Absent: about the whole. */
+  /** Absent: the problem is about the whole value. */
   readonly field?: string;
   readonly message: string;
   readonly hint?: string;
@@ -31,12 +31,12 @@ const OFFERED: Readonly<Record<ItemKind, readonly Exposure[]>> = {
 
 const NAME = /^[A-Za-z0-9_.-]{1,128}$/;
 const MIME_TYPE = /^[a-z0-9.+-]+\/[a-z0-9.+-]+$/;
-/** Addresses that the server itself answers. */
+/** Schemes that the server itself answers. */
 const OWN_SCHEMES = ['thread:', 'directive:', 'knowledge:', 'skill:', 'result:'];
 const VARIABLE = /\{([A-Za-z_][A-Za-z0-9_]{0,63})\}/g;
 const MAX_URI = 1000;
 
-/** The variables of an address, in order; none: it is one resource. */
+/** Returns the variables of an address, in order. Empty for a single resource. */
 export const uriVariables = (uri: string): string[] =>
   [...uri.matchAll(VARIABLE)].map(([, name = '']) => name);
 
@@ -52,7 +52,7 @@ function uriProblem(uri: string): Pick<ExposeProblem, 'message' | 'hint'> | unde
   if (/\{[^}]*\}/.test(uri.split(':', 1)[0] ?? '') || OWN_SCHEMES.includes(url.protocol)) {
     return { message: `\`${url.protocol}\` addresses belong to the server`, hint };
   }
-  // Clients send addresses in their normal form, and that is how they are found.
+  // Clients send addresses in their normal form, which the lookup uses.
   if (url.href === plain) return undefined;
   return { message: `\`${uri}\` is not in its normal form`, hint: `write \`${url.href}\`` };
 }
@@ -86,7 +86,9 @@ function fieldProblems(kind: ItemKind, given: Readonly<Record<string, Json>>): E
   return problems;
 }
 
-/** What is wrong with `expose` of an item of this kind; nothing: it is an `Exposed`. */
+/**
+ * Returns the problems of `expose` of an item of this kind. Without problems the value is an `Exposed`.
+ */
 export function exposeProblems(kind: ItemKind, given: Json): ExposeProblem[] {
   const code = 'expose_invalid';
   if (!isObject(given)) return [{ code, message: '`expose` must be like `{mcp: tool}`' }];
@@ -115,7 +117,7 @@ export function exposeProblems(kind: ItemKind, given: Json): ExposeProblem[] {
   return [...problems, ...fieldProblems(kind, given)];
 }
 
-/** Undefined for what is not there or not right. */
+/** Returns undefined for an absent or invalid value. */
 export const readExposed = (kind: ItemKind, given: Json | undefined): Exposed | undefined =>
   given !== undefined && exposeProblems(kind, given).length === 0
     ? // Checked just now, field by field.

@@ -3,18 +3,18 @@
 export type ItemKind = 'directive' | 'tool' | 'knowledge';
 export type Source = 'project' | 'user' | 'installed' | 'bundle';
 export type Risk = 'exfil' | 'destructive' | 'privileged';
-/** What a parameter decides about a call; rules about trusted origins hold for all but `content`. */
+/** Role of a parameter in a call. Rules about trusted origins apply to all roles but `content`. */
 export type Role = 'destination' | 'command' | 'path' | 'content';
 export type Sandbox = 'strict' | 'workspace' | 'none';
 
 export const KINDS: readonly ItemKind[] = ['directive', 'tool', 'knowledge'];
-/** Looked up in this order: an item shadows one of the same id further back. */
+/** Levels in the order of look-up: an item shadows later ones with the same id. */
 export const SOURCES: readonly Source[] = ['project', 'user', 'installed', 'bundle'];
 export const RISKS: readonly Risk[] = ['exfil', 'destructive', 'privileged'];
 export const ROLES: readonly Role[] = ['destination', 'command', 'path', 'content'];
 export const SANDBOXES: readonly Sandbox[] = ['strict', 'workspace', 'none'];
 
-/** The version of an item that names none. */
+/** The version of an item that declares none. */
 export const NO_VERSION = '0.0.0';
 export const VERSION = /^\d{1,9}\.\d{1,9}\.\d{1,9}$/;
 export const versionOf = (text: string): string => (VERSION.test(text) ? text : NO_VERSION);
@@ -27,7 +27,7 @@ export interface ItemFacts {
   version: string;
 }
 
-/** Folder under a root and file extensions, first the one that new files get. */
+/** Folder under a root and file extensions. New files get the first extension. */
 export const PLACES: Readonly<Record<ItemKind, { folder: string; extensions: readonly string[] }>> =
   {
     directive: { folder: 'directives', extensions: ['.md'] },

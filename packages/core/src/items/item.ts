@@ -18,19 +18,22 @@ export interface SignatureState {
   reason?: string;
 }
 
-/** Parts are computed when they are first read; an item never changes, a changed file is a new one. */
+/**
+ * An item. Its parts are computed when they are first read. An item is immutable; a changed file gives a
+ * new one.
+ */
 export interface ItemBase extends Readonly<ItemFacts> {
   readonly id: string;
   readonly source: Source;
-  /** The installed bundle it came from. */
+  /** Name of the installed bundle. Absent for other levels. */
   readonly package?: string;
-  /** Absolute. */
+  /** Absolute path of the file. */
   readonly file: string;
-  /** Judged anew at every read: a key may have been revoked meanwhile. */
+  /** Judged at every read, because a key may have been revoked. */
   readonly signature: SignatureState;
-  /** What can be said of the file on its own; with an error the item cannot be used. */
+  /** Findings about the file alone. With an error the item cannot be used. */
   readonly diagnostics: readonly Diagnostic[];
-  /** Items of the same id further back. */
+  /** Items with the same id that this one hides. */
   readonly shadows: readonly { source: Source; file: string }[];
   /** The file's text without its signature line. */
   readonly body: string;

@@ -1,5 +1,5 @@
 // Knowledge: Markdown with `title`, `category` and `tags` in front matter. `SKILL.md` files of other
-// tools name themselves with `name`; their further fields are theirs.
+// tools use `name`; their other fields are ignored.
 import {
   anything,
   createLines,
@@ -45,7 +45,7 @@ const checkFields = record(
   { open: true },
 );
 
-/** `tags: a, b` is what people write, too. */
+/** Accepts `tags: a, b`, which people write too. */
 const asList = (value: unknown): string[] => {
   if (typeof value === 'string') return value.split(',').flatMap((tag) => tag.trim() || []);
   return Array.isArray(value) ? value.filter((tag) => typeof tag === 'string') : [];
@@ -57,11 +57,11 @@ const headingOf = (body: string): string =>
     .replace(/[ \t]#+$/, '')
     .trimEnd();
 
-/** The first line of prose: what a list shows when nobody wrote a description. */
+/** Returns the first line of prose, for lists of items without a description. */
 const opening = (body: string): string =>
   /^(?![#>|\-*`<\s]|\d+\.)(.+)$/m.exec(body.slice(0, 4000))?.[1]?.trim() ?? '';
 
-/** What a knowledge file says about itself; the id gives what it does not say. Never throws. */
+/** Returns the facts of a knowledge file. The id supplies missing ones. Never throws. */
 export function knowledgeFacts(source: string, id: string): ItemFacts {
   const { yaml, rest } = splitFrontMatter(blankSignatureLine(source));
   const field = yamlFields(yaml, NAMES);
@@ -76,16 +76,19 @@ export function knowledgeFacts(source: string, id: string): ItemFacts {
   };
 }
 
-/** How MCP clients see it in native mode. Never throws. */
+/** Returns how MCP clients see it in native mode. Never throws. */
 export function knowledgeExposed(source: string): Exposed | undefined {
   const { yaml } = splitFrontMatter(blankSignatureLine(source));
   return readExposed('knowledge', yamlFields(yaml, EXPOSE)('expose') as Json | undefined);
 }
 
-/** The text a reader wants: without front matter. */
+/** Returns the text without front matter, for readers. */
 export const knowledgeText = (source: string): string => splitFrontMatter(source).rest;
 
-/** Mistakes in a knowledge file. Fields of others are a warning: the text is still knowledge. */
+/**
+ * Returns the problems of a knowledge file. Unknown fields are a warning, because the text is still
+ * knowledge.
+ */
 export function checkKnowledge(content: string, file: string): Diagnostic[] {
   const source = blankSignatureLine(content);
   const { yaml, offset, isOpen } = splitFrontMatter(source);

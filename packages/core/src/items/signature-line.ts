@@ -1,6 +1,5 @@
-// The one comment line that carries a signature: at the top of the file, after a shebang. It repeats
-// the whole signed statement, so that nothing in it is unauthenticated and a file that was changed
-// can be told what changed.
+// The comment line with a signature, at the top of the file after a shebang. It repeats the whole signed
+// statement, so that nothing in it is unauthenticated and a report can tell what has changed.
 import { extname } from 'node:path';
 import { fail, type Outcome, ok } from '../base/index.ts';
 import type { ItemStatement } from '../trust/index.ts';
@@ -11,9 +10,11 @@ export interface SignatureLine {
 }
 
 export interface SignedText {
-  /** The line's content; 'broken' when it is not what signing writes; undefined when there is none. */
+  /**
+   * The line's content; 'broken' if the runtime does not write such a line; undefined if there is none.
+   */
   line: SignatureLine | 'broken' | undefined;
-  /** The text without that line: what is hashed. */
+  /** The text without that line, which is hashed. */
   body: string;
 }
 
@@ -29,10 +30,10 @@ const STYLES: Readonly<Record<string, CommentStyle>> = {
 
 const FIELDS = ['kind', 'id', 'version', 'sha256', 'rights', 'created', 'key'] as const;
 
-/** Where the line stands, or would stand: after a byte order mark and a shebang. */
+/** Returns the offset of the line: after a byte order mark and a shebang. */
 const topOf = (text: string): number => /^\uFEFF?(?:#![^\n]*\n)?/.exec(text)?.[0].length ?? 0;
 
-/** The top line with its end, when it claims to be a signature, whatever blanks it is padded with. */
+/** Returns the span of the top line with its end, if it claims to be a signature, with any blanks. */
 function signatureSpan(text: string): { from: number; to: number } | undefined {
   const from = topOf(text);
   const newline = text.indexOf('\n', from);
@@ -41,7 +42,7 @@ function signatureSpan(text: string): { from: number; to: number } | undefined {
   return isSignature ? { from, to } : undefined;
 }
 
-/** What the words of a line say; whether they are all that it holds is for the caller to see. */
+/** Parses the words of a line. The caller checks that the line contains nothing else. */
 function decode(line: string): SignatureLine | 'broken' {
   const values = new Map<string, string>();
   try {
@@ -58,8 +59,8 @@ function decode(line: string): SignatureLine | 'broken' {
 }
 
 /**
- * Splits a file into its signature line and the rest. Never throws. INVARIANT: a line that is read is
- * byte for byte what signing writes, so that it holds nothing that no signature covers.
+ * Splits a file into its signature line and the rest. Never throws. INVARIANT: an accepted line is
+ * always byte for byte what signing writes, so that it contains nothing without a signature.
  */
 export function readSignatureLine(text: string, file: string): SignedText {
   const span = signatureSpan(text);
@@ -72,15 +73,14 @@ export function readSignatureLine(text: string, file: string): SignedText {
   return { line: written.ok && written.output === text ? line : 'broken', body };
 }
 
-/** The text without its signature line. */
+/** Returns the text without its signature line. */
 export function stripSignatureLine(text: string): string {
   const span = signatureSpan(text);
   return span ? text.slice(0, span.from) + text.slice(span.to) : text;
 }
 
 /**
- * What a parser is given: every place in the text stays where it was, and nothing is read that the
- * signature does not cover.
+ * Replaces the signature line with blanks for a parser: offsets stay, and only signed text is parsed.
  */
 export function blankSignatureLine(text: string): string {
   const span = signatureSpan(text);
@@ -89,11 +89,11 @@ export function blankSignatureLine(text: string): string {
   return text.slice(0, span.from) + line + text.slice(span.to);
 }
 
-/** Does any line of a text claim to be a signature? Content from a model must not. */
+/** True if a line of a text claims to be a signature. Content from a model must not. */
 export const hasSignatureLine = (text: string): boolean =>
   /^[^\S\r\n\u2028\u2029]*(?:#|<!--|\/\/)\s*kernmantle:signature\b/m.test(text);
 
-/** The text with this signature instead of the one it had. */
+/** Replaces the signature of a text, or adds one. */
 export function writeSignatureLine(
   text: string,
   { statement, signature }: SignatureLine,

@@ -1,5 +1,6 @@
-// The package's own items count as signed by the package: a list made at build says what each file
-// was. The list is data, so that a test can see whether it is current.
+// Judges signatures of items: what a statement covers, and what has changed if it does not match.
+// `trust` owns keys and statements. The package's own items count as signed by a list of digests, which
+// the build writes.
 import { createHash, randomUUID } from 'node:crypto';
 import { dirname, resolve } from 'node:path';
 import {
@@ -22,12 +23,12 @@ import type { Tool } from './tool/tool.ts';
 export const sha256Hex = (text: string | Uint8Array): string =>
   createHash('sha256').update(text).digest('hex');
 
-/** Path relative to the bundle -> sha256 of the file, in hex. */
+/** Hashes (sha256 in hex) by path relative to the bundle. */
 export type BundleDigests = Readonly<Record<string, string>>;
 
 const MAX_LIST_BYTES = 4 * 1024 * 1024;
 
-/** The list that lies in a bundle; empty when there is none, so nothing counts as shipped. */
+/** Returns the list of a bundle. Empty if there is none, so that no item counts as shipped. */
 export function readBundleDigests(root: string | undefined): BundleDigests {
   const read = readInside(root, 'digests.json', MAX_LIST_BYTES);
   const listed = jsonIn(read);
@@ -47,16 +48,13 @@ export function judgeBundled(digests: BundleDigests, path: string, text: string)
     : { state: 'changed', reason: 'it is not what the package was built with' };
 }
 
-// What a signature covers, and whether it holds. `trust` owns keys and statements; this file says
-// what an item's statement is and what is different when it does not fit any more.
-
 export interface TrustPort {
   judge(keyId: string, kind: string, itemId: string): Outcome<{ key: string }>;
 }
 
 export const MAX_MODULE_BYTES = 8 * 1024 * 1024;
 
-/** Places in the file are no part of what is allowed. */
+/** Locations in the file are not part of the rights. */
 const withoutPlaces = (key: string, value: unknown): unknown =>
   key === 'line' || key === 'column' ? undefined : value;
 
@@ -66,8 +64,8 @@ export const directiveRights = ({ permissions, hooks }: Directive): string =>
   digest(JSON.parse(JSON.stringify({ permissions: permissions ?? null, hooks }, withoutPlaces)));
 
 /**
- * A tool may do what it requires, by way of its executor and config. The module it names is part of
- * that: without it a signed tool could be given other code.
+ * Returns the rights of a tool: its requirements, executor, config and module. Without the module a
+ * signed tool could get other code.
  */
 export function toolRights(tool: Tool, file: string): string {
   const { requires, executor_id, config, actions } = tool;
@@ -76,16 +74,13 @@ export function toolRights(tool: Tool, file: string): string {
   return digest({ requires, executor: executor_id ?? null, config, actions: needs, module });
 }
 
-/**
- * Path of the module that a tool names, with or without `./`: the one that would be run. Undefined
- * when none is named.
- */
+/** Returns the path of a tool's module, with or without `./`. Undefined if it names none. */
 export const moduleFile = (module: unknown, file: string): string | undefined =>
   typeof module === 'string' && module !== '' && !module.includes('\0')
     ? resolve(dirname(file), module)
     : undefined;
 
-/** What cannot be read cannot be vouched for: its digest is never twice the same. */
+/** An unreadable module gets a random digest, so that it never matches. */
 function moduleDigest(module: unknown, file: string): string | null {
   const path = moduleFile(module, file);
   if (path === undefined) return null;
@@ -102,7 +97,7 @@ export interface Subject {
   rights: string;
 }
 
-/** What of a statement can be compared with what is there now. */
+/** The parts of a statement that can be compared with the present file. */
 type Stated = Omit<ItemStatement, 'created' | 'key'>;
 
 const DIFFERENCES: readonly [keyof Stated, string][] = [
@@ -118,10 +113,10 @@ const differences = (signed: Stated, now: Stated): string[] =>
     field === 'id' ? `${text} (was \`${signed.id}\`)` : text,
   );
 
-/** What of a text was already computed: its digest, and the key that its line was found to fit. */
+/** Cache of a text's digest and the key that its line matches. */
 const checked = new WeakMap<SignedText, { sha256: string; key: string }>();
 
-/** The digest of a text whose line fits this key; undefined when it does not. */
+/** Returns the digest of a text whose line matches this key. Undefined if it does not. */
 function checkLine(text: SignedText, line: SignatureLine, key: string): string | undefined {
   const known = checked.get(text);
   if (known?.key === key) return known.sha256;
@@ -131,7 +126,7 @@ function checkLine(text: SignedText, line: SignatureLine, key: string): string |
   return sha256;
 }
 
-/** What there is to say about a signature that does not hold; nothing of one that does or is absent. */
+/** Returns the findings about an invalid signature. Empty for a valid or absent one. */
 export function signatureProblems(signature: SignatureState, file: string): Diagnostic[] {
   const { state, reason = '' } = signature;
   if (state === 'changed') {
@@ -143,7 +138,7 @@ export function signatureProblems(signature: SignatureState, file: string): Diag
   return [aboutFile(file, 'signature_untrusted', `signed, but not trusted: ${reason}`, more)];
 }
 
-/** Compares a signed text with what its line states. Never throws; in doubt it is not `signed`. */
+/** Compares a text with the statement of its line. Never throws; in doubt it is not `signed`. */
 export function judgeSignature(
   text: SignedText,
   subject: () => Subject,
@@ -158,7 +153,7 @@ export function judgeSignature(
   if (!trusted.ok) {
     return { state: 'untrusted', key, created, reason: trusted.error.detail.message };
   }
-  // The line first: only what it states truthfully can be compared with what is there now.
+  // The line is checked first, because only a valid statement can be compared with the file.
   const sha256 = checkLine(text, line, trusted.output.key);
   if (sha256 === undefined) {
     return { state: 'changed', key, created, reason: 'the signature does not fit its own line' };

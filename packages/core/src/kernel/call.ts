@@ -1,5 +1,6 @@
-// Who calls, and with what right. The kernel forwards `__auth` and the ids and never looks inside:
-// an `Authority` made by the runtime (from a token or an operator's policy) answers for them.
+// The types of a call: the caller, its rights, and the requests of the verbs. The kernel forwards
+// `__auth` and the ids and never reads them: an `Authority` that the runtime makes (from a token or an
+// operator's policy) answers for them.
 import type { Failure, JsonObject, Outcome } from '../base/index.ts';
 import type {
   ActPorts,
@@ -16,72 +17,98 @@ import type { AuthFields, Handles, Verifier } from './primitive.ts';
 import type { EventFilter, Sink } from './sink.ts';
 
 export interface Caller extends AuthFields {
-  /** Where the call came in: `cli`, `mcp`, `library`, `thread`, `script`. */
+  /** Surface of the call: `cli`, `mcp`, `library`, `thread` or `script`. */
   surface: string;
   /** A name for the audit; never used for a decision. */
   name?: string;
   /**
-   * The object that `createKernel` got as `tierExemption`: no person is asked about the tier of this call. No
-   * name, surface or option of a caller replaces it, and no JSON holds it.
+   * The object that `createKernel` got as `tierExemption`: no person is asked about the tier of this
+   * call. Absent: the tier counts. No name, surface or option of a caller replaces the object, and no
+   * JSON contains it.
    */
   tierExemption?: object;
   frame: Frame;
-  /** Of the operation that this call becomes, and of nothing inside it. */
+  /** Ports of the operation that this call becomes. Operations inside of it do not get them. */
   act?: ActPorts;
-  /** Its token when it is about to be judged: what is taken with its intent may have changed it. */
+  /**
+   * Returns the caller's current token. The kernel calls it when the call is judged, because recording
+   * the intent can change the token. Absent: `__auth` is used.
+   */
   auth?: () => string;
   signal?: AbortSignal;
-  /** Told what a child process prints, as it comes and without secrets; must not throw. */
+  /** Receives the output of a child process as text without secrets. Must not throw. */
   onOutput?: (text: string) => void;
-  /** A person was asked about this very call and said yes. */
+  /** True if a person approved this call. */
   isApproved?: boolean;
-  /** What it may write over: nothing (`new`), nothing of what is there (`add`), the content of this hash. */
+  /**
+   * Content that the call may overwrite: none (`new`), none because it appends (`add`), or the content
+   * with this hash. Absent: any content.
+   */
   holds?: string;
-  /** What a person was shown there when they said yes; `new`: nothing. */
+  /**
+   * Hash of the content that the person saw when they approved the call; `new` if there was no file.
+   * Absent: no person saw the content.
+   */
   approved?: string;
-  /** Names of rights that it is held to, besides what its caller holds: of a tool made of others. */
+  /**
+   * Capability names that the call is restricted to, in addition to the rights of its caller. Set for a
+   * tool that consists of other tools. Absent: no restriction.
+   */
   only?: readonly string[];
-  /** It may look and nothing else, whatever the policy of its surface allows. */
+  /** True if the caller may only read, whatever the policy of its surface allows. */
   isViewer?: boolean;
   handles?: Handles;
-  /** The same when this very call is made again, after a crash or a failure; never for another. */
+  /**
+   * Key of this call, the same for every repetition after a crash or a failure. Another call never has
+   * it.
+   */
   idempotencyKey?: string;
   /**
-   * For whoever embeds the kernel: where a stream goes besides the destinations of the tool's
-   * config, of which `return` then only counts. Made anew for every attempt.
+   * Returns additional sinks for a stream, for a program that embeds the kernel. Called once for every
+   * attempt. If it is present, `return` among the destinations of the tool's config only counts events.
    */
   sinks?: () => readonly Sink[];
-  /** With `sinks`: what stands before those of the tool's config. */
+  /** With `sinks`: returns the filter in front of the sinks of the tool's config. */
   filter?: (() => EventFilter | undefined) | undefined;
 }
 
-/** What a caller may do. Every answer denies when in doubt. */
+/** The rights of a caller. Every answer is a refusal if the right is not certain. */
 export interface Authority {
-  /** The actual call, with its resolved scope. */
+  /** Checks one call with its resolved scope. */
   readonly check: Verifier;
-  /** Is any grant of this name held, whatever its scope? Asked before the scope can be known. */
+  /**
+   * Checks whether the caller has a grant of this name with any scope. Used before the scope is known.
+   */
   holds(capability: string): Outcome<null>;
-  /** May a tool with this effect be called at all on this surface? */
+  /** Checks whether a tool with this effect may be called on this surface. */
   allowsEffect(effect: ToolEffect): Outcome<null>;
-  /** May a directive be handed out on this surface, with or without a person's signature? */
+  /** Checks whether a directive may be returned on this surface. `signed`: a person signed it. */
   allowsDirective(signed: boolean): Outcome<null>;
-  /** Do the lists over categories and names let this item be seen and used? */
+  /** Returns true if the lists of categories and names let the caller see and use this item. */
   sees(kind: ItemKind, category: string, id: string): boolean;
-  /** The list that leaves this item out, as `directives.allow_categories`; absent: there are no lists. */
+  /**
+   * Returns the list that excludes this item, such as `directives.allow_categories`. Absent: there are
+   * no lists.
+   */
   listAgainst?(kind: ItemKind, category: string, id: string): string | undefined;
-  /** Folders of items of which some are left out: a file tool that read them would show those too. */
+  /**
+   * Folders with items that the lists exclude. File tools refuse them, because reading a file would show
+   * the item. Absent: no folders.
+   */
   readonly filtered?: readonly string[];
-  /** Names of rights that it was given, for whoever is refused. */
+  /** Returns the capability names of the caller. Refusals list them; no decision uses them. */
   granted?(): readonly string[];
-  /** Tools whose uses somebody counts, by id. */
+  /** Ids of tools whose uses are limited, with the limit. */
   readonly uses?: Readonly<Record<string, number>> | undefined;
-  /** Every glob over paths in what it was made from; absent: nobody knows them. */
+  /** Returns every glob over paths in the grants and policies. Absent: the globs are not known. */
   globs?(): readonly string[];
-  /** For the audit: hash of the token, or the policy that answered. */
+  /** Hash of the token, or name of the policy that answered. The audit stores it. */
   readonly subject: string;
 }
 
-/** May have to ask the registry about a thread that does not run here. */
+/**
+ * Returns the rights of a caller. It may have to ask the store about a thread that another process runs.
+ */
 export type Authorize = (caller: Caller) => MaybePromise<Outcome<Authority>>;
 
 export interface ExecuteRequest extends AuthFields {
@@ -92,7 +119,9 @@ export interface ExecuteRequest extends AuthFields {
   content?: string;
   dry_run?: boolean;
   project_path?: string;
-  /** Labelled values for parameters of the same name; others are plain input of the caller. */
+  /**
+   * Values with labels for parameters of the same name. Other parameters are plain input of the caller.
+   */
   values?: Readonly<Record<string, Value>>;
 }
 
@@ -118,41 +147,44 @@ export interface HelpRequest {
   action?: string;
   topic?: string;
   reason?: string;
-  /** With `escalate`: the right that is missing, and for what. */
+  /** With `escalate`: the missing right; `scope` says what it is needed for. */
   capability?: string;
   scope?: JsonObject;
-  /** With `escalate`, of a hook: the ceilings it wants. */
+  /** With `escalate` of a hook: the ceilings that the hook requests. */
   limits?: JsonObject;
 }
 
 /**
- * One row of the table behind `execute`. The runtime can mount more: the verbs only look
- * a kind up and hand over.
+ * One kind of item that `execute` accepts. The runtime can add kinds; the verbs look up the kind and
+ * call it.
  */
 export interface Kind {
   name: string;
-  /** What `action` may be; the first is used when none is given. */
+  /** The accepted values of `action`. The first one is the default. */
   actions: readonly string[];
   prepare(request: ExecuteRequest): MaybePromise<Outcome<PreparedCall>>;
 }
 
-/** A call looked at from all sides but one: who makes it, and with what right. Nothing is done yet. */
+/** A call that has been checked except for its caller and rights. Nothing has been executed yet. */
 export interface PreparedCall {
   readonly op: Operation;
   readonly inputs?: readonly Input[];
-  /** Absent: everybody may. */
+  /** Checks the rights of the caller. Absent: every caller may make the call. */
   gate?(authority: Authority): Outcome<null>;
-  /** Before a person is asked: the refusal that the body would come to whatever they answer. */
+  /**
+   * Returns the refusal that the body would end with, so that a person is not asked in vain. Absent or
+   * undefined: no refusal is known.
+   */
   foresee?(
     values: readonly Value[],
     made: Omit<MadeCall, 'capture'>,
   ): MaybePromise<Failure | undefined>;
-  /** With the inputs that the guards passed on. */
+  /** Executes the call with the inputs that the guards passed on. */
   body(values: readonly Value[], made: MadeCall): MaybePromise<Outcome<Value>>;
   readonly explain?: (failure: Failure) => Failure;
 }
 
-/** Who makes it, as the gate has found him. */
+/** The caller and its rights, as the gate determined them. */
 export interface MadeCall extends Pick<BodyScope, 'capture'> {
   readonly caller: Caller;
   readonly authority: Authority;

@@ -1,4 +1,4 @@
-// The four verbs. Each exists once, over the table of kinds; what a kind does is its own business.
+// The four verbs. Each exists once, over the table of kinds, and a kind decides what its calls do.
 import {
   didYouMean,
   type Failure,
@@ -51,15 +51,18 @@ export interface Kernel {
 
 export type Verb = keyof Kernel;
 
-/** A tool that whoever embeds the kernel calls many times, and the right to do so now. */
+/** A tool that an embedding program calls many times, with the right to do so now. */
 interface AdmittedLine {
   readonly line: ToolLine;
   readonly authority: Authority;
 }
 
-/** For programs that build on the kernel and send to the same provider turn after turn. */
+/** For programs that build on the kernel and send to the same provider in every turn. */
 export interface EmbeddedKernel extends Kernel {
-  /** Judged as the tool's operation would be, before anything goes into it. Performs nothing. */
+  /**
+   * Opens a tool for repeated sending. The right is judged as for a call of the tool, before anything is
+   * sent. Executes nothing.
+   */
   line(id: string, caller: Caller, endpoint?: LineEndpoint): Promise<Outcome<AdmittedLine>>;
 }
 
@@ -71,13 +74,15 @@ interface KernelPorts {
   copies: CopyPort;
   marks: ItemMarks;
   signal?: SignalPort;
-  /** A caller that carries this object is not asked about the tier of a call. Absent: every caller is asked. */
+  /** A caller with this object is not asked about the tier of a call. Absent: every caller is asked. */
   tierExemption?: object;
-  /** `source: catalog` of a search. */
+  /** Answers a search with `source: catalog`. */
   searchCatalog(request: SearchRequest): CatalogPage;
 }
 
-/** Hits of a catalog in the form of a search: not here yet, so nothing of them can run. */
+/**
+ * Returns hits of a catalog in the form of a search. They are not installed, so none of them can run.
+ */
 const catalogAnswer = ({ hits, total }: CatalogPage) => ({
   items: hits.map(
     ({ kind, id, title, description, version, requires, signature, score, catalog }) => ({
@@ -96,10 +101,10 @@ const catalogAnswer = ({ hits, total }: CatalogPage) => ({
   total,
 });
 
-/** The cursor of the page of `source: all` that begins with what catalogs hold. */
+/** Cursor of the page of `source: all` on which the hits of catalogs start. */
 const CATALOGS = 'catalogs';
 
-/** `source: all`: what catalogs hold comes behind the last of what is here. */
+/** Adds the hits of catalogs behind the last local hit, for `source: all`. */
 function withCatalogs(
   local: Json,
   request: SearchRequest,
@@ -118,7 +123,10 @@ function withCatalogs(
 
 const MAX_NAME = 1000;
 
-/** Requests come from programs and other processes too: their types are a claim until looked at. */
+/**
+ * Returns the problem of a request. Requests come from programs and other processes, so their types must
+ * be checked.
+ */
 function requestProblem(request: ExecuteRequest | LoadRequest): Failure | undefined {
   const {
     action = '',
@@ -147,7 +155,7 @@ function requestProblem(request: ExecuteRequest | LoadRequest): Failure | undefi
     : fail('invalid_input', '`parameters` holds a number that is no number or too large');
 }
 
-/** Loading takes a right that reads; searching and asking for help take none. */
+/** Returns the operation of a verb. Loading needs a right that reads; searching and help need none. */
 const operation = (verb: 'search' | 'load' | 'execute' | 'help', target: string): Operation => ({
   type: verb,
   name: verb,
@@ -177,7 +185,10 @@ function kindOf(
   return ok({ kind, action });
 }
 
-/** INVARIANT: also what cannot be prepared is performed, so that every call is counted and recorded. */
+/**
+ * INVARIANT: a call that cannot be prepared is always performed too, so that every call is counted and
+ * recorded.
+ */
 const unprepared = (
   verb: Parameters<typeof operation>[0],
   request: ExecuteRequest | LoadRequest,
@@ -188,7 +199,10 @@ const unprepared = (
   body: () => failure,
 });
 
-/** What was found where it writes, when it was judged by that. */
+/**
+ * Returns the content that the call may overwrite, if a guard judged the call by the file that was
+ * there.
+ */
 const heldTo = (inputs: readonly Argument[]): string | undefined => {
   for (const { origin } of inputs) if (origin?.holds !== undefined) return origin.holds;
   return undefined;
@@ -212,7 +226,7 @@ const uncounted = (tool: string): Failure =>
     { missing: '', rule: 'uses', attempted: tool },
   );
 
-/** The one pass of a call. Whoever has no right hears that, not what is wrong with his call. */
+/** Performs a call. A caller without the right gets the refusal and not the mistakes of the call. */
 function act(
   { authorize, library }: Pick<KernelPorts, 'authorize' | 'library'>,
   call: PreparedCall,
@@ -226,7 +240,7 @@ function act(
       async (values, { signal, capture, frame }) => {
         if (!made) return fail('internal_error', `\`${call.op.name}\` was not judged`);
         const { authority } = made;
-        // What is said at once would be out before a guard could object to the result.
+        // Live output would be visible before a guard could object to the result.
         const judged = frame.emit && made.caller.onOutput ? quiet(made.caller) : made.caller;
         const { isApproved, approved } = frame;
         const holds = heldTo(frame.inputs);
@@ -235,7 +249,7 @@ function act(
           signal || isApproved || holds !== undefined
             ? { ...judged, isApproved, ...(signal && { signal }), ...held }
             : judged;
-        // A failure is recorded and told as it is here: without the folders of this machine.
+        // Failures are recorded and returned without the folders of this machine.
         const outcome = await call.body(values, { authority, caller: speaker, capture });
         return shownFailure(library, outcome);
       },
@@ -248,7 +262,8 @@ function act(
           const authority = await authorize(speaker);
           if (!authority.ok) return shownFailure(library, authority);
           made = { authority: authority.output, caller: speaker };
-          // Whoever counts uses does it with the act; what is done inside another one is nobody's.
+          // The intent of the call counts its use. A call inside of another one has no intent, so a
+          // limited tool is refused there.
           const { type, name } = call.op;
           const isCounted = type === 'tool' && authority.output.uses?.[name] !== undefined;
           if (isCounted && !caller.act?.intent) return uncounted(name);
@@ -266,7 +281,7 @@ export function createKernel(ports: KernelPorts): EmbeddedKernel {
   const isExempt = ({ tierExemption }: Caller): boolean =>
     tierExemption !== undefined && tierExemption === ports.tierExemption;
 
-  /** `search`, `load` and `help`: no item behind them, and open to whoever is known. */
+  /** Answers `search`, `load` and `help`: they need no item, and every known caller may use them. */
   async function answer(
     verb: Parameters<typeof operation>[0],
     target: string,
@@ -330,7 +345,7 @@ export function createKernel(ports: KernelPorts): EmbeddedKernel {
       if (!line.ok) return line;
       const admitted = line.output.admit(forModels(authority.output));
       if (!admitted.ok) return admitted;
-      // A program that embeds the kernel asks for itself: no tier of a capability counts.
+      // A program that embeds the kernel acts for itself, so the tier of a capability does not count.
       const { tier: _, ...op } = line.output.op;
       const judged = await judgeOperation(op, caller.frame);
       return judged.ok ? ok({ line: line.output, authority: admitted.output }) : judged;

@@ -1,68 +1,68 @@
-// What stands at the end of every chain. The kernel owns this type and receives a table of
-// primitives; it never asks what one does.
+// The last link of every tool chain. The kernel owns this type and receives a table of primitives. It
+// does not know what a primitive does.
 import type { Failure, Fault, Json, JsonObject, Outcome, Rule } from '../base/index.ts';
 import type { Descriptor, MaybePromise, ResultFacts, ToolEffect, Value } from '../flow/index.ts';
 import type { Sink } from './sink.ts';
 
-/** Forwarded untouched from the caller to whoever verifies. */
+/** Identity of the caller. The kernel forwards it unchanged to the verifier. */
 export interface AuthFields {
   __auth?: string;
   __thread_id?: string;
   __directive_id?: string;
 }
 
-/** One right that the actual call needs, with the scope as resolved (real path, host, id). */
+/** A right that the actual call needs, with the resolved scope (real path, host, id). */
 interface PlannedNeed {
   capability: string;
   scope?: { path?: string; id?: string; host?: string; method?: string; subtree?: string };
-  /** For `tool.execute`: a glob without `/` matches signed tools only. */
+  /** For `tool.execute`: a glob without `/` matches only signed tools. */
   signed?: boolean;
 }
 
-/** Answers for one call whether its caller holds a right. Made from a token or an operator's policy. */
+/** Answers whether the caller of one call has a right. Made from a token or an operator's policy. */
 export interface Verifier {
   (need: PlannedNeed): Outcome<null>;
-  /** Every glob over paths that could decide an answer; absent: nobody knows them. */
+  /** Returns every glob over paths that could decide an answer. Absent: the globs are not known. */
   globs?(): readonly string[];
 }
 
 /**
- * What a client calls things that run, instead of by their ids: it can speak of those alone that it was
- * handed. Forwarded untouched; only a mounted primitive knows what they stand for.
+ * Names that a client uses for running things instead of their ids. A client can name only what it
+ * received. The kernel forwards the handles unchanged; mounted primitives use them.
  */
 export interface Handles {
-  /** Undefined for whatever was not handed to this caller. */
+  /** Returns undefined for a handle that this caller did not receive. */
   idOf(handle: string): string | undefined;
   handleOf(id: string): string;
-  /** What a record says of a name: the id that it claims, good or not, without what makes it a handle. */
+  /** Returns the id that a name from a record claims, valid or not. */
   claimOf(name: string): string;
-  /** Ids of what this caller was handed lately, the newest last. */
+  /** Returns ids that this caller received recently, the newest last. */
   handed?(): readonly string[];
-  /** Told how far something is that the caller waits for; must not throw. */
+  /** Receives the progress of a thread that the caller waits for. Must not throw. */
   onProgress?(state: JsonObject): void;
 }
 
 export interface PrimitiveCall {
-  /** The leaf tool's full id and what its YAML declares. */
+  /** The full id of the leaf tool, and the declarations of its YAML file. */
   tool: {
     id: string;
-    /** Folder of the YAML file that named a module, for `config.module`. */
+    /** Folder of the YAML file that names the module, for `config.module`. */
     dir: string;
     source: 'project' | 'user' | 'installed' | 'bundle' | 'program';
     requires: readonly string[];
     effect: ToolEffect;
     sandbox: 'strict' | 'workspace' | 'none';
     env: readonly string[];
-    /** Names of the parameters that a caller may give. */
+    /** Names of the parameters that a caller may pass. */
     parameters?: readonly string[];
-    /** It is to answer at once, with a handle. */
+    /** True if the call returns a handle at once and continues in the background. */
     background?: boolean;
-    /** Globs over what its process may look at, of what the caller may read; absent: all of that. */
+    /** Globs that narrow what its process can read. Absent: everything that the caller may read. */
     sees?: readonly string[];
   };
-  /** Merged over the chain, environment expanded, parameters filled in. */
+  /** Merged over the chain, with environment variables and parameters filled in. */
   config: JsonObject;
-  /** Checked against the schema, defaults filled in. */
+  /** Checked against the schema, with defaults filled in. */
   parameters: JsonObject;
   sinks: readonly Sink[];
   verify: Verifier;
@@ -71,32 +71,38 @@ export interface PrimitiveCall {
   projectRoot: string;
   timeoutMs: number;
   /**
-   * To be called before new content takes a file's place, so that no unlabelled copy ever exists:
-   * the content's hash, and the files that went into it. When it fails, nothing is written.
+   * Called before new content replaces a file, so that no unlabelled copy ever exists. Receives the hash
+   * of the content and the files that went into it. If it fails, nothing is written.
    */
   willWrite?(
     absolute: string,
     sha256: string,
     from?: readonly TouchedFile[],
-    /** Of what is there now; null when that is nothing. Absent: it does not matter whose it is. */
+    /**
+     * Hash of the present content; null if there is no file. Absent: the author of the content does not
+     * matter.
+     */
     before?: string | null,
   ): MaybePromise<Outcome<null>>;
   /**
-   * Marks of files that were read and of folders (real paths) whose names were looked at, also where
-   * nothing was found: what is missing is told by the same look.
+   * Returns the marks of files that were read and of folders (real paths) that were listed, also if
+   * nothing was found, because a missing name is information too.
    */
   seen?(files: readonly TouchedFile[], folders?: Iterable<string>): Descriptor;
-  /** What it may write over: nothing (`new`), nothing of what is there (`add`), the content of this hash. */
+  /**
+   * Content that the call may overwrite: none (`new`), none because it appends (`add`), or the content
+   * with this hash. Absent: any content.
+   */
   holds?: string;
-  /** The content that a person approved a write over, by its hash; `new`: nothing. */
+  /** Hash of the content that a person approved overwriting; `new`: no file. */
   approved?: string;
-  /** The same when this very call is made again; config writes it as `{__idempotency_key}`. */
+  /** Key of this call, the same for every repetition. A config refers to it as `{__idempotency_key}`. */
   idempotencyKey?: string;
-  /** Values of environment variables that this call expanded: never to be shown. */
+  /** Values of environment variables that this call uses. No output may contain them. */
   secrets: readonly string[];
-  /** Told what a child process prints, as it comes and without secrets; must not throw. */
+  /** Receives the output of a child process as text without secrets. Must not throw. */
   onOutput?(text: string): void;
-  /** Who called, forwarded untouched; only a mounted primitive knows what to do with it. */
+  /** The caller. The kernel forwards it unchanged; mounted primitives use it. */
   from?: AuthFields & {
     surface: string;
     name?: string;
@@ -104,75 +110,82 @@ export interface PrimitiveCall {
     isViewer?: boolean;
     handles?: Handles;
   };
-  /** Marks of everything that went in, for a primitive that hands it on outside the pipeline. */
+  /** Marks of all inputs, for a primitive that passes them on outside of the pipeline. */
   given?: Descriptor;
-  /** Parameters with their marks; of a tool whose operation reads, or that starts directives. */
+  /** Parameters with their marks. Present if the operation reads, or if the tool starts directives. */
   values?: ReadonlyMap<string, Value>;
 }
 
 export interface PrimitiveResult {
   output: Json;
-  /** Automatic labels of what came back, e.g. `src:network`, `untrusted`. */
+  /** Automatic labels of the result, such as `src:network` or `untrusted`. */
   labels?: readonly string[];
-  /** Where it came from, e.g. `file:src/a.ts`. */
+  /** Sources of the result, such as `file:src/a.ts`. */
   sources?: readonly string[];
-  /** All marks of the output, when somebody has kept them since it was made. */
+  /** All marks of the output, if they were recorded when it was created. */
   marks?: Descriptor;
-  /** Files whose content is in the output, or was written by this call: their labels are kept. */
+  /** Files whose content is in the output, or that this call wrote. Their labels are recorded. */
   files?: readonly TouchedFile[];
-  /** Of a tool whose operation reads: what may be said of single fields of this very answer. */
+  /** Facts about single fields of this answer, for a tool whose operation reads. */
   facts?: ResultFacts;
-  /** The same where fields are values that were there before, with marks and facts of their own. */
+  /** Fields that are existing values, with their own marks and facts. */
   parts?: ReadonlyMap<string, Value>;
 }
 
-/** A file whose content entered a result or came from one: what label records are kept about. */
+/** A file whose content entered a result or came from one. Label records are about such files. */
 export interface TouchedFile {
   access: 'read' | 'written';
-  /** Real path. */
+  /** Real path of the file. */
   absolute: string;
   relative: string;
-  /** Of a file with several names: the same for all of them. */
+  /** Inode of a file with several names. The same for all of its names. */
   inode?: string | undefined;
-  /** Hex, of the whole content; for `read` as it was read, for `written` as it now is. */
+  /** Hash of the whole content in hex: as it was read for `read`, as it is now for `written`. */
   sha256: string;
 }
 
 const unbegun = new WeakSet<Fault>();
 
-/** Marks a failure of a call that did nothing: no word in it came from a program or a server. */
+/** Marks a failure of a call that did nothing. No program and no server had an influence on its text. */
 export function notBegun(failure: Failure): Failure {
   unbegun.add(failure.error);
   return failure;
 }
 
-/** Known by where it failed, never by its code or its fields. A copy of a fault counts as begun. */
+/**
+ * Returns whether the call may have had an effect. The place of the failure decides, never its code or
+ * its fields. A copy of a fault counts as begun.
+ */
 export const hasBegun = (fault: Fault): boolean => !unbegun.has(fault);
 
 export interface Primitive {
   name: string;
   /**
-   * What it does is done by directives, each under its own rights: a surface that lets them be started
-   * lets this be called, whatever it says of effects. Which ones, it asks itself.
+   * True if directives do its work, each with its own rights. A surface that lets directives start lets
+   * it be called, whatever the surface allows about effects. The primitive checks which directives may
+   * start.
    */
   isOfDirectives?: true;
-  /** A model wrote its results in its own words, so no field of them is known to be a copy. */
+  /** True if a model wrote the results in its own words, so that no field is known to be a copy. */
   isRetold?: true;
-  /** Only tools that are shipped stand on it. */
+  /** True if only shipped tools may use it. */
   isOfBundle?: true;
-  /** Fields of a config that are handed over as they were written: nothing is filled in. */
+  /** Fields of a config that are passed on as written, without filling in placeholders. */
   verbatim?: readonly string[];
-  /** What a merged config must look like, judged before anything is filled in; absent: anything goes. */
+  /** The shape of a merged config, checked before placeholders are filled in. Absent: any config. */
   config?: Rule<unknown>;
   run(call: PrimitiveCall): Promise<Outcome<PrimitiveResult>>;
-  /** Why this call would be refused whatever a person answers, as far as it is known before anything is done. */
+  /**
+   * Returns the refusal that the call would end with whatever a person answers, if it is known before
+   * anything is done.
+   */
   refuses?(call: PrimitiveCall): MaybePromise<Failure | undefined>;
-  /** For a dry run: what would happen, in one JSON value, without doing it. */
+  /** For a dry run: describes in one JSON value what would happen, without doing it. */
   plan?(call: PrimitiveCall): Json | Promise<Json>;
-  /** The one that it stands for until its code is needed. */
+  /** Loads the primitive that this one replaces until its code is needed. */
   loaded?(): Promise<Primitive>;
-  /** Nothing is to be run any more: what is kept open between calls is closed. */
+  /** Closes what is kept open between calls. No call follows. */
   close?(): void;
-  /** The same, for one that others have to be waited for: settles when nothing of it is left. */
+  /** The same as `close`, for a primitive whose end takes time. Settles when everything has ended. */
   ended?(): Promise<void>;
 }

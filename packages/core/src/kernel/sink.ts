@@ -1,7 +1,7 @@
 import { fail, getOwn, type JsonObject, type Outcome, ok } from '../base/index.ts';
 import type { MaybePromise } from '../flow/index.ts';
 
-/** One event of a stream as the wire framed it; `data` is the joined text of its data lines. */
+/** One event of a stream as the server framed it. `data` is the joined text of its data lines. */
 export interface StreamEvent {
   event?: string;
   data: string;
@@ -12,15 +12,15 @@ export interface SinkReport {
   type: string;
   delivered: number;
   dropped: number;
-  /** Why the sink gave up, when it did. */
+  /** Reason why the sink gave up. Absent: it did not. */
   error?: string;
   [detail: string]: string | number | boolean | null | undefined | JsonObject | unknown[];
 }
 
 /**
- * Where a stream is delivered, in batches as they were received. `write` may return a promise: the
- * reader waits for it, which is the back-pressure. A sink never throws at its caller; it reports.
- * `close` is called exactly once, on every outcome.
+ * A destination of a stream, which receives batches as they arrive. If `write` returns a promise, the
+ * reader waits for it, which is the back-pressure. A sink never throws; it reports. `close` is called
+ * exactly once, on every outcome.
  */
 export interface Sink {
   type: string;
@@ -28,7 +28,7 @@ export interface Sink {
   close(): Promise<SinkReport>;
 }
 
-/** Stands before a sink and takes out of events what is not for it. Made anew for every stream. */
+/** Removes events, or parts of them, before a sink gets them. Each stream gets a new one. */
 export interface EventFilter {
   push(event: StreamEvent): readonly StreamEvent[];
   end(): readonly StreamEvent[];
@@ -49,7 +49,9 @@ export function filteredSink(sink: Sink, filter: EventFilter): Sink {
   };
 }
 
-/** In the place of one that could not be made: whoever reads the stream does not stop for that. */
+/**
+ * Replaces a sink that could not be created, so that the stream goes on. It counts events as dropped.
+ */
 export function missingSink(type: string, error: string): Sink {
   let dropped = 0;
   return {
@@ -61,7 +63,7 @@ export function missingSink(type: string, error: string): Sink {
   };
 }
 
-/** Takes everything and keeps nothing. */
+/** Returns a sink that counts events and drops them. */
 export function countingSink(type: string): Sink {
   let delivered = 0;
   return {
@@ -79,26 +81,28 @@ export interface SinkContext {
   verify: (need: { capability: string; scope?: { path?: string; host?: string } }) => Outcome<null>;
   signal: AbortSignal;
   /**
-   * The caller has a sink of its own: what `return` would collect nobody looks at, and a sink that
-   * cannot be made says so in its report instead of ending the call.
+   * True if the caller has a sink of its own. `return` then collects nothing, and a sink that cannot be
+   * created is reported and does not end the call.
    */
   isReadByCaller?: boolean;
-  /** Before every sink but the caller's own. */
+  /** Filter in front of every sink except the caller's own. */
   filter?: (() => EventFilter | undefined) | undefined;
   /**
-   * To be called before the first byte goes into a file: from then on its content is known to be of
-   * this stream, also when the stream breaks or the process dies.
+   * Called before the first byte goes into a file. From then on the file carries the marks of this
+   * stream, also if the stream breaks or the process dies.
    */
   willWrite?(absolute: string): MaybePromise<Outcome<null>>;
 }
 
-/** Makes a sink from a destination of `config.stream.destinations`, merged over the sink tool's config. */
+/**
+ * Creates a sink from a destination of `config.stream.destinations`, merged over the sink tool's config.
+ */
 export type SinkFactory = (
   destination: JsonObject,
   context: SinkContext,
 ) => Outcome<Sink> | Promise<Outcome<Sink>>;
 
-/** A whole number of at least `min`, or the default when the field is absent. */
+/** Reads a whole number of at least `min`, or returns the default if the field is absent. */
 export function countField(
   config: JsonObject,
   name: string,

@@ -1,6 +1,6 @@
-// Hot: runs for every operation, and a promise costs more than an operation that no rule is about.
-// Asking the guards, in the fixed order: per input, policy, per operation. Each sees what the one
-// before it made; every one is asked, whatever the others said.
+// Hot: runs for every operation, and a promise costs more than an operation that no rule is about. Calls
+// the guards in the fixed order: per input, policy, per operation. Each one gets the values that the
+// guards before it left, and every guard is called, whatever the others decided.
 import {
   heard,
   inTurn,
@@ -40,14 +40,14 @@ import { type Allowed, insidePart, isExcepting, liftedFrom } from './exceptions.
 import { relabelled, replaced, wasReplaced } from './guard.ts';
 import { isSelected } from './guard-set.ts';
 
-/** What a guard judges: one input by its index, the result, or all inputs together. */
+/** The subject of a guard: one input by its index, the result, or all inputs together. */
 type GuardSubject = number | 'output' | 'all';
 
 type ChangeValue = (value: Value, position: number) => Value;
 
 type Objecting = Extract<Verdict, { text: string }>;
 
-/** One phase of one attempt, while it is being judged. */
+/** One phase of one attempt during its judgement. */
 class GuardRound implements Judgement {
   readonly phase: Phase;
   readonly op: Operation;
@@ -56,10 +56,10 @@ class GuardRound implements Judgement {
   output: Value | undefined;
   readonly findings: Finding[] = [];
   readonly trace: TraceEntry[] = [];
-  /** Guards on labels that were asked for an input: they are not asked for the operation as well. */
+  /** Guards on labels that were called for an input. They are not called again for the operation. */
   readonly #heard = new Set<Guard>();
   exception: PolicyException | undefined;
-  /** What privileged guards with a say about policies have allowed. */
+  /** Operations that guards with the right to make exceptions have allowed. */
   readonly #allowed: Allowed[] = [];
 
   constructor(phase: Phase, op: Operation, frame: Frame, inputs: readonly Argument[]) {
@@ -83,7 +83,7 @@ class GuardRound implements Judgement {
     return typeof subject === 'number' ? this.inputs[subject] : undefined;
   }
 
-  /** `ctx.guard` while one guard is asked. */
+  /** Returns `ctx.guard` for the evaluation of one guard. */
   #factsOf(guard: Guard, subject: GuardSubject, marks: Descriptor): JsonObject {
     const { phase, inputs, output, findings, trace } = this;
     const budget = this.frame.retry;
@@ -116,7 +116,10 @@ class GuardRound implements Judgement {
     });
   }
 
-  /** `ctx.tools`: who made what is judged; what merely decided about it is not among them. */
+  /**
+   * Returns `ctx.tools`: the tools that made the judged data, without those that only influenced a
+   * condition.
+   */
   #toolsOf(subject: GuardSubject): JsonObject {
     const { inputs, output, frame } = this;
     const { tools } = frame.facts;
@@ -127,7 +130,7 @@ class GuardRound implements Judgement {
     return { calls: [], ...(isObject(known) ? known : {}), history };
   }
 
-  /** Changes the judged value: the result, one input, or so many of all inputs. */
+  /** Changes the judged value: the result, one input, or all inputs at these positions. */
   #apply(subject: GuardSubject, change: ChangeValue, positions: number): void {
     if (this.output) {
       this.output = change(this.output, 0);
@@ -139,13 +142,13 @@ class GuardRound implements Judgement {
     });
   }
 
-  /** A list replaces inputs by position, any other value the first one. */
+  /** A list replaces inputs by position. Any other value replaces the first input. */
   #listFor(subject: GuardSubject, value: Value | Json | undefined): readonly Json[] | undefined {
     const data = isValue(value) ? value.data : value;
     return subject === 'all' && !this.output && Array.isArray(data) ? data : undefined;
   }
 
-  /** True when a value was replaced. */
+  /** Returns true if a value was replaced. */
   #replace(subject: GuardSubject, guard: Guard, value: Value | Json): boolean {
     const list = this.#listFor(subject, value);
     let any = false;
@@ -202,13 +205,13 @@ class GuardRound implements Judgement {
     this.#note(guard, 'allow', null, isReplaced ? shown : null);
   }
 
-  /** Asks one guard, with guards off for whatever it does. */
+  /** Calls one guard, with guards off for its own operations. */
   #ask(subject: GuardSubject, guard: Guard, op = this.op): MaybePromise<void> {
     const { phase, frame, inputs, output } = this;
     const marks = this.#marksOf(subject);
     const facts = {
       ...frame.facts,
-      // Also where the guard logs something: that is an operation of its own, and not what it is about.
+      // The guard's own output is an operation of its own, and not the judged one.
       op,
       guard: () => this.#factsOf(guard, subject, marks),
       tools: () => this.#toolsOf(subject),
@@ -220,7 +223,7 @@ class GuardRound implements Judgement {
       input: this.#inputOf(subject),
       inputs,
       output,
-      // INVARIANT: guards are off for what a guard does, policies never are.
+      // INVARIANT: guards are off for operations of a guard, policies never are.
       frame: {
         ...frame,
         parent: frame,
@@ -258,11 +261,11 @@ class GuardRound implements Judgement {
     const { filter } = guard;
     if (filter.kind !== 'label') return true;
     if (subject === 'all') return !this.#heard.has(guard);
-    // A privileged guard earlier in the line may have taken the label away.
+    // An earlier privileged guard may have removed the label.
     return carries(this.#marksOf(subject), filter.label);
   }
 
-  /** The condition alone is judged too, when an operation without inputs stands under it. */
+  /** Judges each input. Without inputs, the conditions of the operation are judged. */
   perInput(): MaybePromise<void> {
     const { frame, inputs } = this;
     const { guards, influence } = frame;
@@ -285,7 +288,7 @@ class GuardRound implements Judgement {
     );
   }
 
-  /** Policies have judged what was there before guards put something else in its place: once more, then. */
+  /** Judges replaced values again, because policies judged the values before the replacement. */
   rejudge(judged: readonly Argument[]): MaybePromise<void> {
     const { frame, op, inputs, findings } = this;
     const changed = inputs.filter(({ value }, at) => value !== judged[at]?.value);
@@ -319,7 +322,7 @@ class GuardRound implements Judgement {
     findings.splice(0, findings.length, ...found.left);
   }
 
-  /** By the origins of the inputs, where somebody knows them. */
+  /** Judges by the policy, with the origins of the inputs if they are known. */
   judgePolicy(): MaybePromise<void> {
     const { origins } = this.frame.ports;
     if (!origins) return this.#judge();
@@ -345,13 +348,13 @@ class GuardRound implements Judgement {
 const wordsOf = ({ guard, filter, text, input }: Finding): string =>
   JSON.stringify([guard, filter, text, input]);
 
-/** Has the new one no mark that the old one had not? */
+/** True if the new value has no mark that the old one lacked. */
 function isWithin(value: Value, old: Value | undefined): boolean {
   const { taint } = old?.meta.descriptor ?? EMPTY;
   return value.meta.descriptor.taint.every((mark) => taint.includes(mark));
 }
 
-/** The model whose own call this is, and not a part of what its tool does. */
+/** Returns the model that made this call itself. Undefined for operations inside of its tool. */
 const readerOf = ({ ports, parent }: Frame): ModelReader | undefined =>
   parent?.op === undefined ? ports.origins?.reader() : undefined;
 
@@ -365,8 +368,8 @@ const NOBODY: readonly Guard[] = Object.freeze([]);
 const NO_LABELS: readonly string[] = Object.freeze([]);
 
 /**
- * Guards on a label that the operation itself has: declared, by its risk, or given by a policy. Labels of
- * the functions around it are not its own. Nothing goes in: there is nothing to judge.
+ * Returns guards on a label of the operation itself: declared, from its risk, or given by a policy.
+ * Labels of surrounding functions do not count. It has no inputs, so there is nothing else to judge.
  */
 function guardsOfLabels(
   op: Operation,
@@ -376,7 +379,7 @@ function guardsOfLabels(
   return inputs.length === 0 ? NOBODY : frame.guards.forLabels(labelsOfOperation(op, frame));
 }
 
-/** Its own labels, risks, and what a policy in force gives it. */
+/** Returns the operation's own labels, its risks, and the labels that the policy in force gives it. */
 export function labelsOfOperation(op: Operation, { policy }: Frame): readonly string[] {
   const { labels = NO_LABELS, risk = NO_LABELS } = op;
   const given = policy.operationLabels(op, NO_LABELS);
@@ -386,8 +389,8 @@ export function labelsOfOperation(op: Operation, { policy }: Frame): readonly st
 }
 
 /**
- * Was a label guard asked about this value as an input of the whole operation? A value that the part takes
- * from elsewhere, such as a captured name, was not. Without an input the conditions around are judged.
+ * True if a label guard was called about this value as an input of the whole operation. A value from
+ * elsewhere, such as a captured name, was not. Without an input the conditions count.
  */
 function wasAskedAbout(guard: Guard, { inputs, influence, guards }: Frame, input?: Argument) {
   if (input && !inputs.some(({ value }) => value === input.value)) return false;
@@ -396,8 +399,8 @@ function wasAskedAbout(guard: Guard, { inputs, influence, guards }: Frame, input
 }
 
 /**
- * The `run` around a call, or around the stages of a pipeline. It has no inputs of its own: whatever goes
- * into the call goes into the statement, so a guard on a label is asked about both.
+ * Returns the `run` around a call, or around the stages of a pipeline. It has no inputs of its own:
+ * inputs of the call are inputs of the statement, so a guard on a label is called about both.
  */
 function statementAround({ op, parent }: Frame): Operation | undefined {
   const isInside = op?.type === 'exe' || op?.type === 'pipeline-stage';
@@ -406,7 +409,7 @@ function statementAround({ op, parent }: Frame): Operation | undefined {
     : undefined;
 }
 
-/** About the operation of this frame, or one of its inputs. */
+/** True if the guard was called about the operation of this frame, or about one of its inputs. */
 function wasAsked(guard: Guard, frame: Frame, phase: Phase): boolean {
   const { op, held, inputs, influence, guards } = frame;
   if (!op) return false;
@@ -418,7 +421,7 @@ function wasAsked(guard: Guard, frame: Frame, phase: Phase): boolean {
   );
 }
 
-/** No guard and no policy could object: the common case, decided by look-ups alone. */
+/** Returns true if no guard and no policy can object, the common case. It only does look-ups. */
 export function isUncontested(op: Operation, inputs: readonly Argument[], frame: Frame): boolean {
   const { guards, influence, held, policy } = frame;
   if (guards.list.length > 0) {

@@ -5,7 +5,7 @@ import { isEffect, type Operation } from '../operation.ts';
 import { type Descriptor, mergeAll } from '../values/labels.ts';
 import { type ViewTable, viewOf } from '../values/value-view.ts';
 
-/** Outside a pipeline the counters are those of a first and only pass. */
+/** Counters outside of a pipeline, as in the first and only pass. */
 const NO_PIPE: JsonObject = Object.freeze({
   try: 1,
   tries: [],
@@ -43,7 +43,10 @@ function pipeOf({ facts }: Frame): JsonObject {
   return isObject(pipe) ? { ...NO_PIPE, ...pipe } : NO_PIPE;
 }
 
-/** The call whose arguments these are: what an effect is going to show is still being made there. */
+/**
+ * Returns the frame of the call whose arguments these are. The arguments of an effect are evaluated
+ * inside of the effect.
+ */
 export function callOf(frame: Frame): Frame {
   let call = frame;
   while (call.op && isEffect(call.op) && call.inputs.length === 0 && call.parent)
@@ -56,7 +59,7 @@ const argumentsOf = (frame: Frame): Json =>
     ? Object.fromEntries(callOf(frame).inputs.map(({ name, value }) => [name, value.data]))
     : read(frame.facts.args);
 
-/** Of the arguments: `ctx.args.names`. */
+/** Returns the names for `ctx.args.names`. */
 function argumentNames(frame: Frame): string[] {
   const given = argumentsOf(frame);
   return isObject(given) ? Object.keys(given) : [];
@@ -111,7 +114,7 @@ export const CONTEXT_VIEW: ViewTable<Frame> = {
   ),
 };
 
-/** Handed over as a whole, names and arguments cannot be told apart by how they are asked for. */
+/** Arguments of the whole view are separate from names, because both are read as members. */
 const WHOLE_VIEW: ViewTable<Frame> = {
   ...CONTEXT_VIEW,
   args(frame) {
@@ -120,10 +123,13 @@ const WHOLE_VIEW: ViewTable<Frame> = {
   },
 };
 
-/** Made when asked for; members are computed when read. */
+/** Returns `ctx`. Its members are computed when they are read. */
 export const contextOf = (frame: Frame): JsonObject => viewOf(WHOLE_VIEW, frame);
 
-/** One member of `ctx`, or of `ctx.op`, without making the others; undefined when there is none. */
+/**
+ * Returns one member of `ctx`, or of `ctx.op`, without computing the others. Undefined if it does not
+ * exist.
+ */
 export function contextMember(frame: Frame, name: string, inner?: string): Json | undefined {
   if (name === 'args' && inner === 'names') return argumentNames(frame);
   const isOperation = name === 'op' || name === 'operation';

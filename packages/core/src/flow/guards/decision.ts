@@ -1,5 +1,5 @@
-// Many judges, one decision: deny > ask > retry > allow VALUE > allow. All reasons and hints are
-// kept, whoever wins.
+// Combines many verdicts into one decision: deny > ask > retry > allow VALUE > allow. All reasons and
+// hints are kept.
 import {
   createRedactor,
   type Failure,
@@ -34,11 +34,11 @@ export interface Judgement {
   readonly findings: readonly Finding[];
   readonly trace: readonly TraceEntry[];
   readonly exception: PolicyException | undefined;
-  /** In which it was judged: attempts and hints so far. */
+  /** The frame of the judgement, with attempts and hints so far. */
   readonly frame: Frame;
 }
 
-/** A bug, not an expected failure; the first line of its message is all that leaves the room. */
+/** Returns the fault of a bug. Its message contains only the first line of the exception. */
 export function crashed(place: string, error: unknown): Failure {
   const text = error instanceof Error ? error.message : String(error);
   return fail('internal_error', `${place} failed: ${text.split('\n', 1)[0] ?? ''}`, { place });
@@ -54,7 +54,7 @@ export function decisionOf(findings: readonly Finding[]): Objection | 'allow' {
 
 const MAX_SOURCES = 20;
 
-// The whole judgement, for whoever may look at the data it is about; no JSON ever shows it.
+// Key of the whole judgement on a fault, for code that may read the judged data. JSON never contains it.
 const JUDGEMENT = Symbol('judgement');
 
 export const judgementOf = (fault: Fault): Judgement | undefined =>
@@ -70,7 +70,10 @@ const traceJson = (trace: readonly TraceEntry[]): Json => trace.map((entry) => (
 
 const MAX_PARTS = 1000;
 
-/** Reasons are written by people and may quote what they judge: the whole, and every text in it. */
+/**
+ * Returns the texts to mask in a reason, because reasons can quote judged data: the whole and every text
+ * in it.
+ */
 function secretTexts({ text, data, meta }: Value): string[] {
   if (!carries(meta.descriptor, 'secret')) return [];
   const texts = [text];
@@ -90,8 +93,8 @@ const askedJson = ({ answer, approval, why = '' }: Asked): JsonObject => ({
 });
 
 /**
- * What every rule that objects would accept; a person is one way where one can be asked. Where one denies
- * and accepts nothing, what others would accept does not help.
+ * Returns the remedies that every objecting rule accepts, including an approval. Empty if a rule denies
+ * and accepts none.
  */
 function waysOut({ findings }: Judgement, asked: Asked | undefined): string[] {
   if (findings.some(({ kind, ways = [] }) => kind === 'deny' && ways.length === 0)) return [];
@@ -100,7 +103,9 @@ function waysOut({ findings }: Judgement, asked: Asked | undefined): string[] {
   return [`approve \`${asked.approval}\``, ...ways];
 }
 
-/** The fault of a refusal: guard, filter, operation, all reasons, where the data came from. */
+/**
+ * Returns the fault of a refusal with guard, filter, operation, all reasons and the sources of the data.
+ */
 function denial(
   op: Operation,
   judgement: Judgement,
@@ -143,18 +148,18 @@ function denial(
   return markFailure(failure, marksOfReasons(judgement));
 }
 
-/** A reason is a text like any other: it carries what it was made of. */
+/** Returns the marks of the reasons. A reason carries the marks of its parts. */
 export const marksOfReasons = ({ findings }: Pick<Judgement, 'findings'>): Descriptor =>
   mergeAll(findings.map(({ marks }) => marks ?? EMPTY));
 
-/** May a `denied` arm catch it? Refusals of capabilities and limits never are. */
+/** True if a `denied` arm may catch it. Refusals of capabilities and limits cannot be caught. */
 export const isCatchableDenial = (failure: Failure): boolean =>
   failure.error.code === 'permission_denied' && typeof failure.error.detail.guard === 'string';
 
-/** A guard's `retry` travels as a failure to the nearest owner of a retry budget. */
+/** Code of a guard's `retry`, which goes as a failure to the nearest owner of a retry budget. */
 const RETRY_CODE = 'retry_requested';
 
-/** Calls, assignments and tool calls; pipeline stages bring their own budgets. */
+/** Maximum for calls, assignments and tool calls. Pipeline stages have their own budgets. */
 export const MAX_ATTEMPTS = 3;
 
 const OWNER = Symbol('owner');
@@ -171,10 +176,10 @@ function requestRetry(owner: RetryBudget, guard: string, hint: string): Failure 
 const ownerOf = ({ detail }: Fault): RetryBudget | undefined =>
   (detail as { [OWNER]?: RetryBudget })[OWNER];
 
-/** Did a guard make this fault? A code alone says nothing. */
+/** True if a guard made this fault. The code alone is not sufficient. */
 export const isRetryRequest = (fault: Fault): boolean => ownerOf(fault) !== undefined;
 
-/** The hint, when this fault asks exactly this owner to try again. */
+/** Returns the hint if this fault asks this owner to try again. Undefined otherwise. */
 export function retryHint(fault: Fault, owner: RetryBudget): string | undefined {
   const { hint } = fault.detail;
   return ownerOf(fault) === owner && typeof hint === 'string' ? hint : undefined;
@@ -199,7 +204,7 @@ function retry(op: Operation, judgement: Judgement, frame: Frame): Failure {
   return requestRetry(budget, finding.guard, hints.map(({ text }) => text).join('; '));
 }
 
-/** What came of a question, in words; the second part is the person's own. */
+/** Returns code and reason for an answer other than an approval, with the person's comment. */
 function refusalOf({ answer, why = '' }: Asked): { code: string; reason: string } {
   const said = why === '' ? '' : ` (${why})`;
   switch (answer) {
@@ -212,7 +217,7 @@ function refusalOf({ answer, why = '' }: Asked): { code: string; reason: string 
   }
 }
 
-/** A person said yes; `holds`: to a write over this content. */
+/** An approval. `holds`: identity of the file that a write may replace. */
 interface Approved {
   readonly isApproved: true;
   readonly holds?: string;
@@ -222,7 +227,7 @@ async function ask(op: Operation, judgement: Judgement, frame: Frame): Promise<F
   const { findings, phase, inputs } = judgement;
   const finding = deciding(judgement, 'ask');
   const asking = findings.filter(({ kind }) => kind === 'ask');
-  // One approval answers everything that asks about the same operation.
+  // One approval covers everything that requires approval of the same operation.
   if (frame.isApproved) return { isApproved: true };
   if (!frame.ports.ask) {
     const reason = `nobody can be asked here: ${finding.text}`;
@@ -263,7 +268,7 @@ async function answerOf(
   }
 }
 
-/** Undefined: go on; so does what a person approved. */
+/** Returns undefined if the operation may continue, also after an approval. */
 export function carryOut(
   op: Operation,
   judgement: Judgement,

@@ -114,7 +114,7 @@ const judgeAs = async (frame: Frame, labels: readonly string[]): Promise<string>
 const matches = ({ on }: Case, labels: readonly string[]): boolean =>
   ['op:exe', '@f', 'op:exfil'].includes(on) || labels.includes(on);
 
-/** The model: whoever wrote it has read the reference and not the code. */
+/** The model repeats the rule of the reference and not the code. */
 const isException = (one: Case): boolean =>
   one.privileged &&
   one.mayLift &&
@@ -127,8 +127,8 @@ const narrowed = (levels: readonly Policy[], more: readonly PolicyRules[]) =>
   more.reduce((policy, one) => policy.narrowedBy(one), composePolicies(levels));
 
 /**
- * What nobody but scripts and the product itself has said, taken away by the operator; of what somebody else
- * wants to be asked about, the question is left.
+ * The operator switches off every rule that only scripts and the built-in policy state. For a rule that
+ * another level sets to `ask`, the question remains.
  */
 const silenced = (levels: readonly Policy[], locked: readonly PolicyRules[]): Policy => {
   const said = (name: string) => [...levels, ...locked].map((one) => one.rules?.[name]);
@@ -166,7 +166,7 @@ test('an exception lifts what scripts and the product say, and nothing else', as
         const frame = createFrame({ policy: narrowed(levels, scripts), guards: guardSet(quiet) });
         const found = await judgeAs(frame, labels);
         const full = await judgeAs(createFrame({ policy: narrowed(levels, scripts) }), labels);
-        // What is replaced behind an exception's back may be what no guard has looked at.
+        // A replaced value may be one that no guard has judged.
         if (replaces && isLifted) expect([model, full, 'denied']).toContain(found);
         else expect(found).toBe(model);
       },
@@ -267,7 +267,7 @@ const DROP: GuardSource = {
   verdict: { kind: 'allow' },
 };
 
-/** As in a thread, where scripts and directives have no say. */
+/** Judges as in a thread, where scripts and directives make no exceptions. */
 async function dropped(policies: readonly Policy[], guards?: GuardSet, text = 'tmp') {
   const value = makeValue(text, { descriptor: describe({ labels: ['untrusted'] }) });
   const frame = createFrame({

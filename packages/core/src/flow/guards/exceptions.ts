@@ -1,23 +1,23 @@
-// Exceptions to policy. An arm of a privileged guard that allows an operation lifts, for that operation,
-// what `labels` and rules of scripts' policies and the built-in rules have against it.
-// INVARIANT: nothing else yields. Capabilities, guards and policy files are not asked here; a policy says
-// of each of its findings itself whether it does (`yields`).
+// Exceptions to policy. If an arm of a privileged guard allows an operation, the objections of `labels`,
+// of rules of scripts' policies and of built-in rules are lifted for that operation. INVARIANT: nothing
+// else is ever lifted. Capabilities, guards and policy files are not consulted here; a policy states for
+// each of its findings whether it yields (`yields`).
 import type { Finding, Frame, Guard, PolicyException, TraceEntry } from '../frame.ts';
 import type { Argument, Operation } from '../operation.ts';
 import { carries, type Descriptor, markReplaced } from '../values/labels.ts';
 import { relabel } from '../values/value.ts';
 
-/** A guard that allowed, and what it allowed it with. */
+/** A guard that allowed the operation, and the inputs that it judged. */
 export interface Allowed {
   readonly guard: Guard;
   readonly inputs: readonly Argument[];
 }
 
-/** Code that calls a function is asked about by the function's guards, and is another operation. */
+/** A function's guards also judge the calling code, which is another operation and gets no exception. */
 export const isExcepting = ({ lifts, filter }: Guard, op: Operation): boolean =>
   lifts && (filter.kind !== 'function' || op.type === 'exe');
 
-/** Which guards make an exception, if what they saw is what is going to happen. */
+/** Returns the guards whose judged inputs are still the actual inputs. */
 const inForce = (allowed: readonly Allowed[], inputs: readonly Argument[]): readonly Allowed[] =>
   allowed.filter((one) =>
     one.inputs.every(({ value }, at) => value.data === inputs[at]?.value.data),
@@ -25,7 +25,7 @@ const inForce = (allowed: readonly Allowed[], inputs: readonly Argument[]): read
 
 const ruleOf = ({ guard, filter }: Finding): string => `${guard} ${filter}`;
 
-/** Nothing of it, or the question that policy files want to be asked. */
+/** Returns the remaining part of a finding: none, or the approval that policy files require. */
 const remainderOf = (finding: Finding): Finding | undefined => {
   const { yields, ...plain } = finding;
   if (!yields) return finding;
@@ -36,7 +36,10 @@ let serial = 0;
 
 const entryOf = (id: string, mark: string): string => `lift ${id} ${mark}`;
 
-/** The note ends where data is mixed with what no guard has looked at (see `mergeReplaced`). */
+/**
+ * Notes the exception on an input. The note ends where the data is mixed with unjudged data (see
+ * `mergeReplaced`).
+ */
 const noted = (input: Argument, id: string): Argument => {
   const { descriptor } = input.value.meta;
   const marked = descriptor.taint.reduce(
@@ -53,7 +56,7 @@ interface Lifted {
   readonly trace: readonly TraceEntry[];
 }
 
-/** Undefined: there was nothing to lift. */
+/** Returns undefined if no finding was lifted. */
 export function liftedFrom(
   findings: readonly Finding[],
   allowed: readonly Allowed[],
@@ -81,7 +84,10 @@ export function liftedFrom(
   };
 }
 
-/** Is all that offends in these marks what a guard has looked at? `known`: also these. */
+/**
+ * True if all marks that the filter is about were judged by a guard of this exception. `known`: marks
+ * that also count as judged.
+ */
 const isKnown = (marks: Descriptor, filter: string, id: string, known: readonly string[]) =>
   marks.taint
     .filter((mark) => carries({ ...marks, taint: [mark] }, filter))
@@ -90,8 +96,8 @@ const isKnown = (marks: Descriptor, filter: string, id: string, known: readonly 
 const NOTHING: readonly string[] = Object.freeze([]);
 
 /**
- * A finding about the body that a call consists of: it yields where the same was lifted for the call, and
- * is about nothing that came in by another way (a captured name, `using`).
+ * Judges a finding about the body of a call again. It yields if the same finding was lifted for the
+ * call, and if it is not about data that came in another way (a captured name, `using`).
  */
 export function insidePart(finding: Finding, { exception }: Frame): Finding | undefined {
   const { yields } = finding;

@@ -1,6 +1,6 @@
-// What a guard's condition can read: `input`, `output`, `op`, `ctx`. The expression language has no
-// calls, so questions over several inputs are data: `"secret" in input.any.labels`. Only what the
-// condition reads is made.
+// The context of a guard's condition: `input`, `output`, `op`, `ctx`. The expression language has no
+// calls, so questions about several inputs are data: `"secret" in input.any.labels`. Only the members
+// that the condition reads are computed.
 import type { Json, JsonObject } from '../../base/index.ts';
 import type { CompiledExpression, ContextSchema } from '../../expr/index.ts';
 import type { GuardView } from '../frame.ts';
@@ -68,8 +68,8 @@ const everywhere = (lists: readonly (readonly string[])[]): Json =>
   (lists[0] ?? []).filter((mark) => lists.every((other) => other.includes(mark)));
 
 /**
- * All marks except these, as an object whose own keys are asked for one by one: the set of what no
- * input carries has no end, so it cannot be listed.
+ * Returns the set of all marks except these. It has no end, so it is an object that answers for single
+ * keys and cannot be listed.
  */
 function allBut(marks: readonly string[]): Json {
   return new Proxy(
@@ -90,7 +90,7 @@ const byKind = (pick: (kind: MarkKind) => Json): JsonObject =>
 
 const marksIn = (group: InputGroup): JsonObject => byKind((kind) => list(unionOf(group)[kind]));
 
-/** Several inputs judged together. */
+/** Members for several inputs that are judged together. */
 const MANY: ViewTable<InputGroup> = {
   count: ({ inputs }) => inputs.length,
   text: joined,
@@ -128,7 +128,7 @@ const ROOTS: Readonly<Record<string, (view: GuardView, names: NameList) => Json>
   ctx: ({ frame }, names) => viewOf(CONTEXT_VIEW, frame, names),
 };
 
-/** Looks at a condition once, and gives the function that makes its context each time. */
+/** Analyses a condition once, and returns the function that makes its context for each evaluation. */
 export function contextMaker({ paths }: CompiledExpression): (view: GuardView) => JsonObject {
   const wanted = new Map<string, Set<string> | undefined>();
   for (const { path } of paths) {
@@ -146,7 +146,7 @@ export function contextMaker({ paths }: CompiledExpression): (view: GuardView) =
   };
 }
 
-/** `check` accepts any path below these names: data, facts of files and commands, counters. */
+/** Below these names `check` accepts any path: data, facts of files and commands, counters. */
 const OPEN = new Set(
   'args cost ctx data errors for guard hint hooks input lastOutput limits loop metadata mx pipe thread tools tries'.split(
     ' ',

@@ -10,7 +10,7 @@ export interface GuardSource {
   name?: string;
   on: string;
   timing: GuardTiming;
-  /** Absent: always. */
+  /** Condition of the guard. Absent: it always applies. */
   when?: string;
   verdict: {
     kind: 'allow' | 'allow_value' | 'deny' | 'retry' | 'ask';
@@ -27,7 +27,7 @@ export interface GuardSource {
 
 interface GuardProblem {
   message: string;
-  /** Within the condition, where the problem is there. */
+  /** Column within the condition, if the problem is there. */
   column?: number;
   hint?: string;
 }
@@ -81,7 +81,7 @@ function verdictProblems({ verdict, privileged }: GuardSource): GuardProblem[] {
   return problems;
 }
 
-/** Everything that is wrong with a guard, for `check`. */
+/** Returns every problem of a guard, for `check`. */
 export function guardProblems(source: GuardSource): GuardProblem[] {
   const problems: GuardProblem[] = [];
   const filter = parseFilter(source.on);
@@ -101,7 +101,7 @@ function verdictOf({ verdict, on }: GuardSource): Verdict {
   if (kind === 'deny' || kind === 'retry' || kind === 'ask') {
     return { kind, text: text?.trim() || `no reason given (filter ${on})` };
   }
-  // Whoever wrote it means all that goes in.
+  // Label changes of such a guard apply to all inputs.
   const labels = {
     ...(add_labels ? { add: add_labels } : {}),
     ...(remove_labels ? { remove: remove_labels } : {}),
@@ -125,7 +125,7 @@ function compileGuard(source: GuardSource, locked: boolean): Outcome<Guard> {
     timing: source.timing,
     privileged: source.privileged ?? false,
     locked,
-    // In threads, too: nobody but whoever writes the policies makes exceptions there.
+    // Only guards of policies make exceptions, in threads too.
     mayLift: locked,
     place: placeOf(source),
     decide(view) {
@@ -138,13 +138,13 @@ function compileGuard(source: GuardSource, locked: boolean): Outcome<Guard> {
 }
 
 interface GuardOptions {
-  /** Part of a policy: no statement can leave them out. */
+  /** True for guards of a policy, which no statement can deselect. */
   locked?: boolean;
-  /** They come from a place that may remove labels: a policy with authority, a signed item. */
+  /** True if the source of the guards may remove labels: an authorised policy, or a signed item. */
   mayBePrivileged?: boolean;
 }
 
-/** A privileged guard from a place without that right refuses what it would have let through. */
+/** A privileged guard from a source without that right refuses instead of allowing. */
 function withRights(source: GuardSource, options: GuardOptions): GuardSource {
   if (!source.privileged || options.mayBePrivileged) return source;
   const { privileged: _, ...plain } = source;
@@ -153,7 +153,10 @@ function withRights(source: GuardSource, options: GuardOptions): GuardSource {
   return { ...plain, verdict: { kind: 'deny', text } };
 }
 
-/** Refuses the whole list when one guard is wrong: a guard that is left out protects nobody. */
+/**
+ * Compiles guards. Refuses the whole list if one guard is invalid, because without it the list would not
+ * protect.
+ */
 export function compileGuards(
   sources: readonly GuardSource[],
   options: GuardOptions = {},

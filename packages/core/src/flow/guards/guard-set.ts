@@ -1,5 +1,5 @@
-// The guards in force, indexed by label and by operation key: an operation that none of them could
-// concern pays two look-ups.
+// The guards in force, indexed by label and by operation key. An operation that no guard is about costs
+// two look-ups.
 import type { Guard, GuardSelection, GuardSet, Phase } from '../frame.ts';
 import { createKeyIndex, eachKey, isEffect, type Operation } from '../operation.ts';
 import { type Descriptor, filtersFor } from '../values/labels.ts';
@@ -50,7 +50,7 @@ function createIndex(list: readonly Guard[]) {
     return found ? inOrder(found) : NOBODY;
   };
 
-  // One operation is looked up several times in a row, by stages that do not know each other.
+  // Independent stages look up the same operation several times in a row.
   let last: { op: Operation; held: readonly string[]; found: readonly Guard[] } | undefined;
   const forOperation = (op: Operation, held: readonly string[]): readonly Guard[] => {
     if (byKey.isEmpty && byName.size === 0) return NOBODY;
@@ -85,10 +85,10 @@ export function createGuardSet(list: readonly Guard[]): GuardSet {
 
 export const NO_GUARDS: GuardSet = createGuardSet([]);
 
-/** The same two meet again at every call of a thread. */
+/** Cache of combined sets. The same two sets are combined for every call of a thread. */
 const combined = new WeakMap<GuardSet, WeakMap<GuardSet, GuardSet>>();
 
-/** Those of `first`, then those of `second`; a guard in both is asked once. */
+/** Returns the guards of `first`, then those of `second`. A guard in both is called once. */
 export function combineGuards(first: GuardSet, second: GuardSet): GuardSet {
   if (second.list.length === 0 || first === second) return first;
   if (first.list.length === 0) return second;
@@ -101,7 +101,7 @@ export function combineGuards(first: GuardSet, second: GuardSet): GuardSet {
   return both;
 }
 
-/** INVARIANT: privileged guards and those of a policy cannot be left out. */
+/** INVARIANT: privileged guards and those of a policy can never be deselected. */
 export function isSelected(guard: Guard, selection: GuardSelection | undefined): boolean {
   if (!selection || guard.privileged || guard.locked) return true;
   if (selection.only) return selection.only.includes(guard.name);

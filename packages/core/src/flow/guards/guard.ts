@@ -1,5 +1,5 @@
-// A guard: a filter, a timing, and a decision. Scripts bring the decision as a closure, directives
-// and policy files as an expression (guard-expression.ts); the judge does not know the difference.
+// A guard: a filter, a timing, and a decision. A script supplies the decision as a closure, a directive
+// or policy file as an expression (guard-expression.ts). Both are called in the same way.
 import { fail, globProblem, type Json, type Outcome, ok } from '../../base/index.ts';
 import type { Guard, GuardFilter, GuardTiming, LabelChange, Phase, Verdict } from '../frame.ts';
 import { normalizePattern } from '../operation.ts';
@@ -15,7 +15,7 @@ import { changeMarks, isValue, makeValue, relabel, type Value } from '../values/
 
 export const ALLOW: Verdict = Object.freeze({ kind: 'allow' });
 
-/** A filter as a person wrote it: `op:…` an operation key, `@f` a function, anything else a label. */
+/** Parses a filter: `op:…` is an operation key, `@f` a function, anything else a label. */
 export function parseFilter(on: string): Outcome<GuardFilter> {
   const text = on.trim();
   if (text === '')
@@ -36,14 +36,17 @@ interface GuardDefinition {
   timing: GuardTiming;
   privileged?: boolean;
   locked?: boolean;
-  /** Its place may make exceptions to policies, where it is privileged. */
+  /** True if a privileged guard from this source may make exceptions to policies. */
   mayLift?: boolean;
-  /** Where it stands, for guards without a name. */
+  /** Location of the guard, for guards without a name. */
   place?: string;
   decide: Guard['decide'];
 }
 
-/** An exception is made for an operation, before it happens; data that passes by opens nothing. */
+/**
+ * True if the guard can make exceptions: they are about operations, before they happen, and never about
+ * data.
+ */
 const isLifting = ({ privileged, mayLift, timing }: GuardDefinition, { kind }: GuardFilter) =>
   privileged === true && mayLift === true && timing === 'before' && kind !== 'label';
 
@@ -72,15 +75,18 @@ export function defineGuard(definition: GuardDefinition): Outcome<Guard> {
 interface Replacer {
   readonly guard: Guard;
   readonly phase: Phase;
-  /** The label is the operation's: the guard judges all inputs, whatever each of them carries. */
+  /** True if the operation has the label, so that the guard judges all inputs. */
   readonly isOfAll: boolean;
 }
 
-/** `guard:NAME` in the sources of what a guard made; one without a name is known by its filter. */
+/** Returns the source `guard:NAME` of replaced data. A guard without a name has its filter there. */
 const sourceOf = ({ name, on }: Guard): string =>
   `guard:${name.startsWith('@') ? name.slice(1) : on}`;
 
-/** INVARIANT: a replacement keeps the labels of what it replaces; only privileged guards take any. */
+/**
+ * INVARIANT: a replacement always keeps the labels of the replaced value; only privileged guards remove
+ * labels.
+ */
 export function replaced(old: Value, value: Value | Json, by: Replacer): Value {
   const given = isValue(value) ? value : makeValue(value);
   const kept = mergeDescriptors(old.meta.descriptor, given.meta.descriptor);
@@ -100,7 +106,7 @@ export function wasReplaced(value: Value, by: Replacer): boolean {
   return entry !== undefined && value.meta.descriptor.replaced.includes(entry);
 }
 
-/** The same data with other labels, on the whole and on every element. */
+/** Returns the same data with other labels, on the whole and on every element. */
 export function relabelled(value: Value, change: LabelChange, guard: Guard): Value {
   const { add = [], remove = [], clear = false } = change;
   if (add.length === 0 && remove.length === 0 && !clear) return value;

@@ -1,33 +1,39 @@
-// What is asked and told about one act, by whoever performs it. INVARIANT: these are of this act only.
-// The frame handed to its body does not carry them, so a script, a spawn or a call inside is not
-// counted, hooked or recorded as the act; what it counts it mounts itself.
+// Functions that the pipeline calls for one operation. INVARIANT: they are always for this operation
+// only. The frame of its body does not carry them, so a script, a spawn or a call inside is not counted,
+// hooked or recorded as this operation. Such a call brings its own.
 import type { Failure, Fault, Outcome } from '../../base/index.ts';
 import type { Frame, MaybePromise, TraceEntry } from '../frame.ts';
 import type { Argument, Operation } from '../operation.ts';
 import type { Value } from '../values/value.ts';
 
-/** The worst case of an act, set aside. Exactly one of the last two is called, exactly once. */
+/**
+ * The worst case of an operation, reserved. Exactly one of the last two functions is called, exactly
+ * once.
+ */
 export interface LimitReservation {
-  /** The body was started: charge what it really took. */
+  /** Called if the body was started. Charges the actual cost. */
   settle(outcome: Outcome<Value>): MaybePromise<void>;
-  /** The body was never started: give everything back. */
+  /** Called if the body was never started. Releases the reservation. */
   release(): MaybePromise<void>;
 }
 
 /** One attempt, for transcript, cost and audit. */
 export interface RecordEntry {
   readonly op: Operation;
-  /** The frame in force while it was judged: guards, taint and record see the same counters. */
+  /** The frame of the judgement, so that guards, taint and record see the same counters. */
   readonly frame: Frame;
   readonly arguments: readonly Argument[];
   readonly attempt: number;
-  /** True when this attempt was thrown away and the operation is performed again. */
+  /** True if this attempt was dropped and the operation is performed again. */
   readonly retried: boolean;
   readonly outcome: Outcome<Value>;
   readonly trace: readonly TraceEntry[];
 }
 
-/** Rights, limits, policies or guards; the primitive looks at rights again, at what is really there. */
+/**
+ * The part that refused: rights, limits, policies or guards. The primitive checks the rights again, with
+ * the resolved target.
+ */
 export type DenialStage = 'capability' | 'limits' | 'policy' | 'guard' | 'primitive';
 
 export type FlowCheckpoint =
@@ -37,16 +43,16 @@ export type FlowCheckpoint =
       readonly name: 'error';
       readonly fault: Fault;
       readonly arguments: readonly Argument[];
-      /** Who refused it; absent when it was tried and failed. */
+      /** The part that refused it. Absent: the operation was executed and failed. */
       readonly stage?: DenialStage;
-      /** The call it is about, for whoever has several. */
+      /** Name of the failed call, for an operation with several calls. */
       readonly call?: string;
     }
   | { readonly name: 'limit'; readonly fault: Fault; readonly arguments: readonly Argument[] };
 
 /**
- * `continue` goes on (an error or limit is returned as it is); `retry` performs the operation again
- * (after a limit: asks for the reservation again); `end` returns the given outcome instead.
+ * `continue` continues (an error or limit is returned); `retry` performs the operation again (after a
+ * limit: from the reservation); `end` returns the given outcome.
  */
 export type CheckpointVerdict =
   | { readonly action: 'continue' }
@@ -55,23 +61,23 @@ export type CheckpointVerdict =
 
 export interface ActPorts {
   /**
-   * Before the gate: counts the act and notes what is about to be done. Who is refused later has been
-   * counted, so nobody is refused for ever at no price, and rights that are taken with the intent are
-   * there when the gate looks. Once for an act, also when a guard wants it done again.
+   * Runs before the gate: counts the operation and records its intent. A refused operation counts too,
+   * so that refusals are not unlimited. Rights that the intent grants exist when the gate runs. Called
+   * once, also if a guard requests a retry.
    */
   readonly intent?: (op: Operation, inputs: readonly Argument[]) => MaybePromise<Outcome<null>>;
-  /** Stage 3. A refusal here cannot be caught by a `denied` arm. */
+  /** Stage 3. A `denied` arm cannot catch this refusal. */
   readonly gate?: (
     op: Operation,
     inputs: readonly Value[],
     frame: Frame,
   ) => MaybePromise<Outcome<null>>;
   /**
-   * Before a person is asked: the refusal that no answer could lift, such as a right that is not held for
-   * this path. Undefined: none is known. The body looks again, at what is really there.
+   * Called before a person is asked. Returns the refusal that no answer could lift, such as a missing
+   * right for this path. Undefined: none is known. The body checks again, with the resolved target.
    */
   readonly foresee?: (inputs: readonly Value[], frame: Frame) => MaybePromise<Failure | undefined>;
-  /** Stage 4. Once for an act, as the intent. */
+  /** Stage 4. Called once per operation, as `intent`. */
   readonly limits?: {
     reserve(
       op: Operation,
@@ -80,24 +86,24 @@ export interface ActPorts {
     ): MaybePromise<Outcome<LimitReservation>>;
   };
   /**
-   * Around the body: looks whether it may still begin, ends it with the signal and says why it was
-   * ended. Absent: the body is done as it is.
+   * Wraps the body: checks that it may start, aborts it with the signal, and returns the reason of the
+   * abort. Absent: the body runs directly.
    */
   readonly run?: (
     body: (signal?: AbortSignal) => MaybePromise<Outcome<Value>>,
   ) => Promise<Outcome<Value>>;
   /**
-   * What the body gave, as the guards after it left or refused it, before any checkpoint hears of it:
-   * what it took is charged and noted here, whatever becomes of it. What cannot be counts as failed.
+   * Called with the result of the body after the guards, before any checkpoint. Charges and records the
+   * actual cost on every outcome. An error here makes the attempt fail.
    */
   readonly keep?: (entry: RecordEntry) => MaybePromise<void>;
-  /** Before a checkpoint hears of it, which may take long. What cannot be noted counts as failed. */
+  /** Called before the checkpoint, which may take long. An error here makes the attempt fail. */
   readonly audit?: (entry: RecordEntry) => MaybePromise<void>;
-  /** Stage 9, as the checkpoints left it. What cannot be recorded counts as failed. */
+  /** Stage 9, with the outcome after the checkpoints. An error here makes the attempt fail. */
   readonly record?: (entry: RecordEntry) => MaybePromise<void>;
-  /** Where in the act it failed, for whoever reads the fault. */
+  /** Adds to a fault where in the operation it happened. */
   readonly explain?: ((failure: Failure) => Failure) | undefined;
-  /** Before and after the stages, and where they fail. */
+  /** Called before and after the stages, and after a failure. */
   readonly checkpoint?: (
     event: FlowCheckpoint,
     op: Operation,
@@ -105,5 +111,5 @@ export interface ActPorts {
   ) => MaybePromise<CheckpointVerdict | undefined>;
 }
 
-/** Nobody wants to hear of it. */
+/** Ports of an operation that is not observed. */
 export const NO_ACT_PORTS: ActPorts = Object.freeze({});

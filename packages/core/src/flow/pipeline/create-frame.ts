@@ -1,5 +1,5 @@
-// Making frames. Parallel branches hold different children of one parent
-// and cannot disturb each other; "pop" is simply going on with the frame one had.
+// Creates frames. Parallel branches have different children of one parent and cannot affect each other.
+// Leaving a frame means using its parent again.
 import type {
   ContextFacts,
   Frame,
@@ -25,7 +25,7 @@ export interface FrameOptions {
   ctx?: ContextFacts;
 }
 
-/** A root. Without a policy the built-in rules hold all the same. */
+/** Returns a root frame. Without a policy the built-in rules apply. */
 export function createFrame(options: FrameOptions = {}): Frame {
   const policy = options.policy ?? BUILT_IN_POLICY;
   const ports = options.ports ?? {};
@@ -51,18 +51,18 @@ export function createFrame(options: FrameOptions = {}): Frame {
 }
 
 interface FrameAdditions {
-  /** Replace ports of the same name; the others stay. */
+  /** Replaces ports of the same name. The others stay. */
   ports?: Ports;
-  /** Come after those already in force; nothing is taken away. */
+  /** Added after the guards in force. No guard is removed. */
   guards?: GuardSet;
-  /** Only for one statement: `with { guards: … }`. Privileged and policy guards run all the same. */
+  /** Selection of one statement: `with { guards: … }`. Privileged and policy guards always run. */
   selection?: GuardSelection;
-  /** What is performed next is a part of the operation that the frame is of. */
+  /** True if the next operation is a part of the operation of this frame. */
   isPart?: true;
-  /** Already composed with the one in force (see `narrowedBy`). */
+  /** A policy that is composed with the one in force (see `narrowedBy`). */
   policy?: FramePolicy;
   ctx?: ContextFacts;
-  /** A pipeline stage holds the budget that guards inside it share. */
+  /** Retry budget of a pipeline stage, which guards inside share. */
   retry?: RetryBudget;
   influence?: Descriptor;
 }
@@ -80,19 +80,21 @@ export function childFrame(frame: Frame, additions: FrameAdditions): Frame {
     facts: ctx ? { ...frame.facts, ...ctx } : frame.facts,
     retry: retry ?? frame.retry,
     influence: influence ? mergeDescriptors(frame.influence, influence) : frame.influence,
-    // A buffer belongs to one operation; a new place for effects is a new start.
+    // A buffer belongs to one operation. A new destination for effects needs a new one.
     emit: ports?.effects ? undefined : frame.emit,
   };
 }
 
-/** What is done inside of a part is no part of the same whole. */
+/** Operations inside of a part are not parts of the same whole. */
 function selectionIn({ selection, op }: Frame): GuardSelection | undefined {
   if (!selection?.partOf || selection.partOf.op === op) return selection;
   const { partOf: _, ...rest } = selection;
   return rest;
 }
 
-/** Stage 1: `ctx.op`, and the operation's labels, also those a policy gives it, for all inside. */
+/**
+ * Stage 1: sets `ctx.op` and adds the operation's labels, also those of a policy, for everything inside.
+ */
 export function pushOperation(
   frame: Frame,
   op: Operation,
@@ -114,13 +116,14 @@ export function pushOperation(
     isJudging: frame.isJudging,
     isHooking: frame.isHooking,
     isApproved: false,
-    // INVARIANT: an exception is for one operation; what happens inside it is judged by itself.
+    // INVARIANT: an exception is always for one operation; the operations inside of it are judged
+    // themselves.
     exception: frame.isPart ? frame.exception : undefined,
     isPart: false,
     selection: frame.selection?.partOf ? selectionIn(frame) : frame.selection,
     retry,
     emit: frame.emit,
-    // Inside a function that a hook calls, the call is what is being done.
+    // Inside of a function that a hook calls, the call is the present operation.
     facts: frame.facts.op && op.type === 'exe' ? { ...frame.facts, op: undefined } : frame.facts,
   };
 }

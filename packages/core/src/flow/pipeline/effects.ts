@@ -1,14 +1,14 @@
-// Effects of a body: straight through when nobody can object any more, held back otherwise.
+// Effects of a body. They are passed on at once if no guard can object, and buffered otherwise.
 import type { Effect, Frame } from '../frame.ts';
 
 const MAX_HELD = 100_000;
 
 export interface EffectBuffer {
-  /** Undefined: effects are not held and go where those of the surrounding operation go. */
+  /** Undefined: effects are not buffered and go to the destination of the surrounding operation. */
   readonly emit: ((effect: Effect) => void) | undefined;
   flush(): void;
   drop(): void;
-  /** More was emitted than can be held; the operation must fail. */
+  /** True if the buffer is full. The operation must fail. */
   hasOverflowed(): boolean;
 }
 
@@ -17,7 +17,7 @@ export function emitTo(frame: Frame, effect: Effect): void {
   else frame.ports.effects?.(effect);
 }
 
-/** Nobody can object: effects go straight through. */
+/** For operations without a possible objection: effects are passed on at once. */
 export const NO_BUFFER: EffectBuffer = Object.freeze({
   emit: undefined,
   flush() {},
@@ -25,14 +25,17 @@ export const NO_BUFFER: EffectBuffer = Object.freeze({
   hasOverflowed: () => false,
 });
 
-/** Made for every operation an after-guard might concern, so it costs nothing until it is used. */
+/**
+ * A buffer that allocates nothing until it is used, because every operation with a possible objection
+ * creates one.
+ */
 class HeldEffects implements EffectBuffer {
   readonly #outer: Frame;
   #held: Effect[] | undefined;
   #isOpen = true;
   #hasOverflowed = false;
 
-  /** `outer` is the frame the operation was started in. */
+  /** `outer` is the frame in which the operation was started. */
   constructor(outer: Frame) {
     this.#outer = outer;
   }

@@ -319,8 +319,6 @@ test('what the bundle denies on a surface is denied until a person names exactly
   );
 });
 
-// Labels: who may take one away, and whose operations a filter sees.
-
 const changes = fc.record(
   {
     add: fc.subarray(['untrusted', 'trusted', 'checked']),

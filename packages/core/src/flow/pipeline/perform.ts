@@ -4,8 +4,8 @@
 //   1 push ctx.op   2 evaluate inputs   3 gate   4 reserve   5 policy and guards, before
 //   6 body   7 taint   8 guards, after   9 record   10 pop
 //
-// Whoever performs may count and note the act before 3 (`intent`) and be told of it after 8 (`audit`).
-// Never throws: a bug in a body or a port is a fault like any other.
+// The caller can pass ports for one operation: `intent` runs before 3, `keep` and `audit` run after 8.
+// Never throws: an exception of a body or a port becomes a fault.
 import {
   type Failure,
   type Fault,
@@ -37,12 +37,12 @@ import {
 } from './stages.ts';
 import { marksOfInputs } from './taint.ts';
 
-/** Whoever mounts checkpoints counts its own retries; this only keeps a mistake from going on forever. */
+/** A limit against an endless loop by mistake. Checkpoints count their own retries. */
 const MAX_REPEATS = 20;
 
 const NO_INPUTS: readonly Argument[] = Object.freeze([]);
 
-/** Answers at once when nothing waits. */
+/** Performs an operation. Returns synchronously if no stage waits. */
 export function perform(
   op: Operation,
   inputs: readonly Input[],
@@ -54,17 +54,17 @@ export function perform(
     () => {
       const attempt = startAttempt({ op, inputs, body, outer: frame, own }, 1, []);
       return whenReady(runStages(attempt, STAGE.inputs), (ending) => {
-        // Nothing to settle and nothing to repeat: the common case.
+        // The common case has nothing to settle and nothing to repeat.
         const isDone = ending !== 'again' && ending.ok && attempt.reservation === undefined;
         return isDone ? recorded(attempt, ending, false) : conclude(attempt, ending);
       });
     },
-    // Only an operation that is none gets here: everything foreign is shielded by itself.
+    // Only an invalid operation gets here, because calls of ports and bodies are protected themselves.
     (error) => crashed('the operation', error),
   );
 }
 
-/** From how the stages of an attempt ended to the outcome, perhaps by way of further ones. */
+/** Turns the end of an attempt into the outcome, with further attempts if they are required. */
 async function conclude(first: Attempt, ended: Outcome<Value> | 'again'): Promise<Outcome<Value>> {
   let attempt = first;
   let ending = ended;
@@ -74,7 +74,7 @@ async function conclude(first: Attempt, ended: Outcome<Value> | 'again'): Promis
     const outcome = result.ok ? result : marked(attempt, call.own.explain?.(result) ?? result);
     const hint = outcome.ok ? undefined : hintFor(attempt, outcome);
     if (hint !== undefined) {
-      // A guard wants the same act done again: counted already, with what was set aside for it.
+      // A guard requests another attempt of the same operation, which is counted and reserved already.
       const noted = await thrownAway(attempt, outcome);
       if (noted) return noted;
       attempt = startAttempt(call, attempt.number + 1, [...attempt.hints, hint], attempt);
@@ -90,7 +90,8 @@ async function conclude(first: Attempt, ended: Outcome<Value> | 'again'): Promis
     }
     if (repeats++ >= MAX_REPEATS)
       return await recorded(attempt, repeatedTooOften(call.op, settled), false);
-    // A checkpoint wants it done again: after a limit from there on, otherwise all of it.
+    // A checkpoint requests another attempt: after a limit from the reservation, otherwise of
+    // everything.
     if (isLimit(attempt.stage)) {
       ending = await runStages(attempt, attempt.stage);
       continue;
@@ -102,21 +103,23 @@ async function conclude(first: Attempt, ended: Outcome<Value> | 'again'): Promis
   }
 }
 
-/** Refusals of these are limits; what is tried again after one goes on there. */
+/** True for stages whose refusals are limits. A retry after a limit continues there. */
 const isLimit = (stage: Stage): boolean => stage === STAGE.intent || stage === STAGE.reserve;
 
-/** Faults quote values: they carry the marks of everything that went in. */
+/** Adds the marks of all inputs to a failure, because faults quote values. */
 const marked = (attempt: Attempt, failure: Failure): Failure =>
   markFailure(failure, marksOfInputs(attempt));
 
-/** The hint of a guard inside that asks exactly this operation to try again. */
+/** Returns the hint if an inner guard asks this operation to try again. */
 const hintFor = ({ budget }: Attempt, { error }: Failure): string | undefined =>
   budget && retryHint(error, budget);
 
 const repeatedTooOften = (op: Operation, outcome: Outcome<Value>): Outcome<Value> =>
   outcome.ok ? crashed(operationName(op), `repeated more than ${MAX_REPEATS} times`) : outcome;
 
-/** Before the next attempt: nothing of this one goes out. An outcome when it could not be noted. */
+/**
+ * Drops the effects of an attempt before the next one. Returns an outcome if it could not be recorded.
+ */
 async function thrownAway(
   attempt: Attempt,
   outcome: Outcome<Value>,
@@ -131,7 +134,7 @@ async function thrownAway(
   return noted === outcome ? undefined : await settle(attempt, noted);
 }
 
-/** Lets effects go, or drops them, and settles what was reserved. */
+/** Passes on or drops effects, and settles the reservation. */
 async function settle(attempt: Attempt, outcome: Outcome<Value>): Promise<Outcome<Value>> {
   const { reservation, isStarted, isRepeat, effects } = attempt;
   attempt.reservation = undefined;
@@ -145,7 +148,10 @@ async function settle(attempt: Attempt, outcome: Outcome<Value>): Promise<Outcom
   }
 }
 
-/** A body that failed has no result to judge; its effects go out unless a guard would have looked. */
+/**
+ * Handles effects of a failed body, which has no result to judge. They are passed on unless a guard
+ * could have objected.
+ */
 function endEffects(attempt: Attempt, outcome: Outcome<Value>): void {
   const { frame, op, effects } = attempt;
   if (outcome.ok) return effects.flush();
@@ -158,18 +164,18 @@ function endEffects(attempt: Attempt, outcome: Outcome<Value>): void {
   else effects.flush();
 }
 
-/** on_limit for a refusal of stage 4, on_error for everything later and for the gate. */
+/** Calls the checkpoint: `limit` for a refusal of stage 4, `error` for later stages and the gate. */
 async function faultRaised(attempt: Attempt, failure: Failure): Promise<AttemptEnding> {
   const { stage, op, inputs } = attempt;
   const { error: fault } = failure;
-  // Up to there the operation has not begun.
+  // The operation has not begun before this stage.
   if (stage <= STAGE.beforeStep || stage === STAGE.afterStep) return undefined;
   const { checkpoint, audit } = attempt.call.own;
   try {
     if (stage < STAGE.audit) await audit?.(entryOf(attempt, failure, false));
     if (isRetryRequest(fault) || !checkpoint) return undefined;
     const refused = fault.code === 'permission_denied' && { stage: refusedAt(attempt, fault) };
-    // A right that is used up is refused like one that is not held.
+    // An exhausted right is refused like a missing one.
     const event: FlowCheckpoint =
       isLimit(stage) && !refused
         ? { name: 'limit', fault, arguments: inputs }
@@ -188,7 +194,7 @@ function refusedAt({ stage, isStarted }: Attempt, { detail }: Fault): DenialStag
   return isStarted ? 'primitive' : 'policy';
 }
 
-/** Stage 9. INVARIANT: what could not be recorded is not reported as done. */
+/** Stage 9. INVARIANT: an attempt that could not be recorded is never reported as successful. */
 function recorded(
   attempt: Attempt,
   outcome: Outcome<Value>,
@@ -205,8 +211,8 @@ function recorded(
 }
 
 /**
- * Would rules and guards let this operation begin, before anything goes into it? For the part of an act
- * that is not performed by itself.
+ * Judges whether rules and guards allow this operation before its inputs are known. For a part that is
+ * not performed itself.
  */
 export function judgeOperation(op: Operation, frame: Frame): MaybePromise<Outcome<null>> {
   const inside = pushOperation(frame, op, undefined, NO_INPUTS);

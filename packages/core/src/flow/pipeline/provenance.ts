@@ -1,6 +1,6 @@
-// How a value came to be: source -> operations -> here. While a trail is kept, every operation puts its
-// number on what it makes, as one more source; since no merge ever loses a source, the numbers a value
-// carries are exactly the operations that had a part in it.
+// The provenance of a value. While a trail is recorded, every operation adds its number to its results
+// as a source. A merge never loses a source, so the numbers of a value are exactly the operations that
+// contributed to it.
 import type { Fault } from '../../base/index.ts';
 import { operationName } from '../guards/decision.ts';
 import type { Operation } from '../operation.ts';
@@ -17,31 +17,31 @@ export interface ProvenanceNode {
   readonly operation: string;
   readonly place: { readonly file: string | null; readonly line: number | null };
   readonly labels: readonly string[];
-  /** Where data came in here: `file:…`, `command:…`, `guard:name`. */
+  /** Sources of data that entered here: `file:…`, `command:…`, `guard:name`. */
   readonly sources: readonly string[];
-  /** The operations whose results it worked on. */
+  /** Numbers of the operations whose results it used. */
   readonly from: readonly number[];
 }
 
-/** A value or a refusal, and everything before it. */
+/** A value or a refusal, with all operations before it. */
 export interface Provenance {
   readonly from: readonly number[];
   readonly sources: readonly string[];
   readonly labels: readonly string[];
-  /** Oldest first. */
+  /** Operations, oldest first. */
   readonly nodes: readonly ProvenanceNode[];
 }
 
 export interface Trail {
-  /** For the port of the same name: notes an operation and gives its number as a mark. */
+  /** Implements the port `trail`: records an operation and returns its number as a mark. */
   note(op: Operation, used: Descriptor): Descriptor;
   ofMarks(descriptor: Descriptor): Provenance;
   ofFault(fault: Fault): Provenance;
-  /** What was made at this line, oldest first. */
+  /** Returns the marks of results from this line, oldest first. */
   atLine(file: string, line: number): readonly Descriptor[];
 }
 
-/** A trail costs more with every step; who needs to go further back starts closer. */
+/** Maximum number of recorded operations, because each one costs more than the one before. */
 const MAX_OPERATIONS = 5000;
 const MARK = /^operation:(\d+)$/;
 
@@ -51,7 +51,7 @@ const numbersIn = ({ sources }: Descriptor): number[] =>
     return id === undefined ? [] : [Number(id)];
   });
 
-/** A function is an operation of its own, with its place. */
+/** A function is an operation of its own, with its location. */
 const isOutside = (source: string): boolean =>
   !MARK.test(source) && !source.startsWith('function:');
 
@@ -65,13 +65,13 @@ export function createTrail(): Trail {
   const steps: TracedStep[] = [];
   const stepOf = (id: number): TracedStep => steps[id] as TracedStep;
 
-  /** Those that no other one stands between. */
+  /** Returns the ids that no other id leads to. */
   function nearest(ids: readonly number[]): number[] {
     const further = new Set(ids.flatMap((id) => numbersIn(stepOf(id).used)));
     return ids.filter((id) => !further.has(id));
   }
 
-  /** Sources that none of the steps before has brought in. */
+  /** Returns the sources that no earlier step has. */
   const fresh = (marks: Descriptor, from: readonly number[]): string[] => {
     const known = new Set(from.flatMap((id) => stepOf(id).made.sources));
     return marks.sources.filter((source) => isOutside(source) && !known.has(source));

@@ -1,5 +1,6 @@
-// Hot: runs for every operation, and a promise costs more than an operation that no rule is about.
-// One attempt at an operation, as the stages see it.
+// Hot: runs for every operation, and a promise costs more than an operation that no rule is about. The
+// stages of one attempt. They run synchronously if the ports do, because a tick per stage would cost
+// more than the stages.
 import {
   type Failure,
   fail,
@@ -45,9 +46,9 @@ import { type Made, marksOfInputs, taintResult } from './taint.ts';
 
 export interface BodyScope {
   readonly frame: Frame;
-  /** Ends what is under way; absent: nobody does. */
+  /** Signal that aborts the body. Absent: nothing aborts it. */
   readonly signal: AbortSignal | undefined;
-  /** A value that was used without being an input: its marks go on the result. */
+  /** Adds the marks of a value that is not an input to the result. */
   capture(value: Value | Descriptor): void;
   emit(effect: Effect): void;
   readonly trace: readonly TraceEntry[];
@@ -64,19 +65,19 @@ interface PipelineCall {
   readonly own: ActPorts;
 }
 
-/** One attempt: what the stages leave for one another. */
+/** The state of one attempt, which its stages share. */
 export interface Attempt extends Made {
   readonly call: PipelineCall;
   readonly budget: RetryBudget | undefined;
-  /** From 1. */
+  /** Number of the attempt, from 1. */
   readonly number: number;
   readonly hints: readonly string[];
   frame: Frame;
-  /** Evaluated, then as hooks and guards passed them on. */
+  /** The evaluated inputs, as hooks and guards left them. */
   inputs: readonly Argument[];
-  /** No input needs to be evaluated. */
+  /** True if no input needs evaluation. */
   readonly isReady: boolean;
-  /** A guard wants it done again: it is the same act, announced and counted already. */
+  /** True if a guard requested this attempt: the operation is announced and counted already. */
   readonly isRepeat: boolean;
   reservation: LimitReservation | undefined;
   isStarted: boolean;
@@ -84,11 +85,11 @@ export interface Attempt extends Made {
   effects: EffectBuffer;
   result: Value | undefined;
   trace: readonly TraceEntry[];
-  /** The stage that is running, or that ended the attempt. */
+  /** The running stage, or the stage that ended the attempt. */
   stage: Stage;
 }
 
-/** As far as it matters where an attempt ended, in the order of `runStages`. */
+/** The points at which an attempt can end, in the order of `runStages`. */
 export const STAGE = {
   inputs: 0,
   beforeStep: 1,
@@ -103,7 +104,7 @@ export type Stage = (typeof STAGE)[keyof typeof STAGE];
 
 const NO_TRACE: readonly TraceEntry[] = Object.freeze([]);
 
-/** Stage 1. */
+/** Stage 1: creates the attempt and its frame. */
 export function startAttempt(
   call: PipelineCall,
   number: number,
@@ -114,7 +115,7 @@ export function startAttempt(
   const budget = op.retryOwner
     ? { attempt: hints.length + 1, max: MAX_ATTEMPTS, hints }
     : undefined;
-  // Inputs that are values already need no evaluation.
+  // Inputs that are values need no evaluation.
   const ready: Argument[] = [];
   for (const { name, role, kind, value, place, preview } of call.inputs) {
     if (typeof value === 'function') continue;
@@ -153,18 +154,15 @@ function valuesOf(inputs: readonly Argument[]): readonly Value[] {
   return values;
 }
 
-// The stages between the inputs and the record. What is mounted may answer at once: a tick for every
-// stage, whether it waits or not, would cost more than the stages do.
-
 export type AttemptEnding = Outcome<Value> | 'again' | undefined;
 
-/** Stage 2: each input exactly once, in order. */
+/** Stage 2: evaluates each input exactly once, in order. */
 function evaluateInputs(attempt: Attempt): MaybePromise<Failure | undefined> {
   const { inputs: given, outer } = attempt.call;
   const found: Argument[] = [];
   attempt.inputs = found;
   let state: Json | undefined;
-  // Arguments are evaluated outside the function they are for, so its labels do not hold yet.
+  // Arguments are evaluated outside of the called function, so its labels do not apply.
   const note: InputNote = {
     frame: { ...attempt.frame, held: outer.held },
     pipe(given) {
@@ -222,7 +220,7 @@ async function askHooksBefore(attempt: Attempt, hooks: ScriptHooks): Promise<voi
   attempt.frame = { ...attempt.frame, inputs: changed };
 }
 
-/** Stage 5. */
+/** Stage 5: guards and policies judge the inputs. */
 function judgeInputs(attempt: Attempt): MaybePromise<Failure | undefined> {
   const { op } = attempt;
   if (isUncontested(op, attempt.inputs, attempt.frame)) return undefined;
@@ -248,7 +246,7 @@ function judgeInputs(attempt: Attempt): MaybePromise<Failure | undefined> {
   }
 }
 
-/** INVARIANT: nobody is asked about what is refused whatever they answer. */
+/** INVARIANT: a person is never asked about an operation that is refused in any case. */
 function foreseen(
   attempt: Attempt,
   { findings }: Pick<Judgement, 'findings'>,
@@ -257,7 +255,7 @@ function foreseen(
   if (decisionOf(findings) !== 'ask') return undefined;
   const early = attempt.op.metadata?.stream === true ? streamsTooEarly(attempt) : undefined;
   if (early || !foresee) return early;
-  // A refusal here is one of rights, as at the gate.
+  // This refusal is one of rights, as at the gate.
   attempt.stage = STAGE.gate;
   return whenReady(foresee(valuesOf(attempt.inputs), attempt.frame), (refused) => {
     if (!refused) attempt.stage = STAGE.body;
@@ -265,7 +263,7 @@ function foreseen(
   });
 }
 
-/** What whoever performs the act, and the hooks of a script, have to say before stage 5. */
+/** Runs the ports before stage 5: checkpoint, intent, gate, reservation and script hooks. */
 async function hearBefore(attempt: Attempt, first: Stage): Promise<AttemptEnding> {
   const { op, isRepeat } = attempt;
   const { own } = attempt.call;
@@ -275,7 +273,7 @@ async function hearBefore(attempt: Attempt, first: Stage): Promise<AttemptEnding
     const said = own.checkpoint(event, op, attempt.frame);
     const verdict = said instanceof Promise ? await said : said;
     const ending = verdict && endingBy(attempt, verdict);
-    // There is nothing to repeat yet: retry means go on.
+    // There is no attempt to repeat yet, so `retry` continues.
     if (ending !== undefined && ending !== 'again') return ending;
   }
   if (first <= STAGE.intent) {
@@ -301,7 +299,7 @@ async function hearBefore(attempt: Attempt, first: Stage): Promise<AttemptEnding
   return undefined;
 }
 
-/** Stages 2 to 5, from `first` on: undefined when the body may begin. */
+/** Runs stages 2 to 5, from `first` on. Returns undefined if the body may start. */
 function admit(attempt: Attempt, first: Stage): MaybePromise<AttemptEnding> {
   const { own } = attempt.call;
   const { scriptHooks } = attempt.frame.ports;
@@ -317,7 +315,7 @@ function admit(attempt: Attempt, first: Stage): MaybePromise<AttemptEnding> {
   });
 }
 
-/** Stage 6. */
+/** Stage 6: runs the body, with a buffer for effects if a guard may object. */
 function runBody(attempt: Attempt): MaybePromise<Outcome<Value>> {
   const { op, call, frame } = attempt;
   const { guards } = frame;
@@ -346,7 +344,7 @@ async function askHooksAfter(attempt: Attempt, hooks: ScriptHooks, result: Value
   return withMarksOf(result, given);
 }
 
-/** Stage 8. */
+/** Stage 8: guards and policies judge the result. */
 function judgeResult(attempt: Attempt, result: Value): MaybePromise<Failure | undefined> {
   const { op, frame } = attempt;
   attempt.result = result;
@@ -360,7 +358,7 @@ function judgeResult(attempt: Attempt, result: Value): MaybePromise<Failure | un
   });
 }
 
-/** What somebody who keeps a trail calls the result. */
+/** Adds the mark of the provenance trail to the result. */
 function withTrail(attempt: Attempt, result: Value): Value {
   const used = mergeDescriptors(marksOfInputs(attempt), result.meta.descriptor);
   const mark = attempt.frame.ports.trail?.(attempt.op, used);
@@ -376,7 +374,7 @@ export const entryOf = (
   retried: boolean,
 ): RecordEntry => ({ op, frame, arguments: passed, attempt: number, retried, outcome, trace });
 
-/** Whoever performs the act keeps, notes and hears what came of it. */
+/** Runs the ports after stage 8: cost, audit and checkpoint. */
 async function hearAfter(
   attempt: Attempt,
   objection: Failure | undefined,
@@ -387,7 +385,8 @@ async function hearAfter(
   if (!outcome.ok) return outcome;
   if (attempt.effects !== NO_BUFFER) attempt.effects.flush();
   attempt.stage = STAGE.audit;
-  // INVARIANT: one row for every attempt; what could not be noted is not reported as done.
+  // INVARIANT: every attempt always has one row; an attempt without a row is never reported as
+  // successful.
   if (audit) await audit(entryOf(attempt, outcome, false));
   attempt.stage = STAGE.afterStep;
   if (!checkpoint) return outcome;
@@ -401,7 +400,7 @@ async function hearAfter(
   return (verdict && endingBy(attempt, verdict)) ?? outcome;
 }
 
-/** Stages 7 and 8, and what is told of them. */
+/** Runs stages 7 and 8 and the ports after them. */
 function finish(attempt: Attempt, done: Outcome<Value>): MaybePromise<Outcome<Value> | 'again'> {
   if (!done.ok) return done;
   const { op, effects, frame } = attempt;
@@ -426,7 +425,7 @@ function finish(attempt: Attempt, done: Outcome<Value>): MaybePromise<Outcome<Va
   );
 }
 
-/** It streams, and that would be out before an after-guard could object. */
+/** Refuses a stream whose output would leave before a guard with timing `after` could object. */
 function streamsTooEarly({ op, frame }: Attempt): Failure | undefined {
   const isEarly = frame.emit !== undefined || frame.guards.mayObjectAfter(op, frame.held);
   return isEarly
@@ -434,7 +433,7 @@ function streamsTooEarly({ op, frame }: Attempt): Failure | undefined {
     : undefined;
 }
 
-/** Runs the stages from `first` on; what one of them throws is a fault of this operation. */
+/** Runs the stages from `first` on. An exception of a stage is a fault of this operation. */
 export const runStages = (attempt: Attempt, first: Stage): MaybePromise<Outcome<Value> | 'again'> =>
   shielded(
     () =>

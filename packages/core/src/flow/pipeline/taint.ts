@@ -1,7 +1,7 @@
-// Stage 7: what the result of an operation is known to be made of.
-// INVARIANT: the result carries every mark of every input, of everything the body captured, of the
-// conditions it stood under, of the operation itself, and its own. Bodies never touch labels. The one
-// exception is `untrusted` of what an operation with `reads` reads; see `marksOfReading`.
+// Stage 7: computes the marks of an operation's result. INVARIANT: the result always carries every mark
+// of every input, of captured values, of the conditions, of the operation, and its own. Bodies never
+// change labels. The one exception is `untrusted` of data that an operation with `reads` reads; see
+// `marksOfReading`.
 import { createRecent } from '../../base/index.ts';
 import type { Frame } from '../frame.ts';
 import type { Argument, Operation } from '../operation.ts';
@@ -20,7 +20,7 @@ import { addMarks, relabel, type Value } from '../values/value.ts';
 const declared = createRecent<string, Descriptor>(1024);
 const declaredBy = new WeakMap<Operation, Descriptor>();
 
-/** Labels, source label and provenance that the operation itself contributes. */
+/** Returns labels, source label and sources of the operation itself. */
 function ownMarks(op: Operation): Descriptor {
   const { labels, source, sources } = op;
   if (!labels?.length && !sources?.length) {
@@ -42,38 +42,38 @@ const describeOwn = ({ labels, source, sources }: Operation): Descriptor =>
     ...(sources ? { sources } : {}),
   });
 
-/** Where data enters from outside, a policy may label what carries no label. */
+/** Source labels of data from outside, which a policy may label if it has no label. */
 const ENTRANCES = new Set(['src:file', 'src:network', 'src:user']);
 
 export interface Made {
   readonly op: Operation;
   readonly frame: Frame;
-  /** As the guards passed them on. */
+  /** The inputs as the guards left them. */
   readonly inputs: readonly Argument[];
   readonly captured: Descriptor;
 }
 
-/** The marks of everything that went in, for results and for faults. */
+/** Returns the marks of everything that went in, for results and for faults. */
 export function marksOfInputs({ op, frame, inputs, captured }: Made): Descriptor {
   let marks = mergeDescriptors(frame.influence, captured);
   for (const { value } of inputs) marks = mergeDescriptors(marks, value.meta.descriptor);
   return mergeDescriptors(marks, ownMarks(op));
 }
 
-/** What an operation with `reads` is given to read; all else is its caller's. */
+/** Inputs with the text that an operation with `reads` reads. All others come from its caller. */
 const READ: ReadonlySet<string> = new Set(['of', 'from']);
 
 /**
- * The one place where `untrusted` is not handed on. Whoever reads has put it on every text that a stranger
- * could have written; what is left are words of the caller's schema, numbers, dates, records that were
- * there before. INVARIANT: nothing else is taken away, and nothing at all when the caller's own words, or
- * what decided that they are asked, are a stranger's: then the schema is his too.
+ * The one place where `untrusted` is dropped. The operation put it on every text that an untrusted
+ * author could have written. The rest is words of the caller's schema, numbers, dates and existing
+ * records. INVARIANT: no other mark is ever dropped, and none at all if the caller's own words, or the
+ * conditions of the call, are untrusted, because then the schema is untrusted too.
  */
 function marksOfReading(made: Made): Descriptor {
   const isPicking = made.op.reads === 'picked';
   const [read, asked]: [Argument[], Argument[]] = [[], []];
   for (const input of made.inputs) (READ.has(input.name) ? read : asked).push(input);
-  // Records bring their own marks, and which of them were chosen is no part of any of them.
+  // Records have their own marks. The choice among them adds none.
   if (isPicking) {
     const around = marksOfInputs({ ...made, inputs: [] });
     const chosenBy = marksOfInputs({ ...made, inputs: asked });
@@ -100,13 +100,13 @@ export function taintResult(made: Made, result: Value): Value {
       ? addMarks(marked, describe({ labels: policy.unlabelled }))
       : marked;
   const { descriptor, elements } = labelled.meta;
-  // New data: the kind of operation that made it is this one.
+  // This operation made new data, so its kind is recorded.
   return elements ? labelled : relabel(labelled, withCapability(descriptor, op.type));
 }
 
 /**
- * The result is one of the inputs (an assignment): its marks, down to its elements, are already
- * exact, and labels it already carries are no new data for a guard that has replaced it.
+ * The marks of a result that is one of the inputs (an assignment), down to its elements, are exact
+ * already. Its labels are no new data for a guard that has replaced it.
  */
 function taintPassedOn({ op, frame, inputs, captured }: Made, result: Value): Value {
   let marks = mergeDescriptors(mergeDescriptors(frame.influence, captured), frame.policy.mark);

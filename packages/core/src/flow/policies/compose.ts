@@ -1,10 +1,10 @@
-// Several levels, one policy in force. INVARIANT: a level can only narrow what the others leave.
+// Composes several levels into one policy. INVARIANT: a level can never widen what the others allow.
 //
-// Settings that open something (a rule off, a private host, unsigned items) need authority: they
-// count from an operator's or user's file, or from a project's file with a good signature. A stranger's
-// project can close doors; it cannot open one. The bundle's settings are defaults: they hold where
-// nobody with authority has said anything. What it denies on a surface holds until a person takes back
-// exactly that.
+// Settings that open something (a rule off, a private host, unsigned items) need authority: they count
+// from an operator's or user's file, or from a project's file with a valid signature. An untrusted
+// project can only close. Settings of the bundle are defaults, which apply if no level with authority
+// has the setting. A denial of the bundle on a surface applies until a person takes back exactly that
+// one.
 import {
   createRecent,
   fail,
@@ -34,41 +34,44 @@ import {
 } from './policy.ts';
 
 export interface ComposedPolicy extends FramePolicy {
-  /** Operator first, bundle last. */
+  /** The levels, from the operator to the bundle. */
   readonly levels: readonly Policy[];
   narrowedBy(more: PolicyRules): ComposedPolicy;
   readonly rules: ReadonlyMap<string, RuleState>;
-  /** To be held all at once; for a caller without a token on this surface. */
+  /** Returns the ceilings for a caller without a token on this surface. All of them must allow. */
   ceilings(surface?: string): Ceiling[];
   effects(surface: string): readonly ToolEffect[];
   directives(surface: string): DirectiveAccess;
-  /** May approvals be decided in a dialog of a client there? */
+  /** True if a dialog of a client on this surface may decide approvals. */
   elicits(surface: string): boolean;
   readonly limits: Readonly<Record<string, number | string>>;
   readonly allowsUnsigned: boolean;
   readonly install: 'allow' | 'ask' | 'deny';
   readonly anneal: 'ask' | 'auto';
-  /** May the project's price files say less than the user, the bundle and the price package do? */
+  /**
+   * True if price files of the project may lower the prices of the user, the bundle and the price
+   * package.
+   */
   readonly allowsLowerPrices: boolean;
-  /** How every thread reads what strangers wrote; whoever says `reference` is heard. */
+  /** How threads read untrusted text. One level with `reference` is sufficient. */
   readonly untrusted: 'show' | 'reference';
-  /** Private and loopback hosts; public ones are not asked about here. */
+  /** True if a private or loopback host is allowed. Public hosts are not checked here. */
   isHostAllowed(host: string): boolean;
-  /** How long a question waits for its answer, in milliseconds. */
+  /** How long an approval request stays pending, in milliseconds. */
   readonly approvalMs: number;
-  /** May this model be asked? Judged by its id alone, wherever its provider is. */
+  /** Checks whether a model may be called, by its id and not by its provider. */
   allowsModel(id: string): Outcome<null>;
   readonly retention: { readonly days?: number; readonly keep_failed?: boolean };
   readonly notify: JsonObject | undefined;
   readonly transcript: 'preview' | 'full';
 }
 
-/** Answers that are remembered for as long as the policy is in force. */
+/** Maximum number of cached answers of the policy in force. */
 const MAX_HOSTS = 200;
 
 const RANK: readonly PolicyLevel[] = ['operator', 'user', 'project', 'bundle'];
 
-/** Not a project's, whoever signed it. */
+/** True for levels of a person. A project never counts, even if it is signed. */
 const isPersons = ({ level }: Policy): boolean => level === 'operator' || level === 'user';
 
 const hasAuthority = (policy: Policy): boolean =>
@@ -76,7 +79,10 @@ const hasAuthority = (policy: Policy): boolean =>
 
 type Reader<T> = (policy: Policy) => T | undefined;
 
-/** Statements in force: those with authority (else the bundle's), and every other level's. */
+/**
+ * Returns the statements in force: those with authority (else the bundle's), and those of every other
+ * level.
+ */
 function statements<T>(levels: readonly Policy[], read: Reader<T>): { base: T[]; narrowing: T[] } {
   const said = (list: readonly Policy[]) =>
     list.map(read).filter((value): value is T & {} => value !== undefined && value !== null);
@@ -86,7 +92,7 @@ function statements<T>(levels: readonly Policy[], read: Reader<T>): { base: T[];
   return { base: strong.length > 0 ? strong : bundle, narrowing: weak };
 }
 
-/** The strictest of what is said; `order` runs from strict to open. */
+/** Returns the strictest statement. `order` is from strict to open. */
 function strictest<T>(
   levels: readonly Policy[],
   order: readonly T[],
@@ -98,10 +104,10 @@ function strictest<T>(
   return order.find((value) => said.includes(value)) ?? (order[0] as T);
 }
 
-/** Its `labels` and rules are what a privileged guard may make an exception to. */
+/** True if a privileged guard may make exceptions to its `labels` and rules. */
 const isLiftable = ({ ofScript, locked }: Policy): boolean => ofScript === true && locked !== true;
 
-/** `withBuiltIn`: those hold that nobody has said anything about. */
+/** Returns the states of the rules. `withBuiltIn` includes built-in rules that no level mentions. */
 const ruleStates = (levels: readonly Policy[], withBuiltIn = true): Map<string, RuleState> =>
   new Map(
     NAMED_RULES.map(({ name, isBuiltIn, answer }): [string, RuleState] => {
@@ -116,7 +122,7 @@ const ruleStates = (levels: readonly Policy[], withBuiltIn = true): Map<string, 
     }),
   );
 
-/** Nobody has said anything about a surface: a person may do all, a stranger's client may look. */
+/** Defaults of surfaces: a person may do everything, an unknown client may only read. */
 const SURFACES: Readonly<Record<string, Required<Pick<SurfacePolicy, 'effects' | 'directives'>>>> =
   {
     mcp: { effects: ['read'], directives: 'signed' },
@@ -149,8 +155,9 @@ function ceilingsOn(levels: readonly Policy[], surface: string | undefined): Cei
 }
 
 /**
- * What the bundle denies on a surface holds for whoever adds to it, too: a person takes one back by
- * naming exactly it. Its `allow` is a default, which one with authority replaces.
+ * Returns the bundle's ceilings on a surface. Its denials also apply if another level adds to the
+ * surface; a person takes one back by naming exactly that one. Its `allow` is a default, which a level
+ * with authority replaces.
  */
 function shippedCeilings(
   levels: readonly Policy[],
@@ -172,11 +179,11 @@ function shippedCeilings(
   });
 }
 
-/** Equal for entries that say the same. */
+/** Returns the same key for grants that say the same. */
 export const grantKey = ({ capability, scope = {} }: Grant): string =>
   JSON.stringify([capability, Object.entries(scope).toSorted(([a], [b]) => (a < b ? -1 : 1))]);
 
-/** A host is open when somebody with authority opened it and no level that lists hosts leaves it out. */
+/** A host is open if a level with authority opened it and every level that lists hosts includes it. */
 function hostRule(levels: readonly Policy[]): (host: string) => boolean {
   const { base, narrowing } = statements(levels, ({ hosts }) => hosts);
   const lists = [...base, ...narrowing].map((hosts) => hosts.map((glob) => glob.toLowerCase()));
@@ -189,13 +196,13 @@ function hostRule(levels: readonly Policy[]): (host: string) => boolean {
   return (host) => answers.get(host) ?? answers.set(host, isListed(host));
 }
 
-/** A word that opens: of those with authority, each by itself. */
+/** Returns the rule for trusted tools. Each level with authority can name tools by itself. */
 function trustRule(levels: readonly Policy[]): (tool: string) => boolean {
   const globs = levels.filter(hasAuthority).flatMap(({ trusted }) => trusted?.tools ?? []);
   return globs.length === 0 ? () => false : (tool) => globs.some((glob) => matchGlob(glob, tool));
 }
 
-/** Why no request goes to a model of this id; undefined when every level leaves it. */
+/** Returns why no request goes to this model. Undefined if every level allows it. */
 function modelRefusal(levels: readonly Policy[], id: string): string | undefined {
   const isListed = (globs: readonly string[]): boolean =>
     globs.some((glob) => matchGlob(glob.toLowerCase(), id.toLowerCase()));
@@ -218,7 +225,7 @@ function modelRule(levels: readonly Policy[], id: string): Outcome<null> {
   return fail('permission_denied', refusal, about);
 }
 
-/** The money is the user's: they must say so themselves, of a project whose own word can be trusted. */
+/** The user pays, so the user must allow it, and the project's policy must be authorised. */
 function lowerPrices(levels: readonly Policy[]): boolean {
   const projects = levels.filter(({ level }) => level === 'project');
   const owners = levels.filter(isPersons);
@@ -230,7 +237,7 @@ function lowerPrices(levels: readonly Policy[]): boolean {
   );
 }
 
-/** Guards that cannot be compiled protect nobody, so they refuse everything. */
+/** Guards that cannot be compiled refuse everything. */
 function guardsOf(policy: Policy): GuardSet {
   const mayBePrivileged = hasAuthority(policy);
   const compiled = compileGuards(policy.guards ?? [], { locked: true, mayBePrivileged });
@@ -245,7 +252,7 @@ function guardsOf(policy: Policy): GuardSet {
   return broken.ok ? createGuardSet([broken.output]) : NO_GUARDS;
 }
 
-/** Where a policy speaks of a folder, in a rule, a filter or a condition. */
+/** Returns the folders that a rule, filter or condition of a policy names. */
 function foldersNamed(levels: readonly Policy[]): string[] {
   const written = levels.flatMap(({ labels = {}, guards = [] }) => [
     ...Object.keys(labels),
@@ -267,7 +274,7 @@ const markOf = (levels: readonly Policy[], rules: ReadonlyMap<string, RuleState>
     ],
   });
 
-/** `limits` as every level leaves them, and everything else a frame and the runtime ask about. */
+/** Composes `limits` and all other settings that a frame and the runtime use. */
 export function composePolicies(policies: readonly Policy[]): ComposedPolicy {
   const levels = RANK.flatMap((rank) => policies.filter(({ level }) => level === rank));
   const trusted = levels.filter((policy) => hasAuthority(policy) || policy.level === 'bundle');
@@ -314,7 +321,7 @@ export function composePolicies(policies: readonly Policy[]): ComposedPolicy {
 
 const ofGuards = new WeakMap<GuardSet, readonly string[]>();
 
-/** The `dir:` labels that anybody in force has a rule about. */
+/** Returns the `dir:` labels that any rule or guard in force names. */
 export function namedFolders({ policy, guards }: Pick<Frame, 'policy' | 'guards'>): string[] {
   const filtered =
     ofGuards.get(guards) ?? guards.list.map(({ on }) => on).filter((on) => on.startsWith('dir:'));
@@ -327,11 +334,14 @@ export function namedFolders({ policy, guards }: Pick<Frame, 'policy' | 'guards'
 const DAY_MS = 24 * 60 * 60 * 1000;
 const APPROVAL_DAYS = 7;
 
-/** The shortest counts; what nobody with authority has said is never longer than the default. */
+/**
+ * Returns the days of all levels, of which the shortest counts. Without authority a level cannot exceed
+ * the default.
+ */
 function approvalDays(levels: readonly Policy[]): readonly number[] {
   const { base, narrowing } = statements(levels, ({ approvals }) => approvals?.days);
   return [...(base.length > 0 ? base : [APPROVAL_DAYS]), ...narrowing];
 }
 
-/** What holds where no file says anything. */
+/** The policy without any file. */
 export const BUILT_IN_POLICY: ComposedPolicy = composePolicies([]);

@@ -1,6 +1,6 @@
-// Stage 5, the policy part: label rules of every level, named rules, tiers that need approval.
-// INVARIANT: levels are judged one by one and all their objections count, so adding a level can only
-// narrow. Nothing here ever answers "allow".
+// Stage 5, the policy part: label rules of every level, named rules, and tiers that need approval.
+// INVARIANT: levels are always judged one by one and all their objections count, so one more level can
+// only narrow. This file never answers "allow".
 import type { Finding, Frame, FramePolicy, LabelRule, ModelReader, RuleState } from '../frame.ts';
 import {
   type Argument,
@@ -19,7 +19,9 @@ import type { Value } from '../values/value.ts';
 import { type Judged, NAMED_RULES, type NamedRule, type RuleFacts } from './named-rules.ts';
 import type { Policy } from './policy.ts';
 
-/** The most specific pattern of a rule decides; of two patterns of equal length the stricter one does. */
+/**
+ * The most specific pattern of a rule decides. Of two patterns of equal length the stricter one decides.
+ */
 type FlowVerdict = 'deny' | 'ask' | 'allow';
 
 interface WeighedPattern {
@@ -30,7 +32,7 @@ interface WeighedPattern {
 
 const STRICTNESS: Readonly<Record<FlowVerdict, number>> = { deny: 2, ask: 1, allow: 0 };
 
-/** `op:cmd:git` closes `op:cmd`: with exceptions named, the rest of that kind is meant to be shut. */
+/** Returns the closed kinds: `op:cmd:git` among the exceptions closes the rest of `op:cmd`. */
 function closedKinds(rule: LabelRule): string[] {
   const allowed = (rule.allow ?? []).map(normalizePattern);
   const kinds = allowed.map((pattern) => pattern.split(/[:/]/).slice(0, 2).join(':'));
@@ -57,10 +59,10 @@ interface FlowRule {
 
 interface LabelTable {
   readonly source: string;
-  /** A privileged guard may make exceptions to it. */
+  /** True if a privileged guard may make exceptions to it. */
   readonly yields: boolean;
   readonly rules: ReadonlyMap<string, FlowRule>;
-  /** Said instead of the rule, by a policy that is broken. */
+  /** The reason that a broken policy gives instead of the rule. */
   readonly closed?: string;
 }
 
@@ -76,17 +78,20 @@ function createLabelTable(policy: Policy, yields: boolean): LabelTable {
   return { source: `policy:${level}`, yields, rules: new Map(rules), ...(closed && { closed }) };
 }
 
-/** The rules for the marks of a descriptor. */
+/** Returns the rules for the marks of a descriptor. */
 const rulesFor = ({ rules }: LabelTable, { taint }: Descriptor): readonly FlowRule[] =>
   [...new Set(taint.flatMap(filtersFor))].flatMap((filter) => rules.get(filter) ?? []);
 
-/** The part of a policy in force that judges. */
+/** The judging part of a policy in force. */
 type PolicyJudge = Pick<FramePolicy, 'mayObject' | 'judge' | 'resultLabels'>;
 
 const NO_FINDINGS: readonly Finding[] = Object.freeze([]);
 const NO_LABELS: readonly string[] = Object.freeze([]);
 
-/** Of a value that was passed on as it is: what the tool said of it that told it. */
+/**
+ * Returns the origin of a value that was passed on unchanged, from the declaration of the tool that
+ * returned it.
+ */
 function originByFacts(value: Value, wanted: string | undefined): ArgumentOrigin | undefined {
   if (!carries(value.meta.descriptor, 'untrusted')) return undefined;
   const kind = vouchedInAll(value, wanted);
@@ -170,7 +175,7 @@ function labelFindings(tables: readonly LabelTable[], { keys, inputs }: RuleFact
   return findings;
 }
 
-/** What there is to do about it, besides asking a person: said where it can be done. */
+/** Returns the remedies other than an approval. They exist only if a model made the call. */
 function waysOut({ reader }: RuleFacts, input: Judged): readonly string[] {
   const { name, kind, marks, isImplied, isPlace } = input;
   if (!reader || !carries(marks, 'untrusted')) return [];
@@ -185,7 +190,7 @@ function waysOut({ reader }: RuleFacts, input: Judged): readonly string[] {
   ];
 }
 
-/** `stated`: what of it stays whoever makes an exception. */
+/** `stated`: the state that remains after an exception. */
 function ruleFindings(
   rule: NamedRule,
   state: RuleState,
@@ -205,12 +210,15 @@ function ruleFindings(
   }));
 }
 
-/** What of a policy the marks of one value could concern. */
+/** Flags: which parts of a policy the marks of one value can concern. */
 const NOTHING = 0;
 const A_LABEL = 1;
 const A_RULE = 2;
 
-/** Could a key of this operation name a risk? Asked every time, so it only looks at beginnings. */
+/**
+ * True if a key of this operation could name a risk. It only compares prefixes, because it runs every
+ * time.
+ */
 function isRisky({ risk, labels, opLabels }: Operation, held: readonly string[]): boolean {
   if (held.length > 0 || risk?.length || labels?.length) return true;
   for (const key of opLabels) {
@@ -223,7 +231,10 @@ function isRisky({ risk, labels, opLabels }: Operation, held: readonly string[])
 const isLabelled = (labels: readonly string[], label: string): boolean =>
   labels.some((one) => coversKey(label, one.toLowerCase()));
 
-/** Neither its own nor given to it, but of the function around it, and that one had arguments. */
+/**
+ * True if the label is neither the operation's own nor given to it, but belongs to a surrounding
+ * function that had arguments.
+ */
 function isInherited(
   op: Operation,
   given: readonly string[],
@@ -239,7 +250,7 @@ function isInherited(
 
 interface JudgeSettings {
   readonly states: ReadonlyMap<string, RuleState>;
-  /** As policy files and locked policies have them: no exception goes below. */
+  /** Rule states of policy files and locked policies. No exception goes below them. */
   readonly stated: ReadonlyMap<string, RuleState>;
   readonly approve: readonly string[];
   isLiftable(policy: Policy): boolean;
@@ -262,7 +273,7 @@ export function createPolicyJudge(
   const watched = new Set(judging.flatMap(({ mark }) => mark ?? []));
   const watchesAll = judging.some(({ mark }) => mark === undefined);
 
-  // Descriptors are interned, so each is looked at once.
+  // Descriptors are interned, so each one is examined once.
   const known = new WeakMap<Descriptor, number>();
   function concernOf(descriptor: Descriptor): number {
     if (descriptor.taint.length === 0) return NOTHING;

@@ -1,5 +1,5 @@
-// A policy against the project it is for: does everything it names exist, and is every tool that
-// can do harm covered by something?
+// Checks a policy against its project: every name exists, and every tool with a risk is covered by a
+// rule.
 import { type Diagnostic, didYouMean, matchGlob, type Position } from '../../base/index.ts';
 import type { GuardSource } from '../guards/guard-expression.ts';
 import { coversKey, isGlob, isRisk, normalizePattern, type OperationRisk } from '../operation.ts';
@@ -16,9 +16,9 @@ export interface KnownNames {
   readonly tools: readonly KnownTool[];
   /** Labels that tools, directives and other policies declare. */
   readonly labels: readonly string[];
-  /** Ids of models that tiers, prices and providers name, where these are known. */
+  /** Ids of models of tiers, prices and providers. Absent: not known. */
   readonly models?: readonly string[];
-  /** What the bundle says of surfaces, where that is known. */
+  /** The bundle's settings of surfaces. Absent: not known. */
   readonly shipped?: Policy['surfaces'];
 }
 
@@ -31,7 +31,7 @@ interface PolicyFinding {
   readonly hint?: string | undefined;
 }
 
-/** Marks the product itself puts on values. */
+/** Marks that the runtime itself puts on values. */
 export const OWN_LABELS: readonly string[] = [
   '*',
   'secret',
@@ -46,12 +46,12 @@ const isAutomatic = (label: string): boolean => /^(src|dir):/.test(label);
 
 interface LintedPattern {
   readonly written: string;
-  /** Normalized. */
+  /** The normalized pattern. */
   readonly key: string;
   readonly path: Path;
 }
 
-/** Every pattern of the policy with the setting it stands in. */
+/** Returns every pattern of the policy with the path of its setting. */
 export function patternsIn(policy: Policy): LintedPattern[] {
   const at = (path: Path) => (written: string, index: number) => ({
     written,
@@ -76,7 +76,7 @@ export function patternsIn(policy: Policy): LintedPattern[] {
 
 const toolKey = ({ id }: { id: string }): string => `op:tool:${id.toLowerCase()}`;
 
-/** `op:tool:…` must cover at least one tool there is. */
+/** A pattern `op:tool:…` must cover at least one existing tool. */
 function toolFindings(policy: Policy, { tools }: KnownNames): PolicyFinding[] {
   return patternsIn(policy).flatMap(({ key, path }) => {
     if (!key.startsWith('op:tool:') || tools.some((tool) => coversKey(key, toolKey(tool))))
@@ -104,7 +104,7 @@ function trustFindings({ trusted }: Policy, { tools }: KnownNames): PolicyFindin
   );
 }
 
-/** Of models, too: a glob that fits none of them may fit one that comes later. */
+/** Checks ids of models. A glob without a match is accepted, because a later model may match it. */
 function modelFindings({ models: rule = {} }: Policy, { models }: KnownNames): PolicyFinding[] {
   if (!models) return [];
   return (['allow', 'deny'] as const).flatMap((list) =>
@@ -117,7 +117,7 @@ function modelFindings({ models: rule = {} }: Policy, { models }: KnownNames): P
   );
 }
 
-/** Labels that come from a policy, or from the guards of a directive. */
+/** Returns the labels that a policy or the guards of a directive add. */
 export const labelsGivenBy = ({ defaults, operations, guards = [] }: Partial<Policy>): string[] => [
   ...(defaults?.unlabelled ?? []),
   ...Object.keys(operations ?? {}),
@@ -131,7 +131,7 @@ function labelFindings(policy: Policy, known: KnownNames): PolicyFinding[] {
     path: ['labels', label],
   }));
   const guards = (policy.guards ?? []).flatMap(({ on }, index) =>
-    // A guard on a label judges operations too, and risks are labels of theirs.
+    // A guard on a label also judges operations, and risks are labels of operations.
     /^(op:|@)/.test(on) || isRisk(on.split(':', 1)[0] ?? '')
       ? []
       : [{ label: on, path: ['guards', index, 'on'] }],
@@ -170,7 +170,10 @@ function parameterFindings(policy: Policy, known: KnownNames): PolicyFinding[] {
 
 const RULE_FOR = { exfil: 'no-secret-exfil', destructive: 'no-untrusted-destructive' } as const;
 
-/** A tool with risk is covered by its rule, or by a rule or guard of this policy that names it. */
+/**
+ * A tool with a risk must be covered by the rule of the risk, or by a rule or guard of this policy that
+ * names it.
+ */
 function coverageFindings(policy: Policy, { tools }: KnownNames): PolicyFinding[] {
   const { rules } = composePolicies([{ ...policy, guards: [] }]);
   const restricting = patternsIn(policy).filter(({ path }) => !path.includes('allow'));
@@ -190,7 +193,7 @@ function coverageFindings(policy: Policy, { tools }: KnownNames): PolicyFinding[
   });
 }
 
-/** Labels given to operations that nothing asks about. */
+/** Finds labels for operations that no rule or guard uses. */
 function idleFindings(policy: Policy): PolicyFinding[] {
   const asking = patternsIn(policy).filter(({ path }) => path[0] !== 'operations');
   const filters = (policy.guards ?? []).map(({ on }) => on);
@@ -207,7 +210,7 @@ function idleFindings(policy: Policy): PolicyFinding[] {
     }));
 }
 
-/** What a privileged guard allows before an operation is an exception to rules: of everything, it is none. */
+/** Finds privileged guards that allow every operation, which would be an exception to all rules. */
 function exceptionFindings({ guards = [] }: Policy): PolicyFinding[] {
   return guards.flatMap(({ on, timing, when, privileged, verdict }, index): PolicyFinding[] =>
     privileged &&
@@ -227,7 +230,7 @@ function exceptionFindings({ guards = [] }: Policy): PolicyFinding[] {
   );
 }
 
-/** What would take back a denial and does not: of a project, or of nothing that is denied. */
+/** Finds `open` entries without effect: in a project's policy, or without a matching denial. */
 function openFindings({ level, surfaces = {} }: Policy, { shipped }: KnownNames): PolicyFinding[] {
   return Object.entries(surfaces).flatMap(([name, { open = [] }]) => {
     const denied = shipped?.[name]?.capabilities?.deny ?? [];
@@ -256,7 +259,7 @@ const asWarning =
     ...(hint === undefined ? {} : { hint }),
   });
 
-/** The guards of a directive: what they name exists. */
+/** Checks that the names in guards of a directive exist. */
 export function lintGuards(guards: readonly GuardSource[], known: KnownNames): Diagnostic[] {
   const policy: Policy = { level: 'project', guards: [...guards] };
   return [toolFindings, labelFindings, parameterFindings]
@@ -267,7 +270,7 @@ export function lintGuards(guards: readonly GuardSource[], known: KnownNames): D
     });
 }
 
-/** Warnings only: what is wrong in itself was reported when the file was read. */
+/** Returns only warnings. Errors of the file itself are reported by its reader. */
 export function lintPolicy(
   policy: Policy,
   known: KnownNames,

@@ -1,5 +1,5 @@
-// The rules that are known by name. Built-in ones hold unless an operator or user says otherwise;
-// packs hold where a policy names them. No `labels` entry lifts a rule.
+// The rules with a name. Built-in rules apply unless an operator or user sets another state. Packs apply
+// if a policy names them. No `labels` entry lifts a rule.
 import type { ModelReader } from '../frame.ts';
 import {
   type Argument,
@@ -11,20 +11,20 @@ import {
 import { carries, type Descriptor, EMPTY } from '../values/labels.ts';
 import { elementOf, type Value } from '../values/value.ts';
 
-/** One input as rules see it; the conditions an operation stands under count as one more. */
+/** One input as rules judge it. The conditions of an operation count as one more input. */
 export interface Judged {
   readonly name: string;
   readonly role: Argument['role'];
   readonly kind?: string | undefined;
   readonly marks: Descriptor;
-  /** Absent: of a condition, or of the call as a whole. */
+  /** Absent for a condition and for the call as a whole. */
   readonly value?: Value;
   readonly origin?: ArgumentOrigin | undefined;
-  /** No parameter: a condition, or the call as a whole. */
+  /** True for a condition and for the call as a whole, which are not parameters. */
   readonly isImplied?: true;
-  /** A place that could be new. */
+  /** True for a path at which a new file may be created. */
   readonly isPlace?: boolean;
-  /** What its author has decided; asked only of an operation that may follow addresses. */
+  /** True for a value that the author fixed. Used only for an operation that may follow addresses. */
   readonly isFixed?: boolean;
 }
 
@@ -33,22 +33,25 @@ export interface RuleFacts {
   readonly keys: readonly string[];
   readonly risks: ReadonlySet<OperationRisk>;
   readonly inputs: readonly Judged[];
-  /** The model that calls it; absent: none does. */
+  /** The model that makes the call. Absent: no model does. */
   readonly reader?: ModelReader | undefined;
-  /** It has the label only because of the call it is done for, whose arguments were judged. */
+  /**
+   * True if the operation has the label only because of the surrounding call, whose arguments were
+   * judged.
+   */
   isInherited(label: string): boolean;
 }
 
 export interface NamedRule {
   readonly name: string;
   readonly isBuiltIn: boolean;
-  /** What it answers where nobody has said anything; `deny` when absent. */
+  /** The answer without a setting. Absent: `deny`. */
   readonly answer?: 'ask';
   readonly text: string;
-  /** The mark without which no input offends; absent: one may offend by what it lacks. */
+  /** The mark that an input must have to offend. Absent: an input may offend by a missing label. */
   readonly mark?: string;
   offenders(facts: RuleFacts): readonly Judged[];
-  /** Marks it adds to results instead of refusing anything. */
+  /** Labels that the rule adds to results instead of refusing. */
   readonly adds?: string;
 }
 
@@ -58,7 +61,7 @@ const marked =
     carries(marks, label);
 const untrusted = marked('untrusted');
 
-/** A list counts with the union of its elements, which vouches for none of the others. */
+/** A list counts with the union of its elements, which does not vouch for each element. */
 function isAllMarked(value: Value, label: string): boolean {
   const { data, meta } = value;
   if (!carries(meta.descriptor, label)) return false;
@@ -71,32 +74,36 @@ const lacks =
   ({ marks, value }: Judged): boolean =>
     value ? !isAllMarked(value, label) : !carries(marks, label);
 
-/** Content may be tainted; what steers the operation may not. */
+/** True unless the role is `content`: content may be tainted, steering inputs may not. */
 const steers = ({ role }: Judged): boolean => role !== 'content';
 const isOf = ({ origin }: Judged, ...kinds: readonly ArgumentOrigin['kind'][]): boolean =>
   origin !== undefined && kinds.includes(origin.kind);
 
 /**
- * Is anybody trusted known to have said it? Else a stranger may have chosen it. His words passed on are
- * his; the name of a thing in a directory says where to, and is nothing to be sent itself.
+ * True if a trusted source vouches for the value; otherwise an untrusted author may have chosen it.
+ * Untrusted text that is passed on stays untrusted. The name of an entry of a directory may be a
+ * destination, but not content.
  */
 const isVouchedFor = (input: Judged): boolean =>
   input.origin !== undefined &&
   !isOf(input, 'reference') &&
   !(input.role === 'content' && isOf(input, 'identifier'));
 
-/** What an answer lists may be written to; what is destroyed somebody has to name himself. */
+/**
+ * True for a value that a person or the call's text named. A directory entry may be written to, but a
+ * target of destruction must be named.
+ */
 const isSaid = (input: Judged): boolean =>
   isVouchedFor(input) && !isOf(input, 'result', 'identifier', 'directory');
 
-/** Where no model that a stranger may speak through has chosen it: also what a directory lists. */
+/** True if no model under untrusted influence chose the value. Directory entries count. */
 const isChosenWell = (input: Judged): boolean => isVouchedFor(input) && !isOf(input, 'result');
-/** Somebody has named it, for this very thing. */
+/** True if the value was named for this operation. */
 const isNamed = ({ origin }: Judged): boolean => origin !== undefined && origin.kind !== 'fixed';
 
 const NOBODY: ModelReader = { marks: EMPTY };
 
-/** The call as a whole counts where none of its arguments was named by anybody. */
+/** The call as a whole offends if none of its arguments was named. */
 const unlessNamed = (
   { inputs, reader = NOBODY }: RuleFacts,
   isAsked: (input: Judged) => boolean,
@@ -118,8 +125,8 @@ const steeredBy =
     facts.risks.has(risk) ? unlessNamed(facts, steers, isTaken(facts) ? isSaid : isChosenWell) : [];
 
 /**
- * Where it goes to, and what decides that it goes at all; of what leaves in a call of a model that has read
- * strangers' words, all of it.
+ * Returns the inputs that decide about the destination, or about the operation at all. If a model has
+ * read untrusted text, everything that leaves counts.
  */
 function destinationsChosen(facts: RuleFacts): readonly Judged[] {
   const { op, risks, inputs } = facts;
@@ -128,7 +135,7 @@ function destinationsChosen(facts: RuleFacts): readonly Judged[] {
   if (leaves && isTaken(facts)) return unlessNamed(facts, () => true, isVouchedFor);
   const isAsked = ({ role, isImplied }: Judged) =>
     role === 'destination' || (leaves && (role === 'path' || role === 'command' || isImplied));
-  // It only looks at what is there, tells nothing, and whoever passes the address on has not been told to.
+  // The operation only reads and sends nothing, so an address that was passed on unread is allowed.
   const isFollowed = (input: Judged) =>
     leaves &&
     op.follows &&
@@ -149,7 +156,9 @@ const RECIPIENT = /^(recipients?|to|cc|bcc|address|destination|url)$/i;
 
 const TARGET = /^(?:ids?|target|path|file)$|(?:Ids?|_ids?)$/;
 
-/** What an operation is about: by role, where none is said by the usual names, else the first input. */
+/**
+ * Returns the subjects of an operation: by role, without roles by the usual names, else the first input.
+ */
 function subjects(
   inputs: readonly Judged[],
   roles: readonly Judged['role'][],
@@ -161,7 +170,7 @@ function subjects(
   return found.length > 0 ? found : inputs.slice(0, 1);
 }
 
-/** Those of a sending operation that lack a label. */
+/** Returns the inputs of a sending operation without a label. */
 const sentWithout =
   (label: string) =>
   (facts: RuleFacts): readonly Judged[] =>
@@ -173,7 +182,7 @@ const TARGET_ROLES = ['path', 'destination'] as const;
 const hasLabel = (keys: readonly string[], label: string): boolean =>
   keys.some((key) => coversKey(`op:${label}`, key));
 
-/** The call itself, and not what it does: that has no parameters with a meaning. */
+/** True for the call itself. The operations inside of it have no parameters with a meaning. */
 const isCallOf = (facts: RuleFacts, label: string): boolean =>
   hasLabel(facts.keys, label) && !facts.isInherited(label);
 

@@ -1,6 +1,6 @@
-// The policy files of all levels, as they are now. Looked at again when the last look is 20 ms old: a
-// rule that was tightened holds from then on in every running process. A file that cannot be read, or has a mistake in
-// it, closes everything: half a policy might be the half that allows.
+// The current policy files of all levels. They are read again after 20 ms, so that a tightened rule
+// applies soon in every running process. A file that is unreadable or has a mistake closes everything,
+// because the readable half might be the half that allows.
 import { hash } from 'node:crypto';
 import { realpathSync, statSync } from 'node:fs';
 import { resolve } from 'node:path';
@@ -22,7 +22,9 @@ import { parsePolicy } from './read-policy.ts';
 export interface PolicyPlace {
   level: PolicyLevel;
   file: string;
-  /** Somebody named it: where it is missing nothing is allowed, as with one that cannot be read. */
+  /**
+   * True if a setting named the file. If it is missing, nothing is allowed, as with an unreadable file.
+   */
   isRequired?: boolean;
 }
 
@@ -38,10 +40,12 @@ interface CapabilitySource {
 export type PolicyFiles = ReturnType<typeof createPolicyFiles>;
 
 export interface ExaminedPolicy {
-  /** What a signature would cover, which is all that is read. */
+  /** The text that a signature covers, and all that is read. */
   covered: string;
   signed: boolean;
-  /** One is there and does not hold: the file is read, and what it opens stays closed. */
+  /**
+   * Problems of an invalid signature: the file is read, but settings that open something do not count.
+   */
   diagnostics?: readonly Diagnostic[];
 }
 
@@ -50,17 +54,19 @@ type ExaminePolicy = (text: string, file: string) => ExaminedPolicy;
 interface ReadPolicy {
   policy: Policy;
   diagnostics: readonly Diagnostic[];
-  /** Where a setting stands, for findings about it; absent where nothing could be read. */
+  /** Returns the location of a setting for findings. Absent: the file could not be read. */
   locate?: ReturnType<typeof parsePolicy>['locate'];
 }
 
 const MAX_BYTES = 1024 * 1024;
 const MISSING: ReadonlySet<string> = new Set(['ENOENT', 'ENOTDIR']);
 
-/** Identity of the file's content as far as the file system tells; empty when there is no file. */
+/**
+ * Returns the identity of the file's content as the file system reports it. Empty if there is no file.
+ */
 function stampOf(file: string): string {
   try {
-    // Most levels have no file: saying so without an exception is much cheaper.
+    // Most levels have no file, and an exception would be expensive.
     const there = statSync(file, { throwIfNoEntry: false });
     return there ? `${there.ino}:${there.size}:${there.mtimeMs}:${there.ctimeMs}` : '';
   } catch (error) {
@@ -75,7 +81,7 @@ function broken({ level, file }: PolicyPlace, message: string): ReadPolicy {
   return { policy: closedPolicy(level, file, diagnostics), diagnostics };
 }
 
-/** The policy of one place as it would be in force; undefined when there is none. */
+/** Returns the policy of one level as it would be in force. Undefined if there is none. */
 export function readPolicyFile(
   place: PolicyPlace,
   examine: ExaminePolicy,
@@ -110,10 +116,10 @@ export function readPolicyFile(
   return { policy: { ...policy, signed, sha256 }, diagnostics, locate };
 }
 
-// A policy names folders as people do: from the project or absolutely, through links, with a `/` at
-// the end. Files carry one form, so the policy is brought to it.
-
-/** The forms under which files below the named folder are labelled. */
+/**
+ * Returns the labels of files below the named folder. A person may write the folder relative or
+ * absolute, through links, or with a final `/`; labels have one form.
+ */
 function formsOf(root: string, label: string): string[] {
   const written = folderLabel(root, label);
   if (written === label && !label.startsWith('dir:')) return [label];
@@ -146,7 +152,7 @@ function withFolders(policy: Policy, root: string): Policy {
     ...(guards && {
       guards: guards.map(({ when, file, ...guard }) => ({
         ...guard,
-        // Refusals name it, also to models.
+        // Refusals show the file name, also to models.
         ...(file !== undefined && { file: shownPolicyFile(level, file) }),
         on: formsOf(root, guard.on).at(-1) ?? guard.on,
         ...(when === undefined ? {} : { when: when.replaceAll(`dir:${root}/`, 'dir:') }),
@@ -155,7 +161,7 @@ function withFolders(policy: Policy, root: string): Policy {
   };
 }
 
-/** `examine` is asked anew whenever a file changed. */
+/** Reads the policy files. `examine` is called again whenever a file has changed. */
 export function createPolicyFiles(
   places: readonly PolicyPlace[],
   examine: ExaminePolicy,
@@ -168,7 +174,10 @@ export function createPolicyFiles(
   const looks = createLooks(clock);
   return {
     places,
-    /** The library comes after the policies. Its catalog is the same object until it changes. */
+    /**
+     * Checks capability names with a library, which is created after the policies. Its catalog is the
+     * same object until it changes.
+     */
     checkCapabilities(source: CapabilitySource): void {
       library = source;
     },

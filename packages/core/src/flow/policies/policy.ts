@@ -6,7 +6,7 @@ import type { GuardSource } from '../guards/guard-expression.ts';
 /** Money is a decimal text and is compared exactly. The lowest ceiling of a limit counts. */
 const DECIMAL = /^(\d{1,30})(?:\.(\d{1,18}))?$/;
 
-/** In units of 10^-18; undefined for what is no plain decimal. */
+/** Returns the amount in units of 10^-18. Undefined for text that is not a plain decimal. */
 function scaled(value: number | string): bigint | undefined {
   const text = typeof value === 'number' ? value.toString() : value.trim();
   const match = DECIMAL.exec(text);
@@ -16,7 +16,7 @@ function scaled(value: number | string): bigint | undefined {
 export const isLimit = (value: unknown): value is number | string =>
   (typeof value === 'number' || typeof value === 'string') && scaled(value) !== undefined;
 
-/** Zero for what cannot be read: a ceiling nobody understands lets nothing through. */
+/** Returns zero for an unreadable amount, so that an invalid ceiling allows nothing. */
 const amount = (value: number | string): bigint => scaled(value) ?? 0n;
 
 export function lowestLimits(
@@ -32,46 +32,49 @@ export function lowestLimits(
   return Object.fromEntries(lowest);
 }
 
-// Order matters: when two limits are reached at once, the first listed is reported.
+// The order matters: if two limits are reached at once, the first one is reported.
 export const LIMIT_NAMES = [
   ...(['turns', 'tokens', 'input_tokens', 'output_tokens', 'spawns', 'duration'] as const),
   ...(['spend', 'context', 'depth', 'tool_calls'] as const),
 ];
 
-/** Ways in, each with rights of its own. `mcp_servers` are servers that a connector starts. */
+/** Surfaces, each with its own rights. `mcp_servers` are servers that a connector starts. */
 export const SURFACE_NAMES = [
   ...(['cli', 'library', 'script', 'mcp', 'web', 'mcp_servers', 'harness'] as const),
 ];
 
-/** Events that people are notified of. */
+/** Events that a person is notified of. */
 export const NOTICE_KINDS = ['approval', 'stuck', 'failed', 'limit'] as const;
 
-/** Each level has one file. `compose.ts` says how the levels act together. */
+/** Each level has one file. `compose.ts` combines the levels. */
 export type PolicyLevel = 'operator' | 'user' | 'project' | 'bundle';
 
 export const TOOL_EFFECTS = ['read', 'idempotent', 'write'] as const;
-/** What a crash or a retry may repeat. */
+/** Says what a crash or a retry may repeat. */
 export type ToolEffect = (typeof TOOL_EFFECTS)[number];
 export type DirectiveAccess = 'none' | 'signed' | 'all';
 
 export interface SurfacePolicy {
   capabilities?: Ceiling;
-  /** Denials of the bundle that do not hold there, each named exactly; nobody but a person opens. */
+  /**
+   * Denials of the bundle that do not apply on this surface, each named exactly. Only levels of a person
+   * may list them.
+   */
   open?: Grant[];
   effects?: ToolEffect[];
   directives?: DirectiveAccess;
-  /** May a client's dialog with its person decide about approvals? */
+  /** True if a client's dialog with its person may decide approvals. */
   elicitation?: boolean;
 }
 
 export interface Policy extends PolicyRules {
   level: PolicyLevel;
   file?: string;
-  /** A script's own, not a file's. */
+  /** True for the policy of a script. */
   ofScript?: boolean;
-  /** The file carries a good signature: it may say what otherwise only the user's own file may. */
+  /** True if the file has a valid signature, which gives it authority. */
   signed?: boolean;
-  /** Of the file's text as it was read. */
+  /** Hash of the file's text as it was read. */
   sha256?: string;
   capabilities?: Ceiling;
   /** Risk tiers that need a person's approval. */
@@ -83,18 +86,18 @@ export interface Policy extends PolicyRules {
   install?: 'allow' | 'ask' | 'deny';
   /** Private and loopback hosts that tools may reach. */
   hosts?: string[];
-  /** Globs over the ids of models that may be asked; deny wins. */
+  /** Globs over ids of models that may be called. `deny` wins. */
   models?: { allow?: string[]; deny?: string[] };
   surfaces?: Record<string, SurfacePolicy>;
-  /** Ids or globs of tools whose results no stranger had a hand in. */
+  /** Ids or globs of tools whose results are trusted. */
   trusted?: { tools?: string[] };
-  /** How a model reads what strangers wrote: as it is, or as references to it. */
+  /** How a model reads untrusted text: as it is, or as references to it. */
   untrusted?: 'show' | 'reference';
   retention?: { days?: number; keep_failed?: boolean };
-  /** After so many days a question that nobody answered is over. */
+  /** Number of days after which a pending approval request expires. */
   approvals?: { days?: number };
   anneal?: 'ask' | 'auto';
-  /** Whose word on the prices of models is the last. */
+  /** The level whose prices of models count. */
   prices?: 'user' | 'project';
   notify?: JsonObject;
   /** How much of arguments and results a transcript shows. */
@@ -107,10 +110,10 @@ const SHOWN: Partial<Record<PolicyLevel, string>> = {
   project: '.ai/policy.yaml',
 };
 
-/** The file of a policy in texts that models read too: not where on this machine it lies. */
+/** Returns the name of a policy file for texts that models read too, without its folder. */
 export const shownPolicyFile = (level: PolicyLevel, file: string): string => SHOWN[level] ?? file;
 
-/** For a file that cannot be read: nothing is allowed until somebody repairs it, and all are told why. */
+/** Returns the policy for an unreadable file: it refuses everything and names the reason. */
 export function closedPolicy(
   level: PolicyLevel,
   file: string,

@@ -1,6 +1,6 @@
-// `policy.yaml`: from text to a policy, with a place for everything that is wrong. Unknown names are
-// errors with a suggestion: a rule that is misspelt must not look as if it held.
-// INVARIANT: a file with an error yields no policy at all; half a policy would protect half.
+// Parses `policy.yaml` into a policy, with a location for every problem. Unknown names are errors with a
+// suggestion, because a misspelt rule must not look as if it applied. INVARIANT: a file with an error
+// never yields a policy, because half a policy would protect half.
 import { isIPv4, isIPv6 } from 'node:net';
 import {
   anything,
@@ -52,7 +52,7 @@ import {
 const word: Rule<string> = (value, place) =>
   typeof value === 'string' && value.trim() !== '' ? value.trim() : wrongType(place, 'text', value);
 
-/** A text with `*` in it; `normalize` says what of it is compared. */
+/** A text that may contain `*`. `normalize` returns the form that is compared. */
 const glob =
   (what: string, normalize: (written: string) => string = (written) => written): Rule<string> =>
   (value, place) => {
@@ -66,7 +66,7 @@ const patterns = listOrOne(glob('pattern', normalizePattern));
 
 const labelRule: Rule<LabelRule> = record({ deny: patterns, ask: patterns, allow: patterns });
 
-/** What nobody below may exceed: names of capabilities, or a name with its scope. */
+/** Ceilings: names of capabilities, or a name with its scope. */
 const SCOPE = {
   path: glob('path'),
   id: glob('id'),
@@ -86,7 +86,7 @@ function readGrant(value: Json, place: RulePlace): Grant | undefined {
   return Object.keys(scope).length > 0 ? { ...named, scope } : named;
 }
 
-/** Without a catalogue, any name passes. */
+/** Parses a grant. Without a catalog, any name is valid. */
 const grantOf =
   (catalog: CapabilityCatalog | undefined): Rule<Grant> =>
   (value, place) => {
@@ -126,7 +126,7 @@ const ruleState =
     return state;
   };
 
-/** A mapping whose names are known; another name is an error with a suggestion. */
+/** A mapping with known names. Another name is an error with a suggestion. */
 const tableOver = <T>(names: readonly string[], rule: Rule<T>): Rule<Record<string, T>> => {
   const table = record(Object.fromEntries(names.map((name) => [name, rule])));
   return (value, place) => {
@@ -135,7 +135,7 @@ const tableOver = <T>(names: readonly string[], rule: Rule<T>): Rule<Record<stri
   };
 };
 
-/** A host name, an address, or a glob of one; it has no scheme, port or mask. */
+/** A host name, an address, or a glob of one, without scheme, port or mask. */
 const host: Rule<string> = (value, place) => {
   const written = glob('host')(value, place);
   if (written === undefined || isHost(written)) return written;
@@ -189,7 +189,7 @@ const GUARD = record(
 );
 const replacement = record({ value: anything, add_labels: words, remove_labels: words });
 
-/** `allow: true`, or what to put in the value's place and how to change its labels. */
+/** Parses `allow: true`, or the replacement of the value and its label changes. */
 function allowVerdict(given: Json, place: RulePlace): GuardSource['verdict'] | undefined {
   if (given === true || given === null) return { kind: 'allow' };
   if (!isObject(given)) return { kind: 'allow_value', value: given };
@@ -197,7 +197,7 @@ function allowVerdict(given: Json, place: RulePlace): GuardSource['verdict'] | u
   return read && { kind: read.value === undefined ? 'allow' : 'allow_value', ...read };
 }
 
-/** As in directives, in YAML: `on`, `when` and exactly one verdict. */
+/** Parses a guard: `on`, `when` and exactly one verdict, as in directives. */
 const guardOf =
   (file: string): Rule<GuardSource> =>
   (value, place) => {
@@ -265,13 +265,13 @@ function settingsOf(level: PolicyLevel, file: string, catalog: CapabilityCatalog
 interface ParsedPolicy {
   policy?: Policy;
   diagnostics: Diagnostic[];
-  /** Where a setting stands, for findings about it (`lintPolicy`). */
+  /** Returns the location of a setting, for findings (`lintPolicy`). */
   readonly locate: (path: RulePath) => Position;
 }
 
 /**
- * Never throws; `policy` is absent when anything is wrong. An empty file is an empty policy. Names of
- * capabilities are compared with `catalog`, where one is given.
+ * Never throws. `policy` is absent if there is any error. An empty file is an empty policy. Names of
+ * capabilities are compared with `catalog` if it is given.
  */
 export function parsePolicy(
   text: string,

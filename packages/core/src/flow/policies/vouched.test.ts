@@ -1,4 +1,4 @@
-// What a value that strangers had a hand in may still decide, by what the tool said of it that told it.
+// Which decisions an untrusted value may still make, by the declaration of the tool that returned it.
 import { runs } from '@kernmantle/test-support/soak';
 import fc from 'fast-check';
 import { expect, test } from 'vitest';

@@ -1,18 +1,24 @@
-// The one maker of `dir:` labels. INVARIANT: what lies in the project is named from its root, all else
-// by its absolute path, whoever reads it; so one policy holds for scripts, tools and commands alike.
+// The one maker of `dir:` labels. INVARIANT: a path in the project is always named from its root and any
+// other by its absolute path, for every reader, so that one policy applies to scripts, tools and
+// commands.
 import { isAbsolute, posix, relative, resolve, sep } from 'node:path';
 
 const LABEL = 'dir:';
 const IN_PLACE_OF_ALL = 'src:file';
 
-/** From the project's root, with `/`, `''` for the root; undefined for what lies outside. */
+/**
+ * Returns the path relative to the project's root, with `/`, `''` for the root. Undefined for a path
+ * outside.
+ */
 export function placeIn(root: string, path: string): string | undefined {
   const way = relative(root, resolve(root, path));
   if (way === '..' || way.startsWith(`..${sep}`) || isAbsolute(way)) return undefined;
   return sep === '/' ? way : way.replaceAll(sep, '/');
 }
 
-/** The folders that hold a file, the nearest first, as labels name them; `/` and the root have no name. */
+/**
+ * Returns the folders of a file as labels name them, the nearest first. `/` and the root have no name.
+ */
 function foldersOf(root: string, path: string): string[] {
   const place = placeIn(root, path) ?? resolve(root, path).replaceAll(sep, '/');
   const folders: string[] = [];
@@ -23,20 +29,23 @@ function foldersOf(root: string, path: string): string[] {
   return folders;
 }
 
-/** `src:file` and `dir:` for each folder above a file, the nearest first. `path`: absolute, or from the root. */
+/**
+ * Returns `src:file` and `dir:` for each folder of a file, the nearest first. `path`: absolute, or
+ * relative to the root.
+ */
 export function fileLabels(root: string, path: string): string[] {
   const labels = ['src:file'];
   for (const folder of foldersOf(root, path)) labels.push(LABEL + folder);
   return labels;
 }
 
-/** The same for a look at the names in a folder. */
+/** Returns the same labels for a listing of a folder. */
 export const listingLabels = (root: string, folder: string): string[] =>
   fileLabels(root, `${folder}/*`);
 
 /**
- * A `dir:` label as somebody wrote it, in the form that files carry; other labels as they are. The
- * project itself, and what it lies in, hold every file of it.
+ * Normalizes a `dir:` label of a person to the form of files. Other labels are unchanged. The project
+ * and the folders around it contain every file of the project.
  */
 export function folderLabel(root: string, label: string): string {
   if (!label.startsWith(LABEL) || label === LABEL) return label;
@@ -48,7 +57,7 @@ export function folderLabel(root: string, label: string): string {
     : LABEL + absolute.replaceAll(sep, '/');
 }
 
-/** The same for all names of a file; undefined where it has one name only. */
+/** Returns an identity that all names of a file share. Undefined for a file with one name. */
 export const inodeOf = (info: {
   dev: number | bigint;
   ino: number | bigint;

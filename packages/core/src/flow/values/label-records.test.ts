@@ -157,7 +157,7 @@ test('a folder that counts as a whole is met by all below it, until its writer t
   expect(labels('/p/outer')).toBeUndefined();
   records.rememberFolder('/p/out', EMPTY, 'one');
   expect(labels('/p/out/a')).toEqual(['customer']);
-  // What is known exactly, and later, is known better.
+  // A later, exact record replaces the folder's record.
   records.remember('/p/out/a', 'h1', EMPTY);
   expect(labels('/p/out/a')).toEqual([]);
   records.rememberFolder('/p/out', untrusted, 'three');

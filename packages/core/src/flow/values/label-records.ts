@@ -1,6 +1,6 @@
-// What files are known to be made of. A value written to a file leaves its marks here, under real
-// path and content hash; whoever reads the same content gets them back. Append-only lines, so several
-// processes can write, and a kill in the middle costs at most one torn line.
+// Marks of files. A value that is written to a file leaves its marks here, under real path and content
+// hash. A reader of the same content gets them back. Lines are appended, so several processes can write,
+// and a crash costs at most one torn line.
 import { lstatSync } from 'node:fs';
 import { dirname, isAbsolute, join, sep } from 'node:path';
 import {
@@ -22,7 +22,7 @@ export type LabelRecords = ReturnType<typeof createLabelRecords>;
 
 interface KeptLabels {
   readonly descriptor: Descriptor;
-  /** Later lines have higher numbers. */
+  /** Line number. Later lines have higher numbers. */
   readonly line: number;
 }
 
@@ -31,12 +31,12 @@ interface History {
   latest: KeptLabels;
 }
 
-/** In the place of a content's hash: the line is about the name itself … */
+/** Replaces the content's hash in a line about the name itself. */
 const NAME = 'name';
-/** … behind one: the thread that made this content there … */
+/** Separates a hash from the thread that created this content. */
 const MADE = '@';
 const IS_MADE = /^[0-9a-f]{64}@/;
-/** … or about all that lies there and below; what follows tells the one who wrote it. */
+/** Replaces the hash in a line about everything at and below the path. The writer's name follows. */
 const ALL = '*';
 
 function toLine(path: string, hash: string, descriptor: Descriptor): string {
@@ -52,7 +52,7 @@ interface RecordLine {
   descriptor: Descriptor;
 }
 
-/** A damaged line whose path can still be read counts as a record of untrusted data. */
+/** Parses a line. A damaged line with a readable path counts as a record of untrusted data. */
 function readLine(text: string): RecordLine | undefined {
   const parsed = parseJson(text);
   if (parsed.ok && isObject(parsed.output)) {
@@ -76,24 +76,24 @@ function readLine(text: string): RecordLine | undefined {
     : undefined;
 }
 
-/** Other content at a known path: nobody can say what it is made of, but suspicion stays. */
+/** Returns the marks of other content at a known path. Its origin is unknown, so `untrusted` stays. */
 function suspicion(descriptor: Descriptor, path: string): Descriptor | undefined {
   const labels = ['untrusted', 'secret'].filter((label) => carries(descriptor, label));
   return labels.length === 0 ? undefined : describe({ labels, sources: [`file:${path}`] });
 }
 
-/** What of a project somebody can look at; places are from its root, with `/`. */
+/** The part of a project that a process can read. Paths are relative to its root, with `/`. */
 interface SeenProject {
   sees(place: string): boolean;
-  /** Anything in that folder, or further down? */
+  /** True if it can read anything in that folder or below. */
   seesBelow(folder: string): boolean;
 }
 
-/** Sources of a whole view: a few are enough to tell people where to look. */
+/** Maximum number of sources of a whole view, which is enough for a person. */
 const MAX_SOURCES = 20;
 const bare = new WeakMap<Descriptor, Descriptor>();
 
-/** Labels and taint alone: what decides. */
+/** Returns only labels and taint, which decide. */
 function bareOf(descriptor: Descriptor): Descriptor {
   const before = bare.get(descriptor);
   if (before) return before;
@@ -103,19 +103,22 @@ function bareOf(descriptor: Descriptor): Descriptor {
   return made;
 }
 
-/** Folders by name in the marks of a search; beyond that only those that somebody has a rule about. */
+/**
+ * Maximum number of folders by name in the marks of a search. Beyond it only folders with a rule are
+ * named.
+ */
 const MAX_FOLDERS = 40;
 
 const exists = (path: string): boolean => lstatSync(path, { throwIfNoEntry: false }) !== undefined;
 
-/** All lines that were read, by what they are about. */
+/** All lines so far, indexed by their subject. */
 class LabelIndex {
   readonly known = new Map<string, History>();
   /** By folder: names in it that were made of labelled values. */
   readonly names = new Map<string, Map<string, Descriptor>>();
-  /** By place: who wrote that all of it is labelled. */
+  /** By path: writers that labelled everything there. */
   readonly whole = new Map<string, Map<string, KeptLabels>>();
-  /** By place: which content there was made by which thread. */
+  /** By path: content there, and the thread that created it. */
   readonly made = new Map<string, Set<string>>();
   lines = 0;
 
@@ -150,12 +153,12 @@ class LabelIndex {
     for (const map of [this.known, this.names, this.whole, this.made]) map.clear();
   }
 
-  /** Nothing is said about names and folders: the common case. */
+  /** True without any record about names and folders, the common case. */
   get isPlain(): boolean {
     return this.names.size + this.whole.size === 0;
   }
 
-  /** Of what was said about all that lies at a place or around it, later than a line. */
+  /** Returns the marks of records about a path or its folders that are newer than a line. */
   around(path: string, since: number): Descriptor {
     let marks = EMPTY;
     if (this.whole.size === 0) return marks;
@@ -167,7 +170,7 @@ class LabelIndex {
     }
   }
 
-  /** Has a file there been known exactly since? */
+  /** True if a newer line describes a file in the folder exactly. */
   hasLater(folder: string, line: number): boolean {
     for (const [path, { latest }] of this.known) {
       if (latest.line > line && isInside(path, folder)) return true;
@@ -179,7 +182,7 @@ class LabelIndex {
     return this.names.get(dirname(path))?.get(path) ?? EMPTY;
   }
 
-  /** Of the names in a folder, as far as they are still there. */
+  /** Returns the marks of names in a folder that still exist. */
   namesIn(folder: string): Descriptor {
     let marks = EMPTY;
     for (const [path, descriptor] of this.names.get(folder) ?? []) {
@@ -189,7 +192,7 @@ class LabelIndex {
     return marks;
   }
 
-  /** Every place that anything is said about, with what is said. */
+  /** Yields every path of a record, with its marks. */
   *said(): Generator<readonly [string, Descriptor]> {
     for (const [path, { latest }] of this.known) yield [path, latest.descriptor];
     for (const inside of this.names.values()) yield* inside;
@@ -259,7 +262,7 @@ function labelledPlaces(index: LabelIndex, root: string, named: readonly string[
   return { files, folders, all };
 }
 
-/** The lines of a file, those that others append included. */
+/** Reads the lines of a file, including those that other processes append. */
 function createLines(file: string, index: LabelIndex, onReset?: () => void) {
   const tail = createTail(
     file,
@@ -273,7 +276,7 @@ function createLines(file: string, index: LabelIndex, onReset?: () => void) {
     },
   );
   return {
-    /** INVARIANT: records that cannot be read never make anything trusted. */
+    /** INVARIANT: unreadable records never make a value trusted. */
     isCaughtUp(): boolean {
       try {
         tail.catchUp();
@@ -285,7 +288,7 @@ function createLines(file: string, index: LabelIndex, onReset?: () => void) {
     append(path: string, hash: string, descriptor: Descriptor): Outcome<null> {
       try {
         const line = toLine(path, hash, describe({ ...descriptor, replaced: [] }));
-        // A torn line before ours is closed first, so that ours stays readable.
+        // An earlier torn line is ended first, so that the new line stays readable.
         const records = createRecordFile(file);
         try {
           records.append(tail.isTorn() ? `\n${line}` : line);
@@ -301,22 +304,22 @@ function createLines(file: string, index: LabelIndex, onReset?: () => void) {
   };
 }
 
-/** Lines that machines share, numbered in the order in which all of them see them. */
+/** Lines that machines share, with numbers in one order for all of them. */
 export interface SharedLines {
-  /** After a number, in order; nothing when there are no more. */
+  /** Returns the lines after a number, in order. Empty at the end. */
   read(after: number): Promise<Outcome<{ number: number; text: string }[]>>;
   add(lines: readonly string[]): Promise<Outcome<null>>;
 }
 
-/** For whoever does something with files: what is remembered is with the others before it is done. */
+/** For code that uses files: its records must be shared before the file is used. */
 interface SharedRecords {
-  /** To be awaited between what is remembered and what it is about. */
+  /** Settles when the records are shared. Await it before the effect that they describe. */
   keep(): Promise<Outcome<null>>;
-  /** Reads what others have written; the answer changes when there was anything. */
+  /** Reads the lines of other machines. The returned number changes if there were any. */
   catchUp(): Promise<number>;
 }
 
-/** Where a project lies differs from machine to machine: places in it begin with this. */
+/** Prefix of paths in the project, because its folder differs from machine to machine. */
 const HERE = './';
 const toShared = (root: string, path: string): string =>
   path === root || path.startsWith(root + sep)
@@ -326,8 +329,9 @@ const fromShared = (root: string, path: string): string =>
   path === HERE ? root : path.startsWith(HERE) ? root + sep + path.slice(HERE.length) : path;
 
 /**
- * The lines that all machines have, and what this one is about to add; a file of earlier times still
- * counts. INVARIANT: the index is the lines of all in their order, then our own that are not there yet.
+ * The lines of all machines, and the new ones of this machine. An older local file still counts.
+ * INVARIANT: the index always has the lines of all in their order, then the unsent lines of this
+ * machine.
  */
 function createSharedLines(file: string, root: string, index: LabelIndex, lines: SharedLines) {
   const mine: RecordLine[] = [];
@@ -344,7 +348,7 @@ function createSharedLines(file: string, root: string, index: LabelIndex, lines:
     for (;;) {
       const from = after;
       const page = await lines.read(from);
-      // The file was replaced meanwhile: all of it is read again.
+      // The file was replaced, so all of it is read again.
       if (from !== after) continue;
       isFollowing = page.ok;
       if (!page.ok || page.output.length === 0) return index.lines;
@@ -371,7 +375,7 @@ function createSharedLines(file: string, root: string, index: LabelIndex, lines:
     return ok(null);
   }
 
-  /** One after the other: lines keep their order. */
+  /** Runs one after the other, so that lines keep their order. */
   function next<T>(work: () => Promise<T>): Promise<T> {
     const done = last.then(work);
     last = done.catch(() => undefined);
@@ -391,7 +395,7 @@ function createSharedLines(file: string, root: string, index: LabelIndex, lines:
   };
 }
 
-/** `root`: real path of the project. `lines`: where machines share what files are made of. */
+/** `root`: real path of the project. `lines`: shared lines, if machines share the records. */
 export function createLabelRecords(file: string, root: string, lines?: SharedLines) {
   const index = new LabelIndex();
   const {
@@ -407,7 +411,7 @@ export function createLabelRecords(file: string, root: string, lines?: SharedLin
   return {
     root,
     ...(shared && { shared }),
-    /** To be called before the file is written, so that no unlabelled copy ever exists. */
+    /** Records marks. Called before the file is written, so that no unlabelled copy ever exists. */
     remember(
       realPath: string,
       contentHash: string,
@@ -421,7 +425,10 @@ export function createLabelRecords(file: string, root: string, lines?: SharedLin
         index.around(realPath, history.latest.line) === EMPTY;
       return isKnown ? ok(null) : append(realPath, contentHash, descriptor);
     },
-    /** To be called before something gets this name: also the folders that are made on the way have one. */
+    /**
+     * Records the marks of a name. Called before the name is created, also for folders that are created
+     * on the way.
+     */
     rememberName(realPath: string, marks: Descriptor): Outcome<null> {
       if (marks.taint.length === 0) return ok(null);
       for (let at = realPath; at !== root && at !== dirname(at) && !exists(at); at = dirname(at)) {
@@ -432,13 +439,13 @@ export function createLabelRecords(file: string, root: string, lines?: SharedLin
       }
       return ok(null);
     },
-    /** The same for a name that somebody else has made, or (`folder/.`) taken away. */
+    /** Records the marks of a name that another process created or (`folder/.`) removed. */
     noteName(realPath: string, marks: Descriptor): Outcome<null> {
       return marks.taint.length === 0 ? ok(null) : append(realPath, NAME, marks);
     },
     /**
-     * All that lies there and below counts as made of this, besides what the same writer said before;
-     * nothing (`EMPTY`) takes that back.
+     * Records marks of everything at and below a path. Replaces the earlier record of the same writer;
+     * `EMPTY` removes it.
      */
     rememberFolder(realPath: string, marks: Descriptor, writer: string): Outcome<null> {
       const before = isCaughtUp() ? index.whole.get(realPath)?.get(ALL + writer) : undefined;
@@ -447,15 +454,15 @@ export function createLabelRecords(file: string, root: string, lines?: SharedLin
       const isSaid = before?.descriptor === all && !index.hasLater(realPath, before.line);
       return isSaid ? ok(null) : append(realPath, ALL + writer, all);
     },
-    /** This content, which is about to be there, is a thread's own. */
+    /** Records that a thread is about to create this content. */
     rememberMade(realPath: string, contentHash: string, thread: string): Outcome<null> {
       const isKnown = isCaughtUp() && isMadeBy(realPath, contentHash, thread);
       return isKnown ? ok(null) : append(realPath, contentHash + MADE + thread, EMPTY);
     },
-    /** Did this thread, and nobody since, put this content there? */
+    /** True if this thread created the present content and no other writer changed it. */
     isMade: (realPath: string, contentHash: string, thread: string): boolean =>
       isCaughtUp() && isMadeBy(realPath, contentHash, thread),
-    /** Undefined: nothing is known about this file. */
+    /** Returns the marks of a file. Undefined if nothing is recorded. */
     recall(realPath: string, contentHash: string): Descriptor | undefined {
       if (!isCaughtUp()) return UNTRUSTED;
       const history = index.known.get(realPath);
@@ -466,23 +473,23 @@ export function createLabelRecords(file: string, root: string, lines?: SharedLin
       const all = mergeAll([own ?? EMPTY, around, index.nameOf(realPath)]);
       return all === EMPTY ? own : all;
     },
-    /** What a file carries under its other names in labelled places; `inode`: see `inodeOf`. */
+    /** Returns the marks of a file's other names in labelled folders. `inode`: see `inodeOf`. */
     linked(inode: string, named: readonly string[]): Descriptor {
       if (!isCaughtUp()) return UNTRUSTED;
       const key = `${index.lines} ${named.join(' ')}`;
       return linked(inode, key, () => labelledPlaces(index, root, named));
     },
     /**
-     * Marks of everything in a view: of labelled files that are there, and of folders that `named`
-     * names. `isOpen`: folders outside of the project are in it, too.
+     * Returns the marks of everything in a view: of existing labelled files, and of folders that `named`
+     * names. `isOpen`: the view includes folders outside of the project.
      */
     within(view: SeenProject, named: readonly string[], isOpen = false): Descriptor {
       const lost = isCaughtUp() ? EMPTY : UNTRUSTED;
       return mergeDescriptors(lost, marksWithin(index, root, view, named, isOpen));
     },
     /**
-     * Marks of having looked at the names in these folders, whatever was found. `named`: the `dir:`
-     * labels that somebody has a rule about.
+     * Returns the marks of listing these folders, whatever they contain. `named`: the `dir:` labels that
+     * a rule names.
      */
     looked(folders: Iterable<string>, named: readonly string[]): Descriptor {
       const lost = isCaughtUp() ? EMPTY : UNTRUSTED;

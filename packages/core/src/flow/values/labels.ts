@@ -1,23 +1,23 @@
-// What is known about a value: its marks. Descriptors are frozen and interned, so equal ones are the
-// same object, a comparison is `===`, and merging two that have met before is a table look-up.
+// The marks of a value. Descriptors are frozen and interned, so equal ones are the same object, a
+// comparison is `===`, and a repeated merge is a table look-up.
 //
-// `replaced` belongs to the guards: an entry says that all data here which carries the guard's label
-// has already been replaced by it in that phase. It is the one part that a merge can take away (new
-// labelled data ends it); everything else only grows.
+// `replaced` belongs to the guards: an entry says that a guard has already replaced all data with its
+// label in that phase. A merge can remove only this part (new labelled data ends it); everything else
+// only grows.
 import { createRecentPairs, type Failure, type Fault } from '../../base/index.ts';
 
 export interface Descriptor {
-  /** Declared, or inherited from what the value was made of. */
+  /** Declared labels, and labels inherited from inputs. */
   readonly labels: readonly string[];
   /** The labels first, then the automatic ones (`src:…`, `dir:…`), in order of appearance. */
   readonly taint: readonly string[];
-  /** Where it came from: `file:…`, `command:…`, `tool:…@turn`, `guard:name`. */
+  /** Sources: `file:…`, `command:…`, `tool:…@turn`, `guard:name`. */
   readonly sources: readonly string[];
-  /** Kind of operation that made it; several kinds are sorted and joined with `|`. */
+  /** Kind of the operation that made the value. Several kinds are sorted and joined with `|`. */
   readonly capability: string | null;
-  /** Which policies and rule packs were in force. */
+  /** Policies and rule packs that were in force. */
   readonly policyContext: readonly string[];
-  /** Guards that are done with this data, as `phase guard-id label`. */
+  /** Guards that have judged this data, as `phase guard-id label`. */
   readonly replaced: readonly string[];
 }
 
@@ -34,7 +34,7 @@ export const EMPTY: Descriptor = Object.freeze({
 
 const EXEC_SOURCES = new Set(['src:cmd', 'src:sh', 'src:js', 'src:node', 'src:py']);
 
-/** Does a filter name this mark? `src:env` covers `src:env:HOME`; `src:exec` covers all code. */
+/** True if a filter names this mark. `src:env` covers `src:env:HOME`; `src:exec` covers all code. */
 function matchesLabel(filter: string, mark: string): boolean {
   if (filter === mark) return true;
   if (filter === 'src:exec') return EXEC_SOURCES.has(mark);
@@ -44,7 +44,7 @@ function matchesLabel(filter: string, mark: string): boolean {
 export const carries = (descriptor: Descriptor, filter: string): boolean =>
   descriptor.taint.some((mark) => matchesLabel(filter, mark));
 
-/** Every filter that could name this mark, for indexes. */
+/** Returns every filter that could name this mark, for indexes. */
 export function filtersFor(mark: string): string[] {
   const filters = [mark];
   for (let at = mark.lastIndexOf(':'); at > 0; at = mark.lastIndexOf(':', at - 1)) {
@@ -54,7 +54,7 @@ export function filtersFor(mark: string): string[] {
   return filters;
 }
 
-// Weak, so that identity holds for as long as anyone looks and nothing is kept for nobody.
+// Weak references: identity lasts while the descriptor is in use, and unused ones are freed.
 const known = new Map<string, WeakRef<Descriptor>>();
 const forgotten = new FinalizationRegistry<string>((key) => {
   if (known.get(key)?.deref() === undefined) known.delete(key);
@@ -75,7 +75,9 @@ function intern(parts: Descriptor): Descriptor {
   return made;
 }
 
-/** Both lists without duplicates, in order of appearance; `a` itself when `b` adds nothing. */
+/**
+ * Returns both lists without duplicates, in order of appearance. Returns `a` itself if `b` adds nothing.
+ */
 function union(a: readonly string[], b: readonly string[]): readonly string[] {
   if (b.length === 0 || a === b) return a;
   if (a.length === 0) return b;
@@ -85,7 +87,7 @@ function union(a: readonly string[], b: readonly string[]): readonly string[] {
   return set.size === before && before === a.length ? a : [...set];
 }
 
-/** Always a list of its own, which is frozen later; most hold one item or none. */
+/** Returns a new list, which is frozen later. Most have one item or none. */
 function unique(list: readonly string[]): readonly string[] {
   if (list.length > 1) return [...new Set(list)];
   return list.length === 0 ? NONE : [...list];
@@ -114,13 +116,13 @@ function mergeCapability(a: string | null, b: string | null): string | null {
 const labelOf = (entry: string): string =>
   entry.slice(entry.indexOf(' ', entry.indexOf(' ') + 1) + 1);
 
-/** Instead of a label: the guard judged an operation, so all data is its concern. */
+/** Replaces a label if the guard judged an operation and therefore all data. */
 export const ANYTHING = '*';
 
 const isUnconcerned = (side: Descriptor, label: string): boolean =>
   label !== ANYTHING && !carries(side, label);
 
-/** Kept while every side that is the guard's concern has been replaced by it. */
+/** Keeps an entry only if the guard has replaced every side that has its label. */
 function mergeReplaced(a: Descriptor, b: Descriptor): readonly string[] {
   if (a.replaced.length + b.replaced.length === 0) return NONE;
   const settled = (entry: string, side: Descriptor) =>
@@ -132,7 +134,7 @@ function mergeReplaced(a: Descriptor, b: Descriptor): readonly string[] {
 
 const merges = createRecentPairs<Descriptor, Descriptor>(4096);
 
-/** Associative, commutative up to order, idempotent; no mark is ever lost. */
+/** Associative, commutative up to order, idempotent. No mark is ever lost. */
 export function mergeDescriptors(a: Descriptor, b: Descriptor): Descriptor {
   if (a === b || b === EMPTY) return a;
   if (a === EMPTY) return b;
@@ -157,7 +159,7 @@ export function mergeAll(list: Iterable<Descriptor>): Descriptor {
   return merged;
 }
 
-/** Adding `untrusted` removes `trusted`; adding `trusted` to untrusted data keeps both. */
+/** Adds labels. `untrusted` removes `trusted`; `trusted` on untrusted data keeps both. */
 export function addLabels(descriptor: Descriptor, labels: readonly string[]): Descriptor {
   if (labels.length === 0) return descriptor;
   const merged = mergeDescriptors(descriptor, describe({ labels }));
@@ -178,12 +180,12 @@ export function withCapability(descriptor: Descriptor, capability: string): Desc
   return known ?? capable.set(descriptor, capability, intern({ ...descriptor, capability }));
 }
 
-// INVARIANT: where data came from is never taken away, by anyone.
+// INVARIANT: marks of origin are never removed.
 const isFixed = (mark: string): boolean => /^(src|dir):/.test(mark);
 
 function without(descriptor: Descriptor, gone: (mark: string) => boolean): Descriptor {
   const kept = (mark: string) => isFixed(mark) || !gone(mark);
-  // The labels are among them.
+  // The taint includes the labels.
   if (descriptor.taint.every(kept)) return descriptor;
   return describe({
     ...descriptor,
@@ -192,17 +194,17 @@ function without(descriptor: Descriptor, gone: (mark: string) => boolean): Descr
   });
 }
 
-/** For privileged guards only. `src:…` and `dir:…` stay whatever is asked. */
+/** Removes labels, for privileged guards only. `src:…` and `dir:…` always stay. */
 export const removeLabels = (descriptor: Descriptor, labels: readonly string[]): Descriptor =>
   without(descriptor, (mark) => labels.includes(mark));
 
-/** Notes that a label guard has replaced this data in this phase. */
+/** Records that a label guard has replaced this data in this phase. */
 export const markReplaced = (descriptor: Descriptor, entry: string): Descriptor =>
   descriptor.replaced.includes(entry)
     ? descriptor
     : intern({ ...descriptor, replaced: [...descriptor.replaced, entry].toSorted() });
 
-/** Functions and tools that made what carries these, in order, each once. */
+/** Returns the functions and tools that made the values with these marks, in order, each once. */
 export function toolsIn(descriptors: readonly Descriptor[]): { name: string }[] {
   const names = new Set<string>();
   for (const { sources } of descriptors) {
@@ -214,14 +216,17 @@ export function toolsIn(descriptors: readonly Descriptor[]): { name: string }[] 
   return Array.from(names, (name) => ({ name }));
 }
 
-/** A fault carries the descriptor of the values that it quotes. No JSON shows what is under a symbol. */
+/**
+ * A fault carries the descriptor of the values that it quotes, under a symbol that JSON does not
+ * contain.
+ */
 const MARKS = Symbol('descriptor');
 
 export function descriptorOfFault(fault: Fault): Descriptor {
   return (fault.detail as { [MARKS]?: Descriptor })[MARKS] ?? EMPTY;
 }
 
-/** Adds marks to a failure; those it already carries stay. */
+/** Adds marks to a failure. Existing marks stay. */
 export function markFailure(failure: Failure, descriptor: Descriptor): Failure {
   const before = descriptorOfFault(failure.error);
   const merged = mergeDescriptors(before, descriptor);

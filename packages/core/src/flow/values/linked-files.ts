@@ -1,5 +1,5 @@
-// A file may have several names. What it carries under one of them it carries under all, so whoever
-// reads a file with more than one name asks here for the others, as far as they lie in labelled places.
+// Files with several names. Marks of one name apply to all names, so a reader of such a file gets the
+// marks of its other names in labelled folders.
 import { type BigIntStats, lstatSync } from 'node:fs';
 import { join } from 'node:path';
 import { namesIn } from '../../base/index.ts';
@@ -10,21 +10,21 @@ const MAX_ENTRIES = 20_000;
 const look = (path: string): BigIntStats | undefined =>
   lstatSync(path, { bigint: true, throwIfNoEntry: false });
 
-/** Files and folders of which something is known. */
+/** Files and folders with records. */
 interface LabelledPlaces {
   readonly files: ReadonlyMap<string, Descriptor>;
-  /** By real path; what each file below carries. */
+  /** By real path: returns the marks of each file below the folder. */
   readonly folders: ReadonlyMap<string, (path: string) => Descriptor>;
-  /** Where there is too much to look at. */
+  /** Marks of all records, used if there are too many folders to scan. */
   readonly all: Descriptor;
 }
 
 interface LinkedFiles {
   readonly key: string;
   readonly byInode: Map<string, Descriptor>;
-  /** When the folders were changed last, as they were looked at. */
+  /** Change times of the folders at the last scan. */
   readonly folders: Map<string, bigint>;
-  /** For what was not looked at. */
+  /** Marks for folders that were not scanned. */
   rest: Descriptor;
 }
 
@@ -57,7 +57,7 @@ function learn({ files, folders, all }: LabelledPlaces, key: string): LinkedFile
   return known;
 }
 
-/** `key` changes whenever the places do. What is learnt holds until a folder changes. */
+/** `key` changes whenever the records do. Scanned folders are cached until they change. */
 export function createLinkedFiles() {
   let known: LinkedFiles | undefined;
   return (inode: string, key: string, places: () => LabelledPlaces): Descriptor => {

@@ -1,6 +1,6 @@
-// Files that we append records to lie inside projects, and a project may be a stranger's. INVARIANT:
-// a record goes into a regular file at exactly that place, or nowhere: a link there could send our
-// lines into somebody's shell profile, a pipe could make us wait forever.
+// Record files, which the runtime appends to, are in projects, and a project may be untrusted.
+// INVARIANT: a record is always written to a regular file at exactly this path, or not at all. A link
+// could redirect lines into a person's shell profile, and a pipe could block for ever.
 import {
   closeSync,
   constants,
@@ -16,7 +16,7 @@ import { errnoOf } from '../../base/index.ts';
 
 const { O_APPEND, O_CREAT, O_NOFOLLOW, O_NONBLOCK, O_RDONLY, O_WRONLY } = constants;
 
-/** Undefined on systems that have no such flag. */
+/** A flag is undefined on systems that do not have it. */
 const flags = (...list: (number | undefined)[]): number =>
   list.reduce<number>((all, flag) => all | (flag ?? 0), 0);
 
@@ -27,7 +27,7 @@ function openRegular(file: string, mode: number): number {
   throw new Error('it is not a regular file');
 }
 
-/** Opens a record file for reading. Throws what the file system throws; the caller closes it. */
+/** Opens a record file for reading. Throws errors of the file system. The caller closes it. */
 export const openRecords = (file: string): number =>
   openRegular(file, flags(O_RDONLY, O_NOFOLLOW, O_NONBLOCK));
 
@@ -52,17 +52,17 @@ function openHeld(file: string): OpenRecord {
   return { descriptor, device: dev, inode: ino };
 }
 
-/** One file for many records. It stays open, and is still looked at before they are written. */
+/** One file for many records. It stays open, and its path is checked before each write. */
 export function createRecordFile(file: string) {
   let held: OpenRecord | undefined;
 
-  /** Gives the descriptor back; the next append opens the file again. */
+  /** Closes the descriptor. The next append opens the file again. */
   function close(): void {
     if (held) closeSync(held.descriptor);
     held = undefined;
   }
 
-  /** INVARIANT: what is open is what stands at the place now; a moved or replaced file is let go. */
+  /** INVARIANT: the open file is always the file at the path; a moved or replaced file is closed. */
   function current(): OpenRecord {
     const there = held && lstatSync(file, { throwIfNoEntry: false });
     if (held && there?.ino === held.inode && there.dev === held.device) return held;
@@ -72,11 +72,11 @@ export function createRecordFile(file: string) {
   }
 
   return {
-    /** Throws now what an append would throw. */
+    /** Throws the error that an append would throw. */
     touch: () => void current(),
     /**
-     * Appends with one write, whole or with an exception: a full disk writes short without an error.
-     * `isLooked`: somebody has just looked that what is open stands at its place.
+     * Appends with one write, completely or with an exception, because a full disk writes short without
+     * an error. `isLooked`: the path was just checked.
      */
     append(text: string, isLooked = false) {
       const { descriptor } = (isLooked ? held : undefined) ?? current();
@@ -90,7 +90,9 @@ export function createRecordFile(file: string) {
 
 const CHUNK = 1 << 16;
 
-/** Reads what others have appended since the last look; starts over when the file was replaced. */
+/**
+ * Reads lines that other processes appended since the last call. Starts over if the file was replaced.
+ */
 export function createTail(file: string, onLine: (text: string) => void, onReset: () => void) {
   let [offset, inode] = [0, 0];
   let rest: Buffer = Buffer.alloc(0);
@@ -110,11 +112,11 @@ export function createTail(file: string, onLine: (text: string) => void, onReset
   }
 
   return {
-    /** True when the last line has no end: somebody was cut off while writing it. */
+    /** True if the last line has no end, because its writer was killed. */
     isTorn: () => rest.length > 0,
-    /** Throws what the file system throws, except that a missing file is an empty one. */
+    /** Throws errors of the file system, except that a missing file counts as empty. */
     catchUp(): void {
-      // Asked at every file that is read: mostly there is nothing, or nothing new.
+      // It runs for every file that is read, and mostly there is nothing new.
       const there = lstatSync(file, { throwIfNoEntry: false });
       if (!there || (there.isFile() && there.ino === inode && there.size === offset)) return;
       let descriptor: number;

@@ -1,9 +1,10 @@
-// What a tool says about single fields of its results: which of them strangers can write, and what a value
-// in them is. A field is meant by its name, at any depth, with everything below it. The result is a
-// container whose elements carry their own marks and facts, so that taking one out gives exactly its own.
+// Declarations of a tool about single fields of its results: which fields untrusted authors can write,
+// and the kind of their values. A field is named by its name, at any depth, with everything below it.
+// The result is a container whose elements carry their own marks and facts, so that an element alone has
+// exactly its own.
 //
-// INVARIANT: a fact never takes a mark away, and it is one of the very data that it was said of: whatever
-// is made of that, or cut out of it, has none.
+// INVARIANT: a fact never removes a mark, and it is only about the very data that it was declared for.
+// Data derived from that data has no facts.
 import { asJson, isObject, type Json, MAX_DEPTH } from '../../base/index.ts';
 import {
   carries,
@@ -15,18 +16,18 @@ import {
 } from './labels.ts';
 import { addMarks, elementOf, makeValue, type Value, withOrigin, withParts } from './value.ts';
 
-/** What a tool says about its results, for its whole chain. JSON, so that a journal keeps it. */
+/** Declarations of a tool's whole chain about its results. JSON, so that events can store it. */
 export interface ResultFacts {
   /** Fields that other people can write. */
   readonly free_text?: readonly string[];
-  /** The same, in words that nobody has said so: a model has read what they wrote. No file can declare it. */
+  /** Fields with text of a model that has read untrusted text. No file can declare them. */
   readonly made?: readonly string[];
-  /** Names of things in a directory: untrusted as text, fit to be passed on as a whole. */
+  /** Names of entries in a directory: untrusted as text, but they may be passed on as a whole. */
   readonly identifiers?: readonly string[];
-  /** Field -> kind: it vouches for parameters of that kind alone. */
+  /** Kinds by field. A value vouches only for parameters of the same kind. */
   readonly kinds?: Readonly<Record<string, string>>;
   readonly untrusted?: true;
-  /** The user's own address book. */
+  /** True for the user's own directory, such as an address book. */
   readonly directory?: true;
 }
 
@@ -41,7 +42,7 @@ const STRANGERS = describe({ labels: ['untrusted'] });
 const UNNAMED: Field = { isFree: false, isIdentifier: false, kind: undefined };
 const FREE: Field = { isFree: true, isIdentifier: false, kind: undefined };
 const MADE: Field = { ...FREE, isMade: true };
-/** An answer that is no object stands under this name, and so do the elements of a plain list. */
+/** Name of an answer that is not an object, and of the elements of a plain list. */
 const PLAIN = 'result';
 const nameOf = (written: string): string => (written === '*' || written === '$' ? PLAIN : written);
 
@@ -51,7 +52,10 @@ const isSingle = (data: Json): data is Single => typeof data !== 'object' || dat
 type NamedFields = ReadonlyMap<string, Field>;
 const known = new WeakMap<ResultFacts, NamedFields>();
 
-/** By name: free text wins over identifiers; a kind is one of what is not free text. */
+/**
+ * Returns the fields by name. Free text wins over identifiers; a kind applies only to fields that are
+ * not free text.
+ */
 function namedIn(facts: ResultFacts): NamedFields {
   const before = known.get(facts);
   if (before) return before;
@@ -69,7 +73,7 @@ function namedIn(facts: ResultFacts): NamedFields {
   return named;
 }
 
-/** One place inside another: what holds outside holds in it. */
+/** Combines a field with an outer one. Facts of the outer field apply inside. */
 function inside(outer: Field, own: Field | undefined): Field {
   if (!own || outer.isFree) return outer;
   if (own.isFree || outer === UNNAMED) return own;
@@ -89,12 +93,12 @@ class Labelling {
     this.#isDirectory = facts.directory === true;
   }
 
-  /** Does it say of single values that they may be used as they are? */
+  /** True if single values of the field may be used unchanged. */
   #vouches({ isFree, isIdentifier }: Field): boolean {
     return !isFree && (isIdentifier || this.#isDirectory);
   }
 
-  /** What a value in this place says of itself, besides that a tool has told it. */
+  /** Returns the facts of a value in this field. */
   origin(data: Json, field: Field): Record<string, Json> {
     const { isFree, isMade, isIdentifier, kind } = field;
     return {
@@ -111,9 +115,9 @@ class Labelling {
     return makeValue(data, { descriptor, origin: this.origin(data, field) });
   }
 
-  /** Undefined: what holds around it says all. */
+  /** Returns undefined if the facts of the outer field apply. */
   #part(data: Json, outer: Field, own: Field | undefined, depth: number): Value | undefined {
-    // Nobody looks further down; what is there may be anybody's.
+    // Deeper data is not examined, so it counts as untrusted.
     const field = depth > MAX_DEPTH ? FREE : inside(outer, own);
     const parts = field.isFree ? undefined : this.parts(data, field, depth);
     if (field === outer && !parts && !(isSingle(data) && this.#vouches(field))) return undefined;
@@ -121,7 +125,7 @@ class Labelling {
     return parts ? withParts(whole, parts) : whole;
   }
 
-  /** Elements that are something else than what they stand in. */
+  /** Returns the elements whose facts differ from those of their container. */
   parts(data: Json, field: Field, depth = 0): ReadonlyMap<string, Value> | undefined {
     if (isSingle(data)) return undefined;
     const isList = Array.isArray(data);
@@ -143,7 +147,10 @@ class Labelling {
   }
 }
 
-/** The value with marks and facts for each field; deterministic, so resume and replay make the same again. */
+/**
+ * Returns the value with marks and facts for each field. It is deterministic, so a resume and a replay
+ * make the same value.
+ */
 export function labelFields(value: Value, facts: ResultFacts): Value {
   const labelling = new Labelling(facts);
   const field = labelling.outermost(value.data);
@@ -155,8 +162,8 @@ export function labelFields(value: Value, facts: ResultFacts): Value {
 }
 
 /**
- * What a journal keeps beside the content and the marks of all of it, so that the same value can be made
- * again; undefined: there is nothing to be said of single fields.
+ * Returns the facts that an event stores besides content and marks, so that the same value can be
+ * restored. Undefined: there are none about single fields.
  */
 export function factsOf({ meta }: Value): ResultFacts | undefined {
   const { facts } = meta.origin;
@@ -165,7 +172,7 @@ export function factsOf({ meta }: Value): ResultFacts | undefined {
   return carries(own, 'untrusted') ? { ...facts, untrusted: true } : facts;
 }
 
-/** A result as it was, from what a journal keeps of it. */
+/** Restores a result from a stored event. */
 export function restoreFields(
   content: Json,
   marks: Descriptor,
@@ -177,8 +184,8 @@ export function restoreFields(
 }
 
 /**
- * Everything single in a value with exactly its own marks and facts; the names of fields too, which carry
- * data like any other. What lies deeper than anybody looks is a stranger's.
+ * Yields every single value in a value with exactly its own marks and facts, and the names of fields,
+ * which carry data too. Data below the maximum depth counts as untrusted.
  */
 export function* singlesOf(value: Value, depth = 0): Generator<Value> {
   const { data, meta } = value;
@@ -194,19 +201,19 @@ export function* singlesOf(value: Value, depth = 0): Generator<Value> {
   }
 }
 
-/** What a tool said of a single value that strangers had a hand in. */
+/** How a tool vouches for a single untrusted value. */
 type Vouched = 'identifier' | 'directory' | 'reference';
 
-/** It was taken as a tool told it, or by a reference: nobody has written it here. */
+/** True if the value is a tool's output or a reference, and was not written by a model. */
 export const isPassedOn = ({ meta: { origin } }: Value): boolean =>
   origin['made'] !== true && (origin['told'] === true || typeof origin['reference'] === 'string');
 
-/** As what a single value may be used for what takes this kind of thing; undefined: as nothing. */
+/** Returns how a single value is vouched for, for a parameter of this kind. Undefined: it is not. */
 export function vouchedAs(value: Value, wanted: string | undefined): Vouched | undefined {
   const { data, meta } = value;
   const { of, identifier, directory, kind } = meta.origin;
   if (!isPassedOn(value) || data === null || data === '') return undefined;
-  // A fact is one of the data that it was said of.
+  // A fact is only about the data that it was declared for.
   if (of === data && kind === wanted) {
     if (directory === true) return 'directory';
     if (identifier === true) return 'identifier';
@@ -215,8 +222,8 @@ export function vouchedAs(value: Value, wanted: string | undefined): Vouched | u
 }
 
 /**
- * The same for a whole argument. INVARIANT: in a list or an object each part that strangers had a hand in
- * is vouched for; their mere words are passed on only as one value.
+ * Returns the same for a whole argument. INVARIANT: every untrusted part of a list or an object is
+ * always vouched for itself; untrusted text is passed on only as one value.
  */
 export function vouchedInAll(value: Value, wanted: string | undefined): Vouched | undefined {
   if (isSingle(value.data)) return vouchedAs(value, wanted);

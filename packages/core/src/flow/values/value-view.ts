@@ -1,5 +1,5 @@
-// What scripts, guards and hooks read about a value (`.ctx`, `.mx`). Read-only and lazy: counting
-// tokens of a long text costs nothing until somebody asks.
+// The members of a value for scripts, guards and hooks (`.ctx`, `.mx`). They are read-only and lazy: the
+// tokens of a long text are counted when they are read.
 import { getOwn, type Json, type JsonObject, numberAt, textAt } from '../../base/index.ts';
 import type { Value } from './value.ts';
 
@@ -7,7 +7,7 @@ const CODE =
   /\.(c|cc|cpp|cs|go|h|hpp|java|js|jsx|kt|lua|mjs|php|pl|py|r|rb|rs|scala|sh|sql|swift|ts|tsx)$/i;
 const MARKUP = /\.(json|jsonl|ya?ml|xml|html?)$/i;
 
-/** Characters per token by kind of file: code is dense, markup repeats itself. */
+/** Estimates tokens by characters per token and kind of file: code is dense, markup repeats itself. */
 export function estimateValueTokens(text: string, file = ''): number {
   const perToken = CODE.test(file) ? 3 : MARKUP.test(file) ? 5 : 4;
   return Math.ceil(text.length / perToken);
@@ -27,7 +27,7 @@ function lengthOf(value: Value): number {
 const tokestOf = (value: Value): number =>
   estimateValueTokens(value.text, textAt(value.meta.origin, 'file'));
 
-/** The exact count where the maker knew it, else the estimate. */
+/** Returns the exact count if it is known, else the estimate. */
 export const tokensOf = (value: Value): number =>
   numberAt(value.meta.origin, 'tokens') ?? tokestOf(value);
 
@@ -44,10 +44,10 @@ export const VALUE_FACTS: ViewTable<Value> = {
   exported: (value) => getOwn(value.meta.origin, 'exported') ?? false,
 };
 
-/** How a view is made: one function per member. */
+/** One function per member of a view. */
 export type ViewTable<T> = Readonly<Record<string, (subject: T) => Json>>;
 
-/** An object whose members are computed when read; JSON as far as anyone can see. */
+/** Returns an object whose members are computed when they are read. It serialises as JSON. */
 export function lazyObject(members: Readonly<Record<string, () => Json>>): JsonObject {
   const view: JsonObject = {};
   for (const [name, get] of Object.entries(members)) {
@@ -56,7 +56,7 @@ export function lazyObject(members: Readonly<Record<string, () => Json>>): JsonO
   return view;
 }
 
-/** The members named, at once; all of them, lazily, when none is named. */
+/** Returns the named members at once, or all of them lazily if no name is given. */
 export function viewOf<T>(table: ViewTable<T>, subject: T, names?: readonly string[]): JsonObject {
   if (!names) {
     return lazyObject(
@@ -71,7 +71,7 @@ export function viewOf<T>(table: ViewTable<T>, subject: T, names?: readonly stri
   return view;
 }
 
-/** The metadata view of a value: marks, measures, and the facts of its origin. */
+/** Returns the metadata of a value: marks, measures, and the facts of its origin. */
 export function valueContext(value: Value): JsonObject {
   const members: Record<string, () => Json> = Object.create(null);
   for (const [name, fact] of Object.entries(value.meta.origin)) members[name] = () => fact;

@@ -1,6 +1,6 @@
-// The one value type. Data and marks travel together and never change; text is made when somebody
-// looks. A container whose elements carry marks of their own keeps them apart, so that taking one
-// element out gives exactly that element's marks, while the container counts with the union.
+// The one value type. Data and marks are immutable and travel together. The text is computed when it is
+// read. A container keeps the marks of its elements apart: an element alone has exactly its own marks,
+// while the container has the union.
 import { getOwn, type Json } from '../../base/index.ts';
 import { addLabels, type Descriptor, describe, EMPTY, mergeDescriptors } from './labels.ts';
 
@@ -9,9 +9,9 @@ type Origin = Readonly<Record<string, Json>>;
 
 export interface Value {
   readonly data: Json;
-  /** What a display or a process gets; strings as they are, everything else compact JSON. */
+  /** Text for a display or a process: a string itself, anything else as compact JSON. */
   readonly text: string;
-  /** True when the text was given, not derived: a loaded file, a command's output. */
+  /** True if the text was supplied and not derived: a loaded file, a command's output. */
   readonly hasOwnText: boolean;
   readonly meta: Meta;
 }
@@ -23,8 +23,8 @@ interface Meta {
 }
 
 /**
- * Marks below a container: its own (on everything inside), those of its shape (which keys it has; on
- * the whole, and on what is missing) and those of single elements.
+ * Marks below a container: its own (on everything inside), those of its shape (its keys; on the whole
+ * and on missing elements), and those of single elements.
  */
 interface Elements {
   readonly own: Descriptor;
@@ -54,7 +54,7 @@ class LabelledValue implements Value {
   }
 }
 
-/** Walks without recursion: data from outside may be nested as deep as JSON allows. */
+/** Walks without recursion, because data from outside can be nested deeply. */
 function freezeDeep(data: Json): void {
   const open: Json[] = [data];
   for (let item = open.pop(); item !== undefined; item = open.pop()) {
@@ -66,7 +66,7 @@ function freezeDeep(data: Json): void {
   }
 }
 
-/** Takes ownership of `data`, which is frozen: whoever wants to change it copies it first. */
+/** Takes ownership of `data` and freezes it. To change it, copy it first. */
 export function makeValue(
   data: Json,
   options: { descriptor?: Descriptor; text?: string; origin?: Origin } = {},
@@ -77,7 +77,7 @@ export function makeValue(
   return new LabelledValue(data, meta, options.text);
 }
 
-/** A list or object put together from labelled values; `own` marks hold for all of it. */
+/** Makes a list or object of labelled values. `own` marks apply to all of it. */
 export function makeContainer(
   parts: readonly Value[] | ReadonlyMap<string, Value>,
   own: Descriptor = EMPTY,
@@ -97,21 +97,21 @@ export function makeContainer(
     : Object.fromEntries(
         Array.from(parts as ReadonlyMap<string, Value>, ([key, value]) => [key, add(key, value)]),
       );
-  // What is inside has been frozen when its value was made.
+  // The values inside were frozen when they were made.
   Object.freeze(data);
   const elements = Object.freeze({ own, shape, parts: kept });
   const meta = Object.freeze({ descriptor: union, origin: NO_ORIGIN, elements });
   return new LabelledValue(data, meta, undefined);
 }
 
-/** Would it lose something if only its data went into a container? */
+/** True if a container would lose marks or text of the value by storing only its data. */
 const isMoreThanData = ({ meta, hasOwnText }: Value): boolean =>
   meta.descriptor !== EMPTY ||
   meta.elements !== undefined ||
   hasOwnText ||
   meta.origin !== NO_ORIGIN;
 
-// Facts about one value only; the others (file, command, tool …) hold for what is inside as well.
+// Facts about one value only. The others (file, command, tool …) apply to its elements too.
 const OF_THE_WHOLE = new Set(
   'absent definedAt each exported facts files index key name namespace open tokens'.split(' '),
 );
@@ -126,7 +126,7 @@ function originInside(origin: Origin): Origin {
   return inside;
 }
 
-/** One element with exactly its marks; null with the container's marks when there is none. */
+/** Returns one element with exactly its marks. A missing element is null with the container's marks. */
 export function elementOf(value: Value, key: string | number): Value {
   const { descriptor, elements, origin } = value.meta;
   const part = elements?.parts.get(String(key));
@@ -141,7 +141,7 @@ export function elementOf(value: Value, key: string | number): Value {
   return new LabelledValue(child ?? null, meta, undefined);
 }
 
-/** The same data with more marks, on the whole and on every element. */
+/** Returns the same data with more marks, on the whole and on every element. */
 export function addMarks(value: Value, marks: Descriptor): Value {
   const { descriptor, elements, origin } = value.meta;
   const merged = mergeDescriptors(descriptor, marks);
@@ -155,8 +155,8 @@ export function addMarks(value: Value, marks: Descriptor): Value {
 }
 
 /**
- * The same list or object, of which single elements have marks and facts of their own besides. INVARIANT:
- * each is made of the very data that stands there.
+ * Returns the same list or object with additional marks and facts of single elements. INVARIANT: each
+ * part always has exactly the data of the element that it replaces.
  */
 export function withParts(value: Value, parts: ReadonlyMap<string, Value>): Value {
   const { descriptor, origin, elements: before } = value.meta;
@@ -168,7 +168,7 @@ export function withParts(value: Value, parts: ReadonlyMap<string, Value>): Valu
   return new LabelledValue(value.data, meta, ownText(value));
 }
 
-/** The same data with declared labels; `untrusted` ends the trust in what is inside, too. */
+/** Returns the same data with declared labels. `untrusted` also removes trust from its elements. */
 export function withLabels(value: Value, labels: readonly string[]): Value {
   if (labels.length === 0) return value;
   const marked = addMarks(value, describe({ labels }));
@@ -177,14 +177,14 @@ export function withLabels(value: Value, labels: readonly string[]): Value {
   return isDemoted ? relabel(marked, addLabels(descriptor, ['untrusted'])) : marked;
 }
 
-/** The same data with other marks; for the pipeline, never for a body. */
+/** Returns the same data with other marks. For the pipeline, never for a body. */
 export function relabel(value: Value, descriptor: Descriptor): Value {
   if (value.meta.descriptor === descriptor && !value.meta.elements) return value;
   const meta = Object.freeze({ descriptor, origin: value.meta.origin });
   return new LabelledValue(value.data, meta, ownText(value));
 }
 
-/** The same data with its marks changed, on the whole and on every element by itself. */
+/** Returns the same data with changed marks, on the whole and on every element by itself. */
 export function changeMarks(value: Value, change: (marks: Descriptor) => Descriptor): Value {
   const { descriptor, origin, elements } = value.meta;
   if (!elements) return relabel(value, change(descriptor));
@@ -198,13 +198,13 @@ export function changeMarks(value: Value, change: (marks: Descriptor) => Descrip
   return new LabelledValue(value.data, meta, ownText(value));
 }
 
-/** The same data, marks and text with more facts about where it was made. */
+/** Returns the same data, marks and text with more facts about its origin. */
 export function withOrigin(value: Value, facts: Origin): Value {
   const origin = Object.freeze({ ...value.meta.origin, ...facts });
   return new LabelledValue(value.data, Object.freeze({ ...value.meta, origin }), ownText(value));
 }
 
-/** The same data, marks and facts with another text of its own; undefined: none. */
+/** Returns the same data, marks and facts with another text. Undefined: no text of its own. */
 export function withText(value: Value, text: string | undefined): Value {
   if (ownText(value) === text) return value;
   return new LabelledValue(value.data, value.meta, text);

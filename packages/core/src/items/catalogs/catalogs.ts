@@ -1,5 +1,5 @@
-// Catalogs: places with more items. Searching reads a cached index; copying checks the signature
-// first and runs nothing; fetching happens only when a person asks for an update.
+// Catalogs: sources of more items. A search reads a cached index. A copy checks the signature first and
+// runs nothing. Catalogs are fetched only if a person requests an update.
 import { dirname, relative } from 'node:path';
 import {
   type Clock,
@@ -30,7 +30,7 @@ import {
   searchCatalogItems,
 } from './index-cache.ts';
 
-/** An item without a valid signature is not copied to the project or the user's folder. */
+/** Refuses an item without a valid signature. It is not copied to the project or the user's folder. */
 function checkSigned({ kind, id, signature }: Item): Outcome<null> {
   const { state, reason } = signature;
   if (state === 'signed' || state === 'bundle') return ok(null);
@@ -43,7 +43,7 @@ function checkSigned({ kind, id, signature }: Item): Outcome<null> {
   return fail('signature_invalid', `${kind} \`${id}\` ${why}, so it is not copied`, { state });
 }
 
-/** Where a file would be put below `root`; links that lead elsewhere are refused. */
+/** Returns the path of a file below `root`. Refuses a link that leads elsewhere. */
 function target(root: string, path: string): Outcome<string> {
   const file = `${root}/${path}`;
   const [base, real] = [realAncestor(root), realAncestor(file)];
@@ -68,7 +68,7 @@ function moduleOf(item: Item, root: string, path: string): Outcome<Copies> {
   return to.ok ? ok([{ to: to.output, text: read.text }]) : to;
 }
 
-/** `root` is a folder like `.ai/`. Nothing that exists is replaced; nothing is run. */
+/** Copies an item to `root`, a folder like `.ai/`. Replaces no existing file and runs nothing. */
 export function copyItem(item: Item, root: string): Outcome<string> {
   const signed = checkSigned(item);
   if (!signed.ok) return signed;
@@ -82,7 +82,7 @@ export function copyItem(item: Item, root: string): Outcome<string> {
   if (!read || 'problem' in read) return fail('not_found', `\`${item.file}\` cannot be read`);
   const module = moduleOf(item, root, path);
   if (!module.ok) return module;
-  // The module first: a tool that is there can be called.
+  // The module is written first, because an existing tool can be called.
   for (const file of [...module.output, { to: to.output, text: read.text }]) {
     const put = putFile(file.to, file.text, true);
     if (!put.ok) return put;
@@ -94,13 +94,13 @@ type CatalogLevel = 'project' | 'user';
 
 interface ListedCatalog extends CatalogEntry {
   level: CatalogLevel;
-  /** Absent when it was never read. */
+  /** Time of the last update. Absent: never read. */
   updated?: string;
   items?: number;
 }
 
 interface CatalogOptions {
-  /** Folder of the project; its `.ai` is where settings and copies go. */
+  /** Folder of the project. Its `.ai` has the settings and gets the copies. */
   project: string;
   home: string;
   trustStore: TrustPort;
@@ -120,8 +120,8 @@ function describe(item: Item, catalog: string): CatalogItem {
 }
 
 /**
- * `id` or `catalog:id`; an id that several catalogs hold must say which. A bare name means the one item that
- * ends in it, unless an item has it as its whole id.
+ * Finds `id` or `catalog:id`. An id in several catalogs needs the catalog. A bare name means the one
+ * item that ends in it, unless it is the whole id of an item.
  */
 function findIn(
   indexes: readonly CatalogIndex[],
@@ -158,7 +158,7 @@ function itemIn(
   return found.ok ? ok(found.output.item) : found;
 }
 
-/** A library of these folders and nothing else. */
+/** Opens a library of only these folders. */
 function openFolders(folders: readonly string[], { project, trustStore, clock }: CatalogOptions) {
   return createLibrary({
     roots: folders.map((dir) => ({ source: 'installed' as const, dir })),
@@ -170,7 +170,7 @@ function openFolders(folders: readonly string[], { project, trustStore, clock }:
   });
 }
 
-/** The item as it is now, which may be newer than the index. */
+/** Copies the present item, which may be newer than the index. */
 async function copyFresh(
   { item, index }: { item: CatalogItem; index: CatalogIndex },
   root: string,
@@ -234,7 +234,7 @@ export function createCatalogs(options: CatalogOptions) {
 
   return {
     list,
-    /** Notes a catalog and reads it; one that cannot be read is not noted. */
+    /** Adds a catalog to the settings after reading it. An unreadable catalog is not added. */
     async add(entry: CatalogEntry, level: CatalogLevel = 'user') {
       const problem = entryProblem(entry);
       if (problem !== undefined) return fail('invalid_input', problem);
@@ -279,7 +279,7 @@ export function createCatalogs(options: CatalogOptions) {
       });
       return { hits: judged, total: hits.length };
     },
-    /** The item that `id`, `catalog:id` or a bare name means, by the id that `copy` takes. */
+    /** Returns the item for `id`, `catalog:id` or a bare name, with the id that `copy` accepts. */
     resolve: (kind: ItemKind, id: string) => itemIn(known(), kind, id),
     /** Copies `id` or `catalog:id` to the project or the user's folder. */
     async copy(kind: ItemKind, id: string, destination: CatalogLevel = 'project') {

@@ -1,6 +1,5 @@
-// Bringing a catalog to a folder on this machine: a folder is used where it is, a git repository is
-// cloned, packages are unpacked by npm. Hooks, filters, submodules and install scripts stay off:
-// nothing of what is fetched runs.
+// Fetches a catalog to a folder of this machine: a folder is used in place, a git repository is cloned,
+// npm unpacks packages. Hooks, filters, submodules and install scripts are off, so no fetched code runs.
 import { existsSync, mkdirSync, mkdtempSync, renameSync, rmSync, writeFileSync } from 'node:fs';
 import { join, resolve } from 'node:path';
 import { fail, getOwn, messageOf, type Outcome, ok, spawn } from '../../base/index.ts';
@@ -34,11 +33,11 @@ const INSTALL = (
   '--omit=dev --omit=optional --omit=peer'
 ).split(' ');
 
-/** The folder laid out like `.ai/` inside what was fetched. */
+/** Returns the folder with the layout of `.ai/` inside of the fetched files. */
 const itemsIn = (folder: string): string =>
   [join(folder, '.ai'), join(folder, 'bundle')].find((path) => existsSync(path)) ?? folder;
 
-/** Fills a new folder and puts it in the place of the old one: a half-fetched one is never seen. */
+/** Fills a new folder and renames it over the old one, so that no partial content is ever visible. */
 async function replace(into: string, fill: (fresh: string) => Promise<Outcome<string>>) {
   const fresh = mkdtempSync(`${into}-`);
   try {
@@ -68,7 +67,7 @@ async function fetchGit(entry: CatalogEntry, cache: string, base: string, ports:
   return checkout.ok ? ok([itemsIn(checkout.output)]) : checkout;
 }
 
-/** The packages a catalog means: the named one, or those that carry the keyword. */
+/** Returns the packages of a catalog: the named one, or those with the keyword. */
 async function packagesOf(
   entry: CatalogEntry,
   cwd: string,
@@ -91,7 +90,7 @@ async function fetchNpm(entry: CatalogEntry, cache: string, ports: FetchPorts) {
   if (!packages.ok || packages.output.length === 0) return packages;
   const { env } = ports;
   const installed = await replace(join(cache, 'packages'), (fresh) => {
-    // A manifest of its own keeps npm from looking for one further up.
+    // With its own manifest npm does not search the parent folders.
     writeFileSync(join(fresh, 'package.json'), '{"private":true}\n');
     const args = [...INSTALL, '--', ...packages.output];
     return ports.run('npm', args, { cwd: fresh, env, timeoutMs: TIMEOUT_MS });
@@ -106,7 +105,10 @@ async function fetchNpm(entry: CatalogEntry, cache: string, ports: FetchPorts) {
     : fail('invalid_item', `no package of it carries the keyword \`${BUNDLE_KEYWORD}\` and items`);
 }
 
-/** Folders laid out like `.ai/`. `cache` is the catalog's own; `base` is what relative paths mean. */
+/**
+ * Returns folders with the layout of `.ai/`. `cache` is the catalog's own folder; relative paths start
+ * at `base`.
+ */
 export async function fetchCatalog(
   entry: CatalogEntry,
   cache: string,
@@ -137,7 +139,7 @@ interface CommandOptions {
   signal?: AbortSignal | undefined;
 }
 
-/** Answers with what the program printed. */
+/** Returns the output of the program. */
 type RunCommand = (
   command: string,
   args: readonly string[],
@@ -146,7 +148,7 @@ type RunCommand = (
 
 const MAX_OUTPUT = 8 * 1024 * 1024;
 
-/** Secrets in addresses (`https://user:token@host`) do not belong into messages. */
+/** Removes secrets in addresses (`https://user:token@host`) from messages. */
 const withoutSecrets = (text: string): string =>
   text.replaceAll(/:\/\/[^/@\s]{1,500}@/g, '://***@');
 
@@ -165,7 +167,7 @@ export const runCommand: RunCommand = (command, args, { cwd, env, timeoutMs, sig
       try {
         if (child.pid !== undefined) process.kill(-child.pid, 'SIGKILL');
       } catch {
-        // It has ended already.
+        // The process has ended already.
       }
     };
     const onAbort = () => end('cancelled', 'it was cancelled');

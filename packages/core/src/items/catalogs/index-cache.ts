@@ -1,4 +1,4 @@
-// What a catalog held when it was last read: one JSON file per catalog in the user's folder.
+// The content of a catalog when it was last read: one JSON file per catalog in the user's folder.
 import { join } from 'node:path';
 import { isObject, type Outcome } from '../../base/index.ts';
 import type { CatalogEntry } from '../data/catalog-settings.ts';
@@ -12,14 +12,14 @@ export interface CatalogItem extends Omit<ItemFacts, 'tags'> {
   kind: ItemKind;
   id: string;
   requires: string[];
-  /** As it was when the catalog was read; checked again before anything is copied. */
+  /** Signature state when the catalog was read. It is checked again before a copy. */
   signature: string;
   key?: string;
 }
 
 export interface CatalogIndex {
   updated: string;
-  /** Folders laid out like `.ai/`. */
+  /** Folders with the layout of `.ai/`. */
   folders: string[];
   items: CatalogItem[];
 }
@@ -27,7 +27,10 @@ export interface CatalogIndex {
 const MAX_INDEX_BYTES = 32 * 1024 * 1024;
 
 export function createCatalogIndexes(project: string, home: string) {
-  /** The folder a catalog may keep things in; named after what it holds, so that a catalog that moved does not show its old items. */
+  /**
+   * Returns the cache folder of a catalog. Its name depends on the location, so a moved catalog does not
+   * return its old items.
+   */
   function cacheOf({ name, type, location, ref = '' }: CatalogEntry): string {
     const key = sha256Hex(JSON.stringify([type, location, ref, project])).slice(0, 12);
     return join(home, 'cache', 'catalogs', `${name}-${key}`);
@@ -45,7 +48,7 @@ export function createCatalogIndexes(project: string, home: string) {
   };
 }
 
-/** Ranked like items of the library, by name, description and category. */
+/** Searches by name, description and category, with the ranking of the library. */
 export function searchCatalogItems(
   items: readonly CatalogItem[],
   text: string,

@@ -1,6 +1,6 @@
-// Bundles installed with npm: dependencies of the project (or of the user's folder) that say so with
-// a keyword. Only what `package.json` names is looked at, never what came along with it: a dependency
-// of a dependency does not get to bring tools. Reads two small files per dependency and runs nothing.
+// Bundles installed with npm: dependencies of the project (or of the user's folder) with the keyword.
+// Only names in `package.json` count, so a dependency of a dependency cannot add tools. Reads two small
+// files per dependency and runs nothing.
 import { isDeepStrictEqual } from 'node:util';
 import { type Clock, getOwn, isObject, type Json, listAt } from '../../base/index.ts';
 import { canWatch } from '../files/folder-watch.ts';
@@ -18,8 +18,8 @@ function readManifest(folder: string): Json | undefined {
 }
 
 /**
- * The folder of items in a package that is a bundle; undefined when it is none. `looked` gets every
- * path that decided about it.
+ * Returns the folder of items in a package. Undefined if the package is not a bundle. `looked` receives
+ * every path that the answer depends on.
  */
 export function bundleFolder(packageFolder: string, looked = new Set<string>()) {
   looked.add(`${packageFolder}/package.json`);
@@ -40,7 +40,7 @@ function dependenciesOf(folder: string): string[] {
   return [...unique].sort().slice(0, MAX_PACKAGES);
 }
 
-/** Installed bundles of these folders, nearest first, by name. */
+/** Returns installed bundles of these folders, nearest first, by name. */
 function installedBundles(folders: readonly string[], looked: Set<string>): Root[] {
   const roots = new Map<string, Root>();
   for (const folder of folders) {
@@ -55,8 +55,8 @@ function installedBundles(folders: readonly string[], looked: Set<string>): Root
 }
 
 /**
- * Every root in the order of look-up: project, user, installed bundles, the built-in bundle. Answers
- * with the list it gave before while no file that decides has changed, and reads none then.
+ * Returns a function with every root in the order of look-up: project, user, installed bundles, the
+ * built-in bundle. It returns the same list, without reading a file, until a file that decides changes.
  */
 export function createItemRoots(
   project: string,
@@ -71,7 +71,7 @@ export function createItemRoots(
   return () => {
     if (imprint?.isCurrent()) return roots;
     const isLocal = folders.every((folder) => !isFolder(folder) || canWatch(folder));
-    // Taken before the files are read; it counts when they then say what they said before.
+    // The imprint is taken before the files are read. It counts if their content then is unchanged.
     const before = isLocal ? takeImprint(looked, clock.now()) : undefined;
     const seen = new Set<string>();
     const found: Root[] = [

@@ -1,5 +1,5 @@
-// The catalogue of capabilities out of the data files. What a project declares wrongly is reported
-// and left out; the bundle's part is never touched by it.
+// The catalog of capabilities from the data files. An invalid declaration of a project is reported and
+// left out. It never affects the bundle's part.
 import type { Diagnostic } from '../../base/index.ts';
 import {
   type CapabilityCatalog,
@@ -49,7 +49,7 @@ function readCatalog(data: DataFile): CatalogData {
       diagnostics.push(diagnostic(from?.layer.file ?? '', problem));
       if (!added.delete(problem.name)) ground.delete(problem.name);
     }
-    // Nothing left to take out, and still no catalogue: hold nothing rather than too much.
+    // If removing declarations does not help, the catalog is empty rather than too large.
     if (added.size + ground.size === before) {
       added.clear();
       ground.clear();
@@ -57,7 +57,7 @@ function readCatalog(data: DataFile): CatalogData {
   }
 }
 
-/** The same files give the same catalogue: it is asked for at every call. */
+/** Caches the catalog, because every call reads it. The same files give the same catalog. */
 export function createCatalogReader(): (data: DataFile) => CatalogData {
   let known: { layers: DataFile['layers']; made: CatalogData } | undefined;
   return (data) => {

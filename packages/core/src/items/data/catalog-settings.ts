@@ -1,5 +1,5 @@
-// `.ai/config/catalogs.yaml`: where more items can be found. A project may list catalogs; nothing is
-// fetched from one until a person asks for it.
+// `.ai/config/catalogs.yaml`: the list of catalogs. A project may list catalogs, but nothing is fetched
+// until a person requests it.
 import {
   asJson,
   compact,
@@ -26,14 +26,14 @@ const CATALOG_TYPES: readonly CatalogType[] = ['folder', 'git', 'npm'];
 export interface CatalogEntry {
   name: string;
   type: CatalogType;
-  /** A path, an address, a package name; empty for npm: every package with the keyword. */
+  /** A path, an address or a package name. Empty for npm: every package with the keyword. */
   location: string;
   /** Branch or tag of a git repository. */
   ref?: string;
 }
 
 const NAME = /^[a-z0-9][a-z0-9_-]{0,63}$/;
-/** Options (`-x`) and helpers that run commands (`ext::sh`) are no places. */
+/** Valid locations. Options (`-x`) and helpers that run commands (`ext::sh`) are refused. */
 const LOCATIONS: Readonly<Record<CatalogType, readonly [form: RegExp, what: string]>> = {
   folder: [/^[^-\0][^\0]{0,1000}$/, 'the path of a folder'],
   git: [
@@ -78,7 +78,7 @@ interface CatalogSettings {
   file: string;
 }
 
-/** What a root (`.ai` or the user's folder) lists. Never throws. */
+/** Returns the entries of a root (`.ai` or the user's folder). Never throws. */
 export function readCatalogSettings(root: string): CatalogSettings {
   const shown = `${root}/${PATH}`;
   const read = readInside(realOf(root), PATH);
@@ -95,7 +95,7 @@ function parseCatalogSettings(content: string, shown: string): CatalogSettings {
   return { entries, diagnostics, file: shown };
 }
 
-/** What is wrong with an entry that a person typed; undefined when it is fine. */
+/** Returns the problem of an entry that a person typed. Undefined for a valid one. */
 export function entryProblem(given: CatalogEntry): string | undefined {
   const content = formatYaml({ catalogs: [asJson(given)] });
   return parseCatalogSettings(content, '').diagnostics[0]?.message;
@@ -103,7 +103,7 @@ export function entryProblem(given: CatalogEntry): string | undefined {
 
 const block = (given: CatalogEntry): string => formatYaml([{ ...given }]).replace(/^(?=.)/gm, '  ');
 
-/** The settings with other entries; comments stay when an entry only has to be added at the end. */
+/** Returns the settings with other entries. Comments are kept if an entry is only added at the end. */
 export function writeCatalogSettings(
   root: string,
   entries: readonly CatalogEntry[],

@@ -1,5 +1,5 @@
 // Data files: `.ai/config/{pricing,models,capabilities,limits}.yaml` of the bundle, the user and the
-// project, merged in that order. A file with mistakes keeps what is right and says what is not.
+// project, merged in that order. Invalid parts of a file are reported and left out.
 import { readdirSync } from 'node:fs';
 import {
   type Diagnostic,
@@ -18,27 +18,27 @@ export interface DataLayer {
   source: Source;
   file: string;
   value: JsonObject;
-  /** Capabilities given as a list of names, as the seeds do; built-in ones among them are nothing new. */
+  /** True for capabilities as a list of names. Built-in names among them are no declarations. */
   isNameList: boolean;
 }
 
 export interface DataFile {
   value: JsonObject;
-  /** What was merged, the strongest last. */
+  /** The merged files, the strongest last. */
   layers: readonly DataLayer[];
   diagnostics: readonly Diagnostic[];
 }
 
-/** A price list of every model there is still fits. */
+/** A price list of all existing models is smaller. */
 const MAX_DATA_BYTES = 2 * 1024 * 1024;
-/** Installed bundles bring items, never prices or capabilities. */
+/** Installed bundles contribute items, never prices or capabilities. */
 const LEVELS: readonly Source[] = ['bundle', 'user', 'project'];
 
 interface Parsed extends Pick<DataLayer, 'value' | 'isNameList'> {
   diagnostics: Diagnostic[];
 }
 
-/** The seeds list names under `capabilities`, with one description for all of them. */
+/** Converts a list of names under `capabilities`, which shares one description. */
 function nameCapabilities(value: JsonObject): JsonObject {
   const listed = getOwn(value, 'capabilities');
   if (!Array.isArray(listed)) return isObject(listed) ? { capabilities: listed } : {};
@@ -65,7 +65,7 @@ function parse(name: DataName, content: FileText, file: string): Parsed {
   return { value: nameCapabilities(value), isNameList, diagnostics };
 }
 
-/** Paths under a root where a data file may be, the strongest last. */
+/** Returns the paths under a root where a data file may be, the strongest last. */
 function placesOf(name: DataName, real: string): string[] {
   const config = [`config/${name}.yml`, `config/${name}.yaml`];
   if (name === 'pricing') return ['tools/llm/pricing.yml', 'tools/llm/pricing.yaml', ...config];
@@ -81,7 +81,7 @@ function capabilityFiles(real: string): string[] {
   }
 }
 
-/** INVARIANT: every row that is handed out can price a request. */
+/** INVARIANT: every returned row always has the prices to charge a request. */
 function dropUnpriced(value: JsonObject, layers: readonly DataLayer[], into: Diagnostic[]): void {
   const rows = { ...(value.models as JsonObject | undefined) };
   for (const model of unpricedModels(value)) {
@@ -94,7 +94,10 @@ function dropUnpriced(value: JsonObject, layers: readonly DataLayer[], into: Dia
   if (value.models !== undefined) value.models = rows;
 }
 
-/** Of a project's prices: what money is worth is not for it to say where the user or the bundle did. */
+/**
+ * Removes the currency and the known rates from a project's prices, because the user or the bundle
+ * decides about them.
+ */
 function inCurrency(own: JsonObject, others: JsonObject): JsonObject {
   const { currency, rates, ...rest } = own;
   const known = isObject(others.rates) ? others.rates : {};
@@ -113,7 +116,7 @@ interface ReadLayer {
   problems: readonly Diagnostic[];
 }
 
-/** Reads what is there now; the same text is parsed once. */
+/** Creates a reader of the present files. The same text is parsed once. */
 export function createDataReader() {
   const parsed = new Map<string, { text: string; result: Parsed }>();
 
@@ -136,7 +139,7 @@ export function createDataReader() {
     });
   }
 
-  /** What is shipped does not change under a running process. */
+  /** Shipped files do not change while a process runs. */
   const shipped = new Map<string, ReadLayer[]>();
   function shippedOf(name: DataName, root: Root, real: string): ReadLayer[] {
     const key = `${name}:${real}`;

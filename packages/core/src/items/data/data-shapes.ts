@@ -1,5 +1,5 @@
-// What the data files may hold. Other rooms read more out of them than is checked here, so a field
-// nobody knows is a warning; a value of the wrong kind is an error and is left out.
+// The shapes of the data files. Other folders read more fields than are checked here, so an unknown
+// field is a warning. A value of the wrong type is an error and is left out.
 import {
   flag,
   getOwn,
@@ -21,7 +21,7 @@ import {
 export type DataName = 'pricing' | 'models' | 'capabilities' | 'limits';
 export const DATA_NAMES: readonly DataName[] = ['pricing', 'models', 'capabilities', 'limits'];
 
-/** Known fields are checked and kept when they are right; unknown ones are kept with a warning. */
+/** Checks known fields and keeps the valid ones. Unknown fields are kept with a warning. */
 const open = (fields: Readonly<Record<string, Rule<Json>>>): Rule<JsonObject> =>
   record(fields, { open: true }) as Rule<JsonObject>;
 
@@ -98,7 +98,7 @@ const limits = open({
   }),
 });
 
-/** Entries are judged by the catalogue of capabilities; here only the shape around them is. */
+/** The catalog of capabilities checks the entries. Only the shape around them is checked here. */
 const capabilities: Rule<JsonObject> = open({
   capabilities: (value, place) =>
     Array.isArray(value) ? texts(value, place) : mapping(value, place),
@@ -116,7 +116,7 @@ export const DATA_SHAPES: Readonly<Record<DataName, Rule<JsonObject>>> = {
   limits,
 };
 
-/** Models whose row, over all files, lacks a price: a cost from it would be too small. */
+/** Returns models whose merged row lacks a price. Their cost would be too low. */
 export function unpricedModels(pricing: JsonObject): string[] {
   const rows = isObject(pricing.models) ? pricing.models : {};
   const has = (row: Json, field: string): boolean => getOwn(row, field) !== undefined;

@@ -1,6 +1,6 @@
-// `.ai/config/project.yaml`: what a project is called in a store that machines share. The id is random
-// and belongs into version control: every checkout is the same project, wherever it lies. `placement`
-// says whether its files are the same there, too.
+// `.ai/config/project.yaml`: the project's id in a store that machines share. The id is random and
+// belongs into version control, so that every checkout is the same project. `placement` says whether its
+// files are the same everywhere.
 import {
   type Diagnostic,
   fail,
@@ -27,15 +27,15 @@ const fields = record(
 );
 
 interface ProjectFile {
-  /** Absent: there is no file, or none that can be read. */
+  /** Absent: the file does not exist or is unreadable. */
   id?: string;
-  /** Each worker has a checkout of its own: a thread goes on where it began. */
+  /** True if each worker has its own checkout: a thread continues on the machine where it began. */
   isSticky: boolean;
   diagnostics: Diagnostic[];
   file: string;
 }
 
-/** What stands in a project's `.ai`. Never throws. */
+/** Reads the project file of an `.ai` folder. Never throws. */
 export function readProjectFile(root: string): ProjectFile {
   const file = `${root}/${PATH}`;
   const read = readInside(realOf(root), PATH);
@@ -51,7 +51,10 @@ export function readProjectFile(root: string): ProjectFile {
   return { ...(id !== undefined && { id }), isSticky, diagnostics, file };
 }
 
-/** The id that stands there, or a new one; what is broken is left to whoever wrote it. */
+/**
+ * Returns the id of the project file, or writes a new one. Fails with the first problem of a file that
+ * is not valid and leaves it unchanged.
+ */
 export function giveProjectId(
   root: string,
   random: RandomBytes,

@@ -1,4 +1,4 @@
-// A directive's permissions against the tools it names and the place it lies in.
+// Checks a directive's permissions against the tools that it names and the level of its file.
 import { type Diagnostic, didYouMean, matchGlob, type Outcome, ok } from '../../base/index.ts';
 import {
   type CapabilityCatalog,
@@ -22,7 +22,7 @@ const REPORTED = ['permission_invalid', 'glob_invalid', 'attribute_unknown', 'at
 const isAbsolute = (path: string): boolean => /^(?:[/\\~]|[A-Za-z]:[\\/])/.test(path);
 const isPattern = (id: string): boolean => /[*?]/.test(id);
 
-/** `search` and `help` are open to everybody, so there is nothing to grant. */
+/** `search` and `help` need no permission. */
 const isOpenToAll = ({ verb, resource, action }: Permission): boolean =>
   verb === 'execute' && KERNEL.includes(resource) && (action === 'search' || action === 'help');
 
@@ -31,7 +31,7 @@ const isToolEntry = ({ verb, resource, id }: Permission): boolean =>
 
 const placeOf = ({ line = 1, column = 1 }: Permission) => ({ line, column });
 
-/** Why an item of this place may not have that right; undefined when it may. */
+/** Returns why an item of this level may not have that right. Undefined if it may. */
 function systemOnly(
   permission: Permission,
   grants: readonly Grant[],
@@ -46,7 +46,7 @@ function systemOnly(
   return system && `\`${system.capability}\` is for signed core items only`;
 }
 
-/** Judges each entry on its own, so that a problem points at its line. */
+/** Checks each entry alone, so that a problem points at its line. */
 function checkEntries(
   permissions: Permissions,
   world: DirectiveWorld,
@@ -62,7 +62,7 @@ function checkEntries(
   const wrong = new Set<Permission>();
   for (const permission of permissions.entries) {
     if (isReported(permission)) {
-      // What it was meant to grant is clear enough not to ask for it a second time.
+      // The intended grant is clear, so tools that need it are not reported.
       const { verb, resource } = permission;
       if (resource === 'filesystem') {
         held.push({ capability: verb === 'execute' ? 'fs.exec' : `fs.${verb}` });
@@ -93,7 +93,7 @@ function checkEntries(
     for (const { permission: at, code, message, hint } of problems) {
       wrong.add(at);
       if (at !== permission || reason !== undefined) continue;
-      // A tool may be generated later, by a connector; until then the line grants nothing.
+      // A connector may generate the tool later. Until then the line grants nothing.
       const isMissingTool = code === 'not_found' && isToolEntry(permission);
       if (isMissingTool) findings.warning('tool_unknown', place, message, hint);
       else findings.error(code, place, message, hint);
@@ -101,7 +101,7 @@ function checkEntries(
     if (reason === undefined) checkToolId(permission, world, findings);
     held.push(...grants);
   }
-  // What each says is fine, and what they say together is not.
+  // Entries that are valid alone can conflict with each other.
   const whole = grantsFromPermissions(permissions, world.catalog, resolve);
   for (const { permission, code, message } of whole.problems) {
     const isSeen = wrong.has(permission) || isReported(permission) || isOpenToAll(permission);
@@ -111,7 +111,7 @@ function checkEntries(
   return held;
 }
 
-/** A full id is granted as it stands, also where no such tool is there yet. */
+/** A full id is granted as written, also if the tool does not exist. */
 function checkToolId(permission: Permission, world: DirectiveWorld, findings: Findings): void {
   const { id = '' } = permission;
   if (!isToolEntry(permission)) return;
@@ -126,7 +126,7 @@ function checkToolId(permission: Permission, world: DirectiveWorld, findings: Fi
   findings.warning('tool_unknown', placeOf(permission), message, hint);
 }
 
-/** The tools that an entry names, by id or by pattern. */
+/** Returns the tools that an entry names, by id or by pattern. */
 function toolsOf({ id = '' }: Permission, world: DirectiveWorld): NamedTool[] {
   const find = (name: string) => {
     const found = world.tool(name);
@@ -139,7 +139,7 @@ function toolsOf({ id = '' }: Permission, world: DirectiveWorld): NamedTool[] {
     .flatMap(find);
 }
 
-/** The lines to add, or, for what no line grants, what else to do. */
+/** Returns the lines to add, or another remedy for a need that no line grants. */
 function remedy(needs: readonly Need[], form: Form, catalog: CapabilityCatalog): string {
   const names = [...new Set(needs.map(({ capability }) => capability))];
   const system = names.filter((capability) => catalog.isSystem(capability));
@@ -158,7 +158,7 @@ const listed = (names: readonly string[]): string => {
 };
 const list = (names: readonly string[]): string => listed(names.map((name) => `\`${name}\``));
 
-/** What a tool needs as far as that can be known before a call. */
+/** Returns the needs of a tool that are known before a call. */
 const needsOf = ({ requires, endpoint }: NamedTool): Need[] =>
   requires.map(normalizeCapability).map((capability) => {
     const isFixed = capability === 'net.http' && endpoint !== undefined;

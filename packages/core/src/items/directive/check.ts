@@ -1,5 +1,5 @@
-// What is wrong with a directive among the others: hooks that do not exist, tools whose needs it does
-// not grant, rights that items of its place may not have.
+// Checks a directive among the other items: missing hooks, tools whose needs it does not grant, and
+// rights that an item of its level may not have.
 import { type Diagnostic, didYouMean, ok } from '../../base/index.ts';
 import {
   type Compared,
@@ -44,11 +44,11 @@ function checkHooks(directive: Directive, world: DirectiveWorld, findings: Findi
   });
 }
 
-/** Of these no more is ever used than is allowed; of others a reply may cost more than was expected. */
+/** Limits that are never exceeded. For the others a reply may cost more than was reserved. */
 const EXACT = ['turns', 'tool_calls', 'spawns'] as const;
 const TURNED: Readonly<Record<string, string>> = { '<': '>', '>': '<', '<=': '>=', '>=': '<=' };
 
-/** Does it hold always or never, `used` being at most `most`? */
+/** Returns whether the comparison is always or never true, if `used` is at most `most`. */
 function settled(operator: string, value: number, most: number): 'always' | 'never' | undefined {
   if (operator === '>') return value >= most ? 'never' : undefined;
   if (operator === '>=' || operator === '==') return value > most ? 'never' : undefined;
@@ -56,7 +56,7 @@ function settled(operator: string, value: number, most: number): 'always' | 'nev
   return operator === '<=' && value >= most ? 'always' : undefined;
 }
 
-/** A comparison of what was used with what is allowed, that can come out in one way only. */
+/** Reports a comparison of used and allowed amounts that has only one possible result. */
 function checkComparison(
   { left, operator, right }: Compared,
   limits: Directive['limits'],
@@ -79,7 +79,7 @@ function checkComparison(
   return undefined;
 }
 
-/** Conditions that could not come out otherwise: whoever wrote them expects something else. */
+/** Reports conditions with only one possible result, which the author did not intend. */
 function checkConditions({ hooks, limits, places }: Directive, findings: Findings): void {
   hooks.forEach(({ when }, index) => {
     const compiled = compileExpression(when);
@@ -104,7 +104,10 @@ function checkRelationships(directive: Directive, world: DirectiveWorld, finding
   });
 }
 
-/** Tools come later: the rule holds then, and a run until then fails it where it wants a call. */
+/**
+ * A missing tool is a warning, because it may be added later. Until then a run that expects its call
+ * fails.
+ */
 function checkExpected(directive: Directive, world: DirectiveWorld, findings: Findings): void {
   directive.expect.forEach(({ tool, succeeds }, index) => {
     if (world.tool(tool).ok) return;
@@ -115,7 +118,7 @@ function checkExpected(directive: Directive, world: DirectiveWorld, findings: Fi
   });
 }
 
-/** Where inputs may come from directives below, paths of a title are looked at with these. */
+/** Checks paths of a title whose inputs may come from extended directives. */
 function checkTitle(directive: Directive, world: DirectiveWorld, findings: Findings): void {
   if (directive.title === undefined || directive.relationships.extends.length === 0) return;
   const { inputs } = resolveExtends(directive, (name) => world.directive(name));
@@ -128,7 +131,10 @@ function checkTitle(directive: Directive, world: DirectiveWorld, findings: Findi
   }
 }
 
-/** A directive may come later: the list holds then, and says nothing about any other until then. */
+/**
+ * A missing directive is a warning, because it may be added later. Until then the list does not match by
+ * it.
+ */
 function checkLists(directive: Directive, world: DirectiveWorld, findings: Findings): void {
   const { permissions, places } = directive;
   for (const use of ['orchestration', 'directives'] as const) {
@@ -145,7 +151,7 @@ function checkLists(directive: Directive, world: DirectiveWorld, findings: Findi
   }
 }
 
-/** Ids of models are an open set: one that is nearly a known id is a warning. */
+/** Ids of models are an open set, so only an id that resembles a known one is a warning. */
 function checkModelId({ model, places }: Directive, world: DirectiveWorld, findings: Findings) {
   for (const field of ['model_id', 'fallback_id'] as const) {
     const id = model?.[field]?.toLowerCase();
@@ -174,7 +180,7 @@ function checkCurrency(directive: Directive, { currencies }: DirectiveWorld, fin
   findings.error('currency_unknown', directive.places.at('limits.spend'), message, hint);
 }
 
-/** Checks across items, for a directive with errors of its own too. In file order. */
+/** Checks across items, also for a directive with errors of its own. Returns findings in file order. */
 export function checkDirective(
   parsed: Pick<ParsedDirective, 'directive' | 'draft'> & Partial<ParsedDirective>,
   world: DirectiveWorld,

@@ -1,4 +1,4 @@
-// Whether a directive can be a thread of its own.
+// The types of a directive, and whether it can run as a thread.
 import {
   type Diagnostic,
   getOwn,
@@ -12,7 +12,7 @@ import type { Exposed } from '../expose.ts';
 import type { Source } from '../item-kinds.ts';
 import type { Findings, Place } from './findings.ts';
 
-/** What a thread needs and this directive lacks; lacking it is not a mistake. */
+/** Returns the parts that a thread needs and this directive lacks. A missing part is not an error. */
 export function canSpawn(
   directive: Pick<Directive, 'limits' | 'permissions' | 'model' | 'process'>,
 ): { can_spawn_thread: boolean; missing: string[] } {
@@ -29,8 +29,8 @@ const PLACEHOLDER =
 const textOf = (value: Json): string => (typeof value === 'string' ? value : JSON.stringify(value));
 
 /**
- * `${inputs.name}`, `${name}` and `{name}` of the given inputs, in one pass: what an input's value
- * contains is never looked at again. Everything else, missing and null inputs too, stays as written.
+ * Fills `${inputs.name}`, `${name}` and `{name}` in one pass, so that the content of an input is never
+ * expanded. Everything else stays as written, missing and null inputs too.
  */
 export function fillDirectiveText(text: string, inputs: JsonObject): string {
   return text.replace(PLACEHOLDER, (written: string, path?: string, name?: string) => {
@@ -46,12 +46,12 @@ export interface Directive {
   readonly description: string;
   readonly category: string;
   readonly author?: string;
-  /** Title of a run; `${inputs.…}` stands for an input. */
+  /** Title of a run. `${inputs.…}` is replaced by an input. */
   readonly title?: string;
   readonly model?: DirectiveModel;
   /** Absent: the directive cannot be a thread. An empty object: every limit has its default. */
   readonly limits?: DirectiveLimits;
-  /** Absent: the directive cannot be a thread. No entries: it may do nothing. */
+  /** Absent: the directive cannot be a thread. No entries: it has no rights. */
   readonly permissions?: Permissions;
   readonly hooks: readonly Hook[];
   readonly guards: readonly GuardSource[];
@@ -61,18 +61,18 @@ export interface Directive {
   readonly inputs: readonly DirectiveInput[];
   readonly process: DirectiveProcess;
   readonly outputs: readonly DirectiveOutput[];
-  /** The result's text when the run gave none. */
+  /** Text of a successful result without a text of its own. */
   readonly success?: string;
   readonly failure?: string;
   readonly context: JsonObject;
   readonly success_criteria: readonly string[];
-  /** Calls without which a run has not completed. */
+  /** Calls that a run must make to complete. */
   readonly expect: readonly ExpectedCall[];
-  /** `template`, `example` and `raw` elements directly below the directive, word for word. */
+  /** `template`, `example` and `raw` elements directly below the directive, unchanged. */
   readonly opaque: readonly OpaqueText[];
-  /** The text around the directive: searched, never sent to a model. */
+  /** The text around the directive. It is searched and never sent to a model. */
   readonly around: string;
-  /** Where things stand in the file; no part of the value two forms have in common. */
+  /** Locations of the parts in the file. They differ between the two forms. */
   readonly places: DirectivePlaces;
 }
 
@@ -80,12 +80,12 @@ export interface DirectiveModel {
   readonly tier?: string;
   readonly model_id?: string;
   readonly fallback_id?: string;
-  /** The permitted tools are functions of their own, besides the four. */
+  /** The permitted tools are functions of their own, besides the four verbs. */
   readonly tools?: 'native';
   readonly context: string;
 }
 
-/** Limits that are whole numbers, in the order in which they are printed; `duration` in seconds. */
+/** Limits that are whole numbers, in the order of their output. `duration` is in seconds. */
 export const COUNTED_LIMITS = [
   ...(['turns', 'tokens', 'spawns', 'duration', 'input_tokens', 'output_tokens'] as const),
   ...(['context', 'depth', 'tool_calls'] as const),
@@ -147,7 +147,7 @@ export interface DirectiveProcess {
 
 export interface ExpectedCall {
   readonly tool: string;
-  /** `always`: no call of it may fail. `last`: the last one must not, and there must be one. */
+  /** `always`: no call of it may fail. `last`: its last call must exist and succeed. */
   readonly succeeds: 'always' | 'last';
 }
 
@@ -161,7 +161,7 @@ export interface Step {
 
 export interface DirectiveScript {
   readonly text: string;
-  /** Line and column of the text's first character; every line starts at that column. */
+  /** Line and column of the text's first character. Every line starts at that column. */
   readonly line: number;
   readonly column: number;
 }
@@ -171,45 +171,47 @@ interface OpaqueText {
   readonly text: string;
 }
 
-/** Where parts stand in the file, for checks across items. */
+/** Locations of the parts, for checks across items. */
 export interface DirectivePlaces {
-  /** The place of a part by its key, e.g. `hooks.0.when`; the directive's own start otherwise. */
+  /**
+   * Returns the location of a part by its key, such as `hooks.0.when`. Unknown keys give the start of
+   * the directive.
+   */
   at(key: string): Place;
-  /** An empty list for what is wrong with this file among the others. */
+  /** Returns an empty list for findings about this file among the other items. */
   findings(): Findings;
 }
 
 export interface ParsedDirective {
-  /** Present only when nothing is wrong with it: what has errors is never run. */
+  /** Present only without errors, so that a directive with errors never runs. */
   readonly directive?: Directive;
-  /** What could be read in spite of errors, so that checks across items find the rest of them. */
+  /** The readable parts of a directive with errors, for checks across items. */
   readonly draft?: Directive;
   readonly diagnostics: Diagnostic[];
 }
 
-/** What a directive is checked against: the library answers it, tests write it by hand. */
-/** What a directive needs to know of a tool that it names. */
+/** The facts about a tool that checks of a directive need. */
 export interface NamedTool {
   readonly id: string;
-  /** Of its whole chain. */
+  /** Capabilities that its whole chain requires. */
   readonly requires: readonly string[];
-  /** Where its requests go, when its configuration says so once and for all. */
+  /** Target of its requests. Absent: its config does not fix it. */
   readonly endpoint?: { readonly host: string; readonly method?: string };
 }
 
 export interface DirectiveWorld {
   directive(name: string): Directive | undefined;
-  /** Why a bare name stands for no single directive; undefined when it does, or for none. */
+  /** Returns why a bare name means no single directive. Undefined if it means one, or none. */
   ambiguous?(name: string): string | undefined;
   tool(id: string): Outcome<NamedTool>;
   directiveNames(): Iterable<string>;
   toolIds(): Iterable<string>;
   readonly catalog: CapabilityCatalog;
   readonly source: Source;
-  /** Signed core items alone may hold system-only capabilities. */
+  /** True for signed items of the bundle, which alone may have system-only capabilities. */
   readonly signedCore: boolean;
   readonly currencies: readonly string[];
   readonly tiers: readonly string[];
-  /** Ids of models that tiers, prices and providers name, where these are known. */
+  /** Ids of models of tiers, prices and providers. Absent: not known. */
   readonly models?: readonly string[];
 }

@@ -1,4 +1,4 @@
-// The elements of a directive, the same for both forms, and attributes that are more than text.
+// The elements of a directive, the same for both forms, and attributes with structured values.
 import { didYouMean, isObject, type Json, type JsonObject, setOwn } from '../../base/index.ts';
 import { offsetIn, type TextPiece } from './entities.ts';
 import { type Findings, offsetOf, type Place, quoted } from './findings.ts';
@@ -16,14 +16,14 @@ export interface Element {
   readonly at: Place;
   readonly attributes: Attribute[];
   readonly children: (Element | TextPiece)[];
-  /** Undefined: no such tag is known here. */
+  /** Undefined for an unknown tag. */
   readonly shape: Shape | undefined;
-  /** The text came from YAML: its first line is indented like the others. */
+  /** True for text from YAML: its first line is indented like the others. */
   readonly yaml?: boolean;
-  /** The value of free content in YAML, which has lists and objects of its own. */
+  /** The value of free content in YAML, which has its own lists and objects. */
   readonly data?: Json;
   unclosed?: boolean;
-  /** Its tag was reported already; that it is also never closed is the same mistake. */
+  /** True if its tag was reported already. A missing closing tag is then not reported. */
   readonly isReported?: boolean;
 }
 
@@ -39,7 +39,7 @@ export const childOf = (parent: Element | undefined, name: string): Element | un
 export const attributeOf = (element: Element | undefined, name: string): Attribute | undefined =>
   element?.attributes.find((attribute) => attribute.name === name);
 
-/** Something in it has an unknown name, which explains why another name is missing. */
+/** True if something in it has an unknown name, which explains why another name is missing. */
 export const hasTypo = ({ attributes, children, shape }: Element): boolean =>
   attributes.some(({ name }) => !shape || !takesAttribute(shape, name)) ||
   children.some((child) => child.kind === 'element' && child.shape === undefined);
@@ -47,13 +47,13 @@ export const hasTypo = ({ attributes, children, shape }: Element): boolean =>
 const piecesOf = (element: Element): TextPiece[] =>
   element.children.filter((child): child is TextPiece => child.kind === 'text');
 
-/** The element's own text as it is written. */
+/** Returns the element's own text as it is written. */
 export const textIn = (element: Element): string =>
   piecesOf(element)
     .map((piece) => piece.text)
     .join('');
 
-/** Lines without their common indentation and without blank lines around them. */
+/** Returns the lines without their common indentation and without blank lines around them. */
 export function dedent(text: string, isFirstLineIndented: boolean): string {
   if (!text.includes('\n')) return text.trim();
   const lines = text.replaceAll('\r\n', '\n').split('\n');
@@ -70,13 +70,13 @@ export function dedent(text: string, isFirstLineIndented: boolean): string {
   return shifted.join('\n').trim();
 }
 
-/** The element's own text, tidied: how it was indented in the file is no part of the value. */
+/** Returns the element's own text without the indentation of the file. */
 export function proseOf(element: Element | undefined): string {
   if (!element) return '';
   return dedent(textIn(element), element.yaml === true);
 }
 
-/** The same as text with the file offset of every character; only the ends are trimmed. */
+/** Returns the same text with the file offset of every character. Only the ends are trimmed. */
 export function sourceOf(element: Element) {
   const pieces = piecesOf(element);
   const whole = textIn(element);
@@ -96,8 +96,8 @@ export function sourceOf(element: Element) {
 }
 
 /**
- * Free content as data: nested elements become objects, repeated ones lists, attributes fields, and
- * text beside them the field `text`. Elements are nested no deeper than the reader allows.
+ * Returns free content as data: nested elements become objects, repeated ones lists, attributes fields,
+ * and text beside them the field `text`. The reader bounds the nesting.
  */
 export function dataOf(element: Element): Json {
   if (element.data !== undefined) return element.data;
@@ -117,7 +117,7 @@ export function dataOf(element: Element): Json {
   return result;
 }
 
-/** Free content that must be an object: plain text becomes its field `text`. */
+/** Returns free content that must be an object. Plain text becomes its field `text`. */
 export function objectOf(element: Element | undefined): JsonObject {
   if (!element) return {};
   const data = dataOf(element);
@@ -133,7 +133,7 @@ export function readFlag(element: Element, name: string, findings: Findings): bo
   return findings.error('value_invalid', given.at, message);
 }
 
-/** One of a closed set; `undefined` when absent or, after a report, when it is none of them. */
+/** Returns one of a closed set. Undefined if it is absent or, after a report, if it is invalid. */
 export function readChoice<T extends string>(
   element: Element,
   name: string,

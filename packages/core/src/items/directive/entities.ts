@@ -1,12 +1,12 @@
-// Decodes `&lt;` and its kin, and remembers where each decoded character stood in the file, so that
-// an error in a decoded expression points at the right column.
+// Decodes `&lt;` and similar entities, and stores the file offset of each decoded character, so that an
+// error in a decoded expression has the right column.
 
-/** A run of text with its place in the file. */
+/** A run of text with its offset in the file. */
 export interface TextPiece {
   readonly kind: 'text';
   readonly text: string;
   readonly at: number;
-  /** Pairs of (index in `text`, offset in the file) where the two stop running in step. */
+  /** Pairs of (index in `text`, offset in the file) at which the two diverge. */
   readonly breaks?: readonly (readonly [number, number])[];
 }
 
@@ -26,7 +26,10 @@ function character(entity: string): string | undefined {
   return isCharacter ? String.fromCodePoint(code) : undefined;
 }
 
-/** `unknown` is told of what looks like an entity and is none; it stays as written. */
+/**
+ * Decodes entities. Text that looks like an entity but is unknown stays, and `unknown` is called with
+ * it.
+ */
 export function decodeEntities(
   source: string,
   at: number,
@@ -48,7 +51,7 @@ export function decodeEntities(
   return { kind: 'text', text: text + source.slice(done), at, breaks };
 }
 
-/** The file offset of a character of a piece. */
+/** Returns the file offset of a character of a piece. */
 export function offsetIn({ at, breaks }: TextPiece, index: number): number {
   const last = breaks?.findLast(([from]) => from <= index);
   return last ? last[1] + index - last[0] : at + index;

@@ -1,5 +1,5 @@
-// `extends`: the named directive's parts lie below the own ones. What a thread may do and use is never
-// inherited: permissions and limits stand in the file that is run.
+// `extends`: parts of the named directive are used where the own ones are absent. Permissions and limits
+// are never inherited; the executed file must contain them.
 import { compact, didYouMean, mergeDeep } from '../../base/index.ts';
 import type { Directive, DirectiveWorld } from './directive.ts';
 import { type Findings } from './findings.ts';
@@ -14,7 +14,7 @@ function byName<T extends { readonly name: string }>(own: readonly T[], below: r
   return [...own, ...below.filter(({ name }) => !names.has(name))];
 }
 
-/** INVARIANT: permissions, limits and `expose` come from `own` alone. */
+/** INVARIANT: permissions, limits and `expose` always come from `own` alone. */
 function layOver(own: Directive, below: Directive): Directive {
   const isEmpty = own.process.steps.length === 0 && own.process.script === undefined;
   return compact<Directive>({
@@ -38,7 +38,7 @@ function layOver(own: Directive, below: Directive): Directive {
   });
 }
 
-/** Every directive that these names lead to, each once and nearest first. */
+/** Yields every directive that these names lead to, each once and nearest first. */
 function* lineage(names: readonly string[], lookup: Lookup, most: number) {
   const seen = new Set<string>();
   const queue = [...names];
@@ -52,8 +52,8 @@ function* lineage(names: readonly string[], lookup: Lookup, most: number) {
 }
 
 /**
- * The directive with everything it extends laid below it, nearest first. What does not exist and what
- * would go round in a circle is left out; `checkDirective` reports both.
+ * Returns the directive merged with everything that it extends, nearest first. Missing and circular
+ * names are left out; `checkDirective` reports both.
  */
 export function resolveExtends(directive: Directive, lookup: Lookup): Directive {
   let result = directive;

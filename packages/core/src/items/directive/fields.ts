@@ -1,5 +1,5 @@
-// Inputs and outputs: named fields with a type. A default is text in the file and becomes a value of
-// the declared type here, once.
+// Inputs and outputs: named fields with a type. A default is text in the file and becomes a value of the
+// declared type here.
 import { compact, isObject, type Json, nearest, parseJson } from '../../base/index.ts';
 import type { DirectiveInput, DirectiveOutput, OutputType } from './directive.ts';
 import {
@@ -16,11 +16,11 @@ import { type Findings, quoted } from './findings.ts';
 
 const OUTPUT_TYPES: readonly OutputType[] = ['string', 'number', 'boolean', 'object', 'array'];
 const INPUT_TYPES = [...OUTPUT_TYPES, 'integer', 'any'] as const;
-/** Paths in templates are made of such names. */
+/** Paths in templates consist of such names. */
 const FIELD_NAME = /^[A-Za-z_][A-Za-z0-9_]{0,79}$/;
 const HOOK_ACTION = /^(?:continue|retry|skip|fail|abort|retry_with_fallback)$/;
 
-/** The name of a field, from the attribute of the long form or the tag of the short one. */
+/** Returns the name of a field, from the attribute of the long form or the tag of the short one. */
 function fieldName(field: Element, tag: string, findings: Findings): string | undefined {
   const given = field.name === tag ? attributeOf(field, 'name') : undefined;
   const name = field.name === tag ? given?.value : field.name;
@@ -88,7 +88,7 @@ export function readInputs(element: Element, findings: Findings): DirectiveInput
   });
 }
 
-/** `retry|fail` lists what is allowed; any other text describes. */
+/** Parses `retry|fail` as a list of allowed values. Any other text is a description. */
 function readEnum(field: Element, type: OutputType): { enum?: string[]; description: string } {
   const [text, given] = [proseOf(field), attributeOf(field, 'enum')?.value];
   const split = (words: string) => words.split('|').map((word) => word.trim());
@@ -99,7 +99,7 @@ function readEnum(field: Element, type: OutputType): { enum?: string[]; descript
 
 export function readOutputs(element: Element, findings: Findings): DirectiveOutput[] {
   return readFields(element, 'output', findings, (field, name) => {
-    // A hook directive's `context` holds fields; text would be of no use to the harness.
+    // A hook directive's `context` is an object, because the harness needs its fields.
     const usual: OutputType = name === 'context' ? 'object' : 'string';
     const type = readChoice(field, 'type', OUTPUT_TYPES, findings, 'type_unknown') ?? usual;
     const { enum: allowed, description } = readEnum(field, type);
@@ -114,11 +114,11 @@ export function readOutputs(element: Element, findings: Findings): DirectiveOutp
   });
 }
 
-/** `success` and `failure`: the result's text when the run gave none. */
+/** Returns the text of `success` or `failure`, for results without a text of their own. */
 export const outcomeText = (outputs: Element | undefined, name: string): string | undefined =>
   childOf(outputs, name) ? proseOf(childOf(outputs, name)) : undefined;
 
-/** Templates that read an input nobody declared stay as they are written, which is rarely meant. */
+/** Reports templates that read an undeclared input. They would stay as written. */
 export function reportUnknownInputs(
   texts: readonly { text: string; offset: (index: number) => number }[],
   names: readonly string[],

@@ -1,5 +1,5 @@
-// Collects what is wrong with one file. Everything is reported, in file order, up to a bound: a
-// hostile file can hold a mistake per byte, and people read the first few.
+// Collects the problems of one file, in file order, up to a bound: a hostile file can contain a mistake
+// per byte, and people read the first few.
 import {
   compact,
   createLines,
@@ -9,20 +9,22 @@ import {
 } from '../../base/index.ts';
 
 const MAX_FINDINGS = 100;
-/** Lines longer than this are not repeated in a diagnostic. */
+/** Longer lines are not repeated in a diagnostic. */
 const MAX_LINE = 2000;
 
-/** An offset into the file, or a way to find it: places in YAML are looked up only when needed. */
+/**
+ * An offset into the file, or a function that finds it: locations in YAML are computed only if needed.
+ */
 export type Place = number | (() => number);
 
 export const offsetOf = (place: Place): number => (typeof place === 'number' ? place : place());
 
-/** Answers with nothing, for whoever has nothing to give after a mistake. */
+/** Adds a finding and returns undefined, so that a reader can return it as its missing value. */
 type Add = (code: string, place: Place | Position, message: string, hint?: string) => undefined;
 
 export type Findings = ReturnType<typeof createFindings>;
 
-/** What a message repeats from the file: one line, not too long, no control characters. */
+/** Quotes text of the file for a message: one line, bounded, no control characters. */
 export function quoted(text: string): string {
   return `\`${clip(text).replace(/[\u0000-\u001f\u007f-\u009f]+/g, ' ')}\``;
 }
@@ -59,29 +61,29 @@ export function createFindings(
     warning: add('warning'),
     note: add('note'),
     position,
-    /** In file order. */
+    /** Returns the findings in file order. */
     list(): Diagnostic[] {
       const sorted = found.toSorted((a, b) => a.line - b.line || a.column - b.column);
       const last = sorted.at(-1);
       if (more === 0 || !last) return sorted;
       const { line, column } = last;
       const message = `${more} more problems are not listed`;
-      // An error, because one of those left out may be one.
+      // It is an error, because an unlisted problem may be one.
       return [...sorted, { file, line, column, code: 'too_many', severity: 'error', message }];
     },
   };
 }
 
-/** How messages name things: `<limits>` is a tag in XML, `limits:` is a key in YAML. */
+/** Form of the messages: `<limits>` is a tag in XML, `limits:` is a key in YAML. */
 export type Form = 'xml' | 'yaml';
 
 interface DirectiveWords {
   readonly form: Form;
-  /** "tag" or "key". */
+  /** The word "tag" or "key". */
   readonly tagKind: string;
-  /** A tag by its name, quoted. */
+  /** Returns a tag by its name, quoted. */
   tag(name: string): string;
-  /** An attribute with a value, as it is written. */
+  /** Returns an attribute with a value, as it is written. */
   attribute(name: string, value: string): string;
 }
 

@@ -9,7 +9,7 @@ const values = (names: string): ContextSchema =>
 export const EVENT_NAMES = ['before_step', 'after_step', 'error', 'limit', 'warning'] as const;
 export type EventName = (typeof EVENT_NAMES)[number];
 
-/** Fields of the events of a name, besides the name. A condition that reads another one reads null. */
+/** Fields of each event, besides its name. A condition that reads another field gets null. */
 export const EVENT_FIELDS: Readonly<Record<EventName, readonly string[]>> = {
   before_step: ['kind', 'step', 'turn', 'tool', 'arguments'],
   after_step: ['kind', 'step', 'turn', 'tool', 'result'],

@@ -30,15 +30,15 @@ import {
 } from './hook-context.ts';
 import { grantLine } from './permissions.ts';
 
-/** Fields that differ from event to event; `seen` is called at every read of one. */
+/** Returns fields that differ from event to event. `seen` is called at every read of one. */
 function varying(names: readonly string[], seen: () => null): JsonObject {
   const fields = names.map((name) => [name, { get: seen }] as const);
   return Object.defineProperties({}, Object.fromEntries(fields));
 }
 
 /**
- * Can a condition match at an event of this name, whatever these fields hold? It cannot when it is false
- * before it reads any of them.
+ * Returns whether a condition can match an event of this name with any values of these fields. It cannot
+ * if it is false before it reads one of them.
  */
 export function mayMatch(
   expression: CompiledExpression,
@@ -57,11 +57,11 @@ export function mayMatch(
   return hasLooked || !holds.ok || holds.output;
 }
 
-/** The events that a condition is about by name, whether or not it reads what they have. */
+/** Returns the events that a condition names. */
 const namedEvents = (expression: CompiledExpression): EventName[] =>
   EVENT_NAMES.filter((name) => mayMatch(expression, name, ALL_FIELDS));
 
-/** Why a path of `event` is never there at any of these events; undefined when it can be. */
+/** Returns why a path of `event` never exists at any of these events. Undefined if it can. */
 function absentField(path: readonly string[], events: readonly EventName[]): string | undefined {
   const [root, field = 'name'] = path;
   if (root !== 'event' || field === 'name' || !ALL_FIELDS.includes(field)) return undefined;
@@ -74,12 +74,9 @@ function absentField(path: readonly string[], events: readonly EventName[]): str
 const fieldsOf = (events: readonly EventName[]): string =>
   `it has ${[...new Set(events.flatMap((name) => EVENT_FIELDS[name]))].join(', ')}`;
 
-// `<hooks>` and `<guards>`: conditions are compiled here, so that a slip shows when the directive is
-// read and not when the hook was needed.
-
 /**
- * Compiles a condition; what is wrong points into the file, behind entities and all. Returns the events
- * that it is about.
+ * Compiles a condition when the directive is read, so that a mistake is found before the hook runs.
+ * Errors point into the file. Returns the events that it names.
  */
 function checkWhen(when: Element, findings: Findings): readonly EventName[] {
   const { text, offset } = sourceOf(when);
@@ -110,7 +107,10 @@ function checkWhen(when: Element, findings: Findings): readonly EventName[] {
   return events;
 }
 
-/** Texts inside an element, each with a place: of the text itself in XML, of the key in YAML. */
+/**
+ * Returns the texts inside of an element with their locations: of the text itself in XML, of the key in
+ * YAML.
+ */
 function textsIn(element: Element): { text: string; place: (index: number) => Place }[] {
   if (element.data !== undefined) {
     return [{ text: JSON.stringify(element.data), place: () => element.at }];
@@ -120,8 +120,8 @@ function textsIn(element: Element): { text: string; place: (index: number) => Pl
 }
 
 /**
- * A placeholder that nothing fills. Below a name that hooks know it is a mistake; any other is text, which
- * the hook's directive is given as it is written.
+ * Reports a placeholder that is never filled. Below a known name it is an error; any other placeholder
+ * is text for the hook's directive.
  */
 function checkTemplates(inputs: Element, events: readonly EventName[], findings: Findings): void {
   for (const { text, place } of textsIn(inputs)) {
@@ -171,7 +171,7 @@ export function readHooks(element: Element, findings: Findings): Hook[] {
   });
 }
 
-/** Inputs of a hook's directive that the harness fills, where the hook does not give them. */
+/** Inputs of a hook's directive that the harness fills if the hook does not. */
 const FILLED_INPUTS = new Set(
   'event detail transcript original_directive limit current max percent'.split(' '),
 );
@@ -183,8 +183,8 @@ interface HookProblem {
 }
 
 /**
- * Why a hook cannot run this directive, which is given with all that it extends. `missing` are the rights
- * that the directive wants and the thread with the hook does not declare.
+ * Returns why a hook cannot run this directive, merged with all that it extends. `missing`: rights that
+ * the directive needs and the thread with the hook does not declare.
  */
 export function hookProblems(
   { directive: name, inputs }: Hook,

@@ -1,4 +1,4 @@
-// `<cost>` is gone. Both of its old forms are read far enough to print what to write instead.
+// Reads `<limits>`. Both old forms of `<cost>` are parsed only to print their replacement.
 import { compact, getOwn, isObject, type Json } from '../../base/index.ts';
 import { COUNTED_LIMITS, type DirectiveLimits } from './directive.ts';
 import { attributeOf, childOf, dataOf, type Element, proseOf } from './element.ts';
@@ -11,10 +11,10 @@ type NewHook = Readonly<{ when: string; directive: string }>;
 const WARN: NewHook = { when: 'event.name == "warning"', directive: 'warn_approaching_limit' };
 const ESCALATE: NewHook = { when: 'event.name == "limit"', directive: 'request_more_budget' };
 
-/** Hooks that stand for a word of `on_exceeded`. */
+/** Hooks that replace a word of `on_exceeded`. */
 const HOOKS: Readonly<Record<string, NewHook>> = { warn: WARN, escalate: ESCALATE };
 
-/** Hooks that stand for a tag of the oldest form, which named its trigger. */
+/** Hooks that replace a tag of the oldest form, which named its trigger. */
 const OLD_HOOKS: Readonly<Record<string, NewHook>> = {
   on_permission_denied: {
     when: 'event.code == "permission_denied"',
@@ -27,7 +27,7 @@ const OLD_HOOKS: Readonly<Record<string, NewHook>> = {
   on_failure: { when: 'event.name == "error"', directive: 'handle_execution_failure' },
 };
 
-/** Returns the current form for a tag of the oldest form of hooks; `undefined` for any other tag. */
+/** Returns the current form for a tag of the oldest form of hooks, or undefined for any other tag. */
 export function oldHookHint(element: Element, parent: Element): string | undefined {
   if (parent.name === 'hooks' && Object.hasOwn(OLD_HOOKS, element.name)) {
     const own = childOf(element, 'directive_name') ?? childOf(element, 'directive');
@@ -56,7 +56,7 @@ function lookup(value: Json, ...path: string[]): string | undefined {
   return typeof found === 'string' && found !== '' ? found : undefined;
 }
 
-/** The equivalent of a `<cost>` element, whichever of its two forms it has. */
+/** Returns the equivalent of a `<cost>` element in either form. */
 function translate(cost: Json) {
   const turns = lookup(cost, 'max_turns') ?? lookup(cost, 'context', 'turns');
   const spend = lookup(cost, 'max_cost_usd') ?? lookup(cost, 'spend');
@@ -133,11 +133,13 @@ export function reportRetired(model: Element, findings: Findings): void {
   }
 }
 
-/** Money is counted in nano-units, so finer decimals could not be kept. */
+/** Money is counted in nano-units, so more decimals cannot be stored. */
 const DECIMAL = /^(\d{1,12})(?:\.(\d{1,9}))?$/;
 const CURRENCY = /^[A-Z]{3}$/;
 
-/** The decimal without trailing zeros: `10.00` and `10` are one value. Undefined: not a decimal. */
+/**
+ * Returns the decimal without trailing zeros: `10.00` and `10` are one value. Undefined: not a decimal.
+ */
 function normalizeDecimal(text: string): string | undefined {
   const [match, whole = '', fraction = ''] = DECIMAL.exec(text) ?? [];
   if (match === undefined) return undefined;

@@ -1,21 +1,23 @@
-// Finds the directive in its file: YAML front matter, the first `xml` fence that holds a directive, or
-// the file itself. What stands around it is kept for search.
+// Finds the directive in its file: YAML front matter, the first `xml` fence with a directive, or the
+// file itself. The text around it is kept for search.
 import { frontMatterAt } from '../../base/index.ts';
 import { createFinder, type Finder } from './markup.ts';
 
 export type Located =
-  /** `start` is the offset of `<directive`, `lead` that of the fence it stands in. */
+  /** `start` is the offset of `<directive`, `lead` that of the fence around it. */
   | { form: 'xml'; lead: number; start: number }
-  /** The YAML text between the two `---` lines, `lead` and `after` around those. */
+  /**
+   * The YAML text between the two `---` lines. `lead` and `after` are the offsets around those lines.
+   */
   | { form: 'yaml'; lead: number; start: number; end: number; after: number }
   | { form: 'none'; problem: 'directive_missing' | 'front_matter_unclosed'; at: number };
 
 const OPENER = /<directive(?=[\s>/])/y;
 const FENCE = /^[ \t]*(`{3,}|~{3,})([^`\r\n]*)/;
-/** How much of a line is looked at to see whether it opens a fence. */
+/** Number of characters of a line that are examined for the start of a fence. */
 const MAX_FENCE_LINE = 300;
 
-/** Over what may stand before front matter or an element: a signature line, comments, blanks. */
+/** Skips everything that may precede front matter or an element: a signature line, comments, blanks. */
 function skipLead(text: string, from: number, find: Finder): number {
   let at = from;
   for (;;) {
@@ -37,7 +39,7 @@ function opensAt(text: string, at: number): boolean {
   return OPENER.test(text);
 }
 
-/** Walks over the lines; code fences and comments that hold no directive are passed over whole. */
+/** Walks over the lines. Skips code fences and comments without a directive. */
 function findElement(
   text: string,
   from: number,
@@ -68,13 +70,13 @@ function findElement(
   return undefined;
 }
 
-/** Anywhere at all, for files whose fences are out of step. */
+/** Searches the whole text, for files with unbalanced fences. */
 function findAnywhere(text: string, from: number): { lead: number; start: number } | undefined {
   const at = text.slice(from).search(/<directive(?=[\s>/])/);
   return at === -1 ? undefined : { lead: from + at, start: from + at };
 }
 
-/** Front matter that names and versions something is the directive; other front matter is text. */
+/** Front matter with a name and a version is the directive. Other front matter is text. */
 const declares = (yaml: string): boolean =>
   /^directive[ \t]*:/m.test(yaml) || (/^name[ \t]*:/m.test(yaml) && /^version[ \t]*:/m.test(yaml));
 
@@ -92,7 +94,7 @@ export function locateDirective(text: string): Located {
   return { form: 'none', problem: 'directive_missing', at: 0 };
 }
 
-/** A second directive in the file, which would be taken for text. */
+/** Finds a second directive in the file, which would count as text. */
 export function findAnother(text: string, from: number): number | undefined {
   const another = /^[ \t]*<directive\s+(?:name|version)\s*=/gm;
   another.lastIndex = from;
@@ -100,7 +102,7 @@ export function findAnother(text: string, from: number): number | undefined {
   return found ? found.index + found[0].indexOf('<') : undefined;
 }
 
-/** The text around the directive, without the rest of the fence that held it. */
+/** Returns the text around the directive, without the rest of its fence. */
 export function textAround(text: string, lead: number, end: number): string {
   const after = text.slice(end).replace(/^\s*(?:`{3,}|~{3,})[ \t]*(?=\r?\n|$)/, '');
   return `${text.slice(0, lead).trim()}\n${after.trim()}`.trim();

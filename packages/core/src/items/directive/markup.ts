@@ -5,10 +5,10 @@ import { type Findings, quoted } from './findings.ts';
 import { childShape, DIRECTIVE, type Shape } from './shape.ts';
 import { nameAt, readTag, type Tag } from './tag.ts';
 
-/** Remembers the last answer for each needle, so that a search for something far away is made once. */
+/** Caches the last answer for each needle, so that a distant match is searched once. */
 export type Finder = (needle: string, from: number) => number;
 
-/** `indexOf` over one text: linear in total for positions that only grow. */
+/** Returns an `indexOf` over one text. It is linear in total for growing positions. */
 export function createFinder(text: string): Finder {
   const last = new Map<string, { from: number; at: number }>();
   return (needle, from) => {
@@ -20,21 +20,21 @@ export function createFinder(text: string): Finder {
   };
 }
 
-/** The text of these elements is no markup: it ends at the closing tag. `<when>` may hold `a < b`. */
+/** Elements whose text is not parsed: it ends at the closing tag. `<when>` may contain `a < b`. */
 const MARKS =
   /<(\/(?:when|script|template|example|raw|hook|guard|hooks|guards|process|directive)|when)\s*>/g;
-// A `<when>` whose end is missing must not swallow the hooks after it.
+// A `<when>` without end must not consume the hooks after it.
 const WHEN_BARRIERS = ['/hook', '/guard', '/hooks', '/guards', '/directive', 'when'];
 
 type RawReader = ReturnType<typeof createRawReader>;
 
 /** Reads the text of the raw element that was opened just before `from`. */
 function createRawReader(text: string, start: number, find: Finder) {
-  // INVARIANT: one pass over the file, however many raw elements it holds.
+  // INVARIANT: at most one pass over the file, however many raw elements it contains.
   MARKS.lastIndex = start;
   const marks = Map.groupBy(text.matchAll(MARKS), ([, name]) => name);
 
-  /** The first mark of that name at or after `from`. */
+  /** Returns the first mark of that name at or after `from`. */
   function next(name: string, from: number): number | undefined {
     const list = marks.get(name) ?? [];
     return list[countBefore(list.length, (at) => (list[at]?.index ?? 0) < from)]?.index;
@@ -48,7 +48,9 @@ function createRawReader(text: string, start: number, find: Finder) {
       : end;
   }
 
-  /** Where a raw element that is never closed is taken to end: a condition with its line. */
+  /**
+   * Returns the assumed end of a raw element that is never closed: for a condition the end of its line.
+   */
   function giveUp(name: string, from: number): number {
     const [tag, line] = [find('</', from), name === 'when' ? find('\n', from) : -1];
     return Math.min(tag === -1 ? text.length : tag, line === -1 ? text.length : line);
@@ -60,7 +62,7 @@ function createRawReader(text: string, start: number, find: Finder) {
     at: from,
   });
 
-  /** `end` is just before the closing tag, or where reading goes on when there is none. */
+  /** `end` is just before the closing tag, or the assumed end if there is none. */
   return (name: string, from: number, decode: boolean): { piece: TextPiece; end: number } => {
     const cdata = /\s*<!\[CDATA\[/y;
     cdata.lastIndex = from;
@@ -75,12 +77,6 @@ function createRawReader(text: string, start: number, find: Finder) {
   };
 }
 
-// The tokenizer for the XML-like form. It is not XML: people write `a < b` in prose, forget closing
-// tags and put code fences inside, and every such slip should cost one clear diagnostic, not the file.
-//
-// INVARIANT: linear in the text. No recursion on nesting, no position is read more than a fixed number
-// of times, and the tree that comes out is bounded in depth and size, so later passes may recurse.
-
 const MAX_NESTING = 64;
 const MAX_ELEMENTS = 50_000;
 
@@ -91,7 +87,7 @@ interface Cursor {
   readonly raw: RawReader;
   /** The open elements, outermost first. */
   readonly stack: Element[];
-  /** How many of them have a name: whether one is open must not cost a walk over the stack. */
+  /** Number of open elements per name, so that a check needs no walk over the stack. */
   readonly open: Map<string, number>;
   root: Element | undefined;
   elements: number;
@@ -113,7 +109,7 @@ function pop({ stack, open }: Cursor, isClosed: boolean): void {
   if (!isClosed && !element.isReported) element.unclosed = true;
 }
 
-/** Takes the text from the cursor to `end`. */
+/** Reads the text from the cursor to `end`. */
 function takeText(cursor: Cursor, end: number, isDecoded: boolean): void {
   const { text, at, stack, findings } = cursor;
   cursor.at = end;
@@ -127,7 +123,7 @@ function takeText(cursor: Cursor, end: number, isDecoded: boolean): void {
   stack.at(-1)?.children.push(isDecoded ? decodeEntities(source, at, unknown) : plain);
 }
 
-/** A comment, CDATA section or instruction, or a report that it never ends. */
+/** Reads a comment, CDATA section or instruction, or reports that it never ends. */
 function takeSection(cursor: Cursor, opener: string, close: string, what: string): void {
   const { at, find, findings } = cursor;
   const end = find(close, at + opener.length);
@@ -148,20 +144,20 @@ function takeStray(cursor: Cursor, end: number): void {
   takeText(cursor, end, false);
 }
 
-/** Does the closing tag of an open element come, and before that of its parent? */
+/** True if the closing tag of an open element comes before that of its parent. */
 function isClosedLater({ text, at, find }: Cursor, current: Element, parent: Element): boolean {
   const closer = `</${current.name}`;
-  // INVARIANT: only names of the table are searched for in the whole file; there are few of them.
+  // INVARIANT: only names of the table are ever searched for in the whole file; there are few of them.
   if (!Object.hasOwn(parent.shape?.children ?? {}, current.name)) {
     return text.slice(at, at + 2000).includes(closer);
   }
-  // `</directive>` says nothing: hooks have one too.
+  // `</directive>` decides nothing, because hooks have this tag too.
   const outer = parent.name === 'directive' ? -1 : find(`</${parent.name}`, at);
   const own = find(closer, at);
   return own !== -1 && (outer === -1 || own < outer);
 }
 
-/** A tag that was left open shows when its parent's next child begins. */
+/** Closes a forgotten tag when the next child of its parent begins. */
 function closeForgotten(cursor: Cursor, name: string): void {
   const [parent, current] = [cursor.stack.at(-2), cursor.stack.at(-1)];
   if (!current?.shape || !parent?.shape || parent.shape.free) return;
@@ -184,7 +180,7 @@ function attach(cursor: Cursor, element: Element): void {
   }
 }
 
-/** Prose such as `x <y and z > 3`: no tag that we know, and no proper tag either. */
+/** True for prose such as `x <y and z > 3`: neither a known tag nor a valid one. */
 const isProse = (tag: Tag, shape: Shape | undefined): boolean =>
   shape === undefined && (!tag.finished || tag.problems.length > 0);
 
@@ -235,7 +231,7 @@ function takeCloser(cursor: Cursor): void {
     return;
   }
   const current = stack.at(-1) as Element;
-  // `</turn>` was meant for `<turns>`, but a second `</hook>` was not meant for `<hooks>`.
+  // `</turn>` is a typo of `<turns>`, but a second `</hook>` is not a typo of `<hooks>`.
   const isTypo = !childShape(current.shape, name) && nearest(name, [current.name]) !== undefined;
   const hint = isTypo
     ? `did you mean \`${closerText(current.name)}\``
@@ -259,7 +255,15 @@ function takeNext(cursor: Cursor): void {
   else takeStray(cursor, at + 1);
 }
 
-/** Reads the element whose `<` stands at `start`; `end` is just after `</directive>`. */
+/**
+ * Reads the element whose `<` is at `start`; `end` is just after `</directive>`. The form is not XML:
+ * people write `a < b` in prose, forget closing tags and put code fences inside, and each mistake should
+ * cost one diagnostic.
+ *
+ * INVARIANT: the time is always linear in the text. There is no recursion on nesting, no position is
+ * read more than a fixed number of times, and the tree is bounded in depth and size, so later passes may
+ * recurse.
+ */
 export function readMarkup(text: string, start: number, findings: Findings) {
   const find = createFinder(text);
   const cursor: Cursor = {

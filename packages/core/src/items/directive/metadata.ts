@@ -1,4 +1,4 @@
-// The small parts of a directive: its name, version, model, relations, what it is exposed as.
+// The small parts of a directive: its name, version, model, relations, and how it is exposed.
 import { compact, didYouMean } from '../../base/index.ts';
 import { templatePaths } from '../../expr/index.ts';
 import { exposeProblems, readExposed } from '../expose.ts';
@@ -29,10 +29,10 @@ import { splitList } from './permissions.ts';
 const NAME = /^[a-z][a-z0-9_]*$/;
 const MAX_NAME = 59;
 
-/** The file's name without `.md`; undefined when the text comes from elsewhere. */
+/** Returns the file's name without `.md`. Undefined for a text from elsewhere. */
 const fileStem = (file: string): string | undefined => /([^/\\]+)\.md$/.exec(file)?.[1];
 
-/** Says why a name cannot be used, and what to do about it. */
+/** Reports a name that cannot be used, with a remedy. */
 function checkName({ value: name, at }: Attribute, findings: Findings): void {
   if (!NAME.test(name)) {
     const rule =
@@ -109,7 +109,7 @@ export function readModel(element: Element, findings: Findings): DirectiveModel 
   return model;
 }
 
-/** `inputs`: names of the declared ones; undefined where others may come from a directive below. */
+/** `inputs`: names of the declared inputs. Undefined if an extended directive may declare others. */
 export function readTitle(
   element: Element,
   inputs: readonly string[] | undefined,
@@ -130,7 +130,7 @@ export function readTitle(
   return text === '' ? undefined : proseOf(element);
 }
 
-/** Calls that the given elements, each `expect`, list. */
+/** Returns the calls that the given `expect` elements list. */
 export function readExpect(
   elements: readonly (Element | undefined)[],
   findings: Findings,
@@ -183,5 +183,5 @@ export function readRelationships(element: Element | undefined, remember: Rememb
   };
 }
 
-/** Keeps the place of a part for checks across items. */
+/** Stores the location of a part for checks across items. */
 export type Remember = (key: string, place: Place | undefined) => void;

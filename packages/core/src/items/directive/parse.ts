@@ -1,4 +1,4 @@
-// From the text of a file to a directive, with everything that can be said about it on its own.
+// Parses the text of a file into a directive, with every finding that needs no other item.
 import { compact, hasErrors } from '../../base/index.ts';
 import { blankSignatureLine } from '../signature-line.ts';
 import type { Directive, DirectivePlaces, ParsedDirective } from './directive.ts';
@@ -51,7 +51,7 @@ const NO_DIRECTIVE = {
   ],
 } as const;
 
-/** Reads the directive in either form; undefined when there is none. */
+/** Reads the directive in either form. Undefined if there is none. */
 function readSource(located: Located, findings: Findings): DirectiveSource | undefined {
   const { text } = findings;
   if (located.form === 'none') {
@@ -70,7 +70,7 @@ function readSource(located: Located, findings: Findings): DirectiveSource | und
   return { root, around: textAround(text, located.lead, end) };
 }
 
-/** Places that checks across items will need. */
+/** Stores the locations that checks across items need. */
 function rememberPlaces(metadata: Element | undefined, remember: Remember): void {
   const title = childOf(metadata, 'title');
   remember('title', title && (() => sourceOf(title).offset(0)));
@@ -104,7 +104,7 @@ function build({ root, around }: DirectiveSource, findings: Findings): Directive
     findings: () => createFindings(content, file, words.form, Number.POSITIVE_INFINITY),
   };
   const metadata = childOf(root, 'metadata');
-  /** What a part says; undefined when there is none. */
+  /** Reads a part. Undefined if it is absent. */
   const read = <T>(element: Element | undefined, how: (given: Element, into: Findings) => T) =>
     element && how(element, findings);
   const part = (name: string) => childOf(metadata, name);
@@ -148,7 +148,7 @@ function build({ root, around }: DirectiveSource, findings: Findings): Directive
   });
 }
 
-/** Texts in which inputs are filled in, with the place of each character. */
+/** Returns the texts into which inputs are filled, with the location of each character. */
 function filledTexts(root: Element) {
   const steps = elementsOf(childOf(root, 'process') ?? root, 'step');
   const parts = steps.flatMap((step) => [
@@ -158,7 +158,7 @@ function filledTexts(root: Element) {
   return parts.map(sourceOf);
 }
 
-/** Never throws. Every mistake is collected; `directive` is there when none of them is an error. */
+/** Never throws. Every problem is collected. `directive` is present if none of them is an error. */
 export function parseDirective(content: string, file: string): ParsedDirective {
   if (content.length > MAX_LENGTH) {
     const findings = createFindings('', file);

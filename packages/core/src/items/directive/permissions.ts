@@ -1,4 +1,4 @@
-// How a permission is written, in both forms: for hints that can be pasted and for printing.
+// Reads permissions, and writes them in both forms for hints that can be pasted and for printing.
 import { compact, globProblem } from '../../base/index.ts';
 import {
   type CategoryFilter,
@@ -22,7 +22,7 @@ import {
 } from './element.ts';
 import { type Findings, type Form, quoted } from './findings.ts';
 
-/** A scalar that YAML reads back as this text. */
+/** Returns a scalar that YAML parses as this text. */
 const yamlText = (text: string): string =>
   /^[A-Za-z_][\w/.-]*$/.test(text) && !/^(?:true|false|null|yes|no|on|off)$/i.test(text)
     ? text
@@ -37,7 +37,7 @@ function permissionText(permission: Permission, form: Form): string {
   return `- ${permission.verb}: { ${fields.join(', ')} }`;
 }
 
-/** The line to add to `<permissions>` so that a directive holds this capability; none if no line can. */
+/** Returns the line for `<permissions>` that grants this capability. Undefined if no line can. */
 export function grantLine(
   capability: string,
   form: Form,
@@ -52,10 +52,10 @@ export function grantLine(
   return permission && permissionText(permission, form);
 }
 
-/** Entries are checked here as they are written. `trust` says what they grant. */
+/** Entries are checked here as they are written. `trust` decides which grants they give. */
 const GLOBS = ['path', 'id'] as const;
 
-/** `a,b` and `a, b` and repeated tags are the same list. */
+/** Returns one list for `a,b`, `a, b` and repeated tags. */
 export const splitList = (elements: readonly Element[]): { text: string; at: Element }[] =>
   elements.flatMap((element) =>
     proseOf(element)
@@ -64,7 +64,7 @@ export const splitList = (elements: readonly Element[]): { text: string; at: Ele
       .map((text) => ({ text, at: element })),
   );
 
-/** What is missing, and the permission as it could be. */
+/** Returns the missing part, and a valid permission as an example. */
 function shapeProblem(permission: Permission): [message: string, example: Permission] | undefined {
   const { verb, resource, path, id, action } = permission;
   if (resource === '') {
@@ -98,7 +98,7 @@ function readEntry(element: Element, findings: Findings): Permission {
   }
   for (const name of GLOBS) {
     const glob = permission[name];
-    // Paths out of the project are judged where it is known who may have them.
+    // Paths out of the project are checked where the level of the item is known.
     const isOutside = name === 'path' && permission.resource === 'project';
     const wrong = glob === undefined || isOutside ? undefined : globProblem(glob);
     if (wrong === undefined) continue;

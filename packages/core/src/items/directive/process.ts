@@ -20,11 +20,11 @@ const OPAQUE = ['template', 'example', 'raw'];
 
 const textOf = (element: Element | undefined): string | undefined => proseOf(element) || undefined;
 
-/** What stands in an opaque element, as it is written. */
+/** Returns the content of an opaque element as it is written. */
 const verbatim = (element: Element): string =>
   element.yaml ? `\n${textIn(element)}\n` : textIn(element);
 
-/** A step's own text, with the opaque parts that stand in it. */
+/** Returns a step's own text with its opaque parts. */
 function stepText(step: Element): string | undefined {
   const parts = step.children.flatMap((child) => {
     if (child.kind === 'text') return [child.text];

@@ -1,32 +1,32 @@
-// Which tags and attributes a directive may have, as a table. The XML reader, the YAML reader and the
-// search for unknown names all use it, so the two forms cannot drift apart.
+// The table of tags and attributes of a directive. The XML reader, the YAML reader and the search for
+// unknown names all use it, so the two forms stay equal.
 import { PERMISSION_FIELDS } from '../../trust/index.ts';
 
 export interface Shape {
   readonly attributes: readonly string[];
-  /** Attributes that are only in the table because a later rule explains what became of them. */
+  /** Attributes that are listed only because a later rule explains their removal. */
   readonly retired?: readonly string[];
   readonly children: Readonly<Record<string, Shape>>;
-  /** The shape of children with other names; absent: other names are unknown. */
+  /** The shape of children with other names. Absent: other names are unknown. */
   readonly any?: Shape;
   readonly text?: boolean;
-  /** `decoded`: text up to the closing tag, entities decoded. `verbatim`: not even those. */
+  /** `decoded`: text up to the closing tag with entities decoded. `verbatim`: without decoding. */
   readonly raw?: 'decoded' | 'verbatim';
-  /** May stand several times; in YAML a list. */
+  /** True if it may occur several times. In YAML it is a list. */
   readonly repeat?: boolean;
-  /** In YAML a list directly under the name holds elements of this name. */
+  /** In YAML a list directly under the name contains elements of this name. */
   readonly list?: string;
-  /** In YAML a list directly under the name holds mappings from tag to content. */
+  /** In YAML a list directly under the name contains mappings from tag to content. */
   readonly mixed?: boolean;
   /** Keys that mean the text in YAML, besides `text`. */
   readonly textKeys?: readonly string[];
-  /** Keys that YAML accepts for a child, e.g. the plural. */
+  /** Keys that YAML accepts for a child, such as the plural. */
   readonly aliases?: Readonly<Record<string, string>>;
-  /** Keys that YAML accepts for an attribute of a child, named like the field it becomes. */
+  /** Keys that YAML accepts for an attribute of a child, named like the resulting field. */
   readonly flat?: Readonly<Record<string, readonly [child: string, attribute: string]>>;
-  /** Any content, read as data: hook inputs, context. */
+  /** True for any content that is read as data: hook inputs, context. */
   readonly free?: boolean;
-  /** Not looked into: one rule reports about all of it. */
+  /** True for a removed element, whose content is not checked: one rule reports all of it. */
   readonly gone?: boolean;
 }
 
@@ -36,7 +36,7 @@ const TEXT = shape({ text: true });
 const TEXTS = shape({ text: true, repeat: true });
 const VERBATIM = shape({ text: true, raw: 'verbatim', repeat: true });
 const WHEN = shape({ text: true, raw: 'decoded' });
-/** Opaque wherever they stand. */
+/** Elements that are opaque everywhere. */
 const OPAQUE: Record<string, Shape> = { template: VERBATIM, example: VERBATIM, raw: VERBATIM };
 const FREE = shape({ free: true, text: true, repeat: true });
 const FREE_PART = shape({ free: true, text: true });
@@ -45,7 +45,7 @@ const PERMISSION = shape({ attributes: PERMISSION_FIELDS, repeat: true });
 const FILTER = { allow_categories: TEXTS, deny_categories: TEXTS, deny_directives: TEXTS };
 const FIELD = { text: true, textKeys: ['description'], repeat: true };
 
-/** Named values: each a tag with the attribute `name`, or a tag of that name. */
+/** Named values: each is a tag with the attribute `name`, or a tag of that name. */
 const fields = (tag: string, attributes: string[], others: Shape['children'] = {}): Shape =>
   shape({
     list: tag,
@@ -149,14 +149,14 @@ export const DIRECTIVE: Shape = shape({
   },
 });
 
-/** Is it an attribute that some rule reads? */
+/** True if a rule reads this attribute. */
 export const takesAttribute = ({ attributes, retired }: Shape, name: string): boolean =>
   attributes.includes(name) || retired?.includes(name) === true;
 
 const own = <T>(table: Readonly<Record<string, T>>, name: string): T | undefined =>
   Object.hasOwn(table, name) ? table[name] : undefined;
 
-/** The shape of a child by its name; undefined when the parent does not know that name. */
+/** Returns the shape of a child by its name. Undefined if the parent does not have that name. */
 export function childShape(parent: Shape | undefined, name: string): Shape | undefined {
   if (parent === undefined) return undefined;
   const known = own(parent.children, name);
@@ -165,7 +165,7 @@ export function childShape(parent: Shape | undefined, name: string): Shape | und
   return parent.any;
 }
 
-/** The tag under which a misplaced tag belongs, if there is one such tag. */
+/** Returns the tag under which a misplaced tag belongs, if exactly one has it. */
 export function homeOf(name: string): string | undefined {
   const homes: string[] = [];
   const seek = (tag: string, { children }: Shape): void => {

@@ -1,5 +1,5 @@
-// Walks over the elements and reports what the table of shapes does not know: tags, attributes, text
-// where none belongs, and tags that were never closed.
+// Walks over the elements and reports what the table of shapes does not contain: unknown tags and
+// attributes, misplaced text, and tags that were never closed.
 import { didYouMean, nearest } from '../../base/index.ts';
 import { type Element, elementsOf } from './element.ts';
 import { offsetIn } from './entities.ts';
@@ -73,7 +73,7 @@ export function survey(root: Element, findings: Findings): void {
     findings.error('tag_unknown', element.at, message, tagHint(element, parent, findings));
   }
 
-  // Recursion is safe: the reader bounds the depth of the tree.
+  // Recursion is safe, because the reader bounds the depth of the tree.
   function visit(element: Element): void {
     if (element.unclosed) unclosed(element);
     attributes(element);

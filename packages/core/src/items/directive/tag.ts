@@ -1,5 +1,5 @@
-// Reads one opening tag with its attributes. Mistakes are listed and read over; the caller always
-// gets an end that lies further on, so a file is read once from front to back.
+// Reads one opening tag with its attributes. Mistakes are listed and skipped. The returned end is always
+// further on, so a file is read once from front to back.
 import type { Attribute } from './element.ts';
 import { decodeEntities } from './entities.ts';
 import { quoted } from './findings.ts';
@@ -18,7 +18,7 @@ interface TagProblem {
 export interface Tag {
   readonly name: string;
   readonly attributes: Attribute[];
-  /** Not reported yet: what looks like a bad tag may be prose. */
+  /** Problems that are not reported yet, because a bad tag may be prose. */
   readonly problems: readonly TagProblem[];
   readonly selfClosing: boolean;
   /** False: another `<` or the end of the file came before `>`. */
@@ -38,14 +38,14 @@ function skipBlanks(text: string, at: number): number {
   return BLANKS.lastIndex;
 }
 
-/** The value after `=`; a quote that is never closed ends at its line. */
+/** Reads the value after `=`. A quote that is never closed ends at its line. */
 function valueAt(text: string, at: number): { value: string; end: number; problem?: string } {
   const quote = text[at];
   if (quote !== '"' && quote !== "'") {
     const bare = /[^\s<>"']*/y;
     bare.lastIndex = at;
     const value = bare.exec(text)?.[0] ?? '';
-    // `<read path=src/**/>`: the slash belongs to the tag.
+    // In `<read path=src/**/>` the slash belongs to the tag.
     const clean =
       value.endsWith('/') && text[at + value.length] === '>' ? value.slice(0, -1) : value;
     return { value: clean, end: at + clean.length, problem: 'needs quotes around its value' };
@@ -60,7 +60,7 @@ function valueAt(text: string, at: number): { value: string; end: number; proble
   return { value, end: at + 1 + value.length, problem: `has no closing ${quote}` };
 }
 
-/** `at` is the offset of `<`; a name is known to follow. */
+/** `at` is the offset of `<`, which a name must follow. */
 export function readTag(text: string, at: number): Tag {
   const name = nameAt(text, at + 1) as string;
   const attributes: Attribute[] = [];
@@ -77,7 +77,7 @@ export function readTag(text: string, at: number): Tag {
   const garbage = (place: number): void => {
     const [shown, found] = [quoted(name).slice(1, -1), quoted(text[place] ?? '')];
     const message = `expected \`name="value"\` or \`>\` in tag \`<${shown}>\`, found ${found}`;
-    // One slip makes several pieces of garbage.
+    // Only the first problem counts, because one mistake makes several invalid parts.
     if (problems.length === 0) problems.push({ code: 'attribute_syntax', at: place, message });
   };
 
@@ -94,7 +94,7 @@ export function readTag(text: string, at: number): Tag {
     }
     const { value, end, problem } = attributeAt(text, i, key);
     if (problems.length >= MAX_PROBLEMS) {
-      // Enough has been said about this tag.
+      // This tag has a reported problem already.
     } else if (problem) problems.push(problem);
     else if (seen.has(key)) {
       const message = `attribute ${quoted(key)} is given twice`;
@@ -108,7 +108,7 @@ export function readTag(text: string, at: number): Tag {
   }
 }
 
-/** `key` stands at `at`; an attribute without a value has none. */
+/** Returns the attribute `key` at `at`. An attribute may have no value. */
 function attributeAt(
   text: string,
   at: number,

@@ -1,5 +1,5 @@
-// Reads the YAML form into the same elements as the XML form. One rule covers it: a tag or attribute
-// is a key, a repeated tag a list, the text beside attributes the key `text`.
+// Reads the YAML form into the same elements as the XML form. One rule covers it: a tag or attribute is
+// a key, a repeated tag a list, the text beside attributes the key `text`.
 import {
   createLines,
   isObject,
@@ -14,18 +14,18 @@ import type { TextPiece } from './entities.ts';
 import { type Findings, offsetOf, type Place, quoted } from './findings.ts';
 import { childShape, DIRECTIVE, METADATA, type Shape, takesAttribute } from './shape.ts';
 
-/** More than any honest directive has; looking up the places of more would take too long. */
+/** No real directive has more. Finding the locations of more would take too long. */
 const MAX_ITEMS = 1000;
 
-/** Honest front matter is a hundred times shorter; a stranger's should not keep anybody waiting. */
+/** Real front matter is a hundred times shorter. The bound protects against untrusted files. */
 const MAX_LENGTH = 512 * 1024;
 
 type Scalar = string | number | boolean | null;
 
-/** One place of the front matter while it is read. */
+/** One node of the front matter while it is read. */
 interface Spot {
   readonly findings: Findings;
-  /** The key or index that leads here. */
+  /** The key or index that leads to this node. */
   readonly step: string | number;
   place(part: 'key' | 'value'): Place;
   below(step: string | number): Spot;
@@ -35,7 +35,7 @@ const isScalar = (value: Json): value is Scalar => typeof value !== 'object' || 
 const scalarText = (value: Scalar): string => (value === null ? '' : String(value));
 const nameOf = ({ step }: Spot): string => quoted(String(step));
 
-/** Free content keeps its lists and objects; scalars are text, as they are between tags. */
+/** Free content keeps its lists and objects. Scalars are text, as they are between tags. */
 function freeData(value: Json): Json {
   if (isScalar(value)) return scalarText(value);
   if (Array.isArray(value)) return value.map(freeData);
@@ -44,7 +44,7 @@ function freeData(value: Json): Json {
   return result;
 }
 
-/** Where the characters of a scalar begin: after its quote, or on the line after `|`. */
+/** Returns where the characters of a scalar begin: after its quote, or on the line after `|`. */
 function contentStart(text: string, at: number, value: string): number {
   const mark = text[at];
   if (mark === '"' || mark === "'") return at + 1;
@@ -78,7 +78,7 @@ function bounded<T>(spot: Spot, items: T[]): T[] {
   return items.slice(0, MAX_ITEMS);
 }
 
-/** An attribute is text; the two that may be more are written out. */
+/** Returns an attribute as text. The two attributes with structured values are serialised. */
 function attributeText(name: string, value: Json): string | undefined {
   if (isScalar(value)) return scalarText(value);
   if (name === 'default') return JSON.stringify(value);
@@ -93,13 +93,13 @@ function addAttribute(spot: Spot, to: Attribute[], name: string, value: Json): v
   else to.push({ name, value: text, at: spot.place('key') });
 }
 
-/** The children that a key stands for: one, or one for each item of a list. */
+/** Returns the children for a key: one, or one for each item of a list. */
 function childrenOf(spot: Spot, name: string, value: Json, shape: Shape | undefined): Element[] {
   if (!Array.isArray(value) || !shape?.repeat) return [build(spot, name, value, shape)];
   return bounded(spot, value).map((item, index) => build(spot.below(index), name, item, shape));
 }
 
-/** An item of a list under a container: `- read: {…}`, or the fields of the usual child. */
+/** Returns an item of a list under a container: `- read: {…}`, or the fields of the usual child. */
 function listItem(spot: Spot, item: Json, shape: Shape): Element[] {
   const keys = isObject(item) ? Object.keys(item) : [];
   const only = keys.length === 1 ? (keys[0] ?? '') : undefined;
@@ -169,7 +169,7 @@ function build(spot: Spot, name: string, value: Json, shape: Shape | undefined):
   return element;
 }
 
-/** Metadata may stand at the top: front matter has no use for the extra level. */
+/** Metadata may be at the top level, because front matter needs no extra level. */
 function buildRoot(spot: Spot, value: JsonObject): Element {
   const [own, hoisted]: [JsonObject, JsonObject] = [{}, {}];
   for (const [key, item] of Object.entries(value)) {

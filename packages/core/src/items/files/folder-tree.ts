@@ -1,18 +1,22 @@
-// One look at one name in a root: what it is, where its content really lies, and when it last
-// changed. Nothing is opened; what is left out is reported.
+// The files of one root, updated folder by folder. Only names and stamps are read, and no file is
+// opened. Whatever the tree contains (links out of it, loops, pipes, endless folders), the walk ends and
+// reports what it left out.
 import { type Dirent, lstatSync, readdirSync, realpathSync, type Stats } from 'node:fs';
 import { type Diagnostic, errnoOf, isInside } from '../../base/index.ts';
 import { aboutFile, statsOf } from './item-file.ts';
 import { ITEM_FOLDERS, type ItemPlace, itemPlace } from './item-place.ts';
 
 export interface FileStamp {
-  /** Where the content is read from: the path itself, or what a link inside the root points to. */
+  /** Path of the content: the path itself, or the target of a link inside of the root. */
   real: string;
   place: ItemPlace;
-  /** Another one whenever the file may have another content. */
+  /** A new value whenever the content may have changed. */
   mark: string;
   changed: number;
-  /** Not reported by a watch on its folder: a link, or a file with a second name elsewhere. */
+  /**
+   * True if a watch on its folder does not report changes: a link, or a file with a second name
+   * elsewhere.
+   */
   isElsewhere: boolean;
 }
 
@@ -24,7 +28,10 @@ const stampOf = (stats: Stats, real: string, place: ItemPlace, isLinked: boolean
   isElsewhere: isLinked || stats.nlink > 1,
 });
 
-/** Tells a folder from another one of the same name; undefined when there is none, or only a link. */
+/**
+ * Returns an identity that distinguishes a folder from another one of the same name. Undefined without a
+ * folder, or for a link.
+ */
 function folderIdentity(path: string): string | undefined {
   const stats = statsOf(path);
   return stats?.isDirectory() ? `${stats.ino}:${stats.birthtimeMs}` : undefined;
@@ -34,7 +41,7 @@ const isLink = (path: string): boolean => statsOf(path)?.isSymbolicLink() === tr
 
 const OUTSIDE = 'this link leads out of its root, so it is not followed';
 
-/** `root` is a real path; paths are relative to it. What is left out is noted in the list. */
+/** `root` is a real path, and paths are relative to it. Skipped entries are added to the list. */
 function createFolderLook(root: string) {
   function note(list: Diagnostic[], path: string, code: string, message: string, hint?: string) {
     const severity = code === 'symlink_folder' ? 'note' : 'warning';
@@ -42,7 +49,7 @@ function createFolderLook(root: string) {
   }
   return {
     note,
-    /** The stamp of an item's file, following a link only to a file inside `within`. */
+    /** Returns the stamp of an item's file. Follows a link only to a file inside of `within`. */
     file(
       path: string,
       list: Diagnostic[],
@@ -78,7 +85,7 @@ function createFolderLook(root: string) {
         return [];
       }
     },
-    /** Says why a link to a folder is not walked; other links are nobody's business. */
+    /** Reports why a link to a folder is not followed. Other links are ignored. */
     linkedFolder(path: string, list: Diagnostic[]): void {
       try {
         const real = realpathSync(`${root}/${path}`);
@@ -93,10 +100,6 @@ function createFolderLook(root: string) {
   };
 }
 
-// The files of one root, kept up to date folder by folder. Looks at names and stamps only; nothing
-// is opened. Whatever the tree holds (links out of it, loops, pipes, folders without end), the walk
-// ends and says what it left out.
-
 export type FolderTree = ReturnType<typeof createFolderTree>;
 
 const MAX_DEPTH = 32;
@@ -104,14 +107,14 @@ const MAX_FILES = 50_000;
 const SKIPPED = /^(\.|node_modules$)/;
 
 interface Folder {
-  /** Another folder may come to stand under the same name. */
+  /** Identity of the folder, because another folder can get the same name. */
   identity: string;
   files: Set<string>;
   folders: Set<string>;
   diagnostics: Diagnostic[];
 }
 
-/** What an entry of a folder is to the library. */
+/** Returns how the library treats an entry of a folder. */
 function judge(
   entry: Dirent,
   path: string,
@@ -133,7 +136,7 @@ function judge(
   return look.file(path, list);
 }
 
-/** Files by path relative to the root, with `/`; says so when one is new, gone or has another mark. */
+/** Files by path relative to the root, with `/`. Reports new, removed and changed ones. */
 function createFileMap(onChange: (path: string, stamp: FileStamp | undefined) => void) {
   const files = new Map<string, FileStamp>();
   function set(path: string, stamp: FileStamp | undefined): void {
@@ -146,8 +149,8 @@ function createFileMap(onChange: (path: string, stamp: FileStamp | undefined) =>
 }
 
 /**
- * `root` is a real path. `onChange` hears of every file that is new, gone or has another stamp.
- * `extra` are single files outside the item folders: path under the root's name -> absolute path.
+ * `root` is a real path. `onChange` gets every file that is new, removed or has another stamp. `extra`:
+ * single files outside of the item folders, from their path under the root to the absolute path.
  */
 export function createFolderTree(
   root: string,
@@ -156,7 +159,7 @@ export function createFolderTree(
 ) {
   const look = createFolderLook(root);
   const { files, set } = createFileMap(onChange);
-  /** Relative to the root; each was listed. */
+  /** Folders relative to the root, each of them listed. */
   const folders = new Map<string, Folder>();
   let topDiagnostics: Diagnostic[] = [];
   const identityOf = (folder: string) => folderIdentity(`${root}/${folder}`);
@@ -205,14 +208,17 @@ export function createFolderTree(
     }
   }
 
-  /** What no watch inside the item folders would report: single files, and the folders themselves. */
+  /**
+   * Checks the entries that no watch inside of the item folders reports: single files, and the folders
+   * themselves.
+   */
   function lookAtTop(): void {
     topDiagnostics = [];
     for (const [path, at] of Object.entries(extra)) set(path, look.file(path, topDiagnostics, at));
     for (const folder of ITEM_FOLDERS) {
       if (identityOf(folder) !== undefined) continue;
       forget(folder);
-      // A link is no folder, also when it stands for an item folder: it would lead elsewhere.
+      // A link is not a folder, even in place of an item folder, because it could lead elsewhere.
       if (isLink(`${root}/${folder}`)) look.linkedFolder(folder, topDiagnostics);
     }
   }
@@ -228,11 +234,11 @@ export function createFolderTree(
       lookAtTop();
       walk(ITEM_FOLDERS.filter(identityOf), true);
     },
-    /** Lists one folder again, and folders below it that are new. */
+    /** Lists one folder again, and new folders below it. */
     list(folder: string): void {
       if (folders.has(folder)) walk([folder], false);
     },
-    /** Looks again at what a watch on the listed folders would not report. */
+    /** Checks the files whose changes a watch on the listed folders does not report. */
     restat(): void {
       lookAtTop();
       const isNew = (folder: string) => {

@@ -1,17 +1,19 @@
-// Which folders changed since the last look, without stamping every file again. Used on Linux only:
-// there the kernel queues an event before a write returns, so two turns of the event loop are enough
-// to have heard of everything that happened before the question. Elsewhere, on network file systems
-// and whenever a watch cannot be had, the answer is "look at everything".
+// Finds the changed folders without a stamp of every file. Used only on Linux: there the kernel queues
+// an event before a write returns, so after two turns of the event loop all earlier changes are known.
+// On other systems, on network file systems and whenever a watch fails, the answer is "check
+// everything".
 import { type FSWatcher, statfsSync, watch } from 'node:fs';
 import { lastSegment } from '../../base/index.ts';
 
 export type FolderWatch = ReturnType<typeof createFolderWatch>;
 
-/** ext2-4, xfs, btrfs, tmpfs, overlayfs, zfs, f2fs, bcachefs: local, so every write passes this kernel. */
+/**
+ * ext2-4, xfs, btrfs, tmpfs, overlayfs, zfs, f2fs, bcachefs: local, so every write passes this kernel.
+ */
 const LOCAL = new Set([
   0xef53, 0x58465342, 0x9123683e, 0x01021994, 0x794c7630, 0x2fc12fc1, 0xf2f52010, 0xca451a4e,
 ]);
-/** The kernel's queue holds 16,384 events and drops the rest silently. */
+/** The kernel's queue has room for 16,384 events and drops the rest silently. */
 const MANY_EVENTS = 2000;
 
 export function canWatch(root: string): boolean {
@@ -25,9 +27,9 @@ export function canWatch(root: string): boolean {
 
 interface Watched {
   watcher: FSWatcher;
-  /** A watch belongs to a folder, not to its name. */
+  /** Identity of the watched folder; another folder can get the same name. */
   identity: string;
-  /** The folder itself was moved or removed: the watch may hear nothing any more. */
+  /** True after the folder was moved or removed: the watch may miss events. */
   isStale: boolean;
 }
 
@@ -49,7 +51,7 @@ export function createFolderWatch(root: string) {
 
   function start(folder: string, identity: string): void {
     const own = lastSegment(folder);
-    // Not persistent: a watch must never keep a command from ending.
+    // Not persistent, because a watch must never keep a command from ending.
     const watcher = watch(`${root}/${folder}`, { persistent: false }, (event, name) => {
       events++;
       dirty.add(folder);
@@ -61,12 +63,12 @@ export function createFolderWatch(root: string) {
       dirty.add(folder);
     });
     watches.set(folder, watched);
-    // What happened between the listing and this moment would be missed.
+    // Changes between the listing and this moment would be missed.
     dirty.add(folder);
   }
 
   return {
-    /** Watches exactly these folders; false when that is not possible, and then it is closed. */
+    /** Watches exactly these folders. Returns false and closes everything if that is not possible. */
     follow(folders: ReadonlyMap<string, { readonly identity: string }>): boolean {
       for (const [folder, { identity, isStale }] of watches) {
         if (isStale || folders.get(folder)?.identity !== identity) stop(folder);
@@ -80,7 +82,7 @@ export function createFolderWatch(root: string) {
       }
       return !isBroken;
     },
-    /** Folders with events since the last call; `all` when events may have been lost. */
+    /** Returns the folders with events since the last call. `all`: events may have been lost. */
     take(): { folders: Set<string>; all: boolean } {
       const taken = { folders: dirty, all: isBroken || events > MANY_EVENTS };
       [dirty, events] = [new Set(), 0];
@@ -91,7 +93,7 @@ export function createFolderWatch(root: string) {
   };
 }
 
-/** Long enough for the event loop to have polled once after this was called. */
+/** Waits until the event loop has polled once after this call. */
 export async function drainEvents(): Promise<void> {
   await new Promise(setImmediate);
   await new Promise(setImmediate);

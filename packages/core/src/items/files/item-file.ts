@@ -28,7 +28,7 @@ import {
 } from '../../base/index.ts';
 import { readYamlHeader } from './yaml-header.ts';
 
-/** A finding about a file as a whole. */
+/** Returns a finding about a whole file. */
 export const aboutFile = (
   file: string,
   code: string,
@@ -36,7 +36,7 @@ export const aboutFile = (
   { severity = 'error', hint }: { severity?: Severity; hint?: string | undefined } = {},
 ): Diagnostic => compact<Diagnostic>({ file, line: 1, column: 1, code, severity, message, hint });
 
-/** Larger than any honest item; beyond it a file is reported, not read. */
+/** No real item is larger. A larger file is reported and not read. */
 export const MAX_ITEM_BYTES = 256 * 1024;
 
 export type FileText = { text: string } | { problem: { code: string; message: string } };
@@ -58,17 +58,17 @@ export function readItemFile(path: string, max = MAX_ITEM_BYTES): FileText {
   return 'bytes' in read ? decode(read.bytes) : read;
 }
 
-/** The real path of a file or folder; undefined when there is none. */
+/** Returns the real path of a file or folder. Undefined if it does not exist. */
 export function realOf(path: string): string | undefined {
   try {
-    // Most paths that are asked for do not exist: saying so without an exception is much cheaper.
+    // Most requested paths do not exist, and an exception would be expensive.
     return statSync(path, { throwIfNoEntry: false }) && realpathSync.native(path);
   } catch {
     return undefined;
   }
 }
 
-/** Of the name itself, also when it is a link; undefined when it cannot be looked at. */
+/** Returns the stats of the name itself, also of a link. Undefined if it cannot be read. */
 export function statsOf(path: string): Stats | undefined {
   try {
     return lstatSync(path, { throwIfNoEntry: false });
@@ -77,19 +77,19 @@ export function statsOf(path: string): Stats | undefined {
   }
 }
 
-/** Is there a folder, and no link to one? */
+/** True for a folder that is not a link. */
 export const isFolder = (path: string): boolean => statsOf(path)?.isDirectory() === true;
 
-/** The real path of the longest part that exists: where a new file would really be made. */
+/** Returns the real path of the longest existing part, where a new file would be created. */
 export function realAncestor(path: string): string | undefined {
   for (let at = path; ; at = dirname(at)) {
-    // Something is there, if only a link that leads nowhere: then nothing may be made through it.
+    // The name exists, maybe as a broken link. No file may be created through it.
     if (statsOf(at)) return realOf(at);
     if (at === dirname(at)) return undefined;
   }
 }
 
-/** Text of a file below `root` (a real path); undefined when there is none there. */
+/** Returns the text of a file below `root` (a real path). Undefined if it does not exist. */
 export function readInside(
   root: string | undefined,
   path: string,
@@ -101,13 +101,13 @@ export function readInside(
   return problem('symlink_outside', 'this link leads out of its root, so it is not followed');
 }
 
-/** The value of a JSON text; undefined when it is none or could not be read. */
+/** Returns the value of a JSON text. Undefined if it is invalid or unreadable. */
 export function jsonIn(read: FileText | undefined): Json | undefined {
   const parsed = read && 'text' in read ? parseJson(read.text) : undefined;
   return parsed?.ok ? parsed.output : undefined;
 }
 
-/** Whole and on disk, or not at all. With `isNew` an existing file is never replaced. */
+/** Writes a file completely and flushed, or not at all. With `isNew` it never replaces a file. */
 export function putFile(file: string, content: string, isNew: boolean): Outcome<null> {
   const draft = `${dirname(file)}/.${randomUUID()}.tmp`;
   try {
@@ -127,7 +127,9 @@ export function putFile(file: string, content: string, isNew: boolean): Outcome<
 
 export const trimmed = (value: unknown): string => (typeof value === 'string' ? value.trim() : '');
 
-/** The fields of a YAML text, by the quick look or, when that is not enough, by the parser. */
+/**
+ * Returns the fields of a YAML text with the fast reader or, if that is not sufficient, with the parser.
+ */
 export function yamlFields(text: string, names: ReadonlySet<string>): (name: string) => unknown {
   const header = readYamlHeader(text, names);
   if (header) return (name) => header.get(name);

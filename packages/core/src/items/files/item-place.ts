@@ -1,4 +1,4 @@
-// Which files under a root are items, and what they are called. Pure: paths in, names out.
+// Decides which files under a root are items, and their ids. Pure functions of paths.
 import { type ItemKind, PLACES } from '../item-kinds.ts';
 
 export interface ItemPlace {
@@ -6,10 +6,10 @@ export interface ItemPlace {
   id: string;
 }
 
-/** The folders under a root in which items are looked for. */
+/** The folders under a root that contain items. */
 export const ITEM_FOLDERS = ['directives', 'tools', 'knowledge', 'skills'] as const;
 
-/** Data files in places where tools live; they are read as data and never taken for tools. */
+/** Data files in the folder of tools. They are read as data and never count as tools. */
 const DATA_IN_TOOLS = /^tools\/(llm\/pricing|capabilities\/[^/]+|mcp\/([^/]+\/)*mapping)\.ya?ml$/;
 
 const withoutExtension = (path: string): string => path.replace(/\.[^./]+$/, '');
@@ -22,7 +22,7 @@ function skillId(path: string): string | undefined {
 }
 
 /**
- * The item that a path relative to its root names; undefined when it is none. `knowledge/a/SKILL.md`
+ * Returns the item for a path relative to its root. Undefined if it is not one. `knowledge/a/SKILL.md`
  * is `a`, `skills/a/SKILL.md` is `skills/a`, `AGENTS.md` is `AGENTS`.
  */
 export function itemPlace(path: string): ItemPlace | undefined {
@@ -38,7 +38,7 @@ export function itemPlace(path: string): ItemPlace | undefined {
     if (inside === undefined || !extensions.some((extension) => inside.endsWith(extension))) {
       continue;
     }
-    // People explain a folder to each other in a README; it is no directive.
+    // A README explains a folder to people; it is not a directive.
     if (kind === 'directive' && /(^|\/)README\.md$/i.test(inside)) return undefined;
     const id = withoutExtension(inside);
     return id === '' ? undefined : { kind, id };
@@ -46,10 +46,10 @@ export function itemPlace(path: string): ItemPlace | undefined {
   return undefined;
 }
 
-/** Letters of any script, digits and a few marks: what may stand between the slashes of an id. */
+/** Letters of any script, digits and some marks: valid between the slashes of an id. */
 const SEGMENT = /^[\p{L}\p{N}_@][\p{L}\p{N}_@.+ -]{0,127}$/u;
 
-/** What is wrong with an id that a person or a model wrote; undefined when it is fine. */
+/** Returns the problem of an id that a person or a model wrote. Undefined for a valid one. */
 export function idProblem(id: string): string | undefined {
   if (id === '') return 'is empty';
   if (id.length > 512) return 'is longer than 512 characters';
@@ -58,7 +58,7 @@ export function idProblem(id: string): string | undefined {
   return `has the part \`${odd}\`; parts hold letters, digits, \`_\`, \`-\`, \`.\` and do not begin with a dot`;
 }
 
-/** Where a new item of this id is written, relative to its root. */
+/** Returns the path of a new item with this id, relative to its root. */
 export function pathFor(kind: ItemKind, id: string): string {
   const { folder, extensions } = PLACES[kind];
   return `${folder}/${id}${extensions[0]}`;

@@ -80,7 +80,7 @@ test('the same files have one digest, wherever they lie, whenever and in which o
   );
 });
 
-/** Where it counts: of what lies beside `.ai`, one name does. */
+/** Returns another name that counts. Beside `.ai` only one name counts. */
 const otherName = (name: string): string =>
   name.startsWith('.ai/') ? name.replace(/(\.\w+)$/, '2$1') : `.ai/moved/${name}`;
 

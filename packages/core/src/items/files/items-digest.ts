@@ -1,11 +1,10 @@
-// One digest of everything in a project that can change what a thread does, the same on every machine
-// that has the same files: paths inside the project and bytes count; where it lies, times, order and
-// owners do not. Counted is all of `.ai` but what runs leave behind (a tool's module may read any file
-// there), `AGENTS.md`, and bundles that the project installs. Left out is what belongs to a machine and
-// not to the project: the user's own folder, whose items never stand before the project's, with its
-// keys, providers and policy, as the operator's; and the built-in bundle, which changes with the
-// version. An upgrade would else strand every thread that waits, and the form of the journal already
-// keeps a thread from versions that cannot go on with it.
+// One digest of everything in a project that can affect a thread, the same on every machine with the
+// same files. Paths inside of the project and bytes count; the project's folder, times, order and owners
+// do not. It covers all of `.ai` except records of runs (a tool's module may read any file there),
+// `AGENTS.md`, and bundles that the project installs. It omits what belongs to a machine: the user's own
+// folder, whose items never shadow the project's, with its keys, providers and policy, and the
+// operator's. It omits the built-in bundle too, because an upgrade would otherwise strand every parked
+// thread; the format of the journal protects threads from incompatible versions.
 import { createHash, hash } from 'node:crypto';
 import { type Dirent, readdirSync } from 'node:fs';
 import { dirname, relative, sep } from 'node:path';
@@ -21,7 +20,7 @@ import {
 import { isFolder, realOf, statsOf } from './item-file.ts';
 import { type Imprint, type Root, takeImprint } from './root.ts';
 
-/** Names in an `.ai` folder that hold records of runs, keys and trust. They are not items. */
+/** Names in an `.ai` folder with records of runs, keys and trust. They are not items. */
 export const RECORD_NAMES: readonly string[] = [
   'threads',
   'keys',
@@ -37,9 +36,9 @@ const MAX_FILES = 50_000;
 const MAX_BYTES = 64 * 1024 * 1024;
 
 interface DigestWalk {
-  /** Name in the digest -> hash of what is there. */
+  /** Hash of the content by name in the digest. */
   found: Map<string, string>;
-  /** Every name that was looked at. */
+  /** Every name that was examined. */
   looked: Set<string>;
 }
 
@@ -48,7 +47,7 @@ const hashFile = (path: string): string => {
   return 'bytes' in read ? hash('sha256', read.bytes) : read.problem.code;
 };
 
-/** A link counts as what it leads to, when that lies in the folder as well. */
+/** A link counts as its target, if that is in the folder too. */
 function hashLink(path: string, real: string): string {
   const target = realOf(path);
   if (target === undefined) return 'nothing';
@@ -67,7 +66,7 @@ function entriesOf(folder: string): Dirent[] {
   }
 }
 
-/** Everything in a folder (a real path), under `name`. */
+/** Adds everything in a folder (a real path) under `name`. */
 function walk(into: DigestWalk, name: string, real: string, skips: ReadonlySet<string>): void {
   const pending: { at: string; path: string }[] = [{ at: real, path: name }];
   for (let next = pending.pop(); next !== undefined; next = pending.pop()) {
@@ -88,7 +87,7 @@ function walk(into: DigestWalk, name: string, real: string, skips: ReadonlySet<s
 
 const NONE: ReadonlySet<string> = new Set();
 
-/** The whole package: its modules find one another. */
+/** Adds the whole package, because its modules import one another. */
 function walkPackage(into: DigestWalk, { name = '', dir }: Root): void {
   const [items, whole] = [realOf(dir), realOf(dirname(dir))];
   if (whole !== undefined) walk(into, `npm:${name}`, whole, NONE);
@@ -111,7 +110,7 @@ function walkProject(project: string, roots: readonly Root[]): DigestWalk {
   return into;
 }
 
-/** `sha256:…` of what is there now. Files are read again only when a name looks otherwise than before. */
+/** Returns `sha256:…` of the present content. Files are read again only if a stamp has changed. */
 export function createItemsDigest(
   project: string,
   roots: () => readonly Root[],

@@ -1,5 +1,6 @@
-// What a few names looked like, so that the next question whether anything changed costs one look at
-// each of them: no listing, no reading. A folder's stamp changes when a name in it comes or goes.
+// One root of the library: its present files. A small root is scanned at every call, a large one is
+// watched (see folder-watch.ts). If nothing has changed for a while, an imprint, which is the stamps of
+// all known names, shows with one `lstat` per name that nothing has changed since.
 import { lstatSync, readdirSync, type Stats } from 'node:fs';
 import { basename, dirname, resolve } from 'node:path';
 import { type Clock, type Diagnostic, isInside } from '../../base/index.ts';
@@ -10,7 +11,7 @@ import { aboutFile, realOf } from './item-file.ts';
 
 export type Imprint = NonNullable<ReturnType<typeof takeImprint>>;
 
-/** How long a second change can keep the stamp of the first: file systems count seconds or ticks. */
+/** How long a second change can have the stamp of the first: file systems count seconds or ticks. */
 export const tick = (changed: number): number => (changed % 1000 === 0 ? 2000 : 50);
 
 const lookAt = (path: string): Stats | undefined => lstatSync(path, { throwIfNoEntry: false });
@@ -21,15 +22,15 @@ function isSame(before: Stats | undefined, now: Stats | undefined): boolean {
   return true;
 }
 
-// INVARIANT: a stamp is trusted only when it was old at the time it was taken; something that changes
-// a second time within the same tick would keep it. A link says nothing about what it leads to.
+// INVARIANT: a stamp is only ever trusted if it was old when it was taken, because a second change
+// within the same tick would keep it. The stamp of a link tells nothing about its target.
 const isSettled = (stats: Stats | undefined, now: number): boolean => {
   if (stats === undefined) return true;
   const changed = Math.max(stats.ctimeMs, stats.mtimeMs);
   return !stats.isSymbolicLink() && now - changed >= tick(changed);
 };
 
-/** Would a folder that is looked at anyway change its stamp when this name came to be? */
+/** True if the stamp of an examined folder would change when this name is created. */
 function isTold(path: string, looks: ReadonlyMap<string, Stats | undefined>): boolean {
   for (let folder = dirname(path); ; folder = dirname(folder)) {
     if (looks.get(folder)?.isDirectory()) return true;
@@ -37,7 +38,7 @@ function isTold(path: string, looks: ReadonlyMap<string, Stats | undefined>): bo
   }
 }
 
-/** Undefined when one of them cannot be relied on. A name that is not there may be among them. */
+/** Undefined if one of the stamps is not reliable. Missing names may be among the paths. */
 export function takeImprint(paths: Iterable<string>, now: number) {
   const looks = new Map<string, Stats | undefined>();
   try {
@@ -51,7 +52,7 @@ export function takeImprint(paths: Iterable<string>, now: number) {
   }
   const watched = [...looks].filter(([path, stats]) => stats !== undefined || !isTold(path, looks));
   return {
-    /** Does every name still look as it did? False in doubt. */
+    /** Returns true if every name certainly has its old stamp. */
     isCurrent(): boolean {
       try {
         for (const [path, before] of watched) {
@@ -66,28 +67,24 @@ export function takeImprint(paths: Iterable<string>, now: number) {
   };
 }
 
-// One root as the library sees it: the files there are now. Small roots are looked through at every
-// call; large ones are watched (see folder-watch.ts). Once nothing has changed for a while, one look at
-// every known name tells that it still has not.
-
-/** A folder laid out like `.ai/`. */
+/** A folder with the layout of `.ai/`. */
 export interface Root {
   source: Source;
   dir: string;
-  /** The package an installed bundle came from. */
+  /** The package of an installed bundle. */
   name?: string;
 }
 
 export type RootFiles = ReturnType<typeof createRootFiles>;
 
-/** Above this many files a look at each costs more than a search may. */
+/** Above this number of files, checking each one may cost more than a search. */
 const WATCH_ABOVE = 1000;
 const MAX_ATTEMPTS = 5;
-/** Folders of a root in which data files are, besides items. */
+/** Folders of a root with data files, besides items. */
 const DATA_FOLDERS = ['config', 'tools/capabilities', 'tools/llm'];
 const MAX_DATA_FILES = 100;
 
-/** The names in a folder; none when it is not there. */
+/** Returns the names in a folder. Empty if it does not exist. */
 function namesIn(folder: string): string[] {
   if (!lookAt(folder)?.isDirectory()) return [];
   return readdirSync(folder).map((name) => `${folder}/${name}`);
@@ -99,21 +96,23 @@ interface Opened {
   tree: FolderTree;
   hasLooked: boolean;
   watch?: FolderWatch | undefined;
-  /** How often watching could be tried again after it failed: a folder may just have gone. */
+  /**
+   * Number of attempts to watch. A failed one is repeated, because a folder may just have been removed.
+   */
   attempts: number;
-  /** How everything looked when nothing had changed. */
+  /** The imprint from a time without changes. */
   imprint?: Imprint | undefined;
 }
 
 interface Watching {
-  /** Roots with more files than this are watched. */
+  /** Roots with more files are watched. */
   watchAbove?: number | undefined;
   clock?: Pick<Clock, 'now'> | undefined;
 }
 
 const homeOf = (root: Root): string => resolve(root.dir, '..');
 
-/** `AGENTS.md` stands beside a project's `.ai`, and may stand inside any root. */
+/** `AGENTS.md` is beside a project's `.ai`, and may be inside of any root. */
 function extraFiles(root: Root, real: string) {
   const folder = root.source === 'project' ? (realOf(homeOf(root)) ?? dirname(real)) : real;
   return { 'AGENTS.md': { path: `${folder}/AGENTS.md`, within: folder } };
@@ -125,7 +124,7 @@ function emptyRoot(root: Root): string | undefined {
   return base === undefined ? undefined : `${base}/${basename(root.dir)}`;
 }
 
-/** Starts watching a large root; folders that are new since then are followed too. */
+/** Starts watching a large root, including folders that are new since then. */
 function follow(at: Opened, watchAbove: number): void {
   if (!at.watch) {
     const isLarge = at.tree.files.size > watchAbove;
@@ -133,7 +132,7 @@ function follow(at: Opened, watchAbove: number): void {
     at.attempts--;
     at.watch = createFolderWatch(at.real);
   }
-  // Watches that are new have their folder listed once more, which may find further folders.
+  // Each new watch lists its folder once more, which may find further folders.
   while (at.watch.follow(at.tree.folders)) {
     const { folders } = at.watch.take();
     if (folders.size === 0) return;
@@ -143,7 +142,7 @@ function follow(at: Opened, watchAbove: number): void {
 }
 
 function look(at: Opened, watchAbove: number): void {
-  // A process that looks once needs no watch, which would list every folder a second time.
+  // A process that reads once needs no watch, which would list every folder a second time.
   if (at.hasLooked && !at.watch) follow(at, watchAbove);
   at.hasLooked = true;
   const events = at.watch?.isOn() ? at.watch.take() : undefined;
@@ -155,7 +154,7 @@ function look(at: Opened, watchAbove: number): void {
   if (at.watch) follow(at, watchAbove);
 }
 
-/** Every name whose change would matter; undefined when one look at each would not be enough. */
+/** Returns every name whose change matters. Undefined if stamps of the names are not sufficient. */
 function namesOf(root: Root, { real, tree }: Opened, watchAbove: number): string[] | undefined {
   const files = [...tree.files].filter(([path]) => path !== 'AGENTS.md');
   if (real !== root.dir || files.length > watchAbove) return undefined;
@@ -172,7 +171,7 @@ function namesOf(root: Root, { real, tree }: Opened, watchAbove: number): string
   ];
 }
 
-/** Taken before a look; it counts when that look then finds nothing new. */
+/** Taken before a scan. It counts if the scan then finds no change. */
 function imprintOf(root: Root, at: Opened, now: number, watchAbove: number): Imprint | undefined {
   if (!canWatch(realOf(at.real) ?? dirname(at.real))) return undefined;
   try {
@@ -202,7 +201,7 @@ export function createRootFiles(
     opened = undefined;
   }
 
-  /** A project's `.ai` may not be a link to elsewhere; a person's own `~/.ai` may. */
+  /** A project's `.ai` may not be a link to elsewhere. A person's own `~/.ai` may. */
   function mayFollow(real: string): boolean {
     const base = realOf(homeOf(root));
     outside = undefined;
@@ -238,34 +237,37 @@ export function createRootFiles(
 
   function isCurrent(): boolean {
     if (!opened) return open() === undefined;
-    // What is shipped does not change under a running process.
+    // Shipped files do not change while a process runs.
     return root.source === 'bundle' || opened.imprint?.isCurrent() === true;
   }
 
   return {
     root,
-    /** The real path of the root; undefined when there is none or it may not be followed. */
+    /** Returns the real path of the root. Undefined if it does not exist or is a refused link. */
     real: () => (opened ?? open())?.real,
-    /** Surely nothing under the root has changed since the last refresh, its data files included. */
+    /**
+     * Returns true if certainly nothing under the root has changed since the last refresh, including
+     * data files.
+     */
     isCurrent,
-    /** Looks at what may have changed; true when it was current. */
+    /** Scans for changes. Returns true if there were none. */
     async refresh(): Promise<boolean> {
       if (isCurrent()) return true;
       const now = open();
       if (now === undefined) close();
       opened = now;
       if (now?.watch?.isOn()) await drainEvents();
-      // Another refresh may have closed it while this one waited.
+      // Another refresh may have closed it in between.
       if (now && opened === now) lookAgain(now);
       return false;
     },
-    /** Makes the first look, which waits for nothing. */
+    /** Makes the first scan synchronously. */
     list(): void {
       if (opened) return;
       opened = open();
       if (opened) lookAgain(opened);
     },
-    /** Ends the watch. Looks that follow go through everything. */
+    /** Ends the watch. Later refreshes scan everything. */
     unwatch(): void {
       if (!opened) return;
       opened.watch?.close();

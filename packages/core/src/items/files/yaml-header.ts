@@ -1,10 +1,10 @@
-// Reads top-level fields of a YAML text without parsing it. Ten thousand files are searched by their names and
-// descriptions; a document tree for each would take seconds. Only plain one-line forms are read here. For
-// anything else the answer is undefined, and the caller parses.
+// Reads top-level fields of a YAML text without parsing it. A search reads names and descriptions of ten
+// thousand files, and a document tree for each would take seconds. Only plain one-line forms are read.
+// For anything else the answer is undefined, and the caller parses.
 
 const FIELD = /^([A-Za-z_]+):(?:[ \t]+([^]*))?\r?$/;
 const QUOTED = /^(?:"([^"\\]*)"|'((?:[^']|'')*)')(?:[ \t]+#.*)?$/;
-/** Words that YAML reads as something other than text, and marks that begin other forms. */
+/** Words that YAML parses as something other than text, and marks that begin other forms. */
 const SPECIAL = /^(?:true|false|null|~|[-+.]?\d.*|[-?:][ \t].*|[-?:]|[[\]{}|>&*!%@`"'#,].*)$/i;
 
 function scalar(text: string): string | undefined {
@@ -21,16 +21,16 @@ function flowList(text: string): readonly string[] | undefined {
   return words.every((word) => word !== undefined) ? words : undefined;
 }
 
-/** The named fields, or undefined when one of them is written in a form that needs a parser. */
+/** Returns the named fields. Undefined if one of them has a form that needs a parser. */
 export function readYamlHeader(text: string, names: ReadonlySet<string>) {
   const fields = new Map<string, string | readonly string[]>();
   const lines = text.split('\n');
   for (const [index, line] of lines.entries()) {
-    // Quoted keys, documents and tabs: rare at the top level, and not worth a second parser.
+    // Quoted keys, documents and tabs are rare at the top level and not supported here.
     if (/^(?:["'?%\t{[]|---|\.\.\.)/.test(line)) return undefined;
     const [, name, value] = FIELD.exec(line) ?? [];
     if (name === undefined || !names.has(name)) continue;
-    // Blank lines in between belong to a text that goes on after them.
+    // Blank lines belong to a text that continues after them.
     const next = lines.slice(index + 1).find((line) => /[^ \t\r]/.test(line)) ?? '';
     const continued = /^[ \t]+[^ \t#]/.test(next);
     const given = (value ?? '').trim();

@@ -1,5 +1,5 @@
-// What is exposed to MCP clients, among the other items: two of one name, addresses whose variables
-// nothing takes, directives that cannot be a thread.
+// Checks what is exposed to MCP clients among the other items: duplicate names, addresses with variables
+// that no parameter takes, and directives that cannot be a thread.
 import { type Diagnostic, getOwn, listAt, objectAt, type RulePlace } from '../../base/index.ts';
 import { canSpawn, type Directive } from '../directive/directive.ts';
 import { uriVariables } from '../expose.ts';
@@ -33,7 +33,7 @@ export function checkExposedDirective(
   return [aboutFile(file, 'expose_invalid', message)];
 }
 
-/** Names and types of what a tool takes. */
+/** Returns names and types of a tool's parameters. */
 function takenBy(links: readonly Tool[]): Map<string, { type?: unknown; required: boolean }> {
   const taken = new Map<string, { type?: unknown; required: boolean }>();
   const [leaf] = links;
@@ -82,7 +82,7 @@ function checkPrompt(links: readonly Tool[], place: RulePlace): void {
   }
 }
 
-/** `links`: the chain of the tool, itself first. */
+/** `links`: the chain of the tool, starting with itself. */
 export function checkExposedTool(tool: Tool, links: readonly Tool[], place: RulePlace): void {
   const { expose } = tool;
   if (!expose) return;

@@ -1,4 +1,4 @@
-// `check FILE` and `check FOLDER`: also for files that lie in no place for items yet.
+// `check FILE` and `check FOLDER`, also for files outside of the item folders.
 import { type Dirent, readdirSync } from 'node:fs';
 import { basename, dirname, extname, resolve } from 'node:path';
 import { type Diagnostic, isInside } from '../../base/index.ts';
@@ -7,7 +7,7 @@ import { checkText, type FileKind } from './check.ts';
 import type { Library } from './library.ts';
 import { placeOfFile } from './sign.ts';
 
-/** By its place, or else by what it holds; undefined for a file that claims to be no item. */
+/** Returns the kind by the path, or else by the content. Undefined for a file that is not an item. */
 export function itemKindOf(file: string, text: string): FileKind | undefined {
   const place = placeOfFile(file);
   if (place) return place.kind;
@@ -21,7 +21,7 @@ export function itemKindOf(file: string, text: string): FileKind | undefined {
     : undefined;
 }
 
-/** What is wrong with a text that is to be this file; undefined when it claims to be no item. */
+/** Returns the findings about a text for this file. Undefined if it is not an item. */
 export function checkItemText(
   text: string,
   file: string,
@@ -31,7 +31,7 @@ export function checkItemText(
   return kind && checkText(kind, text, resolve(file), library);
 }
 
-/** What is wrong with a file that the library does not hold. */
+/** Returns the findings about a file that the library does not contain. */
 function checkFile(path: string, library: Library): Diagnostic[] {
   const read = readItemFile(path);
   if ('problem' in read) return [aboutFile(path, read.problem.code, read.problem.message)];
@@ -44,7 +44,7 @@ function checkFile(path: string, library: Library): Diagnostic[] {
 const MAX_DEPTH = 16;
 const MAX_ENTRIES = 50_000;
 
-/** Files of such names below a folder, hidden folders and dependencies left out. */
+/** Returns files with such names below a folder, except hidden folders and dependencies. */
 export function filesBelow(folder: string, names: RegExp): string[] {
   const found: string[] = [];
   const pending: [string, number][] = [[folder, 0]];
@@ -68,7 +68,7 @@ export function filesBelow(folder: string, names: RegExp): string[] {
   return found.sort();
 }
 
-/** Items below the folder, and files there that look like items but lie outside every root. */
+/** Checks items below the folder, and files that look like items outside of every root. */
 function checkFolder(folder: string, library: Library): Diagnostic[] {
   const roots = library.roots().map(({ dir }) => resolve(dir));
   const held = library.check().filter(({ file }) => isInside(resolve(file), folder));
@@ -82,7 +82,7 @@ function checkFolder(folder: string, library: Library): Diagnostic[] {
   return [...held, ...checked.filter(({ file }) => basename(file) !== 'AGENTS.md')];
 }
 
-/** A file or a folder. Never throws; runs nothing. */
+/** Checks a file or a folder. Never throws. Runs nothing. */
 export function checkPath(path: string, library: Library): Diagnostic[] {
   const full = resolve(path);
   const stats = statsOf(full);
@@ -93,7 +93,7 @@ export function checkPath(path: string, library: Library): Diagnostic[] {
   return isHeld || held.length > 0 ? held : checkFile(full, library);
 }
 
-/** The nearest folder above a path that holds `.ai`; undefined when there is none. */
+/** Returns the nearest parent folder with `.ai`. Undefined if there is none. */
 export function projectOf(path: string): string | undefined {
   for (let at = resolve(path); ; at = dirname(at)) {
     if (isFolder(`${at}/.ai`)) return at;

@@ -19,7 +19,7 @@ import { checkExposedTool } from './check-expose.ts';
 import { placeOfFile } from './sign.ts';
 import { type Chain, type ConfigFault, unalias } from './tool-chain.ts';
 
-/** A tool that no library holds, seen as if one did. */
+/** Returns a tool outside of any library in the form of an item. */
 export function looseTool(text: string, file: string): ToolItem {
   const { tool, diagnostics } = parseTool(text, file);
   const id = placeOfFile(file)?.id ?? basename(file).replace(/\.[^.]+$/, '');
@@ -28,9 +28,6 @@ export function looseTool(text: string, file: string): ToolItem {
   return { kind: 'tool', id, file, tool, diagnostics, shadows: [], body: text, ...facts, ...rest };
 }
 
-// What is wrong with a tool among the others: a chain that ends nowhere, capabilities nobody knows,
-// a module that is not there, placeholders that nothing fills.
-
 export interface ToolWorld {
   chainOf(item: ToolItem): Outcome<Chain>;
   configFaults(chain: Chain): readonly ConfigFault[];
@@ -38,12 +35,12 @@ export interface ToolWorld {
   capabilities(): CatalogData;
 }
 
-/** A handle needs someone who goes on working: threads do. */
+/** A handle needs a caller that continues to run, which threads do. */
 const WITH_HANDLE = 'thread';
-/** Filled in from the call, not from a parameter. */
+/** Placeholders that the call fills, not a parameter. */
 const GIVEN: readonly string[] = ['thread_id', 'project_path', '__idempotency_key'];
 
-/** Of a tool or of one of its actions. */
+/** Checks the capabilities of a tool or of one of its actions. */
 function checkRequires(
   { requires = [] }: Pick<Partial<Tool>, 'requires'>,
   world: ToolWorld,
@@ -75,7 +72,7 @@ function checkModule(tool: Tool, file: string, place: RulePlace): void {
     .report({ code: 'module_missing', message, ...hint });
 }
 
-/** A name as Python imports it (`sinks.my_sink`) is no path; the file that it means lies beside the tool. */
+/** A name as Python imports it (`sinks.my_sink`) is not a path. Its file is beside the tool. */
 function moduleHint(module: string, file: string): { hint?: string } {
   const [, name] = /^(?:\w+\.)*(\w+)$/.exec(module) ?? [];
   if (name === undefined) return {};
@@ -85,7 +82,7 @@ function moduleHint(module: string, file: string): { hint?: string } {
   return { hint };
 }
 
-/** Tools that the first documents describe as files of a project; the bundle has them now. */
+/** Tools that older documents describe as files of a project. The bundle has them now. */
 const SHIPPED: Readonly<Record<string, string>> = {
   anthropic_messages: 'llm/anthropic_messages',
   openai_chat: 'llm/openai_chat',
@@ -106,8 +103,9 @@ const SHIPPED: Readonly<Record<string, string>> = {
 };
 
 /**
- * The findings of a tool file. Where the bundle has the tool, each error says so, because no repair of
- * the file gives that tool. A file that names its module by a path is another tool and keeps its hints.
+ * Returns the findings of a tool file. If the bundle has the tool, each error says so, because repairing
+ * the file does not give that tool. A file that names its module by a path is another tool and keeps its
+ * hints.
  */
 export function nameShipped(item: ToolItem, found: readonly Diagnostic[]): Diagnostic[] {
   const { body, tool, source } = item;
@@ -126,13 +124,13 @@ export function nameShipped(item: ToolItem, found: readonly Diagnostic[]): Diagn
   return found.map((one) => (one.severity === 'error' ? { ...one, hint } : one));
 }
 
-/** Of a tool and of each of its actions. */
+/** Returns the parameters of a tool and of each of its actions. */
 export const allParameters = (tool: Tool): readonly ToolParameter[] =>
   [tool, ...tool.actions].flatMap(({ parameters }) => parameters);
 
 const PLACEHOLDER = /(?<!\$)\{\s{0,20}([A-Za-z_]\w{0,127})\s{0,20}\}/g;
 
-/** An undeclared placeholder is never filled: its key is dropped from every call. */
+/** Reports undeclared placeholders. They are never filled, so their key is dropped from every call. */
 function checkPlaceholders(tool: Tool, chain: Chain, place: RulePlace): void {
   const tools = chain.links.map((link) => link.tool as Tool);
   const declared = new Set([
@@ -151,8 +149,8 @@ function checkPlaceholders(tool: Tool, chain: Chain, place: RulePlace): void {
 }
 
 /**
- * A tool in place of one of the bundle gets the calls of that one: the harness sends a system prompt in
- * parts, which a parameter of type `string` refuses at every turn.
+ * Checks a tool that hides one of the bundle and gets its calls: the harness sends a system prompt in
+ * parts, which a parameter of type `string` refuses in every turn.
  */
 function checkNarrowed({ shadows }: ToolItem, tool: Tool, chain: Chain, place: RulePlace): void {
   if (!shadows.some(({ source }) => source === 'bundle')) return;
@@ -168,7 +166,7 @@ function checkNarrowed({ shadows }: ToolItem, tool: Tool, chain: Chain, place: R
   }
 }
 
-/** Others add what it leaves out; of those with a short name that is known without looking. */
+/** True if other tools complete its config. A short name is sufficient without a search. */
 const isExecutor = ({ id }: ToolItem, world: ToolWorld): boolean =>
   (lastSegment(id) !== id && unalias(lastSegment(id)) === id) ||
   world.all('tool').some((other) => {
@@ -178,7 +176,7 @@ const isExecutor = ({ id }: ToolItem, world: ToolWorld): boolean =>
 
 const MODULES = ['.py', '.ts', '.mjs', '.js'];
 
-/** A module that is called like its tool and lies beside it is the one that a config without one means. */
+/** A config without a module means the module with the tool's name beside it. */
 function besideHint({ file, tool }: ToolItem, missing: string | undefined): string | undefined {
   if (missing !== 'module') return undefined;
   const stem = file.replace(/\.ya?ml$/, '');
@@ -189,12 +187,12 @@ function besideHint({ file, tool }: ToolItem, missing: string | undefined): stri
   return `add \`${isEmpty ? `config: { ${line} }` : line}\``;
 }
 
-/** A mistake is told where it was written: once, and not again by every tool above it. */
+/** Reports a mistake only at the link that contains it, not at every tool above it. */
 function checkMergedConfig(item: ToolItem, chain: Chain, world: ToolWorld, place: RulePlace): void {
   for (const fault of world.configFaults(chain)) {
     const { code, message, hint, path, link, field } = fault;
     if (code === 'missing_field' && isExecutor(item, world)) continue;
-    // The parser says what it thinks of this one.
+    // The parser has reported this field.
     if (path[1] === 'background') continue;
     const own = path.reduce((at, step) => at.child(step), place);
     if (link.id === item.id) {
@@ -238,11 +236,15 @@ function checkChain(item: ToolItem, tool: Tool, world: ToolWorld, place: RulePla
   checkNarrowed(item, tool, chain, place);
 }
 
-/** Checks across items; a tool with errors of its own has nothing more to say. In file order. */
+/**
+ * Checks a tool among the other items: its chain, capabilities, module and placeholders. Returns nothing
+ * for a tool with errors of its own. Findings are in file order.
+ */
 export function checkTool(item: ToolItem, text: string, world: ToolWorld): Diagnostic[] {
   const { tool, file } = item;
   if (!tool) return [];
-  // Parsed a second time, for places only: whoever checks can wait, whoever loads need not.
+  // The text is parsed a second time, only for locations, because a check may be slow and a load may
+  // not.
   const { place, diagnostics } = openYaml(text, file);
   checkRequires(tool, world, place);
   for (const [index, action] of tool.actions.entries()) {

@@ -1,5 +1,5 @@
-// Everything that can be said about a library without running anything: each file on its own, items
-// among the others, data files, policies.
+// Checks a library without running anything: each file alone, items among the others, data files, and
+// policies.
 import {
   compact,
   type Diagnostic,
@@ -47,7 +47,7 @@ import { requiredBy } from './tool-chain.ts';
 import { unreadFolders } from './unread-folders.ts';
 
 export interface CheckOptions {
-  /** Only items and files of these; absent: of all. */
+  /** Checks only items and files of these levels. Absent: all levels. */
   sources?: readonly Source[];
 }
 
@@ -66,22 +66,22 @@ interface CheckContext {
   behind: (record: FileRecord) => readonly FileRecord[];
   opened: readonly Pick<RootFiles, 'root' | 'diagnostics'>[];
   trust: TrustPort;
-  /** Where policies lie; absent: beside the items. */
+  /** Paths of policies. Absent: beside the items. */
   policies?: readonly PolicyPlace[] | undefined;
 }
 
 const TIERS = ['fast', 'balanced', 'general', 'reasoning', 'expert', 'orchestrator'];
-/** The operator's is no folder of items; the other levels are called like their source. */
+/** The operator's level has no folder of items. The other levels have the names of their sources. */
 const POLICY_LEVELS = ['project', 'user', 'bundle'] as const;
 
 const keysOf = (value: unknown): string[] => (isObject(value) ? Object.keys(value) : []);
 
-/** A directive with mistakes is still there: other items are told about theirs, not about its. */
+/** A directive with errors still exists, so other items are checked against it. */
 function readable(item: DirectiveItem): Directive | undefined {
   return item.directive ?? parseDirective(item.body, item.file).draft;
 }
 
-/** The host and method that no caller can change; nothing where a placeholder stands in them. */
+/** Returns the host and method that no caller can change. Empty if they contain a placeholder. */
 function endpointOf(tools: readonly Tool[]): Pick<NamedTool, 'endpoint'> {
   const said = (name: string): string =>
     tools.map(({ config }) => textAt(config, name)).find((text) => text !== '') ?? '';
@@ -123,7 +123,7 @@ function directiveWorld(library: CheckedLibrary, source: Source): DirectiveWorld
   };
 }
 
-/** Two files of one root with the same id: which one is used should not be a matter of luck. */
+/** Reports two files of one root with the same id, because the choice between them is arbitrary. */
 function duplicates(record: FileRecord, behind: readonly FileRecord[]): Diagnostic[] {
   return behind
     .filter(({ root }) => root === record.root)
@@ -134,8 +134,8 @@ function duplicates(record: FileRecord, behind: readonly FileRecord[]): Diagnost
 }
 
 /**
- * What policies and guards may name: tools, and labels of tools, policies and guards. A script labels
- * as it likes: each word counts.
+ * Returns the names that policies and guards may use: tools, and labels of tools, policies and guards. A
+ * script can use any label, so each of its words counts.
  */
 function knownNames(library: CheckedLibrary): KnownNames {
   const scripts = library.all('directive').map(({ directive }) => directive?.process.script?.text);
@@ -159,7 +159,7 @@ function knownNames(library: CheckedLibrary): KnownNames {
   return { tools, labels: [...labels, ...words], models: modelNames(library) };
 }
 
-/** Ids of models in the data files: of prices and their aliases, of providers, of tiers. */
+/** Returns the ids of models in the data files: of prices and their aliases, of providers, of tiers. */
 function modelNames(library: Pick<CheckedLibrary, 'config'>): string[] {
   const [models, pricing] = [library.config('models').value, library.config('pricing').value];
   const rows = (value: Json, name: string): [string, Json][] => {
@@ -176,14 +176,14 @@ function modelNames(library: Pick<CheckedLibrary, 'config'>): string[] {
   ].filter((id) => id !== '');
 }
 
-/** Most directives have none: what there is to name is looked for when somebody asks. */
+/** Most directives have no guards, so the known names are computed on demand. */
 const checkGuards = (
   directive: Pick<Directive, 'guards'> | undefined,
   known: () => KnownNames,
 ): Diagnostic[] =>
   directive && directive.guards.length > 0 ? lintGuards(directive.guards, known()) : [];
 
-/** Policies of the roots, where nobody says which files there are. */
+/** Returns the policy paths of the roots, if the caller passes none. */
 const policiesIn = (roots: readonly Root[]): PolicyPlace[] =>
   roots.flatMap(({ dir, source }) => {
     const level = POLICY_LEVELS.find((name) => name === source);
@@ -192,7 +192,7 @@ const policiesIn = (roots: readonly Root[]): PolicyPlace[] =>
 
 const unsigned = (text: string) => ({ covered: blankSignatureLine(text), signed: false });
 
-/** Read as they would be in force, and compared with what there is. */
+/** Checks policies as they would be in force, against the existing names. */
 function checkPolicies(
   context: CheckContext,
   sources: readonly Source[],
@@ -200,7 +200,7 @@ function checkPolicies(
 ): Diagnostic[] {
   const { library, trust, policies = policiesIn(library.roots()) } = context;
   const { catalog } = library.capabilities();
-  // What an operator says is to be seen by whoever has to live with it.
+  // Users see findings about an operator's policy too, because it applies to them.
   const isChosen = ({ level }: PolicyPlace): boolean =>
     sources.includes(level === 'operator' ? 'user' : level);
   const readAt = (place: PolicyPlace) =>
@@ -218,7 +218,10 @@ function checkPolicies(
   });
 }
 
-/** Where requests and keys go is said by the user and the bundle: what a project says does not count. */
+/**
+ * Reports base addresses in a project's file. Only those of the user and the bundle count, because
+ * requests carry keys.
+ */
 const projectEndpoints = ({ layers }: DataFile): Diagnostic[] =>
   layers.flatMap(({ source, value, file }) => {
     const providers = source === 'project' ? getOwn(value, 'providers') : undefined;
@@ -313,7 +316,7 @@ export function checkLibrary(context: CheckContext, options: CheckOptions): Diag
   ];
 }
 
-/** What is wrong with a text at that place; with a library also among its items. */
+/** Returns the findings about a text at that path, with a library also among its items. */
 export function checkText(
   kind: FileKind,
   text: string,

@@ -29,7 +29,7 @@ export function serverName(config: JsonObject, connector: string): string {
   return last === 'connector' ? folder : last.replace(/[_-]?connector$/, '') || last;
 }
 
-/** Was this item generated for this connector? */
+/** True if this item was generated for this connector. */
 export const isGenerated = ({ source, tool }: ToolItem, connector: string): boolean =>
   source === 'project' &&
   tool?.tool_type === 'mcp_tool' &&
@@ -59,7 +59,10 @@ export interface ConnectorTool {
 const TABLES = ['properties', '$defs', 'definitions'];
 const TYPES = ['type', 'enum', 'const', '$ref', 'items', 'anyOf', 'oneOf'];
 
-/** Keeps the parts of a schema that name types: they decide how arguments are read. The call checks the rest. */
+/**
+ * Keeps the parts of a schema that name types, because they decide how arguments are parsed. The call
+ * checks the rest.
+ */
 function typesIn(schema: Json | undefined): Json {
   if (Array.isArray(schema)) return schema.map(typesIn);
   if (!isObject(schema)) return schema ?? null;
@@ -89,7 +92,7 @@ const toolOf = ({ id, tool }: ToolItem): ConnectorTool => {
   };
 };
 
-/** Is it a command line or an address, as other programs accept it? */
+/** True for a command line or an address, which other programs accept. */
 const isForeign = (name: string): boolean => /[\s/\\:@]/.test(name);
 
 /** Returns the tools of a connector. Fails with `invalid_input` for a command line or an address, and with `not_found`. */

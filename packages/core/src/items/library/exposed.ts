@@ -1,15 +1,17 @@
-// What is exposed to MCP clients in native mode, and as what.
+// Items that are exposed to MCP clients in native mode.
 //
-// A tool is a tool (its output is the result: `{content: [blocks]}`, or any object), a resource (`{text}`,
-// `{blob}` in base64, `{contents}`, or any object, which is JSON then) or a prompt (`{messages}`). Any of
-// them may answer `{input_required: {requests, state}}` to ask the client something: it is then called again
-// with the parameters `input_responses` and `input_state`. One that declares `client_capabilities` is told
-// whom it could ask.
+// A tool is exposed as a tool (its output is the result: `{content: [blocks]}`, or any object), a
+// resource (`{text}`, `{blob}` in base64, `{contents}`, or any object as JSON) or a prompt
+// (`{messages}`). Each may return `{input_required: {requests, state}}` to ask the client: it is then
+// called again with the parameters `input_responses` and `input_state`. A tool that declares
+// `client_capabilities` receives the abilities of the client.
 import { lastSegment } from '../../base/index.ts';
 import type { Exposed } from '../expose.ts';
 import type { Item } from '../item.ts';
 
-/** Set by the server alone: what a client answered, what the tool wanted to know again then, what it can do. */
+/**
+ * Parameters that only the server sets: the client's answer, the tool's state, the client's abilities.
+ */
 export const INPUT_PARAMETERS: readonly string[] = [
   'input_responses',
   'input_state',
@@ -24,19 +26,22 @@ export const exposedOf = (item: Item): Exposed | undefined =>
 export const exposedName = (item: Item, exposed: Exposed): string =>
   exposed.name ?? lastSegment(item.id);
 
-/** An id as part of an address. */
+/** Returns an id as part of an address. */
 export const idInUri = (id: string): string => id.split('/').map(encodeURIComponent).join('/');
 
 export const exposedUri = ({ id }: Item, { uri }: Exposed): string =>
   uri ?? `knowledge://${idInUri(id)}`;
 
-/** Two of one key cannot both be served: a tool and a prompt of one name can. */
+/**
+ * Returns the key of an exposed item. Two items with one key cannot both be served; a tool and a prompt
+ * of one name can.
+ */
 export const keyOf = (item: Item, exposed: Exposed): string =>
   exposed.mcp === 'resource'
     ? `resource \`${exposedUri(item, exposed)}\``
     : `${exposed.mcp} \`${exposedName(item, exposed)}\``;
 
-/** Exposed items by what clients would call them. */
+/** Returns exposed items by the name for clients. */
 export function groupExposed(items: readonly Item[]): ReadonlyMap<string, readonly Item[]> {
   const exposed = items.flatMap((item) => {
     const how = exposedOf(item);

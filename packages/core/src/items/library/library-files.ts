@@ -1,4 +1,5 @@
-// The files behind a library: roots come and go, files change, and shelves and search hear of it.
+// The files behind a library. Roots and files are added, changed and removed, and the shelves and the
+// search are updated.
 import type { Clock } from '../../base/index.ts';
 import type { FileStamp } from '../files/folder-tree.ts';
 import { createRootFiles, type Root, type RootFiles } from '../files/root.ts';
@@ -19,7 +20,7 @@ export function createLibraryFiles(options: {
   roots: () => readonly Root[];
   clock: Pick<Clock, 'now'>;
   signatureOf: (record: FileRecord) => SignatureState;
-  /** A file came, went or has another content. */
+  /** Called when a file was added, removed or changed. */
   onChange: () => void;
   watchAbove?: number | undefined;
 }) {
@@ -57,7 +58,7 @@ export function createLibraryFiles(options: {
     return { files: createRootFiles(root, onChange, { clock, watchAbove }), records };
   }
 
-  /** Opens roots that are new and closes those that are gone; the others keep what they know. */
+  /** Opens new roots and closes removed ones. The others keep their state. */
   function openRoots(wanted: readonly Root[]): void {
     const known = opened;
     roots = wanted;
@@ -86,7 +87,7 @@ export function createLibraryFiles(options: {
   return {
     shelves,
     searching,
-    /** Sees files changed, added or removed since the last call; true when there was surely nothing. */
+    /** Finds files that changed since the last call. Returns true if certainly none did. */
     async refresh(): Promise<boolean> {
       isListed = true;
       const wanted = options.roots();
@@ -100,7 +101,9 @@ export function createLibraryFiles(options: {
       return isSame && unchanged.every(Boolean);
     },
     isListed: () => isListed,
-    /** Lists the files for the first time. It is synchronous, so that any question for an item can do it. */
+    /**
+     * Lists the files for the first time. It is synchronous, so that any look-up of an item can call it.
+     */
     list(): void {
       isListed = true;
       openedNow();

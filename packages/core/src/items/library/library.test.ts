@@ -249,7 +249,7 @@ test('files are listed when the first item is asked for, and never for a data fi
     expect(library.config('limits').value).toEqual({ max_result: 5 });
     expect(library.roots()).toHaveLength(4);
     expect(library.generation()).toBe(0);
-    // It came after the library was opened, and before anybody asked.
+    // The file was added after the library was opened, and before the first look-up.
     fixture.put('project/.ai/tools/two.yaml', toolText('two', 'executor_id: nowhere\n'));
     expect(sees(library)).toBe(true);
     expect(library.generation()).toBeGreaterThan(0);

@@ -1,6 +1,6 @@
-// The library: every item of every root, found by name, searched by words, checked and written.
-// Reading never runs or expands anything. Files are listed when an item is asked for; one that
-// changed later is seen after the next `refresh`.
+// The library: every item of every root, found by name, searched by words, checked and written. Reading
+// never runs or expands anything. Files are listed at the first look-up of an item. Later changes appear
+// after the next `refresh`.
 import { type Clock, createLooks, type Diagnostic, type Outcome, ok } from '../../base/index.ts';
 import type { PolicyPlace } from '../../flow/index.ts';
 import { type CatalogData, createCatalogReader } from '../data/capability-data.ts';
@@ -32,47 +32,53 @@ import {
 import { removeItem, type WriteMode, type Written, writeItem } from './write.ts';
 
 interface LibraryOptions {
-  /** Ordered by how they are looked up; a function when bundles may be installed meanwhile. */
+  /** Roots in the order of look-up. A function if bundles may be installed while the process runs. */
   roots: readonly Root[] | (() => readonly Root[]);
   projectRoot: string;
-  /** Names of the primitives there are; all are mounted before the first refresh. */
+  /** Names of the primitives. All are mounted before the first refresh. */
   primitives: () => readonly string[];
   trustStore: TrustPort;
   clock: Clock;
-  /** Where policies lie that are checked with the items; absent: beside them. */
+  /** Paths of policies that are checked with the items. Absent: beside them. */
   policies?: readonly PolicyPlace[];
-  /** Items that no file stands for: found by a search before files of the same name. */
+  /** Items without a file. A search finds them before files of the same name. */
   extra?: readonly Item[];
-  /** What the primitive of a chain would refuse of its config; absent: configs are not judged. */
+  /**
+   * Returns the config problems that the primitive of a chain would refuse. Absent: configs are not
+   * checked.
+   */
   checkConfig?: CheckConfig;
-  /** Roots with more files than this are watched instead of looked through. */
+  /** Roots with more files are watched instead of scanned. */
   watchAbove?: number;
 }
 
 export interface Library {
   readonly projectRoot: string;
-  /** Sees files changed, added or removed until 20 ms ago, our own writes at once. Runs nothing. */
+  /** Finds files that changed until 20 ms ago, and own writes at once. Runs nothing. */
   refresh(): Promise<void>;
-  /** Another number whenever an item or a data file may be another one: what was made of them is old. */
+  /** A new number whenever an item or a data file may have changed, which makes derived data stale. */
   readonly generation: () => number;
-  /** Files of a root were written past `write`, by ourselves: the next refresh looks at once. */
+  /** Reports an own write that did not use `write`, so that the next refresh scans at once. */
   noteChange(): void;
-  /** Full ids and, when they are unique, bare names. `not_found` suggests, `ambiguous` lists. */
+  /**
+   * Finds full ids and, if they are unique, bare names. `not_found` has suggestions, `ambiguous` lists
+   * the ids.
+   */
   find<K extends ItemKind>(kind: K, id: string, source?: Source): Outcome<ItemOf<K>>;
-  /** Effective items, ordered by kind and id. */
+  /** Returns effective items, ordered by kind and id. */
   all<K extends ItemKind>(kind: K): readonly ItemOf<K>[];
   all(): readonly Item[];
   search(query: SearchQuery): SearchPage;
   config(name: DataName): DataFile;
   capabilities(): CatalogData;
   chain(toolId: string): Outcome<Chain>;
-  /** The chain of a tool that is at hand, be it in the library or not. */
+  /** Returns the chain of a given tool, which need not be in the library. */
   chainOf(item: ToolItem): Outcome<Chain>;
-  /** What is wrong with the merged config of a chain; judged once. */
+  /** Returns the problems of a chain's merged config. Cached. */
   configFaults(chain: Chain): readonly ConfigFault[];
-  /** Everything that is wrong, across items. */
+  /** Returns every problem, also across items. */
   check(options?: CheckOptions): Diagnostic[];
-  /** Puts an item into the project, whole or not at all; with errors in it nothing is written. */
+  /** Writes an item to the project, completely or not at all. Writes nothing if it has errors. */
   write(
     kind: ItemKind,
     id: string,
@@ -94,7 +100,7 @@ function createSignatures(trustStore: TrustPort): (record: FileRecord) => Signat
     if (record.root.source !== 'bundle') {
       return judgeSignature(record.signed(), record.subject, trustStore);
     }
-    // A record's text never changes, and neither does what was built: one look is enough.
+    // The text of a record and the built files are immutable, so one check is enough.
     const known = shipped.get(record);
     if (known) return known;
     digests ??= readBundleDigests(realOf(record.root.dir));
@@ -104,7 +110,7 @@ function createSignatures(trustStore: TrustPort): (record: FileRecord) => Signat
   };
 }
 
-/** What no file stands for is searched, too, and a file of the same name is behind it. */
+/** Adds items without a file to the search. They hide a file of the same name. */
 function addExtra(
   items: readonly Item[],
   { searching, shelves }: Pick<LibraryFiles, 'searching' | 'shelves'>,
@@ -118,7 +124,7 @@ function addExtra(
     one.root === undefined || (shelves.isFront(one) && !named.has(`${one.kind} ${one.id}`));
 }
 
-/** Looks at the files when somebody asks: the first time at once, later at most every few milliseconds. */
+/** Scans the files on demand: the first time at once, later at most every few milliseconds. */
 function createLooking(clock: Clock, files: LibraryFiles, changed: () => void) {
   const looks = createLooks(clock);
   let looking: Promise<void> | undefined;
@@ -133,10 +139,10 @@ function createLooking(clock: Clock, files: LibraryFiles, changed: () => void) {
   return {
     async refresh(): Promise<void> {
       if (looking) await looking;
-      // Not recent after that: something of ours was written while others looked.
+      // Another write may have come during the scan, which makes it stale.
       if (!looks.isRecent()) await (looking ??= look());
     },
-    /** The files, listed when an item is asked for the first time: many commands ask for none. */
+    /** Returns the files, listed at the first look-up of an item, because many commands need none. */
     listed(): LibraryFiles {
       if (files.isListed()) return files;
       looks.begin();
@@ -155,7 +161,7 @@ export function createLibrary(options: LibraryOptions): Library {
   const roots = typeof given === 'function' ? given : () => given;
   const signatureOf = createSignatures(options.trustStore);
 
-  // Answers are kept until something changes: one call asks for the same items and files many times.
+  // Answers are cached until something changes, because one call looks up the same items many times.
   let generation = 0;
   const found = new Map<string, Outcome<Item>>();
   const chains = new Map<string, Outcome<Chain>>();
@@ -223,7 +229,7 @@ export function createLibrary(options: LibraryOptions): Library {
     write(kind, id, content, mode = 'replace', { dryRun = false } = {}) {
       forget();
       return writeItem(projectFolder(), { kind, id, content, mode, dryRun }, (file) =>
-        // A module is put beside its tool by hand: the tool may be there first.
+        // A person adds the module separately, so the tool may exist first.
         checkText(kind, content, file, library).filter(({ code }) => code !== 'module_missing'),
       );
     },

@@ -1,4 +1,4 @@
-// What is shown and searched of a tool without parsing its whole file.
+// One file of the library, with the facts that lists and searches need without parsing the whole file.
 import { type Clock, lastSegment } from '../../base/index.ts';
 import type { ParsedDirective } from '../directive/directive.ts';
 import { parseDirective } from '../directive/parse.ts';
@@ -21,7 +21,7 @@ const NAMES: ReadonlySet<string> = new Set(
   'tool_id tool_type description category version'.split(' '),
 );
 
-/** Never throws; a file that cannot be read at all still has its name. */
+/** Never throws. An unreadable file still has its name. */
 function toolFacts(content: string, id: string): ItemFacts {
   const given = yamlFields(blankSignatureLine(content), NAMES);
   const field = (name: string): string => trimmed(given(name));
@@ -34,12 +34,14 @@ function toolFacts(content: string, id: string): ItemFacts {
   };
 }
 
-/** One file of the library and its item. The file is parsed when somebody asks for more than its name. */
+/** Functions of the library for its files. A file is parsed only if more than its name is needed. */
 export interface RecordPorts {
   clock: Pick<Clock, 'now'>;
   signatureOf(record: FileRecord): SignatureState;
   shadowsOf(record: FileRecord): ItemBase['shadows'];
-  /** A file was read in the tick of its last change: `recheck` it at the next look. */
+  /**
+   * Called for a file that was read in the tick of its last change. The next scan must call `recheck`.
+   */
   onHastyRead(record: FileRecord): void;
 }
 
@@ -47,19 +49,19 @@ export interface FileRecord {
   readonly kind: ItemKind;
   readonly id: string;
   readonly root: Root;
-  /** Relative to the root. */
+  /** Path relative to the root. */
   readonly path: string;
-  /** Absolute, as a person would write it. */
+  /** Absolute path as a person would write it. */
   readonly file: string;
   readonly item: Item;
   readonly facts: () => ItemFacts;
-  /** The file's text, empty when it cannot be read. */
+  /** Returns the file's text, empty if it is unreadable. */
   text(): string;
   signed(): SignedText;
   readonly subject: () => Subject;
   /**
-   * A file that was read in the tick of its last change may have been changed again and kept its
-   * stamp: reads it once more, and answers with a new record when it did.
+   * Reads a file again that was read in the tick of its last change, because a second change keeps the
+   * stamp. Returns a new record if the text has changed.
    */
   recheck(): FileRecord | undefined;
 }
@@ -69,7 +71,7 @@ function once<T>(compute: () => T): () => T {
   return () => (value ??= { done: compute() }).done;
 }
 
-/** Properties that are worked out whenever they are read. */
+/** Defines properties that are computed at each read. */
 const lazily = (parts: Readonly<Record<string, () => unknown>>): PropertyDescriptorMap =>
   Object.fromEntries(Object.entries(parts).map(([name, get]) => [name, { get, enumerable: true }]));
 
@@ -98,7 +100,7 @@ export function createRecord(
     },
   };
   const from = root.name === undefined ? {} : { package: root.name };
-  // One object for each file, so that items can be compared; most are never asked for.
+  // One object for each file, so that items can be compared. Most are never needed.
   const item = once(
     () =>
       Object.defineProperties(
@@ -153,7 +155,7 @@ const PARSERS: Readonly<
   knowledge: (text, file) => ({ diagnostics: checkKnowledge(text, file) }),
 };
 
-/** What a file says as an item of this kind, worked out when it is asked for. Never throws. */
+/** Reads a file as an item of this kind, on demand. Never throws. */
 export function readItem(kind: ItemKind, id: string, file: string, content: () => FileText) {
   const text = (): string => {
     const read = content();
@@ -171,7 +173,7 @@ export function readItem(kind: ItemKind, id: string, file: string, content: () =
       if (kind === 'directive') return directiveFacts(parsed(), id);
       return kind === 'tool' ? toolFacts(text(), id) : knowledgeFacts(text(), id);
     }),
-    // Not kept: the module that a tool names may change while the tool's file does not.
+    // It is not cached, because the tool's module can change without the tool's file.
     rights(): string {
       const { directive, tool } = parsed();
       if (tool) return toolRights(tool, file);

@@ -1,34 +1,37 @@
-// Ranked full text in memory: for every word, the documents it stands in and how much it says about
-// each. Documents come and go one at a time; a removed one leaves a gap that is closed later.
+// Ranked full text search in memory: for every word the documents that contain it, with a weight.
+// Documents are added and removed singly. A removed one leaves a gap that is closed later.
 import { countBefore } from '../../base/index.ts';
 
-/** What a word is worth by where it stands. */
+/** Weight of a word by field. */
 const WEIGHTS = { name: 5, description: 2, tags: 1.5, body: 1 } as const;
 type Field = keyof typeof WEIGHTS;
 type Fields = Readonly<Record<Field, string>>;
 
 interface Scores {
-  /** Documents that hold at least one word of the query, in no particular order. */
+  /** Documents with at least one word of the query, unordered. */
   documents: number[];
-  /** By document number. */
+  /** Scores by document number. */
   score: Float64Array;
 }
 
-/** Texts beyond this are found by their beginning. */
+/** Only the beginning of a longer text is indexed. */
 const MAX_BODY = 32 * 1024;
 const MAX_FORMS = 200;
 const MIN_PREFIX = 3;
-/** How much a longer form counts: `deploy` finds `deployment`, below a `deploy` of the same place. */
+/** Weight of a longer form: `deploy` finds `deployment`, below a `deploy` in the same field. */
 const FORM_FACTOR = 0.5;
 
-/** Lower-case words of letters and digits: `read_file`, `read-file` and `fs/read` are two words each. */
+/**
+ * Returns lower-case words of letters and digits: `read_file`, `read-file` and `fs/read` are two words
+ * each.
+ */
 export const wordsOf = (text: string): string[] =>
   text.toLowerCase().match(/[\p{L}\p{N}]{1,64}/gu) ?? [];
 
-/** Repetition says more, but ten times is not ten times as much. */
+/** Repetition increases the weight, but not linearly. */
 const repeated = (count: number): number => Math.min(3, 1 + Math.log(count));
 
-/** Is this word, or the beginning of it, one of the words of a query? */
+/** True if this word, or its beginning, is one of the words of a query. */
 export function isFormOf(words: readonly string[]): (word: string) => boolean {
   const asked = new Set(words);
   const lengths = new Set(
@@ -55,7 +58,7 @@ function weigh(fields: Fields, isWanted?: (word: string) => boolean): Map<string
   return weights;
 }
 
-/** The longer words that begin with this one, out of a sorted list. */
+/** Returns the longer words with this prefix from a sorted list. */
 function longerThan(word: string, words: readonly string[]): string[] {
   const from = countBefore(words.length, (at) => (words[at] ?? '') <= word);
   const near = words.slice(from, from + MAX_FORMS);
@@ -68,35 +71,38 @@ interface Posting {
   weights: number[];
 }
 
-/** A posting without the documents that are gone. */
+/** Returns a posting without removed documents. */
 function alivePart({ documents, weights }: Posting, alive: readonly boolean[]): Posting {
   const isKept = (_: number, at: number) => alive[documents[at] ?? 0];
   return { documents: documents.filter(isKept), weights: weights.filter(isKept) };
 }
 
-/** `isWanted`: other words are left out; an index for one query needs no others. */
+/** `isWanted` limits the words: an index for one query needs no others. */
 export function createSearchIndex(isWanted?: (word: string) => boolean) {
   const postings = new Map<string, Posting>();
-  /** In order, so that words beginning with a prefix stand together; new ones are sorted in late. */
+  /**
+   * The vocabulary is sorted, so that words with a common prefix are neighbours. New words are sorted in
+   * later.
+   */
   let vocabulary: readonly string[] = [];
   let fresh: string[] = [];
-  /** Not removed; by document number. */
+  /** Whether a document exists, by its number. */
   const alive: boolean[] = [];
   let count = 0;
-  /** Removed, but still in the lists; and numbers that no list holds any more. */
+  /** Numbers of removed documents that are still in lists, and free numbers. */
   let gaps: number[] = [];
   const free: number[] = [];
 
-  /** The word itself, then longer forms of it. */
+  /** Returns the word itself, then longer forms of it. */
   function formsOf(word: string): string[] {
     const forms = postings.has(word) ? [word] : [];
     if (word.length < MIN_PREFIX) return forms;
-    // Two sorted runs: one pass, not a sort of all there is.
+    // Merging two sorted runs takes one pass.
     if (fresh.length > 0) [vocabulary, fresh] = [[...vocabulary, ...fresh.sort()].sort(), []];
     return [...forms, ...longerThan(word, vocabulary)];
   }
 
-  /** Gaps in the lists are closed when there are many, and their numbers used again. */
+  /** Closes gaps if there are many, and frees their numbers. */
   function tidy(): void {
     if (gaps.length < 100 || gaps.length < count / 2) return;
     for (const [word, posting] of postings) {
@@ -133,7 +139,10 @@ export function createSearchIndex(isWanted?: (word: string) => boolean) {
       gaps.push(document);
       tidy();
     },
-    /** Every document that holds a word of the query or a longer form of it; without words all. */
+    /**
+     * Returns every document with a word of the query or a longer form of it. Without words it returns
+     * all.
+     */
     match(words: readonly string[]): Scores {
       const score = new Float64Array(alive.length);
       if (words.length === 0) {
@@ -143,7 +152,7 @@ export function createSearchIndex(isWanted?: (word: string) => boolean) {
       const best = new Float64Array(alive.length);
       const documents: number[] = [];
       for (const word of words) {
-        // A document counts once per word of the query, by the form that says most.
+        // A document counts once per word of the query, by its best form.
         const touched: number[] = [];
         for (const form of formsOf(word)) {
           const posting = postings.get(form);
@@ -165,7 +174,7 @@ export function createSearchIndex(isWanted?: (word: string) => boolean) {
           matched[document] = (matched[document] ?? 0) + 1;
         }
       }
-      // What holds all words of a query stands before what repeats one of them.
+      // A document with all words of a query ranks above one that repeats a single word.
       for (const document of documents) {
         score[document] = ((score[document] ?? 0) * (matched[document] ?? 0)) / words.length;
       }

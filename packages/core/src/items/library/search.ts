@@ -1,4 +1,4 @@
-// From a query to a page of items: matched by words, filtered, ranked, in an order that does not
+// Turns a query into a page of items: matched by words, filtered and ranked, in an order that does not
 // depend on when a file was read.
 import { lastSegment } from '../../base/index.ts';
 import type { Item } from '../item.ts';
@@ -11,7 +11,7 @@ export interface SearchQuery {
   text: string;
   kind?: ItemKind;
   category?: string;
-  /** With sources named, items that are shadowed are found too. */
+  /** If sources are named, shadowed items are found too. */
   source?: Source | readonly Source[];
   limit?: number;
   cursor?: string;
@@ -22,18 +22,18 @@ export interface SearchPage {
   hits: { item: Item; score: number }[];
   total: number;
   next_cursor?: string;
-  /** Why there are no hits, when the query itself was wrong. */
+  /** The reason for no hits, if the query itself was invalid. */
   problem?: string;
 }
 
 const DEFAULT_LIMIT = 10;
 const MAX_LIMIT = 1000;
 const MAX_TEXT = 1000;
-/** As many of the best are looked into for the phrase; a phrase further down stays there. */
+/** Number of the best hits that are searched for the phrase. Lower ones are not. */
 const PHRASE_DEPTH = 300;
 const PHRASE_FACTOR = { whole: 2, head: 1.5, body: 1.25 } as const;
 
-/** What can be found: a file, or what a program brings, which is of no source. */
+/** A searchable item: a file, or an item of a program, which has no source. */
 export interface Searchable extends Pick<FileRecord, 'kind' | 'id' | 'file' | 'item' | 'text'> {
   facts(): Pick<Item, 'title' | 'description' | 'category' | 'tags'>;
   root?: Pick<FileRecord['root'], 'source'>;
@@ -53,14 +53,17 @@ const order = (a: Candidate, b: Candidate): number =>
   rank(a.record) - rank(b.record) ||
   (a.record.file < b.record.file ? -1 : 1);
 
-/** The least score among the best `count`: sorting ten thousand to show ten would be most of the work. */
+/**
+ * Returns the lowest score among the best `count`, because sorting ten thousand hits to return ten would
+ * be slow.
+ */
 function leastOfBest(documents: readonly number[], score: Float64Array, count: number): number {
   if (documents.length <= count) return Number.NEGATIVE_INFINITY;
   const scores = Float64Array.from(documents, (document) => score[document] ?? 0).sort();
   return scores[scores.length - count] ?? 0;
 }
 
-/** The cursor belongs to one query: with another it would skip what nobody saw. */
+/** A cursor belongs to one query: with another one it would skip hits. */
 const cursorKey = ({ text, kind, category, source }: SearchQuery): string =>
   sha256Hex(JSON.stringify([text, kind, category, source])).slice(0, 12);
 
@@ -70,7 +73,7 @@ function readCursor(query: SearchQuery): number | undefined {
   return key === cursorKey(query) ? Number(offset) : undefined;
 }
 
-/** How much more a document says that holds the very words in their order. */
+/** Returns the factor for a document that contains the words in their order. */
 function phraseFactor(record: Searchable, words: readonly string[], phrase: RegExp): number {
   const { title, description, category, tags } = record.facts();
   const whole = words.join(' ');
@@ -117,8 +120,8 @@ export function createLibrarySearch() {
   let hasSearched = false;
 
   /**
-   * The index that a query is answered from. Most commands search once, so the first query has an index
-   * of its own words alone; the second has one of all words, which is kept.
+   * Returns the index for a query. Most commands search once, so the first query gets an index of only
+   * its words. The second one gets an index of all words, which is kept.
    */
   function indexFor(words: readonly string[]): ReturnType<typeof createIndexed> {
     const indexed = hasSearched ? whole : createIndexed(isFormOf(words));
@@ -159,7 +162,7 @@ export function createLibrarySearch() {
   }
 
   return {
-    /** Takes a file in; its words are read when the next search needs them. */
+    /** Adds a file. Its words are read at the next search. */
     add: (record: Searchable) => void waiting.add(record),
     remove(record: Searchable): void {
       waiting.delete(record);

@@ -1,5 +1,5 @@
-// Which file an id means. Files of one kind and id stand behind each other in the order of their
-// roots; the first is the item, the others are shadowed.
+// Finds the file for an id. Files of one kind and id are ordered by their roots: the first is the item,
+// and it hides the others.
 import { fail, lastSegment, nearest, type Outcome, ok } from '../../base/index.ts';
 import { type ItemKind, KINDS, type Source } from '../item-kinds.ts';
 import type { FileRecord } from './record.ts';
@@ -14,7 +14,7 @@ export function createShelves(rankOf: (record: FileRecord) => number) {
     tool: new Map(),
     knowledge: new Map(),
   };
-  /** Last segment -> ids, made when a bare name is asked for after a change. */
+  /** Ids by their last segment, computed for the first bare name after a change. */
   let names: Partial<Record<ItemKind, Map<string, string[]>>> = {};
   let ordered: readonly FileRecord[] | undefined;
 
@@ -78,7 +78,7 @@ export function createShelves(rankOf: (record: FileRecord) => number) {
     },
     isFront: (record: Pick<FileRecord, 'kind' | 'id'>): boolean =>
       stacks[record.kind].get(record.id)?.[0] === record,
-    /** The first file of every id, ordered by kind and id. */
+    /** Returns the first file of every id, ordered by kind and id. */
     fronts(kind?: ItemKind): readonly FileRecord[] {
       ordered ??= KINDS.flatMap((each) =>
         [...stacks[each].values()]

@@ -1,5 +1,4 @@
-// Signing a file, and asking whether a file's signature holds. Signing is for people: nothing that a
-// model can reach calls it.
+// Signs files and verifies their signatures. Only people sign: no code that a model can reach calls it.
 import { basename, dirname, resolve } from 'node:path';
 import {
   asJson,
@@ -38,7 +37,7 @@ export interface SignedFile {
   statement: ItemStatement;
 }
 
-/** Folders that ids are counted from. */
+/** Folders that ids are relative to. */
 type Roots = readonly Pick<Root, 'dir'>[];
 
 interface FilePlace {
@@ -46,7 +45,7 @@ interface FilePlace {
   id: string;
 }
 
-/** The folder that a file's id is counted from: a known root, or the nearest `.ai` above it. */
+/** Returns the folder that a file's id is relative to: a known root, or the nearest parent `.ai`. */
 function rootOf(file: string, roots: Roots): string | undefined {
   const known = roots.map(({ dir }) => resolve(dir)).find((dir) => isInside(file, dir));
   if (known !== undefined) return known;
@@ -56,7 +55,7 @@ function rootOf(file: string, roots: Roots): string | undefined {
   return undefined;
 }
 
-/** Which item a file is; undefined when it lies in no place for items. */
+/** Returns the item of a file. Undefined if the file is in no item folder. */
 export function placeOfFile(file: string, roots: Roots = []): FilePlace | undefined {
   const path = resolve(file);
   const root = rootOf(path, roots);
@@ -68,7 +67,7 @@ export function placeOfFile(file: string, roots: Roots = []): FilePlace | undefi
   return itemPlace(inside);
 }
 
-/** What is signed; a file with errors has no meaning that could be signed. */
+/** Returns the subject of a signature. A file with errors cannot be signed. */
 function subjectOf({ kind, id }: FilePlace, text: string, file: string): Outcome<Subject> {
   const item = kind === 'policy' ? undefined : readItem(kind, id, file, () => ({ text }));
   const { diagnostics } = item?.parsed() ?? parsePolicy(blankSignatureLine(text), file, 'project');
@@ -112,7 +111,7 @@ function signedText(
   return signed.ok ? ok({ statement, text: signed.output }) : signed;
 }
 
-/** Puts a text in its place with its signature, whole or not at all: it is never there without. */
+/** Writes a text with its signature, completely or not at all, so that it is never unsigned. */
 export function putSigned(
   file: string,
   text: string,
@@ -128,7 +127,7 @@ export function putSigned(
   return put.ok ? signed : put;
 }
 
-/** Puts a signature on a file, in place of one it had. The text below it stays byte for byte. */
+/** Signs a file and replaces its earlier signature. The rest of the text stays byte for byte. */
 export function signItem(
   file: string,
   key: KeyPair,
@@ -141,7 +140,7 @@ export function signItem(
   const { place, text } = opened.output;
   const signed = signedText(place, text, path, key, clock);
   if (!signed.ok) return signed;
-  // What a person saw is what is signed: an edit in between must not be covered or lost.
+  // Only the text that the person saw may be signed, so a change in between is refused.
   const again = readItemFile(path);
   if (!('text' in again) || again.text !== text) {
     return fail('invalid_input', `\`${file}\` was changed while it was being signed`);
@@ -150,7 +149,7 @@ export function signItem(
   return put.ok ? ok({ file: path, statement: signed.output.statement }) : put;
 }
 
-/** The state of a file's signature. Never throws. */
+/** Returns the state of a file's signature. Never throws. */
 export function verifyItem(
   file: string,
   trust: TrustPort,
@@ -166,13 +165,13 @@ export function verifyItem(
 function judgeText(place: FilePlace, text: string, path: string, trust: TrustPort): SignatureState {
   const subject = (): Subject => {
     const found = subjectOf(place, text, path);
-    // No rights can be read out of it any more, so the signed ones cannot be the same.
+    // Rights of an unreadable file are unknown, so they cannot equal the signed ones.
     return found.ok ? found.output : { ...place, version: NO_VERSION, rights: '' };
   };
   return judgeSignature(readSignatureLine(text, path), subject, trust);
 }
 
-/** Both answers are about this very text: the file may be another one by now. */
+/** Judges this text, because the file may have changed. */
 export function examinePolicy(text: string, file: string, trust: TrustPort): ExaminedPolicy {
   const path = resolve(file);
   const place = placeOfFile(path);

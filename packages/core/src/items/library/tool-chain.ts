@@ -1,5 +1,5 @@
-// executor_id -> … -> a primitive. Resolved and checked without running anything; a cycle or a
-// missing link names the tools.
+// Resolves executor_id -> … -> a primitive without running anything. A cycle or a missing link names the
+// tools.
 import {
   type Failure,
   fail,
@@ -16,7 +16,7 @@ import {
 import type { ToolItem } from '../item.ts';
 import type { Tool } from '../tool/tool.ts';
 
-/** Short names that always mean these tools, whatever else a project holds. */
+/** Short names that always mean these tools, whatever a project contains. */
 const ALIASES: Readonly<Record<string, string>> = {
   node: 'runtime/node',
   python: 'runtime/python',
@@ -28,7 +28,7 @@ export const unalias = (id: string): string =>
   Object.hasOwn(ALIASES, id) ? (ALIASES[id] ?? '') : id;
 
 export interface Chain {
-  /** Leaf first, down to the tool above the primitive. */
+  /** Links from the leaf to the tool above the primitive. */
   links: ToolItem[];
   primitive: string;
 }
@@ -36,14 +36,14 @@ export interface Chain {
 const MAX_LINKS = 16;
 
 /**
- * Follows the chain of one tool. A name of a primitive means the primitive, also where a tool of
- * that name exists: a project cannot put itself between a tool and what it runs on.
+ * Resolves the chain of one tool. The name of a primitive always means the primitive, so a project's
+ * tool of that name cannot come between a tool and its primitive.
  */
 export function resolveChain(
   leaf: ToolItem,
   find: (id: string) => Outcome<ToolItem>,
   primitives: readonly string[],
-  /** Files in it are named from there. */
+  /** Messages name files of the project relative to this folder. */
   projectRoot = '',
 ): Outcome<Chain> {
   const links: ToolItem[] = [];
@@ -97,12 +97,12 @@ function missing(
   return fail('config_invalid', message, { chain, failed_at, cause: found.error.code });
 }
 
-/** What a call of the first needs, by what every tool of its chain requires. */
+/** Returns the capabilities that a call of the first tool needs, from every tool of its chain. */
 export const requiredBy = (tools: readonly Tool[]): string[] => [
   ...new Set(tools.flatMap(({ requires, handsOn }, at) => (at > 0 && handsOn) || requires)),
 ];
 
-/** The leaf wins, lists are replaced. */
+/** Merges configs. The leaf wins, and lists are replaced. */
 export const mergedConfig = (links: readonly ToolItem[]): JsonObject =>
   links.reduceRight<JsonObject>((merged, { tool }) => mergeDeep(merged, tool?.config ?? {}), {});
 
@@ -115,7 +115,7 @@ const hasPath = (config: JsonObject | undefined, path: ShapeProblem['path']): bo
   return true;
 };
 
-/** Of a path that begins with `config`: who wrote what stands there, or the nearest part around it. */
+/** Returns the link that wrote the value at a path of `config`, or the nearest value around it. */
 export function writerOf(links: readonly ToolItem[], path: ShapeProblem['path']): ToolItem {
   for (let length = path.length; length > 1; length--) {
     const part = path.slice(1, length);
@@ -125,17 +125,17 @@ export function writerOf(links: readonly ToolItem[], path: ShapeProblem['path'])
   return links[0] as ToolItem;
 }
 
-/** What the primitive at the end would refuse, and the link that wrote it. */
+/** A config problem, with the link that wrote the value. */
 export interface ConfigFault extends ShapeProblem {
   link: ToolItem;
 }
 
-/** Judges the merged config of a chain without filling anything in. */
+/** Checks the merged config of a chain without filling in placeholders. */
 export type CheckConfig = (config: JsonObject, chain: Chain) => readonly ShapeProblem[];
 
 const NO_FAULTS: readonly ConfigFault[] = [];
 
-/** Each chain is judged once; with a changed link it is another. */
+/** Each chain is checked once. A changed link gives another chain. */
 export function createConfigFaults(check: CheckConfig | undefined) {
   const known = new WeakMap<Chain, readonly ConfigFault[]>();
   return (chain: Chain): readonly ConfigFault[] => {

@@ -1,14 +1,14 @@
-// Folders of a root that older layouts have and that nothing here reads. A file that is silently ignored
-// looks as if it were in force, so each folder is a warning with the form to use.
+// Folders of older layouts that nothing reads. A file that is silently ignored looks as if it were in
+// force, so each folder gives a warning with the current form.
 import { readdirSync } from 'node:fs';
 import type { Diagnostic } from '../../base/index.ts';
 import { aboutFile, isFolder } from '../files/item-file.ts';
 import type { Root } from '../files/root.ts';
 
 interface UnreadFolder {
-  /** Below the root. */
+  /** Path relative to the root. */
   readonly path: string;
-  /** The files that nothing reads; absent: every file. */
+  /** Files that are not read. Absent: every file. */
   readonly files?: RegExp;
   readonly hint: string;
 }
@@ -33,7 +33,7 @@ const UNREAD: readonly UnreadFolder[] = [
   },
 ];
 
-/** Names of files that nothing reads. Code beside a tool in YAML may be the module of that tool. */
+/** Returns names of files that are not read. Code beside a YAML tool may be its module. */
 function unreadIn(folder: string, { path, files }: UnreadFolder): string[] {
   if (!isFolder(folder)) return [];
   try {
@@ -47,7 +47,7 @@ function unreadIn(folder: string, { path, files }: UnreadFolder): string[] {
   }
 }
 
-/** One warning for each folder of the table that holds something. */
+/** Returns one warning for each folder of the table with content. */
 export const unreadFolders = ({ dir }: Pick<Root, 'dir'>): Diagnostic[] =>
   UNREAD.flatMap((unread) => {
     const names = unreadIn(`${dir}/${unread.path}`, unread);

@@ -1,4 +1,4 @@
-// The category that a text would have as an item, before it is one.
+// The only place that writes items: checked, complete, unsigned, inside of the project's folder.
 import { existsSync, rmSync } from 'node:fs';
 import { dirname } from 'node:path';
 import {
@@ -17,16 +17,19 @@ import { type ItemKind, PLACES } from '../item-kinds.ts';
 import { hasSignatureLine } from '../signature-line.ts';
 import { readItem } from './record.ts';
 
-/** Never throws; a text that cannot be read has the category that an item without one has. */
+/**
+ * Returns the category that the text would have as an item. Never throws; an unreadable text has the
+ * default category.
+ */
 export const contentCategory = (kind: ItemKind, id: string, text: string): string =>
   readItem(kind, id, id, () => ({ text })).facts().category;
 
-/** Items are written only here: checked, whole, unsigned, inside the project's folder. */
+/** How an item is written. */
 export type WriteMode = 'create' | 'update' | 'replace';
 
 export interface Written {
   file: string;
-  /** Warnings and notes: with an error nothing is written. */
+  /** Warnings and notes. With an error nothing is written. */
   diagnostics: readonly Diagnostic[];
 }
 
@@ -35,11 +38,11 @@ interface WriteRequest {
   id: string;
   content: string;
   mode: WriteMode;
-  /** Everything is checked, nothing is written. */
+  /** True checks everything and writes nothing. */
   dryRun?: boolean;
 }
 
-/** The file that holds this id now, or undefined. */
+/** Returns the present file of this id. Undefined if there is none. */
 function existing(folder: string, kind: ItemKind, id: string): string | undefined {
   const { folder: place, extensions } = PLACES[kind];
   const paths = extensions.map((extension) => `${place}/${id}${extension}`);
@@ -51,7 +54,7 @@ function existing(folder: string, kind: ItemKind, id: string): string | undefine
   return found && `${folder}/${found}`;
 }
 
-/** The place of an item inside the project; refuses names and links that would lead elsewhere. */
+/** Returns the path of an item in the project. Refuses names and links that lead elsewhere. */
 function locate(
   folder: string | undefined,
   kind: ItemKind,

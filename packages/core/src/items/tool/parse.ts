@@ -1,5 +1,5 @@
-// The codes a tool's `retryable_errors` may name. Faults are open, so an unknown name is worth a
-// warning, not an error: a tool may report codes of its own.
+// Parses a tool's YAML file. The codes in `retryable_errors` are an open set, so an unknown code is a
+// warning and not an error.
 import {
   anything,
   compact,
@@ -41,19 +41,19 @@ const CODES: ReadonlySet<string> = new Set(
     'stream_incomplete outcome_unknown loop_detected stuck tool_failed output_invalid ' +
     'tool_chain_failed config_invalid dependency_missing sandbox_missing thread_exists spawn_failed ' +
     'mcp_connection_failed mcp_definition_changed hook_failed expression_error http_error internal_error ' +
-    // Common names of other systems for what is `network_error` or `rate_limit` here.
+    // Common names of other systems for `network_error` or `rate_limit`.
     'connection_reset connection_refused connection_error network rate_limited'
   ).split(' '),
 );
 
-/** Matched without case; a leading three-digit number is an HTTP status. */
+/** Compares without case. A leading three-digit number is an HTTP status. */
 const isKnownCode = (entry: string): boolean =>
   /^[1-5]\d\d(?!\d)/.test(entry) || CODES.has(entry.toLowerCase());
 
 const TYPES = ['string', 'integer', 'number', 'boolean', 'object', 'array', 'any'] as const;
 type ParameterType = (typeof TYPES)[number];
 
-/** Names from other languages; the hint is worth more than a list of seven words. */
+/** Type names of other languages, for a better hint. */
 const TYPE_SLIPS: Readonly<Record<string, ParameterType>> = {
   str: 'string',
   text: 'string',
@@ -117,7 +117,7 @@ const FITS: Readonly<Record<string, (value: unknown) => boolean>> = {
 const fitsType = (value: Json, name = 'any'): boolean =>
   FITS[name]?.(value) ?? typeof value === name;
 
-/** A default that its own declaration refuses would fail at every call. */
+/** Reports a default that its own declaration refuses, because every call would fail. */
 function checkValues(parameter: ToolParameter, place: RulePlace): void {
   const { default: fallback, enum: members, type: typed } = parameter;
   if (fallback !== undefined && !fitsType(fallback, typed)) {
@@ -149,9 +149,9 @@ const parameters: Rule<ToolParameter[]> = uniqueBy(
   'parameter',
 );
 
-/** A tool as its YAML file says it. Nothing in the file is run, expanded or filled in. */
+/** A tool as its YAML file describes it. Nothing in the file is run, expanded or filled in. */
 export interface ParsedTool {
-  /** Absent when there is an error: a tool that is half understood must not run. */
+  /** Absent if there is an error, so that an invalid tool never runs. */
   tool?: Tool;
   diagnostics: Diagnostic[];
 }
@@ -172,7 +172,7 @@ const capability = textLike(
 );
 const capabilities = listOf(capability);
 const variable = textLike(/^[A-Za-z_][A-Za-z0-9_]*$/, 'the name of an environment variable');
-// Names and versions only: a URL or an option here would decide what is fetched, and how.
+// Only names and versions, because a URL or an option could change what is fetched.
 const dependency = textLike(
   /^@?[A-Za-z0-9][A-Za-z0-9._/-]*(\[[A-Za-z0-9,_-]+\])?(@|[=<>~!^]=?)?[A-Za-z0-9.*+,<>=~^-]*$/,
   'a package name, with a version if you like',
@@ -183,7 +183,7 @@ const label = textLike(
   '`src:` and `dir:` labels are put on by the runtime',
 );
 
-/** `429` is a number to YAML and a status to everyone else. */
+/** YAML parses `429` as a number, but it is meant as a status. */
 const errorCode: Rule<string> = (value, place) =>
   text(typeof value === 'number' ? String(value) : value, place);
 
@@ -236,7 +236,7 @@ const action: Rule<ToolAction> = (value, place) => {
   return compact<ToolAction>({ name, description, parameters, requires, effect });
 };
 
-/** A schema says what an object of parameters looks like; anything else could never be called. */
+/** The schema of an object of parameters. A tool with another schema could never be called. */
 const objectSchema: Rule<{ [key: string]: Json }> = (value, place) => {
   const schema = mapping(value, place);
   if (schema && schema.type !== undefined && schema.type !== 'object') {
@@ -245,7 +245,7 @@ const objectSchema: Rule<{ [key: string]: Json }> = (value, place) => {
   return schema;
 };
 
-/** A place in the project, as in a permission. */
+/** A path of the project, as in a permission. */
 const viewGlob: Rule<string> = (value, place) => {
   const glob = text(value, place);
   if (glob === undefined) return undefined;
@@ -307,7 +307,7 @@ const fields = record(FIELDS, {
 
 const VARIABLE = /\$\{([A-Za-z_][A-Za-z0-9_]*)(?::-[^}]{0,512})?\}/g;
 
-/** Every text in a value with its place, keys not included. */
+/** Yields every text in a value with its location, without keys. */
 export function* texts(value: Json, place: RulePlace): Generator<[string, RulePlace]> {
   if (typeof value === 'string') yield [value, place];
   else if (Array.isArray(value)) {
@@ -320,9 +320,9 @@ export function* texts(value: Json, place: RulePlace): Generator<[string, RulePl
 const CONNECT = 'mcp.connect';
 
 /**
- * A connector of an MCP server. Its executor is ours where a file names Python and no module, the
- * variables that its config uses are declared by that, and connecting is its own right alone: a tool
- * that a person has approved needs the right to call it.
+ * Completes a connector of an MCP server. If the file names Python and no module, the executor is
+ * replaced. Variables that its config uses count as declared. The right to connect is its own: an
+ * approved tool needs only the right to call it.
  */
 function asConnector(tool: Tool): Tool {
   if (tool.tool_type !== 'mcp_connector') return tool;
@@ -338,7 +338,7 @@ function asConnector(tool: Tool): Tool {
   };
 }
 
-/** Only declared variables are ever expanded, so an undeclared one can only be a mistake. */
+/** Reports undeclared variables, because only declared ones are expanded. */
 function checkVariables(config: Json, declared: readonly string[], place: RulePlace): void {
   for (const [content, at] of texts(config, place)) {
     for (const [, name = ''] of content.matchAll(VARIABLE)) {
@@ -350,7 +350,10 @@ function checkVariables(config: Json, declared: readonly string[], place: RulePl
   }
 }
 
-/** What is filled in of a config: the text of a script is no template. */
+/**
+ * Returns the parts of a config in which placeholders are filled. The text of a script is not a
+ * template.
+ */
 export const filledConfig = (config: JsonObject, executor: string | undefined): JsonObject => {
   const { script: _, ...rest } = config;
   return executor === 'script' ? rest : config;
@@ -358,7 +361,7 @@ export const filledConfig = (config: JsonObject, executor: string | undefined): 
 
 const OUTSIDE = /^(?:[/\\~]|[A-Za-z]:)|(?:^|[\\/])\.\.(?:[\\/]|$)/;
 
-/** What was approved is a tool of one server: where that is, is its connector's to say. */
+/** Fields that only a connector may set. An approved tool of a server does not choose the server. */
 const OF_CONNECTOR = ['command', 'args', 'env', 'mcp_url', 'auth', 'headers', 'grants'];
 
 function checkPinned(config: JsonObject, place: RulePlace): void {
@@ -389,7 +392,7 @@ function checkConfig({ config, env, executor_id }: Tool, place: RulePlace): void
   }
 }
 
-/** A field is one thing: what anybody can write names nothing, and is of no kind. */
+/** A field has one meaning: free text is not an identifier and has no kind. */
 function checkResult({ result }: Tool, at: RulePlace): void {
   const { free_text = [], identifiers = [], kinds = {} } = result ?? {};
   const free = new Set(free_text);
@@ -429,7 +432,7 @@ function checkIdentity(given: Json, tool: Tool, file: string, place: RulePlace):
   }
 }
 
-/** Fields in the order of the file, then those that it leaves out. */
+/** Returns the fields of the file with defaults for the others. */
 function withDefaults(read: NonNullable<ReturnType<typeof fields>>): Tool {
   const { result, ...rest } = read;
   const defaults = {
@@ -458,7 +461,7 @@ function withDefaults(read: NonNullable<ReturnType<typeof fields>>): Tool {
   });
 }
 
-/** Reads a tool file. Never throws; `file` names the place in diagnostics and gives the id. */
+/** Reads a tool file. Never throws. `file` appears in diagnostics and gives the id. */
 export function parseTool(content: string, file: string): ParsedTool {
   const { value, place, diagnostics } = openYaml(blankSignatureLine(content), file);
   if (value === null && diagnostics.length > 0) return { diagnostics };

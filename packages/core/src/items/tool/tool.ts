@@ -3,38 +3,38 @@ import type { ToolEffect } from '../../flow/index.ts';
 import type { Exposed } from '../expose.ts';
 import type { Risk, Role, Sandbox } from '../item-kinds.ts';
 
-/** What a tool's YAML file declares, defaults filled in. */
+/** The declarations of a tool's YAML file, with defaults filled in. */
 export interface Tool {
   tool_id: string;
   tool_type: string;
   version: string;
   description: string;
   category: string;
-  /** The next link of the chain; absent when the file describes a primitive. */
+  /** The next link of the chain. Absent if the file describes a primitive. */
   executor_id?: string;
-  /** As written: `${ENV}` and `{param}` are not filled in. */
+  /** The config as written: `${ENV}` and `{param}` are not filled in. */
   config: JsonObject;
   parameters: ToolParameter[];
   input_schema?: JsonObject;
   output_schema?: JsonObject;
   requires: string[];
-  /** What of it holds for tools that run on this one; absent: all of it. */
+  /** The part of `requires` that applies to tools above this one. Absent: all of it. */
   handsOn?: string[];
   retry?: Retry;
-  /** Seconds. */
+  /** Time limit in seconds. */
   timeout?: number;
-  /** Environment variables that `config` may use and the child process may see. */
+  /** Environment variables that `config` may use and the child process gets. */
   env: string[];
   dependencies: string[];
   actions: ToolAction[];
   background: boolean;
   effect: ToolEffect;
   risk: Risk[];
-  /** Put on every result. */
+  /** Labels for every result. */
   labels: string[];
   /**
-   * Names of fields, at any depth: those that other people can write, those that name things in a directory,
-   * those that are of a kind; or all of it is strangers'.
+   * Names of fields, at any depth: fields that other people can write, names of entries in a directory,
+   * and kinds. `untrusted`: all of the result is untrusted.
    */
   result?: {
     free_text: string[];
@@ -42,9 +42,9 @@ export interface Tool {
     kinds?: Record<string, string>;
     untrusted?: boolean;
   };
-  /** What it answers is the user's own address book. */
+  /** True if the results are the user's own directory, such as an address book. */
   directory?: boolean;
-  /** Globs over what its process may look at; absent: all that its caller may read. */
+  /** Globs that narrow what its process can read. Absent: everything that the caller may read. */
   sees?: string[];
   sandbox: Sandbox;
   /** How MCP clients see it in native mode. */
@@ -61,20 +61,20 @@ export interface ToolParameter {
   enum?: Json[];
   items?: JsonObject;
   role?: Role;
-  /** What it takes, where that is told apart: it is vouched for by fields of this kind alone. */
+  /** Kind of the value. Only fields of the same kind vouch for it. */
   kind?: string;
-  /** Ignored by loop detection: a request id, a timestamp. */
+  /** True if loop detection ignores it: a request id, a timestamp. */
   volatile?: boolean;
 }
 
 export interface Retry {
   max_attempts: number;
-  /** Pause before each further attempt; the last one repeats. */
+  /** Pause before each further attempt. The last one repeats. */
   backoff_ms: number[];
   retryable_errors: string[];
 }
 
-/** Chosen by the parameter `action`; `requires` replace the tool's. */
+/** An action, chosen by the parameter `action`. Its `requires` replace the tool's. */
 export interface ToolAction {
   name: string;
   description: string;

@@ -28,35 +28,35 @@ import { describe, fileLabels, inodeOf, markFailure, mergeAll } from '../../flow
 import type { PrimitiveCall, PrimitiveResult } from '../primitive.ts';
 import { resolveProjectPath } from '../rights/project-path.ts';
 
-// Opening a place without losing it on the way. Between asking where a path leads and opening it, a
-// folder on the way can be swapped for a link. So the folder is opened first, what was opened is
-// compared with what was asked about, and everything else happens relative to that open folder:
-// on Linux `/proc/self/fd/N/name` is what `openat` is in C. Elsewhere the full path is used and the
-// comparison is the protection. A file that is only read is opened by its path where the system can
-// tell what was opened: it is used when that is the very place that was asked about.
-
 const { O_DIRECTORY, O_NOFOLLOW, O_NONBLOCK, O_RDONLY } = constants;
 
-/** Whoever opened it closes the descriptor; the path stays inside whatever happens to its name. */
+/**
+ * An open folder. A link that replaces a folder on the way cannot redirect a path below it: on Linux the
+ * path is `/proc/self/fd/N`, elsewhere the identity of the folder is compared. The caller that opened it
+ * closes the descriptor.
+ */
 export interface OpenFolder {
   descriptor: number;
   path: string;
 }
 
-/** Where to look for the names of an open folder; undefined when it is not the one that was meant. */
+/**
+ * Returns the path under which names of an open folder are looked up. Undefined if the descriptor is not
+ * the folder at `absolute`.
+ */
 function anchorOf(folder: number, absolute: string): string | undefined {
   const via = `/proc/self/fd/${folder}`;
   try {
     return readlinkSync(via) === absolute ? via : undefined;
   } catch {
-    // No such place on this system: the same folder by identity, at a path without links.
+    // Without `/proc` the folder is compared by identity, at a path without links.
     const [held, there] = [fstatSync(folder), statSync(absolute)];
     const same = held.dev === there.dev && held.ino === there.ino;
     return same && realpathSync.native(absolute) === absolute ? absolute : undefined;
   }
 }
 
-/** Opens the folder at a real path; `shown` is the path for messages. */
+/** Opens the folder at a real path. `shown` is the path for messages. */
 export function openFolder(absolute: string, shown: string): Outcome<OpenFolder> {
   let descriptor: number | undefined;
   let path: string | undefined;
@@ -71,7 +71,7 @@ export function openFolder(absolute: string, shown: string): Outcome<OpenFolder>
   }
 }
 
-/** Opens the folder a file is to be written to, making what is missing, one level after the other. */
+/** Opens the folder for a file that is written. Missing folders are created level by level. */
 export function makeFolder(absolute: string, shown: string): Outcome<OpenFolder> {
   const existing = openFolder(absolute, shown);
   if (existing.ok || existing.error.code !== 'not_found') return existing;
@@ -80,7 +80,7 @@ export function makeFolder(absolute: string, shown: string): Outcome<OpenFolder>
   try {
     mkdirSync(join(parent.output.path, basename(absolute)));
   } catch (error) {
-    // Somebody else made it: fine if it is a folder.
+    // Another process created it, which is fine if it is a folder.
     if (errnoOf(error) !== 'EEXIST') return diskFault(error, shown);
   } finally {
     closeSync(parent.output.descriptor);
@@ -89,12 +89,12 @@ export function makeFolder(absolute: string, shown: string): Outcome<OpenFolder>
 }
 
 const CHUNK = 64 * 1024;
-/** What is read before anything else gets a turn. */
+/** Up to this size a file is read synchronously. */
 const AT_ONCE = 256 * 1024;
-/** Beyond this a file is for `grep` or a program, not for a model. */
+/** Larger files are for `grep` or a program, not for a model. */
 export const MAX_FILE_BYTES = 256 * 1024 * 1024;
 
-/** An open regular file; whoever opened it closes it. */
+/** An open regular file. The caller that opened it closes the descriptor. */
 export interface OpenFile {
   descriptor: number;
   size: number;
@@ -104,20 +104,23 @@ export interface OpenFile {
 
 const FILE_FLAGS = O_RDONLY | O_NOFOLLOW | O_NONBLOCK;
 
-/** A descriptor of what is at a real path; undefined when that cannot be told, or when it was moved. */
+/**
+ * Returns a descriptor of the file at a real path. Undefined if the system cannot tell which file was
+ * opened, or if it is not the file at that path.
+ */
 function openAsMeant(absolute: string): number | undefined {
   let descriptor: number | undefined;
   try {
     descriptor = openSync(absolute, FILE_FLAGS);
     if (readlinkSync(`/proc/self/fd/${descriptor}`) === absolute) return descriptor;
   } catch {
-    // Through its folder the reason comes out.
+    // The second way, through the folder, reports the reason.
   }
   if (descriptor !== undefined) closeSync(descriptor);
   return undefined;
 }
 
-/** The same relative to its open folder: whatever becomes of the file's own name meanwhile. */
+/** Opens a file relative to its open folder, so that a swapped folder cannot redirect it. */
 function openInFolder(absolute: string, shown: string): Outcome<number> {
   const folder = openFolder(dirname(absolute), shown);
   if (!folder.ok) return folder;
@@ -130,7 +133,7 @@ function openInFolder(absolute: string, shown: string): Outcome<number> {
   }
 }
 
-/** Opens a regular file for reading. A pipe or device neither blocks nor gets read. */
+/** Opens a regular file for reading. A pipe or device is refused without blocking. */
 export function openFile(absolute: string, shown: string): Outcome<OpenFile> {
   const meant = openAsMeant(absolute);
   const opened = meant === undefined ? openInFolder(absolute, shown) : ok(meant);
@@ -144,7 +147,7 @@ export function openFile(absolute: string, shown: string): Outcome<OpenFile> {
   return fail('invalid_input', `\`${shown}\` is ${what}`, { path: shown });
 }
 
-/** The whole of a small file; undefined for a larger one, and for one that is growing. */
+/** Returns the content of a small file. Undefined if the file is larger or grows. */
 export function readAtOnce({ descriptor, size }: OpenFile): Buffer | undefined {
   if (size > CHUNK) return undefined;
   const buffer = Buffer.allocUnsafe(size + 1);
@@ -155,8 +158,8 @@ export function readAtOnce({ descriptor, size }: OpenFile): Buffer | undefined {
 const readLater = promisify(read);
 
 /**
- * Hands the content on in pieces, which are gone afterwards; ends early with what `take` answers.
- * Stops at the bound even when the file grows while it is read. Throws what the system says.
+ * Passes the content to `take` in pieces, which are valid only during the call. Ends early if `take`
+ * returns a value. Stops at the bound even if the file grows. Throws errors of the system.
  */
 export async function eachChunk(
   { descriptor, size }: OpenFile,
@@ -176,10 +179,16 @@ export async function eachChunk(
   return undefined;
 }
 
-/** A function at the end of a bundle tool's chain. It asks the verifier about the real place it touches. */
+/**
+ * A function at the end of a tool chain of the bundle. It asks the verifier about the real path that it
+ * uses.
+ */
 export type BuiltinFunction = (call: PrimitiveCall) => Promise<Outcome<PrimitiveResult>>;
 
-/** Parameters were checked against the tool's schema; these only give them their types back. */
+/**
+ * The parameters were checked against the schema. This function and the next ones only restore the
+ * types.
+ */
 export function textOf(parameters: JsonObject, name: string, fallback = ''): string {
   const value = getOwn(parameters, name);
   return typeof value === 'string' ? value : fallback;
@@ -188,7 +197,7 @@ export function textOf(parameters: JsonObject, name: string, fallback = ''): str
 export const isSet = (parameters: JsonObject, name: string): boolean =>
   getOwn(parameters, name) === true;
 
-/** A whole number, held between bounds that protect the process. */
+/** Returns a whole number between bounds that protect the process. */
 export function countOf(
   parameters: JsonObject,
   name: string,
@@ -201,7 +210,7 @@ export function countOf(
 
 export const cancelled = (): Failure => fail('cancelled', 'the call was cancelled');
 
-/** Where a result came from, in the words that labels and provenance use. */
+/** Returns the labels and sources of a result that was read from these files. */
 export function fileMarks(
   { projectRoot }: Pick<PrimitiveCall, 'projectRoot'>,
   paths: Iterable<string>,
@@ -215,10 +224,12 @@ export function fileMarks(
   return { labels: [...labels], sources: [...sources] };
 }
 
-/** That something is not there, or is not what was expected, is told by its folder. */
+/**
+ * Marks a failure with the marks of the folder, because the failure reveals what the folder contains.
+ */
 function markLook(call: PrimitiveCall, failure: Failure): Failure {
   const place = resolveProjectPath(call.projectRoot, textOf(call.parameters, 'path', '.'));
-  // A refusal comes before any look.
+  // A refusal is made before the folder is read.
   if (!place.ok || failure.error.code === 'permission_denied') return failure;
   const { absolute } = place.output;
   const own = describe({ taint: fileLabels(call.projectRoot, absolute) });
@@ -226,7 +237,7 @@ function markLook(call: PrimitiveCall, failure: Failure): Failure {
   return markFailure(failure, mergeAll(seen ? [own, seen] : [own]));
 }
 
-/** What it says when it fails is marked too. */
+/** Wraps a file function so that its failures are marked too. */
 export const marking =
   (work: BuiltinFunction): BuiltinFunction =>
   async (call) => {

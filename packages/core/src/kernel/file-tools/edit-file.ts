@@ -1,5 +1,5 @@
-// `edit_file`: one exact replacement, or an addition at the end. A text that is missing or stands in several places is refused
-// with the places, so that the next attempt can be right; nothing is ever replaced by resemblance.
+// `edit_file`: one exact replacement, or an addition at the end. A text that is missing or occurs
+// several times is refused with the line numbers. Nothing is ever replaced by resemblance.
 import { createHash } from 'node:crypto';
 import { type Failure, fail, type Outcome, ok } from '../../base/index.ts';
 import { markFailure } from '../../flow/index.ts';
@@ -19,7 +19,7 @@ import {
 
 const SHOWN_PLACES = 20;
 
-/** How often it occurs, and where the first few are: a file may hold millions of them. */
+/** Returns the number of occurrences and the offsets of the first few. A file can contain millions. */
 function findAll(text: string, part: string): { count: number; first: number[] } {
   const first: number[] = [];
   let count = 0;
@@ -47,7 +47,9 @@ function linesAt(text: string, offsets: readonly number[]): number[] {
 
 const squeeze = (line: string) => line.replace(/\s+/g, ' ').trim();
 
-/** Where the text would stand if blanks did not count: the usual slip. */
+/**
+ * Returns the line where the text would match if white space did not count, the most frequent mistake.
+ */
 function nearMiss(text: string, part: string): number | undefined {
   const wanted = part.split('\n').map(squeeze);
   while (wanted.length > 1 && wanted[0] === '') wanted.shift();
@@ -79,11 +81,11 @@ function notUnique(path: string, count: number, lines: number[]): Failure {
 interface Replacement {
   text: string;
   count: number;
-  /** Where the first of them stood. */
+  /** Line numbers of the first occurrences. */
   lines: number[];
 }
 
-/** The edited text, or why there is none. Pure. */
+/** Returns the edited text, or a fault. Pure. */
 function replaceExactly(
   path: string,
   text: string,
@@ -93,7 +95,7 @@ function replaceExactly(
   if (from === to) return fail('invalid_input', '`old_string` and `new_string` are the same');
   const { count, first } = findAll(text, from);
   if (count === 0) {
-    // Models write `\n`; a file with Windows line ends keeps them.
+    // Models write `\n`. A file with Windows line ends keeps them.
     const windows = (part: string) => part.replace(/\r?\n/g, '\r\n');
     const retry = text.includes('\r\n') && from.includes('\n') && windows(from) !== from;
     if (!retry) return notFound(path, text, from);
@@ -107,7 +109,7 @@ function replaceExactly(
   return ok({ text: text.split(from).join(to), count, lines });
 }
 
-/** The text after an edit that would be made; undefined when it would be refused. */
+/** Returns the text after an edit. Undefined if the edit would be refused. */
 export function textAfterEdit(
   text: string,
   edit: Parameters<typeof replaceExactly>[2],
@@ -120,7 +122,7 @@ export async function editFile(call: PrimitiveCall): Promise<Outcome<PrimitiveRe
   const place = placeFor(call, textOf(call.parameters, 'path'), 'fs.write');
   if (!place.ok) return place;
   const { absolute, relative } = place.output;
-  // Errors quote the file's content by line: whoever edits must also be allowed to read.
+  // Errors quote lines of the file, so an edit needs the right to read too.
   const readable = call.verify({ capability: 'fs.read', scope: { path: relative } });
   if (!readable.ok) return readable;
   const refused = protectedPlace(relative) ?? elsewhere(call, relative);
@@ -130,7 +132,7 @@ export async function editFile(call: PrimitiveCall): Promise<Outcome<PrimitiveRe
   const { sha256: old, inode } = before.output;
   if (call.approved !== undefined && call.approved !== old) return notApproved(relative);
   const read: TouchedFile = { access: 'read', absolute, relative, inode, sha256: old };
-  // What does not occur in it is told by its content.
+  // A failure reveals the content, because it says that a text does not occur.
   const about = <T>(answer: Outcome<T>): Outcome<T> =>
     answer.ok || !call.seen ? answer : markFailure(answer, call.seen([read]));
   const text = about(decode(relative, before.output.bytes));
@@ -165,7 +167,7 @@ export async function editFile(call: PrimitiveCall): Promise<Outcome<PrimitiveRe
   });
 }
 
-/** At the end, whoever else adds to it meanwhile: nothing of what is there is written anew. */
+/** Appends without rewriting the existing content, so that a concurrent append is not lost. */
 async function append(
   call: PrimitiveCall,
   place: ProjectPath,
@@ -200,7 +202,7 @@ function decode(path: string, bytes: Uint8Array): Outcome<string> {
     try {
       return ok(new TextDecoder('utf-8', { fatal: true, ignoreBOM: true }).decode(bytes));
     } catch {
-      // Falls through: replacing characters we cannot read would damage the file.
+      // Falls through: a replacement would damage the characters that cannot be decoded.
     }
   }
   return fail('invalid_input', `\`${path}\` is not UTF-8 text and cannot be edited`, { path });

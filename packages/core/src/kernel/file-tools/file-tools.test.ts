@@ -259,7 +259,7 @@ test('what is written is held to what was judged', async () => {
   await put('there.txt', 'one');
   await put('other/kept.txt', 'one');
   await symlink('other', join(root, 'link'));
-  // It has appeared since, it is another one by now, something else is on the way there.
+  // The file appeared, changed or vanished since, or a link was put in its path.
   expect(await held('write_file', 'new', write('there.txt', 'two'))).toBe(false);
   expect(await held('write_file', sha('zero'), write('there.txt', 'two'))).toBe(false);
   expect(await held('write_file', sha('one'), write('gone.txt', 'two'))).toBe(false);

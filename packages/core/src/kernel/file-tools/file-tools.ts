@@ -5,7 +5,7 @@ import { glob, listDir } from './list.ts';
 import { readFile } from './read-file.ts';
 import { writeFile } from './write-file.ts';
 
-/** By the name that `config.function` of a bundle tool uses. */
+/** File functions by the name that `config.function` of a bundle tool uses. */
 export const fileFunctions: Readonly<Record<string, BuiltinFunction>> = {
   read_file: marking(readFile),
   write_file: marking(writeFile),

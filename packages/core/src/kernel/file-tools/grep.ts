@@ -1,6 +1,6 @@
-// `grep`: lines that match, in files the caller may read. The pattern comes from a stranger, so it is
-// a literal or an expression matched in linear time (pattern.ts); files, lines and results are
-// bounded, and every bound that was reached is named in the answer.
+// `grep`: finds lines that match in files that the caller may read. The pattern is untrusted, so it is a
+// literal or an expression that is matched in linear time (pattern.ts). Files, lines and results are
+// bounded, and the answer names every bound that was reached.
 import { lstat } from 'node:fs/promises';
 import { type JsonObject, type Outcome, ok } from '../../base/index.ts';
 import type { PrimitiveCall, PrimitiveResult, TouchedFile } from '../primitive.ts';
@@ -20,10 +20,10 @@ interface Search {
   context: number;
   limit: number;
   matches: JsonObject[];
-  /** All that were searched: no match is an answer about them, too. */
+  /** All searched files, because a missing match reveals their content too. */
   files: TouchedFile[];
   matched: Set<string>;
-  /** Real paths of folders that were looked into. */
+  /** Real paths of the folders that were listed. */
   folders: readonly string[];
   searched: number;
   bytes: number;
@@ -133,7 +133,7 @@ async function searchPlace(
     if (allowed.ok) await searchFile(search, base);
     return allowed;
   }
-  // As people expect it: `*.ts` means the name, in whatever folder.
+  // A pattern without `/` matches the file name in every folder, as people expect.
   const pattern = textOf(call.parameters, 'glob', '**');
   const found = findFiles(call, pattern, !pattern.includes('/') && pattern !== '**');
   if (!found.ok) return found;

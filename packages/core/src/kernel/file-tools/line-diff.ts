@@ -5,7 +5,7 @@ import { masked } from '../../base/index.ts';
 const [CONTEXT, MAX_EDITS, MAX_SHOWN, MAX_WIDTH] = [3, 1000, 200, 500];
 const NO_NEWLINE = '\n\\ No newline at end of file';
 
-/** A last line without its end differs from the same line with it. */
+/** A last line without its line end differs from the same line with it. */
 function linesOf(text: string): string[] {
   if (text === '') return [];
   const lines = text.split('\n');
@@ -18,7 +18,9 @@ interface Edit {
   readonly line: string;
 }
 
-/** Myers: the fewest lines to take and to add; undefined when they are more than `MAX_EDITS`. */
+/**
+ * Returns the fewest deletions and insertions (Myers), or undefined if there are more than `MAX_EDITS`.
+ */
 function shortestEdit(a: readonly string[], b: readonly string[]): Edit[] | undefined {
   const trace: Int32Array[] = [];
   const most = Math.min(a.length + b.length, MAX_EDITS);
@@ -62,7 +64,7 @@ function walkBack(
   return edits.toReversed();
 }
 
-/** Control characters, and what turns the direction of writing, can be seen and do nothing. */
+/** Shows control characters and marks that change the direction of writing as visible text. */
 const plain = (line: string): string =>
   line
     .slice(0, MAX_WIDTH)
@@ -70,7 +72,7 @@ const plain = (line: string): string =>
       char === '\t' ? char : `\\u${char.charCodeAt(0).toString(16).padStart(4, '0')}`,
     ) + (line.length > MAX_WIDTH ? ' …' : '');
 
-/** Ranges of edits that lie near each other, with the lines around them. */
+/** Returns ranges of neighbouring edits, with the lines around them. */
 function hunksOf(edits: readonly Edit[]): [number, number][] {
   const hunks: [number, number][] = [];
   for (const [at, { sign }] of edits.entries()) {
@@ -87,13 +89,13 @@ const countOf = (edits: readonly Edit[], sign: Edit['sign']): number =>
   edits.filter((edit) => edit.sign !== sign).length;
 
 interface LineDiff {
-  /** How many lines the texts have. */
+  /** Number of lines of the old text. */
   readonly from: number;
   readonly to: number;
-  /** Absent: they differ in too much. */
+  /** Number of added lines. Absent: the texts differ in too many lines. */
   readonly added?: number;
   readonly removed?: number;
-  /** At most 200 lines, known secrets masked. */
+  /** The diff, at most 200 lines, with known secrets masked. */
   readonly diff?: string;
 }
 

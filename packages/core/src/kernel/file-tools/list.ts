@@ -1,6 +1,6 @@
-// `list_dir` and `glob`: names only, and only those the caller may read. What is hidden is not
-// counted either. Where nothing can be seen and the folder itself is not granted, the answer is the
-// refusal, whether or not the folder exists.
+// `list_dir` and `glob`: only names that the caller may read. Hidden names are not counted either. If
+// the caller can see no entry and has no grant for the folder itself, the answer is the refusal, whether
+// or not the folder exists.
 import { closeSync, type Dirent } from 'node:fs';
 import { lstat, opendir } from 'node:fs/promises';
 import { join } from 'node:path';
@@ -19,11 +19,11 @@ import { isClosed } from '../rights/closed-places.ts';
 import { type ProjectPath, resolveProjectPath } from '../rights/project-path.ts';
 import { cancelled, countOf, fileMarks, isSet, openFolder, textOf } from './content.ts';
 
-/** A walk follows no links, goes by name, and looks at a bounded number of entries. */
+/** A walk follows no links, sorts by name, and visits a bounded number of entries. */
 const MAX_DEPTH = 64;
 const MAX_ENTRIES = 200_000;
 
-/** Other programs' folders, and the traces of our own: skipped unless somebody names them. */
+/** Folders of other programs and of the runtime. A walk skips them unless the pattern names them. */
 const IGNORED_NAMES = ['.git', 'node_modules'];
 const IGNORED_PATHS = ['.env', ...RECORD_NAMES].map((name) => `.ai/${name}`);
 
@@ -41,7 +41,7 @@ function kindOf(entry: Dirent): ListedEntry['kind'] {
 export const below = (relative: string, name: string): string =>
   relative === '.' ? name : `${relative}/${name}`;
 
-/** The entries of one folder by name, at most `max` of them. */
+/** Returns the entries of one folder sorted by name, at most `max` of them. */
 export async function entriesOf(
   folder: ProjectPath,
   max: number,
@@ -73,7 +73,7 @@ export async function entriesOf(
 export const mayRead = (call: PrimitiveCall, path: string): Outcome<null> =>
   call.verify({ capability: 'fs.read', scope: { path } });
 
-/** Marks of a look into folders, by the one it began in. */
+/** Returns the marks of listed folders, one set per start folder. */
 export function lookedMarks(
   call: PrimitiveCall,
   { relative }: ProjectPath,
@@ -111,7 +111,10 @@ export async function listDir(call: PrimitiveCall): Promise<Outcome<PrimitiveRes
   return ok({ output, ...lookedMarks(call, place.output, [place.output.absolute]) });
 }
 
-/** Walking starts where the pattern stops being literal; the rest is matched below that folder. */
+/**
+ * Splits a pattern into its literal prefix, where the walk starts, and the rest, which is matched below
+ * that folder.
+ */
 function splitPattern(pattern: string): { literal: string; rest: string } {
   const parts = pattern.split('/').filter((part) => part !== '' && part !== '.');
   const special = parts.findIndex((part) => /[*?]/.test(part));
@@ -122,15 +125,15 @@ function splitPattern(pattern: string): { literal: string; rest: string } {
 interface FoundFiles {
   start: ProjectPath;
   files(): AsyncGenerator<ProjectPath>;
-  /** Real paths of the folders that were looked into so far. */
+  /** Real paths of the folders that were listed so far. */
   visited(): string[];
-  /** True when the bound, and not the project, ended the walk. */
+  /** Returns true if the bound ended the walk before all entries were visited. */
   isTruncated(): boolean;
-  /** Why nothing was found, when the reason is not that there is nothing. */
+  /** Fails with the reason why nothing was found, unless there is nothing to find. */
   whyNone(): Promise<Outcome<null>>;
 }
 
-/** Files below the folder `path` that match a pattern, by their path or their name alone. */
+/** Finds files below the folder `path` that match a pattern, by their path or only by their name. */
 export function findFiles(
   call: PrimitiveCall,
   pattern: string,
@@ -148,7 +151,7 @@ export function findFiles(
   let [left, isTruncated] = [MAX_ENTRIES, false];
   const seen: string[] = [];
 
-  // Names that a pattern spells out are not ignored.
+  // Names that the pattern contains are not ignored.
   const named = pattern.split('/');
   const includeIgnored = isSet(call.parameters, 'include_ignored');
   const isIgnored = ({ name, relative }: ListedEntry): boolean =>
@@ -165,10 +168,11 @@ export function findFiles(
       isTruncated = true;
       return;
     }
-    // Where names are secrets, a file may be read by whoever was told its name.
+    // A closed folder cannot be listed, but a caller who knows the name of a file in it may read the
+    // file.
     if (isClosed(mayRead(call, folder.relative))) return;
     const listed = await entriesOf(folder, left);
-    // A folder that vanished or cannot be opened holds nothing for this caller.
+    // A folder that vanished or cannot be opened counts as empty for this caller.
     if (!listed.ok) return;
     seen.push(folder.absolute);
     left -= listed.output.entries.length;

@@ -1,21 +1,25 @@
-// What `grep` looks for. The pattern comes from a stranger: it is a plain text, or an expression for
-// RE2, whose time is linear in the line. Linear can still be long, when thousands of places of a large
-// pattern meet a long line, so the time is looked at, and a search that crawls is given up.
+// The pattern of `grep`. The pattern is untrusted: it is plain text, or an expression for RE2, which
+// matches in time linear in the line. Linear can still be long if a large pattern meets a long line, so
+// the search checks the time and stops if it is too slow.
 import { type Clock, fail, type Outcome, ok, systemClock } from '../../base/index.ts';
 
 export interface LineMatcher {
-  /** Undefined: the search is given up, because it takes too long. */
+  /** Undefined: the search took too long and was stopped. */
   matches(line: string): boolean | undefined;
-  /** Can any line of this text match? Says yes unless it is known at once. */
+  /** Returns false only if no line of this text can match. */
   mayMatch(text: string): boolean;
 }
 
 const MAX_PATTERN = 1000;
-/** Instructions of a compiled pattern: each may have to be looked at for each character. */
+/**
+ * Maximum number of instructions of a compiled pattern. Each may have to be visited for each character.
+ */
 const MAX_PROGRAM = 500;
-/** The time is looked at after so many characters, also inside of a line. */
+/** Number of characters after which the time is checked, also within a line. */
 const LOOK_AFTER = 4096;
-/** What a search may take besides the time of an ordinary one, which is far above so many a ms. */
+/**
+ * A search may take the grace time plus the time for its characters. Ordinary searches are far faster.
+ */
 const GRACE_MS = 1000;
 const CHARACTERS_PER_MS = 2000;
 
@@ -31,7 +35,7 @@ function boundedMatcher(test: (line: string) => boolean, clock: Clock): LineMatc
     lookAt = characters + LOOK_AFTER;
     return clock.monotonic() - startedAt > GRACE_MS + characters / CHARACTERS_PER_MS;
   };
-  /** Ever longer beginnings are tried first: how long one takes tells what the next one will. */
+  /** Matches ever longer prefixes first: the time for one predicts the time for the next. */
   const isTooLong = (line: string): boolean => {
     for (let size = LOOK_AFTER; size < line.length; size *= 2) {
       test(line.slice(0, size));
@@ -50,7 +54,7 @@ function boundedMatcher(test: (line: string) => boolean, clock: Clock): LineMatc
   };
 }
 
-/** RE2 is loaded when the first expression is compiled. */
+/** Loads RE2 when the first expression is compiled. */
 async function compile(
   pattern: string,
   { regex, ignoreCase }: { regex: boolean; ignoreCase: boolean },

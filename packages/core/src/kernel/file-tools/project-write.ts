@@ -1,4 +1,5 @@
-// The way into a project's files for those who are no tool: the same gates and the same atomic write.
+// Writes to files of the project for callers that are not tools, with the same checks and the same
+// atomic write.
 import { type Failure, fail, type Outcome, ok } from '../../base/index.ts';
 import type { LabelRecords, MaybePromise, WritePreview } from '../../flow/index.ts';
 import { type ProjectPath, resolveProjectPath } from '../rights/project-path.ts';
@@ -6,18 +7,20 @@ import { type ProjectPath, resolveProjectPath } from '../rights/project-path.ts'
 interface ProjectWrite {
   text: string;
   append: boolean;
-  /** The content that a person approved this write over, by its hash; `new`: nothing. */
+  /** Hash of the content that a person approved overwriting; `new`: no file. */
   approved?: string | undefined;
   /**
-   * Told the content's hash before it takes its place, and that of what stays in front of it; a
-   * failure stops the write.
+   * Receives the hash of the new content, and for an append the hash of the old content, before the file
+   * is replaced. A failure stops the write.
    */
   willWrite(sha256: string, before: string | undefined): MaybePromise<Outcome<null>>;
 }
 
 const MAX_TRIES = 5;
 
-/** Writes where the caller was allowed to. Appending starts over when somebody else wrote meanwhile. */
+/**
+ * Writes a file where the caller may write. An append starts over if the file changed at the same time.
+ */
 export async function writeProjectFile(
   place: ProjectPath,
   { text, append, approved, willWrite }: ProjectWrite,
@@ -39,7 +42,7 @@ export async function writeProjectFile(
     const written = await writeWhole(place, bytes, {
       willWrite: (sha256) => willWrite(sha256, before?.sha256),
       onlyNew: append && !before,
-      // An append has compared what it read, and starts over when that has changed.
+      // An append compares the content that it read, and starts over if the file has changed.
       approved: append ? undefined : approved,
       ...(before && { replaces: { mtimeMs: before.mtimeMs, size: before.bytes.length } }),
     });
@@ -53,11 +56,11 @@ export async function writeProjectFile(
   }
 }
 
-/** The refusal of a place that nobody may write in this way. */
+/** Returns the refusal if nobody may write this path, undefined otherwise. */
 export const refusesWriting = async ({ relative }: ProjectPath): Promise<Failure | undefined> =>
   (await import('./write-file.ts')).protectedPlace(relative);
 
-/** Returns what such a write would change. Undefined: nothing can be said about it. */
+/** Returns the changes of such a write, or undefined if they cannot be computed. */
 export async function previewProjectWrite(
   projectRoot: string,
   labels: Pick<LabelRecords, 'recall'>,
@@ -70,7 +73,10 @@ export async function previewProjectWrite(
   return await previewWrite({ projectRoot, labels, by }, new Map(Object.entries(given)));
 }
 
-/** What is there now, as the preview of a write names it; `new`: nothing is. */
+/**
+ * Returns the identity of the present content, as the preview of a write names it; `new` if there is no
+ * file.
+ */
 export async function fileIdentity(root: string, path: string): Promise<string> {
   const [{ identityOf }, { lstat }] = await Promise.all([
     import('./write-file.ts'),

@@ -1,6 +1,6 @@
-// `read_file`, and how every built-in file function gets at content. The whole file is always
-// hashed, also when a part is shown: label records are kept per content, so a part read without the
-// hash would come back without its labels.
+// `read_file`, and how every built-in file function reads content. The whole file is always hashed, also
+// if only a part is returned: label records belong to a content, so a part without the hash would lose
+// its labels.
 import { isUtf8 } from 'node:buffer';
 import { createHash, hash } from 'node:crypto';
 import { closeSync } from 'node:fs';
@@ -26,7 +26,7 @@ const MAX_SHOWN_LINES = 50_000;
 const SNIFFED_BYTES = 8192;
 const MAX_SIBLINGS = 2000;
 
-/** Where the path really is, if the caller may do this there. Says no before it says "not found". */
+/** Returns the real path if the caller has the right. The refusal comes before `not_found`. */
 export function placeFor(
   call: PrimitiveCall,
   path: string,
@@ -38,7 +38,7 @@ export function placeFor(
   return allowed.ok ? place : allowed;
 }
 
-/** Adds the name that was probably meant, out of those the caller may read. */
+/** Adds the name that was probably meant, from those that the caller may read. */
 export async function suggestSibling(
   call: PrimitiveCall,
   place: ProjectPath,
@@ -71,7 +71,7 @@ export interface WholeFile extends ProjectPath {
   inode: string | undefined;
 }
 
-/** A whole file in memory, at most `maxBytes` of it: larger ones are refused, never cut. */
+/** Reads a whole file into memory. A file larger than `maxBytes` is refused, never cut. */
 export async function readWhole(place: ProjectPath, maxBytes: number): Promise<Outcome<WholeFile>> {
   const opened = openFile(place.absolute, place.relative);
   if (!opened.ok) return opened;
@@ -97,11 +97,11 @@ export async function readWhole(place: ProjectPath, maxBytes: number): Promise<O
   }
 }
 
-/** Some lines of a file, and what is known of all of it. */
+/** Some lines of a file, and the facts about the whole file. */
 interface ShownLines {
   content: string;
   total: number;
-  /** The number of the last line that is shown. */
+  /** Number of the last returned line. */
   last: number;
   cut: boolean;
   bytes: number;
@@ -109,7 +109,7 @@ interface ShownLines {
   sha256: string;
 }
 
-/** Of a file that is shorter than what may be shown; its bytes are UTF-8. */
+/** Returns lines of a small file. The bytes must be UTF-8. */
 function linesOf(bytes: Buffer, first: number, count: number): ShownLines {
   const text = bytes.toString('utf8');
   const wanted = first + count - 1;
@@ -132,7 +132,7 @@ function linesOf(bytes: Buffer, first: number, count: number): ShownLines {
   };
 }
 
-/** Keeps the lines of a window out of bytes that arrive in pieces; counts and hashes all of them. */
+/** Collects a window of lines from bytes that arrive in pieces. Counts and hashes all bytes. */
 function createLineWindow(first: number, count: number) {
   const decoder = new TextDecoder('utf-8', { ignoreBOM: true });
   const strict = new TextDecoder('utf-8', { fatal: true });
@@ -155,7 +155,7 @@ function createLineWindow(first: number, count: number) {
     current = '';
     line++;
   };
-  /** Without a piece: the end. What is no UTF-8 is replaced, and remembered. */
+  /** Without a chunk it ends the text. Invalid UTF-8 is replaced and remembered. */
   const add = (chunk?: Uint8Array): void => {
     const stream = chunk !== undefined;
     try {
@@ -190,7 +190,7 @@ function createLineWindow(first: number, count: number) {
   };
 }
 
-/** Piece by piece, whatever the file's size. */
+/** Reads lines piece by piece, for files of any size. */
 async function streamLines(
   file: OpenFile,
   shown: string,

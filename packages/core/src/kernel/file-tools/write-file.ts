@@ -1,5 +1,6 @@
-// `write_file` and the one way content reaches a file: a temporary file beside the target, flushed,
-// then renamed over it. Whoever reads, and a crash at any byte, sees the old content or the new one.
+// `write_file`, and the one way in which content reaches a file: a temporary file beside the target,
+// flushed, then renamed over it. A reader sees the old content or the new one, also after a crash at any
+// byte.
 import { hash, randomBytes } from 'node:crypto';
 import { closeSync, constants, type Stats } from 'node:fs';
 import { link, lstat, open, rename, unlink } from 'node:fs/promises';
@@ -37,7 +38,7 @@ export function protectedPlace(relative: string): Failure | undefined {
   return fail('permission_denied', `\`${relative}\` ${why}`, detail);
 }
 
-/** What is there now; anything but a regular file is refused. */
+/** Returns the present file, or undefined. Anything but a regular file is refused. */
 async function standing(path: string, shown: string): Promise<Outcome<Stats | undefined>> {
   try {
     const info = await lstat(path);
@@ -52,22 +53,25 @@ async function standing(path: string, shown: string): Promise<Outcome<Stats | un
 
 interface WriteOptions {
   onlyNew?: boolean;
-  /** Refuse when the file is no longer this one: somebody else wrote it in between. */
+  /** Refuses if the file does not have this time and size, because another process wrote it. */
   replaces?: { mtimeMs: number; size: number };
-  /** Refuse when anything else than this is there: `new`, or the content of this hash. */
+  /** Refuses unless the present content is this: `new` for no file, or the content with this hash. */
   holds?: string | undefined;
-  /** The same, of what a person approved; the content that would be written may be there already. */
+  /**
+   * Content that a person approved overwriting. The write is also allowed if the file already has the
+   * new content.
+   */
   approved?: string | undefined;
   /**
-   * Told the content's hash before it takes its place, and that of what is there (null: nothing); a
-   * failure stops the write.
+   * Receives the hash of the new content and of the present content (null: no file) before the file is
+   * replaced. A failure stops the write.
    */
   willWrite?: (sha256: string, before: string | null) => MaybePromise<Outcome<null>>;
-  /** Of what is there, when that is known. */
+  /** Hash of the replaced content, if known. */
   before?: string;
 }
 
-/** The hash of what is there; null when that is nothing. */
+/** Returns the hash of the present content, or null if there is no file. */
 async function hashOf(
   place: ProjectPath,
   there: Stats | undefined,
@@ -77,7 +81,7 @@ async function hashOf(
   if (known !== undefined) return ok(known);
   const { readWhole } = await import('./read-file.ts');
   const whole = await readWhole(place, MAX_WRITTEN_BYTES);
-  // What cannot be read was not made by whoever writes.
+  // The empty hash matches no record, so an unreadable file does not count as created by the caller.
   return ok(whole.ok ? whole.output.sha256 : '');
 }
 
@@ -88,17 +92,22 @@ const changedMeanwhile = (relative: string): Failure =>
     { path: relative, reason: 'changed' },
   );
 
-/** Larger files are known by their size and time. */
+/** A larger file is identified by its size and time instead of its hash. */
 export const MAX_IDENTIFIED_BYTES = 128 * 1024 * 1024;
 
-/** Identity of the file: the hash of its content, or size and time of a file that is too large. */
+/**
+ * Returns the identity of a file: the hash of its content, or size and time if the file is too large.
+ */
 export async function identityOf(place: ProjectPath, there: Stats): Promise<string> {
   const { readWhole } = await import('./read-file.ts');
   const whole = await readWhole(place, MAX_IDENTIFIED_BYTES);
   return whole.ok ? whole.output.sha256 : `${there.size} bytes of ${there.mtimeMs}`;
 }
 
-/** `written`: the hash of what would be there afterwards; a write that is made again finds it. */
+/**
+ * Checks that the file is still what the person approved. `written` is the hash of the new content: a
+ * repeated write finds it.
+ */
 async function changedSinceApproval(
   place: ProjectPath,
   there: Stats | undefined,
@@ -129,7 +138,8 @@ async function putInPlace(
   try {
     const handle = await open(temporary, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW, mode ?? 0o666);
     try {
-      // The process's umask narrowed the mode at creation; an existing file keeps exactly its own.
+      // The umask of the process narrowed the mode at creation. An existing file keeps exactly its own
+      // mode.
       if (mode !== undefined) await handle.chmod(mode & 0o777);
       await handle.writeFile(bytes);
       await handle.sync();
@@ -146,7 +156,7 @@ async function putInPlace(
   if (onlyNew) await unlink(temporary);
 }
 
-/** Writes content to a place the caller was already allowed to write. Never follows a link. */
+/** Writes content to a path that the caller may write. Never follows a link. */
 export async function writeWhole(
   place: ProjectPath,
   bytes: Uint8Array,
@@ -183,7 +193,7 @@ export async function writeWhole(
   }
 }
 
-/** Adds to a file at a place the caller was already allowed to write. Never follows a link. */
+/** Appends to a file that the caller may write. Never follows a link. */
 export async function addToFile(
   { absolute, relative }: ProjectPath,
   bytes: Uint8Array,
@@ -217,7 +227,7 @@ export const tooLarge = (path: string, size: number): Failure =>
     `content for \`${path}\` has ${size} bytes, more than ${MAX_WRITTEN_BYTES}`,
   );
 
-/** It was judged by the place as it is written: by now something else is on the way there. */
+/** Refuses if the real path is not the path that was judged, because a link was put in the way. */
 export function elsewhere({ holds, parameters }: PrimitiveCall, relative: string) {
   const isJudged = holds !== 'never' && relative === plainPath(textOf(parameters, 'path'));
   return holds === undefined || isJudged
@@ -227,7 +237,7 @@ export function elsewhere({ holds, parameters }: PrimitiveCall, relative: string
       });
 }
 
-/** A path that means the place it names, and nothing else; undefined when there is any doubt. */
+/** Returns the path if it names one place literally. Undefined if there is any doubt. */
 export function plainPath(path: string): string | undefined {
   const plain = path.startsWith('./') ? path.slice(2) : path;
   const isOdd = plain !== plain.normalize('NFC') || /[\p{C}\\:]/u.test(plain);
@@ -255,7 +265,7 @@ export async function writeFile(call: PrimitiveCall): Promise<Outcome<PrimitiveR
   const { created, sha256 } = written.output;
   return ok({
     output: { path: relative, bytes: bytes.length, created },
-    // Whether it was there before is told by its folder.
+    // The marks of the folder are needed, because the answer reveals whether the file existed.
     ...lookedMarks(call, { absolute: dirname(absolute), relative: dirname(relative) }, [
       dirname(absolute),
     ]),

@@ -1,5 +1,5 @@
-// What stands where a built-in file tool would write, looked at before it is allowed to. The answer is
-// about names and content as they are now; the tool is held to it when it writes.
+// Looks at the target of a built-in file tool before the call is judged. The answer describes names and
+// content at this time. The write is refused if they have changed.
 import { lstat } from 'node:fs/promises';
 import { errnoOf } from '../../base/index.ts';
 import type { LabelRecords, LookAtPlace, WritePlace } from '../../flow/index.ts';
@@ -14,7 +14,10 @@ interface WriteRequest {
   readonly by: string;
 }
 
-/** A path that is not plainly a place is at best one where something else is. */
+/**
+ * Returns what is at the path. A path that does not name a place literally counts as an existing file of
+ * another author.
+ */
 export async function lookAtPlace(
   { projectRoot, labels, by }: WriteRequest,
   path: string,

@@ -1,5 +1,5 @@
-// What a built-in file tool would change, looked at when a person is asked about it. The write after the
-// answer is held to the content that is found here.
+// Computes the changes that a built-in file tool would make, for an approval request. The write after
+// the approval is refused unless it finds the content that was read here.
 import { lstat } from 'node:fs/promises';
 import { errnoOf, type Json, plainText } from '../../base/index.ts';
 import { carries, type LabelRecords, type WritePreview } from '../../flow/index.ts';
@@ -12,11 +12,11 @@ import { identityOf, MAX_IDENTIFIED_BYTES } from './write-file.ts';
 interface PreviewRequest {
   readonly projectRoot: string;
   readonly labels: Pick<LabelRecords, 'recall'>;
-  /** `config.function` of the tool; a statement of a script that appends also creates. */
+  /** `config.function` of the tool. A script statement that appends also creates the file. */
   readonly by: string;
 }
 
-/** Texts of more bytes are not compared. */
+/** Texts with more bytes are not compared. */
 const MAX_COMPARED = 8 * 1024 * 1024;
 const textIn = (given: ReadonlyMap<string, Json>, name: string): string =>
   plainText(given.get(name) ?? '');
@@ -27,7 +27,7 @@ const countLines = (bytes: Uint8Array): number => {
   return lines;
 };
 
-/** Content after the write; `undefined` if the tool would refuse. */
+/** Returns the content after the write, or undefined if the tool would refuse. */
 function afterwards(
   by: string,
   given: ReadonlyMap<string, Json>,
@@ -72,7 +72,7 @@ async function compared(
   return { change: next.change, ...sizes, ...(diff !== undefined && !isSecret && { diff }) };
 }
 
-/** Undefined: nothing can be said about it, and the tool itself will judge. */
+/** Returns undefined if no preview can be computed. The tool then judges the write by itself. */
 export async function previewWrite(
   request: PreviewRequest,
   given: ReadonlyMap<string, Json>,
@@ -83,7 +83,7 @@ export async function previewWrite(
   try {
     const info = await lstat(absolute);
     if (!info.isFile()) return undefined;
-    // Looked at before the content is: who writes in between is found out at the write.
+    // The identity is taken before the content, so that a write in between is detected.
     const holds = await identityOf(found.output, info);
     const about = await compared(request, found.output, given);
     return about && { path: relative, holds, ...about };

@@ -1,12 +1,12 @@
-// The kinds of IP addresses. Only public unicast addresses are open to everybody.
+// The kinds of IP addresses. Only public unicast addresses need no grant.
 import { BlockList, isIP, isIPv4 } from 'node:net';
 import { createRecent } from '../../base/index.ts';
 
-/** IPv4 in the last 32 bits: mapped and NAT64. */
+/** IPv4 address in the last 32 bits: mapped and NAT64. */
 const EMBEDDED = 'embedded';
 const PUBLIC = 'public';
-// Order matters: the first match names the address in the refusal. Of IPv6 what is not listed is not
-// public either.
+// The first match names the address in the refusal. An IPv6 address outside of the list is not public
+// either.
 const RANGES: readonly (readonly [kind: string, network: string, bits: number])[] = [
   ['metadata', '169.254.169.254', 32],
   ['metadata', '100.100.100.200', 32],
@@ -51,7 +51,7 @@ const ranges = () =>
     return { kind, family: familyOf(network), list };
   }));
 
-/** The last 32 bits of an IPv6 address as IPv4 text. */
+/** Returns the last 32 bits of an IPv6 address as IPv4 text. */
 function embeddedIPv4(address: string): string {
   const dotted = /:(\d+\.\d+\.\d+\.\d+)$/.exec(address)?.[1];
   if (dotted !== undefined) return dotted;
@@ -64,10 +64,13 @@ function embeddedIPv4(address: string): string {
   return [24, 16, 8, 0].map((shift) => (value >>> shift) & 255).join('.');
 }
 
-/** The last addresses that were looked at: what kind they are does not change. */
+/** Caches the last addresses. The kind of an address never changes. */
 const looked = createRecent<string, string>(256);
 
-/** Why an address is not public; undefined when it is. What is no address at all is `invalid`. */
+/**
+ * Returns the kind of an address that is not public, and undefined for a public one. Text that is not an
+ * address is `invalid`.
+ */
 export function addressKind(address: string): string | undefined {
   const kind = looked.get(address) ?? looked.set(address, lookAt(address));
   return kind === PUBLIC ? undefined : kind;

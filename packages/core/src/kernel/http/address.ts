@@ -1,5 +1,5 @@
-// Which addresses are nobody's business. A request may go to a public unicast address; everything
-// else (this machine, the local network, cloud metadata) needs an explicit grant of the operator.
+// Decides which addresses a request may reach. A public unicast address is open. Everything else (this
+// machine, the local network, cloud metadata) needs an explicit grant of the operator.
 import { lookup as systemLookup } from 'node:dns/promises';
 import { isIP } from 'node:net';
 import { errnoOf, type Failure, fail, type Outcome, ok } from '../../base/index.ts';
@@ -7,17 +7,17 @@ import type { Verifier } from '../primitive.ts';
 import { addressKind } from './address-kind.ts';
 import type { TimeWatch } from './time-limits.ts';
 
-/** Addresses of a host name, in the order they should be tried. */
+/** Returns the addresses of a host name, in the order in which they should be tried. */
 type Lookup = (host: string) => Promise<string[]>;
 
 export interface AddressPorts {
-  /** Resolves names; the system's resolver when absent. */
+  /** Resolves names. Absent: the resolver of the system. */
   lookup?: Lookup;
-  /** Has the operator granted this address, which is not public, under this host name? */
+  /** Returns true if the operator granted this non-public address under this host name. */
   isHostAllowed(host: string, address: string, port: number): boolean;
 }
 
-/** Host of a URL as capabilities and lookups name it: no brackets, no final dot. */
+/** Returns the host of a URL as capabilities name it: no brackets, no final dot. */
 export function hostOf(url: URL): string {
   const { hostname } = url;
   if (hostname.startsWith('[')) return hostname.slice(1, -1);
@@ -36,7 +36,9 @@ interface HttpTarget {
 }
 type NetCapability = 'net.http' | 'net.websocket';
 
-/** Judges a target without a resolver. Undefined: the host is a name, and its addresses must be looked up. */
+/**
+ * Judges a target without a resolver. Undefined: the host is a name, so its addresses must be looked up.
+ */
 function allowWritten(
   { url, method }: HttpTarget,
   capability: NetCapability,
@@ -49,7 +51,10 @@ function allowWritten(
   return isIP(host) === 0 ? undefined : judged(host, portOf(url), [host], ports);
 }
 
-/** Why a request would be refused whatever its name resolves to. Names below `localhost` are this machine. */
+/**
+ * Returns the reason why a request would be refused whatever its name resolves to. Names below
+ * `localhost` mean this machine.
+ */
 export function refusedTarget(
   target: HttpTarget,
   capability: NetCapability,
@@ -66,7 +71,7 @@ export function refusedTarget(
 const LOOPBACK = ['127.0.0.1'];
 
 /**
- * May this request be made at all, and to which addresses? Asked again for every sending and every
+ * Checks a request and returns the addresses that it may use. Called for every sending and every
  * redirect.
  */
 export async function allowTarget(
@@ -91,8 +96,8 @@ export async function allowTarget(
 }
 
 /**
- * One refused address refuses the host: a name that answers with both a public and a private address
- * is how rebinding begins.
+ * Refuses a host if one of its addresses is refused. A name with both a public and a private address is
+ * the start of a rebinding attack.
  */
 function judged(
   host: string,

@@ -1,6 +1,6 @@
-// Reading what came back: decompressed, bounded, as text only when it is text, and as a fault when the
-// status says so. The code is what hooks and retries decide on; the detail holds what a person needs to
-// find out why, without credentials.
+// Reads a response: decompressed, bounded, as text only if it is text, and as a fault if the status is
+// an error. Hooks and retries use the code. The detail contains what a person needs, without
+// credentials.
 import { once } from 'node:events';
 import type { Transform } from 'node:stream';
 import { createBrotliDecompress, createGunzip, createInflate, createInflateRaw } from 'node:zlib';
@@ -18,7 +18,7 @@ import { hostOf } from './address.ts';
 import type { Body, BodyEnd, HttpAnswer, Take } from './connections.ts';
 import type { TimeWatch } from './time-limits.ts';
 
-/** `deflate` means two formats in practice; the first byte tells them apart. */
+/** `deflate` means two formats in practice. The first byte distinguishes them. */
 const inflaterFor = (first = 0): Transform =>
   (first & 0x0f) === 8 ? createInflate() : createInflateRaw();
 
@@ -29,7 +29,7 @@ const DECODERS: Readonly<Record<string, (first: number | undefined) => Transform
   deflate: inflaterFor,
 };
 
-/** Hands over what `decoder` makes of a body; it is made when the first byte is there. */
+/** Passes on the decoded body. The decoder is created when the first byte arrives. */
 function readDecoded(
   body: Body,
   makeDecoder: (first: number | undefined) => Transform,
@@ -74,7 +74,10 @@ function readDecoded(
   });
 }
 
-/** The body without its content encoding. What it expands to is bounded by whoever reads it. */
+/**
+ * Returns the body without its content encoding. The reader must bound the decoded size. Fails with
+ * `http_error` for an unknown encoding.
+ */
 export function decodedBody({ headers, body }: HttpAnswer): Outcome<Body> {
   const encoding = (headers['content-encoding'] ?? 'identity').trim().toLowerCase();
   if (encoding === 'identity' || encoding === '') return ok(body);
@@ -86,7 +89,7 @@ export function decodedBody({ headers, body }: HttpAnswer): Outcome<Body> {
   return fail('http_error', `content encoding \`${encoding}\` is not supported`, { encoding });
 }
 
-/** At most `max` bytes; the rest is not received. */
+/** Reads at most `max` bytes. The rest is not received. */
 export async function readBounded(body: Body, max: number) {
   const parts: Buffer[] = [];
   let size = 0;
@@ -123,7 +126,7 @@ const isText = (bytes: Buffer, header: string | undefined): boolean => {
   return !bytes.includes(0) && Buffer.from(bytes.toString()).equals(bytes);
 };
 
-/** A body as a value: parsed JSON, text, or base64 when it is neither. */
+/** Returns a body as a value: parsed JSON, text, or base64 if it is neither. */
 export function bodyValue(
   bytes: Buffer,
   header: string | undefined,
@@ -139,12 +142,12 @@ export function bodyValue(
 
 const EXCERPT = 4000;
 const EXCERPT_BYTES = 64 * 1024;
-/** Headers that help to understand a failure; cookies and the like stay out. */
+/** Headers that explain a failure. Cookies and credentials are not among them. */
 const SHOWN =
   /^(?:content-type|content-length|retry-after(?:-ms)?|date|server|location|allow|www-authenticate|x?-?request-id|cf-ray|(?:anthropic-|x-)?ratelimit-.*|x-should-retry)$/;
 const MAX_WAIT_MS = 24 * 60 * 60 * 1000;
 
-/** `Retry-After` in seconds or as a date, or the millisecond form some services use. */
+/** Returns the delay of `Retry-After`: seconds, a date, or the millisecond form of some services. */
 function retryAfterMs(headers: HttpAnswer['headers'], clock: Clock): number | undefined {
   const exact = Number(headers['retry-after-ms'] ?? Number.NaN);
   const text = headers['retry-after'] ?? '';
@@ -156,14 +159,14 @@ function retryAfterMs(headers: HttpAnswer['headers'], clock: Clock): number | un
   return Number.isFinite(ms) ? Math.round(Math.min(Math.max(ms, 0), MAX_WAIT_MS)) : undefined;
 }
 
-/** The codes that are not `http_error`. */
+/** Codes for statuses other than `http_error`. */
 const CODES: Readonly<Record<number, string>> = {
   408: 'timeout',
   429: 'rate_limit',
   504: 'timeout',
 };
 
-/** The beginning of a body, as text, whatever it is. */
+/** Returns the beginning of any body as text. */
 export async function excerptOf(answer: HttpAnswer): Promise<string> {
   const body = decodedBody(answer);
   if (!body.ok) return '';
@@ -171,7 +174,7 @@ export async function excerptOf(answer: HttpAnswer): Promise<string> {
   return textOf(bytes, answer.headers['content-type']).slice(0, EXCERPT);
 }
 
-/** A status of 400 and above as a fault. Reads what it needs of the body and drops the rest. */
+/** Turns a status of 400 and above into a fault. Reads the beginning of the body and drops the rest. */
 export async function statusFault(
   answer: HttpAnswer,
   url: URL,

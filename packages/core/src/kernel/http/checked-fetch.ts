@@ -1,6 +1,6 @@
-// `fetch` for libraries that speak HTTP themselves: every request goes to an address that was checked for
-// it, nothing follows a redirect (whoever asked is shown it, and asks again), and what comes back is
-// bounded: an answer as a whole, a stream of events by its events.
+// A `fetch` for libraries that speak HTTP themselves. Every request goes to an address that was checked
+// for it. Redirects are not followed: the library sees them and sends a new request. Responses are
+// bounded: an answer as a whole, a stream by its events.
 import { type Clock, type Failure, fail, type Outcome, ok } from '../../base/index.ts';
 import type { Verifier } from '../primitive.ts';
 import { type AddressPorts, allowTarget } from './address.ts';
@@ -14,11 +14,11 @@ import { type Timer, TimeWatch } from './time-limits.ts';
 export interface CheckedFetchPorts extends AddressPorts {
   clock: Clock;
   timer?: Timer;
-  /** Asked about `net.http` at every request. */
+  /** Judges `net.http` at every request. */
   verify: Verifier;
-  /** Of one answer, or of one event of a stream. */
+  /** Maximum size of one answer, or of one event of a stream. */
   maxBytes: number;
-  /** Told why a stream broke off: whoever reads it may keep that to himself. */
+  /** Receives the reason why a stream broke. The library that reads the stream may hide it. */
   onBroken?(failure: Failure): void;
 }
 
@@ -28,7 +28,7 @@ export interface CheckedFetch {
   close(): void;
 }
 
-/** Why there is no answer, in the words of every other request. */
+/** Says why there is no answer, with the words of every other request. */
 class FetchFault extends Error {
   readonly failure: Failure;
   constructor(failure: Failure) {
@@ -39,7 +39,7 @@ class FetchFault extends Error {
 }
 
 const CONNECT_MS = 10_000;
-/** Whoever asks has time limits of his own, and a signal. */
+/** No limit, because the calling library has its own time limits and a signal. */
 const UNLIMITED_MS = 2 ** 31 - 1;
 const TIMEOUTS = {
   connect: CONNECT_MS,
@@ -62,13 +62,13 @@ const brokenOff = (error: Error): Failure => {
   return fail('network_error', `the answer broke off: ${reason}`, { reason, sent: true });
 };
 
-/** Waiting for a stream keeps no program from ending. */
+/** A timer that does not keep the process from ending. */
 const quietTimer: Timer = (ms, callback) => {
   const handle = setTimeout(callback, ms).unref();
   return () => clearTimeout(handle);
 };
 
-/** The body as a stream that asks for more only when what it has was taken. */
+/** Returns the body as a stream that reads more only after its content was consumed. */
 function eventStream(
   body: Body,
   { maxBytes, onBroken }: CheckedFetchPorts,
@@ -95,7 +95,7 @@ function eventStream(
           controller.error(fault);
         }
       };
-      // Not waited for: a stream that starts is read.
+      // The promise is not awaited, because a stream is read after it was returned.
       void read.then(settle, settle).catch(() => undefined);
     },
     pull() {
@@ -127,7 +127,7 @@ async function responseOf(
   const { status, statusText } = answer;
   const headers = new Headers();
   for (const [name, value] of Object.entries(answer.headers)) {
-    // What it was packed in is off.
+    // The body is decoded already.
     if (!/^(content-encoding|content-length|transfer-encoding)$/.test(name)) {
       headers.set(name, value);
     }
@@ -184,7 +184,7 @@ export function createCheckedFetch(ports: CheckedFetchPorts): CheckedFetch {
   async function send(request: WireRequest, watch: TimeWatch): Promise<Outcome<Response>> {
     const addresses = await allowTarget(request, 'net.http', ports.verify, ports, watch);
     if (!addresses.ok) return addresses;
-    // A question is asked again where that does no harm, anything else is sent once.
+    // A request that only reads is repeated on a stale connection. Any other request is sent once.
     const mayRepeat = request.method === 'GET' || request.method === 'HEAD' ? true : 'once';
     return await connections.send(request, addresses.output, watch, mayRepeat, (answer) =>
       responseOf(answer, ports, watch),

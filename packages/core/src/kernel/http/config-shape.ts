@@ -1,4 +1,4 @@
-// What a config of `http_client` and of a WebSocket sink may say. Placeholders may become anything.
+// The shape of the config of `http_client` and of a WebSocket sink. A placeholder may become any value.
 import {
   anything,
   fillable,
@@ -29,7 +29,7 @@ const method: Rule<string> = (value, place) =>
     ? value
     : wrongType(place, `one of ${METHODS.join(', ')}`, value);
 
-/** What can be written on one line as it is. */
+/** A value that fits on one line: anything but an object or a list. */
 const scalar: Rule<Json> = (value, place) =>
   value !== null && typeof value === 'object' ? wrongType(place, 'text', value) : value;
 const scalars: Rule<Json> = (value, place) => {
@@ -66,7 +66,7 @@ const seconds = fillable(
   numberBetween(Number.MIN_VALUE, Number.MAX_VALUE, 'a number of seconds above 0'),
 );
 
-/** Each destination is a sink's to judge. */
+/** The sinks check their own destinations. */
 const stream = record(
   {
     transport: fillableText(oneOf(['sse', 'websocket'])),

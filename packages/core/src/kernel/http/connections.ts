@@ -1,7 +1,7 @@
-// Connections to checked addresses, and one exchange over one of them. HTTP/1.1 itself is undici's.
-// INVARIANT: a connection is used only for an address that was checked for this very request: a kept
-// one is taken only if its other side is on the list, and a new one is opened to the list, not the name.
-// A name that changes its answer in between (DNS rebinding) changes nothing.
+// Connections to checked addresses, and one exchange over one of them. undici implements HTTP/1.1.
+// INVARIANT: a connection is always used only for an address that was checked for this request. A kept
+// connection must lead to a listed address, and a new one is opened to the list, not to the name. A name
+// that changes its answer in between (DNS rebinding) has no effect.
 import { isIP, isIPv6, type LookupFunction, connect as openTcp, type Socket } from 'node:net';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { connect as openTls } from 'node:tls';
@@ -12,37 +12,43 @@ import { malformation, malformed, networkFault } from './fault.ts';
 import type { WireRequest } from './request.ts';
 import type { TimeWatch, TimeWatchPorts } from './time-limits.ts';
 
-/** `true`: more is wanted. A promise: nothing more is handed over until it settles. */
+/**
+ * Consumes a chunk. `true` asks for more, `false` stops; a promise delays the next chunk until it
+ * settles.
+ */
 export type Take = (bytes: Buffer) => boolean | Promise<boolean>;
 
-/** `stopped`: by whoever takes it, or by a time limit. An error: it is not whole. */
+/**
+ * How a body ended. `stopped`: the consumer or a time limit stopped it. An error: the body is
+ * incomplete.
+ */
 export type BodyEnd = 'end' | 'stopped' | Error;
 
 export interface Body {
-  /** Hands over what comes, and says how it ended. Called once, or not at all. */
+  /** Passes the chunks to `take` and returns how the body ended. May be called once. */
   read(take: Take): Promise<BodyEnd>;
   destroy(): void;
 }
 
-/** What came back. Whoever is handed it reads or destroys the body. */
+/** A response. Its receiver reads or destroys the body. */
 export interface HttpAnswer {
   status: number;
   statusText: string;
-  /** Names in lower case, several values joined with a comma. */
+  /** Names are in lower case. Several values are joined with a comma. */
   headers: Readonly<Record<string, string>>;
   body: Body;
 }
 
 /**
- * The side of a body where the bytes come in. What comes in one turn of the event loop is handed over
- * at once, also when it was sent as a thousand little chunks.
+ * The receiving side of a body. All chunks that arrive in one turn of the event loop are passed on
+ * together, also if there are a thousand small ones.
  */
 class Incoming implements Body {
   readonly #controller: Dispatcher.DispatchController;
   readonly #watch: TimeWatch;
   readonly #drop: () => void;
   #waiting: Buffer[] = [];
-  /** Whoever is to read begins at once, or is slow. */
+  /** True while the connection is paused, because its consumer has not started or is slow. */
   #isPaused = false;
   #isScheduled = false;
   #isOver = false;
@@ -73,7 +79,7 @@ class Incoming implements Body {
     this.#schedule();
   }
 
-  /** The first end counts. */
+  /** Ends the body. Later calls have no effect. */
   end(end: 'end' | Error): void {
     this.#ended ??= end;
     this.#schedule();
@@ -137,7 +143,7 @@ class Incoming implements Body {
   }
 }
 
-/** A resolver that knows only the checked addresses. */
+/** Returns a resolver that answers only with the checked addresses. */
 function lookupFrom(addresses: readonly string[]): LookupFunction {
   const list = addresses.map((address) => ({ address, family: isIPv6(address) ? 6 : 4 }));
   const [first] = list;
@@ -148,25 +154,27 @@ function lookupFrom(addresses: readonly string[]): LookupFunction {
 }
 
 const MAX_HEAD = 64 * 1024;
-/** The other side may close a moment earlier than it said: a request would be lost on the way. */
+/** A kept connection is dropped this long before its announced end, because a request could be lost. */
 const MARGIN_MS = 1000;
 
 interface KeepLimits {
-  /** How long a connection is kept without a word of the other side about it. */
+  /** How long an idle connection is kept if the server announces no time. */
   idleMs?: number;
   maxIdleMs?: number;
-  /** All places together; the one that was not used for longest goes first. */
+  /**
+   * Maximum number of kept connections. The one that was unused for the longest time is closed first.
+   */
   maxKept?: number;
 }
 
-/** One connection at a time, to one place. Nothing is opened before the first request. */
+/** One connection at a time to one origin. The first request opens it. */
 export class Connection {
   readonly client: Client;
-  /** Whose turn it is: what a new connection is opened to. */
+  /** The checked addresses of the present request. A new connection is opened to them. */
   addresses: readonly string[];
-  /** Has this very connection carried an exchange before? */
+  /** True if this connection has carried an earlier exchange. */
   isReused = false;
-  /** Of the other side, when there is a connection. */
+  /** Address of the server, empty without a connection. */
   address = '';
   #socket: Socket | undefined;
 
@@ -183,7 +191,7 @@ export class Connection {
       allowH2: false,
       pipelining: 1,
       maxHeaderSize: MAX_HEAD,
-      // The watch has all time limits.
+      // `TimeWatch` enforces all time limits.
       headersTimeout: 0,
       bodyTimeout: 0,
       keepAliveTimeout: idleMs,
@@ -209,14 +217,14 @@ export class Connection {
       this.address = socket.remoteAddress ?? '';
       callback(null, socket);
     });
-    // Later errors are undici's to see.
+    // undici handles later errors.
     socket.on('error', (error) => {
       if (!isTold) callback(error, null);
       isTold = true;
     });
   }
 
-  /** Is it open, with everything that was sent on its way? */
+  /** True if the connection is open and everything was sent. */
   get isIdle(): boolean {
     const socket = this.#socket;
     return socket?.destroyed === false && socket.writable && socket.writableLength === 0;
@@ -239,7 +247,7 @@ export const flatHeaders = (headers: RawHeaders) => {
   return result;
 };
 
-/** Called in the moment the head is there, and reads or destroys the body. */
+/** Called when the head has arrived. Reads or destroys the body. */
 type ReadAnswer<T> = (answer: HttpAnswer) => Promise<Outcome<T>>;
 
 export interface Ask<T> {
@@ -247,16 +255,16 @@ export interface Ask<T> {
   url: URL;
   watch: TimeWatch;
   read: ReadAnswer<T>;
-  /** The exchange went well, to its end. */
+  /** Called after a complete exchange without errors. */
   release: () => void;
   settle: (answer: Outcome<T> | Promise<Outcome<T>>) => void;
-  /** The connection was kept from before, and was closed without a word about this request. */
+  /** Called if a kept connection was closed before the server answered this request. */
   stale?: () => void;
-  /** Only what has certainly not reached the other side is stale. */
+  /** If true, only a request that certainly did not reach the server is reported as stale. */
   isOnce?: boolean;
 }
 
-/** One exchange, from the side of undici. */
+/** One exchange, as a handler of undici. */
 export class Asking<T> implements Dispatcher.DispatchHandler {
   readonly ask: Ask<T>;
   readonly #forget: () => void;
@@ -273,12 +281,12 @@ export class Asking<T> implements Dispatcher.DispatchHandler {
     });
   }
 
-  /** Is there an answer, and its body being read? */
+  /** True if a response has arrived and its body is being read. */
   get isAnswered(): boolean {
     return this.#body !== undefined;
   }
 
-  /** Nothing more is to be had of this connection. */
+  /** Makes the connection unusable for further requests. */
   #drop(): void {
     this.#forget();
     this.ask.connection.destroy();
@@ -302,14 +310,14 @@ export class Asking<T> implements Dispatcher.DispatchHandler {
     if (status < 200) return;
     const { connection, url, watch, read, settle, stale, isOnce = false } = this.ask;
     const headers = flatHeaders(raw);
-    // Some servers send this before they close an idle connection: it is about no request at all. A
-    // gateway that gave up on this very request sends the same.
+    // Some servers send 408 before they close an idle connection, without a request. A gateway that gave
+    // up on this request sends the same.
     const isGoodbye = status === 408 && headers['connection']?.toLowerCase() === 'close';
     if (connection.isReused && isGoodbye && !isOnce) {
       this.#drop();
       return stale?.();
     }
-    // Where the body ends is known for this one only.
+    // Only `chunked` tells where the body ends.
     const encoding = headers['transfer-encoding'] ?? 'chunked';
     if (encoding.toLowerCase() !== 'chunked') {
       this.#drop();
@@ -326,15 +334,15 @@ export class Asking<T> implements Dispatcher.DispatchHandler {
 
   onResponseEnd(): void {
     this.#forget();
-    // Afterwards it is known whether the connection stays: undici closes it in this very moment, or
-    // when it finds bytes behind the answer.
+    // A microtask later it is known whether the connection stays open: undici closes it now, or when it
+    // finds bytes behind the answer.
     queueMicrotask(this.ask.release);
     this.#body?.end('end');
   }
 
   onResponseError(_controller: Dispatcher.DispatchController, error: NodeJS.ErrnoException): void {
     const { connection, url, watch, settle, stale, isOnce = false } = this.ask;
-    // Before anything was sent, whatever came is not about this request.
+    // An error before anything was sent is not about this request.
     const isUnheard = !isOnce && !this.#isHeard && malformation(error) === undefined;
     const isLost = !this.#isSent || isUnheard;
     const isStale = connection.isReused && isLost;
@@ -351,10 +359,10 @@ export interface HttpPorts extends AddressPorts, TimeWatchPorts {
 
 const FILES_RETRY_MS = 50;
 
-/** What is open, and kept for the next request to the same place. */
+/** Open connections, and those that are kept for the next request to the same origin. */
 export class Connections {
   readonly #limits: KeepLimits;
-  /** By place, each in the order in which they were laid aside. */
+  /** Kept connections with their origin, in the order of their last use. */
   readonly #kept = new Map<Connection, string>();
   #isClosed = false;
 
@@ -363,10 +371,10 @@ export class Connections {
   }
 
   /**
-   * Sends over a connection that was kept, or a new one. Whether an old one is still good is known
-   * only after something was sent: `mayRepeat` says that sending it a second time does no harm; `once`
-   * uses an old one too, and fails where it cannot be told whether it was received. When there are as
-   * many as the system allows, it waits for one of the others to end.
+   * Sends over a kept connection or a new one. Only a sending shows whether a kept connection still
+   * works. `mayRepeat`: true if sending the request twice does no harm; `once` also uses a kept
+   * connection but fails if the server may have received the request. If the system allows no more
+   * connections, it waits until one ends.
    */
   async send<T>(
     { method, url, headers, body }: WireRequest,
@@ -396,7 +404,7 @@ export class Connections {
       });
       if (asked === 'stale') mayBeOld = false;
       else {
-        // Nothing was sent when the system lets this process open no more.
+        // Nothing was sent if the system refused to open a connection.
         const reason = asked.ok ? undefined : asked.error.detail.reason;
         if (reason !== 'EMFILE' && reason !== 'ENFILE') return asked;
         const waited = await watch.race(sleep(FILES_RETRY_MS).then(() => ok(null)));
@@ -406,13 +414,13 @@ export class Connections {
     }
   }
 
-  /** Closes what is kept, and from now on whatever is no longer needed. */
+  /** Closes all kept connections. Connections in use are closed when they end. */
   close(): void {
     this.#isClosed = true;
     for (const connection of this.#kept.keys()) this.#drop(connection);
   }
 
-  /** The last one is the least likely to be closed at the other end. */
+  /** The most recent connection is the least likely to be closed by the server. */
   #take(place: string, addresses: readonly string[]): Connection | undefined {
     let found: Connection | undefined;
     for (const [connection, at] of this.#kept) {

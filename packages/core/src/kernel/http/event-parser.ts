@@ -6,8 +6,8 @@ import { createRedactor, fail, type Outcome, ok, type Redactor } from '../../bas
 import type { StreamEvent } from '../sink.ts';
 
 /**
- * Takes secrets out of the events of one stream, and hands over those that are certain by now: one at
- * whose end a secret may have begun waits for the next.
+ * Masks secrets in the events of one stream. An event at whose end a secret may begin is held back until
+ * the next one.
  */
 export function createEventMask({ text, follow }: Redactor, onEvent: (event: StreamEvent) => void) {
   const texts = follow();
@@ -19,7 +19,7 @@ export function createEventMask({ text, follow }: Redactor, onEvent: (event: Str
     }
   }
   return {
-    /** `isCleared`: this one alone is known to hold none. */
+    /** `isCleared`: this event alone is known to contain no secret. */
     push(event: StreamEvent, isCleared = false): void {
       if (isCleared && texts.passes(event.data, true)) return onEvent(event);
       const masked: StreamEvent = { ...event };
@@ -33,21 +33,26 @@ export function createEventMask({ text, follow }: Redactor, onEvent: (event: Str
 }
 
 interface EventParser {
-  /** Parses more bytes; the same outcome whatever the chunking. Does nothing after a failure. */
+  /** Parses more bytes. The events do not depend on the chunking. Does nothing after a failure. */
   push(bytes: Uint8Array): Outcome<null>;
-  /** Ends the stream, with the events that waited: an event whose final blank line never came is not delivered, but counted. */
+  /**
+   * Ends the stream and passes on the events that were held back. An event without its final blank line
+   * is counted but not delivered.
+   */
   end(): { unfinished: boolean };
-  /** Reconnection time the server asked for, in milliseconds. */
+  /** Reconnection time that the server requested, in milliseconds. */
   retryMs?: number;
 }
 
 const MAX_EVENT = 8 * 1024 * 1024;
-/** Larger chunks are fed in pieces, so that the bound is met between them. */
+/** Larger chunks are fed in pieces, so that the bound is checked between them. */
 const PIECE = 64 * 1024;
-/** A field name, its colon and its blank are buffered too. */
+/** The parser also buffers a field name, its colon and its blank. */
 const SLACK = 64;
 
-/** `maxEvent`: the longest text of one event, in UTF-16 units. Events are handed over without secrets. */
+/**
+ * `maxEvent`: the longest text of one event, in UTF-16 units. `onEvents` gets events without secrets.
+ */
 export function createEventParser(
   onEvent: (event: StreamEvent) => void,
   maxEvent = MAX_EVENT,
@@ -57,11 +62,11 @@ export function createEventParser(
   const mask = redact.isIdle ? undefined : createEventMask(redact, onEvent);
   let isOver = false;
   let lastByte: number | undefined;
-  // INVARIANT: a cleared event holds no secret by itself. Its fields are parts of one text without any;
-  // one that was put together of several texts is never cleared, nor one of several lines, because the
-  // redactor sees through line ends.
+  // INVARIANT: a cleared event never contains a secret by itself. Its fields are parts of one text
+  // without secrets. An event of several texts or several lines is never cleared, because the redactor
+  // looks across line ends.
   let isClear = false;
-  /** What came so far does not surely end with an event: the next one may have begun in it. */
+  /** True if the next event may have begun in the bytes so far. */
   let isOpen = false;
   let probed: EventSourceMessage | undefined;
   let isEnding = false;
@@ -74,7 +79,7 @@ export function createEventParser(
       isOver ||= (event?.length ?? 0) > maxEvent || (id?.length ?? 0) > maxEvent;
       if (isEnding) probed ??= message;
       if (isOver || isEnding) return;
-      // Without absent fields: an event is JSON.
+      // Absent fields are left out, because an event is JSON.
       const own: StreamEvent = event === undefined ? { data } : { event, data };
       if (id !== undefined) own.id = id;
       if (mask) mask.push(own, isClear && !isOpen && !data.includes('\n'));
@@ -85,7 +90,7 @@ export function createEventParser(
       if (Number.isSafeInteger(ms)) result.retryMs = ms;
     },
     onError(error) {
-      // Unknown fields and odd `retry` values are ignored, as the format asks.
+      // Unknown fields and odd `retry` values are ignored, as the format requires.
       if (error.type === 'max-buffer-size-exceeded') isOver = true;
     },
   });
@@ -96,7 +101,7 @@ export function createEventParser(
       for (let at = 0; at < bytes.length; at += PIECE) {
         if (isOver) break;
         const piece = bytes.length <= PIECE ? bytes : bytes.subarray(at, at + PIECE);
-        // After a byte of a longer character the decoder may be waiting for the others.
+        // After a byte of a longer character the decoder may wait for the others.
         const isPlain = (lastByte ?? 0) < 0x80 && isAscii(piece);
         if (!isPlain) decoder ??= new TextDecoder('utf-8', { ignoreBOM: true });
         const text =
@@ -117,7 +122,7 @@ export function createEventParser(
       if (lastByte === 10 && !isOpen) return { unfinished: false };
       const isLineOpen = lastByte !== undefined && lastByte !== 10 && lastByte !== 13;
       isEnding = true;
-      // A probe event: it comes out bare only when nothing was waiting for its blank line.
+      // Feeds a probe event, which is reported alone only if no event was waiting for its blank line.
       parser.feed(`${decoder?.decode() ?? ''}${isLineOpen ? '\n' : ''}data:.\n\n`);
       const isBare = probed?.data === '.' && (probed.event ?? probed.id) === undefined;
       return { unfinished: isLineOpen || !isBare };

@@ -1,4 +1,4 @@
-// The `sse` transport: reads an event stream to its end and hands over every event.
+// The `sse` transport: reads an event stream to its end and passes on every event.
 import {
   type Failure,
   fail,
@@ -17,8 +17,8 @@ import type { Settings } from './request.ts';
 import type { TimeWatch } from './time-limits.ts';
 
 /**
- * Takes the events that came together. A promise means that it needs time: nothing more is read until
- * it settles, and it never rejects.
+ * Receives the events that arrived together. If it returns a promise, nothing more is read until the
+ * promise settles. The promise never rejects.
  */
 export type OnEvents = (events: readonly StreamEvent[]) => undefined | Promise<void>;
 
@@ -32,11 +32,11 @@ export interface Sending {
 }
 
 export interface StreamEnd {
-  /** `status`, `headers` and what else the transport has to say. */
+  /** `status`, `headers` and other facts of the transport. */
   facts: JsonObject;
-  /** How many events were handed over. */
+  /** Number of events that were passed on. */
   count: number;
-  /** Did the other side end it, with nothing left unfinished? */
+  /** True if the server ended the stream and no event was incomplete. */
   endedCleanly: boolean;
   failure?: Failure;
 }
@@ -55,7 +55,7 @@ async function wrongType(answer: HttpAnswer, { watch }: Sending): Promise<Failur
   );
 }
 
-/** Reads to the end. A failure before the first byte of the stream is an outcome without an end. */
+/** Reads a stream to its end. A failure before the first byte is a fault instead of an end. */
 export async function readEventStream(
   answer: HttpAnswer,
   sending: Sending,
@@ -106,8 +106,9 @@ const FEED = 0x0a;
 const RETURN = 0x0d;
 
 /**
- * For a stream that somebody else reads: is no event of it longer than that? Whoever reads keeps an event
- * until its end is there, and one that never ends would be kept for ever. An event ends with an empty line.
+ * Returns a check of the length of events, for a stream that a library reads. The check returns false if
+ * an event is longer than `maxBytes`. A library buffers an event until its end, so an endless event
+ * would fill the memory. An empty line ends an event.
  */
 export function createEventGuard(maxBytes: number): (bytes: Uint8Array) => boolean {
   let [size, isLineEmpty, wasReturn] = [0, true, false];
@@ -117,14 +118,14 @@ export function createEventGuard(maxBytes: number): (bytes: Uint8Array) => boole
       const byte = bytes[at];
       if (byte !== FEED && byte !== RETURN) {
         [isLineEmpty, wasReturn] = [false, false];
-        // Nothing but the end of the line matters: it is looked for at full speed.
+        // Only the end of the line matters, so it is searched natively.
         const feed = bytes.indexOf(FEED, at);
         const rest = bytes.subarray(at, feed === -1 ? bytes.length : feed);
         const back = rest.indexOf(RETURN);
         at += (back === -1 ? rest.length : back) - 1;
         continue;
       }
-      // Both together are one end of a line, also when they come apart.
+      // Return and line feed together are one line end, also if they arrive separately.
       if (byte === RETURN || !wasReturn) {
         if (isLineEmpty) {
           if (size + at - from > maxBytes) return false;

@@ -1,8 +1,8 @@
-// What it means that there is no answer, or only a part of one. undici has many words for it.
+// Maps the many errors of undici to a fault of a request that got no answer or only a part of it.
 import { type Failure, fail } from '../../base/index.ts';
 import { hostOf, portOf } from './address.ts';
 
-/** What is wrong with the other side's HTTP; undefined when it is the connection that failed. */
+/** Returns the problem of the server's HTTP. Undefined if the connection failed. */
 export function malformation({ name, code, message }: NodeJS.ErrnoException): string | undefined {
   if (code === 'UND_ERR_HEADERS_OVERFLOW') return 'the head is too long';
   if (code === 'ERR_ASSERTION' || (code === 'UND_ERR_SOCKET' && message.startsWith('bad '))) {
@@ -15,15 +15,17 @@ export function malformation({ name, code, message }: NodeJS.ErrnoException): st
 
 export function reasonOf(error: NodeJS.ErrnoException): string {
   const { code, message } = error;
-  // However undici noticed that the other side closed.
+  // undici reports a closed connection in several ways.
   if (/^UND_ERR_(?:SOCKET|RES_CONTENT_LENGTH_MISMATCH)$/.test(code ?? '')) return 'ECONNRESET';
   return malformation(error) ?? code ?? message;
 }
 
-/** There is no answer. `sent`: the other side may have seen the request. */
+/**
+ * Returns the fault of a request without an answer. `sent`: the server may have received the request.
+ */
 export function networkFault(error: NodeJS.ErrnoException, url: URL, sent: boolean): Failure {
   const host = hostOf(url);
-  // Before there is a body its length can only be wrong in itself.
+  // Before there is a body, its length can only be invalid in itself.
   const isLength = error.code === 'UND_ERR_RES_CONTENT_LENGTH_MISMATCH';
   const wrong = isLength ? 'the length is not valid' : malformation(error);
   if (wrong !== undefined) return malformed(url, wrong);

@@ -202,7 +202,7 @@ test('the address that was checked is the one connected to, asked for once', asy
   let lookups = 0;
   const lookup = async () => {
     lookups++;
-    // A rebinding resolver: public for whoever checks, loopback for whoever connects.
+    // A rebinding resolver: public for the check, loopback for the connection.
     return lookups === 1 ? ['127.0.0.1'] : ['203.0.113.1'];
   };
   const { port } = new URL(base);

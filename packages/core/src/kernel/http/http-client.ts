@@ -1,5 +1,5 @@
 // The primitive `http_client`: one call from its merged config to one outcome. It closes every sink
-// it was handed, exactly once, on every outcome, also when no request was made.
+// exactly once, on every outcome, also if no request was made.
 import type { Clock, Failure, Json, JsonObject, Outcome } from '../../base/index.ts';
 import { createRedactor, ok, withDetail } from '../../base/index.ts';
 import { describe, markFailure } from '../../flow/index.ts';
@@ -20,7 +20,7 @@ interface HttpClientPorts extends AddressPorts {
 }
 
 /**
- * How long the call waits for its sinks once the stream is over. Every sink gives up earlier by itself: a
+ * How long the call waits for its sinks after the stream. Every sink gives up earlier by itself: a
  * module is ended after 5 s. This bound is for a sink that does not keep its own.
  */
 const CLOSE_MS = 10_000;
@@ -33,7 +33,7 @@ async function closeSinks(fan: Fan, timer: Timer): Promise<SinkReport[]> {
   return reports;
 }
 
-/** The fields of a stream's result; a fault's detail holds the same ones. */
+/** Returns the fields of a stream's result. The detail of a fault contains the same fields. */
 function streamFields(
   { facts, count, endedCleanly }: StreamEnd,
   reports: readonly SinkReport[],
@@ -50,7 +50,7 @@ function streamFields(
   };
 }
 
-/** The call's result once its sinks are closed and have reported. */
+/** Returns the call's result after its sinks have closed and reported. */
 function resultOf(
   received: Outcome<Received>,
   reports: readonly SinkReport[],
@@ -67,8 +67,8 @@ function resultOf(
     const { end } = received.output;
     output = streamFields(end, reports, createRedactor(secrets).json);
     if (end.failure) {
-      // What was received before the fault is told with it. A file that was begun stays, so whoever
-      // keeps labels of files must hear of it.
+      // A fault tells what was received before it. A file that was begun stays, so its labels must be
+      // recorded.
       const written = files.map(({ relative: path, sha256 }) => ({ path, sha256 }));
       const begun = written.length > 0 && { files: written };
       return withDetail(end.failure, { ...output, ...begun });
@@ -82,12 +82,12 @@ function resultOf(
   });
 }
 
-/** Nobody has answered: before the first redirect, for want of a right or of a connection. */
+/** True if no server has answered: a missing right or connection before the first redirect. */
 const isUnsent = ({ error: { detail, code } }: Failure, hops: number): boolean =>
   hops === 0 ||
   (hops === 1 && (detail.missing !== undefined || detail.sent === false || code === 'cancelled'));
 
-/** What a refusal says is as much a stranger's as an answer: words of a page, the place of a redirect. */
+/** A refusal can quote untrusted text: words of a page, the target of a redirect. */
 const NETWORK = describe({ labels: ['untrusted'], taint: ['untrusted', 'src:network'] });
 
 const capabilityOf = ({ transport }: { transport: string }) =>
@@ -95,8 +95,9 @@ const capabilityOf = ({ transport }: { transport: string }) =>
 
 export interface HttpPrimitive extends Primitive {
   /**
-   * For whoever sends the same request many times and reads the events himself, such as the harness:
-   * once for what stays the same, then `send` for each body. It shares the connections of `run`.
+   * Prepares a request for a program that sends it many times and reads the events itself, such as the
+   * harness. The constant parts are checked once, then `send` is called for each body. It shares the
+   * connections of `run`.
    */
   prepare(call: Parameters<typeof prepareRequest>[0]): Outcome<PreparedRequest>;
 }

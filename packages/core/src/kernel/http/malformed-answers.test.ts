@@ -3,8 +3,8 @@ import { afterEach, expect, test } from 'vitest';
 import { ok, systemClock } from '../../base/index.ts';
 import { createHttpPrimitive } from './http-client.ts';
 
-// What a server must not say, byte for byte. Every one of these is a fault, in both modes, and none is
-// waited for longer than the time limit.
+// Malformed responses, byte for byte. Each one is a fault in both modes, and none is waited for longer
+// than the time limit.
 const servers: Server[] = [];
 const sockets = new Set<Socket>();
 afterEach(async () => {

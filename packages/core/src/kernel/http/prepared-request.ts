@@ -1,7 +1,7 @@
-// The one way to send a request. Whatever does not change from one sending to the next is done when
-// it is prepared: config read, URL and headers checked, time limits, redactor. Rights and addresses
-// are judged when it is sent, every time, and again for every redirect: each hop is a new request, and
-// what belongs to the first origin does not travel to another.
+// The one way to send a request. Everything that stays the same between sendings is done in the
+// preparation: config, URL and headers, time limits, redactor. Rights and addresses are judged at every
+// sending and for every redirect. Each redirect is a new request, and credentials of the first origin
+// never go to another.
 import {
   type Failure,
   fail,
@@ -20,30 +20,30 @@ import { reasonOf } from './fault.ts';
 import { type DescribedRequest, describeRequest, urlProblem, type WireRequest } from './request.ts';
 import { TimeWatch, timeoutsOf } from './time-limits.ts';
 
-/** What came back, without secrets: a whole answer, or how a stream ended. */
+/** A response without secrets: a whole answer, or the end of a stream. */
 export type Received = { kind: 'answer'; output: JsonObject } | { kind: 'stream'; end: StreamEnd };
 
 interface SendOptions {
   signal: AbortSignal;
-  /** On the monotonic clock: it is not sent later. */
+  /** Time on the monotonic clock after which the request is not sent. */
   sendBy?: number;
-  /** The caller pays for each sending: a request that may have been received is not sent again. */
+  /** The caller pays for each sending, so a request that may have been received is not sent again. */
   isOnce?: boolean;
-  /** Asked at this sending whether its caller may reach the host. */
+  /** Judges at this sending whether the caller may reach the host. */
   verify: Verifier;
-  /** Gets the events of a stream, without secrets. */
+  /** Receives the events of a stream, without secrets. */
   onEvents: OnEvents;
 }
 
 export interface PreparedRequest extends DescribedRequest {
   /**
-   * Sends it with this body instead of the prepared one, which gave it its content type. It never
-   * rejects, also when whoever takes the events throws.
+   * Sends the request with this body instead of the prepared one, which determined the content type.
+   * Never rejects, also if `onEvents` throws.
    */
   send(body: string | undefined, options: SendOptions): Promise<Outcome<Received>>;
 }
 
-/** The whole body as a value. A JSON body that had to be cut is worth nothing and is a fault. */
+/** Returns the whole body as a value. A truncated JSON body is a fault. */
 async function readAnswer(
   answer: HttpAnswer,
   url: URL,
@@ -85,7 +85,7 @@ async function readAnswer(
 
 const REDIRECTS = new Set([301, 302, 303, 307, 308]);
 
-/** The same request without its body and what described it. */
+/** Returns the request without its body and the headers that describe the body. */
 function withoutBody(request: WireRequest): WireRequest {
   const { body: _, ...rest } = request;
   const headers = { ...rest.headers };
@@ -95,7 +95,7 @@ function withoutBody(request: WireRequest): WireRequest {
 
 const REDIRECT = { rule: 'redirect' } as const;
 
-/** For another origin: no credentials, and nothing that holds a secret. */
+/** Returns the request for another origin: no credentials, and no value that contains a secret. */
 function forStranger(request: WireRequest, redact: Redactor): Outcome<WireRequest> {
   const headers: Record<string, string> = {};
   for (const [name, value] of Object.entries(request.headers)) {
@@ -133,7 +133,7 @@ function redirected(
   return url.origin === request.url.origin ? ok(next) : forStranger(next, redact);
 }
 
-/** The final answer, over redirects. */
+/** Follows redirects and returns the final answer. */
 async function exchange(
   first: WireRequest,
   sending: Sending,
@@ -181,7 +181,7 @@ const redactFault = ({ error }: Failure, redact: Redactor): Failure => ({
   error: { code: error.code, detail: redact.json(error.detail) },
 });
 
-/** An answer may repeat what it was sent; events were seen to on their way. */
+/** Masks secrets that an answer repeats. Events were masked when they arrived. */
 function withoutSecrets(received: Outcome<Received>, redact: Redactor): Outcome<Received> {
   if (redact.isIdle) return received;
   if (!received.ok) return redactFault(received, redact);
@@ -204,7 +204,7 @@ export function prepareRequest(
   if (!timeouts.ok) return timeouts;
   const { request, settings, redact } = described.output;
   const { body: _, ...bare } = request;
-  // A request on a connection that turns out to be closed is sent again: never one that changes things.
+  // A request on a connection that turns out to be closed is sent again, unless the tool writes.
   const mayRepeat = call.tool.effect !== 'write';
   return ok({
     ...described.output,

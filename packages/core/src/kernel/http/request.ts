@@ -1,5 +1,5 @@
-// From a merged config to what goes on the wire, and how. Everything a stranger could have filled in is
-// checked here: scheme, method, header names and values; nothing is connected yet.
+// Turns a merged config into a request. It checks everything that a caller could have filled in: scheme,
+// method, header names and values. Nothing is connected yet.
 import {
   createRedactor,
   type Failure,
@@ -20,17 +20,20 @@ import { METHODS } from './config-shape.ts';
 export interface WireRequest {
   method: string;
   url: URL;
-  /** Names in lower case. */
+  /** Header names are in lower case. */
   headers: Record<string, string>;
   body?: string;
-  /** Names of headers that carry credentials: never sent to another origin. */
+  /** Names of headers with credentials. They are never sent to another origin. */
   credentials: ReadonlySet<string>;
-  /** What `auth` was made of and into: not to be shown, wherever it came from. */
+  /** The parts and the result of `auth`, which no output may show. */
   hidden: string[];
 }
 
 const TOKEN = /^[!#$%&'*+.^_`|~0-9A-Za-z-]+$/;
-/** Framing and routing are ours: a second opinion about them is how requests are smuggled. */
+/**
+ * Headers of framing and routing belong to the client. Two opinions about them make request smuggling
+ * possible.
+ */
 const OURS = new Set(
   'host connection content-length transfer-encoding upgrade keep-alive te trailer expect proxy-connection'
     .split(' ')
@@ -38,7 +41,7 @@ const OURS = new Set(
 );
 const ALWAYS_CREDENTIALS = ['authorization', 'cookie'];
 
-/** The author's mistake, and where it stands. */
+/** A mistake of the author, with its position in the config. */
 const invalid = (field: string, message: string): Failure =>
   fail('config_invalid', `\`${field}\` ${message}`, { config_path: `config.${field}` });
 
@@ -49,7 +52,9 @@ const scalar = (value: Json | undefined): string | undefined =>
       ? String(value)
       : undefined;
 
-/** A header's value as text; control characters are refused without repeating what may be a secret. */
+/**
+ * Returns the problem of a header's value. The text does not repeat the value, which may be a secret.
+ */
 function headerProblem(name: string, value: string): string | undefined {
   if (!TOKEN.test(name)) return `header name ${JSON.stringify(name)} is not valid`;
   if (OURS.has(name)) return `header \`${name}\` is set by the client itself`;
@@ -109,7 +114,7 @@ function addQuery(url: URL, config: JsonObject): Outcome<null> {
   return ok(null);
 }
 
-/** What `auth` adds: a header or a query parameter, and what must be hidden because of it. */
+/** The additions of `auth`: a header or a query parameter, and the texts to hide. */
 interface Credential {
   header?: [name: string, value: string];
   query?: [name: string, value: string];
@@ -157,7 +162,7 @@ function readAuth(config: JsonObject): Outcome<Credential> {
 
 const FORM = 'application/x-www-form-urlencoded';
 
-/** The body's text and the content type to use when the config names none. */
+/** Returns the body's text and the content type for a config that names none. */
 function readBody(config: JsonObject, contentType: string): Outcome<[string, string] | undefined> {
   const body = getOwn(config, 'body');
   if (body === undefined || body === null) return ok(undefined);
@@ -190,7 +195,7 @@ function readMethod(config: JsonObject): Outcome<string> {
     : fail('invalid_input', `method must be one of ${METHODS.join(', ')}`);
 }
 
-/** Everything that is sent, checked; `accept` is what is asked for unless the config says otherwise. */
+/** Returns the checked request. `accept` is used unless the config contains the header. */
 export function buildRequest(
   config: JsonObject,
   accept: Readonly<Record<string, string>>,
@@ -241,7 +246,7 @@ const PRESETS = { sync: 10 * MB, stream: 100 * MB, event: 8 * MB, redirects: 5 }
 
 type Configured = Pick<PrimitiveCall, 'config' | 'parameters' | 'secrets'>;
 
-/** A stream is asked for by `mode`, or by `stream: true` when the tool knows how to stream. */
+/** A stream is requested by `mode`, or by `stream: true` if the tool can stream. */
 function wantsStream({ config, parameters }: Configured): Outcome<boolean> {
   if (getOwn(config, 'mode') !== undefined) {
     const mode = choiceField(config, 'mode', ['sync', 'stream']);
@@ -251,7 +256,7 @@ function wantsStream({ config, parameters }: Configured): Outcome<boolean> {
   return ok(isObject(getOwn(config, 'stream')) && asked.includes(true));
 }
 
-/** Reads what decides how a call goes; anything odd is the author's mistake. */
+/** Reads the settings of a call. An invalid setting is a mistake of the author. */
 function settingsOf(call: Configured): Outcome<Settings> {
   const { config } = call;
   const stream = wantsStream(call);
@@ -285,7 +290,7 @@ export interface DescribedRequest {
   readonly redact: Redactor;
 }
 
-/** What would be sent, checked; nothing is connected. */
+/** Returns the checked request that would be sent. Nothing is connected. */
 export function describeRequest(call: Configured): Outcome<DescribedRequest> {
   const settings = settingsOf(call);
   if (!settings.ok) return settings;

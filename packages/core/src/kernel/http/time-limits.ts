@@ -1,5 +1,5 @@
-// Everything that can stop a call from outside, as one thing: the caller's abort and the four time
-// limits. `connect`, `first_byte` and `idle` follow one another; `total` runs all along.
+// Combines everything that can stop a request from outside: the caller's abort and the four time limits.
+// `connect`, `first_byte` and `idle` follow one another; `total` runs all the time.
 import {
   type Clock,
   type Failure,
@@ -11,12 +11,12 @@ import {
   ok,
 } from '../../base/index.ts';
 
-/** Calls back once after `ms`; the answer cancels. */
+/** Calls back once after `ms`. The returned function cancels. */
 export type Timer = (ms: number, callback: () => void) => () => void;
 
 /**
- * Not before what has arrived meanwhile was looked at: in a busy process the timer may be served before
- * the very event it waited for, which is there already.
+ * Fires after the events that are already waiting. In a busy process the timer could otherwise be served
+ * before the event that it waits for.
  */
 export const systemTimer: Timer = (ms, callback) => {
   let last: NodeJS.Immediate | undefined;
@@ -32,11 +32,11 @@ export const systemTimer: Timer = (ms, callback) => {
 type WaitPhase = 'connect' | 'first_byte' | 'idle';
 type Timeouts = Readonly<Record<WaitPhase | 'total', number>>;
 
-/** In milliseconds; a config gives seconds, like the `timeout` of a tool. */
+/** Default limits in milliseconds. A config gives seconds, like the `timeout` of a tool. */
 const PRESETS: Timeouts = { connect: 10_000, first_byte: 120_000, idle: 60_000, total: 600_000 };
 const MAX_TIMEOUT = 2 ** 31 - 1;
 
-/** Reads `config.timeouts` (seconds); `total` is never longer than the call itself may take. */
+/** Reads `config.timeouts` (seconds). `total` is never longer than the limit of the call. */
 export function timeoutsOf(config: JsonObject, callMs: number): Outcome<Timeouts> {
   const given = getOwn(config, 'timeouts') ?? {};
   const wrong = (message: string, name: string, more: JsonObject = {}): Failure =>
@@ -70,9 +70,9 @@ const WORDS: Readonly<Record<WaitPhase | 'total', string>> = {
   total: 'end of the call',
 };
 
-/** Begins in `connect`. One timer waits for whatever is due next. */
+/** Starts in the phase `connect`. One timer waits for the next limit. */
 export class TimeWatch {
-  /** Why the call must stop: the first reason. */
+  /** The first reason why the call must stop. */
   failure: Failure | undefined;
   readonly #timeouts: Timeouts;
   readonly #caller: AbortSignal;
@@ -81,10 +81,10 @@ export class TimeWatch {
   #phase: WaitPhase | undefined = 'connect';
   #since: number;
   readonly #totalDue: number;
-  /** What is let in by somebody else is not sent later than that. */
+  /** Time after which the request is not sent, because its reservation has ended. */
   readonly #sendBy: number;
   #cancelTimer = (): void => {};
-  /** When the timer fires, if there is one. */
+  /** Time at which the timer fires, if there is one. */
   #armedFor = Number.POSITIVE_INFINITY;
 
   constructor(
@@ -106,7 +106,10 @@ export class TimeWatch {
 
   readonly #onAbort = (): void => this.stop(fail('cancelled', 'the call was cancelled'));
 
-  /** Called when the call must stop, unless it has already; the answer takes the wish back. */
+  /**
+   * Calls the listener when the call must stop, at once if it must already. The returned function
+   * unsubscribes.
+   */
   onStop(listener: (failure: Failure) => void): () => void {
     this.#listeners.add(listener);
     return () => this.#listeners.delete(listener);
@@ -120,14 +123,14 @@ export class TimeWatch {
     this.#listeners.clear();
   }
 
-  /** The answer, or the reason to stop waiting for it. */
+  /** Returns the answer, or the failure if the call must stop before. */
   async race<T>(answer: Promise<Outcome<T>>): Promise<Outcome<T>> {
     if (this.failure !== undefined) return this.failure;
     const { promise: stopped, resolve } = Promise.withResolvers<Failure>();
     const forget = this.onStop(resolve);
     const first = await Promise.race([answer, stopped]);
     forget();
-    // Both may have come at once; then the reason to stop counts.
+    // If both have arrived, the failure counts.
     return this.failure ?? first;
   }
 
@@ -135,7 +138,7 @@ export class TimeWatch {
     if (this.failure !== undefined) return;
     this.#phase = phase;
     this.#since = this.#ports.clock.monotonic();
-    // Looked at in the moment in which it would go out: a process may have stood still before.
+    // Checked just before the sending, because the process may have been suspended.
     if (phase === 'first_byte' && this.#since > this.#sendBy) {
       const detail = { phase: 'connect', sent: false, late: true };
       return this.stop(fail('timeout', 'it could not be sent in time', detail));
@@ -144,14 +147,14 @@ export class TimeWatch {
   }
 
   /**
-   * Something arrived: `idle` begins anew. That is only noted, the timer looks when it fires: a stream
-   * of many small chunks would otherwise spend its time setting timers.
+   * Restarts `idle` because data arrived. It only stores the time and the timer reads it, because a
+   * stream of many small chunks would otherwise spend its time on timers.
    */
   touch(): void {
     this.#since = this.#ports.clock.monotonic();
   }
 
-  /** While we are busy ourselves the other side cannot be idle. */
+  /** Suspends `idle` while this process is busy with the data. */
   hold(): void {
     this.#phase = undefined;
   }
@@ -168,7 +171,7 @@ export class TimeWatch {
         ? Number.POSITIVE_INFINITY
         : this.#since + this.#timeouts[this.#phase];
     const due = Math.min(phaseDue, this.#totalDue);
-    // A timer that fires sooner looks again by itself.
+    // A timer that fires earlier sets itself again.
     if (due >= this.#armedFor) return;
     this.#cancelTimer();
     this.#armedFor = due;

@@ -1,5 +1,5 @@
-// A WebSocket to a checked address. Handshake and frames are undici's; what its client does not tell,
-// it is asked for where the bytes go by: why it hung up, and to wait when we need time.
+// A WebSocket to a checked address. undici implements the handshake and the frames. Its client does not
+// report why it closed and cannot pause, so this file observes the socket.
 import type { Duplex } from 'node:stream';
 import { type CloseEvent, type Dispatcher, type MessageEvent, WebSocket } from 'undici';
 import { type Failure, fail, type Outcome, ok } from '../../base/index.ts';
@@ -8,28 +8,28 @@ import { type AddressPorts, allowTarget, hostOf } from './address.ts';
 import { type Ask, Asking, Connection, flatHeaders, type HttpAnswer } from './connections.ts';
 import type { TimeWatch } from './time-limits.ts';
 
-/** A close frame without a code. */
+/** Code of a close frame without a code. */
 export const NO_CODE = 1005;
 const [OPEN, CLOSE_FRAME, TOO_LARGE] = [1, 0x88, 1009];
 
 export interface WebSocketEnd {
-  /** 1006: the connection was lost. */
+  /** Close code. 1006: the connection was lost. */
   code: number;
   reason: string;
-  /** Did both sides say that it is over? */
+  /** True if both sides sent a close frame. */
   isAnswered: boolean;
-  /** What the other side did that is not allowed. */
+  /** The protocol error of the server. Absent: no error. */
   failure?: Failure;
 }
 
 export interface WebSocketUser {
   text(text: string): void;
   binary?(size: number): void;
-  /** So many bytes came in, whatever they are. */
+  /** Receives the number of bytes that arrived, of whatever kind. */
   received?(bytes: number): void;
-  /** Not an upgrade: an ordinary answer, e.g. 401, and what it means. */
+  /** Handles an ordinary answer, such as 401, instead of an upgrade. Returns its fault. */
   refused(answer: HttpAnswer): Promise<Failure>;
-  /** Once, at the end. */
+  /** Called once at the end. */
   ended(end: WebSocketEnd): void;
 }
 
@@ -41,8 +41,8 @@ interface OpenedLine {
 }
 
 /**
- * Watches what undici writes: the head of a frame, then its payload, or both at once. INVARIANT: only a
- * head is read as one; a masked payload can begin with any byte.
+ * Observes the bytes that undici writes: the head of a frame, then its payload, or both at once.
+ * INVARIANT: only a head is ever parsed; a masked payload can begin with any byte.
  */
 function createSentFrames(onClose: (reason: string, code: number) => void) {
   let rest = 0;
@@ -67,7 +67,7 @@ function createSentFrames(onClose: (reason: string, code: number) => void) {
   };
 }
 
-/** Tells of close frames that are sent, and keeps undici from reading on while we pause. */
+/** Reports close frames that are sent, and keeps undici from reading during a pause. */
 function tap(socket: Duplex, onClose: (reason: string, code: number) => void) {
   const [write, resume] = [socket.write.bind(socket), socket.resume.bind(socket)];
   const sent = createSentFrames(onClose);
@@ -79,7 +79,7 @@ function tap(socket: Duplex, onClose: (reason: string, code: number) => void) {
   };
   socket.resume = () => (isPaused ? socket : resume());
   return {
-    /** Nothing is received, until `resume`. */
+    /** Stops receiving until `resume` is called. */
     pause(): void {
       isPaused = true;
       socket.pause();
@@ -91,7 +91,9 @@ function tap(socket: Duplex, onClose: (reason: string, code: number) => void) {
   };
 }
 
-/** undici gives a reason where it hangs up because of an offence, and none where it only answers. */
+/**
+ * undici gives a reason if it closes because of a protocol error, and none if it answers a close frame.
+ */
 function offence(reason: string, code: number): Failure {
   return code === TOO_LARGE
     ? fail('response_too_large', 'a message is too long', { sent: true })
@@ -103,7 +105,7 @@ function createLine(websocket: WebSocket, socket: Duplex, user: WebSocketUser) {
   let failure: Failure | undefined;
   const { pause, resume } = tap(socket, (reason, code) => {
     if (reason !== '') failure = offence(reason, code);
-    // Theirs was answered: that is all. What was written is sent before the socket goes.
+    // The close frame of the server was answered. Pending data is sent before the socket closes.
     else if (!isClosing) setImmediate(() => socket.end(() => socket.destroy()));
   });
   socket.on('data', (bytes: Buffer) => user.received?.(bytes.length));
@@ -116,7 +118,10 @@ function createLine(websocket: WebSocket, socket: Duplex, user: WebSocketUser) {
     user.ended(failure === undefined ? end : { ...end, failure });
   });
   return {
-    /** A promise when the socket wants a pause; it never rejects. `false`: not sent, the line is dead. */
+    /**
+     * Returns a promise if the socket needs a pause; it never rejects. `false`: not sent, because the
+     * connection is closed.
+     */
     send(text: string): true | false | Promise<true> {
       if (websocket.readyState !== OPEN || !socket.writable) return false;
       websocket.send(text);
@@ -131,7 +136,7 @@ function createLine(websocket: WebSocket, socket: Duplex, user: WebSocketUser) {
         socket.once('close', done);
       });
     },
-    /** Says that it is over; the end comes with the other side's answer. */
+    /** Sends a close frame. The end comes with the answer of the server. */
     close(): void {
       isClosing = true;
       websocket.close(1000);
@@ -142,7 +147,7 @@ function createLine(websocket: WebSocket, socket: Duplex, user: WebSocketUser) {
   };
 }
 
-/** What goes by between the handshake of undici and the wire: the rest is for undici to judge. */
+/** Observes the handshake of undici. undici judges everything else. */
 class Handshake extends Asking<OpenedLine> {
   readonly #inner: Dispatcher.DispatchHandler;
   agreed: { socket: Duplex; headers: HttpAnswer['headers'] } | undefined;
@@ -154,7 +159,7 @@ class Handshake extends Asking<OpenedLine> {
 
   override onRequestStart(controller?: Dispatcher.DispatchController, context?: unknown): void {
     super.onRequestStart();
-    // When undici has given up, the answer may still be read.
+    // If undici has aborted, the answer may still be read.
     const abort = (reason: Error): void => {
       if (!this.isAnswered) controller?.abort(reason);
     };
@@ -186,8 +191,8 @@ class Handshake extends Asking<OpenedLine> {
 }
 
 /**
- * Connects, if that is allowed, and shakes hands. The watch is in `connect`; afterwards it is in `idle`.
- * A message longer than `maxMessage` bytes ends the line.
+ * Connects and shakes hands, if that is allowed. The watch is in `connect`, afterwards in `idle`. A
+ * message longer than `maxMessage` bytes ends the connection.
  */
 export async function openWebSocket(
   { url, headers }: { url: URL; headers: Record<string, string> },
@@ -220,7 +225,7 @@ export async function openWebSocket(
       const line = createLine(websocket, agreed.socket, user);
       resolve(ok({ line, headers: agreed.headers }));
     });
-    // Before it was open: then whatever was not told yet is wrong with the handshake.
+    // An error before the opening is a failure of the handshake.
     websocket.addEventListener('close', () => {
       if (handshake?.agreed === undefined) return;
       connection.destroy();

@@ -23,7 +23,7 @@ async function serve(onSocket: (socket: WebSocket) => void, port = 0): Promise<n
   return (server.address() as AddressInfo).port;
 }
 
-/** A port nobody listens on. */
+/** Returns a port without a listener. */
 async function freePort(): Promise<number> {
   const server = createServer();
   await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve));

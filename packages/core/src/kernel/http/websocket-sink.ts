@@ -1,7 +1,7 @@
-// Forwards a stream to a WebSocket, live. While there is no connection, events wait in a bounded
-// buffer and go out in order once there is one again; what does not fit is counted. An event counts
-// as delivered when it was handed to the connection; that the other side read it is known only when
-// it answers the close at the end, and the report says when it did not.
+// Forwards a stream to a WebSocket, live. Without a connection, events wait in a bounded buffer and are
+// sent in order after a reconnection. Events that do not fit are counted. An event counts as delivered
+// when it was passed to the connection. Only the answer to the close at the end confirms that the server
+// read it; the report says if that answer is missing.
 import type { Failure, JsonObject, Outcome } from '../../base/index.ts';
 import { fail, getOwn, ok, systemClock } from '../../base/index.ts';
 import {
@@ -37,9 +37,9 @@ const TYPE = 'websocket_sink';
 const HOUR = 3_600_000;
 const TIMEOUTS = { connect: 10_000, first_byte: 10_000, idle: HOUR, total: 500 * HOUR };
 const MAX_BACKOFF_MS = 30_000;
-/** How long the end may take: writing out what waits, and the other side's answer to the close. */
+/** How long the end may take: sending the waiting events, and the server's answer to the close. */
 const CLOSE_MS = 3000;
-/** What the other side sends is not ours to keep. */
+/** Maximum size of an incoming message, which is dropped. */
 const MAX_INCOMING = 64 * 1024;
 
 function settingsOf(destination: JsonObject): Outcome<Settings> {
@@ -129,7 +129,7 @@ class WebSocketSink implements Sink, WebSocketUser {
     return error === undefined ? report : { ...report, error };
   }
 
-  // What the other side says is not for us: only that it is over.
+  // Incoming messages are dropped. Only the end of the connection matters.
   text(): void {}
 
   async refused({ status, body }: HttpAnswer): Promise<Failure> {
@@ -150,7 +150,10 @@ class WebSocketSink implements Sink, WebSocketUser {
     this.#connect();
   }
 
-  /** Only while something waits: a server that hangs up on us is not called for nothing. */
+  /**
+   * Connects only if events are waiting, so that a server that closes the connection is not called in
+   * vain.
+   */
   #connect(): void {
     const { aborted } = this.#stop.signal;
     if (this.#line !== undefined || this.#waiting.length === 0 || aborted) return;
@@ -160,7 +163,10 @@ class WebSocketSink implements Sink, WebSocketUser {
     });
   }
 
-  /** Sends what waits, in order; what was not sent when the connection broke waits on. */
+  /**
+   * Sends the waiting events in order. Events that were not sent when the connection broke stay in the
+   * buffer.
+   */
   async #connectAndFlush(): Promise<void> {
     if (!(await this.#open())) return this.#stop.abort();
     for (let text = this.#waiting[0]; text !== undefined; text = this.#waiting[0]) {
@@ -172,7 +178,10 @@ class WebSocketSink implements Sink, WebSocketUser {
     }
   }
 
-  /** False when it was stopped, or given up. The target is judged every time: the name may have moved. */
+  /**
+   * Returns false if the sink was stopped or gave up. The target is judged every time, because the name
+   * may have moved.
+   */
   async #open(): Promise<boolean> {
     const { openWebSocket } = await import('./websocket-line.ts');
     const { request, settings, context, ports } = this.#setup;
@@ -197,9 +206,9 @@ class WebSocketSink implements Sink, WebSocketUser {
     return false;
   }
 
-  /** Ends it, with the other side's word that it got everything. */
+  /** Closes the connection and waits for the server's confirmation. */
   async #finish(): Promise<void> {
-    // It may be lost and called again while we wait.
+    // The connection may be lost and opened again during the wait.
     while (this.#connecting !== undefined) await this.#connecting;
     if (this.#line === undefined) return;
     const { promise: answered, resolve } = Promise.withResolvers<boolean>();

@@ -1,4 +1,4 @@
-// The `websocket` transport: the body is the first message, each text message an event.
+// The `websocket` transport: the body is the first message, and each text message is an event.
 import { type Failure, fail, type Outcome, ok } from '../../base/index.ts';
 import type { StreamEvent } from '../sink.ts';
 import { statusFault } from './answer.ts';
@@ -14,7 +14,7 @@ import {
   type WebSocketUser,
 } from './websocket-line.ts';
 
-/** Codes with which a server says that it is done: normal, going away, none given. */
+/** Close codes of a regular end: normal, going away, none. */
 const CLEAN_CODES = [1000, 1001, NO_CODE];
 
 function endFault({ code, reason, failure }: WebSocketEnd, count: number): Failure | undefined {
@@ -30,7 +30,7 @@ function endFault({ code, reason, failure }: WebSocketEnd, count: number): Failu
   });
 }
 
-/** Picks out the texts and hands them over, one after the other, at the pace of whoever takes them. */
+/** Collects the texts and passes them on in order, at the pace of the consumer. */
 class WebSocketReading implements WebSocketUser {
   readonly #url: URL;
   readonly #sending: Sending;
@@ -82,7 +82,7 @@ class WebSocketReading implements WebSocketUser {
     this.#handOver();
   }
 
-  /** Begins to hand over. Settles when it is over, with everything handed over. */
+  /** Starts to pass on events. Settles after the end, when every event was passed on. */
   read(line: WebSocketLine): Promise<WebSocketEnd> {
     this.#line = line;
     this.#sending.watch.onStop(() =>
@@ -134,7 +134,7 @@ export async function readWebSocket(
   { url, headers: given, body }: WireRequest,
   sending: Sending,
 ): Promise<Outcome<StreamEnd>> {
-  // The content type describes a body, and here there is none.
+  // The content type describes a body, and this request has none.
   const { 'content-type': _, ...headers } = given;
   const reading = new WebSocketReading(url, sending);
   const { maxEvent } = sending.settings;

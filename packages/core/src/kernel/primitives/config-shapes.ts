@@ -1,4 +1,4 @@
-// What a config of `function` may say, and what a stream's destination may: sinks are functions too.
+// The shapes of the config of `function` and of a stream's destinations. Sinks are functions too.
 import {
   anything,
   fillable,
@@ -23,7 +23,7 @@ const FILE_SINK = {
 
 const HEAD = { type: anything, function: anything };
 
-/** By the name of their function; with the fields of the destination over those of the tool. */
+/** Shapes by the name of the function. Fields of the destination override those of the tool. */
 export const SINK_SHAPES: Readonly<Record<string, Rule<unknown>>> = {
   return: record({
     ...HEAD,
@@ -42,17 +42,17 @@ const ALIASES: ReadonlyMap<string, string> = new Map([
   ['null', 'null_sink'],
 ]);
 
-/** The tool that the type of a destination means. */
+/** Returns the id of the sink tool for the type of a destination. */
 export const sinkId = (type: string): string => ALIASES.get(type) ?? type;
 
-/** A sink's tool says a part; the rest comes with the destination. */
+/** A sink's tool has some of the fields. The destination adds the others. */
 const PARTS: Readonly<Record<string, Rule<unknown>>> = {
   file_sink: record({ ...HEAD, ...FILE_SINK }),
   null_sink: record(HEAD),
   websocket_sink: record({ ...HEAD, ...WEBSOCKET_SINK }),
 };
 
-/** The code behind these is loaded when one is called. */
+/** The code behind these functions is loaded by the first call. */
 const FILE_FUNCTIONS = ['read_file', 'write_file', 'edit_file', 'list_dir', 'glob', 'grep'];
 const named = record(
   { function: oneOf([...FILE_FUNCTIONS, ...Object.keys(PARTS)]) },

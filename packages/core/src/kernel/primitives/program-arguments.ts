@@ -1,5 +1,5 @@
-// What a program's tool takes: declarations as in a tool file, or a schema of the program's own
-// choice, spoken to through the interface that they all share (https://standardschema.dev).
+// The parameters of a program's tool: declarations as in a tool file, or a schema of any library that
+// implements Standard Schema (https://standardschema.dev).
 import { fail, isObject, type Json, type JsonObject, type Outcome, ok } from '../../base/index.ts';
 
 interface Issue {
@@ -16,7 +16,7 @@ interface Standard<Input, Output> {
   readonly vendor: string;
   readonly validate: (value: unknown) => ReadArguments<Output> | Promise<ReadArguments<Output>>;
   readonly types?: { readonly input: Input; readonly output: Output } | undefined;
-  /** Those that also know themselves as JSON Schema. */
+  /** Present if the schema can convert itself to JSON Schema. */
   readonly jsonSchema?: {
     readonly input: (options: { readonly target: 'draft-2020-12' }) => Record<string, unknown>;
   };
@@ -37,7 +37,7 @@ interface Types {
   any: Json;
 }
 
-/** One parameter as in a tool file. */
+/** One parameter, declared as in a tool file. */
 interface Declaration {
   readonly type?: keyof Types;
   readonly required?: boolean;
@@ -60,7 +60,7 @@ type ValueOf<D> = D extends keyof Types
       ? Types[Word]
       : Json;
 
-/** A type word alone is required; a default is filled in before the tool is called. */
+/** A type word alone means a required parameter. A default is filled in before the tool is called. */
 type PresentName<P> = {
   [name in keyof P]: P[name] extends string | { required: true } | { default: unknown }
     ? name
@@ -77,7 +77,7 @@ export type ArgumentsOf<P> =
         };
 
 const isStandard = (value: unknown): value is StandardSchema =>
-  // Some are functions.
+  // Some libraries represent a schema as a function.
   ((typeof value === 'object' && value !== null) || typeof value === 'function') &&
   '~standard' in value;
 
@@ -86,15 +86,15 @@ export const standardOf = (
 ): StandardSchema['~standard'] | undefined =>
   isStandard(parameters) ? parameters['~standard'] : undefined;
 
-/** Any fields: the schema says itself what is wrong with them when the tool is called. */
+/** Any fields. The schema reports its own problems when the tool is called. */
 const ANYTHING: JsonObject = { type: 'object', additionalProperties: true };
 
-/** What the model is told. A schema that cannot say what it is takes what it takes. */
+/** Returns the JSON Schema for the model. A schema that cannot convert itself accepts any object. */
 export function inputSchema({ jsonSchema }: StandardSchema['~standard']): JsonObject {
   try {
     const told = JSON.parse(JSON.stringify(jsonSchema?.input({ target: 'draft-2020-12' }) ?? null));
     if (!isObject(told)) return ANYTHING;
-    // Alternatives have no fields of their own, by which unknown ones could be told.
+    // Alternatives have no fields of their own, so unknown fields cannot be detected.
     return isObject(told.properties)
       ? told
       : { ...told, type: 'object', additionalProperties: true };
@@ -106,7 +106,7 @@ export function inputSchema({ jsonSchema }: StandardSchema['~standard']): JsonOb
 const fieldOf = ({ path = [] }: Issue): string =>
   path.map((part) => String(typeof part === 'object' ? part.key : part)).join('.') || '(whole)';
 
-/** The arguments as the schema gives them: defaults filled in, texts made into what they stand for. */
+/** Returns the arguments as the schema parses them: defaults filled in, texts converted. */
 export async function readArguments(
   { validate }: StandardSchema['~standard'],
   given: JsonObject,

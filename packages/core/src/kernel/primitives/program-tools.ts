@@ -1,5 +1,5 @@
-// Tools written in the user's own program. They are looked up, checked and gated like any other;
-// only their end is different: the `function` primitive calls the program's code.
+// Tools of the user's own program. They are found, checked and gated like any other tool. Only their
+// last link is different: the `function` primitive calls the program's code.
 import {
   asJson,
   fail,
@@ -25,39 +25,39 @@ import {
 interface ProgramContext {
   signal: AbortSignal;
   projectRoot: string;
-  /** The same when this very call is made again, after a crash for example. */
+  /** Key of this call, the same for every repetition, for example after a crash. */
   idempotencyKey?: string;
 }
 
 export interface ProgramTool {
-  /** Like a file's id: `math/add`. */
+  /** Like the id of a file, for example `math/add`. */
   id: string;
   description: string;
   version?: string;
-  /** By name a type word or a whole declaration as in a tool file; or any Standard Schema. */
+  /** A type word or a declaration for each parameter as in a tool file, or any Standard Schema. */
   parameters?: Declarations | StandardSchema;
   requires?: readonly string[];
   effect?: ToolEffect;
   risk?: readonly Risk[];
   labels?: readonly string[];
-  /** Whose words its results are, and what single fields of them name: as in a tool file. */
+  /** The authors of its results and the meaning of single fields, as in a tool file. */
   result?: Omit<ResultFacts, 'directory' | 'untrusted'> & { readonly untrusted?: boolean };
-  /** What it answers is the user's own address book. */
+  /** True if the results are the user's own directory, such as an address book. */
   directory?: boolean;
-  /** A returned value is the output; a thrown error becomes `tool_failed`. */
+  /** A returned value is the output. A thrown error becomes `tool_failed`. */
   run(parameters: JsonObject, context: ProgramContext): Json | Promise<Json>;
 }
 
-/** The same tool, whose `run` is given what its parameters say. */
+/** The same tool with `run` typed by its parameters. */
 export interface TypedTool<P> extends Omit<ProgramTool, 'parameters' | 'run'> {
   parameters?: P;
   run(parameters: ArgumentsOf<P>, context: ProgramContext): Json | Promise<Json>;
 }
 
-/** Marks items that no file stands for. */
+/** Prefix of the file of items that come from a program. */
 export const PROGRAM = 'program:';
 
-/** The same YAML fields a file would have, so that one parser checks them. */
+/** Returns the YAML fields that a file would have, so that one parser checks both. */
 function asFile(tool: ProgramTool): JsonObject {
   const name = tool.id.slice(tool.id.lastIndexOf('/') + 1);
   const standard = standardOf(tool.parameters);
@@ -116,7 +116,7 @@ function itemOf(program: ProgramTool): Outcome<ToolItem> {
   });
 }
 
-/** Program code as a function of the primitive; what it throws stays inside. */
+/** Wraps program code as a function of the primitive. An exception becomes a fault. */
 function functionOf(program: ProgramTool): BuiltinFunction {
   const standard = standardOf(program.parameters);
   return async ({ parameters, signal, projectRoot, tool, idempotencyKey: key }) => {
@@ -140,7 +140,10 @@ export interface ProgramTools {
   functions: ReadonlyMap<string, BuiltinFunction>;
 }
 
-/** The tools of a program as items, and what is called in the end. */
+/**
+ * Returns the tools of a program as items, and their functions. Fails with the problem of the first
+ * invalid tool.
+ */
 export function readProgramTools(programs: readonly ProgramTool[]): Outcome<ProgramTools> {
   const items = new Map<string, ToolItem>();
   for (const program of programs) {
@@ -155,7 +158,10 @@ export function readProgramTools(programs: readonly ProgramTool[]): Outcome<Prog
   return ok({ items: [...items.values()], functions });
 }
 
-/** A library in which the program's tools come first. It must search them itself (`extra`). */
+/**
+ * Returns a library in which the program's tools come first. The library must search them itself
+ * (`extra`).
+ */
 export function withProgramTools(library: Library, list: readonly ToolItem[]): Library {
   if (list.length === 0) return library;
   const items = new Map(list.map((item) => [item.id, item]));
@@ -181,6 +187,6 @@ export function withProgramTools(library: Library, list: readonly ToolItem[]): L
   } as Library;
 }
 
-/** A file of the same name is behind the program's tool. */
+/** True for a file that a program's tool of the same name hides. */
 const isFile = ({ kind, id }: Item, own: ReadonlyMap<string, ToolItem>): boolean =>
   kind !== 'tool' || !own.has(id);

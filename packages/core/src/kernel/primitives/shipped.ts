@@ -1,5 +1,5 @@
-// The primitives and sinks that the kernel brings. Their code is loaded, and what they stand on looked up,
-// when a chain first ends in one: most processes need one or two; a start should not pay for the others.
+// The primitives and sinks of the kernel. Their code is loaded when a chain first ends in one, because
+// most processes need only one or two and should start fast.
 import { type Clock, fail, type Outcome, plainText, suggestion } from '../../base/index.ts';
 import type { BuiltinFunction } from '../file-tools/content.ts';
 import type { CheckedFetch, CheckedFetchPorts } from '../http/checked-fetch.ts';
@@ -13,7 +13,7 @@ import type { SinkFactory } from '../sink.ts';
 import type { OwnFolder } from '../sinks/file.ts';
 import { functionConfig } from './config-shapes.ts';
 
-/** What is made when it is first needed, once; after a making that failed the next one tries again. */
+/** Creates a value once, when it is first needed. After a failure the next request tries again. */
 function createOnce<T>(make: () => Promise<T>) {
   let made: Promise<T> | undefined;
   return {
@@ -26,7 +26,7 @@ function createOnce<T>(make: () => Promise<T>) {
   };
 }
 
-/** One that stands on what a policy says now: made anew for every call, which must be cheap. */
+/** A primitive that depends on the current policy. It is created for every call, which must be cheap. */
 const freshPrimitive = (name: string, make: () => Promise<Primitive>): Primitive => ({
   name,
   run: async (call) => (await make()).run(call),
@@ -35,8 +35,8 @@ const freshPrimitive = (name: string, make: () => Promise<Primitive>): Primitive
 });
 
 /**
- * A primitive whose making costs something (code, a probe). A making that fails (too many files are
- * open, say) is that call's failure.
+ * A primitive that is expensive to create (code, a probe). If its creation fails, for example because
+ * too many files are open, the call fails.
  */
 export function lazyPrimitive(name: string, make: () => Promise<Primitive>): Primitive {
   const { get, made } = createOnce(make);
@@ -66,8 +66,8 @@ function lazySink(make: () => Promise<SinkFactory>): SinkFactory {
 }
 
 /**
- * In-process code: the bundle's own functions and those a program passed to `createRuntime`. A
- * project's files never name code to run here; their modules run in a sandboxed child.
+ * In-process code: functions of the bundle and functions that a program passed to `createRuntime`. Files
+ * of a project never name code to run here; their modules run in a sandboxed child.
  */
 function createFunctionPrimitive(
   bundle: Readonly<Record<string, BuiltinFunction>>,
@@ -77,7 +77,7 @@ function createFunctionPrimitive(
     name: 'function',
     run(call) {
       const name = plainText(call.config.function);
-      // Only a tool defined in the program reaches program code.
+      // Only a tool that the program defines reaches program code.
       const inBundle = Object.hasOwn(bundle, name) ? bundle[name] : undefined;
       const run = call.tool.source === 'program' ? program.get(call.tool.id) : inBundle;
       if (run) return run(call);
@@ -90,10 +90,10 @@ function createFunctionPrimitive(
   };
 }
 
-/** The code of a shipped primitive is loaded when a chain first ends in it. */
+/** The parts that shipped primitives need. */
 interface ShippedPorts {
   clock: Clock;
-  /** Private and loopback targets: has somebody granted this one? */
+  /** Returns true if the operator granted this private or loopback address. */
   isHostAllowed(host: string, address: string, port: number): boolean;
   process: () => Promise<ProcessPorts>;
   /** Functions of the user's own program, by tool id. */
@@ -121,7 +121,7 @@ export function shippedPrimitives(ports: ShippedPorts): Primitive[] {
   ];
 }
 
-/** `return` is built in, the others stand behind tools of the bundle. */
+/** Returns the shipped sinks. `return` is built in; the others are tools of the bundle. */
 export function shippedSinks(
   ports: Pick<ShippedPorts, 'clock' | 'isHostAllowed'> & { ownFolder?: OwnFolder },
 ): Readonly<Record<'return' | 'file_sink' | 'null_sink' | 'websocket_sink', SinkFactory>> {
@@ -137,7 +137,7 @@ export function shippedSinks(
   };
 }
 
-/** A sink from a project's module, fed through a sandboxed child. */
+/** Creates a sink from a project's module, which gets the events in a sandboxed child. */
 export function moduleSink(ports: () => Promise<ProcessPorts>) {
   return (tool: PrimitiveCall['tool']): SinkFactory =>
     async (destination, context) => {
@@ -146,7 +146,7 @@ export function moduleSink(ports: () => Promise<ProcessPorts>) {
     };
 }
 
-/** A program that is kept and spoken to, in a sandbox of its own. */
+/** Starts a long-running program in a sandbox of its own. */
 export async function startKept(
   start: KeptProcessStart,
   ports: ProcessPorts,
@@ -155,7 +155,7 @@ export async function startKept(
   return await startKeptProcess(start, ports);
 }
 
-/** `fetch` over checked addresses, for libraries that speak HTTP themselves. */
+/** Opens `fetch` over checked addresses, for libraries that speak HTTP themselves. */
 export async function openFetch(ports: CheckedFetchPorts): Promise<CheckedFetch> {
   const { createCheckedFetch } = await import('../http/checked-fetch.ts');
   return createCheckedFetch(ports);

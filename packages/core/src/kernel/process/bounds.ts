@@ -1,5 +1,5 @@
-// How much of the machine one child may take. The system counts memory and open files for each of its
-// processes, and the processes of the sandbox.
+// Bounds on the resources of one child. The system bounds memory and open files for each of its
+// processes, and the number of processes of the sandbox.
 import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { SANDBOX_PATH } from '../sandbox/plan.ts';
@@ -21,14 +21,20 @@ const attempt = <T>(act: () => T): T | undefined => {
   }
 };
 
-/** What we ourselves may not go beyond cannot be given to a child. */
+/**
+ * Returns the wanted bound, or the bound of this process if that is lower. A child cannot get more than
+ * its parent.
+ */
 function atMost(name: string, wanted: number): number {
   const limits = attempt(() => readFileSync('/proc/self/limits', 'utf8')) ?? '';
   const [, hard] = new RegExp(`^${name}\\s+\\S+\\s+(\\d+)`, 'm').exec(limits) ?? [];
   return hard === undefined ? wanted : Math.min(wanted, Number(hard));
 }
 
-/** A command line that sets the bounds and becomes the command. Processes: of a namespace alone. */
+/**
+ * Returns a command line that sets the bounds and then becomes the command. The number of processes is
+ * bounded only in a namespace.
+ */
 export function withBounds(
   command: readonly string[],
   bounds: ProcessBounds,
@@ -57,15 +63,15 @@ export function withBounds(
 
 const LOOK_MS = 100;
 
-/** The bound that a child went beyond. */
+/** The bound that a child exceeded. */
 export type Overrun = 'processes' | 'memory';
 
 const kilobytes = (text: string, fields: RegExp): number =>
   [...text.matchAll(fields)].reduce((sum, [, figure]) => sum + Number(figure), 0);
 
 /**
- * Memory of a process in kB, without files of the disk that it has mapped. `isExact`: a page that several
- * processes share counts in parts, which takes longer to read.
+ * Returns the memory of a process in kB, without mapped files of the disk. `isExact` counts a shared
+ * page in parts, which takes longer to read.
  */
 function memoryOf(pid: number, isExact: boolean): number {
   const read = (file: string) =>
@@ -77,9 +83,9 @@ function memoryOf(pid: number, isExact: boolean): number {
 }
 
 /**
- * Ends a child that takes too much, and returns a function that stops watching and tells what it was. The
- * system bounds the memory of each process, but neither their sum nor memory that they share, and it does
- * not count processes of root.
+ * Ends a child that exceeds its bounds. Returns a function that stops the watch and returns the exceeded
+ * bound. The system bounds the memory of each process, but not their sum and not shared memory, and it
+ * does not count processes of root.
  */
 export function watchBounds(
   { processes, memoryMb }: ProcessBounds,

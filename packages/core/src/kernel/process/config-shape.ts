@@ -1,5 +1,5 @@
-// What a config of `subprocess` may say. The same fields are looked at when a tool is loaded, where
-// placeholders may still become anything, and when a call was filled in.
+// The shape of the config of `subprocess`. It is checked when a tool is loaded, where a placeholder may
+// become any value, and again when a call was filled in.
 import {
   anything,
   fillable,
@@ -22,7 +22,7 @@ const MAX_OUTPUT = 64 * 1024 * 1024;
 const MAX_MEMORY_MB = 1024 * 1024;
 const MAX_COUNT = 1024 * 1024;
 const MAX_GRACE_MS = 60_000;
-/** Less than this no interpreter starts with. */
+/** No interpreter starts with less memory. */
 const MIN_MEMORY_MB = 16;
 const MIN_COUNT = 16;
 
@@ -64,7 +64,7 @@ const fields = (words: Unfilled, others: Unfilled) => ({
 });
 
 const asIs: Unfilled = (rule) => rule;
-/** Of a call; what else there is was looked at before. */
+/** The shape after placeholders were filled in. The other fields were checked before. */
 export const filledProcess: Rule<unknown> = record(fields(asIs, asIs), { open: true });
 
 const FIELDS = fields(fillableText, fillable);
@@ -72,10 +72,10 @@ const MCP = 'this is the tool `mcp/mcp_stdio` of the bundle: remove the file and
 const moved = { input_format: MCP, output_format: MCP };
 const ofCommand = record(FIELDS, { required: ['command'], moved });
 const ofShell = record(FIELDS, { required: ['script'], moved });
-/** A module is handed the whole config: what is not known here is for it. */
+/** A module gets the whole config, so it may have fields that are unknown here. */
 const ofModule = record(FIELDS, { required: ['module'], open: true });
 
-/** A program, a shell with a text, or a runtime with a module. */
+/** Checks the config of a program, of a shell with a text, or of a runtime with a module. */
 export const processConfig: Rule<unknown> = (value, place) => {
   if (!isObject(value)) return wrongType(place, 'a mapping', value);
   const isGiven = (name: string): boolean => (value[name] ?? null) !== null;

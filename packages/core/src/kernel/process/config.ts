@@ -1,5 +1,5 @@
-// What a tool's config says about the process to start. Read once, here: afterwards the types are
-// the proof. `{param}` is already filled in, so every element is one argument, whatever it holds.
+// Parses the process that a tool's config describes. `{param}` is already filled in, so every element is
+// one argument, whatever it contains.
 import {
   type Failure,
   fail,
@@ -18,23 +18,26 @@ import type { ProcessBounds } from './bounds.ts';
 import { filledProcess, RUNTIMES } from './config-shape.ts';
 
 export interface ProcessConfig {
-  /** What is run: a program with arguments, a shell script, or a module in one of the runtimes. */
+  /** A program with arguments, a shell script, or a module in one of the runtimes. */
   program:
     | { kind: 'command'; command: string; args: readonly string[] }
     | { kind: 'shell'; shell: string; script: string; args: readonly string[] }
     | { kind: 'module'; runtime: ScriptRuntime; module: string; function: string };
   stdin: string | undefined;
-  /** From the project's root. */
+  /** Working folder, relative to the project's root. */
   cwd: string;
   env: Readonly<Record<string, string>>;
   okExitCodes: ReadonlySet<number>;
   maxOutput: number;
   output: 'text' | 'json';
   graceMs: number;
-  /** Files of the real home folder to show read-only; honoured for bundle tools alone. */
+  /** Files of the real home folder that the process can read. Only bundle tools may list files. */
   homeFiles: readonly string[];
   dependencies: readonly string[];
-  /** Paths for git, which is held to them and to what may be read; `none`: it shows no files. */
+  /**
+   * Paths that git is restricted to, in addition to the caller's right to read. `none`: it shows no
+   * files.
+   */
   pathspecs: readonly string[] | 'none' | undefined;
   bounds: ProcessBounds;
 }
@@ -50,21 +53,21 @@ const DEFAULT_OPEN_FILES = 4096;
 const invalid = (field: string, message: string): Failure =>
   fail('config_invalid', `\`config.${field}\` ${message}`, { config_path: `config.${field}` });
 
-/** One argument, or several when a list parameter stood alone in its place; nothing for null. */
+/** Returns one argument, several if a list parameter is alone in its place, and none for null. */
 function argument(value: Json): string[] {
   if (value === null) return [];
   if (Array.isArray(value)) return value.flatMap(argument);
   return [typeof value === 'string' ? value : JSON.stringify(value)];
 }
 
-/** `--key value`; a flag for true, nothing for false or null, repeated for a list. */
+/** Returns `--key value` options: a flag for true, none for false or null, repeated for a list. */
 function optionsFrom(names: readonly string[], parameters: JsonObject): string[] {
   return names.flatMap((name) => {
     const option = `--${name.replaceAll('_', '-')}`;
     const value = getOwn(parameters, name);
     if (value === undefined || value === null || value === false) return [];
     if (value === true) return [option];
-    // A value that looks like an option would be read as one; joined it cannot be.
+    // A value that begins with `-` would be parsed as an option. Joined with `=` it is a value.
     return (Array.isArray(value) ? value : [value]).flatMap((item) =>
       argument(item).flatMap((text) =>
         text.startsWith('-') ? [`${option}=${text}`] : [option, text],

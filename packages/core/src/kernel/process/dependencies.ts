@@ -1,7 +1,7 @@
-// Packages that code tools declare: installed at first execute, never at load, and only when the
-// policy says so. Otherwise the answer is the command that would do it. Each set of packages has one
-// folder, named after what is in it, so that two tools with the same list share it and a changed list
-// never meets old files.
+// Packages that code tools declare. They are installed at the first execution, never at load, and only
+// if the policy allows it. Otherwise the refusal contains the command. Each set of packages has one
+// folder, named by its content: tools with the same list share it, and a changed list never meets old
+// files.
 import { hash } from 'node:crypto';
 import { existsSync, mkdirSync, renameSync, rmSync, writeFileSync } from 'node:fs';
 import { dirname, join } from 'node:path';
@@ -16,7 +16,7 @@ interface DependentTool {
   dependencies: readonly string[];
 }
 
-/** Names and versions from a registry; no paths, no addresses, nothing that reads as an option. */
+/** Names and versions from a registry: no paths, no addresses, no options. */
 const SHAPES: Readonly<Record<ScriptRuntime, RegExp>> = {
   node: /^(@[a-z0-9][\w.-]*\/)?[a-z0-9][\w.-]*(@[\w.^~<>=*+-]+)?$/i,
   python:
@@ -25,7 +25,7 @@ const SHAPES: Readonly<Record<ScriptRuntime, RegExp>> = {
 
 const COMPLETE = '.complete';
 
-/** Where a set of packages lives; undefined for none. The order of the list does not matter. */
+/** Returns the folder of a set of packages, independent of its order. Undefined for an empty set. */
 export function environmentFolder(
   projectRoot: string,
   runtime: ScriptRuntime,
@@ -37,9 +37,9 @@ export function environmentFolder(
   return join(projectRoot, '.ai', '.env', runtime, name);
 }
 
-/** The commands that fill `folder`, as argument lists. */
+/** Returns the commands that fill `folder`, as argument lists. */
 function installCommands({ runtime, dependencies }: DependentTool, folder: string): string[][] {
-  // Install scripts and source builds run code of strangers: packages that need them are refused.
+  // Install scripts and source builds run untrusted code, so packages that need them are refused.
   if (runtime === 'node') {
     const flags = ['--no-audit', '--no-fund', '--ignore-scripts', '--no-save', '--loglevel=error'];
     return [['npm', 'install', '--prefix', folder, ...flags, '--', ...dependencies]];
@@ -55,7 +55,7 @@ function installCommands({ runtime, dependencies }: DependentTool, folder: strin
 const quoted = (text: string): string =>
   /^[\w@%+=:,./~^-]+$/.test(text) ? text : shellQuote(text);
 
-/** What is missing with the exact command for it, unless all that the tool declares is installed. */
+/** Fails with the missing packages and the command that installs them, unless all are installed. */
 function dependencyProblem(tool: DependentTool, folder: string): Outcome<null> {
   const { id, runtime, dependencies } = tool;
   const bad = dependencies.find((name) => !SHAPES[runtime].test(name));
@@ -74,7 +74,7 @@ function dependencyProblem(tool: DependentTool, folder: string): Outcome<null> {
   );
 }
 
-/** Settings of the registries, which a company may need; no tokens. */
+/** Settings of registries that a company may need. Tokens are not among them. */
 const REGISTRY = [
   'npm_config_registry',
   'PIP_INDEX_URL',
@@ -116,10 +116,10 @@ async function step(
 }
 
 /**
- * Installs what is missing when the policy says so: that reaches the network and writes below
- * `.ai/.env`. The work happens in a folder beside the final one, which takes its name only when it is
- * complete: cut off anywhere, the next attempt starts clean, and of two processes that install the
- * same set one wins and the other uses it.
+ * Installs missing packages if the policy allows it. This reaches the network and writes below
+ * `.ai/.env`. The work happens in a folder beside the final one, which is renamed when it is complete.
+ * After a crash the next attempt starts clean, and of two processes that install the same set one wins
+ * and the other uses its folder.
  */
 export async function prepareDependencies(
   tool: DependentTool,
@@ -155,7 +155,7 @@ export async function prepareDependencies(
 }
 
 function takeName(work: string, folder: string): void {
-  // Half a folder without its mark was left by a version that worked in place, or by a person.
+  // An older version that worked in place, or a person, left a folder without its mark.
   if (!existsSync(join(folder, COMPLETE))) rmSync(folder, { recursive: true, force: true });
   try {
     renameSync(work, folder);

@@ -1,5 +1,5 @@
-// A child sees nothing of our environment but this list, what its tool declares by name, and what
-// its config sets. Keys and tokens of the person who started us stay with us.
+// The environment of a child: this list, the variables that its tool declares, and those that its config
+// sets. Keys and tokens of the user's environment are not passed on.
 import { delimiter, isAbsolute } from 'node:path';
 import { type Clock, isInside } from '../../base/index.ts';
 import type { SandboxPolicy } from '../sandbox/decide.ts';
@@ -9,11 +9,11 @@ type ProcessEnvironment = Readonly<Record<string, string | undefined>>;
 export interface ProcessPorts extends SandboxPolicy {
   clock: Clock;
   env: ProcessEnvironment;
-  /** Where output that does not fit goes. Made when needed. */
+  /** Returns the folder for output that does not fit into a result. Creates it. */
   outputDir(): string;
-  /** Never visible in a sandbox: the user's `.ai` folder, wherever that is. */
+  /** Folders that no sandbox shows, such as the user's `.ai` folder. */
   hidden: readonly string[];
-  /** Folder of the user for what children of this project made and may not leave there. */
+  /** Folder of the user for files that children of this project must not leave behind. */
   aside: string;
   install: 'allow' | 'ask' | 'deny';
 }
@@ -22,8 +22,8 @@ const PASSED = ['LANG', 'LANGUAGE', 'TZ', 'TERM', 'NO_COLOR', 'COLORTERM'];
 const FALLBACK_PATH = '/usr/local/bin:/usr/bin:/bin';
 
 /**
- * Folders that commands are looked up in. Those inside the project are left out: whoever may write
- * files there could otherwise put a program in the place of `git`.
+ * Returns the folders in which commands are looked up. Folders inside the project are left out, because
+ * a caller who may write there could replace `git`.
  */
 export function searchPath(env: ProcessEnvironment, projectRoot: string): string[] {
   const listed = (env.PATH || FALLBACK_PATH).split(delimiter);
@@ -33,7 +33,7 @@ export function searchPath(env: ProcessEnvironment, projectRoot: string): string
 }
 
 interface ChildEnvironment {
-  /** Ours; only the listed and the declared names are read from it. */
+  /** The environment of this process. Only the listed and the declared names are read from it. */
   env: ProcessEnvironment;
   declared: readonly string[];
   config: ProcessEnvironment;
@@ -42,7 +42,7 @@ interface ChildEnvironment {
   temp: string;
 }
 
-/** The whole environment of a child. What the config sets wins over what was passed on. */
+/** Returns the whole environment of a child. Variables of the config override inherited ones. */
 export function childEnvironment(options: ChildEnvironment): Record<string, string> {
   const { env, declared, config, path, home, temp } = options;
   const made: Record<string, string> = {

@@ -1,21 +1,21 @@
-// Rights that belong to a program and not to whoever uses it: what is written beside its name, less what
-// policies deny and what is closed to everybody. INVARIANT: nothing is held that was not granted, and
-// nothing that was granted is held against a policy: both are asked, every time.
+// Rights that belong to a program and not to its caller: its declared grants, without what policies deny
+// and without closed paths. INVARIANT: the program never has a right that was not granted, and a policy
+// can always deny a grant. Both are checked every time.
 import { fail, matchGlob } from '../../base/index.ts';
 import type { Verifier } from '../primitive.ts';
 
 export interface ProcessGrants {
-  /** Globs over paths of the project. What may be written may be read. */
+  /** Globs over paths of the project. A path that may be written may be read. */
   readonly read: readonly string[];
   readonly write: readonly string[];
-  /** All of it, or none. */
+  /** True grants all of the network. */
   readonly network: boolean;
 }
 
 const covers = (globs: readonly string[], path: string): boolean =>
   globs.some((glob) => matchGlob(glob, path));
 
-/** Rights of the process itself, whoever speaks to it. */
+/** Returns the rights of the process, the same for every caller. */
 export function verifierOfGrants(
   { read, write, network }: ProcessGrants,
   policy: Verifier,
@@ -23,14 +23,14 @@ export function verifierOfGrants(
   const isGranted = (capability: string, path: string): boolean => {
     if (capability === 'fs.write') return covers(write, path);
     if (capability === 'fs.read') return covers(read, path) || covers(write, path);
-    // Which program is started stands beside what it is granted.
+    // The declaration of the grants names the program.
     return capability.startsWith('net.') ? network : /^(process\.spawn|fs\.exec)$/.test(capability);
   };
   const verify: Verifier = (need) => {
     const path = need.scope?.path ?? '';
     if (isGranted(need.capability, path)) return policy(need);
     return fail('permission_denied', `\`${need.capability}\` is not among what it is granted`, {
-      // The grants of a program are not those of its caller, who may hold it.
+      // The caller may have the right; the program lacks it.
       missing: '',
       rule: 'grants',
       attempted: path,

@@ -1,7 +1,7 @@
-// A program that is started once and spoken to for a long time over its pipes. What it may touch is
-// granted to it and to nobody who speaks to it; policies and the closed places are taken out of that.
-// INVARIANT: when `closed` settles nothing of it runs any more, and what it made and may not leave in the
-// project is out of it.
+// A program that is started once and used for a long time over its pipes. Its rights are granted to the
+// program and not to its callers, without what policies deny and without closed paths. INVARIANT: when
+// `closed` settles, no process of it is ever still running, and files that it must not leave in the
+// project are moved out.
 import { closeSync } from 'node:fs';
 import type { Socket } from 'node:net';
 import type { Readable, Writable } from 'node:stream';
@@ -21,11 +21,11 @@ export interface KeptProcessStart {
   readonly args: readonly string[];
   readonly env: Readonly<Record<string, string>>;
   readonly grants: ProcessGrants;
-  /** Asked about all that is granted: what policies deny and what is closed to everybody is refused. */
+  /** Judges all grants. Refuses what policies deny and closed paths. */
   readonly verify: Verifier;
-  /** Real path. */
+  /** Real path of the project. */
   readonly projectRoot: string;
-  /** Called when it is allowed and before it runs; a fault keeps it from being started. */
+  /** Called when the start is allowed and before the program runs. A fault prevents the start. */
   beforeStart?(facts: Pick<KeptProcess, 'mode' | 'verify'>): Promise<Outcome<null>>;
 }
 
@@ -35,32 +35,34 @@ export interface KeptProcess {
   readonly pid: number;
   readonly mode: SandboxMode;
   readonly verify: Verifier;
-  /** The end of what it has written to stderr. */
+  /** Returns the end of the text that the program wrote to stderr. */
   said(): string;
-  /** Does it keep our own process from ending? While somebody waits for it. */
+  /**
+   * Sets whether the process keeps this program from ending, which it does while a caller waits for it.
+   */
   hold(isHeld: boolean): void;
-  /** How it ended; settles when it is cleaned up. */
+  /** How the program ended. Settles after the clean-up. */
   readonly closed: Promise<KeptProcessEnd>;
-  /** Ends the input, then TERM, then KILL, each with its time. May be called many times. */
+  /** Ends the input, then sends TERM, then KILL, each with its grace time. May be called many times. */
   close(): Promise<KeptProcessEnd>;
 }
 
 interface KeptProcessEnd {
-  /** In words: `exited with code 1`. */
+  /** How it ended, as a text such as `exited with code 1`. */
   readonly how: string;
-  /** Did nobody here end it? */
+  /** True if it ended by itself. */
   readonly isOwn: boolean;
   readonly setAside: SetAside;
 }
 
 const MAX_SAID = 8 * 1024;
-/** For going by itself once nothing more comes in. */
+/** Grace time for a process to end by itself after its input has ended. */
 const PATIENCE_MS = 1000;
 const GRACE_MS = 2000;
 const DRAIN_MS = 1000;
 const NOTHING_MADE: SetAside = { paths: [], folder: '' };
 
-/** Those that run: a program of ours that ends without closing them does not leave them behind. */
+/** Process ids of running programs. They are killed if this program ends without closing them. */
 const running = new Set<number>();
 const killAll = (): void => running.forEach(killTree);
 
@@ -80,7 +82,7 @@ const howItEnded = ({ exitCode, signal, errno }: Awaited<StartedProcess['exit']>
 
 const TOO = { processes: 'many processes', memory: 'much memory' } as const;
 
-/** Waits for its end, however that comes, and tidies up behind it. */
+/** Waits for the end, however it comes, and cleans up. */
 async function tidied(
   { child, exit, overrun }: StartedProcess,
   launch: Launch,
@@ -94,7 +96,7 @@ async function tidied(
   if (pid !== undefined) killTree(pid);
   forget();
   const stoppedFor = overrun();
-  // Its last words may still be on their way.
+  // The last output may not have arrived yet.
   let timer: NodeJS.Timeout | undefined;
   const late = new Promise<void>((resolve) => {
     timer = setTimeout(resolve, DRAIN_MS);
@@ -153,7 +155,7 @@ function keptProcess(
   };
 }
 
-/** Every right is checked first; a refusal has started and made nothing. */
+/** Starts a program. Every right is checked first, and a refusal starts and creates nothing. */
 export async function startKeptProcess(
   { id, command, args, env, grants, verify, projectRoot, beforeStart }: KeptProcessStart,
   ports: ProcessPorts,

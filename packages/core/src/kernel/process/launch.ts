@@ -1,5 +1,5 @@
-// From a tool's call to a child that can be started: the program is found, its rights are checked,
-// its environment is made, and it is put into the sandbox. Nothing has run when this is done.
+// Turns a tool's call into a child that can be started: it finds the program, checks the rights, makes
+// the environment and prepares the sandbox. Nothing runs yet.
 import { cpSync, mkdtempSync, realpathSync, rmSync, statSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { dirname, join, relative } from 'node:path';
@@ -34,13 +34,13 @@ export interface PreparedLaunch {
   launch: Launch;
   mode: SandboxMode;
   network: boolean;
-  /** Absolute program and arguments as they run inside. */
+  /** Absolute path of the program and its arguments, as they are inside of the sandbox. */
   argv: readonly string[];
-  /** What of the project is in its view, and what it may write. */
+  /** The part of the project that the child can read and write. */
   view: ProjectView;
 }
 
-/** What may start, and all that was found out about it. */
+/** An allowed start, with everything that the checks found out. */
 interface AllowedStart {
   call: LaunchCall;
   config: ProcessConfig;
@@ -50,7 +50,7 @@ interface AllowedStart {
   cwd: string;
   path: readonly string[];
   found: FoundProgram;
-  /** A random name, for files. */
+  /** A random name for files of this child. */
   name: string;
 }
 
@@ -58,11 +58,11 @@ const OF_GIT = /^git\./;
 const WRITES_GIT = ['git.write', 'git.push'];
 const UNCONFINED: ProjectView = { root: 'write', places: [], hidden: [] };
 
-/** Signs that are nobody's: a glob that fits them fits everything. */
+/** Returns random characters. A glob that matches them matches every name. */
 const unguessable = (): string =>
   String.fromCharCode(...[...systemRandom(24)].map((byte) => 0xe000 + byte));
 
-/** What the caller may read and write, as far as the tool looks at it and changes anything. */
+/** Returns what the caller may read and write, restricted by the globs and the effect of the tool. */
 function questionOf({ call, mode }: Pick<AllowedStart, 'call' | 'mode'>): AccessQuestion {
   const { verify, tool } = call;
   const { sees } = tool;
@@ -80,7 +80,7 @@ function questionOf({ call, mode }: Pick<AllowedStart, 'call' | 'mode'>): Access
   };
 }
 
-/** Results are read by models too: where a person's home is, is not for them. */
+/** Models read results too, so the path of a person's home folder is replaced. */
 const shownAside = ({ paths, folder }: SetAside, home: string | undefined): SetAside => ({
   paths,
   folder: home && isInside(folder, home) ? join('~', relative(home, folder)) : folder,
@@ -118,7 +118,7 @@ function viewOf(start: AllowedStart): Outcome<OpenView> {
   });
 }
 
-/** Arguments that hold git to what may be read; a tool that cannot be held is refused. */
+/** Returns arguments that restrict git to readable paths. Refuses a tool that cannot be restricted. */
 function heldToView(start: AllowedStart): Outcome<readonly string[]> {
   const { call, config, mode } = start;
   const { pathspecs } = config;
@@ -136,14 +136,17 @@ function heldToView(start: AllowedStart): Outcome<readonly string[]> {
   );
 }
 
-/** Toolchains on the path, the program itself, and what its tool brings; outer before inner. */
+/**
+ * Returns the folders that the child can read: toolchains on the path, the program, and the files of its
+ * tool. Outer folders come before inner ones.
+ */
 function shownFolders({ ports, found, path }: AllowedStart): string[] {
   const real = realOf(found.file) ?? found.file;
   const folders = [...path, dirname(found.file), dirname(real)];
   return toolchainFolders(folders, ports.env.HOME ?? '/root').sort((a, b) => a.length - b.length);
 }
 
-/** Listed files of the real home: where they are, and their place in the private one. */
+/** Returns the listed files of the real home folder with their path in the private one. */
 function homeFiles({ call, config, ports }: AllowedStart, privateHome: string): Shown[] {
   const home = ports.env.HOME;
   if (call.tool.source !== 'bundle' || !home) return [];
@@ -163,8 +166,8 @@ function environmentOf(
 }
 
 /**
- * Sockets, FIFOs and devices that a child would see, as paths inside. The system's own folders are not
- * searched: only root writes there.
+ * Returns sockets, FIFOs and devices that a child could reach, as paths inside. System folders are not
+ * searched, because only root writes there.
  */
 function endpointsIn(
   projectRoot: string,
@@ -210,7 +213,7 @@ function inNamespaces(start: AllowedStart): Outcome<MadeLaunch> {
     ...homeFiles(start, SANDBOX_HOME),
   ];
   const closed = endpointsIn(projectRoot, view.output, [
-    // Mounts of the project lie over a toolchain that is in it.
+    // Mounts of the project cover a toolchain that is inside of it.
     ...shown
       .filter((path) => !isInside(path, projectRoot))
       .map((path) => ({ source: path, target: path })),
@@ -253,7 +256,7 @@ function inNamespaces(start: AllowedStart): Outcome<MadeLaunch> {
   return ok({ launch, view: { root, places, hidden } });
 }
 
-/** Without namespaces a private folder stands in for home and temporary files. */
+/** Without namespaces a private folder replaces home and temporary files. */
 function inFolder(start: AllowedStart): Outcome<MadeLaunch> {
   const { call, config, ports, found, mode, cwd, network } = start;
   const [program = '', ...args] = withBounds([found.file, ...found.args], config.bounds, false);
@@ -297,7 +300,7 @@ function inFolder(start: AllowedStart): Outcome<MadeLaunch> {
   return ok({ launch, view: { root, places, hidden } });
 }
 
-/** Every right that a start needs; nothing is made for it yet. */
+/** Checks every right that a start needs. Creates nothing. */
 export function allowStart(
   call: LaunchCall,
   config: ProcessConfig,
@@ -308,7 +311,7 @@ export function allowStart(
   const name = Buffer.from(systemRandom(12)).toString('hex');
   const decided = decideSandbox(tool, ports);
   if (!decided.ok) {
-    // A right that is missing is missing on every machine: it is the better answer.
+    // A missing right is missing on every machine, so it is reported before a missing sandbox.
     const needed = verifyStart(call, tool.sandbox, undefined, name);
     return needed.ok ? decided : needed;
   }
@@ -320,7 +323,7 @@ export function allowStart(
   return rights.ok ? ok({ mode, path, found: program.output, name }) : rights;
 }
 
-/** Checks every right first; a refusal has started and made nothing. */
+/** Checks every right first. A refusal starts and creates nothing. */
 export function prepareLaunch(
   call: LaunchCall,
   config: ProcessConfig,

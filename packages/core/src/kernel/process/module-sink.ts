@@ -1,6 +1,6 @@
-// A project's own sink: a module in a sandboxed child that gets events as JSON lines on stdin and
-// confirms each. A full pipe makes the stream wait; a child that is gone makes events count as
-// dropped; nothing here ever breaks the stream for the other sinks.
+// A project's own sink: a module in a sandboxed child, which gets events as JSON lines on stdin and
+// confirms each one. A full pipe makes the stream wait. If the child has ended, events count as dropped.
+// A failure here never stops the stream for other sinks.
 import { once } from 'node:events';
 import type { Readable, Writable } from 'node:stream';
 import { fail, type JsonObject, type Outcome, ok, withoutFolder } from '../../base/index.ts';
@@ -12,12 +12,15 @@ import { prepareLaunch } from './launch.ts';
 import { capture } from './output.ts';
 import { killTree, type Launch, type StartedProcess, start, stop } from './run.ts';
 
-/** INVARIANT: with the grace and the last bytes it is less than the stream waits for its sinks, so no child outlives its call. */
+/**
+ * INVARIANT: this time with the grace time is always shorter than the stream's wait for its sinks, so no
+ * child outlives its call.
+ */
 const CLOSE_MS = 5000;
 const MAX_LOG = 16 * 1024;
 const MAX_SAID = 2000;
 
-/** Ends the input and waits; a child that does not end by itself is ended. */
+/** Ends the input and waits. A child that does not end by itself is killed. */
 async function finish(
   { child, exit, overrun }: StartedProcess,
   launch: Launch,
@@ -71,7 +74,7 @@ function createSink(
           continue;
         }
         written++;
-        // The child may go while its pipe is full: then nobody would ever say `drain`.
+        // The child may end while its pipe is full. `drain` would then never come.
         if (!stdin.write(`${JSON.stringify(event)}\n`)) {
           await Promise.race([once(stdin, 'drain').catch(() => undefined), gone]);
         }
@@ -100,7 +103,7 @@ function createSink(
   };
 }
 
-/** Makes sinks from a module named by a tool. `tool` is the sink's own, not that of the stream. */
+/** Creates sinks from a tool's module. `tool` belongs to the sink, not to the stream. */
 export function createProcessSink(ports: ProcessPorts, tool: PrimitiveCall['tool']): SinkFactory {
   return (destination: JsonObject, context: SinkContext): Outcome<Sink> => {
     const config = readProcessConfig(destination, {});

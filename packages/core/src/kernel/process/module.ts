@@ -1,6 +1,6 @@
-// A tool's module as a command line: the runtime's interpreter, our runner script, the module. The
-// runner reads `{parameters, config}` as JSON on stdin and answers on descriptor 4, so that whatever
-// the module prints cannot be taken for its result.
+// Turns a tool's module into a command line: the interpreter of the runtime, the runner script, the
+// module. The runner reads `{parameters, config}` as JSON on stdin and answers on descriptor 4, so that
+// output of the module cannot pass for its result.
 import { existsSync } from 'node:fs';
 import { dirname, extname, join, resolve, sep } from 'node:path';
 import {
@@ -31,8 +31,8 @@ const EXTENSIONS: Readonly<Record<ScriptRuntime, readonly string[]>> = {
 };
 
 /**
- * Real path of `config.module`. It must lie beside its tool: a file elsewhere in the project could
- * be changed by anyone who may write there, and would then run with the tool's rights.
+ * Returns the real path of `config.module`. The module must be in the folder of its tool: another file
+ * of the project could be changed by anyone who may write there, and would run with the tool's rights.
  */
 export function resolveModule(
   tool: PrimitiveCall['tool'],
@@ -46,7 +46,7 @@ export function resolveModule(
   if (/[\u0000-\u001f]/.test(module)) return refuse('holds a control character');
   const real = realOf(resolve(tool.dir, module));
   if (real === undefined) return refuse('does not exist; it is looked up beside the YAML file');
-  // Its own folder, and for a project's tool all of `.ai/`.
+  // A module may be in its own folder and, for a project's tool, anywhere in `.ai/`.
   const shared = tool.source === 'project' ? [join(projectRoot, '.ai')] : [];
   const places = [tool.dir, ...shared].flatMap((folder) => realOf(folder) ?? []);
   if (!places.some((folder) => isInside(real, folder))) {
@@ -55,7 +55,7 @@ export function resolveModule(
   return ok(real);
 }
 
-/** For an installed package the whole of it, so that its modules find one another. */
+/** Returns the whole package of an installed module, so that its modules find one another. */
 function packageOf(dir: string): string {
   for (let folder = dir; folder !== dirname(folder); folder = dirname(folder)) {
     if (existsSync(join(folder, 'package.json'))) return folder;
@@ -63,7 +63,10 @@ function packageOf(dir: string): string {
   return dir;
 }
 
-/** A runtime's interpreter (a bare name is looked up on the path), its arguments, what it must see. */
+/**
+ * Returns the interpreter of a runtime (a bare name is looked up on the path), its arguments, and the
+ * folders that it must read.
+ */
 export function moduleCommand(
   tool: PrimitiveCall['tool'],
   program: ModuleProgram,
@@ -96,10 +99,7 @@ export function moduleCommand(
   return ok({ interpreter, args: ['-u', '-B', join(runners, 'python.py'), ...common], shown });
 }
 
-// A module's answer on its own channel is text from outside: it decides nothing. The fields of its fault
-// stand under one key, and a code that the runtime decides by is only reported.
-
-/** How the process ended counts more than what it said: a timeout with an answer is a timeout. */
+/** Codes that count more than the answer: a timeout with an answer is a timeout. */
 const OVERRULES = new Set(['timeout', 'cancelled', 'overrun', 'not_started']);
 
 export function readOutcome(

@@ -1,5 +1,5 @@
-// What a child writes, bounded: the beginning is kept in memory, and as soon as there is more than
-// that the whole of it goes to a file, so that nothing is lost and nothing is pretended.
+// Captures the output of a child. Its beginning is kept in memory. If there is more, the whole output
+// goes to a file, so that nothing is lost.
 import { mkdirSync } from 'node:fs';
 import { type FileHandle, open } from 'node:fs/promises';
 import { dirname } from 'node:path';
@@ -8,22 +8,22 @@ import { createRedactor, type JsonObject, pathWithin } from '../../base/index.ts
 
 export interface Captured {
   text: string;
-  /** All that the child wrote, kept or not. */
+  /** All bytes that the child wrote, kept or not. */
   bytes: number;
   truncated: boolean;
-  /** Holds everything from the first byte, when `text` does not. */
+  /** File with the whole output, if `text` does not contain it. */
   file?: string;
-  /** Bytes that neither `text` nor the file holds. */
+  /** Number of bytes that neither `text` nor the file contains. */
   lost: number;
 }
 
 export interface CaptureOptions {
   maxBytes: number;
   secrets: readonly string[];
-  /** Where to put what does not fit; without it the rest is lost, and counted. */
+  /** Returns the path for output that does not fit. Absent: the rest is dropped and counted. */
   file?: () => string;
   maxFileBytes?: number;
-  /** Told what comes, as text and without secrets; must not throw. */
+  /** Receives the output as text without secrets. Must not throw. */
   onText?: ((text: string) => void) | undefined;
 }
 
@@ -74,7 +74,7 @@ function createStore(options: CaptureOptions) {
     },
     async end(): Promise<Captured> {
       await file?.close().catch(() => undefined);
-      // Without half a character at the cut.
+      // A partial character at the cut is left out.
       const text = new TextDecoder().decode(Buffer.concat(kept), { stream: overflowed });
       const lost = overflowed ? bytes - Math.max(written, size) : 0;
       const where = written > 0 && path !== undefined ? { file: path } : {};
@@ -83,7 +83,7 @@ function createStore(options: CaptureOptions) {
   };
 }
 
-/** Reads a stream to its end with back-pressure. A stream that breaks ends there; never throws. */
+/** Reads a stream to its end with back-pressure. A stream that breaks ends there. Never throws. */
 export async function capture(stream: Readable, options: CaptureOptions): Promise<Captured> {
   const shown = createRedactor(options.secrets, { areBytes: true }).stream();
   const store = createStore(options);
@@ -95,17 +95,20 @@ export async function capture(stream: Readable, options: CaptureOptions): Promis
   };
   try {
     for await (const chunk of stream) {
-      // One character per byte: nothing is decoded or lost on the way.
+      // One character per byte, so that no decoding changes the content.
       await take(shown.push(Buffer.from(chunk).toString('latin1')));
     }
   } catch {
-    // destroyed by us, or cut off: what arrived until then counts
+    // The stream was destroyed or cut off. The output that arrived before counts.
   }
   await take(shown.end(), true);
   return await store.end();
 }
 
-/** The honest mark: absent when nothing was cut. The file is named from the project. */
+/**
+ * Returns the fields that report a truncation, with the file's path in the project. Empty if nothing was
+ * cut.
+ */
 export function truncationMark(name: string, captured: Captured, projectRoot: string): JsonObject {
   if (!captured.truncated) return {};
   const { bytes, lost } = captured;

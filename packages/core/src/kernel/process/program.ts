@@ -1,4 +1,4 @@
-// Which file a config means, and which arguments it gets. Looking up starts nothing.
+// Finds the file and the arguments that a config describes. Starts nothing.
 import { realpathSync } from 'node:fs';
 import { isAbsolute, join, relative, sep } from 'node:path';
 import { fail, isInside, type Outcome, ok } from '../../base/index.ts';
@@ -12,13 +12,13 @@ import { moduleCommand } from './module.ts';
 export interface FoundProgram {
   file: string;
   args: readonly string[];
-  /** From the project's root, when the program is a file of the project. */
+  /** Path relative to the project's root, if the program is a file of the project. */
   inProject: string | undefined;
-  /** Always in its view: the program or module itself and what was installed for it. */
+  /** Paths that the child can always read: the program or module itself and its installed packages. */
   shown: readonly string[];
 }
 
-/** A bare name is looked up on the path, a relative path in the project; nothing else is guessed. */
+/** Looks up a bare name on the path and a relative path in the project. Guesses nothing else. */
 function findFile(command: string, path: readonly string[], projectRoot: string): Outcome<string> {
   const missing = (where: string) =>
     fail('dependency_missing', `program \`${command}\` was not found ${where}`, { command });
@@ -55,7 +55,7 @@ export function findProgram(
     const command = moduleCommand(tool, program, projectRoot, { environment, isSink });
     if (!command.ok) return command;
     const { interpreter, args, shown } = command.output;
-    // The interpreter is ours or of the project's own environment, not a file that a caller names.
+    // The interpreter comes from the path or the project's own environment; no caller names it.
     const found = isAbsolute(interpreter)
       ? ok(interpreter)
       : findFile(interpreter, path, projectRoot);
@@ -65,7 +65,7 @@ export function findProgram(
   const name = program.kind === 'shell' ? program.shell : program.command;
   const file = findFile(name, path, projectRoot);
   if (!file.ok) return file;
-  // Where it really lies counts: a link elsewhere may lead into the project.
+  // The real path counts: a link outside may lead into the project.
   const real = realpathSync.native(file.output);
   const inProject = isInside(real, projectRoot)
     ? relative(projectRoot, real).split(sep).join('/')

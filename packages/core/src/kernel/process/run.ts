@@ -1,6 +1,6 @@
 // One child process from start to end. It ends in exactly one of six ways: it could not start, it
-// exited, a signal ended it, its time ran out, it had too many processes, or its caller stopped it; in
-// each nothing of it is left running when the promise settles.
+// exited, a signal ended it, its time ran out, it exceeded a bound, or its caller stopped it. In each
+// case no process of it is running when the promise settles.
 import type { ChildProcess } from 'node:child_process';
 import { closeSync, readFileSync } from 'node:fs';
 import { constants } from 'node:os';
@@ -21,7 +21,7 @@ const childrenOf = (pid: number): number[] => {
   }
 };
 
-/** Every living descendant, parents before children. */
+/** Returns every living descendant, parents before children. */
 function descendants(pid: number): number[] {
   const found: number[] = [];
   for (let level = [pid]; level.length > 0; ) {
@@ -31,7 +31,7 @@ function descendants(pid: number): number[] {
   return found;
 }
 
-/** False when there is nothing to signal any more. */
+/** Returns false if the process does not exist. */
 function send(pid: number, signal: NodeJS.Signals): boolean {
   try {
     return process.kill(pid, signal);
@@ -41,8 +41,8 @@ function send(pid: number, signal: NodeJS.Signals): boolean {
 }
 
 /**
- * Asks politely. In a sandbox only what runs inside is asked: a signal to what set it up
- * would take the namespace down at once and leave no time to clean up.
+ * Sends TERM. In a sandbox only the processes inside get it: a signal to the set-up would end the
+ * namespace at once and leave no time to clean up.
  */
 function terminate(pid: number, isSandboxed: boolean): void {
   const inside = isSandboxed ? childrenOf(pid).flatMap(descendants) : descendants(pid);
@@ -50,7 +50,7 @@ function terminate(pid: number, isSandboxed: boolean): void {
   if (!isSandboxed || !asked.includes(true)) send(-pid, 'SIGTERM');
 }
 
-/** Ends the group and every descendant, also those that started a group of their own. */
+/** Kills the group and every descendant, also those in groups of their own. */
 export function killTree(pid: number): void {
   const all = descendants(pid);
   send(-pid, 'SIGKILL');
@@ -62,14 +62,14 @@ export interface Launch {
   args: readonly string[];
   cwd: string;
   env: Readonly<Record<string, string>>;
-  /** Written to descriptor 3; only a sandbox reads there. */
+  /** Text for descriptor 3. Only a sandbox reads it. */
   options?: string;
-  /** Handed to the child from descriptor 6 on, and closed here once it runs. */
+  /** Descriptors for the child, from 6 on. They are closed here after the start. */
   fds: readonly number[];
   bounds?: ProcessBounds;
-  /** In namespaces: a signal shows as an exit code, and asking politely goes to the inside. */
+  /** True in namespaces: a signal is reported as an exit code, and TERM goes to the processes inside. */
   isSandboxed: boolean;
-  /** Undoes what was made for this child, and answers with what it made and may not keep. */
+  /** Removes what was created for this child. Returns the files that it must not leave behind. */
   cleanUp?: () => SetAside | undefined;
 }
 
@@ -81,11 +81,11 @@ interface RunOptions {
   clock: Clock;
   stdout?: CaptureOptions;
   stderr?: CaptureOptions;
-  /** What comes back on descriptor 4. */
+  /** How to capture descriptor 4. */
   channel?: CaptureOptions;
 }
 
-/** How much is kept of what nobody asked about in particular. */
+/** Default for streams without options. */
 const SHORT: CaptureOptions = { maxBytes: 64 * 1024, secrets: [] };
 const GRACE_MS = 2000;
 
@@ -93,17 +93,20 @@ export interface Ended {
   reason: 'exit' | 'signal' | 'timeout' | 'cancelled' | 'overrun' | 'not_started';
   exitCode: number | null;
   signal: string | null;
-  /** Of `not_started`: the system's code. */
+  /** The system's error code. Present only for `not_started`. */
   errno?: string;
-  /** The bound, if the reason is `overrun`. */
+  /** The exceeded bound, if the reason is `overrun`. */
   overrun?: Overrun;
   durationMs: number;
   stdout: Captured;
   stderr: Captured;
   channel: Captured;
-  /** Did the program itself start? False: only the set-up of its sandbox ran, and stderr is the set-up's. */
+  /**
+   * True if the program itself started. False: only the set-up of its sandbox ran, and stderr contains
+   * its messages.
+   */
   hasBegun: boolean;
-  /** What it made and could not leave in the project. */
+  /** Files that the child created and that were moved out of the project. */
   setAside: SetAside;
 }
 
@@ -111,16 +114,16 @@ export interface StartedProcess {
   child: ChildProcess;
   channel: Readable;
   exit: Promise<Pick<Ended, 'exitCode' | 'signal' | 'errno'>>;
-  /** Settles with its end: was the sandbox set up, so that the program took its place? */
+  /** True if the set-up succeeded and the program replaced it. Settles at the end at the latest. */
   begun: Promise<boolean>;
-  /** Asked when it has ended: the bound that it was ended for. */
+  /** Returns the exceeded bound after the end, if the child was killed for it. */
   overrun(): Overrun | undefined;
 }
 
 const DRAIN_MS = 2000;
 const MAX_TIMER = 2 ** 31 - 1;
 
-/** Bubblewrap answers 128 + n when a signal ended what ran inside. */
+/** Bubblewrap exits with 128 + n if a signal ended the program inside. */
 const signalOf = (code: number | null): string | null =>
   Object.entries(constants.signals).find(([, number]) => code === 128 + number)?.[0] ?? null;
 
@@ -137,7 +140,7 @@ function spawnIt(launch: Launch): Outcome<ChildProcess> {
     });
     return ok(child);
   } catch (error) {
-    // Some refusals of the system arrive as an event, others, like a command that is too long, here.
+    // The system reports some failures as an event, others, such as a too long command, here.
     launch.cleanUp?.();
     return fail('config_invalid', errnoOf(error));
   } finally {
@@ -145,7 +148,10 @@ function spawnIt(launch: Launch): Outcome<ChildProcess> {
   }
 }
 
-/** Reads what the set-up of a sandbox reports. The program has no such descriptor, so it cannot answer for it. */
+/**
+ * Reads the report of a sandbox's set-up. The program does not have this descriptor, so it cannot forge
+ * the report.
+ */
 function beganIn(status: Readable | null | undefined): Promise<boolean> {
   if (!status) return Promise.resolve(true);
   let text = '';
@@ -155,7 +161,9 @@ function beganIn(status: Readable | null | undefined): Promise<boolean> {
   return new Promise((resolve) => status.once('close', () => resolve(text.includes(BEGUN))));
 }
 
-/** Starts a child in a group of its own. Errors of pipes are expected: a child may close early. */
+/**
+ * Starts a child in a group of its own. Errors of pipes are expected, because a child may close early.
+ */
 export function start(launch: Launch): Outcome<StartedProcess> {
   const spawned = spawnIt(launch);
   if (!spawned.ok) return spawned;
@@ -184,7 +192,7 @@ export function start(launch: Launch): Outcome<StartedProcess> {
   return ok({ child, channel: child.stdio[CHANNEL_FD] as Readable, exit, begun, overrun });
 }
 
-/** TERM, then KILL when the grace is over. The returned function calls the second step off. */
+/** Sends TERM, and KILL after the grace time. The returned function cancels the second signal. */
 export function stop(child: ChildProcess, isSandboxed: boolean, graceMs: number): () => void {
   const { pid } = child;
   if (pid === undefined) return () => undefined;
@@ -193,7 +201,7 @@ export function stop(child: ChildProcess, isSandboxed: boolean, graceMs: number)
   return () => clearTimeout(timer);
 }
 
-/** Watches the clock and the caller; tells why it stopped the child, if it did. */
+/** Watches the time and the caller. The returned function tells why the child was stopped, if it was. */
 function supervise(child: ChildProcess, launch: Launch, options: RunOptions) {
   let reason: 'timeout' | 'cancelled' | undefined;
   let callOff = (): void => undefined;
@@ -216,7 +224,7 @@ function supervise(child: ChildProcess, launch: Launch, options: RunOptions) {
   };
 }
 
-/** What was left behind must not keep our pipes open for ever. */
+/** A surviving descendant must not keep the pipes open for ever. */
 async function drained<T>(child: ChildProcess, reading: Promise<T>): Promise<T> {
   const timer = setTimeout(() => {
     for (const stream of child.stdio) stream?.destroy();
@@ -232,7 +240,7 @@ async function drained<T>(child: ChildProcess, reading: Promise<T>): Promise<T> 
 const NOTHING_MADE: SetAside = { paths: [], folder: '' };
 const NOTHING: Captured = { text: '', bytes: 0, truncated: false, lost: 0 };
 
-/** Runs a child to its end. Never throws, never leaves one behind. */
+/** Runs a child to its end. Never throws, never leaves a process behind. */
 export async function runProcess(launch: Launch, options: RunOptions): Promise<Ended> {
   const startedAt = options.clock.monotonic();
   const started = start(launch);

@@ -1,4 +1,4 @@
-// `subprocess`: the end of every chain that starts a program.
+// `subprocess`: the last link of every chain that starts a program.
 import { basename, join } from 'node:path';
 import {
   type Failure,
@@ -38,13 +38,15 @@ const SOURCE_LABELS = {
   python: 'src:py',
 } as const;
 
-/** A program as messages and sources name it: from the project, or without the folder of this machine. */
+/**
+ * Returns the program's name for messages and sources: relative to the project, or without its folder.
+ */
 const shownProgram = ({ argv: [program = ''] }: PreparedLaunch, projectRoot: string): string => {
   const inProject = pathWithin(projectRoot, program);
   return inProject === program ? basename(program) : inProject;
 };
 
-/** What the caller learns about how it ended, whatever that was. */
+/** Returns the facts about the end of a process for its caller, on success and on failure. */
 function factsOf(ended: Ended, prepared: PreparedLaunch, projectRoot: string): JsonObject {
   const truncated = {
     ...truncationMark('stdout', ended.stdout, projectRoot),
@@ -67,7 +69,10 @@ function factsOf(ended: Ended, prepared: PreparedLaunch, projectRoot: string): J
 
 const lastLine = (text: string): string => text.trim().split('\n').at(-1)?.slice(0, 300) ?? '';
 
-/** Why the sandbox itself gave up: nothing of the program has run, so stderr holds the words of the set-up. */
+/**
+ * Returns the fault of a sandbox that could not be set up. The program did not run, so stderr contains
+ * the messages of the set-up.
+ */
 function setupFailure(ended: Ended, prepared: PreparedLaunch): Failure {
   const said = lastLine(ended.stderr.text).replace(/^(?:bwrap|sandbox): /, '');
   return notBegun(
@@ -80,7 +85,7 @@ function setupFailure(ended: Ended, prepared: PreparedLaunch): Failure {
   );
 }
 
-/** Everything but a good exit, as one fault each. */
+/** Returns the fault of every end except a successful exit. */
 function failureOf(
   ended: Ended,
   call: PrimitiveCall,
@@ -146,7 +151,7 @@ function outputOf(ended: Ended, facts: JsonObject, config: ProcessConfig): Outco
       );
 }
 
-/** The sinks of a process get its lines once it is done; they are closed whatever happened. */
+/** Sends the lines of a process to its sinks after its end. The sinks are always closed. */
 async function deliver(call: PrimitiveCall, text: string): Promise<JsonObject> {
   if (call.sinks.length === 0) return {};
   const lines = text === '' ? [] : text.replace(/\n$/, '').split('\n');

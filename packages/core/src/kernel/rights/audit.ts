@@ -1,5 +1,5 @@
-// One row for every call and every denial. Append-only, a row a line, written with
-// one write each, so that several processes can share the file and a torn line loses one row only.
+// One row for every call and every denial. The file is append-only with one row per line and one write
+// per row, so that several processes can share it and a torn line loses only one row.
 import { closeSync, fstatSync, readSync } from 'node:fs';
 import {
   type Clock,
@@ -17,54 +17,57 @@ import { createRecordFile, openRecords, type RecordEntry } from '../../flow/inde
 
 export interface AuditRow {
   time: string;
-  /** Where it came in: `cli`, `mcp`, `library`, `script`, `thread`, `harness`. */
+  /** Surface of the call: `cli`, `mcp`, `library`, `script`, `thread` or `harness`. */
   surface: string;
-  /** Who: the id of a thread, the name of a person, a client or a program. */
+  /** The caller: the id of a thread, or the name of a person, a client or a program. */
   caller: string;
   /** Hash of the token, the policy that answered, or `person`. */
   subject: string;
   operation: string;
-  /** What it was done to: a path, a host, an id. */
+  /** Target of the operation: a path, a host or an id. */
   target: string;
   decision: 'allowed' | 'denied' | 'failed';
   reason: string;
 }
 
-/** The latest so many rows that fit. */
+/** The newest rows that match. `limit` is their maximum number. */
 export interface AuditFilter {
   limit: number;
   decision?: AuditRow['decision'];
   surface?: string;
-  /** By this thread, or about it. */
+  /** Only rows by this thread or about it. */
   thread?: string;
-  /** Its id, or what stands after the last slash of it. */
+  /** Id of the tool, or the part after its last slash. */
   tool?: string;
-  /** From this time on, in the form of `AuditRow.time`. */
+  /** Only rows from this time on, in the form of `AuditRow.time`. */
   since?: string;
 }
 
 export interface Audit {
-  /** Could a row be written, 20 ms ago at most? Asked before anything is done that would need one. */
+  /** Checks that a row can be written; the result may be 20 ms old. Called before an effect that needs a row. */
   ready(): Outcome<null>;
   write(row: Omit<AuditRow, 'time'>): Outcome<null>;
-  /** Oldest first. Takes memory for what is found, however long the file is. */
+  /**
+   * Returns matching rows, oldest first. The memory depends on the matches, not on the length of the
+   * file.
+   */
   read(filter: AuditFilter): Outcome<AuditRow[]>;
-  /** Where rows go elsewhere: when all so far have arrived, or stand in the file. */
+  /** Settles when all rows so far are sent, or written to the file. Absent: rows are written at once. */
   kept?(): Promise<Outcome<null>>;
-  /** Gives back what it holds open; a later row opens it again. */
+  /** Closes the file. A later row opens it again. */
   close?(): void;
 }
 
 type NewRow = Omit<AuditRow, 'time'>;
 const MAX_SENT = 500;
 
-/** Of a URL the host: what stands behind it may hold a key. */
+/** Returns the host of a URL, because its path may contain a key. */
 const hostOf = (text: string): string => (URL.canParse(text) ? new URL(text).host : '') || text;
 
-/** What names a thing that no role tells of. */
+/** Names of arguments that identify a target but have no role. */
 const IDS: ReadonlySet<string> = new Set(['thread_id', 'directive_name', 'item_id']);
 
-/** What an attempt was aimed at, as its arguments or else the operation itself say. */
+/** Returns the target of a call, from its arguments or else from the operation. */
 export function callTarget({
   op,
   arguments: given,
@@ -81,8 +84,7 @@ export function callTarget({
   return typeof host === 'string' ? host : '';
 }
 
-/** The row of one attempt at an operation. */
-/** Exceptions to policies, and who made them; empty when there were none. */
+/** Names the exceptions to policies and the guards that made them. Empty if there were none. */
 export const liftedIn = ({ trace }: Pick<RecordEntry, 'trace'>): string =>
   trace
     .filter(({ decision }) => decision === 'lift')
@@ -94,7 +96,7 @@ export function auditRow(
   who: Pick<AuditRow, 'surface' | 'caller' | 'subject'>,
 ): Omit<AuditRow, 'time'> {
   const { op, outcome } = entry;
-  // Where both are told, the name is what is done and the target what it is done to.
+  // If both are present, the name is the operation and the target its object.
   const { type, name, target = '' } = op;
   const isNamed = target !== '' && name !== type && name !== target;
   const operation = `${type}:${isNamed || target === '' ? name : target}`;
@@ -110,15 +112,17 @@ export function auditRow(
 
 const MAX_TEXT = 500;
 const BLOCK = 256 * 1024;
-/** No row is as long: what is, is no row, and only its end is kept until its beginning is found. */
+/**
+ * No row is longer. A longer line is not a row, so only its end is kept while its beginning is searched.
+ */
 const MAX_LINE = 64 * 1024;
-/** As many as the registry gives at once. */
+/** The registry returns the same maximum. */
 const MAX_ROWS = 100_000;
 
 const short = (text: string): string =>
   text.length > MAX_TEXT ? `${text.slice(0, MAX_TEXT)}…` : text;
 
-/** Whole lines from the end of a file to its beginning, a block at a time. */
+/** Yields whole lines from the end of a file to its beginning, one block at a time. */
 function* linesFromEnd(handle: number): Generator<string> {
   const block = Buffer.alloc(BLOCK);
   let rest: Buffer = Buffer.alloc(0);
@@ -126,7 +130,7 @@ function* linesFromEnd(handle: number): Generator<string> {
     const from = Math.max(0, end - BLOCK);
     const count = readSync(handle, block, 0, end - from, from);
     end = from;
-    // What somebody cut off meanwhile is gone.
+    // Another process may have truncated the file during the reading.
     let text = Buffer.concat([block.subarray(0, count), rest]);
     for (let at = text.lastIndexOf(10); at !== -1; at = text.lastIndexOf(10)) {
       yield text.toString('utf8', at + 1);
@@ -146,7 +150,10 @@ const DECISIONS: readonly unknown[] = [
 
 const BEGINS = '{"time":';
 
-/** Older rows name no target; what is no row at all is left out. A row behind a torn one is found. */
+/**
+ * Returns a row, or undefined for a line that is not one. Older rows have no target. A row behind a torn
+ * one is found.
+ */
 function rowOf(line: string): AuditRow | undefined {
   const at = line.lastIndexOf(BEGINS);
   if (at === -1) return undefined;
@@ -169,7 +176,7 @@ const fits = (row: AuditRow, { decision, surface, thread, tool, since }: AuditFi
   (tool === undefined || isTool(row.operation, tool)) &&
   (since === undefined || row.time >= since);
 
-/** Texts that a row which fits holds as it stands in the file: most others need not be read. */
+/** Returns texts that every matching row contains in the file, so that most rows need no parsing. */
 function tracesOf({ decision, surface, thread, tool }: AuditFilter): string[] {
   const asWritten = (text: string): string => JSON.stringify(text).slice(1, -1);
   return [
@@ -180,7 +187,7 @@ function tracesOf({ decision, surface, thread, tool }: AuditFilter): string[] {
   ];
 }
 
-/** By how it begins; what begins otherwise is read first. */
+/** Compares the beginning of the line. A line with another beginning is parsed first. */
 const isOlder = (line: string, since: string | undefined): boolean =>
   since !== undefined && line.startsWith(BEGINS) && line.slice(BEGINS.length + 1) < since;
 
@@ -248,14 +255,17 @@ export function createAudit(file: string, clock: Clock): Audit {
   };
 }
 
-/** True for rows about keys and trust, which a user has for all projects. */
+/** True for rows about keys and trust, which belong to the user and not to a project. */
 export const isOfUser = ({
   subject,
   operation,
 }: Pick<AuditRow, 'subject' | 'operation'>): boolean =>
   subject === 'person' && /^(?:keys|trust)(?::|$)/.test(operation);
 
-/** Adds the user's own audit to that of a project: its rows are written to it and read with the others. */
+/**
+ * Adds the user's own audit to that of a project. Rows of the user are written to it and read with the
+ * others.
+ */
 export function withUserAudit(project: Audit, user: Audit): Audit {
   return {
     ...project,
@@ -274,7 +284,7 @@ export function withUserAudit(project: Audit, user: Audit): Audit {
   };
 }
 
-/** Rows go where `send` brings them, in order; those that do not arrive stand in the file. */
+/** Sends rows with `send`, in order. Rows that do not arrive are written to the file. */
 export function forwardAudit(
   file: Audit,
   send: (rows: readonly NewRow[]) => Promise<Outcome<unknown>>,
@@ -282,7 +292,7 @@ export function forwardAudit(
   let waiting: NewRow[] = [];
   let sending: Promise<Outcome<null>> | undefined;
 
-  /** What nobody knows the fate of may be there twice: better than not at all. */
+  /** A row whose arrival is unknown is written to the file, so it may exist twice but is never lost. */
   async function sendAll(): Promise<Outcome<null>> {
     let kept: Outcome<null> = ok(null);
     while (waiting.length > 0) {
@@ -303,7 +313,7 @@ export function forwardAudit(
     write({ operation, target, reason, ...row }) {
       const about = { operation: short(operation), target: short(target), reason: short(reason) };
       waiting.push({ ...row, ...about });
-      // What comes in the same moment goes together.
+      // Rows of the same turn of the event loop are sent together.
       sending ??= Promise.resolve().then(sendAll);
       return ok(null);
     },

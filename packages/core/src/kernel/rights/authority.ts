@@ -1,5 +1,5 @@
-// What a caller may do, made from what speaks for it: a capability token inside a thread, or the
-// operator's policy for the surface the call came in on. Both answer the same questions.
+// Makes the rights of a caller from its source: a capability token inside of a thread, or the operator's
+// policy for the surface of the call. Both answer the same questions.
 import { createRecentPairs, type Failure, fail, type Outcome, ok } from '../../base/index.ts';
 import type { ClosedFiles, ComposedPolicy, GuardSet } from '../../flow/index.ts';
 import type { ItemKind } from '../../items/index.ts';
@@ -13,13 +13,16 @@ import {
 import type { Authority } from '../call.ts';
 import type { Verifier } from '../primitive.ts';
 
-/** By policy and surface: both, and the catalogue, are replaced as a whole when anything changes. */
+/** Cache by policy and capability catalog. Both objects are replaced whenever anything changes. */
 const known = createRecentPairs<
   ComposedPolicy | string,
   { catalog: CapabilityCatalog; authority: Authority }
 >(32);
 
-/** Outside a thread: the ceilings of every policy level for this surface, all of which must allow. */
+/**
+ * Returns the rights outside of a thread: the ceilings of every policy level for this surface, all of
+ * which must allow.
+ */
 export function policyAuthority(
   policy: ComposedPolicy,
   surface: string,
@@ -57,12 +60,12 @@ export function policyAuthority(
   return authority;
 }
 
-/** Kinds of items that lists over categories are about, by the names of their folders. */
+/** Folder names of the kinds of items that have lists over categories. */
 const FILTERED = ['directives', 'knowledge'] as const;
 
 const ofTokens = new WeakMap<VerifiedToken, Authority>();
 
-/** Inside a thread: the token decides, its expiry and revocation included. */
+/** Returns the rights inside of a thread: the token decides, including its expiry and revocation. */
 export function tokenAuthority(token: VerifiedToken): Authority {
   const before = ofTokens.get(token);
   if (before) return before;
@@ -84,8 +87,8 @@ export function tokenAuthority(token: VerifiedToken): Authority {
 }
 
 /**
- * Refuses an item that a list over categories and names leaves out. What is missing is an entry of an
- * allow list, never a capability; a deny list misses nothing.
+ * Refuses an item that a list over categories and names excludes. An allow list lacks an entry, never a
+ * capability; a deny list lacks nothing.
  */
 export function leftOut(
   authority: Authority,
@@ -106,7 +109,7 @@ export function leftOut(
   });
 }
 
-/** For a primitive, which asks and need not know who answers. */
+/** Returns the verifier for a primitive. */
 export function verifierOf(authority: Authority): Verifier {
   const { check, globs } = authority;
   if (check.globs === globs) return check;
@@ -114,7 +117,7 @@ export function verifierOf(authority: Authority): Verifier {
   return globs ? Object.assign(verify, { globs }) : verify;
 }
 
-/** The same without the capabilities that are refused. */
+/** Returns the authority without the capabilities that `refuse` names. */
 export const without = (
   authority: Authority,
   refusal: (capability: string) => Outcome<null> | undefined,
@@ -125,9 +128,9 @@ export const without = (
 });
 
 /**
- * For requests to a model: whether one may be asked is said of the model (`models` in a policy), so
- * that closing the network to tools closes nothing else. INVARIANT: of no use to an unsigned chain,
- * which is restricted after this.
+ * For requests to a model. The policy for models (`models`) decides whether a model may be called, so
+ * that closing the network to tools does not close models. INVARIANT: an unsigned chain never gains by
+ * this, because it is restricted afterwards.
  */
 export function forModels(authority: Authority): Authority {
   const isOpen = (name: string): boolean => name === 'net.http' || name === 'tool.execute';
@@ -138,7 +141,7 @@ export function forModels(authority: Authority): Authority {
   };
 }
 
-/** Held to these names, and to calling tools at all, which are then judged themselves. */
+/** Restricts the authority to these names. Calls of tools stay open, because each is judged itself. */
 export function heldTo(authority: Authority, only: readonly string[] | undefined): Authority {
   if (only === undefined) return authority;
   return without(authority, (capability) =>
@@ -147,7 +150,7 @@ export function heldTo(authority: Authority, only: readonly string[] | undefined
       : fail(
           'permission_denied',
           `the tool that does this does not require \`${capability}\`; add it to its \`requires\``,
-          // The thread may hold it: the tool is what has to name it.
+          // The thread may have the right, but the tool must declare it.
           { missing: '', rule: 'requires' },
         ),
   );
@@ -177,7 +180,7 @@ function withoutFiles(
   };
 }
 
-/** The same without the files that policies of whoever calls close. */
+/** Returns the authority without the files that policies of the caller close. */
 export const underPolicies = (
   authority: Authority,
   { locked }: GuardSet,
@@ -188,12 +191,15 @@ export const underPolicies = (
     authority,
   );
 
-/** A tool that reads may start a process; what that sees and does is judged besides. */
+/** A tool that reads may start a process, which is judged by what it reads and does. */
 const LOOKED_WITH: ReadonlySet<string> = new Set(['process.spawn', 'fs.exec', 'kernel.execute']);
 
 const TOKEN = '`km web token add --role steer` makes a token for a client that may do more';
 
-/** Of whoever may only look: nothing is started, steered, written or sent, and no tool called that does. */
+/**
+ * Returns the authority of a caller that may only read. It refuses to start, steer, write or send, and
+ * every tool that does.
+ */
 export function forViewer(authority: Authority, catalog: CapabilityCatalog): Authority {
   const refuse = (what: string): Failure =>
     fail('permission_denied', `this client may only look, which excludes \`${what}\`; ${TOKEN}`, {

@@ -1,7 +1,6 @@
-// Places that no right over files reaches, whoever holds it and however the path is written: the
-// user's own folder with its keys (a project may be the home folder), the project's items, which change
-// through `execute` alone, and what the runtime keeps for itself. One list for file tools, scripts, MCP
-// and, as globs, for the sandbox.
+// Paths that no right over files reaches, however the path is written: the user's own folder with its
+// keys (a project may be the home folder), the project's items, which change only through `execute`, and
+// the files of the runtime. One list serves file tools, scripts, MCP and, as globs, the sandbox.
 import { hash } from 'node:crypto';
 import { isAbsolute, join, relative, resolve } from 'node:path';
 import { type Clock, createLooks, fail, isInside, type Outcome } from '../../base/index.ts';
@@ -10,21 +9,24 @@ import type { Authority } from '../call.ts';
 import type { Verifier } from '../primitive.ts';
 import { realOf } from './project-path.ts';
 
-/** Records in an `.ai` folder are closed to reading, too. */
+/** Records in an `.ai` folder are closed to reading too. */
 const IN_ITEMS = new RegExp(
   `(?:^|/)\\.ai/(?:${RECORD_NAMES.join('|').replaceAll('.', '\\.')})(?:/|$)`,
   'i',
 );
 /**
- * What did not fit into the result of a call. Its name was told to that caller and nobody can guess it;
- * a thread's says whose it is, so that no other thread reads it that has learnt the name.
+ * Output that did not fit into the result of a call. Only the caller learns its random name. The name
+ * contains the thread, so that another thread that learns the name cannot read the file.
  */
 const LONG_OUTPUT = /(?:^|\/)outputs\/[0-9a-f]{16}(?:\.([0-9a-f]{16}))?\.(?:stdout|stderr)\.txt$/;
 
 const tagOf = (thread: string | undefined): string =>
   thread === undefined ? '' : hash('sha256', thread).slice(0, 16);
 
-/** The name of a file for what a caller's process wrote; without a thread it is a person's or a client's. */
+/**
+ * Returns the file name for output of a caller's process. Without a thread it belongs to a person or a
+ * client.
+ */
 export const longOutputName = (random: string, thread: string | undefined, stream: string) =>
   `${[random, tagOf(thread), stream].filter((part) => part !== '').join('.')}.txt`;
 
@@ -35,11 +37,11 @@ const isOthersOutput = (path: string, thread: string | undefined): boolean => {
 
 const plain = (path: string): string => path.replaceAll('\\', '/');
 
-/** Is this a place of the runtime's own, of whatever project? `path`: free of links. */
+/** True for a path that belongs to the runtime in any project. `path` must be free of links. */
 export const isKeptPlace = (path: string): boolean =>
   IN_ITEMS.test(plain(path)) && !LONG_OUTPUT.test(plain(path));
 
-/** Refused because of the place itself, not for want of a right. */
+/** True if the path itself was refused, not for lack of a right. */
 export const isClosed = (answer: Outcome<unknown>): boolean =>
   !answer.ok && answer.error.detail.closed === true;
 
@@ -48,15 +50,16 @@ interface ClosedPlaces {
   project: string;
   /** The user's folder: keys, trust store, own items and policy. */
   home: string;
-  /** Completes "`path` …" when records are refused: how they are read instead. */
+  /** Completes "`path` …" in the refusal of a record with how to read it instead. */
   whyKept: string;
 }
 
 const WHY_ITEMS = 'is where the items of the project are; they change through `execute`';
 
 /**
- * Takes the closed places out of every right over files. Where they are is looked at every 20 ms at
- * most: searching a project asks about thousands of files. The same authority gives the same answer.
+ * Returns a function that removes the closed paths from every right over files. Their location is read
+ * every 20 ms at most, because a search checks thousands of files. The same authority gives the same
+ * result.
  */
 export function createKeepOut(
   { project, home, whyKept }: ClosedPlaces,
@@ -70,7 +73,7 @@ export function createKeepOut(
   function places() {
     if (looks.isRecent()) return real;
     looks.begin();
-    // What is not there yet has no link that leads to it either.
+    // A folder that does not exist yet has no link that leads to it either.
     const now = realOf(listed.home) ?? listed.home;
     const items = realOf(listed.items) ?? listed.items;
     const isHomeNear =
@@ -86,7 +89,7 @@ export function createKeepOut(
     thread: string | undefined,
   ) {
     const { home: own, items, isHomeNear, isUsual } = places();
-    // Scopes of files are relative to the project and already free of links.
+    // Scopes of files are relative to the project and free of links.
     const isNear = isHomeNear || !isUsual || isAbsolute(path) || /\.ai(?:\/|$)/i.test(path);
     if (capability === 'fs.read' && !isNear) return undefined;
     const place = resolve(project, path);
@@ -118,7 +121,7 @@ export function createKeepOut(
     const { globs, filtered = [] } = authority;
     const check: Verifier = (need) => {
       const path = need.scope?.path;
-      // For reading the place comes first: what is closed is closed whatever was granted.
+      // For reading, the path is checked first: a closed path is closed whatever was granted.
       const held = need.capability === 'fs.read' ? undefined : authority.check(need);
       if (held?.ok === false) return held;
       const reason =
@@ -127,7 +130,7 @@ export function createKeepOut(
           : undefined;
       if (reason === undefined) return held ?? authority.check(need);
       return fail('permission_denied', `\`${path}\` ${reason}`, {
-        // No right reaches it, so none is missing.
+        // No right reaches the path, so none is missing.
         missing: '',
         rule: 'closed_place',
         attempted: path ?? '',

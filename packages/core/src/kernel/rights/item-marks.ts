@@ -1,5 +1,5 @@
-// Items are files like any other: what is written into one keeps its marks, and whoever is handed
-// its text gets them back. A signature is a person's word for the text, so it ends the suspicion.
+// Marks of items. An item is a file: content that is written into it keeps its marks, and a caller who
+// reads the text gets the marks back. The signature of a person removes them.
 import { hash } from 'node:crypto';
 import {
   asJson,
@@ -35,7 +35,7 @@ const REFUSED: { [State in SignatureState['state']]?: readonly [what: string, hi
   ],
 };
 
-/** Refuses an item whose signature is broken or by a key nobody trusts. */
+/** Refuses an item whose signature is broken or made by an untrusted key. */
 export function checkSignature({ kind, id, signature }: Item): Outcome<null> {
   const { state, reason = '' } = signature;
   const words = REFUSED[state];
@@ -44,7 +44,9 @@ export function checkSignature({ kind, id, signature }: Item): Outcome<null> {
   return fail('signature_invalid', `${kind} \`${id}\` ${what}; ${words[1]}`, { [kind]: id });
 }
 
-/** What a server says of its tool is its own word, also after a person has approved the tool. */
+/**
+ * Marks of a server's description of its tool. It stays untrusted after a person has approved the tool.
+ */
 const FOREIGN = describe({ labels: ['untrusted'], taint: ['untrusted', 'src:mcp'] });
 
 /** Marks of a text from a package or a catalog that no trusted key signed. */
@@ -64,7 +66,7 @@ export type UsesItem = (item: Item) => void;
 
 export interface ItemMarks {
   of(item: Item): Descriptor;
-  /** To be called before a text takes its place as an item. */
+  /** Called before a text replaces an item. A failure stops the write. */
   willWrite(
     file: string,
     content: string,
@@ -99,7 +101,7 @@ const PREFIXES: Readonly<Record<string, string>> = {
   bundle: 'bundle:',
 };
 
-/** The file of an item as whoever calls may know it: not where on this machine the project lies. */
+/** Returns the path of an item's file as the caller may see it, without the folders of this machine. */
 export function shownFile(library: Pick<Library, 'roots' | 'projectRoot'>, file: string): string {
   const inProject = pathWithin(library.projectRoot, file);
   if (inProject !== file) return inProject;
@@ -110,7 +112,10 @@ export function shownFile(library: Pick<Library, 'roots' | 'projectRoot'>, file:
   return file;
 }
 
-/** The folders that no caller is told, and what stands for each. Inner folders come before outer ones. */
+/**
+ * Returns the folders that no caller may see, with their replacements. Inner folders come before outer
+ * ones.
+ */
 function hiddenPlaces(library: Pick<Library, 'roots' | 'projectRoot'>): [string, string][] {
   const roots = library.roots().map(({ source, dir }): [string, string] => {
     return [dir, pathWithin(library.projectRoot, dir) === dir ? (PREFIXES[source] ?? '') : ''];
@@ -120,13 +125,13 @@ function hiddenPlaces(library: Pick<Library, 'roots' | 'projectRoot'>): [string,
   return places.sort(([one], [other]) => other.length - one.length);
 }
 
-/** A failure without the folders of this machine. It stays the same object. */
+/** Returns a failure without the folders of this machine. An unchanged failure stays the same object. */
 export const shownFailure = <T>(
   library: Pick<Library, 'roots' | 'projectRoot'>,
   outcome: Outcome<T>,
 ): Outcome<T> => (outcome.ok ? outcome : withoutPlaces(outcome, hiddenPlaces(library)));
 
-/** The same for everything that was found in such files. */
+/** Does the same for diagnostics in such files. */
 export const shownDiagnostics = (
   library: Pick<Library, 'roots' | 'projectRoot'>,
   found: readonly Diagnostic[],

@@ -1,5 +1,5 @@
-// The one place that turns a path from a model, a tool or a stranger into a place inside the project.
-// Everything that touches files asks here first and uses the answer, never the text it was given.
+// The one function that turns a path from a model, a tool or an untrusted text into a place inside of
+// the project. Everything that uses files calls it first and uses its answer, never the original text.
 import { lstatSync, readdirSync, realpathSync } from 'node:fs';
 import { basename, dirname, isAbsolute, join, relative, resolve, sep } from 'node:path';
 import { errnoOf, fail, type Outcome, ok } from '../../base/index.ts';
@@ -7,13 +7,13 @@ import { errnoOf, fail, type Outcome, ok } from '../../base/index.ts';
 export interface ProjectPath {
   /** Real path: every symbolic link on the way is resolved. */
   absolute: string;
-  /** From the project's root, with `/`, `.` for the root itself: what capability scopes match. */
+  /** Path relative to the project's root, with `/`; `.` for the root. Capability scopes match it. */
   relative: string;
 }
 
 const MAX_PATH = 4096;
 
-/** Undefined when it is not there or not for us to see. */
+/** Returns the real path. Undefined if it does not exist or cannot be read. */
 export const realOf = (path: string): string | undefined => {
   try {
     return realpathSync.native(path);
@@ -22,10 +22,10 @@ export const realOf = (path: string): string | undefined => {
   }
 };
 
-/** How the marks begin that children leave in a folder which is there for their time alone. */
+/** Prefix of the mark files that children leave in a folder that exists only during their run. */
 export const HOLDER = 'sandbox-';
 
-/** Is it one of those: nothing in it but marks? */
+/** True if the folder contains nothing but such marks. */
 export function isHeldFolder(path: string): boolean {
   try {
     const names = readdirSync(path);
@@ -35,7 +35,7 @@ export function isHeldFolder(path: string): boolean {
   }
 }
 
-/** Real path of the longest existing ancestor, plus what does not exist yet. */
+/** Returns the real path of the longest existing ancestor, plus the missing rest. */
 function realOrNew(path: string): Outcome<string> {
   const missing: string[] = [];
   for (let current = path; ; current = dirname(current)) {
@@ -51,7 +51,7 @@ function realOrNew(path: string): Outcome<string> {
         return fail('permission_denied', `path \`${path}\` cannot be resolved: ${code}`);
       }
     }
-    // A link to nothing exists as a link: writing through it would create its target.
+    // A link without a target exists as a link: writing through it would create its target.
     if (lstatSync(current, { throwIfNoEntry: false })?.isSymbolicLink()) {
       return fail('permission_denied', `path \`${path}\` goes through a dangling symbolic link`);
     }
@@ -59,7 +59,10 @@ function realOrNew(path: string): Outcome<string> {
   }
 }
 
-/** Where `path` really is; refused when that is outside the project. `projectRoot` is a real path. */
+/**
+ * Returns the real path. Refuses a path outside of the project with `permission_denied`. `projectRoot`
+ * must be a real path.
+ */
 export function resolveProjectPath(projectRoot: string, path: string): Outcome<ProjectPath> {
   if (path === '' || path.length > MAX_PATH) {
     return fail('invalid_input', `a path must have 1 to ${MAX_PATH} characters`);
@@ -69,7 +72,7 @@ export function resolveProjectPath(projectRoot: string, path: string): Outcome<P
   }
   const real = realOrNew(isAbsolute(path) ? path : resolve(projectRoot, path));
   if (!real.ok) return real;
-  // Nearly always it begins with the root, which is seen at once.
+  // Nearly always the path begins with the root, which is a fast check.
   const isBelow = real.output.startsWith(projectRoot) && real.output[projectRoot.length] === sep;
   const inside = isBelow
     ? real.output.slice(projectRoot.length + 1)

@@ -1,5 +1,5 @@
-// The Linux sandbox: a bubblewrap command line for one child. Arguments travel through a pipe, so
-// that the values of environment variables do not show in the list of processes.
+// The Linux sandbox with bubblewrap: its command line for one child. Arguments go through a pipe, so
+// that the list of processes does not show the values of environment variables.
 import { closeSync, openSync } from 'node:fs';
 import { dirname, join } from 'node:path';
 import { type Outcome, ok } from '../../base/index.ts';
@@ -19,7 +19,7 @@ import {
 } from './plan.ts';
 import { systemPlaces } from './visible.ts';
 
-/** New namespaces for everything, no capabilities, and no life after the process that started it. */
+/** New namespaces of every kind, no capabilities, and the end with the parent process. */
 const ISOLATION: readonly string[] = [
   '--unshare-user-try',
   '--unshare-ipc',
@@ -34,12 +34,12 @@ const ISOLATION: readonly string[] = [
 ];
 
 /**
- * System folders as a child needs them. `/proc` is read-only: run by root, the files below
- * `/proc/sys` belong to the child, and one of them names a program that the kernel starts.
+ * System folders of a child. `/proc` is read-only: for root the files below `/proc/sys` belong to the
+ * child, and one of them names a program that the kernel starts.
  */
 const DEVICES = '--proc /proc --remount-ro /proc --dev /dev --remount-ro /dev'.split(' ');
 
-/** What every command line begins with: a probe tries exactly what later runs. */
+/** Returns the start of every command line. The probe tries exactly these arguments. */
 export const bwrapWorld = (network: boolean, temporaryMb: number): string[] => [
   ...ISOLATION,
   ...(network ? [] : ['--unshare-net']),
@@ -50,14 +50,17 @@ export const bwrapWorld = (network: boolean, temporaryMb: number): string[] => [
   ),
 ];
 
-/** An empty folder or file over what is not to be seen; the folders are closed once all is mounted. */
+/**
+ * Returns arguments that cover a path with an empty folder or file. A folder becomes read-only after
+ * everything is mounted.
+ */
 function empty(path: string, fds: number[]): string[] {
   if (isFolder(path)) return ['--tmpfs', path];
   fds.push(openSync('/dev/null', 'r'));
   return ['--ro-bind-data', String(FIRST_MOUNT_FD + fds.length - 1), path];
 }
 
-/** Mounts of the project's places; by descriptor where bubblewrap can. */
+/** Returns the mounts of the project's places, by descriptor if bubblewrap supports it. */
 function placeMounts(plan: SandboxPlan, fds: number[]): Outcome<string[]> {
   const options: string[] = [];
   for (const place of plan.view.places) {
@@ -70,7 +73,7 @@ function placeMounts(plan: SandboxPlan, fds: number[]): Outcome<string[]> {
       options.push(`${bind}-fd`, String(FIRST_MOUNT_FD + fds.length), path);
       fds.push(fd);
     } else if (place.access === 'read' || place.path === '.git') options.push(bind, path, path);
-    // Without mounts by descriptor a swapped link would be followed: that place stays read-only.
+    // Without mounts by descriptor a swapped link would be followed, so that place stays read-only.
     else if (accessAt(plan.view, dirname(place.path)) !== 'write') {
       options.push('--ro-bind', path, path);
     }
@@ -92,7 +95,7 @@ const readOnly = ({ source, target }: Shown): string[] => ['--ro-bind', source, 
 const closing = (path: string): string[] =>
   isFolder(path) ? ['--tmpfs', path, '--remount-ro', path] : ['--ro-bind', '/dev/null', path];
 
-/** Everything about one child, ready to be started. On failure nothing stays open. */
+/** Returns the complete start of one child. On failure nothing stays open. */
 export function bwrapLaunch(plan: SandboxPlan): Outcome<SandboxLaunch> {
   const { projectRoot, view } = plan;
   const fds: number[] = [];

@@ -1,12 +1,12 @@
-// Whether and how a child is confined, and which rights its start needs. Without a working sandbox
-// the answer is no, unless a policy that may say so says otherwise.
+// Decides whether and how a child is confined, and which rights its start needs. Without a working
+// sandbox the start is refused, unless an authorised policy allows it.
 import { fail, type Outcome, ok } from '../../base/index.ts';
 import type { PrimitiveCall, Verifier } from '../primitive.ts';
 import type { SandboxReport } from './plan.ts';
 
 export interface SandboxPolicy {
   sandbox: SandboxReport;
-  /** As composed: `none` from a file that may not say so does not count. */
+  /** The composed setting. `none` in a file that may not set it does not count. */
   policySandbox: 'none' | 'required';
 }
 
@@ -21,7 +21,10 @@ const INSTALL: Readonly<Record<string, string>> = {
 
 const NO_SANDBOX = 'there is none for this system: use Linux, macOS or WSL 2';
 
-/** The same for every tool: a fixed command of the bundle, like git, runs what a project configures. */
+/**
+ * Returns the sandbox mode of a tool. Bundle tools have no exception, because a command such as git runs
+ * code that a project configures.
+ */
 export function decideSandbox(tool: Tool, policy: SandboxPolicy): Outcome<SandboxMode> {
   const mayGoWithout = policy.policySandbox === 'none';
   if (tool.sandbox === 'none' && !mayGoWithout) {
@@ -44,11 +47,14 @@ export function decideSandbox(tool: Tool, policy: SandboxPolicy): Outcome<Sandbo
 
 const NETWORK = /^(net\.|git\.push$)/;
 
-/** Network is all or nothing in here: on only for a tool that says it needs it. */
+/** Network is all or nothing in a sandbox: on only for a tool that declares it. */
 export const needsNetwork = (tool: Tool, mode: SandboxMode): boolean =>
   mode !== 'strict' && tool.requires.some((capability) => NETWORK.test(capability));
 
-/** A process that reaches the network reaches all of it, so a right to one host is not enough. */
+/**
+ * Checks the right to all of the network. A process with network reaches every host, so a right to one
+ * host is not enough.
+ */
 function verifyNetwork(capability: string, verify: Verifier, unguessable: string): Outcome<null> {
   const held = verify({ capability, scope: { host: `${unguessable}.invalid`, method: 'ANY' } });
   if (held.ok) return held;
@@ -60,10 +66,13 @@ function verifyNetwork(capability: string, verify: Verifier, unguessable: string
   );
 }
 
-/** What is known only place by place: the mounts answer for these. */
+/** Capabilities that depend on the path. The mounts enforce them. */
 const BY_MOUNT = new Set(['fs.read', 'fs.write', 'fs.exec']);
 
-/** Every right that the start itself needs. `startsFile` is the program, when it is the project's. */
+/**
+ * Checks every right that the start itself needs. `startsFile` is the program, if it is a file of the
+ * project.
+ */
 export function verifyStart(
   call: Pick<PrimitiveCall, 'tool' | 'verify'>,
   mode: SandboxMode,
@@ -72,7 +81,7 @@ export function verifyStart(
 ): Outcome<null> {
   const { tool, verify } = call;
   const needed = new Set(tool.requires);
-  // Unconfined it can do anything a process can, whatever the tool declared.
+  // An unconfined process can do anything, whatever the tool declares.
   if (mode === 'none' && tool.source !== 'bundle') needed.add('process.spawn');
   for (const capability of needed) {
     if (BY_MOUNT.has(capability)) continue;

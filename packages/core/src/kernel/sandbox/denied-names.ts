@@ -1,5 +1,5 @@
-// What may not be written because of its name, and was made all the same where its folder is open: it is
-// moved out when the child has ended, and links that it replaced are put back.
+// Files with a denied name that a child created in a writable folder. They are moved out after its end,
+// and links that it replaced are restored.
 import { readlinkSync, symlinkSync } from 'node:fs';
 import { join } from 'node:path';
 import { type AccessQuestion, accessIn, findUnwritable, isWithin, type Places } from './places.ts';
@@ -22,11 +22,11 @@ function attempt(act: () => void): void {
   try {
     act();
   } catch {
-    // gone, or not ours to change: what was made is named in the answer
+    // The file is gone or cannot be changed. The answer names it.
   }
 }
 
-/** Answers with what was made, whether or not it could be moved. */
+/** Returns the created files, whether or not they could be moved. */
 export function takeDenied(
   projectRoot: string,
   question: AccessQuestion,

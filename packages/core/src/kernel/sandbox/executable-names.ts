@@ -1,6 +1,6 @@
-// Names that programs outside act upon: a `.git` chooses commands that the person's next `git status`
-// runs, and `.ai` holds what we run ourselves. Traps that exist are mounted read-only. Nobody can
-// forbid a process to make new ones where it may write, so they are moved out when it has ended.
+// Names that other programs act upon: a `.git` chooses commands that the person's next `git status`
+// runs, and `.ai` contains what the runtime runs. Existing ones ("traps") are mounted read-only. A
+// process cannot be kept from creating new ones where it may write, so they are moved out after its end.
 import { chmodSync, existsSync, lstatSync, readdirSync } from 'node:fs';
 import { basename, dirname, join } from 'node:path';
 import { fail, isInside, type Outcome, ok } from '../../base/index.ts';
@@ -8,11 +8,11 @@ import { below, type PlaceAccess, type Places } from './places.ts';
 import { inFolder, rename, statOf, takeAway } from './quarantine.ts';
 
 export interface Trap {
-  /** From the project's root. */
+  /** Path relative to the project's root. */
   path: string;
   /**
-   * `name`: it acts by its name. `repository`: a folder that git takes for a repository by what lies
-   * in it. `closed`: a folder we cannot look into.
+   * `name`: it acts by its name. `repository`: a folder that git treats as a repository because of its
+   * content. `closed`: a folder that cannot be read.
    */
   kind: 'name' | 'repository' | 'closed';
   type: 'folder' | 'file' | 'link';
@@ -23,13 +23,13 @@ export interface Trap {
 }
 
 export interface Traps {
-  /** The ids of those that stay. */
+  /** Ids of traps that existed before the child. */
   known: ReadonlySet<string>;
-  /** The ids of repositories that are open to `git.write`. */
+  /** Ids of repositories that are open to `git.write`. */
   opened: ReadonlySet<string>;
 }
 
-/** What in a repository chooses code or another configuration; the rest opens to `git.write`. */
+/** Entries of a repository that choose code or another configuration. The rest opens to `git.write`. */
 const IN_GIT = ['hooks', 'config', 'config.worktree', 'commondir', 'modules', 'worktrees'];
 const BY_NAME = /^\.(git|ai)$/i;
 
@@ -44,13 +44,13 @@ interface NamedFolder {
   isClosed: boolean;
 }
 
-/** A time stamp this young may stand for two states of a folder. */
+/** A younger time stamp may belong to two states of a folder. */
 const SETTLED_MS = 50;
 const MAX_REMEMBERED = 100_000;
-/** Reading a folder costs ten times what asking for its time stamp does. */
+/** Cache of read folders. Reading a folder costs ten times as much as its time stamp. */
 const remembered = new Map<string, NamedFolder>();
 
-/** As git decides it, whatever the type of the entries. */
+/** Follows the rule of git, which ignores the type of the entries. */
 const isRepository = (names: ReadonlySet<string>): boolean =>
   names.has('HEAD') && ((names.has('objects') && names.has('refs')) || names.has('commondir'));
 
@@ -111,7 +111,7 @@ function trapsOf(projectRoot: string, path: string, folder: NamedFolder): Trap[]
   return folder.isRepository ? [...trapAt(projectRoot, path, 'repository'), ...named] : named;
 }
 
-/** Every trap in the places that count, outer before inner. */
+/** Returns every trap in these places, outer before inner. */
 function lookThrough(
   projectRoot: string,
   { root, places }: Places,
@@ -132,13 +132,13 @@ function lookThrough(
   return traps;
 }
 
-/** Every trap in what may be written, and the repository of the project itself. */
+/** Returns every trap in the writable places, and the repository of the project itself. */
 export const findTraps = (projectRoot: string, places: Places): Trap[] => [
   ...(places.root === 'write' ? [] : trapAt(projectRoot, '.git', 'name')),
   ...lookThrough(projectRoot, places, (access) => access === 'write'),
 ];
 
-/** Folders in what may be read from which git could tell what stood in other files. */
+/** Returns the readable folders in which git could reveal the content of other files. */
 export const findRepositories = (projectRoot: string, places: Places): string[] =>
   lookThrough(projectRoot, places, (access) => access !== 'none')
     .filter(({ path, type }) => type === 'folder' && !/(^|\/)\.ai$/i.test(path))
@@ -147,13 +147,13 @@ export const findRepositories = (projectRoot: string, places: Places): string[] 
 function disarm(projectRoot: string, { path, kind, type }: Trap, aside: string): void {
   const place = join(projectRoot, path);
   if (kind === 'closed') return inFolder(place, (folder) => chmodSync(folder, 0));
-  // Without its `HEAD` git takes a folder for a folder, whatever it is called.
+  // Without `HEAD` git does not treat a folder as a repository, whatever its name.
   if (kind === 'repository') return takeAway(place, 'HEAD', join(aside, path));
   if (type === 'folder') rename(place, 'HEAD');
   takeAway(dirname(place), basename(place), join(aside, dirname(path)));
 }
 
-/** Those that were not there before, outer before inner. */
+/** Returns the traps that did not exist before, outer before inner. */
 export function newTraps(projectRoot: string, places: Places, { known, opened }: Traps): Trap[] {
   const found = findTraps(projectRoot, places);
   const inside = found
@@ -163,31 +163,31 @@ export function newTraps(projectRoot: string, places: Places, { known, opened }:
 }
 
 /**
- * Moves them out of the project: nothing is lost, and nothing acts upon it. Answers with what it was
- * given, whether or not that could be moved.
+ * Moves traps out of the project, so that nothing acts upon them. Returns all of their paths, also of
+ * those that could not be moved.
  */
 export function setTrapsAside(
   projectRoot: string,
   traps: readonly Trap[],
   aside: string,
 ): string[] {
-  // Inner first: the name of an outer one is part of the path of the inner.
+  // Inner ones come first, because the path of an inner one contains the name of the outer one.
   for (const trap of traps.toReversed()) {
     try {
       disarm(projectRoot, trap, aside);
     } catch {
-      // gone, or not ours to rename: it is named in the answer
+      // The trap is gone or cannot be renamed. The answer names it.
     }
   }
   return traps.map(({ path }) => path);
 }
 
-/** More folders than this are not looked through. */
+/** Maximum number of folders that are searched. */
 const MAX_FOLDERS = 100_000;
 const MAX_UNKNOWN = 32;
 const MAX_ENDPOINTS = 256;
 
-/** Closes the folders above the deepest ones, until there are few. */
+/** Replaces the deepest folders by their parents until the list is short. */
 function fewer(folders: readonly string[]): string[] {
   let closed = [...new Set(folders)];
   while (closed.length > MAX_UNKNOWN) {

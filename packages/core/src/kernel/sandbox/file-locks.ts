@@ -1,6 +1,6 @@
-// Folders that are there for the time of a child: a mount needs something to lie over. What is denied
-// and does not exist is made and closed, because a child could make it; what is granted and does not
-// exist is made and opened, because a child could not. Empty ones are taken away again.
+// Folders that exist only during the run of a child, because a mount needs a target. A denied path that
+// does not exist is created and closed, because a child could create it. A granted path that does not
+// exist is created and opened, because a child could not. Empty ones are removed afterwards.
 import { lstatSync, mkdirSync, rmdirSync, rmSync, writeFileSync } from 'node:fs';
 import { dirname, join } from 'node:path';
 import { errnoOf } from '../../base/index.ts';
@@ -8,7 +8,7 @@ import { HOLDER, isHeldFolder, realOf } from '../rights/project-path.ts';
 import { type AccessQuestion, createJudge, literalOf } from './places.ts';
 
 const HOLD_TRIES = 20;
-/** Where we may not write, no child of ours may. */
+/** Where this process cannot write, none of its children can. */
 const NOT_OURS = new Set(['EACCES', 'EPERM', 'EROFS']);
 
 export const kindOf = (path: string): 'folder' | 'file' | 'link' | 'none' => {
@@ -27,18 +27,20 @@ const removeEmpty = (path: string): boolean => {
   }
 };
 
-/** Folders that several children of this process count on, and how many. */
+/** Number of children of this process that use each folder. */
 const shared = new Map<string, number>();
 
-/** What one child counts on, to be undone when it has ended, or by the next after a crash. */
+/**
+ * The folders that one child uses. They are removed after its end, or after a crash by the next child.
+ */
 export interface Holds {
-  /** Marks in folders that are held, from the project's root. */
+  /** Mark files in shared folders, relative to the project's root. */
   readonly marks: readonly string[];
-  /** Folders that were made, outer before inner. */
+  /** Created folders, outer before inner. */
   readonly made: readonly string[];
 }
 
-/** Undoes what a child that was cut off counted on. */
+/** Removes the folders and marks of a child that was killed. */
 export function releaseHolds(projectRoot: string, { marks, made }: Holds): void {
   for (const mark of marks) {
     rmSync(join(projectRoot, mark), { force: true });
@@ -51,7 +53,7 @@ export function createHolds(projectRoot: string, name: string) {
   const marks: string[] = [];
   const made: string[] = [];
 
-  /** Makes a folder and those above it that are missing; never through a link. */
+  /** Creates a folder and its missing parents, never through a link. */
   function make(path: string): boolean {
     const segments = path.split('/');
     for (let count = 1; count <= segments.length; count++) {
@@ -69,8 +71,8 @@ export function createHolds(projectRoot: string, name: string) {
     marks,
     made,
     /**
-     * A folder that is not there, or that others hold: whoever counts on it leaves a mark in it, so
-     * that only the last one can take it away.
+     * Closes a path that does not exist, or that other children closed. Each child puts a mark into the
+     * folder, so that only the last one removes it.
      */
     close(path: string): void {
       const place = join(projectRoot, path);
@@ -83,13 +85,13 @@ export function createHolds(projectRoot: string, name: string) {
           break;
         } catch (error) {
           if (NOT_OURS.has(errnoOf(error))) return;
-          // The last of the others took it away between the two steps.
+          // The last child removed the folder between the two steps.
           if (tries === HOLD_TRIES) throw error;
         }
       }
       marks.push(mark);
     },
-    /** One to be written in: a mark would be in the way. */
+    /** Opens a path for writing. It gets no mark, because the child would see it. */
     open(path: string): void {
       const place = join(projectRoot, path);
       if (kindOf(place) !== 'none' && !shared.has(place)) return;
@@ -116,7 +118,7 @@ export function createHolds(projectRoot: string, name: string) {
   };
 }
 
-/** The folder above it that exists, unless a link stands on the way. */
+/** Returns the deepest existing folder above the path. Undefined if a link is on the way. */
 function existingAbove(projectRoot: string, path: string): string | undefined {
   const segments = path.split('/');
   for (let count = segments.length - 1; count >= 0; count--) {
@@ -130,7 +132,7 @@ function existingAbove(projectRoot: string, path: string): string | undefined {
 const isClosed = (path: string): boolean =>
   path.split('/').some((name) => /^\.(ai|git)$/i.test(name));
 
-/** Makes what whole globs name and nobody has made yet, where the answer differs there. */
+/** Creates missing paths that whole globs name, where the right differs from that of their folder. */
 export function holdMissing(
   projectRoot: string,
   question: AccessQuestion,

@@ -5,11 +5,11 @@ import type { ProjectView } from './project.ts';
 interface SeatbeltPlan {
   projectRoot: string;
   view: ProjectView;
-  /** Folders outside the system that may be read. */
+  /** Readable folders outside of the system. */
   readable: readonly string[];
-  /** The same, whatever is hidden around them. */
+  /** Folders that stay readable if a folder around them is hidden. */
   always: readonly string[];
-  /** The person's home folder: closed but for what is listed. */
+  /** The person's home folder, closed except for listed files. */
   home: string;
   /** Private folder for temporary files and as `HOME`. */
   temp: string;
@@ -39,7 +39,7 @@ export function seatbeltProfile(plan: SeatbeltPlan): string {
     ...view.places.flatMap(({ path, access }) => place(access, `${projectRoot}/${path}`)),
     `(deny file-write* ${subpath(`${projectRoot}/.ai`)})`,
     ...view.hidden.map((path) => `(deny file-read* file-write* ${subpath(path)})`),
-    // The tool's own folder and the like, wherever it lies.
+    // The folders of the tool, wherever they are.
     ...plan.always.map((path) => `(allow file-read* ${subpath(path)})`),
   ];
   return lines.join('\n');

@@ -1,5 +1,6 @@
-// Git tells about files that are gone or hidden, from its history. A tool that asks it is held to what
-// its caller may read by pathspecs, which git applies to the working tree, the index and every commit.
+// Restricts git with pathspecs. Git reveals deleted and hidden files from its history, so a tool that
+// calls it is restricted to readable paths. Git applies pathspecs to the working tree, the index and
+// every commit.
 import { fail, matchGlob, type Outcome, ok } from '../../base/index.ts';
 import { RECORD_NAMES } from '../../items/index.ts';
 import { type AccessQuestion, createJudge } from './places.ts';
@@ -13,16 +14,19 @@ const notHeld = (what: string): Outcome<never> =>
     { missing: 'fs.read' },
   );
 
-/** Of projects within the project too, which no glob of a right names. */
+/** Records of projects inside of the project, which no glob of a right names. */
 const RECORDS = RECORD_NAMES.map((name) => `**/.ai/${name}/**`);
 
-/** Of `docs/**` also `docs` itself, as rights read it. */
+/** Returns exclusions of a glob. `docs/**` excludes `docs` itself too, as rights do. */
 function excluded(glob: string): string[] {
   const itself = glob.replace(/(?:\/\*\*)+$/, '');
   return [...new Set([itself, glob])].map((one) => magic('exclude,top,glob,icase', one));
 }
 
-/** What to give git in place of the paths that a caller gave. */
+/**
+ * Returns the pathspecs that replace the paths of the caller. Fails with `permission_denied` if git
+ * cannot be restricted to the readable paths.
+ */
 export function pathspecsOf(
   question: AccessQuestion,
   given: readonly string[],
@@ -33,7 +37,7 @@ export function pathspecsOf(
   const judge = createJudge(question);
   const isOpen = (glob: string) => judge.samplesOf(glob).every(mayRead);
   const open = globs.filter(isOpen);
-  // What covers something open gives rights, and others narrow them: nothing is denied by it.
+  // A closed glob that covers something open is a narrowed right, so it excludes nothing.
   const shut = globs.filter(
     (glob) => !isOpen(glob) && !open.some((one) => matchGlob(glob, judge.sampleOf(one))),
   );

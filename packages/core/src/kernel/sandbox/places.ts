@@ -1,55 +1,55 @@
-// Which places of the project a sandboxed child sees, and which it may write: exactly where its caller
-// holds `fs.read` and `fs.write`. Rights are globs that only a verifier can read, so it is asked, place
-// by place: a folder is open when names nobody could have guessed are open in it, at every depth. The
-// globs tell where answers can change; where they do not say, every entry is asked about, and what is
-// too much to ask about is closed.
+// Computes which paths of the project a sandboxed child can read and write: exactly those for which its
+// caller has `fs.read` and `fs.write`. Rights are globs that only a verifier can evaluate, so it is
+// called path by path. A folder is open if random names are open in it at every depth. The globs tell
+// where answers can change. Without them every entry is checked, and entries beyond the bound are
+// closed.
 import { readdirSync } from 'node:fs';
 import { join } from 'node:path';
 import { fail, type Outcome, ok } from '../../base/index.ts';
 
-/** `none`: it shows as empty. */
+/** Access of a child to a path. `none`: the path appears empty. */
 export type PlaceAccess = 'none' | 'read' | 'write';
 
 export interface MountPlace {
-  /** From the project's root. */
+  /** Path relative to the project's root. */
   path: string;
   access: PlaceAccess;
 }
 
-/** What of the project a child sees and may write. */
+/** The part of the project that a child can read and write. */
 export interface Places {
   root: PlaceAccess;
-  /** Where the answer differs from that of the folder above; outer before inner. */
+  /** Paths whose access differs from that of their parent folder, outer before inner. */
   places: readonly MountPlace[];
 }
 
 export interface FoundPlaces extends Places {
-  /** Is there nothing of the project, its items aside, that may not be read? */
+  /** True if everything in the project except its items may be read. */
   readsAll: boolean;
-  /** Can a child make something that it may not, by its name? */
+  /** True if a child could create a file that its name forbids. */
   hasNames: boolean;
-  /** Links and the like that may not be replaced; no mount can keep them. */
+  /** Links and special files that may not be replaced. No mount can protect them. */
   links: readonly string[];
 }
 
 export interface AccessQuestion {
   mayRead(path: string): boolean;
-  /** Absent: nothing is written at all. */
+  /** Absent: the child writes nothing. */
   mayWrite?: ((path: string) => boolean) | undefined;
-  /** A fresh random name, of signs that no glob holds. */
+  /** A random name that no glob contains. */
   unguessable: string;
-  /** Every glob that could decide; absent: nobody knows them. */
+  /** Every glob that could decide. Absent: the globs are not known. */
   globs?: readonly string[] | undefined;
-  /** Not looked into, because it is hidden from everybody. */
+  /** Paths that are not visited, because they are always hidden. */
   skipped?: ReadonlySet<string>;
-  /** How many entries are asked about at most. */
+  /** Maximum number of entries that are checked. */
   most?: number;
 }
 
-/** Whether it is written is not for rights over files to say: `project.ts` decides. */
+/** Rights over files do not decide about these names; `project.ts` does. */
 const CLOSED = /^\.(ai|git)$/i;
 const REPOSITORY = '.git';
-/** Large, and seldom written by anything but an installer: asked about last. */
+/** Large folders that mostly installers write. They are checked last. */
 const LAST = new Set(['node_modules', '.ai']);
 const MAX_ENTRIES = 10_000;
 const MAX_PLACES = 256;
@@ -65,7 +65,7 @@ export const isWithin = (folder: string, path: string): boolean =>
 const depthOf = (path: string): number => path.split('/').length;
 const above = (path: string): string => path.split('/').slice(0, -1).join('/');
 
-/** What a child may do at any path: the innermost place that holds it decides. */
+/** Returns the access at any path: the innermost place that contains the path decides. */
 export function accessIn({ root, places }: Places): (path: string) => PlaceAccess {
   const byPath = new Map(places.map(({ path, access }) => [path, access]));
   return (path) => {
@@ -79,7 +79,7 @@ export function accessIn({ root, places }: Places): (path: string) => PlaceAcces
 
 export const accessAt = (view: Places, path: string): PlaceAccess => accessIn(view)(path);
 
-/** Outer before inner; of two about one path the one that gives less. */
+/** Sorts places, outer before inner. Of two with the same path the lower access stays. */
 export function inOrder(places: readonly MountPlace[]): MountPlace[] {
   const byPath = new Map<string, PlaceAccess>();
   for (const { path, access } of places) {
@@ -91,15 +91,15 @@ export function inOrder(places: readonly MountPlace[]): MountPlace[] {
 }
 
 interface Shape {
-  /** By folder, in lower case: names in it at which, or below which, the answer can change. */
+  /** By folder, in lower case: names at which, or below which, the answer can change. */
   names: Map<string, Set<string>>;
-  /** Folders in which it can change anywhere. */
+  /** Folders in which the answer can change anywhere. */
   regions: Set<string>;
 }
 
 const isSpecial = (segment: string): boolean => /[*?]/.test(segment);
 
-/** The folder or file that a glob begins with, and whether it is all that matters of it. */
+/** Returns the literal prefix of a glob, and whether it is the whole path of the glob. */
 export function literalOf(glob: string): { literal: string; isWhole: boolean } {
   const segments = glob.split('/');
   const special = segments.findIndex(isSpecial);
@@ -108,11 +108,14 @@ export function literalOf(glob: string): { literal: string; isWhole: boolean } {
   return { literal: segments.slice(0, special).join('/'), isWhole };
 }
 
-/** `src/**` changes the answer at `src` and nowhere below; `src/*.ts` anywhere in `src`. */
+/**
+ * Finds where answers can change: for `src/**` at `src` and nowhere below, for `src/*.ts` anywhere in
+ * `src`.
+ */
 function shapeOf(globs: readonly string[]): Shape {
   const shape: Shape = { names: new Map(), regions: new Set() };
   for (const glob of globs) {
-    // What denies does not look at the case of letters.
+    // Denials ignore the case of letters.
     const { literal, isWhole } = literalOf(glob.toLowerCase());
     const segments = literal === '' ? [] : literal.split('/');
     segments.forEach((name, index) => {
@@ -124,12 +127,12 @@ function shapeOf(globs: readonly string[]): Shape {
   return shape;
 }
 
-/** Answers about files and whole folders, and about what decides them. */
+/** Answers which access a file or a whole folder has, and which globs decide about it. */
 export function createJudge({ mayRead, mayWrite, unguessable, globs }: AccessQuestion) {
-  // Items are no files to a right to write, which is one to read elsewhere: no glob says so.
+  // A right to write does not cover items, which are only read; no glob expresses this.
   const items = mayRead(`${unguessable}/.ai/${unguessable}`) ? [] : ['**/.ai/**'];
   const relative = [...(globs ?? ['**/*']), ...items].filter((glob) => !glob.startsWith('/'));
-  // A glob without `**` answers for one depth alone.
+  // A glob without `**` answers for one depth only.
   const ofOneDepth = relative.filter((glob) => isSpecial(glob) && !glob.includes('**'));
   const deepest = Math.min(MAX_DEPTH, Math.max(1, ...ofOneDepth.map(depthOf)) + 1);
   const file = (path: string): PlaceAccess =>
@@ -142,7 +145,7 @@ export function createJudge({ mayRead, mayWrite, unguessable, globs }: AccessQue
     }
     return access;
   }
-  /** A path that nothing but this glob, or one that covers it, was written for. */
+  /** Returns a path that only this glob, or one that covers it, can match. */
   const sampleOf = (glob: string, depth = 2): string =>
     glob
       .split('/')
@@ -152,12 +155,12 @@ export function createJudge({ mayRead, mayWrite, unguessable, globs }: AccessQue
           : segment.replaceAll('*', unguessable).replaceAll('?', unguessable.slice(0, 1)),
       )
       .join('/');
-  /** The same at every depth at which another glob could answer differently. */
+  /** Returns such a path for every depth at which another glob could answer differently. */
   const samplesOf = (glob: string): string[] =>
     glob.includes('**')
       ? Array.from({ length: deepest }, (_, depth) => sampleOf(glob, depth + 1))
       : [sampleOf(glob)];
-  /** Those that can change an answer, where everything else is open or everything else is closed. */
+  /** Returns the globs that can change the answer of a fully open or fully closed folder. */
   const deciding = (isOpen: boolean, may: (path: string) => boolean): readonly string[] =>
     globs === undefined || !isOpen
       ? relative
@@ -170,7 +173,7 @@ function entriesOf(folder: string) {
     return readdirSync(folder, { withFileTypes: true }).map((one) => ({
       name: one.name,
       isFolder: one.isDirectory(),
-      // A link is never mounted: it could be made to point anywhere.
+      // A link is never mounted, because its target could be changed.
       isMountable: one.isDirectory() || one.isFile(),
     }));
   } catch {
@@ -181,13 +184,13 @@ function entriesOf(folder: string) {
 interface PlacedFolder {
   path: string;
   access: PlaceAccess;
-  /** Can the answer about reading, or about writing, change anywhere in it? */
+  /** True if the answer about reading, or about writing, can change inside of it. */
   read: boolean;
   write: boolean;
   isClosed: boolean;
 }
 
-/** One step to fewer and larger: the deepest are closed with all that is around them. */
+/** Replaces the deepest closed places by their parent folders, which gives fewer places. */
 function coarser(shut: readonly MountPlace[]): MountPlace[] {
   const deepest = Math.max(...shut.map(({ path }) => depthOf(path)));
   return inOrder(
@@ -197,7 +200,7 @@ function coarser(shut: readonly MountPlace[]): MountPlace[] {
   );
 }
 
-/** Closes what was not asked about, and forgets what was found out inside it. */
+/** Closes the unchecked places and drops everything that was found inside of them. */
 function closing({ root, places }: Places, shut: readonly MountPlace[]): Places {
   if (shut.length === 0) return { root, places };
   const isCovered = (place: MountPlace): boolean =>
@@ -215,7 +218,7 @@ function closing({ root, places }: Places, shut: readonly MountPlace[]): Places 
   };
 }
 
-/** With the writable folders above what is closed: a folder that is a mount cannot be renamed. */
+/** Adds the writable folders above closed places, because a mounted folder cannot be renamed. */
 function pinned(found: Places): MountPlace[] {
   const pins = found.places
     .filter(({ access }) => access !== 'write')
@@ -232,7 +235,10 @@ function pinned(found: Places): MountPlace[] {
   ]);
 }
 
-/** What cannot be closed one by one is closed together; what cannot be opened so is refused. */
+/**
+ * Limits the number of mounts. Closed places are merged; if too many open places remain, the start is
+ * refused.
+ */
 function bounded(given: Places): Outcome<Places> {
   for (let found = given; ; ) {
     const places = pinned(found);
@@ -256,7 +262,7 @@ const isItem = (path: string): boolean => /^(\*\*\/)?\.ai(\/|$)/i.test(path);
 
 interface Walked extends Places {
   places: MountPlace[];
-  /** What was too much to ask about, and what is left of it. */
+  /** Places that were not checked because of the bound. */
   unasked: MountPlace[];
   links: string[];
   /** The globs that decide about reading, and about writing. */
@@ -323,7 +329,7 @@ function walk(projectRoot: string, question: AccessQuestion): Walked {
   return { root, places, unasked, links, reading, writing };
 }
 
-/** Everything that may not be written, though its folder may, mountable or not. */
+/** Returns all paths that may not be written although their folder may, mountable or not. */
 export function findUnwritable(projectRoot: string, question: AccessQuestion): string[] {
   const { places, links } = walk(projectRoot, { ...question, most: Number.POSITIVE_INFINITY });
   const closed = places.filter(({ access }) => access !== 'write');

@@ -1,30 +1,30 @@
-// What a Linux sandbox is asked for and what it answers with, whichever program makes it.
+// The request to a Linux sandbox and its answer, the same for every program that implements it.
 import { closeSync, constants, fstatSync, openSync, readlinkSync, statSync } from 'node:fs';
 import { fail, type Outcome } from '../../base/index.ts';
 import type { MountPlace } from './places.ts';
 import type { ProjectView } from './project.ts';
 
-/** What sets a sandbox up is looked for where the system puts it, never on a person's path. */
+/** Programs of the sandbox are looked up in system folders, never on a person's path. */
 export const SANDBOX_PATH = '/usr/bin:/bin:/usr/sbin:/sbin:/run/current-system/sw/bin';
 export const SANDBOX_HOME = '/tmp/.home';
 export const SANDBOX_TEMP = '/tmp';
-/** Which descriptor of the child carries what; mounts by descriptor come after these. */
+/** Numbers of the child's descriptors. Mounts by descriptor follow after these. */
 export const ARGUMENTS_FD = 3;
 export const CHANNEL_FD = 4;
-/** For the set-up of a sandbox alone: the program that runs inside does not have it. */
+/** Descriptor for the set-up of a sandbox. The program inside does not have it. */
 export const STATUS_FD = 5;
 export const FIRST_MOUNT_FD = 6;
-/** Reported when the program has taken the place of the set-up, in the words of bubblewrap. */
+/** Reported when the program has replaced the set-up, in the format of bubblewrap. */
 export const BEGUN = '"exit-code"';
 
 export interface SandboxReport {
   kind: 'bwrap' | 'util-linux' | 'sandbox-exec' | 'none';
-  /** Absolute path of the program; absent for `none`. */
+  /** Absolute path of the program. Absent for `none`. */
   path?: string;
   version?: string;
-  /** Can places be mounted by open file, so that a swapped link is never followed? */
+  /** True if places can be mounted by open file, so that a swapped link is never followed. */
   bindsByFd?: boolean;
-  /** Why there is none, or why not the one that is tried first. */
+  /** Reason why there is no sandbox, or why the preferred one does not work. */
   reason?: string;
 }
 
@@ -37,11 +37,11 @@ export interface SandboxPlan {
   report: SandboxReport;
   projectRoot: string;
   view: ProjectView;
-  /** Read-only, besides the system; outside what is hidden, outer before inner. */
+  /** Readable paths besides the system, outside of hidden folders. Outer ones come before inner ones. */
   shown: readonly string[];
-  /** Read-only, mounted last: the tool's own folder, which may lie in a hidden one. */
+  /** Readable paths that are mounted last: the tool's own folder, which may be in a hidden one. */
   shownLast: readonly Shown[];
-  /** Absolute paths inside that an empty file or folder covers, mounted after everything else. */
+  /** Absolute paths inside that an empty file or folder covers after everything else is mounted. */
   closed: readonly string[];
   /** Size of `/tmp`, and of `/dev/shm`. */
   temporaryMb: number;
@@ -54,13 +54,13 @@ export interface SandboxPlan {
 export interface SandboxLaunch {
   file: string;
   args: string[];
-  /** For descriptor 3: what nobody should see in the list of processes. */
+  /** Arguments for descriptor 3, which the list of processes must not show. */
   options: string;
   /** Open descriptors for the child, from 6 on. The caller closes them after the start. */
   fds: number[];
 }
 
-/** Opens the place itself; undefined when a link stands there by now. */
+/** Opens the place itself. Undefined if a link is at the path. */
 export function openPlace(path: string): number | undefined {
   const flags = constants.O_RDONLY | constants.O_NOFOLLOW | constants.O_NONBLOCK;
   let fd: number | undefined;
@@ -68,7 +68,7 @@ export function openPlace(path: string): number | undefined {
     fd = openSync(path, flags);
     if (readlinkSync(`/proc/self/fd/${fd}`) === path) return fd;
   } catch {
-    // gone or unreadable
+    // The place is gone or unreadable.
   }
   if (fd !== undefined) closeSync(fd);
   return undefined;
@@ -77,7 +77,7 @@ export function openPlace(path: string): number | undefined {
 export const isFolder = (path: string): boolean =>
   statSync(path, { throwIfNoEntry: false })?.isDirectory() ?? false;
 
-/** Device and inode of the place itself, as `stat -c %d:%i` prints them. */
+/** Returns device and inode of the place itself, as `stat -c %d:%i` prints them. */
 export function identityOf(path: string): string | undefined {
   const fd = openPlace(path);
   if (fd === undefined) return undefined;

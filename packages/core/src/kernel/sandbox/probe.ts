@@ -1,5 +1,5 @@
-// Is there a sandbox that works here? Asked once at start by really running something in it: a
-// binary on the path proves nothing where user namespaces are switched off.
+// Finds a sandbox that works on this machine. It is tried once by running a program in it, because an
+// installed binary proves nothing if user namespaces are disabled.
 import { join } from 'node:path';
 import type { Writable } from 'node:stream';
 import { messageOf, spawn } from '../../base/index.ts';
@@ -10,13 +10,16 @@ import { isExecutable } from './visible.ts';
 
 const PROBE_MS = 10_000;
 const MAX_SAID = 65_536;
-/** Where the system puts it: the person's path is not asked, a project could be on it. */
+/** System folders. The person's path is not used, because a project could be on it. */
 const FOLDERS = [...SANDBOX_PATH.split(':'), '/usr/local/bin', '/run/wrappers/bin'];
 
 const findIn = (folders: readonly string[], name: string): string | undefined =>
   folders.map((folder) => join(folder, name)).find(isExecutable);
 
-/** Like a real start: `options` come on a descriptor. The text is what it said, of a failure why. */
+/**
+ * Runs the program as a real start does: `options` come on a descriptor. Returns its output, or the
+ * reason of a failure.
+ */
 const run = (file: string, args: readonly string[], options = '') =>
   new Promise<{ ok: boolean; text: string }>((resolve) => {
     const child = spawn(file, args, {
@@ -92,7 +95,7 @@ const LINUX: Readonly<Record<LinuxKind, typeof probeBwrap>> = {
   'util-linux': probeUtilLinux,
 };
 
-/** The first that works; with it, or without any, why the others do not. */
+/** Returns the first sandbox that works, with the reasons why earlier ones do not. */
 async function probeLinux(
   folders: readonly string[],
   kinds: readonly LinuxKind[],
@@ -119,7 +122,7 @@ async function probeSeatbelt(folders: readonly string[]): Promise<SandboxReport>
 interface ProbeOptions {
   platform?: string;
   folders?: readonly string[];
-  /** On Linux: which ones are tried, in this order. */
+  /** On Linux: the kinds to try, in this order. */
   kinds?: readonly LinuxKind[];
 }
 
@@ -132,10 +135,10 @@ async function probe(options: ProbeOptions): Promise<SandboxReport> {
   return { kind: 'none', reason: `no sandbox is known for \`${platform}\`` };
 }
 
-/** The sandbox that works on this machine. A second project of the process is not tried again. */
+/** Result for this machine. A second project of the process does not repeat the probe. */
 let found: Promise<SandboxReport> | undefined;
 
-/** Never throws. Costs a few process starts, once per process as long as there is a sandbox. */
+/** Never throws. Starts a few processes, once per process if there is a sandbox. */
 export async function probeSandbox(options?: ProbeOptions): Promise<SandboxReport> {
   if (options) return await probe(options);
   const report = await (found ??= probe({}));

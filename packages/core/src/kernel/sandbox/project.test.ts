@@ -1,5 +1,5 @@
-// What the caller may not read or write, a child cannot either: whatever was granted or denied, whether
-// it exists or not, and in each sandbox.
+// A child cannot read or write more than its caller, whatever was granted or denied, whether the path
+// exists or not, and in each sandbox.
 import { execFileSync, spawn } from 'node:child_process';
 import { existsSync, readdirSync, readFileSync, readlinkSync, symlinkSync } from 'node:fs';
 import { join } from 'node:path';
@@ -31,7 +31,7 @@ const grants = (texts: readonly string[]): Grant[] =>
     return path === undefined ? { capability } : { capability, scope: { path } };
   });
 
-/** As a policy, or a token, makes it. */
+/** Returns rights as a policy, or a token, makes them. */
 const rights = (allow: readonly string[] | undefined, deny: readonly string[] = []): Verifier =>
   createCeilingVerifier(
     [{ ...(allow && { allow: grants(['process.spawn', ...allow]) }), deny: grants(deny) }],

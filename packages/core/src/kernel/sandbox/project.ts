@@ -1,6 +1,6 @@
-// How the project looks from inside the sandbox: what its caller may read, and writable where it may
-// write. `.ai/` is read-only whatever was granted, its transcripts and registry are not there at all, and
-// git's own folder opens only to tools that need it and to `git.write`.
+// The project inside of the sandbox: readable and writable where its caller may read and write. `.ai/`
+// is always read-only, without its transcripts and registry. Git's own folder opens only to tools that
+// need it and to `git.write`.
 import { mkdirSync } from 'node:fs';
 import { join } from 'node:path';
 import { fail, isInside, messageOf, type Outcome, ok } from '../../base/index.ts';
@@ -28,33 +28,36 @@ import {
 } from './places.ts';
 import { finishOthers, noteUnfinished } from './unfinished-runs.ts';
 
-/** The whole of what a child sees of the project: outer places before inner, the later over the earlier. */
+/**
+ * Everything of the project that a child can see, outer places before inner. A later place covers an
+ * earlier one.
+ */
 export interface ProjectView extends Places {
-  /** Absolute real paths that show as empty. */
+  /** Absolute real paths that appear empty. */
   hidden: readonly string[];
 }
 
-/** What a child made and may not keep where it was. */
+/** Files that a child created and that were moved out of the project. */
 export interface SetAside {
-  /** From the project's root, as it was called there. */
+  /** Original paths, relative to the project's root. */
   paths: string[];
   folder: string;
 }
 
 export interface OpenView extends ProjectView {
-  /** May everything be read, so that the history of a repository tells nothing more? */
+  /** True if everything may be read, so that the history of a repository reveals nothing more. */
   readsAll: boolean;
-  /** To be called when the child has ended. */
+  /** Called after the child has ended. Returns the files that were moved out. */
   close(): SetAside;
 }
 
 interface ProjectRights extends AccessQuestion {
-  /** Of a tool that needs a right over repositories: they are shown to it. */
+  /** True for a tool that needs a right over repositories, which it then can read. */
   usesGit: boolean;
   mayWriteGit(): boolean;
-  /** Folder of the user for what is set aside and for notes about children that run. */
+  /** Folder of the user for moved files and for notes about running children. */
   aside: string;
-  /** Of this child; part of file names. */
+  /** Random name of this child, a part of file names. */
   name: string;
 }
 
@@ -62,7 +65,7 @@ const HIDDEN = RECORD_NAMES.map((name) => join('.ai', name));
 const SKIPPED = new Set(HIDDEN);
 const MAX_TRAPS = 500;
 
-/** A link in a writable folder could be replaced by a real one while we look away. */
+/** Fails with `permission_denied` if `.ai` or `.git` is a link, which a child could replace during a check. */
 function swappable(projectRoot: string): Outcome<null> {
   const link = ['.ai', '.git'].find((name) => kindOf(join(projectRoot, name)) === 'link');
   return link === undefined
@@ -78,7 +81,10 @@ interface Closed {
   traps: Traps;
 }
 
-/** What exists and must stay as it is, as mounts; repositories open to `git.write`, in part. */
+/**
+ * Returns mounts that protect existing traps. Repositories that are open to `git.write` are protected in
+ * part.
+ */
 function closeTraps(
   projectRoot: string,
   found: Places,
@@ -117,7 +123,7 @@ function closeTraps(
   });
 }
 
-/** Repositories tell what stood in files that may not be read: they are hidden with them. */
+/** Hides repositories, because they reveal the content of files that may not be read. */
 function withoutHistory(projectRoot: string, view: Places): Outcome<MountPlace[]> {
   const paths = findRepositories(projectRoot, view);
   if (paths.includes('') || paths.length > MAX_TRAPS) {
@@ -132,7 +138,7 @@ function withoutHistory(projectRoot: string, view: Places): Outcome<MountPlace[]
 
 type Viewed = Pick<OpenView, 'root' | 'places' | 'readsAll' | 'close'>;
 
-/** What is only read needs no care: nothing can be made. */
+/** Returns the view without any writable place, in which nothing can be created. */
 function readOnlyView(
   projectRoot: string,
   found: FoundPlaces,
@@ -155,8 +161,8 @@ function readOnlyView(
   });
 }
 
-// INVARIANT: no `.ai` and no configuration of git is ever writable from inside. Where they do not
-// exist they are made, because what is not there cannot be mounted read-only and could be created.
+// INVARIANT: no `.ai` and no configuration of git is ever writable from inside. Missing ones are
+// created, because a missing path cannot be mounted read-only and a child could create it.
 function writableView(
   projectRoot: string,
   rights: ProjectRights,
@@ -174,7 +180,7 @@ function writableView(
     if (!safe.ok) return safe;
     holds.close('.ai');
     holds.close('.git');
-    // Where we cannot make one, neither can a child.
+    // Where this process cannot create one, no child can either.
     if (kindOf(join(projectRoot, '.ai')) !== 'none') own.push({ path: '.ai', access: 'read' });
   }
   const read = readOnlyView(projectRoot, found.output, rights);
@@ -210,11 +216,11 @@ export function projectView(
     : onlyRead(projectRoot, question);
   if (!viewed.ok) return viewed;
   const wished = [...HIDDEN.map((path) => join(projectRoot, path)), ...alsoHidden];
-  // What does not exist cannot be seen.
+  // A path that does not exist cannot be seen.
   return ok({ ...viewed.output, hidden: wished.flatMap((path) => realOf(path) ?? []) });
 }
 
-/** What was made for a child that then does not start is taken away. */
+/** Removes the folders that were created if the child is not started. */
 function openedFor(projectRoot: string, rights: ProjectRights): Outcome<Viewed> {
   const holds = createHolds(projectRoot, rights.name);
   let view: Outcome<Viewed>;
@@ -237,6 +243,6 @@ function onlyRead(projectRoot: string, rights: ProjectRights): Outcome<Viewed> {
   return found.ok ? readOnlyView(projectRoot, found.output, rights) : found;
 }
 
-/** Does any of these folders contain the path? */
+/** True if one of these folders contains the path. */
 export const isCovered = (folders: readonly string[], path: string): boolean =>
   folders.some((folder) => isInside(path, folder));

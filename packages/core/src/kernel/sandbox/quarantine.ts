@@ -1,5 +1,5 @@
-// Where things go that a child made and may not leave in the project: a folder of the user, under a
-// name that nothing acts upon. They lose their name first, so that a crash in between changes nothing.
+// Moves files that a child must not leave in the project to a folder of the user, under a name that no
+// program acts upon. They lose their name first, so that a crash in between is harmless.
 import {
   closeSync,
   constants,
@@ -15,7 +15,7 @@ import {
 import { basename, dirname, join } from 'node:path';
 
 const SUFFIX = '-from-sandbox';
-/** For opening what may not be read; Node has no name for it. */
+/** Opens a path without the right to read it. Node has no name for this flag. */
 const O_PATH = 0o10_000_000;
 
 export const statOf = (path: string) => {
@@ -26,7 +26,7 @@ export const statOf = (path: string) => {
   }
 };
 
-/** Acts on the folder itself; not at all when a link was put in its place or above it. */
+/** Calls `act` with the folder itself. Does nothing if a link replaced the folder or one above it. */
 export function inFolder(path: string, act: (folder: string) => void): void {
   if (process.platform !== 'linux') return act(path);
   const fd = openSync(path, O_PATH | constants.O_DIRECTORY | constants.O_NOFOLLOW);
@@ -45,7 +45,7 @@ function freeName(folder: string, name: string): string {
   }
 }
 
-/** Renames one entry of a folder, if it is there; the new name is handed on. */
+/** Renames one entry of a folder if it exists, and passes on the new name. */
 export function rename(
   folder: string,
   name: string,
@@ -59,7 +59,7 @@ export function rename(
   });
 }
 
-/** Also from one disk to another. */
+/** Moves between disks too. */
 function move(from: string, to: string): void {
   try {
     renameSync(from, to);
@@ -69,18 +69,18 @@ function move(from: string, to: string): void {
   }
 }
 
-/** Takes one entry out of a folder. Where it cannot be moved it stays, under a name that is no one's. */
+/** Moves one entry out of a folder. If it cannot be moved, it stays under a name without effect. */
 export function takeAway(folder: string, name: string, to: string): void {
   rename(folder, name, (renamed) => {
     try {
       mkdirSync(to, { recursive: true, mode: 0o700 });
       move(renamed, join(to, freeName(to, basename(name))));
     } catch {
-      // no room, or no right there
+      // There is no space, or no right to write there.
     }
   });
 }
 
-/** The same for a path of the project. */
+/** Does the same for a path of the project. */
 export const takeOut = (projectRoot: string, path: string, aside: string): void =>
   takeAway(dirname(join(projectRoot, path)), basename(path), join(aside, dirname(path)));

@@ -51,7 +51,7 @@ function attempts(report: SandboxReport): void {
     return await primitive.run(callOf(project, config, { verify: ALL, ...more }));
   }
 
-  /** What the script printed, whether it ended well or not. */
+  /** Returns the output of the script on success and on failure. */
   async function textOf(...given: Parameters<typeof run>): Promise<string> {
     const result = await run(...given);
     const facts = (result.ok ? result.output.output : result.error.detail) as JsonObject;

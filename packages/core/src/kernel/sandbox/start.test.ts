@@ -117,7 +117,7 @@ function cases(report: SandboxReport): void {
 
   test('nothing of ours is open in there, and it has no rights to give up', async () => {
     const open = await run({ command: 'ls', args: ['/proc/self/fd'] });
-    // Besides what whoever started the tests left open.
+    // The test runner may have left descriptors open that every child inherits.
     const inherited = execFileSync('ls', ['/proc/self/fd'], { encoding: 'utf8', stdio: 'pipe' });
     const lines = (text: string) => text.trim().split('\n').sort();
     expect(lines(stdoutOf(open))).toEqual(lines(`${inherited}4`));

@@ -1,6 +1,6 @@
-// A child whose supervisor was killed leaves what nobody looked at. Before a child starts, what was
-// there is written down in the user's folder; the next start in the project that finds the note of a
-// dead process puts things right.
+// Cleans up after a child whose supervisor was killed. Before a child starts, the existing files are
+// recorded in the user's folder. The next start in the project that finds the record of a dead process
+// cleans up.
 import {
   mkdirSync,
   readdirSync,
@@ -17,7 +17,7 @@ import { newTraps, setTrapsAside, type Trap, type Traps } from './executable-nam
 import { type Holds, releaseHolds } from './file-locks.ts';
 import type { Places } from './places.ts';
 
-/** What is to be done when a child has ended, whoever does it. */
+/** The clean-up after the end of a child. */
 interface Unfinished {
   places: Places;
   traps: Traps;
@@ -25,9 +25,9 @@ interface Unfinished {
 }
 
 const BEAT_MS = 2000;
-/** So long after the last sign of life what was made may still be the child's. */
+/** Files created this long after the last sign of the process may still be the child's. */
 const SLACK_MS = 5000;
-/** Of a process that cannot be seen from here. */
+/** The limit for a process that cannot be observed from here. */
 const SILENT_MS = 60_000;
 
 const textOf = (read: () => string): string => {
@@ -40,7 +40,7 @@ const textOf = (read: () => string): string => {
 
 const namespace = (): string => textOf(() => readlinkSync('/proc/self/ns/pid'));
 
-/** A process id is used again; with the time of its start it is not. */
+/** A process id is reused. With its start time it is unique. */
 function processName(pid: number): string {
   const stat = textOf(() => readFileSync(`/proc/${pid}/stat`, 'utf8'));
   return `${pid}:${stat.slice(stat.lastIndexOf(')')).split(' ')[20] ?? ''}`;
@@ -65,7 +65,10 @@ interface Note {
   holds: Holds;
 }
 
-/** Our own writing, in a folder of the user: the shape is checked so far that nothing breaks. */
+/**
+ * Reads a note that this program wrote into a folder of the user. Its shape is checked only enough to
+ * avoid exceptions.
+ */
 function readNote(file: string): Note | undefined {
   const parsed = parseJson(textOf(() => readFileSync(file, 'utf8')));
   const note = parsed.ok && isObject(parsed.output) ? parsed.output : undefined;
@@ -79,11 +82,14 @@ const isOver = (note: Note, beat: number): boolean =>
     ? !isAlive(note.pid) || processName(note.pid) !== note.process
     : Date.now() - beat > SILENT_MS;
 
-/** Made, or renamed, while the child ran: what a person made later is theirs. */
+/** True for a trap that was created or renamed while the child ran. Later ones belong to the person. */
 const isOfRun = (trap: Trap, since: number, until: number): boolean =>
   (trap.bornMs >= since && trap.bornMs <= until) || trap.changedMs <= until;
 
-/** Notes begin; the answer ends them. Where nothing can be noted, a crash leaves what it leaves. */
+/**
+ * Writes the note and returns the function that removes it. If it cannot be written, a crash leaves
+ * files behind.
+ */
 export function noteUnfinished(folder: string, name: string, work: Unfinished): () => void {
   const file = join(folder, `${name}.json`);
   const note: Note = {
@@ -107,7 +113,7 @@ export function noteUnfinished(folder: string, name: string, work: Unfinished): 
     try {
       utimesSync(file, now, now);
     } catch {
-      // gone
+      // The note is gone.
     }
   }, BEAT_MS);
   beat.unref();
@@ -117,7 +123,7 @@ export function noteUnfinished(folder: string, name: string, work: Unfinished): 
   };
 }
 
-/** Does what the dead could not. Answers with what was set aside. */
+/** Cleans up after dead processes. Returns the paths of moved files. */
 export function finishOthers(projectRoot: string, folder: string, aside: string): string[] {
   let names: string[];
   try {

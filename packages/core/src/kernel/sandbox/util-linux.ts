@@ -1,6 +1,6 @@
-// The Linux sandbox where bubblewrap is not: the same world, made by `unshare`, `mount`, `pivot_root`
-// and `setpriv`. A shell that is root in a namespace of its own builds it and gives up every right; a
-// second one inside it sets the environment and stays, as the parent of everything that runs there.
+// The Linux sandbox without bubblewrap: the same view, made by `unshare`, `mount`, `pivot_root` and
+// `setpriv`. A shell with root in its own namespace builds it and gives up every right. A second one
+// inside sets the environment and stays as the parent of all processes there.
 import { existsSync, lstatSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { type Outcome, ok, shellQuote } from '../../base/index.ts';
@@ -21,7 +21,7 @@ import {
 import { isCovered } from './project.ts';
 import { systemPlaces } from './visible.ts';
 
-/** Called by name, on the path that a sandbox is started with. */
+/** Programs that are called by name, on the path of the sandbox. */
 export const PROGRAMS = [
   'unshare',
   'mount',
@@ -40,7 +40,7 @@ export const PROGRAMS = [
 
 const DEVICES = ['null', 'zero', 'full', 'random', 'urandom', 'tty'].map((name) => `/dev/${name}`);
 const DEVICE_LINKS = ['fd', 'stdin', 'stdout', 'stderr'].map((name) => `/dev/${name}`);
-/** Where the new root is built; nothing that is shown lies in there. */
+/** Candidates for the folder of the new root. No readable path is in it. */
 const BASES = ['/sys', '/mnt', '/media', '/srv'];
 const OLD_ROOT = '/.old';
 const WRITABLE_PROC = '/.proc';
@@ -48,14 +48,14 @@ const HIDDEN = '/.hidden';
 
 interface Mount {
   target: string;
-  /** On the host, or in the new root itself. */
+  /** A path on the host, or in the new root itself. */
   from: { host: string } | { own: string };
   access: 'read' | 'write';
   isFolder: boolean;
   isDevice?: boolean;
 }
 
-/** As a field of a table of mounts; what separates fields and lines is written in octal. */
+/** Returns a field of a mount table. Separators are written in octal. */
 const field = (path: string): string =>
   path.replace(
     /[ \t\n\r\v\f\\#]/g,
@@ -69,7 +69,7 @@ interface MountPoint {
   flags: string[];
 }
 
-/** Flags that a namespace of less privilege may not take off again. */
+/** Flags that a less privileged namespace may not remove. */
 const KEPT = ['ro', 'nosuid', 'nodev', 'noexec'];
 
 function mountPoints(): MountPoint[] {
@@ -84,14 +84,14 @@ function mountPoints(): MountPoint[] {
   });
 }
 
-/** Nothing when it is not there or not for us to see. */
+/** Returns no mount if the source does not exist or cannot be read. */
 function host(source: string, target: string, access: Mount['access'], isDevice = false): Mount[] {
   const real = realOf(source);
   if (real === undefined) return [];
   return [{ target, from: { host: real }, access, isFolder: isFolder(real), isDevice }];
 }
 
-/** The project and its places must not be missing: what fails to be mounted fails the sandbox. */
+/** A mount of the project or of its places. If it fails, the sandbox fails. */
 const exactly = (path: string, access: PlaceAccess, storage: string): Mount =>
   access === 'none'
     ? own(path, storage, 'read', isFolder(path))
@@ -104,7 +104,7 @@ const own = (target: string, storage: string, access: Mount['access'], isFolder 
   isFolder,
 });
 
-/** Everything that is mounted, outer before inner; of two in one place the later. */
+/** Returns every mount, outer before inner. Of two at one path the later one stays. */
 function mountsOf(plan: SandboxPlan): Mount[] {
   const { projectRoot, view } = plan;
   const all = [
@@ -125,7 +125,9 @@ function mountsOf(plan: SandboxPlan): Mount[] {
     .flatMap((index) => all[index] ?? []);
 }
 
-/** Where the point of a mount has to be made in the new root, if it does not exist already. */
+/**
+ * Returns where the target of a mount must be created in the new root. Undefined if it exists already.
+ */
 function storageOf(mount: Mount, earlier: readonly Mount[]): string | undefined {
   const over = earlier.findLast(({ target }) => isBelow(target, mount.target));
   if (!over) return mount.target;
@@ -134,7 +136,7 @@ function storageOf(mount: Mount, earlier: readonly Mount[]): string | undefined 
     : undefined;
 }
 
-/** Folders and files that the new root must have before anything is mounted in it. */
+/** Returns the folders and files that the new root needs before the first mount. */
 function foundations(mounts: readonly Mount[]): { folders: string[]; files: string[] } {
   const folders = ['/dev/pts', '/dev/shm', '/proc', OLD_ROOT, WRITABLE_PROC, SANDBOX_HOME];
   const files = ['/dev/ptmx'];
@@ -164,7 +166,7 @@ const optionsOf = (flags: readonly string[]): string => {
   return [...set].join(',');
 };
 
-/** The table that one `mount` works through. */
+/** Returns the table for one call of `mount`. */
 function tableOf(
   base: string,
   mounts: readonly Mount[],
@@ -173,8 +175,8 @@ function tableOf(
 ): string {
   const at = (path: string) => field(`${base}${path}`);
   const proc = 'nosuid,nodev,noexec';
-  // Read-only, but for what says who somebody is in the namespace that is made last: it can be
-  // written once, and is, before anything else runs.
+  // Read-only, except the files that map user ids in the last namespace. They can be written once, and
+  // are written before any program runs.
   const ids = ['uid_map', 'gid_map', 'setgroups'].map((name) => `/1/${name}`);
   const processes = isRoot
     ? [`proc ${at('/proc')} proc ro,${proc} 0 0`]
@@ -187,7 +189,7 @@ function tableOf(
       ];
   const lines = mounts.map((mount) => {
     const source = 'own' in mount.from ? at(mount.from.own) : field(mount.from.host);
-    // A point below `/dev/shm` cannot be made before that is mounted.
+    // A target below `/dev/shm` cannot be created before that is mounted.
     const made = isBelow('/dev/shm', mount.target) ? ['X-mount.mkdir'] : [];
     const options = optionsOf([...flagsOf(mount, points), ...made]);
     return `${source} ${at(mount.target)} none rbind,${options} 0 0`;
@@ -200,7 +202,7 @@ function tableOf(
   return [...processes, ...terminals, memory, ...lines, ''].join('\n');
 }
 
-/** What is mounted further down comes along with its own flags, so it is closed one by one. */
+/** Mounts below a source come with their own flags, so each is made read-only itself. */
 function closeBelow(
   base: string,
   mounts: readonly Mount[],
@@ -209,7 +211,7 @@ function closeBelow(
   return mounts.flatMap((mount) => {
     const { from, access, target } = mount;
     if ('own' in from) return [];
-    // Itself, too: `mount` leaves a place alone that came along with the one above it.
+    // The source itself is included, because `mount` skips a place that came with its parent.
     const inner = points.filter(({ path }) => path === from.host || isBelow(from.host, path));
     return inner.map(({ path, flags }) => {
       const place = shellQuote(`${base}${target}${path.slice(from.host.length)}`);
@@ -219,7 +221,7 @@ function closeBelow(
   });
 }
 
-/** The places as they were when their rights were looked at; a link would lead elsewhere. */
+/** Checks that the places are the files that were judged. A link would lead elsewhere. */
 function checkPlaces(base: string, plan: SandboxPlan): Outcome<string[]> {
   const { projectRoot, view } = plan;
   const expected: [path: string, identity: string][] = [];
@@ -237,7 +239,7 @@ function checkPlaces(base: string, plan: SandboxPlan): Outcome<string[]> {
   ]);
 }
 
-/** Runs inside, without any right, as the first process there. Its own messages are nobody's. */
+/** Runs inside without any right, as the first process there. Its messages are dropped. */
 const INSIDE = `
 cd "$1" || exit 1
 shift
@@ -298,11 +300,13 @@ function setUp(base: string, plan: SandboxPlan, user: User): Outcome<string> {
   return ok(`${script.join('\n')}\n`);
 }
 
-/** Names that mean something to a shell, which would refuse them or change their value. */
+/** Variables with a meaning for the shell, which would refuse or change them. */
 const TAKEN =
   /^(_|PPID|UID|EUID|GROUPS|OPTIND|LINENO|RANDOM|SRANDOM|SECONDS|EPOCH\w+|DIRSTACK|FUNCNAME|HISTCMD|SHELLOPTS|POSIXLY_CORRECT|BASH\w*)$/;
 
-/** Set by the shell inside. A name it takes for its own goes through a program. */
+/**
+ * Returns the script that sets the environment. A variable that the shell reserves is set by a program.
+ */
 function environmentScript(env: SandboxPlan['env']): string {
   const entries = Object.entries(env);
   const isFree = (name: string) => /^[A-Za-z_]\w*$/.test(name) && !TAKEN.test(name);
@@ -322,10 +326,11 @@ interface User {
 
 const currentUser = (): User => ({ uid: process.geteuid?.() ?? 0, gid: process.getegid?.() ?? 0 });
 
-/** Namespaces for everything, and no life after the process that started it. */
+/** Returns the namespaces, which end with the parent process. */
 function namespaces(network: boolean, isRoot: boolean): string[] {
   const identity = ['--user', '--map-root-user'];
-  // A network belongs to whoever is root when it is made, which an ordinary user is one step later.
+  // A network belongs to root of the namespace that creates it, which an ordinary user becomes one step
+  // later.
   const first = network || isRoot ? identity : [...identity, '--', 'unshare'];
   return [
     '--pdeathsig',
@@ -347,7 +352,7 @@ function namespaces(network: boolean, isRoot: boolean): string[] {
   ];
 }
 
-/** Everything about one child, ready to be started. */
+/** Returns the complete start of one child. */
 export function utilLinuxLaunch(
   plan: SandboxPlan,
   user: User = currentUser(),

@@ -1,5 +1,5 @@
-// What of the system a sandboxed child can see: a list of what is needed to run programs, nothing
-// else. The home folder, other projects, sockets and other people's files do not exist in there.
+// The part of the system that a sandboxed child can read: only the files that programs need to run. The
+// home folder, other projects, sockets and files of other people do not exist inside.
 import { accessSync, constants, existsSync, statSync } from 'node:fs';
 import { basename, dirname, join } from 'node:path';
 import { isInside } from '../../base/index.ts';
@@ -17,7 +17,9 @@ const SYSTEM = [
   '/run/current-system',
 ];
 
-/** Of `/etc` what names, certificates, time and the linker need; no passwords, keys or host setup. */
+/**
+ * Files of `/etc` for names, certificates, time and the linker, without passwords, keys or host setup.
+ */
 const ETC = [
   'alternatives',
   'ca-certificates',
@@ -42,10 +44,10 @@ const ETC = [
   'timezone',
 ].map((name) => join('/etc', name));
 
-/** To be shown read-only. */
+/** Returns the system paths that a child can read. */
 export const systemPlaces = (): string[] => [...SYSTEM, ...ETC].filter(existsSync);
 
-/** Parts of a toolchain's folder that running it needs; its credentials and settings are not. */
+/** Parts of a toolchain's folder that programs need, without credentials and settings. */
 const TOOLCHAIN = [
   'bin',
   'sbin',
@@ -67,7 +69,7 @@ export const isExecutable = (path: string): boolean => {
   }
 };
 
-/** `…/bin` and what stands beside it. Next to a person's own `~/bin` that would be their home. */
+/** Returns a `bin` folder and the parts of the toolchain beside it. Only the folder itself if the home folder is beside it. */
 function toolchain(folder: string, home: string): string[] {
   const prefix = dirname(folder);
   if (!/^(s?bin|shims)$/.test(basename(folder)) || isInside(home, prefix)) return [folder];
@@ -75,8 +77,7 @@ function toolchain(folder: string, home: string): string[] {
 }
 
 /**
- * Folders outside the system that hold programs on the path, read-only. Never the home folder
- * itself or anything above it.
+ * Returns readable folders for the programs on the path, never the home folder itself or one above it.
  */
 export function toolchainFolders(folders: readonly string[], home: string): string[] {
   const realHome = realOf(home) ?? home;

@@ -1,5 +1,5 @@
-// One stream, several sinks. A sink that fails (also by throwing, which it should not) is left out
-// from then on; the others never notice. While a sink answers at once a batch costs no promise.
+// Sends one stream to several sinks. A sink that fails (also by throwing, which it should not) gets no
+// more events, and the others continue. A batch without slow sinks costs no promise.
 import { type JsonObject, messageOf } from '../../base/index.ts';
 import type { Sink, SinkReport, StreamEvent } from '../sink.ts';
 
@@ -8,7 +8,7 @@ export type Fan = ReturnType<typeof createFan>;
 interface Seat {
   sink: Sink;
   error?: string;
-  /** Events that came after it failed. */
+  /** Number of events after its failure. */
   missed: number;
 }
 
@@ -28,7 +28,9 @@ async function closeSeat(seat: Seat, patience: Promise<void>): Promise<SinkRepor
   return { ...report, dropped, ...(error !== undefined && { error }) };
 }
 
-/** A promise when the sink needs time. Of a batch it fails at nothing is known to have arrived. */
+/**
+ * Returns a promise if the sink needs time. If a batch fails, none of its events counts as delivered.
+ */
 function feed(seat: Seat, events: readonly StreamEvent[]): void | Promise<void> {
   const failed = (cause: unknown): void => {
     seat.error ??= messageOf(cause);
@@ -44,7 +46,7 @@ function feed(seat: Seat, events: readonly StreamEvent[]): void | Promise<void> 
 export function createFan(sinks: readonly Sink[]) {
   const seats: Seat[] = sinks.map((sink) => ({ sink, missed: 0 }));
   return {
-    /** A promise only when a sink needs time: the reader waits for it. Never rejects. */
+    /** Returns a promise only if a sink needs time, and the reader waits for it. Never rejects. */
     write(events: readonly StreamEvent[]): undefined | Promise<void> {
       let waits: Promise<void>[] | undefined;
       for (const seat of seats) {
@@ -57,13 +59,13 @@ export function createFan(sinks: readonly Sink[]) {
       }
       return waits && Promise.all(waits).then(() => {});
     },
-    /** Closes every sink once, and waits no longer than `patience` allows. Never rejects. */
+    /** Closes every sink once, and waits until `patience` settles at most. Never rejects. */
     close: (patience: Promise<void>): Promise<SinkReport[]> =>
       Promise.all(seats.map((seat) => closeSeat(seat, patience))),
   };
 }
 
-/** What the call's result says about a sink: no events, no absolute paths. */
+/** Returns the report of a sink for the call's result: no events, no absolute paths. */
 export function publicReport(report: SinkReport): JsonObject {
   const { events: _events, file: _file, ...shown } = report;
   return shown as JsonObject;

@@ -115,7 +115,7 @@ test('waiting events reach the file every `flush_every` events and at the end', 
   void sink.write([{ data: '2' }]);
   void sink.write([{ data: '3' }]);
   await Promise.resolve();
-  // Those that came in the same burst go with them.
+  // Events of the same burst are written together.
   expect(read('a.txt')).toBe('1\n2\n3\n');
   void sink.write([{ data: '4' }]);
   await Promise.resolve();

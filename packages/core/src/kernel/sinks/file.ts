@@ -1,7 +1,7 @@
-// Appends a stream to a file. Writes are synchronous and batched, so an event costs no promise;
-// everything is written and the file closed on every outcome of the call. After `flush_every` events
-// the batch is written as soon as the events that arrived with them have been taken in: a burst costs
-// one write, and no event waits for another to arrive.
+// Appends a stream to a file. Writes are synchronous and batched, so an event costs no promise. On every
+// outcome of the call everything is written and the file is closed. After `flush_every` events the batch
+// is written as soon as the events of the same burst were added: a burst costs one write, and no event
+// waits for a later one.
 import { createHash, type Hash } from 'node:crypto';
 import {
   closeSync,
@@ -25,7 +25,7 @@ import {
   type StreamEvent,
 } from '../sink.ts';
 
-/** Writes some of the bytes and says how many: a full disk may take a part without an error. */
+/** Writes some of the bytes and returns their number. A full disk may write a part without an error. */
 type WriteSome = (fd: number, bytes: Uint8Array, offset: number) => number;
 
 /** Returns the folder, relative to the project, that a stream of this id may write to without a right. */
@@ -34,12 +34,12 @@ export type OwnFolder = (id: string) => string;
 const TYPE = 'file_sink';
 const THREAD_ID = /^[A-Za-z0-9_-]{1,80}$/;
 const { O_APPEND, O_CREAT, O_NOFOLLOW, O_RDWR } = constants;
-/** Waiting text is written at this size even before `flush_every` events. */
+/** Maximum size of waiting text, written even before `flush_every` events. */
 const MAX_WAITING = 1024 * 1024;
-/** A burst is encoded into the same bytes again while it surely fits: three for a character. */
+/** Size of the reused buffer. A burst fits if it has at most three bytes per character. */
 const SCRATCH = 256 * 1024;
 
-/** Where to write: the thread's id filled in, inside the project, and allowed. */
+/** Returns the path: inside of the project, with the thread's id filled in, and allowed. */
 function placeOf(
   destination: JsonObject,
   { projectRoot, threadId, verify }: SinkContext,
@@ -63,9 +63,9 @@ function placeOf(
 }
 
 /**
- * One line per event: the data itself when it is JSON, else the data as a JSON string. What has the
- * look of an object on one line is written as it came: parsing every event only to be sure would be
- * most of the cost of a stream, and a reader of such a file meets what its server sent.
+ * Returns one line per event: the data itself if it is JSON, otherwise the data as a JSON string. Data
+ * that looks like an object on one line is written unchanged, because parsing every event would be most
+ * of the cost of a stream. Readers of the file must expect the format of the server.
  */
 function jsonLine({ data }: StreamEvent): string {
   const isOneLine = !data.includes('\n');
@@ -73,7 +73,7 @@ function jsonLine({ data }: StreamEvent): string {
   if (isOneLine && data.charCodeAt(0) === 123 && data.charCodeAt(last) === 125) return data;
   try {
     const value: unknown = JSON.parse(data);
-    // A line break inside JSON can only be white space, but it would end the line.
+    // A line break in JSON is only white space, but it would end the line.
     return isOneLine ? data : JSON.stringify(value);
   } catch {
     return JSON.stringify(data);
@@ -82,7 +82,7 @@ function jsonLine({ data }: StreamEvent): string {
 
 const rawLine = ({ data }: StreamEvent): string => data;
 
-/** Opens for appending; after a line that was cut off by a crash, a new line begins. */
+/** Opens a file for appending. After an incomplete line, which a crash leaves, a new line begins. */
 function openForAppend(path: string): { fd: number; lead: string } {
   mkdirSync(dirname(path), { recursive: true });
   const fd = openSync(path, O_RDWR | O_APPEND | O_CREAT | O_NOFOLLOW, 0o600);
@@ -97,7 +97,7 @@ function openForAppend(path: string): { fd: number; lead: string } {
   return { fd, lead: last[0] === 10 ? '' : '\n' };
 }
 
-/** Bytes written; fewer than there are when the disk takes no more. */
+/** Returns the number of written bytes. It is lower than the size if the disk is full. */
 function writeAll(
   fd: number,
   bytes: Uint8Array,
@@ -116,7 +116,7 @@ function writeAll(
   return { done };
 }
 
-/** How many of the lines, and how many bytes, are whole within the first `done` bytes. */
+/** Returns the number of complete lines, and of their bytes, within the first `done` bytes. */
 function wholeLines(waiting: Waiting, start: number, done: number) {
   let [count, size, at] = [0, Math.min(start, done), 0];
   for (const end of waiting.ends.slice(0, waiting.count)) {
@@ -127,11 +127,11 @@ function wholeLines(waiting: Waiting, start: number, done: number) {
   return { count, size };
 }
 
-/** Lines, each with its line break, and where in the text each of them ends. */
+/** Waiting lines, each with its line break, and the end of each in the text. */
 interface Waiting {
   text: string;
   count: number;
-  /** The first `count` count; the list does not shrink, so that it seldom has to grow. */
+  /** Ends of the lines; the first `count` are valid. The list never shrinks, so that it rarely grows. */
   readonly ends: number[];
 }
 
@@ -157,7 +157,7 @@ function createSink(place: { absolute: string; relative: string }, options: File
     [waiting.text, waiting.count] = ['', 0];
   }
 
-  /** Valid until it is called again. */
+  /** Returns bytes that are valid until the next call. */
   function encode(text: string): Uint8Array {
     if (text.length * 3 > SCRATCH) return Buffer.from(text);
     scratch ??= Buffer.allocUnsafeSlow(SCRATCH);
@@ -176,7 +176,8 @@ function createSink(place: { absolute: string; relative: string }, options: File
     if (cause === undefined) return;
     waiting.count -= whole.count;
     giveUp(cause);
-    // A torn line would be glued to what comes next. If this fails too, the next open begins a line.
+    // The next text would be appended to a torn line. If this fails too, the next open begins a new
+    // line.
     if (done > whole.size) ftruncateSync(file, fstatSync(file).size - (done - whole.size));
   }
 
@@ -219,7 +220,7 @@ function createSink(place: { absolute: string; relative: string }, options: File
         giveUp(cause);
       }
       const report = { type: TYPE, delivered, dropped, path: place.relative };
-      // The hash of what this sink wrote: the whole content unless the file existed before.
+      // The hash covers the text of this sink: the whole content unless the file existed before.
       const file = hash && { ...place, sha256: hash.digest('hex') };
       return { ...report, ...(file && { file }), ...(error !== undefined && { error }) };
     },

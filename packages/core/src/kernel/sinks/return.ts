@@ -1,5 +1,5 @@
-// The built-in sink: what a stream's caller gets back. Bounded by number and by size; what does not
-// fit is counted, never silently missing.
+// The built-in sink: events for the result of the call. They are bounded by number and size, and events
+// beyond that are counted.
 import { ok } from '../../base/index.ts';
 import {
   choiceField,
@@ -30,7 +30,8 @@ export const createReturnSink: SinkFactory = (destination) => {
         const size = event.data.length + (event.event?.length ?? 0) + (event.id?.length ?? 0);
         const isFull =
           events.length >= maxEvents.output || characters + size > maxCharacters.output;
-        // Once one event is dropped the rest is too: a list with holes would be read as whole.
+        // After one dropped event the rest is dropped too, because a list with holes would look
+        // complete.
         if (dropped > 0 || isFull) dropped++;
         else {
           characters += size;
@@ -42,5 +43,5 @@ export const createReturnSink: SinkFactory = (destination) => {
   });
 };
 
-/** For calls made for their effect, and for measuring. */
+/** A sink for calls that need no events, and for measurements. */
 export const createNullSink: SinkFactory = () => ok(countingSink('null_sink'));

@@ -1,5 +1,5 @@
-// What a primitive would refuse of a merged config, known before anybody runs it: its own shape, and for
-// a stream the shape of every sink, with the destination's fields over those of the sink's tool.
+// Finds the problems of a merged config before a call: the shape of the primitive and, for a stream, the
+// shape of every sink, whose fields come from the destination and the sink's tool.
 import {
   compact,
   didYouMean,
@@ -26,7 +26,7 @@ type Primitives = ReadonlyMap<string, Pick<Primitive, 'config' | 'isOfBundle'>>;
 type Shelf = Pick<Library, 'all' | 'find' | 'chainOf'>;
 
 interface SinkConfig {
-  /** Of the tool; nothing for the one that is built in. */
+  /** Config of the sink's tool. Empty for the built-in sink. */
   config: JsonObject;
   rule: Primitive['config'];
 }
@@ -88,7 +88,7 @@ const notShipped = (primitive: string): ShapeProblem => ({
   hint: 'call those of `read/` themselves, with what is to be read and how',
 });
 
-/** Without a schema it would take what `mcp_http` takes, and its server would be told nothing. */
+/** A sink without a shape accepts the fields of `mcp_http`, and its server would get none of them. */
 function schemaProblem(
   primitive: string,
   leaf: Chain['links'][number] | undefined,
@@ -104,7 +104,10 @@ function schemaProblem(
   return [{ path: ['config', 'mcp_tool'], code: 'missing_schema', message, hint }];
 }
 
-/** The problems of a config. A field that a parameter of its name would fill is told as its placeholder. */
+/**
+ * Returns the problems of a config. A field that a parameter of its name fills gets a hint about its
+ * placeholder.
+ */
 function withPlaceholders(
   config: JsonObject,
   links: Chain['links'],
@@ -124,7 +127,7 @@ function withPlaceholders(
   return found;
 }
 
-/** For a library that is going to hold the tools; a program vouches for its own. */
+/** Checks the configs of tools for a library. A program vouches for its own tools. */
 export function checkConfig(
   config: JsonObject,
   { links, primitive }: Chain,
@@ -143,7 +146,7 @@ export function checkConfig(
   }, found);
 }
 
-/** The refusal of a call whose tool has such a config. */
+/** Returns the refusal of a call whose tool has such a config. */
 export function configFailure(faults: readonly ConfigFault[]): Failure | undefined {
   const [first] = faults;
   if (!first) return undefined;

@@ -1,5 +1,6 @@
-// What a call would be refused for whatever a person answers, looked at before one is asked: a path or a host
-// that no right covers, a program that may not start, and secrets for a tool that nobody signed. The primitive looks again when it acts.
+// Finds the refusal that a call would end with whatever a person answers, before the person is asked: a
+// path or host without a right, a program that may not start, and secrets for an unsigned tool. The
+// primitive checks again when it runs.
 import { type Failure, type Json, plainText } from '../../base/index.ts';
 import { placeFor } from '../file-tools/read-file.ts';
 import { protectedPlace } from '../file-tools/write-file.ts';
@@ -12,7 +13,9 @@ import {
 } from './run-primitive.ts';
 import { refuseSecrets, toolFacts, unsignedLink } from './tool-rights.ts';
 
-/** The right that a built-in function takes for its `path`; others leave out what may not be read. */
+/**
+ * The right that a built-in function needs for its `path`. Other functions leave out unreadable paths.
+ */
 const FILE_RIGHTS: ReadonlyMap<Json | undefined, 'fs.read' | 'fs.write'> = new Map([
   ['read_file', 'fs.read'],
   ['write_file', 'fs.write'],
@@ -27,7 +30,7 @@ function refusedFile(call: PrimitiveCall): Failure | undefined {
   return capability === 'fs.write' ? protectedPlace(place.output.relative) : undefined;
 }
 
-/** Undefined: nothing is known that would refuse it. */
+/** Returns undefined if no refusal is known. */
 export async function foreseeRefusal(
   ports: BodyPorts,
   allowed: AllowedCall,
@@ -36,7 +39,7 @@ export async function foreseeRefusal(
   const secrets = refuseSecrets(plan, unsignedLink(plan, ports.signatures));
   if (!secrets.ok) return secrets;
   const primitive = ports.primitives.get(plan.primitive);
-  // A host that is made of a secret is not looked at here.
+  // A host that contains a secret is not checked here.
   const hidden = Object.fromEntries([...plan.env].map((name) => [name, `<${name}>`]));
   const filled = completeConfig(plan, parameters, hidden, primitive?.verbatim);
   if (!filled.ok) return undefined;

@@ -1,5 +1,5 @@
-// Parameters are checked before anything runs: defaults filled in, types by JSON Schema. The
-// validator interprets schemas (it compiles no code), so a schema from a stranger stays data.
+// Checks parameters before anything runs: defaults filled in, types by JSON Schema. The validator
+// interprets schemas and compiles no code, so an untrusted schema stays data.
 import { Validator } from '@cfworker/json-schema';
 import {
   asJson,
@@ -27,7 +27,7 @@ export interface ValidationError {
 const MAX_PARAMETER_DEPTH = 100;
 const MAX_NAME = 1000;
 
-/** The schema of one declared parameter. */
+/** Returns the schema of one declared parameter. */
 function propertySchema(parameter: ToolParameter): JsonObject {
   const { type, description, enum: values, items, default: preset } = parameter;
   return compact<JsonObject>({
@@ -39,7 +39,10 @@ function propertySchema(parameter: ToolParameter): JsonObject {
   });
 }
 
-/** What `load` shows and `execute` checks: an object that takes the declared names and no others. */
+/**
+ * Returns the schema that `load` returns and `execute` checks: an object with the declared names and no
+ * others.
+ */
 export function schemaOf(parameters: readonly ToolParameter[]): JsonObject {
   const properties: JsonObject = {};
   for (const parameter of parameters) {
@@ -51,7 +54,7 @@ export function schemaOf(parameters: readonly ToolParameter[]): JsonObject {
   return { type: 'object', properties, required, additionalProperties: false };
 }
 
-/** Own declarations win by name over those of the executor. */
+/** Merges declarations. The tool's own declaration wins over one of the executor with the same name. */
 export function inheritParameters(
   chain: readonly (readonly ToolParameter[])[],
 ): readonly ToolParameter[] {
@@ -62,7 +65,7 @@ export function inheritParameters(
   return [...byName.values()];
 }
 
-/** Missing parameters with a default get it; the given object is not changed. */
+/** Fills in defaults of missing parameters. Does not change the given object. */
 function fillDefaults(parameters: JsonObject, declared: readonly ToolParameter[]): JsonObject {
   const filled = { ...parameters };
   for (const { name, default: value } of declared) {
@@ -73,7 +76,7 @@ function fillDefaults(parameters: JsonObject, declared: readonly ToolParameter[]
   return filled;
 }
 
-/** One line per wrong field; a message about the whole would hide which. */
+/** Returns one line per invalid field. A message about the whole object would not name the field. */
 function readErrors(
   errors: readonly { keyword: string; instanceLocation: string; error: string }[],
 ): ValidationError[] {
@@ -86,13 +89,16 @@ function readErrors(
   }));
 }
 
-/** Resolving the references of a schema costs more than most checks; schemas are never changed. */
+/**
+ * Cache, because resolving the references of a schema costs more than most checks. Schemas are
+ * immutable.
+ */
 const validators = new WeakMap<JsonObject, Validator>();
 
 const TYPES = ['string', 'number', 'boolean', 'integer', 'object', 'array'];
 const SAYS_NOTHING: ReadonlySet<string> = new Set(['type', 'description', 'default']);
 
-/** By name its one type; undefined when a schema says more than that. */
+/** Returns the type of each name. Undefined if the schema says more than types. */
 function plainTypes(schema: JsonObject): ReadonlyMap<string, string> | undefined {
   const { type, properties, required, additionalProperties, ...more } = schema;
   if (type !== 'object' || !isObject(properties) || additionalProperties !== false)
@@ -109,14 +115,17 @@ function plainTypes(schema: JsonObject): ReadonlyMap<string, string> | undefined
   return types;
 }
 
-/** Types that `typeof` does not tell apart. */
+/** True for types that `typeof` does not distinguish. */
 const isContainer = (value: Json, type: string | undefined): boolean =>
   type === 'array' ? Array.isArray(value) : type === 'object' && isObject(value);
 
-/** Schemas are never changed. */
+/** Cache of `plainTypes`. Schemas are immutable. */
 const plain = new WeakMap<JsonObject, ReturnType<typeof plainTypes>>();
 
-/** Most tools only name types. What surely fits needs no validator; what may not is its to judge. */
+/**
+ * Returns true if the value certainly matches. Most tools only name types, and a match then needs no
+ * validator. Otherwise the validator decides.
+ */
 function surelyFits(value: Json, schema: JsonObject): boolean {
   if (!plain.has(schema)) plain.set(schema, plainTypes(schema));
   const types = plain.get(schema);
@@ -131,14 +140,15 @@ function surelyFits(value: Json, schema: JsonObject): boolean {
   return true;
 }
 
-/** Checks a value against a schema; a schema that cannot be used denies, it does not pass. */
+/** Checks a value against a schema. An invalid schema refuses every value. */
 export function validate(value: Json, schema: JsonObject): ValidationError[] {
   if (isDeeperThan(value, MAX_PARAMETER_DEPTH)) {
     return [{ field: '(whole)', error: `nested deeper than ${MAX_PARAMETER_DEPTH} levels` }];
   }
   if (surelyFits(value, schema)) return [];
   try {
-    // A copy: the validator writes into its schema, and ours may be frozen, being part of an answer.
+    // The validator writes into its schema, and this one may be frozen as part of an answer, so it gets
+    // a copy.
     const validator =
       validators.get(schema) ?? new Validator(structuredClone(schema), '2020-12', false);
     validators.set(schema, validator);
@@ -149,17 +159,19 @@ export function validate(value: Json, schema: JsonObject): ValidationError[] {
   }
 }
 
-/** The names that are declared; undefined for a schema that says it takes others too. */
+/** Returns the declared names. Undefined for a schema that allows other names. */
 function knownNames(schema: JsonObject, declared: readonly ToolParameter[]): string[] | undefined {
   const named = Object.keys((getOwn(schema, 'properties') as JsonObject | undefined) ?? {});
   const others = getOwn(schema, 'additionalProperties');
   if (others === false) return named;
-  // JSON Schema takes unknown names unless told otherwise; here somebody must have said so.
+  // JSON Schema allows unknown names by default. Here a schema must allow them explicitly.
   const isOpen = others !== undefined || getOwn(schema, 'patternProperties') !== undefined;
   return isOpen ? undefined : [...named, ...declared.map(({ name }) => name)];
 }
 
-/** Does a schema hold regular expressions? One from a stranger can keep the process busy forever. */
+/**
+ * True if a schema contains regular expressions. An untrusted one can keep the process busy for ever.
+ */
 export function hasPatterns(schema: Json): boolean {
   if (Array.isArray(schema)) return schema.some(hasPatterns);
   if (!isObject(schema)) return false;
@@ -171,7 +183,7 @@ export function hasPatterns(schema: Json): boolean {
   );
 }
 
-/** Every problem is listed, not only the first. */
+/** Returns a refusal that lists every problem, not only the first. */
 export function misfit(
   what: string,
   errors: readonly ValidationError[],
@@ -184,14 +196,14 @@ export function misfit(
   });
 }
 
-/** `cmd` is short for `command`: the same first letter, the others in order. */
+/** True if `cmd` is an abbreviation such as of `command`: the same first letter, the others in order. */
 function isShortFor(short: string, name: string): boolean {
   let at = 0;
   for (const letter of name) if (letter === short[at]) at += 1;
   return short[0] === name[0] && at === short.length;
 }
 
-/** Fills defaults, refuses unknown names with a suggestion, checks types. */
+/** Fills in defaults, refuses unknown names with a suggestion, and checks types. */
 export function checkParameters(
   toolId: string,
   given: JsonObject,

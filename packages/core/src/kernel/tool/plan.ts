@@ -1,5 +1,5 @@
-// From a tool's id to one plan: configs merged from the primitive up (the leaf wins, lists are
-// replaced), parameters inherited, requirements of every link collected. Resolving runs nothing.
+// Resolves a tool's id to one plan: configs merged from the primitive up (the leaf wins, lists are
+// replaced), inherited parameters, and the requirements of every link. Resolving runs nothing.
 import {
   asJson,
   didYouMean,
@@ -42,10 +42,10 @@ export type PlannedTool = Extract<Item, { kind: 'tool' }>;
 export interface Plan {
   leaf: PlannedTool;
   tool: Tool;
-  /** Leaf first, down to the tool above the primitive. */
+  /** Links from the leaf to the tool above the primitive. */
   links: readonly PlannedTool[];
   primitive: string;
-  /** Full ids, leaf first, the primitive last: what results and errors show as `chain`. */
+  /** Full ids from the leaf to the primitive, as results and errors show them in `chain`. */
   chain: readonly string[];
   config: JsonObject;
   parameters: readonly ToolParameter[];
@@ -56,33 +56,33 @@ export interface Plan {
   retries: readonly { toolId: string; retry: Retry }[];
   timeoutMs: number;
   action?: string;
-  /** The first link whose signature is broken or not trusted: nothing of the chain is used. */
+  /** The first link whose signature is broken or not trusted. The chain is then not used. */
   broken?: { link: PlannedTool; failure: Failure };
   unsigned?: PlannedTool;
-  /** What the primitive would refuse of the config: no call of the tool is begun. */
+  /** The config problem for which the primitive would refuse every call. Absent: none. */
   misconfigured?: Failure;
   hasPatterns: boolean;
-  /** What an answer must look like, by the nearest link that says so. */
+  /** Schema of the output, from the nearest link that declares one. */
   outputSchema?: JsonObject;
   category: string;
-  /** The leaf: does it carry a signature? */
+  /** True if the leaf carries a signature. */
   isSigned: boolean;
-  /** Nothing in the config is to be filled in. */
+  /** True if the config has nothing to fill in. */
   isFixed: boolean;
-  /** Does the config say anything about streaming? */
+  /** True if the config mentions streaming. */
   canStream: boolean;
-  /** What the links say about results, put together; absent: nothing. */
+  /** Declarations of the links about results, merged. Absent: none. */
   resultFacts?: ResultFacts;
   roles: ReadonlyMap<string, ToolParameter['role']>;
-  /** Of those parameters that take one kind of thing. */
+  /** Kinds of parameters that accept one kind of thing. */
   kinds: ReadonlyMap<string, string>;
-  /** The built-in function that writes, of a tool that is all ours. */
+  /** The built-in function that writes. Present if every link is from the bundle. */
   writes?: string;
-  /** The same of any tool above it: what it would change can be shown. */
+  /** The built-in function that writes, for any tool above it. Its changes can be previewed. */
   previews?: string;
   dependencies: readonly Json[];
   op: Operation;
-  /** What a primitive is told about the tool, and the same in the strictest sandbox. */
+  /** Facts for the primitive, and the same with the strictest sandbox. */
   facts: PrimitiveCall['tool'];
   strictFacts: PrimitiveCall['tool'];
 }
@@ -91,7 +91,7 @@ const DEFAULT_TIMEOUT_MS = 120_000;
 
 type ChosenAction = Tool['actions'][number];
 
-/** The action that the parameter `action` names; a tool without actions has none. */
+/** Returns the action that the parameter `action` names. A tool without actions has none. */
 function chooseAction(
   leaf: PlannedTool,
   tool: Tool,
@@ -111,7 +111,7 @@ function chooseAction(
   return ok(action);
 }
 
-/** Every link must be readable; the reason names the link. */
+/** Returns the refusal if a link cannot be read by this version. It names the link. */
 function unreadable(library: Library, links: readonly PlannedTool[]): Failure | undefined {
   const link = links.find(({ tool }) => !tool);
   if (!link) return undefined;
@@ -123,7 +123,9 @@ function unreadable(library: Library, links: readonly PlannedTool[]): Failure | 
   });
 }
 
-/** From the most trusted to the least. INVARIANT: a chain is worth what its weakest link is. */
+/**
+ * Levels from the most trusted to the least. INVARIANT: a chain is always trusted as its weakest link.
+ */
 const SOURCES = ['bundle', 'installed', 'user', 'project'] as const;
 
 function sourceOf(
@@ -134,7 +136,7 @@ function sourceOf(
   return SOURCES.findLast((source) => links.some((link) => link.source === source)) ?? 'project';
 }
 
-/** Every capability it needs has a tier; a request that only reads counts as reading. */
+/** Returns the highest tier of the needed capabilities. A request that only reads counts as reading. */
 export function riskTier(
   requires: readonly string[],
   effect: ToolEffect,
@@ -142,21 +144,24 @@ export function riskTier(
 ): RiskTier {
   const tiers = requires.map((capability): RiskTier => {
     if (capability === 'net.http' && effect === 'read') return 'read';
-    // A name that nobody knows is worth no trust.
+    // An unknown name has the highest tier.
     return catalog.get(capability)?.tier ?? 'system';
   });
   if (effect === 'write') tiers.push('write');
   return RISK_TIERS.findLast((tier) => tiers.includes(tier)) ?? 'read';
 }
 
-/** `op:tool:fs/write_file` and everything above it, most general first. */
+/**
+ * Returns the keys of an operation, such as `op:tool:fs/write_file` and its prefixes, the most general
+ * first.
+ */
 export function toolKeys(id: string, action?: string): string[] {
   const parts = id.split('/');
   const keys = parts.map((_, index) => `op:tool:${parts.slice(0, index + 1).join('/')}`);
   return ['op:tool', ...keys, ...(action ? [`op:tool:${id}:${action}`] : [])];
 }
 
-/** The host that the config itself names, for whoever answers for the call. */
+/** Returns the host that the config itself names, for approval requests. */
 function hostIn({ url, mcp_url }: JsonObject): { host?: string } {
   const [, host] =
     /^\w+:\/\/(?:[^/@]*@)?([^/{}?#]+)(?:[/?#]|$)/.exec(plainText(url ?? mcp_url ?? '')) ?? [];
@@ -170,7 +175,7 @@ function writerIn(primitive: string, config: JsonObject) {
   return typeof name === 'string' && WRITERS.includes(name) ? name : undefined;
 }
 
-/** How the operation of a tool reads what strangers wrote: of those of the bundle that stand on the reader. */
+/** Returns how the operation reads untrusted text. Present for bundle tools that use the reader. */
 export function readsOf({ source, tool }: PlannedTool): Operation['reads'] {
   if (source !== 'bundle' || tool?.executor_id !== 'reader') return undefined;
   return tool.config.function === 'pick' ? 'picked' : 'quarantined';
@@ -178,13 +183,13 @@ export function readsOf({ source, tool }: PlannedTool): Operation['reads'] {
 
 const PLAIN_HEADER = /^(?:accept(?:-language)?|content-type|user-agent)$/i;
 
-/** Might it show whoever is asked something that is its author's? */
+/** True if the config contains credentials, so that the answer may contain data of the tool's author. */
 function hasCredentials({ auth, headers }: JsonObject): boolean {
   const names = Object.keys(isObject(headers) ? headers : {});
   return (auth ?? null) !== null || names.some((name) => !PLAIN_HEADER.test(name));
 }
 
-/** Defaults, and choices of one: what the author has decided. */
+/** Returns the parameters that the author has fixed: defaults, and enumerations of one value. */
 function fixedIn(parameters: readonly ToolParameter[]): JsonObject {
   const fixed: JsonObject = {};
   for (const { name, default: fallback, enum: members } of parameters) {
@@ -196,14 +201,15 @@ function fixedIn(parameters: readonly ToolParameter[]): JsonObject {
 }
 
 /**
- * What any link says of fields holds; of what kind they are the nearest one knows best. What lets values be
- * used as they are counts in signed files only: whoever can write one could have any value vouched for.
+ * Merges the declarations of results. Every link's declarations count, and the nearest link decides
+ * about kinds. Declarations that vouch for values count only in signed files, because the author of an
+ * unsigned file could vouch for any value.
  */
 function resultFactsOf(tools: readonly Tool[], isUnsigned: boolean): ResultFacts | undefined {
   const said = tools.flatMap(({ result }) => result ?? []);
   const free = said.flatMap(({ free_text }) => free_text);
   const named = said.flatMap(({ identifiers = [] }) => identifiers);
-  // Not assigned: a field may be called `__proto__`.
+  // `fromEntries` is safe for a field called `__proto__`.
   const kinds = Object.fromEntries(
     said.toReversed().flatMap((one) => Object.entries(one.kinds ?? {})),
   );
@@ -215,7 +221,7 @@ function resultFactsOf(tools: readonly Tool[], isUnsigned: boolean): ResultFacts
     ...(said.some(({ untrusted }) => untrusted) && { untrusted: true }),
     ...(!isUnsigned && tools[0]?.directory && { directory: true }),
   };
-  // What kind something is of says nothing about who wrote it: whoever asks looks into the file.
+  // The kind of a value does not tell its author, so kinds alone are not facts.
   return Object.keys(facts).some((name) => name !== 'kinds') ? facts : undefined;
 }
 
@@ -227,7 +233,7 @@ const actionParameter = (tool: Tool): ToolParameter => ({
   enum: tool.actions.map(({ name }) => name),
 });
 
-/** Everything that follows from the links and the chosen action alone. */
+/** Returns everything that follows from the links and the chosen action. */
 function planOf(
   leaf: PlannedTool,
   { links, primitive }: Chain,
@@ -283,7 +289,7 @@ function planOf(
     requires,
     effect,
     env,
-    // How often a connection is tried says nothing about a call that may have had its effect.
+    // Retries of a connection do not apply to a call that may have had its effect.
     retries: links.flatMap(({ id, tool: link }, at) =>
       link?.retry && (at === 0 || !link.handsOn) ? [{ toolId: id, retry: link.retry }] : [],
     ),
@@ -331,31 +337,31 @@ function brokenSignature(links: readonly PlannedTool[]): Plan['broken'] {
   return undefined;
 }
 
-/** Could there be a placeholder in it? */
+/** True if the config may contain a placeholder. */
 const hasBraces = (config: Json): boolean =>
   typeof config === 'string'
     ? config.includes('{')
     : typeof config === 'object' && config !== null && Object.values(config).some(hasBraces);
 
-/** What a plan was made with. A chain never changes: with a changed link it is another. */
+/** The inputs of a cached plan. A chain is immutable, so a changed link gives another chain. */
 interface Planned {
   catalog: CapabilityCatalog;
-  /** States of the links' signatures. A key can be revoked at any time. */
+  /** Signature states of the links. A key can be revoked at any time. */
   signed: string;
   plans: readonly Plan[];
 }
 
-/** Plans of a chain, one for each action. */
+/** Cached plans of a chain, one for each action. */
 const known = new WeakMap<Chain, Planned>();
 const NO_PLANS: readonly Plan[] = [];
 
-/** Resolves a tool and, when it has actions, the one its parameters choose. */
+/** Resolves a tool and, if it has actions, the one that its parameters choose. */
 export function resolvePlan(
   library: Library,
   item: PlannedTool,
   parameters: JsonObject,
 ): Outcome<Plan> {
-  // The chain is followed anew every time: any link of it may be another one by now.
+  // The chain is resolved at every call, because any link may have changed.
   const resolved = library.chain(item.id);
   if (!resolved.ok) return resolved;
   const chain = resolved.output;

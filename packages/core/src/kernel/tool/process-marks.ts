@@ -1,8 +1,8 @@
-// A child process is a box: what it could see comes out of it. Its answer, and every file that it
-// changed, carry the marks of what went in and of all labelled files in its view. Which files it changed
-// is told by two looks at the places it may write; where that would cost too much, the folder itself is
-// marked. INVARIANT: until that is done all of those places count as marked, so that neither a kill nor
-// somebody who reads meanwhile finds an unlabelled copy.
+// Marks of the effects of a child process. Its answer and every file that it changed carry the marks of
+// its inputs and of all labelled files that it could read. Two scans of its writable places tell which
+// files it changed; if that would cost too much, the folder itself is marked. INVARIANT: until the end
+// all of those places always count as marked, so that neither a kill nor a concurrent reader finds an
+// unlabelled copy.
 import { createHash } from 'node:crypto';
 import { type BigIntStats, closeSync, lstatSync, openSync, readSync } from 'node:fs';
 import { join, relative, sep } from 'node:path';
@@ -17,35 +17,40 @@ import {
 import { type Descriptor, EMPTY, type LabelRecords, mergeDescriptors } from '../../flow/index.ts';
 import type { Verifier } from '../primitive.ts';
 
-/** Entries looked at, in all writable places together. */
+/** Maximum number of scanned entries in all writable places. */
 const MAX_ENTRIES = 20_000;
-/** More places than this are too many to name one by one. */
+/** Maximum number of places that are marked one by one. */
 const MAX_LEFT = 64;
 const MAX_HASHED = 64 * 1024 * 1024;
 const MAX_DEPTH = 64;
-/** Large, and seldom what a command is about: looked at last. */
+/** Large folders that commands rarely change. They are scanned last. */
 const LAST = new Set(['node_modules', '.git', '.venv', 'target', 'vendor']);
 
 export interface Box {
   readonly records: LabelRecords;
   readonly verify: Verifier;
-  /** The `dir:` labels that somebody has a rule about. */
+  /** The `dir:` labels that a rule names. */
   readonly named: readonly string[];
-  /** Globs that narrow its view. */
+  /** Globs that narrow what the process can read. */
   readonly sees?: readonly string[] | undefined;
-  /** No sandbox: it sees whatever it likes. */
+  /** True without a sandbox: the process can read everything. */
   readonly isOpen: boolean;
   readonly mayWrite: boolean;
   readonly given: Descriptor;
-  /** Of what it writes besides, known before it starts; its answer has marks of its own. */
+  /**
+   * Marks of written files in addition to `given`, known before the start. The answer has its own marks.
+   */
   readonly written?: Descriptor;
-  /** How many entries are looked at, at most. */
+  /** Maximum number of scanned entries. */
   readonly most?: number;
 }
 
 export interface BoxWatch {
   readonly marks: Descriptor;
-  /** To be called when it has ended, before anybody hears of it; `more`: marks it got meanwhile. */
+  /**
+   * Called after the end, before the result is returned. `more`: marks that the process received during
+   * its run.
+   */
   ended(more?: Descriptor): Outcome<null>;
 }
 
@@ -53,7 +58,7 @@ type Listing = ReadonlyMap<string, string>;
 
 interface LookedThrough {
   entries: Listing;
-  /** Folders that were not looked into any more. */
+  /** Folders that were not scanned. */
   left: string[];
 }
 
@@ -64,7 +69,7 @@ const stampOf = (info: BigIntStats): string =>
     ? `${info.ino}`
     : `${info.ino}:${info.size}:${info.mtimeNs}:${info.ctimeNs}:${info.mode}`;
 
-/** Everything below these folders, breadth first, large folders last. */
+/** Returns everything below these folders, breadth first, large folders last. */
 function look(folders: readonly string[], most: number): LookedThrough {
   const entries = new Map<string, string>();
   const left: string[] = [];
@@ -82,7 +87,7 @@ function look(folders: readonly string[], most: number): LookedThrough {
       const info = lstatSync(path, { bigint: true, throwIfNoEntry: false });
       if (!info) continue;
       entries.set(path, stampOf(info));
-      // What the runtime keeps is never open to a child.
+      // A child can never read the files of the runtime.
       if (!info.isDirectory() || entry === '.ai') continue;
       (LAST.has(entry) ? later : open).push({ path, depth: next.depth + 1 });
     }
@@ -91,7 +96,10 @@ function look(folders: readonly string[], most: number): LookedThrough {
   return { entries, left };
 }
 
-/** Of a regular file's content; undefined for what is no file, too large or not for us to read. */
+/**
+ * Returns the hash of a regular file. Undefined for anything else, and for a file that is too large or
+ * unreadable.
+ */
 function hashOf(path: string): string | undefined {
   const info = lstatSync(path, { throwIfNoEntry: false });
   if (!info?.isFile() || info.size > MAX_HASHED) return undefined;
@@ -113,12 +121,12 @@ function hashOf(path: string): string | undefined {
 
 const nobodys = (): string => Buffer.from(systemRandom(12)).toString('hex');
 
-/** A name below a glob's beginning that nobody could have meant. */
+/** Returns a path that the glob matches, with an improbable name. */
 const sampleOf = (glob: string, name: string): string => glob.replace(/\*+|\?/g, name);
 
 /**
- * What it can look at, as its caller's rights and the tool say. Where nothing is labelled nobody asks,
- * and nothing is worked out.
+ * Returns what the process can read, by its caller's rights and its tool. It is computed on demand,
+ * because without labels nothing needs it.
  */
 function viewOf({ verify, sees, isOpen }: Box) {
   let asked: { name: string; globs: readonly string[] | undefined } | undefined;
@@ -134,7 +142,7 @@ function viewOf({ verify, sees, isOpen }: Box) {
       if (maySee(folder) || maySee(`${folder}/${name}`) || maySee(`${folder}/${name}/${name}`)) {
         return true;
       }
-      // Where nobody knows the globs there may be something further down.
+      // Without known globs, a readable path may exist further down.
       const inner = globs && [...globs, ...(sees ?? [])].filter((glob) => mayLead(glob, folder));
       return inner?.some((glob) => maySee(sampleOf(glob, name))) ?? true;
     },
@@ -146,7 +154,7 @@ const mayLead = (glob: string, folder: string): boolean => {
   return prefix.startsWith(`${folder}/`) || `${folder}/`.startsWith(prefix);
 };
 
-/** Real paths of the outermost folders in which it may write something. */
+/** Returns real paths of the outermost folders in which the process may write. */
 function writablePlaces({ records, verify, isOpen }: Box): string[] {
   const { root } = records;
   const name = nobodys();
@@ -168,7 +176,7 @@ function writablePlaces({ records, verify, isOpen }: Box): string[] {
   return [...new Set(outer)].map((folder) => join(root, folder));
 }
 
-/** The fewest folders that hold these, when there are too many of them. */
+/** Replaces folders by their parents until there are few enough. */
 function fewer(folders: readonly string[], root: string): string[] {
   let current = [...new Set(folders)];
   while (current.length > MAX_LEFT) {
@@ -186,7 +194,7 @@ function fewer(folders: readonly string[], root: string): string[] {
 
 const PERMANENT = 'box';
 
-/** Notes what changed between two looks. The first fault ends it: then all of it stays marked. */
+/** Records the changes between two scans. The first fault stops it, and all places stay marked. */
 function note(
   { records, verify, isOpen }: Box,
   before: LookedThrough,
@@ -231,7 +239,7 @@ function note(
   return ok(null);
 }
 
-/** To be called before a child starts. Nothing labelled: it costs a look at the records. */
+/** Called before a child starts. Without labels it only reads the records. */
 export function watchBox(box: Box): Outcome<BoxWatch> {
   const { records, given, written = EMPTY, named, isOpen, mayWrite, most = MAX_ENTRIES } = box;
   const marks = mergeDescriptors(given, records.within(viewOf(box), named, isOpen));

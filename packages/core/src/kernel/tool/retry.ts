@@ -1,6 +1,6 @@
-// When a failed attempt may be made again. A repeated side effect is worse than an error, so a tool
-// with `effect: write` is repeated only when nothing can have happened yet, or when its author
-// listed the code.
+// Decides whether a failed attempt may be repeated. A repeated side effect is worse than an error, so a
+// tool with `effect: write` is repeated only if nothing can have happened yet, or if its author listed
+// the code.
 import type { Failure, Outcome } from '../../base/index.ts';
 import type { ToolEffect } from '../../flow/index.ts';
 import type { Retry } from '../../items/index.ts';
@@ -9,7 +9,7 @@ export interface RetryPorts {
   sleep(ms: number, signal: AbortSignal): Promise<void>;
 }
 
-/** Names the seeds' tools use for what is one code here. */
+/** Names in tool files that mean one of our codes. */
 const CODE_ALIASES: Readonly<Record<string, string>> = {
   connection_reset: 'network_error',
   connection_refused: 'network_error',
@@ -18,7 +18,7 @@ const CODE_ALIASES: Readonly<Record<string, string>> = {
   mcp_connection_failed: 'network_error',
   rate_limited: 'rate_limit',
 };
-/** Codes of ours: no module can report them. */
+/** Codes of the runtime. No module can report them. */
 const TRANSIENT = ['network_error', 'rate_limit', 'mcp_connection_failed'];
 const MAX_WAIT_MS = 60_000;
 
@@ -27,10 +27,10 @@ const lower = (code: string): string => {
   return CODE_ALIASES[name] ?? name;
 };
 
-/** Does an entry such as `TIMEOUT` or `503_SERVICE_UNAVAILABLE` name this failure? */
+/** True if an entry such as `TIMEOUT` or `503_SERVICE_UNAVAILABLE` matches this failure. */
 function matchesDeclared(failure: Failure, declared: readonly string[]): boolean {
   const { code, detail } = failure.error;
-  // A module's own word for it counts here alone: the author of the tool has listed it.
+  // A code that a module reported counts only here, because the author of the tool listed it.
   const codes = [code, ...(typeof detail.reported === 'string' ? [detail.reported] : [])].map(
     lower,
   );
@@ -43,19 +43,19 @@ function matchesDeclared(failure: Failure, declared: readonly string[]): boolean
 function mayRetry(failure: Failure, retry: Retry, effect: ToolEffect, delivered: number): boolean {
   const { code, detail } = failure.error;
   if (code === 'stream_incomplete' || code === 'cancelled') return false;
-  // Whoever failed knows that it would fail again.
+  // The failing part declares that it would fail again.
   if (detail.retryable === false) return false;
   if (delivered > 0 && effect === 'write') return false;
   if (matchesDeclared(failure, retry.retryable_errors)) return true;
   const status = typeof detail.status === 'number' ? detail.status : 0;
-  // It says of itself that trying again may help.
+  // The failing part declares that a repetition may help.
   const isTransient = TRANSIENT.includes(code) || Math.floor(status / 100) === 5;
-  // Refused before it was sent, or turned away by the other side: it cannot have had an effect.
+  // The call was refused before it was sent, or rejected by the server, so it cannot have had an effect.
   const isHarmless = code === 'rate_limit' || detail.sent === false || status === 503;
   return isTransient && (effect !== 'write' || isHarmless);
 }
 
-/** The declared pause, or what the other side asked for when that is longer. */
+/** Returns the declared pause, or the pause that the server requested if that is longer. */
 function pauseBefore(failure: Failure, retry: Retry, attempt: number): number {
   const steps = retry.backoff_ms;
   const declared = steps[Math.min(attempt - 1, steps.length - 1)] ?? 0;
@@ -63,7 +63,7 @@ function pauseBefore(failure: Failure, retry: Retry, attempt: number): number {
   return Math.min(MAX_WAIT_MS, Math.max(declared, typeof asked === 'number' ? asked : 0));
 }
 
-/** Runs `attempt` until it succeeds, fails for good, or the attempts are used up. */
+/** Runs `attempt` until it succeeds, fails finally, or no attempts remain. */
 export async function withRetry<T>(
   retry: Retry,
   effect: ToolEffect,

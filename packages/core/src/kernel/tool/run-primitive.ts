@@ -1,5 +1,5 @@
-// What the author of a tool decides and its caller must not: which code runs, and who is sent the
-// author's secrets. Both are compared after parameters were filled in.
+// Executes an allowed call. The author of a tool, never its caller, decides which code runs and which
+// server gets the author's secrets. Both are compared before and after parameters were filled in.
 import { resolve } from 'node:path';
 import {
   asJson,
@@ -54,24 +54,27 @@ import { type RetryPorts, withRetry } from './retry.ts';
 import { createSinks, moduleSinks, type SinkPorts } from './stream-sinks.ts';
 import { type AskSignatures, refuseSecrets, unsignedLink } from './tool-rights.ts';
 
-/** Up to the first `/`, `?` or `#` after the scheme: everything that decides where it goes. */
+/** The text up to the first `/`, `?` or `#` after the scheme, which decides the server. */
 const AUTHORITY = /^[^/?#]*(?:\/\/[^/?#]*)?/;
 const PLACEHOLDER = /(?<!\$)\{\s*([A-Za-z_]\w*)\s*\}/g;
 
-/** Out of a list the author wrote, or declared as a destination: then rules over origins hold. */
+/**
+ * True if the author listed the values, or declared the parameter as a destination. Rules over origins
+ * then apply.
+ */
 function isDeclaredChoice(plan: Plan, name: string): boolean {
   const parameter = plan.parameters.find((each) => each.name === name);
   return parameter?.enum !== undefined || parameter?.role === 'destination';
 }
 
-/** Why a call is refused whose parameters decide too much; undefined when they do not. */
+/** Returns the refusal of a call whose parameters decide too much. Undefined if they do not. */
 function chosenByCaller(
   plan: Plan,
   filled: { config: JsonObject; secrets: readonly string[] },
 ): Failure | undefined {
   const { id } = plan.leaf;
   const code = ['module', 'runtime', 'shell'];
-  // A program that is handed secrets is one that its author chose.
+  // The author must choose a program that gets secrets.
   if (plan.primitive === 'mcp' && filled.secrets.length > 0) code.push('command');
   for (const field of code) {
     if (getOwn(plan.config, field) === getOwn(filled.config, field)) continue;
@@ -95,12 +98,12 @@ function chosenByCaller(
   );
 }
 
-/** A fault without the call's secrets, in whatever form it quotes them. */
+/** Removes the call's secrets from a fault, in whatever form it quotes them. */
 function redactFailure(failure: Failure, secrets: readonly string[], isTrusted: boolean): Failure {
   const { code, detail } = failure.error;
   const clean: Failure = {
     ok: false,
-    // Symbols stay: they say who made the fault.
+    // Symbols stay, because they identify the maker of the fault.
     error: { code, detail: { ...detail, ...createRedactor(secrets).json(detail) } },
   };
   const marks = descriptorOfFault(failure.error);
@@ -113,7 +116,10 @@ function redactResult(result: PrimitiveResult, secrets: readonly string[]): Prim
   return { ...result, output: json(output), ...(sources && { sources: json([...sources]) }) };
 }
 
-/** The body of a call that was allowed: fill the config, make sinks, call the primitive, label the result. */
+/**
+ * The parts that the body of an allowed call needs: it fills the config, creates sinks, calls the
+ * primitive and labels the result.
+ */
 export interface BodyPorts {
   primitives: ReadonlyMap<string, Primitive>;
   sinks: SinkPorts;
@@ -125,7 +131,7 @@ export interface BodyPorts {
   signatures: AskSignatures;
 }
 
-/** A call that may be made: its parameters are checked, its rights narrowed. */
+/** A call that may be executed: its parameters are checked, its rights narrowed. */
 export interface AllowedCall {
   plan: Plan;
   parameters: JsonObject;
@@ -137,9 +143,9 @@ interface FilledConfig {
   secrets: string[];
 }
 
-/** Stands for the content of a stream that is not over yet. */
+/** Replaces the content hash of a stream that has not ended. */
 const STREAM = 'stream';
-/** What comes in over the network is a stranger's, until somebody says otherwise. */
+/** Data from the network is untrusted unless a policy or tool says otherwise. */
 const NETWORK = describe({ labels: ['untrusted'], taint: ['untrusted', 'src:network'] });
 
 const isStreaming = (config: JsonObject, parameters: JsonObject): boolean =>
@@ -148,10 +154,13 @@ const isStreaming = (config: JsonObject, parameters: JsonObject): boolean =>
     getOwn(parameters, 'stream') === true ||
     getOwn(config.body ?? null, 'stream') === true);
 
-/** What a config may say of the call itself: `{thread_id}`, unless that is a parameter, and the key. */
+/**
+ * Facts about the call that a config may use: `{thread_id}`, unless a parameter has this name, and the
+ * idempotency key.
+ */
 type CallFacts = Pick<Caller, '__thread_id' | 'idempotencyKey'>;
 
-/** The merged config with environment and parameters in place. Secrets come back beside it. */
+/** Fills environment variables and parameters into the merged config. Returns secrets separately. */
 export function completeConfig(
   plan: Plan,
   parameters: JsonObject,
@@ -163,8 +172,8 @@ export function completeConfig(
   const required = new Set(
     plan.parameters.filter((parameter) => parameter.required).map((parameter) => parameter.name),
   );
-  // In one pass over the authored text: neither a secret nor a parameter is read as a placeholder.
-  // No parameter can have the name of the key: those that begin so are the runtime's.
+  // One pass over the authored text, so that neither a secret nor a parameter is parsed as a
+  // placeholder. No parameter has the name of the key, because its prefix is reserved.
   const given = {
     ...(thread === undefined ? {} : { thread_id: thread }),
     ...parameters,
@@ -180,7 +189,7 @@ export function completeConfig(
   return chosenByCaller(plan, complete) ?? ok(complete);
 }
 
-/** What the primitive is handed, apart from its sinks. */
+/** Returns the call for the primitive, without its sinks. */
 export function primitiveCall(
   { plan, parameters, authority }: AllowedCall,
   { config, secrets }: FilledConfig,
@@ -190,7 +199,7 @@ export function primitiveCall(
   const { dependencies } = plan;
   return {
     tool,
-    // A runtime looks for the packages that any link of the chain declares.
+    // A runtime uses the packages that all links of the chain declare.
     config: dependencies.length === 0 ? config : { ...config, dependencies: [...dependencies] },
     parameters,
     sinks: [],
@@ -202,7 +211,7 @@ export function primitiveCall(
   };
 }
 
-/** What a primitive is told about its caller: the same three fields, and where the call came in. */
+/** Returns the caller for a primitive: its identity, its rights of this call, and the surface. */
 function originOf(caller: Caller): NonNullable<PrimitiveCall['from']> {
   const { surface, name, isApproved, isViewer, handles, __auth, __thread_id, __directive_id } =
     caller;
@@ -218,7 +227,7 @@ function originOf(caller: Caller): NonNullable<PrimitiveCall['from']> {
   };
 }
 
-/** One try: sinks are made for it, and count what reached them. */
+/** Executes one attempt. It gets new sinks, which count delivered events. */
 async function attempt(
   ports: BodyPorts,
   primitive: Primitive,
@@ -251,7 +260,7 @@ async function attempt(
   }
 }
 
-/** Inside one retry loop for each link that declares one. */
+/** Wraps the call in one retry loop for each link that declares one. */
 function withRetries<T>(
   ports: BodyPorts,
   { retries, effect }: Plan,
@@ -267,7 +276,7 @@ function withRetries<T>(
   return run();
 }
 
-/** What is remembered about files that a call read. */
+/** Returns the recorded marks of files that a call read. */
 function recalled(
   labels: LabelRecords,
   files: readonly TouchedFile[] = [],
@@ -283,7 +292,7 @@ function recalled(
   return found;
 }
 
-/** Marks of what came back: the primitive's own, and those remembered for the files it read. */
+/** Returns the marks of a result: those of the primitive, and those of the files that it read. */
 function marksOf(
   result: PrimitiveResult,
   records: LabelRecords,
@@ -299,7 +308,7 @@ function marksOf(
   ]);
 }
 
-/** What a process may have written as well as answered. */
+/** Returns the marks of data that a process received, for the files that it wrote. */
 function marksInside(
   records: LabelRecords,
   { resultFacts }: Plan,
@@ -310,7 +319,9 @@ function marksInside(
   return resultFacts ? mergeDescriptors(marks, strangersTold(resultFacts, false)) : marks;
 }
 
-/** What did not fit into a result stands in files, which are read with the same marks. */
+/**
+ * Marks the files with output that did not fit into a result, so that reading them gives the same marks.
+ */
 function keepLongOutput(labels: LabelRecords, output: Json, marks: Descriptor): Outcome<null> {
   const truncated = getOwn(output, 'truncated');
   for (const stream of isObject(truncated) && marks !== EMPTY ? ['stdout', 'stderr'] : []) {
@@ -322,7 +333,7 @@ function keepLongOutput(labels: LabelRecords, output: Json, marks: Descriptor): 
   return ok(null);
 }
 
-/** A policy says so of it, and a signature that it is still the one that was meant. */
+/** True if a policy trusts the tool and a signature proves that it is unchanged. */
 const isTrusted = ({ leaf, unsigned }: Plan, { frame }: Pick<Caller, 'frame'>): boolean =>
   frame.policy.trusts(leaf.id) && !unsigned;
 
@@ -330,7 +341,7 @@ const OUTSIDE = /^(?:net\.|git\.push$)/;
 
 const STRANGERS = describe({ labels: ['untrusted'] });
 
-/** What its file says of all that a tool answers: of fields that strangers write, too. */
+/** Returns the marks for the declared untrusted parts of a result. */
 function strangersTold(
   { untrusted, free_text, identifiers }: ResultFacts,
   isOurs: boolean,
@@ -338,7 +349,7 @@ function strangersTold(
   return (untrusted && !isOurs) || free_text || identifiers ? STRANGERS : EMPTY;
 }
 
-/** A process with a way to the network quotes what it heard there, also when it fails. */
+/** Returns the marks of text from the network, which a process may quote, also on failure. */
 function strangersIn(
   { primitive, requires, resultFacts }: Plan,
   fault: Fault,
@@ -351,17 +362,20 @@ function strangersIn(
   return resultFacts ? strangersTold(resultFacts, isOurs) : EMPTY;
 }
 
-/** Where it came from stays; labels of what went in, or of files that were read, are not its own. */
+/**
+ * Removes the tool's own `untrusted` label. Sources stay; labels of inputs and files are added
+ * separately.
+ */
 const trustedResult = ({ labels = [], ...result }: PrimitiveResult): PrimitiveResult => ({
   ...result,
   labels: labels.filter((label) => label !== 'untrusted'),
 });
 
-/** Longer arguments are not looked through; then nothing that is answered may be used as it is. */
+/** Maximum size of the arguments that are searched. Beyond it no answer field may be vouched for. */
 const MAX_ASKED = 10_000;
 const folded = (data: Json): string => plainText(data).normalize('NFKC').trim().toLowerCase();
 
-/** Single values with the name of the field they stand in; names themselves, too. */
+/** Yields single values with the name of their field, and the names themselves. */
 function* singlesIn(data: Json, name = 'result'): Generator<[string, string]> {
   const open: [string, Json][] = [[name, data]];
   for (let next = open.pop(); next; next = open.pop()) {
@@ -372,7 +386,7 @@ function* singlesIn(data: Json, name = 'result'): Generator<[string, string]> {
   }
 }
 
-/** Everything that strangers may have asked for, in one text; undefined when that is too much. */
+/** Returns all untrusted text of the arguments as one text. Undefined if it is too long. */
 function askedByStrangers(inputs: readonly Value[]): string | undefined {
   const asked: string[] = [];
   for (const { data, meta, text } of inputs) {
@@ -383,15 +397,15 @@ function askedByStrangers(inputs: readonly Value[]): string | undefined {
   return asked.join('\n');
 }
 
-/** Short values stand in every text: they must stand alone in it. */
+/** A short value occurs in every text, so it must occur as a separate word. */
 const isIn = (asked: string, single: string): boolean =>
   single.length > 3
     ? asked.includes(single)
     : asked.split(/[^\p{L}\p{N}_-]+/u).includes(single) || asked.split('\n').includes(single);
 
 /**
- * What may be said of this very result. A directory that repeats what it was asked for knows nothing of it:
- * with a stranger's words in the call, fields that say them again are free text.
+ * Returns the facts for this result. A directory that repeats its argument does not confirm it: if
+ * untrusted text is in the call, fields that repeat it count as free text.
  */
 function factsFor(facts: ResultFacts, output: Json, inputs: readonly Value[]): ResultFacts {
   const { identifiers = [], directory, free_text = [], ...rest } = facts;
@@ -406,7 +420,7 @@ function factsFor(facts: ResultFacts, output: Json, inputs: readonly Value[]): R
   return echoed.size === 0 ? facts : { ...facts, free_text: [...free_text, ...echoed] };
 }
 
-/** With what its tool says of single fields; of a stranger's answer, that all of it is one. */
+/** Attaches the facts about single fields to a value. An untrusted answer is marked as a whole. */
 function withFields(
   value: Value,
   { resultFacts = FOREIGN }: Plan,
@@ -419,14 +433,17 @@ function withFields(
 }
 const FOREIGN: ResultFacts = { untrusted: true };
 
-/** It was done, and its answer cannot be relied on. */
+/** Returns the fault of an answer that does not match `output_schema`. The call was executed. */
 function unlikeSchema(id: string, errors: readonly ValidationError[]): Failure {
   const list = errors.map(({ field, error }) => `\`${field}\`: ${error}`).join('; ');
   const message = `what \`${id}\` answered is not what its \`output_schema\` says: ${list}; the call itself was made`;
   return fail('output_invalid', message, { validation_errors: asJson(errors) });
 }
 
-/** Who reads says of each answer what its fields are; of one that it says nothing of, all is a stranger's. */
+/**
+ * Returns the result of the reader with facts for each field. An answer without facts is untrusted as a
+ * whole.
+ */
 function readResult(
   { output, parts, facts }: PrimitiveResult,
   known: JsonObject,
@@ -441,14 +458,14 @@ function readResult(
   return facts ? withOrigin(whole, { facts: asJson(facts) }) : whole;
 }
 
-/** The result as a value; files that were written keep its marks before anybody sees it. */
+/** Returns the result as a value. Written files get its marks before any other process can read them. */
 function labelled(
   ports: BodyPorts,
   plan: Plan,
   result: PrimitiveResult,
   inputs: readonly Value[],
   given: readonly Descriptor[],
-  /** Of what a process could see. */
+  /** Marks of everything that a process could read. */
   inside: Descriptor,
   durationMs: number,
   caller: Caller,
@@ -456,15 +473,15 @@ function labelled(
   const isOurs = isTrusted(plan, caller);
   const own = isOurs ? trustedResult(result) : result;
   const told = mergeDescriptors(marksOf(own, ports.labels, caller), inside);
-  // Of all of it together: where it is written as a whole, and when it fails.
+  // Marks of the whole result, for files that contain all of it and for failures.
   const { resultFacts } = plan;
   const descriptor = resultFacts
     ? mergeDescriptors(told, strangersTold(resultFacts, isOurs))
     : told;
   for (const file of result.files ?? []) {
-    // Functions have told what they were going to write; an answer of theirs is not in it.
+    // Functions declared their writes in advance, and their answer is not in the file.
     if (file.access !== 'written' || plan.primitive === 'function') continue;
-    // Streams know their content only now; what was in the answer is in the file too.
+    // The content of a stream is known only now. The file contains what was in the answer.
     const kept = ports.labels.remember(file.absolute, file.sha256, [...given, descriptor]);
     if (!kept.ok) return kept;
   }
@@ -484,20 +501,20 @@ function labelled(
   return ok(withFields(value, plan, output, inputs, isOurs));
 }
 
-/** Values of the variables that a chain declares. */
+/** Returns the values of the variables that a chain declares. */
 export function declaredIn(env: BodyPorts['env'], plan: Plan): string[] {
   const values: string[] = [];
   for (const name of plan.env) values.push(...(env[name] === undefined ? [] : [env[name]]));
   return values;
 }
 
-/** Modules that a stream is handed to: each runs in a process of its own. */
+/** Returns the modules that receive the stream, each in its own process. */
 const sinksOf = (ports: BodyPorts, { canStream }: Plan, { config, parameters }: PrimitiveCall) =>
   canStream && isStreaming(config, parameters) ? moduleSinks(config, ports.sinks) : [];
 
 let marking: Promise<typeof import('./process-marks.ts')> | undefined;
 
-/** To be called before a child starts; the code for it is loaded with the first one. */
+/** Called before a child starts. Loads its code with the first call. */
 export async function watchProcess(box: Box): Promise<Outcome<BoxWatch>> {
   marking ??= import('./process-marks.ts');
   const watch = (await marking).watchBox(box);
@@ -506,8 +523,8 @@ export async function watchProcess(box: Box): Promise<Outcome<BoxWatch>> {
 }
 
 /**
- * INVARIANT: what a process may write is marked before it starts, so a failure, a timeout or a kill leaves no
- * file without marks. What it hears from the network counts as heard.
+ * INVARIANT: files that a process may write are always marked before it starts, so a failure, a timeout
+ * or a kill leaves no unmarked file. Data from the network counts as read.
  */
 function boxOf(
   { labels }: BodyPorts,
@@ -518,7 +535,7 @@ function boxOf(
 ) {
   const { frame } = caller;
   const { primitive, resultFacts } = plan;
-  // Where a policy does without a sandbox, nothing says that there is one: rights hold nobody then.
+  // If a policy disables the sandbox, no right restricts the process.
   const isOpen = tool.sandbox === 'none' || frame.policy.sandbox === 'none';
   const own = primitive === 'subprocess' ? [tool] : [];
   const writers = [...own, ...sinks].filter(
@@ -544,8 +561,8 @@ function boxOf(
 }
 
 /**
- * A value that becomes the name of a file can be read from the folder. Which parameter it was is
- * known where the guards have left the parameters in their places.
+ * A value that becomes the name of a file can be read from the folder, so the folder gets its marks. The
+ * parameter is known if the guards kept the order of the inputs.
  */
 function nameFiles(
   { labels, projectRoot }: BodyPorts,
@@ -567,14 +584,14 @@ function nameFiles(
   return ok(null);
 }
 
-/** Of what comes in as a stream, before any of it has. */
+/** Returns the marks of a stream before its first byte. */
 function streamed(plan: Plan, caller: Caller): Descriptor {
   const isOurs = isTrusted(plan, caller);
   if (plan.primitive === 'http_client' && !isOurs) return NETWORK;
   return plan.resultFacts ? strangersTold(plan.resultFacts, isOurs) : EMPTY;
 }
 
-/** What is about to be written is known before: here, and wherever its labels are shared. */
+/** Records the marks of a write in advance, here and in shared label records. */
 const rememberWrites =
   (
     { labels }: BodyPorts,
@@ -591,7 +608,7 @@ const rememberWrites =
     ]);
     const { __thread_id: thread } = caller;
     if (!kept.ok) return kept;
-    // What a thread has made it may change, as long as nobody else has.
+    // A thread may change a file that it created, as long as no other caller changed it.
     const isOwn =
       before !== undefined &&
       thread !== undefined &&
@@ -603,7 +620,7 @@ const rememberWrites =
 const valuesByName = (parameters: JsonObject, inputs: readonly Value[]) =>
   new Map(Object.keys(parameters).map((name, at) => [name, inputs[at] as Value]));
 
-/** Runs an allowed call with the inputs that the guards passed on. */
+/** Executes an allowed call with the inputs that the guards passed on. */
 export async function runBody(
   ports: BodyPorts,
   allowed: AllowedCall,
@@ -621,14 +638,14 @@ export async function runBody(
   const { idempotencyKey } = caller;
   const filled = completeConfig(plan, parameters, ports.env, primitive.verbatim, caller);
   if (!filled.ok) return filled;
-  // Declared variables are in a child's environment too, expanded or not.
+  // Declared variables are in a child's environment, also if no config field uses them.
   const declared = plan.env.size === 0 ? [] : declaredIn(ports.env, plan);
   const secrets = [...filled.output.secrets, ...declared];
   const signal = caller.signal ?? new AbortController().signal;
   const given = inputs.map((input) => input.meta.descriptor);
   const { projectRoot, labels } = ports;
   const { shared } = labels;
-  /** What was looked at while others may have written; see below. */
+  /** Folders and files that were read while other processes may have written; used below. */
   const looks: (() => Descriptor)[] = [];
   const facts = unsigned ? plan.strictFacts : plan.facts;
   const call: PrimitiveCall = {
@@ -656,7 +673,8 @@ export async function runBody(
   };
   const named = nameFiles(ports, allowed, given, caller);
   if (!named.ok) return named;
-  // The folder of a thread opens to streams without a right of their own: not to a stranger's.
+  // Streams may write to the thread's folder without a right of their own, but not those of an unsigned
+  // tool.
   const threadId = unsigned ? undefined : caller.__thread_id;
   const started = ports.clock.monotonic();
   const seen = { delivered: 0 };
@@ -680,7 +698,7 @@ export async function runBody(
           () => seen.delivered,
           () => attempt(ports, primitive, call, to, seen),
         );
-  // Who wrote a file meanwhile had said before what it is made of.
+  // A process that wrote a file in between recorded its marks first.
   if (shared) await shared.catchUp();
   const inBox = box ? box.output.marks : EMPTY;
   const seenInside = shared ? mergeAll([inBox, ...looks.map((look) => look())]) : inBox;
@@ -688,8 +706,8 @@ export async function runBody(
     box?.output.ended(ran.ok ? marksInside(ports.labels, plan, ran.output, caller) : EMPTY) ??
     ok(null);
   if (!noted.ok) return noted;
-  // INVARIANT: a value that came out of the environment does not come back out of a call,
-  // whichever primitive it went into.
+  // INVARIANT: the value of an environment variable never leaves a call in its result, whichever
+  // primitive received it.
   if (!ran.ok) {
     const isOurs = isTrusted(plan, caller);
     const marks = mergeDescriptors(seenInside, strangersIn(plan, ran.error, isOurs));

@@ -1,5 +1,5 @@
-// One tool call, prepared: plan, parameters, the capability gate. What happens once it is allowed is in
-// run-primitive.ts.
+// Prepares one tool call: plan, parameters, the capability gate. run-primitive.ts executes an allowed
+// call.
 import {
   type Failure,
   getOwn,
@@ -40,12 +40,12 @@ export interface ToolPorts extends BodyPorts {
   library: Library;
 }
 
-/** The labelled value given for a parameter; names such as `constructor` are nobody's value. */
+/** Returns the labelled value for a parameter. Inherited names such as `constructor` have none. */
 export function givenValue({ values }: ExecuteRequest, name: string): Value | undefined {
   return values && Object.hasOwn(values, name) ? values[name] : undefined;
 }
 
-/** Each parameter is an input of the operation, with the role and kind its declaration gives it. */
+/** Returns each parameter as an input of the operation, with its declared role and kind. */
 export function inputsOf(
   request: ExecuteRequest,
   parameters: JsonObject,
@@ -63,7 +63,9 @@ export function inputsOf(
   return inputs;
 }
 
-/** What decides where a call goes, by the primitive at the end; the first that a link wrote counts. */
+/**
+ * Fields that decide the target of a call, by primitive. The first field that a link contains counts.
+ */
 const DECIDING: Readonly<Record<string, readonly string[]>> = {
   http_client: ['url'],
   subprocess: ['command', 'script', 'module'],
@@ -71,7 +73,7 @@ const DECIDING: Readonly<Record<string, readonly string[]>> = {
   mcp: ['mcp_url', 'command'],
 };
 
-/** The link whose config or call failed, and the part of its config. */
+/** Returns the link, and the part of its config, that failed. */
 function failedAt({ code, detail }: Failure['error'], plan: Plan): JsonObject {
   const { validation_errors, config_path, missing } = detail;
   const errors = validation_errors === undefined ? {} : { validation_errors };
@@ -81,7 +83,7 @@ function failedAt({ code, detail }: Failure['error'], plan: Plan): JsonObject {
     return { tool_id: id, config_path, ...errors };
   }
   const leaf = { tool_id: plan.leaf.id, config_path: null, ...errors };
-  // The caller's own mistake, or what nobody granted him.
+  // The caller made a mistake or has no right, so the leaf is named.
   if (code === 'invalid_input') return leaf;
   if (code === 'permission_denied') {
     const needs = ({ tool }: PlannedTool): boolean =>
@@ -92,11 +94,11 @@ function failedAt({ code, detail }: Failure['error'], plan: Plan): JsonObject {
   const part = decides.find((name) => getOwn(plan.config, name) !== undefined);
   if (part === undefined) return leaf;
   const { id } = writerOf(plan.links, ['config', part]);
-  // A function of ours is no place that somebody chose.
+  // A function of the bundle is not a choice of the author, so it has no config path.
   return { ...leaf, tool_id: id, config_path: part === 'function' ? null : `config.${part}` };
 }
 
-/** Adds the chain and the failing link; the code stays the link's own. */
+/** Adds the chain and the failing link. The code stays the link's own. */
 export function inChain(failure: Failure, plan: Plan): Failure {
   const { code, detail } = failure.error;
   const named =
@@ -108,7 +110,7 @@ export function inChain(failure: Failure, plan: Plan): Failure {
   });
 }
 
-/** What would run, with secrets masked; nothing is sent, started or written. */
+/** Returns what would run, with secrets masked. Nothing is sent, started or written. */
 async function dryRun(ports: ToolPorts, allowed: AllowedCall): Promise<Outcome<Value>> {
   const { plan, parameters, authority } = allowed;
   const masked = Object.fromEntries([...plan.env].map((name) => [name, `<${name}>`]));
@@ -136,7 +138,7 @@ async function dryRun(ports: ToolPorts, allowed: AllowedCall): Promise<Outcome<V
   );
 }
 
-/** A refusal may name the file of a tool. */
+/** Removes the folders of this machine from a refusal that names the file of a tool. */
 function withShownFile({ library }: ToolPorts, failure: Failure): Failure {
   const { code, detail } = failure.error;
   if (typeof detail.file !== 'string') return failure;
@@ -147,8 +149,8 @@ function withShownFile({ library }: ToolPorts, failure: Failure): Failure {
 const REFUSED: ReadonlySet<string> = new Set(['permission_denied', 'needs_input']);
 
 /**
- * A tool of an MCP server counts as the worst until a person says what it does. A refusal because of that
- * names the file to say it in; one for a missing right does not.
+ * A tool of an MCP server has the highest risk until a person sets its effect. A refusal for that reason
+ * names the file to edit; a refusal for a missing right does not.
  */
 function withMapping(failure: Failure, { tool, leaf }: Plan): Failure {
   const { code, detail } = failure.error;
@@ -160,7 +162,7 @@ function withMapping(failure: Failure, { tool, leaf }: Plan): Failure {
   const file = `.ai/tools/${leaf.id.replace(/[^/]*$/, '')}mapping.yaml`;
   const sync = `km mcp sync ${textAt(tool.config, 'server') || 'NAME'}`;
   const remedy = `if it only reads, write \`${entry}\` into \`${file}\` and run \`${sync}\``;
-  // Whatever it does, clients reach no other servers unless their user opens that.
+  // Clients cannot call other servers, whatever the tool's effect, unless the user allows it.
   const isClient = detail.surface === 'mcp';
   const opened = isClient
     ? '; for clients your policy adds `surfaces: { mcp: { open: [mcp.*] } }`'
@@ -169,7 +171,9 @@ function withMapping(failure: Failure, { tool, leaf }: Plan): Failure {
   return { ok: false, error: { code, detail: { ...detail, message } } };
 }
 
-/** A dry run acts on nothing, but it shows a config: it is judged and recorded like the rest. */
+/**
+ * A dry run has no effect, but its answer contains a config, so it is judged and recorded like a call.
+ */
 function dryCall(ports: ToolPorts, { plan, parameters }: CheckedCall): PreparedCall {
   const { id, category } = plan.leaf;
   return {
@@ -191,8 +195,8 @@ function dryCall(ports: ToolPorts, { plan, parameters }: CheckedCall): PreparedC
 }
 
 /**
- * What the guards passed on, with the rights that its caller has for it. Parameters are checked again when
- * they are not what was checked before.
+ * Returns the call with the inputs that the guards passed on, and the caller's rights. Changed
+ * parameters are checked again.
  */
 function allowedCall(
   ports: ToolPorts,
@@ -219,10 +223,10 @@ function allowedCall(
   return ok({ plan, parameters: again.output, authority: narrowed });
 }
 
-/** A tool and its parameters, fit to be called. */
+/** A tool with checked parameters. */
 type CheckedCall = Omit<AllowedCall, 'authority'>;
 
-/** A built-in file tool: it can tell creating from changing, and keep to it. */
+/** Adds the look at the target for a built-in file tool, which distinguishes creating from changing. */
 const withPlace =
   ({ projectRoot, labels }: ToolPorts, by: string) =>
   (input: Input): Input => {
@@ -236,7 +240,7 @@ const withPlace =
 
 type PreviewPorts = Pick<ToolPorts, 'library' | 'projectRoot' | 'labels'>;
 
-/** A built-in file tool, also under a tool of the user's own: what it would change can be shown. */
+/** Returns the preview for a tool that ends in a built-in file function, also for a tool of the user. */
 function previewBy({ projectRoot, labels }: PreviewPorts, plan: Plan): PreviewWrite | undefined {
   const { previews: by } = plan;
   if (by === undefined) return undefined;
@@ -250,7 +254,7 @@ function previewBy({ projectRoot, labels }: PreviewPorts, plan: Plan): PreviewWr
   };
 }
 
-/** The same for a tool that a statement of a script names. */
+/** Returns the same preview for a tool that a script statement names. */
 export async function previewTool(
   ports: PreviewPorts,
   item: PlannedTool,
@@ -297,7 +301,7 @@ function call(
 
 export type PrepareTool = (item: PlannedTool, request: ExecuteRequest) => Outcome<PreparedCall>;
 
-/** Everything about a call that can be known before anybody is asked; nothing is run. */
+/** Prepares everything about a call that is known before its caller is judged. Nothing runs. */
 export const createToolPreparer =
   (ports: ToolPorts): PrepareTool =>
   (item, request) => {

@@ -1,5 +1,5 @@
-// Sinks are made when a chain is about to run and handed to the primitive. Other than `return` they
-// are tools: the bundle's end in a function of ours, a project's in a module run as a child process.
+// Creates the sinks of a stream before a chain runs. All sinks except `return` are tools: those of the
+// bundle end in a built-in function, those of a project in a module that runs as a child process.
 import {
   fail,
   getOwn,
@@ -36,14 +36,17 @@ export interface SinkPorts {
   library: Library;
   signatures: AskSignatures;
   factories: Readonly<Record<string, SinkFactory>>;
-  /** Makes a sink from a project's module. */
+  /** Creates a sink from a project's module. */
   moduleSink: (tool: PrimitiveCall['tool']) => SinkFactory;
 }
 
 const own = <T>(table: Readonly<Record<string, T>>, name: string): T | undefined =>
   Object.hasOwn(table, name) ? table[name] : undefined;
 
-/** A sink is a chain too: every link's signature counts, and an unsigned one is handed no secret. */
+/**
+ * Returns the plan of a sink's tool. The signature of every link counts, and an unsigned one gets no
+ * secret.
+ */
 function sinkPlan(type: string, ports: SinkPorts): Outcome<Plan> {
   const found = ports.library.find('tool', sinkId(type));
   if (!found.ok) return found;
@@ -75,7 +78,7 @@ async function makeSink(
   const direct = type === 'return' ? own(ports.factories, type) : undefined;
   if (direct) {
     const made = await direct(destination, context);
-    // The same checks; but whoever reads the stream himself is handed no second copy of it.
+    // The destination is checked all the same, but a caller with its own sink needs no second copy.
     return made.ok && context.isReadByCaller ? ok(countingSink(type)) : made;
   }
   const plan = sinkPlan(type, ports);
@@ -84,12 +87,12 @@ async function makeSink(
   if (!factory.ok) return factory;
   const refuse = unsignedRefusal(plan.output, ports.signatures);
   const verify: SinkContext['verify'] = (need) => refuse?.(need.capability) ?? context.verify(need);
-  // An unsigned sink has less than the tool that streams into it: no right to change or to send.
+  // An unsigned sink has fewer rights than the tool that streams into it: none to change or to send.
   const its = refuse ? { ...context, threadId: undefined, verify } : context;
   return await factory.output(mergeDeep(plan.output.config, destination), its);
 }
 
-/** Of the destinations of a stream, those that run a module in a process: what each of them declares. */
+/** Returns the facts of the tools whose module a stream's destination runs in a process. */
 export function moduleSinks(config: JsonObject, ports: SinkPorts): PrimitiveCall['tool'][] {
   const listed = getOwn(getOwn(config, 'stream'), 'destinations');
   const processes: PrimitiveCall['tool'][] = [];
@@ -104,11 +107,11 @@ export function moduleSinks(config: JsonObject, ports: SinkPorts): PrimitiveCall
 
 interface SinkSet {
   sinks: readonly Sink[];
-  /** How many events reached any sink: after the first, a write must not be repeated. */
+  /** Number of events that reached any sink. After the first one a write must not be repeated. */
   delivered(): number;
 }
 
-/** All sinks of a config, or the first problem; those already made are closed again. */
+/** Creates all sinks of a config, or fails with the first problem and closes those created before. */
 export async function createSinks(
   config: JsonObject,
   ports: SinkPorts,
@@ -135,7 +138,7 @@ export async function createSinks(
     const plain = made.ok ? made.output : missingSink(type, made.error.detail.message);
     const filter = context.filter?.();
     const sink = filter ? filteredSink(plain, filter) : plain;
-    // A retry must know whether anything was delivered.
+    // A retry needs to know whether an event was delivered.
     sinks.push({
       type: sink.type,
       write(events) {

@@ -1,7 +1,7 @@
-// A tool that is called again and again with nothing but another body, as a model's provider is. Plan,
-// checks, config, address, headers and redactor are worked out once and hold until something changes;
-// rights and addresses are judged at every sending. INVARIANT: what is sent is sent once, whatever the
-// chain says about retries: whoever sends pays for each, and decides about the next.
+// A tool that is called many times with only the body changed, such as a model's provider. Plan, checks,
+// config, address, headers and redactor are computed once and reused until something changes. Rights and
+// addresses are judged at every sending. INVARIANT: each body is sent at most once, whatever retries the
+// chain declares: the sender pays for each sending and decides about the next.
 import {
   getOwn,
   isObject,
@@ -30,10 +30,10 @@ import {
   unsignedLink,
 } from './tool-rights.ts';
 
-/** Reads what comes back; made anew for every sending. */
+/** Reads the response. Each sending gets a new one. */
 interface LineReader {
   events(events: readonly StreamEvent[]): void;
-  /** It is over, however it went. */
+  /** Called at the end, on success and on failure. */
   end?(): void;
 }
 
@@ -41,37 +41,40 @@ interface LineSending {
   caller: Caller;
   authority: Authority;
   signal: AbortSignal;
-  /** On the monotonic clock: it is not sent later. */
+  /** Time on the monotonic clock after which the body is not sent. */
   sendBy?: number;
   reader(): LineReader;
-  /** What is in the body that is sent: it marks what the tool's own sinks keep of the answer. */
+  /** Returns the marks of the body, which sinks of the tool record with the answer. */
   marks?: () => Descriptor;
   filter?: (() => EventFilter | undefined) | undefined;
 }
 
 export interface FormedBody {
   readonly text: string;
-  /** Sends `body` in the place of the text. Answers as a call of the tool does. */
+  /** Sends `body` in place of the original text. Returns the result of a call of the tool. */
   send(body: string, sending: LineSending): Promise<Outcome<JsonObject>>;
 }
 
 export interface ToolLine {
-  /** Known by the keys of every link: a rule about the tool that sends holds whatever stands above it. */
+  /**
+   * The operation has the keys of every link, so a rule about the sending tool also applies to tools
+   * above it.
+   */
   readonly op: Operation;
-  /** The right to use it, narrowed to what this tool may do. */
+  /** Returns the right to use the line, restricted to what this tool may do. */
   admit(authority: Authority): Outcome<Authority>;
   /**
-   * `varying` names the parameter that differs in the bodies that are going to be sent. Whose they are
-   * is a parameter too, where the tool has one.
+   * `varying` names the parameter that differs between the bodies. `thread` fills the tool's parameter
+   * for the thread, if it has one.
    */
   form(parameters: JsonObject, varying: string, thread?: string): Outcome<FormedBody>;
 }
 
-/** There is one; a program may mount another under its name. */
+/** False if a program mounted another primitive under this name. */
 const isHttp = (primitive: Primitive | undefined): primitive is HttpPrimitive =>
   primitive !== undefined && 'prepare' in primitive;
 
-/** Only the body changes, only whoever sends gets the events, and nothing has to be installed first. */
+/** True if only the body changes, only the sender receives the events, and nothing must be installed. */
 function isDirect({ config, dependencies }: Plan, varying: string): boolean {
   const { body: _, ...rest } = config;
   const listed = getOwn(getOwn(config, 'stream'), 'destinations') ?? [];
@@ -83,7 +86,7 @@ function isDirect({ config, dependencies }: Plan, varying: string): boolean {
   );
 }
 
-/** Of the stream that `received` was, in the fields of a tool's result. */
+/** Returns the end of the stream in the fields of a tool's result. */
 function resultOf(received: Received): Outcome<JsonObject> {
   if (received.kind === 'answer') return ok(received.output);
   const { facts, count, endedCleanly, failure } = received.end;
@@ -97,7 +100,7 @@ function resultOf(received: Received): Outcome<JsonObject> {
   return failure ? withDetail(failure, fields) : ok(fields);
 }
 
-/** Straight from the connection to the reader. */
+/** Sends from the connection directly to the reader. */
 const direct = (plan: Plan, prepared: PreparedRequest): FormedBody => ({
   text: prepared.request.body ?? '',
   async send(body, { authority, signal, sendBy, reader }) {
@@ -138,7 +141,7 @@ const asWrite = ({ facts, strictFacts }: Plan): Pick<Plan, 'facts' | 'strictFact
   strictFacts: { ...strictFacts, effect: 'write' },
 });
 
-/** Through everything that a tool may want besides: sinks of its own, another primitive. */
+/** Sends with everything that a tool may need: sinks of its own, or another primitive. */
 const indirect = (
   ports: ToolPorts,
   { plan, parameters }: Omit<AllowedCall, 'authority'>,
@@ -150,7 +153,7 @@ const indirect = (
     const values = Object.values(parameters).map((data) => makeValue(data, about));
     const sinks = (): Sink[] => [sinkFor(reader())];
     const by = { ...caller, signal, sinks, filter };
-    // Over a connection of its own, as a write: a request on a kept one could be sent a second time.
+    // It uses a new connection, as a write, because a request on a kept one could be sent twice.
     const once = { ...plan, retries: [], ...(isHttp(primitive) && asWrite(plan)) };
     const sent = await runBody(ports, { plan: once, parameters, authority }, values, by);
     return sent.ok ? ok(sent.output.data as JsonObject) : inChain(sent, plan);
@@ -201,7 +204,10 @@ async function openLine(ports: ToolPorts, plan: Plan): Promise<ToolLine> {
   };
 }
 
-/** Another place that speaks as the tool's own does, and the variable with its key: none, no key is sent. */
+/**
+ * Another server with the same protocol, and the variable with its key. Without a variable no key is
+ * sent.
+ */
 export interface LineEndpoint {
   readonly base_url?: string;
   readonly key?: string;
@@ -209,7 +215,10 @@ export interface LineEndpoint {
 
 const START = /^(?:\$\{[^}]*\}|[a-z]+:\/\/[^/]*)/i;
 
-/** The path of the tool's address at another base, which may end with the version that it begins with. */
+/**
+ * Moves the path of the tool's address to another base, which may end with the version that the path
+ * begins with.
+ */
 function movedUrl(url: string, base: string): string {
   const path = url.replace(START, '');
   const [, version = ''] = /^(\/v\d+)\//.exec(path) ?? [];
@@ -241,11 +250,14 @@ export type OpenLine = (
   endpoint?: LineEndpoint,
 ) => MaybePromise<Outcome<ToolLine>>;
 
-/** The same line as long as the chain and what it reads of the environment stay. */
+/**
+ * Returns a function that opens lines. A line is reused while the chain and its environment variables
+ * are the same.
+ */
 export function createToolLines(ports: ToolPorts): OpenLine {
   const lines = new WeakMap<Plan, { line: ToolLine; env: readonly (string | undefined)[] }>();
   const moved = new WeakMap<Plan, Map<string, Plan>>();
-  /** The same plan for the same place, so that it has one line. */
+  /** Returns the same plan for the same endpoint, so that an endpoint has one line. */
   function planAt(plan: Plan, endpoint: LineEndpoint): Plan {
     const places = moved.get(plan) ?? new Map<string, Plan>();
     moved.set(plan, places);

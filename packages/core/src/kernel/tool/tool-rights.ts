@@ -13,20 +13,23 @@ import type { PrimitiveCall } from '../primitive.ts';
 import { leftOut, without } from '../rights/authority.ts';
 import type { Plan, PlannedTool } from './plan.ts';
 
-/** The capability gate of a tool call. The primitive asks again, with the real path, host or id. */
+/**
+ * The policy for unsigned items. The gate of a tool call uses it before the primitive checks the
+ * resolved scope.
+ */
 export interface SignaturePolicy {
-  /** `unsigned: allow` in a policy that is itself signed or at user level. */
+  /** True for `unsigned: allow` in a policy that is signed or at user level. */
   allowsUnsigned: boolean;
   /**
-   * Is it of the tier `read`? All an unsigned item may reach, whoever calls it: no change, no
-   * egress, nothing started. A name nobody declared is not.
+   * True for a capability of the tier `read`, the only tier that an unsigned item may use: no change, no
+   * egress, no process. False for an unknown name.
    */
   isRead(capability: string): boolean;
 }
 
 const WAYS_OUT = 'sign it, or set `unsigned: allow` in the user-level policy';
 
-/** The thread may hold the right, so `missing` is empty: a signature is absent. */
+/** The thread may have the right, so `missing` is empty: a signature is missing. */
 const refuseUnsigned = ({ leaf }: Plan, { id, file }: PlannedTool, effect: string): Failure =>
   fail('permission_denied', `tool \`${id}\` is not signed, so ${effect}: ${WAYS_OUT}`, {
     missing: '',
@@ -36,14 +39,17 @@ const refuseUnsigned = ({ leaf }: Plan, { id, file }: PlannedTool, effect: strin
     file,
   });
 
-/** Asked at every call whose chain is not signed: a policy may have changed meanwhile. */
+/** Called for every call of an unsigned chain, because a policy may have changed. */
 export type AskSignatures = () => SignaturePolicy;
 
-/** The first link that is not signed, when that matters. */
+/** Returns the first unsigned link, unless the policy allows unsigned items. */
 export const unsignedLink = (plan: Plan, ask: AskSignatures): PlannedTool | undefined =>
   plan.unsigned === undefined || ask().allowsUnsigned ? undefined : plan.unsigned;
 
-/** What an unsigned chain may not use, with the reason; undefined when nothing is held against it. */
+/**
+ * Returns a check of the capabilities that an unsigned chain may not use. Undefined if the chain has no
+ * restriction.
+ */
 export function unsignedRefusal(
   plan: Plan,
   ask: AskSignatures,
@@ -57,15 +63,15 @@ export function unsignedRefusal(
       : refuseUnsigned(plan, unsigned, `it may not use \`${capability}\``);
 }
 
-/** Narrows an authority to what an unsigned chain may do. */
+/** Narrows an authority to the capabilities of an unsigned chain. */
 export function restrictUnsigned(authority: Authority, plan: Plan, ask: AskSignatures): Authority {
   const refuse = plan.unsigned && unsignedRefusal(plan, ask);
   return refuse ? without(authority, refuse) : authority;
 }
 
 /**
- * An unsigned link is handed nothing of the environment: it may not send it anywhere, but what it
- * answers goes to a model or a client, and an encoding hides a secret from every filter.
+ * Refuses variables for an unsigned link. It may not send them, but its answer goes to a model or a
+ * client, and an encoding hides a secret from every filter.
  */
 export function refuseSecrets(plan: Plan, unsigned: PlannedTool | undefined): Outcome<null> {
   const [name] = plan.env;
@@ -74,8 +80,8 @@ export function refuseSecrets(plan: Plan, unsigned: PlannedTool | undefined): Ou
 }
 
 /**
- * Parameters are checked in this process, before the gate: regular expressions of a schema that
- * nobody vouches for are not run.
+ * Refuses regular expressions in an unsigned schema, because parameters are checked in this process
+ * before the gate.
  */
 export function refusePatterns(plan: Plan, ask: AskSignatures): Outcome<null> {
   const link = plan.hasPatterns ? (plan.broken?.link ?? unsignedLink(plan, ask)) : undefined;
@@ -83,7 +89,7 @@ export function refusePatterns(plan: Plan, ask: AskSignatures): Outcome<null> {
   return refuseUnsigned(plan, link, 'the `pattern` in its schema is not used');
 }
 
-/** May this tool be called at all? Its id, its effect, and a grant of every name it requires. */
+/** Checks whether the tool may be called: its id, its effect, and a grant for every required name. */
 export function gateTool(
   plan: Plan,
   authority: Authority,
@@ -100,7 +106,7 @@ export function gateTool(
   const effect = isOfDirectives
     ? authority.allowsDirective(true)
     : authority.allowsEffect(plan.effect);
-  // Where no directive may be started, what only looks is a tool like others.
+  // Where no directive may start, a tool that only reads is judged by its effect.
   const allowed = effect.ok || !isOfDirectives ? effect : authority.allowsEffect(plan.effect);
   if (!allowed.ok) return allowed;
   const called = authority.check({ capability: 'tool.execute', scope: { id }, signed });
@@ -108,12 +114,12 @@ export function gateTool(
   for (const name of plan.requires) {
     const held = authority.holds(name);
     if (held.ok) continue;
-    // A name that is held and refused by a rule is not missing.
+    // A capability that the caller has and a rule refuses is not missing.
     const missing = plan.requires.filter((other) => {
       const asked = authority.holds(other);
       return !asked.ok && asked.error.detail.missing !== '';
     });
-    // Where it is known what it would be for, the refusal and the line that helps say so.
+    // If the scope is known, the refusal and its hint name it.
     const scope = scopeOf(plan, name, parameters);
     const exact = scope ? authority.check({ capability: name, scope }) : held;
     const { detail } = exact.ok ? held.error : exact.error;
@@ -127,10 +133,10 @@ export function gateTool(
   return OK;
 }
 
-/** A plain path from the project; others are judged where they lead. */
+/** A plain path inside of the project. Other paths are judged after they were resolved. */
 const IS_PLAIN = /^(?![./~])(?!.*(?:^|\/)\.\.?(?:\/|$))[^\\:*?[\]{}\u0000-\u001f]+$/;
 
-/** What a right of this name is wanted for, as far as the parameters tell. */
+/** Returns the scope that the parameters name for this capability. Undefined if they name none. */
 function scopeOf(
   { roles, op }: Plan,
   capability: string,
@@ -153,6 +159,8 @@ function scopeOf(
 
 const OK: Outcome<null> = ok(null);
 
-/** What a primitive is told about the tool. An unsigned chain runs in the strictest sandbox. */
+/**
+ * Returns the facts about the tool for its primitive. An unsigned chain runs in the strictest sandbox.
+ */
 export const toolFacts = (plan: Plan, ask: AskSignatures): PrimitiveCall['tool'] =>
   unsignedLink(plan, ask) ? plan.strictFacts : plan.facts;

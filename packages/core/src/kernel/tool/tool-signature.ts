@@ -1,5 +1,5 @@
-// What a caller has to know of a tool before it calls it: its parameters as a schema, in words, and what
-// it requires. Nothing is run.
+// The signature of a tool for its callers: its parameters as a schema and as text, and the capabilities
+// that it requires. Nothing runs.
 import { getOwn, isObject, type Json, type JsonObject, setOwn } from '../../base/index.ts';
 import type { Library, Tool, ToolItem } from '../../items/index.ts';
 import { normalizeCapability } from '../../trust/index.ts';
@@ -8,14 +8,14 @@ import { inheritParameters, schemaOf } from './parameters.ts';
 export interface ToolSignature {
   readonly id: string;
   readonly description: string;
-  /** Of an object with everything that it may be given. */
+  /** Schema of an object with all parameters. */
   readonly schema: JsonObject;
   /** Each list is enough for some call: one list, or one for each action. */
   readonly requires: readonly (readonly string[])[];
   readonly isSigned: boolean;
 }
 
-/** With actions: what any of them takes, and which one is meant. */
+/** Merges the parameters of all actions and adds `action`. */
 function withActions(tool: Tool, below: readonly Tool[]): JsonObject {
   const common = [tool, ...below].map(({ parameters }) => parameters);
   if (tool.actions.length === 0) return schemaOf(inheritParameters(common));
@@ -34,21 +34,23 @@ function withActions(tool: Tool, below: readonly Tool[]): JsonObject {
   return schemaOf(inheritParameters([[action], optional, ...common]));
 }
 
-/** What a schema says in a form that holds no words: everything else is its author's. */
+/** Keywords of a schema that contain no free text. The author writes everything else. */
 const KEYWORDS: ReadonlySet<string> = new Set(
   'type properties required enum const items prefixItems additionalProperties $defs definitions $ref anyOf oneOf allOf not if then else minimum maximum exclusiveMinimum exclusiveMaximum multipleOf minLength maxLength minItems maxItems uniqueItems minProperties maxProperties contains format dependentRequired dependentSchemas unevaluatedProperties unevaluatedItems'.split(
     ' ',
   ),
 );
 const TABLES = /^(?:properties|\$defs|definitions|dependentSchemas|dependentRequired)$/;
-/** A name of a parameter, of a part, of a type or format: no place for a sentence. */
+/** A name of a parameter, type or format, which is too short for a sentence. */
 const PLAIN = /^[\w$.#/-]{1,64}$/;
 const MAX_CHOICE = 64;
-/** Many short ones make a sentence too, where they are no plain names. */
+/** Many short names make a sentence too, so their total length is bounded. */
 const MAX_WORDS = 256;
 const isSentence = (value: Json): boolean => typeof value === 'string' && !PLAIN.test(value);
 
-/** Choices are data that a caller has to give as they are, so long as they are short and can be seen. */
+/**
+ * True for enumerations that a model may see: short, printable values that a caller must pass unchanged.
+ */
 function areTold(choices: Json[]): boolean {
   const words = JSON.stringify(choices);
   return (
@@ -58,7 +60,7 @@ function areTold(choices: Json[]): boolean {
   );
 }
 
-/** A schema without what its author says in words: plain names, types and bounds are left. */
+/** Removes the author's texts from a schema. Plain names, types and bounds stay. */
 function withoutWords(schema: Json): Json {
   if (Array.isArray(schema)) return schema.filter((one) => !isSentence(one)).map(withoutWords);
   if (!isObject(schema)) return schema;
@@ -82,10 +84,12 @@ function withPlainNames(table: Json): Json {
   return plain;
 }
 
-/** A model is told of it before anything is labelled: what its server says is read with `load`. */
+/**
+ * Description for a model before anything is labelled. The server's own description is read with `load`.
+ */
 const TOLD = 'Tool of an MCP server; `load` shows what the server says of it';
 
-/** Undefined for a tool that cannot be used as it is. */
+/** Returns undefined for a tool that cannot be used. */
 export function signatureOf(library: Library, item: ToolItem): ToolSignature | undefined {
   const chain = library.chain(item.id);
   if (!chain.ok || library.configFaults(chain.output).length > 0) return undefined;
@@ -116,7 +120,7 @@ function typeWord(schema: Json): string {
   return typeof type === 'string' ? type : 'any';
 }
 
-/** `path: string, offset?: integer`, as short as that. */
+/** Returns a short text such as `path: string, offset?: integer`. */
 export function parameterWords({ properties, required }: JsonObject): string {
   const needed = Array.isArray(required) ? required : [];
   const known: JsonObject = isObject(properties) ? properties : {};
@@ -126,7 +130,7 @@ export function parameterWords({ properties, required }: JsonObject): string {
     .join(', ');
 }
 
-/** A schema that a provider takes: an object, with its fields. */
+/** Returns a schema that a provider accepts: an object with its fields. */
 export function functionSchema(schema: JsonObject): JsonObject {
   const shown: JsonObject = { type: 'object', properties: {} };
   for (const [key, value] of Object.entries(schema)) setOwn(shown, key, value);

@@ -1,6 +1,6 @@
-// Executing a directive hands its content to whoever asked: the kernel starts no thread and calls no
-// model. What came in as inputs is checked, filled into the texts, and the answer says whether a
-// harness could run it as a thread.
+// Executing a directive returns its content to the caller. The kernel starts no thread and calls no
+// model. Inputs are checked and filled into the texts, and the answer says whether a harness can run the
+// directive as a thread.
 import {
   didYouMean,
   fail,
@@ -36,7 +36,7 @@ import { MODIFY_ACTIONS, type Modifier } from './modify.ts';
 
 type DirectiveItem = Extract<Item, { kind: 'directive' }>;
 
-/** Inputs given as text on a command line or by a model become what the declaration says. */
+/** Converts text inputs of a command line or a model to the declared type. */
 function coerce(value: Json, type: string): Json {
   if (typeof value !== 'string') return value;
   if ((type === 'integer' || type === 'number') && /^-?\d+(\.\d+)?$/.test(value))
@@ -45,7 +45,7 @@ function coerce(value: Json, type: string): Json {
   return value;
 }
 
-/** Declared inputs, with defaults. */
+/** Returns the declared inputs with defaults. Fails with `invalid_input` and lists every problem. */
 export function checkInputs(directive: Directive, given: JsonObject): Outcome<JsonObject> {
   const inputs: JsonObject = {};
   const errors: ValidationError[] = [];
@@ -76,7 +76,7 @@ export function checkInputs(directive: Directive, given: JsonObject): Outcome<Js
   });
 }
 
-/** Every string of a part, with the inputs put in. */
+/** Fills the inputs into every string of a part. */
 function fillAll(part: Json, inputs: JsonObject): Json {
   if (typeof part === 'string') return fillDirectiveText(part, inputs);
   if (Array.isArray(part)) return part.map((item) => fillAll(item, inputs));
@@ -88,7 +88,7 @@ function fillAll(part: Json, inputs: JsonObject): Json {
 
 const PLACES = new Set(['line', 'column', 'places']);
 
-/** `template`, `example` and `raw`, under their names: nothing is filled in. */
+/** Returns `template`, `example` and `raw` under their names, without filling in inputs. */
 function wordForWord({ opaque }: Directive): JsonObject {
   const texts: Record<string, string[]> = {};
   for (const { tag, text } of opaque) (texts[tag] ??= []).push(text);
@@ -97,14 +97,14 @@ function wordForWord({ opaque }: Directive): JsonObject {
 
 const FILLED = ['description', 'process', 'context', 'success_criteria', 'deviation_rules'];
 
-/** The texts of a directive's form, with these inputs put in; what is not named stays as written. */
+/** Fills these inputs into the texts of a directive's form. Unknown names stay as written. */
 export function fillForm(form: JsonObject, inputs: JsonObject): JsonObject {
   const filled: JsonObject = { ...form };
   for (const part of FILLED) filled[part] = fillAll(form[part] ?? null, inputs);
   return filled;
 }
 
-/** The directive as the model reads it: what to do and within what, no positions, no file paths. */
+/** Returns the directive for a model: the task and its bounds, without locations and file paths. */
 export function readyForm(directive: Directive, inputs: JsonObject): JsonObject {
   const shown = {
     name: directive.name,
@@ -121,15 +121,15 @@ export function readyForm(directive: Directive, inputs: JsonObject): JsonObject 
     limits: directive.limits ?? null,
     model: directive.model ?? null,
   };
-  // Through JSON so that no undefined and no shared object leaves the library; places in the file are
-  // of no use to a model.
+  // The copy through JSON has no undefined and no shared objects. Locations in the file are of no use to
+  // a model.
   const plain = JSON.parse(
     JSON.stringify(shown, (key, value: Json) => (PLACES.has(key) ? undefined : value)),
   ) as JsonObject;
   return fillForm(plain, inputs);
 }
 
-/** How to go on, as far as it is true for whoever asked. */
+/** Returns the answer, with the next step that this caller can take. */
 function readyAnswer(
   directive: Directive,
   inputs: JsonObject,
@@ -155,7 +155,7 @@ function readyAnswer(
   };
 }
 
-/** Declared outputs checked; what was not declared is kept under `extra`. */
+/** Checks declared outputs. Undeclared ones are returned under `extra`. */
 export function checkOutputs(directive: Directive, given: JsonObject): Outcome<JsonObject> {
   const outputs: JsonObject = {};
   const extra: JsonObject = {};
@@ -180,14 +180,14 @@ export function checkOutputs(directive: Directive, given: JsonObject): Outcome<J
   return ok({ ...outputs, ...(Object.keys(extra).length > 0 ? { extra } : {}) });
 }
 
-/** A directive, and every item whose words are in it: its own and those it extends. */
+/** A directive, and every item that it consists of: its own file and those that it extends. */
 interface Loaded {
   item: DirectiveItem;
   directive: Directive;
   items: readonly DirectiveItem[];
 }
 
-/** What the guards passed on, under the names it came in with. */
+/** Returns the inputs that the guards passed on, under their original names. */
 function passedOn(inputs: readonly Input[], values: readonly Value[]): JsonObject {
   const passed: JsonObject = {};
   for (const [at, { name }] of inputs.entries()) setOwn(passed, name, values[at]?.data ?? null);
@@ -195,8 +195,8 @@ function passedOn(inputs: readonly Input[], values: readonly Value[]): JsonObjec
 }
 
 /**
- * `parameters: {inputs: {…}}` means the inputs inside, each with the marks of the whole. A directive that
- * declares an input `inputs` is given that one.
+ * `parameters: {inputs: {…}}` means the inputs inside, each with the marks of the whole. A directive
+ * that declares an input `inputs` gets the object itself.
  */
 function unwrapped(request: ExecuteRequest, { inputs: declared }: Directive): ExecuteRequest {
   const { inputs, ...others } = request.parameters ?? {};

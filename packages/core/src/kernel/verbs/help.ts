@@ -1,5 +1,5 @@
-// Guidance is knowledge in the bundle (category `help`), found by full text; signals go to whoever
-// runs the thread. The kernel knows no thread: it hands the signal to a port, or says there is none.
+// Answers `help`. Guidance is knowledge in the bundle (category `help`), found by full text. Signals go
+// to a port, because the kernel knows no threads. Without a port they are refused.
 import { didYouMean, fail, isObject, type Json, type Outcome, ok } from '../../base/index.ts';
 import type { Library } from '../../items/index.ts';
 import type { Caller, HelpRequest } from '../call.ts';
@@ -18,7 +18,7 @@ function guidance(library: Library, topic: string, uses: UsesItem): Outcome<Json
     .all('knowledge')
     .filter((item) => item.category === 'help')
     .map((item) => ({ name: item.id.split('/').at(-1) ?? item.id, item }));
-  // A list of topics goes into every answer, so it holds no names that a stranger chose.
+  // A list of topics is part of every answer, so it contains no untrusted names.
   const names = topics
     .filter(({ item }) => !isFromStranger(item))
     .map(({ name }) => name)

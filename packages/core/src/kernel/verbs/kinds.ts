@@ -7,7 +7,7 @@ import { checkSignature, type ItemMarks } from '../rights/item-marks.ts';
 import type { PrepareTool } from '../tool/run-tool.ts';
 import { MODIFY_ACTIONS, type Modifier } from './modify.ts';
 
-/** Running knowledge means reading it: its text, labelled with the file it came from. */
+/** Executing knowledge returns its text, labelled with its file. */
 export function knowledgeKind(library: Library, modify: Modifier, marks: ItemMarks): Kind {
   return {
     name: 'knowledge',

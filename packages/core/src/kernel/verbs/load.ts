@@ -14,15 +14,15 @@ const MAX_BODY = 256 * 1024;
 type CatalogCopy = Awaited<ReturnType<Catalogs['copy']>>;
 type CopyLevel = 'project' | 'user';
 
-/** Copying between levels and from catalogs; both check signatures and run nothing. */
+/** Copies items between levels and from catalogs. Both check signatures and run nothing. */
 export interface CopyPort {
   copy(item: Item, level: CopyLevel): Outcome<string>;
-  /** The item that a name means: rights are judged by its full id. */
+  /** Returns the item that a name means, because rights are judged by its full id. */
   inCatalog: Catalogs['resolve'];
   fromCatalog(kind: ItemKind, id: string, level?: CopyLevel): Promise<CatalogCopy>;
 }
 
-/** What an item is, without running or expanding anything in it. */
+/** Returns the facts about an item without running it or expanding its placeholders. */
 function metadata(item: Item, library: Library): JsonObject {
   const plan = item.kind === 'tool' ? resolvePlan(library, item, {}) : undefined;
   return {
@@ -51,7 +51,7 @@ async function copyFromCatalog(
     );
   }
   const found = copies.inCatalog(kind, id);
-  // What is not there is judged by its name: a refusal comes before the answer that nobody has it.
+  // A missing item is judged by its name, so that a refusal comes before `not_found`.
   const named = found.ok ? found.output.id : id.slice(id.indexOf(':') + 1);
   const right = mayModify(kind, named, authority);
   if (!right.ok) return right;
@@ -100,7 +100,7 @@ export async function loadItem(
     if (item.body.length > MAX_BODY) answer.truncated = true;
   }
   if (destination !== undefined) {
-    // Copying changes what there is: the same right as creating an item by hand.
+    // Copying adds an item, so it needs the same right as creating one.
     const right = mayModify(kind, item.id, authority);
     if (!right.ok) return right;
     const copied = copies.copy(item, destination);

@@ -1,5 +1,5 @@
-// `create`, `update` and `delete` of items. The content is checked before anything is written, the
-// file appears whole or not at all, and it stays unsigned until a person signs it.
+// `create`, `update` and `delete` of items. The content is checked before anything is written, the file
+// is written completely or not at all, and it stays unsigned until a person signs it.
 import { fail, getOwn, type Json, type JsonObject, type Outcome, ok } from '../../base/index.ts';
 import { makeValue, type Value } from '../../flow/index.ts';
 import { contentCategory, type ItemKind, type Library } from '../../items/index.ts';
@@ -16,7 +16,7 @@ export type Modifier = (request: ExecuteRequest) => Outcome<PreparedCall>;
 
 const MAX_CONTENT = 1024 * 1024;
 
-/** `content` of the request, or of its `parameters`. */
+/** Returns `content` of the request, or of its `parameters`. */
 function checkContent(request: ExecuteRequest): Outcome<string> {
   const inside = getOwn(request.parameters, 'content');
   if (request.content !== undefined && inside !== undefined && inside !== request.content) {
@@ -42,7 +42,7 @@ export function mayModify(kind: ItemKind, id: string, authority: Authority): Out
   return effect.ok ? authority.check({ capability: `${kind}.modify`, scope: { id } }) : effect;
 }
 
-/** `category`: absent for an item that is not there yet. */
+/** `category`: absent for an item that does not exist. */
 function maySee(
   kind: ItemKind,
   { id, category }: { readonly id: string; readonly category: string | undefined },
@@ -62,7 +62,7 @@ const unchanged = (request: ExecuteRequest, more?: JsonObject): JsonObject => ({
 });
 
 export function createModifier(library: Library, marks: ItemMarks): Modifier {
-  /** The category of what is there now; the rules for names that exist already, or must not. */
+  /** Returns the category of the present item. Fails if the item must or must not exist. */
   function target(action: ModifyAction, kind: ItemKind, id: string): Outcome<string | undefined> {
     const existing = library.find(kind, id, 'project');
     if (action === 'create') {
@@ -87,7 +87,7 @@ export function createModifier(library: Library, marks: ItemMarks): Modifier {
   ): Promise<Outcome<Json>> {
     const { item_id: id, action } = request;
     const mode = action === 'create' ? 'create' : 'update';
-    // Checked first, so that the marks are there before the text is.
+    // The check comes first, so that the marks are recorded before the text is written.
     const checked = library.write(kind, id, content.text, mode, { dryRun: true });
     if (!checked.ok) return checked;
     const { file } = checked.output;
@@ -113,7 +113,7 @@ export function createModifier(library: Library, marks: ItemMarks): Modifier {
       if (action === 'delete') return ok(null);
       const fitting = maySee(kind, { id, category: contentCategory(kind, id, text) }, authority);
       if (fitting.ok) return fitting;
-      // A text that cannot be read has no category, so its mistakes are the reason and not a list.
+      // An unreadable text has no category, so the answer names its mistakes and not a list.
       const checked = library.write(kind, id, text, action, { dryRun: true });
       return checked.ok ? fitting : checked;
     };
@@ -141,7 +141,7 @@ export function createModifier(library: Library, marks: ItemMarks): Modifier {
       },
       async body([passed], { authority }) {
         if (!passed || action === 'delete') return asValue(remove(request, kind));
-        // A guard may have replaced the text: its category counts, not that of the first one.
+        // A guard may have replaced the text, so the category of the replacement counts.
         const visible = seesContent(authority, passed.text);
         if (!visible.ok) return visible;
         return asValue(await write(request, kind, passed));

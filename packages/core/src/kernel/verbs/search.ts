@@ -14,7 +14,7 @@ import { type PlannedTool, resolvePlan } from '../tool/plan.ts';
 
 const KINDS = ['directive', 'tool', 'knowledge'];
 const SOURCES = ['project', 'user', 'installed', 'bundle', 'catalog', 'registry', 'local', 'all'];
-/** Not here yet: where bundles are found. */
+/** Sources outside of this machine, where bundles are published. */
 export const IN_CATALOGS: ReadonlySet<string> = new Set(['catalog', 'registry']);
 const SIGNED: ReadonlySet<string> = new Set(['signed', 'bundle']);
 const MAX_LIMIT = 100;
@@ -25,11 +25,11 @@ export const firstLine = (text: string, length = 160): string => {
   return line.length > length ? `${line.slice(0, length - 1)}…` : line;
 };
 
-/** The level that a request names; undefined for all of them. */
+/** Returns the level that a request names. Undefined for all levels. */
 export const levelOf = (source: string | undefined): Source | undefined =>
   source === undefined || source === 'all' || source === 'local' ? undefined : (source as Source);
 
-/** Why a tool cannot be used: its file, its chain, or what the primitive would refuse of its config. */
+/** Returns why a tool cannot be used: its file, its chain, or its config. */
 function unavailable(item: Item, library: Library): string | undefined {
   const wrong = item.diagnostics.find(({ severity }) => severity === 'error');
   if (wrong || item.kind !== 'tool') return wrong?.message;
@@ -42,7 +42,7 @@ function unavailable(item: Item, library: Library): string | undefined {
   return fault.link.id === item.id ? fault.message : `${fault.message} (in \`${fault.link.id}\`)`;
 }
 
-/** One hit, as small as the caller asked for. */
+/** Returns one hit with the detail that the caller requested. */
 export function summarise(
   item: Item,
   library: Library,
@@ -59,7 +59,7 @@ export function summarise(
     title: item.title,
     summary: firstLine(item.description),
     version: item.version,
-    // The program vouches for its own code; nobody signed it.
+    // The program vouches for its own code, so its tools have no signature.
     ...(item.file.startsWith(PROGRAM)
       ? { source: 'program', signed: false }
       : { source: item.source, signed: SIGNED.has(item.signature.state) }),
@@ -70,7 +70,7 @@ export function summarise(
   };
 }
 
-/** Arguments of a search, checked; a wrong word says which words there are. */
+/** Checks the arguments of a search. An invalid word is answered with the valid ones. */
 function checkSearch(request: SearchRequest): Outcome<null> {
   const { query, item_type, source, limit, detail } = request;
   const oneOf = (name: string, value: string | undefined, allowed: readonly string[]) => {
@@ -92,7 +92,7 @@ function checkSearch(request: SearchRequest): Outcome<null> {
   );
 }
 
-/** Ranked full text over everything the caller may see. */
+/** Ranked full text search over everything that the caller may see. */
 export function searchLibrary(
   library: Library,
   request: SearchRequest,
@@ -113,7 +113,7 @@ export function searchLibrary(
     categories: (kind, itsCategory, id) => authority.sees(kind, itsCategory, id),
   });
   for (const { item } of found.hits) {
-    // What a stranger says of a tool stands in the answer, or of an item that was made of his words.
+    // The answer contains untrusted text if it describes a tool of a server or an unsigned item.
     const isTold = item.tags.includes('mcp_tool') || !SIGNED.has(item.signature.state);
     if (isFromStranger(item) || (detail !== 'name' && isTold)) uses(item);
   }
