@@ -3,6 +3,8 @@ export { type Call, type CallEvents, calls, type MadeCall, madeCalls, readCalls 
 export { eventFlags, eventLine, isBookkeeping, isInTranscript, oddField } from './event-facts.ts';
 export { argumentsText, type EventTone, hookDecision } from './event-text.ts';
 export type { DataOf, EventType, JournalEvent } from './events.ts';
+export { type OpenWork, openWork } from './open-work.ts';
+export { project } from './projection.ts';
 export {
   decode,
   decodeAll,
