@@ -12,6 +12,7 @@ import {
   type DataOf,
   decodeAll,
   type JournalEvent,
+  type OpenWork,
   type Recorded,
   readJournal,
   startOf,
@@ -262,29 +263,30 @@ async function catchUpWith(
   prepared: Prepared,
   whole: readonly Recorded[],
   lost?: LostCommits,
-): Promise<readonly Recorded[]> {
-  restoreThread(thread, whole);
+): Promise<{ history: readonly Recorded[]; work: OpenWork }> {
+  const work = restoreThread(thread, whole);
   const history = eventsInForce(whole);
   await thread.journal.listen();
   const hooks = await endOrphanedHooks(thread);
-  leaveUnbegunTurn(thread, whole);
-  giveBackTurn(thread, whole);
-  restoreIntents(thread, history);
-  chargeUnreadRequests(thread, whole, held.open);
-  const children = hooks.ok ? await catchUp(thread, whole, held.open) : hooks;
+  leaveUnbegunTurn(thread, work);
+  giveBackTurn(thread, work);
+  restoreIntents(thread, work, history);
+  chargeUnreadRequests(thread, work, held.open);
+  const children = hooks.ok ? await catchUp(thread, work, held.open) : hooks;
   if (!children.ok) thread.control.ending ??= childrenUnreadable(children);
   await resumeAfterProposal(thread, prepared, history);
   if (lost) tellLostCommits(thread, lost);
-  return history;
+  return { history, work };
 }
 
 /** The rest of it when it can be found here: hooks may have to be asked, and these find it. */
 async function settleRest(
   thread: Thread,
   history: readonly Recorded[],
+  work: OpenWork,
   lost?: LostCommits,
 ): Promise<void> {
-  await settleUnfinishedCalls(thread, history);
+  await settleUnfinishedCalls(thread, work);
   // What it said last may be lost.
   if (!lost?.events) thread.control.ending ??= endingBeforeCrash(thread, history);
 }
@@ -356,11 +358,10 @@ async function goOnHeld(
   const whole = await beginAgain(thread, past, isFirst ? [] : events, changed, isElsewhere);
   if (!whole.ok) return whole;
   if (isElsewhere) return ok(leftElsewhere(ports, held.row));
-  if (isFirst) restoreThread(thread, whole.output);
-  const history = isFirst
-    ? whole.output
+  const { history, work } = isFirst
+    ? { history: whole.output, work: restoreThread(thread, whole.output) }
     : await catchUpWith(thread, held, prepared, whole.output, lost);
-  const done = drive(thread, since, history, () => settleRest(thread, history, lost));
+  const done = drive(thread, since, history, () => settleRest(thread, history, work, lost));
   if (!isFirst) await adoptChildren(thread);
   return ok(done);
 }

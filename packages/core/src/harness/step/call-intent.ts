@@ -4,7 +4,7 @@
 import { hash } from 'node:crypto';
 import { getOwn, plainText } from '../../base/index.ts';
 import type { Library } from '../../items/index.ts';
-import { type MadeCall, madeCalls, type Recorded, type Reply } from '../../journal/index.ts';
+import type { OpenWork, Recorded, Reply } from '../../journal/index.ts';
 import type { ToolCallBlock } from '../../llm/index.ts';
 import { parseThreadId } from '../../store/index.ts';
 import { makeThreadId } from '../thread/opening.ts';
@@ -89,12 +89,6 @@ export const lastSpoken = (history: readonly Recorded[]): number =>
       (data.injected || (data.apart !== true && isSaid(history, at, data))),
   );
 
-/** Calls since the model last spoke whose last intent has no result: a process left them behind. */
-export const unfinishedCalls = (history: readonly Recorded[]): MadeCall[] =>
-  madeCalls(history.slice(lastSpoken(history) + 1)).filter(
-    ({ intent, result }) => !result || result.seq < intent.seq,
-  );
-
 /** A child that was noted before its id was named again belongs to another call. */
 const isOther = (history: readonly Recorded[], child: string, before: number): boolean =>
   history.some(
@@ -102,15 +96,18 @@ const isOther = (history: readonly Recorded[], child: string, before: number): b
   );
 
 /** What was begun is remembered, and what its cost already holds is given back: it counts once. */
-export function restoreIntents(thread: Thread, history: readonly Recorded[]): void {
+export function restoreIntents(
+  thread: Thread,
+  { calls }: Pick<OpenWork, 'calls'>,
+  history: readonly Recorded[],
+): void {
   const counted = thread.budget.meter.read().tool_calls;
-  for (const { call, intent, result } of unfinishedCalls(history)) {
+  for (const { id, intent, since } of calls.values()) {
     const { key, child, n = Number.POSITIVE_INFINITY } = intent.data;
-    const first = call.intents.find((seq) => seq > (result?.seq ?? 0)) ?? intent.seq;
-    const isOwn = child !== undefined && !isOther(history, child, first);
+    const isOwn = child !== undefined && !isOther(history, child, since);
     if (key !== undefined) {
       const names = { key, isUnfinished: isOwn, ...(isOwn ? { child } : {}) };
-      thread.control.intents.set(call.id, names);
+      thread.control.intents.set(id, names);
     }
     if (n <= counted) thread.budget.meter.giveBackToolCall();
   }
