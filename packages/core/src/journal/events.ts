@@ -81,6 +81,7 @@ export const EVENTS = {
     text: ({ text }) => line('›', 'dim', text),
     isFrame: true,
     acknowledges: true,
+    changesConversation: true,
   }),
   assistant_message: entry(message, {
     text(reply) {
@@ -91,6 +92,7 @@ export const EVENTS = {
     },
     isProgress: true,
     turn: 'replies',
+    changesConversation: true,
   }),
   tool_call: entry(call, {
     text: ({ tool, arguments: given }) =>
@@ -103,6 +105,7 @@ export const EVENTS = {
     volatile: ['about', 'unused'],
     isProgress: true,
     turn: 'calls',
+    changesConversation: true,
   }),
   turn_start: entry(
     fields(
@@ -196,6 +199,7 @@ export const EVENTS = {
     isProgress: true,
     turn: 'ends',
     hasRow: true,
+    changesConversation: true,
   }),
   model_fallback: entry(fields({ to: text, because: text }), {
     text: ({ to, because }) => line('↻', 'idle', `goes on with ${to} (${because})`),
@@ -216,6 +220,7 @@ export const EVENTS = {
     isProgress: true,
     hasRow: true,
     acknowledges: true,
+    changesConversation: true,
   }),
   signal: entry(
     fields(

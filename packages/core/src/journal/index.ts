@@ -1,5 +1,21 @@
 // The door of `core/journal`: what other packages and folders use.
 export { type Call, type CallEvents, calls, type MadeCall, madeCalls, readCalls } from './calls.ts';
+export {
+  addToConversation,
+  Conversation,
+  conversation,
+  DIRECTIVE_CALL,
+  type Display,
+  eventsInForce,
+  hasLastWord,
+  type KeptResult,
+  lastSpoken,
+  packGiven,
+  packMarks,
+  reopenConversation,
+  unpackMarks,
+  type Visible,
+} from './conversation.ts';
 export { eventFlags, eventLine, isBookkeeping, isInTranscript, oddField } from './event-facts.ts';
 export { argumentsText, type EventTone, hookDecision } from './event-text.ts';
 export type { DataOf, EventType, JournalEvent } from './events.ts';

@@ -11,7 +11,10 @@ import {
 import {
   type DataOf,
   decodeAll,
+  eventFlags,
+  eventsInForce,
   type JournalEvent,
+  lastSpoken,
   type OpenWork,
   type Recorded,
   readJournal,
@@ -23,7 +26,7 @@ import { adoptChildren, catchUp, childrenUnreadable } from '../children/children
 import { applyApproved, resumeAfterProposal } from '../hooks/improve-directive.ts';
 import { packLimits } from '../limits/effective-limits.ts';
 import type { Ending } from '../loop.ts';
-import { lastSpoken, restoreIntents } from '../step/call-intent.ts';
+import { restoreIntents } from '../step/call-intent.ts';
 import { loadWholes } from '../step/large-result.ts';
 import { returned } from '../step/step.ts';
 import { unpackMarks } from '../thread/conversation.ts';
@@ -31,7 +34,7 @@ import { obeySignals } from '../thread/interruption.ts';
 import { LEASE_MS, type Refusable } from '../thread/journal-writer.ts';
 import type { LostCommits, ThreadResult } from '../thread/ports.ts';
 import { replyAt } from '../thread/recorded-answers.ts';
-import { eventsInForce, findSnapshot, restoreThread, rewindEvents } from '../thread/restore.ts';
+import { findSnapshot, restoreThread, rewindEvents } from '../thread/restore.ts';
 import type { HarnessPorts, Prepared, Thread } from '../thread/thread.ts';
 import { createThread } from './create.ts';
 import { drive, finishOrHear, isHeardInPause } from './drive.ts';
@@ -52,7 +55,6 @@ import {
   newModel,
   type ResumeOptions,
   resumeEvents,
-  SAID,
 } from './reopen.ts';
 import { hookReserve } from './run-hook.ts';
 import { goOnChanged, prepareElsewhere, runHook } from './start.ts';
@@ -90,7 +92,7 @@ function endingBeforeCrash(thread: Thread, history: readonly Recorded[]): Ending
   // That was how it ended; somebody has taken it up since.
   const isOld = history.slice(at + 1).some(({ type, data }) => type === 'signal' && data.after);
   if (isOld) return undefined;
-  const after = history.slice(at + 1).filter(({ type }) => SAID.has(type));
+  const after = history.slice(at + 1).filter(({ type }) => eventFlags(type).changesConversation);
   const { content } = spoken.data;
   if (after.length > 0) return handedBack(thread, content, after);
   if (content.some(({ type }) => type === 'tool_call')) return undefined;

@@ -4,7 +4,7 @@
 import { hash } from 'node:crypto';
 import { getOwn, plainText } from '../../base/index.ts';
 import type { Library } from '../../items/index.ts';
-import type { OpenWork, Recorded, Reply } from '../../journal/index.ts';
+import type { OpenWork, Recorded } from '../../journal/index.ts';
 import type { ToolCallBlock } from '../../llm/index.ts';
 import { parseThreadId } from '../../store/index.ts';
 import { makeThreadId } from '../thread/opening.ts';
@@ -74,20 +74,6 @@ export function endCall(
   atWork.delete(begun.get(id)?.key ?? '');
   begun.delete(id);
 }
-
-/** Was it let through? What no hook could withhold was. */
-const isSaid = (history: readonly Recorded[], at: number, { open, withheld }: Reply): boolean =>
-  !withheld && (!open || history.slice(at).find(isTurnEnd)?.data.done === true);
-
-const isTurnEnd = (event: Recorded) => event.type === 'turn_end';
-
-/** Where the model last spoke in the thread's own conversation. */
-export const lastSpoken = (history: readonly Recorded[]): number =>
-  history.findLastIndex(
-    ({ type, data }, at) =>
-      type === 'assistant_message' &&
-      (data.injected || (data.apart !== true && isSaid(history, at, data))),
-  );
 
 /** A child that was noted before its id was named again belongs to another call. */
 const isOther = (history: readonly Recorded[], child: string, before: number): boolean =>

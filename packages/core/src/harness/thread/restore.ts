@@ -5,11 +5,12 @@ import { fail, getOwn, type Json, type Outcome, ok } from '../../base/index.ts';
 import { LIMIT_NAMES } from '../../flow/index.ts';
 import {
   type Bounds,
+  conversation,
   type DataOf,
   eventFlags,
+  eventsInForce,
   type HookStart,
   type JournalEvent,
-  type Opening,
   type OpenWork,
   openWork,
   project,
@@ -27,18 +28,6 @@ import type { Thread } from './thread.ts';
 
 /** The number of a snapshot's event, or the latest one. */
 export type SnapshotName = number | 'last';
-
-/** The events that count for the conversation: without what was gone back over. */
-export function eventsInForce(history: readonly Recorded[]): Recorded[] {
-  let kept: Recorded[] = [];
-  for (const event of history) {
-    const { type, data } = event;
-    const from = type === 'signal' && data.kind === 'resume' ? data.from : undefined;
-    if (from !== undefined) kept = kept.filter(({ seq }) => seq <= from);
-    kept.push(event);
-  }
-  return kept;
-}
 
 /** The snapshot of this name; what there is instead when it is unknown. */
 export function findSnapshot(
@@ -244,22 +233,9 @@ function watchLoops(thread: Thread): (event: Recorded) => void {
   };
 }
 
-function asOpening(event: JournalEvent): Opening[] {
-  const { type, data } = event;
-  if (type === 'user_message') return [{ type, data }];
-  if (type === 'tool_result') return [{ type, data }];
-  return type === 'assistant_message' && data.injected ? [{ type, data }] : [];
-}
-
-/** What a new attempt begins with: what was said before the thread was told to start. */
-const openingOf = (history: readonly Recorded[]): readonly Opening[] => {
-  const start = history.findIndex(({ type }) => type === 'signal');
-  return history.slice(0, start < 0 ? undefined : start).flatMap(asOpening);
-};
-
 /** Gives a thread the state that it had after its last event. Returns the work that is open there. */
 export function restoreThread(thread: Thread, history: readonly Recorded[]): OpenWork {
-  thread.talk.opening.push(...openingOf(history));
+  thread.talk.opening.push(...project(conversation, history).opening());
   const { limits } = thread.budget;
   const watch = watchLoops(thread);
   const kept = new Set(eventsInForce(history));
