@@ -27,6 +27,8 @@ export interface EventFlags<Field extends string = string> {
   readonly isMessage?: true;
   /** The timeline shows the event as a row of its own. */
   readonly hasRow?: true;
+  /** The event changes the conversation: it adds a message, or the conversation begins again. */
+  readonly changesConversation?: true;
   /** The event changes neither the rights of the thread nor the actions that it allows. */
   readonly isDetail?: true;
   /** `false`: the transcript does not have the event. */

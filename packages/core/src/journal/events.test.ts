@@ -190,6 +190,9 @@ test('the flags of each type are those that its readers rely on', () => {
     ...(['model_fallback', 'plan', 'retry', 'signal', 'snapshot'] as const),
     ...(['stream_error', 'thread_end', 'warning'] as const),
   ]);
+  expect(typesWhere((type) => eventFlags(type).changesConversation === true)).toEqual([
+    ...(['assistant_message', 'injected_message', 'retry', 'tool_result', 'user_message'] as const),
+  ]);
   expect(typesWhere((type) => eventFlags(type).isDetail === true)).toEqual([
     ...(['cost_update', 'hook_state', 'snapshot', 'turn_end', 'turn_start'] as const),
   ]);

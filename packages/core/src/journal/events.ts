@@ -82,6 +82,7 @@ export const EVENTS = {
     isMessage: true,
     isFrame: true,
     acknowledges: true,
+    changesConversation: true,
   }),
   assistant_message: entry(message, {
     text(reply) {
@@ -93,6 +94,7 @@ export const EVENTS = {
     isMessage: true,
     isProgress: true,
     turn: 'replies',
+    changesConversation: true,
   }),
   tool_call: entry(call, {
     text: ({ tool, arguments: given }) =>
@@ -105,6 +107,7 @@ export const EVENTS = {
     volatile: ['about', 'unused'],
     isProgress: true,
     turn: 'calls',
+    changesConversation: true,
   }),
   turn_start: entry(
     fields(
@@ -198,6 +201,7 @@ export const EVENTS = {
     isProgress: true,
     turn: 'ends',
     hasRow: true,
+    changesConversation: true,
   }),
   model_fallback: entry(fields({ to: text, because: text }), {
     text: ({ to, because }) => line('↻', 'idle', `goes on with ${to} (${because})`),
@@ -219,6 +223,7 @@ export const EVENTS = {
     isProgress: true,
     hasRow: true,
     acknowledges: true,
+    changesConversation: true,
   }),
   signal: entry(
     fields(

@@ -1,6 +1,22 @@
 // The door of `core/journal`: what other packages and folders use.
 export { type Call, type CallEvents, calls, type MadeCall, madeCalls, readCalls } from './calls.ts';
 export {
+  addToConversation,
+  Conversation,
+  conversation,
+  DIRECTIVE_CALL,
+  type Display,
+  eventsInForce,
+  hasLastWord,
+  type KeptResult,
+  lastSpoken,
+  packGiven,
+  packMarks,
+  reopenConversation,
+  unpackMarks,
+  type Visible,
+} from './conversation.ts';
+export {
   addCosts,
   COST_FIELDS,
   type CostState,
@@ -12,6 +28,7 @@ export {
 export { eventFlags, eventLine, isBookkeeping, isInTranscript, oddField } from './event-facts.ts';
 export { argumentsText, type EventTone, replyText } from './event-text.ts';
 export type { DataOf, EventType, JournalEvent } from './events.ts';
+export { type OpenWork, openWork } from './open-work.ts';
 export { project } from './projection.ts';
 export {
   decode,

@@ -10,7 +10,13 @@ import {
   ok,
   plainText,
 } from '../../base/index.ts';
-import { type JournalEvent, type Recorded, readJournal } from '../../journal/index.ts';
+import {
+  type JournalEvent,
+  type OpenWork,
+  openWork,
+  project,
+  readJournal,
+} from '../../journal/index.ts';
 import {
   type Amounts,
   allThreads,
@@ -287,7 +293,7 @@ async function countOthers(thread: Parent): Promise<Outcome<null>> {
   await hearInReplay(thread);
   if (!(await journal.flush())) return ok(null);
   const history = await readJournal(ports.store, place.id);
-  return history.ok ? await catchUp(thread, history.output, []) : history;
+  return history.ok ? await catchUp(thread, project(openWork, history.output), []) : history;
 }
 
 /** Returns the result for an answer, without the packed marks, which only the pipeline reads. */
@@ -415,18 +421,6 @@ export async function endFamily(thread: Thread, ending: Ending): Promise<Ending>
   return final;
 }
 
-export const namedIn = (
-  history: readonly Recorded[],
-  type: 'spawn' | 'child_end',
-): ReadonlySet<string> =>
-  new Set(
-    history.flatMap((event) =>
-      (event.type === 'spawn' || event.type === 'child_end') && event.type === type
-        ? [event.data.thread_id]
-        : [],
-    ),
-  );
-
 /** Returns settlements that free the reservations of detached children that have ended. */
 async function apartOfEnded(
   store: Store,
@@ -465,20 +459,19 @@ export async function adoptChildren({
 /** Counts each child that has ended, once, however often the thread is resumed. */
 export async function catchUp(
   thread: Parent,
-  history: readonly Recorded[],
+  work: Pick<OpenWork, 'children'>,
   open: readonly OpenReservation[],
 ): Promise<Outcome<null>> {
   const { ports, place, budget, journal } = thread;
   const children = await childrenOf(ports, { parent: place.id, kind: 'thread' });
   if (!children.ok) return children;
-  const ended = namedIn(history, 'child_end');
   const settle = await apartOfEnded(ports.store, open);
   if (settle.length > 0) {
     const cost = packCost(budget.meter.read());
     journal.note({ type: 'cost_update', data: { cost } }, { settle });
   }
   for (const { id, status } of children.output) {
-    if (ended.has(id) || counted.get(journal)?.has(id) || !isEnded(status)) continue;
+    if (!work.children.has(id) || counted.get(journal)?.has(id) || !isEnded(status)) continue;
     const row = await ports.store.thread(id);
     const result = row.ok ? resultOf(row.output) : undefined;
     if (result) countChild(thread, result);
@@ -542,12 +535,12 @@ async function endBelow(
 async function withUncounted(store: Store, id: string, cost: Cost) {
   const meter = createCostMeter(() => 0, cost);
   const history = await readJournal(store, id);
-  const known = namedIn(history.ok ? history.output : [], 'child_end');
+  const open = history.ok ? project(openWork, history.output).children : undefined;
   const children = await childrenOf({ store }, { parent: id, kind: 'thread' });
   if (!children.ok) return children;
   const events: JournalEvent[] = [];
   for (const child of children.output) {
-    const row = known.has(child.id) ? undefined : await store.thread(child.id);
+    const row = open?.has(child.id) === false ? undefined : await store.thread(child.id);
     const result = row?.ok ? resultOf(row.output) : undefined;
     const used = result && unpackCost(result.cost);
     if (!result || !used?.ok) continue;

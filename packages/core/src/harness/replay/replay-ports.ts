@@ -47,7 +47,7 @@ import type {
   ThreadPage,
   ThreadSummary,
 } from '../../store/index.ts';
-import { countChild, namedIn, resultOf } from '../children/children.ts';
+import { countChild, resultOf } from '../children/children.ts';
 import { packCost } from '../limits/cost.ts';
 import { readLimit } from '../limits/limit.ts';
 import { callKey } from '../step/call-intent.ts';
@@ -241,6 +241,16 @@ function unbegunThen(events: readonly Recorded[], turn: number): Failure | undef
   if (next?.type !== 'error' || next.turn !== turn || limitIn(next)) return undefined;
   return fail(next.data.code, next.data.detail.message, next.data.detail);
 }
+
+/** Children that events of this type name. */
+const namedIn = (history: readonly Recorded[], type: 'spawn' | 'child_end'): ReadonlySet<string> =>
+  new Set(
+    history.flatMap((event) =>
+      (event.type === 'spawn' || event.type === 'child_end') && event.type === type
+        ? [event.data.thread_id]
+        : [],
+    ),
+  );
 
 /** Children as they were known: those that had been spawned, ended when that was heard of. */
 async function childrenAt(

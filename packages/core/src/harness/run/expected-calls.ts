@@ -2,9 +2,8 @@
 // succeed. Counted is the result that the journal has of a call, after all retries of tools and hooks; what
 // was gone back over (`--from`) does not count.
 import { getOwn, type Json, type Outcome, ok } from '../../base/index.ts';
-import { type DataOf, readJournal } from '../../journal/index.ts';
+import { type DataOf, eventsInForce, readJournal } from '../../journal/index.ts';
 import type { Ending } from '../loop.ts';
-import { eventsInForce } from '../thread/restore.ts';
 import type { Thread } from '../thread/thread.ts';
 
 /** In order: did each call of the tool succeed? */

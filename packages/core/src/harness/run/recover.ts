@@ -1,13 +1,13 @@
 // A process that ends can leave work open: calls that had begun, requests whose answer nobody read, hooks
 // nobody waits for, commits that its disk lost. Each is brought to an end before the thread resumes.
 import { type Json, type Outcome, ok } from '../../base/index.ts';
-import { eventFlags, type JournalEvent, type Recorded, readJournal } from '../../journal/index.ts';
+import { type JournalEvent, madeCalls, type OpenWork, readJournal } from '../../journal/index.ts';
 import type { ToolCallBlock } from '../../llm/index.ts';
 import { isEnded, type OpenReservation } from '../../store/index.ts';
 import { childrenOf } from '../children/children.ts';
 import { raiseError } from '../hooks/raise-checkpoint.ts';
 import { createCostMeter, NO_COST, packCost, unpackCost } from '../limits/cost.ts';
-import { endCall, unfinishedCalls } from '../step/call-intent.ts';
+import { endCall } from '../step/call-intent.ts';
 import { failureJson, isAtRest, isHeld, unknownOutcome } from '../step/step.ts';
 import { packMarks } from '../thread/conversation.ts';
 import type { LostCommits } from '../thread/ports.ts';
@@ -17,58 +17,44 @@ import { transcriberOf, withLease } from '../thread/with-lease.ts';
 import { finalAccount, usageOf } from '../turn/turn-account.ts';
 import { countHook } from './run-hook.ts';
 
-/** True for an event that begins, answers or ends a request. Calls follow the answer. */
-const isOfRequest = ({ type }: Recorded): boolean =>
-  !['calls', undefined].includes(eventFlags(type).turn);
-
 /**
  * A request that went out and whose answer never came may be on the invoice: its reservation is
  * charged, in full and once. One that was reserved and never begun costs nothing.
  */
 export function chargeUnreadRequests(
   thread: Thread,
-  history: readonly Recorded[],
+  { requests }: Pick<OpenWork, 'requests'>,
   open: readonly OpenReservation[],
 ): void {
   const { place, budget, journal } = thread;
   const { meter } = budget;
-  const begun = new Set(
-    history.flatMap(({ type, data }) => (type === 'turn_start' ? [data.key] : [])),
-  );
   const own = open.filter(({ key }) => key.startsWith(`${place.id}:turn:`));
   if (own.length === 0) return;
-  const charged = own.filter(({ key }) => begun.has(key));
+  const charged = own.filter(({ key }) => requests.has(key));
   for (const { amounts } of charged) meter.countRequest(usageOf(amounts), amounts.spend ?? 0n);
   const tokens = charged.reduce((sum, { amounts }) => sum + Number(amounts.tokens ?? 0n), 0);
   const data = { charged_unread: charged.length, tokens };
-  const settle = own.map(({ key, amounts }) => ({ key, actual: begun.has(key) ? amounts : {} }));
+  const settle = own.map(({ key, amounts }) => ({ key, actual: requests.has(key) ? amounts : {} }));
   journal.note({ type: 'cost_update', data }, { cost: packCost(meter.read()), settle });
 }
 
-/** A turn that was asked for and not answered is asked for again, and counts once. */
-export function giveBackTurn({ budget: { meter } }: Thread, history: readonly Recorded[]): void {
-  const at = history.findLastIndex(({ type }) => type === 'turn_start');
-  const asked = history[at];
-  if (asked?.type !== 'turn_start' || asked.data.n === undefined) return;
-  const since = history.slice(at + 1).filter(isOfRequest);
-  if (since.every(isBrokenOff) && meter.read().turns >= asked.data.n) meter.giveBackTurn();
+/** A request without an answer is made again. Its turn counts once. */
+export function giveBackTurn(
+  { budget: { meter } }: Thread,
+  { lastRequest }: Pick<OpenWork, 'lastRequest'>,
+): void {
+  if (lastRequest?.n === undefined || lastRequest.isAnswered) return;
+  if (meter.read().turns >= lastRequest.n) meter.giveBackTurn();
 }
-
-/** A request that failed, or that a process broke off when it closed: nobody answered it. */
-const isBrokenOff = ({ type, data }: Recorded): boolean =>
-  type === 'error' ||
-  (type === 'stream_error' && data.code !== undefined) ||
-  (type === 'turn_end' && 'failed' in data);
 
 /** A turn whose hook is asked before its request went out has not begun: it keeps its number. */
 export function leaveUnbegunTurn(
   { journal, hooks: { pending } }: Thread,
-  history: readonly Recorded[],
+  { lastRequest }: Pick<OpenWork, 'lastRequest'>,
 ): void {
   const { turn } = journal;
   const isAsked = [...pending.values()].some(({ step }) => step === `turn ${turn}`);
-  const isBegun = history.some((event) => event.type === 'turn_start' && event.turn === turn);
-  if (isAsked && !isBegun) journal.turn -= 1;
+  if (isAsked && lastRequest?.turn !== turn) journal.turn -= 1;
 }
 
 /** It had begun and is not made again: the model is told that nobody knows, or what a hook says `instead`. */
@@ -92,16 +78,14 @@ function noteUnknown(thread: Thread, call: ToolCallBlock, tool: string, instead?
 /** Calls that were begun and never ended: a write is not repeated, everything else is. */
 export async function settleUnfinishedCalls(
   thread: Thread,
-  history: readonly Recorded[],
+  { calls, asked }: Pick<OpenWork, 'calls' | 'asked'>,
 ): Promise<void> {
-  const begun = new Map(unfinishedCalls(history).map((one) => [one.call.id, one]));
   for (const call of thread.talk.conversation.pending()) {
-    const left = begun.get(call.id);
-    const intent = left?.intent.data;
+    const intent = calls.get(call.id)?.intent.data;
     // A spawn names its child first: whoever makes it again finds that one.
     const isSpawn = thread.control.intents.get(call.id)?.child !== undefined;
     // An intent that waits for a person has not begun, and goes on waiting.
-    const isAsked = left?.call.approval?.waits || thread.control.escalated.has(call.id);
+    const isAsked = asked.has(call.id) || thread.control.escalated.has(call.id);
     const isOpen = isAsked || isHeld(thread, call.id);
     if (!intent || intent.effect !== 'write' || isSpawn || isOpen) continue;
     const { tool, target = '' } = intent;
@@ -130,7 +114,7 @@ export async function settleUnfinishedCalls(
 async function mayHaveWritten({ ports }: Thread, hook: string): Promise<boolean> {
   const history = await readJournal(ports.store, hook);
   if (!history.ok) return true;
-  return history.output.some(({ type, data }) => type === 'tool_call' && data.effect === 'write');
+  return madeCalls(history.output).some(({ intent }) => intent.data.effect === 'write');
 }
 
 /** Hooks that nobody will ask any more end; the others go on when the run is where they were asked. */

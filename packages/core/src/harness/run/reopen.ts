@@ -4,7 +4,13 @@
 import { fail, type Json, type Outcome, ok, suggestion } from '../../base/index.ts';
 import { LIMIT_NAMES } from '../../flow/index.ts';
 import type { DirectiveLimits } from '../../items/index.ts';
-import type { DataOf, EventType, JournalEvent, Recorded } from '../../journal/index.ts';
+import {
+  type DataOf,
+  hasLastWord,
+  type JournalEvent,
+  type Recorded,
+  startOf,
+} from '../../journal/index.ts';
 import { formatMoney } from '../../llm/index.ts';
 import {
   type Amounts,
@@ -27,12 +33,7 @@ import {
 import { BUDGETED, leftOf } from '../thread/budget.ts';
 import { modelFor, priced } from '../thread/choose-model.ts';
 import { FROM_USER, packMarks } from '../thread/conversation.ts';
-import {
-  eventsInForce,
-  mayRewind,
-  type RewindWords,
-  type SnapshotName,
-} from '../thread/restore.ts';
+import { mayRewind, type RewindWords, type SnapshotName } from '../thread/restore.ts';
 import type { HarnessPorts, Prepared } from '../thread/thread.ts';
 
 export interface ResumeOptions {
@@ -73,7 +74,7 @@ export function mayReopen(row: ThreadRow, options: ResumeOptions): Outcome<null>
 
 /** Its limits as they are set, without what hooks raised: those it began with, and what people set since. */
 export function limitsSet(history: readonly Recorded[], row: ThreadRow): EffectiveLimits {
-  let packed = history.find((event) => event.type === 'thread_start')?.data.limits ?? row.limits;
+  let packed = startOf(history)?.limits ?? row.limits;
   for (const { type, data } of history) {
     if (type === 'signal' && data.limits) packed = { ...packed, ...data.limits };
   }
@@ -203,21 +204,6 @@ export function newModel(
   }
   const chosen = priced(ports, modelFor(ports, wanted), limits);
   return chosen.ok ? ok(chosen.output.model.model) : chosen;
-}
-
-/** Types of events that change the conversation. */
-export const SAID: ReadonlySet<EventType> = new Set<EventType>([
-  ...(['user_message', 'assistant_message', 'tool_result'] as const),
-  ...(['injected_message', 'retry'] as const),
-]);
-
-/** Its last word stands: nobody has said anything since. */
-function hasLastWord(history: readonly Recorded[]): boolean {
-  const last = eventsInForce(history).findLast(({ type }) => SAID.has(type));
-  return (
-    last?.type === 'assistant_message' &&
-    !last.data.content.some(({ type }) => type === 'tool_call')
-  );
 }
 
 /** What goes into the journal: who took it up, with what, and what the model is told. */

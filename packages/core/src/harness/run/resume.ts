@@ -11,7 +11,11 @@ import {
 import {
   type DataOf,
   decodeAll,
+  eventFlags,
+  eventsInForce,
   type JournalEvent,
+  lastSpoken,
+  type OpenWork,
   type Recorded,
   readJournal,
   startOf,
@@ -22,7 +26,7 @@ import { adoptChildren, catchUp, childrenUnreadable } from '../children/children
 import { applyApproved, resumeAfterProposal } from '../hooks/improve-directive.ts';
 import { packLimits } from '../limits/effective-limits.ts';
 import type { Ending } from '../loop.ts';
-import { lastSpoken, restoreIntents } from '../step/call-intent.ts';
+import { restoreIntents } from '../step/call-intent.ts';
 import { loadWholes } from '../step/large-result.ts';
 import { returned } from '../step/step.ts';
 import { unpackMarks } from '../thread/conversation.ts';
@@ -30,7 +34,7 @@ import { obeySignals } from '../thread/interruption.ts';
 import { LEASE_MS, type Refusable } from '../thread/journal-writer.ts';
 import type { LostCommits, ThreadResult } from '../thread/ports.ts';
 import { replyAt } from '../thread/recorded-answers.ts';
-import { eventsInForce, findSnapshot, restoreThread, rewindEvents } from '../thread/restore.ts';
+import { findSnapshot, restoreThread, rewindEvents } from '../thread/restore.ts';
 import type { HarnessPorts, Prepared, Thread } from '../thread/thread.ts';
 import { createThread } from './create.ts';
 import { drive, finishOrHear, isHeardInPause } from './drive.ts';
@@ -51,7 +55,6 @@ import {
   newModel,
   type ResumeOptions,
   resumeEvents,
-  SAID,
 } from './reopen.ts';
 import { hookReserve } from './run-hook.ts';
 import { goOnChanged, prepareElsewhere, runHook } from './start.ts';
@@ -89,7 +92,7 @@ function endingBeforeCrash(thread: Thread, history: readonly Recorded[]): Ending
   // That was how it ended; somebody has taken it up since.
   const isOld = history.slice(at + 1).some(({ type, data }) => type === 'signal' && data.after);
   if (isOld) return undefined;
-  const after = history.slice(at + 1).filter(({ type }) => SAID.has(type));
+  const after = history.slice(at + 1).filter(({ type }) => eventFlags(type).changesConversation);
   const { content } = spoken.data;
   if (after.length > 0) return handedBack(thread, content, after);
   if (content.some(({ type }) => type === 'tool_call')) return undefined;
@@ -262,29 +265,30 @@ async function catchUpWith(
   prepared: Prepared,
   whole: readonly Recorded[],
   lost?: LostCommits,
-): Promise<readonly Recorded[]> {
-  restoreThread(thread, whole);
+): Promise<{ history: readonly Recorded[]; work: OpenWork }> {
+  const work = restoreThread(thread, whole);
   const history = eventsInForce(whole);
   await thread.journal.listen();
   const hooks = await endOrphanedHooks(thread);
-  leaveUnbegunTurn(thread, whole);
-  giveBackTurn(thread, whole);
-  restoreIntents(thread, history);
-  chargeUnreadRequests(thread, whole, held.open);
-  const children = hooks.ok ? await catchUp(thread, whole, held.open) : hooks;
+  leaveUnbegunTurn(thread, work);
+  giveBackTurn(thread, work);
+  restoreIntents(thread, work, history);
+  chargeUnreadRequests(thread, work, held.open);
+  const children = hooks.ok ? await catchUp(thread, work, held.open) : hooks;
   if (!children.ok) thread.control.ending ??= childrenUnreadable(children);
   await resumeAfterProposal(thread, prepared, history);
   if (lost) tellLostCommits(thread, lost);
-  return history;
+  return { history, work };
 }
 
 /** The rest of it when it can be found here: hooks may have to be asked, and these find it. */
 async function settleRest(
   thread: Thread,
   history: readonly Recorded[],
+  work: OpenWork,
   lost?: LostCommits,
 ): Promise<void> {
-  await settleUnfinishedCalls(thread, history);
+  await settleUnfinishedCalls(thread, work);
   // What it said last may be lost.
   if (!lost?.events) thread.control.ending ??= endingBeforeCrash(thread, history);
 }
@@ -356,11 +360,10 @@ async function goOnHeld(
   const whole = await beginAgain(thread, past, isFirst ? [] : events, changed, isElsewhere);
   if (!whole.ok) return whole;
   if (isElsewhere) return ok(leftElsewhere(ports, held.row));
-  if (isFirst) restoreThread(thread, whole.output);
-  const history = isFirst
-    ? whole.output
+  const { history, work } = isFirst
+    ? { history: whole.output, work: restoreThread(thread, whole.output) }
     : await catchUpWith(thread, held, prepared, whole.output, lost);
-  const done = drive(thread, since, history, () => settleRest(thread, history, lost));
+  const done = drive(thread, since, history, () => settleRest(thread, history, work, lost));
   if (!isFirst) await adoptChildren(thread);
   return ok(done);
 }

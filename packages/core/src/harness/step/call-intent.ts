@@ -4,7 +4,7 @@
 import { hash } from 'node:crypto';
 import { getOwn, plainText } from '../../base/index.ts';
 import type { Library } from '../../items/index.ts';
-import { type MadeCall, madeCalls, type Recorded, type Reply } from '../../journal/index.ts';
+import type { OpenWork, Recorded } from '../../journal/index.ts';
 import type { ToolCallBlock } from '../../llm/index.ts';
 import { parseThreadId } from '../../store/index.ts';
 import { makeThreadId } from '../thread/opening.ts';
@@ -73,26 +73,6 @@ export function endCall(
   begun.delete(id);
 }
 
-/** True if the model's conversation has the reply: hooks accepted it, or had no say. */
-const isSaid = (history: readonly Recorded[], at: number, { open, withheld }: Reply): boolean =>
-  !withheld && (!open || history.slice(at).find(isTurnEnd)?.data.done === true);
-
-const isTurnEnd = (event: Recorded) => event.type === 'turn_end';
-
-/** Returns the index of the model's last reply in the thread's own conversation. */
-export const lastSpoken = (history: readonly Recorded[]): number =>
-  history.findLastIndex(
-    ({ type, data }, at) =>
-      type === 'assistant_message' &&
-      (data.injected || (data.apart !== true && isSaid(history, at, data))),
-  );
-
-/** Returns the open calls since the last reply. A lost process left them behind. */
-export const unfinishedCalls = (history: readonly Recorded[]): MadeCall[] =>
-  madeCalls(history.slice(lastSpoken(history) + 1)).filter(
-    ({ intent, result }) => !result || result.seq < intent.seq,
-  );
-
 /** True if the child was recorded before this id was reserved, so that it belongs to another call. */
 const isOther = (history: readonly Recorded[], child: string, before: number): boolean =>
   history.some(
@@ -102,16 +82,16 @@ const isOther = (history: readonly Recorded[], child: string, before: number): b
 /** Restores intents of open calls. Calls that the recorded cost has are uncounted, to be counted again. */
 export function restoreIntents(
   thread: Pick<Thread, 'budget' | 'control'>,
+  { calls }: Pick<OpenWork, 'calls'>,
   history: readonly Recorded[],
 ): void {
   const counted = thread.budget.meter.read().tool_calls;
-  for (const { call, intent, result } of unfinishedCalls(history)) {
+  for (const { id, intent, since } of calls.values()) {
     const { key, child, n = Number.POSITIVE_INFINITY } = intent.data;
-    const first = call.intents.find((seq) => seq > (result?.seq ?? 0)) ?? intent.seq;
-    const isOwn = child !== undefined && !isOther(history, child, first);
+    const isOwn = child !== undefined && !isOther(history, child, since);
     if (key !== undefined) {
       const names = { key, isUnfinished: isOwn, ...(isOwn ? { child } : {}) };
-      thread.control.intents.set(call.id, names);
+      thread.control.intents.set(id, names);
     }
     if (n <= counted) thread.budget.meter.giveBackToolCall();
   }

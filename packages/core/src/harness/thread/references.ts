@@ -26,35 +26,15 @@ import {
   makeContainer,
   makeValue,
   mergeDescriptors,
-  type ResultFacts,
   removeLabels,
   restoreFields,
   type Value,
   withOrigin,
 } from '../../flow/index.ts';
+import type { Display, KeptResult, Visible } from '../../journal/index.ts';
 import { fillForm } from '../../kernel/index.ts';
 
-/** What a model is shown, and what that carries. */
-interface Visible {
-  readonly content: Json;
-  readonly marks: Descriptor;
-}
-
-/** A result as a journal keeps it. */
-export interface KeptResult {
-  readonly content: Json;
-  readonly marks: Descriptor;
-  readonly isError: boolean;
-  readonly facts?: ResultFacts | undefined;
-  /** Of the opening: the inputs that strangers had a hand in. */
-  readonly given?: ReadonlyMap<string, Value> | undefined;
-}
-
-export interface References {
-  /** What the model is shown of it: untrusted parts are named, with their type and size. */
-  show(value: Value): Visible;
-  /** The same of a result; `whole`: what it was before it was kept apart for its size. */
-  result(kept: KeptResult, whole?: Json): Visible;
+export interface References extends Display {
   /**
    * What a model wrote, with each reference replaced by that very value with its own marks and facts; inside
    * of a longer text its text is put in. `own`: of what the model wrote itself.
@@ -62,7 +42,7 @@ export interface References {
   resolve(written: Json, own: Descriptor): Outcome<Value>;
   /** Everything that has a name, in order. */
   values(): readonly Value[];
-  /** Results that were kept apart, by their hash: read from the store before a thread goes on. */
+  /** Large results by their hash. They are read from the store before a thread resumes. */
   readonly wholes: Map<string, Json>;
 }
 

@@ -1,7 +1,7 @@
 import fc from 'fast-check';
 import { expect, test } from 'vitest';
-import type { JournalEvent, Recorded } from '../../journal/index.ts';
-import { eventsInForce, findSnapshot } from './restore.ts';
+import { eventsInForce, type JournalEvent, type Recorded } from '../../journal/index.ts';
+import { findSnapshot } from './restore.ts';
 
 const at = (seq: number, event: JournalEvent): Recorded => ({
   thread: 't',

@@ -1,16 +1,19 @@
 // Going back to a snapshot. A journal only grows: going back is one more event in it, and what came
 // after the snapshot no longer counts for the conversation. What it cost, which limits were raised and
 // which hooks have fired stays as it is, and nothing that was done is undone.
-import { fail, getOwn, type Json, type Outcome, ok, plainText } from '../../base/index.ts';
+import { fail, getOwn, type Json, type Outcome, ok } from '../../base/index.ts';
 import { LIMIT_NAMES } from '../../flow/index.ts';
 import {
   type Bounds,
+  conversation,
   type DataOf,
   eventFlags,
+  eventsInForce,
   type HookStart,
   type JournalEvent,
-  type Opening,
-  PASSED_HOOK,
+  type OpenWork,
+  openWork,
+  project,
   type Recorded,
   type RecordedOf,
 } from '../../journal/index.ts';
@@ -25,18 +28,6 @@ import type { Thread } from './thread.ts';
 
 /** The number of a snapshot's event, or the latest one. */
 export type SnapshotName = number | 'last';
-
-/** The events that count for the conversation: without what was gone back over. */
-export function eventsInForce(history: readonly Recorded[]): Recorded[] {
-  let kept: Recorded[] = [];
-  for (const event of history) {
-    const { type, data } = event;
-    const from = type === 'signal' && data.kind === 'resume' ? data.from : undefined;
-    if (from !== undefined) kept = kept.filter(({ seq }) => seq <= from);
-    kept.push(event);
-  }
-  return kept;
-}
 
 /** The snapshot of this name; what there is instead when it is unknown. */
 export function findSnapshot(
@@ -125,22 +116,13 @@ function learnHeld({ talk }: Thread, { held }: Pick<HookStart, 'held'>): void {
   if (held) talk.conversation.learn(unpackMarks(held.marks), false);
 }
 
-/** Those of the first form say nothing about where they stand: nobody finds them again. */
 function hookBegun(thread: Thread, data: HookStart): void {
   learnHeld(thread, data);
-  if (data.step === undefined) return;
-  thread.hooks.pending.set(data.thread_id, data);
-  firedAgain(thread, data.fired ?? []);
-}
-
-/** The call has its result: nobody asks its hook any more. */
-function hookPassed({ hooks: { pending } }: Thread, call: string): void {
-  for (const [id, { call_id }] of pending) if (call_id === call) pending.delete(id);
+  if (data.step !== undefined) firedAgain(thread, data.fired ?? []);
 }
 
 function hookAnswered(thread: Thread, data: DataOf<'hook'>): void {
   learnHeld(thread, data);
-  if (data.thread_id !== undefined) thread.hooks.pending.delete(data.thread_id);
   firedAgain(thread, data.fired);
   thread.hooks.bounds = data.bounds;
   if (data.model !== undefined) switchModel(thread, data.model);
@@ -169,20 +151,11 @@ function resumedWith(thread: Thread, data: DataOf<'signal'>, own: EffectiveLimit
   switchModel(thread, data.model);
 }
 
-/** A call that failed once too often, and that nobody has answered for. */
-function restoreEscalated({ control }: Thread, note: DataOf<'approval'>): void {
-  if (note.kind !== 'question' || note.held === undefined || note.call_id === undefined) return;
-  const { approval, held, marks } = note;
-  control.escalated.set(note.call_id, { approval, held, ...(marks && { marks }) });
-}
-
 /** A step that gave a result of its own: what was skipped before is not in a row any more. */
 function stepEnded(thread: Thread, data: DataOf<'tool_result'>): void {
   const { call_id, tool, is_error, rules, content } = data;
   thread.rights.approved.restoreResult(call_id);
-  hookPassed(thread, call_id);
   if (rules) thread.rights.rules.restore(rules);
-  thread.control.escalated.delete(call_id);
   // What a person was asked about begins anew.
   const wasAsked = getOwn(getOwn(getOwn(content, 'error'), 'detail'), 'escalated') !== undefined;
   if (tool !== undefined) countFailure(thread, tool, is_error && !wasAsked);
@@ -199,10 +172,6 @@ function restore(thread: Thread, event: JournalEvent, own: EffectiveLimits): voi
       return;
     case 'hook_start':
       hookBegun(thread, event.data);
-      return;
-    case 'error':
-      if (PASSED_HOOK.has(event.data.code))
-        thread.hooks.pending.delete(plainText(event.data.detail.thread ?? ''));
       return;
     case 'hook_state':
       firedAgain(thread, event.data.fired);
@@ -223,7 +192,6 @@ function restore(thread: Thread, event: JournalEvent, own: EffectiveLimits): voi
       return;
     case 'approval':
       thread.rights.approved.restore(event.data);
-      restoreEscalated(thread, event.data);
       return;
     case 'assistant_message': {
       if (event.data.injected) return;
@@ -265,22 +233,9 @@ function watchLoops(thread: Thread): (event: Recorded) => void {
   };
 }
 
-function asOpening(event: JournalEvent): Opening[] {
-  const { type, data } = event;
-  if (type === 'user_message') return [{ type, data }];
-  if (type === 'tool_result') return [{ type, data }];
-  return type === 'assistant_message' && data.injected ? [{ type, data }] : [];
-}
-
-/** What a new attempt begins with: what was said before the thread was told to start. */
-const openingOf = (history: readonly Recorded[]): readonly Opening[] => {
-  const start = history.findIndex(({ type }) => type === 'signal');
-  return history.slice(0, start < 0 ? undefined : start).flatMap(asOpening);
-};
-
-/** Everything a thread knew when its last event was written. */
-export function restoreThread(thread: Thread, history: readonly Recorded[]): void {
-  thread.talk.opening.push(...openingOf(history));
+/** Gives a thread the state that it had after its last event. Returns the work that is open there. */
+export function restoreThread(thread: Thread, history: readonly Recorded[]): OpenWork {
+  thread.talk.opening.push(...project(conversation, history).opening());
   const { limits } = thread.budget;
   const watch = watchLoops(thread);
   const kept = new Set(eventsInForce(history));
@@ -292,4 +247,8 @@ export function restoreThread(thread: Thread, history: readonly Recorded[]): voi
   }
   // What is said to it from now on is no part of the reply.
   if (thread.talk.unjudged) thread.talk.unjudged.isAsked = true;
+  const work = project(openWork, history);
+  for (const [id, start] of work.hooks) thread.hooks.pending.set(id, start);
+  for (const [call, note] of work.approvals) thread.control.escalated.set(call, note);
+  return work;
 }

@@ -1,66 +1,19 @@
 // What enters the conversation. It grows from events in one way only, live and after a restart.
-import { getOwn, isObject, type Json, type JsonObject, plainText } from '../../base/index.ts';
+import { isObject, type Json, type JsonObject } from '../../base/index.ts';
 import { type Descriptor, EMPTY, mergeDescriptors } from '../../flow/index.ts';
-import type { JournalEvent, Opening, ToolResult } from '../../journal/index.ts';
+import {
+  addToConversation as addEvent,
+  type JournalEvent,
+  type Opening,
+  reopenConversation,
+} from '../../journal/index.ts';
 import { packCost } from '../limits/cost.ts';
-import { packMarks, unpackGiven, unpackMarks } from './conversation.ts';
-import type { KeptResult } from './references.ts';
+import { packMarks } from './conversation.ts';
 import type { Thread } from './thread.ts';
 
-/**
- * Puts one event of the journal into the conversation. A reply that a hook may still withhold is said
- * when its turn ends, and what was told meanwhile after it.
- */
-export function addToConversation(thread: Pick<Thread, 'talk'>, event: JournalEvent): void {
-  const { talk } = thread;
-  const { unjudged } = talk;
-  const isOpen = event.type === 'assistant_message' && !event.data.injected && event.data.open;
-  if (isOpen && !event.data.apart) {
-    talk.unjudged = { said: [event], later: [], isAsked: false };
-  } else if (!unjudged) putInto(talk, event);
-  else if (event.type === 'hook') unjudged.isAsked = true;
-  else if (event.type !== 'turn_end')
-    (unjudged.isAsked ? unjudged.later : unjudged.said).push(event);
-  else {
-    talk.unjudged = undefined;
-    if (event.data.done) for (const one of unjudged.said) putInto(talk, one);
-    for (const one of unjudged.later) putInto(talk, one);
-  }
-}
-
-const keptIn = ({ content, marks, is_error, facts, given }: ToolResult): KeptResult => ({
-  content,
-  marks: unpackMarks(marks),
-  isError: is_error,
-  ...(facts && { facts }),
-  ...(given && { given: unpackGiven(given) }),
-});
-
-function putInto({ conversation, references }: Thread['talk'], event: JournalEvent): void {
-  switch (event.type) {
-    case 'user_message':
-      conversation.user(event.data.text, unpackMarks(event.data.marks));
-      return;
-    case 'injected_message': {
-      const { text, marks, by } = event.data;
-      conversation.user(text, unpackMarks(marks), by === 'harness');
-      return;
-    }
-    case 'assistant_message':
-      // What a script asked has a conversation of its own; what a guard refused was not said.
-      if (event.data.injected || !(event.data.apart || event.data.withheld)) {
-        conversation.assistant(event.data.content);
-      }
-      return;
-    case 'tool_result': {
-      const { call_id, content } = event.data;
-      const whole = references?.wholes.get(plainText(getOwn(content, 'artifact') ?? ''));
-      conversation.result(call_id, keptIn(event.data), whole);
-      return;
-    }
-    default:
-  }
-}
+/** Puts one event of the journal into the conversation of a thread. */
+export const addToConversation = ({ talk }: Pick<Thread, 'talk'>, event: JournalEvent): void =>
+  addEvent(talk, event);
 
 /** How long a step took is no news: for comparing results. */
 export function withoutTime(content: Json): Json {
@@ -93,11 +46,9 @@ export interface NewInputs {
 /** The conversation begins again with its opening. A new attempt may do again what the one before did. */
 export function startOver({ talk }: Pick<Thread, 'talk'>, opening?: readonly Opening[]): void {
   if (opening) talk.opening.splice(0, talk.opening.length, ...opening);
-  talk.conversation.clear();
-  talk.unjudged = undefined;
   talk.detector.startOver();
   talk.loops = 0;
-  for (const event of talk.opening) addToConversation({ talk }, event);
+  reopenConversation(talk, talk.opening);
 }
 
 /** A fresh conversation with the same task; `changed`: with another version of the directive, or other inputs. */
