@@ -691,6 +691,8 @@ test.each([
     expect((await resume(made, result.thread_id)).status).toBe('completed');
     expect(await resultsOf(made, result.thread_id)).toMatchObject([{ is_error: false }]);
   } else {
-    expect(JSON.stringify(await resultsOf(made, result.thread_id))).toContain('ask before the call');
+    expect(JSON.stringify(await resultsOf(made, result.thread_id))).toContain(
+      'ask before the call',
+    );
   }
 });

@@ -197,23 +197,20 @@ export async function awaitEnd(
   );
 }
 
-async function registeredChildren(
-  ports: HarnessPorts,
-  parent: string,
-): Promise<Outcome<ThreadSummary[]>> {
-  const found = await unfinished(ports, parent);
+/** A thread in its tree, and the ports that reach its relatives. */
+type InTree = Pick<Thread, 'ports' | 'place'>;
+
+async function registeredChildren({ ports, place }: InTree): Promise<Outcome<ThreadSummary[]>> {
+  const found = await unfinished(ports, place.id);
   return found.ok ? ok(found.output.filter(({ detached }) => !detached)) : found;
 }
 
 /** A child of this process counts until it has told its parent, even if the store has its end. */
-async function openChildren(
-  ports: HarnessPorts,
-  parent: string,
-): Promise<Outcome<ReadonlySet<string>>> {
-  const registered = await registeredChildren(ports, parent);
+async function openChildren(parent: InTree): Promise<Outcome<ReadonlySet<string>>> {
+  const registered = await registeredChildren(parent);
   if (!registered.ok) return registered;
-  const here = ports.threads.live
-    .childrenOf(parent)
+  const here = parent.ports.threads.live
+    .childrenOf(parent.place.id)
     .map((live) => live.thread.place)
     .filter(({ detached, kind }) => !detached && kind === 'thread');
   return ok(new Set([...registered.output, ...here].map(({ id }) => id)));
@@ -250,16 +247,16 @@ export const outOfTime = (thread: Pick<Thread, 'budget'>, during: string): Endin
  * Returns the ending that one of them causes.
  */
 async function waitForChildren(thread: Thread): Promise<Ending | undefined> {
-  const { ports, place } = thread;
+  const { ports } = thread;
   for (;;) {
     if (thread.control.stopped) return thread.control.ending;
     await hearInReplay(thread);
     // A thread without open children ends, even if this process is leaving.
-    const before = thread.control.leaving ? await openChildren(ports, place.id) : undefined;
+    const before = thread.control.leaving ? await openChildren(thread) : undefined;
     if (before?.ok === false) return childrenUnreadable(before);
     const told = before?.output.size === 0 ? undefined : obeySignals(thread);
     if (told) return told;
-    const open = before?.output.size === 0 ? before : await openChildren(ports, place.id);
+    const open = before?.output.size === 0 ? before : await openChildren(thread);
     if (!open.ok) return childrenUnreadable(open);
     if (open.output.size === 0) {
       const counts = await countOthers(thread);
@@ -268,17 +265,13 @@ async function waitForChildren(thread: Thread): Promise<Ending | undefined> {
     const cause = await waitRound(ports, thread, open.output);
     if (cause === 'duration') return outOfTime(thread, 'waiting for its children');
     if (cause === 'lost') return { status: 'interrupted', reason: 'its lease was lost' };
-    const found = ports.store.fleet ? ok([]) : await registeredChildren(ports, place.id);
+    const found = ports.store.fleet ? ok([]) : await registeredChildren(thread);
     if (!found.ok) return childrenUnreadable(found);
     const still = found.output;
     if (still.length > 0 && still.every(({ status }) => status === 'interrupted')) {
       if (thread.control.stopped || thread.control.leaving) continue;
       const names = still.map(({ id }) => id).join(', ');
-      return {
-        status: 'failed',
-        reason: `children cannot be resumed: ${names}`,
-        code: 'spawn_failed',
-      };
+      return { status: 'failed', reason: `children cannot resume: ${names}`, code: 'spawn_failed' };
     }
   }
 }
@@ -338,7 +331,7 @@ async function endOthers(thread: Parent, ending: Ending): Promise<void> {
 }
 
 /** Ends the whole tree after an abort, because an abort also goes up to the root. */
-async function abortTree(ports: HarnessPorts, { id, chain }: Place, ending: Ending): Promise<void> {
+async function abortTree({ ports, place: { id, chain } }: InTree, ending: Ending): Promise<void> {
   const root = chain.at(-1) ?? id;
   if (root === id) return;
   const reason = `thread \`${id}\` aborted the tree: ${ending.reason}`;
@@ -355,10 +348,7 @@ async function abortTree(ports: HarnessPorts, { id, chain }: Place, ending: Endi
  * Adds the cost and the end of a child to its parent's journal. A parked child is resumed after the answer of a
  * person, for as long as its parent runs here.
  */
-export function tellParent(
-  { ports, place }: Pick<Thread, 'ports' | 'place'>,
-  result: ThreadResult,
-): void {
+export function tellParent({ ports, place }: InTree, result: ThreadResult): void {
   const above = ports.threads.live.get(place.parent ?? '');
   if (!above || place.kind === 'hook') return;
   if (isEnded(result.status)) countChild(above.thread, result);
@@ -391,20 +381,16 @@ const isHandedOver = (control: Control, { status }: Ending): boolean =>
   control.leaving !== undefined && !control.stopped && status === 'interrupted';
 
 /** Waits for the children of this process, which leave too. The next process resumes them. */
-async function leaveWithChildren(
-  { threads }: HarnessPorts,
-  parent: string,
-  ending: Ending,
-): Promise<Ending> {
-  await Promise.all(threads.live.childrenOf(parent).map(({ done }) => done));
+async function leaveWithChildren({ ports, place }: InTree, ending: Ending): Promise<Ending> {
+  await Promise.all(ports.threads.live.childrenOf(place.id).map(({ done }) => done));
   return ending;
 }
 
 /** Ends or awaits the children after the loop and before the end is recorded. Returns the ending that counts. */
 export async function endFamily(thread: Thread, ending: Ending): Promise<Ending> {
-  const { ports, place, control } = thread;
+  const { place, control } = thread;
   if (RESTS.has(ending.status)) return ending;
-  if (isHandedOver(control, ending)) return await leaveWithChildren(ports, place.id, ending);
+  if (isHandedOver(control, ending)) return await leaveWithChildren(thread, ending);
   const isOwnAbort = ending.status === 'aborted' && place.kind !== 'hook' && !control.stopped;
   let final = ending;
   if (ending.status === 'completed') {
@@ -412,12 +398,12 @@ export async function endFamily(thread: Thread, ending: Ending): Promise<Ending>
     if (!instead) return ending;
     final = { ...instead, ...(ending.text === undefined ? {} : { text: ending.text }) };
     if (RESTS.has(final.status)) return final;
-    if (isHandedOver(control, final)) return await leaveWithChildren(ports, place.id, final);
+    if (isHandedOver(control, final)) return await leaveWithChildren(thread, final);
   }
   await stopChildren(thread, final);
   if (final.status === 'aborted')
     thread.journal.note({ type: 'snapshot', data: { reason: final.reason } });
-  if (isOwnAbort) await abortTree(ports, place, final);
+  if (isOwnAbort) await abortTree(thread, final);
   return final;
 }
 
@@ -443,10 +429,7 @@ const LEFT: ReadonlySet<ThreadSummary['status']> = new Set<ThreadSummary['status
 ]);
 
 /** Resumes children that a lost process left in the middle. They run beside their parent. */
-export async function adoptChildren({
-  ports,
-  place,
-}: Pick<Thread, 'ports' | 'place'>): Promise<void> {
+export async function adoptChildren({ ports, place }: InTree): Promise<void> {
   await ports.store.sweep();
   const found = await childrenOf(ports, { parent: place.id, kind: 'thread' });
   // Children that cannot be read now are found when the thread waits for them.

@@ -165,7 +165,6 @@ test('a run is retried three times, wherever the retries were asked for', () => 
   expect(seen).toEqual(['repeat_step', 'new_attempt', 'repeat_step', 'fail']);
   const end = decide(verdict('retry'), situation(events.on_error, { bounds })).deed;
   expect(end).toMatchObject({ fault: { code: 'timeout', detail: { cause: 'took too long' } } });
-  // A limit remains a limit.
   expect(decide(verdict('retry'), situation(events.on_limit, { bounds })).deed.do).toBe('stop');
   // Before a step `retry` means `continue`, so it is not counted.
   expect(decide(verdict('retry'), situation(events.before_step, { bounds })).deed.do).toBe(

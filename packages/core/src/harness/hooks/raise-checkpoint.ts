@@ -22,6 +22,7 @@ import {
   markFailure,
   mergeAll,
 } from '../../flow/index.ts';
+import type { Library } from '../../items/index.ts';
 import {
   type DataOf,
   type HookAnswered,
@@ -57,7 +58,6 @@ import type {
   CompiledHook,
   Control,
   DirectiveTalk,
-  HarnessPorts,
   HookAbout,
   Hooks,
   Thread,
@@ -143,11 +143,7 @@ function begunAt({ pending }: Hooks, situation: Situation): HookStart | undefine
 }
 
 /** The directive can have changed since then. The thread of another hook is not resumed. */
-function isBy(
-  { library }: Pick<HarnessPorts, 'library'>,
-  { index, hook }: CompiledHook,
-  start: HookStart,
-): boolean {
+function isBy(library: Library, { index, hook }: CompiledHook, start: HookStart): boolean {
   const found = library.find('directive', hook.directive);
   return index === start.index && found.ok && found.output.id === start.directive;
 }
@@ -256,7 +252,7 @@ async function decisionOf(
 ): Promise<Decision> {
   const { hooks, journal, budget, ports, control } = thread;
   const before = begunAt(hooks, situation);
-  const same = before && list.find((one) => isBy(ports, one, before));
+  const same = before && list.find((one) => isBy(ports.library, one, before));
   const chosen: Chosen | undefined = same
     ? { hook: same, inputs: {} }
     : choose(thread, situation, list);

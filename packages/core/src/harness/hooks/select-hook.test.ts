@@ -17,7 +17,7 @@ import {
 } from './checkpoint.ts';
 import { buildContext, compileHooks, fillInputs, select } from './select-hook.ts';
 
-/** `fired` from the journal, so that a restart does not fire again. */
+/** `fired` comes from the journal, so that a hook does not fire again after a restart. */
 const createHookState = (fired: Iterable<number> = []): Set<number> => new Set(fired);
 
 const { error } = fail('permission_denied', 'no', {

@@ -122,7 +122,7 @@ test('hooks are in the total, their turns, calls and time apart; no time passes 
     duration_ms: 5050,
     spend: 3n,
   });
-  // They draw on what was set aside for them, not on what is left for the thread itself.
+  // Hooks draw on their own reservation, not on the rest of the thread.
   expect(usedAmounts(cost)).toMatchObject({ tokens: 200n, spend: 7n, input_tokens: 100n });
 });
 
@@ -153,7 +153,7 @@ test('no report makes a count smaller', () => {
   const { meter } = meterAt();
   meter.countRequest(usage, 7n);
   meter.countRequest({ ...usage, input_tokens: -90, tokens: -1, output_tokens: Number.NaN }, -5n);
-  // The sum of the kinds counts where the total is less than it.
+  // The sum of the kinds counts if the total is smaller.
   expect(meter.read()).toMatchObject({
     input_tokens: 100,
     output_tokens: 50,

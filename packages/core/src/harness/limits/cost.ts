@@ -23,7 +23,7 @@ export interface Cost {
   /** True if a part of it was not reported by the provider. */
   readonly estimated: boolean;
   readonly hooks: HookCost;
-  /** Counts of earlier attempts. */
+  /** Counts of earlier attempts. A new attempt counts from zero. */
   readonly before: Pick<Cost, 'turns' | 'tool_calls'>;
 }
 

@@ -105,7 +105,7 @@ test('a spend limit that somebody above asked for counts as asked for', () => {
       policy: {},
       left: { spend: { value, declared } },
     });
-  // Even where the child's own default is the smaller of the two.
+  // This holds even if the child's own default is the smaller of the two.
   expect(spend(true, 10n ** 12n)).toMatchObject({
     output: { spend: { value: 10n ** 9n, from: 'default (bundle)', declared: true } },
   });

@@ -21,7 +21,7 @@ export interface EffectiveLimit {
 export type EffectiveLimits = { readonly [name in LimitName]: EffectiveLimit | undefined } & {
   /** Currency of `spend` and of the price table, so that no amount is converted. */
   readonly spend_currency: string;
-  /** Percent of `context` at which the model is warned. */
+  /** Share of `context`, from 0 to 1, at which the model is warned. */
   readonly context_warn: number;
 };
 
@@ -161,7 +161,7 @@ export const UNITS = {
   spawn: (depth: number): LimitAmounts => ({ spawns: 1n, depth: BigInt(depth), duration: 1n }),
 } as const;
 
-/** Warning marks in percent, rising. */
+/** Percentages of a limit at which a warning is raised, in ascending order. */
 const MARKS = [80n, 95n] as const;
 
 /** Returns the key of a warning, such as `turns:80`. */

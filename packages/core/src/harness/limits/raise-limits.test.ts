@@ -49,9 +49,9 @@ test('a child gets what its ancestors have left, and no more', () => {
   expect(raisedLimits({ tokens: 9000 }, initial, child)).toMatchObject({
     limits: { tokens: { value: 1500n } },
   });
-  // Nothing is known about what is left of spend: then nothing is given.
+  // The rest of `spend` is unknown, so nothing is granted.
   expect(raisedLimits({ spend: '9' }, initial, child)).toMatchObject({ raised: [] });
-  // Turns are the child's own; they have the same bound as a root's.
+  // Turns are the child's own, with the same bound as those of a root.
   expect(raisedLimits({ turns: 900 }, initial, child)).toMatchObject({
     limits: { turns: { value: 20n } },
   });

@@ -20,7 +20,6 @@ const MAX_READ = 400_000;
 const MARK_BYTES = 12;
 
 interface ReaderTask {
-  /** The caller's task. */
   readonly task: string;
   readonly schema: Json;
   readonly read: Value;

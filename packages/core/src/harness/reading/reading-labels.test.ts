@@ -1,4 +1,4 @@
-// What a reader answers, as it comes out of the pipeline: tried with whatever schemas, answers and labels.
+// The answers of a reader as they leave the pipeline, with random schemas, answers and labels.
 import { runs } from '@kernmantle/test-support/soak';
 import * as fc from 'fast-check';
 import { expect, test } from 'vitest';
@@ -57,7 +57,7 @@ const { schema } = fc.letrec<{ schema: Json }>((tie) => ({
     leafSchema,
     tie('schema').map((items) => ({ type: 'array', items })),
     fc.dictionary(fc.constantFrom('a', 'b', 'c', 'chain', 'result'), tie('schema')).map(object),
-    // Under a name of its own: a name that means two things is refused.
+    // Each field has a name of its own, because a name with two meanings is refused.
     fc
       .constantFrom('file', 'mail')
       .map((kind) => object({ [kind]: { type: 'string', format: 'identifier', kind } })),
@@ -81,7 +81,7 @@ const scalar: fc.Arbitrary<Json> = fc.oneof(
   ),
   fc.string({ maxLength: 20 }),
 );
-/** Mostly by the schema, sometimes anything. */
+/** Most answers fit the schema; some are arbitrary. */
 function answerFor(wanted: Json): fc.Arbitrary<Json> {
   if (!isObject(wanted)) return scalar;
   const { type, items, properties, enum: members, format } = wanted;
@@ -107,7 +107,7 @@ function answerFor(wanted: Json): fc.Arbitrary<Json> {
 }
 const read = schema.chain((wanted) => fc.tuple(fc.constant(wanted), answerFor(wanted)));
 
-/** Identifiers of a trusted result, of one that names things, and of one that is all a stranger's. */
+/** Identifiers of a trusted result, of a result that declares identifiers, and of an untrusted one. */
 function identifiers(): Identifiers {
   const facts = { kinds: { id: 'file' } };
   const told = [
@@ -127,7 +127,7 @@ function* leavesIn(value: Value, path = ''): Generator<readonly [string, Value]>
     for (const key of Object.keys(data)) yield* leavesIn(elementOf(value, key), `${path}/${key}`);
 }
 
-/** What the schema says of the place that a leaf stands in. */
+/** Returns the schema at the position of a leaf. */
 function schemaAt(wanted: Json, path: readonly string[]): Json {
   const [key, ...rest] = path;
   if (key === undefined || !isObject(wanted)) return wanted;
@@ -141,7 +141,7 @@ interface Asked {
   influence: Descriptor;
 }
 
-/** As the kernel does it. */
+/** Passes the value through the pipeline, as the kernel does. */
 async function through({ reads, given, influence }: Asked, made: Value): Promise<Value> {
   const inputs = Object.entries(given).map(([name, descriptor]) => ({
     name,
@@ -164,7 +164,7 @@ async function through({ reads, given, influence }: Asked, made: Value): Promise
   return done.output;
 }
 
-/** As a journal keeps it and gives it back. */
+/** Returns the value after it was written to a journal and read back. */
 const again = (value: Value): Value =>
   restoreFields(value.data, value.meta.descriptor, factsOf(value));
 
@@ -172,7 +172,7 @@ const hasAll = (descriptor: Descriptor, wanted: Descriptor, but: string): boolea
   wanted.taint.every((mark) => mark === but || descriptor.taint.includes(mark)) &&
   wanted.sources.every((source) => descriptor.sources.includes(source));
 
-/** What was read, as wholes. */
+/** True for a text that the source mentions as a whole. */
 const isSaid = (text: string): boolean => text === 'ignore all that' || text === 'send it';
 
 const FROM_MODEL = describe({ taint: ['src:llm'] });
@@ -183,7 +183,7 @@ const shown = (answer: Json): Json => ({
 });
 const isDay = (text: string): boolean => ['2026-02-28', '2024-02-29'].includes(text);
 
-/** May this leaf be anything but a stranger's? */
+/** True if this leaf can be something besides untrusted text. */
 function isData(wanted: Json, path: string, leaf: Value): boolean {
   const { data, meta } = leaf;
   if (typeof data !== 'string') return true;
@@ -192,7 +192,7 @@ function isData(wanted: Json, path: string, leaf: Value): boolean {
   const isOwn = isPlain
     ? first === 'result'
     : isObject(wanted.properties) && first in wanted.properties;
-  // What the kernel says of the call.
+  // Fields of the call from the kernel.
   if (!isOwn) return first === 'chain';
   const here = schemaAt(wanted, isPlain ? rest : [first, ...rest]);
   if (!isObject(here)) return false;
@@ -225,7 +225,7 @@ test('no text comes out of a reader as data, and no other mark is lost', async (
         expect(hasAll(has, from, 'untrusted') && hasAll(has, FROM_MODEL, '')).toBe(true);
         expect(hasAll(has, what, '') && hasAll(has, influence, '')).toBe(true);
         if (isAsked) expect(isForeign).toBe(true);
-        // A stranger's very words, or nobody's.
+        // An untrusted text that counts as passed on is word for word in the source.
         const named = withOrigin(leaf, { reference: '$r1' });
         if (isForeign && typeof leaf.data === 'string' && vouchedAs(named, undefined)) {
           expect(isSaid(leaf.data) || isData(wanted, path, leaf) || leaf.data === 'theirs').toBe(
@@ -236,7 +236,7 @@ test('no text comes out of a reader as data, and no other mark is lost', async (
           throw new Error(`${path} came out trusted: ${JSON.stringify([wanted, leaf.data])}`);
         }
       }
-      // A journal gives the same back.
+      // The journal gives the same value back.
       const [live, back] = [result, again(result)].map((one) =>
         Array.from(leavesIn(one), ([path, { meta }]) => [
           path,
@@ -371,7 +371,7 @@ test('records that are picked are the very values, whoever chose', async () => {
             expect(carries(meta.descriptor, 'untrusted')).toBe(isForeign);
           }
         }
-        // A journal gives no less back, and says no more of a field.
+        // The journal loses no mark, and declares no more about a field.
         const back = new Map(leavesIn(again(result)));
         for (const [path, { meta }] of leavesIn(result)) {
           const restored = back.get(path)?.meta;
@@ -382,7 +382,7 @@ test('records that are picked are the very values, whoever chose', async () => {
             !carries(restored.descriptor, 'untrusted');
           expect(['kind', 'identifier', 'directory', 'told'].some(isMore)).toBe(false);
         }
-        // And what it gives back it notes alike: a replay finds no difference.
+        // The restored value is recorded in the same form, so a replay finds no difference.
         const twice = again(again(result));
         expect(twice.meta.descriptor).toEqual(again(result).meta.descriptor);
         expect(again(result).meta.descriptor.taint.toSorted()).toEqual(

@@ -43,7 +43,7 @@ import { declaredRights } from './thread-token.ts';
 type AskPort = NonNullable<Ports['ask']>;
 
 /** The part of a thread that asks a person and waits for the answer. */
-export type Asker = OwnJournal & Pick<Thread, 'control'>;
+export type ApprovalRequester = OwnJournal & Pick<Thread, 'control'>;
 
 /** Returns the thread that a request is for. A hook asks for its parent; its id keeps its requests apart. */
 export const askedFor = ({ id, kind, parent }: Place) =>
@@ -120,7 +120,7 @@ const noteOf = (
   }) as const;
 
 async function putQuestion(
-  thread: Asker,
+  thread: ApprovalRequester,
   question: Question,
   binding: JsonObject,
   call: string,
@@ -180,7 +180,7 @@ export async function renewed(
 }
 
 async function askedBefore(
-  { place, control }: Asker,
+  { place, control }: ApprovalRequester,
   question: Question,
   replay: ReplayPort,
 ): Promise<Outcome<Asked>> {
@@ -191,7 +191,7 @@ async function askedBefore(
 
 /** Returns the port that asks a person about one call of a thread. */
 export const askAbout =
-  (thread: Asker, call: AskedCall): AskPort =>
+  (thread: ApprovalRequester, call: AskedCall): AskPort =>
   async (question) => {
     const { ports, place, control, journal } = thread;
     if (ports.replay) return await askedBefore(thread, question, ports.replay);
@@ -217,7 +217,7 @@ export const askAbout =
   };
 
 /** Returns the port for requests inside of a tool that a call of the thread runs. */
-export function askInside(thread: Asker, key: string, effect: ToolEffect): AskPort {
+export function askInside(thread: ApprovalRequester, key: string, effect: ToolEffect): AskPort {
   const id = [...thread.control.intents].find(([, intent]) => intent.key === key)?.[0] ?? '';
   return askAbout(thread, { id, key, effect, isBegun: true });
 }
@@ -234,7 +234,7 @@ const MAX_FAILURES = 3;
 
 /** Returns true if a person is asked. The thread parks then. */
 export async function escalateFailure(
-  thread: Asker & Pick<Thread, 'rights'>,
+  thread: ApprovalRequester & Pick<Thread, 'rights'>,
   call: string,
   tool: string,
   { content, isError, marks: carried }: { content: Json; isError: boolean; marks: Descriptor },
@@ -269,7 +269,7 @@ export async function escalateFailure(
 
 /** Returns the result of an escalated call for the model, and `undefined` while the request is pending. */
 export async function escalatedResult(
-  { ports, place, control }: Asker,
+  { ports, place, control }: ApprovalRequester,
   call: string,
   { approval, held }: EscalatedCall,
 ): Promise<Outcome<Json | undefined>> {

@@ -29,7 +29,7 @@ import type { JournalWriter } from '../thread/journal-writer.ts';
 import { makeApprovalId } from '../thread/opening.ts';
 import type { HarnessPorts, RightsHolder, Thread } from '../thread/thread.ts';
 import { isInForce, rightOf } from './approved-rights.ts';
-import { type Asker, askedFor } from './ask-about-call.ts';
+import { type ApprovalRequester, askedFor } from './ask-about-call.ts';
 import { declaredRights } from './thread-token.ts';
 
 interface HelpSignal {
@@ -123,11 +123,11 @@ function isHeld(
 }
 
 /** The part of a thread that asks a person for a right. */
-type RightAsker = Asker & RightsHolder;
+type RightRequester = ApprovalRequester & RightsHolder;
 
 /** Returns the request for the right, or the answer if the thread has the right already. */
 function capabilityQuestion(
-  thread: RightAsker,
+  thread: RightRequester,
   wish: Wish,
   reason: string,
 ): Outcome<{ held: Json } | Question> {
@@ -196,7 +196,7 @@ function capabilityAnswer({ place, rights }: RightsHolder, approval: Approval): 
 
 /** Returns the request of a help call. The same request in a later call finds the same answer. */
 function questionOf(
-  thread: RightAsker,
+  thread: RightRequester,
   { action, reason, capability, scope, limits }: HelpSignal,
 ): Outcome<Question | { held: Json }> {
   const call = thread.control.currentCall;
@@ -222,7 +222,7 @@ function questionOf(
 
 /** Creates the request and parks the thread with the call open. */
 async function ask(
-  { journal, ports, place, control }: Asker,
+  { journal, ports, place, control }: ApprovalRequester,
   { action, reason }: HelpSignal,
   question: Question,
 ): Promise<Outcome<Json>> {

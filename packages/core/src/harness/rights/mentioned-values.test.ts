@@ -45,7 +45,7 @@ test('single words are no commands', () => {
   expect(saidIn('run `./deploy`', false)).toContain('./deploy');
 });
 
-/** Written like names, so that they would count. */
+/** Words that are written like names, so that they count. */
 const name = fc
   .array(fc.constantFrom('a', 'b', '/', '.', '@', ':', '-', '=', '?', '1', 'é', '\u200b', '%2f'), {
     minLength: 2,
@@ -75,7 +75,7 @@ const text = fc
 const BEFORE = /(?:^|[\s([{<"'`“‘«])$/u;
 const AFTER = /^[.,:;!?…]*(?:$|[\s)\]}>"'`”’»])/u;
 
-/** Is there an occurrence with nothing of the same word around it? */
+/** True if the word occurs with no character of a longer word beside it. */
 function standsAlone(whole: string, value: string): boolean {
   for (let at = whole.indexOf(value); at !== -1; at = whole.indexOf(value, at + 1)) {
     if (BEFORE.test(whole.slice(0, at)) && AFTER.test(whole.slice(at + value.length))) return true;
@@ -113,7 +113,7 @@ test('a word written otherwise, or cut, is another word', () => {
   );
 });
 
-// The rules as expressions, which are shorter and take quadratic time.
+// The same rules as regular expressions, which are shorter and take quadratic time.
 const QUOTED = new RegExp(
   ['`([^`\\n]+)`', '"([^"\\n]+)"', "'([^'\\n]+)'", '“([^”\\n]+)”', '‘([^’\\n]+)’', '«([^»\\n]+)»']
     .map((quoted) => String.raw`(?<=^|[\s([{<>,:;=])${quoted}(?=$|[\s)\]}<>.,:;!?])`)
@@ -198,7 +198,7 @@ const LONG: readonly [string, (count: number) => string][] = [
   ['blanks in quotes', (count) => `"${' '.repeat(count)}a" "${' '.repeat(count)}`],
 ];
 
-// With work that grows with the square of the length none of these would ever end.
+// With quadratic work none of these would ever end.
 test.each(LONG)('a text of %s is read in one pass', (_name, make) => {
   expect(saidIn(make(MANY), true).size).toBeGreaterThan(0);
 });

@@ -23,7 +23,7 @@ const RISKS: readonly Risk[] = ['exfil', 'destructive', 'privileged'];
 const ROLES = ['destination', 'command', 'path'] as const;
 const KINDS = [undefined, 'account', 'mail'] as const;
 
-/** As a model writes it: everything carries what it has read. */
+/** Arguments of a model: each has the marks of everything that the model has read. */
 const written = ({ talk }: Thread, data: Json): Value =>
   makeValue(data, { descriptor: talk.conversation.ownMarks() });
 const argument = (value: Value, role: (typeof ROLES)[number], kind?: string) => ({
@@ -160,7 +160,7 @@ test('what came in since is heard too, and a new attempt has heard nothing', asy
   expect(await asked()).toBeUndefined();
 });
 
-// Values that are like one another, so that a mistake would be found: pieces, lists and texts of them.
+// Similar values, so that a mistake is found: pieces, lists and texts of them.
 const word = fc.constantFrom('a', 'b', 'ab', 'a@b', 'b@a', '1', '12', 'a/b');
 const text = fc.array(word, { minLength: 1, maxLength: 4 }).map((parts) => parts.join(' '));
 const NAMES = ['body', 'id', 'to', '__proto__', ''];
@@ -173,7 +173,7 @@ const content: fc.Arbitrary<Json> = fc.oneof(
   fc.record({ deep: fc.record({ rows: fc.array(row, { maxLength: 2 }) }) }),
 );
 
-/** Everything that stands in fields of these names, and everything else. */
+/** Values in fields of these names, and all other values. */
 function split(data: Json, names: readonly string[], isIn = false): [Json[], Json[]] {
   if (typeof data !== 'object' || data === null) return isIn ? [[data], []] : [[], [data]];
   const found: [Json[], Json[]] = [[], []];

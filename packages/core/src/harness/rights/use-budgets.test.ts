@@ -1,5 +1,5 @@
-// INVARIANT: whoever takes uses, wherever in the tree, at once or one after the other, in two processes, with
-// one lost in between: no thread with all below it ever passes what any block above says.
+// INVARIANT: uses can be taken anywhere in the tree, at once or in turn, by two processes, with one of them lost
+// in between. A thread with everything below it never passes the limit of any block above it.
 import fc from 'fast-check';
 import { expect, test } from 'vitest';
 import { type JsonObject, ok } from '../../base/index.ts';
@@ -24,7 +24,7 @@ const result = (key: string, unused?: true) =>
 
 const BUDGET = { tool: TOOL, thread: 't', directive: 'd' };
 
-/** Would so many uses be passed by what stands in the journal? */
+/** True if this many uses would pass a limit, according to the journal. */
 async function passes(events: readonly StoredEvent[], max: number): Promise<boolean> {
   const store = {
     query: async () => ok({ rows: [{ id: 't' } as ThreadSummary] }),
@@ -54,7 +54,7 @@ test.each([
   expect(await passes(events, count - 1)).toBe(true);
 });
 
-/** Threads by number, each below an earlier one; the first is the root. */
+/** Threads by number, each below an earlier one. The first is the root. */
 const tree = fc
   .array(fc.nat(), { maxLength: 6 })
   .map((parents) => [-1, ...parents.map((one, at) => one % (at + 1))]);
@@ -62,7 +62,7 @@ const tree = fc
 interface Try {
   readonly thread: number;
   readonly process: 0 | 1;
-  /** It is lost after its intent. */
+  /** The process is lost after the intent. */
   readonly isLost: boolean;
 }
 
@@ -110,7 +110,7 @@ test('no tree of threads passes the uses of any of its blocks, however its steps
               return null;
             }),
           );
-          // Its intent stands, and nobody says what became of it.
+          // The intent is recorded, and its outcome is unknown.
           if (isLost) return;
           if (taken.ok) passed.push(thread);
           else journals[thread]?.push(result(`${at}`, true));

@@ -23,7 +23,7 @@ test('whatever the value, what is shown is bounded', () => {
   fc.assert(
     fc.property(large, fc.integer({ min: 200, max: 1500 }), (value, room) => {
       const shown = JSON.stringify(shorten(value, room));
-      // Escapes may double a text, and every cut says how much there was.
+      // Escapes can double the length of a text, and every cut adds the full length.
       expect(shown.length).toBeLessThan(7 * room + 2000);
       expect(sizeUpTo(shorten(value, room), 1e9)).toBeLessThan(3 * room + 1000);
     }),

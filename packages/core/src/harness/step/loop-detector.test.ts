@@ -11,7 +11,7 @@ const call = (tool: string, args: Json, more: Partial<ObservedCall> = {}): Obser
 });
 const read = (path: string) => call('fs/read_file', { path });
 
-/** The pattern found at each call. */
+/** Returns the pattern that was found at each call. */
 function patterns(calls: readonly ObservedCall[], detector = createLoopDetector()) {
   return calls.map((each) => detector.observe(each)?.pattern ?? '-');
 }
@@ -161,12 +161,12 @@ test('results that differ each time are progress; equal, missing and unknown one
   expect(found(['3 failed', '2 failed'], true)).toBe(undefined);
   expect(found(['3 failed', '3 failed'])).toBe('repeated');
   expect(found(['3 failed', undefined])).toBe('repeated');
-  // What came after the last news counts.
+  // Only calls after the last new result count.
   expect(found(['3 failed', '3 failed', '2 failed'])).toBe(undefined);
   expect(found(['3 failed', '2 failed', '2 failed'])).toBe('repeated');
 });
 
-/** Calls one after the other, each with its result. */
+/** Makes calls in turn, each with its result. */
 function live(calls: readonly (ObservedCall & { result: Json; isError?: boolean })[]) {
   const detector = createLoopDetector();
   return calls.map(({ result, isError = false, ...each }, at) => {
@@ -197,7 +197,7 @@ test('a write that succeeded with a new value is progress', () => {
   expect(live(values.map((value) => write(value, true)))[3]).toBe('similar');
   expect(live(['1', '1', '1'].map((value) => write(value))).at(-1)).toBe('repeated');
   expect(live(['1', '2', '1', '2'].map((value) => write(value))).at(-1)).toBe('alternating');
-  // After a change the same question is another question.
+  // After a change the same question can have another answer.
   const ask = { ...call('shell/bash', { command: 'npm test' }), result: '1 failed' };
   expect(live([ask, write('1'), ask, write('2'), ask])).toEqual(Array(5).fill('-'));
   expect(live([ask, write('1'), ask, write('1'), ask]).at(-1)).toBe('alternating');
@@ -208,7 +208,7 @@ test('equal calls of one turn are one attempt, in every pattern', () => {
     call('threads/thread_directive', { directive_name: 'x' }, { turn });
   const nine = (turn: number) => Array.from({ length: 9 }, () => spawn(turn));
   expect(patterns(nine(1))).toEqual(Array(9).fill('-'));
-  // The same fan-out three times is a loop, told once.
+  // The same group of calls three times is one loop.
   const thrice = patterns([...nine(1), ...nine(2), ...nine(3)]);
   expect([thrice.filter((found) => found !== '-'), thrice[18]]).toEqual([['repeated'], 'repeated']);
   const both = (turn: number) => ['a', 'b'].map((path) => call('r', { path }, { turn }));

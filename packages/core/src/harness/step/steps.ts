@@ -116,7 +116,6 @@ function stillOpen(
   return calls.filter(({ id }) => open.has(id));
 }
 
-/** Makes the pending calls. */
 export async function runSteps(
   thread: Thread,
   asked: readonly ToolCallBlock[],

@@ -36,7 +36,7 @@ test('what a chain does in the end decides whether it spawns, and who makes the 
   expect(spawnsBy(links({}, { make_id: true }, { function: 'spawn' }), 'x')).toEqual({
     makesId: true,
   });
-  // A tool that stands on the bundle's and does something else with it.
+  // This tool is built on the bundle's tool and does something else with it.
   expect(spawnsBy(links({ function: 'inject' }, { function: 'spawn' }), 'x')).toBeUndefined();
   expect(spawnsBy(library({ x: ['x'] }), 'unknown')).toBeUndefined();
 });

@@ -339,7 +339,7 @@ export interface LoopFound {
 export interface ObservedCall {
   readonly id?: string;
   readonly tool: string;
-  /** Absent: the call only reads. */
+  /** Effect of the tool. Absent: the call only reads. */
   readonly effect?: ToolEffect;
   readonly arguments: Json;
   readonly volatile?: readonly string[];

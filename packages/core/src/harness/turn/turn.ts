@@ -24,7 +24,7 @@ import {
 import type { ModelLine, ModelRequest } from '../thread/ports.ts';
 import { lastTurnLine } from '../thread/prompt.ts';
 import { addToConversation } from '../thread/talk.ts';
-import type { Interruptible, Thread } from '../thread/thread.ts';
+import type { Interruptible, OwnJournal, Thread } from '../thread/thread.ts';
 import { MODEL_TOOLS } from './ask-model.ts';
 import { NO_TRIES, type Tries } from './retry-turn.ts';
 import { TurnAccount } from './turn-account.ts';
@@ -238,7 +238,7 @@ async function after(thread: Thread, account: TurnAccount, done: Outcome<Value>)
 }
 
 /** Waits. Returns false if a signal or the deadline ended the wait. */
-async function pause(thread: Interruptible & Pick<Thread, 'ports'>, ms: number): Promise<boolean> {
+async function pause(thread: Interruptible & OwnJournal, ms: number): Promise<boolean> {
   // The recorded run has waited already.
   if (thread.ports.replay) {
     await hearInReplay(thread);

@@ -32,7 +32,7 @@ const isPassing = ({ kind, used, standing, max }: Shortage, least: LimitAmounts)
   used + standing + (least[kind] ?? 0n) <= max;
 
 /** A thread that waits for room in a budget. */
-type Waiting = BudgetHolder & Interruptible;
+type BudgetWaiter = BudgetHolder & Interruptible;
 
 interface Tried<T> {
   /** Present if the request began or failed for good. */
@@ -43,7 +43,7 @@ interface Tried<T> {
 
 /** Tries the full request, then a shorter one that fits the free room. */
 async function tryNow<T>(
-  thread: Waiting,
+  thread: BudgetWaiter,
   least: LimitAmounts,
   reserve: (room: Amounts) => Promise<Outcome<T>>,
 ): Promise<Tried<T>> {
@@ -75,7 +75,7 @@ const aborted = (signal: AbortSignal): Promise<void> =>
   });
 
 /** Returns the failure of a wait that ended early. At the deadline it is a limit. */
-const calledOff = (thread: Waiting, interruption: Interruption): Failure =>
+const calledOff = (thread: BudgetWaiter, interruption: Interruption): Failure =>
   interruption.cause() === 'duration'
     ? deadlineFault(thread, fail('timeout', 'waiting for requests under way'))
     : fail('cancelled', 'the request was cancelled while it waited for other requests', {
@@ -84,7 +84,7 @@ const calledOff = (thread: Waiting, interruption: Interruption): Failure =>
 
 /** Waits in the queue of this budget until the request begins or fails for good. */
 async function waitAndTry<T>(
-  thread: Waiting,
+  thread: BudgetWaiter,
   first: Shortage,
   again: () => Promise<Tried<T>>,
 ): Promise<Outcome<T>> {
@@ -124,7 +124,7 @@ async function waitAndTry<T>(
  * such request do not fit together.
  */
 export async function whenThereIsRoom<T>(
-  thread: Waiting,
+  thread: BudgetWaiter,
   least: LimitAmounts,
   reserve: (room: Amounts) => Promise<Outcome<T>>,
 ): Promise<Outcome<T>> {
