@@ -5,6 +5,7 @@
 // because nobody knows any more what the journal says.
 import { setTimeout as sleep } from 'node:timers/promises';
 import { type Failure, fail, type Outcome, ok } from '../../base/index.ts';
+import type { MaybePromise } from '../../flow/index.ts';
 import { type JournalEvent, type Noted, oddField } from '../../journal/index.ts';
 import type {
   AuditEntry,
@@ -250,6 +251,14 @@ export class JournalWriter {
   async listen(): Promise<void> {
     const signals = await this.#ports.store.signals(this.thread, this.#told);
     if (signals.ok) this.#hear(signals.output);
+  }
+
+  /**
+   * Called before a decision that depends on other threads and people. Nothing to wait for in a live thread: its
+   * process is told at once. A replay records what others did at this place first.
+   */
+  catchUp(): MaybePromise<void> {
+    return undefined;
   }
 
   /** The nearest of its chain whose word counts no more. */
