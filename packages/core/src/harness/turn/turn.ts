@@ -11,7 +11,6 @@ import type { Turn } from '../loop.ts';
 import { askAbout } from '../rights/ask-about-call.ts';
 import { frameOf } from '../rights/thread-rules.ts';
 import {
-  hearInReplay,
   runInTime,
   STOPS_STREAM,
   STOPS_WAIT,
@@ -110,7 +109,7 @@ export async function runTurn(thread: Thread, tries: Tries = NO_TRIES): Promise<
   if (asked) return asked;
   if (tries === NO_TRIES) journal.turn += 1;
   if (ports.replay) {
-    await hearInReplay(thread);
+    await journal.catchUp();
     const { stopped, ending } = thread.control;
     // Stopped while it waited for room; or a moment before it had it.
     if (stopped && ending && !ports.replay.begins(thread.place.id)) return { ending };
@@ -237,7 +236,7 @@ async function after(thread: Thread, account: TurnAccount, done: Outcome<Value>)
 async function pause(thread: Thread, ms: number): Promise<boolean> {
   // It was waited for then.
   if (thread.ports.replay) {
-    await hearInReplay(thread);
+    await thread.journal.catchUp();
     return !thread.journal.signals().some(({ kind }) => STOPS_WAIT.has(kind));
   }
   const interruption = await watchForInterruption(thread, STOPS_WAIT);
