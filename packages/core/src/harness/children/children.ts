@@ -36,7 +36,6 @@ import { apartKey } from '../thread/budget.ts';
 import { packMarks, unpackMarks } from '../thread/conversation.ts';
 import {
   deadlineFault,
-  hearInReplay,
   obeySignals,
   STOPS_WAIT,
   stopThread,
@@ -245,7 +244,7 @@ async function waitForChildren(thread: Thread): Promise<Ending | undefined> {
   const { ports } = thread;
   for (;;) {
     if (thread.control.stopped) return thread.control.ending;
-    await hearInReplay(thread);
+    await thread.journal.catchUp();
     // Who has nobody to wait for has ended, also in a process that goes.
     const before = thread.control.leaving ? await openChildren(thread) : undefined;
     if (before?.ok === false) return childrenUnreadable(before);
@@ -275,7 +274,7 @@ async function waitForChildren(thread: Thread): Promise<Ending | undefined> {
 async function countOthers(thread: Thread): Promise<Outcome<null>> {
   const { ports, place, budget, journal } = thread;
   if (budget.meter.read().spawns === 0) return ok(null);
-  await hearInReplay(thread);
+  await journal.catchUp();
   if (!(await journal.flush())) return ok(null);
   const history = await readJournal(ports.store, place.id);
   return history.ok ? await catchUp(thread, project(openWork, history.output), []) : history;
