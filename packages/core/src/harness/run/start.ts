@@ -31,7 +31,6 @@ import { packRules } from '../rights/thread-rules.ts';
 import { declaredRights } from '../rights/thread-token.ts';
 import { apartKey, budgetOf } from '../thread/budget.ts';
 import { unpackMarks } from '../thread/conversation.ts';
-import { hearInReplay } from '../thread/interruption.ts';
 import { checkedEvents, LEASE_MS, type Refusable } from '../thread/journal-writer.ts';
 import { type GivenMarks, openingEvents, withFreshId } from '../thread/opening.ts';
 import type { ThreadResult } from '../thread/ports.ts';
@@ -400,7 +399,7 @@ export const runHook: RunHook = async (thread, name, inputs, asked) => {
   if (!ran.ok) return ran;
   if ('computed' in ran.output) return ok(ran.output.computed);
   // What others did to the thread meanwhile comes before what the hook said.
-  await hearInReplay(thread);
+  await thread.journal.catchUp();
   const { status, reason, outputs, cost, thread_id } = ran.output;
   const waits = waitsFor(name, ran.output);
   if (waits) return waits;
