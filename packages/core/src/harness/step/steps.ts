@@ -2,7 +2,6 @@
 // are recorded in the order they were asked for.
 import type { ToolCallBlock } from '../../llm/index.ts';
 import type { Ending } from '../loop.ts';
-import { hearInReplay } from '../thread/interruption.ts';
 import { asExecute } from '../thread/permitted-tools.ts';
 import type { Thread } from '../thread/thread.ts';
 import { beginStep, type CallGroup, endStep, isAtRest, performCall } from './step.ts';
@@ -68,10 +67,10 @@ async function performAtOnce(thread: Thread, begun: readonly Begun[], size: numb
       async inTurn() {
         recorded();
         await before;
-        await hearInReplay(thread);
+        await thread.journal.catchUp();
       },
     };
-    await hearInReplay(thread);
+    await thread.journal.catchUp();
     const outcome = performCall(thread, call, known, group);
     done.push(outcome);
     await Promise.race([hasIntent, outcome]);
@@ -95,7 +94,7 @@ async function runGroup(
   let ended: Ending | undefined;
   for (const [at, outcome] of outcomes.entries()) {
     const { call, known } = begun[at] as Begun;
-    await hearInReplay(thread);
+    await thread.journal.catchUp();
     ended = await endStep(thread, call, known, outcome);
     // One of them waits for a person: what the others came to is kept.
     if (ended && !isAtRest(thread)) return ended;
