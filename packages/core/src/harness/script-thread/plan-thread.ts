@@ -12,7 +12,6 @@ import type { ModelReply } from '../../llm/index.ts';
 import type { Ending } from '../loop.ts';
 import { wholeResult } from '../step/large-result.ts';
 import { Conversation, packMarks, unpackMarks } from '../thread/conversation.ts';
-import { hearInReplay } from '../thread/interruption.ts';
 import type { PlanReading, ScriptActions } from '../thread/ports.ts';
 import { replyAt } from '../thread/recorded-answers.ts';
 import type { Talk, Thread } from '../thread/thread.ts';
@@ -295,7 +294,7 @@ export async function runPlannedThread(
     const made = plan ?? (await makePlan(planning, number, after, history));
     if ('ending' in made) return made.ending;
     if (place.plan === 'check') return checked(made);
-    const record = await createScriptRecord(rest, whole, count, () => hearInReplay(thread));
+    const record = await createScriptRecord(rest, whole, count, () => thread.journal.catchUp());
     const ran = await runPlan(planning, made, record);
     if ('status' in ran) return ran;
     [plan, rest, count, after] = [undefined, [], record.count(), ran];

@@ -197,8 +197,3 @@ export function obeySignals(thread: Thread): Ending | undefined {
   }
   return undefined;
 }
-
-/** In a replay nobody rings: what was said is found by how many events there are. */
-export function hearInReplay({ ports, journal }: Thread): MaybePromise<void> {
-  return ports.replay && journal.flush().then(() => journal.listen());
-}
