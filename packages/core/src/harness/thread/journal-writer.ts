@@ -15,6 +15,7 @@ import type {
   NewEvent,
   Signal,
   Store,
+  ThreadStatus,
 } from '../../store/index.ts';
 
 /** Ready to be written. Its text is made once: for the registry, for sealing and for the transcript. */
@@ -47,6 +48,12 @@ export function checkedEvents(
   }
   return ok(encoded);
 }
+
+/** A change of status is an event too. */
+export const statusEvent = (status: ThreadStatus): JournalEvent => ({
+  type: 'status',
+  data: { status },
+});
 
 export type Change = Pick<Commit, 'status' | 'cost' | 'result' | 'attempt' | 'settle' | 'raise'> & {
   readonly back?: Commit['use'];
@@ -289,7 +296,7 @@ export class JournalWriter {
     const { status } = change;
     const events: Encoded[] = [];
     let wrong: Failure | undefined;
-    const own: JournalEvent[] = status === undefined ? [] : [{ type: 'status', data: { status } }];
+    const own: JournalEvent[] = status === undefined ? [] : [statusEvent(status)];
     for (const event of own.concat(given)) {
       const checked = checkedEvent(event, this.turn);
       if (checked.ok) events.push(checked.output);
