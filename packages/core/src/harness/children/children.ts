@@ -71,7 +71,7 @@ export function resultOf(row: ThreadRow): ThreadResult | undefined {
 }
 
 /** Children of this kind in the registry, in these states or in any. */
-export const childrenOf = (
+const childrenOf = (
   { store }: Pick<HarnessPorts, 'store'>,
   filter: Pick<ThreadFilter, 'parent' | 'kind' | 'status'>,
 ): Promise<Outcome<ThreadSummary[]>> => allThreads(store, filter);
@@ -89,9 +89,13 @@ const OPEN: readonly ThreadStatus[] = THREAD_STATUSES.filter((status) => !isEnde
 const unfinished = (ports: Pick<HarnessPorts, 'store'>, parent: string) =>
   childrenOf(ports, { parent, status: OPEN, kind: 'thread' });
 
-/** Threads of its hooks that have not ended. */
-const openHooks = (ports: Pick<HarnessPorts, 'store'>, parent: string) =>
-  childrenOf(ports, { parent, status: OPEN, kind: 'hook' });
+/** Threads of the hooks of a thread. Absent `status`: in all states. */
+export const hooksOf = (
+  ports: Pick<HarnessPorts, 'store'>,
+  parent: string,
+  status?: readonly ThreadStatus[],
+): Promise<Outcome<ThreadSummary[]>> =>
+  childrenOf(ports, { parent, kind: 'hook', ...(status && { status }) });
 
 const aborted = (signal: AbortSignal): Promise<undefined> =>
   new Promise((resolve) => {
@@ -487,7 +491,7 @@ async function endBelow(
 ): Promise<Outcome<null>> {
   const kind = status === 'killed' ? 'kill' : 'terminate';
   const end = status === 'failed' ? 'terminated' : status;
-  const hooks = await openHooks({ store }, id);
+  const hooks = await hooksOf({ store }, id, OPEN);
   const children = hooks.ok ? await unfinished({ store }, id) : hooks;
   if (!hooks.ok) return hooks;
   if (!children.ok) return children;

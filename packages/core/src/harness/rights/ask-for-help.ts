@@ -26,6 +26,7 @@ import {
 } from '../../trust/index.ts';
 import { raiseError } from '../hooks/raise-checkpoint.ts';
 import { makeApprovalId } from '../thread/opening.ts';
+import { recordSnapshot } from '../thread/restore.ts';
 import type { Thread } from '../thread/thread.ts';
 import { isInForce, rightOf } from './approved-rights.ts';
 import { askedFor } from './ask-about-call.ts';
@@ -256,12 +257,6 @@ async function stuck(
   return ending.status === 'needs_input' ? await ask(thread, signal, question) : failed;
 }
 
-/** Its number is known when it is written. */
-async function snapshot({ journal }: Thread, { reason }: HelpSignal): Promise<Outcome<Json>> {
-  const noted = await journal.commit({ type: 'snapshot', data: { reason } }, {});
-  return noted.ok ? ok({ action: 'checkpoint', snapshot: noted.output.seq }) : noted;
-}
-
 /** A hook has to decide all the same: that nobody could give it is an answer. */
 const notAsked = ({ error: { code, detail } }: Failure): Json => ({
   decision: 'refused',
@@ -272,7 +267,7 @@ const notAsked = ({ error: { code, detail } }: Failure): Json => ({
 });
 
 export async function helpSignal(thread: Thread, signal: HelpSignal): Promise<Outcome<Json>> {
-  if (signal.action === 'checkpoint') return await snapshot(thread, signal);
+  if (signal.action === 'checkpoint') return await recordSnapshot(thread, signal.reason);
   const wanted = questionOf(thread, signal);
   if (!wanted.ok) return thread.place.kind === 'hook' ? ok(notAsked(wanted)) : wanted;
   const question = wanted.output;

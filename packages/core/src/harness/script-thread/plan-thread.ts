@@ -7,7 +7,7 @@ import { hash } from 'node:crypto';
 import { join } from 'node:path';
 import { type Failure, fail, type Json, type Outcome, ok } from '../../base/index.ts';
 import { carries, makeValue, type Value } from '../../flow/index.ts';
-import type { Recorded } from '../../journal/index.ts';
+import { planReplies, type Recorded } from '../../journal/index.ts';
 import type { ModelReply } from '../../llm/index.ts';
 import type { Ending } from '../loop.ts';
 import { wholeResult } from '../step/large-result.ts';
@@ -52,15 +52,9 @@ interface Planning {
   readonly between: Between;
 }
 
-/** What a model said to be this plan, as far as it was let through. */
-function repliesIn(history: readonly Recorded[], number: number): ModelReply[] {
-  return history.flatMap(({ type, data }, at) => {
-    if (type !== 'assistant_message' || data.injected || data.plan !== number) return [];
-    const end = history.slice(at).find((event) => event.type === 'turn_end');
-    const isSaid = !data.withheld && end?.data.done === true;
-    return (isSaid && replyAt(history, at)) || [];
-  });
-}
+/** The replies that were to be this plan. Replies that a guard or a hook withheld are left out. */
+const repliesIn = (history: readonly Recorded[], number: number): ModelReply[] =>
+  planReplies(history, number).flatMap((at) => replyAt(history, at) ?? []);
 
 const textOf = ({ content }: ModelReply): string =>
   content.map((block) => (block.type === 'text' ? block.text : '')).join('');
