@@ -404,12 +404,36 @@ const isSaid = (history: readonly Recorded[], at: number, { open, withheld }: Re
 
 const isTurnEnd = (event: Recorded) => event.type === 'turn_end';
 
-/** Where the model last spoke in the thread's own conversation. */
-export const lastSpoken = (history: readonly Recorded[]): number =>
-  history.findLastIndex(
-    ({ type, data }, at) =>
+/**
+ * The last reply in the conversation of the thread, and its index. Absent: nobody replied, or the harness made the
+ * last reply.
+ */
+export function lastReply(
+  history: readonly Recorded[],
+): { at: number; content: readonly Block[] } | undefined {
+  const at = history.findLastIndex(
+    ({ type, data }, index) =>
       type === 'assistant_message' &&
-      (data.injected || (data.apart !== true && isSaid(history, at, data))),
+      (data.injected || (data.apart !== true && isSaid(history, index, data))),
+  );
+  const reply = history[at];
+  if (reply?.type !== 'assistant_message' || reply.data.injected) return undefined;
+  return { at, content: reply.data.content };
+}
+
+/** The indices of replies that were to be this plan. A plan has a turn of its own, so its end says if it counts. */
+export const planReplies = (history: readonly Recorded[], number: number): number[] =>
+  history.flatMap(({ type, data }, at) => {
+    if (type !== 'assistant_message' || data.injected || data.plan !== number) return [];
+    const end = history.slice(at).find(isTurnEnd);
+    return !data.withheld && end?.data.done === true ? [at] : [];
+  });
+
+/** The inputs that a hook set when it began the last attempt with other inputs. */
+export const changedInputs = (history: readonly Recorded[]): JsonObject | undefined =>
+  history.reduce<JsonObject | undefined>(
+    (found, { type, data }) => (type === 'retry' && 'inputs' in data && data.inputs) || found,
+    undefined,
   );
 
 /** True if nothing changed the conversation after a reply of the model that has no calls. */

@@ -89,12 +89,10 @@ const result: JournalEvent = {
 
 test('a rewind keeps the decision of a hook and undoes a result', () => {
   const bounds = { retries: 0, skips: {} };
+  const decision = { directive: 'd', event: 'error', step: 's', deed: 'proceed' } as const;
   const decided: JournalEvent = {
     type: 'hook',
-    data: {
-      ...({ directive: 'd', event: 'error', step: 's', deed: 'proceed', notes: {} } as const),
-      ...{ duration_ms: 1, fired: [], bounds, thread_id: 'h' },
-    },
+    data: { ...decision, notes: {}, duration_ms: 1, fired: [], bounds, thread_id: 'h' },
   };
   const work = (...events: JournalEvent[]) => project(openWork, journal(events));
   expect(work(hook, snapshot).hooks.size).toBe(1);

@@ -208,9 +208,10 @@ const undoableOf = ({ calls, asked, openReply, hooks, approvals }: OpenWork): Un
 });
 
 /** Back to the last snapshot that is not later than `from`. */
-function rewind({ openReply: _, ...state }: OpenWork, from: number): OpenWork {
+function rewind(state: OpenWork, from: number): OpenWork {
+  const { openReply: _, ...rest } = state;
   const snapshots = state.snapshots.filter(({ seq }) => seq <= from);
-  return { ...state, ...(snapshots.at(-1)?.state ?? NONE), snapshots };
+  return { ...rest, ...(snapshots.at(-1)?.state ?? NONE), snapshots };
 }
 
 function applyLastingToAll(state: OpenWork, event: Recorded): OpenWork {

@@ -36,7 +36,6 @@ import { apartKey } from '../thread/budget.ts';
 import { packMarks, unpackMarks } from '../thread/conversation.ts';
 import {
   deadlineFault,
-  hearInReplay,
   obeySignals,
   STOPS_WAIT,
   stopThread,
@@ -76,7 +75,7 @@ export function resultOf(row: ThreadRow): ThreadResult | undefined {
 }
 
 /** Returns the children of one kind in the store. Absent `status`: children in every state. */
-export const childrenOf = (
+const childrenOf = (
   { store }: Pick<HarnessPorts, 'store'>,
   filter: Pick<ThreadFilter, 'parent' | 'kind' | 'status'>,
 ): Promise<Outcome<ThreadSummary[]>> => allThreads(store, filter);
@@ -93,8 +92,13 @@ const OPEN: readonly ThreadStatus[] = THREAD_STATUSES.filter((status) => !isEnde
 const unfinished = (ports: Pick<HarnessPorts, 'store'>, parent: string) =>
   childrenOf(ports, { parent, status: OPEN, kind: 'thread' });
 
-const openHooks = (ports: Pick<HarnessPorts, 'store'>, parent: string) =>
-  childrenOf(ports, { parent, status: OPEN, kind: 'hook' });
+/** Threads of the hooks of a thread. Absent `status`: in all states. */
+export const hooksOf = (
+  ports: Pick<HarnessPorts, 'store'>,
+  parent: string,
+  status?: readonly ThreadStatus[],
+): Promise<Outcome<ThreadSummary[]>> =>
+  childrenOf(ports, { parent, kind: 'hook', ...(status && { status }) });
 
 const aborted = (signal: AbortSignal): Promise<undefined> =>
   new Promise((resolve) => {
@@ -250,7 +254,7 @@ async function waitForChildren(thread: Thread): Promise<Ending | undefined> {
   const { ports } = thread;
   for (;;) {
     if (thread.control.stopped) return thread.control.ending;
-    await hearInReplay(thread);
+    await thread.journal.catchUp();
     // A thread without open children ends, even if this process is leaving.
     const before = thread.control.leaving ? await openChildren(thread) : undefined;
     if (before?.ok === false) return childrenUnreadable(before);
@@ -283,7 +287,7 @@ type Parent = BudgetHolder & Pick<Thread, 'journal'>;
 async function countOthers(thread: Parent): Promise<Outcome<null>> {
   const { ports, place, budget, journal } = thread;
   if (budget.meter.read().spawns === 0) return ok(null);
-  await hearInReplay(thread);
+  await journal.catchUp();
   if (!(await journal.flush())) return ok(null);
   const history = await readJournal(ports.store, place.id);
   return history.ok ? await catchUp(thread, project(openWork, history.output), []) : history;
@@ -494,7 +498,7 @@ async function endBelow(
 ): Promise<Outcome<null>> {
   const kind = status === 'killed' ? 'kill' : 'terminate';
   const end = status === 'failed' ? 'terminated' : status;
-  const hooks = await openHooks({ store }, id);
+  const hooks = await hooksOf({ store }, id, OPEN);
   const children = hooks.ok ? await unfinished({ store }, id) : hooks;
   if (!hooks.ok) return hooks;
   if (!children.ok) return children;

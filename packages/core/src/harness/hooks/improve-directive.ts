@@ -6,7 +6,7 @@ import { hash } from 'node:crypto';
 import { fail, type Outcome, ok, plainText } from '../../base/index.ts';
 import { carries, EMPTY, mergeAll } from '../../flow/index.ts';
 import { type Directive, parseDirective } from '../../items/index.ts';
-import type { Proposal, Recorded } from '../../journal/index.ts';
+import { type Proposal, type Recorded, startOf } from '../../journal/index.ts';
 import type { NewApproval } from '../../store/index.ts';
 import { unpackMarks } from '../thread/conversation.ts';
 import { makeApprovalId, openingEvents } from '../thread/opening.ts';
@@ -195,7 +195,7 @@ async function beginAnew(
   history: readonly Recorded[],
 ): Promise<void> {
   const { ports, talk, control, place } = thread;
-  const message = history.find((event) => event.type === 'thread_start')?.data.message ?? '';
+  const message = startOf(history)?.message ?? '';
   const marks = mergeAll(
     talk.opening.map(({ data }) => ('marks' in data ? unpackMarks(data.marks) : EMPTY)),
   );

@@ -43,7 +43,6 @@ import {
 import { raisedAmounts, raiseRoom } from '../thread/budget.ts';
 import { switchModel } from '../thread/choose-model.ts';
 import { aboutArguments, conversationText, unpackMarks } from '../thread/conversation.ts';
-import { hearInReplay } from '../thread/interruption.ts';
 import { openingEvents } from '../thread/opening.ts';
 import {
   countedResult,
@@ -438,7 +437,7 @@ async function raiseEvent(
   const fault = event.name === 'limit' && 'fault' in flowEvent ? flowEvent.fault : undefined;
   const situation = await situationOf(thread, event, name, fault);
   const deed = await consult(thread, { ...situation, open, required: step.required });
-  if (thread.ports.replay) await hearInReplay(thread);
+  await journal.catchUp();
   return carryOut(thread, deed, event, name);
 }
 

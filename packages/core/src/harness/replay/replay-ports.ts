@@ -58,6 +58,7 @@ import { createLiveThreads } from '../thread/live-threads.ts';
 import { createReplayRecord, type ReplayRecord } from '../thread/recorded-answers.ts';
 import type { HarnessPorts, Thread } from '../thread/thread.ts';
 import { askAgain } from './ask-again.ts';
+import { ReplayJournal } from './replay-journal.ts';
 
 /** Of a hook whose answer nobody heard before the process was lost. */
 const NO_RESULT = {
@@ -414,6 +415,7 @@ function replayPort({
   const nextOf = (thread: string) => recordOf(thread).events[count(thread)];
   const flush = (thread: string) => live.get(thread)?.thread.journal.flush();
   return {
+    openJournal: (...given) => new ReplayJournal(...given),
     rest,
     // What a script only looked at is noted when it is done: its event is the next one.
     async recorded(thread, call, isLate) {

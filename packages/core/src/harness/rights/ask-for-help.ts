@@ -25,8 +25,8 @@ import {
   type Scope,
 } from '../../trust/index.ts';
 import { raiseError } from '../hooks/raise-checkpoint.ts';
-import type { JournalWriter } from '../thread/journal-writer.ts';
 import { makeApprovalId } from '../thread/opening.ts';
+import { recordSnapshot } from '../thread/restore.ts';
 import type { HarnessPorts, RightsHolder, Thread } from '../thread/thread.ts';
 import { isInForce, rightOf } from './approved-rights.ts';
 import { type ApprovalRequester, askedFor } from './ask-about-call.ts';
@@ -257,12 +257,6 @@ async function stuck(
   return ending.status === 'needs_input' ? await ask(thread, signal, question) : failed;
 }
 
-/** The number of the snapshot is the number of its event. */
-async function snapshot(journal: JournalWriter, { reason }: HelpSignal): Promise<Outcome<Json>> {
-  const noted = await journal.commit({ type: 'snapshot', data: { reason } }, {});
-  return noted.ok ? ok({ action: 'checkpoint', snapshot: noted.output.seq }) : noted;
-}
-
 /** A hook must decide even if no person can approve its request, so the refusal is an answer. */
 const notAsked = ({ error: { code, detail } }: Failure): Json => ({
   decision: 'refused',
@@ -273,7 +267,7 @@ const notAsked = ({ error: { code, detail } }: Failure): Json => ({
 });
 
 export async function helpSignal(thread: Thread, signal: HelpSignal): Promise<Outcome<Json>> {
-  if (signal.action === 'checkpoint') return await snapshot(thread.journal, signal);
+  if (signal.action === 'checkpoint') return await recordSnapshot(thread, signal.reason);
   const wanted = questionOf(thread, signal);
   if (!wanted.ok) return thread.place.kind === 'hook' ? ok(notAsked(wanted)) : wanted;
   const question = wanted.output;

@@ -39,6 +39,9 @@ interface Start {
   runHook: RunHook;
 }
 
+const openWriter = (...given: ConstructorParameters<typeof JournalWriter>): JournalWriter =>
+  new JournalWriter(...given);
+
 function openJournal(
   ports: HarnessPorts,
   { held, since, history }: Start,
@@ -52,7 +55,8 @@ function openJournal(
     write(events, firstSeq);
     for (const event of events) ports.watch.onEvent?.(id, event);
   };
-  return new JournalWriter(held, turn, since, {
+  const open = ports.replay?.openJournal ?? openWriter;
+  return open(held, turn, since, {
     store: ports.store,
     now: ports.threads.live.leases.now,
     transcribe: ports.watch.onEvent ? writeAndTell : write,

@@ -11,7 +11,7 @@ import { declaredRights } from '../rights/thread-token.ts';
 import { NOT_HELD } from '../script-thread/script-steps.ts';
 import { runScriptThread } from '../script-thread/script-thread.ts';
 import { runSteps } from '../step/steps.ts';
-import { hearInReplay, obeySignals, stopThread } from '../thread/interruption.ts';
+import { obeySignals, stopThread } from '../thread/interruption.ts';
 import type { ThreadResult } from '../thread/ports.ts';
 import type { HeldLease, Thread } from '../thread/thread.ts';
 import { runTurn } from '../turn/turn.ts';
@@ -80,7 +80,7 @@ async function checkStart(thread: Thread): Promise<Ending | undefined> {
   let asked = [...thread.hooks.pending.values()].find(({ step }) => step === 'start')?.fault;
   for (;;) {
     // A kill revokes the token. It is handled first, so that the thread does not end for want of rights.
-    if (thread.ports.replay) await hearInReplay(thread);
+    await thread.journal.catchUp();
     const ending = obeySignals(thread);
     if (ending) return ending;
     const refused = asked ? ok({ ok: false as const, error: asked }) : missingRights(thread);
@@ -101,7 +101,7 @@ async function checkStart(thread: Thread): Promise<Ending | undefined> {
 
 /** A pause that came while the model said its last word: that is kept, and counts when the thread goes on. */
 async function pausedAtEnd(thread: Thread): Promise<Ending | undefined> {
-  if (thread.ports.replay) await hearInReplay(thread);
+  await thread.journal.catchUp();
   const isPaused = thread.journal.signals().some(({ kind }) => kind === 'pause');
   return isPaused ? obeySignals(thread) : undefined;
 }
@@ -111,7 +111,7 @@ function loopPorts(thread: Thread): LoopPorts {
   const between = async (): Promise<Ending | undefined> => {
     if (control.ending) return control.ending;
     ports.threads.live.leases.beat();
-    if (ports.replay) await hearInReplay(thread);
+    await journal.catchUp();
     if (!journal.isHeld()) return NOT_HELD;
     const told = obeySignals(thread);
     if (told) return told;
@@ -157,10 +157,10 @@ async function runToEnding(
     const { stopped, ending = own } = thread.control;
     const last = stopped ? ending : own;
     // The ends of children that it stops are in the journal; an abort notes more after them.
-    if (last.status === 'aborted') await hearInReplay(thread);
+    if (last.status === 'aborted') await thread.journal.catchUp();
     const final = await checkExpected(thread, await endFamily(thread, last));
     if (isEnded(final.status) && thread.hooks.pending.size > 0) await endHooks(thread);
-    if (isEnded(final.status) && final.status !== 'completed') await hearInReplay(thread);
+    if (isEnded(final.status) && final.status !== 'completed') await thread.journal.catchUp();
     return final;
   } catch (error) {
     const reason = messageOf(error);

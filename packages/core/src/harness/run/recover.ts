@@ -4,7 +4,7 @@ import { type Json, type Outcome, ok } from '../../base/index.ts';
 import { type JournalEvent, madeCalls, type OpenWork, readJournal } from '../../journal/index.ts';
 import type { ToolCallBlock } from '../../llm/index.ts';
 import { isEnded, type OpenReservation } from '../../store/index.ts';
-import { childrenOf } from '../children/children.ts';
+import { hooksOf } from '../children/children.ts';
 import { raiseError } from '../hooks/raise-checkpoint.ts';
 import { createCostMeter, NO_COST, packCost, unpackCost } from '../limits/cost.ts';
 import { endCall } from '../step/call-intent.ts';
@@ -120,8 +120,8 @@ async function mayHaveWritten({ ports }: Thread, hook: string): Promise<boolean>
 /** Hooks that nobody will ask any more end; the others go on when the run is where they were asked. */
 export async function endOrphanedHooks(thread: Thread): Promise<Outcome<null>> {
   const { pending } = thread.hooks;
-  const hooks = { parent: thread.place.id, kind: 'hook' } as const;
-  const before = await childrenOf(thread.ports, hooks);
+  const { ports, place } = thread;
+  const before = await hooksOf(ports, place.id);
   if (!before.ok) return before;
   for (const { id, status } of before.output) {
     // It was ended with the thread it served, and is asked anew.
@@ -131,7 +131,7 @@ export async function endOrphanedHooks(thread: Thread): Promise<Outcome<null>> {
   }
   // A hook may have ended, and its thread not have heard of it: what they all used is what counts.
   const all = createCostMeter(() => 0);
-  const ended = await childrenOf(thread.ports, hooks);
+  const ended = await hooksOf(ports, place.id);
   if (!ended.ok) return ended;
   for (const { id, cost } of ended.output) {
     const used = pending.has(id) ? undefined : unpackCost(cost);

@@ -9,12 +9,13 @@ import {
   ok,
 } from '../../base/index.ts';
 import {
+  changedInputs,
   type DataOf,
   decodeAll,
   eventFlags,
   eventsInForce,
   type JournalEvent,
-  lastSpoken,
+  lastReply,
   type OpenWork,
   type Recorded,
   readJournal,
@@ -86,14 +87,13 @@ function handedBack(
 /** How the thread was going to end; undefined when there is more to do. */
 function endingBeforeCrash(thread: Thread, history: readonly Recorded[]): Ending | undefined {
   if (isSpokenTo(thread)) return undefined;
-  const at = lastSpoken(history);
-  const spoken = history[at];
-  if (spoken?.type !== 'assistant_message' || spoken.data.injected) return undefined;
+  const spoken = lastReply(history);
+  if (!spoken) return undefined;
+  const { at, content } = spoken;
   // That was how it ended; somebody has taken it up since.
   const isOld = history.slice(at + 1).some(({ type, data }) => type === 'signal' && data.after);
   if (isOld) return undefined;
   const after = history.slice(at + 1).filter(({ type }) => eventFlags(type).changesConversation);
-  const { content } = spoken.data;
   if (after.length > 0) return handedBack(thread, content, after);
   if (content.some(({ type }) => type === 'tool_call')) return undefined;
   const reply = replyAt(history, at);
@@ -125,13 +125,6 @@ export async function prepareAgain(
   const planned = begun?.plan ? { plan: begun.plan } : {};
   return ok({ ...rest, ...planned, limits: limitsSet(history, row) });
 }
-
-/** Those of the attempt that it is in, when a hook had it begin with others. */
-const inputsIn = (history: readonly Recorded[]): JsonObject | undefined =>
-  history.reduce<JsonObject | undefined>(
-    (found, { type, data }) => (type === 'retry' && 'inputs' in data && data.inputs) || found,
-    undefined,
-  );
 
 interface MadeAgain {
   thread: Thread;
@@ -184,7 +177,7 @@ async function makeAgain(
     const message = `thread \`${held.thread}\` ran a ${plan ? 'plan' : 'script'} and has completed: nobody is there to be told`;
     return fail('thread_ended', message, { thread: held.thread, status: held.row.status });
   }
-  const inputs = inputsIn(history) ?? again.output.inputs;
+  const inputs = changedInputs(history) ?? again.output.inputs;
   const made = await withNews(ports, held, { ...again.output, inputs }, options);
   if (!made.ok) return made;
   const { prepared } = made.output;

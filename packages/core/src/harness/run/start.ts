@@ -19,7 +19,7 @@ import {
 } from '../../flow/index.ts';
 import type { DirectiveItem } from '../../items/index.ts';
 import type { HookStart, JournalEvent, WhatRan } from '../../journal/index.ts';
-import type { AuditEntry, Held, NewThread } from '../../store/index.ts';
+import type { AuditEntry, Held } from '../../store/index.ts';
 import { capsOn } from '../../trust/index.ts';
 import { RESTS, resultOf } from '../children/children.ts';
 import { MAX_HOOK_NESTING, MAX_RETRIES } from '../hooks/action.ts';
@@ -31,8 +31,7 @@ import { packRules } from '../rights/thread-rules.ts';
 import { declaredRights } from '../rights/thread-token.ts';
 import { apartKey, budgetOf } from '../thread/budget.ts';
 import { unpackMarks } from '../thread/conversation.ts';
-import { hearInReplay } from '../thread/interruption.ts';
-import { checkedEvents, LEASE_MS, type Refusable } from '../thread/journal-writer.ts';
+import { checkedEvents, LEASE_MS, type Refusable, statusEvent } from '../thread/journal-writer.ts';
 import { type GivenMarks, openingEvents, withFreshId } from '../thread/opening.ts';
 import type { ThreadResult } from '../thread/ports.ts';
 import { addToConversation } from '../thread/talk.ts';
@@ -40,6 +39,7 @@ import type { HarnessPorts, HookAbout, Prepared, RunHook, Thread } from '../thre
 import { type AboutRun, aboutRun } from './about-run.ts';
 import { createThread } from './create.ts';
 import { drive } from './drive.ts';
+import { insertThread, recordHook } from './insert-thread.ts';
 import { prepareThread, type RunRequest, type StartedBy } from './prepare.ts';
 import { endForced } from './recover.ts';
 import {
@@ -81,34 +81,6 @@ export interface Started {
   done: Promise<ThreadResult>;
 }
 
-/** As its birth is noted; what stands open is kept now, so that it outlives this process. */
-async function hookStart(
-  { held, ...about }: HookAbout,
-  thread_id: string,
-  directive: string,
-): Promise<HookStart> {
-  return { ...about, thread_id, directive, ...(held && { held: await held() }) };
-}
-
-/** How it comes into the world: a root by itself, everybody else in a commit of the parent. */
-async function bear(
-  ports: HarnessPorts,
-  { parent, spawn, about }: BirthPlace,
-  thread: NewThread,
-): Promise<Outcome<Held>> {
-  if (!parent) return await ports.store.createThread(thread);
-  const { id: thread_id, directive, runner, detached = false } = thread;
-  const begun = about && (await hookStart(about, thread_id, directive));
-  const noted: JournalEvent = begun
-    ? { type: 'hook_start', data: begun }
-    : { type: 'spawn', data: { thread_id, directive, runner, detached } };
-  const born = await parent.journal.commit(noted, { children: [thread], ...spawn?.() });
-  if (!born.ok) return born;
-  if (begun) parent.hooks.pending.set(thread_id, begun);
-  const [held] = born.output.children;
-  return held ? ok(held) : fail('internal_error', `thread \`${thread_id}\` was not born`);
-}
-
 async function createRow(
   ports: HarnessPorts,
   { item, directive, limits, inputs }: Prepared,
@@ -124,7 +96,7 @@ async function createRow(
   if (!checked.ok) return checked;
   const create = (id: string): Promise<Outcome<Held>> => {
     const drawFrom = place.drawFrom ?? (detached && parent ? apartKey(id) : undefined);
-    return bear(ports, place, {
+    return insertThread(ports, place, {
       id,
       directive: item.id,
       version: directive.version,
@@ -211,9 +183,6 @@ function whatRan(
   };
 }
 
-/** The store writes its birth, before everything else. */
-const BORN: JournalEvent = { type: 'status', data: { status: 'running' } };
-
 /** Makes the row and lets the thread run; whoever wants its result awaits `done`. */
 function startPrepared(...run: Parameters<typeof begin>): ReturnType<typeof begin> {
   const [ports, , { parent }] = run;
@@ -289,7 +258,7 @@ async function begin(
   };
   if (place.isQueued) return await leaveQueued(ports, held, row);
   ports.watch.transcript(held.thread, held.row)(
-    [BORN, ...events].map((event) => ({ ...event, turn: 0 })),
+    [statusEvent('running'), ...events].map((event) => ({ ...event, turn: 0 })),
     1,
   );
   const made = await createThread(ports, {
@@ -350,9 +319,7 @@ async function startHook(
   }
   const was = await ports.replay?.hook(place.id);
   if (was !== undefined) {
-    const begun = await hookStart(about, was, prepared.output.item.id);
-    thread.journal.note({ type: 'hook_start', data: begun });
-    hooks.pending.set(was, begun);
+    const begun = await recordHook(thread, about, was, prepared.output.item.id);
     return await goOnWithHook(thread, begun);
   }
   const { reserve } = hooks;
@@ -400,7 +367,7 @@ export const runHook: RunHook = async (thread, name, inputs, asked) => {
   if (!ran.ok) return ran;
   if ('computed' in ran.output) return ok(ran.output.computed);
   // What others did to the thread meanwhile comes before what the hook said.
-  await hearInReplay(thread);
+  await thread.journal.catchUp();
   const { status, reason, outputs, cost, thread_id } = ran.output;
   const waits = waitsFor(name, ran.output);
   if (waits) return waits;

@@ -7,12 +7,11 @@ import { hash } from 'node:crypto';
 import { join } from 'node:path';
 import { type Failure, fail, type Json, type Outcome, ok } from '../../base/index.ts';
 import { carries, makeValue, type Value } from '../../flow/index.ts';
-import type { Recorded } from '../../journal/index.ts';
+import { planReplies, type Recorded } from '../../journal/index.ts';
 import type { ModelReply } from '../../llm/index.ts';
 import type { Ending } from '../loop.ts';
 import { wholeResult } from '../step/large-result.ts';
 import { Conversation, packMarks, unpackMarks } from '../thread/conversation.ts';
-import { hearInReplay } from '../thread/interruption.ts';
 import type { PlanReading, ScriptActions } from '../thread/ports.ts';
 import { replyAt } from '../thread/recorded-answers.ts';
 import type { Talk, Thread } from '../thread/thread.ts';
@@ -53,15 +52,9 @@ interface Planning {
   readonly between: Between;
 }
 
-/** What a model said to be this plan, as far as it was let through. */
-function repliesIn(history: readonly Recorded[], number: number): ModelReply[] {
-  return history.flatMap(({ type, data }, at) => {
-    if (type !== 'assistant_message' || data.injected || data.plan !== number) return [];
-    const end = history.slice(at).find((event) => event.type === 'turn_end');
-    const isSaid = !data.withheld && end?.data.done === true;
-    return (isSaid && replyAt(history, at)) || [];
-  });
-}
+/** The replies that were to be this plan. Replies that a guard or a hook withheld are left out. */
+const repliesIn = (history: readonly Recorded[], number: number): ModelReply[] =>
+  planReplies(history, number).flatMap((at) => replyAt(history, at) ?? []);
 
 const textOf = ({ content }: ModelReply): string =>
   content.map((block) => (block.type === 'text' ? block.text : '')).join('');
@@ -295,7 +288,7 @@ export async function runPlannedThread(
     const made = plan ?? (await makePlan(planning, number, after, history));
     if ('ending' in made) return made.ending;
     if (place.plan === 'check') return checked(made);
-    const record = await createScriptRecord(rest, whole, count, () => hearInReplay(thread));
+    const record = await createScriptRecord(rest, whole, count, () => thread.journal.catchUp());
     const ran = await runPlan(planning, made, record);
     if ('status' in ran) return ran;
     [plan, rest, count, after] = [undefined, [], record.count(), ran];

@@ -184,7 +184,7 @@ function createReplayOrder(
     if (!replay) return undefined;
     let looked = -1;
     const isHeard = (rest: readonly Recorded[]) =>
-      rest.length !== looked && HEARD.has(rest[0]?.type ?? 'status');
+      rest.length !== looked && rest[0] !== undefined && HEARD.has(rest[0].type);
     // A signal comes first: the result of a call that was at work then follows it.
     const isNext = (rest: readonly Recorded[]) =>
       isOwn(rest) && !(isHeard(rest) && rest[0]?.type === 'signal');

@@ -23,7 +23,6 @@ import { checkOutputs } from '../../kernel/index.ts';
 import type { Ending } from '../loop.ts';
 import { wholeResult } from '../step/large-result.ts';
 import { unpackMarks } from '../thread/conversation.ts';
-import { hearInReplay } from '../thread/interruption.ts';
 import type { ScriptActions, ScriptAnswer, ScriptRequest } from '../thread/ports.ts';
 import type { HarnessPorts, Prepared, Thread } from '../thread/thread.ts';
 import { createScriptRecord, differs, type ScriptRecord } from './recorded-steps.ts';
@@ -157,7 +156,7 @@ export async function runScriptThread(
 ): Promise<Ending> {
   const { ports, place } = thread;
   const whole = (content: Json) => wholeResult(ports, place.id, content);
-  const record = await createScriptRecord(history, whole, 0, () => hearInReplay(thread));
+  const record = await createScriptRecord(history, whole, 0, () => thread.journal.catchUp());
   const request = scriptRequest(ports, place, script, givenMarks(thread));
   const ran = await runRecorded(thread, { request, record }, between);
   return 'answer' in ran ? endingOf(thread, ran.answer, record) : ran.ending;

@@ -11,7 +11,7 @@ import {
   setOwn,
 } from '../../base/index.ts';
 import { type Descriptor, EMPTY, mergeAll, type Value } from '../../flow/index.ts';
-import { readJournal } from '../../journal/index.ts';
+import { eventFlags, readJournal } from '../../journal/index.ts';
 import type { Handles, Verifier } from '../../kernel/index.ts';
 import {
   isEnded,
@@ -283,7 +283,9 @@ function howToGoOn(name: string, status: ThreadStatus): string {
 
 /** Interval of reports without an event, because some clients drop a silent call. */
 const SILENCE_MS = 5000;
-const STEPS: ReadonlySet<string> = new Set(['turn_start', 'tool_call', 'thread_end']);
+/** A turn or a call begins, or the thread ends. */
+const isStep = (type: string): boolean =>
+  type === 'tool_call' || type === 'thread_end' || eventFlags(type).turn === 'begins';
 
 /** Reports every turn and step, and that the thread still runs. */
 async function tellProgress(
@@ -304,7 +306,7 @@ async function tellProgress(
   const timer = setInterval(() => void tell({}), SILENCE_MS);
   try {
     for await (const { type, turn, data } of ports.store.watch({ thread: id, seq }, signal)) {
-      if (!STEPS.has(type)) continue;
+      if (!isStep(type)) continue;
       timer.refresh();
       await tell({ turn, step: type === 'tool_call' ? plainText(data.tool) : '' });
       if (type === 'thread_end') return;

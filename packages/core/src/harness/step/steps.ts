@@ -2,7 +2,6 @@
 // results are recorded in the order of the calls.
 import type { ToolCallBlock } from '../../llm/index.ts';
 import type { Ending } from '../loop.ts';
-import { hearInReplay } from '../thread/interruption.ts';
 import { asExecute } from '../thread/permitted-tools.ts';
 import type { HarnessPorts, Talk, Thread } from '../thread/thread.ts';
 import { beginStep, type CallGroup, endStep, isAtRest, performCall } from './step.ts';
@@ -73,10 +72,10 @@ async function performAtOnce(thread: Thread, begun: readonly Begun[], size: numb
       async inTurn() {
         recorded();
         await before;
-        await hearInReplay(thread);
+        await thread.journal.catchUp();
       },
     };
-    await hearInReplay(thread);
+    await thread.journal.catchUp();
     const outcome = performCall(thread, call, known, group);
     done.push(outcome);
     await Promise.race([hasIntent, outcome]);
@@ -100,7 +99,7 @@ async function runGroup(
   let ended: Ending | undefined;
   for (const [at, outcome] of outcomes.entries()) {
     const { call, known } = begun[at] as Begun;
-    await hearInReplay(thread);
+    await thread.journal.catchUp();
     ended = await endStep(thread, call, known, outcome);
     // The call waits for a person. The results of the other calls are kept.
     if (ended && !isAtRest(thread)) return ended;

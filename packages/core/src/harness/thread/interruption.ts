@@ -19,7 +19,7 @@ import type { Ending } from '../loop.ts';
 import { FROM_USER, packMarks, unpackMarks } from './conversation.ts';
 import { skippedResult } from './prompt.ts';
 import { addToConversation } from './talk.ts';
-import type { CalledOff, Interruptible, Interruption, OwnJournal, Thread } from './thread.ts';
+import type { CalledOff, Interruptible, Interruption, Thread } from './thread.ts';
 
 /** What breaks off a reply that is coming. A pause does not: that request is paid for, so it is finished. */
 export const STOPS_STREAM: ReadonlySet<string> = new Set(['interrupt', 'terminate', 'kill']);
@@ -196,9 +196,4 @@ export function obeySignals(thread: Thread): Ending | undefined {
     if (ending) return ending;
   }
   return undefined;
-}
-
-/** In a replay nobody rings: what was said is found by how many events there are. */
-export function hearInReplay({ ports, journal }: OwnJournal): MaybePromise<void> {
-  return ports.replay && journal.flush().then(() => journal.listen());
 }

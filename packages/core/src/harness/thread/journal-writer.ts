@@ -5,6 +5,7 @@
 // because nobody knows any more what the journal says.
 import { setTimeout as sleep } from 'node:timers/promises';
 import { type Failure, fail, type Outcome, ok } from '../../base/index.ts';
+import type { MaybePromise } from '../../flow/index.ts';
 import { type JournalEvent, type Noted, oddField } from '../../journal/index.ts';
 import type {
   AuditEntry,
@@ -14,6 +15,7 @@ import type {
   NewEvent,
   Signal,
   Store,
+  ThreadStatus,
 } from '../../store/index.ts';
 
 /** Ready to be written. Its text is made once: for the registry, for sealing and for the transcript. */
@@ -46,6 +48,12 @@ export function checkedEvents(
   }
   return ok(encoded);
 }
+
+/** A change of status is an event too. */
+export const statusEvent = (status: ThreadStatus): JournalEvent => ({
+  type: 'status',
+  data: { status },
+});
 
 export type Change = Pick<Commit, 'status' | 'cost' | 'result' | 'attempt' | 'settle' | 'raise'> & {
   readonly back?: Commit['use'];
@@ -252,6 +260,14 @@ export class JournalWriter {
     if (signals.ok) this.#hear(signals.output);
   }
 
+  /**
+   * Called before a decision that depends on other threads and people. Nothing to wait for in a live thread: its
+   * process is told at once. A replay records what others did at this place first.
+   */
+  catchUp(): MaybePromise<void> {
+    return undefined;
+  }
+
   /** The nearest of its chain whose word counts no more. */
   revoked(): string | undefined {
     return this.#revoked;
@@ -280,7 +296,7 @@ export class JournalWriter {
     const { status } = change;
     const events: Encoded[] = [];
     let wrong: Failure | undefined;
-    const own: JournalEvent[] = status === undefined ? [] : [{ type: 'status', data: { status } }];
+    const own: JournalEvent[] = status === undefined ? [] : [statusEvent(status)];
     for (const event of own.concat(given)) {
       const checked = checkedEvent(event, this.turn);
       if (checked.ok) events.push(checked.output);

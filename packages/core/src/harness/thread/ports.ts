@@ -23,6 +23,7 @@ import type {
 } from '../../llm/index.ts';
 import type { ThreadStatus } from '../../store/index.ts';
 import type { KeyPair, VerifiedToken } from '../../trust/index.ts';
+import type { JournalWriter } from './journal-writer.ts';
 
 /** Something a script does by itself: a command, a block of code, a file. */
 export interface ScriptAct {
@@ -178,6 +179,8 @@ export interface RawStream {
 }
 
 export interface ReplayPort {
+  /** The writer of a thread that happens again. */
+  openJournal(...given: ConstructorParameters<typeof JournalWriter>): JournalWriter;
   /** What the journal has from here on. */
   rest(thread: string): readonly Recorded[];
   /** What a step of a script came to, so that it is not done again; `isLate`: also after a resume. */

@@ -29,6 +29,15 @@ import type { Thread } from './thread.ts';
 /** The number of a snapshot's event, or the latest one. */
 export type SnapshotName = number | 'last';
 
+/** Records a snapshot. The store answers with its number. */
+export async function recordSnapshot(
+  { journal }: Pick<Thread, 'journal'>,
+  reason: string,
+): Promise<Outcome<Json>> {
+  const recorded = await journal.commit({ type: 'snapshot', data: { reason } }, {});
+  return recorded.ok ? ok({ action: 'checkpoint', snapshot: recorded.output.seq }) : recorded;
+}
+
 /** The snapshot of this name; what there is instead when it is unknown. */
 export function findSnapshot(
   thread: string,

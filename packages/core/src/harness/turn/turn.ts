@@ -15,7 +15,6 @@ import type { Turn } from '../loop.ts';
 import { askAbout } from '../rights/ask-about-call.ts';
 import { frameOf } from '../rights/thread-rules.ts';
 import {
-  hearInReplay,
   runInTime,
   STOPS_STREAM,
   STOPS_WAIT,
@@ -114,7 +113,7 @@ export async function runTurn(thread: Thread, tries: Tries = NO_TRIES): Promise<
   if (asked) return asked;
   if (tries === NO_TRIES) journal.turn += 1;
   if (ports.replay) {
-    await hearInReplay(thread);
+    await journal.catchUp();
     const { stopped, ending } = thread.control;
     // The thread was stopped while the request waited for room.
     if (stopped && ending && !ports.replay.begins(thread.place.id)) return { ending };
@@ -241,7 +240,7 @@ async function after(thread: Thread, account: TurnAccount, done: Outcome<Value>)
 async function pause(thread: Interruptible & OwnJournal, ms: number): Promise<boolean> {
   // The recorded run has waited already.
   if (thread.ports.replay) {
-    await hearInReplay(thread);
+    await thread.journal.catchUp();
     return !thread.journal.signals().some(({ kind }) => STOPS_WAIT.has(kind));
   }
   const interruption = await watchForInterruption(thread, STOPS_WAIT);

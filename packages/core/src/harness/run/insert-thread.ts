@@ -1,0 +1,54 @@
+// Inserts the row of a new thread: a root by itself, a child in a commit of its parent, which records it.
+import { fail, type Outcome, ok } from '../../base/index.ts';
+import type { HookStart, JournalEvent } from '../../journal/index.ts';
+import type { Held, NewThread } from '../../store/index.ts';
+import type { Refusable } from '../thread/journal-writer.ts';
+import type { HarnessPorts, HookAbout, Thread } from '../thread/thread.ts';
+
+interface Insertion {
+  parent?: Pick<Thread, 'journal' | 'hooks'>;
+  /** The question to a hook. */
+  about?: HookAbout;
+  /** Other changes in the commit of the parent. It is called when the commit is made. */
+  spawn?: () => Pick<Refusable, 'charge' | 'reserve' | 'cost'>;
+}
+
+/** A result that waits for the hook is made now, so that it outlives this process. */
+async function hookStart(
+  { held, ...about }: HookAbout,
+  thread_id: string,
+  directive: string,
+): Promise<HookStart> {
+  return { ...about, thread_id, directive, ...(held && { held: await held() }) };
+}
+
+/** Records a hook whose thread is in the store already. */
+export async function recordHook(
+  { journal, hooks }: Pick<Thread, 'journal' | 'hooks'>,
+  about: HookAbout,
+  id: string,
+  directive: string,
+): Promise<HookStart> {
+  const start = await hookStart(about, id, directive);
+  journal.note({ type: 'hook_start', data: start });
+  hooks.pending.set(id, start);
+  return start;
+}
+
+export async function insertThread(
+  { store }: Pick<HarnessPorts, 'store'>,
+  { parent, spawn, about }: Insertion,
+  thread: NewThread,
+): Promise<Outcome<Held>> {
+  if (!parent) return await store.createThread(thread);
+  const { id: thread_id, directive, runner, detached = false } = thread;
+  const start = about && (await hookStart(about, thread_id, directive));
+  const event: JournalEvent = start
+    ? { type: 'hook_start', data: start }
+    : { type: 'spawn', data: { thread_id, directive, runner, detached } };
+  const inserted = await parent.journal.commit(event, { children: [thread], ...spawn?.() });
+  if (!inserted.ok) return inserted;
+  if (start) parent.hooks.pending.set(thread_id, start);
+  const [held] = inserted.output.children;
+  return held ? ok(held) : fail('internal_error', `thread \`${thread_id}\` was not born`);
+}
