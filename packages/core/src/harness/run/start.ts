@@ -31,6 +31,7 @@ import { packRules } from '../rights/thread-rules.ts';
 import { declaredRights } from '../rights/thread-token.ts';
 import { apartKey, budgetOf } from '../thread/budget.ts';
 import { unpackMarks } from '../thread/conversation.ts';
+import { obeySignals } from '../thread/interruption.ts';
 import { checkedEvents, LEASE_MS, type Refusable, statusEvent } from '../thread/journal-writer.ts';
 import { type GivenMarks, openingEvents, withFreshId } from '../thread/opening.ts';
 import type { ThreadResult } from '../thread/ports.ts';
@@ -371,6 +372,9 @@ export const runHook: RunHook = async (thread, name, inputs, asked) => {
   const { status, reason, outputs, cost, thread_id } = ran.output;
   const waits = waitsFor(name, ran.output);
   if (waits) return waits;
+  // A replay has the answer at once. The thread may have handled signals while the hook waited for a person:
+  // they were recorded before the answer.
+  if (thread.ports.replay) obeySignals(thread);
   const descriptor = unpackMarks(ran.output.marks);
   thread.talk.conversation.learn(descriptor, false);
   countHook(thread, cost);
