@@ -1,4 +1,4 @@
-// `audit`: what was done, by threads and by all others, by time.
+// Implements `audit`: lists the actions of threads and other callers by time.
 import { compact, fail, type Outcome, ok } from '@kernmantle/core/base';
 import { type AuditFilter, type AuditRow, isOfUser } from '@kernmantle/core/kernel';
 import { asText, type CommandCall } from '../command.ts';
@@ -10,7 +10,7 @@ import { parseAge } from './threads/prune.ts';
 const COLOURS = { allowed: 'green', denied: 'red', failed: 'yellow' } as const;
 const MAX_ROWS = 100_000;
 
-/** So long ago, or at a time as rows show it; a day begins at midnight, UTC. */
+/** Parses an age such as `2h`, or a time as rows show it. A date means midnight in UTC. */
 function sinceOption(text: string | undefined): Outcome<string | undefined> {
   if (text === undefined) return ok(undefined);
   const time = /^\d{4}-\d\d-\d\d/.test(text) ? Date.parse(text) : Number.NaN;
@@ -63,7 +63,7 @@ export const run = inProject(async (runtime, { options, terminal }) => {
     filter.output.thread = newest.output.id;
   }
   const rows = await runtime.audit.read(filter.output);
-  // Where one of its sources cannot be read, the rows of the other are shown all the same.
+  // If one source cannot be read, the rows of the other are still shown.
   if (!terminal.json) for (const row of rows.output) show(row, terminal);
   if (!rows.ok && !terminal.json)
     terminal.note('`km doctor` says what is wrong and how to mend it');

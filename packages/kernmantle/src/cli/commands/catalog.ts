@@ -6,7 +6,7 @@ import { asText } from '../command.ts';
 import { inProject, speaker } from '../project.ts';
 import { visible } from '../terminal/terminal.ts';
 
-/** `npm:name`, an address of a git repository, or a folder. */
+/** Parses `npm:NAME`, the address of a git repository, or a folder. */
 function entryOf(place: string, name: string | undefined): CatalogEntry {
   const named = (fallback: string): string =>
     name ?? (fallback.replace(/[^A-Za-z0-9_-]+/g, '-').replace(/^-+|-+$/g, '') || 'catalog');

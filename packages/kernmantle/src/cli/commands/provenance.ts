@@ -1,4 +1,5 @@
-// `provenance`: how a value of a script or a thread came to be, or why something was refused there.
+// Implements `provenance`: shows how a value of a script or a thread was computed, or why a call
+// was refused.
 import { existsSync } from 'node:fs';
 import { resolve } from 'node:path';
 import {
@@ -21,7 +22,7 @@ import { runScriptJob } from './script.ts';
 const placeText = ({ file, line }: Explained['nodes'][number]['place']): string =>
   file === null || line === null ? '' : `${file}:${line}`;
 
-/** A tree from the end to the beginning; what was shown once is not shown again. */
+/** Prints the tree from the result back to the sources. A node is printed once. */
 function drawTree({ subject, labels, from, sources, nodes }: Explained, terminal: Terminal): void {
   const byId = new Map(nodes.map((node) => [node.id, node]));
   const seen = new Set<number>();
@@ -50,7 +51,7 @@ function drawTree({ subject, labels, from, sources, nodes }: Explained, terminal
 const words = (value: Json | undefined): string[] =>
   Array.isArray(value) ? value.map((one) => visible(plainText(one))) : [];
 
-/** The tree; of a refusal also who tainted it and what would be needed. */
+/** Prints the tree. A refusal also shows the sources of the taint and the missing permission. */
 export function drawProvenance(found: Explained, terminal: Terminal): void {
   drawTree(found, terminal);
   if (found.refusal === null) return;
@@ -64,7 +65,7 @@ export function drawProvenance(found: Explained, terminal: Terminal): void {
   line('needed    ', needed);
 }
 
-/** A number of a line or of an event. */
+/** Reads the number of a line or of an event. */
 function numberOption(options: CommandCall['options'], name: string): Outcome<number | undefined> {
   const asked = asText(options[name]);
   if (asked === undefined) return ok(undefined);
@@ -92,7 +93,7 @@ const ofThread = (call: CommandCall, word: string, value?: string): Promise<Endi
     return terminal.finish(explained, (found) => drawProvenance(found, terminal));
   });
 
-/** A script is a file; a thread is called by its id, or `last`. */
+/** True if the argument is a script file. A thread is named by its id or `last`. */
 const isScript = (cwd: string, word: string): boolean =>
   existsSync(resolve(cwd, word)) || (word !== 'last' && /[./\\]/.test(word));
 
@@ -123,9 +124,10 @@ export const run: CommandRun = async (call) => {
     ({ explained } = end);
     return end;
   });
-  // It could not be run at all.
+  // The script could not run.
   explained ??= fail(fault?.code ?? 'not_found', fault?.detail.message ?? 'there is no script');
   const code = terminal.finish(explained, (found) => drawProvenance(found, terminal));
-  // A refusal was asked about; any other end is that of the script.
+  // The user asked about a refusal, so the refusal is a success of this command. Any other failure
+  // is that of the script.
   return fault && !isRefused(fault) ? exitCodeOf(fault) : code;
 };

@@ -1,4 +1,5 @@
-// `replay`: an ended thread again, from its journal, and where it would go another way today.
+// Implements `replay`: replays an ended thread from its journal and shows where it would take
+// another path today.
 import { compact, EXIT, type JsonObject, masked, ok, shorten } from '@kernmantle/core/base';
 import type { ReplayReport } from '@kernmantle/core/harness';
 import { eventLine, type Noted } from '@kernmantle/core/journal';
@@ -19,7 +20,7 @@ function eventText(event: Noted | undefined): string {
   return visible(shorten(`${event.type} in turn ${event.turn}: ${what}`, 400));
 }
 
-/** Two events of one kind differ somewhere inside: that place is what people look for. */
+/** Shows two events of the same type, cut around the first difference. */
 function showDifference({ recorded, replayed }: Difference, terminal: Terminal): void {
   const parted =
     recorded && replayed && recorded.type === replayed.type

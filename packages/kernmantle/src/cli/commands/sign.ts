@@ -7,7 +7,7 @@ import { asList } from '../command.ts';
 import { inProject, speaker } from '../project.ts';
 import { type Colour, visible } from '../terminal/terminal.ts';
 
-/** The public half only: the private key never leaves its file. */
+/** Shows only public keys. The private key never leaves its file. */
 export const showKeys = inProject(async (runtime, call) => {
   const { terminal } = call;
   const before = runtime.keys.list();

@@ -1,4 +1,4 @@
-// What the parts of the demo share: the project, the terminal, how a call is shown.
+// Shared by the parts of the demo: the project, the terminal, and the display of a call.
 import { getOwn, type Json, type JsonObject, type Outcome } from '@kernmantle/core/base';
 import type { Runtime } from '@kernmantle/core/runtime';
 import { type Terminal, visible } from '../terminal/terminal.ts';
@@ -6,7 +6,7 @@ import { type Terminal, visible } from '../terminal/terminal.ts';
 export interface DemoProject {
   runtime: Runtime;
   terminal: Terminal;
-  /** Where the loopback server sends its events. */
+  /** Address of the loopback server that sends events. */
   events: string;
   sandboxed: boolean;
 }

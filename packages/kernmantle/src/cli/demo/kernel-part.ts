@@ -1,4 +1,4 @@
-// The first part of the demo: items, chains, refusals, labels and streams, without any model.
+// First part of the demo: items, chains, refusals, labels and streams, without a model.
 import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import type { Json } from '@kernmantle/core/base';
@@ -90,7 +90,7 @@ async function stream(stage: DemoProject): Promise<boolean> {
   return done.ok;
 }
 
-/** Each answers whether it went as it should. */
+/** Runs all steps. Returns true if each step had the expected result. */
 export async function showKernel(stage: DemoProject): Promise<boolean> {
   const results = [
     checkItems(stage),

@@ -1,6 +1,7 @@
-// The second part of the demo: real threads against a scripted model over HTTP. One reads files, is denied a
-// write, a hook fires at 90 % of its turns, the limit ends it, and the cost adds up. One reads a poisoned
-// message and does what it says: the secret stays, and the provenance of the refusal is drawn.
+// Second part of the demo: threads with a scripted model over HTTP. The first thread reads files,
+// is denied a write, fires a hook at 90 % of its turns and ends at a limit; then its cost is
+// checked. The second thread reads a poisoned message and follows it: the secret stays in the
+// project, and the provenance of the refusal is drawn.
 import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { type Outcome, ok, plainText } from '@kernmantle/core/base';
@@ -23,7 +24,7 @@ import { countRefused, tellEnding } from '../threads/result-text.ts';
 import { count } from '../threads/status-text.ts';
 import { type DemoProject, heading } from './demo-project.ts';
 
-/** What the model says; slower when somebody looks on. */
+/** The replies of the model. They are slower if a person watches. */
 export function scriptedReplies(isWatched: boolean): Outcome<ScriptedReply[]> {
   const pace = isWatched ? { delay_ms: 400, pace_ms: 25, piece: 8 } : {};
   const all: ScriptedReply[] = [];
@@ -40,7 +41,7 @@ async function runThread(
   directive: string,
 ): Promise<Outcome<Played>> {
   terminal.out(`${terminal.paint('blue', '$')} km run ${directive}`);
-  // Part of what the demo prints, except on a terminal, where the view is drawn.
+  // The result belongs to the output of the demo. On a terminal, the live view draws it.
   const shown = terminal.isInteractive
     ? terminal
     : { ...terminal, isLive: false, note: terminal.out };
@@ -64,7 +65,10 @@ interface Played {
   events: StoredEvent[];
 }
 
-/** Each request again, from its usage and the price row: the sum must be what the thread was charged. */
+/**
+ * Computes the cost of each request from its usage and the price row. The sum must equal the cost
+ * of the thread.
+ */
 function showCost({ result, events }: Played, { runtime, terminal }: DemoProject): boolean {
   const prices = createPrices(runtime.library.config('pricing').layers);
   let [sum, requests, row] = [0n, 0, ''];
@@ -90,7 +94,7 @@ function showCost({ result, events }: Played, { runtime, terminal }: DemoProject
   return spend === charged;
 }
 
-/** Did everything happen that this part is about? */
+/** True if every event that this part demonstrates occurred. */
 function wentWell({ result, events }: Played): boolean {
   const has = (type: string): boolean => events.some((event) => event.type === type);
   const isHeld = has('permission_denied') && has('hook') && has('limit');
@@ -114,7 +118,10 @@ export async function showThread(stage: DemoProject): Promise<boolean> {
   return addsUp && wentWell(played.output);
 }
 
-/** A stranger's message gives orders, and the model obeys: what it may not do does not happen. */
+/**
+ * Runs a thread on an untrusted message that gives orders. The model obeys, and the harness denies
+ * the call.
+ */
 export async function showPoison(stage: DemoProject): Promise<boolean> {
   const { terminal, runtime } = stage;
   heading(

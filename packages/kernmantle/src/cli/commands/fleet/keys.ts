@@ -1,5 +1,5 @@
-// `keys export|import`: the machines of a fleet hold one token key, or none could go on with what another
-// one began. It travels in a file that a passphrase protects; no key is ever printed.
+// Implements `keys export|import`. All machines of a fleet need the same token key to resume each
+// other's threads. The key is copied in a file that a passphrase protects. No key is ever printed.
 import { closeSync, constants, fchmodSync, openSync, writeSync } from 'node:fs';
 import { resolve } from 'node:path';
 import {
@@ -19,7 +19,10 @@ import { askUnseen, type Terminal, visible } from '../../terminal/terminal.ts';
 const VARIABLE = 'KERNMANTLE_KEY_PASSPHRASE';
 const MAX_BYTES = 16 * 1024;
 
-/** From the environment, or asked for; `isNew`: twice, as nobody sees what they type. */
+/**
+ * Reads the passphrase from the environment or asks for it. `isNew` asks twice, because the input
+ * is hidden.
+ */
 async function passphraseFor(terminal: Terminal, isNew: boolean): Promise<Outcome<string>> {
   const given = terminal.env[VARIABLE] ?? '';
   if (given !== '') return ok(given);
@@ -32,7 +35,7 @@ async function passphraseFor(terminal: Terminal, isNew: boolean): Promise<Outcom
   return fail('usage', 'the two passphrases differ');
 }
 
-/** For its owner only, from its first byte on. */
+/** Creates the file with access for its owner only, before its first byte is written. */
 function writeFor(file: string, text: string, force: boolean): Outcome<null> {
   const { O_WRONLY, O_CREAT, O_EXCL, O_TRUNC, O_NOFOLLOW } = constants;
   try {
@@ -77,7 +80,7 @@ export const exportKeys = inProject(async (runtime, call) => {
   });
 });
 
-/** Items that its owner signs are trusted here, unless they were revoked. */
+/** Trusts items signed by the owner of this key, unless the key was revoked. */
 function trustSigner(
   { trustStore }: Runtime,
   signer: { id: string; key: string },

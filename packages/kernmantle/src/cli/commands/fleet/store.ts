@@ -1,6 +1,6 @@
-// `store migrate|restored|check|limits`: the registry on a server that several machines share. Its tables are made
-// and renewed by a command of their own, once before new programs come; limits that hold for all machines
-// together are rows of it.
+// Implements `store migrate|restored|check|limits` for a registry on a server. `migrate` creates
+// and updates its tables, once before new programs are installed. Limits for all machines together
+// are rows of the registry.
 import { compact, EXIT, fail, type Outcome, ok } from '@kernmantle/core/base';
 import { noted, personRow, type Runtime } from '@kernmantle/core/runtime';
 import type {
@@ -18,7 +18,7 @@ const NO_SERVER = fail('usage', 'no store on a server is named', {
   hint: 'give `--store postgres://user@host:5432/database`, or set `KERNMANTLE_STORE`',
 });
 
-/** A command over a server; where the registry is a file there is nothing to do. */
+/** Wraps a command over a server. It fails if the registry is a file. */
 const onServer = (
   work: (runtime: Runtime, place: string, call: CommandCall) => Promise<Ending>,
 ): CommandRun =>
@@ -60,7 +60,7 @@ interface StoreState extends FleetContents {
   queues: QueueRow[];
 }
 
-/** What nobody would take, however long it waits. */
+/** Queues with waiting threads that no worker serves. */
 const unserved = ({ queues }: StoreState): QueueRow[] =>
   queues.filter(({ ready, later, served_by }) => ready + later > 0 && served_by === 0);
 
@@ -100,7 +100,7 @@ async function stateOf(fleet: Fleet, place: string): Promise<Outcome<StoreState>
   return ok({ place, ...has.output, workers: workers.output, queues: queues.output });
 }
 
-/** The part of a store that only a server has. */
+/** Returns the part of a store that only a server has. */
 async function fleetOf(runtime: Runtime): Promise<Outcome<Fleet>> {
   const opened = await runtime.registry.open();
   if (!opened.ok) return opened;
@@ -114,7 +114,7 @@ export const checkTables = onServer(async (runtime, place, { terminal }) => {
   return terminal.finish(state, (found) => showState(found, terminal));
 });
 
-/** By option; money is written as people write it. */
+/** Limits by option. Money is written as a decimal number. */
 const COUNTS = {
   concurrent: 'concurrent',
   requestsPerMinute: 'requests_per_minute',

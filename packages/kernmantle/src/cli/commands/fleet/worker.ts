@@ -1,5 +1,6 @@
-// `km worker`: takes queued threads from a store that machines share, until it is told to end. The first
-// signal lets threads end their step and hands them over, a second one ends it at once.
+// Implements `km worker`: takes queued threads from a shared store until it is stopped. After the
+// first signal, threads end their step and go back to the queue. A second signal ends the process
+// at once.
 import { setFlagsFromString } from 'node:v8';
 import {
   compact,
@@ -62,7 +63,7 @@ function readCount(
     : fail('usage', `\`--${name}\` must be a number from ${least} to ${most}, not \`${text}\``);
 }
 
-/** Its store is everybody's: it is closed once, after all of them. */
+/** All runtimes share this store. Only the worker closes it, after all of them. */
 const borrowed = (store: Store): Store => ({ ...store, close: () => Promise.resolve() });
 
 async function serveProject(runtime: Runtime, isSticky: boolean): Promise<Outcome<Served>> {
@@ -86,7 +87,10 @@ async function serveProject(runtime: Runtime, isSticky: boolean): Promise<Outcom
   });
 }
 
-/** The first opens the store and the others share it: a thread is heard of where it was taken. */
+/**
+ * Opens the first project with a new store. The other projects share that store, so one
+ * subscription serves all of them.
+ */
 async function openFirst(
   { options, terminal: { cwd, env } }: CommandCall,
   address: string | undefined,
@@ -228,7 +232,10 @@ function tellEnd(terminal: Terminal, end: WorkerEnd): number {
 
 const SIGNALS = ['SIGINT', 'SIGTERM', 'SIGHUP'] as const;
 
-/** The first signal lets it end, the second does not wait: what it held its leases give back. */
+/**
+ * The first signal stops the work gracefully. The second exits; the leases of its threads then
+ * expire.
+ */
 async function untilSignal<T>(work: (signal: AbortSignal) => Promise<T>): Promise<T> {
   const controller = new AbortController();
   const hear = (): void => {
@@ -244,8 +251,9 @@ async function untilSignal<T>(work: (signal: AbortSignal) => Promise<T>): Promis
 }
 
 /**
- * A worker lives long and mostly waits for models: left alone, V8 gives it three times the memory that it
- * uses. What is new keeps the room it has, and what stays may grow by so many percent between collections.
+ * A worker runs long and mostly waits for models. V8 would by default give it three times the
+ * memory that it uses. The young generation keeps its size, and the old one may grow by this
+ * percentage between collections.
  */
 function keepSmall(): void {
   setFlagsFromString('--semi-space-growth-factor=1');
@@ -266,7 +274,7 @@ async function work(
   const opened = await openWhenBack(() => openProjects(call, server?.address), { signal, onNews });
   if (!opened) {
     const code = tellEnd(terminal, { taken: 0, left: [] });
-    // A connection that nobody answers would be waited for.
+    // An open connection without a peer would keep the process alive.
     if (!server) setImmediate(() => process.exit(code));
     return code;
   }
@@ -290,7 +298,7 @@ async function work(
     graceMs,
     onNews,
   });
-  // Whoever is stuck would be waited for.
+  // A thread that does not stop would keep the process alive.
   const isFree = ended.ok && ended.output.left.length === 0;
   if (isFree || !ended.ok) for (const { project } of served.toReversed()) await project.close();
   if (!ended.ok) return ended;
@@ -301,7 +309,8 @@ async function work(
 
 export const runWorker: CommandRun = async (call) => {
   const { options, terminal } = call;
-  // An address may hold a password, and everybody on a machine sees how a process was called.
+  // An address can contain a password, and every user of the machine can read the arguments of a
+  // process.
   process.title = 'km worker';
   keepSmall();
   const slots = readCount(options, 'slots', defaultSlots(), [1, MAX_SLOTS]);

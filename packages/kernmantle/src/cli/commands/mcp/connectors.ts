@@ -1,5 +1,5 @@
-// `mcp add|sync|ls|remove`: other servers as tools of this project. Running a connector is a call like any
-// other; what is added here is the person, who sees what there is and says yes or no.
+// Implements `mcp add|sync|ls|remove`: tools of other servers in this project. A connector runs
+// like any other call. The commands add the person, who sees the tools and accepts or refuses them.
 import { rmdirSync } from 'node:fs';
 import { dirname } from 'node:path';
 import {
@@ -42,13 +42,14 @@ async function findServer(runtime: Runtime, name: string): Promise<Outcome<Known
   });
 }
 
-// What a connector's file says.
-
-/** Words as a shell splits them, as far as quotes go. */
+/** Splits words like a shell, including quotes. */
 const wordsIn = (text: string): string[] =>
   [...text.matchAll(/"([^"]*)"|'([^']*)'|(\S+)/g)].map(([, a, b, c]) => a ?? b ?? c ?? '');
 
-/** `NAME` stays a reference to the variable of that name; `NAME=value` is what it says. */
+/**
+ * `NAME` is stored as a reference to the environment variable. `NAME=value` is stored as a literal
+ * value.
+ */
 function pairsIn(given: readonly string[]): Outcome<Record<string, string>> {
   const pairs: Record<string, string> = {};
   for (const one of given) {
@@ -109,7 +110,7 @@ const connectorText = (name: string, config: JsonObject): string =>
     requires: ['mcp.connect'],
   });
 
-/** A name that means something already would mean two things. */
+/** Refuses a name that is already in use. */
 async function refuseName(runtime: Runtime, name: string): Promise<Outcome<null>> {
   const { serverProblem } = await room();
   const odd = serverProblem(name);
@@ -123,11 +124,9 @@ async function refuseName(runtime: Runtime, name: string): Promise<Outcome<null>
   return fail('invalid_input', `there is a server or tool \`${name}\` already`, { hint });
 }
 
-// Running it, and the person.
-
 type Synced = JsonObject;
 
-/** `signal` aborts when the person leaves, or when a signal ends the command. */
+/** `signal` aborts if the person leaves or a process signal ends the command. */
 type ConnectorCall = CommandCall & { readonly signal: AbortSignal };
 
 async function runConnector(
@@ -163,7 +162,10 @@ function showTool(terminal: Terminal, tool: Json, sign: string): void {
   }
 }
 
-/** Whose tool it is where its file is called otherwise; what it says, takes and needs, and counts as. */
+/**
+ * Lines about a tool: the name on the server if it differs, its description, inputs, needs and
+ * labels.
+ */
 const linesOf = (tool: Json, id: string): string[] =>
   [
     ...(id.endsWith(`/${textAt(tool, 'name')}`)
@@ -179,7 +181,7 @@ const linesOf = (tool: Json, id: string): string[] =>
     }),
   ].map((line) => visible(line.replaceAll('\n', ' ')));
 
-/** Everything that a person is asked to sign, word for word what the approval is bound to. */
+/** Prints everything that a person signs, exactly as the approval request binds it. */
 function showQuestion(terminal: Terminal, { shown }: Approval): void {
   const about = getOwn(shown, 'arguments');
   for (const tool of listAt(about, 'added')) showTool(terminal, tool, '+');
@@ -225,7 +227,10 @@ function showSynced(terminal: Terminal, output: Synced): void {
   terminal.note(`${plainText(output.tools)} tools, ${unchanged} of them as they were`);
 }
 
-/** Runs a connector; what waits for a person is put to the one at hand, or left with how to answer. */
+/**
+ * Runs a connector. A pending approval is asked at the terminal, or printed with the command that
+ * answers it.
+ */
 async function sync(runtime: Runtime, id: string, call: ConnectorCall): Promise<Ending> {
   const { terminal } = call;
   const first = await runConnector(runtime, id, call);
@@ -261,8 +266,8 @@ async function sync(runtime: Runtime, id: string, call: ConnectorCall): Promise<
 const LEFT = 'interrupted before its tools were taken over; nothing was changed';
 
 /**
- * Somebody may have to log in: the page that the server wants them to see is shown here. A signal ends the
- * command, also while it waits for them.
+ * Shows the login page if the server requires a login. A signal ends the command, also during the
+ * login.
  */
 const withLogin =
   (work: (runtime: Runtime, call: ConnectorCall) => Promise<Ending>): CommandRun =>
@@ -309,7 +314,7 @@ export const addServer = withLogin(async (runtime, call) => {
   if (!signed.ok) return signed;
   await runtime.library.refresh();
   const ended = await sync(runtime, id, call);
-  // What could not be reached even once, or was looked at and not wanted, is not kept.
+  // A new connector that could not be reached, or that the person refused, is removed again.
   if (typeof ended !== 'number' && ended.error.code !== 'needs_input') {
     runtime.library.remove('tool', id);
     removeFolder(written.output.file);
@@ -349,12 +354,12 @@ export const listServers = inProject(async (runtime, { terminal }) => {
   });
 });
 
-/** A folder that nothing is left in. */
+/** Removes the folder of a file if the folder is empty. */
 function removeFolder(file: string): void {
   try {
     rmdirSync(dirname(file));
   } catch {
-    // Something else is in it, which stays.
+    // The folder contains other files and stays.
   }
 }
 

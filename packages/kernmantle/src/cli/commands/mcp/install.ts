@@ -1,5 +1,5 @@
-// Writes this project into the configuration of an MCP client: shown first, backed up, and everything
-// else in the file stays as it is.
+// Writes this project into the settings of an MCP client. The change is shown first, the file is
+// backed up, and the rest of the file is unchanged.
 import {
   closeSync,
   fchmodSync,
@@ -31,7 +31,7 @@ import { withMember } from './json-member.ts';
 
 const MAX_BYTES = 16 * 1024 * 1024;
 
-/** The real place of a file that may not be there yet; undefined when a part of it is no folder. */
+/** Real path of a file that may not exist yet. Undefined if a part of the path is not a folder. */
 function realPlace(file: string): string | undefined {
   const there = lstatSync(file, { throwIfNoEntry: false });
   if (there) return realpathSync(file);
@@ -39,7 +39,7 @@ function realPlace(file: string): string | undefined {
   return folder === file ? undefined : join(realPlace(folder) ?? folder, basename(file));
 }
 
-/** Where it really lies, and what it holds. A link out of the folder it belongs to is not followed. */
+/** Returns the real path and the text of the file. A link out of the expected folder is refused. */
 function readTarget({ file, within }: SettingsFile): Outcome<{ place: string; text: string }> {
   let place: string | undefined;
   try {
@@ -56,7 +56,7 @@ function readTarget({ file, within }: SettingsFile): Outcome<{ place: string; te
   return fail('config_invalid', `\`${file}\`: ${read.problem.message}`, { file });
 }
 
-/** The lines that change, and no others: what stands beside them may be somebody's key. */
+/** Returns only the changed lines, because other lines can contain keys of the user. */
 function changedLines(before: string, after: string): string[] {
   const [old, now] = [before, after].map((text) => (text === '' ? [] : text.split('\n')));
   if (!old || !now) return [];
@@ -73,7 +73,7 @@ function changedLines(before: string, after: string): string[] {
   ];
 }
 
-/** Beside the file, then in its place: whoever reads it sees the old or the new. */
+/** Writes a new file and renames it, so that a reader gets the old or the new text. */
 function replaceFile(place: string, text: string, mode: number): void {
   const draft = `${place}.${process.pid}.tmp`;
   try {
@@ -91,7 +91,7 @@ function replaceFile(place: string, text: string, mode: number): void {
   }
 }
 
-/** Backup, then the new text. Nothing is written over what somebody changed since it was shown. */
+/** Writes a backup, then the new text. Fails if the file changed after it was shown. */
 function write(place: string, before: string, after: string): Outcome<{ backup?: string }> {
   try {
     mkdirSync(dirname(place), { recursive: true });

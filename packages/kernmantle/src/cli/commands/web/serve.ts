@@ -1,4 +1,4 @@
-// `km web`: the page of a project, and links to it.
+// Implements `km web`: the page of a project, and links to it.
 import { readFileSync } from 'node:fs';
 import { resolve } from 'node:path';
 import { compact, EXIT, errnoOf, fail, type Outcome, ok } from '@kernmantle/core/base';
@@ -7,7 +7,7 @@ import { linkTo, openRunningServers, openSessions, startWeb } from '@kernmantle/
 import { asText, type CommandCall, type Ending, version } from '../../command.ts';
 import { inProject, speaker } from '../../project.ts';
 import { interruptible, type Terminal, visible } from '../../terminal/terminal.ts';
-import { aborted, leaveSoon, portOf, quietly } from '../server-options.ts';
+import { aborted, createErrorPrinter, exitWithin, portOf } from '../server-options.ts';
 
 function readPem(cwd: string, option: string, file: string): Outcome<string> {
   try {
@@ -17,7 +17,7 @@ function readPem(cwd: string, option: string, file: string): Outcome<string> {
   }
 }
 
-/** Certificate and key, both or neither. */
+/** Reads the certificate and the key. Both or neither must be set. */
 function tlsOf({ options, terminal: { cwd } }: CommandCall) {
   const [certFile, keyFile] = [asText(options.tlsCert), asText(options.tlsKey)];
   if (certFile === undefined && keyFile === undefined) return ok(undefined);
@@ -31,13 +31,13 @@ function tlsOf({ options, terminal: { cwd } }: CommandCall) {
 }
 
 type ServeWish = Omit<Parameters<typeof startWeb>[1], 'version' | 'onError'> & {
-  /** What it is that is served, where it is not a project of yours. */
+  /** Description of the served project. Absent: the path of the project. */
   readonly about?: string;
-  /** The command that prints another link. */
+  /** Command that prints another link. */
   readonly link?: string;
 };
 
-/** Serves the page until somebody interrupts it, and says where. */
+/** Serves the page until the user interrupts it. Prints the address. */
 export async function servePage(
   runtime: Runtime,
   terminal: Terminal,
@@ -48,7 +48,7 @@ export async function servePage(
       env: terminal.env,
       ...settings,
       version: version(),
-      onError: quietly(terminal.note, 'web'),
+      onError: createErrorPrinter(terminal.note, 'web'),
     });
     if (!started.ok) return started;
     const { url, link, close } = started.output;
@@ -66,7 +66,7 @@ export async function servePage(
       await aborted(interrupted);
     }
     await close();
-    leaveSoon();
+    exitWithin();
     return made.ok ? EXIT.done : made;
   });
 }

@@ -1,4 +1,4 @@
-// Tokens for whoever reaches this project over HTTP.
+// Implements the commands for tokens, with which clients reach this project over HTTP.
 import { fail, ok } from '@kernmantle/core/base';
 import { noted, personRow } from '@kernmantle/core/runtime';
 import { openTokens } from '@kernmantle/web';
