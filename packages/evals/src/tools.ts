@@ -1,4 +1,5 @@
-// The tools of a suite as tools of a program: described by their metadata, answering as it was recorded.
+// The tools of a suite as program tools: their metadata describes them, and they return the
+// recorded answers.
 import {
   isObject,
   type Json,
@@ -14,7 +15,7 @@ import type { Play } from './play.ts';
 
 const plainName = (name: string): string => name.toLowerCase().replace(/[^a-z0-9_-]+/g, '_');
 
-/** The id of a suite's tool in the project. */
+/** The id of a tool of the suite in the project. */
 export const toolId = (suite: string, tool: string): string =>
   `${plainName(suite)}/${plainName(tool)}`;
 
@@ -49,20 +50,20 @@ function declaredParameters({ parameters }: SuiteTool, facts: ToolFacts): Record
   return declared;
 }
 
-/** What it answered to this very call, else to another one of the same tool. */
+/** The recorded answer to this call, otherwise to another call of the same tool. */
 function answerTo(calls: readonly RecordedCall[], tool: string, args: JsonObject): Json {
   const same = calls.filter((call) => call.tool === tool);
   return (same.find((call) => jsonEqual(call.args, args)) ?? same[0])?.result ?? null;
 }
 
-/** Arguments that were not given are not there. */
+/** Removes arguments without a value. */
 export function withoutNothing(args: JsonObject): JsonObject {
   const given: JsonObject = {};
   for (const [name, value] of Object.entries(args)) if (value !== null) setOwn(given, name, value);
   return given;
 }
 
-/** `current`: the run that is under way. */
+/** `current` returns the current run. */
 export function programTools(suite: Suite, factsBy: FactsBy, current: () => Play): ProgramTool[] {
   return suite.tools.map((tool) => {
     const facts = factsBy(tool.name);

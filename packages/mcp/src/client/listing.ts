@@ -1,5 +1,5 @@
-// The list of tools as a server gives it, page by page and within bounds. Every field is kept: pins are
-// made of them.
+// Reads the tool list of a server, page by page and within bounds. Every field is kept, because
+// pins cover all of them.
 import {
   fail,
   getOwn,
@@ -15,11 +15,11 @@ import type { ServerTool } from './pool.ts';
 
 const MAX_PAGES = 100;
 const MAX_NAME = 256;
-/** Deeper than any schema that somebody wrote. */
+/** Deeper than any reasonable schema. */
 const MAX_SCHEMA_DEPTH = 64;
 const MAX_LIST_BYTES = 16 * 1024 * 1024;
 
-/** Results are taken as they are, and looked at here. */
+/** Accepts any result. This file validates it. */
 export const AS_IT_IS = {
   '~standard': {
     version: 1,
@@ -47,8 +47,8 @@ const HEADER_TYPES: readonly unknown[] = ['string', 'integer', 'boolean'];
 const HEADER = 'x-mcp-header';
 
 /**
- * A schema may say which parameters are repeated as headers: named properties of plain types, each header
- * once. A tool that says it anywhere else, or otherwise, is not to be offered (revision 2026-07-28, HTTP).
+ * Checks the parameters that a schema maps to headers: named properties of plain types, each header
+ * at most once. A tool with an invalid mapping must not be offered (revision 2026-07-28, HTTP).
  */
 export function hasValidHeaders(schema: Json): boolean {
   const seen = new Set<string>();
@@ -71,7 +71,7 @@ export function hasValidHeaders(schema: Json): boolean {
             : true,
     );
   };
-  // Of the whole there is no parameter that it could be a header for.
+  // The schema as a whole is not a parameter and cannot be mapped to a header.
   return getOwn(schema, HEADER) === undefined && visit(schema, true);
 }
 
@@ -92,7 +92,7 @@ interface WalkOptions {
   readonly meta: JsonObject;
 }
 
-/** Walks all pages. May throw what the SDK throws. */
+/** Reads all pages. Can throw the errors of the SDK. */
 export async function readTools(
   client: Client,
   { signal, timeoutMs, maxTools, meta }: WalkOptions,

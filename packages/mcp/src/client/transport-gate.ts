@@ -1,6 +1,5 @@
-// Stands between a connection and whatever carries its messages, and lets through what was asked for. A
-// server that talks without being asked costs next to nothing: what nobody listens to is dropped before
-// it is looked at, and the rest is held to a rate.
+// Filters messages between a connection and its transport. Unexpected messages of a server cost
+// almost nothing: messages without a receiver are dropped unread, and the others are rate limited.
 import { type Clock, isObject, type JsonObject, plainText } from '@kernmantle/core/base';
 import {
   type JSONRPCMessage,
@@ -12,19 +11,19 @@ import { createRate } from './pace.ts';
 
 interface GatePorts {
   readonly clock: Clock;
-  /** Methods that the server may ask us; all others are refused by name. */
+  /** Methods that the server may call. All others are refused by name. */
   readonly answered: readonly string[];
   onListChanged(): void;
 }
 
-/** Why the server's own answer is not used. */
+/** Reason why the answer of the server is missing. */
 type Missing = 'absent' | 'too_large' | 'unreadable';
 const missing = new WeakMap<object, Missing>();
 const NO_ANSWER = -32_097;
 
 /**
- * An answer in the place of the server's. It is recognised by its object `data`, which no server can send:
- * the number is one that a server may choose too.
+ * An error answer in place of the server's. It is recognised by its `data` object, which a server
+ * cannot send. The error code alone could come from a server.
  */
 export function ownAnswer(id: string | number, why: Missing, message: string) {
   const data = {};
@@ -32,14 +31,14 @@ export function ownAnswer(id: string | number, why: Missing, message: string) {
   return { jsonrpc: '2.0', id, error: { code: NO_ANSWER, message, data } } as const;
 }
 
-/** Undefined for every error that the server itself has sent. */
+/** Undefined for every error that the server itself sent. */
 export const whyMissing = (error: unknown): Missing | undefined =>
   error instanceof ProtocolError && isObject(error.data) ? missing.get(error.data) : undefined;
 
 const HEARD = new Set(['notifications/cancelled', 'notifications/subscriptions/acknowledged']);
 const LIST_CHANGED = 'notifications/tools/list_changed';
 const PROGRESS = 'notifications/progress';
-/** In a second, of each kind. */
+/** Maximum number per second, for each kind of notification. */
 const MAX_NOTES = 1000;
 const MAX_REQUESTS = 50;
 const MAX_MESSAGE = 2000;
@@ -62,7 +61,7 @@ export class TransportGate implements Transport {
   onclose?: () => void;
   onerror?: (error: Error) => void;
   onmessage?: Transport['onmessage'];
-  /** When something that was waited for came in last. */
+  /** Time of the last expected message. */
   heardAt = 0;
   readonly hasPerRequestStream: boolean;
   readonly #inner: Transport;
@@ -79,7 +78,7 @@ export class TransportGate implements Transport {
     this.#mayNote = createRate(MAX_NOTES, ports.clock);
     this.#mayAsk = createRate(MAX_REQUESTS, ports.clock);
     this.hasPerRequestStream = inner.hasPerRequestStream ?? false;
-    // By these two fields a process is told from a server on the network.
+    // These two fields distinguish a process from a server on the network.
     if ('pid' in inner) Object.assign(this, { pid: inner.pid, stderr: null });
   }
 
@@ -104,7 +103,7 @@ export class TransportGate implements Transport {
     await this.#inner.start();
   }
 
-  /** Whoever makes a request with this token hears how it goes on, before its answer; until `forget`. */
+  /** Calls `onProgress` for progress of the request with this token, until `forget`. */
   follow(onProgress: OnProgress): { token: string; forget(): void } {
     const token = `p${++this.#tokens}`;
     this.#followed.set(token, onProgress);
@@ -172,14 +171,14 @@ export class TransportGate implements Transport {
     }
   }
 
-  /** Nobody waits for it any more: what was opened for it is closed. */
+  /** Closes the streams of a request that has no waiting caller any longer. */
   #forget(id: string | number | undefined): void {
     if (id === undefined) return;
     this.#waiting.get(id)?.abort();
     this.#waiting.delete(id);
   }
 
-  /** The stream on which the answer was to come is over. */
+  /** The stream that should have carried the answer has ended. */
   #giveUp(id: string | number): void {
     if (!this.#waiting.delete(id)) return;
     this.onmessage?.(ownAnswer(id, 'absent', 'the server ended its answer before it was complete'));

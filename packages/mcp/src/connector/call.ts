@@ -1,5 +1,5 @@
-// A call of another server's tool: what it is now is compared with what a person approved, before anything
-// is sent and again when the answer is there.
+// Calls a tool of another server. The current definition is compared with the approved one before
+// the request is sent, and again after the answer.
 import {
   type Failure,
   fail,
@@ -19,7 +19,7 @@ import type { ServerPlace } from './endpoint.ts';
 import { shownText } from './texts.ts';
 
 export const LABELS = ['src:mcp', 'untrusted'] as const;
-/** What a server says, also when it fails. */
+/** Marks of everything that a server returns, failures included. */
 export const FOREIGN = describe({ labels: ['untrusted'], taint: [...LABELS] });
 const MAX_MESSAGE = 4000;
 
@@ -48,12 +48,12 @@ function changed(server: string, message: string, more: JsonObject): Failure {
 interface LiveTools {
   readonly byName: ReadonlyMap<string, ServerTool>;
   readonly twice: ReadonlySet<string>;
-  /** By tool, for one server. */
+  /** Pins of one server by tool name. */
   readonly pins: Map<string, Pin>;
   readonly of: string;
 }
 
-/** What is worked out about a list, as long as somebody has it. */
+/** Cache of the computed facts about a list. It lives as long as the list. */
 const worked = new WeakMap<Listing['tools'], LiveTools>();
 
 function liveTools(listing: Listing, identity: JsonObject): LiveTools {
@@ -77,7 +77,7 @@ function livePin({ pins }: LiveTools, identity: JsonObject, server: JsonObject, 
   return pin;
 }
 
-/** Is the tool what was approved? Nothing of what the server says now is repeated. */
+/** Fails if the definition of the tool changed. The message never contains text of the server. */
 async function checkPin(
   pool: McpPool,
   { endpoint, identity }: ServerPlace,
@@ -106,7 +106,7 @@ async function checkPin(
   return changed(named, message, { sent: false, changed: parts });
 }
 
-/** What the server calls a failure is one, and its words are a stranger's. */
+/** A result with `isError` is a failure, and its text is untrusted. */
 function failedTool({ result, marks }: ServerAnswer, id: string): Failure {
   const texts = listAt(result, 'content').map((block) => textAt(block, 'text'));
   const said = shownText(texts.filter((text) => text !== '').join('\n'), MAX_MESSAGE);
@@ -131,7 +131,8 @@ export async function callTool(
   const asked = { name, arguments: parameters };
   const answered = await pool.call(connection.endpoint, asked, request);
   if (!answered.ok) return answered;
-  // What was announced while it was at work counts: an answer of another tool is none.
+  // A change that was announced during the call counts. The answer then belongs to another
+  // definition.
   const still = isPinned ? await checkPin(pool, connection, call, request) : ok(null);
   if (!still.ok && still.error.code === 'mcp_definition_changed') {
     const { message, ...detail } = still.error.detail;

@@ -1,4 +1,4 @@
-// A connector's config, with its variables in place, as the server that it means.
+// Translates the config of a connector, with its variables expanded, into a server endpoint.
 import {
   compact,
   createRedactor,
@@ -18,7 +18,10 @@ type OAuth = NonNullable<HttpEndpoint['oauth']>;
 
 export interface ServerPlace {
   readonly endpoint: Endpoint;
-  /** What of it belongs to a pin: no secret, nothing that changes with a password. */
+  /**
+   * The part of the endpoint that belongs to a pin: no secret, and nothing that changes with a
+   * password.
+   */
   readonly identity: JsonObject;
 }
 
@@ -40,7 +43,10 @@ function headersOf(config: JsonObject): Outcome<Record<string, string>> {
 
 type Credentials = { header: [string, string] } | { query: [string, string] };
 
-/** As in the config of `http_client`; `oauth` is the server's own way to ask who it is. */
+/**
+ * Methods of authentication, as in the config of `http_client`. `oauth` is the login of the server
+ * itself.
+ */
 const AUTH: Readonly<Record<string, (auth: Json) => Credentials | string>> = {
   bearer: (auth) => {
     const token = textAt(auth, 'token');

@@ -1,6 +1,5 @@
-// `mapping.yaml` beside the tools of a server: what a person knows about them that the server cannot be
-// asked. It adds requirements and labels; what it says about effect and risk is shown with the rest before
-// anything is signed.
+// Reads `mapping.yaml` beside the tools of a server: facts that a person adds. It adds requirements
+// and labels. Its effect and risk are shown in the question before anything is signed.
 import { basename, dirname } from 'node:path';
 import {
   asJson,
@@ -35,16 +34,16 @@ const entry = record({
   labels: listOf(text),
   rename: text,
   roles: tableOf(oneOf(ROLES)),
-  /** Of parameters. */
+  /** Kinds of the parameters. */
   kinds: tableOf(kindName),
-  /** That strangers write all of it stays so: a policy says whom to trust. */
+  /** Results stay untrusted. Only a policy can trust a tool. */
   result: record(resultFields),
   directory: flag,
 });
 const file = record({ tools: tableOf(entry) });
 
 export type MappedTool = NonNullable<ReturnType<typeof entry>>;
-/** What is said about a tool of this name, all entries together: an exact name has the last word. */
+/** Returns all facts about a tool of this name, with exact names applied last. */
 export type Mapping = (name: string) => MappedTool;
 
 function mergedEntries(entries: readonly MappedTool[]): MappedTool {
@@ -61,7 +60,7 @@ function mergedEntries(entries: readonly MappedTool[]): MappedTool {
 
 type OpenedMapping = ReturnType<typeof openYaml> & { tools: [string, MappedTool][] };
 
-/** Undefined when there is none. */
+/** Undefined if the file does not exist. */
 function openMapping(path: string, shown: string): Outcome<OpenedMapping | undefined> {
   const read = readRegularFile(path, { max: MAX_BYTES });
   if (!('bytes' in read)) {
@@ -75,7 +74,7 @@ function openMapping(path: string, shown: string): Outcome<OpenedMapping | undef
 
 const isMeant = (glob: string, name: string): boolean => glob === name || matchGlob(glob, name);
 
-/** No file says nothing. `shown` is how it is named in messages. */
+/** A missing file means an empty mapping. `shown` is its name in messages. */
 export function readMapping(path: string, shown: string): Outcome<Mapping> {
   const opened = openMapping(path, shown);
   if (!opened.ok) return opened;
@@ -92,7 +91,7 @@ export function readMapping(path: string, shown: string): Outcome<Mapping> {
   });
 }
 
-/** The hint for a capability that nobody has declared; undefined for one that is known. */
+/** Returns a hint for an undeclared capability. Undefined for a known one. */
 export function unknownCapability(name: string, { catalog }: Capabilities): string | undefined {
   if (catalog.get(name)) return undefined;
   const near = catalog.suggest(name);
@@ -101,7 +100,7 @@ export function unknownCapability(name: string, { catalog }: Capabilities): stri
 
 type Capabilities = ReturnType<Library['capabilities']>;
 
-/** What is wrong with a mapping, and what of it means nothing: for whoever checks the project. */
+/** Returns errors of a mapping and entries without effect, for `km check`. */
 export function mappingProblems(
   path: string,
   library: Pick<Library, 'all' | 'capabilities'>,

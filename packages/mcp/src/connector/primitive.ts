@@ -1,5 +1,5 @@
-// The primitive `mcp`: the end of the chains of connectors, of the tools they wrote, and of `mcp_stdio`
-// and `mcp_http`. Which of the three a call is stands in its config.
+// The primitive `mcp`: the end of the chains of connectors, of generated tools, and of `mcp_stdio`
+// and `mcp_http`. The config selects one of the three.
 import {
   fail,
   getOwn,
@@ -19,7 +19,9 @@ import { type SyncPorts, syncConnector } from './sync.ts';
 
 type Result = Promise<Outcome<PrimitiveResult>>;
 
-/** Whoever names the server himself starts a process or sends to a host of his own choice. */
+/**
+ * A caller that names the server itself starts a process or connects to a host of its own choice.
+ */
 function mayConnect({ verify }: PrimitiveCall, endpoint?: Endpoint): Outcome<null> {
   const held = verify({ capability: 'mcp.connect' });
   if (!held.ok || endpoint === undefined) return held;
@@ -29,8 +31,8 @@ function mayConnect({ verify }: PrimitiveCall, endpoint?: Endpoint): Outcome<nul
 }
 
 /**
- * The right to call this server: by the name that its connector has, whatever the tool's file says, and in
- * the milder form only where a person has signed that it reads.
+ * Checks the permission to call this server by the name of its connector, whatever the file of the
+ * tool says. The weaker `read` permission is enough only if a person signed that the tool reads.
  */
 function mayCall(library: SyncPorts['library'], { tool, verify }: PrimitiveCall): Outcome<null> {
   const chain = library.chain(tool.id);
@@ -49,7 +51,7 @@ function mayCall(library: SyncPorts['library'], { tool, verify }: PrimitiveCall)
 }
 
 async function request(pool: McpPool, { endpoint }: ServerPlace, call: PrimitiveCall): Result {
-  // What a tool's file fixes is not its caller's to choose.
+  // A caller cannot override values in the file of the tool.
   const asked = { ...call.parameters, ...call.config };
   const method = textAt(asked, 'method') || textAt(asked, 'rpc_method');
   if (!/^[A-Za-z0-9_$./-]{1,200}$/.test(method) || method === 'initialize') {
@@ -64,8 +66,8 @@ async function request(pool: McpPool, { endpoint }: ServerPlace, call: Primitive
 }
 
 /**
- * INVARIANT: a program that a caller names never sees more than that caller. It is started for this call and
- * serves nobody else.
+ * INVARIANT: a program that a caller names never sees more than that caller. It is started for one
+ * call and serves no other.
  */
 async function withPool(
   ports: SyncPorts,
@@ -100,7 +102,7 @@ async function run(ports: SyncPorts, call: PrimitiveCall): Result {
       ? await withPool(ports, connection, call, (pool) => request(pool, connection, call))
       : await syncConnector(ports, connection, call);
   if (done.ok) return done;
-  // Listing what there is has no effect: it may be tried again.
+  // Listing tools has no effect, so it can be retried.
   const failed = isTool || isDirect ? done : withDetail(done, { sent: false });
   return markFailure(failed, FOREIGN);
 }

@@ -1,6 +1,6 @@
-// What a connector does when it is run: the server's list becomes files. What is as a person approved it
-// stays; what is new or different waits for a person, whoever runs the connector; what the server does not
-// list any more goes.
+// Runs a connector: the tool list of the server becomes files. An approved, unchanged tool keeps
+// its file. A new or changed tool needs the approval of a person. A tool that the server no longer
+// lists loses its file.
 import { hash } from 'node:crypto';
 import {
   canonicalJson,
@@ -47,12 +47,18 @@ import { shownText } from './texts.ts';
 
 export interface SyncPorts {
   readonly pool: McpPool;
-  /** A pool whose servers may touch nothing that the verifier refuses; to be closed by its user. */
+  /**
+   * Opens a pool whose servers can access nothing that the verifier refuses. The caller closes it.
+   */
   openFor(caller: Verifier): Promise<McpPool>;
   readonly library: Pick<Library, 'all' | 'capabilities' | 'chain' | 'refresh' | 'remove'>;
-  /** Puts a tool of the project in its place, signed with the user's key; never half. `who` approved it. */
+  /**
+   * Writes a tool into the project, signed with the user's key and atomically. `who` approved it.
+   */
   put(id: string, text: string, who: string): Outcome<{ file: string; text: string }>;
-  /** What a person has said to exactly this; asked for when nobody has said anything. */
+  /**
+   * Returns the decision of a person about exactly this change. Creates a request if there is none.
+   */
   approval(
     about: { connector: string; digest: string },
     shown: JsonObject,
@@ -71,7 +77,7 @@ interface Wanted {
   readonly pin: Pin;
   readonly text: string;
   readonly requires: readonly string[];
-  /** What the text says. */
+  /** The tool that the text defines. */
   readonly made: Tool;
 }
 
@@ -83,7 +89,7 @@ interface LeftOut {
 interface SyncPlace {
   readonly connector: string;
   readonly server: string;
-  /** Of the tools, from `.ai/tools`. */
+  /** Folder of the tools, relative to `.ai/tools`. */
   readonly folder: string;
   readonly prefix: string;
 }
@@ -101,7 +107,7 @@ function placeOf({ config, tool }: PrimitiveCall): Outcome<SyncPlace> {
   return ok({ connector: tool.id, server, folder, prefix: textAt(config, 'tool_prefix') });
 }
 
-/** What every tool of the list would be as a file, and what cannot be one. */
+/** Computes the file of every listed tool, and the tools that cannot become a file. */
 function plan(
   listing: Listing,
   identity: JsonObject,
@@ -129,7 +135,7 @@ function plan(
   const taken = new Set(
     all.filter((item) => !isGenerated(item, place.connector)).map(({ id }) => id.toLowerCase()),
   );
-  // Hashes are short: two names that a server has chosen for it can have the same one.
+  // A server can choose names whose short hashes are equal.
   const shared = Map.groupBy(files.values(), (file) => file.toLowerCase());
   const wanted = fit.flatMap((tool): Wanted[] => {
     const [file = '', pin, mapped] = [
@@ -157,7 +163,7 @@ function plan(
 
 type Changing = Wanted & { readonly before?: ToolItem };
 
-/** Against what is there: as approved, the same but for the set, new or different, gone. */
+/** Compares with the existing files: approved, changed only in the set, new or changed, removed. */
 function compare(wanted: readonly Wanted[], there: readonly ToolItem[]) {
   const byId = new Map(there.map((item) => [item.id, item]));
   const [same, moved, changes]: [Wanted[], Wanted[], Changing[]] = [[], [], []];
@@ -172,7 +178,7 @@ function compare(wanted: readonly Wanted[], there: readonly ToolItem[]) {
   return { same, moved, changes, gone: there.filter(({ id }) => !ids.has(id)) };
 }
 
-/** For whoever runs the connector: nothing that the server says about itself. */
+/** Summary for the caller. It contains no text of the server. */
 const named = ({ id, tool, before, pin }: Changing): JsonObject => ({
   id,
   name: shownText(tool.name, MAX_SHOWN),
@@ -185,7 +191,7 @@ const named = ({ id, tool, before, pin }: Changing): JsonObject => ({
   }),
 });
 
-/** What of its answers may be used as it is, and as what. */
+/** Fields of the answer that can be used as named values, and their kinds. */
 function answerWords({ result, directory }: Partial<Pick<Tool, 'result' | 'directory'>> = {}) {
   const { free_text = [], identifiers = [], kinds = {} } = result ?? {};
   return [
@@ -196,7 +202,7 @@ function answerWords({ result, directory }: Partial<Pick<Tool, 'result' | 'direc
   ];
 }
 
-/** All that the file says and a person can judge: what is not shown is not asked. */
+/** All fields that a person can judge. A field that is not shown is not part of the approval. */
 function shownTool({ tool, description }: Pick<ToolItem, 'tool' | 'description'>): JsonObject {
   const { effect = '', risk = [], requires = [], labels = [], parameters = [] } = tool ?? {};
   const roles = parameters.flatMap(({ name, role }) => (role ? `${name}: ${role}` : []));
@@ -216,7 +222,7 @@ function shownTool({ tool, description }: Pick<ToolItem, 'tool' | 'description'>
   };
 }
 
-/** For the person who decides: also what it says and counts as, before and now. */
+/** Details for the person who decides: the text, effect and risk, before and now. */
 const shownChange = (change: Changing): JsonObject => ({
   ...named(change),
   ...shownTool({ tool: change.made, description: change.made.description }),
@@ -244,7 +250,7 @@ interface Synced {
   readonly written: readonly { file: string; text: string }[];
 }
 
-/** What goes is only what was ours and was not touched since. */
+/** Removes only files that this connector wrote and nobody changed. */
 function prune(gone: readonly ToolItem[], library: SyncPorts['library']) {
   const [removed, kept]: [string[], string[]] = [[], []];
   for (const { id, signature } of gone) {
@@ -285,7 +291,7 @@ async function apply(
   if (!asked.ok) return asked;
   const { status, approval, who = 'unchanged' } = asked.output;
   const isTaken = status === 'synced';
-  // What only gets another name stays until the new one is there.
+  // A renamed tool keeps its old file until the new one exists.
   const isListed = ({ tool }: ToolItem): boolean =>
     wanted.some((one) => one.tool.name === textAt(tool?.config, 'mcp_tool'));
   const old = isTaken ? gone : gone.filter((item) => !isListed(item));
@@ -318,7 +324,9 @@ async function apply(
   return ok({ output, written });
 }
 
-/** Two servers of one name would share what was granted to one of them. */
+/**
+ * Finds another connector with the same server name, because both would share their permissions.
+ */
 function twinOf(
   { server, connector }: SyncPlace,
   library: SyncPorts['library'],
@@ -334,7 +342,10 @@ function twinOf(
     );
 }
 
-/** Runs a connector. What it answers says what a model may know of tools that nobody approved yet. */
+/**
+ * Runs a connector. The output tells a model only what it may know about tools that are not
+ * approved yet.
+ */
 export async function syncConnector(
   ports: SyncPorts,
   { endpoint, identity }: ServerPlace,

@@ -1,5 +1,5 @@
-// Directives that say so (`expose: {mcp: prompt}`) are prompts; and what clients are offered while they
-// fill in the arguments of a prompt or the variables of an address.
+// Serves directives with `expose: {mcp: prompt}` as prompts, and completes arguments of prompts and
+// variables of addresses.
 import { getOwn, isObject, type JsonObject } from '@kernmantle/core/base';
 import type { Directive } from '@kernmantle/core/items';
 import {
@@ -11,14 +11,14 @@ import {
 import type { ServerParts } from './host.ts';
 import { protocolError } from './native-results.ts';
 
-/** By name of an argument, the texts it may be. */
+/** Possible values by argument name. */
 type Arguments = ReadonlyMap<string, readonly string[]>;
 
-/** What there is to complete: of each prompt and each template. */
+/** Completions of each prompt and each template. */
 export interface Choices {
   readonly prompts: Map<string, Arguments>;
   readonly templates: Map<string, Arguments>;
-  /** Addresses that are one resource each. */
+  /** Addresses without variables. */
   readonly resources: Set<string>;
 }
 
@@ -62,7 +62,7 @@ export function addCompletion(server: McpServer, { prompts, templates }: Choices
 export function addPrompts(server: McpServer, parts: ServerParts, { prompts }: Choices): void {
   for (const { id, directive } of parts.host.library.all('directive')) {
     if (directive?.expose?.mcp !== 'prompt') continue;
-    // Of two with one name, which `check` tells, the first has it.
+    // If two have the same name, which `check` reports, the first one gets it.
     const name = [directive.expose.name ?? id, id].find((one) => !prompts.has(one));
     if (name === undefined) continue;
     addPrompt(server, { name, id }, directive, parts);
@@ -70,7 +70,7 @@ export function addPrompts(server: McpServer, parts: ServerParts, { prompts }: C
   }
 }
 
-/** What `execute` hands out of a directive, as something that a person says: with the same rights. */
+/** Serves the result of `execute` as a message of the user, with the same permissions. */
 export function addPrompt(
   server: McpServer,
   { name, id }: { readonly name: string; readonly id: string },

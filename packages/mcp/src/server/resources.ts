@@ -1,5 +1,5 @@
-// What clients read without calling a tool: threads that they were handed, directives and knowledge. All
-// of it comes from the same verbs as the tools' answers, so it is judged and recorded like them.
+// Resources that a client can read without a tool call: its threads, directives and knowledge. They
+// use the same kernel tools as tool calls, so they are checked and recorded in the same way.
 import { fail, getOwn, type JsonObject, type Outcome, ok, textAt } from '@kernmantle/core/base';
 import { idInUri } from '@kernmantle/core/items';
 import {
@@ -15,10 +15,10 @@ import { decoded, protocolError, resourceError } from './native-results.ts';
 const PAGE = 50;
 const EVENTS = 100;
 const MAX_EVENTS = 500;
-/** Fields of ours in `_meta`. */
+/** Prefix of our fields in `_meta`. */
 const META = 'kernmantle/';
 
-/** What is said about a text besides itself. */
+/** Metadata of a text. */
 const metaOf = (about: JsonObject): JsonObject =>
   Object.fromEntries(Object.entries(about).map(([name, value]) => [`${META}${name}`, value]));
 
@@ -31,7 +31,7 @@ const asText = (
 
 const KINDS = ['directive', 'knowledge'] as const;
 
-/** An item as its file has it, when this client would be shown it. */
+/** Adds items with the text of their file, if this client may see them. */
 function addItems(server: McpServer, { host, client }: ServerParts): void {
   for (const kind of KINDS) {
     const template = new ResourceTemplate(`${kind}://{+id}`, { list: undefined });
@@ -57,7 +57,7 @@ function addItems(server: McpServer, { host, client }: ServerParts): void {
 const wholeIn = (text: unknown, fallback: number, max: number): number =>
   typeof text === 'string' && /^\d{1,15}$/.test(text) ? Math.min(Number(text), max) : fallback;
 
-/** For whoever can start threads. */
+/** Adds resources for clients that can start threads. */
 export function addThreads(server: McpServer, { host, client }: ServerParts): void {
   const call = async (request: JsonObject, { mcpReq: { signal } }: ServerContext) =>
     await host.call('execute', request, { client: client(), signal });
@@ -69,7 +69,7 @@ export function addThreads(server: McpServer, { host, client }: ServerParts): vo
     return asText(href, 'application/json', JSON.stringify(read.output), {});
   }
 
-  /** One page, oldest first; `next` is where the following one is read. */
+  /** Returns one page, oldest first. `next` is the address of the next page. */
   async function readEvents(
     { href }: URL,
     { handle, after, limit }: { handle: string; after?: unknown; limit?: unknown },
@@ -89,7 +89,7 @@ export function addThreads(server: McpServer, { host, client }: ServerParts): vo
       ? { next: `thread://${handle}/transcript?after=${last}&limit=${count}` }
       : {};
     const text = lines.map((line) => JSON.stringify(line)).join('\n');
-    // What a thread has read is in it, whoever wrote that.
+    // A transcript contains everything that the thread read, also untrusted text.
     return asText(href, 'application/jsonl', text, { ...next, labels: ['untrusted'] });
   }
 
@@ -133,7 +133,7 @@ export function addThreads(server: McpServer, { host, client }: ServerParts): vo
   );
 }
 
-/** Handles of threads that this client was handed lately, the newest first. */
+/** Returns handles of recent threads of this client, newest first. */
 type Handed = () => readonly string[];
 
 const threadResources = (handle: string): Resource[] => [
@@ -145,7 +145,7 @@ const threadResources = (handle: string): Resource[] => [
   },
 ];
 
-/** Threads first, then what a search of each kind lists, page by page. */
+/** Lists threads first, then the search results of each kind, page by page. */
 function addList(server: McpServer, { host, client }: ServerParts, handed: Handed): void {
   async function listItems(
     kind: (typeof KINDS)[number],
@@ -174,7 +174,7 @@ function addList(server: McpServer, { host, client }: ServerParts, handed: Hande
   server.server.setRequestHandler('resources/list', async ({ params }, context) => {
     const given = params?.cursor;
     const named = /^(directive|knowledge):(.*)$/.exec(given ?? '');
-    // The first page again would be read for ever.
+    // An unknown cursor must not return the first page again, or a client would loop.
     if (given !== undefined && !named) {
       throw protocolError(fail('invalid_input', 'this cursor is none that a list answered with'));
     }
@@ -191,7 +191,7 @@ function addList(server: McpServer, { host, client }: ServerParts, handed: Hande
   });
 }
 
-/** Of the plain server. */
+/** Adds the resources of a server that is not in native mode. */
 export function addResources(server: McpServer, parts: ServerParts, handed: Handed): void {
   addThreads(server, parts);
   addItems(server, parts);
