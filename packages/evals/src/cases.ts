@@ -119,7 +119,7 @@ function problemIn({ name, tools, tasks, injections, pairs }: Suite): string | u
   for (const { id, calls } of [...tasks, ...injections]) {
     const unknown = calls.find(({ tool }) => !known.has(tool));
     if (unknown)
-      return `\`${id}\` of suite \`${name}\` calls \`${unknown.tool}\`, which is no tool of it`;
+      return `\`${id}\` of suite \`${name}\` calls \`${unknown.tool}\`, which is not one of its tools`;
   }
   const lost = pairs.find(
     ({ user, injection }) =>
@@ -127,14 +127,14 @@ function problemIn({ name, tools, tasks, injections, pairs }: Suite): string | u
   );
   return (
     lost &&
-    `suite \`${name}\` pairs \`${lost.user}\` with \`${lost.injection}\`, which are not both there`
+    `suite \`${name}\` pairs \`${lost.user}\` with \`${lost.injection}\`, and one of them does not exist`
   );
 }
 
 /** Reads the data of a file. Fails if any part of it is unusable; then nothing runs. */
 export function readCases(text: string): Outcome<Cases> {
   const parsed = parseJson(text);
-  if (!parsed.ok) return fail('usage', `the data is no JSON: ${parsed.error.detail.message}`);
+  if (!parsed.ok) return fail('usage', `the data is not JSON: ${parsed.error.detail.message}`);
   const suites = Object.entries(objectAt(parsed.output, 'suites')).map(([name, suite]) =>
     readSuite(name, suite),
   );

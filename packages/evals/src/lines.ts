@@ -215,7 +215,7 @@ const notMade = (
   arguments: {},
   labels: {},
   decision: 'not made',
-  reason: 'something it needs was not there',
+  reason: 'a value that the step needs is missing',
   executed: false,
   steered: false,
   unsound: 0,

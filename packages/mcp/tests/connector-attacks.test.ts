@@ -376,8 +376,8 @@ test('a mapping that puts another tool behind an approved name is seen through',
   const asked = await project.km('mcp', 'sync', 'db');
   expect(asked.code).toBe(7);
   expect(asked.output).toMatch(/~ mcp\/db\/query .*changed: name/);
-  expect(asked.output).toContain('+ is drop_all of its server');
-  expect(asked.output).toContain('is query of its server');
+  expect(asked.output).toContain('+ name on the server: drop_all');
+  expect(asked.output).toContain('name on the server: query');
 });
 
 test('a connector that came with a project cannot write to the terminal', async () => {

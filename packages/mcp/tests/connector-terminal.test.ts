@@ -67,7 +67,7 @@ test.skipIf(!HAS_SCRIPT).each([
     const words = ['mcp', 'add', 'db', '--command', process.execPath, '--read', 'server/**'];
     const left = await atTerminal([...words, '--', ...args], typed, signal);
     expect(left.code, left.output).toBe(130);
-    expect(left.output).toContain('interrupted before its tools were taken over');
+    expect(left.output).toContain('interrupted before its tools were added');
     expect(existsSync(join(project.root, '.ai/tools/mcp/db'))).toBe(false);
     const { output } = await project.km('approvals', 'ls', '--json');
     expect(JSON.parse(output)).toMatchObject({ ok: true, output: [] });

@@ -57,7 +57,7 @@ test('without a person nobody is asked, nothing is registered, and the command i
       code: 'mcp_connection_failed',
       detail: {
         retryable: false,
-        remediation: expect.stringContaining('sync the connector `demo`'),
+        remediation: expect.stringContaining('run a sync of connector `demo`'),
         login: 'demo',
       },
     },

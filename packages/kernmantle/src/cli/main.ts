@@ -28,7 +28,7 @@ const explainReserved = (text: string): string =>
   text.replace(
     /unknown option '(--(?:resume|fresh))\b[^']*'/,
     (_, option: string) =>
-      `\`${option}\` is not part of this version: every run of a script begins at the beginning`,
+      `\`${option}\` is not part of this version; every run of a script starts at its beginning`,
   );
 
 /** Accepts `km version` and `km -v` like other programs. */
@@ -60,8 +60,8 @@ export async function main(argv: readonly string[]): Promise<void> {
   } catch (error) {
     if (!(error instanceof CommanderError)) {
       const what = redact((error instanceof Error ? error.stack : undefined) ?? String(error));
-      output.err(`error: this should not have happened: ${what}\n`);
-      output.err('please report it with what you did\n');
+      output.err(`internal error: ${what}\n`);
+      output.err('please report this error and the command that you used\n');
       process.exitCode = EXIT.failed;
     } else if (error.exitCode === 0) process.exitCode = EXIT.done;
     else {

@@ -91,7 +91,7 @@ interface CommandWords {
 
 const PROJECT = 'use the project in this folder (default: the nearest `.ai` upwards)';
 const STORE =
-  'threads are on this server (default: `KERNMANTLE_STORE`, your settings, the project)';
+  'use the threads on this server (default: `KERNMANTLE_STORE`, your settings, the project)';
 
 type Commands = Readonly<Record<string, CommandWords>>;
 

@@ -64,7 +64,7 @@ export async function listenForMcp(
     const known = tokens.list();
     if (!known.ok) return known;
     if (!known.output.some(({ id }) => tokens.counts(id))) {
-      const message = `\`${hostname}\` can be reached by others, and this project has no token; make one first`;
+      const message = `other machines can reach \`${hostname}\`, and this project has no token; create one first`;
       return fail('permission_denied', message, { missing: 'token' });
     }
   }

@@ -419,7 +419,7 @@ test('Ctrl-C asks the thread to stop', async () => {
   script = [read('notes/a.txt'), { text: 'never' }];
   const held = await heldRun();
   held.process.kill('SIGINT');
-  await held.says('asked it to stop');
+  await held.says('stopping; press Ctrl-C');
   held.open();
   const done = await held.done;
   expect(done, done.err).toMatchObject({ code: 130 });
@@ -453,7 +453,7 @@ describe('a tool at work is waited for after the first Ctrl-C', () => {
     await Promise.race([arrived.promise, early]);
     early.catch(() => {});
     running.process.kill('SIGINT');
-    await running.says('asked it to stop');
+    await running.says('stopping; press Ctrl-C');
     running.process.kill(signal);
     expect((await running.done).code).toBe(code);
     expect(await statuses()).toEqual(['interrupted']);
@@ -711,7 +711,7 @@ describe('through the launcher', () => {
     script = [read('notes/a.txt'), { text: 'never' }];
     const held = await heldRun();
     held.process.kill(signal);
-    await held.says('asked it to stop');
+    await held.says('stopping; press Ctrl-C');
     held.open();
     expect((await held.done).code).toBe(130);
     expect(await statuses()).toEqual(['terminated']);
@@ -723,7 +723,7 @@ describe('through the launcher', () => {
     const [inner = 0] = childrenOf(held.process.pid ?? 0);
     process.kill(inner, 'SIGINT');
     held.process.kill('SIGINT');
-    await held.says('asked it to stop');
+    await held.says('stopping; press Ctrl-C');
     held.open();
     expect((await held.done).code).toBe(130);
     expect(await statuses()).toEqual(['terminated']);
@@ -835,7 +835,7 @@ test('a person sees what is asked and decides once', async () => {
     answer: 'the main one',
     channel: 'cli',
   });
-  expect((await km('approvals', 'ls')).err).toContain('nothing waits');
+  expect((await km('approvals', 'ls')).err).toContain('no pending approval requests');
   expect((await km('approvals', 'ls', '--all', '-v')).out).toContain('seen');
   const rows = outputOf(await km('audit', '--surface', 'cli', '--thread', thread, '--json'));
   expect(rows).toMatchObject([
@@ -891,7 +891,7 @@ test('everything a person does is a row of the audit, with who did it', async ()
   const reasons = list.map(({ operation, reason }) => `${operation} ${reason}`);
   expect(reasons).toEqual(expect.arrayContaining(['pause lunch', 'raise {"turns":4}']));
   const filtered = await km('audit', '--tool', 'nothing/here');
-  expect(filtered).toMatchObject({ code: 0, out: '', err: 'no such rows\n' });
+  expect(filtered).toMatchObject({ code: 0, out: '', err: 'no matching rows\n' });
   expect(await km('audit', '--since', 'yesterday')).toMatchObject({ code: 2 });
   expect(await km('audit', '--decision', 'maybe')).toMatchObject({ code: 2 });
 });

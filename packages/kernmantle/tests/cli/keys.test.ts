@@ -185,7 +185,7 @@ test('trust holds in all projects of a user: each shows who decided, and a revok
   expect((await km(two, 'init', '--id')).code).toBe(0);
   for (const at of [one, two]) {
     const { output } = await km(at, 'audit');
-    expect(output).toContain(`trust:add ${id}  anna; holds in all your projects`);
+    expect(output).toContain(`trust:add ${id}  anna; applies to all your projects`);
     expect(output).toMatch(/allowed .*trust:revoke .*\n.*failed .*trust:add/);
     const file = join(at.root, '.ai/audit.jsonl');
     expect(existsSync(file) ? readFileSync(file, 'utf8') : '').not.toContain('trust:');

@@ -366,11 +366,11 @@ export class McpConnection {
 
 function resultOf(method: string, result: JsonObject): Outcome<JsonObject> {
   if (!isObject(result) || isDeeperThan(result, MAX_DEPTH)) {
-    return fail('tool_failed', 'the answer is no usable result', { sent: true });
+    return fail('tool_failed', 'the answer is not a valid result', { sent: true });
   }
   if (method !== 'tools/call') return ok(result);
   const content = getOwn(result, 'content') ?? [];
   return Array.isArray(content)
     ? ok({ ...result, content })
-    : fail('tool_failed', 'the `content` of the answer is no list', { sent: true });
+    : fail('tool_failed', 'the `content` of the answer must be a list', { sent: true });
 }

@@ -79,7 +79,7 @@ function createOpener(
     if (loggedIn.output) return await attempt(place, hasEnded, true);
     return opened.ok
       ? connectionFailed(endpoint, {
-          cause: 'it closed at once',
+          cause: 'it closed immediately',
           retryable: true,
           remediation: 'try again',
         })
@@ -112,7 +112,7 @@ function createOpener(
     const pause = Math.ceil(notBefore - clock.monotonic());
     if (pause > 0 && !place.opening) {
       const refusal = connectionFailed(endpoint, {
-        cause: `it has failed ${failures} times in a row and is not tried again yet`,
+        cause: `it failed ${failures} times in a row and is in backoff`,
         retryable: true,
         remediation: `try again in ${(pause / 1000).toFixed(1)} s`,
         more: { retry_after_ms: pause, sent: false },
@@ -199,7 +199,7 @@ export function createConnections(ports: McpPoolPorts, limits: PoolLimits) {
     connection.line.process !== undefined && connection.line.verify !== ports.verify();
 
   async function connected(place: EndpointState, call: PoolCall): Promise<Outcome<McpConnection>> {
-    if (isClosed) return fail('cancelled', 'the connections are being closed', { sent: false });
+    if (isClosed) return fail('cancelled', 'the connections are closing', { sent: false });
     const { current } = place;
     if (current?.isOpen && !current.isWorn && !isOutdated(current)) return ok(current);
     if (current) retire(place, current);

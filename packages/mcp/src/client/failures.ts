@@ -29,7 +29,7 @@ const MIN_SECRET = 6;
 export function nameOf(endpoint: Endpoint): string {
   if (endpoint.kind === 'stdio') return endpoint.command;
   const url = URL.parse(endpoint.url);
-  return url === null ? 'a URL that is none' : `${url.origin}${url.pathname}`;
+  return url === null ? 'an invalid URL' : `${url.origin}${url.pathname}`;
 }
 
 const valuesOf = (endpoint: Endpoint): string[] =>
@@ -127,18 +127,18 @@ const loginOf = (endpoint: Endpoint): JsonObject =>
 
 function loginHint(endpoint: Endpoint): string {
   if (endpoint.kind === 'http' && endpoint.oauth) {
-    return `a person has to log in: sync the connector \`${endpoint.oauth.name}\``;
+    return `a person must log in; run a sync of connector \`${endpoint.oauth.name}\``;
   }
   return hasSecret(endpoint)
-    ? 'check the secret that `auth` or `headers` of its connector name, and what it gives access to'
-    : 'give its connector an `auth`: a secret that you have, or `oauth` to log in';
+    ? 'check the secret in `auth` or `headers` of its connector, and its access rights'
+    : 'add an `auth` to its connector: a secret, or `oauth` for a login';
 }
 
 const hasSecret = (endpoint: Endpoint): boolean =>
   endpoint.kind === 'http' && !endpoint.oauth && secretsOf(endpoint).length > 0;
 
 const wantedBy = (endpoint: Endpoint): string =>
-  hasSecret(endpoint) ? 'what was sent does not open it' : 'it wants somebody to log in';
+  hasSecret(endpoint) ? 'it refused the credentials' : 'it requires a login';
 
 interface FailedRequest {
   readonly endpoint: Endpoint;
@@ -166,7 +166,7 @@ export function failureOf(request: FailedRequest): Failure {
   const own = faultIn(error) ?? (error instanceof SdkHttpError ? undefined : request.fault);
   if (own) return ofFetch(endpoint, own);
   if (error instanceof UnauthorizedError) {
-    const cause = 'it wants somebody to log in, and nobody is there';
+    const cause = 'it requires a login, and no person is present';
     return connectionFailed(endpoint, {
       cause,
       retryable: false,
@@ -185,20 +185,20 @@ export function failureOf(request: FailedRequest): Failure {
     return connectionFailed(endpoint, {
       cause: `the process ${ended}`,
       retryable: !isSent,
-      remediation: isSent ? 'what was asked of it may have been done' : lookHint(endpoint),
+      remediation: isSent ? 'the request may have been executed' : lookHint(endpoint),
       more: { sent: isSent },
     });
   }
   if (error instanceof SdkError && error.code === SdkErrorCode.CapabilityNotSupported) {
     return fail(
       'tool_failed',
-      `the server asks for what this client does not give: ${shortened(error.message)}`,
+      `the server requires a capability that this client lacks: ${shortened(error.message)}`,
     );
   }
   return connectionFailed(endpoint, {
     cause: messageOf(error),
     retryable: !isSent,
-    remediation: isSent ? 'what was asked of it may have been done' : AGAIN,
+    remediation: isSent ? 'the request may have been executed' : AGAIN,
     more: { sent: isSent },
   });
 }
@@ -229,7 +229,7 @@ function ofFetch(endpoint: Endpoint, failure: Failure): Failure {
     cause: detail.message,
     retryable: !isSent,
     remediation: isSent
-      ? 'what was asked of it may have been done'
+      ? 'the request may have been executed'
       : 'check the address and whether it runs',
     more: { sent: isSent },
   });

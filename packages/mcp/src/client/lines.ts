@@ -85,7 +85,7 @@ async function openProcess(
     await ports.process(),
   );
   if (!started.ok) return notStarted(endpoint, started);
-  if (!box) return fail('internal_error', 'it was started before anything was noted');
+  if (!box) return fail('internal_error', 'it was started before its marks were recorded');
   const process = started.output;
   const ended = box.ended;
   let how: string | undefined;

@@ -34,10 +34,10 @@ const unusable = (message: string): Outcome<never> =>
 function toolOf(listed: Json): Outcome<ServerTool> {
   const name = getOwn(listed, 'name');
   if (!isObject(listed) || typeof name !== 'string' || name === '' || name.length > MAX_NAME) {
-    return unusable('holds one without a usable name');
+    return unusable('contains a tool without a valid name');
   }
   if (!isObject(getOwn(listed, 'inputSchema')) || isDeeperThan(listed, MAX_SCHEMA_DEPTH)) {
-    return unusable(`holds \`${name}\` without a usable \`inputSchema\``);
+    return unusable(`contains \`${name}\` without a valid \`inputSchema\``);
   }
   return ok({ name, definition: listed });
 }
@@ -116,11 +116,11 @@ export async function readTools(
       if (found.has(tool.output.name)) return unusable(`names \`${tool.output.name}\` twice`);
       found.set(tool.output.name, tool.output);
     }
-    if (found.size > maxTools) return unusable(`holds more than ${maxTools} tools`);
+    if (found.size > maxTools) return unusable(`contains more than ${maxTools} tools`);
     if (bytes > MAX_LIST_BYTES) return unusable(`is longer than ${MAX_LIST_BYTES} bytes`);
     const next = getOwn(page, 'nextCursor');
     if (typeof next !== 'string' || next === '') return ok([...found.values()]);
-    if (next === cursor || pages === MAX_PAGES) return unusable('does not come to an end');
+    if (next === cursor || pages === MAX_PAGES) return unusable('does not end');
     cursor = next;
   }
 }

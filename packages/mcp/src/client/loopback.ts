@@ -45,9 +45,9 @@ export async function openLoopbackLogin(
     redirectUrl: `${origin}${PATH}`,
     async authorize(page, signal): Promise<Outcome<string>> {
       const { promise, resolve } = Promise.withResolvers<Outcome<string>>();
-      const late = fail('timeout', 'nobody came back from the page');
+      const late = fail('timeout', 'the login was not completed in time');
       const timer = setTimeout(() => resolve(late), PATIENCE_MS);
-      const onAbort = (): void => resolve(fail('cancelled', 'the login was not waited for'));
+      const onAbort = (): void => resolve(fail('cancelled', 'the login was cancelled'));
       signal.addEventListener('abort', onAbort, { once: true });
       const state = URL.parse(page)?.searchParams.get('state') ?? '';
       waiting.set(state, (url) => resolve(ok(url)));

@@ -126,7 +126,7 @@ function createProvider(
     ...(scope !== undefined && { scope }),
   };
   const nobody = (): never => {
-    throw new UnauthorizedError('nobody is there to log in');
+    throw new UnauthorizedError('no person is present for a login');
   };
   /** A client registered for another redirect address cannot be used for this login. */
   const isUsable = ({ redirect_uris: uris }: { redirect_uris?: unknown }): boolean =>
@@ -228,7 +228,7 @@ export function loginFor(
 ): Outcome<LoginProvider | undefined> {
   if (!oauth) return ok(undefined);
   if (!NAME.test(oauth.name)) {
-    return fail('config_invalid', `\`${oauth.name}\` cannot be the name of a login`);
+    return fail('config_invalid', `\`${oauth.name}\` is not a valid name for a login`);
   }
   const { origin, pathname } = new URL(url);
   const folder = join(home, 'mcp-auth');

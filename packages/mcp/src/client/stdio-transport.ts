@@ -63,7 +63,7 @@ export class ProcessTransport implements Transport {
 
   async send(message: JSONRPCMessage): Promise<void> {
     const { stdin } = this.#process;
-    if (!stdin.writable) throw new Error('the process takes nothing any more');
+    if (!stdin.writable) throw new Error('the process has closed its input');
     if (stdin.writableLength > MAX_UNREAD) throw new Error('the process does not read its input');
     stdin.write(`${JSON.stringify(message)}\n`);
   }

@@ -129,7 +129,7 @@ export class TransportGate implements Transport {
       this.heardAt = this.#ports.clock.monotonic();
       return isAnswer(message)
         ? message
-        : ownAnswer(id, 'absent', 'the server gave no valid answer');
+        : ownAnswer(id, 'absent', 'the server sent no valid answer');
     }
     if (id !== undefined)
       return this.#mayAsk() && this.#mayAnswer(id, method) ? message : undefined;
@@ -140,7 +140,7 @@ export class TransportGate implements Transport {
 
   #mayAnswer(id: string | number, method: string): boolean {
     if (method === 'ping' || this.#ports.answered.includes(method)) return true;
-    const error = { code: -32_601, message: 'this client answers no such request' };
+    const error = { code: -32_601, message: 'this client does not support this request' };
     void this.#inner.send({ jsonrpc: '2.0', id, error }).catch(() => undefined);
     return false;
   }

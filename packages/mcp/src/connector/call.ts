@@ -41,7 +41,7 @@ function changed(server: string, message: string, more: JsonObject): Failure {
     ...more,
     server,
     retryable: false,
-    remediation: 'a person syncs the connector, looks at the difference and approves it',
+    remediation: 'a person must sync the connector, review the change and approve it',
   });
 }
 
@@ -96,13 +96,13 @@ async function checkPin(
   }
   const live = listing.byName.get(name);
   if (!live) {
-    const message = `the server does not list the tool of \`${tool.id}\` any more`;
+    const message = `the server no longer lists the tool of \`${tool.id}\``;
     return changed(named, message, { sent: false, changed: ['name'] });
   }
   const now = livePin(listing, identity, server, live);
   if (now?.pin === textAt(config, 'pin')) return ok(null);
   const parts = now ? changedParts(getOwn(config, 'parts'), now.parts) : ['definition'];
-  const message = `\`${tool.id}\` is not what was approved: its server has changed ${parts.join(', ')}`;
+  const message = `\`${tool.id}\` differs from its approval: the server changed ${parts.join(', ')}`;
   return changed(named, message, { sent: false, changed: parts });
 }
 
@@ -110,7 +110,7 @@ async function checkPin(
 function failedTool({ result, marks }: ServerAnswer, id: string): Failure {
   const texts = listAt(result, 'content').map((block) => textAt(block, 'text'));
   const said = shownText(texts.filter((text) => text !== '').join('\n'), MAX_MESSAGE);
-  const failure = fail('tool_failed', said || `\`${id}\` failed and did not say why`, {
+  const failure = fail('tool_failed', said || `\`${id}\` failed without a message`, {
     from: 'mcp server',
     retryable: false,
   });
@@ -136,7 +136,7 @@ export async function callTool(
   const still = isPinned ? await checkPin(pool, connection, call, request) : ok(null);
   if (!still.ok && still.error.code === 'mcp_definition_changed') {
     const { message, ...detail } = still.error.detail;
-    return changed(textAt(config, 'server'), `${message}; the call itself was made`, {
+    return changed(textAt(config, 'server'), `${message}; the call was executed`, {
       ...detail,
       sent: true,
     });

@@ -83,7 +83,7 @@ export function flagsOf({ name, definition }: ServerTool): string[] {
   if (hint('readOnlyHint') !== true) {
     if (hint('destructiveHint') !== false) flags.push('destructive');
   } else if (hint('destructiveHint') === true) {
-    flags.push('contradicts itself: it only reads, and it destroys');
+    flags.push('contradicts itself: read-only and destructive');
   } else flags.push('says it only reads');
   if (hint('openWorldHint') !== false) flags.push('open world');
   if (/[^\x20-\x7e]/.test(name)) flags.push('unusual characters in its name');

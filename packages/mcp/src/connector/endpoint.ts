@@ -34,7 +34,7 @@ function headersOf(config: JsonObject): Outcome<Record<string, string>> {
   const headers: Record<string, string> = {};
   for (const [name, value] of Object.entries(isObject(config.headers) ? config.headers : {})) {
     if (!HEADER.test(name) || typeof value !== 'string' || /[\r\n\0]/.test(value)) {
-      return invalid('headers', `\`${name}\` is no header`);
+      return invalid('headers', `\`${name}\` is not a valid header`);
     }
     headers[name.toLowerCase()] = value;
   }
@@ -61,7 +61,7 @@ const AUTH: Readonly<Record<string, (auth: Json) => Credentials | string>> = {
   },
   basic: (auth) => {
     const user = textAt(auth, 'username') || textAt(auth, 'user');
-    if (user.includes(':')) return 'a user name for basic auth may not hold `:`';
+    if (user.includes(':')) return 'a user name for basic auth must not contain `:`';
     const pair = Buffer.from(`${user}:${textAt(auth, 'password')}`).toString('base64');
     return { header: ['authorization', `Basic ${pair}`] };
   },
@@ -70,10 +70,10 @@ const AUTH: Readonly<Record<string, (auth: Json) => Credentials | string>> = {
 function httpEndpoint(config: JsonObject, server: string): Outcome<ServerPlace> {
   const url = URL.parse(textAt(config, 'mcp_url'));
   if (!url || !/^https?:$/.test(url.protocol)) {
-    return invalid('mcp_url', 'an MCP server is at an address with http or https');
+    return invalid('mcp_url', 'the address of an MCP server must begin with http or https');
   }
   if (url.username || url.password) {
-    return invalid('mcp_url', 'a URL may not hold a user name or password; use `auth`');
+    return invalid('mcp_url', 'a URL must not contain a user name or password; use `auth`');
   }
   const identity = { kind: 'http', url: `${url.origin}${url.pathname}` };
   const read = headersOf(config);
@@ -97,7 +97,8 @@ function httpEndpoint(config: JsonObject, server: string): Outcome<ServerPlace> 
 function stdioEndpoint(config: JsonObject): Outcome<ServerPlace> {
   const command = textAt(config, 'command');
   const args = textsAt(config, 'args');
-  if (/\0/.test([command, ...args].join(''))) return invalid('command', 'a command holds no NUL');
+  if (/\0/.test([command, ...args].join('')))
+    return invalid('command', 'a command must not contain NUL');
   const env: Record<string, string> = {};
   for (const [name, value] of Object.entries(isObject(config.env) ? config.env : {})) {
     if (typeof value !== 'string') return invalid('env', `\`env.${name}\` must be text`);
@@ -130,8 +131,8 @@ export function readConnection(
   const isHttp = textAt(config, 'mcp_url') !== '';
   if (isHttp === (textAt(config, 'command') !== '')) {
     const message = isHttp
-      ? 'a server has a `command` or a `mcp_url`, not both'
-      : 'no server is named: run the connector of one';
+      ? 'a server needs `command` or `mcp_url`, not both'
+      : 'no server is configured; run the connector of a server';
     return invalid(isHttp ? 'mcp_url' : 'command', message);
   }
   const made = isHttp ? httpEndpoint(config, server) : stdioEndpoint(config);

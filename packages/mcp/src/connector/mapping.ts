@@ -109,7 +109,7 @@ export function mappingProblems(
     { file: path, line: 1, column: 1, code, severity: 'error', message },
   ];
   if (basename(path) !== 'mapping.yaml') {
-    return about('not_read', 'this file is never read: call it `mapping.yaml`');
+    return about('not_read', 'this file is never read; rename it to `mapping.yaml`');
   }
   const opened = openMapping(path, path);
   if (!opened.ok) return about('file_unreadable', opened.error.detail.message);
@@ -125,11 +125,11 @@ export function mappingProblems(
     for (const [index, name] of requires.entries()) {
       const hint = unknownCapability(normalizeCapability(name), capabilities);
       if (hint === undefined) continue;
-      const message = `no capability is called \`${name}\``;
+      const message = `capability \`${name}\` not found`;
       at.child('requires').child(index).report({ code: 'capability_unknown', message, hint });
     }
     if (beside.some((name) => isMeant(glob, name))) continue;
-    const message = `no tool beside this file is called \`${glob}\` by its server`;
+    const message = `no tool in this folder has the server name \`${glob}\``;
     at.report({ code: 'matches_nothing', severity: 'warning', message, at: 'key' });
   }
   return diagnostics;

@@ -59,4 +59,4 @@ export function fileNames(
 export const serverProblem = (name: string): string | undefined =>
   /^[a-z0-9_-]{1,64}$/.test(name) && !/^[-_]|^(?:connect|mcp_stdio|mcp_http|connector)$/.test(name)
     ? undefined
-    : `\`${name}\` is no name for a server: write small letters, digits, \`_\` and \`-\``;
+    : `\`${name}\` is not a valid server name; use lowercase letters, digits, \`_\` and \`-\``;

@@ -40,7 +40,7 @@ function mayCall(library: SyncPorts['library'], { tool, verify }: PrimitiveCall)
   const [leaf, ...below] = chain.output.links;
   const connector = below.find(({ tags }) => tags.includes('mcp_connector'));
   if (!leaf || !connector) {
-    return fail('config_invalid', `\`${tool.id}\` has a pin and no connector`, {
+    return fail('config_invalid', `\`${tool.id}\` has a pin but no connector`, {
       config_path: 'config.pin',
     });
   }
@@ -55,7 +55,7 @@ async function request(pool: McpPool, { endpoint }: ServerPlace, call: Primitive
   const asked = { ...call.parameters, ...call.config };
   const method = textAt(asked, 'method') || textAt(asked, 'rpc_method');
   if (!/^[A-Za-z0-9_$./-]{1,200}$/.test(method) || method === 'initialize') {
-    return fail('invalid_input', `\`${method}\` is no method that could be asked for`);
+    return fail('invalid_input', `method \`${method}\` is not supported`);
   }
   const given = getOwn(asked, 'params') ?? getOwn(asked, 'rpc_params') ?? {};
   const params = isObject(given) ? given : {};

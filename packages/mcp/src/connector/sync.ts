@@ -101,7 +101,7 @@ function placeOf({ config, tool }: PrimitiveCall): Outcome<SyncPlace> {
   const dir = (textAt(config, 'output_dir') || `.ai/tools/mcp/${server}`).replace(/\/+$/, '');
   const folder = /^(?:\.\/)?\.ai\/tools\/(mcp(?:\/[A-Za-z0-9_-]+)*)$/.exec(dir)?.[1];
   if (folder === undefined) {
-    const message = `tools of MCP servers stand below \`.ai/tools/mcp/\`, not in \`${dir}\``;
+    const message = `tools of MCP servers must be below \`.ai/tools/mcp/\`, not in \`${dir}\``;
     return fail('config_invalid', message, { config_path: 'config.output_dir' });
   }
   return ok({ connector: tool.id, server, folder, prefix: textAt(config, 'tool_prefix') });
@@ -146,14 +146,14 @@ function plan(
     const id = `${place.folder}/${file}`;
     const isShared = shared.get(file.toLowerCase())?.length !== 1;
     if (!pin || isShared || taken.has(id.toLowerCase())) {
-      leftOut.push({ name: tool.name, why: `there is another tool \`${id}\`` });
+      leftOut.push({ name: tool.name, why: `another tool \`${id}\` exists` });
       return [];
     }
     const text = toolText(tool, pin, mapped, { ...place, file, setPin: set });
     const { tool: made, diagnostics } = parseTool(text, `${file}.yaml`);
     const odd = diagnostics.find(({ severity }) => severity === 'error');
     if (odd || !made) {
-      leftOut.push({ name: tool.name, why: odd?.message ?? 'it cannot be written as a tool' });
+      leftOut.push({ name: tool.name, why: odd?.message ?? 'it cannot become a tool' });
       return [];
     }
     return [{ id, tool, pin, text, made, requires: requiresOf(place.server, mapped) }];
@@ -235,7 +235,7 @@ function question(place: SyncPlace, changes: readonly Changing[]): JsonObject {
   return {
     action: 'ask',
     operation: `tool:${place.connector}`,
-    question: `take over ${changes.length} tools of MCP server ${place.server} and sign them`,
+    question: `add ${changes.length} tools of MCP server ${place.server} and sign them`,
     asked_by: ['mcp'],
     arguments: {
       server: place.server,
@@ -365,7 +365,7 @@ export async function syncConnector(
   await ports.library.refresh();
   const twin = twinOf(place.output, ports.library);
   if (twin) {
-    const message = `\`${twin.id}\` is a connector of \`${place.output.server}\` too`;
+    const message = `\`${twin.id}\` is also a connector of \`${place.output.server}\``;
     return fail('config_invalid', message, { hint: 'give one of them another `config.server`' });
   }
   const made = plan(listed.output, identity, place.output, mapping.output, ports.library);
@@ -373,7 +373,7 @@ export async function syncConnector(
   for (const name of made.wanted.flatMap(({ requires }) => requires)) {
     const hint = unknownCapability(name, capabilities);
     if (hint === undefined) continue;
-    return fail('config_invalid', `\`${shown}\`: no capability is called \`${name}\``, { hint });
+    return fail('config_invalid', `\`${shown}\`: capability \`${name}\` not found`, { hint });
   }
   const done = await apply(ports, call, place.output, made);
   if (!done.ok) return done;

@@ -65,7 +65,7 @@ function checkPlace(
   if (existsSync(place) && realpathSync(place) === project) return ok(request);
   return fail(
     'permission_denied',
-    'this server is for one project; where the policy grants `project.use`, start a directive elsewhere with `threads/thread_directive` and its `project_path`',
+    'this server serves one project; if the policy grants `project.use`, start a directive elsewhere with `threads/thread_directive` and its `project_path`',
     { missing: 'project.use' },
   );
 }
@@ -99,10 +99,13 @@ export function createMcpHost(
     store,
     async decide(approval, { approve, words, value }, client) {
       if (client.role !== 'approve') {
-        return fail('permission_denied', 'this client may not decide about approvals');
+        return fail(
+          'permission_denied',
+          'this client cannot decide approval requests; it needs the role `approve`',
+        );
       }
       if (!runtime.policies().policy.elicits('mcp')) {
-        const message = 'the policy says `surfaces.mcp.elicitation: false`: decide in a terminal';
+        const message = 'the policy has `surfaces.mcp.elicitation: false`; decide in a terminal';
         return fail('permission_denied', message);
       }
       const opened = await store();

@@ -139,11 +139,11 @@ async function mayAsk(store: Store, { operation, project }: JsonObject): Promise
     ({ binding }) => binding.operation === operation && binding.project === project,
   );
   if (same.length < MAX_WAITING) return ok(null);
-  const message = `${same.length} questions about this connector wait for a person already`;
+  const message = `${same.length} approval requests for this connector are pending`;
   return fail('quota_exceeded', message, {
     approval: same[0]?.id ?? '',
     retryable: false,
-    hint: 'its server lists other tools each time: a person syncs it and answers',
+    hint: 'its server lists different tools each time; a person must sync it and answer',
   });
 }
 

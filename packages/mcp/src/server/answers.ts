@@ -70,8 +70,8 @@ export function createAnswers(project: object, client: string, max = MAX_ANSWER)
       const preview = text.slice(0, PREVIEW);
       const uri = id === undefined ? undefined : `result://${id}`;
       const note = uri
-        ? `${bytes} bytes are too many for one answer: read the resource \`${uri}\`, page by page`
-        : `${bytes} bytes are too many for an answer, and were not kept`;
+        ? `the result has ${bytes} bytes; read it from the resource \`${uri}\`, page by page`
+        : `the result has ${bytes} bytes, too many to return or store`;
       const fields = { truncated: true, bytes, note, preview, ...(uri && { resource: uri }) };
       const link: ContentBlock[] = uri
         ? [{ type: 'resource_link', uri, name: 'the whole result', mimeType, size: bytes }]

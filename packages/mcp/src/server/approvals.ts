@@ -263,8 +263,8 @@ export async function withApprovals(
     throw refused('Invalid or expired requestState');
   }
   if (!isObject(again) || !takeOnce(questions, nonce))
-    throw refused('this question was answered before');
-  if (!canAsk(ports, context)) throw refused('this client may not decide');
+    throw refused('this question was answered already');
+  if (!canAsk(ports, context)) throw refused('this client cannot decide approval requests');
   const decision = decisionIn(context);
   // Without a decision the request stays pending, and the client is not asked again.
   if (!decision) return await make(again);

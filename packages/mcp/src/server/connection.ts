@@ -27,7 +27,7 @@ const overheard = (wire: Transport, hear: (message: Json) => void): Transport =>
 
 /** The SDK lists every violated rule of the protocol in many lines. Only the first line is kept. */
 const briefly = (error: Error): Error =>
-  /Zod/.test(error.name) ? new Error('a message does not fit the protocol') : error;
+  /Zod/.test(error.name) ? new Error('a message violates the protocol') : error;
 
 /** Serves one client over a lasting connection in either revision. */
 export function serveConnection(

@@ -130,13 +130,13 @@ export async function askClient(
   const entries = isObject(requests) ? Object.entries(requests) : [];
   const odd = entries.find(([, request]) => !methodOf(request)?.isRequest(request));
   if (entries.length === 0 || odd) {
-    const which = odd ? `\`${odd[0]}\` is no request` : 'there are no `requests`';
-    return fail('tool_failed', `the tool wants to ask the client, but ${which}`);
+    const which = odd ? `\`${odd[0]}\` is not a request` : '`requests` is missing';
+    return fail('tool_failed', `the tool asked the client, but ${which}`);
   }
   const chosen = askable(ports, entries, context);
   const kept = { requests: chosen, ...(state !== undefined && { state }) };
   if (JSON.stringify(kept).length > MAX_STATE) {
-    return fail('tool_failed', `the tool asks for more than ${MAX_STATE} bytes`);
+    return fail('tool_failed', `the question of the tool is longer than ${MAX_STATE} bytes`);
   }
   return ok(await ask(ports, call, kept, context));
 }
@@ -183,5 +183,5 @@ export function refuseSmuggled(library: Library, request: JsonObject): Outcome<n
   if (item_type !== 'tool' || typeof item_id !== 'string' || set === undefined) return ok(null);
   const found = library.find('tool', item_id);
   const isExposed = found.ok && found.output.tool?.expose !== undefined;
-  return isExposed ? fail('invalid_input', `\`${set}\` is not for clients to set`) : ok(null);
+  return isExposed ? fail('invalid_input', `clients cannot set \`${set}\``) : ok(null);
 }

@@ -119,7 +119,7 @@ async function run(
 ): Promise<Outcome<JsonObject | InputRequiredResult>> {
   const { item, name, asks } = offer;
   const smuggled = INPUT_PARAMETERS.find((one) => Object.hasOwn(given, one));
-  if (smuggled) return fail('invalid_input', `\`${smuggled}\` is no argument of \`${name}\``);
+  if (smuggled) return fail('invalid_input', `\`${name}\` has no argument \`${smuggled}\``);
   const call = { tool: item.id, arguments: given };
   const inputs = await readInputs(ports, call, context);
   if (isInputRequiredResult(inputs)) return ok(inputs);
@@ -127,7 +127,7 @@ async function run(
   const asked = questionIn(first);
   if (asked === undefined) return first;
   if (!asks.includes('input_responses')) {
-    const message = `\`${name}\` wants to ask the client, and declares no \`input_responses\``;
+    const message = `\`${name}\` asks the client but does not declare \`input_responses\``;
     return fail('tool_failed', message);
   }
   const brought = broughtAlong(ports, asked, context);
@@ -302,7 +302,7 @@ function addItem(ports: NativePorts, item: Item, exposed: Exposed, choices: Choi
   }
   const offer = offerOf(item, exposed, ports);
   if (!offer) {
-    const message = `\`${item.id}\` cannot be used, so it is not served`;
+    const message = `\`${item.id}\` is invalid and not served`;
     return ports.host.onError(new Error(message));
   }
   if (exposed.mcp === 'tool') return addTool(ports, offer);

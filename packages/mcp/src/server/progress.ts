@@ -119,7 +119,7 @@ export function createOutputLines({ mcpReq }: ServerContext, logger: string) {
     const said = progressIn(text);
     if (said) return progress(said);
     const isLast = count === MAX_LINES;
-    const data = isLast ? 'what is printed from here on is not passed on' : text.slice(0, MAX_LINE);
+    const data = isLast ? 'further output is not forwarded' : text.slice(0, MAX_LINE);
     send(() => mcpReq.log(isLast ? 'warning' : 'info', data, logger));
   }
 

@@ -47,7 +47,7 @@ export function addCompletion(server: McpServer, { prompts, templates }: Choices
     const known = ref.type === 'ref/prompt' ? prompts.get(ref.name) : templates.get(ref.uri);
     if (!known) {
       const what = ref.type === 'ref/prompt' ? `prompt \`${ref.name}\`` : `template \`${ref.uri}\``;
-      throw new ProtocolError(ProtocolErrorCode.InvalidParams, `there is no ${what}`);
+      throw new ProtocolError(ProtocolErrorCode.InvalidParams, `${what} not found`);
     }
     const typed = argument.value.toLowerCase();
     const values = (known.get(argument.name) ?? []).filter((value) =>

@@ -111,7 +111,7 @@ export function addThreads(server: McpServer, { host, client }: ServerParts): vo
   register(
     'thread status',
     'thread://{handle}/status',
-    'How far a thread is that was handed to you',
+    'The status of one of your threads',
     'application/json',
     (at, variables, context) => readStatus(at, handleIn(variables), context),
   );
@@ -119,14 +119,14 @@ export function addThreads(server: McpServer, { host, client }: ServerParts): vo
   register(
     'thread transcript',
     'thread://{handle}/transcript',
-    'The first events of a thread that was handed to you, one JSON object in a line',
+    'The first events of one of your threads, one JSON object per line',
     lines,
     (at, variables, context) => readEvents(at, { handle: handleIn(variables) }, context),
   );
   register(
     'thread transcript, from an event on',
     'thread://{handle}/transcript{?after,limit}',
-    'So many events after the one of that number (`seq`)',
+    'Events after this number (`seq`)',
     lines,
     (at, { after, limit, ...rest }, context) =>
       readEvents(at, { handle: handleIn(rest), after, limit }, context),
@@ -176,7 +176,7 @@ function addList(server: McpServer, { host, client }: ServerParts, handed: Hande
     const named = /^(directive|knowledge):(.*)$/.exec(given ?? '');
     // An unknown cursor must not return the first page again, or a client would loop.
     if (given !== undefined && !named) {
-      throw protocolError(fail('invalid_input', 'this cursor is none that a list answered with'));
+      throw protocolError(fail('invalid_input', 'this cursor is invalid; use one from a list'));
     }
     const [, kind = 'thread', cursor = ''] = named ?? [];
     const at = KINDS.findIndex((one) => one === kind);

@@ -51,8 +51,8 @@ function command(
         terminal.note(`${id} ${state}`);
         // A parked thread does not read the answer before it is resumed.
         if (!row.ok || !STANDS_STILL.has(row.output.status)) return;
-        if (store.fleet) terminal.note(`a worker goes on with it: ${howToGoOn(thread)}`);
-        else terminal.note(`go on with \`km threads resume ${thread}\``);
+        if (store.fleet) terminal.note(`a worker resumes the thread: ${howToGoOn(thread)}`);
+        else terminal.note(`resume it with \`km threads resume ${thread}\``);
       });
     });
   };
@@ -64,7 +64,7 @@ function answerOf(options: CommandCall['options']): Outcome<DecisionInput['answe
   const scope = asText(options.scope);
   const given = [once === true, beyond === true, value === true, scope !== undefined];
   if (given.filter(Boolean).length > 1) {
-    return fail('usage', 'give one of `--once`, `--value`, `--scope` and `--beyond`');
+    return fail('usage', 'use only one of `--once`, `--value`, `--scope` and `--beyond`');
   }
   if (beyond === true) return ok({ beyond });
   if (scope !== undefined) return ok({ scope });
@@ -240,7 +240,11 @@ export const showApproval: CommandRun = (call) =>
     const found = await store.approvals({ id });
     const list = found.ok ? await marked(store, found.output) : found;
     const [one] = list.ok ? list.output : [];
-    const missing = fail('not_found', `there is no approval \`${id}\``, { approval: id });
+    const missing = fail(
+      'not_found',
+      `approval \`${id}\` not found; run \`km approvals ls --all\``,
+      { approval: id },
+    );
     const done = !list.ok ? list : one ? ok(one) : missing;
     return terminal.finish(done, (approval) => {
       show(approval, Date.now(), terminal);
@@ -270,7 +274,7 @@ export const listApprovals: CommandRun = (call) =>
       return terminal.finish(list, (approvals) => {
         const showOne = options.verbose === true ? show : showBriefly;
         for (const approval of approvals) showOne(approval, Date.now(), terminal);
-        if (approvals.length === 0) terminal.note('nothing waits for an answer');
+        if (approvals.length === 0) terminal.note('no pending approval requests');
         else terminal.note('answer with `km approvals approve|deny|answer ID`');
       });
     },

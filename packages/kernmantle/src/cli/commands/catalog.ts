@@ -41,13 +41,13 @@ export const listCatalogs = inProject(async (runtime, { terminal }) => {
         `${name} ${terminal.paint('dim', `${type} ${visible(location)} (${level}), ${state}`)}`,
       );
     }
-    if (catalogs.length === 0) terminal.note('there are no catalogs; `km catalog add PLACE`');
+    if (catalogs.length === 0) terminal.note('no catalogs; add one with `km catalog add PLACE`');
   });
 });
 
 export const updateCatalogs = inProject(async (runtime, { terminal }) => {
   return terminal.finish(await runtime.catalogs.update(), (catalogs) => {
     for (const { name, items = 0 } of catalogs) terminal.out(`${name}: ${items} items`);
-    if (catalogs.length === 0) terminal.note('there are no catalogs; `km catalog add PLACE`');
+    if (catalogs.length === 0) terminal.note('no catalogs; add one with `km catalog add PLACE`');
   });
 });

@@ -143,7 +143,7 @@ function unsignedTools({ library, policies }: Runtime, items: readonly Item[]): 
     );
     const secrets = links.flatMap(({ env }) => env).map((name) => `variable ${name}`);
     const names = [...new Set([...beyond, ...secrets])].join(', ');
-    const message = `tool \`${item.id}\` is not signed, so it may not use ${names}: its calls will be refused`;
+    const message = `tool \`${item.id}\` is not signed, so its calls that use ${names} will be refused`;
     return names === '' ? [] : [warning(item.file, 'unsigned', message, signHint(item))];
   });
 }
@@ -250,7 +250,7 @@ export const run: CommandRun = async (call) => {
   const paths = asList(call.args[0]).map((path) => resolve(terminal.cwd, path));
   const missing = paths.find((path) => !existsSync(path));
   if (missing !== undefined) {
-    return fail('not_found', `there is no file or folder \`${missing}\``);
+    return fail('not_found', `file or folder \`${missing}\` not found`);
   }
   // A file is checked together with the other items of its project, wherever the user is.
   const [first = terminal.cwd] = paths;

@@ -190,5 +190,8 @@ export const run: CommandRun = async (call) => {
   const make = Object.hasOwn(SHELLS, shell) ? SHELLS[shell] : undefined;
   return make
     ? terminal.finish(ok(make(commands)), terminal.out)
-    : fail('usage', `no completion for \`${shell}\`; there are: ${Object.keys(SHELLS).join(', ')}`);
+    : fail(
+        'usage',
+        `shell \`${shell}\` has no completion script; use one of ${Object.keys(SHELLS).join(', ')}`,
+      );
 };

@@ -143,7 +143,7 @@ async function runFile(file: string, { out, closed }: Terminal): Promise<Outcome
   try {
     const input = openCases(file);
     if (!input) {
-      const why = 'this is not an ordinary file; give `-` to read what is piped in';
+      const why = 'it is not a regular file; use `-` to read from a pipe';
       return fail('not_found', `cases \`${file}\` cannot be read: ${why}`);
     }
     const lines = createInterface({ input, crlfDelay: Number.POSITIVE_INFINITY });

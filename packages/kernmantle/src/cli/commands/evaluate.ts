@@ -40,7 +40,7 @@ function chosen<T extends string>(given: unknown, all: readonly T[], option: str
   const words = asList(given).flatMap((word) => word.split(','));
   const unknown = words.find((word) => !all.some((one) => one === word));
   if (unknown !== undefined) {
-    return fail('usage', `\`--${option} ${unknown}\`: there are ${all.join(', ')}`);
+    return fail('usage', `\`--${option} ${unknown}\` not found; use ${all.join(', ')}`);
   }
   return ok(words.length === 0 ? [...all] : all.filter((one) => words.includes(one)));
 }
@@ -49,7 +49,7 @@ function seedOf(given: string | undefined): Outcome<number | undefined> {
   if (given === undefined) return ok(undefined);
   return /^\d{1,9}$/.test(given)
     ? ok(Number(given))
-    : fail('usage', `\`--seed ${given}\` is not a whole number`);
+    : fail('usage', `\`--seed ${given}\` must be a whole number`);
 }
 
 const COLUMNS: readonly (readonly [keyof RunFigures, string])[] = [

@@ -38,7 +38,7 @@ export function parseParameters(words: readonly string[], isText?: IsText): Outc
     }
     if (whole?.ok === false && whole.error.detail.not_finite === true) return whole;
     const at = word.indexOf('=');
-    if (at < 1) return fail('usage', `\`${word}\` is not name=value and not a JSON object`);
+    if (at < 1) return fail('usage', `\`${word}\` must be name=value or a JSON object`);
     const [name, text] = [word.slice(0, at), word.slice(at + 1)];
     const value = parseJson(text);
     // A number that is too large is accepted only as text.
@@ -80,7 +80,7 @@ export function readInput(file: string): Outcome<string> {
   if (file !== '-') {
     const read = readRegularFile(file, { max: MAX_INPUT, followsLinks: true });
     if ('bytes' in read) return ok(read.bytes.toString('utf8'));
-    const hint = read.problem.code === 'not_a_file' ? '; give `-` to read what is piped in' : '';
+    const hint = read.problem.code === 'not_a_file' ? '; use `-` to read from a pipe' : '';
     return fail('not_found', `\`${file}\` cannot be read: ${read.problem.message}${hint}`);
   }
   try {
@@ -108,7 +108,7 @@ function reportQuarantine(output: Json, terminal: Terminal): void {
   if (!Array.isArray(moved) || moved.length === 0) return;
   const places = moved.map((path) => `\`${plainText(path)}\``).join(', ');
   const folder = plainText(getOwn(output, 'set_aside_in'));
-  terminal.note(visible(`moved out of the project: ${places}; look at it in \`${folder}\``));
+  terminal.note(visible(`quarantined: ${places}; the files are in \`${folder}\``));
 }
 
 /** Offers to sign an unsigned item after a refusal. The person sees the file first. */
@@ -118,7 +118,7 @@ async function signsNow(done: Outcome<Json>, runtime: Runtime, terminal: Termina
   if (!found?.ok || !terminal.isInteractive) return false;
   const { file } = found.output;
   terminal.note(`tool \`${found.output.id}\` is not signed: ${visible(file)}`);
-  if (!(await confirm(terminal, 'sign it with your key and go on?'))) return false;
+  if (!(await confirm(terminal, 'sign it with your key and continue?'))) return false;
   const signed = signFiles(runtime, [file], speaker({ terminal }));
   if (!signed.ok) terminal.note(visible(signed.error.detail.message));
   return signed.ok;

@@ -163,10 +163,13 @@ export const run = inProject(async (runtime, { args, options, terminal }) => {
   const thread = asText(options.thread);
   const [kind, id] = [asText(args[0]), asText(args[1])];
   if (thread !== undefined && kind !== undefined) {
-    return fail('usage', '`--thread` stands instead of a kind and an id');
+    return fail('usage', '`--thread` cannot be used with a kind and an id');
   }
   if (thread === undefined && (kind === undefined || id === undefined)) {
-    return fail('usage', 'explain what? `km explain directive NAME`, or `--thread ID`');
+    return fail(
+      'usage',
+      'kind and id are missing; use `km explain directive NAME` or `--thread ID`',
+    );
   }
   const explained =
     thread === undefined

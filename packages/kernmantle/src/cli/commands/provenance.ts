@@ -72,7 +72,10 @@ function numberOption(options: CommandCall['options'], name: string): Outcome<nu
   const value = Number(asked);
   return Number.isInteger(value) && value > 0
     ? ok(value)
-    : fail('usage', `\`--${name} ${asked}\` is no ${name === 'line' ? 'line' : 'event'}`);
+    : fail(
+        'usage',
+        `\`--${name} ${asked}\` must be the number of ${name === 'line' ? 'a line' : 'an event'}`,
+      );
 }
 
 const ofThread = (call: CommandCall, word: string, value?: string): Promise<Ending> =>
@@ -86,7 +89,7 @@ const ofThread = (call: CommandCall, word: string, value?: string): Promise<Endi
     const argument = asText(options.argument);
     const isNamed = seq.output !== undefined || argument !== undefined;
     if (value !== undefined && isNamed) {
-      return fail('usage', `give \`${value}\`, or \`--seq\` and \`--argument\``);
+      return fail('usage', `use either \`${value}\`, or \`--seq\` and \`--argument\``);
     }
     const asked = compact({ seq: seq.output, argument, value });
     const explained = await explainRefusal(store, row.output.id, asked);
@@ -103,12 +106,12 @@ export const run: CommandRun = async (call) => {
   const [file, value] = [asText(args[0]), asText(args[1])];
   if (thread !== undefined) return await ofThread(call, thread, file);
   if (file === undefined) {
-    return fail('usage', 'give a script or a thread');
+    return fail('usage', 'a script or a thread is missing');
   }
   if (!isScript(terminal.cwd, file)) return await ofThread(call, file, value);
-  if (value !== undefined) return fail('usage', 'only a thread has values: give a script alone');
+  if (value !== undefined) return fail('usage', 'a script takes no value; use `--line`');
   if (options.seq !== undefined || options.argument !== undefined) {
-    return fail('usage', '`--seq` and `--argument` are for a thread');
+    return fail('usage', '`--seq` and `--argument` need a thread');
   }
   const payload = parseParameters(asList(options.payload));
   if (!payload.ok) return payload;

@@ -15,7 +15,7 @@ function side(name: string, text: string, terminal: Terminal): void {
 }
 
 function eventText(event: Noted | undefined): string {
-  if (!event) return 'nothing: it had ended';
+  if (!event) return 'nothing; the thread had ended';
   const what = eventLine(event)?.text ?? masked(JSON.stringify(event.data));
   return visible(shorten(`${event.type} in turn ${event.turn}: ${what}`, 400));
 }

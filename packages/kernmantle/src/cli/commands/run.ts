@@ -66,7 +66,7 @@ function listenForInterrupts(view: RunView, store: Store, person: Speaker) {
       thread === undefined
         ? undefined
         : await store.signal({ thread, ...wish }, personRow(person, 'stop', thread));
-    if (sent?.ok) view.say('asked it to stop; Ctrl-C again leaves at once, to be resumed');
+    if (sent?.ok) view.say('stopping; press Ctrl-C again to leave at once and resume later');
     else controller.abort();
   }
   function press(): void {
@@ -96,7 +96,7 @@ function printDetached(thread: string, terminal: Terminal): number {
   if (terminal.json) terminal.out(resultLine(ok({ thread_id: thread, status: 'queued' })));
   else {
     terminal.out(thread);
-    terminal.note(`it goes on without you: ${howToGoOn(thread)}`);
+    terminal.note(`the thread continues: ${howToGoOn(thread)}`);
   }
   return EXIT.done;
 }
@@ -170,7 +170,7 @@ async function withReplies(
     const ended = await work({ ...call, terminal: { ...terminal, env } }, standIn);
     const left = unused();
     if (left > 0 && ended === EXIT.done) {
-      terminal.note(`${left} ${left === 1 ? 'reply was' : 'replies were'} not asked for`);
+      terminal.note(`${left} ${left === 1 ? 'reply was' : 'replies were'} not used`);
     }
     return ended;
   } finally {
@@ -261,7 +261,7 @@ async function followOnWorker(
   const hasLeft = !done.ok && done.error.code === 'cancelled';
   if (!hasLeft || id === '') return await finish(done, access.store, terminal, codes);
   if (isUnserved && options.wait === false) {
-    const hint = `it stays queued: ${howToGoOn(id)}`;
+    const hint = `the thread stays queued: ${howToGoOn(id)}`;
     const none = fail('unavailable', `no worker serves thread \`${id}\``, { thread: id, hint });
     return refuse(none, terminal, codes);
   }
@@ -345,7 +345,7 @@ export function limitsOf(
     const isRight = name === 'spend' ? /^\d+(\.\d{1,9})?$/ : /^\d{1,12}$/;
     if (!isRight.test(text)) {
       const form = name === 'spend' ? 'an amount such as 0.50' : 'a whole number';
-      return fail('usage', `\`--${name.replace('_', '-')} ${text}\` is not ${form}`);
+      return fail('usage', `\`--${name.replace('_', '-')} ${text}\` must be ${form}`);
     }
     limits[name] = name === 'spend' ? text : Number(text);
   }
@@ -361,8 +361,7 @@ function requestOf(call: CommandCall, library?: Library): Outcome<RunRequest> {
   const limits = limitsOf(options);
   if (!limits.ok) return limits;
   const isCheck = options.check === true;
-  if (isCheck && options.plan !== true)
-    return fail('usage', '`--check` looks at a plan: `--plan --check`');
+  if (isCheck && options.plan !== true) return fail('usage', '`--check` needs `--plan`');
   return ok(
     compact<RunRequest>({
       directive: asText(args[0]) ?? '',

@@ -53,7 +53,7 @@ function read(job: ScriptJob): Outcome<{ path: string; text: string }> {
   const read = readScript(path);
   if ('bytes' in read) return ok({ path, text: read.bytes.toString('utf8') });
   const { errno, message } = read.problem;
-  const why = errno === 'ENOENT' ? 'there is no such file' : message;
+  const why = errno === 'ENOENT' ? 'the file does not exist' : message;
   return fail('not_found', `\`${job.file ?? ''}\` cannot be read: ${why}`);
 }
 
@@ -150,7 +150,7 @@ export const run: CommandRun = async (call) => {
   if (!payload.ok) return payload;
   const job = jobOf(call, payload.output);
   if (job.file === undefined && job.text === undefined) {
-    return fail('usage', 'give a file, or a text with `-e`');
+    return fail('usage', 'a file is missing; use a file, or a text with `-e`');
   }
   return await interruptible(async (signal) => {
     const work = compact<ScriptJob>({ ...job, signal, ask: personAt(terminal, signal) });
@@ -162,7 +162,8 @@ export const run: CommandRun = async (call) => {
 async function answer(line: string, env: ScriptJob['env']) {
   const refuse = (err: string) => ({ id: null, code: EXIT.usage, out: '', err });
   const parsed = parseJson(line);
-  if (!parsed.ok || !isObject(parsed.output)) return refuse('a job is one JSON object a line');
+  if (!parsed.ok || !isObject(parsed.output))
+    return refuse('a job must be one JSON object per line');
   const { id, work, file } = parsed.output;
   if (typeof work !== 'string' || typeof file !== 'string') {
     return refuse('a job needs `work` and `file`');

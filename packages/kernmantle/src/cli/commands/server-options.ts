@@ -23,8 +23,8 @@ export function createErrorPrinter(
     count += 1;
     all += 1;
     note(`${name}: ${visible(onOneLine(message.slice(0, 300)))}`);
-    if (all === MAX_NOTES) note(`${name}: more of this is not printed`);
-    else if (count === NOTES) note(`${name}: more of this is not printed for a minute`);
+    if (all === MAX_NOTES) note(`${name}: further messages are not printed`);
+    else if (count === NOTES) note(`${name}: further messages are not printed for a minute`);
   };
 }
 

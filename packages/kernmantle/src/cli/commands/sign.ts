@@ -18,10 +18,10 @@ export const showKeys = inProject(async (runtime, call) => {
   if (!key.ok) return key;
   const { id, publicKey } = key.output;
   return terminal.finish(ok({ id, public_key: publicKey }), () => {
-    if (isNew) terminal.note(`made a new key in ${runtime.home}/keys`);
+    if (isNew) terminal.note(`created a new key in ${runtime.home}/keys`);
     terminal.out(`${terminal.paint('dim', 'id        ')} ${id}`);
     terminal.out(`${terminal.paint('dim', 'public key')} ${publicKey}`);
-    terminal.note('others accept what you sign after `km trust add <public key> --name <you>`');
+    terminal.note('others accept your signatures after `km trust add <public key> --name <you>`');
   });
 });
 

@@ -172,7 +172,7 @@ async function playInTerminal(terminal: Terminal): Promise<Ending> {
   try {
     const played = await playAll(terminal, provider.output);
     if (!played.ok) return played;
-    const sorry = 'something did not go as it should; please report the output above';
+    const sorry = 'the demo had an unexpected result; please report the output above';
     terminal.out(`\n${played.output ? NEXT : terminal.paint('red', sorry)}`);
     return played.output ? EXIT.done : EXIT.failed;
   } finally {

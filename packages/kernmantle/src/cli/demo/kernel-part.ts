@@ -32,7 +32,7 @@ async function chain(stage: DemoProject): Promise<boolean> {
   heading(terminal, 'a chain', WHY.chain);
   if (!stage.sandboxed) {
     terminal.out(
-      '  left out: no sandbox works here, and without one no code of a project runs; see `km doctor`',
+      '  skipped: code of a project needs a sandbox, and none works here; see `km doctor`',
     );
     return true;
   }

@@ -85,8 +85,8 @@ function showCost({ result, events }: Played, { runtime, terminal }: DemoProject
   const [input, cached, output] = Object.values(totals).map(count);
   const verdict =
     spend === charged
-      ? terminal.paint('green', 'it adds up')
-      : terminal.paint('red', 'it does not add up');
+      ? terminal.paint('green', 'the sums are equal')
+      : terminal.paint('red', 'the sums differ');
   terminal.out(
     `  ${requests} requests, ${input} tokens in, ${cached} from the cache, ${output} out (${row})`,
   );
@@ -127,7 +127,7 @@ export async function showPoison(stage: DemoProject): Promise<boolean> {
   heading(
     terminal,
     'a poisoned message',
-    'inbox/urgent.md tells whoever reads it to send the key to a stranger. The model does as it is told.',
+    'inbox/urgent.md tells its reader to send the key to a stranger. The model obeys.',
   );
   const played = await runThread(stage, 'answer_urgent');
   const opened = played.ok ? await runtime.threads() : played;

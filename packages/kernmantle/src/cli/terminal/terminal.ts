@@ -121,21 +121,20 @@ export const valueText = (value: unknown): string =>
 /** Commands that help with a fault. Core describes the fault and does not know the command line. */
 const COMMANDS: Readonly<Record<string, (detail: Fault['detail']) => string>> = {
   model_unavailable: ({ variable }) =>
-    variable === undefined ? '' : '`--model` chooses another one, `--replies FILE` needs none',
+    variable === undefined ? '' : 'choose another model with `--model`, or use `--replies FILE`',
   needs_input: ({ approval }) =>
     approval === undefined
       ? ''
       : `answer with \`km approvals approve|deny ${plainText(approval)}\``,
   // If something is only missing for this run, the file has no mistake to list.
-  invalid_item: ({ missing }) =>
-    missing === undefined ? '`km check` lists all that is wrong' : '',
+  invalid_item: ({ missing }) => (missing === undefined ? '`km check` lists all problems' : ''),
   permission_denied({ unsigned, file, missing }) {
-    if (missing === 'token') return '`km web token add` makes one';
+    if (missing === 'token') return 'create one with `km web token add`';
     return unsigned === undefined ? '' : `\`km sign ${plainText(file) || 'FILE'}\``;
   },
   conflict: ({ items }) =>
-    items === undefined ? '' : '`--items today` takes those of this folder',
-  project_unnamed: () => '`km init --id` gives it one',
+    items === undefined ? '' : 'use the items of this folder with `--items today`',
+  project_unnamed: () => 'create an id with `km init --id`',
   store_failed: ({ known }) => (known === undefined ? '' : '`km store migrate`'),
   store_foreign: ({ place }) =>
     place === undefined ? '' : '`km keys export` there, and `km keys import FILE` here',

@@ -40,8 +40,8 @@ function toId({ project, home }: Runtime, earlier: readonly string[]): Rename {
     if (existsSync(folder)) {
       return identify({ project: realpathSync(folder), home, clock: systemClock, own: {} });
     }
-    const message = `threads of \`${path}\` are in it, and there is no such folder`;
-    const hint = 'if this project lay there before, say `--was PATH`';
+    const message = `the registry has threads of \`${path}\`, and this folder does not exist`;
+    const hint = 'if this project was there before, add `--was PATH`';
     return fail('not_found', message, { hint });
   };
 }
@@ -51,7 +51,7 @@ function toPath(runtime: Runtime, others: readonly string[]): Outcome<Rename> {
   const paths = new Map<string, string>();
   const { home } = runtime;
   for (const folder of [runtime.project, ...others]) {
-    if (!existsSync(folder)) return fail('usage', `there is no folder \`${folder}\``);
+    if (!existsSync(folder)) return fail('usage', `folder \`${folder}\` not found`);
     const project = realpathSync(folder);
     const named = identify({ project, home, clock: systemClock, own: {} });
     if (!named.ok) return named;
@@ -60,10 +60,10 @@ function toPath(runtime: Runtime, others: readonly string[]): Outcome<Rename> {
   return ok((id) => {
     const project = paths.get(id);
     if (project !== undefined) return ok({ project });
-    const hint = 'say `--also DIR` for every other project that threads of this one work in';
+    const hint = 'add `--also DIR` for every other project in which these threads work';
     return fail(
       'not_found',
-      `threads of project \`${id}\` are in it, and nobody said where it lies`,
+      `the registry has threads of project \`${id}\`, and its folder is unknown`,
       {
         hint,
       },
@@ -152,7 +152,7 @@ export const copyStore = inProject(async (runtime, call) => {
     const counts = Object.entries(rows).map(([table, count]) => `${count} ${table}`);
     terminal.out(`copied ${trees} trees of threads to ${visible(shown(to.output))}`);
     terminal.out(terminal.paint('dim', counts.join(', ')));
-    if (kept > 0) terminal.note(`${kept} parts were there from an earlier try`);
-    terminal.note('the old registry stays as it is; use one of the two, or work is done twice');
+    if (kept > 0) terminal.note(`${kept} parts were already copied by an earlier attempt`);
+    terminal.note('the old registry is unchanged; use only one of the two, or threads run twice');
   });
 });

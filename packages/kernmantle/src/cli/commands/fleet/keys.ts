@@ -28,8 +28,8 @@ async function passphraseFor(terminal: Terminal, isNew: boolean): Promise<Outcom
   if (given !== '') return ok(given);
   const first = await askUnseen(terminal, isNew ? 'new passphrase' : 'passphrase');
   if (first === undefined || first === '') {
-    const hint = `set \`${VARIABLE}\`, or run it at a terminal`;
-    return fail('usage', 'a passphrase is needed, and nobody gave one', { hint });
+    const hint = `set \`${VARIABLE}\`, or run the command at a terminal`;
+    return fail('usage', 'a passphrase is required', { hint });
   }
   if (!isNew || (await askUnseen(terminal, 'once more')) === first) return ok(first);
   return fail('usage', 'the two passphrases differ');
@@ -52,7 +52,7 @@ function writeFor(file: string, text: string, force: boolean): Outcome<null> {
     if (errnoOf(error) !== 'EEXIST') {
       return fail('unavailable', `cannot write \`${file}\`: ${errnoOf(error)}`);
     }
-    const hint = 'name another file with `--out FILE`, or write over it with `--force`';
+    const hint = 'choose another file with `--out FILE`, or overwrite it with `--force`';
     return fail('conflict', `there is a file \`${file}\` already`, { hint });
   }
 }
@@ -75,7 +75,7 @@ export const exportKeys = inProject(async (runtime, call) => {
   return terminal.finish(done.ok ? ok(shown) : done, () => {
     terminal.out(visible(`wrote the token key ${shown.token_key} to ${file}`));
     terminal.note(
-      'on another machine: `km keys import FILE`; whoever has file and passphrase is you',
+      'on another machine: `km keys import FILE`; anybody with the file and the passphrase can act as you',
     );
   });
 });
@@ -109,7 +109,7 @@ export const importKeys = inProject(async (runtime, call) => {
   const row = personRow(by, 'keys:import', tokens.id, `from ${file}`);
   const kept = noted(runtime, row, runtime.keys.keepTokenKey(tokens, options.force === true));
   if (!kept.ok) {
-    const hint = 'take it all the same with `--force`: the other one is kept beside it';
+    const hint = 'replace it with `--force`; the old key is kept beside it';
     return kept.error.code === 'conflict'
       ? fail('conflict', kept.error.detail.message, { hint })
       : kept;
@@ -128,8 +128,8 @@ export const importKeys = inProject(async (runtime, call) => {
     trusted: trusted.output,
   };
   return terminal.finish(ok({ ...shown, ...(aside !== undefined && { aside }) }), () => {
-    terminal.out(isNew ? `took over the token key ${tokens.id}` : `${tokens.id} is here already`);
-    if (aside !== undefined) terminal.note(visible(`the key before it is kept in ${aside}`));
-    if (trusted.output) terminal.note(`items that ${signer.id} signs are trusted here now`);
+    terminal.out(isNew ? `imported the token key ${tokens.id}` : `${tokens.id} is here already`);
+    if (aside !== undefined) terminal.note(visible(`the old key is kept in ${aside}`));
+    if (trusted.output) terminal.note(`items signed by ${signer.id} are trusted from now on`);
   });
 });

@@ -14,8 +14,8 @@ import { asText, type CommandCall, type CommandRun, type Ending } from '../../co
 import { inProject, speaker } from '../../project.ts';
 import { type Terminal, visible } from '../../terminal/terminal.ts';
 
-const NO_SERVER = fail('usage', 'no store on a server is named', {
-  hint: 'give `--store postgres://user@host:5432/database`, or set `KERNMANTLE_STORE`',
+const NO_SERVER = fail('usage', 'no server store is configured', {
+  hint: 'use `--store postgres://user@host:5432/database`, or set `KERNMANTLE_STORE`',
 });
 
 /** Wraps a command over a server. It fails if the registry is a file. */
@@ -32,9 +32,9 @@ export const migrateTables = onServer(async (runtime, place, call) => {
   const row = personRow(speaker(call), 'store:migrate', place);
   const done = noted(runtime, row, await runtime.registry.migrate());
   return terminal.finish(done.ok ? ok({ place, ...done.output }) : done, ({ from, to }) => {
-    if (from === to) terminal.out(visible(`${place} is up to date (form ${to})`));
-    else if (from === 0) terminal.out(visible(`made the tables in ${place} (form ${to})`));
-    else terminal.out(visible(`brought ${place} from form ${from} to ${to}`));
+    if (from === to) terminal.out(visible(`${place} is up to date (schema ${to})`));
+    else if (from === 0) terminal.out(visible(`created the tables in ${place} (schema ${to})`));
+    else terminal.out(visible(`upgraded ${place} from schema ${from} to ${to}`));
   });
 });
 
@@ -46,11 +46,11 @@ export const restoredTables = onServer(async (runtime, place, call) => {
     const { threads, interrupted, queued, until } = found;
     terminal.out(
       visible(
-        `${place}: ${threads} threads are nobody's now; ${interrupted} were at work, ${queued} are queued`,
+        `${place}: ${threads} threads released; ${interrupted} were running, ${queued} are queued`,
       ),
     );
     const last = until === 0 ? 'nothing' : new Date(until).toISOString();
-    terminal.note(`the last that it knows of is of ${last}: what was done later is not in it`);
+    terminal.note(`its last event is of ${last}; later events are not in it`);
   });
 });
 
@@ -67,11 +67,11 @@ const unserved = ({ queues }: StoreState): QueueRow[] =>
 function showState(state: StoreState, terminal: Terminal): void {
   const { workers, queues, place } = state;
   terminal.out(
-    visible(`${place} is ready: its tables are of this version, and made with your key`),
+    visible(`${place} is ready: its tables have the current schema and belong to your key`),
   );
   const { server, form, journal, queue, threads } = state;
   terminal.out(
-    visible(`PostgreSQL ${server}; tables of form ${form}, journal ${journal}, queue ${queue}`),
+    visible(`PostgreSQL ${server}; tables of schema ${form}, journal ${journal}, queue ${queue}`),
   );
   const counts = threads.map(({ status, count }) => `${count} ${status}`);
   terminal.out(`threads: ${counts.join(', ') || 'none'}`);
@@ -79,7 +79,7 @@ function showState(state: StoreState, terminal: Terminal): void {
     const rest = draining ? ', drains' : '';
     terminal.out(visible(`worker ${id} on ${host}: ${busy} of ${slots} busy${rest} (${version})`));
   }
-  if (workers.length === 0) terminal.note('no worker was heard of lately; `km worker` starts one');
+  if (workers.length === 0) terminal.note('no worker is running; start one with `km worker`');
   for (const { project, tenant, ready, later } of queues) {
     const whose = tenant === '' ? '' : ` of ${tenant}`;
     terminal.out(visible(`queue ${project}${whose}: ${ready} ready, ${later} later`));
@@ -127,14 +127,14 @@ async function limitOf(
   options: CommandCall['options'],
 ): Promise<Outcome<SharedLimit>> {
   if (!SCOPE.test(scope)) {
-    return fail('usage', `\`${scope}\` is neither \`provider:NAME\` nor \`tenant:NAME\``);
+    return fail('usage', `\`${scope}\` must be \`provider:NAME\` or \`tenant:NAME\``);
   }
   const limit: SharedLimit = { scope };
   for (const [option, name] of Object.entries(COUNTS)) {
     const text = asText(options[option]);
     if (text === undefined) continue;
     if (!/^[1-9]\d{0,11}$/.test(text)) {
-      return fail('usage', `\`--${name.replaceAll('_', '-')} ${text}\` is not a whole number`);
+      return fail('usage', `\`--${name.replaceAll('_', '-')} ${text}\` must be a whole number`);
     }
     limit[name] = Number(text);
   }
@@ -143,13 +143,13 @@ async function limitOf(
     const { parseMoney } = await import('@kernmantle/core/llm');
     const amount = /^\d+(\.\d{1,9})?$/.test(spend) ? parseMoney(spend) : undefined;
     if (!amount?.ok) {
-      return fail('usage', `\`--spend-per-day ${spend}\` is not an amount such as 20.00`);
+      return fail('usage', `\`--spend-per-day ${spend}\` must be an amount such as 20.00`);
     }
     limit.spend_per_day = amount.output;
   }
   const hasAny = Object.keys(limit).length > 1;
   if (hasAny === (options.none === true)) {
-    return fail('usage', 'give limits for it, or `--none` to take them away');
+    return fail('usage', 'set at least one limit, or remove all with `--none`');
   }
   return ok(limit);
 }
@@ -189,7 +189,7 @@ export const sharedLimits = onServer(async (runtime, _place, call) => {
       );
       terminal.out(visible(`${whose.padEnd(20)} ${words.join(', ')}`));
     }
-    if (shown.length === 0) terminal.note('no limit holds for all machines together');
+    if (shown.length === 0) terminal.note('no shared limits');
   });
   return EXIT.done;
 });

@@ -102,9 +102,8 @@ async function openFirst(
   const runtime = opened.output;
   if (runtime.registry.place === undefined) {
     await runtime.close();
-    const hint = '`km worker --try` starts one to try things with';
-    const message =
-      'a worker needs a store on a server: give `--store postgres://user@host/database`';
+    const hint = 'start a temporary server with `km worker --try`';
+    const message = 'a worker needs a server store; use `--store postgres://user@host/database`';
     return fail('usage', message, { hint });
   }
   const migrated = options.try === true ? await runtime.registry.migrate() : ok(null);
@@ -173,11 +172,11 @@ function wordsOf(news: WorkerNews): string {
     case 'let_go':
       return `${news.thread}: ${news.reason} [${news.code}]`;
     case 'store_gone':
-      return `${news.reason} [${news.code}]; asks again until it is back`;
+      return `${news.reason} [${news.code}]; retries until it is back`;
     case 'store_back':
       return `after ${durationText(news.after_ms / 1000)}`;
     case 'draining':
-      return `takes nothing any more; ${news.busy} threads end their step`;
+      return `takes no more threads; ${news.busy} threads end their step`;
   }
 }
 
@@ -211,7 +210,7 @@ function tellStart(
     );
   }
   const whose = tenants.length === 0 ? '' : ` for ${tenants.join(', ')}`;
-  note(`worker on ${place} with ${slots} slots${whose}; Ctrl-C ends it, a second one at once`);
+  note(`worker on ${place} with ${slots} slots${whose}; Ctrl-C stops it, a second one immediately`);
   for (const { project, items, folder, sticky } of projects) {
     const about = `${items.slice(0, 19)}…${sticky ? ' sticky' : ''}`;
     note(`  serves ${project} ${visible(folder)} ${paint('dim', about)}`);
@@ -222,11 +221,13 @@ function tellEnd(terminal: Terminal, end: WorkerEnd): number {
   const { taken, left } = end;
   const time = new Date().toISOString();
   if (terminal.json) terminal.out(JSON.stringify({ time, kind: 'ended', taken, left }));
-  else terminal.note(`worked on ${taken} threads`);
+  else terminal.note(`ran ${taken} threads`);
   if (left.length === 0) return EXIT.done;
   const [first, ...more] = left;
   const names = `${first}${more.length > 0 ? ` and ${more.length} more` : ''}`;
-  terminal.note(`${names} did not end in time: another worker has them when their lease is over`);
+  terminal.note(
+    `${names} did not stop in time; another worker takes them when their leases expire`,
+  );
   return EXIT.failed;
 }
 
@@ -318,10 +319,10 @@ export const runWorker: CommandRun = async (call) => {
   const grace = readCount(options, 'grace', GRACE_SECONDS, [0, MAX_GRACE_SECONDS]);
   if (!grace.ok) return grace;
   if (options.try === true && asText(options.store) !== undefined) {
-    return fail('usage', '`--try` starts a server of its own; leave `--store` out');
+    return fail('usage', '`--try` starts its own server; remove `--store`');
   }
   return await untilSignal(async (signal) => {
-    if (options.try === true) terminal.note('starting a server to try things with…');
+    if (options.try === true) terminal.note('starting a temporary server…');
     const server = options.try === true ? await startTryServer() : ok(undefined);
     if (!server.ok) return server;
     try {

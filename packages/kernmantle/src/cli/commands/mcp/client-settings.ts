@@ -55,7 +55,7 @@ const CLIENTS: Readonly<Record<string, ClientFile>> = {
     section: 'mcpServers',
     project: '.cursor/mcp.json',
     user: () => '.cursor/mcp.json',
-    next: { user: 'switch the server on in the settings of Cursor, under MCP' },
+    next: { user: 'enable the server in the settings of Cursor, under MCP' },
   },
   vscode: {
     section: 'servers',
@@ -120,7 +120,8 @@ export function targetOf(
     user: [home, found.user(env, process.platform)],
   };
   const [base, path] = paths[scope];
-  if (path === undefined) return fail('usage', `${client} has no settings of a project`);
+  if (path === undefined)
+    return fail('usage', `${client} has no project settings; use \`--scope user\``);
   const file = resolve(base, path);
   const within = isAbsolute(path) ? dirname(file) : base;
   return ok({ client, file, within, settings: found, next: found.next[scope] ?? found.next.user });

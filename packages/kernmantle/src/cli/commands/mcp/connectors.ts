@@ -37,8 +37,8 @@ async function findServer(runtime: Runtime, name: string): Promise<Outcome<Known
     known.find((one) => one.name === name) ?? known.find(({ item }) => item.id === name);
   if (found) return ok(found);
   const names = known.map((one) => one.name).join(', ');
-  return fail('not_found', `there is no connector \`${name}\``, {
-    hint: names === '' ? 'add one with `km mcp add`' : `there are: ${names}`,
+  return fail('not_found', `connector \`${name}\` not found`, {
+    hint: names === '' ? 'add one with `km mcp add`' : `the connectors are ${names}`,
   });
 }
 
@@ -55,7 +55,7 @@ function pairsIn(given: readonly string[]): Outcome<Record<string, string>> {
   for (const one of given) {
     const [, name = '', value] = /^([^:=\s]+)(?:\s*[:=]\s*([^]*))?$/.exec(one) ?? [];
     if (name === '' || (value === undefined && !/^[A-Za-z_]\w*$/.test(name))) {
-      return fail('usage', `\`${one}\` is no pair of a name and a value`);
+      return fail('usage', `\`${one}\` must be a pair of a name and a value`);
     }
     pairs[name] = value ?? `\${${name}}`;
   }
@@ -71,7 +71,7 @@ function authOf({ bearer, oauth }: CommandCall['options']): JsonObject {
 function configOf({ options, args }: CommandCall): Outcome<JsonObject> {
   const [url, command] = [asText(options.url), asText(options.command)];
   if ((url === undefined) === (command === undefined)) {
-    return fail('usage', 'a server is named by `--command` or by `--url`');
+    return fail('usage', 'a server needs exactly one of `--command` and `--url`');
   }
   const headers = pairsIn(asList(options.header));
   const env = pairsIn(asList(options.env));
@@ -120,8 +120,8 @@ async function refuseName(runtime: Runtime, name: string): Promise<Outcome<null>
     .all('tool')
     .find(({ id }) => id === `mcp/${name}` || id.startsWith(`mcp/${name}/`));
   if (!taken && !known.some((one) => one.name === name)) return ok(null);
-  const hint = `choose another name, or \`km mcp remove ${name}\` first`;
-  return fail('invalid_input', `there is a server or tool \`${name}\` already`, { hint });
+  const hint = `choose another name, or run \`km mcp remove ${name}\` first`;
+  return fail('invalid_input', `a server or tool \`${name}\` exists already`, { hint });
 }
 
 type Synced = JsonObject;
@@ -170,9 +170,9 @@ const linesOf = (tool: Json, id: string): string[] =>
   [
     ...(id.endsWith(`/${textAt(tool, 'name')}`)
       ? []
-      : [`is ${textAt(tool, 'name')} of its server`]),
+      : [`name on the server: ${textAt(tool, 'name')}`]),
     textAt(tool, 'description'),
-    `takes ${textAt(tool, 'parameters') || 'nothing'}`,
+    `takes ${textAt(tool, 'parameters') || 'no parameters'}`,
     `needs ${textsAt(tool, 'requires').join(', ')}`,
     `counts as ${textAt(tool, 'effect')}, ${textsAt(tool, 'risk').join(', ') || 'no risk'}`,
     ...['labels', 'roles', 'kinds', 'answers'].flatMap((name) => {
@@ -186,7 +186,7 @@ function showQuestion(terminal: Terminal, { shown }: Approval): void {
   const about = getOwn(shown, 'arguments');
   for (const tool of listAt(about, 'added')) showTool(terminal, tool, '+');
   for (const tool of listAt(about, 'changed')) showTool(terminal, tool, '~');
-  terminal.note('descriptions are the server’s own words; nothing in them was checked');
+  terminal.note('descriptions are text of the server and were not checked');
 }
 
 async function decide(
@@ -200,7 +200,7 @@ async function decide(
   const found = await store.approvals({ id });
   if (!found.ok) return found;
   const [row] = found.output;
-  if (!row) return fail('not_found', `there is no approval \`${id}\``);
+  if (!row) return fail('not_found', `approval \`${id}\` not found; run \`km approvals ls --all\``);
   if (!terminal.json) showQuestion(terminal, row);
   const isYes = options.yes === true;
   if (!isYes && !terminal.isInteractive) return ok('nobody');
@@ -210,7 +210,9 @@ async function decide(
   const why = yes === undefined ? 'interrupted' : '';
   const done = await decideApproval(store, id, { decision, by, why });
   if (!done.ok) return done;
-  return yes === undefined ? fail('cancelled', 'the question was left') : ok(yes ? 'yes' : 'no');
+  return yes === undefined
+    ? fail('cancelled', 'the question was not answered')
+    : ok(yes ? 'yes' : 'no');
 }
 
 function showSynced(terminal: Terminal, output: Synced): void {
@@ -218,13 +220,13 @@ function showSynced(terminal: Terminal, output: Synced): void {
   for (const id of written) terminal.out(`${terminal.paint('green', 'signed ')} ${visible(id)}`);
   for (const id of removed) terminal.out(`${terminal.paint('yellow', 'removed')} ${visible(id)}`);
   for (const id of textsAt(output, 'left_alone')) {
-    terminal.note(`${visible(id)} is not listed any more; it was changed by hand, so it stays`);
+    terminal.note(`${visible(id)} is no longer listed; it was changed by hand, so it is kept`);
   }
   for (const one of listAt(output, 'left_out')) {
     terminal.note(`left out ${visible(textAt(one, 'name'))}: ${visible(textAt(one, 'why'))}`);
   }
   const unchanged = plainText(output.unchanged);
-  terminal.note(`${plainText(output.tools)} tools, ${unchanged} of them as they were`);
+  terminal.note(`${plainText(output.tools)} tools, ${unchanged} unchanged`);
 }
 
 /**
@@ -243,16 +245,16 @@ async function sync(runtime: Runtime, id: string, call: ConnectorCall): Promise<
   const said = await decide(runtime, approval, call);
   if (!said.ok) return said;
   if (said.output === 'no') {
-    return fail('permission_denied', `a person said no to the tools of \`${server}\``, {
+    return fail('permission_denied', `a person refused the tools of \`${server}\``, {
       approval,
     });
   }
   if (said.output === 'nobody') {
-    const waiting = `the tools of \`${server}\` were not taken over`;
-    return fail('needs_input', `${waiting}: a person looks at them and says yes`, {
+    const waiting = `the tools of \`${server}\` were not added`;
+    return fail('needs_input', `${waiting}; a person must review and approve them`, {
       ...first.output,
       approval,
-      hint: 'the same with `--yes`',
+      hint: 'repeat the command with `--yes`',
     });
   }
   const second = await runConnector(runtime, id, call);
@@ -263,7 +265,7 @@ async function sync(runtime: Runtime, id: string, call: ConnectorCall): Promise<
   );
 }
 
-const LEFT = 'interrupted before its tools were taken over; nothing was changed';
+const LEFT = 'interrupted before its tools were added; nothing was changed';
 
 /**
  * Shows the login page if the server requires a login. A signal ends the command, also during the
@@ -345,12 +347,12 @@ export const listServers = inProject(async (runtime, { terminal }) => {
   }));
   return terminal.finish(ok({ servers: rows }), () => {
     for (const { name, server, signature, tools } of rows) {
-      const none = tools.length === 0 ? `; \`km mcp sync ${name}\` takes its tools over` : '';
+      const none = tools.length === 0 ? `; add its tools with \`km mcp sync ${name}\`` : '';
       const state = `${tools.length} tools, ${signature}${none}`;
       terminal.out(`${visible(name)} ${terminal.paint('dim', visible(`${server} (${state})`))}`);
     }
     if (rows.length === 0)
-      terminal.note('no server is connected; `km mcp add NAME --url …` or `--command …`');
+      terminal.note('no servers; add one with `km mcp add NAME --url …` or `--command …`');
   });
 });
 
@@ -369,7 +371,7 @@ export const removeServer = inProject(async (runtime, call) => {
   if (!found.ok) return found;
   const { name, item, tools } = found.output;
   if (item.source !== 'project') {
-    return fail('invalid_input', `the connector \`${item.id}\` is not one of this project`);
+    return fail('invalid_input', `connector \`${item.id}\` is not in this project`);
   }
   const ids = [...tools.map(({ id }) => id), item.id];
   for (const id of ids) {

@@ -45,7 +45,7 @@ function readTarget({ file, within }: SettingsFile): Outcome<{ place: string; te
   try {
     place = realPlace(file);
     if (place === undefined || !isInside(place, realPlace(within) ?? within)) {
-      return fail('permission_denied', `\`${file}\` leads out of \`${within}\``, { file });
+      return fail('permission_denied', `\`${file}\` is a link out of \`${within}\``, { file });
     }
   } catch (error) {
     return fail('config_invalid', `\`${file}\` cannot be read: ${messageOf(error)}`, { file });
@@ -97,7 +97,7 @@ function write(place: string, before: string, after: string): Outcome<{ backup?:
     mkdirSync(dirname(place), { recursive: true });
     const read = readRegularFile(place, { max: MAX_BYTES });
     const now = 'bytes' in read ? read.bytes.toString('utf8') : '';
-    if (now !== before) return fail('conflict', `\`${place}\` was changed meanwhile; try again`);
+    if (now !== before) return fail('conflict', `\`${place}\` has changed; run the command again`);
     if (!('bytes' in read)) {
       replaceFile(place, after, 0o644);
       return ok({});
@@ -140,19 +140,19 @@ export const run = inProject(async (runtime, call) => {
   const { place, text } = read.output;
   const changed = withMember(text, section, name, entry);
   if (!changed.ok) {
-    const message = `\`${file}\` is left as it is: ${changed.error.detail.message}`;
+    const message = `\`${file}\` was not changed: ${changed.error.detail.message}`;
     const hint = `add by hand: ${JSON.stringify(whole)}`;
     return fail(changed.error.code, message, { file, hint });
   }
   if (changed.output === text) {
     const same = ok({ client, file, state: 'unchanged' });
-    return terminal.finish(same, () => terminal.out(`${file} has it already`));
+    return terminal.finish(same, () => terminal.out(`${file} is up to date`));
   }
   const lines = changedLines(text, changed.output);
   if (!terminal.json) showChange(terminal, file, lines);
   const isWanted = options.yes === true || (await confirm(terminal, `Change ${file}?`));
   if (!isWanted) {
-    const hint = '`--yes` writes it without asking, `--print` shows what to add';
+    const hint = 'write it with `--yes`, or print the change with `--print`';
     return fail('needs_input', `\`${file}\` was not changed`, { file, diff: lines, hint });
   }
   const row = personRow(speaker(call), 'mcp:install', file, client);
@@ -161,7 +161,7 @@ export const run = inProject(async (runtime, call) => {
     ? ok({ client, file, state: 'written', ...done.output, diff: lines })
     : done;
   return terminal.finish(shown, ({ backup }: { backup?: string }) => {
-    terminal.out(`wrote ${file}${backup === undefined ? '' : `; before it was ${backup}`}`);
+    terminal.out(`wrote ${file}${backup === undefined ? '' : `; the old file is ${backup}`}`);
     terminal.note(next);
   });
 });

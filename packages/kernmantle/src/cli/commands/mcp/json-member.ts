@@ -104,11 +104,11 @@ function edited(text: string, section: string, name: string, value: JsonObject):
   const found = root.list.find(({ key }) => key === section);
   if (!found) return ok(inserted(text, root, [section, { [name]: value }], 1));
   if (text.charAt(found.start) !== '{') {
-    return fail('config_invalid', `\`${section}\` is there and is not an object`);
+    return fail('config_invalid', `\`${section}\` must be an object`);
   }
   const inner = membersAt(text, found.start);
   if (isTwice(root, section) || isTwice(inner, name)) {
-    return fail('config_invalid', `\`${section}\` or \`${name}\` is there twice`);
+    return fail('config_invalid', `\`${section}\` or \`${name}\` occurs twice`);
   }
   const own = inner.list.find(({ key }) => key === name);
   if (!own) return ok(inserted(text, inner, [name, value], 2));
@@ -137,7 +137,7 @@ export function withMember(
   } catch (error) {
     return fail('config_invalid', `it is not plain JSON (${messageOf(error)})`);
   }
-  if (!isObject(before)) return fail('config_invalid', 'it holds something else than an object');
+  if (!isObject(before)) return fail('config_invalid', 'it must be an object');
   const servers = getOwn(before, section);
   if (isObject(servers) && jsonEqual(getOwn(servers, name) ?? null, value)) return ok(text);
   const done = edited(plain, section, name, value);
@@ -149,5 +149,5 @@ export function withMember(
   setOwn(wanted, section, held);
   return jsonEqual(JSON.parse(done.output) as Json, wanted)
     ? ok(`${mark}${done.output}`)
-    : fail('config_invalid', 'it is written in a way that cannot be kept');
+    : fail('config_invalid', 'its formatting cannot be preserved');
 }

@@ -38,7 +38,7 @@ async function serveHttp(
   if (!listening.ok) return listening;
   const { url, token, close } = listening.output;
   if (terminal.json) terminal.out(JSON.stringify(ok({ project, url, ...compact({ token }) })));
-  terminal.note(`kernmantle serves ${project} at ${url}; Ctrl-C ends it`);
+  terminal.note(`kernmantle serves ${project} at ${url}; Ctrl-C stops it`);
   // A wildcard address is not one that a client can connect to, so the host name is shown.
   const reached = url.replace(/\/\/(0\.0\.0\.0|\[::\])(?=[:/])/, () => `//${hostname()}`);
   const lines = token === undefined ? REMOTE : LOCAL;
@@ -58,13 +58,13 @@ const CONNECT =
   'connect for example with `claude mcp add --transport http kernmantle URL --header "Authorization: Bearer TOKEN"`';
 const LOCAL = [
   CONNECT,
-  'this token has the role `steer` and ends with this server; `km web token add` makes one that lasts',
-  'without a token a program on this machine may only look',
+  'this token has the role `steer` and expires with this server; create a lasting one with `km web token add`',
+  'without a token, a program on this machine can only read',
 ];
 const REMOTE = [
   CONNECT,
-  '`km web token ls` lists who may come in; nobody does without a token',
-  'this is plain HTTP: put something that speaks TLS in front of it',
+  'every client needs a token; list the tokens with `km web token ls`',
+  'the server uses plain HTTP; put a TLS proxy in front of it',
 ];
 
 async function serveStdio(

@@ -22,7 +22,7 @@ function tlsOf({ options, terminal: { cwd } }: CommandCall) {
   const [certFile, keyFile] = [asText(options.tlsCert), asText(options.tlsKey)];
   if (certFile === undefined && keyFile === undefined) return ok(undefined);
   if (certFile === undefined || keyFile === undefined) {
-    return fail('usage', '`--tls-cert` and `--tls-key` belong together');
+    return fail('usage', '`--tls-cert` and `--tls-key` must be used together');
   }
   const cert = readPem(cwd, 'tls-cert', certFile);
   if (!cert.ok) return cert;
@@ -57,12 +57,12 @@ export async function servePage(
       const { project } = runtime;
       if (terminal.json) terminal.out(JSON.stringify(ok({ project, url, link: made.output })));
       terminal.note(
-        `kernmantle serves ${about ?? `the page of ${project}`} at ${url}; Ctrl-C ends it`,
+        `kernmantle serves ${about ?? `the page of ${project}`} at ${url}; Ctrl-C stops it`,
       );
-      terminal.note('open this link, it works once and for two minutes:');
+      terminal.note('open this link; it works once, for two minutes:');
       terminal.note(`  ${made.output}`);
-      const more = about ? '' : '; `km web token add` lets others in';
-      terminal.note(`\`${another}\` prints another${more}`);
+      const more = about ? '' : '; give others access with `km web token add`';
+      terminal.note(`print another link with \`${another}\`${more}`);
       await aborted(interrupted);
     }
     await close();
@@ -93,8 +93,8 @@ export const printLink = inProject(async (runtime, call) => {
     .filter((page) => port.output === undefined || page.port === port.output);
   const [page] = own;
   if (!page) {
-    const hint = 'start it with `km web`, in a terminal of its own';
-    return fail('not_found', 'the page of this project is not served now', { hint });
+    const hint = 'start it with `km web` in another terminal';
+    return fail('not_found', 'the page of this project is not being served', { hint });
   }
   if (own.length > 1) {
     const ports = own.map((one) => one.port);
@@ -107,7 +107,7 @@ export const printLink = inProject(async (runtime, call) => {
   return terminal.finish(
     done.ok ? ok({ link: linkTo(page.url, done.output) }) : done,
     ({ link }) => {
-      terminal.note('open this link, it works once and for two minutes:');
+      terminal.note('open this link; it works once, for two minutes:');
       terminal.out(link);
     },
   );
@@ -120,7 +120,7 @@ export const listSessions = inProject(async (runtime, { terminal }) => {
       const times = `port ${port}, since ${since?.slice(0, 16)}, until ${until?.slice(0, 16)}`;
       terminal.out(`${id} ${role} ${visible(who)} ${terminal.paint('dim', times)}`);
     }
-    if (sessions.length === 0) terminal.note('nobody is logged in to the page of this project');
+    if (sessions.length === 0) terminal.note('no sessions for the page of this project');
   });
 });
 
@@ -130,6 +130,6 @@ export const endSession = inProject(async (runtime, call) => {
   const row = personRow(speaker(call), 'session:end', id);
   const ended = noted(runtime, row, openSessions(runtime).end(id));
   return terminal.finish(ended.ok ? ok({ id }) : ended, () =>
-    terminal.out(`ended ${id}; whoever used it is cut off`),
+    terminal.out(`ended ${id}; its connections are closed`),
   );
 });
