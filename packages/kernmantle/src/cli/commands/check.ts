@@ -187,8 +187,8 @@ function steeredDirectives({ library, policies }: Runtime, items: readonly Item[
     const from = outside[0]?.id;
     if (from === undefined || harm === undefined) return [];
     const { risk, to } = harm;
-    const message = `strangers can write what \`${from}\` answers, and \`${to}\` is ${risk}: what nobody trusted has named waits for a person`;
-    const hint = `unattended work on strangers' text should have \`<permissions untrusted="reference">\`, so that it cannot speak to the model; new files in a granted folder need nobody; if the answers can be trusted, say \`trusted: { tools: [${from}] }\` in a policy`;
+    const message = `the results of \`${from}\` are untrusted, and \`${to}\` is ${risk}; its calls need approval if untrusted text steers them`;
+    const hint = `for unattended work use \`<permissions untrusted="reference">\`, which hides untrusted text from the model; new files in a granted folder need no approval; if the results can be trusted, add \`trusted: { tools: [${from}] }\` to a policy`;
     return [warning(item.file, 'untrusted_meets_risk', message, hint)];
   });
 }
