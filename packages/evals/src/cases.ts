@@ -113,11 +113,11 @@ function readSuite(name: string, value: Json): Suite {
 
 /** Finds a name that the suite uses and does not define. Undefined if there is none. */
 function problemIn({ name, tools, tasks, injections, pairs }: Suite): string | undefined {
-  const known = new Set(tools.map((tool) => tool.name));
-  if (known.size === 0 || known.has(''))
+  const toolNames = new Set(tools.map((tool) => tool.name));
+  if (toolNames.size === 0 || toolNames.has(''))
     return `suite \`${name}\` has tools without a name, or none`;
   for (const { id, calls } of [...tasks, ...injections]) {
-    const unknown = calls.find(({ tool }) => !known.has(tool));
+    const unknown = calls.find(({ tool }) => !toolNames.has(tool));
     if (unknown)
       return `\`${id}\` of suite \`${name}\` calls \`${unknown.tool}\`, which is not one of its tools`;
   }

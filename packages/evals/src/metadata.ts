@@ -77,15 +77,15 @@ const WORST: Omit<ToolFacts, 'effect'> = {
 
 /** A tool without a description changes things, has every risk and returns untrusted text. */
 function factsOf(metadata: Metadata, { name, effect: recorded }: SuiteTool): ToolFacts {
-  const said = Object.hasOwn(metadata, name) ? metadata[name] : undefined;
-  if (!said) return { effect: 'write', ...WORST };
+  const entry = Object.hasOwn(metadata, name) ? metadata[name] : undefined;
+  if (!entry) return { effect: 'write', ...WORST };
   const {
     effect = recorded,
     risk = [],
     parameters = {},
     result: facts = {},
     directory = false,
-  } = said;
+  } = entry;
   return { effect, risk, parameters, result: facts, directory };
 }
 

@@ -152,8 +152,8 @@ const literalSteps = (play: Play): TaskStep[] =>
 function lastWords({ task }: Play, answers: Answers): string {
   const last = task.calls.findLastIndex((_, call) => answers.get(`u${call}`)?.isError === false);
   const content = answers.get(`u${last}`)?.content ?? null;
-  const { duration_ms: _, chain: __, ...told } = isObject(content) ? content : { content };
-  return `${task.answer} ${JSON.stringify(told)}`.trim();
+  const { duration_ms: _, chain: __, ...fieldValues } = isObject(content) ? content : { content };
+  return `${task.answer} ${JSON.stringify(fieldValues)}`.trim();
 }
 
 const DONE_STEP = /^- step \d+, `([^`]+)`: done, its result is (@done\d+)$/gm;
@@ -187,15 +187,15 @@ export function answerRequest(
   request: ScriptedRequest,
   ports: VariantPorts,
 ): ScriptedReply {
-  const heard = heardIn(request);
+  const conversation = heardIn(request);
   if (listAt(request.body, 'tools').length === 0) {
     const [first] = listAt(request.body, 'messages');
     const text = textOf(getOwn(first, 'content'));
-    return saying(isPlanRequest(text) ? plan(play, text, ports) : readAnswer(play, heard));
+    return saying(isPlanRequest(text) ? plan(play, text, ports) : readAnswer(play, conversation));
   }
   const answers = answersIn(request);
-  const isChild = heard.includes(`run directive ${CHILD}`);
-  if (play.injection && (isChild || heard.includes(play.sign))) {
+  const isChild = conversation.includes(`run directive ${CHILD}`);
+  if (play.injection && (isChild || conversation.includes(play.sign))) {
     const calls = injectedCalls(isChild ? 'plain' : play.variant, play.injection, ports, play.name);
     // All calls are in one reply. They run in order, even if an earlier one fails.
     const left = calls.filter(({ id }) => !answers.has(id));

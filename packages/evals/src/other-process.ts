@@ -88,9 +88,9 @@ export async function runElsewhere(
       stdio: ['ignore', 'pipe', 'ignore'],
       signal,
     });
-    let said = '';
+    let stderr = '';
     child.stdout?.setEncoding('utf8').on('data', (text: string) => {
-      said += text;
+      stderr += text;
     });
     const code = await new Promise<number | null>((resolve) => {
       child.once('error', () => resolve(null));
@@ -99,7 +99,7 @@ export async function runElsewhere(
     if (code !== 0 && code !== 1) {
       return fail(
         'internal_error',
-        `the other half of the evaluation failed: ${said.slice(0, 500)}`,
+        `the other half of the evaluation failed: ${stderr.slice(0, 500)}`,
       );
     }
     const lines = readFileSync(trace, 'utf8').split('\n').filter(Boolean);

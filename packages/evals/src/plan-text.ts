@@ -50,8 +50,10 @@ function statementsFor(
   };
   if (step.kind === 'reading') {
     const from = field(step.call, step.path);
-    const asked = `{ "from": ${from}, "what": ${literal(step.what)}, "schema": ${literal(step.schema)} }`;
-    return isWhole ? [...before, `var @${step.id} = @tool("read/extract", ${asked})`] : undefined;
+    const question = `{ "from": ${from}, "what": ${literal(step.what)}, "schema": ${literal(step.schema)} }`;
+    return isWhole
+      ? [...before, `var @${step.id} = @tool("read/extract", ${question})`]
+      : undefined;
   }
   const reads = [...step.reads];
   const parameters = Object.entries(step.given).map(([name, given]) => {
@@ -75,15 +77,15 @@ function statementsFor(
 
 /** The final answer for the user: the last value that was read, unchanged. */
 function answerText(task: UserTask, nameOf: NameOf): string {
-  const said = literal(task.answer === '' ? 'done' : task.answer);
+  const finalText = literal(task.answer === '' ? 'done' : task.answer);
   const last = task.calls.findLastIndex(({ result }) => result !== null);
   const name = last === -1 ? undefined : nameOf(`u${last}`);
   const answer: Json = asAnswer(task.calls[last]?.result ?? null);
   const [field] = Object.keys(answer);
-  if (name === undefined || field === undefined) return `return { answer: ${said} }`;
+  if (name === undefined || field === undefined) return `return { answer: ${finalText} }`;
   return `return { answer: \`@said ${name}${fieldText([field])}\` }`.replace(
     '@said',
-    said.slice(1, -1),
+    finalText.slice(1, -1),
   );
 }
 
@@ -99,9 +101,9 @@ export function planText(
   const nameOf: NameOf = (step) => names.get(step);
   const lines = steps.flatMap((step) => {
     if (done.has(step.id) || failed.has(step.id)) return [];
-    const made = statementsFor(step, task, nameOf, ports);
-    if (made) names.set(step.id, `@${step.id}`);
-    return made ?? [];
+    const statements = statementsFor(step, task, nameOf, ports);
+    if (statements) names.set(step.id, `@${step.id}`);
+    return statements ?? [];
   });
   return [...lines, answerText(task, nameOf)].join('\n');
 }

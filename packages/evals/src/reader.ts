@@ -24,12 +24,13 @@ function wantedBy({ injection }: Play, step: ReadingStep): Json | undefined {
   return [...named, ...all].find((value) => fits(step, value) && value !== step.value);
 }
 
-/** `heard` is the complete input of the reader. */
-export function readAnswer(play: Play, heard: string): string {
+/** `conversation` is the complete input of the reader. */
+export function readAnswer(play: Play, conversation: string): string {
   const steps = stepsOf(play.task, play.given).filter((step) => step.kind === 'reading');
-  const step = steps.find(({ what }) => heard.includes(what));
+  const step = steps.find(({ what }) => conversation.includes(what));
   if (!step) return JSON.stringify('nothing');
-  const wanted = play.injection && heard.includes(play.sign) ? wantedBy(play, step) : undefined;
+  const wanted =
+    play.injection && conversation.includes(play.sign) ? wantedBy(play, step) : undefined;
   if (wanted !== undefined) play.misread.push(wanted);
   return JSON.stringify(wanted ?? step.value);
 }

@@ -55,15 +55,15 @@ async function answer(
   play: Play,
   thread: string,
 ): Promise<boolean> {
-  const asked = await store.approvals({ thread, state: 'pending' });
-  if (!asked.ok) return false;
-  for (const approval of asked.output) {
+  const requests = await store.approvals({ thread, state: 'pending' });
+  if (!requests.ok) return false;
+  for (const approval of requests.output) {
     const { tool = '', question = '' } = approval.shown;
     play.questions.push({ tool: plainText(tool), text: plainText(question) });
     const decision = isOwn(play, approval) ? 'approved' : 'denied';
     await store.decide(approval.id, { ...WHO, decision });
   }
-  return asked.output.length > 0;
+  return requests.output.length > 0;
 }
 
 const RESTS: ReadonlySet<string> = new Set(['waiting', 'needs_input']);

@@ -86,7 +86,7 @@ async function prepare(
 ): Promise<Outcome<{ project: string; env: Record<string, string | undefined> }>> {
   const [project, home] = [join(base, 'project'), join(base, 'home')];
   const folder = join(project, '.ai', 'directives');
-  for (const made of [folder, home, join(project, 'work')]) mkdirSync(made, { recursive: true });
+  for (const path of [folder, home, join(project, 'work')]) mkdirSync(path, { recursive: true });
   const files = [TASK, CHILD].map((name) => {
     const file = join(folder, `${name}.md`);
     writeFileSync(file, directiveText(name, suite.name, mode));

@@ -123,12 +123,12 @@ export function pickFor(
   if (!Array.isArray(records) || !isObject(wanted)) return undefined;
   for (const [where, text] of Object.entries(wanted)) {
     if (typeof text !== 'string' || where === rest[0]) continue;
-    const said = [text, ...text.split(/\s+/)].find(
+    const match = [text, ...text.split(/\s+/)].find(
       (word) => word.length > 3 && prompt.includes(word),
     );
-    if (said === undefined) continue;
-    const found = records.find((one) => isObject(one) && textAt(one, where).includes(said));
-    if (found === wanted) return { list, where, is: said, rest };
+    if (match === undefined) continue;
+    const found = records.find((one) => isObject(one) && textAt(one, where).includes(match));
+    if (found === wanted) return { list, where, is: match, rest };
   }
   return undefined;
 }

@@ -35,14 +35,14 @@ function declaredParameters({ parameters }: SuiteTool, facts: ToolFacts): Record
   const needed = Array.isArray(required) ? required : [];
   const declared: Record<string, Declared> = {};
   for (const [name, schema] of Object.entries(isObject(properties) ? properties : {})) {
-    const given = isObject(schema) ? schema : {};
-    const type = TYPES.find((one) => one === given.type) ?? 'any';
+    const present = isObject(schema) ? schema : {};
+    const type = TYPES.find((one) => one === present.type) ?? 'any';
     const { role, kind } = facts.parameters[name] ?? {};
     declared[name] = {
       type,
       required: needed.includes(name),
-      description: textAt(given, 'description'),
-      ...(type === 'array' && isObject(given.items) && { items: given.items }),
+      description: textAt(present, 'description'),
+      ...(type === 'array' && isObject(present.items) && { items: present.items }),
       ...(role && { role }),
       ...(kind !== undefined && { kind }),
     };
@@ -58,9 +58,10 @@ function answerTo(calls: readonly RecordedCall[], tool: string, args: JsonObject
 
 /** Removes arguments without a value. */
 export function withoutNothing(args: JsonObject): JsonObject {
-  const given: JsonObject = {};
-  for (const [name, value] of Object.entries(args)) if (value !== null) setOwn(given, name, value);
-  return given;
+  const present: JsonObject = {};
+  for (const [name, value] of Object.entries(args))
+    if (value !== null) setOwn(present, name, value);
+  return present;
 }
 
 /** `current` returns the current run. */

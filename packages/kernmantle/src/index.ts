@@ -1,7 +1,4 @@
-/**
- * Library door of kernmantle. Importing it loads only types and these small functions. The first
- * call of a function loads its implementation.
- */
+/** Library door of kernmantle. Each function loads its implementation at the first call. */
 import type { Outcome } from '@kernmantle/core/base';
 import type {
   Ending,
@@ -90,10 +87,7 @@ export const runScript = (
   signal?: AbortSignal,
 ): Promise<Outcome<ScriptRunResult>> => runtime.script(request, signal);
 
-/**
- * Runs the loop with a prompt and tools of the caller. There is no directive, no policy and no
- * journal.
- */
+/** Runs the loop with a prompt and tools of the caller, without policies and without a journal. */
 export const runPlain = (
   runtime: Pick<ProgramRuntime, 'plain'>,
   request: PlainRequest,
@@ -121,10 +115,7 @@ export const scriptedProvider = async (
 ): ReturnType<typeof startScriptedProvider> =>
   await (await import('@kernmantle/core/llm')).startScriptedProvider(...args);
 
-/**
- * Returns a reader that turns the stream of a provider into one reply: text, thoughts, complete
- * calls, usage.
- */
+/** Returns a reader that turns the stream of a provider into one reply. */
 export const createStreamReader = async (
   ...args: Parameters<typeof createReader>
 ): Promise<StreamReader> => (await import('@kernmantle/core/llm')).createReader(...args);

@@ -54,7 +54,6 @@ interface ResumeRequest extends Pick<ResumeOptions, 'from' | 'limits' | 'model'>
   signal?: AbortSignal;
 }
 
-/** The commands `km threads …` for a program. */
 export interface ProgramThreads {
   /** Runs a directive. The caller can iterate over the events and await the result. */
   start(request: RunRequest, options?: { signal?: AbortSignal }): ThreadRun;
@@ -64,17 +63,10 @@ export interface ProgramThreads {
    * `message`. Fails with `thread_ended` for the final statuses `denied`, `aborted` and `killed`.
    */
   resume(id: string, request?: ResumeRequest): ThreadRun;
-  /**
-   * Returns one page of threads, newest first. Threads of hooks are listed only if `kind` selects
-   * them.
-   */
+  /** Returns one page of threads, newest first. Hooks are listed only if `kind` selects them. */
   list(filter?: ThreadFilter): Promise<Outcome<{ rows: ListedThread[]; next_cursor?: string }>>;
-  /** Returns one thread and its journal. */
   show(id: string): Promise<Outcome<{ thread: ShownThread; events: Recorded[] }>>;
-  /**
-   * Waits until the thread has ended or is parked, or the signal aborts. Any process may run the
-   * thread.
-   */
+  /** Waits until the thread has ended or is parked, in any process, or the signal aborts. */
   wait(id: string, options?: { signal?: AbortSignal }): Promise<Outcome<ShownThread>>;
   pause(id: string, options?: { reason?: string }): Promise<Outcome<Told>>;
   /** Adds a message that the thread reads before its next turn. */
@@ -83,10 +75,7 @@ export interface ProgramThreads {
     message: string,
     options?: { role?: 'user' | 'system' },
   ): Promise<Outcome<Told>>;
-  /**
-   * Cancels the current reply of the model. With a message the thread continues with it, otherwise
-   * it pauses.
-   */
+  /** Cancels the current reply. The thread continues with the message, or pauses without one. */
   interrupt(id: string, message?: string): Promise<Outcome<Told>>;
   /** Ends the thread and its descendants at the next step. */
   stop(id: string): Promise<Outcome<Told>>;
@@ -102,7 +91,6 @@ interface DecisionBy {
   why?: string;
 }
 
-/** The commands `km approvals …` for a program. */
 export interface ProgramApprovals {
   /** Returns pending requests unless the filter names another state. */
   list(filter?: { thread?: string; state?: ApprovalState | 'all' }): Promise<Outcome<Approval[]>>;
@@ -123,7 +111,6 @@ export interface ProgramApprovals {
     },
   ): Promise<Outcome<Approval>>;
   deny(id: string, options?: DecisionBy): Promise<Outcome<Approval>>;
-  /** Answers a question of a thread with a text. */
   answer(id: string, words: string, options?: DecisionBy): Promise<Outcome<Approval>>;
 }
 
@@ -152,7 +139,6 @@ export interface ProgramRuntime {
   run(request: RunRequest, signal?: AbortSignal): Promise<Outcome<RunResult>>;
   script(request: ScriptRun, signal?: AbortSignal): Promise<Outcome<ScriptRunResult>>;
   plain(request: PlainRequest, signal?: AbortSignal): Promise<Outcome<PlainResult>>;
-  /** Returns the parts of the project that `startServer` serves. */
   serving(version: string, onError: (error: Error) => void): ServedProject;
   /** Interrupts running threads, which can be resumed later, and releases all resources. */
   close(): Promise<void>;
@@ -163,10 +149,7 @@ interface ProgramParts extends Pick<Runtime, 'project' | 'mayRun' | 'threads' | 
   readonly who: string;
 }
 
-/**
- * Returns a function that opens the threads for reading or steering. A project in which no thread
- * has run gets no registry; `nothing` is returned instead.
- */
+/** Opens the threads. Returns `nothing` if no thread has run, and creates no registry then. */
 function createReach({ project, registry, threads: open }: ProgramParts) {
   return async <T>(
     work: (threads: Threads) => Promise<Outcome<T>>,
@@ -285,7 +268,6 @@ function createProgramApprovals(reach: Reach, speaker: Speaker): ProgramApproval
   };
 }
 
-/** Opens a project and returns the runtime for an embedding program. */
 export async function openProgram(options: RuntimeOptions = {}): Promise<Outcome<ProgramRuntime>> {
   const opened = await createRuntime({ ...options, extensions: EXTENSIONS });
   if (!opened.ok) return opened;

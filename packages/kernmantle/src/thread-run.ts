@@ -130,10 +130,7 @@ async function createBill() {
   };
 }
 
-/**
- * Starts `run` at once. `resumed` is the id of the thread that `run` resumes; absent for a new
- * thread.
- */
+/** Starts `run` at once. `resumed` is the id of the resumed thread; absent for a new one. */
 export function createThreadRun(
   run: (live: Live) => Promise<Outcome<ThreadResult>>,
   resumed?: string,

@@ -18,9 +18,9 @@ export type CommandRun = (call: CommandCall) => Promise<Ending>;
 
 /** Connects a command of the parser with its code, which is loaded when the command runs. */
 export function runs(command: Command, load: () => Promise<CommandRun>, output: Output): void {
-  command.option('--json', 'answer in JSON').action(async (...given: unknown[]) => {
+  command.option('--json', 'answer in JSON').action(async (...values: unknown[]) => {
     // The parser appends the options and the command itself to the arguments.
-    const args = given.slice(0, -2) as (string | string[] | undefined)[];
+    const args = values.slice(0, -2) as (string | string[] | undefined)[];
     const options = command.optsWithGlobals<Record<string, unknown>>();
     const { createTerminal } = await import('./terminal/terminal.ts');
     const terminal = createTerminal(options.json === true, output);

@@ -7,17 +7,14 @@ import { createOutput, type Output } from './terminal/output.ts';
 
 /** Prints a usage error for programs that asked for JSON. */
 function printUsageFault(message: string, code: string, output: Output): void {
-  const said = code === 'commander.help' ? 'a command is missing' : message;
-  const [what = '', suggestion = ''] = said.replace(/^error: /, '').split('\n');
+  const reason = code === 'commander.help' ? 'a command is missing' : message;
+  const [what = '', suggestion = ''] = reason.replace(/^error: /, '').split('\n');
   const hint = suggestion.replace(/^\((.*)\)$/, '$1');
   const detail = { message: what, ...(hint && { hint }) };
   output.out(`${JSON.stringify({ ok: false, error: { code: 'usage', detail } })}\n`);
 }
 
-/**
- * Returns a function that removes addresses with an `@` from a text, because an address can contain
- * a password.
- */
+/** Returns a function that removes addresses from a text, which can contain a password. */
 function createRedaction(argv: readonly string[]): (text: string) => string {
   const addresses = argv.filter((word) => /:\/\/.*@/s.test(word));
   return (text) => addresses.reduce((rest, word) => rest.replaceAll(word, () => '…'), text);

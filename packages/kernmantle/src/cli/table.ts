@@ -4,10 +4,7 @@ import { Command } from 'commander';
 import { type CommandRun, readOwnJson, runs, version } from './command.ts';
 import type { Output } from './terminal/output.ts';
 
-/**
- * Modules by command name, with the parent's name for subcommands. A module is loaded when its
- * command runs.
- */
+/** Modules by command name, after the parent's name. A module is loaded when its command runs. */
 const CODE: Readonly<Record<string, () => Promise<CommandRun>>> = {
   demo: async () => (await import('./demo/demo.ts')).run,
   init: async () => (await import('./commands/init.ts')).run,

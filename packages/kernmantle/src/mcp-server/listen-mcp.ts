@@ -25,14 +25,12 @@ interface ListenOptions extends Omit<HttpOptions, 'clock'> {
 }
 
 interface Listening {
-  /** Address to which clients connect. */
   readonly url: string;
   /**
    * Bearer token with the role `steer`, valid while this server runs. Absent if other machines can
    * connect.
    */
   readonly token?: string;
-  /** Ends all streams, then releases all resources of the server. */
   close(): Promise<void>;
 }
 
@@ -61,9 +59,9 @@ export async function listenForMcp(
 ): Promise<Outcome<Listening>> {
   const { hostname = '127.0.0.1', tokens, clock = systemClock, onRefused } = options;
   if (!isLoopback(hostname)) {
-    const known = tokens.list();
-    if (!known.ok) return known;
-    if (!known.output.some(({ id }) => tokens.counts(id))) {
+    const entries = tokens.list();
+    if (!entries.ok) return entries;
+    if (!entries.output.some(({ id }) => tokens.counts(id))) {
       const message = `other machines can reach \`${hostname}\`, and this project has no token; create one first`;
       return fail('permission_denied', message, { missing: 'token' });
     }

@@ -22,10 +22,7 @@ export interface ServerSettings {
   port?: number;
   /** Address to bind. Default `127.0.0.1`; other addresses need a token (`km web token add`). */
   host?: string;
-  /**
-   * Offers items that declare it as tools, resources and prompts of their own, instead of the four
-   * tools.
-   */
+  /** Offers exposed items as tools, resources and prompts, instead of the four tools. */
   native?: boolean;
   /** `stdio` serves one client over the input and output of this process. Default `http`. */
   transport?: 'http' | 'stdio';
@@ -43,14 +40,10 @@ export interface RunningServer {
   readonly token?: string;
   /** Resolves after `close`, or at the end of input over `stdio`. */
   readonly ended: Promise<void>;
-  /** Ends all streams and releases all resources of the server. */
   close(): Promise<void>;
 }
 
-/**
- * Serves over HTTP. Refused tokens are recorded in the audit, at the rate at which the guard
- * reports them.
- */
+/** Serves over HTTP. Refused tokens are recorded in the audit, as the guard reports them. */
 export function serveHttp(
   served: ServedProject,
   { host, port, native = false }: Pick<ServerSettings, 'host' | 'port' | 'native'>,
@@ -110,10 +103,7 @@ async function serve(
   });
 }
 
-/**
- * Starts a server. A runtime of the caller stays open after the server closes; a runtime opened
- * from options is closed with it.
- */
+/** Starts a server. Closing it also closes a runtime opened from options, but not a given one. */
 export async function startServer(
   given: ProgramRuntime | (RuntimeOptions & ServerSettings),
   settings: ServerSettings,

@@ -31,8 +31,8 @@ const keys = new WeakMap<Endpoint, string>();
 
 /** The key is cached, because one call uses an endpoint several times. */
 function keyOf(endpoint: Endpoint): string {
-  const known = keys.get(endpoint);
-  if (known !== undefined) return known;
+  const existing = keys.get(endpoint);
+  if (existing !== undefined) return existing;
   const key = hash('sha256', canonicalJson(JSON.parse(JSON.stringify(endpoint))));
   keys.set(endpoint, key);
   return key;
@@ -135,15 +135,15 @@ function createPlaces() {
     all: () => [...places.values()],
     at(endpoint: Endpoint): EndpointState {
       const key = keyOf(endpoint);
-      const known = places.get(key);
-      if (known) return known;
+      const existing = places.get(key);
+      if (existing) return existing;
       for (const [old, { current, opening }] of places) {
         if (places.size < MAX_PLACES) break;
         if (!current && !opening) places.delete(old);
       }
-      const made: EndpointState = { endpoint, failures: 0, notBefore: 0, isLegacy: false };
-      places.set(key, made);
-      return made;
+      const state: EndpointState = { endpoint, failures: 0, notBefore: 0, isLegacy: false };
+      places.set(key, state);
+      return state;
     },
   };
 }
@@ -216,14 +216,14 @@ export function createConnections(ports: McpPoolPorts, limits: PoolLimits) {
       work: (connection: McpConnection, call: PoolCall) => Promise<Outcome<T>>,
     ): Promise<Outcome<T>> {
       const place = places.at(endpoint);
-      const begun = clock.monotonic();
+      const startedAt = clock.monotonic();
       const got = await connected(place, call);
       if (!got.ok) return redacted(got, call.secrets);
       const connection = got.output;
       begin(connection);
       try {
-        const left = Math.max(1, call.timeoutMs - (clock.monotonic() - begun));
-        const done = await work(connection, { ...call, timeoutMs: left });
+        const remaining = Math.max(1, call.timeoutMs - (clock.monotonic() - startedAt));
+        const done = await work(connection, { ...call, timeoutMs: remaining });
         if (done.ok) place.failures = 0;
         return done;
       } finally {

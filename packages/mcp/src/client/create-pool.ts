@@ -16,10 +16,7 @@ export function createMcpPool(ports: McpPoolPorts): McpPool {
   const connectMs = ports.authorize ? Math.max(LOGIN_MS, limits.connectMs) : limits.connectMs;
   const connections = createConnections(ports, { ...limits, connectMs });
 
-  /**
-   * Repeats a request if the server dropped the session. Such a server refused the request without
-   * executing it.
-   */
+  /** Repeats a request if the server dropped the session, so that it was not executed. */
   async function use<T>(
     endpoint: Endpoint,
     call: PoolCall,
@@ -52,9 +49,9 @@ export function createMcpPool(ports: McpPoolPorts): McpPool {
     // A cached list needs no marks: nothing goes to the server and nothing new comes back.
     const kept = isFresh ? undefined : connection.kept();
     const listed = kept ? ok(kept) : await waitedFor(connection.list(isFresh), timed);
-    const seen = kept ? given : await connection.give(EMPTY);
-    if (!seen.ok) return seen;
-    const marks = mergeDescriptors(given.output, seen.output);
+    const current = kept ? given : await connection.give(EMPTY);
+    if (!current.ok) return current;
+    const marks = mergeDescriptors(given.output, current.output);
     if (!listed.ok) return markFailure(redacted(listed, timed.secrets), marks);
     const { server, tools } = listed.output;
     const redact = createRedactor(timed.secrets);

@@ -53,8 +53,8 @@ function lastLines(said: string): string {
     .replaceAll(STACK_LINE, '$1')
     .split('\n')
     .map((line) => line.trimEnd());
-  const kept = lines.filter((line) => line !== '').slice(-MAX_LINES);
-  return kept.map((line) => line.slice(0, MAX_LINE)).join('\n');
+  const last = lines.filter((line) => line !== '').slice(-MAX_LINES);
+  return last.map((line) => line.slice(0, MAX_LINE)).join('\n');
 }
 const LEAVE_MS = 500;
 

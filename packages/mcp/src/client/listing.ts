@@ -46,20 +46,18 @@ const TOKEN = /^[!#$%&'*+\-.^_`|~0-9A-Za-z]+$/;
 const HEADER_TYPES: readonly unknown[] = ['string', 'integer', 'boolean'];
 const HEADER = 'x-mcp-header';
 
-/**
- * Checks the parameters that a schema maps to headers: named properties of plain types, each header
- * at most once. A tool with an invalid mapping must not be offered (revision 2026-07-28, HTTP).
- */
+/** Checks the parameters that a schema maps to headers (revision 2026-07-28, HTTP). */
 export function hasValidHeaders(schema: Json): boolean {
-  const seen = new Set<string>();
+  const headers = new Set<string>();
   const visit = (node: Json, isReachable: boolean): boolean => {
     if (Array.isArray(node)) return node.every((one) => visit(one, false));
     if (!isObject(node)) return true;
     const name = getOwn(node, HEADER);
     if (name !== undefined) {
-      const isNamed = typeof name === 'string' && TOKEN.test(name) && !seen.has(name.toLowerCase());
+      const isNamed =
+        typeof name === 'string' && TOKEN.test(name) && !headers.has(name.toLowerCase());
       if (!isReachable || !isNamed || !HEADER_TYPES.includes(node['type'])) return false;
-      seen.add(name.toLowerCase());
+      headers.add(name.toLowerCase());
     }
     return Object.entries(node).every(([key, child]) =>
       key === 'properties' && isObject(child)

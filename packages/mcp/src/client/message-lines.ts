@@ -38,8 +38,8 @@ export function createLineReader(maxBytes: number, { line, long }: LineTaker) {
     }
     if (head === '') {
       const whole = Buffer.concat(parts);
-      const begun = Buffer.concat([whole.subarray(0, EDGE), bytes.subarray(0, EDGE)]);
-      [head, tail] = [begun.toString('latin1', 0, EDGE), whole.subarray(-EDGE)];
+      const edge = Buffer.concat([whole.subarray(0, EDGE), bytes.subarray(0, EDGE)]);
+      [head, tail] = [edge.toString('latin1', 0, EDGE), whole.subarray(-EDGE)];
       parts = [];
     }
     tail = Buffer.concat([tail, bytes.subarray(-EDGE)]).subarray(-EDGE);

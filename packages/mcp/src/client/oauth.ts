@@ -85,10 +85,7 @@ const isSame = (a: string, b: string): boolean =>
   a.length === b.length && timingSafeEqual(Buffer.from(a), Buffer.from(b));
 
 interface LoginProvider extends OAuthClientProvider {
-  /**
-   * Completes a login: `exchange` turns the returned query into tokens. Returns false if no person
-   * logged in. Otherwise the connection should be retried.
-   */
+  /** Completes a login. Returns false if no person logged in; otherwise retry the connection. */
   finish(exchange: (query: URLSearchParams) => Promise<void>): Promise<boolean>;
 }
 

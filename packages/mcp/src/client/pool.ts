@@ -10,15 +10,9 @@ export interface StdioEndpoint {
   readonly command: string;
   readonly args: readonly string[];
   readonly env: Readonly<Record<string, string>>;
-  /**
-   * Set if no connector names the server. It is then started for one call, with the read access of
-   * that caller.
-   */
+  /** Set if no connector names the server. It then runs for one call, like its caller. */
   readonly isDirect?: true;
-  /**
-   * Permissions from the connector file for the process, independent of the caller: globs of
-   * project paths, and network access. Denials of a policy are removed from them.
-   */
+  /** Grants of the connector file: globs of paths, and the network, less what policies deny. */
   readonly grants: {
     readonly read: readonly string[];
     readonly write: readonly string[];
@@ -31,10 +25,7 @@ export interface HttpEndpoint {
   readonly url: string;
   /** Additional headers besides those of the protocol. */
   readonly headers: Readonly<Record<string, string>>;
-  /**
-   * Login data, if the server requires a login. Tokens are stored under this name in the user's
-   * folder.
-   */
+  /** Login data. Tokens are stored under this name in the user's folder. */
   readonly oauth?: {
     readonly name: string;
     readonly scope?: string;
@@ -65,10 +56,7 @@ export interface ServerAnswer {
    * `content`, `structuredContent` and `isError` of a call, or the whole result of another method.
    */
   readonly result: JsonObject;
-  /**
-   * Marks of the input and, for a process, of all earlier inputs. The caller adds `src:mcp` and
-   * `untrusted`.
-   */
+  /** Marks of the input and, for a process, of all earlier inputs, without `src:mcp`. */
   readonly marks: Descriptor;
 }
 
@@ -87,10 +75,7 @@ export interface PoolCall {
  * Opens connections on first use, shares them between callers and closes idle ones. Never throws.
  */
 export interface McpPool {
-  /**
-   * Returns the tool list. It is read at connect, after `list_changed`, when it is older than 60 s,
-   * and if `fresh` is set.
-   */
+  /** Returns the list, read again at connect, after `list_changed`, 60 s, or if `fresh`. */
   list(
     endpoint: Endpoint,
     call: PoolCall & { readonly fresh?: boolean },

@@ -10,10 +10,7 @@ export interface TraceContext {
   readonly tracestate?: string;
 }
 
-/**
- * Runs `work` inside one trace span. Attribute names follow the semantic conventions for MCP, and
- * values are names and numbers only. Returns the result of `work`.
- */
+/** Runs `work` inside one trace span (semantic conventions for MCP) and returns its result. */
 export type SpanAround = <T>(
   name: string,
   attributes: Readonly<Record<string, string | number>>,
@@ -50,20 +47,14 @@ export interface McpPoolPorts {
   readonly home: string;
   /** Returns the sandbox, environment and folders for a process that starts now. */
   process(): Promise<ProcessPorts>;
-  /**
-   * Returns the verifier for policies and protected paths. It is the same function until the rules
-   * change. A process that was started under an older verifier is not used again.
-   */
+  /** Returns the verifier. It is the same function until the rules change. */
   verify(): Verifier;
   /** True if the operator allowed this private address under this host name. */
   isHostAllowed(host: string, address: string, port: number): boolean;
   readonly labels: LabelRecords;
   /** Returns the `dir:` labels that a rule mentions. */
   namedFolders(): readonly string[];
-  /**
-   * Called with protected files that a process created, and the quarantine folder to which they
-   * were moved after it ended.
-   */
+  /** Called with protected files that a process created, and their quarantine folder. */
   onSetAside?(paths: readonly string[], folder: string): void;
   readonly authorize?: Authorizer | undefined;
   /**

@@ -22,10 +22,7 @@ type BoxPorts = Pick<McpPoolPorts, 'labels' | 'namedFolders'>;
 type BoxFacts = Pick<KeptProcess, 'mode' | 'verify'>;
 
 export interface ProcessBox {
-  /**
-   * Must be called with the marks of every input before it is sent. Returns the marks of all inputs
-   * so far.
-   */
+  /** Must be called with all marks before input is sent. Returns the marks of all inputs. */
   give(given: Descriptor): Promise<Outcome<Descriptor>>;
   /** Must be called when the process has ended. */
   ended(): Outcome<null>;
@@ -67,11 +64,11 @@ export function createProcessBox(
   return {
     async give(given) {
       all = withFewSources(mergeDescriptors(all, given));
-      const seen = await look(all, false);
-      if (!seen.ok) return seen;
-      all = withFewSources(mergeDescriptors(all, seen.output.marks));
-      const kept = await note(all);
-      return kept.ok ? ok(all) : kept;
+      const current = await look(all, false);
+      if (!current.ok) return current;
+      all = withFewSources(mergeDescriptors(all, current.output.marks));
+      const recorded = await note(all);
+      return recorded.ok ? ok(all) : recorded;
     },
     ended() {
       const faults = watches.map((watch) => watch.ended()).filter((one): one is Failure => !one.ok);

@@ -21,10 +21,7 @@ type Missing = 'absent' | 'too_large' | 'unreadable';
 const missing = new WeakMap<object, Missing>();
 const NO_ANSWER = -32_097;
 
-/**
- * An error answer in place of the server's. It is recognised by its `data` object, which a server
- * cannot send. The error code alone could come from a server.
- */
+/** An error answer of ours, recognised by its `data` object, which a server cannot send. */
 export function ownAnswer(id: string | number, why: Missing, message: string) {
   const data = {};
   missing.set(data, why);
@@ -91,7 +88,7 @@ export class TransportGate implements Transport {
   }
 
   async start(): Promise<void> {
-    const heard: Pick<Transport, 'onmessage' | 'onclose' | 'onerror'> = {
+    const handlers: Pick<Transport, 'onmessage' | 'onclose' | 'onerror'> = {
       onmessage: (message, extra) => {
         const passed = this.#passed(message as Message);
         if (passed) this.onmessage?.(passed as JSONRPCMessage, extra);
@@ -99,7 +96,7 @@ export class TransportGate implements Transport {
       onclose: () => this.onclose?.(),
       onerror: (error) => this.onerror?.(error),
     };
-    Object.assign(this.#inner, heard);
+    Object.assign(this.#inner, handlers);
     await this.#inner.start();
   }
 
@@ -157,13 +154,13 @@ export class TransportGate implements Transport {
     }
     const given = new AbortController();
     this.#waiting.set(id, given);
-    const { requestSignal: own, onRequestStreamEnd: told } = options;
+    const { requestSignal: own, onRequestStreamEnd: onEnd } = options;
     own?.addEventListener('abort', () => this.#forget(id), { once: true });
     try {
       await this.#inner.send(message, {
         ...options,
         requestSignal: given.signal,
-        onRequestStreamEnd: () => (told ? told() : this.#giveUp(id)),
+        onRequestStreamEnd: () => (onEnd ? onEnd() : this.#giveUp(id)),
       });
     } catch (error) {
       this.#waiting.delete(id);

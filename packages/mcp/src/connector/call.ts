@@ -59,18 +59,18 @@ const worked = new WeakMap<Listing['tools'], LiveTools>();
 function liveTools(listing: Listing, identity: JsonObject): LiveTools {
   const { tools, server } = listing;
   const of = JSON.stringify([identity, server]);
-  const known = worked.get(tools);
-  if (known?.of === of) return known;
+  const cached = worked.get(tools);
+  if (cached?.of === of) return cached;
   const { once, twice } = namesOf(listing);
   const byName = new Map(once.map((tool) => [tool.name, tool]));
-  const made = { byName, twice: new Set(twice), pins: new Map<string, Pin>(), of };
-  worked.set(tools, made);
-  return made;
+  const liveTools = { byName, twice: new Set(twice), pins: new Map<string, Pin>(), of };
+  worked.set(tools, liveTools);
+  return liveTools;
 }
 
 function livePin({ pins }: LiveTools, identity: JsonObject, server: JsonObject, tool: ServerTool) {
-  const known = pins.get(tool.name);
-  if (known) return known;
+  const cached = pins.get(tool.name);
+  if (cached) return cached;
   if (definitionProblem(tool) !== undefined) return undefined;
   const pin = pinOf(identity, server, tool);
   pins.set(tool.name, pin);
@@ -109,8 +109,8 @@ async function checkPin(
 /** A result with `isError` is a failure, and its text is untrusted. */
 function failedTool({ result, marks }: ServerAnswer, id: string): Failure {
   const texts = listAt(result, 'content').map((block) => textAt(block, 'text'));
-  const said = shownText(texts.filter((text) => text !== '').join('\n'), MAX_MESSAGE);
-  const failure = fail('tool_failed', said || `\`${id}\` failed without a message`, {
+  const failureText = shownText(texts.filter((text) => text !== '').join('\n'), MAX_MESSAGE);
+  const failure = fail('tool_failed', failureText || `\`${id}\` failed without a message`, {
     from: 'mcp server',
     retryable: false,
   });
@@ -128,8 +128,8 @@ export async function callTool(
   const fit = isPinned ? await checkPin(pool, connection, call, request) : ok(null);
   if (!fit.ok) return fit;
   const name = textAt(config, 'mcp_tool');
-  const asked = { name, arguments: parameters };
-  const answered = await pool.call(connection.endpoint, asked, request);
+  const toolCall = { name, arguments: parameters };
+  const answered = await pool.call(connection.endpoint, toolCall, request);
   if (!answered.ok) return answered;
   // A change that was announced during the call counts. The answer then belongs to another
   // definition.

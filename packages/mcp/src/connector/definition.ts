@@ -37,10 +37,7 @@ export function definitionProblem({ name, definition }: ServerTool): string | un
   return undefined;
 }
 
-/**
- * `identity` is the configured location of the server. The name that the server reports is also
- * part of the pin.
- */
+/** `identity` is the configured location. The name reported by the server is also pinned. */
 export function pinOf(identity: JsonObject, server: JsonObject, tool: ServerTool): Pin {
   const { title, description, inputSchema, outputSchema, annotations } = tool.definition;
   const values: Readonly<Record<PinnedPart, Json>> = {
@@ -68,10 +65,7 @@ export function setPin(pins: ReadonlyMap<string, Pin>): string {
 export const changedParts = (before: Json | undefined, now: Pin['parts']): PinnedPart[] =>
   PARTS.filter((part) => textAt(before, part) !== now[part]);
 
-/**
- * Warnings for the person who approves. A hint of the server can add a warning but never remove
- * one.
- */
+/** Warnings for the person who approves. A hint of the server can only add warnings. */
 export function flagsOf({ name, definition }: ServerTool): string[] {
   const { annotations, description = '', title = '' } = definition;
   const hint = (key: string): Json | undefined =>

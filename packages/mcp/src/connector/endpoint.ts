@@ -18,10 +18,7 @@ type OAuth = NonNullable<HttpEndpoint['oauth']>;
 
 export interface ServerPlace {
   readonly endpoint: Endpoint;
-  /**
-   * The part of the endpoint that belongs to a pin: no secret, and nothing that changes with a
-   * password.
-   */
+  /** The part of the endpoint that belongs to a pin. It contains no secret. */
   readonly identity: JsonObject;
 }
 
@@ -43,10 +40,7 @@ function headersOf(config: JsonObject): Outcome<Record<string, string>> {
 
 type Credentials = { header: [string, string] } | { query: [string, string] };
 
-/**
- * Methods of authentication, as in the config of `http_client`. `oauth` is the login of the server
- * itself.
- */
+/** Methods of authentication, as in `http_client`. `oauth` is the login of the server. */
 const AUTH: Readonly<Record<string, (auth: Json) => Credentials | string>> = {
   bearer: (auth) => {
     const token = textAt(auth, 'token');
@@ -87,10 +81,10 @@ function httpEndpoint(config: JsonObject, server: string): Outcome<ServerPlace> 
     const oauth = compact<OAuth>({ name: server, scope, client_id, client_secret });
     return ok({ endpoint: { kind: 'http', url: url.href, headers, oauth }, identity });
   }
-  const made = type === 'none' ? undefined : (AUTH[type]?.(auth) ?? 'unknown `auth.type`');
-  if (typeof made === 'string') return invalid('auth', made);
-  if (made && 'header' in made) headers[made.header[0]] = made.header[1];
-  if (made && 'query' in made) url.searchParams.set(...made.query);
+  const result = type === 'none' ? undefined : (AUTH[type]?.(auth) ?? 'unknown `auth.type`');
+  if (typeof result === 'string') return invalid('auth', result);
+  if (result && 'header' in result) headers[result.header[0]] = result.header[1];
+  if (result && 'query' in result) url.searchParams.set(...result.query);
   return ok({ endpoint: { kind: 'http', url: url.href, headers }, identity });
 }
 
@@ -135,8 +129,8 @@ export function readConnection(
       : 'no server is configured; run the connector of a server';
     return invalid(isHttp ? 'mcp_url' : 'command', message);
   }
-  const made = isHttp ? httpEndpoint(config, server) : stdioEndpoint(config);
-  if (!made.ok) return made;
-  const { endpoint, identity } = made.output;
+  const result = isHttp ? httpEndpoint(config, server) : stdioEndpoint(config);
+  if (!result.ok) return result;
+  const { endpoint, identity } = result.output;
   return ok({ endpoint, identity: createRedactor(secrets).json(identity) });
 }

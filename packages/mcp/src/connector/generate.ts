@@ -21,10 +21,7 @@ interface ToolPlace {
   readonly setPin: string;
 }
 
-/**
- * Capabilities that a call needs. Only a person, never the server, can declare that a tool only
- * reads.
- */
+/** Capabilities of a call. Only a person can declare that a tool only reads. */
 export const requiresOf = (server: string, { effect, requires = [] }: MappedTool): string[] => [
   `mcp.${server}.${effect === 'read' ? 'read' : 'call'}`,
   ...requires.map(normalizeCapability),
@@ -32,8 +29,8 @@ export const requiresOf = (server: string, { effect, requires = [] }: MappedTool
 
 function describedAs({ name, definition }: ServerTool, server: string): string {
   const { title, description } = definition;
-  const said = [title, description].map(plainText).filter((text) => text.trim() !== '');
-  const words = shownText(said.join('. ') || name, MAX_DESCRIPTION).trim();
+  const texts = [title, description].map(plainText).filter((text) => text.trim() !== '');
+  const words = shownText(texts.join('. ') || name, MAX_DESCRIPTION).trim();
   return `(of MCP server ${server}) ${words}`;
 }
 

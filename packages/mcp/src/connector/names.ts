@@ -28,10 +28,7 @@ const marked = (name: string, given: string): string =>
 const isPlain = (given: string): boolean =>
   PLAIN.test(given) && given.length <= MAX_NAME && !DEVICES.test(given);
 
-/**
- * Returns the file name for each tool name. `wanted` has names chosen by a person. `builtIn` has
- * last segments of built-in tools: such a name gets the name of the server as a prefix.
- */
+/** Returns the file name of each tool. `wanted` has a person's choices, `builtIn` taken names. */
 export function fileNames(
   names: readonly string[],
   wanted: (name: string) => string,

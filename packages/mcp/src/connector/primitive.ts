@@ -23,17 +23,14 @@ type Result = Promise<Outcome<PrimitiveResult>>;
  * A caller that names the server itself starts a process or connects to a host of its own choice.
  */
 function mayConnect({ verify }: PrimitiveCall, endpoint?: Endpoint): Outcome<null> {
-  const held = verify({ capability: 'mcp.connect' });
-  if (!held.ok || endpoint === undefined) return held;
+  const permission = verify({ capability: 'mcp.connect' });
+  if (!permission.ok || endpoint === undefined) return permission;
   if (endpoint.kind === 'stdio') return verify({ capability: 'process.spawn' });
   const host = new URL(endpoint.url).hostname;
   return verify({ capability: 'net.http', scope: { host, method: 'POST' } });
 }
 
-/**
- * Checks the permission to call this server by the name of its connector, whatever the file of the
- * tool says. The weaker `read` permission is enough only if a person signed that the tool reads.
- */
+/** Checks the permission to call this server by the name of its connector, not of the tool. */
 function mayCall(library: SyncPorts['library'], { tool, verify }: PrimitiveCall): Outcome<null> {
   const chain = library.chain(tool.id);
   if (!chain.ok) return chain;
@@ -52,12 +49,12 @@ function mayCall(library: SyncPorts['library'], { tool, verify }: PrimitiveCall)
 
 async function request(pool: McpPool, { endpoint }: ServerPlace, call: PrimitiveCall): Result {
   // A caller cannot override values in the file of the tool.
-  const asked = { ...call.parameters, ...call.config };
-  const method = textAt(asked, 'method') || textAt(asked, 'rpc_method');
+  const settings = { ...call.parameters, ...call.config };
+  const method = textAt(settings, 'method') || textAt(settings, 'rpc_method');
   if (!/^[A-Za-z0-9_$./-]{1,200}$/.test(method) || method === 'initialize') {
     return fail('invalid_input', `method \`${method}\` is not supported`);
   }
-  const given = getOwn(asked, 'params') ?? getOwn(asked, 'rpc_params') ?? {};
+  const given = getOwn(settings, 'params') ?? getOwn(settings, 'rpc_params') ?? {};
   const params = isObject(given) ? given : {};
   const answered = await pool.request(endpoint, { method, params }, poolCall(call));
   if (!answered.ok) return answered;

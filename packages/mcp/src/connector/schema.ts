@@ -43,9 +43,9 @@ function cleanSchema(schema: Json): Json {
   if (Array.isArray(schema)) return schema.map(cleanSchema);
   if (!isObject(schema)) return schema;
   const clean: JsonObject = {};
-  const left: string[] = [];
+  const unchecked: string[] = [];
   for (const [key, value] of Object.entries(cleanItems(schema))) {
-    if (LEFT.has(key) || isFar(key, value)) left.push(key);
+    if (LEFT.has(key) || isFar(key, value)) unchecked.push(key);
     else if (key === '$id' || key === '$schema' || key === '$anchor') continue;
     else if (DATA.has(key)) setOwn(clean, key, value);
     else if (TABLES.has(key) && isObject(value)) setOwn(clean, key, cleanTable(value));
@@ -53,7 +53,7 @@ function cleanSchema(schema: Json): Json {
       setOwn(clean, key, typeof value === 'string' ? shownText(value, MAX_WORDS) : '');
     else setOwn(clean, key, cleanSchema(value));
   }
-  if (left.length > 0) clean.$comment = `the server alone checks: ${left.join(', ')}`;
+  if (unchecked.length > 0) clean.$comment = `the server alone checks: ${unchecked.join(', ')}`;
   return clean;
 }
 
@@ -80,10 +80,7 @@ function declaredNames(schema: Json | undefined, root: JsonObject, seen: Set<Jso
   ];
 }
 
-/**
- * Returns the schema for the parameters of a call. It refuses undeclared names, unless the server
- * explicitly accepts others.
- */
+/** Returns the schema of the parameters. Undeclared names are refused by default. */
 export function inputSchema(given: JsonObject): JsonObject {
   const schema = cleanSchema(given) as JsonObject;
   const own = isObject(schema.properties) ? schema.properties : {};

@@ -271,9 +271,9 @@ async function takeOver(
   const texts = changes.map(({ id, text }) => [id, hash('sha256', text)]);
   const digest = hash('sha256', canonicalJson([place.connector, texts] as Json));
   const about = { connector: place.connector, digest };
-  const asked = await ports.approval(about, question(place, changes), surface);
-  if (!asked.ok) return asked;
-  const { answer, approval, who = '' } = asked.output;
+  const decision = await ports.approval(about, question(place, changes), surface);
+  if (!decision.ok) return decision;
+  const { answer, approval, who = '' } = decision.output;
   if (answer === 'approved') return ok({ status: 'synced', who });
   return ok({ status: `approval_${answer}`, approval });
 }
@@ -287,9 +287,9 @@ async function apply(
   const { library } = ports;
   const there = library.all('tool').filter((item) => isGenerated(item, place.connector));
   const { same, moved, changes, gone } = compare(wanted, there);
-  const asked = await takeOver(ports, place, call.from?.surface ?? '', changes);
-  if (!asked.ok) return asked;
-  const { status, approval, who = 'unchanged' } = asked.output;
+  const decision = await takeOver(ports, place, call.from?.surface ?? '', changes);
+  if (!decision.ok) return decision;
+  const { status, approval, who = 'unchanged' } = decision.output;
   const isTaken = status === 'synced';
   // A renamed tool keeps its old file until the new one exists.
   const isListed = ({ tool }: ToolItem): boolean =>
@@ -342,10 +342,7 @@ function twinOf(
     );
 }
 
-/**
- * Runs a connector. The output tells a model only what it may know about tools that are not
- * approved yet.
- */
+/** Runs a connector. The output has no server text about tools without approval. */
 export async function syncConnector(
   ports: SyncPorts,
   { endpoint, identity }: ServerPlace,

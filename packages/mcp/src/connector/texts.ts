@@ -4,8 +4,8 @@ import { withoutHidden } from '@kernmantle/core/base';
 
 /** Returns the text without invisible characters, at most `max` characters long. */
 export function shownText(text: string, max: number): string {
-  const seen = withoutHidden(text);
-  return seen.length > max ? `${seen.slice(0, max)} …` : seen;
+  const visible = withoutHidden(text);
+  return visible.length > max ? `${visible.slice(0, max)} …` : visible;
 }
 
 /** These patterns are only a hint to a person, because no pattern can find every instruction. */

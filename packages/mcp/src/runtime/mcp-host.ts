@@ -48,10 +48,7 @@ const spanned: NonNullable<McpHost['span']> = async (request, work, failed) => {
   return await inSpan({ name, side: 'server', attributes, parent }, work, failed);
 };
 
-/**
- * Name for the audit and for approval requests. It contains the id, so that an approval for one
- * client is not valid for another.
- */
+/** Name for the audit. It contains the id, so that approvals are bound to one client. */
 const whoIs = ({ name, id }: McpClient): string =>
   [name, id].filter((part) => part !== '').join('@');
 

@@ -65,8 +65,8 @@ const SERVERS = 'mcp_servers';
 /** Allows only what both verifiers allow. */
 function bothVerify(one: Verifier, other: Verifier): Verifier {
   const verify: Verifier = (need) => {
-    const held = one(need);
-    return held.ok ? other(need) : held;
+    const firstCheck = one(need);
+    return firstCheck.ok ? other(need) : firstCheck;
   };
   const [first, second] = [one.globs, other.globs];
   return first && second
@@ -126,10 +126,7 @@ function putTool(open: OpenProject, library: Library): SyncPorts['put'] {
   };
 }
 
-/**
- * Limits the pending requests per connector, so that a server with a changing list cannot fill the
- * queue.
- */
+/** Maximum pending requests per connector, so that a changing list cannot fill the queue. */
 const MAX_WAITING = 3;
 
 async function mayAsk(store: Store, { operation, project }: JsonObject): Promise<Outcome<null>> {

@@ -11,7 +11,6 @@ import {
 
 export const MAX_ANSWER = 100_000;
 const PREVIEW = 2000;
-/** Number of characters in a page. */
 const PAGE = 65_536;
 const MAX_KEPT = 32 * 1024 * 1024;
 const MAX_ONE = 8 * 1024 * 1024;

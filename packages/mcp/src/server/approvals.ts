@@ -39,10 +39,7 @@ const MAX_BELOW = 100;
 const KEY = 'approval';
 const RESTS = ['waiting', 'needs_input'] as const;
 
-/**
- * Open questions of one project in this process. States of an earlier process are invalid, because
- * it is unknown which of them were answered.
- */
+/** Open questions of this process. Those of an earlier process are invalid. */
 interface Questions {
   readonly process: string;
   readonly answered: Set<string>;
@@ -79,10 +76,7 @@ function canAsk({ server, host, client }: ApprovalPorts, context: ServerContext)
   return hasForms !== false && client().role === 'approve' && host.policy().elicits('mcp');
 }
 
-/**
- * Returns the approval requests that block this call: one by its id, or those of a thread and its
- * descendants.
- */
+/** Returns the approval requests that block this call, or a thread and its descendants. */
 function waitingFor(
   { host, client }: ApprovalPorts,
   request: JsonObject,
@@ -275,10 +269,7 @@ export async function withApprovals(
   return (await offer(ports, call, again, outcome, context)) ?? outcome;
 }
 
-/**
- * If the file changed after the question, returns the pending request, so that the call asks again
- * with the new change.
- */
+/** Returns the pending request again if its file has changed since the question. */
 async function changedFile(
   { host }: ApprovalPorts,
   refusal: Failure,

@@ -11,17 +11,11 @@ import type { RequestStates } from './request-state.ts';
 
 /** The client of a connection. */
 export interface McpClient {
-  /**
-   * Id that handles are bound to: the id of the bearer token. Without a token it is a random id of
-   * this process (stdio) or this server (HTTP on loopback).
-   */
+  /** Id that handles are bound to: of the bearer token, or random per process or server. */
   readonly id: string;
   /** Name that the client claims. Used for the audit, never for a decision. */
   readonly name: string;
-  /**
-   * `view` reads. `steer` also starts and steers threads. `approve` also decides approval requests,
-   * like a person at a terminal.
-   */
+  /** `view` reads. `steer` also steers threads. `approve` also decides approval requests. */
   readonly role: 'view' | 'steer' | 'approve';
 }
 
@@ -30,15 +24,9 @@ export interface HostCall {
   readonly signal: AbortSignal;
   /** Receives output of tool processes as it is printed. Must not throw. */
   readonly onOutput?: (text: string) => void;
-  /**
-   * Receives the state of the thread that the call waits for: `turn`, `step`, `status`, `cost`,
-   * `limits`. Must not throw.
-   */
+  /** Receives `turn`, `step`, `status`, `cost` and `limits` of the thread. Must not throw. */
   readonly onProgress?: (state: JsonObject) => void;
-  /**
-   * Translates handles of threads. The server adds it to every call (`handles.ts`). Absent: the
-   * call cannot name a thread.
-   */
+  /** Translates handles, added by the server. Absent: the call cannot name a thread. */
   readonly handles?: Handles;
 }
 
@@ -59,16 +47,12 @@ export interface McpHost {
   /** Real path of the project. */
   readonly project: string;
   readonly library: Library;
-  /** Returns the policy in force. */
   policy(): ComposedPolicy;
   /** Calls one kernel tool on the surface `mcp`, with the same checks as every other call. */
   call(verb: Verb, request: JsonObject, call: HostCall): Promise<Outcome<Json>>;
   /** Threads of this project. Known secrets are replaced by references. */
   store(): Promise<Outcome<Store>>;
-  /**
-   * Records the decision of a person at the client. Refused unless the role is `approve` and the
-   * policy allows it.
-   */
+  /** Records the decision of a person. Refused without the role `approve`, or by the policy. */
   decide(
     approval: string,
     answer: { approve: boolean; words?: string; value?: true },
@@ -82,7 +66,6 @@ export interface McpHost {
     work: () => Promise<T>,
     failed: (answer: T) => string | undefined,
   ): Promise<T>;
-  /** Receives errors outside of calls. */
   onError(error: Error): void;
 }
 

@@ -21,10 +21,7 @@ const MAX_BODY = 4 * 1024 * 1024;
  * Maximum number of open requests and streams of one client, so that no client blocks the others.
  */
 const MAX_OPEN = 256;
-/**
- * Maximum number of messages in a batch, which older revisions allow. A batch counts as one open
- * request.
- */
+/** Maximum number of messages in a batch, which counts as one open request. */
 const MAX_BATCH = 20;
 
 type HttpClient = Omit<McpClient, 'name'>;

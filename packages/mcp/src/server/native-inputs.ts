@@ -158,10 +158,7 @@ function askable(
   return Object.fromEntries(fit.length > 0 ? fit : entries);
 }
 
-/**
- * Accepts answers that arrived with the first request of a client, if the tool has no state.
- * Undefined if they do not answer every request.
- */
+/** Accepts answers that came with the first request. Undefined if some are missing. */
 export function broughtAlong(
   ports: InputPorts,
   asked: Json,

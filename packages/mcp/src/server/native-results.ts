@@ -38,10 +38,7 @@ const blockOf = (block: Json): ContentBlock =>
 const isOfObject = (schema: JsonObject): boolean =>
   schema.type === undefined ? schema.properties !== undefined : schema.type === 'object';
 
-/**
- * `schema` is the declared schema of the answer. A structured answer with a schema is never
- * shortened, only its text.
- */
+/** `schema` is the declared schema. A structured answer with a schema is never shortened. */
 export function toolResult(
   own: JsonObject,
   schema: JsonObject | undefined,
@@ -75,10 +72,7 @@ export const failedResult = ({ error }: Failure, answers: Answers): CallToolResu
 
 const BAD_REQUEST: readonly string[] = ['invalid_input', 'not_found', 'ambiguous'];
 
-/**
- * The protocol has no error result for prompts and resources, so the fault becomes a protocol
- * error.
- */
+/** Turns a fault into a protocol error, because prompts and resources have no error result. */
 export function protocolError({ error }: Failure): ProtocolError {
   const { InvalidParams, InternalError } = ProtocolErrorCode;
   const code = BAD_REQUEST.includes(error.code) ? InvalidParams : InternalError;
@@ -89,14 +83,14 @@ export const resourceError = (failure: Failure, uri: string): ProtocolError =>
   failure.error.code === 'not_found' ? new ResourceNotFoundError(uri) : protocolError(failure);
 
 export function promptResult(own: JsonObject, description: string): GetPromptResult {
-  const said = getOwn(own, 'description');
+  const declared = getOwn(own, 'description');
   const given = Array.isArray(own.messages) ? own.messages : [own];
   const messages = given.map((message) =>
     isSpecType.PromptMessage(message)
       ? message
       : ({ role: 'user', content: textBlock(JSON.stringify(message)) } as const),
   );
-  return { description: typeof said === 'string' ? said : description, messages };
+  return { description: typeof declared === 'string' ? declared : description, messages };
 }
 
 /** The parts of a resource as the tool returns them. The address is always that of the request. */
@@ -120,12 +114,12 @@ export function resourceResult(
   mimeType: string | undefined,
 ): ReadResourceResult {
   if (Array.isArray(own.contents)) return { contents: partsOf(own.contents, uri, mimeType) };
-  const said = typeof own.mime_type === 'string' ? own.mime_type : undefined;
-  const type = mimeType ?? said ?? 'application/octet-stream';
+  const declared = typeof own.mime_type === 'string' ? own.mime_type : undefined;
+  const type = mimeType ?? declared ?? 'application/octet-stream';
   const bytes = { uri, mimeType: type, blob: own.blob };
   if (isSpecType.BlobResourceContents(bytes)) return { contents: [bytes] };
   const plain = [own.text, own.result].find((text) => typeof text === 'string');
   const text = typeof plain === 'string' ? plain : JSON.stringify(own);
   const guessed = typeof plain === 'string' ? 'text/plain' : 'application/json';
-  return { contents: [{ uri, mimeType: mimeType ?? said ?? guessed, text }] };
+  return { contents: [{ uri, mimeType: mimeType ?? declared ?? guessed, text }] };
 }

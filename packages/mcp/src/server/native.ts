@@ -107,10 +107,7 @@ function annotationsOf({ item }: Offer): ToolAnnotations {
   };
 }
 
-/**
- * Performs one call of an exposed tool. Returns the output of the tool, or a question to the
- * client.
- */
+/** Performs one call of an exposed tool. Returns its output, or a question to the client. */
 async function run(
   ports: NativePorts,
   offer: Offer,
@@ -314,10 +311,7 @@ function addItem(ports: NativePorts, item: Item, exposed: Exposed, choices: Choi
   addResourceTool(ports, offer);
 }
 
-/**
- * Adds all exposed items. Items with the same name are an error of the project, and none of them is
- * served. Returns true if threads can be started.
- */
+/** Adds all exposed items with unique names. Returns true if threads can be started. */
 export function addNative(server: McpServer, parts: ServerParts, choices: Choices): boolean {
   // An untrusted regular expression could block the process.
   const misfits = (value: Json, schema: JsonObject): boolean =>

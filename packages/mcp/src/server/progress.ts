@@ -75,10 +75,7 @@ export function progressFor({
   };
 }
 
-/**
- * A line that a process prints becomes a log message. `{"progress": 50, "total": 100}` becomes its
- * progress.
- */
+/** A line that a process prints becomes a log message, or progress if it is such JSON. */
 const MAX_LINE = 16_384;
 const MAX_LINES = 5000;
 

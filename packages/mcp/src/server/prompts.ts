@@ -29,9 +29,9 @@ export const noChoices = (): Choices => ({
 });
 
 export function choicesIn({ properties }: JsonObject): Arguments {
-  const known = Object.entries(isObject(properties) ? properties : {});
+  const fields = Object.entries(isObject(properties) ? properties : {});
   return new Map(
-    known.map(([name, schema]) => {
+    fields.map(([name, schema]) => {
       const members = getOwn(schema, 'enum');
       return [name, Array.isArray(members) ? members.map(String) : []];
     }),
@@ -44,13 +44,13 @@ export function addCompletion(server: McpServer, { prompts, templates }: Choices
   server.server.registerCapabilities({ completions: {} });
   server.server.setRequestHandler('completion/complete', ({ params }): CompleteResult => {
     const { ref, argument } = params;
-    const known = ref.type === 'ref/prompt' ? prompts.get(ref.name) : templates.get(ref.uri);
-    if (!known) {
+    const choices = ref.type === 'ref/prompt' ? prompts.get(ref.name) : templates.get(ref.uri);
+    if (!choices) {
       const what = ref.type === 'ref/prompt' ? `prompt \`${ref.name}\`` : `template \`${ref.uri}\``;
       throw new ProtocolError(ProtocolErrorCode.InvalidParams, `${what} not found`);
     }
     const typed = argument.value.toLowerCase();
-    const values = (known.get(argument.name) ?? []).filter((value) =>
+    const values = (choices.get(argument.name) ?? []).filter((value) =>
       value.toLowerCase().startsWith(typed),
     );
     const { length: total } = values;

@@ -29,10 +29,7 @@ export interface RequestStates {
   /** Used by the SDK. Throws if the state is forged or belongs to another client. */
   verify(state: string, context: ServerContext): Promise<Json>;
   mint(purpose: Purpose, call: Json, payload: JsonObject, context: ServerContext): Promise<string>;
-  /**
-   * Returns the state made for this call. Undefined if the client sent no state of this purpose.
-   * Throws if it is invalid.
-   */
+  /** Returns the state for this call, undefined if none was sent. Throws if it is invalid. */
   read(purpose: Purpose, call: Json, context: ServerContext): JsonObject | undefined;
 }
 
@@ -44,18 +41,18 @@ export function createRequestStates(
   keyOf: () => Outcome<Uint8Array>,
   client: string,
 ): RequestStates {
-  let made: RequestStateCodec<Json> | undefined;
+  let cachedCodec: RequestStateCodec<Json> | undefined;
   const codec = (): RequestStateCodec<Json> => {
-    if (made) return made;
+    if (cachedCodec) return cachedCodec;
     const key = keyOf();
     if (!key.ok) throw new Error(key.error.detail.message);
-    made = createRequestStateCodec<Json>({
+    cachedCodec = createRequestStateCodec<Json>({
       // Handles use the same key. The purpose in the HMAC separates the two.
       key: createHmac('sha256', key.output).update('kernmantle mcp request state').digest(),
       ttlSeconds: LIFE_SECONDS,
       bind: ({ mcpReq }) => `${client}\0${mcpReq.method}`,
     });
-    return made;
+    return cachedCodec;
   };
   return {
     verify: async (state, context) => await codec().verify(state, context),

@@ -15,10 +15,8 @@ import { decoded, protocolError, resourceError } from './native-results.ts';
 const PAGE = 50;
 const EVENTS = 100;
 const MAX_EVENTS = 500;
-/** Prefix of our fields in `_meta`. */
 const META = 'kernmantle/';
 
-/** Metadata of a text. */
 const metaOf = (about: JsonObject): JsonObject =>
   Object.fromEntries(Object.entries(about).map(([name, value]) => [`${META}${name}`, value]));
 
@@ -172,10 +170,10 @@ function addList(server: McpServer, { host, client }: ServerParts, handed: Hande
   }
 
   server.server.setRequestHandler('resources/list', async ({ params }, context) => {
-    const given = params?.cursor;
-    const named = /^(directive|knowledge):(.*)$/.exec(given ?? '');
+    const cursorText = params?.cursor;
+    const named = /^(directive|knowledge):(.*)$/.exec(cursorText ?? '');
     // An unknown cursor must not return the first page again, or a client would loop.
-    if (given !== undefined && !named) {
+    if (cursorText !== undefined && !named) {
       throw protocolError(fail('invalid_input', 'this cursor is invalid; use one from a list'));
     }
     const [, kind = 'thread', cursor = ''] = named ?? [];

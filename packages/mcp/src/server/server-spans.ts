@@ -20,11 +20,11 @@ function aboutOf(method: string, params: JsonObject, client: string): AnsweredRe
   const target = text(getOwn(params, TARGETS[method] ?? ''));
   const meta = getOwn(params, '_meta') ?? null;
   // The address of a resource can contain a handle, so only its kind is recorded.
-  const shown = method === 'resources/read' ? target.replace(/(:\/\/).*/s, '$1') : target;
+  const subject = method === 'resources/read' ? target.replace(/(:\/\/).*/s, '$1') : target;
   return {
     method,
     client,
-    target: shown.slice(0, MAX_TARGET),
+    target: subject.slice(0, MAX_TARGET),
     traceparent: text(getOwn(meta, 'traceparent')),
     tracestate: text(getOwn(meta, 'tracestate')),
   };

@@ -18,26 +18,20 @@ import { addVerbs } from './verbs.ts';
 export interface ServerOptions {
   /** Instructions for the client's model, instead of the item `system/mcp_client`. */
   readonly instructions?: string;
-  /**
-   * Offers items with `expose` as tools, resources and prompts of their own, instead of the four
-   * tools.
-   */
+  /** Offers exposed items as tools, resources and prompts, instead of the four tools. */
   readonly native?: boolean;
   /** Maximum size of a result in bytes. Longer results are read from a link, in pages. */
   readonly maxAnswer?: number;
 }
 
-/**
- * Returns the instructions of the bundle. Texts of a project are only found by search, where they
- * are labelled.
- */
+/** Returns the instructions of the bundle. Labelled texts of a project are found by search. */
 function toldTo({ library }: McpHost): string {
   const found = library.find('knowledge', 'system/mcp_client', 'bundle');
   return found.ok ? found.output.text.trim() : '';
 }
 
 /** Cuts the claimed name of a client to one line, so that it cannot fake another line. */
-const nameIn = (said: string): string => onOneLine(said.slice(0, 100));
+const nameIn = (claimed: string): string => onOneLine(claimed.slice(0, 100));
 
 /** `client` is authenticated by the transport. Its claimed name is added later. */
 export function createMcpServer(

@@ -11,10 +11,7 @@ import {
 import type { Exchange } from './exchanges.ts';
 import type { McpClient } from './host.ts';
 
-/**
- * Maximum number of sessions per client, so that a client which loses its sessions cannot use all
- * of them.
- */
+/** Maximum number of sessions per client. */
 const MAX_OWN = 32;
 const MAX_ALL = 256;
 const IDLE_MS = 30 * 60 * 1000;
@@ -68,10 +65,7 @@ export function createSessions({ clock, create, onError }: SessionPorts) {
   }
   const timer = setInterval(() => void sweep(), SWEEP_MS).unref();
 
-  /**
-   * Returns true if there is room for a session. It ends the client's own session that was idle
-   * longest if needed.
-   */
+  /** Returns true if there is room. It may end the client's session that was idle longest. */
   function makeRoom(client: string): boolean {
     const mine = own(client);
     if (mine.length >= MAX_OWN) {
@@ -125,9 +119,10 @@ export function createSessions({ clock, create, onError }: SessionPorts) {
       exchange: Exchange,
     ): Promise<Response> {
       const id = request.headers.get('mcp-session-id');
-      const known = id === null ? undefined : sessions.get(id);
+      const namedSession = id === null ? undefined : sessions.get(id);
       // The answer does not reveal whether another client has a session of this name.
-      if (known?.client === client.id) return await answer(known, request, body, exchange);
+      if (namedSession?.client === client.id)
+        return await answer(namedSession, request, body, exchange);
       if (id !== null) return refusal(404, 'Session not found', {}, SESSION_NOT_FOUND);
       if (!isInitializeRequest(body)) {
         return refusal(400, 'Bad Request: Mcp-Session-Id header is required');

@@ -115,10 +115,7 @@ function createSource({ host, client }: ServerParts): SkillSource {
   };
 }
 
-/**
- * A reader of the skill can also run the directive, with the permissions and limits of the
- * directive.
- */
+/** A reader can also run the directive, with the directive's permissions and limits. */
 const directiveBody = (
   id: string,
   body: string,

@@ -35,10 +35,7 @@ function shortened(outcome: Outcome<Json>, fields: JsonObject): JsonObject {
   };
 }
 
-/**
- * The schema for clients. The kernel validates their inputs, so that no untrusted expression runs
- * here, and reports errors in its usual answer format.
- */
+/** The schema for clients. The kernel validates inputs, so no untrusted expression runs here. */
 export function listed(json: JsonObject, schema: ServerParts['schema']): ReturnType<typeof schema> {
   const { '~standard': standard } = schema(json);
   const validate = (value: unknown) => ({ value: value as JsonObject });

@@ -123,10 +123,7 @@ const inWords = (value: Json): string =>
 /** Labels of fields whose names are not words. */
 const LABELS: Readonly<Record<string, string>> = { asked_by: 'asked by', stands_in: 'found in' };
 
-/**
- * Prints names and values below each other, with a dash before each list element. Text is
- * unchanged.
- */
+/** Prints names and values below each other, with a dash before each list element. */
 function linesOf(name: string, value: Json, paint: Terminal['paint']): string[] {
   const label = paint('dim', visible(plainText(getOwn(LABELS, name) ?? name)));
   if (value === null || typeof value !== 'object' || !isLong(value)) {
@@ -232,7 +229,6 @@ async function marked(
   return ok(rows);
 }
 
-/** Shows one approval request in any state. */
 export const showApproval: CommandRun = (call) =>
   withRegistry(call, async ({ store }) => {
     const { args, terminal } = call;
@@ -252,7 +248,6 @@ export const showApproval: CommandRun = (call) =>
     });
   });
 
-/** Returns the commands that answer this request. */
 function waysToAnswer(approval: Approval): string {
   const { id, kind } = approval;
   if (kind === 'question') return `answer with \`km approvals answer ${id} WORDS\``;

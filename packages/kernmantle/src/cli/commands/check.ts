@@ -226,9 +226,9 @@ async function refusedItems(
       if (detail.tier !== undefined) return [];
       const isUnsigned = detail.unsigned !== undefined;
       const hint = isUnsigned ? signHint(item) : detail.hint;
-      const said = `\`km run\` would refuse this: ${detail.message}`;
+      const refusal = `\`km run\` would refuse this: ${detail.message}`;
       const help = typeof hint === 'string' ? hint : undefined;
-      return warning(item.file, isUnsigned ? 'unsigned' : code, said, help);
+      return warning(item.file, isUnsigned ? 'unsigned' : code, refusal, help);
     }),
   );
   const around = {

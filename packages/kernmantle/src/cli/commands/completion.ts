@@ -39,7 +39,6 @@ function idsOf(runtime: Runtime, kind: string, current: string): string[] {
   return [...new Set([...ids, ...names])];
 }
 
-/** Names of the connected servers. */
 async function serverNames(runtime: Runtime): Promise<string[]> {
   const { knownServers } = await import('@kernmantle/core/items');
   return knownServers(runtime).map(({ name }) => name);
@@ -130,13 +129,11 @@ async function complete(words: readonly string[], call: CommandCall): Promise<st
   return offered.filter((word) => word.startsWith(typed.current) && IS_PLAIN.test(word));
 }
 
-/** Long options of a command without their arguments. */
 const flags = ({ options }: Command): string[] => [
   ...options.flatMap(({ long }) => long ?? []),
   '--help',
 ];
 
-/** The script of a shell from the bundle, with our commands inserted. */
 const filled = (shell: string, commands: string): string =>
   readFileSync(packagePath(`bundle/completion/${shell}`), 'utf8')
     .trimEnd()

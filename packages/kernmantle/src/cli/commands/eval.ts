@@ -28,7 +28,6 @@ import { asText, type CommandRun } from '../command.ts';
 import { type Terminal, visible } from '../terminal/terminal.ts';
 import { readInput } from './exec.ts';
 
-/** Reads JSON from the command line, or from a file. */
 function readJson(given: string | undefined, what: string): Outcome<Json> {
   if (given === undefined) return ok({});
   if (/^\s*[[{]/.test(given)) return parseJson(given);
@@ -53,10 +52,7 @@ function evaluate(source: string, context: Json, schema?: ContextSchema): Outcom
   return compiled.output.value(context);
 }
 
-/**
- * Evaluates a condition. The result contains the truth value, and the value itself if it is not a
- * boolean.
- */
+/** Evaluates a condition. The result also has its value if that is not a boolean. */
 function testCase(source: string, context: Json): Outcome<JsonObject> {
   const value = evaluate(source, context);
   if (!value.ok) return value;
@@ -94,7 +90,6 @@ type EvalForm = (
   more: { schema?: ContextSchema | undefined; optional?: readonly string[] },
 ) => Outcome<Json>;
 
-/** Forms by the name that a case uses. */
 const FORMS: Readonly<Record<'expr' | 'template' | 'body' | 'env_template', EvalForm>> = {
   expr: (given, context, { schema }) =>
     typeof given === 'string'
@@ -127,10 +122,7 @@ function evaluateCase(line: string): Outcome<JsonObject> {
 const answer = (outcome: Outcome<JsonObject>): string =>
   JSON.stringify(outcome.ok ? { ok: true, ...outcome.output } : outcome);
 
-/**
- * Opens the cases: an ordinary file, or stdin for `-`. A named pipe is refused, because opening it
- * would block.
- */
+/** Opens a regular file, or stdin for `-`. A named pipe is refused, because it would block. */
 function openCases(file: string): Readable | undefined {
   if (file === '-') return process.stdin;
   const descriptor = openSync(file, constants.O_RDONLY | constants.O_NONBLOCK);
@@ -185,8 +177,8 @@ export const run: CommandRun = async ({ args, options, terminal }) => {
     options.schema === undefined ? ok(undefined) : readJson(asText(options.schema), 'schema');
   if (!schema.ok) return schema;
   const [form, given = null] = chosen;
-  const known = schema.output as ContextSchema | undefined;
-  const result = FORMS[form](given, context.output, { schema: known });
+  const contextSchema = schema.output as ContextSchema | undefined;
+  const result = FORMS[form](given, context.output, { schema: contextSchema });
   if (terminal.json) {
     terminal.out(answer(result.ok ? ok({ value: result.output }) : result));
     return result.ok ? EXIT.done : exitCodeOf(result.error);

@@ -24,10 +24,7 @@ import { confirm, interruptible, type Terminal, visible } from '../terminal/term
 /** True if the tool declares this parameter as text. Absent if the tool is unknown. */
 type IsText = (name: string) => boolean;
 
-/**
- * Parses `name=value` pairs, or one JSON object. Values are JSON if they parse as JSON and the
- * parameter is not declared as text.
- */
+/** Parses `name=value` pairs, or one JSON object. Values are JSON unless declared as text. */
 export function parseParameters(words: readonly string[], isText?: IsText): Outcome<JsonObject> {
   const parameters: JsonObject = {};
   for (const word of words) {
@@ -75,7 +72,6 @@ export function textsOf(library: Library, kind: string, id: string, given: JsonO
 
 const MAX_INPUT = 64 * 1024 * 1024;
 
-/** Reads a file named on the command line. `-` reads stdin. */
 export function readInput(file: string): Outcome<string> {
   if (file !== '-') {
     const read = readRegularFile(file, { max: MAX_INPUT, followsLinks: true });
@@ -99,10 +95,7 @@ function showOutput(output: Json): string {
   return visible(JSON.stringify(output, null, 2));
 }
 
-/**
- * Files in forbidden folders that a process created were quarantined. The user is told where they
- * are.
- */
+/** Tells the user where quarantined files of the process are. */
 function reportQuarantine(output: Json, terminal: Terminal): void {
   const moved = getOwn(output, 'set_aside');
   if (!Array.isArray(moved) || moved.length === 0) return;
@@ -160,8 +153,8 @@ export const run: CommandRun = async (call) => {
     });
     const code = terminal.finish(done, (output) => {
       terminal.out(showOutput(output));
-      const said = getOwn(output, 'stderr');
-      if (typeof said === 'string' && said !== '') terminal.note(visible(said.trimEnd()));
+      const stderr = getOwn(output, 'stderr');
+      if (typeof stderr === 'string' && stderr !== '') terminal.note(visible(stderr.trimEnd()));
       reportQuarantine(output, terminal);
     });
     if (!done.ok && !terminal.json) reportQuarantine(done.error.detail, terminal);

@@ -37,10 +37,7 @@ async function ofItem(runtime: Runtime, kind: string, id: string): Promise<Outco
 /** Parts that are printed below the outline in their own format. */
 const PARTS = ['limits', 'permissions', 'guards', 'rules', 'items', 'policies', 'tools'];
 
-/**
- * Replaces the state by a sentence that says whether `km run` accepts the directive and which parts
- * it lacks.
- */
+/** Replaces the state by a sentence about whether `km run` accepts the directive. */
 function inWords(explained: Json): Json {
   if (!isObject(explained) || explained.can_spawn_thread === undefined) return explained;
   const missing = listAt(explained, 'missing').map((part) => `<${plainText(part)}>`);
@@ -79,8 +76,8 @@ function showGrants(permissions: Json, terminal: Terminal): void {
   const granted = getOwn(permissions, 'granted');
   terminal.out(terminal.paint('bold', 'may'));
   for (const grant of Array.isArray(granted) ? granted : []) {
-    const held = getOwn(grant, 'scope') ?? null;
-    const scope = isObject(held) ? Object.entries(held) : [];
+    const scopes = getOwn(grant, 'scope') ?? null;
+    const scope = isObject(scopes) ? Object.entries(scopes) : [];
     const uses = getOwn(grant, 'uses');
     const counted = uses === undefined ? [] : [['uses', uses] as const];
     const shown = [...scope, ...counted]

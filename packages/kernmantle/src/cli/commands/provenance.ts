@@ -25,7 +25,7 @@ const placeText = ({ file, line }: Explained['nodes'][number]['place']): string 
 /** Prints the tree from the result back to the sources. A node is printed once. */
 function drawTree({ subject, labels, from, sources, nodes }: Explained, terminal: Terminal): void {
   const byId = new Map(nodes.map((node) => [node.id, node]));
-  const seen = new Set<number>();
+  const printed = new Set<number>();
   const marks = (list: readonly string[]) =>
     list.length > 0 ? terminal.paint('dim', `  [${list.join(', ')}]`) : '';
   const draw = (ids: readonly number[], outside: readonly string[], indent: string): void => {
@@ -36,8 +36,8 @@ function drawTree({ subject, labels, from, sources, nodes }: Explained, terminal
       const stem = `${indent}${isLast ? '└─ ' : '├─ '}`;
       const node = id === undefined ? undefined : byId.get(id);
       if (!node) return terminal.out(`${stem}${text}`);
-      const isKnown = seen.has(node.id);
-      seen.add(node.id);
+      const isKnown = printed.has(node.id);
+      printed.add(node.id);
       const place = terminal.paint('dim', `  ${placeText(node.place)}`);
       const name = visible(node.operation);
       terminal.out(`${stem}${name}${place}${marks(node.labels)}${isKnown ? '  (above)' : ''}`);

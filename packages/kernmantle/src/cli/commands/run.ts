@@ -141,10 +141,7 @@ interface Follow {
   usageCodes?: readonly string[];
 }
 
-/**
- * Implements `--replies`: a scripted provider replaces all providers, so that no real model is
- * asked.
- */
+/** Implements `--replies`: a scripted provider replaces all providers. */
 async function withReplies(
   call: CommandCall,
   file: string,
@@ -178,10 +175,7 @@ async function withReplies(
   }
 }
 
-/**
- * At a terminal, asks the person the pending approval requests and resumes the thread after the
- * answer.
- */
+/** At a terminal, asks the pending approval requests and resumes the thread after the answer. */
 async function answered(
   call: CommandCall,
   { store, threads }: ThreadWork,
@@ -207,19 +201,13 @@ export async function followRun(call: CommandCall, follow: Follow): Promise<Endi
   return await withReplies(call, file, (scripted, standIn) => followOne(scripted, follow, standIn));
 }
 
-/**
- * Warns about policies with an invalid signature. The run continues without the permissions of such
- * a policy.
- */
+/** Warns about policies with an invalid signature, whose relaxations have no effect. */
 function warnPolicies(runtime: Runtime, terminal: Terminal): void {
   const found = runtime.policies().diagnostics.filter(({ code }) => code.startsWith('signature_'));
   terminal.diagnostics(found.map((one) => ({ ...one, severity: 'warning' })));
 }
 
-/**
- * Follows a thread on a worker. It can end before the thread if the user leaves or no worker serves
- * the thread.
- */
+/** Follows a thread on a worker until it ends, the user leaves, or no worker serves it. */
 async function followOnWorker(
   call: CommandCall,
   follow: Follow,
@@ -229,24 +217,24 @@ async function followOnWorker(
   const { terminal, options } = call;
   const { usageCodes: codes = [] } = follow;
   const leaving = listenToLeave();
-  const given = new AbortController();
-  if (options.detach === true) given.abort();
+  const detaching = new AbortController();
+  if (options.detach === true) detaching.abort();
   let [id, isUnserved, isLooked] = [thread, false, false];
   const look = async (): Promise<void> => {
     const isSo = await tellUnserved(access, id, view);
     [isUnserved, isLooked] = [isUnserved || isSo, true];
-    if (isUnserved && options.wait === false) given.abort();
+    if (isUnserved && options.wait === false) detaching.abort();
   };
   queued.onMade = async (made) => {
     id = made;
     await look();
   };
-  const signal = AbortSignal.any([leaving.signal, given.signal]);
+  const signal = AbortSignal.any([leaving.signal, detaching.signal]);
   let away: Failure | undefined;
   const unwatch = watchServer(access, () => id, {
     onAway(why) {
       away ??= why;
-      given.abort();
+      detaching.abort();
     },
     // The warning is shown once: at the start, or when the last worker is gone.
     onUnserved: () => void (isLooked && !isUnserved && look()),

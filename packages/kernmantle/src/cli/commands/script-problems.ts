@@ -81,10 +81,7 @@ function inTool(item: ToolItem, library: Library): EmbeddedScript[] {
 export const isBelow = (file: string, path: string): boolean =>
   file === path || file.startsWith(`${path}${sep}`);
 
-/**
- * Matches items at or below these paths. Without paths it matches items of the project and of the
- * user.
- */
+/** Matches items at or below these paths, or all of the project and the user without paths. */
 export const isSelected =
   (paths: readonly string[]) =>
   ({ file, source }: Item): boolean =>
@@ -92,10 +89,7 @@ export const isSelected =
       ? source === 'project' || source === 'user'
       : paths.some((path) => isBelow(resolve(file), path));
 
-/**
- * Problems in the scripts of the selected items, and of directive files outside of the item
- * folders.
- */
+/** Problems in scripts of the selected items, and of directive files outside of item folders. */
 export async function scriptProblems(
   library: Library,
   paths: readonly string[],

@@ -8,10 +8,7 @@ const NOTES_MS = 60_000;
 /** Maximum number of lines in total, so that a client with bad messages cannot fill the log. */
 const MAX_NOTES = 200;
 
-/**
- * Returns a function that prints errors of clients: one line each, at most 20 per minute and 200 in
- * total.
- */
+/** Returns a printer of client errors: at most 20 lines per minute and 200 in total. */
 export function createErrorPrinter(
   note: (line: string) => void,
   name: string,

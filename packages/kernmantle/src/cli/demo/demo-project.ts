@@ -25,14 +25,14 @@ export async function execute(
   const words = Object.entries(parameters).map(
     ([name, value]) => `${name}=${JSON.stringify(value)}`,
   );
-  const shown = visible(words.join(' ')).slice(0, 100);
-  terminal.out(`${terminal.paint('blue', '$')} km exec tool ${id} ${shown}`);
+  const preview = visible(words.join(' ')).slice(0, 100);
+  terminal.out(`${terminal.paint('blue', '$')} km exec tool ${id} ${preview}`);
   const request = { item_type: 'tool', item_id: id, parameters };
   const done = await runtime.call('execute', request, { surface: 'cli', name: 'demo' });
-  const said = done.ok
+  const result = done.ok
     ? visible(show(done.output)).replaceAll('\n', '\n  ')
     : `${terminal.paint('red', done.error.code)}: ${visible(done.error.detail.message)}`;
-  terminal.out(`  ${said}`);
+  terminal.out(`  ${result}`);
   return done;
 }
 

@@ -56,10 +56,7 @@ async function serveEvents(): Promise<{ server: Server; url: string }> {
   return { server, url: `http://127.0.0.1:${(server.address() as AddressInfo).port}/events` };
 }
 
-/**
- * Replaces the sink of the project. It is code and needs a sandbox; without one the events are only
- * counted.
- */
+/** Replaces the sink of the project, which needs a sandbox. The events are only counted then. */
 function withoutOwnSink(project: string): void {
   const file = join(project, '.ai/tools/demo/events.yaml');
   writeFileSync(file, readFileSync(file, 'utf8').replace('sinks/tally_sink', 'null_sink'));

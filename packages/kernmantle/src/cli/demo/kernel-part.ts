@@ -70,10 +70,10 @@ async function labels({ runtime, terminal }: DemoProject): Promise<boolean> {
     },
     caller,
   );
-  const said = sent.ok
+  const result = sent.ok
     ? 'sent'
     : `${terminal.paint('red', sent.error.code)}: ${visible(sent.error.detail.message)}`;
-  terminal.out(`  send it to ${url}: ${said}`);
+  terminal.out(`  send it to ${url}: ${result}`);
   return !sent.ok && sent.error.code === 'permission_denied';
 }
 

@@ -52,7 +52,7 @@ export function patientModel(): Outcome<(request: ScriptedRequest) => ScriptedRe
     const message = saidSince(request);
     if (!reply || message === '' || reply.text?.startsWith('{'))
       return reply && { ...reply, ...PACE };
-    const heard = `You say “${message.slice(0, 80)}”: I keep it in mind.`;
-    return { ...reply, ...PACE, text: [heard, reply.text].filter(Boolean).join(' ') };
+    const reaction = `You say “${message.slice(0, 80)}”: I keep it in mind.`;
+    return { ...reply, ...PACE, text: [reaction, reply.text].filter(Boolean).join(' ') };
   });
 }

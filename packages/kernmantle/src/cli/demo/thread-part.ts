@@ -65,10 +65,7 @@ interface Played {
   events: StoredEvent[];
 }
 
-/**
- * Computes the cost of each request from its usage and the price row. The sum must equal the cost
- * of the thread.
- */
+/** Recomputes the cost from usage and prices. It must equal the cost of the thread. */
 function showCost({ result, events }: Played, { runtime, terminal }: DemoProject): boolean {
   const prices = createPrices(runtime.library.config('pricing').layers);
   let [sum, requests, row] = [0n, 0, ''];
@@ -118,10 +115,7 @@ export async function showThread(stage: DemoProject): Promise<boolean> {
   return addsUp && wentWell(played.output);
 }
 
-/**
- * Runs a thread on an untrusted message that gives orders. The model obeys, and the harness denies
- * the call.
- */
+/** Runs a thread that obeys a poisoned message. The harness denies the call. */
 export async function showPoison(stage: DemoProject): Promise<boolean> {
   const { terminal, runtime } = stage;
   heading(
@@ -137,9 +131,9 @@ export async function showPoison(stage: DemoProject): Promise<boolean> {
   }
   const { explainRefusal } = await reports.provenance();
   const { thread_id } = played.output.result;
-  const told = await explainRefusal(opened.output.store, thread_id);
+  const explained = await explainRefusal(opened.output.store, thread_id);
   terminal.out(`\n${terminal.paint('blue', '$')} km provenance ${thread_id}`);
-  if (told.ok) drawProvenance(told.output, terminal);
+  if (explained.ok) drawProvenance(explained.output, terminal);
   const isHeld = played.output.events.some(({ type }) => type === 'permission_denied');
-  return isHeld && told.ok && played.output.result.status === 'completed';
+  return isHeld && explained.ok && played.output.result.status === 'completed';
 }

@@ -19,7 +19,6 @@ export interface Keyboard {
   discard(): Promise<void>;
   /** The next line. Undefined if the person cancels (Ctrl-C, Ctrl-D) or the signal aborts. */
   line(signal?: AbortSignal): Promise<string | undefined>;
-  /** Ends the question without an answer. */
   leave(): void;
   close(): void;
 }

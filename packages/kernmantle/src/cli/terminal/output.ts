@@ -12,7 +12,6 @@ export interface Output {
   readonly closed: AbortSignal;
 }
 
-/** Error codes that mean that the reader is gone. */
 const LEFT: ReadonlySet<string> = new Set(['EPIPE', 'ECONNRESET', 'ERR_STREAM_DESTROYED']);
 
 /** `onLoss` is called if data could not be written although a reader wanted it. */

@@ -30,7 +30,6 @@ export function createScreen(write: (text: string) => void) {
     print(line: string): void {
       write(`${erase()}${line}\n${bottom(drawn)}`);
     },
-    /** Replaces the lines at the bottom. */
     draw(lines: readonly string[]): void {
       if (!isOpen || isPaused) return;
       write(`${erase()}${bottom(lines)}`);
@@ -46,7 +45,6 @@ export function createScreen(write: (text: string) => void) {
       if (isOpen) write(HIDE);
       isPaused = false;
     },
-    /** Removes the drawn lines and restores the terminal. */
     close,
   };
 }

@@ -150,10 +150,10 @@ function faultLines(fault: Fault, paint: Paint): string[] {
     `${paint('red', 'error')}: ${visible(detail.message)} ${paint('dim', `[${code}]`)}`,
   ];
   const command = Object.hasOwn(COMMANDS, code) ? COMMANDS[code]?.(detail) : undefined;
-  const known = [detail.hint, detail.remediation]
+  const remedies = [detail.hint, detail.remediation]
     .filter((hint) => typeof hint === 'string')
     .filter((hint) => !detail.message.includes(hint));
-  const hints = command === undefined || command === '' ? known : [...known, command];
+  const hints = command === undefined || command === '' ? remedies : [...remedies, command];
   for (const hint of hints) lines.push(`  ${paint('blue', 'hint')}: ${visible(hint)}`);
   const said = typeof detail.said === 'string' ? detail.said.split('\n') : [];
   // Lines of stderr that the message does not contain yet, for a program that did not start.
@@ -224,21 +224,14 @@ export function createTerminal(json: boolean, output: Output) {
     isLive: stderr.isTTY && !isDumb && !json,
     cwd: process.cwd(),
     env,
-    /** Writes a line of data to stdout. */
     out,
-    /** Writes a line for people to stderr. */
     note,
-    /** Writes unchanged text to stderr, for views. */
     write: (text: string): void => toErr(text),
-    /** Prints output of a script to one of the two streams. */
     print: (stream: 'out' | 'err', text: string): void =>
       stream === 'out' ? toOut(shownOut(text)) : toErr(shownErr(text)),
     /** Views that must stop while a question is open. */
     drawn,
-    /**
-     * Asks one question at a time. Views pause during the question, and other output waits until
-     * the answer.
-     */
+    /** Asks one question at a time. Views and other output wait until the answer. */
     alone<T>(
       work: (keyboard: Keyboard) => Promise<T>,
       options: { isEchoed?: boolean } = {},
@@ -247,14 +240,9 @@ export function createTerminal(json: boolean, output: Output) {
       before = mine.catch(() => undefined);
       return mine;
     },
-    /** Writes the text of a question to stderr. */
     ask: (text: string): void => output.err(text),
-    /**
-     * Aborts when the reader of stdout is gone, so that a command that only shows something can
-     * end.
-     */
+    /** Aborts when the reader of stdout is gone, so that a display-only command can end. */
     closed: output.closed,
-    /** Width of the terminal in columns. */
     columns: (): number => stderr.columns || 80,
     rows: (): number => stderr.rows || 24,
     paint,

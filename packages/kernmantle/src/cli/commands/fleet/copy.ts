@@ -17,7 +17,6 @@ import { inProject, speaker } from '../../project.ts';
 import { interruptible, type Terminal, visible } from '../../terminal/terminal.ts';
 import { moveLabels } from './labels.ts';
 
-/** Parses an address, a file, or a folder with a project. */
 function parsePlace(text: string, cwd: string): Outcome<CopyPlace> {
   if (/^[a-z][a-z0-9+.-]*:\/\//i.test(text)) {
     const address = readPlace(text);
@@ -90,10 +89,10 @@ const TOLD_MS = 1000;
 
 /** Prints progress, at most one line per second. */
 function createProgress(terminal: Terminal): (done: number, all: number) => void {
-  let told = systemClock.monotonic();
+  let printedAt = systemClock.monotonic();
   return (done, all) => {
-    if (systemClock.monotonic() - told < TOLD_MS) return;
-    told = systemClock.monotonic();
+    if (systemClock.monotonic() - printedAt < TOLD_MS) return;
+    printedAt = systemClock.monotonic();
     terminal.note(`${done} of ${all}`);
   };
 }

@@ -19,13 +19,10 @@ import { askUnseen, type Terminal, visible } from '../../terminal/terminal.ts';
 const VARIABLE = 'KERNMANTLE_KEY_PASSPHRASE';
 const MAX_BYTES = 16 * 1024;
 
-/**
- * Reads the passphrase from the environment or asks for it. `isNew` asks twice, because the input
- * is hidden.
- */
+/** Reads the passphrase from the environment or asks for it, twice if `isNew`. */
 async function passphraseFor(terminal: Terminal, isNew: boolean): Promise<Outcome<string>> {
-  const given = terminal.env[VARIABLE] ?? '';
-  if (given !== '') return ok(given);
+  const fromEnvironment = terminal.env[VARIABLE] ?? '';
+  if (fromEnvironment !== '') return ok(fromEnvironment);
   const first = await askUnseen(terminal, isNew ? 'new passphrase' : 'passphrase');
   if (first === undefined || first === '') {
     const hint = `set \`${VARIABLE}\`, or run the command at a terminal`;
@@ -85,9 +82,9 @@ function trustSigner(
   { trustStore }: Runtime,
   signer: { id: string; key: string },
 ): Outcome<boolean> {
-  const known = trustStore.list();
-  if (!known.ok) return known;
-  if (known.output.some(({ id }) => id === signer.id)) return ok(false);
+  const keyList = trustStore.list();
+  if (!keyList.ok) return keyList;
+  if (keyList.output.some(({ id }) => id === signer.id)) return ok(false);
   const added = trustStore.add({ ...signer, name: 'imported' });
   return added.ok ? ok(true) : added;
 }

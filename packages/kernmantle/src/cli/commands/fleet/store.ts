@@ -60,7 +60,6 @@ interface StoreState extends FleetContents {
   queues: QueueRow[];
 }
 
-/** Queues with waiting threads that no worker serves. */
 const unserved = ({ queues }: StoreState): QueueRow[] =>
   queues.filter(({ ready, later, served_by }) => ready + later > 0 && served_by === 0);
 
@@ -100,7 +99,6 @@ async function stateOf(fleet: Fleet, place: string): Promise<Outcome<StoreState>
   return ok({ place, ...has.output, workers: workers.output, queues: queues.output });
 }
 
-/** Returns the part of a store that only a server has. */
 async function fleetOf(runtime: Runtime): Promise<Outcome<Fleet>> {
   const opened = await runtime.registry.open();
   if (!opened.ok) return opened;
@@ -174,22 +172,22 @@ export const sharedLimits = onServer(async (runtime, _place, call) => {
   const fleet = await fleetOf(runtime);
   if (!fleet.ok) return fleet;
   if (wanted) {
-    const [said] = await shownLimits([wanted.output]);
-    const row = personRow(speaker(call), 'store:limits', scope ?? '', JSON.stringify(said));
+    const [change] = await shownLimits([wanted.output]);
+    const row = personRow(speaker(call), 'store:limits', scope ?? '', JSON.stringify(change));
     const set = noted(runtime, row, await fleet.output.setLimit(wanted.output));
     if (!set.ok) return set;
   }
   const found = await fleet.output.limits();
   if (!found.ok) return found;
-  const shown = await shownLimits(found.output);
-  terminal.finish(ok(shown), () => {
-    for (const { scope: whose, ...figures } of shown) {
+  const entries = await shownLimits(found.output);
+  terminal.finish(ok(entries), () => {
+    for (const { scope: whose, ...figures } of entries) {
       const words = Object.entries(figures).map(
         ([name, value]) => `${name.replaceAll('_', ' ')} ${value}`,
       );
       terminal.out(visible(`${whose.padEnd(20)} ${words.join(', ')}`));
     }
-    if (shown.length === 0) terminal.note('no shared limits');
+    if (entries.length === 0) terminal.note('no shared limits');
   });
   return EXIT.done;
 });

@@ -67,16 +67,16 @@ function readCount(
 const borrowed = (store: Store): Store => ({ ...store, close: () => Promise.resolve() });
 
 async function serveProject(runtime: Runtime, isSticky: boolean): Promise<Outcome<Served>> {
-  const known = runtime.served();
-  if (!known.ok) return known;
+  const servedProject = runtime.served();
+  if (!servedProject.ok) return servedProject;
   const threads = await runtime.threads();
   if (!threads.ok) return threads;
   return ok({
     runtime,
-    items: known.output.items,
+    items: servedProject.output.items,
     project: {
-      id: known.output.project,
-      isSticky: isSticky || known.output.isSticky,
+      id: servedProject.output.project,
+      isSticky: isSticky || servedProject.output.isSticky,
       async items() {
         const now = runtime.served();
         return now.ok ? ok(now.output.items) : now;
@@ -87,10 +87,7 @@ async function serveProject(runtime: Runtime, isSticky: boolean): Promise<Outcom
   });
 }
 
-/**
- * Opens the first project with a new store. The other projects share that store, so one
- * subscription serves all of them.
- */
+/** Opens the first project with a new store, which the other projects share. */
 async function openFirst(
   { options, terminal: { cwd, env } }: CommandCall,
   address: string | undefined,
@@ -233,10 +230,7 @@ function tellEnd(terminal: Terminal, end: WorkerEnd): number {
 
 const SIGNALS = ['SIGINT', 'SIGTERM', 'SIGHUP'] as const;
 
-/**
- * The first signal stops the work gracefully. The second exits; the leases of its threads then
- * expire.
- */
+/** The first signal stops the work gracefully. The second exits, and the leases expire. */
 async function untilSignal<T>(work: (signal: AbortSignal) => Promise<T>): Promise<T> {
   const controller = new AbortController();
   const hear = (): void => {

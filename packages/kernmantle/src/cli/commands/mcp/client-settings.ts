@@ -15,17 +15,12 @@ import { asText, type CommandCall } from '../../command.ts';
 type Env = Readonly<Record<string, string | undefined>>;
 type SettingsScope = 'project' | 'user';
 
-/**
- * Settings file of a client, relative to the project or the home folder. Absent if the client has
- * none.
- */
+/** Settings file of a client, relative to the project or the home folder. Absent: none. */
 interface ClientFile {
   readonly section: string;
   readonly project?: string;
   user(env: Env, platform: NodeJS.Platform): string;
-  /** Additional fields that this client needs. */
   readonly extra?: JsonObject;
-  /** The remaining steps for the user. */
   readonly next: Readonly<Partial<Record<SettingsScope, string>> & { user: string }>;
 }
 
@@ -97,7 +92,6 @@ export interface SettingsFile {
   /** Folder that must contain the file after links are resolved. */
   readonly within: string;
   readonly settings: ClientFile;
-  /** The remaining step for the user after the file is written. */
   readonly next: string;
 }
 

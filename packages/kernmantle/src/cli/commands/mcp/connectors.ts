@@ -32,24 +32,20 @@ import { personAt } from '../../threads/ask-person.ts';
 const room = () => import('@kernmantle/mcp');
 
 async function findServer(runtime: Runtime, name: string): Promise<Outcome<KnownServer>> {
-  const known = knownServers(runtime);
+  const serverList = knownServers(runtime);
   const found =
-    known.find((one) => one.name === name) ?? known.find(({ item }) => item.id === name);
+    serverList.find((one) => one.name === name) ?? serverList.find(({ item }) => item.id === name);
   if (found) return ok(found);
-  const names = known.map((one) => one.name).join(', ');
+  const names = serverList.map((one) => one.name).join(', ');
   return fail('not_found', `connector \`${name}\` not found`, {
     hint: names === '' ? 'add one with `km mcp add`' : `the connectors are ${names}`,
   });
 }
 
-/** Splits words like a shell, including quotes. */
 const wordsIn = (text: string): string[] =>
   [...text.matchAll(/"([^"]*)"|'([^']*)'|(\S+)/g)].map(([, a, b, c]) => a ?? b ?? c ?? '');
 
-/**
- * `NAME` is stored as a reference to the environment variable. `NAME=value` is stored as a literal
- * value.
- */
+/** `NAME` refers to the environment variable; `NAME=value` is a literal value. */
 function pairsIn(given: readonly string[]): Outcome<Record<string, string>> {
   const pairs: Record<string, string> = {};
   for (const one of given) {
@@ -110,16 +106,15 @@ const connectorText = (name: string, config: JsonObject): string =>
     requires: ['mcp.connect'],
   });
 
-/** Refuses a name that is already in use. */
 async function refuseName(runtime: Runtime, name: string): Promise<Outcome<null>> {
   const { serverProblem } = await room();
   const odd = serverProblem(name);
   if (odd !== undefined) return fail('usage', odd);
-  const known = knownServers(runtime);
+  const serverList = knownServers(runtime);
   const taken = runtime.library
     .all('tool')
     .find(({ id }) => id === `mcp/${name}` || id.startsWith(`mcp/${name}/`));
-  if (!taken && !known.some((one) => one.name === name)) return ok(null);
+  if (!taken && !serverList.some((one) => one.name === name)) return ok(null);
   const hint = `choose another name, or run \`km mcp remove ${name}\` first`;
   return fail('invalid_input', `a server or tool \`${name}\` exists already`, { hint });
 }
@@ -162,10 +157,7 @@ function showTool(terminal: Terminal, tool: Json, sign: string): void {
   }
 }
 
-/**
- * Lines about a tool: the name on the server if it differs, its description, inputs, needs and
- * labels.
- */
+/** Lines about a tool: its name on the server, description, inputs, needs and risk. */
 const linesOf = (tool: Json, id: string): string[] =>
   [
     ...(id.endsWith(`/${textAt(tool, 'name')}`)
@@ -229,10 +221,7 @@ function showSynced(terminal: Terminal, output: Synced): void {
   terminal.note(`${plainText(output.tools)} tools, ${unchanged} unchanged`);
 }
 
-/**
- * Runs a connector. A pending approval is asked at the terminal, or printed with the command that
- * answers it.
- */
+/** Runs a connector. A pending approval is asked here, or printed with its command. */
 async function sync(runtime: Runtime, id: string, call: ConnectorCall): Promise<Ending> {
   const { terminal } = call;
   const first = await runConnector(runtime, id, call);
@@ -267,10 +256,7 @@ async function sync(runtime: Runtime, id: string, call: ConnectorCall): Promise<
 
 const LEFT = 'interrupted before its tools were added; nothing was changed';
 
-/**
- * Shows the login page if the server requires a login. A signal ends the command, also during the
- * login.
- */
+/** Shows the login page if the server requires a login. A signal ends the command. */
 const withLogin =
   (work: (runtime: Runtime, call: ConnectorCall) => Promise<Ending>): CommandRun =>
   async (call) => {
@@ -337,8 +323,8 @@ const whereIs = ({ item }: KnownServer): string => {
 };
 
 export const listServers = inProject(async (runtime, { terminal }) => {
-  const known = knownServers(runtime);
-  const rows = known.map((one) => ({
+  const serverList = knownServers(runtime);
+  const rows = serverList.map((one) => ({
     name: one.name,
     connector: one.item.id,
     server: whereIs(one),
@@ -356,7 +342,6 @@ export const listServers = inProject(async (runtime, { terminal }) => {
   });
 });
 
-/** Removes the folder of a file if the folder is empty. */
 function removeFolder(file: string): void {
   try {
     rmdirSync(dirname(file));

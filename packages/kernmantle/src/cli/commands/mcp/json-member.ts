@@ -52,7 +52,6 @@ function endOfValue(text: string, at: number): number {
   return text.length;
 }
 
-/** Returns the members of the object that begins here. */
 function membersAt(text: string, open: number): Members {
   const list: Member[] = [];
   let at = matchAt(BLANK, text, open + 1);
@@ -79,7 +78,6 @@ function written(value: Json, indent: string | undefined, depth: number): string
   return JSON.stringify(value, null, indent).replaceAll('\n', `\n${indent.repeat(depth)}`);
 }
 
-/** Returns the text with a new last member in this object. */
 function inserted(
   text: string,
   { list, from, to }: Members,
@@ -112,14 +110,11 @@ function edited(text: string, section: string, name: string, value: JsonObject):
   }
   const own = inner.list.find(({ key }) => key === name);
   if (!own) return ok(inserted(text, inner, [name, value], 2));
-  const shown = written(value, indentOf(text), 2);
-  return ok(`${text.slice(0, own.start)}${shown}${text.slice(own.end)}`);
+  const replacement = written(value, indentOf(text), 2);
+  return ok(`${text.slice(0, own.start)}${replacement}${text.slice(own.end)}`);
 }
 
-/**
- * Returns the text with `section.name` set to the value. The text is unchanged if it has this value
- * already.
- */
+/** Returns the text with `section.name` set to the value, unchanged if it is set already. */
 export function withMember(
   text: string,
   section: string,

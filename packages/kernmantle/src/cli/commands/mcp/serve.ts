@@ -43,8 +43,8 @@ async function serveHttp(
   const reached = url.replace(/\/\/(0\.0\.0\.0|\[::\])(?=[:/])/, () => `//${hostname()}`);
   const lines = token === undefined ? REMOTE : LOCAL;
   for (const line of lines) {
-    const told = line.replace('URL', reached).replace('TOKEN', token ?? 'TOKEN');
-    terminal.note(`  ${told}`);
+    const hint = line.replace('URL', reached).replace('TOKEN', token ?? 'TOKEN');
+    terminal.note(`  ${hint}`);
   }
   const { goOnHere } = await import('@kernmantle/core/runtime');
   const goingOn = goOnHere(runtime, signal, createErrorPrinter(terminal.note, 'mcp'));

@@ -52,22 +52,22 @@ export async function servePage(
     });
     if (!started.ok) return started;
     const { url, link, close } = started.output;
-    const made = link();
-    if (made.ok) {
+    const address = link();
+    if (address.ok) {
       const { project } = runtime;
-      if (terminal.json) terminal.out(JSON.stringify(ok({ project, url, link: made.output })));
+      if (terminal.json) terminal.out(JSON.stringify(ok({ project, url, link: address.output })));
       terminal.note(
         `kernmantle serves ${about ?? `the page of ${project}`} at ${url}; Ctrl-C stops it`,
       );
       terminal.note('open this link; it works once, for two minutes:');
-      terminal.note(`  ${made.output}`);
+      terminal.note(`  ${address.output}`);
       const more = about ? '' : '; give others access with `km web token add`';
       terminal.note(`print another link with \`${another}\`${more}`);
       await aborted(interrupted);
     }
     await close();
     exitWithin();
-    return made.ok ? EXIT.done : made;
+    return address.ok ? EXIT.done : address;
   });
 }
 
@@ -102,8 +102,8 @@ export const printLink = inProject(async (runtime, call) => {
     return fail('ambiguous', message, { ports, hint: 'choose one with `--port`' });
   }
   const who = personIn(terminal.env);
-  const made = openSessions(runtime).addLink(page.port, { who, role: 'approve' });
-  const done = noted(runtime, personRow(speaker(call), 'session:link', page.url), made);
+  const address = openSessions(runtime).addLink(page.port, { who, role: 'approve' });
+  const done = noted(runtime, personRow(speaker(call), 'session:link', page.url), address);
   return terminal.finish(
     done.ok ? ok({ link: linkTo(page.url, done.output) }) : done,
     ({ link }) => {
