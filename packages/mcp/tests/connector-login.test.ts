@@ -1,5 +1,5 @@
-// A server that wants somebody to log in: `km mcp add --oauth` shows the page, and what was given there is
-// used unattended from then on.
+// Tests a server that requires a login: `km mcp add --oauth` shows the page, and later runs use the
+// tokens without a person.
 import { spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { existsSync } from 'node:fs';

@@ -1,4 +1,4 @@
-// Settings of MCP clients, written by the command itself in a home of its own.
+// Tests the settings of MCP clients that the command writes into a temporary home folder.
 import {
   chmodSync,
   existsSync,
