@@ -167,7 +167,7 @@ export function createFiller(
   return (text, at) => text.replace(mark, (_, vector: string) => at(vector));
 }
 
-/** The mark of one vector. */
+/** Returns the mark of one vector in the canary's format. */
 export const markOf = (canary: string, vector: string): string => canary.replace(VECTOR, vector);
 
 const fillCalls = (

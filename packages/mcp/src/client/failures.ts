@@ -149,7 +149,7 @@ interface FailedRequest {
   readonly isSent: boolean;
   /** Exit status and last lines of the process. Absent while it runs. */
   readonly ended?: string | undefined;
-  /** Last failure of `fetch`. */
+  /** Failure of the last call of `fetch`, if any. */
   readonly fault?: Failure | undefined;
 }
 

@@ -14,7 +14,7 @@ const HEAD =
   '# Written by a sync of its connector. What the server says of its tool is data, and pinned: a change is asked about.\n';
 
 interface ToolPlace {
-  /** Full id of the connector. */
+  /** Full id of the connector that wrote the tool. */
   readonly connector: string;
   readonly server: string;
   readonly file: string;

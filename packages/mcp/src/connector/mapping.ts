@@ -34,7 +34,6 @@ const entry = record({
   labels: listOf(text),
   rename: text,
   roles: tableOf(oneOf(ROLES)),
-  /** Kinds of the parameters. */
   kinds: tableOf(kindName),
   /** Results stay untrusted. Only a policy can trust a tool. */
   result: record(resultFields),

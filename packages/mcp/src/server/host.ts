@@ -9,7 +9,7 @@ import type { fromJsonSchema, ServerEvent } from '@modelcontextprotocol/server';
 import type { Answers } from './answers.ts';
 import type { RequestStates } from './request-state.ts';
 
-/** The client of a connection. */
+/** The client of a connection, as the transport has authenticated it. */
 export interface McpClient {
   /** Id that handles are bound to: of the bearer token, or random per process or server. */
   readonly id: string;
@@ -35,7 +35,7 @@ export interface AnsweredRequest {
   readonly method: string;
   /** Name of a tool or prompt, or kind of a resource. Empty if the method says everything. */
   readonly target: string;
-  /** Name that the client claims. */
+  /** Name that the client claims, without any check. */
   readonly client: string;
   /** Trace headers of the client. Empty: none. */
   readonly traceparent: string;
@@ -44,7 +44,6 @@ export interface AnsweredRequest {
 
 export interface McpHost {
   readonly version: string;
-  /** Real path of the project. */
   readonly project: string;
   readonly library: Library;
   policy(): ComposedPolicy;

@@ -11,14 +11,14 @@ import {
 import type { ServerParts } from './host.ts';
 import { protocolError } from './native-results.ts';
 
-/** Possible values by argument name. */
+/** Possible values of each argument, by its name. */
 type Arguments = ReadonlyMap<string, readonly string[]>;
 
 /** Completions of each prompt and each template. */
 export interface Choices {
   readonly prompts: Map<string, Arguments>;
   readonly templates: Map<string, Arguments>;
-  /** Addresses without variables. */
+  /** Addresses of resources without any variables. */
   readonly resources: Set<string>;
 }
 

@@ -4,9 +4,9 @@
 import type { Writable } from 'node:stream';
 
 export interface Output {
-  /** Writes data to stdout. */
+  /** Writes a text to stdout, unchanged. */
   out(text: string): void;
-  /** Writes everything else to stderr. */
+  /** Writes a text to stderr, unchanged. */
   err(text: string): void;
   /** Aborts when the reader of stdout is gone. */
   readonly closed: AbortSignal;
