@@ -292,7 +292,7 @@ test('what cannot be run is said before anything is', async () => {
   lost.suites.mailbox.pairs.push({ user: 'nobody', injection: 'leak' });
   writeFileSync(join(fixture.root, 'lost.json'), JSON.stringify(lost));
   expect(await ended('missing.json')).toEqual([2, expect.stringContaining('missing.json')]);
-  expect(await ended('metadata.yaml')).toEqual([2, expect.stringContaining('no JSON')]);
+  expect(await ended('metadata.yaml')).toEqual([2, expect.stringContaining('not JSON')]);
   expect(await ended('none.json')).toEqual([2, expect.stringContaining('no `suites`')]);
   expect(await ended('lost.json')).toEqual([2, expect.stringContaining('`nobody`')]);
   expect(await ended('data.json', '--metadata', 'odd.yaml')).toEqual([
