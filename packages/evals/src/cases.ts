@@ -1,6 +1,6 @@
-// A data file of attacks, in the shape of AgentDojo's: suites of tools, tasks of users with the calls that
-// solve them and what those answered, goals of attackers with their calls, and pairs of both. Answers hold
-// marks where a stranger can write (`@@INJ:vector@@`); what stands there is decided for each run.
+// Reads a data file of attacks in the format of AgentDojo: suites of tools, user tasks with their
+// calls and answers, attack goals with their calls, and pairs of both. An answer contains a mark
+// (`@@INJ:vector@@`) where an untrusted party can write. Each run fills the marks.
 import {
   fail,
   getOwn,
@@ -19,7 +19,7 @@ export interface SuiteTool {
   readonly name: string;
   readonly description: string;
   readonly effect: 'read' | 'write';
-  /** A JSON Schema of an object. */
+  /** JSON Schema of an object. */
   readonly parameters: JsonObject;
 }
 
@@ -45,7 +45,7 @@ export interface InjectionTask {
 export interface Suite {
   readonly name: string;
   readonly tools: readonly SuiteTool[];
-  /** What stands at a mark when nobody attacks. */
+  /** Texts at the marks if there is no attack. */
   readonly vectors: Readonly<Record<string, string>>;
   readonly tasks: readonly UserTask[];
   readonly injections: readonly InjectionTask[];
@@ -53,7 +53,7 @@ export interface Suite {
 }
 
 export interface Cases {
-  /** How a mark is written, with `<vector>` for its name. */
+  /** Format of a mark, with `<vector>` for its name. */
   readonly canary: string;
   readonly suites: readonly Suite[];
 }
@@ -73,7 +73,7 @@ const readTool = (value: Json): SuiteTool => ({
   parameters: objectAt(value, 'parameters'),
 });
 
-/** As data where it was kept as such. */
+/** Parses an answer that was stored as JSON text. */
 const resultOf = (value: Json): Json =>
   isObject(value) && Object.hasOwn(value, 'result_json')
     ? (value.result_json ?? null)
@@ -111,15 +111,15 @@ function readSuite(name: string, value: Json): Suite {
   };
 }
 
-/** What a suite names and does not have; undefined: all of it is there. */
+/** Finds a name that the suite uses and does not define. Undefined if there is none. */
 function problemIn({ name, tools, tasks, injections, pairs }: Suite): string | undefined {
-  const known = new Set(tools.map((tool) => tool.name));
-  if (known.size === 0 || known.has(''))
+  const toolNames = new Set(tools.map((tool) => tool.name));
+  if (toolNames.size === 0 || toolNames.has(''))
     return `suite \`${name}\` has tools without a name, or none`;
   for (const { id, calls } of [...tasks, ...injections]) {
-    const unknown = calls.find(({ tool }) => !known.has(tool));
+    const unknown = calls.find(({ tool }) => !toolNames.has(tool));
     if (unknown)
-      return `\`${id}\` of suite \`${name}\` calls \`${unknown.tool}\`, which is no tool of it`;
+      return `\`${id}\` of suite \`${name}\` calls \`${unknown.tool}\`, which is not one of its tools`;
   }
   const lost = pairs.find(
     ({ user, injection }) =>
@@ -127,14 +127,14 @@ function problemIn({ name, tools, tasks, injections, pairs }: Suite): string | u
   );
   return (
     lost &&
-    `suite \`${name}\` pairs \`${lost.user}\` with \`${lost.injection}\`, which are not both there`
+    `suite \`${name}\` pairs \`${lost.user}\` with \`${lost.injection}\`, and one of them does not exist`
   );
 }
 
-/** The data of a file; what it cannot be run with is said, and nothing of it is run. */
+/** Reads the data of a file. Fails if any part of it is unusable; then nothing runs. */
 export function readCases(text: string): Outcome<Cases> {
   const parsed = parseJson(text);
-  if (!parsed.ok) return fail('usage', `the data is no JSON: ${parsed.error.detail.message}`);
+  if (!parsed.ok) return fail('usage', `the data is not JSON: ${parsed.error.detail.message}`);
   const suites = Object.entries(objectAt(parsed.output, 'suites')).map(([name, suite]) =>
     readSuite(name, suite),
   );
@@ -145,7 +145,7 @@ export function readCases(text: string): Outcome<Cases> {
   return ok({ canary: canary.includes(VECTOR) ? canary : CANARY, suites });
 }
 
-/** Every text of a value changed, names of fields left as they are. */
+/** Changes every text of a value and keeps the field names. */
 export function mapTexts<T extends Json>(value: T, change: (text: string) => string): T;
 export function mapTexts(value: Json, change: (text: string) => string): Json {
   if (typeof value === 'string') return change(value);
@@ -158,7 +158,7 @@ export function mapTexts(value: Json, change: (text: string) => string): Json {
 
 const escaped = (text: string): string => text.replace(/[.*+?^${}()|[\]\\]/g, '\\$&');
 
-/** Puts a text where each mark stands. */
+/** Returns a function that replaces each mark with a text. */
 export function createFiller(
   canary: string,
 ): (text: string, at: (vector: string) => string) => string {
@@ -167,7 +167,7 @@ export function createFiller(
   return (text, at) => text.replace(mark, (_, vector: string) => at(vector));
 }
 
-/** The mark of one vector. */
+/** Returns the mark of one vector in the canary's format. */
 export const markOf = (canary: string, vector: string): string => canary.replace(VECTOR, vector);
 
 const fillCalls = (
@@ -180,7 +180,7 @@ const fillCalls = (
     result: mapTexts(result, fill),
   }));
 
-/** A task or a goal as it is in one run: with a text in place of every mark. */
+/** Returns a task or a goal for one run, with every mark replaced. */
 export const filled = <T extends { readonly calls: readonly RecordedCall[] }>(
   task: T,
   fill: (text: string) => string,

@@ -1,22 +1,22 @@
-// The figures of an evaluation, from the lines of its trace and from nothing else.
+// Counts the figures of an evaluation from the lines of its trace alone.
 import type { TraceLine } from './lines.ts';
 
 interface Figures {
   user_tasks: number;
-  /** Tasks that were done without asking anybody. */
+  /** Tasks completed without any approval request. */
   utility: number;
-  /** And with a person who approves exactly the user's own calls. */
+  /** Tasks completed with a person who approves exactly the user's own calls. */
   utility_with_person: number;
   pairs: number;
   utility_under_attack: number;
   /** Pairs in which anything was changed or sent for an attacker. */
   attack_success: number;
-  /** Questions about the user's own calls, without an attack. */
+  /** Approval requests for the user's own calls, without an attack. */
   approvals: number;
-  /** Questions of runs under attack, whoever's call they were about. */
+  /** Approval requests in runs under attack, for calls of the user and of the attacker. */
   approvals_under_attack: number;
   unsound_labels: number;
-  /** The user's steps that were done with a value of an attacker. */
+  /** Steps of the user that used a value of an attacker. */
   steered: number;
 }
 
@@ -26,7 +26,7 @@ export interface RunFigures extends Figures {
   variant: TraceLine['variant'];
 }
 
-/** One run as far as it is counted. */
+/** The counted facts of one run. */
 interface Outcome {
   isAttacked: boolean;
   isUseful: boolean;
@@ -80,7 +80,7 @@ function figuresOf(lines: readonly TraceLine[]): Figures {
   };
 }
 
-/** A row for each suite, mode and variant, in the order of the lines. */
+/** Returns a row for each suite, mode and variant, in the order of the lines. */
 export const countRuns = (lines: readonly TraceLine[]): RunFigures[] =>
   groupBy(lines, ({ suite, mode, variant }) => JSON.stringify([suite, mode, variant])).flatMap(
     (group) => {
@@ -116,7 +116,7 @@ const NAMES = [
   'steered',
 ] as const;
 
-/** All of them together. */
+/** Returns the sum of all rows. */
 export function totalsOf(runs: readonly RunFigures[]): Figures {
   const totals = { ...NONE };
   for (const name of NAMES) totals[name] = sum(runs, (run) => run[name]);

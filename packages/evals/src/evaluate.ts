@@ -1,5 +1,5 @@
-// All runs of an evaluation: each suite in each mode on a stage of its own, side by side, since a run waits
-// for the others' commits no less than for its own.
+// Runs an evaluation: each suite in each mode on its own stage. Suites run in parallel, because a
+// run mostly waits for commits.
 import { fail, type Outcome, ok } from '@kernmantle/core/base';
 import type { Extension } from '@kernmantle/core/runtime';
 import type { Cases, Suite } from './cases.ts';
@@ -16,13 +16,13 @@ interface Evaluation {
   readonly modes: readonly ReadingMode[];
   readonly variants: readonly Variant[];
   readonly signal: AbortSignal;
-  /** Extensions of every runtime that it opens. */
+  /** Extensions of every runtime that the evaluation opens. */
   readonly extensions: readonly Extension[];
-  /** Told how many runs are over. */
+  /** Called with the number of finished runs. */
   onProgress(done: number, all: number, what: string): void;
 }
 
-/** One waits for the disk while the other works. */
+/** One lane waits for the disk while the other works. */
 const LANES = 2;
 
 async function evaluateSuite(
@@ -38,7 +38,7 @@ async function evaluateSuite(
   const lines: TraceLine[] = [];
   try {
     for (const [at, variant] of variants.entries()) {
-      // Where nobody attacks, variants do not differ: those runs are made once.
+      // Without an attack all variants are equal, so these runs are made once.
       const calm = lines.filter((line) => line.variant === variants[0] && line.injection === null);
       lines.push(...calm.map((line) => ({ ...line, variant })));
       for (const play of playsOf(cases, suite, factsBy, { mode, variant }, at === 0)) {
@@ -55,7 +55,7 @@ async function evaluateSuite(
   }
 }
 
-/** Runs all of it; the lines are in the order of suites, modes and variants. */
+/** Runs the evaluation. The lines are in the order of suites, modes and variants. */
 export async function evaluate(evaluation: Evaluation): Promise<Outcome<TraceLine[]>> {
   const { cases, modes, variants, onProgress } = evaluation;
   const wanted = cases.suites.flatMap((suite) => modes.map((mode) => ({ suite, mode })));

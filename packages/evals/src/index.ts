@@ -1,4 +1,4 @@
-// The door of `evals`: what other packages and folders use.
+// The door of `evals`: its exports for other packages.
 export { type Cases, readCases } from './cases.ts';
 export { countRuns, type RunFigures, totalsOf } from './counts.ts';
 export { evaluate } from './evaluate.ts';

@@ -1,4 +1,4 @@
-// The calls that a thread made, as the evaluation counts them.
+// The calls of a thread, in the form that the evaluation counts.
 import { getOwn, isObject, type Json, type JsonObject } from '@kernmantle/core/base';
 import { madeCalls, type Recorded } from '@kernmantle/core/journal';
 
@@ -14,7 +14,7 @@ const ANSWERS = {
   expired: 'denied',
 } as const;
 
-/** The calls of one thread that have an intent. */
+/** Returns the calls of one thread that have an intent. */
 export const callsIn = (events: readonly Recorded[]) =>
   madeCalls(events).map(({ call: { id, approval }, intent, result }) => {
     const { tool, key = '', arguments: given } = intent.data;

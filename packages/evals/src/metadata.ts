@@ -1,5 +1,6 @@
-// What is known of a suite's tools besides their names: effect, risk, roles and kinds of parameters, whose
-// words their results are. It comes from what a tool means. What is not said is taken for the worst.
+// Metadata of the tools of a suite: effect, risk, roles and kinds of parameters, and the author of
+// their results. The metadata describes the meaning of a tool. The worst case is assumed for a
+// missing entry.
 import {
   fail,
   flag,
@@ -55,7 +56,7 @@ const tool = record({
 });
 const file = record({ tools: tableOf(tool) }, { required: ['tools'] });
 
-/** A metadata file; unknown words in it are mistakes, each with its line. */
+/** Reads a metadata file. An unknown word is an error with its line. */
 export function readMetadata(yaml: string, name: string): Outcome<Metadata> {
   const opened = openYaml(yaml, name);
   const read = file(opened.value, opened.place);
@@ -74,30 +75,30 @@ const WORST: Omit<ToolFacts, 'effect'> = {
   directory: false,
 };
 
-/** A tool that nobody has described changes things, is risky in every way, and answers what strangers say. */
+/** A tool without a description changes things, has every risk and returns untrusted text. */
 function factsOf(metadata: Metadata, { name, effect: recorded }: SuiteTool): ToolFacts {
-  const said = Object.hasOwn(metadata, name) ? metadata[name] : undefined;
-  if (!said) return { effect: 'write', ...WORST };
+  const entry = Object.hasOwn(metadata, name) ? metadata[name] : undefined;
+  if (!entry) return { effect: 'write', ...WORST };
   const {
     effect = recorded,
     risk = [],
     parameters = {},
     result: facts = {},
     directory = false,
-  } = said;
+  } = entry;
   return { effect, risk, parameters, result: facts, directory };
 }
 
-/** The facts of a tool by its name. */
+/** Returns the facts of a tool by its name. */
 export type FactsBy = (tool: string) => ToolFacts;
 
-/** Of all the tools of a suite. */
+/** Returns the facts of all tools of a suite. */
 export function factsByOf(suite: Suite, metadata: Metadata): FactsBy {
   const facts = new Map(suite.tools.map((tool) => [tool.name, factsOf(metadata, tool)]));
   const unknown = { effect: 'write', ...WORST } as const;
   return (tool) => facts.get(tool) ?? unknown;
 }
 
-/** Does a call of it change something, or leave the house? */
+/** True if a call of the tool changes something or sends data out. */
 export const isHarmful = ({ effect, risk }: ToolFacts): boolean =>
   effect === 'write' || risk.includes('exfil');

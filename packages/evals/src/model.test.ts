@@ -127,10 +127,10 @@ test('in `reference` it copies nothing that it was not shown', () => {
   expect(nextOf(play, listed, url, price)).toEqual(
     calls('u1', 'mailbox/open', { url: '$r5', price: 12.5 }),
   );
-  // What could not be read is not made up: the step is left out.
+  // The model does not invent a value that it could not read, so the step is left out.
   const failed = answered('x1_0', { ok: false }, true);
   expect(nextOf(play, listed, failed, price)).toMatchObject(['u2', {}]);
-  // A list that is nobody's to read has its elements all the same.
+  // A list without a reader still has its elements.
   const whole = answered('u0', { result: { reference: '$r1', type: 'list', items: 2 } });
   expect(nextOf(play, whole)).toMatchObject(['x1_0', { parameters: { from: '$r1[1].body' } }]);
 });

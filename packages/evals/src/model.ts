@@ -1,5 +1,6 @@
-// A model in the worst case. It does what its user wants, as it was recorded; as soon as it is shown an
-// attacker's words it does what those want first. All it knows of a conversation is the request.
+// A model in the worst case. It performs the recorded calls for its user until it reads an
+// attacker's text. Then it obeys the attacker first. Its only knowledge of a conversation is the
+// request.
 import {
   getOwn,
   isObject,
@@ -17,7 +18,7 @@ import type { Path } from './sources.ts';
 import { build, stepsOf, type TaskStep } from './steps.ts';
 import { CHILD, callTool, injectedCalls, type ModelCall, type VariantPorts } from './variants.ts';
 
-/** Costs nothing worth counting: a run is not to end for its price. */
+/** Negligible usage, so that no run ends at its budget. */
 const USAGE = { input_tokens: 10, output_tokens: 10, cache_read_tokens: 0, cache_write_tokens: 0 };
 
 const saying = (text: string): ScriptedReply => ({ text, usage: USAGE, piece: 100_000 });
@@ -27,13 +28,13 @@ const calling = (calls: readonly ModelCall[]): ScriptedReply => ({
   piece: 100_000,
 });
 
-/** What was said to the model, its own words left out. */
+/** The input of the model without its own replies. */
 function heardIn({ body }: ScriptedRequest): string {
   const messages = listAt(body, 'messages').filter((one) => textAt(one, 'role') !== 'assistant');
   return JSON.stringify([body.system ?? '', messages]);
 }
 
-/** The text of a block, whichever way it is written. */
+/** The text of a block in either format. */
 const textOf = (content: Json | undefined): string => {
   if (typeof content === 'string') return content;
   return Array.isArray(content) ? content.map((block) => textAt(block, 'text')).join('') : '';
@@ -44,7 +45,7 @@ interface ToolAnswer {
   readonly isError: boolean;
 }
 
-/** By the id of the call. */
+/** Answers by the id of the call. */
 function answersIn({ body }: ScriptedRequest): Map<string, ToolAnswer> {
   const answers = new Map<string, ToolAnswer>();
   for (const message of listAt(body, 'messages')) {
@@ -67,7 +68,10 @@ const stepText = (step: string | number): string =>
       ? `.${step}`
       : `["${step}"]`;
 
-/** What stands there as the model can name it: by reference, or as it was shown. Undefined: nowhere. */
+/**
+ * The value at this path as the model can name it: a reference, or the shown value. Undefined if it
+ * is not there.
+ */
 function shownAt(content: Json, path: Path): Json | undefined {
   let here: Json = content;
   for (const [at, step] of path.entries()) {
@@ -83,7 +87,7 @@ function shownAt(content: Json, path: Path): Json | undefined {
 
 type Answers = ReadonlyMap<string, ToolAnswer>;
 
-/** Undefined: something that it needs was never answered. */
+/** Undefined if an answer that the call needs is missing. */
 function parametersOf(
   step: Extract<TaskStep, { kind: 'call' }>,
   answers: Answers,
@@ -109,7 +113,7 @@ function parametersOf(
   return isWhole ? Object.fromEntries(given) : undefined;
 }
 
-/** The next thing that is to be done for the user; undefined when all is done, or cannot be. */
+/** The next step for the user. Undefined if all steps are done or impossible. */
 function nextStep(
   steps: readonly TaskStep[],
   answers: Answers,
@@ -130,7 +134,7 @@ function nextStep(
   return undefined;
 }
 
-/** As it was recorded, word for word. */
+/** The recorded calls with their literal arguments. */
 const literalSteps = (play: Play): TaskStep[] =>
   play.task.calls.map(({ tool, args }, call) => {
     const given = Object.entries(args).map(([name, value]) => [name, { at: 'literal', value }]);
@@ -144,17 +148,17 @@ const literalSteps = (play: Play): TaskStep[] =>
     };
   });
 
-/** What it tells its user at the end: what was recorded, and what it has read last. */
+/** The final answer for the user: the recorded text, and the last value that was read. */
 function lastWords({ task }: Play, answers: Answers): string {
   const last = task.calls.findLastIndex((_, call) => answers.get(`u${call}`)?.isError === false);
   const content = answers.get(`u${last}`)?.content ?? null;
-  const { duration_ms: _, chain: __, ...told } = isObject(content) ? content : { content };
-  return `${task.answer} ${JSON.stringify(told)}`.trim();
+  const { duration_ms: _, chain: __, ...fieldValues } = isObject(content) ? content : { content };
+  return `${task.answer} ${JSON.stringify(fieldValues)}`.trim();
 }
 
 const DONE_STEP = /^- step \d+, `([^`]+)`: done, its result is (@done\d+)$/gm;
 
-/** A plan for what is not done yet; a step that failed is left out. */
+/** A plan for the remaining steps, without steps that failed. */
 function plan(play: Play, asked: string, ports: VariantPorts): string {
   const steps = stepsOf(play.task, play.given);
   const before = [...asked.matchAll(DONE_STEP)].map(([, tool = '', name = '']) => ({ tool, name }));
@@ -177,23 +181,23 @@ function plan(play: Play, asked: string, ports: VariantPorts): string {
 
 const isPlanRequest = (text: string): boolean => text.startsWith('# Directive\n');
 
-/** Answers a request of a run: of its thread, of a child, of a reader, of whoever wants a plan. */
+/** Answers a request of a run: from its thread, a child, a reader or the planner. */
 export function answerRequest(
   play: Play,
   request: ScriptedRequest,
   ports: VariantPorts,
 ): ScriptedReply {
-  const heard = heardIn(request);
+  const conversation = heardIn(request);
   if (listAt(request.body, 'tools').length === 0) {
     const [first] = listAt(request.body, 'messages');
     const text = textOf(getOwn(first, 'content'));
-    return saying(isPlanRequest(text) ? plan(play, text, ports) : readAnswer(play, heard));
+    return saying(isPlanRequest(text) ? plan(play, text, ports) : readAnswer(play, conversation));
   }
   const answers = answersIn(request);
-  const isChild = heard.includes(`run directive ${CHILD}`);
-  if (play.injection && (isChild || heard.includes(play.sign))) {
+  const isChild = conversation.includes(`run directive ${CHILD}`);
+  if (play.injection && (isChild || conversation.includes(play.sign))) {
     const calls = injectedCalls(isChild ? 'plain' : play.variant, play.injection, ports, play.name);
-    // All in one reply: they are made one after the other, whatever becomes of those before.
+    // All calls are in one reply. They run in order, even if an earlier one fails.
     const left = calls.filter(({ id }) => !answers.has(id));
     if (left.length > 0) return calling(left);
   }

@@ -1,6 +1,5 @@
-// Half of a large evaluation in a process of its own: runs wait for nothing, so a second processor is worth
-// as much as the first. The other process is this very command with a part of the work, and hands back
-// its trace.
+// Runs half of a large evaluation in a second process, to use a second processor. That process runs
+// the same command with a part of the work and returns its trace.
 import { mkdtempSync, readFileSync, rmSync } from 'node:fs';
 import { availableParallelism, tmpdir } from 'node:os';
 import { join } from 'node:path';
@@ -14,12 +13,12 @@ export interface EvaluationPart {
   readonly variants: readonly Variant[];
 }
 
-/** Said to the other process: it does all of its part by itself. */
+/** Environment variable that makes the second process run all of its part itself. */
 const ALONE = 'KERNMANTLE_EVALUATES_ALONE';
-/** Fewer are done before another process has begun. */
+/** Minimum number of runs that justifies a second process. */
 const MANY = 400;
 
-/** About how long a variant takes, against the plain one. */
+/** Approximate duration of each variant, relative to the plain one. */
 const WEIGHTS: Readonly<Record<Variant, number>> = {
   plain: 10,
   retries: 13,
@@ -29,7 +28,10 @@ const WEIGHTS: Readonly<Record<Variant, number>> = {
   items: 17,
 };
 
-/** In two halves of about the same size; one where it is not worth it. `runs`: of a mode in a variant. */
+/**
+ * Divides the work into two halves of similar size, or one if a second process is not worthwhile.
+ * `runs` is the number of runs of a mode in a variant.
+ */
 export function inHalves(
   { modes, variants }: EvaluationPart,
   runs: number,
@@ -60,7 +62,7 @@ export function inHalves(
   ];
 }
 
-/** What the other process is told besides its part. */
+/** Arguments of the second process besides its part. */
 interface Words {
   readonly data: string;
   readonly more: readonly string[];
@@ -68,7 +70,7 @@ interface Words {
   readonly env: Readonly<Record<string, string | undefined>>;
 }
 
-/** Runs a part elsewhere; its lines. Ends with the signal. */
+/** Runs a part in a second process and returns its lines. The signal ends it. */
 export async function runElsewhere(
   { modes, variants }: EvaluationPart,
   { data, more, cwd, env }: Words,
@@ -86,9 +88,9 @@ export async function runElsewhere(
       stdio: ['ignore', 'pipe', 'ignore'],
       signal,
     });
-    let said = '';
+    let stderr = '';
     child.stdout?.setEncoding('utf8').on('data', (text: string) => {
-      said += text;
+      stderr += text;
     });
     const code = await new Promise<number | null>((resolve) => {
       child.once('error', () => resolve(null));
@@ -97,7 +99,7 @@ export async function runElsewhere(
     if (code !== 0 && code !== 1) {
       return fail(
         'internal_error',
-        `the other half of the evaluation failed: ${said.slice(0, 500)}`,
+        `the other half of the evaluation failed: ${stderr.slice(0, 500)}`,
       );
     }
     const lines = readFileSync(trace, 'utf8').split('\n').filter(Boolean);
@@ -107,7 +109,7 @@ export async function runElsewhere(
   }
 }
 
-/** In the order of suites, modes and variants, whoever has run them. */
+/** Sorts lines by suite, mode and variant, independent of the process that ran them. */
 export function inOrder(lines: readonly TraceLine[], suites: readonly string[]): TraceLine[] {
   const placeOf = ({ suite, mode, variant }: TraceLine): number =>
     (suites.indexOf(suite) * MODES.length + MODES.indexOf(mode)) * VARIANTS.length +

@@ -1,5 +1,6 @@
-// A task as a plan: its steps as statements of a script, one after the other and without a branch. What
-// comes from an answer is named by where it will stand, since nobody has seen it yet.
+// Writes a task as a plan: its steps as statements of a script, in order and without branches. A
+// value from an answer is named by its expected position, because the planner has not seen the
+// answer.
 import type { Json } from '@kernmantle/core/base';
 import type { UserTask } from './cases.ts';
 import type { Path } from './sources.ts';
@@ -22,10 +23,10 @@ interface PlanPorts {
   idOf(tool: string): string;
 }
 
-/** What an answer is called in the plan; undefined: its step was not done, and never will be. */
+/** The name of an answer in the plan. Undefined if its step failed and will not run again. */
 type NameOf = (step: string) => string | undefined;
 
-/** The statements for one step; undefined when something it needs is not there. */
+/** The statements for one step. Undefined if a value that it needs is missing. */
 function statementsFor(
   step: TaskStep,
   task: UserTask,
@@ -49,8 +50,10 @@ function statementsFor(
   };
   if (step.kind === 'reading') {
     const from = field(step.call, step.path);
-    const asked = `{ "from": ${from}, "what": ${literal(step.what)}, "schema": ${literal(step.schema)} }`;
-    return isWhole ? [...before, `var @${step.id} = @tool("read/extract", ${asked})`] : undefined;
+    const question = `{ "from": ${from}, "what": ${literal(step.what)}, "schema": ${literal(step.schema)} }`;
+    return isWhole
+      ? [...before, `var @${step.id} = @tool("read/extract", ${question})`]
+      : undefined;
   }
   const reads = [...step.reads];
   const parameters = Object.entries(step.given).map(([name, given]) => {
@@ -72,21 +75,21 @@ function statementsFor(
   return isWhole ? [...before, call] : undefined;
 }
 
-/** What the user is told at the end: the last thing that was read, as it is. */
+/** The final answer for the user: the last value that was read, unchanged. */
 function answerText(task: UserTask, nameOf: NameOf): string {
-  const said = literal(task.answer === '' ? 'done' : task.answer);
+  const finalText = literal(task.answer === '' ? 'done' : task.answer);
   const last = task.calls.findLastIndex(({ result }) => result !== null);
   const name = last === -1 ? undefined : nameOf(`u${last}`);
   const answer: Json = asAnswer(task.calls[last]?.result ?? null);
   const [field] = Object.keys(answer);
-  if (name === undefined || field === undefined) return `return { answer: ${said} }`;
+  if (name === undefined || field === undefined) return `return { answer: ${finalText} }`;
   return `return { answer: \`@said ${name}${fieldText([field])}\` }`.replace(
     '@said',
-    said.slice(1, -1),
+    finalText.slice(1, -1),
   );
 }
 
-/** The plan for all of it, or for what is left after `done` and without what has failed. */
+/** The plan for all steps, or for those after `done` without the failed ones. */
 export function planText(
   steps: readonly TaskStep[],
   task: UserTask,
@@ -98,9 +101,9 @@ export function planText(
   const nameOf: NameOf = (step) => names.get(step);
   const lines = steps.flatMap((step) => {
     if (done.has(step.id) || failed.has(step.id)) return [];
-    const made = statementsFor(step, task, nameOf, ports);
-    if (made) names.set(step.id, `@${step.id}`);
-    return made ?? [];
+    const statements = statementsFor(step, task, nameOf, ports);
+    if (statements) names.set(step.id, `@${step.id}`);
+    return statements ?? [];
   });
   return [...lines, answerText(task, nameOf)].join('\n');
 }

@@ -1,5 +1,5 @@
-// One run: a task of a user, perhaps an attack on it, a mode and a variant, and what is known of it while
-// it is under way.
+// One run of the evaluation: a user task, optionally an attack, a mode and a variant, and the state
+// collected while it runs.
 import type { Json, JsonObject } from '@kernmantle/core/base';
 import {
   type Cases,
@@ -17,7 +17,7 @@ import type { Variant } from './variants.ts';
 export const MODES = ['show', 'reference', 'plan'] as const;
 export type ReadingMode = (typeof MODES)[number];
 
-/** A tool of the suite was really called. */
+/** A call that really reached a tool of the suite. */
 export interface Execution {
   readonly key: string;
   readonly tool: string;
@@ -29,23 +29,23 @@ export interface Play {
   readonly mode: ReadingMode;
   readonly variant: Variant;
   readonly task: UserTask;
-  /** Where the arguments of each call are from. */
+  /** The origin of each argument of each call. */
   readonly given: readonly GivenArguments[];
   readonly injection: InjectionTask | undefined;
-  /** What stands in every text that attacks, and in no other. */
+  /** A text that occurs in every attack and nowhere else. */
   readonly sign: string;
-  /** Names of the suite's tools. */
+  /** Names of the tools of the suite. */
   readonly tools: readonly string[];
   readonly executions: Execution[];
-  /** Values that a reader gave because an attacker wanted it to. */
+  /** Values that a reader returned because an attacker wanted them. */
   readonly misread: Json[];
-  /** Questions to a person, each with the tool that it is about. */
+  /** Approval requests to the person, each with its tool. */
   readonly questions: { readonly tool: string; readonly text: string }[];
-  /** For what is written in it: nothing else is called so. */
+  /** Unique name of the run, used for items that it writes. */
   readonly name: string;
 }
 
-/** A task as it is, where `isCalm`, and under each attack that it is paired with. */
+/** Yields each task without an attack if `isCalm`, and with each attack that it is paired with. */
 export function* playsOf(
   { canary }: Pick<Cases, 'canary'>,
   suite: Suite,

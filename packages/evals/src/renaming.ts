@@ -1,10 +1,10 @@
-// The same cases under other names: what a seed decides is called otherwise everywhere, in prompts, calls,
-// answers, goals and metadata alike. So nothing that holds can hold because of how something is called.
+// Renames the cases by a seed: prompts, calls, answers, goals and metadata use other names
+// consistently. A result under several seeds therefore cannot depend on the names.
 import { isObject, type Json, type JsonObject, setOwn } from '@kernmantle/core/base';
 import type { Cases, RecordedCall, Suite, SuiteTool } from './cases.ts';
 import type { Metadata, ToolFacts } from './metadata.ts';
 
-/** Numbers below a bound, the same ones for the same seed. */
+/** Returns a generator of numbers below a bound. The same seed gives the same numbers. */
 function createDice(seed: number): (below: number) => number {
   let state = seed >>> 0;
   return (below) => {
@@ -16,14 +16,14 @@ function createDice(seed: number): (below: number) => number {
 }
 
 const LETTERS = 'abcdefghijklmnopqrstuvwxyz';
-/** Said by everybody, and by no one in particular: what makes an address an address stays. */
+/** Ordinary words and words that give an address its form. They are not renamed. */
 const KEPT: ReadonlySet<string> = new Set(
   'www http https com org net edu txt csv pdf the and for with from true false null none'.split(
     ' ',
   ),
 );
 
-/** A word of the same form: letters for letters, digits for digits. */
+/** Returns a word of the same form: letters for letters, digits for digits. */
 function wordLike(word: string, dice: (below: number) => number): string {
   return Array.from(word)
     .map((sign) => {
@@ -36,7 +36,7 @@ function wordLike(word: string, dice: (below: number) => number): string {
 
 type Rename = (word: string) => string;
 
-/** Each word has one other name, in any mix of cases, and no two have the same. */
+/** Maps each word to one other name, ignoring case. Two words never get the same name. */
 function createNames(dice: (below: number) => number, taken: ReadonlySet<string>): Rename {
   const names = new Map<string, string>();
   const used = new Set(taken);
@@ -93,7 +93,7 @@ function namedWords(suites: readonly Suite[], marks: RegExp): Set<string> {
   return words;
 }
 
-/** What a field is called is no word of a text. */
+/** Field names are renamed by `field`, words of texts by `change`. */
 function renamed(value: Json, field: Rename, change: Rename): Json {
   if (typeof value === 'string') return change(value);
   if (Array.isArray(value)) return value.map((item) => renamed(item, field, change));
@@ -126,7 +126,7 @@ function renamedTool(tool: SuiteTool, field: Rename, change: Rename): SuiteTool 
 const keysBy = <T>(table: Readonly<Record<string, T>>, change: Rename): Record<string, T> =>
   Object.fromEntries(Object.entries(table).map(([name, one]) => [change(name), one]));
 
-/** What stands for the whole of an answer is no field of it. */
+/** Names for a whole answer. They are not fields. */
 const WHOLE: ReadonlySet<string> = new Set(['result', '*', '$']);
 
 function renamedFacts(facts: Partial<ToolFacts>, field: Rename): Partial<ToolFacts> {
@@ -146,7 +146,7 @@ function renamedFacts(facts: Partial<ToolFacts>, field: Rename): Partial<ToolFac
   };
 }
 
-/** Cases and metadata under the names that this seed gives. */
+/** Returns the cases and the metadata under the names of this seed. */
 export function rename(
   { canary, suites }: Cases,
   metadata: Metadata,

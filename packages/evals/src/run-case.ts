@@ -1,5 +1,5 @@
-// One run from its beginning to its end, with a person who is there to be asked: he approves exactly the
-// calls that his own task is made of, with exactly these arguments, and nothing else.
+// Performs one run with a simulated person. The person approves exactly the calls of their own
+// task, with exactly these arguments, and denies everything else.
 import { rmSync } from 'node:fs';
 import { join } from 'node:path';
 import {
@@ -21,7 +21,7 @@ import type { Play } from './play.ts';
 import { type EvaluationStage, TASK } from './stage.ts';
 import { toolId, withoutNothing } from './tools.ts';
 
-/** A long text is shown cut. */
+/** True if the shown text is the whole text, cut at the end. */
 const isCutFrom = (shown: string, whole: string): boolean =>
   shown.endsWith(' …') && whole.startsWith(shown.slice(0, -2));
 
@@ -35,7 +35,7 @@ function isSame(shown: JsonObject, args: JsonObject): boolean {
   });
 }
 
-/** Is it a call of the user's own task that has not been made yet? */
+/** True if the call belongs to the user's task and has not been made yet. */
 function isOwn(
   { suite, task, executions }: Pick<Play, 'suite' | 'task' | 'executions'>,
   { kind, shown }: Pick<Approval, 'kind' | 'shown'>,
@@ -49,26 +49,26 @@ function isOwn(
 
 const WHO = { who: 'the user', channel: 'cli', why: '' } as const;
 
-/** Answers all that a thread asks; false: it asks nothing. */
+/** Answers all pending requests of a thread. Returns false if there were none. */
 async function answer(
   { threads: { store } }: EvaluationStage,
   play: Play,
   thread: string,
 ): Promise<boolean> {
-  const asked = await store.approvals({ thread, state: 'pending' });
-  if (!asked.ok) return false;
-  for (const approval of asked.output) {
+  const requests = await store.approvals({ thread, state: 'pending' });
+  if (!requests.ok) return false;
+  for (const approval of requests.output) {
     const { tool = '', question = '' } = approval.shown;
     play.questions.push({ tool: plainText(tool), text: plainText(question) });
     const decision = isOwn(play, approval) ? 'approved' : 'denied';
     await store.decide(approval.id, { ...WHO, decision });
   }
-  return asked.output.length > 0;
+  return requests.output.length > 0;
 }
 
 const RESTS: ReadonlySet<string> = new Set(['waiting', 'needs_input']);
 
-/** Children ask while their parent goes on. */
+/** Answers requests of children while their parent runs. */
 async function attend(stage: EvaluationStage, play: Play, signal: AbortSignal): Promise<void> {
   const { threads } = stage;
   for await (const { thread, status } of threads.store.changes({}, signal)) {
@@ -107,7 +107,7 @@ async function journalsOf(
   return ok(journals);
 }
 
-/** What was written in a run is gone after it. */
+/** Removes everything that a run wrote. */
 function cleanUp({ project, runtime }: EvaluationStage, { name, variant }: Play): void {
   if (variant !== 'items') return;
   for (const file of [name, `${name}_hooked`, `${name}_too`]) {
@@ -117,7 +117,7 @@ function cleanUp({ project, runtime }: EvaluationStage, { name, variant }: Play)
   runtime.library.noteChange();
 }
 
-/** The lines of one run. */
+/** Performs one run and returns its lines. */
 export async function runCase(
   stage: EvaluationStage,
   play: Play,

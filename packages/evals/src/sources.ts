@@ -1,6 +1,6 @@
-// Where a careful model has the arguments of a recorded call from: it writes down what the user has said
-// and what it has made up, and hands on everything else, as a field of the answer it stands in or as
-// something that is to be read out of a text there. Nothing that was read is ever copied.
+// Finds the origin of each argument of a recorded call. A careful model writes only values from the
+// user and its own values. It passes on every other value as a field of an answer, or as a value to
+// be read out of a text there. It never copies a value that it read.
 import { isObject, type Json, type JsonObject } from '@kernmantle/core/base';
 import type { RecordedCall, UserTask } from './cases.ts';
 import type { FactsBy } from './metadata.ts';
@@ -11,22 +11,22 @@ export type Given =
   | { readonly at: 'literal'; readonly value: Json }
   /** A field of the answer to this call. */
   | { readonly at: 'field'; readonly call: number; readonly path: Path; readonly value: Json }
-  /** Inside a longer text there. */
+  /** A value inside a longer text of the answer. */
   | { readonly at: 'text'; readonly call: number; readonly path: Path; readonly value: Json }
   | { readonly at: 'list'; readonly items: readonly Given[] }
   | { readonly at: 'record'; readonly fields: Readonly<Record<string, Given>> };
 
-/** An answer that is no object stands under this name. */
+/** Field name for an answer that is not an object. */
 const PLAIN = 'result';
 
-/** As a model is shown it. */
+/** The answer in the form that the model receives. */
 export const asAnswer = (result: Json): JsonObject =>
   isObject(result) ? result : { [PLAIN]: result };
 
 const isWordSign = (sign: string | undefined): boolean =>
   sign !== undefined && /[\p{L}\p{N}_]/u.test(sign);
 
-/** As a whole: not inside of another word. */
+/** True if the text contains the word as a whole, not inside another word. */
 function standsIn(text: string, wanted: string): boolean {
   for (let at = text.indexOf(wanted); at !== -1; at = text.indexOf(wanted, at + 1)) {
     const [before, after] = [text[at - 1], text[at + wanted.length]];
@@ -38,7 +38,7 @@ function standsIn(text: string, wanted: string): boolean {
 
 const NUMBER = /(?<![\w.:/-])\d+(?:,\d{3})*(?:\.\d+)?(?![\w:/-])/g;
 
-/** By what it is worth: `10.00` is 10. */
+/** Compares by value: `10.00` is 10. */
 const hasNumber = (text: string, wanted: number): boolean =>
   [...text.matchAll(NUMBER)].some(([found]) => Number(found.replaceAll(',', '')) === wanted);
 
@@ -60,7 +60,7 @@ function* leavesOf(value: Json, call: number, path: Path): Generator<Leaf> {
   }
 }
 
-/** Names of fields are told as well, and have no name of their own. */
+/** Field names are shown to the model too, but have no field name of their own. */
 function* keysOf(value: Json, call: number, path: Path): Generator<Leaf> {
   if (typeof value !== 'object' || value === null) return;
   for (const [name, item] of Object.entries(value)) {
@@ -70,7 +70,7 @@ function* keysOf(value: Json, call: number, path: Path): Generator<Leaf> {
   }
 }
 
-/** The field that a leaf stands in: the last name on the way to it. */
+/** The field of a leaf: the last name on its path. */
 const fieldOf = (path: Path): string =>
   path.findLast((step): step is string => typeof step === 'string') ?? PLAIN;
 
@@ -80,7 +80,7 @@ interface WantedValue {
   readonly kind: string | undefined;
 }
 
-/** A model takes an id from where ids of that kind are told, else where it is called the same. */
+/** Prefers a field that declares ids of this kind, then a field of the same name. */
 function rank(
   { call, path }: Leaf,
   { parameter, kind }: WantedValue,
@@ -136,7 +136,7 @@ function givenValue(
 
 export type GivenArguments = Readonly<Record<string, Given>>;
 
-/** For each call of a task, where each of its arguments is from. */
+/** Returns the origin of each argument, for each call of a task. */
 export function sourcesOf({ prompt, calls }: UserTask, factsBy: FactsBy): GivenArguments[] {
   const kinds = (call: number): Kinds => {
     const tool = calls[call]?.tool;
@@ -160,7 +160,7 @@ export function sourcesOf({ prompt, calls }: UserTask, factsBy: FactsBy): GivenA
   });
 }
 
-/** Everything in an argument that is to be read out of a text, in order. */
+/** Yields every value of an argument that must be read out of a text, in order. */
 export function* readings(given: Given): Generator<Extract<Given, { at: 'text' }>> {
   if (given.at === 'text') yield given;
   else if (given.at === 'list') for (const item of given.items) yield* readings(item);

@@ -1,6 +1,6 @@
-// Where runs take place: a project in a temporary folder with a key of its own, a provider on loopback
-// whose model is scripted, the suite's tools as functions of this program. All else is as it always is:
-// the default policy, the harness, the registry.
+// The environment of the runs: a project in a temporary folder with its own key, a scripted
+// provider on loopback, and the tools of the suite as functions of this program. The policy, the
+// harness and the registry are the real ones.
 import { mkdirSync, mkdtempSync, realpathSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
@@ -25,18 +25,21 @@ export interface EvaluationStage {
   readonly project: string;
   readonly runtime: Runtime;
   readonly threads: Threads;
-  /** The run that is under way. */
+  /** The current run. Undefined between runs. */
   play: Play | undefined;
   close(): Promise<void>;
 }
 
-/** The directive that does what a user asks for. */
+/** Id of the directive that performs the user's request. */
 export const TASK = 'task';
 
 const LIMITS = `<turns>400</turns><tokens>20000000</tokens><tool_calls>1000</tool_calls><spawns>50</spawns>
       <duration>600</duration><spend currency="USD">100.00</spend>`;
 
-/** Everything that an attacker could want is granted: what stops one is no missing right. */
+/**
+ * All permissions that an attacker could need are granted, so that a missing permission never stops
+ * an attack.
+ */
 const RIGHTS = [
   '<execute resource="tool" id="read/*"/>',
   '<execute resource="tool" id="threads/thread_directive"/>',
@@ -73,7 +76,7 @@ function directiveText(name: string, suite: string, mode: ReadingMode): string {
 
 const SPEAKER: Speaker = { who: 'evaluation', channel: 'cli' };
 
-/** Signed by a key that is made for it, so that the directives hold what they declare. */
+/** Signs the directives with a new key, so that they get the permissions that they declare. */
 async function prepare(
   base: string,
   provider: ScriptedProvider,
@@ -83,7 +86,7 @@ async function prepare(
 ): Promise<Outcome<{ project: string; env: Record<string, string | undefined> }>> {
   const [project, home] = [join(base, 'project'), join(base, 'home')];
   const folder = join(project, '.ai', 'directives');
-  for (const made of [folder, home, join(project, 'work')]) mkdirSync(made, { recursive: true });
+  for (const path of [folder, home, join(project, 'work')]) mkdirSync(path, { recursive: true });
   const files = [TASK, CHILD].map((name) => {
     const file = join(folder, `${name}.md`);
     writeFileSync(file, directiveText(name, suite.name, mode));
@@ -103,7 +106,7 @@ async function prepare(
   return signed.ok ? ok({ project, env }) : signed;
 }
 
-/** Opens a stage for one suite in one mode; `close` leaves nothing of it. */
+/** Opens a stage for one suite in one mode. `close` removes all its files. */
 export async function openStage(
   suite: Suite,
   mode: ReadingMode,

@@ -1,5 +1,5 @@
-// The calls of a task as steps of a model that copies nothing: what stands in a text is read out of it by
-// a step of its own, and each step knows which parts of earlier answers it is given.
+// Turns the calls of a task into steps of a model that copies nothing. A value inside a text is
+// read by a step of its own, and each step names the parts of earlier answers that it receives.
 import { isObject, type Json, type JsonObject, textAt } from '@kernmantle/core/base';
 import type { UserTask } from './cases.ts';
 import { asAnswer, type Given, type GivenArguments, type Path, readings } from './sources.ts';
@@ -7,7 +7,7 @@ import { asAnswer, type Given, type GivenArguments, type Path, readings } from '
 export interface ReadingStep {
   readonly kind: 'reading';
   readonly id: string;
-  /** What the reader is asked for: also how it is told apart. */
+  /** The question to the reader. It also identifies the step. */
   readonly what: string;
   readonly call: number;
   readonly path: Path;
@@ -22,7 +22,7 @@ interface UserStep {
   readonly call: number;
   readonly tool: string;
   readonly given: GivenArguments;
-  /** The steps that read for it, in the order in which its arguments name them. */
+  /** The reading steps for this call, in the order in which its arguments use them. */
   readonly reads: readonly string[];
 }
 
@@ -30,7 +30,7 @@ export type TaskStep = ReadingStep | UserStep;
 
 const DATE = /^\d{4}-\d\d-\d\d$/;
 
-/** As narrow as it can be said: what is a number or a date is no text. */
+/** Returns the narrowest schema for a value: a number or a date is not a plain text. */
 function schemaOf(value: Json): JsonObject {
   if (typeof value === 'number') return { type: Number.isInteger(value) ? 'integer' : 'number' };
   return typeof value === 'string' && DATE.test(value)
@@ -40,7 +40,7 @@ function schemaOf(value: Json): JsonObject {
 
 const callId = (call: number): string => `u${call}`;
 
-/** What is to be read for one argument, first to last. */
+/** The reading steps for one argument, in order. */
 const readingsFor = (given: GivenArguments, call: number): ReadingStep[] => {
   const all = Object.entries(given).flatMap(([parameter, argument]) =>
     [...readings(argument)].map((reading) => ({ ...reading, parameter })),
@@ -57,7 +57,7 @@ const readingsFor = (given: GivenArguments, call: number): ReadingStep[] => {
   }));
 };
 
-/** Everything that is done for a task, in order. */
+/** Returns all steps of a task in order. */
 export function stepsOf({ calls }: UserTask, given: readonly GivenArguments[]): TaskStep[] {
   return calls.flatMap(({ tool }, call): TaskStep[] => {
     const own = given[call] ?? {};
@@ -67,7 +67,7 @@ export function stepsOf({ calls }: UserTask, given: readonly GivenArguments[]): 
   });
 }
 
-/** An argument put together: what is read comes in the order of the readings. */
+/** Builds an argument. Values from readings come in the order of the readings. */
 export function build<T>(
   given: Given,
   parts: {
@@ -94,7 +94,7 @@ export function build<T>(
   }
 }
 
-/** How somebody who has not read a list names a record of it: by a word that was said. */
+/** A choice of a list element by a word from the prompt, for a plan that has not seen the list. */
 interface Picking {
   readonly list: Path;
   readonly where: string;
@@ -108,7 +108,7 @@ const at = (value: Json, path: Path): Json =>
     return isObject(inner) ? (inner[String(step)] ?? null) : null;
   }, value);
 
-/** Undefined: nothing that was said tells it from others, so it is named by its place. */
+/** Undefined if no word of the prompt identifies the element. The plan then uses its index. */
 export function pickFor(
   { prompt, calls }: UserTask,
   call: number,
@@ -123,12 +123,12 @@ export function pickFor(
   if (!Array.isArray(records) || !isObject(wanted)) return undefined;
   for (const [where, text] of Object.entries(wanted)) {
     if (typeof text !== 'string' || where === rest[0]) continue;
-    const said = [text, ...text.split(/\s+/)].find(
+    const match = [text, ...text.split(/\s+/)].find(
       (word) => word.length > 3 && prompt.includes(word),
     );
-    if (said === undefined) continue;
-    const found = records.find((one) => isObject(one) && textAt(one, where).includes(said));
-    if (found === wanted) return { list, where, is: said, rest };
+    if (match === undefined) continue;
+    const found = records.find((one) => isObject(one) && textAt(one, where).includes(match));
+    if (found === wanted) return { list, where, is: match, rest };
   }
   return undefined;
 }

@@ -1,4 +1,5 @@
-// The tools of a suite as tools of a program: described by their metadata, answering as it was recorded.
+// The tools of a suite as program tools: their metadata describes them, and they return the
+// recorded answers.
 import {
   isObject,
   type Json,
@@ -14,7 +15,7 @@ import type { Play } from './play.ts';
 
 const plainName = (name: string): string => name.toLowerCase().replace(/[^a-z0-9_-]+/g, '_');
 
-/** The id of a suite's tool in the project. */
+/** The id of a tool of the suite in the project. */
 export const toolId = (suite: string, tool: string): string =>
   `${plainName(suite)}/${plainName(tool)}`;
 
@@ -34,14 +35,14 @@ function declaredParameters({ parameters }: SuiteTool, facts: ToolFacts): Record
   const needed = Array.isArray(required) ? required : [];
   const declared: Record<string, Declared> = {};
   for (const [name, schema] of Object.entries(isObject(properties) ? properties : {})) {
-    const given = isObject(schema) ? schema : {};
-    const type = TYPES.find((one) => one === given.type) ?? 'any';
+    const present = isObject(schema) ? schema : {};
+    const type = TYPES.find((one) => one === present.type) ?? 'any';
     const { role, kind } = facts.parameters[name] ?? {};
     declared[name] = {
       type,
       required: needed.includes(name),
-      description: textAt(given, 'description'),
-      ...(type === 'array' && isObject(given.items) && { items: given.items }),
+      description: textAt(present, 'description'),
+      ...(type === 'array' && isObject(present.items) && { items: present.items }),
       ...(role && { role }),
       ...(kind !== undefined && { kind }),
     };
@@ -49,20 +50,21 @@ function declaredParameters({ parameters }: SuiteTool, facts: ToolFacts): Record
   return declared;
 }
 
-/** What it answered to this very call, else to another one of the same tool. */
+/** The recorded answer to this call, otherwise to another call of the same tool. */
 function answerTo(calls: readonly RecordedCall[], tool: string, args: JsonObject): Json {
   const same = calls.filter((call) => call.tool === tool);
   return (same.find((call) => jsonEqual(call.args, args)) ?? same[0])?.result ?? null;
 }
 
-/** Arguments that were not given are not there. */
+/** Removes arguments without a value. */
 export function withoutNothing(args: JsonObject): JsonObject {
-  const given: JsonObject = {};
-  for (const [name, value] of Object.entries(args)) if (value !== null) setOwn(given, name, value);
-  return given;
+  const present: JsonObject = {};
+  for (const [name, value] of Object.entries(args))
+    if (value !== null) setOwn(present, name, value);
+  return present;
 }
 
-/** `current`: the run that is under way. */
+/** `current` returns the current run. */
 export function programTools(suite: Suite, factsBy: FactsBy, current: () => Play): ProgramTool[] {
   return suite.tools.map((tool) => {
     const facts = factsBy(tool.name);

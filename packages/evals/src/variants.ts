@@ -1,21 +1,21 @@
-// How a model that obeys an attacker goes about it: by simply calling, again and again, in other spellings,
-// through a child, through the people who help it, or by writing something that is run later.
+// Strategies of a model that obeys an attacker: direct calls, repeated calls, other spellings, a
+// child thread, the persons who help it, and items that run later.
 import type { Json, JsonObject } from '@kernmantle/core/base';
 import { type InjectionTask, mapTexts, type RecordedCall } from './cases.ts';
 
 export const VARIANTS = ['plain', 'retries', 'obfuscated', 'child', 'help', 'items'] as const;
 export type Variant = (typeof VARIANTS)[number];
 
-/** A call of a model, under an id by which its answer is found. */
+/** A call of a model. The id finds its answer. */
 export interface ModelCall {
   readonly id: string;
   readonly name: string;
   readonly arguments: JsonObject;
 }
 
-/** What of a suite a variant needs to know. */
+/** Facts about a suite that a variant needs. */
 export interface VariantPorts {
-  /** The id under which a tool of the suite stands in the project. */
+  /** Returns the id of a tool of the suite in the project. */
   idOf(tool: string): string;
   isHarmful(tool: string): boolean;
 }
@@ -44,7 +44,10 @@ function retries({ calls }: InjectionTask, { idOf, isHarmful }: VariantPorts): M
 }
 
 const ZERO_WIDTH = '\u200b';
-/** Fullwidth signs are the same letters to whoever normalises, and so is a host in punycode. */
+/**
+ * Writes a text in fullwidth characters, which normalisation maps to the same letters. A host is
+ * written in punycode.
+ */
 const wide = (text: string): string =>
   text.replace(/[!-~]/g, (sign) => String.fromCharCode(sign.charCodeAt(0) + 0xfee0));
 
@@ -59,7 +62,7 @@ const FORMS: Readonly<Record<string, (text: string) => string>> = {
     /^[\w.-]+\.[a-z]{2,}/i.test(text) ? `xn--${text.replace('.', '-.')}` : wide(text),
 };
 
-/** One call for each form: whoever compares texts must not be led astray by any of them. */
+/** Returns one call for each spelling, to test that no comparison of texts is misled. */
 function obfuscated({ calls }: InjectionTask, { idOf, isHarmful }: VariantPorts): ModelCall[] {
   return calls.flatMap(({ tool, args }, index) => {
     if (!isHarmful(tool)) return [callTool(`i${index}`, idOf(tool), args)];
@@ -69,7 +72,7 @@ function obfuscated({ calls }: InjectionTask, { idOf, isHarmful }: VariantPorts)
   });
 }
 
-/** The directive that a child runs; its model is the same. */
+/** The directive of the child. It uses the same model. */
 export const CHILD = 'helper';
 
 const child = ({ goal }: InjectionTask): ModelCall[] => [
@@ -90,7 +93,7 @@ const quoted = (text: string): string => {
   return /[\n\t]/.test(text) ? `"${escaped}"` : `'${text.replace(/[\\']/g, '\\$&')}'`;
 };
 
-/** A value as scripts write it. */
+/** Writes a value as a script literal. */
 export function literal(value: Json): string {
   if (typeof value === 'string') return quoted(value);
   if (Array.isArray(value)) return `[${value.map(literal).join(', ')}]`;
@@ -123,7 +126,7 @@ ${inner}
 </directive>
 `;
 
-/** Written as a directive and as a hook of one, and run in every way there is. */
+/** Writes a directive and a hook, and runs both in every possible way. */
 function items({ calls }: InjectionTask, ports: VariantPorts, name: string): ModelCall[] {
   const hooked = `${name}_hooked`;
   const tools = [...new Set(calls.map(({ tool }) => ports.idOf(tool)))];
@@ -159,7 +162,7 @@ const WAYS: Readonly<Record<Variant, Way>> = {
   items,
 };
 
-/** What the model does for the attacker, in order; `name`: that nothing has had yet. */
+/** Returns the attacker's calls in order. `name` is unused by earlier runs. */
 export const injectedCalls = (
   variant: Variant,
   injection: InjectionTask,

@@ -45,7 +45,7 @@ test('a registry is copied to another file, and says what to do when it cannot',
   const copied = await km('store', 'copy', '.', 'there.db');
   expect(copied.code, copied.output).toBe(0);
   expect(copied.output).toContain('copied 1 trees of threads');
-  expect(copied.output).toContain('use one of the two');
+  expect(copied.output).toContain('use only one of the two');
   const again = await km('store', 'copy', '.', 'there.db');
   expect(again.output).toContain('move it away');
   renameSync(join(fixture.root, 'there.db'), registry());

@@ -15,13 +15,13 @@ describe.skipIf(server === '')('over a server (needs PostgreSQL)', () => {
     const before = await km('threads', 'ls');
     expect(before.code).toBe(1);
     expect(before.output).toContain('km store migrate');
-    expect((await km('store', 'migrate')).output).toContain('made the tables');
+    expect((await km('store', 'migrate')).output).toContain('created the tables');
     expect((await km('store', 'migrate')).output).toContain('up to date');
     expect(await km('threads', 'ls', '--json')).toMatchObject({ code: 0 });
     const check = await km('store', 'check');
     expect(check).toMatchObject({ code: 0 });
     expect(check.output).toContain('no worker');
-    expect(check.output).toMatch(/PostgreSQL \d+.*; tables of form \d+, journal \d+, queue \d+/);
+    expect(check.output).toMatch(/PostgreSQL \d+.*; tables of schema \d+, journal \d+, queue \d+/);
     expect(check.output).toContain('threads: none');
     expect(check.output).toContain('?schema=t_cli_');
   });

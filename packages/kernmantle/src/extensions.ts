@@ -1,5 +1,5 @@
-// The extensions of the published package: the library door and the command line pass them to every
-// runtime that they open.
+// Extensions of the published package. The library and the command line pass them to every runtime
+// that they open.
 import type { Extension } from '@kernmantle/core/runtime';
 import { fleet } from '@kernmantle/fleet/extension';
 import { mcp } from '@kernmantle/mcp/extension';

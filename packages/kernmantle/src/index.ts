@@ -1,7 +1,4 @@
-/**
- * kernmantle as a library. Everything a program needs; the rest is internal. Importing it loads
- * types and these few functions; the rooms behind them are loaded by the first call.
- */
+/** Library door of kernmantle. Each function loads its implementation at the first call. */
 import type { Outcome } from '@kernmantle/core/base';
 import type {
   Ending,
@@ -65,64 +62,65 @@ export type {
   ThreadRun,
 } from './thread-run.ts';
 
-/** Gives a tool its type; it does nothing until a runtime is given it. */
+/** Infers the type of a tool. The tool is not registered until it is passed to a runtime. */
 export const defineTool = <
   const P extends NonNullable<ProgramTool['parameters']> = Record<string, never>,
 >(
   tool: TypedTool<P>,
 ): ProgramTool => tool as unknown as ProgramTool;
 
-/** Opens a project. Nothing of it is run; what is wrong with it shows where it is used. */
+/** Opens a project without running any of its code. An invalid item fails when it is used. */
 export const createRuntime = async (options?: RuntimeOptions): Promise<Outcome<ProgramRuntime>> =>
   await (await import('./program.ts')).openProgram(options);
 
-/** Runs a directive as a thread, to its end or until it pauses. */
+/** Runs a directive as a thread until the thread ends or is parked. */
 export const runDirective = (
   runtime: Pick<ProgramRuntime, 'run'>,
   request: RunRequest,
   signal?: AbortSignal,
 ): Promise<Outcome<RunResult>> => runtime.run(request, signal);
 
-/** Runs a script, from a file or a text, under the policy for scripts. */
+/** Runs a script from a file or a text under the policy for scripts. */
 export const runScript = (
   runtime: Pick<ProgramRuntime, 'script'>,
   request: ScriptRun,
   signal?: AbortSignal,
 ): Promise<Outcome<ScriptRunResult>> => runtime.script(request, signal);
 
-/** The same loop without a directive: your own prompt and tools, and none of the safety. */
+/** Runs the loop with a prompt and tools of the caller, without policies and without a journal. */
 export const runPlain = (
   runtime: Pick<ProgramRuntime, 'plain'>,
   request: PlainRequest,
   signal?: AbortSignal,
 ): Promise<Outcome<PlainResult>> => runtime.plain(request, signal);
 
-/** The loop itself, over ports of your own. */
+/** Runs the loop over ports of the caller. */
 export const runLoop = async (ports: LoopPorts): Promise<Ending> =>
   await (await import('@kernmantle/core/harness')).runLoop(ports);
 
 /**
- * Serves a project to MCP clients, with the tools of the program: a runtime that stays yours, or what to
- * open one with, which is closed with the server.
+ * Serves a project and the tools of the program to MCP clients. A runtime that the caller passes
+ * stays open when the server closes. A runtime that is opened from options is closed with the
+ * server.
  */
 export const startServer = async (
-  given: ProgramRuntime | (RuntimeOptions & ServerSettings),
+  source: ProgramRuntime | (RuntimeOptions & ServerSettings),
   settings: ServerSettings = {},
 ): Promise<Outcome<RunningServer>> =>
-  await (await import('./mcp-server/start-server.ts')).startServer(given, settings);
+  await (await import('./mcp-server/start-server.ts')).startServer(source, settings);
 
-/** A provider on loopback that answers from a script, for tests without a key. */
+/** Starts a provider on loopback that returns scripted replies, for tests without a key. */
 export const scriptedProvider = async (
-  ...given: Parameters<typeof startScriptedProvider>
+  ...args: Parameters<typeof startScriptedProvider>
 ): ReturnType<typeof startScriptedProvider> =>
-  await (await import('@kernmantle/core/llm')).startScriptedProvider(...given);
+  await (await import('@kernmantle/core/llm')).startScriptedProvider(...args);
 
-/** Reads the stream of a provider, event by event, into one reply: text, thoughts, complete calls, usage. */
+/** Returns a reader that turns the stream of a provider into one reply. */
 export const createStreamReader = async (
-  ...given: Parameters<typeof createReader>
-): Promise<StreamReader> => (await import('@kernmantle/core/llm')).createReader(...given);
+  ...args: Parameters<typeof createReader>
+): Promise<StreamReader> => (await import('@kernmantle/core/llm')).createReader(...args);
 
-/** Reads a whole answer of a provider by the same rules. */
+/** Reads a complete answer of a provider by the same rules as the stream reader. */
 export const readModelReply = async (
-  ...given: Parameters<typeof readReply>
-): Promise<Outcome<ModelReply>> => (await import('@kernmantle/core/llm')).readReply(...given);
+  ...args: Parameters<typeof readReply>
+): Promise<Outcome<ModelReply>> => (await import('@kernmantle/core/llm')).readReply(...args);

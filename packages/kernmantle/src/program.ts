@@ -1,5 +1,5 @@
-// What an embedding program is given: the runtime without its inside, threads and approvals by the
-// names of the commands.
+// The runtime that an embedding program receives. It hides the internals, and its methods for
+// threads and approval requests have the names of the commands.
 import { compact, fail, type Json, type JsonObject, type Outcome, ok } from '@kernmantle/core/base';
 import type {
   Live,
@@ -43,64 +43,62 @@ import type { ScriptRun, ScriptRunResult } from '@kernmantle/script';
 import { EXTENSIONS } from './extensions.ts';
 import { createThreadRun, type RunResult, type ThreadCost, type ThreadRun } from './thread-run.ts';
 
-/** `Summary` of the registry, with its cost as it is written. */
+/** A row of the registry whose cost has the fields of `ThreadCost`. */
 type Costed<Row> = Omit<Row, 'cost'> & { readonly cost: Partial<ThreadCost> };
 export type ListedThread = Costed<ThreadSummary>;
 export type ShownThread = Costed<ThreadRow>;
 
 interface ResumeRequest extends Pick<ResumeOptions, 'from' | 'limits' | 'model'> {
-  /** The next message of the person in the same conversation. */
+  /** Next message of the user in the same conversation. */
   message?: string;
   signal?: AbortSignal;
 }
 
-/** Threads of a project: the commands `km threads …` for a program. */
 export interface ProgramThreads {
-  /** Runs a directive. Its events can be looped over; its result comes in the end. */
+  /** Runs a directive. The caller can iterate over the events and await the result. */
   start(request: RunRequest, options?: { signal?: AbortSignal }): ThreadRun;
   /**
-   * Goes on with a thread that stands still or has ended, or goes back to a snapshot (`from`). `limits` are new
-   * ceilings, what was used included. One that completed needs a `message`. Fails with `thread_ended` after
-   * `denied`, `aborted` and `killed`, which are final.
+   * Resumes a thread that is parked or has ended, or continues from a snapshot (`from`). `limits`
+   * are new limits, which include what the thread has used before. A completed thread needs a
+   * `message`. Fails with `thread_ended` for the final statuses `denied`, `aborted` and `killed`.
    */
   resume(id: string, request?: ResumeRequest): ThreadRun;
-  /** Newest first, a page at a time. Threads of hooks only when `kind` says so. */
+  /** Returns one page of threads, newest first. Hooks are listed only if `kind` selects them. */
   list(filter?: ThreadFilter): Promise<Outcome<{ rows: ListedThread[]; next_cursor?: string }>>;
-  /** One thread and its journal. */
   show(id: string): Promise<Outcome<{ thread: ShownThread; events: Recorded[] }>>;
-  /** Until it has ended or stands still, or the signal aborts; whichever process runs it. */
+  /** Waits until the thread has ended or is parked, in any process, or the signal aborts. */
   wait(id: string, options?: { signal?: AbortSignal }): Promise<Outcome<ShownThread>>;
   pause(id: string, options?: { reason?: string }): Promise<Outcome<Told>>;
-  /** It reads this before its next turn. */
+  /** Adds a message that the thread reads before its next turn. */
   inject(
     id: string,
     message: string,
     options?: { role?: 'user' | 'system' },
   ): Promise<Outcome<Told>>;
-  /** Breaks off the model's answer; with a message it goes on with that, else it stands still. */
+  /** Cancels the current reply. The thread continues with the message, or pauses without one. */
   interrupt(id: string, message?: string): Promise<Outcome<Told>>;
-  /** Ends it and everything below it, at the next step. */
+  /** Ends the thread and its descendants at the next step. */
   stop(id: string): Promise<Outcome<Told>>;
-  /** Ends it whether it answers or not. */
+  /** Ends the thread even if its process does not respond. */
   kill(id: string): Promise<Outcome<Told>>;
-  /** An ended thread again, from its journal, without a model and without tools. */
+  /** Replays an ended thread from its journal, without a model and without tools. */
   replay(id: string, options?: ReplayOptions): Promise<Outcome<ReplayReport>>;
 }
 
-/** Who decides, and why: both are recorded. */
+/** The person who decides, and the reason. Both are recorded. */
 interface DecisionBy {
   who?: string;
   why?: string;
 }
 
-/** What waits for a person: the commands `km approvals …` for a program. */
 export interface ProgramApprovals {
-  /** What waits, unless another state is named. */
+  /** Returns pending requests unless the filter names another state. */
   list(filter?: { thread?: string; state?: ApprovalState | 'all' }): Promise<Outcome<Approval[]>>;
   /**
-   * `beyond`: also what the directive does not declare. `value`: from now on what steers the call counts as
-   * named, in its thread and below. `scope`: the same for every path or address that this glob covers, for
-   * this tool (`GLOB`, or `NAME=GLOB`); `uses` counts the calls in it. `expires`: milliseconds since 1970.
+   * `beyond` also approves what the directive does not declare. `value` trusts the values that
+   * steer the call, in this thread and its descendants. `scope` is a glob (`GLOB` or `NAME=GLOB`):
+   * it approves this tool for every path or address that the glob matches, for `uses` calls.
+   * `expires` is in milliseconds since 1970.
    */
   approve(
     id: string,
@@ -113,11 +111,10 @@ export interface ProgramApprovals {
     },
   ): Promise<Outcome<Approval>>;
   deny(id: string, options?: DecisionBy): Promise<Outcome<Approval>>;
-  /** Words for a question. */
   answer(id: string, words: string, options?: DecisionBy): Promise<Outcome<Approval>>;
 }
 
-/** A project as MCP clients reach it. */
+/** The parts of a project that the MCP server needs. */
 export interface ServedProject {
   readonly project: string;
   readonly home: string;
@@ -127,31 +124,32 @@ export interface ServedProject {
 
 export interface ProgramRuntime {
   readonly project: string;
-  /** The user's folder: keys, trust store, own items and policy. */
+  /** Folder of the user: keys, trust store, own items and policy. */
   readonly home: string;
   readonly library: Library;
   readonly threads: ProgramThreads;
   readonly approvals: ProgramApprovals;
-  /** One verb, plain JSON in and out: what the command line, MCP and programs use. */
+  /**
+   * Calls one of the four kernel tools with plain JSON. The command line and MCP use the same path.
+   */
   call(verb: Verb, request: JsonObject, options?: CallOptions): Promise<Outcome<Json>>;
-  /** The short universal text that tells a model how to use the four tools. */
+  /** Returns the short text that tells a model how to use the four tools. */
   instructions(): string;
-  /** What `runDirective`, `runScript` and `runPlain` do. */
+  /** Implements `runDirective`; `script` and `plain` implement `runScript` and `runPlain`. */
   run(request: RunRequest, signal?: AbortSignal): Promise<Outcome<RunResult>>;
   script(request: ScriptRun, signal?: AbortSignal): Promise<Outcome<ScriptRunResult>>;
   plain(request: PlainRequest, signal?: AbortSignal): Promise<Outcome<PlainResult>>;
-  /** What `startServer` serves. */
   serving(version: string, onError: (error: Error) => void): ServedProject;
-  /** Threads that run are interrupted and can be resumed; nothing of the runtime stays behind. */
+  /** Interrupts running threads, which can be resumed later, and releases all resources. */
   close(): Promise<void>;
 }
 
-/** The parts of the runtime that runs and lists need, and whose program it is. */
+/** The parts of the runtime that runs and lists need. `who` names the user of the program. */
 interface ProgramParts extends Pick<Runtime, 'project' | 'mayRun' | 'threads' | 'registry'> {
   readonly who: string;
 }
 
-/** Opens the registry for whoever looks or steers: where nothing ever ran, nothing is made. */
+/** Opens the threads. Returns `nothing` if no thread has run, and creates no registry then. */
 function createReach({ project, registry, threads: open }: ProgramParts) {
   return async <T>(
     work: (threads: Threads) => Promise<Outcome<T>>,
@@ -216,7 +214,7 @@ function createProgramThreads(inside: ProgramParts, reach: Reach, by: Speaker): 
     list: (filter = {}) =>
       registry(
         async (store) => {
-          // Whose process is gone is shown as interrupted, not as running for ever.
+          // A thread whose process has died must be listed as interrupted, not as running.
           await store.sweep();
           return await store.query({ kind: 'thread', ...filter });
         },
@@ -270,7 +268,6 @@ function createProgramApprovals(reach: Reach, speaker: Speaker): ProgramApproval
   };
 }
 
-/** Opens a project for an embedding program, which gets the runtime without its inside. */
 export async function openProgram(options: RuntimeOptions = {}): Promise<Outcome<ProgramRuntime>> {
   const opened = await createRuntime({ ...options, extensions: EXTENSIONS });
   if (!opened.ok) return opened;

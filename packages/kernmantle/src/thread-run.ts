@@ -1,10 +1,11 @@
-// One run of a thread as a program sees it: events as they come, and in the end a result. Whoever looks
-// slowly, or not at all, holds up nothing: what waits is bounded, and what was left out is said.
+// Presents one run of a thread to a program: an iterator over its events, and a result at the end.
+// A program that reads slowly, or not at all, never delays the thread: the queue is bounded, and a
+// `missed` event counts the events that were dropped.
 import { fail, messageOf, type Outcome, ok } from '@kernmantle/core/base';
 import type { Live, ThreadResult } from '@kernmantle/core/harness';
 import type { Noted } from '@kernmantle/core/journal';
 
-/** What a thread used, with everything below it. */
+/** Cost of a thread, including all its descendants. */
 export type ThreadCost = {
   turns: number;
   tokens: number;
@@ -13,15 +14,15 @@ export type ThreadCost = {
   cache_read_tokens: number;
   cache_write_tokens: number;
   tool_calls: number;
-  /** Calls of the thread itself that failed; absent: none. Denied ones are no part of it. */
+  /** Calls of the thread itself that failed. Denied calls are not counted. Absent: none. */
   failed_calls?: number;
   spawns: number;
-  /** All input of the last request, cached included. */
+  /** Input tokens of the last request, cached tokens included. */
   context_tokens: number;
   duration_seconds: number;
-  /** Money, exact, as a decimal text. */
+  /** Exact amount of money, as a decimal text. */
   spend: string;
-  /** Was any of it not reported by the provider? */
+  /** True if the provider did not report a part of the cost. */
   estimated: boolean;
   hooks: {
     turns: number;
@@ -32,14 +33,15 @@ export type ThreadCost = {
   };
 };
 
-/** How a run ended, or where it stands. */
+/** The status and the cost of a thread after a run, which has ended or parked it. */
 export interface RunResult extends Omit<ThreadResult, 'cost'> {
   cost: ThreadCost;
 }
 
 /**
- * What happens in a thread and those below it. `text` comes as it is written, `cost` after each answer
- * of a model (of this run so far); everything else is an event of the journal as it is recorded.
+ * An event of a thread or its descendants. `text` arrives while the model writes. `cost` follows
+ * each reply of a model and sums up this run so far. All other events are journal events, sent when
+ * they are recorded.
  */
 export type ThreadEvent = { readonly thread: string; readonly turn: number } & (
   | Noted
@@ -52,12 +54,12 @@ export type ThreadEvent = { readonly thread: string; readonly turn: number } & (
 );
 
 export interface ThreadRun extends AsyncIterable<ThreadEvent> {
-  /** As soon as there is a thread; the refusal when there is none. */
+  /** Resolves as soon as the thread exists, or with the failure that prevented it. */
   readonly id: Promise<Outcome<string>>;
   readonly result: Promise<Outcome<RunResult>>;
 }
 
-/** So many events wait for whoever looks; then the oldest are left out. */
+/** Maximum number of undelivered events. After that the oldest ones are dropped. */
 const MAX_WAITING = 1000;
 
 function createQueue() {
@@ -81,7 +83,7 @@ function createQueue() {
       if (isOver) return;
       const last = waiting.at(-1);
       if (event.type === 'text' && last?.type === 'text' && last.thread === event.thread) {
-        // Pieces that wait are one piece.
+        // Undelivered pieces of one text are joined.
         const text = last.data.text + event.data.text;
         waiting[waiting.length - 1] = { ...event, data: { text } };
         return;
@@ -97,7 +99,7 @@ function createQueue() {
       isOver = true;
       wake();
     },
-    /** Who leaves the loop hears no more; the thread goes on. */
+    /** Leaving the loop drops all further events. The thread continues. */
     async *events(): AsyncGenerator<ThreadEvent> {
       try {
         for (;;) {
@@ -114,7 +116,7 @@ function createQueue() {
   };
 }
 
-/** Money that was spent, told after each answer. */
+/** Returns a function that adds up the cost of each recorded reply and returns the sum. */
 async function createBill() {
   const { formatMoney, parseMoney } = await import('@kernmantle/core/llm');
   let [turns, tokens, nano] = [0, 0, 0n];
@@ -128,15 +130,15 @@ async function createBill() {
   };
 }
 
-/** `known`: the thread that goes on; a new one when absent. */
+/** Starts `run` at once. `resumed` is the id of the resumed thread; absent for a new one. */
 export function createThreadRun(
   run: (live: Live) => Promise<Outcome<ThreadResult>>,
-  known?: string,
+  resumed?: string,
 ): ThreadRun {
   const queue = createQueue();
-  const begun = Promise.withResolvers<Outcome<string>>();
+  const threadId = Promise.withResolvers<Outcome<string>>();
   const turns = new Map<string, number>();
-  if (known !== undefined) begun.resolve(ok(known));
+  if (resumed !== undefined) threadId.resolve(ok(resumed));
   async function follow(): Promise<Outcome<RunResult>> {
     try {
       const bill = await createBill();
@@ -144,7 +146,7 @@ export function createThreadRun(
         onText: (thread, text) =>
           queue.push({ thread, turn: turns.get(thread) ?? 0, type: 'text', data: { text } }),
         onEvent(thread, event) {
-          begun.resolve(ok(thread));
+          threadId.resolve(ok(thread));
           const { turn } = event;
           turns.set(thread, turn);
           queue.push({ ...event, thread });
@@ -159,8 +161,8 @@ export function createThreadRun(
   }
   const result = follow();
   void result.then((done) => {
-    begun.resolve(done.ok ? ok(done.output.thread_id) : done);
+    threadId.resolve(done.ok ? ok(done.output.thread_id) : done);
     queue.end();
   });
-  return { id: begun.promise, result, [Symbol.asyncIterator]: () => queue.events() };
+  return { id: threadId.promise, result, [Symbol.asyncIterator]: () => queue.events() };
 }

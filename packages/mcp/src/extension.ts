@@ -1,5 +1,5 @@
-// Adds connectors to a runtime: the primitive `mcp`. The client is loaded, and its pool created, when the
-// first call needs a server.
+// Adds connectors to a runtime through the primitive `mcp`. The client is loaded, and its pool is
+// created, when the first call needs a server.
 import {
   anything,
   fillable,
@@ -25,7 +25,7 @@ const auth: Rule<unknown> = (value, place) => {
 };
 const words = fillableText(text);
 
-/** Config of connectors, of the tools that they generated, and of the two tools that call any server. */
+/** Config of connectors, of generated tools, and of the two tools that call any server. */
 const serverConfig: Rule<unknown> = record({
   server: text,
   mcp_url: words,

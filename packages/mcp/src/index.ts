@@ -2,7 +2,7 @@ import type { openLoopbackLogin as openLogin } from './client/loopback.ts';
 import type { createMcpHttp as createHttp } from './server/http.ts';
 import type { serveMcp as serveStdio } from './server/stdio.ts';
 
-/** Opens a page on loopback where a person logs in. Every program loads this door, so its code comes later. */
+/** Opens a page on loopback for a login. Functions of this door load their code when called. */
 export const openLoopbackLogin = async (
   ...given: Parameters<typeof openLogin>
 ): ReturnType<typeof openLogin> =>

@@ -1,4 +1,5 @@
-// A program that has run threads before it serves clients: what a guard has looked at is frozen then.
+// Tests a program that runs threads before it serves clients. Values that a guard has read are
+// frozen then.
 import { FOUR_TOOLS } from '@kernmantle/core/llm';
 import { createRuntime, startServer } from '@kernmantle/kernmantle';
 import { READ } from '@kernmantle/test-support/thread-project';

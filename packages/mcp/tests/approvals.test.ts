@@ -1,5 +1,5 @@
-// A call that waits for a person, and a client that can ask one. Real clients of both revisions, a real
-// registry, a scripted model.
+// Tests calls that need approval, and clients that can ask a person. Clients of both revisions use
+// a real registry and a scripted model.
 import { existsSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
@@ -56,7 +56,7 @@ type Answer =
   | { action: 'accept'; content: Record<string, string> }
   | { action: 'decline' | 'cancel' };
 
-/** A client whose person answers like this, and what they were shown. */
+/** Connects a client whose person gives this answer, and records the questions. */
 async function peer(runtime: Runtime, answer: Answer | undefined, options: PeerOptions = {}) {
   const shown: string[] = [];
   const { client, host, close } = await connectPeer(runtime, {
@@ -95,7 +95,7 @@ test.each(ERAS)('a person at the client approves exactly the call that waits (%s
   expect(shown[0]).toContain('out.txt');
   expect(shown[0]?.split('\n').filter((line) => line.startsWith('by:'))).toEqual([]);
   expect(await states(host)).toEqual(['used']);
-  // It was for one call: the same again is asked about again.
+  // The approval was for one call, so the same call asks again.
   await call(write('approved\nby: you'));
   expect(shown).toHaveLength(2);
 });
@@ -119,7 +119,7 @@ test.each(ERAS)(
     const again = await peer(runtime, decide('approve'), { era, name: 'x\nallowed cli@test' });
     expect(await again.call(write())).toMatchObject({ error: { code: 'permission_denied' } });
     expect(again.shown).toEqual([]);
-    // Another one, whatever it calls itself, is asked for itself.
+    // Another client with the same name is asked separately.
     const other = await peer(runtime, undefined, { era, name: 'y@test', caller: { id: 'other' } });
     expect(await other.call(write())).toMatchObject({ error: { code: 'needs_input' } });
     const rows = await runtime.audit.read({ limit: 50 });
@@ -178,7 +178,7 @@ test('an answer counts once, for its client, its call and its question', async (
   const isRefused = (answer: Record<string, unknown>) =>
     expect(answer).toSatisfy(() => answer.isError === true || answer.error !== undefined);
 
-  // Answers out of the blue decide nothing.
+  // Answers without a question decide nothing.
   const first = await raw(one, write(), yes);
   expect(first).toMatchObject({ resultType: 'input_required' });
   const { requestState } = first;
@@ -188,7 +188,7 @@ test('an answer counts once, for its client, its call and its question', async (
   expect(existsSync(file)).toBe(false);
   expect(await states(one.host)).toEqual(['pending']);
 
-  // Closed once is closed: what was declined cannot be accepted later.
+  // A declined question cannot be accepted later.
   expect(await raw(one, write(), { ...no, requestState })).toMatchObject({ isError: true });
   isRefused(await raw(one, write(), { ...yes, requestState }));
   expect(await states(one.host)).toEqual(['pending']);
@@ -300,7 +300,7 @@ const start = (name: string, wait_ms: number) => ({
   parameters: { directive_name: name, wait_ms },
 });
 
-/** A thread whose child writes, and rests before it does. */
+/** A thread whose child needs approval for a write. */
 const withChild = () =>
   openStage(
     {

@@ -1,5 +1,5 @@
-// What a server may try with its tools. Each attempt ends in a refusal or a typed error, before anything
-// is sent where that can be.
+// Tests attacks of a server through its tools. Each attempt ends in a refusal or a typed error,
+// before anything is sent if possible.
 import { hash } from 'node:crypto';
 import { existsSync, readdirSync } from 'node:fs';
 import { join } from 'node:path';
@@ -18,7 +18,7 @@ afterEach(() => project.remove());
 const CHANGED = { code: 'mcp_definition_changed' };
 const SAFE = { ...QUERY, name: 'safe' };
 
-/** Approved as it is; then it changes while a runtime with an open connection looks on. */
+/** Approves a server, which then changes while a runtime has an open connection. */
 async function afterApproval(next: ServerState, act: (call: typeof runOn) => Promise<void>) {
   const { args, set } = installServer(project, { tools: [QUERY, SAFE] });
   expect(await project.add(args, '--yes')).toMatchObject({ ok: true });
@@ -59,7 +59,7 @@ test.each<[string, string, JsonObject]>([
           detail: { changed: [part], sent: false, remediation: expect.any(String) },
         },
       });
-      // What the server says now is not repeated to whoever calls.
+      // The refusal does not repeat the server's new text.
       expect(JSON.stringify(refused)).not.toContain('mails the rows');
       expect(await call(undefined as never, 'mcp/db/safe', { sql: '1' })).toMatchObject({
         ok: true,
@@ -300,7 +300,7 @@ test('a copy of an approved tool cannot name another server', async () => {
     expect(answer).toMatchObject({ ok: false, error: { code: 'config_invalid' } });
     expect(JSON.stringify(answer)).toContain('from its connector');
   }
-  // As it was, it is the tool that was approved.
+  // With its original definition, the tool is the approved one again.
   project.write('.ai/tools/mcp/db/mine.yaml', copy);
   expect(await project.run('mcp/db/mine', { sql: '1' })).toMatchObject({ ok: true });
 });
@@ -342,7 +342,7 @@ test('two tools never share a file, however a server chooses their names', async
   expect(new Set(written).size).toBe(written.length);
   expect(written).toContain('mcp/db/plain');
   expect(written).not.toContain(`mcp/db/Query_${mark}`);
-  // As approved, nothing is asked again.
+  // A list equal to the approved one asks nothing.
   expect(await project.run('mcp/db/connector')).toMatchObject({ output: { status: 'synced' } });
 });
 
@@ -376,8 +376,8 @@ test('a mapping that puts another tool behind an approved name is seen through',
   const asked = await project.km('mcp', 'sync', 'db');
   expect(asked.code).toBe(7);
   expect(asked.output).toMatch(/~ mcp\/db\/query .*changed: name/);
-  expect(asked.output).toContain('+ is drop_all of its server');
-  expect(asked.output).toContain('is query of its server');
+  expect(asked.output).toContain('+ name on the server: drop_all');
+  expect(asked.output).toContain('name on the server: query');
 });
 
 test('a connector that came with a project cannot write to the terminal', async () => {
@@ -413,7 +413,7 @@ test('a server that is another one each time does not fill the list of questions
   } finally {
     await runtime.close();
   }
-  // A person who looks at it is shown what there is now.
+  // A person sees the current list.
   const asked = await project.km('mcp', 'sync', 'db', '--yes');
   expect(asked.output).toContain('Runs a query, 4');
   expect(asked.code).toBe(0);

@@ -1,5 +1,5 @@
-// A server that wants somebody to log in: `km mcp add --oauth` shows the page, and what was given there is
-// used unattended from then on.
+// Tests a server that requires a login: `km mcp add --oauth` shows the page, and later runs use the
+// tokens without a person.
 import { spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { existsSync } from 'node:fs';
@@ -63,7 +63,7 @@ test.each(['SIGTERM', 'SIGHUP', 'SIGINT'] as const)(
     });
     const [code] = (await once(child, 'close')) as [number];
     expect(code, said).toBe(130);
-    expect(said).toContain('interrupted before its tools were taken over');
+    expect(said).toContain('interrupted before its tools were added');
     expect(await project.kmJson('mcp', 'ls')).toMatchObject({ output: { servers: [] } });
     expect(existsSync(join(project.root, '.ai/tools/mcp/guarded'))).toBe(false);
     expect(existsSync(join(project.home, 'mcp-auth'))).toBe(false);
@@ -75,7 +75,7 @@ test('where nobody can be asked it says which command helps, and nothing is kept
   expect(added).toMatchObject({
     error: {
       code: 'mcp_connection_failed',
-      detail: { remediation: expect.stringContaining('`oauth` to log in') },
+      detail: { remediation: expect.stringContaining('`oauth` for a login') },
     },
   });
   expect(server.state).toMatchObject({ clients: 0, pages: 0 });
@@ -90,7 +90,7 @@ test('a secret that the server does not take is told of as that', async () => {
     error: {
       code: 'mcp_connection_failed',
       detail: {
-        cause: expect.stringContaining('what was sent does not open it'),
+        cause: expect.stringContaining('it refused the credentials'),
         remediation: expect.stringContaining('check the secret'),
       },
     },

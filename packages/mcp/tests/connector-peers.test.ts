@@ -1,4 +1,4 @@
-// A server that others have written, connected over HTTP: all its tools become files, and are called.
+// Tests a third-party server over HTTP: all its tools become files and are called.
 import { type ChildProcess, spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { createServer } from 'node:net';

@@ -1,4 +1,4 @@
-// At a terminal: what there is is shown, and a person says yes or no.
+// Tests `km mcp add` at a terminal: the tools are shown, and a person accepts or refuses them.
 import { spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { existsSync, readFileSync } from 'node:fs';
@@ -11,7 +11,7 @@ import { type Connected, makeConnected, QUERY } from './support/connected.ts';
 const KM = fileURLToPath(new URL('../../../bin/km.js', import.meta.url));
 const HAS_SCRIPT = process.platform === 'linux' && existsSync('/usr/bin/script');
 
-/** The command that `script` started, with or without a shell between them. */
+/** The process of the command below `script`, with or without a shell in between. */
 function commandOf(pid: number): number {
   const children = readFileSync(`/proc/${pid}/task/${pid}/children`, 'utf8').trim();
   const isCommand = readFileSync(`/proc/${pid}/cmdline`, 'utf8').startsWith(process.execPath);
@@ -24,7 +24,7 @@ beforeEach(() => {
 });
 afterEach(() => project.remove());
 
-/** `typed`: the answer to a question; with `signal` the command gets that instead. */
+/** Types an answer to a question, or sends a signal to the command instead. */
 async function atTerminal(words: readonly string[], typed: string, signal?: NodeJS.Signals) {
   const command = [process.execPath, KM, ...words].map((word) => `'${word}'`).join(' ');
   const child = spawn('/usr/bin/script', ['-qec', command, '/dev/null'], {
@@ -67,7 +67,7 @@ test.skipIf(!HAS_SCRIPT).each([
     const words = ['mcp', 'add', 'db', '--command', process.execPath, '--read', 'server/**'];
     const left = await atTerminal([...words, '--', ...args], typed, signal);
     expect(left.code, left.output).toBe(130);
-    expect(left.output).toContain('interrupted before its tools were taken over');
+    expect(left.output).toContain('interrupted before its tools were added');
     expect(existsSync(join(project.root, '.ai/tools/mcp/db'))).toBe(false);
     const { output } = await project.km('approvals', 'ls', '--json');
     expect(JSON.parse(output)).toMatchObject({ ok: true, output: [] });

@@ -1,5 +1,5 @@
-// Tools of other servers inside a thread: what it needs to be allowed, what its model is told, and what
-// becomes of what they answer.
+// Tests tools of other servers inside a thread: their permissions, the texts for the model, and the
+// labels of their answers.
 import { getOwn, type JsonObject } from '@kernmantle/core/base';
 import { runCommand } from '@kernmantle/test-support/command-line';
 import {
@@ -63,7 +63,7 @@ test('a thread calls it with the right to call its server, not to connect', asyn
   const denied = JSON.stringify(await eventsOf(stage, refused.thread_id));
   expect(denied).toContain('mcp.db.call');
   expect(denied).not.toContain('mcp.connect');
-  // What the server says of its tools is read with `load`, not told beforehand.
+  // The model reads texts of the server with `load`, not in advance.
   for (const { body } of stage.provider.requests) {
     expect(JSON.stringify(getOwn(body, 'messages'))).not.toContain('POISON');
     expect(JSON.stringify(getOwn(body, 'tools'))).not.toContain('POISON');

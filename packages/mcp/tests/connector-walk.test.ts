@@ -1,5 +1,5 @@
-// The walk of the original design, through the four tools alone: a connector is found in a catalog, loaded
-// into the project, run, and what it wrote is called. And what a thread may do with it.
+// Tests the walkthrough of the original design with the four tools alone: a connector is found in a
+// catalog, loaded, run, and its tools are called, also by a thread.
 import { getOwn, type JsonObject, plainText } from '@kernmantle/core/base';
 import type { Runtime } from '@kernmantle/core/runtime';
 import { afterEach, beforeEach, expect, test } from 'vitest';
@@ -19,7 +19,7 @@ afterEach(async () => {
   project.remove();
 });
 
-/** Word for word, but for the address. */
+/** The connector of the design, except for its address. */
 const connector = (url: string): string => `tool_id: supabase_connector
 tool_type: mcp_connector
 executor_id: python
@@ -108,7 +108,7 @@ test('a connector that cannot be reached is tried again as it says, and says why
   });
 });
 
-/** As the original design wrote it: no pin, so it takes every right there is. */
+/** The tool of the design. It has no pin, so it needs every permission. */
 const QUERY_FILE = (url: string): string => `tool_id: supabase_ask
 tool_type: mcp_tool
 executor_id: mcp_http

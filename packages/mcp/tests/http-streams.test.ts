@@ -1,4 +1,5 @@
-// Streams that a server keeps open, and clients that go away: in one process, so that both ends are seen.
+// Tests streams that a server keeps open, and clients that disconnect. Both ends run in one
+// process, so that both are visible.
 import { once } from 'node:events';
 import { connect as connectTcp } from 'node:net';
 import { ok } from '@kernmantle/core/base';
@@ -88,7 +89,7 @@ const META = {
   'io.modelcontextprotocol/clientCapabilities': {},
 };
 
-/** A request over a socket of our own, which reads only when told to. */
+/** Sends a request over its own socket, which reads only on demand. */
 function send(url: string, method: string, params: object, headers: string[] = []) {
   const { hostname, port, host } = new URL(url);
   const body = JSON.stringify({
@@ -121,7 +122,7 @@ test('a client that does not read what it asked for is cut off', async () => {
   await expect.poll(() => listeners.size).toBe(1);
   const [listener] = listeners;
   const padding = 'x'.repeat(256 * 1024);
-  // Far more than any buffer on the way holds.
+  // The amount exceeds every buffer on the way.
   for (let sent = 0; sent < 400 && listeners.size > 0; sent += 1) {
     listener?.tell({ ...CHANGED, params: { padding } });
     await new Promise(setImmediate);

@@ -1,4 +1,5 @@
-// Real clients over real HTTP: the current SDK in both revisions, the older SDK, the Inspector.
+// Tests the server with real clients over real HTTP: the current SDK in both revisions, the older
+// SDK, and the Inspector.
 import { execFile } from 'node:child_process';
 import { once } from 'node:events';
 import { type IncomingMessage, request } from 'node:http';
@@ -78,7 +79,7 @@ test('a client of the older SDK', async () => {
   await client.connect(transport);
   expect((await client.listTools()).tools.map(({ name }) => name)).toEqual(FOUR);
   expect(await client.callTool(READ)).toMatchObject(ANSWER);
-  // What it opened it can end; afterwards nobody knows it.
+  // A client can end its session, which is unknown afterwards.
   const session = transport.sessionId ?? '';
   await transport.terminateSession();
   await client.close();
@@ -134,7 +135,7 @@ test('ten megabytes are refused, and the server goes on', async () => {
   const large = JSON.stringify({ ...HELLO, padding: 'x'.repeat(10 * 1024 * 1024) });
   const status = await post(large).then(
     (response) => response.status,
-    // It does not read to the end of what it will not take.
+    // The server does not read a refused body to its end.
     (error: unknown) => (error instanceof TypeError ? 413 : error),
   );
   expect(status).toBe(413);

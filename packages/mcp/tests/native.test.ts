@@ -1,4 +1,4 @@
-// Native mode: items that say so are real tools, resources and prompts, for real clients of both
+// Tests native mode: exposed items are real tools, resources and prompts for clients of both
 // revisions. The tools run in sandboxed processes.
 import { rmSync } from 'node:fs';
 import { fileURLToPath } from 'node:url';
@@ -456,7 +456,7 @@ test('a state is worth nothing changed, to another client, or for another call',
     expect(await raw(one, { ...back, requestState })).toMatchObject({
       content: [{ text: 'Hi, Ann!' }],
     });
-    // A tool with a state of its own is not satisfied with answers out of the blue.
+    // A tool with its own state does not accept answers without a question.
     expect(await raw(one, back)).toMatchObject({ resultType: 'input_required' });
   } finally {
     await one.close();

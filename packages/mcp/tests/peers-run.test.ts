@@ -1,5 +1,5 @@
-// A whole run from outside, over HTTP: a client that knows nothing but MCP starts a directive, follows
-// it, says something to it, reads what was said and gets the result.
+// Tests a complete run over HTTP: a client that knows only MCP starts a directive, follows it,
+// sends a message, reads the transcript and gets the result.
 import { spawnSync } from 'node:child_process';
 import {
   type ScriptedProvider,
@@ -47,7 +47,7 @@ const REPLIES: readonly ScriptedReply[] = [
 let fixture: Fixture;
 let provider: ScriptedProvider;
 let served: Subject | undefined;
-/** Which replies may be given by now. */
+/** Replies that the model may give now. */
 let gates: PromiseWithResolvers<void>[];
 
 beforeEach(async () => {
@@ -91,7 +91,7 @@ interface Answer {
 
 test.for(['legacy', 'auto'] as const)('a directive, from start to result (%s)', async (mode) => {
   const client = new Client({ name: 'outside', version: '1' }, { versionNegotiation: { mode } });
-  // A client without a token may only look.
+  // A client without a token can only read.
   const requestInit = { headers: bearerOf(fixture, 'steer') };
   const url = new URL(served?.url ?? '');
   await client.connect(new StreamableHTTPClientTransport(url, { requestInit }));
@@ -123,7 +123,7 @@ test.for(['legacy', 'auto'] as const)('a directive, from start to result (%s)', 
   expect(progress).toContainEqual(
     expect.objectContaining({ message: expect.stringMatching(/turn \d of 5/) }),
   );
-  // It was heard by the model, and stands in the transcript between the two turns.
+  // The model received the message, and the transcript has it between the two turns.
   expect(JSON.stringify(provider.requests)).toContain('Mind the gap.');
   const { contents } = await client.readResource({ uri: `thread://${handle}/transcript` });
   const transcript = JSON.stringify(contents);

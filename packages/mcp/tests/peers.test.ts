@@ -1,5 +1,5 @@
-// Clients of both lines of the SDK, over both transports and in both revisions, see the same project in
-// native mode: its tools, prompts and resources, and a question that a tool asks back.
+// Tests that clients of both lines of the SDK, over both transports and in both revisions, see the
+// same project in native mode.
 import { execFile } from 'node:child_process';
 import { createRequire } from 'node:module';
 import { dirname, join } from 'node:path';
@@ -35,7 +35,7 @@ afterAll(async () => {
   place.remove();
 });
 
-/** What the two lines have in common. */
+/** The common interface of the two client lines. */
 interface Peer {
   listTools(): Promise<{ tools: { name: string }[] }>;
   callTool(call: { name: string; arguments: Record<string, unknown> }): Promise<unknown>;

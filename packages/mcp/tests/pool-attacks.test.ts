@@ -1,4 +1,4 @@
-// Servers that misbehave. After each attempt the pool must answer the next caller.
+// Tests servers that misbehave. After each attempt the pool must answer the next caller.
 import { execFile } from 'node:child_process';
 import {
   copyFileSync,
@@ -66,7 +66,7 @@ const said = (answer: Outcome<ServerAnswer>): string => {
   return first?.text ?? '';
 };
 
-/** Processes anywhere on this system that were started with this argument. */
+/** Processes on this system that were started with this argument. */
 function processesWith(argument: string): string[] {
   return readdirSync('/proc').filter((pid) => {
     if (!/^\d+$/.test(pid)) return false;
@@ -332,7 +332,7 @@ test('what is idle is closed, and opened again when it is needed', async () => {
   const { call } = rogue('plain', own, { limits: { idleMs: 20 } });
   const who = said(await call('who'));
   await expect.poll(() => processesWith(mark)).toEqual([]);
-  // What is in use is not idle.
+  // A connection in use is not idle.
   expect(said(await call('slow', { ms: 50 }))).toBe('slow');
   expect(said(await call('who'))).not.toBe(who);
 });
@@ -351,7 +351,7 @@ test('a process has of the environment what it was given, and of the project wha
   );
 });
 
-/** All but this capability at these places. */
+/** Returns a verifier that refuses only this capability at these paths. */
 const without = (capability: string, glob: string): Verifier =>
   Object.assign(
     (need: Parameters<Verifier>[0]) =>
@@ -439,7 +439,7 @@ test('a list that is kept carries what the server could see by now', async () =>
   } finally {
     rmSync(file);
   }
-  // It may have been read.
+  // The process may have read the file.
   expect(await labelsOf()).toEqual([count, expect.arrayContaining(['secret'])]);
 });
 

@@ -1,5 +1,5 @@
-// The pool over HTTP: which addresses it goes to, what it takes from there, and how it gets over servers
-// that forget, break off or do not end.
+// Tests the pool over HTTP: its addresses, its answers, and recovery from servers that drop
+// sessions, break connections or never end.
 import { createServer, type IncomingMessage, type Server, type ServerResponse } from 'node:http';
 import { gzipSync } from 'node:zlib';
 import { fail, type JsonObject, type Outcome } from '@kernmantle/core/base';
@@ -42,7 +42,7 @@ const GREETING = {
 };
 const LIST = { tools: [{ name: 'act', inputSchema: { type: 'object' } }] };
 
-/** Greets and lists as it should; the rest is up to the test. */
+/** Serves a normal start and list. The test defines the other answers. */
 async function serve(act: Answer, more: Partial<Record<string, Answer>> = {}) {
   const seen: { method: string; url: string; headers: IncomingMessage['headers']; rpc?: string }[] =
     [];

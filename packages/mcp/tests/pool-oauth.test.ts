@@ -1,4 +1,4 @@
-// Logging in to a server: once with a person there, then without, and never for another address.
+// Tests logins: once with a person, later without, and never for another address.
 import { existsSync, readdirSync, readFileSync, statSync } from 'node:fs';
 import { join } from 'node:path';
 import type { Outcome } from '@kernmantle/core/base';
@@ -26,7 +26,7 @@ async function guarded() {
   return server;
 }
 
-/** Follows the page to where it sends the browser. */
+/** Follows the login page to its redirect. */
 const browser = async (page: string): Promise<void> => {
   await fetch(page);
 };
@@ -57,7 +57,7 @@ test('without a person nobody is asked, nothing is registered, and the command i
       code: 'mcp_connection_failed',
       detail: {
         retryable: false,
-        remediation: expect.stringContaining('sync the connector `demo`'),
+        remediation: expect.stringContaining('run a sync of connector `demo`'),
         login: 'demo',
       },
     },

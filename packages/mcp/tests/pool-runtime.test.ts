@@ -1,5 +1,5 @@
-// The pool as the runtime wires it: requests to other servers as an OpenTelemetry SDK sees them, and what
-// servers leave behind as the audit tells it.
+// Tests the pool in a runtime: requests in traces of an OpenTelemetry SDK, and files that servers
+// leave behind in the audit.
 import { readFileSync } from 'node:fs';
 import { SpanKind, type SpanOptions, type Tracer, trace } from '@opentelemetry/api';
 import { afterEach, beforeEach, expect, test } from 'vitest';
@@ -21,7 +21,7 @@ afterEach(async () => {
 const TRACE = '0af7651916cd43dd8448eb211c80319c';
 const SPAN = 'b7ad6b7169203331';
 
-/** As small as an SDK can be. */
+/** A minimal tracing SDK that records spans. */
 function record() {
   const seen: { name: string; options: SpanOptions; isEnded: boolean; error?: unknown }[] = [];
   const tracer = {

@@ -1,4 +1,4 @@
-// The pool against servers that others have written, over pipes and over HTTP.
+// Tests the pool with third-party servers over pipes and HTTP.
 import { type ChildProcess, spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { copyFileSync, readFileSync } from 'node:fs';

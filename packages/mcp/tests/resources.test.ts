@@ -1,5 +1,5 @@
-// What clients read: threads they were handed, directives, knowledge. Real clients of both revisions, a
-// scripted model.
+// Tests resources: threads of the client, directives and knowledge, with real clients of both
+// revisions and a scripted model.
 import type { Runtime } from '@kernmantle/core/runtime';
 import { directiveText, READ, read, stage } from '@kernmantle/test-support/thread-project';
 import type { Client } from '@modelcontextprotocol/client';
@@ -10,7 +10,7 @@ const OPEN = `unsigned: allow
 surfaces: { mcp: { effects: [read, idempotent, write], directives: all } }
 `;
 
-/** A thread that reads twice, and ends when it is let go. */
+/** Starts a thread that reads twice and ends on demand. */
 async function staged() {
   const gate = Promise.withResolvers<void>();
   onTestFinished(() => gate.resolve());
@@ -82,7 +82,7 @@ test.each(ERAS)('threads are read by their handle, page by page (%s)', async (er
   expect(seen).toEqual(seen.map((_, at) => at + 1));
   const whole = await textOf(client, `thread://${handle}/transcript`);
   expect(whole.text.split('\n')).toHaveLength(seen.length);
-  // The bare id stands only inside handles.
+  // A client sees the id only inside of handles.
   const [id = ''] = handle.split('.');
   expect(whole.text.replaceAll(handle, '')).not.toContain(id);
 

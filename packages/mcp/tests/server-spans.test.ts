@@ -1,5 +1,5 @@
-// Requests of a client as an OpenTelemetry SDK sees them: a span each, under the client's own trace, and
-// what a directive does under the request that started it.
+// Tests spans of client requests in an OpenTelemetry SDK: one span each, below the client's trace,
+// with the spans of started directives below it.
 import { AsyncLocalStorage } from 'node:async_hooks';
 import { signAsUser } from '@kernmantle/test-support/attacks';
 import { directive, openStage, READ } from '@kernmantle/test-support/thread-project';
@@ -28,7 +28,7 @@ interface Seen {
   error?: unknown;
 }
 
-/** As small as an SDK can be. */
+/** A minimal tracing SDK that records spans. */
 function record(): Seen[] {
   const seen: Seen[] = [];
   const tracer = {

@@ -88,7 +88,7 @@ test('the whole list of tools is under 4.5 KB, in a fixed order, and never chang
 
 test('a client is told what this server is, not that it is a thread', () => {
   const told = client.getInstructions() ?? '';
-  expect(told).toMatch(/^This server opens one project/);
+  expect(told).toMatch(/^This server gives you one project/);
   expect(told).toContain('threads/thread_directive');
   expect(told).not.toContain('You are running inside');
 });

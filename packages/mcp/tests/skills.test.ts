@@ -1,5 +1,5 @@
-// Directives and knowledge as skills, for the official client of the extension, which checks every file
-// against what the server lists.
+// Tests directives and knowledge as skills with the official client of the extension, which
+// compares every file with the server's list.
 import { makeFixture } from '@kernmantle/test-support/project';
 import { SkillsClient } from '@modelcontextprotocol/client/ext/skills';
 import { expect, onTestFinished, test } from 'vitest';

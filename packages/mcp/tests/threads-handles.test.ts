@@ -1,5 +1,5 @@
-// What a client may speak of: the threads it was handed, by their handles, and nothing else. Two clients,
-// a viewer, a person's thread, another project and a restart, all against the real runtime.
+// Tests which threads a client can name: only its own, by their handles. Two clients, a viewer, a
+// person's thread, another project and a restart use the real runtime.
 import { type JsonObject, type Outcome, plainText } from '@kernmantle/core/base';
 import type { Runtime } from '@kernmantle/core/runtime';
 import { signAsUser } from '@kernmantle/test-support/attacks';
@@ -72,10 +72,10 @@ function outputOf(outcome: Outcome<JsonObject>): JsonObject {
   return outcome.output;
 }
 
-/** Files are looked at every 20 ms. */
+/** Files are checked every 20 ms. */
 const seenAnew = () => new Promise((resolve) => setTimeout(resolve, 40));
 
-/** Every way to speak of a thread. */
+/** All calls that can name a thread. */
 const ways = (name: string): JsonObject[] => [
   ...['status', 'wait', 'pause', 'resume', 'cancel'].map((action) =>
     onThread(name, action, action === 'wait' ? { wait_ms: 1 } : {}),
@@ -129,7 +129,7 @@ test('a thread is for the client that was handed it; every other name is refused
     }
   }
   for (const way of ways(handle)) expect((await asBob(way)).ok, JSON.stringify(way)).toBe(false);
-  // Nothing of it was done.
+  // The refused calls had no effect.
   const row = await threads.store.thread(others);
   expect(row.ok && row.output.status).toBe('completed');
 
@@ -139,7 +139,7 @@ test('a thread is for the client that was handed it; every other name is refused
     await asAnn(tool('threads/read_transcript', { thread_id: handle, last_n: 50 })),
   );
   expect(JSON.stringify(transcript).replaceAll(handle, '')).not.toContain(id);
-  // A query lists what was handed to whoever asks, and nothing of others.
+  // A query lists only the threads of this client.
   const query = (more: JsonObject = {}) =>
     tool('threads/thread_registry', { action: 'query', ...more });
   const listed = outputOf(await asAnn(query()));
@@ -154,11 +154,11 @@ test('a thread is for the client that was handed it; every other name is refused
   expect(await runtime.call('execute', query(), { surface: 'mcp' })).toMatchObject({
     output: { threads: [] },
   });
-  // What is recorded of all this names threads, and holds nobody's handle.
+  // The audit names threads but contains no handle.
   const rows = await runtime.audit.read({ limit: 1000 });
   expect(JSON.stringify(rows)).toContain(id);
   expect(JSON.stringify(rows).includes(handle.split('.')[1] ?? '')).toBe(false);
-  // The surface alone, without handles, can name nothing.
+  // The surface without handles cannot name any thread.
   const bare = await runtime.call('execute', onThread(id, 'status'), {
     surface: 'mcp',
   });
@@ -235,7 +235,8 @@ test('`directives` decides about starting and steering, `effects` about everythi
     error: { code: 'permission_denied' },
   });
   expect(await asAnn(write)).toMatchObject({ error: { code: 'permission_denied' } });
-  // A signed one that lies on an unsigned one has what that one grants: nobody has signed the whole.
+  // A signed directive that extends an unsigned one gets the permissions of the unsigned one,
+  // because nobody signed the whole.
   const file = '.ai/directives/lying.md';
   const extending = '<relationships><extends>unsigned_look</extends></relationships>';
   const lying = directiveText('lying', { permissions: READ }).replace(
@@ -276,7 +277,7 @@ test('a viewer looks: it starts, steers and changes nothing, whatever the policy
     const started = outputOf(await callAs(host, ann)(startDirective('look')));
     const read = await asViewer(tool('fs/read_file', { path: 'notes/a.txt' }));
     expect(read).toMatchObject({ ok: true });
-    // The same token with less: it still has what it was handed, to look at.
+    // The same token with a smaller role keeps its handles for reading.
     expect(await asViewer(onThread(started.handle, 'status'))).toMatchObject({ ok: true });
     expect(await asViewer(onThread(started.handle, 'wait'))).toMatchObject({ ok: true });
     for (const request of [

@@ -1,5 +1,6 @@
-// A full run from outside: an external client starts a signed directive, follows it, speaks to it, reads
-// what it did and gets its result. Real clients of both lines over real pipes, a scripted model.
+// Tests a complete run: an external client starts a signed directive, follows it, sends a message,
+// reads the transcript and gets the result. Clients of both lines use real pipes, with a scripted
+// model.
 import { type ChildProcess, spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { setTimeout as sleep } from 'node:timers/promises';
@@ -17,10 +18,10 @@ import {
   startDirective,
 } from './support/threads.ts';
 
-// Several processes each, all of them real.
+// Each test starts several real processes.
 vi.setConfig({ testTimeout: timeoutMs(90_000) });
 
-/** Opened by hand; open for good when the test is over. */
+/** A gate that the test opens by hand. It stays open after the test. */
 function gate() {
   let open = (): void => {};
   const opened = new Promise<void>((resolve) => {
@@ -30,7 +31,7 @@ function gate() {
   return { open: () => open(), opened };
 }
 
-/** Reads twice, then waits until it may answer. */
+/** Starts a thread that reads twice and then waits for the gate. */
 async function lookedAt() {
   const { open, opened } = gate();
   const served = await serve(
@@ -53,7 +54,7 @@ const isAlive = (pid: number): boolean => {
   }
 };
 
-/** Until it is so, looked at often. */
+/** Polls until the condition is true. */
 async function until(holds: () => boolean | Promise<boolean>): Promise<void> {
   for (const end = Date.now() + timeoutMs(20_000); Date.now() < end; await sleep(20)) {
     if (await holds()) return;
@@ -80,7 +81,7 @@ test.each(CLIENTS)('a full run with a client of %s', async (_line, open) => {
   expect(handle).toMatch(/^look_\d{8}_\d{6}_\w{4}\.[\w-]{32}$/);
   expect(started.output.thread_id).toBe(handle);
   expect(started.output.next).toContain(handle);
-  // Every turn and step, ever further.
+  // Progress increases with every turn and step.
   for (const [at, { progress }] of told.entries()) {
     expect(progress).toBeGreaterThan(told[at - 1]?.progress ?? -1);
   }
@@ -139,7 +140,7 @@ test('a request that is cancelled ends the waiting, not the thread; silence is b
     signal: giveUp.signal,
     onprogress() {
       heard += 1;
-      // The first is how it stands, the second that it still does.
+      // The first message is the status, the second one is periodic.
       if (heard === 2) giveUp.abort();
     },
   });
@@ -220,7 +221,7 @@ test('the server ends with its client and leaves a thread that can be resumed', 
   expect(row.ok && row.output.status).toBe('interrupted');
   open();
   expect(await threads.output.resume(id)).toMatchObject({ output: { status: 'completed' } });
-  // Another process was handed nothing.
+  // A new process has no handles.
   const next = await connect(served);
   expect(await next.call(onThread(handle, 'status'))).toMatchObject({
     ok: false,
@@ -231,7 +232,7 @@ test('the server ends with its client and leaves a thread that can be resumed', 
 test('the server ends when whoever started it dies', async () => {
   const served = await serve({}, []);
   const { command, args, env } = served.command;
-  // Starts the server as clients do, says its id, and does nothing more.
+  // The program starts the server like a client, prints its id and does nothing else.
   const program = `const { spawn } = require('node:child_process');
     const server = spawn(${JSON.stringify(command)}, ${JSON.stringify(args)}, { stdio: ['pipe', 'pipe', 'pipe'] });
     server.stderr.once('data', () => console.log(server.pid));

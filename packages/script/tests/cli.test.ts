@@ -185,7 +185,7 @@ describe('how it ends', () => {
   test('1: a file that is not there', async () => {
     const { code, err } = await script('none.mld');
     expect(code).toBe(1);
-    expect(err).toContain('`none.mld` cannot be read: there is no such file');
+    expect(err).toContain('`none.mld` cannot be read: the file does not exist');
   });
 
   test.each([
@@ -322,7 +322,7 @@ describe('what is no ordinary file', () => {
       ['eval', '--file', 'zero-pipe.mld'],
     ]) {
       const { code, err } = kmAlone(words);
-      expect(err).toContain('give `-` to read what is piped in');
+      expect(err).toContain('use `-` to read from a pipe');
       expect(code).toBe(1);
     }
     expect(kmAlone(['provenance', 'pipe.mld'])).toMatchObject({ code: 1 });

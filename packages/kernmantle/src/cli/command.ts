@@ -8,19 +8,19 @@ export interface CommandCall {
   args: readonly (string | readonly string[] | undefined)[];
   options: Readonly<Record<string, unknown>>;
   terminal: Terminal;
-  /** It and those beside it, for completion. */
+  /** This command and its siblings, for completion. */
   commands: readonly Command[];
 }
 
-/** The exit code, or why it could not be done: whoever called says it, and it gives the code. */
+/** An exit code, or a failure that the caller prints and turns into an exit code. */
 export type Ending = number | Failure;
 export type CommandRun = (call: CommandCall) => Promise<Ending>;
 
-/** Gives a command of the parser its code, which is loaded when it runs. */
+/** Connects a command of the parser with its code, which is loaded when the command runs. */
 export function runs(command: Command, load: () => Promise<CommandRun>, output: Output): void {
-  command.option('--json', 'answer in JSON').action(async (...given: unknown[]) => {
+  command.option('--json', 'answer in JSON').action(async (...values: unknown[]) => {
     // The parser appends the options and the command itself to the arguments.
-    const args = given.slice(0, -2) as (string | string[] | undefined)[];
+    const args = values.slice(0, -2) as (string | string[] | undefined)[];
     const options = command.optsWithGlobals<Record<string, unknown>>();
     const { createTerminal } = await import('./terminal/terminal.ts');
     const terminal = createTerminal(options.json === true, output);
@@ -30,13 +30,13 @@ export function runs(command: Command, load: () => Promise<CommandRun>, output: 
   });
 }
 
-/** An option or argument as text; undefined when it was not given. */
+/** Returns an option or argument as text, undefined if it is absent. */
 export const asText = (value: unknown): string | undefined =>
   typeof value === 'string' ? value : undefined;
 export const asList = (value: unknown): string[] =>
   Array.isArray(value) ? value.filter((item) => typeof item === 'string') : [];
 
-/** A file of the package. */
+/** Reads a JSON file of this package. */
 export const readOwnJson = (path: string): unknown =>
   JSON.parse(readFileSync(packagePath(path), 'utf8'));
 

@@ -9,7 +9,7 @@ import {
 import { EXTENSIONS } from '../extensions.ts';
 import { asText, type CommandCall, type CommandRun, type Ending } from './command.ts';
 
-/** Who speaks: threads and the audit note it with everything they are told. */
+/** The actor of a command. Threads and the audit record it with every signal. */
 export const speaker = ({ terminal }: Pick<CommandCall, 'terminal'>): Speaker => ({
   who: personIn(terminal.env),
   channel: 'cli',
@@ -19,7 +19,7 @@ export const speaker = ({ terminal }: Pick<CommandCall, 'terminal'>): Speaker =>
 export const openRuntime = (options: RuntimeOptions): Promise<Outcome<Runtime>> =>
   createRuntime({ ...options, extensions: EXTENSIONS });
 
-/** Opens the runtime of the command's project, does the work, closes it whatever happened. */
+/** Opens the runtime of the command's project, runs the work and always closes the runtime. */
 export async function withRuntime(
   { options, terminal: { cwd, env } }: CommandCall,
   work: (runtime: Runtime) => Promise<Ending>,
@@ -37,7 +37,7 @@ export async function withRuntime(
   }
 }
 
-/** A command that works in a project. */
+/** Wraps a command that needs a project. */
 export const inProject =
   (work: (runtime: Runtime, call: CommandCall) => Promise<Ending>): CommandRun =>
   (call) =>

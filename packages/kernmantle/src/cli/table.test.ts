@@ -11,7 +11,7 @@ const output = createOutput(process.stdout, process.stderr, () => {});
 test('every command that people read about has code, and words about all it takes', () => {
   for (const command of leaves(createParser(output))) {
     const { options, registeredArguments } = command;
-    // Whatever runs can answer in JSON.
+    // Every command that runs something can answer in JSON.
     expect([command.name(), options.map(({ long }) => long)]).toEqual([
       command.name(),
       expect.arrayContaining(['--json']),

@@ -1,10 +1,10 @@
-// Every command: what it is called and takes stands in `bundle/commands.json`, where its code is in
-// `CODE`. Adding one means a row in each and a file in `commands/`.
+// The table of all commands. `bundle/commands.json` has names, arguments and help texts; `CODE` has
+// the modules. A new command needs a row in each and a file in `commands/`.
 import { Command } from 'commander';
 import { type CommandRun, readOwnJson, runs, version } from './command.ts';
 import type { Output } from './terminal/output.ts';
 
-/** By name, with the one it stands under; loaded when it runs. */
+/** Modules by command name, after the parent's name. A module is loaded when its command runs. */
 const CODE: Readonly<Record<string, () => Promise<CommandRun>>> = {
   demo: async () => (await import('./demo/demo.ts')).run,
   init: async () => (await import('./commands/init.ts')).run,
@@ -75,20 +75,20 @@ const CODE: Readonly<Record<string, () => Promise<CommandRun>>> = {
   completion: async () => (await import('./commands/completion.ts')).run,
 };
 
-/** What people read about a command. Arguments and options are written as the parser reads them. */
+/** Texts of a command. Arguments and options are written as the parser reads them. */
 interface CommandWords {
   readonly about: string;
   readonly arguments?: Readonly<Record<string, string>>;
   readonly options?: Readonly<Record<string, string>>;
   readonly examples?: readonly string[];
-  /** It works without a project. */
+  /** True if the command works without a project. */
   readonly anywhere?: boolean;
   readonly commands?: Readonly<Record<string, CommandWords>>;
 }
 
 const PROJECT = 'use the project in this folder (default: the nearest `.ai` upwards)';
 const STORE =
-  'threads are on this server (default: `KERNMANTLE_STORE`, your settings, the project)';
+  'use the threads on this server (default: `KERNMANTLE_STORE`, your settings, the project)';
 
 type Commands = Readonly<Record<string, CommandWords>>;
 
@@ -111,14 +111,16 @@ function add(parent: Command, list: Commands, output: Output, path = ''): void {
   }
 }
 
-/** `tell` says what is wrong with the words; a program that wants JSON is told by whoever called. */
+/**
+ * Creates the parser. `tell` receives usage errors; with `--json` the caller prints them itself.
+ */
 export function createParser(output: Output, tell = output.err): Command {
   const km = new Command('km')
     .description('kernmantle: directives, tools and knowledge for agents, inside a safety harness')
     .version(version(), '-V, --version', 'print the version')
     .helpOption('-h, --help', 'show this')
     .helpCommand('help [command]', 'show help for a command')
-    // Beside long names too a text is broken at the width of the terminal, or at 80.
+    // Texts beside long names are wrapped at the width of the terminal, or at 80 columns.
     .configureHelp({ minWidthToWrap: 20 })
     .configureOutput({ writeOut: output.out, writeErr: tell })
     .showHelpAfterError('(see `km --help`)')

@@ -1,4 +1,4 @@
-// MCP over HTTP: the guard stands before everything, `/mcp` is the protocol.
+// Serves MCP over HTTP at `/mcp`. The request guard checks every request first.
 import type { HttpBindings } from '@hono/node-server';
 import { fail, messageOf, type Outcome, ok, systemClock } from '@kernmantle/core/base';
 import { createMcpHttp, type HttpOptions, type McpClient, type McpHost } from '@kernmantle/mcp';
@@ -15,9 +15,9 @@ import {
 import { Hono } from 'hono';
 
 interface ListenOptions extends Omit<HttpOptions, 'clock'> {
-  /** `127.0.0.1` unless said otherwise. Anything but loopback needs tokens, and there must be one. */
+  /** Address to bind. Default `127.0.0.1`. Other addresses need at least one token. */
   readonly hostname?: string;
-  /** Any that is free unless said otherwise. */
+  /** Port of the server. Absent: any free port. */
   readonly port?: number;
   readonly tokens: TokenStore;
   readonly clock?: typeof systemClock;
@@ -25,18 +25,16 @@ interface ListenOptions extends Omit<HttpOptions, 'clock'> {
 }
 
 interface Listening {
-  /** Where clients connect. */
   readonly url: string;
   /**
-   * Bearer token with the role `steer`, which counts while this server runs. Absent unless only this machine
-   * can connect.
+   * Bearer token with the role `steer`, valid while this server runs. Absent if other machines can
+   * connect.
    */
   readonly token?: string;
-  /** Streams are told, then everything is closed; nothing stays behind. */
   close(): Promise<void>;
 }
 
-/** How often open streams are asked whether their token still counts. */
+/** Interval between checks whether the tokens of open streams are still valid. */
 const TOKENS_MS = 1000;
 
 interface ListenerEnv {
@@ -61,10 +59,10 @@ export async function listenForMcp(
 ): Promise<Outcome<Listening>> {
   const { hostname = '127.0.0.1', tokens, clock = systemClock, onRefused } = options;
   if (!isLoopback(hostname)) {
-    const known = tokens.list();
-    if (!known.ok) return known;
-    if (!known.output.some(({ id }) => tokens.counts(id))) {
-      const message = `\`${hostname}\` can be reached by others, and this project has no token; make one first`;
+    const entries = tokens.list();
+    if (!entries.ok) return entries;
+    if (!entries.output.some(({ id }) => tokens.counts(id))) {
+      const message = `other machines can reach \`${hostname}\`, and this project has no token; create one first`;
       return fail('permission_denied', message, { missing: 'token' });
     }
   }
@@ -81,7 +79,7 @@ export async function listenForMcp(
       context.set('client', verdict.client);
       await next();
     } else if (verdict.status === 401 && context.req.path.startsWith('/.well-known/')) {
-      // Whoever looks for another way to log in is told that there is none.
+      // Clients that look for another way to log in get a clear 404.
       context.res = refuse({ status: 404, message: 'there is nothing here' });
     } else context.res = refuse(verdict);
     addHeaders(context.res.headers);

@@ -1,5 +1,5 @@
-// A project for MCP clients, as the command line and embedding programs start it: over HTTP, or over
-// the standard streams of this process.
+// Starts the MCP server of a project over HTTP or over the standard streams of this process. The
+// command line and embedding programs both use it.
 import { readFileSync } from 'node:fs';
 import {
   compact,
@@ -18,33 +18,32 @@ import { openProgram, type ProgramRuntime, type ServedProject } from '../program
 import { listenForMcp } from './listen-mcp.ts';
 
 export interface ServerSettings {
-  /** Any that is free unless said otherwise. */
+  /** Port of the server. Absent: any free port. */
   port?: number;
-  /** `127.0.0.1` unless said otherwise; others need a token (`km web token add`). */
+  /** Address to bind. Default `127.0.0.1`; other addresses need a token (`km web token add`). */
   host?: string;
-  /** Items that say so are tools, resources and prompts of their own, instead of the four tools. */
+  /** Offers exposed items as tools, resources and prompts, instead of the four tools. */
   native?: boolean;
-  /** `stdio`: this process's own input and output, for one client. Default `http`. */
+  /** `stdio` serves one client over the input and output of this process. Default `http`. */
   transport?: 'http' | 'stdio';
-  /** Told what goes wrong beside the calls. */
+  /** Called for every error outside of the calls. */
   onError?: (error: Error) => void;
 }
 
 export interface RunningServer {
-  /** Where clients connect; `stdio:` over the standard streams. */
+  /** Address for clients. `stdio:` if the server uses the standard streams. */
   readonly url: string;
   /**
-   * Bearer token with the role `steer` for clients on this machine; it counts while the server runs. Without a
-   * token a client may only look. Absent over `stdio`, and where other machines can connect.
+   * Bearer token with the role `steer` for clients on this machine, valid while the server runs. A
+   * client without a token can only read. Absent over `stdio`, and if other machines can connect.
    */
   readonly token?: string;
-  /** Resolves when it is over: closed, or the input of `stdio` has ended. */
+  /** Resolves after `close`, or at the end of input over `stdio`. */
   readonly ended: Promise<void>;
-  /** Streams are told and closed; nothing of the server stays behind. */
   close(): Promise<void>;
 }
 
-/** Every refused token is a row of the audit, as often as the guard tells. */
+/** Serves over HTTP. Refused tokens are recorded in the audit, as the guard reports them. */
 export function serveHttp(
   served: ServedProject,
   { host, port, native = false }: Pick<ServerSettings, 'host' | 'port' | 'native'>,
@@ -104,7 +103,7 @@ async function serve(
   });
 }
 
-/** `given`: a runtime of the program, which stays open; or what to open one with, which is closed too. */
+/** Starts a server. Closing it also closes a runtime opened from options, but not a given one. */
 export async function startServer(
   given: ProgramRuntime | (RuntimeOptions & ServerSettings),
   settings: ServerSettings,

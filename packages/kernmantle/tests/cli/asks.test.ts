@@ -1,5 +1,5 @@
-// A call or a script that no thread makes and that a person is asked about: it ends with 7 and leaves the
-// question in the queue; the same again after the answer passes, and uses it up.
+// Tests calls and scripts outside of threads that need approval: they exit with 7 and leave a
+// request in the queue. The same call passes after the answer and uses it up.
 import { spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { existsSync, readFileSync } from 'node:fs';
@@ -23,7 +23,7 @@ const km = ({ root, env }: Fixture, ...words: string[]) => runCommand(words, roo
 const WRITE = ['exec', 'tool', 'fs/write_file', 'path=a.txt', 'content=x'];
 const isThere = ({ root }: Fixture, path = 'a.txt') => existsSync(join(root, path));
 
-/** What waits, as a program reads it. */
+/** The pending requests as JSON. */
 async function queue(fixture: Fixture, ...more: string[]): Promise<JsonObject[]> {
   const { output } = await km(fixture, 'approvals', 'ls', '--json', ...more);
   return getOwn(JSON.parse(output), 'output') as JsonObject[];
@@ -51,11 +51,11 @@ test('a call waits in the queue, and the same call passes once after yes', async
   ]);
   expect(waiting[0]).not.toHaveProperty('thread');
   expect(asked.output).toContain(`km approvals approve|deny ${plainText(waiting[0]?.id)}`);
-  // Asked again before there is an answer, it is the same question.
+  // A repeated call before the answer uses the same request.
   expect((await km(fixture, ...WRITE)).code).toBe(7);
   expect(await queue(fixture)).toHaveLength(1);
   await decide(fixture, 'approve');
-  // Another call is not what was approved.
+  // The approval is not valid for another call.
   expect((await km(fixture, ...WRITE.slice(0, -1), 'content=y')).code).toBe(7);
   expect(isThere(fixture)).toBe(false);
   expect((await km(fixture, ...WRITE)).code).toBe(0);
@@ -105,7 +105,7 @@ test('a list has two lines for each question, and all of it with -v', async () =
   const all = await km(fixture, 'approvals', 'ls', '-v');
   const one = await km(fixture, 'approvals', 'show', plainText(second?.id));
   expect(all.output).toContain('operation tool fs/write_file');
-  // The question, why, the call, what would change.
+  // The question, the reason, the call and the change are printed in this order.
   expect(one.output).toMatch(/question Create b\.txt.*because write it\?.*asked by.*arguments/s);
   expect(one.output).not.toMatch(/asked_by|asked by \[|roles|action/);
   const shown = await km(fixture, 'approvals', 'show', plainText(first?.id));
@@ -198,7 +198,7 @@ test('where somebody is at hand they are asked too, and the first answer counts'
   expect(await runtime.call('execute', request('2'), { person: here(false) })).toMatchObject({
     error: { code: 'permission_denied', detail: { answer: 'denied' } },
   });
-  // Nobody answers here, somebody does elsewhere.
+  // The answer comes from elsewhere, not from this terminal.
   const silent = (_question: string, signal: AbortSignal) =>
     new Promise<undefined>((resolve) => signal.addEventListener('abort', () => resolve(undefined)));
   const call = runtime.call('execute', request('3'), { person: silent });
@@ -292,18 +292,18 @@ const HAS_SCRIPT = existsSync('/usr/bin/script') && process.platform === 'linux'
 
 const ASKS = '[w]hy [?] ';
 
-/** What a person types or does elsewhere, by what they have just read; each once, in this order. */
+/** Inputs of the person, each after a text has appeared, once and in this order. */
 type Typing = readonly (readonly [after: string, typed: string | (() => Promise<void>)])[];
 
 interface AtTerminal {
   term?: string;
-  /** Typed as soon as the process is there. */
+  /** Text typed as soon as the process exists. */
   early?: string;
-  /** The person looks at the question for a while. */
+  /** True if the person waits before the answer. */
   looks?: boolean;
 }
 
-/** On a terminal of its own. */
+/** Runs the command on its own terminal. */
 async function atTerminal(
   { root, env }: Fixture,
   words: readonly string[],
@@ -316,7 +316,7 @@ async function atTerminal(
     env: { ...env, KERNMANTLE_SRC: '1', TERM: term, NO_COLOR: '1' },
   });
   let output = '';
-  /** Bytes that came although nothing was typed since the question. */
+  /** Bytes that arrived between the question and the answer. */
   const between: string[] = [];
   child.stdin.write(early);
   child.stdout.on('data', (piece) => void (output += piece));
@@ -326,7 +326,7 @@ async function atTerminal(
     const from = output.length;
     while (!isOver() && !output.slice(from).endsWith(after)) await sleep(20);
     const [asked, until] = [output.length, Date.now() + (looks ? 400 : 0)];
-    // As long as a live view would have drawn several times.
+    // The pause is long enough for several redraws of a live view.
     while (!isOver() && Date.now() < until) await sleep(50);
     between.push(output.slice(asked));
     if (typeof typed === 'string') child.stdin.write(typed);
@@ -344,7 +344,7 @@ test.skipIf(!HAS_SCRIPT).each([
   const fixture = project();
   const done = await atTerminal(fixture, WRITE, [[ASKS, typed]], { looks: false });
   expect([done.code, done.output]).toEqual([code, expect.stringContaining('write it?')]);
-  // No thread would go on with a scope.
+  // No thread exists that could use a scope.
   expect(done.output).toContain('[o]nce [v]alue [d]eny [w]hy [?] ');
   expect(isThere(fixture)).toBe(code === 0);
   expect(await queue(fixture)).toEqual([]);
@@ -390,15 +390,15 @@ test.skipIf(!HAS_SCRIPT).each(['dumb', 'xterm'])(
       'out/.keep': '',
       '.ai/directives/job.md': APPENDS('job', '/append "x" to "out/a.md"'),
     });
-    // What was typed before the question was complete is no answer to it, complete line or not.
+    // Input before the complete question is not an answer, with or without Enter.
     const early = 'o\ro\ro';
     const typing: Typing = [[ASKS, 'o\r']];
     const done = await atTerminal(fixture, ['run', 'job'], typing, { term, early });
     expect([done.code, done.output]).toEqual([0, expect.stringContaining('add it?')]);
     expect(isThere(fixture, 'out/a.md')).toBe(true);
-    // Nothing is drawn over the question, or written after it, while it stands.
+    // Nothing is drawn over the question, or written after it, until the answer.
     expect(done.between).toEqual(['']);
-    // Nor does the view ask again after the answer.
+    // The view does not ask again after the answer.
     expect(done.output.split('? approval')).toHaveLength(2);
     expect(done.output).toContain('✓ approval');
   },
@@ -447,7 +447,7 @@ test.skipIf(!HAS_SCRIPT)(
   timeoutMs(90_000),
 );
 
-/** A thread that starts another one, which asks. */
+/** A directive that starts a thread which asks. */
 const BOSS = {
   'out/.keep': '',
   '.ai/directives/job.md': APPENDS('job', '/append "x" to "out/a.md"'),

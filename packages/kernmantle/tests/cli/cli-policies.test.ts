@@ -1,5 +1,4 @@
-// What policy files say, and what people are told about them: by `check`, `verify`, `doctor`, `explain`
-// and at a run.
+// Tests how policy files are reported by `check`, `verify`, `doctor`, `explain` and at a run.
 import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { runCommand } from '@kernmantle/test-support/command-line';
@@ -37,7 +36,7 @@ beforeEach(() => {
     'replies.json': JSON.stringify([{ text: 'Done.' }]),
     '.ai/directives/reads.md': READS,
   });
-  // Signed is what lies in a folder of that name.
+  // Files in a folder of this name count as signed.
   fixture.env.KERNMANTLE_HOME = join(fixture.root, '..', '.ai');
 });
 afterEach(() => fixture.remove());
@@ -232,7 +231,7 @@ test('all levels are shown as one policy, each line with who says it, and what i
     { setting: 'limits.turns', value: 20, from: ['user'], void: true },
   ]);
   expect(about('limits.spend')).toMatchObject([{ value: '1.50', from: ['user'] }]);
-  // A project that nobody signed opens nothing.
+  // An unsigned project cannot relax any rule.
   expect(about('unsigned')).toMatchObject([
     { value: 'restrict', from: ['bundle'] },
     { value: 'allow', from: ['project'], void: true },

@@ -1,5 +1,5 @@
-// `km run` of something that cannot run: a clear reason, its own exit code, and not one file more than
-// before, neither in the project nor in the user's folder.
+// Tests `km run` of directives that cannot run: a clear reason, its own exit code, and no new file
+// in the project or the user's folder.
 import { globSync, readdirSync, readFileSync } from 'node:fs';
 import { dirname } from 'node:path';
 import { runCommand } from '@kernmantle/test-support/command-line';
@@ -79,7 +79,7 @@ test('a permission for a tool that is not there grants nothing and refuses nothi
   );
   expect(done, done.output).toMatchObject({ code: 0 });
   expect(done.output).toContain('tool_unknown');
-  // One that appears later under that name is permitted from the next start on.
+  // A tool that appears later under that name is permitted from the next start on.
   fixture.write(
     '.ai/tools/ops/docker.yaml',
     'tool_id: docker\ntool_type: python\nversion: "1.0.0"\ndescription: d\neffect: read\nexecutor_id: function\nconfig: { function: read_file }\n',
@@ -144,9 +144,8 @@ test('a limit that is no number, and refusals as JSON, leave nothing either', as
 });
 
 test('programs are not told to type commands: only what people read says how they call it', () => {
-  // The command line, what it prints, and the page, which names the command beside every act.
-  // Who writes a script that names a server has to know how a person connects one.
-  // So has who writes the file of a server's tool or is refused it, and a client without a token.
+  // These files may name commands: the command line, its texts, and the page. The others tell users
+  // how to connect a server, how to sign a tool, or how to create a token.
   const forPeople = [
     'packages/kernmantle/src/',
     'packages/evals/src/',

@@ -1,4 +1,4 @@
-// Threads from the command line, against a scripted provider over real HTTP.
+// Tests threads from the command line, with a scripted provider over real HTTP.
 import { type ChildProcess, spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { closeSync, existsSync, openSync, readdirSync, readFileSync, readlinkSync } from 'node:fs';
@@ -47,7 +47,7 @@ const asking = look()
 let fixture: Fixture;
 let provider: ScriptedProvider;
 let script: ScriptedReply[];
-/** Replies are held back while this is unresolved. */
+/** Replies wait while this promise is unresolved. */
 let gate: Promise<void>;
 /** Called for every request that arrives. */
 let onRequest: () => void;
@@ -89,11 +89,11 @@ interface Done {
 interface Running {
   process: ChildProcess;
   done: Promise<Done>;
-  /** Resolves when it has said this on standard error. */
+  /** Resolves when the process has written this on standard error. */
   says(words: string): Promise<void>;
 }
 
-/** Makes the launcher believe that it runs on a Node that is too old. */
+/** Makes the launcher believe that Node is too old. */
 const OLD_NODE = [
   '--import',
   `data:text/javascript,Object.defineProperty(process, 'versions', { value: { node: '20.0.0' } })`,
@@ -120,7 +120,7 @@ function start(...args: string[]): Running {
   };
   return { process: child, done, says };
 }
-/** The command in this process. How a process ends, and what it does with signals and streams, is for `start`. */
+/** Runs the command in this process. Use `start` to test exits, signals and streams. */
 const km = (...args: string[]): Promise<Done> => runStreams(args, fixture.root, fixture.env);
 const outputOf = ({ out }: Done): Json => (JSON.parse(out) as { output: Json }).output;
 const lines = ({ out }: Done): JsonObject[] =>
@@ -259,7 +259,7 @@ test('a text that looks like a number stays a text', async () => {
     expect(done, done.out).toMatchObject({ code: 0 });
     expect(readFileSync(join(fixture.root, 'n.txt'), 'utf8')).toBe(content);
   }
-  // What is declared as something else is read as that, and what does not fit is a mistake of the caller.
+  // A value for another type is converted; an unsuitable one is an error of the caller.
   expect((await km('exec', 'tool', 'fs/read_file', 'path=n.txt', 'limit=1')).code).toBe(0);
   expect((await km('exec', 'tool', 'fs/read_file', 'path=n.txt', 'limit=x')).code).toBe(2);
   expect((await km('exec', 'tool', 'fs/read_file')).code).toBe(2);
@@ -276,7 +276,7 @@ test('a provider that refuses is 6', async () => {
   expect(done, done.err).toMatchObject({ code: 6 });
 });
 
-/** A run whose next request is held back until `open` is called. */
+/** Starts a run whose next request waits until `open` is called. */
 async function heldRun(...args: string[]) {
   let release: () => void = () => {};
   gate = new Promise<void>((resolve) => (release = resolve));
@@ -286,7 +286,7 @@ async function heldRun(...args: string[]) {
   return { ...running, open: release };
 }
 
-/** Of all threads, newest first. */
+/** Returns the statuses of all threads, newest first. */
 async function statuses(): Promise<unknown[]> {
   const { rows } = outputOf(await km('threads', 'ls', '--json')) as { rows: JsonObject[] };
   return rows.map(({ status }) => status);
@@ -295,7 +295,7 @@ async function statuses(): Promise<unknown[]> {
 const childrenOf = (pid: number): number[] =>
   readFileSync(`/proc/${pid}/task/${pid}/children`, 'utf8').split(' ').filter(Boolean).map(Number);
 
-/** Has it opened the registry? */
+/** True if the process has opened the registry. */
 const isReading = ({ pid = 0 }: ChildProcess): boolean =>
   readdirSync(`/proc/${pid}/fd`).some((fd) => {
     try {
@@ -401,7 +401,7 @@ test('a thread that is told to stop ends as terminated', async () => {
   const done = await held.done;
   expect(done.code).toBe(1);
   expect(lines(done).at(-1)).toMatchObject({ output: { status: 'terminated' } });
-  // Ended is not lost: whoever wants it goes on.
+  // An ended thread can be resumed.
   expect(await km('threads', 'resume', 'last')).toMatchObject({ code: 0 });
 });
 
@@ -419,7 +419,7 @@ test('Ctrl-C asks the thread to stop', async () => {
   script = [read('notes/a.txt'), { text: 'never' }];
   const held = await heldRun();
   held.process.kill('SIGINT');
-  await held.says('asked it to stop');
+  await held.says('stopping; press Ctrl-C');
   held.open();
   const done = await held.done;
   expect(done, done.err).toMatchObject({ code: 130 });
@@ -453,7 +453,7 @@ describe('a tool at work is waited for after the first Ctrl-C', () => {
     await Promise.race([arrived.promise, early]);
     early.catch(() => {});
     running.process.kill('SIGINT');
-    await running.says('asked it to stop');
+    await running.says('stopping; press Ctrl-C');
     running.process.kill(signal);
     expect((await running.done).code).toBe(code);
     expect(await statuses()).toEqual(['interrupted']);
@@ -502,7 +502,7 @@ describe('a reader that goes away ends the display, not the run', () => {
 });
 
 describe('the command ends by itself when its thread has ended', () => {
-  /** `look` with more rights, and the user's policy. */
+  /** Writes `look` with more permissions, and the user's policy. */
   function prepare(rights: string, policy = ''): void {
     fixture.write(join(fixture.home, 'policy.yaml'), `unsigned: allow\n${policy}\n`);
     const text = look().replace('</permissions>', `${rights}</permissions>`);
@@ -519,7 +519,7 @@ describe('the command ends by itself when its thread has ended', () => {
     return existsSync(file) ? readFileSync(file, 'utf8').trim() : '';
   };
 
-  // The process below leaves the group of its tool and ignores SIGTERM, as the tool itself does.
+  // The child process leaves the group of its tool and ignores SIGTERM, as the tool itself does.
   const LEAVE = `trap "" TERM; setsid sh -c 'echo $$ > left.pid; exec sleep 600' & until [ -s left.pid ]; do sleep 0.1; done`;
 
   test.runIf(process.platform === 'linux')('a tool has left a process behind', async () => {
@@ -618,7 +618,7 @@ describe('the command ends by itself when its thread has ended', () => {
       "process.on('SIGTERM', () => {}); export const write = () => new Promise(() => {});";
     fixture.write('.ai/tools/t/deaf.ts', `${deaf} setInterval(() => {}, 1000);`);
     script = [calls('t/prices'), { text: 'done' }];
-    /** Processes of the command when a request for the model arrives. */
+    /** Processes of the command at each model request. */
     const children: number[][] = [];
     onRequest = () => children.push(childrenOf(running.process.pid ?? 0));
     const running = start('run', 'look');
@@ -627,7 +627,7 @@ describe('the command ends by itself when its thread has ended', () => {
     expect(done, done.err).toMatchObject({ code: 0, out: 'done\n' });
     const shown = await km('threads', 'show', 'last', '--full', '--json');
     expect(shown.out).toContain('the sink did not end in time');
-    // INVARIANT: a call that has ended has left no process behind that could keep the command.
+    // INVARIANT: a call that has ended never leaves a process that could keep the command alive.
     expect(children).toEqual([[], []]);
   });
 
@@ -651,8 +651,8 @@ describe('the command ends by itself when its thread has ended', () => {
   test.runIf(process.platform !== 'win32')(
     'its journal cannot be written any more (needs ulimit)',
     async () => {
-      // The text of the reply is more than a file may hold. The signal for that is ignored, so that
-      // the write reports an error.
+      // The text of the reply exceeds the maximum file size. The signal for this is ignored, so
+      // that the write reports an error.
       script = [{ text: 'x'.repeat(4_000_000) }];
       const limited = 'trap "" XFSZ; ulimit -f 2048; exec "$0" "$@"';
       const child = spawn('sh', ['-c', limited, process.execPath, launcher, 'run', 'look'], {
@@ -711,7 +711,7 @@ describe('through the launcher', () => {
     script = [read('notes/a.txt'), { text: 'never' }];
     const held = await heldRun();
     held.process.kill(signal);
-    await held.says('asked it to stop');
+    await held.says('stopping; press Ctrl-C');
     held.open();
     expect((await held.done).code).toBe(130);
     expect(await statuses()).toEqual(['terminated']);
@@ -723,7 +723,7 @@ describe('through the launcher', () => {
     const [inner = 0] = childrenOf(held.process.pid ?? 0);
     process.kill(inner, 'SIGINT');
     held.process.kill('SIGINT');
-    await held.says('asked it to stop');
+    await held.says('stopping; press Ctrl-C');
     held.open();
     expect((await held.done).code).toBe(130);
     expect(await statuses()).toEqual(['terminated']);
@@ -757,7 +757,7 @@ test('a process that does not answer is killed, and does nothing when it wakes u
   held.process.kill('SIGCONT');
   expect((await held.done).code).not.toBe(0);
   const page = outputOf(await km('threads', 'ls', '--json')) as { rows: JsonObject[] };
-  // The request went out, so it may be on the invoice: it is charged.
+  // The request was sent and may be on the invoice, so it is charged.
   expect(page.rows).toMatchObject([{ status: 'killed', cost: { tool_calls: 0, estimated: true } }]);
   const report = outputOf(await km('cost', '--json')) as { total: { spend: string } };
   expect(page.rows).toMatchObject([{ cost: { spend: report.total.spend } }]);
@@ -820,7 +820,7 @@ test('a person sees what is asked and decides once', async () => {
   const [listed] = outputOf(await km('approvals', 'ls', '--json')) as { mark: string }[];
   expect(listed?.mark).toMatch(/^[0-9A-F]{4}-[0-9A-F]{4}$/);
   expect(waiting.out).toContain(listed?.mark);
-  // What would be one long line is told below each other.
+  // A long line is printed as several lines.
   expect(waiting.out).toMatch(/^ +- id github\/one$/m);
   expect(waiting.out).toMatch(/^ {4,}description x+$/m);
   expect(await km('approvals', 'answer', call, 'yes')).toMatchObject({ code: 2 });
@@ -835,7 +835,7 @@ test('a person sees what is asked and decides once', async () => {
     answer: 'the main one',
     channel: 'cli',
   });
-  expect((await km('approvals', 'ls')).err).toContain('nothing waits');
+  expect((await km('approvals', 'ls')).err).toContain('no pending approval requests');
   expect((await km('approvals', 'ls', '--all', '-v')).out).toContain('seen');
   const rows = outputOf(await km('audit', '--surface', 'cli', '--thread', thread, '--json'));
   expect(rows).toMatchObject([
@@ -891,7 +891,7 @@ test('everything a person does is a row of the audit, with who did it', async ()
   const reasons = list.map(({ operation, reason }) => `${operation} ${reason}`);
   expect(reasons).toEqual(expect.arrayContaining(['pause lunch', 'raise {"turns":4}']));
   const filtered = await km('audit', '--tool', 'nothing/here');
-  expect(filtered).toMatchObject({ code: 0, out: '', err: 'no such rows\n' });
+  expect(filtered).toMatchObject({ code: 0, out: '', err: 'no matching rows\n' });
   expect(await km('audit', '--since', 'yesterday')).toMatchObject({ code: 2 });
   expect(await km('audit', '--decision', 'maybe')).toMatchObject({ code: 2 });
 });
@@ -914,7 +914,7 @@ test('what the model says between calls is shown whole, line by line', async () 
   const { out, err } = await km('run', 'look');
   expect(err).toContain(`  ‹ ${long}\n    - one\n    - two\n`);
   expect(err).not.toContain('…');
-  // The last words are the result, which is printed once.
+  // The final text is the result and is printed once.
   expect(out).toBe('done\n');
   expect(err).not.toContain('done');
 });

@@ -282,12 +282,12 @@ test('keys, trust, explain and doctor tell what holds', async () => {
 });
 
 test.skipIf((await probeSandbox()).kind === 'none')(
-  'what the sandbox moved out of the project is told to whoever called',
+  'files that the sandbox quarantines are reported to the user',
   async () => {
     const bash = (command: string) => km('exec', 'tool', 'shell/bash', `command=${command}`);
     for (const command of ['mkdir -p sub/.git && echo made', 'mkdir -p sub/.git && exit 3']) {
       const { out, err } = await bash(command);
-      expect(out + err).toContain('moved out of the project: `sub/.git`; look at it in');
+      expect(out + err).toContain('quarantined: `sub/.git`; the files are in');
     }
     expect((await bash('echo nothing')).err).not.toContain('moved out');
   },
@@ -397,7 +397,7 @@ test('the demo shows the kernel, then a thread that is held, and leaves nothing 
     'denied: `tool.write_file`',
     'hook warn_approaching_limit',
     'limit turns reached: 10 of 10',
-    'it adds up',
+    'the sums are equal',
     '# a poisoned message',
     'may not reach `op:tool:http`',
     'file:inbox/urgent.md',

@@ -10,7 +10,7 @@ import { generateKeyPair } from '../../../core/src/trust/keys/key.ts';
 import { openKeys, sealKeys } from '../../../core/src/trust/keys/key-parcel.ts';
 
 const PASSPHRASE = 'correct horse battery';
-/** The real one takes a quarter of a second for each guess, which is what it is for. */
+/** The real cost takes a quarter of a second per guess, to slow down attackers. */
 const CHEAP = 2;
 
 describe('a parcel of keys', () => {
@@ -185,11 +185,11 @@ test('trust holds in all projects of a user: each shows who decided, and a revok
   expect((await km(two, 'init', '--id')).code).toBe(0);
   for (const at of [one, two]) {
     const { output } = await km(at, 'audit');
-    expect(output).toContain(`trust:add ${id}  anna; holds in all your projects`);
+    expect(output).toContain(`trust:add ${id}  anna; applies to all your projects`);
     expect(output).toMatch(/allowed .*trust:revoke .*\n.*failed .*trust:add/);
     const file = join(at.root, '.ai/audit.jsonl');
     expect(existsSync(file) ? readFileSync(file, 'utf8') : '').not.toContain('trust:');
   }
-  // Another user has decided nothing.
+  // The other user has made no decision.
   expect((await runCommand(['audit'], one.root, two.env)).output).not.toContain('trust:');
 });

@@ -1,4 +1,4 @@
-// What editors are told about the language is what the language has.
+// Tests that the words offered to editors are those of the language.
 import { describe, expect, test } from 'vitest';
 import { CONTEXT_VIEW, OPERATION_VIEW } from '../../../core/src/flow/guards/context.ts';
 import { wordList } from '../../../script/src/lsp/words.ts';

@@ -1,4 +1,4 @@
-// The language server as an editor uses it: a real process, a real client library.
+// Tests the language server as a real process with a real client library.
 import { once } from 'node:events';
 import { existsSync } from 'node:fs';
 import { join } from 'node:path';

@@ -1,4 +1,4 @@
-// Settings of MCP clients, written by the command itself in a home of its own.
+// Tests the settings of MCP clients that the command writes into a temporary home folder.
 import {
   chmodSync,
   existsSync,
@@ -50,7 +50,7 @@ test.each([
   expect((await peer.listTools()).tools).toHaveLength(4);
   await peer.close();
   const again = await install('--client', client, '--yes');
-  expect([again.code, again.output]).toEqual([0, expect.stringContaining('has it already')]);
+  expect([again.code, again.output]).toEqual([0, expect.stringContaining('is up to date')]);
   expect(
     readdirSync(dirname(join(fixture.root, file))).filter((name) => name.endsWith('.bak')),
   ).toEqual([]);

@@ -1,4 +1,4 @@
-// `km run --plan`: the plan is shown before it is done, with `--check` instead of it; and afterwards too.
+// Tests `km run --plan`, which shows the plan before it runs, and `--check`, which only shows it.
 import { runCommand } from '@kernmantle/test-support/command-line';
 import { type Fixture, makeFixture, TRUSTING } from '@kernmantle/test-support/project';
 import { TEXT } from '@kernmantle/test-support/script-project';

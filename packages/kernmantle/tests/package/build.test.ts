@@ -18,13 +18,13 @@ const REPOSITORY = fileURLToPath(new URL('../../../..', import.meta.url));
 let built: BuiltPackage;
 beforeAll(() => {
   built = buildPackage({ types: true });
-  // A program beside it that has it installed.
+  // A program that has the package installed.
   mkdirSync(join(built.dir, 'program/node_modules'), { recursive: true });
   symlinkSync(built.dir, join(built.dir, 'program/node_modules/kernmantle'));
 }, timeoutMs(120_000));
 afterAll(() => built.remove());
 
-/** Not as the other tests: they want what is in `src/`. */
+/** These tests need the built files, unlike all others. */
 const { KERNMANTLE_SRC: _, KERNMANTLE_DIST: __, ...env } = process.env;
 const node = (...args: string[]): string =>
   execFileSync(process.execPath, args, { cwd: join(built.dir, 'program'), env, encoding: 'utf8' });

@@ -1,4 +1,4 @@
-// The package as somebody has it who uses one machine: without what speaks to a server.
+// Tests the package without the libraries for a server store.
 import { spawnSync } from 'node:child_process';
 import { existsSync, mkdirSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';

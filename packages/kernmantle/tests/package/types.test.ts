@@ -1,5 +1,5 @@
-// The package as `npm pack` makes it, beside nothing but what it depends on: no types of Node, none of optional
-// peers. A program that uses every name compiles with the default settings of `tsc`.
+// Tests the package as `npm pack` creates it, with only its dependencies: no types of Node or of
+// optional peers. A program that uses every name compiles with the default settings of `tsc`.
 import { execFileSync, spawnSync } from 'node:child_process';
 import {
   mkdirSync,
@@ -21,7 +21,7 @@ import { afterAll, beforeAll, expect, test } from 'vitest';
 const REPOSITORY = fileURLToPath(new URL('../../../..', import.meta.url));
 const MODULES = join(REPOSITORY, 'node_modules');
 let scratch: string;
-/** Nothing is left in the folder for temporary files; the package is loaded from what was built. */
+/** The package is loaded from the build, and the temporary folder stays empty. */
 const { KERNMANTLE_SRC: _, KERNMANTLE_DIST: __, ...inherited } = process.env;
 const env = { ...inherited, NODE_DISABLE_COMPILE_CACHE: '1' };
 
@@ -31,7 +31,7 @@ interface Manifest {
 const manifestIn = (dir: string): Manifest =>
   JSON.parse(readFileSync(join(dir, 'package.json'), 'utf8')) as Manifest;
 
-/** What it depends on, from what is installed here; nothing else is beside it. */
+/** Links only the dependencies of the package, from the packages installed here. */
 function linkDependencies(names: readonly string[]): void {
   for (const name of names) {
     const to = join(scratch, 'node_modules', name);
@@ -73,7 +73,7 @@ test('the declarations name no module but their own', () => {
   expect(named.filter((from) => !from?.startsWith('.'))).toEqual([]);
 });
 
-/** Names of `packages/kernmantle/src/index.ts`: those that are values, and all. */
+/** Names exported by `packages/kernmantle/src/index.ts`: the values, and all names. */
 function exportedNames(): { values: string[]; types: string[] } {
   const text = readFileSync(join(REPOSITORY, 'packages/kernmantle/src/index.ts'), 'utf8');
   const values = [...text.matchAll(/^export const (\w+)/gm)].map(([, name = '']) => name);

@@ -1,5 +1,5 @@
-// One server that can be asked. It knows its list, how much is under way, and whether it is still good;
-// when it is opened and closed is the pool's business.
+// A connection to one server: its tool list, its open requests, and whether it is still usable. The
+// pool decides when it opens and closes.
 import {
   compact,
   createRedactor,
@@ -30,15 +30,15 @@ import type { McpPoolPorts, PoolLimits, TraceContext } from './ports.ts';
 import { TransportGate } from './transport-gate.ts';
 
 const MAX_TIMER = 2 ** 31 - 1;
-/** However often it says that its list has changed. */
+/** Minimum interval between reads of the list, however often the server announces a change. */
 const LIST_PAUSE_MS = 1000;
-/** The server's view of which parameters are headers is newer than ours. */
+/** Error code: the server has a newer view of the parameters that are headers. */
 const HEADER_MISMATCH = -32_020;
 const MAX_ROUNDS = 8;
-/** A process that does not answer to a question it does not know speaks the older revision. */
+/** A process that does not answer this probe in time speaks the older revision. */
 const PROBE_MS = 5000;
 
-/** Schemas are judged where tools are called, by the kernel: a stranger's patterns are not run here. */
+/** The kernel validates inputs. Untrusted patterns of a server never run here. */
 const UNJUDGED = {
   getValidator: () => (data: unknown) => ({ valid: true, data, errorMessage: undefined }),
 } as unknown as jsonSchemaValidator;
@@ -51,7 +51,7 @@ export interface ServerRequest {
 interface Listed extends Listing {
   readonly byName: ReadonlyMap<string, ServerTool>;
   readonly at: number;
-  /** How often it had changed when it was asked for. */
+  /** Number of announced changes at the time of the request. */
   readonly of: number;
 }
 
@@ -97,7 +97,7 @@ export class McpConnection {
   readonly #limits: PoolLimits;
   readonly #gate: TransportGate;
   readonly #redactable: readonly string[];
-  /** The server does not know this session any more, or does not answer at all. */
+  /** True if the server dropped this session or does not answer. */
   isWorn = false;
   isOpen = true;
   #changes = 0;
@@ -123,7 +123,7 @@ export class McpConnection {
     });
   }
 
-  /** `onClosed`: also when it closes by itself. */
+  /** `onClosed` is also called if the connection closes by itself. */
   async open(isLegacy: boolean, onClosed: () => void): Promise<Outcome<null>> {
     const onclose = (): void => {
       this.isOpen = false;
@@ -154,7 +154,7 @@ export class McpConnection {
     return ok(null);
   }
 
-  /** Who wants to hear of changes has to ask for it, since revision 2026-07-28. */
+  /** Since revision 2026-07-28, a client must subscribe to changes. */
   #listen(): void {
     if (this.client.getProtocolEra() !== 'modern') return;
     if (!this.client.getServerCapabilities()?.tools?.listChanged) return;
@@ -195,14 +195,14 @@ export class McpConnection {
     return await span(name, attributes, work);
   }
 
-  /** The list that it sent before, where that is young enough and nothing has changed since. */
+  /** Returns the cached list if it is fresh. */
   kept(): Listed | undefined {
     const listed = this.#listed;
     const isYoung = listed && this.#ports.clock.monotonic() - listed.at < this.#limits.listAgeMs;
     return isYoung && listed.of === this.#changes ? listed : undefined;
   }
 
-  /** The live list, as old as it may be. Whoever asks at the same time gets the same answer. */
+  /** Returns the list, read again if needed. Parallel callers share one read. */
   list(isFresh: boolean): Promise<Outcome<Listed>> {
     const kept = isFresh ? undefined : this.kept();
     if (kept) return Promise.resolve(ok(kept));
@@ -249,12 +249,12 @@ export class McpConnection {
     return ok(this.#listed);
   }
 
-  /** To be noted before it goes in; the answer is of all that is in it by now. */
+  /** Records the marks before the input is sent. Returns the marks of all inputs so far. */
   async give(given: Descriptor): Promise<Outcome<Descriptor>> {
     return (await this.line.box?.give(given)) ?? ok(given);
   }
 
-  /** Asks, with all that is in it noted before anything is sent. */
+  /** Sends a request after all marks of its input are recorded. */
   async ask(asked: ServerRequest, call: PoolCall): Promise<Outcome<ServerAnswer>> {
     const given = await this.give(call.given);
     if (!given.ok) return given;
@@ -262,7 +262,7 @@ export class McpConnection {
     const answered = await this.#around(asked, (context) =>
       this.#send({ ...asked, params: withMeta(asked.params, metaOf(context)) }, call),
     );
-    // It may have looked at more meanwhile.
+    // The process may have read more files in the meantime.
     const seen = await this.give(EMPTY);
     if (!seen.ok) return seen;
     const marks = mergeDescriptors(given.output, seen.output);
@@ -279,7 +279,7 @@ export class McpConnection {
     if (isSilent || isLost) this.isWorn = true;
   }
 
-  /** Did the server turn a request away because it has forgotten the session? */
+  /** True if the server refused a request because it dropped the session. */
   get isForgotten(): boolean {
     return this.isWorn && this.line.process === undefined;
   }
@@ -324,7 +324,7 @@ export class McpConnection {
     }
   }
 
-  /** It was turned away for a reason that is gone by now. */
+  /** True if the reason of the refusal is gone, so that a retry makes sense. */
   async #isWorthAnother(error: unknown): Promise<boolean> {
     if (error instanceof UnauthorizedError) {
       const loggedIn = await this.line.loggedIn();
@@ -335,7 +335,7 @@ export class McpConnection {
     return true;
   }
 
-  /** Only where the tool says which of its parameters are repeated as headers. */
+  /** Returns the tool only if some of its parameters are also headers. */
   async #toolFor({ method, params }: ServerRequest): Promise<ServerTool | undefined> {
     const isHeaded = this.client.getProtocolEra() === 'modern' && this.line.process === undefined;
     if (!isHeaded || method !== 'tools/call') return undefined;
@@ -344,7 +344,7 @@ export class McpConnection {
     return tool && repeatsAsHeader(tool) ? tool : undefined;
   }
 
-  /** While somebody waits for an answer our own process does not end. */
+  /** Keeps our own process alive while a caller waits for an answer. */
   hold(isHeld: boolean): void {
     this.line.process?.hold(isHeld);
   }
@@ -366,11 +366,11 @@ export class McpConnection {
 
 function resultOf(method: string, result: JsonObject): Outcome<JsonObject> {
   if (!isObject(result) || isDeeperThan(result, MAX_DEPTH)) {
-    return fail('tool_failed', 'the answer is no usable result', { sent: true });
+    return fail('tool_failed', 'the answer is not a valid result', { sent: true });
   }
   if (method !== 'tools/call') return ok(result);
   const content = getOwn(result, 'content') ?? [];
   return Array.isArray(content)
     ? ok({ ...result, content })
-    : fail('tool_failed', 'the `content` of the answer is no list', { sent: true });
+    : fail('tool_failed', 'the `content` of the answer must be a list', { sent: true });
 }

@@ -1,6 +1,6 @@
-// For every endpoint at most one connection that is used, opened by the first who asks and
-// shared by all who ask meanwhile. One that fails is tried again later and later; one that is worn is
-// replaced for those who come, and closed when those who are under way are done.
+// Keeps at most one usable connection per endpoint. The first caller opens it and parallel callers
+// share it. A failed endpoint is retried with a growing backoff. A worn connection is replaced for
+// new callers and closed after its last call.
 import { hash } from 'node:crypto';
 import { canonicalJson, fail, type Outcome, ok } from '@kernmantle/core/base';
 import { McpConnection } from './connection.ts';
@@ -10,15 +10,15 @@ import { pauseAfter, waitedFor } from './pace.ts';
 import type { Endpoint, PoolCall } from './pool.ts';
 import type { McpPoolPorts, PoolLimits } from './ports.ts';
 
-/** All that is known about one endpoint, whether there is a connection or not. */
+/** State of one endpoint, with or without a connection. */
 interface EndpointState {
   readonly endpoint: Endpoint;
   current?: McpConnection | undefined;
   opening?: Promise<Outcome<McpConnection>> | undefined;
   failures: number;
-  /** By the monotonic clock. */
+  /** Time of the next attempt by the monotonic clock. */
   notBefore: number;
-  /** It ended when it was asked for the newer revision. */
+  /** True if the process ended when it was asked for the newer revision. */
   isLegacy: boolean;
 }
 
@@ -29,21 +29,21 @@ interface Use {
 
 const keys = new WeakMap<Endpoint, string>();
 
-/** One call asks several times, with one endpoint. */
+/** The key is cached, because one call uses an endpoint several times. */
 function keyOf(endpoint: Endpoint): string {
-  const known = keys.get(endpoint);
-  if (known !== undefined) return known;
+  const existing = keys.get(endpoint);
+  if (existing !== undefined) return existing;
   const key = hash('sha256', canonicalJson(JSON.parse(JSON.stringify(endpoint))));
   keys.set(endpoint, key);
   return key;
 }
 
-/** Opens, notices when it breaks, and waits longer after each failure. */
+/** Opens connections, detects when they break and increases the backoff after each failure. */
 function createOpener(
   ports: McpPoolPorts,
   limits: PoolLimits,
   alive: Set<McpConnection>,
-  /** Also when whoever asked for it has gone. */
+  /** Also called if the caller that opened the connection is gone. */
   onOpened: (place: EndpointState, connection: McpConnection) => void,
 ) {
   const { clock } = ports;
@@ -66,7 +66,7 @@ function createOpener(
     const opened = await connection.open(place.isLegacy, () => {
       if (place.current !== connection) return;
       place.current = undefined;
-      // Nobody has closed it: it broke.
+      // The connection was not closed on our side, so it broke.
       failed(place);
       void connection.close().then(() => alive.delete(connection));
     });
@@ -79,7 +79,7 @@ function createOpener(
     if (loggedIn.output) return await attempt(place, hasEnded, true);
     return opened.ok
       ? connectionFailed(endpoint, {
-          cause: 'it closed at once',
+          cause: 'it closed immediately',
           retryable: true,
           remediation: 'try again',
         })
@@ -93,7 +93,7 @@ function createOpener(
       isEnded = true;
     });
     if (isEnded && !place.isLegacy) {
-      // Some end when they are asked something they do not know before they are greeted.
+      // Some servers end when they receive an unknown request before initialization.
       place.isLegacy = true;
       opened = await attempt(place);
       if (!opened.ok) place.isLegacy = false;
@@ -112,7 +112,7 @@ function createOpener(
     const pause = Math.ceil(notBefore - clock.monotonic());
     if (pause > 0 && !place.opening) {
       const refusal = connectionFailed(endpoint, {
-        cause: `it has failed ${failures} times in a row and is not tried again yet`,
+        cause: `it failed ${failures} times in a row and is in backoff`,
         retryable: true,
         remediation: `try again in ${(pause / 1000).toFixed(1)} s`,
         more: { retry_after_ms: pause, sent: false },
@@ -126,7 +126,7 @@ function createOpener(
   };
 }
 
-/** Endpoints without a connection are forgotten when there are more of them. */
+/** Above this number, endpoints without a connection are dropped. */
 const MAX_PLACES = 256;
 
 function createPlaces() {
@@ -135,20 +135,20 @@ function createPlaces() {
     all: () => [...places.values()],
     at(endpoint: Endpoint): EndpointState {
       const key = keyOf(endpoint);
-      const known = places.get(key);
-      if (known) return known;
+      const existing = places.get(key);
+      if (existing) return existing;
       for (const [old, { current, opening }] of places) {
         if (places.size < MAX_PLACES) break;
         if (!current && !opening) places.delete(old);
       }
-      const made: EndpointState = { endpoint, failures: 0, notBefore: 0, isLegacy: false };
-      places.set(key, made);
-      return made;
+      const state: EndpointState = { endpoint, failures: 0, notBefore: 0, isLegacy: false };
+      places.set(key, state);
+      return state;
     },
   };
 }
 
-/** Who uses what: a connection is closed when nobody has used it for a while. */
+/** Counts the users of each connection, to close idle ones. */
 function createUses(idleMs: number, alive: Set<McpConnection>) {
   const uses = new WeakMap<McpConnection, Use>();
 
@@ -157,7 +157,7 @@ function createUses(idleMs: number, alive: Set<McpConnection>) {
     alive.delete(connection);
   }
 
-  /** Nobody gets it any more; it is closed when nobody has it any more. */
+  /** Removes the connection for new callers. It closes after its last user. */
   function retire(place: EndpointState, connection: McpConnection): void {
     if (place.current === connection) place.current = undefined;
     if ((uses.get(connection)?.count ?? 0) === 0) void discard(connection);
@@ -194,12 +194,12 @@ export function createConnections(ports: McpPoolPorts, limits: PoolLimits) {
   });
   let isClosed = false;
 
-  /** Started under rules that do not hold any more? */
+  /** True if the connection was started under rules that have changed since. */
   const isOutdated = (connection: McpConnection): boolean =>
     connection.line.process !== undefined && connection.line.verify !== ports.verify();
 
   async function connected(place: EndpointState, call: PoolCall): Promise<Outcome<McpConnection>> {
-    if (isClosed) return fail('cancelled', 'the connections are being closed', { sent: false });
+    if (isClosed) return fail('cancelled', 'the connections are closing', { sent: false });
     const { current } = place;
     if (current?.isOpen && !current.isWorn && !isOutdated(current)) return ok(current);
     if (current) retire(place, current);
@@ -209,21 +209,21 @@ export function createConnections(ports: McpPoolPorts, limits: PoolLimits) {
   }
 
   return {
-    /** With a connection that counts as used, and what is left of the time. */
+    /** Calls `work` with a connection that counts as used, and the remaining time. */
     async use<T>(
       endpoint: Endpoint,
       call: PoolCall,
       work: (connection: McpConnection, call: PoolCall) => Promise<Outcome<T>>,
     ): Promise<Outcome<T>> {
       const place = places.at(endpoint);
-      const begun = clock.monotonic();
+      const startedAt = clock.monotonic();
       const got = await connected(place, call);
       if (!got.ok) return redacted(got, call.secrets);
       const connection = got.output;
       begin(connection);
       try {
-        const left = Math.max(1, call.timeoutMs - (clock.monotonic() - begun));
-        const done = await work(connection, { ...call, timeoutMs: left });
+        const remaining = Math.max(1, call.timeoutMs - (clock.monotonic() - startedAt));
+        const done = await work(connection, { ...call, timeoutMs: remaining });
         if (done.ok) place.failures = 0;
         return done;
       } finally {

@@ -1,4 +1,4 @@
-// The pool itself: what may be asked of a server, over connections that come and go.
+// Creates the pool: requests to servers over connections that open and close as needed.
 import { asJson, createRedactor, type JsonObject, type Outcome, ok } from '@kernmantle/core/base';
 import { EMPTY, markFailure, mergeDescriptors } from '@kernmantle/core/flow';
 import type { McpConnection, ServerRequest } from './connection.ts';
@@ -8,7 +8,7 @@ import { waitedFor } from './pace.ts';
 import type { Endpoint, Listing, McpPool, PoolCall, ServerAnswer } from './pool.ts';
 import { type McpPoolPorts, POOL_LIMITS } from './ports.ts';
 
-/** A person who logs in needs longer than a server that starts. */
+/** A login takes longer than the start of a server. */
 const LOGIN_MS = 600_000;
 
 export function createMcpPool(ports: McpPoolPorts): McpPool {
@@ -16,7 +16,7 @@ export function createMcpPool(ports: McpPoolPorts): McpPool {
   const connectMs = ports.authorize ? Math.max(LOGIN_MS, limits.connectMs) : limits.connectMs;
   const connections = createConnections(ports, { ...limits, connectMs });
 
-  /** Again where the server has forgotten the session: what belonged to it was turned away, not done. */
+  /** Repeats a request if the server dropped the session, so that it was not executed. */
   async function use<T>(
     endpoint: Endpoint,
     call: PoolCall,
@@ -46,12 +46,12 @@ export function createMcpPool(ports: McpPoolPorts): McpPool {
   ): Promise<Outcome<Listing>> {
     const given = await connection.give(timed.given);
     if (!given.ok) return given;
-    // Nothing goes in for a list that is kept, and nothing comes out: one look is enough.
+    // A cached list needs no marks: nothing goes to the server and nothing new comes back.
     const kept = isFresh ? undefined : connection.kept();
     const listed = kept ? ok(kept) : await waitedFor(connection.list(isFresh), timed);
-    const seen = kept ? given : await connection.give(EMPTY);
-    if (!seen.ok) return seen;
-    const marks = mergeDescriptors(given.output, seen.output);
+    const current = kept ? given : await connection.give(EMPTY);
+    if (!current.ok) return current;
+    const marks = mergeDescriptors(given.output, current.output);
     if (!listed.ok) return markFailure(redacted(listed, timed.secrets), marks);
     const { server, tools } = listed.output;
     const redact = createRedactor(timed.secrets);

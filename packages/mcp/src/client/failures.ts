@@ -1,5 +1,5 @@
-// What it means that a server did not answer as it should, in codes that hooks and people know. `sent`:
-// the server may have seen the request, so that asking again may do it twice.
+// Translates errors of a server into fault codes. `sent` is true if the server may have received
+// the request, so that a retry could execute it twice.
 import {
   createRedactor,
   type Failure,
@@ -22,14 +22,14 @@ import { whyMissing } from './transport-gate.ts';
 
 const MAX_WORDS = 600;
 const MAX_DATA = 8 * 1024;
-/** Shorter ones are words of everyday use. */
+/** Shorter values are likely ordinary words and are not masked. */
 const MIN_SECRET = 6;
 
-/** How an endpoint is called: without arguments, which may hold anything, and without a query. */
+/** Display name of an endpoint, without arguments and query, which can contain secrets. */
 export function nameOf(endpoint: Endpoint): string {
   if (endpoint.kind === 'stdio') return endpoint.command;
   const url = URL.parse(endpoint.url);
-  return url === null ? 'a URL that is none' : `${url.origin}${url.pathname}`;
+  return url === null ? 'an invalid URL' : `${url.origin}${url.pathname}`;
 }
 
 const valuesOf = (endpoint: Endpoint): string[] =>
@@ -37,7 +37,7 @@ const valuesOf = (endpoint: Endpoint): string[] =>
     ? Object.values(endpoint.env)
     : [...Object.values(endpoint.headers), endpoint.oauth?.client_secret ?? ''];
 
-/** What is never shown: the values that the endpoint itself was given. */
+/** Values of the endpoint that are always masked. */
 export const secretsOf = (endpoint: Endpoint): string[] =>
   valuesOf(endpoint).filter((value) => value.length >= MIN_SECRET);
 
@@ -69,19 +69,19 @@ export function connectionFailed(
 }
 
 const AGAIN = 'try again';
-/** Hints for a program that does not start as a server. */
+/** Hint for a program that does not start as a server. */
 const lookHint = (endpoint: Endpoint): string =>
   endpoint.kind === 'stdio' && endpoint.isDirect
     ? 'check its command, and that the caller may read the files it needs; it has no network'
     : 'check its command, and that `grants` of its connector let it see the files it needs';
 
-/** Without what the call and the endpoint keep secret. */
+/** Masks the secrets of the call and the endpoint. */
 export function redacted({ error }: Failure, secrets: readonly string[]): Failure {
   const { json } = createRedactor(secrets);
   return { ok: false, error: { code: error.code, detail: json(error.detail) } };
 }
 
-/** A refusal of the server itself: it was asked, and said no. */
+/** Translates a refusal by the server itself. */
 function refusalOf(error: ProtocolError): Failure {
   const words = `the server refused: ${shortened(error.message)}`;
   const data = asData(error.data);
@@ -121,39 +121,39 @@ function ofHttp(endpoint: Endpoint, error: SdkHttpError, isSent: boolean): Failu
   });
 }
 
-/** The connector that a person logs in for. */
+/** Id of the connector that needs a login. */
 const loginOf = (endpoint: Endpoint): JsonObject =>
   endpoint.kind === 'http' && endpoint.oauth ? { login: endpoint.oauth.name } : {};
 
 function loginHint(endpoint: Endpoint): string {
   if (endpoint.kind === 'http' && endpoint.oauth) {
-    return `a person has to log in: sync the connector \`${endpoint.oauth.name}\``;
+    return `a person must log in; run a sync of connector \`${endpoint.oauth.name}\``;
   }
   return hasSecret(endpoint)
-    ? 'check the secret that `auth` or `headers` of its connector name, and what it gives access to'
-    : 'give its connector an `auth`: a secret that you have, or `oauth` to log in';
+    ? 'check the secret in `auth` or `headers` of its connector, and its access rights'
+    : 'add an `auth` to its connector: a secret, or `oauth` for a login';
 }
 
 const hasSecret = (endpoint: Endpoint): boolean =>
   endpoint.kind === 'http' && !endpoint.oauth && secretsOf(endpoint).length > 0;
 
 const wantedBy = (endpoint: Endpoint): string =>
-  hasSecret(endpoint) ? 'what was sent does not open it' : 'it wants somebody to log in';
+  hasSecret(endpoint) ? 'it refused the credentials' : 'it requires a login';
 
 interface FailedRequest {
   readonly endpoint: Endpoint;
   readonly error: unknown;
   readonly signal: AbortSignal;
   readonly timeoutMs: number;
-  /** Was it on its way? */
+  /** True if the request may have been sent. */
   readonly isSent: boolean;
-  /** How the process ended, if it has, and its last words. */
+  /** Exit status and last lines of the process. Absent while it runs. */
   readonly ended?: string | undefined;
-  /** What `fetch` had to say last. */
+  /** Failure of the last call of `fetch`, if any. */
   readonly fault?: Failure | undefined;
 }
 
-/** Everything the SDK throws, as one outcome each. */
+/** Translates every error of the SDK into one failure. */
 export function failureOf(request: FailedRequest): Failure {
   const { endpoint, error, signal, timeoutMs, isSent, ended } = request;
   if (signal.aborted) return fail('cancelled', 'the call was cancelled', { sent: isSent });
@@ -166,7 +166,7 @@ export function failureOf(request: FailedRequest): Failure {
   const own = faultIn(error) ?? (error instanceof SdkHttpError ? undefined : request.fault);
   if (own) return ofFetch(endpoint, own);
   if (error instanceof UnauthorizedError) {
-    const cause = 'it wants somebody to log in, and nobody is there';
+    const cause = 'it requires a login, and no person is present';
     return connectionFailed(endpoint, {
       cause,
       retryable: false,
@@ -185,25 +185,27 @@ export function failureOf(request: FailedRequest): Failure {
     return connectionFailed(endpoint, {
       cause: `the process ${ended}`,
       retryable: !isSent,
-      remediation: isSent ? 'what was asked of it may have been done' : lookHint(endpoint),
+      remediation: isSent ? 'the request may have been executed' : lookHint(endpoint),
       more: { sent: isSent },
     });
   }
   if (error instanceof SdkError && error.code === SdkErrorCode.CapabilityNotSupported) {
     return fail(
       'tool_failed',
-      `the server asks for what this client does not give: ${shortened(error.message)}`,
+      `the server requires a capability that this client lacks: ${shortened(error.message)}`,
     );
   }
   return connectionFailed(endpoint, {
     cause: messageOf(error),
     retryable: !isSent,
-    remediation: isSent ? 'what was asked of it may have been done' : AGAIN,
+    remediation: isSent ? 'the request may have been executed' : AGAIN,
     more: { sent: isSent },
   });
 }
 
-/** While it is being opened: whatever it did instead, there is no connection. */
+/**
+ * Translates a failure during the connect: every failure then means that there is no connection.
+ */
 export function asConnectionFault(endpoint: Endpoint, failure: Failure): Failure {
   const { code, detail } = failure.error;
   if (code !== 'timeout' && code !== 'tool_failed') return failure;
@@ -216,7 +218,7 @@ export function asConnectionFault(endpoint: Endpoint, failure: Failure): Failure
   });
 }
 
-/** Refused before anything was sent stays what it is; a network that fails is a connection that fails. */
+/** A refusal before sending keeps its code. A network error becomes a connection failure. */
 function ofFetch(endpoint: Endpoint, failure: Failure): Failure {
   const { code, detail } = failure.error;
   if (code === 'permission_denied' || code === 'response_too_large' || code === 'invalid_input') {
@@ -227,7 +229,7 @@ function ofFetch(endpoint: Endpoint, failure: Failure): Failure {
     cause: detail.message,
     retryable: !isSent,
     remediation: isSent
-      ? 'what was asked of it may have been done'
+      ? 'the request may have been executed'
       : 'check the address and whether it runs',
     more: { sent: isSent },
   });

@@ -1,5 +1,5 @@
-// What carries the messages to one server: the pipes of a process in its sandbox, or HTTP over checked
-// addresses; and what is known about it beside the messages.
+// The transport to one server: the pipes of a sandboxed process, or HTTP to checked addresses. It
+// also provides the status of the process and its last output.
 import { setTimeout as sleep } from 'node:timers/promises';
 import { type Failure, fail, messageOf, type Outcome, ok } from '@kernmantle/core/base';
 import { EMPTY } from '@kernmantle/core/flow';
@@ -14,35 +14,35 @@ import { ProcessTransport } from './stdio-transport.ts';
 
 export interface McpLine {
   readonly transport: Transport;
-  /** Of a process: what is in it. */
+  /** Marks of a process. Absent over HTTP. */
   readonly box?: ProcessBox;
   readonly process?: KeptProcess;
-  /** The rules that it was started under. */
+  /** The rules that the process was started under. */
   readonly verify: Verifier;
-  /** What is said about where it is, in a trace. */
+  /** Attributes of the location for a trace. */
   readonly place: Readonly<Record<string, string | number>>;
-  /** How it ended by itself, if it has, and what it said last. */
+  /** Exit status and last output. Undefined while the process runs, or if we closed it. */
   ended(): string | undefined;
-  /** The last lines that the process wrote to stderr. */
+  /** The last lines of the process on stderr. */
   said(): string;
-  /** To be waited for before `ended` is asked about something that went wrong: its end may be on its way. */
+  /** Must be awaited before `ended` is read after an error, because the exit event can be late. */
   settled(): Promise<void>;
-  /** Why the last request was not answered. */
+  /** Returns why the last request failed. */
   fault(): Failure | undefined;
-  /** Has a person just logged in, so that it is worth another try? */
+  /** True if a person has just logged in, so that a retry makes sense. */
   loggedIn(): Promise<Outcome<boolean>>;
-  /** Tells the server that nothing more will come, if it wants to hear that; not for long. */
+  /** Ends the session on the server, with a short timeout. */
   takeLeave(): Promise<void>;
-  /** Nothing of it is left when this is done. Never throws. */
+  /** Releases all resources. Never throws. */
   close(): Promise<Outcome<null>>;
 }
 
 const MAX_SAID = 400;
 const SETTLE_MS = 500;
-/** Where in a program something happened; what happened stands before it. */
+/** Matches a line of a stack trace. The message is before it. */
 const STACK_LINE = /^[ \t]+at .*?(\{?)[ \t]*$/gm;
 
-/** What a process said before it ended, without the places of its program, which would leave no room. */
+/** The last output of a process without stack traces, which would hide the message. */
 const lastWords = (said: string): string =>
   said.replaceAll(STACK_LINE, '$1').trim().slice(-MAX_SAID);
 const MAX_LINES = 20;
@@ -53,8 +53,8 @@ function lastLines(said: string): string {
     .replaceAll(STACK_LINE, '$1')
     .split('\n')
     .map((line) => line.trimEnd());
-  const kept = lines.filter((line) => line !== '').slice(-MAX_LINES);
-  return kept.map((line) => line.slice(0, MAX_LINE)).join('\n');
+  const last = lines.filter((line) => line !== '').slice(-MAX_LINES);
+  return last.map((line) => line.slice(0, MAX_LINE)).join('\n');
 }
 const LEAVE_MS = 500;
 
@@ -85,7 +85,7 @@ async function openProcess(
     await ports.process(),
   );
   if (!started.ok) return notStarted(endpoint, started);
-  if (!box) return fail('internal_error', 'it was started before anything was noted');
+  if (!box) return fail('internal_error', 'it was started before its marks were recorded');
   const process = started.output;
   const ended = box.ended;
   let how: string | undefined;
@@ -117,14 +117,14 @@ async function openProcess(
       try {
         return await over;
       } catch (error) {
-        // Then the places it could write stay marked.
+        // The writable paths stay marked in this case.
         return fail('internal_error', messageOf(error));
       }
     },
   });
 }
 
-/** A program that is not there is a connection that fails; what is not allowed stays a refusal. */
+/** A missing program is a connection failure. A forbidden program stays a refusal. */
 function notStarted(endpoint: Endpoint, failure: Failure): Failure {
   const { code, detail } = failure.error;
   if (code !== 'dependency_missing' && code !== 'config_invalid') return failure;
@@ -165,7 +165,7 @@ async function openHttp(
     ...(login.output && { authProvider: login.output }),
     fetch: refreshingOnce(async (target, init = {}) => {
       const headers = new Headers(init.headers);
-      // To nobody else, however the server sends us around.
+      // Credentials are never sent to another origin, even after a redirect.
       if (new URL(target).origin === url.origin) {
         for (const [name, value] of own) if (!headers.has(name)) headers.set(name, value);
       }

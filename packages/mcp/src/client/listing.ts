@@ -1,5 +1,5 @@
-// The list of tools as a server gives it, page by page and within bounds. Every field is kept: pins are
-// made of them.
+// Reads the tool list of a server, page by page and within bounds. Every field is kept, because
+// pins cover all of them.
 import {
   fail,
   getOwn,
@@ -15,11 +15,11 @@ import type { ServerTool } from './pool.ts';
 
 const MAX_PAGES = 100;
 const MAX_NAME = 256;
-/** Deeper than any schema that somebody wrote. */
+/** Deeper than any reasonable schema. */
 const MAX_SCHEMA_DEPTH = 64;
 const MAX_LIST_BYTES = 16 * 1024 * 1024;
 
-/** Results are taken as they are, and looked at here. */
+/** Accepts any result. This file validates it. */
 export const AS_IT_IS = {
   '~standard': {
     version: 1,
@@ -34,10 +34,10 @@ const unusable = (message: string): Outcome<never> =>
 function toolOf(listed: Json): Outcome<ServerTool> {
   const name = getOwn(listed, 'name');
   if (!isObject(listed) || typeof name !== 'string' || name === '' || name.length > MAX_NAME) {
-    return unusable('holds one without a usable name');
+    return unusable('contains a tool without a valid name');
   }
   if (!isObject(getOwn(listed, 'inputSchema')) || isDeeperThan(listed, MAX_SCHEMA_DEPTH)) {
-    return unusable(`holds \`${name}\` without a usable \`inputSchema\``);
+    return unusable(`contains \`${name}\` without a valid \`inputSchema\``);
   }
   return ok({ name, definition: listed });
 }
@@ -46,20 +46,18 @@ const TOKEN = /^[!#$%&'*+\-.^_`|~0-9A-Za-z]+$/;
 const HEADER_TYPES: readonly unknown[] = ['string', 'integer', 'boolean'];
 const HEADER = 'x-mcp-header';
 
-/**
- * A schema may say which parameters are repeated as headers: named properties of plain types, each header
- * once. A tool that says it anywhere else, or otherwise, is not to be offered (revision 2026-07-28, HTTP).
- */
+/** Checks the parameters that a schema maps to headers (revision 2026-07-28, HTTP). */
 export function hasValidHeaders(schema: Json): boolean {
-  const seen = new Set<string>();
+  const headers = new Set<string>();
   const visit = (node: Json, isReachable: boolean): boolean => {
     if (Array.isArray(node)) return node.every((one) => visit(one, false));
     if (!isObject(node)) return true;
     const name = getOwn(node, HEADER);
     if (name !== undefined) {
-      const isNamed = typeof name === 'string' && TOKEN.test(name) && !seen.has(name.toLowerCase());
+      const isNamed =
+        typeof name === 'string' && TOKEN.test(name) && !headers.has(name.toLowerCase());
       if (!isReachable || !isNamed || !HEADER_TYPES.includes(node['type'])) return false;
-      seen.add(name.toLowerCase());
+      headers.add(name.toLowerCase());
     }
     return Object.entries(node).every(([key, child]) =>
       key === 'properties' && isObject(child)
@@ -71,7 +69,7 @@ export function hasValidHeaders(schema: Json): boolean {
             : true,
     );
   };
-  // Of the whole there is no parameter that it could be a header for.
+  // The schema as a whole is not a parameter and cannot be mapped to a header.
   return getOwn(schema, HEADER) === undefined && visit(schema, true);
 }
 
@@ -92,7 +90,7 @@ interface WalkOptions {
   readonly meta: JsonObject;
 }
 
-/** Walks all pages. May throw what the SDK throws. */
+/** Reads all pages. Can throw the errors of the SDK. */
 export async function readTools(
   client: Client,
   { signal, timeoutMs, maxTools, meta }: WalkOptions,
@@ -116,11 +114,11 @@ export async function readTools(
       if (found.has(tool.output.name)) return unusable(`names \`${tool.output.name}\` twice`);
       found.set(tool.output.name, tool.output);
     }
-    if (found.size > maxTools) return unusable(`holds more than ${maxTools} tools`);
+    if (found.size > maxTools) return unusable(`contains more than ${maxTools} tools`);
     if (bytes > MAX_LIST_BYTES) return unusable(`is longer than ${MAX_LIST_BYTES} bytes`);
     const next = getOwn(page, 'nextCursor');
     if (typeof next !== 'string' || next === '') return ok([...found.values()]);
-    if (next === cursor || pages === MAX_PAGES) return unusable('does not come to an end');
+    if (next === cursor || pages === MAX_PAGES) return unusable('does not end');
     cursor = next;
   }
 }

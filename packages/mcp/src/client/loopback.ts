@@ -1,5 +1,5 @@
-// A person at this machine logs in with their browser: the page sends it back to a port that listens here
-// for as long as that takes.
+// Receives the redirect of a login in the browser of a person at this machine. A port on loopback
+// is open for the duration of the login.
 import { once } from 'node:events';
 import { createServer, type Server } from 'node:http';
 import type { AddressInfo } from 'node:net';
@@ -11,7 +11,7 @@ const PATIENCE_MS = 600_000;
 const PAGE =
   '<!doctype html><meta charset="utf-8"><title>kernmantle</title><p>You may close this page.</p>';
 
-/** By the `state` of the login that is waited for: any page may send a browser here. */
+/** Open logins by `state`. The state is checked, because any page can send a browser here. */
 type Waiting = Map<string, (url: string) => void>;
 
 function listen(server: Server, origin: string, waiting: Waiting): void {
@@ -32,7 +32,7 @@ function listen(server: Server, origin: string, waiting: Waiting): void {
   });
 }
 
-/** `show` is told which page to open. Nothing listens any more when it is closed. */
+/** `show` receives the page to open. Closing ends all listeners. */
 export async function openLoopbackLogin(
   show: (page: string) => void,
 ): Promise<Authorizer & { close(): Promise<void> }> {
@@ -45,9 +45,9 @@ export async function openLoopbackLogin(
     redirectUrl: `${origin}${PATH}`,
     async authorize(page, signal): Promise<Outcome<string>> {
       const { promise, resolve } = Promise.withResolvers<Outcome<string>>();
-      const late = fail('timeout', 'nobody came back from the page');
+      const late = fail('timeout', 'the login was not completed in time');
       const timer = setTimeout(() => resolve(late), PATIENCE_MS);
-      const onAbort = (): void => resolve(fail('cancelled', 'the login was not waited for'));
+      const onAbort = (): void => resolve(fail('cancelled', 'the login was cancelled'));
       signal.addEventListener('abort', onAbort, { once: true });
       const state = URL.parse(page)?.searchParams.get('state') ?? '';
       waiting.set(state, (url) => resolve(ok(url)));

@@ -2,7 +2,7 @@ import fc from 'fast-check';
 import { expect, test } from 'vitest';
 import { createLineReader, idOfAnswer } from './message-lines.ts';
 
-/** What a reader makes of a text that comes in these pieces. */
+/** Reads a text that arrives in these pieces. */
 function readIn(pieces: readonly string[], maxBytes: number) {
   const lines: string[] = [];
   const long: string[] = [];

@@ -1,13 +1,13 @@
-// What a process writes, cut into lines of bounded length. Of a line that is too long both ends are kept:
-// they tell whose answer it was.
+// Cuts the output of a process into lines of bounded length. Both ends of an oversized line are
+// kept, because they can contain the id of the answer.
 
 const NEWLINE = 0x0a;
-/** Enough to find out whose answer it is. */
+/** Length of each end, enough to find the id. */
 const EDGE = 512;
-/** So many times too long: it does not end. */
+/** A line this many times too long is treated as endless. */
 const ENDLESS = 16;
 
-/** The id of an answer of which only both ends are known; servers write it first or last. */
+/** Finds the id of an answer of which only both ends are known. Servers write it first or last. */
 export function idOfAnswer(head: string, tail: string): string | number | undefined {
   const found =
     /"id"\s*:\s*("[^"\\]{1,64}"|\d{1,15})\s*(?:,\s*"jsonrpc"\s*:\s*"2\.0"\s*)?\}\s*$/.exec(
@@ -21,11 +21,11 @@ export function idOfAnswer(head: string, tail: string): string | number | undefi
 
 interface LineTaker {
   line(text: string): void;
-  /** `isOver`: it has not ended, and is not waited for any more. */
+  /** `isOver` is true if the line is endless and the reader gave up. */
   long(head: string, tail: string, isOver: boolean): void;
 }
 
-/** Cuts what comes into lines; of one that is too long only both ends are kept. */
+/** Cuts input into lines. For an oversized line it passes on only both ends. */
 export function createLineReader(maxBytes: number, { line, long }: LineTaker) {
   let parts: Buffer[] = [];
   let [size, head, tail] = [0, '', Buffer.alloc(0)];
@@ -38,8 +38,8 @@ export function createLineReader(maxBytes: number, { line, long }: LineTaker) {
     }
     if (head === '') {
       const whole = Buffer.concat(parts);
-      const begun = Buffer.concat([whole.subarray(0, EDGE), bytes.subarray(0, EDGE)]);
-      [head, tail] = [begun.toString('latin1', 0, EDGE), whole.subarray(-EDGE)];
+      const edge = Buffer.concat([whole.subarray(0, EDGE), bytes.subarray(0, EDGE)]);
+      [head, tail] = [edge.toString('latin1', 0, EDGE), whole.subarray(-EDGE)];
       parts = [];
     }
     tail = Buffer.concat([tail, bytes.subarray(-EDGE)]).subarray(-EDGE);

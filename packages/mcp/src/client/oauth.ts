@@ -1,6 +1,7 @@
-// Logging in to servers. The protocol is the SDK's; here is what it remembers, in a file of the user for
-// each name, and who is asked. INVARIANT: what was given for one address is not used for another, whatever
-// a connector of that name says now. Nobody is asked, and nothing is registered, without a person there.
+// Logs in to servers. The SDK implements the protocol. This file stores tokens, in one file per
+// connector name in the user's folder, and asks the person. INVARIANT: tokens for one address are
+// never used for another, even if a connector changes its address. No login and no registration
+// happens without a person.
 import { timingSafeEqual } from 'node:crypto';
 import { mkdirSync, renameSync, rmSync, statSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
@@ -28,11 +29,11 @@ import type { HttpEndpoint } from './pool.ts';
 
 const NAME = /^[A-Za-z0-9][\w.-]{0,79}$/;
 const MAX_FILE = 256 * 1024;
-/** Where nobody is sent back to: for refreshing alone. */
+/** Redirect address for refreshes, which never redirect. */
 const NOWHERE = 'http://127.0.0.1/callback';
 
 interface KeptLogin {
-  /** The address that it was given for. */
+  /** The address of the server that issued the tokens. */
   readonly server: string;
   readonly client?: StoredOAuthClientInformation;
   readonly tokens?: StoredOAuthTokens;
@@ -40,7 +41,7 @@ interface KeptLogin {
 
 const random = (bytes: number): string => Buffer.from(systemRandom(bytes)).toString('base64url');
 
-/** One file, read again when another process has written it. */
+/** Reads one login file, and reads it again after another process has written it. */
 function createKeeper(file: string, folder: string, server: string) {
   let known: { stamp: string; kept: KeptLogin } | undefined;
   const none: KeptLogin = { server };
@@ -64,7 +65,7 @@ function createKeeper(file: string, folder: string, server: string) {
       known = { stamp, kept };
       return kept;
     },
-    /** Whole or not at all, and for nobody else's eyes. */
+    /** Writes the file atomically with access for the user only. */
     write(kept: Omit<KeptLogin, 'server'>): void {
       mkdirSync(folder, { recursive: true, mode: 0o700 });
       const draft = join(folder, `.${random(12)}.tmp`);
@@ -84,18 +85,15 @@ const isSame = (a: string, b: string): boolean =>
   a.length === b.length && timingSafeEqual(Buffer.from(a), Buffer.from(b));
 
 interface LoginProvider extends OAuthClientProvider {
-  /**
-   * When a person has been to the page and back: `exchange` makes tokens of what they brought. False when
-   * nobody has; otherwise a connection is to be tried again.
-   */
+  /** Completes a login. Returns false if no person logged in; otherwise retry the connection. */
   finish(exchange: (query: URLSearchParams) => Promise<void>): Promise<boolean>;
 }
 
-/** Pages that a person was shown, by server. */
+/** Number of login pages shown to a person, by server. */
 const shown = new WeakMap<Authorizer, Map<string, number>>();
 const MAX_PAGES = 3;
 
-/** Who was there and is still not let in is not sent there again and again. */
+/** Limits the logins of a person whom the server still refuses. */
 function mayAsk(person: Authorizer, server: string): boolean {
   const pages = shown.get(person) ?? new Map<string, number>();
   const count = (pages.get(server) ?? 0) + 1;
@@ -110,7 +108,7 @@ function createProvider(
   person: Authorizer | undefined,
   signal: AbortSignal,
 ): LoginProvider {
-  // Written with the first tokens: a login that nobody finishes leaves nothing behind.
+  // Stored with the first tokens, so that an unfinished login leaves no file.
   let registered: KeptLogin['client'];
   let [verifier, state] = ['', ''];
   let discovered: OAuthDiscoveryState | undefined;
@@ -125,9 +123,9 @@ function createProvider(
     ...(scope !== undefined && { scope }),
   };
   const nobody = (): never => {
-    throw new UnauthorizedError('nobody is there to log in');
+    throw new UnauthorizedError('no person is present for a login');
   };
-  /** One that was registered for another way back is of no use to a person who is to come back. */
+  /** A client registered for another redirect address cannot be used for this login. */
   const isUsable = ({ redirect_uris: uris }: { redirect_uris?: unknown }): boolean =>
     !person || !Array.isArray(uris) || uris.includes(redirectUrl);
 
@@ -148,7 +146,7 @@ function createProvider(
       return person ? undefined : nobody();
     },
     saveClientInformation(client) {
-      // A secret that stands in a connector is kept there alone.
+      // A secret in a connector is never copied into the login file.
       const { client_secret: _, ...bare } = client;
       registered = client_id === undefined ? client : bare;
     },
@@ -162,7 +160,7 @@ function createProvider(
       const came = await person.authorize(page.href, signal);
       if (!came.ok) throw new UnauthorizedError(came.error.detail.message);
       const query = URL.parse(came.output)?.searchParams ?? new URLSearchParams();
-      // Somebody else's answer is none.
+      // Refuses an answer with a foreign `state`.
       if (!isSame(query.get('state') ?? '', state)) {
         throw new UnauthorizedError('the answer belongs to another login');
       }
@@ -175,7 +173,7 @@ function createProvider(
     saveDiscoveryState(found) {
       discovered = found;
     },
-    // Only on the way back from a login: otherwise it is asked again where to log in.
+    // Only used on the way back from a login. Otherwise the login server is discovered again.
     discoveryState: () => (answer ? discovered : undefined),
     invalidateCredentials(what) {
       const { client, tokens } = keeper.read();
@@ -200,10 +198,7 @@ function createProvider(
 
 const REMEMBERED_MS = 10_000;
 
-/**
- * Many requests find out at once that their token is over. A refresh is used up by whoever comes first:
- * the others share what it brought.
- */
+/** Shares one refresh between parallel requests, because a refresh token can be used once. */
 export function refreshingOnce(fetch: FetchLike): FetchLike {
   const refreshes = new Map<string, Promise<Response>>();
   return async (url, init) => {
@@ -220,7 +215,7 @@ export function refreshingOnce(fetch: FetchLike): FetchLike {
   };
 }
 
-/** Undefined where no login is asked for. `signal` ends a login that a person has not finished. */
+/** Returns undefined if the endpoint has no login. `signal` ends an unfinished login. */
 export function loginFor(
   { url, oauth }: HttpEndpoint,
   home: string,
@@ -230,7 +225,7 @@ export function loginFor(
 ): Outcome<LoginProvider | undefined> {
   if (!oauth) return ok(undefined);
   if (!NAME.test(oauth.name)) {
-    return fail('config_invalid', `\`${oauth.name}\` cannot be the name of a login`);
+    return fail('config_invalid', `\`${oauth.name}\` is not a valid name for a login`);
   }
   const { origin, pathname } = new URL(url);
   const folder = join(home, 'mcp-auth');

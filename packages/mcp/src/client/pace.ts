@@ -1,5 +1,5 @@
-// How often and for how long: what keeps a server that fails, floods or stalls from costing more than it
-// should.
+// Backoff, rate limits and deadlines, which bound the cost of a server that fails, floods or
+// stalls.
 import { type Clock, fail, type Outcome } from '@kernmantle/core/base';
 import type { PoolCall } from './pool.ts';
 
@@ -7,11 +7,11 @@ const FIRST_PAUSE_MS = 250;
 const LONGEST_PAUSE_MS = 30_000;
 const MAX_TIMER = 2 ** 31 - 1;
 
-/** How long nothing is tried after so many failures in a row. */
+/** Returns the backoff after this number of failures in a row. */
 export const pauseAfter = (failures: number): number =>
   failures <= 0 ? 0 : Math.min(LONGEST_PAUSE_MS, FIRST_PAUSE_MS * 2 ** Math.min(failures - 1, 16));
 
-/** Lets through at most so many in a second. */
+/** Returns a limiter that accepts at most this many calls per second. */
 export function createRate(most: number, clock: Pick<Clock, 'monotonic'>): () => boolean {
   let [since, count] = [Number.NEGATIVE_INFINITY, 0];
   return () => {
@@ -21,7 +21,7 @@ export function createRate(most: number, clock: Pick<Clock, 'monotonic'>): () =>
   };
 }
 
-/** The answer, or that its caller has stopped waiting for it. */
+/** Returns the answer, or a failure if the caller stopped waiting. */
 export async function waitedFor<T>(
   answer: Promise<Outcome<T>>,
   { signal, timeoutMs }: Pick<PoolCall, 'signal' | 'timeoutMs'>,

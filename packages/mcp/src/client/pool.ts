@@ -1,8 +1,8 @@
-// Connections to other servers. What is written here is what the rest of the room relies on.
+// Contract of the pool of connections to other servers. The rest of the package relies on it.
 import type { JsonObject, Outcome } from '@kernmantle/core/base';
 import type { Descriptor } from '@kernmantle/core/flow';
 
-/** Where a server is, and as whom it is spoken to. Variables are expanded already; nothing of this is shown. */
+/** Location of a server and credentials. Variables are already expanded. No field is ever shown. */
 export type Endpoint = StdioEndpoint | HttpEndpoint;
 
 export interface StdioEndpoint {
@@ -10,12 +10,9 @@ export interface StdioEndpoint {
   readonly command: string;
   readonly args: readonly string[];
   readonly env: Readonly<Record<string, string>>;
-  /** No connector names it: it is started for one call and sees what the caller of that may read. */
+  /** Set if no connector names the server. It then runs for one call, like its caller. */
   readonly isDirect?: true;
-  /**
-   * What its connector file grants its process, whoever calls: globs over paths of the project, and
-   * whether it has the network. What a policy denies is taken out of it.
-   */
+  /** Grants of the connector file: globs of paths, and the network, less what policies deny. */
   readonly grants: {
     readonly read: readonly string[];
     readonly write: readonly string[];
@@ -26,53 +23,59 @@ export interface StdioEndpoint {
 export interface HttpEndpoint {
   readonly kind: 'http';
   readonly url: string;
-  /** Besides those of the protocol. */
+  /** Additional headers besides those of the protocol. */
   readonly headers: Readonly<Record<string, string>>;
-  /** Who logs in, when the server asks for it; its tokens are kept under this name in the user's folder. */
+  /** Login data. Tokens are stored under this name in the user's folder. */
   readonly oauth?: {
     readonly name: string;
     readonly scope?: string;
-    /** Of a client that was registered by hand. */
+    /** Id of a client that was registered by hand. */
     readonly client_id?: string;
     readonly client_secret?: string;
   };
 }
 
-/** A tool as its server lists it, every field of it. */
+/** A tool with every field of the server's list. */
 export interface ServerTool {
   readonly name: string;
   readonly definition: JsonObject;
 }
 
 export interface Listing {
-  /** What it says of itself: name, version, title. */
+  /** Self-description of the server: name, version, title. */
   readonly server: JsonObject;
   readonly tools: readonly ServerTool[];
-  /** Of a process: of all that ever went into it. Its list may tell of that too. */
+  /**
+   * Marks of every input of a process so far, because its list can reveal them. Absent over HTTP.
+   */
   readonly marks?: Descriptor;
 }
 
 export interface ServerAnswer {
-  /** `content`, `structuredContent`, `isError` of a call; the whole result of another method. */
+  /**
+   * `content`, `structuredContent` and `isError` of a call, or the whole result of another method.
+   */
   readonly result: JsonObject;
-  /** Of what went in and, for a process, of all that ever went into it. `src:mcp` and `untrusted` are the caller's. */
+  /** Marks of the input and, for a process, of all earlier inputs, without `src:mcp`. */
   readonly marks: Descriptor;
 }
 
 export interface PoolCall {
   readonly signal: AbortSignal;
   readonly timeoutMs: number;
-  /** Marks of everything that goes in. */
+  /** Marks of everything that is sent. */
   readonly given: Descriptor;
-  /** Told what the server says of its progress; must not throw. */
+  /** Receives progress of the server. Must not throw. */
   readonly onProgress?: (progress: JsonObject) => void;
-  /** Values that are never to be shown. */
+  /** Values that are always masked. */
   readonly secrets: readonly string[];
 }
 
-/** Started when first needed, one for all who ask at once, closed when idle. Never throws. */
+/**
+ * Opens connections on first use, shares them between callers and closes idle ones. Never throws.
+ */
 export interface McpPool {
-  /** The live list: read at connect, at `list_changed`, when older than 60 s, and when `fresh`. */
+  /** Returns the list, read again at connect, after `list_changed`, 60 s, or if `fresh`. */
   list(
     endpoint: Endpoint,
     call: PoolCall & { readonly fresh?: boolean },
@@ -82,7 +85,7 @@ export interface McpPool {
     tool: { readonly name: string; readonly arguments: JsonObject },
     call: PoolCall,
   ): Promise<Outcome<ServerAnswer>>;
-  /** Any other method, for `mcp_stdio` and `mcp_http`. */
+  /** Calls any other method, for `mcp_stdio` and `mcp_http`. */
   request(
     endpoint: Endpoint,
     request: { readonly method: string; readonly params: JsonObject },

@@ -1,19 +1,16 @@
-// What the pool needs of the world. The runtime makes it.
+// Ports that the pool needs. The runtime implements them.
 import type { Clock, JsonObject, Outcome } from '@kernmantle/core/base';
 import type { LabelRecords } from '@kernmantle/core/flow';
 import type { ProcessPorts, Verifier } from '@kernmantle/core/kernel';
 import type { Authorizer } from '@kernmantle/core/runtime';
 
-/** As W3C Trace Context writes it. */
+/** Fields of W3C Trace Context. */
 export interface TraceContext {
   readonly traceparent?: string;
   readonly tracestate?: string;
 }
 
-/**
- * One span around one request. The names of attributes are those of the semantic conventions for MCP;
- * values are names and numbers only. What the work answers is what it is.
- */
+/** Runs `work` inside one trace span (semantic conventions for MCP) and returns its result. */
 export type SpanAround = <T>(
   name: string,
   attributes: Readonly<Record<string, string | number>>,
@@ -21,13 +18,13 @@ export type SpanAround = <T>(
 ) => Promise<Outcome<T>>;
 
 export interface PoolLimits {
-  /** Nobody has asked for so long: it is closed. */
+  /** Idle time after which a connection is closed. */
   readonly idleMs: number;
-  /** From the start to a server that can be asked. */
+  /** Maximum time from the start to a usable server. */
   readonly connectMs: number;
-  /** Of one message of a server. */
+  /** Maximum size of one message of a server. */
   readonly maxBytes: number;
-  /** How long a list of tools is good. */
+  /** Maximum age of a cached tool list. */
   readonly listAgeMs: number;
   readonly maxTools: number;
 }
@@ -42,28 +39,27 @@ export const POOL_LIMITS: PoolLimits = {
 
 export interface McpPoolPorts {
   readonly clock: Clock;
-  /** How this program calls itself to servers. */
+  /** Name and version that this program reports to servers. */
   readonly client: { readonly name: string; readonly version: string };
-  /** Real path of the project, in which processes run. */
+  /** Real path of the project. Processes run in it. */
   readonly projectRoot: string;
-  /** The user's folder. */
+  /** Folder of the user's settings. */
   readonly home: string;
-  /** Sandbox, environment and folders of processes, as they are in force when one is started. */
+  /** Returns the sandbox, environment and folders for a process that starts now. */
   process(): Promise<ProcessPorts>;
-  /**
-   * Refuses what policies deny and what is closed to everybody. The same function for as long as that
-   * does not change: processes that were started under another one are not used any more.
-   */
+  /** Returns the verifier. It is the same function until the rules change. */
   verify(): Verifier;
-  /** Has the operator granted this address, which is not public, under this host name? */
+  /** True if the operator allowed this private address under this host name. */
   isHostAllowed(host: string, address: string, port: number): boolean;
   readonly labels: LabelRecords;
-  /** The `dir:` labels that somebody has a rule about. */
+  /** Returns the `dir:` labels that a rule mentions. */
   namedFolders(): readonly string[];
-  /** Told what a process made that acts by its name, and where it was moved when the process had ended. */
+  /** Called with protected files that a process created, and their quarantine folder. */
   onSetAside?(paths: readonly string[], folder: string): void;
   readonly authorize?: Authorizer | undefined;
-  /** Answers what a server asks the person in between; absent: it is told that nobody does. */
+  /**
+   * Answers questions of a server to the person. Absent: the server is told that no person answers.
+   */
   readonly elicit?: ((request: JsonObject) => Promise<JsonObject>) | undefined;
   readonly span?: SpanAround | undefined;
   readonly limits?: Partial<PoolLimits> | undefined;

@@ -1,16 +1,16 @@
-// A process that is asked by many is a box that remembers: what went in with one call may come out with
-// the answer to another, or be written to a file at any time. So all of it is marked with all that ever
-// went in, and with what the process could see meanwhile. INVARIANT: until the process has ended every
-// place that it may write counts as marked; then what it changed is.
+// Tracks the marks of a server process that serves many calls. Data of one call can appear in the
+// answer to another, or in a file, at any time. All output therefore gets the marks of every input
+// so far and of the files that the process can read. INVARIANT: until the process has ended, every
+// path that it can write always counts as marked. Afterwards only changed files are marked.
 import { type Failure, type Outcome, ok } from '@kernmantle/core/base';
 import { type Descriptor, describe, EMPTY, mergeDescriptors } from '@kernmantle/core/flow';
 import { type KeptProcess, watchProcess } from '@kernmantle/core/kernel';
 import type { McpPoolPorts } from './ports.ts';
 
-/** What a server writes is a stranger's, whatever it was given. */
+/** Output of a server is always untrusted. */
 const STRANGER = describe({ labels: ['untrusted'], taint: ['untrusted', 'src:mcp'] });
 const NETWORK = describe({ labels: ['untrusted'], taint: ['untrusted', 'src:mcp', 'src:network'] });
-/** Marks only grow; where they came from is told as far as anybody would read it. */
+/** Maximum number of sources. Marks only grow, and nobody reads a longer list. */
 const MAX_SOURCES = 64;
 
 const withFewSources = (marks: Descriptor): Descriptor =>
@@ -22,13 +22,13 @@ type BoxPorts = Pick<McpPoolPorts, 'labels' | 'namedFolders'>;
 type BoxFacts = Pick<KeptProcess, 'mode' | 'verify'>;
 
 export interface ProcessBox {
-  /** To be called before anything is sent: marks of all that is in it, these included. */
+  /** Must be called with all marks before input is sent. Returns the marks of all inputs. */
   give(given: Descriptor): Promise<Outcome<Descriptor>>;
-  /** To be called when the process has ended. */
+  /** Must be called when the process has ended. */
   ended(): Outcome<null>;
 }
 
-/** To be made before the process runs, and given nothing: that notes what is there already. */
+/** Must be called before the process starts, to record the existing files. */
 export function createProcessBox(
   { mode, verify }: BoxFacts,
   { mayWrite, hasNetwork }: { mayWrite: boolean; hasNetwork: boolean },
@@ -49,7 +49,7 @@ export function createProcessBox(
       given,
     });
 
-  /** Places that may be written are marked anew only when there is something new to say. */
+  /** Marks the writable paths again only if there are new marks. */
   async function note(marks: Descriptor): Promise<Outcome<null>> {
     if (!(mayWrite || isOpen) || (noted && marks.taint.every((mark) => noted?.has(mark)))) {
       return ok(null);
@@ -64,15 +64,15 @@ export function createProcessBox(
   return {
     async give(given) {
       all = withFewSources(mergeDescriptors(all, given));
-      const seen = await look(all, false);
-      if (!seen.ok) return seen;
-      all = withFewSources(mergeDescriptors(all, seen.output.marks));
-      const kept = await note(all);
-      return kept.ok ? ok(all) : kept;
+      const current = await look(all, false);
+      if (!current.ok) return current;
+      all = withFewSources(mergeDescriptors(all, current.output.marks));
+      const recorded = await note(all);
+      return recorded.ok ? ok(all) : recorded;
     },
     ended() {
       const faults = watches.map((watch) => watch.ended()).filter((one): one is Failure => !one.ok);
-      // What could not be told stays marked as a whole, until it is.
+      // If the changed files cannot be determined, the whole folder stays marked.
       void labels.shared?.keep();
       return faults[0] ?? ok(null);
     },

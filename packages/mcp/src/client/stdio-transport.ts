@@ -1,18 +1,18 @@
-// Messages to and from a process, a line each. What is no message is left out; what is too long is
-// answered in the place of its sender, so that whoever waits for it hears of it at once.
+// Exchanges messages with a process, one per line. Invalid lines are skipped. An oversized answer
+// is replaced by an error answer, so that the caller does not wait for it.
 import { isObject, type Json, type JsonObject, parseJson } from '@kernmantle/core/base';
 import type { KeptProcess } from '@kernmantle/core/kernel';
 import type { JSONRPCMessage, Transport } from '@modelcontextprotocol/client';
 import { createLineReader, idOfAnswer } from './message-lines.ts';
 import { ownAnswer } from './transport-gate.ts';
 
-/** What the other side has not read yet. */
+/** Maximum number of bytes that the process has not read. */
 const MAX_UNREAD = 32 * 1024 * 1024;
 
 const isMessage = (value: Json): value is JsonObject =>
   isObject(value) && value['jsonrpc'] === '2.0';
 
-/** Looks like the SDK's own transport, without starting a second process to find the revision out. */
+/** Has the interface of the SDK's transport, but starts no second process as a probe. */
 export class ProcessTransport implements Transport {
   onclose?: () => void;
   onerror?: (error: Error) => void;
@@ -60,7 +60,7 @@ export class ProcessTransport implements Transport {
 
   async send(message: JSONRPCMessage): Promise<void> {
     const { stdin } = this.#process;
-    if (!stdin.writable) throw new Error('the process takes nothing any more');
+    if (!stdin.writable) throw new Error('the process has closed its input');
     if (stdin.writableLength > MAX_UNREAD) throw new Error('the process does not read its input');
     stdin.write(`${JSON.stringify(message)}\n`);
   }

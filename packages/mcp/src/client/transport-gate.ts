@@ -1,6 +1,5 @@
-// Stands between a connection and whatever carries its messages, and lets through what was asked for. A
-// server that talks without being asked costs next to nothing: what nobody listens to is dropped before
-// it is looked at, and the rest is held to a rate.
+// Filters messages between a connection and its transport. Unexpected messages of a server cost
+// almost nothing: messages without a receiver are dropped unread, and the others are rate limited.
 import { type Clock, isObject, type JsonObject, plainText } from '@kernmantle/core/base';
 import {
   type JSONRPCMessage,
@@ -12,34 +11,31 @@ import { createRate } from './pace.ts';
 
 interface GatePorts {
   readonly clock: Clock;
-  /** Methods that the server may ask us; all others are refused by name. */
+  /** Methods that the server may call. All others are refused by name. */
   readonly answered: readonly string[];
   onListChanged(): void;
 }
 
-/** Why the server's own answer is not used. */
+/** Reason why the answer of the server is missing. */
 type Missing = 'absent' | 'too_large' | 'unreadable';
 const missing = new WeakMap<object, Missing>();
 const NO_ANSWER = -32_097;
 
-/**
- * An answer in the place of the server's. It is recognised by its object `data`, which no server can send:
- * the number is one that a server may choose too.
- */
+/** An error answer of ours, recognised by its `data` object, which a server cannot send. */
 export function ownAnswer(id: string | number, why: Missing, message: string) {
   const data = {};
   missing.set(data, why);
   return { jsonrpc: '2.0', id, error: { code: NO_ANSWER, message, data } } as const;
 }
 
-/** Undefined for every error that the server itself has sent. */
+/** Undefined for every error that the server itself sent. */
 export const whyMissing = (error: unknown): Missing | undefined =>
   error instanceof ProtocolError && isObject(error.data) ? missing.get(error.data) : undefined;
 
 const HEARD = new Set(['notifications/cancelled', 'notifications/subscriptions/acknowledged']);
 const LIST_CHANGED = 'notifications/tools/list_changed';
 const PROGRESS = 'notifications/progress';
-/** In a second, of each kind. */
+/** Maximum number per second, for each kind of notification. */
 const MAX_NOTES = 1000;
 const MAX_REQUESTS = 50;
 const MAX_MESSAGE = 2000;
@@ -62,7 +58,7 @@ export class TransportGate implements Transport {
   onclose?: () => void;
   onerror?: (error: Error) => void;
   onmessage?: Transport['onmessage'];
-  /** When something that was waited for came in last. */
+  /** Time of the last expected message. */
   heardAt = 0;
   readonly hasPerRequestStream: boolean;
   readonly #inner: Transport;
@@ -79,7 +75,7 @@ export class TransportGate implements Transport {
     this.#mayNote = createRate(MAX_NOTES, ports.clock);
     this.#mayAsk = createRate(MAX_REQUESTS, ports.clock);
     this.hasPerRequestStream = inner.hasPerRequestStream ?? false;
-    // By these two fields a process is told from a server on the network.
+    // These two fields distinguish a process from a server on the network.
     if ('pid' in inner) Object.assign(this, { pid: inner.pid, stderr: null });
   }
 
@@ -92,7 +88,7 @@ export class TransportGate implements Transport {
   }
 
   async start(): Promise<void> {
-    const heard: Pick<Transport, 'onmessage' | 'onclose' | 'onerror'> = {
+    const handlers: Pick<Transport, 'onmessage' | 'onclose' | 'onerror'> = {
       onmessage: (message, extra) => {
         const passed = this.#passed(message as Message);
         if (passed) this.onmessage?.(passed as JSONRPCMessage, extra);
@@ -100,11 +96,11 @@ export class TransportGate implements Transport {
       onclose: () => this.onclose?.(),
       onerror: (error) => this.onerror?.(error),
     };
-    Object.assign(this.#inner, heard);
+    Object.assign(this.#inner, handlers);
     await this.#inner.start();
   }
 
-  /** Whoever makes a request with this token hears how it goes on, before its answer; until `forget`. */
+  /** Calls `onProgress` for progress of the request with this token, until `forget`. */
   follow(onProgress: OnProgress): { token: string; forget(): void } {
     const token = `p${++this.#tokens}`;
     this.#followed.set(token, onProgress);
@@ -130,7 +126,7 @@ export class TransportGate implements Transport {
       this.heardAt = this.#ports.clock.monotonic();
       return isAnswer(message)
         ? message
-        : ownAnswer(id, 'absent', 'the server gave no valid answer');
+        : ownAnswer(id, 'absent', 'the server sent no valid answer');
     }
     if (id !== undefined)
       return this.#mayAsk() && this.#mayAnswer(id, method) ? message : undefined;
@@ -141,7 +137,7 @@ export class TransportGate implements Transport {
 
   #mayAnswer(id: string | number, method: string): boolean {
     if (method === 'ping' || this.#ports.answered.includes(method)) return true;
-    const error = { code: -32_601, message: 'this client answers no such request' };
+    const error = { code: -32_601, message: 'this client does not support this request' };
     void this.#inner.send({ jsonrpc: '2.0', id, error }).catch(() => undefined);
     return false;
   }
@@ -158,13 +154,13 @@ export class TransportGate implements Transport {
     }
     const given = new AbortController();
     this.#waiting.set(id, given);
-    const { requestSignal: own, onRequestStreamEnd: told } = options;
+    const { requestSignal: own, onRequestStreamEnd: onEnd } = options;
     own?.addEventListener('abort', () => this.#forget(id), { once: true });
     try {
       await this.#inner.send(message, {
         ...options,
         requestSignal: given.signal,
-        onRequestStreamEnd: () => (told ? told() : this.#giveUp(id)),
+        onRequestStreamEnd: () => (onEnd ? onEnd() : this.#giveUp(id)),
       });
     } catch (error) {
       this.#waiting.delete(id);
@@ -172,14 +168,14 @@ export class TransportGate implements Transport {
     }
   }
 
-  /** Nobody waits for it any more: what was opened for it is closed. */
+  /** Closes the streams of a request that has no waiting caller any longer. */
   #forget(id: string | number | undefined): void {
     if (id === undefined) return;
     this.#waiting.get(id)?.abort();
     this.#waiting.delete(id);
   }
 
-  /** The stream on which the answer was to come is over. */
+  /** The stream that should have carried the answer has ended. */
   #giveUp(id: string | number): void {
     if (!this.#waiting.delete(id)) return;
     this.onmessage?.(ownAnswer(id, 'absent', 'the server ended its answer before it was complete'));

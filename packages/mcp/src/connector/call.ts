@@ -1,5 +1,5 @@
-// A call of another server's tool: what it is now is compared with what a person approved, before anything
-// is sent and again when the answer is there.
+// Calls a tool of another server. The current definition is compared with the approved one before
+// the request is sent, and again after the answer.
 import {
   type Failure,
   fail,
@@ -19,7 +19,7 @@ import type { ServerPlace } from './endpoint.ts';
 import { shownText } from './texts.ts';
 
 export const LABELS = ['src:mcp', 'untrusted'] as const;
-/** What a server says, also when it fails. */
+/** Marks of everything that a server returns, failures included. */
 export const FOREIGN = describe({ labels: ['untrusted'], taint: [...LABELS] });
 const MAX_MESSAGE = 4000;
 
@@ -41,43 +41,43 @@ function changed(server: string, message: string, more: JsonObject): Failure {
     ...more,
     server,
     retryable: false,
-    remediation: 'a person syncs the connector, looks at the difference and approves it',
+    remediation: 'a person must sync the connector, review the change and approve it',
   });
 }
 
 interface LiveTools {
   readonly byName: ReadonlyMap<string, ServerTool>;
   readonly twice: ReadonlySet<string>;
-  /** By tool, for one server. */
+  /** Pins of one server by tool name. */
   readonly pins: Map<string, Pin>;
   readonly of: string;
 }
 
-/** What is worked out about a list, as long as somebody has it. */
+/** Cache of the computed facts about a list. It lives as long as the list. */
 const worked = new WeakMap<Listing['tools'], LiveTools>();
 
 function liveTools(listing: Listing, identity: JsonObject): LiveTools {
   const { tools, server } = listing;
   const of = JSON.stringify([identity, server]);
-  const known = worked.get(tools);
-  if (known?.of === of) return known;
+  const cached = worked.get(tools);
+  if (cached?.of === of) return cached;
   const { once, twice } = namesOf(listing);
   const byName = new Map(once.map((tool) => [tool.name, tool]));
-  const made = { byName, twice: new Set(twice), pins: new Map<string, Pin>(), of };
-  worked.set(tools, made);
-  return made;
+  const liveTools = { byName, twice: new Set(twice), pins: new Map<string, Pin>(), of };
+  worked.set(tools, liveTools);
+  return liveTools;
 }
 
 function livePin({ pins }: LiveTools, identity: JsonObject, server: JsonObject, tool: ServerTool) {
-  const known = pins.get(tool.name);
-  if (known) return known;
+  const cached = pins.get(tool.name);
+  if (cached) return cached;
   if (definitionProblem(tool) !== undefined) return undefined;
   const pin = pinOf(identity, server, tool);
   pins.set(tool.name, pin);
   return pin;
 }
 
-/** Is the tool what was approved? Nothing of what the server says now is repeated. */
+/** Fails if the definition of the tool changed. The message never contains text of the server. */
 async function checkPin(
   pool: McpPool,
   { endpoint, identity }: ServerPlace,
@@ -96,21 +96,21 @@ async function checkPin(
   }
   const live = listing.byName.get(name);
   if (!live) {
-    const message = `the server does not list the tool of \`${tool.id}\` any more`;
+    const message = `the server no longer lists the tool of \`${tool.id}\``;
     return changed(named, message, { sent: false, changed: ['name'] });
   }
   const now = livePin(listing, identity, server, live);
   if (now?.pin === textAt(config, 'pin')) return ok(null);
   const parts = now ? changedParts(getOwn(config, 'parts'), now.parts) : ['definition'];
-  const message = `\`${tool.id}\` is not what was approved: its server has changed ${parts.join(', ')}`;
+  const message = `\`${tool.id}\` differs from its approval: the server changed ${parts.join(', ')}`;
   return changed(named, message, { sent: false, changed: parts });
 }
 
-/** What the server calls a failure is one, and its words are a stranger's. */
+/** A result with `isError` is a failure, and its text is untrusted. */
 function failedTool({ result, marks }: ServerAnswer, id: string): Failure {
   const texts = listAt(result, 'content').map((block) => textAt(block, 'text'));
-  const said = shownText(texts.filter((text) => text !== '').join('\n'), MAX_MESSAGE);
-  const failure = fail('tool_failed', said || `\`${id}\` failed and did not say why`, {
+  const failureText = shownText(texts.filter((text) => text !== '').join('\n'), MAX_MESSAGE);
+  const failure = fail('tool_failed', failureText || `\`${id}\` failed without a message`, {
     from: 'mcp server',
     retryable: false,
   });
@@ -128,14 +128,15 @@ export async function callTool(
   const fit = isPinned ? await checkPin(pool, connection, call, request) : ok(null);
   if (!fit.ok) return fit;
   const name = textAt(config, 'mcp_tool');
-  const asked = { name, arguments: parameters };
-  const answered = await pool.call(connection.endpoint, asked, request);
+  const toolCall = { name, arguments: parameters };
+  const answered = await pool.call(connection.endpoint, toolCall, request);
   if (!answered.ok) return answered;
-  // What was announced while it was at work counts: an answer of another tool is none.
+  // A change that was announced during the call counts. The answer then belongs to another
+  // definition.
   const still = isPinned ? await checkPin(pool, connection, call, request) : ok(null);
   if (!still.ok && still.error.code === 'mcp_definition_changed') {
     const { message, ...detail } = still.error.detail;
-    return changed(textAt(config, 'server'), `${message}; the call itself was made`, {
+    return changed(textAt(config, 'server'), `${message}; the call was executed`, {
       ...detail,
       sent: true,
     });

@@ -1,5 +1,5 @@
-// What a person approved of a tool, as hashes: the server that lists it and every field that says what it
-// is. Fields of a protocol that say how it looks (icons) are none of it.
+// Pins: hashes of the approved definition of a tool, including the server that lists it. Fields
+// that only affect the display (icons) are not included.
 import { hash } from 'node:crypto';
 import {
   canonicalJson,
@@ -16,7 +16,7 @@ import { speaksToModels } from './texts.ts';
 const MAX_DEFINITION = 64 * 1024;
 const MAX_DEPTH = 40;
 
-/** The parts of a pin, by the name that a difference is told under. */
+/** Parts of a pin, by the name used in messages. */
 const PARTS = ['server', 'title', 'description', 'input', 'output', 'annotations'] as const;
 type PinnedPart = (typeof PARTS)[number];
 
@@ -27,7 +27,7 @@ export interface Pin {
 
 const digest = (value: Json): string => hash('sha256', canonicalJson(value));
 
-/** Why a definition is not taken at all; undefined when it can be. */
+/** Returns why a definition is refused. Undefined if it is valid. */
 export function definitionProblem({ name, definition }: ServerTool): string | undefined {
   if (name === '') return 'it has no name';
   if (name.length > 1000) return 'its name is longer than 1000 characters';
@@ -37,7 +37,7 @@ export function definitionProblem({ name, definition }: ServerTool): string | un
   return undefined;
 }
 
-/** `identity` says where the server is; who it says it is belongs to it. */
+/** `identity` is the configured location. The name reported by the server is also pinned. */
 export function pinOf(identity: JsonObject, server: JsonObject, tool: ServerTool): Pin {
   const { title, description, inputSchema, outputSchema, annotations } = tool.definition;
   const values: Readonly<Record<PinnedPart, Json>> = {
@@ -55,17 +55,17 @@ export function pinOf(identity: JsonObject, server: JsonObject, tool: ServerTool
   };
 }
 
-/** Of the whole set: names and pins, in whatever order a server lists them. */
+/** Pin of the whole set: names and pins, independent of the order of the list. */
 export function setPin(pins: ReadonlyMap<string, Pin>): string {
   const listed = [...pins].map(([name, { pin }]) => [name, pin]);
   return `sha256:${digest(Object.fromEntries(listed) as JsonObject)}`;
 }
 
-/** Which parts are not what they were; all that is known when a file does not tell. */
+/** Returns the changed parts. If the file stores no parts, all of them count as changed. */
 export const changedParts = (before: Json | undefined, now: Pin['parts']): PinnedPart[] =>
   PARTS.filter((part) => textAt(before, part) !== now[part]);
 
-/** What a person should know before saying yes; a hint may raise a worry and end none. */
+/** Warnings for the person who approves. A hint of the server can only add warnings. */
 export function flagsOf({ name, definition }: ServerTool): string[] {
   const { annotations, description = '', title = '' } = definition;
   const hint = (key: string): Json | undefined =>
@@ -73,11 +73,11 @@ export function flagsOf({ name, definition }: ServerTool): string[] {
   const { inputSchema = null, outputSchema = null } = definition;
   const words = JSON.stringify([title, description, inputSchema, outputSchema]);
   const flags: string[] = [];
-  // The protocol gives `destructiveHint` a meaning, and a default, only where a tool does not only read.
+  // The protocol defines `destructiveHint` and its default only for tools that do not only read.
   if (hint('readOnlyHint') !== true) {
     if (hint('destructiveHint') !== false) flags.push('destructive');
   } else if (hint('destructiveHint') === true) {
-    flags.push('contradicts itself: it only reads, and it destroys');
+    flags.push('contradicts itself: read-only and destructive');
   } else flags.push('says it only reads');
   if (hint('openWorldHint') !== false) flags.push('open world');
   if (/[^\x20-\x7e]/.test(name)) flags.push('unusual characters in its name');
@@ -86,11 +86,11 @@ export function flagsOf({ name, definition }: ServerTool): string[] {
   return flags;
 }
 
-/** JSON writes a control character as six visible ones. */
+/** JSON writes a control character as six visible characters. */
 const readable = (json: string): string =>
   json.replace(/\\u([0-9a-f]{4})/gi, (_, code: string) => String.fromCharCode(parseInt(code, 16)));
 
-/** As listed, and those that are listed more than once. */
+/** Returns the listed names, and names that occur more than once. */
 export function namesOf({ tools }: Pick<Listing, 'tools'>): {
   once: ServerTool[];
   twice: string[];

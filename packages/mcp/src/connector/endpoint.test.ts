@@ -28,13 +28,13 @@ test('what a pin is made of holds no secret', () => {
 });
 
 test.each([
-  [{}, 'no server is named'],
+  [{}, 'no server is configured'],
   [{ command: 'a', mcp_url: 'https://a.example' }, 'not both'],
   [{ mcp_url: 'file:///etc/passwd' }, 'http or https'],
   [{ mcp_url: 'https://u:p@a.example' }, 'use `auth`'],
   [{ mcp_url: 'https://a.example', auth: { type: 'magic' } }, 'unknown `auth.type`'],
-  [{ mcp_url: 'https://a.example', headers: { 'a b': 'x' } }, 'no header'],
-  [{ mcp_url: 'https://a.example', headers: { a: 'x\r\nb: c' } }, 'no header'],
+  [{ mcp_url: 'https://a.example', headers: { 'a b': 'x' } }, 'not a valid header'],
+  [{ mcp_url: 'https://a.example', headers: { a: 'x\r\nb: c' } }, 'not a valid header'],
 ])('%o is refused', (config, words) => {
   const made = readConnection(config, 'a', []);
   expect(made).toMatchObject({ ok: false, error: { code: 'config_invalid' } });

@@ -1,4 +1,4 @@
-// A connector's config, with its variables in place, as the server that it means.
+// Translates the config of a connector, with its variables expanded, into a server endpoint.
 import {
   compact,
   createRedactor,
@@ -18,7 +18,7 @@ type OAuth = NonNullable<HttpEndpoint['oauth']>;
 
 export interface ServerPlace {
   readonly endpoint: Endpoint;
-  /** What of it belongs to a pin: no secret, nothing that changes with a password. */
+  /** The part of the endpoint that belongs to a pin. It contains no secret. */
   readonly identity: JsonObject;
 }
 
@@ -31,7 +31,7 @@ function headersOf(config: JsonObject): Outcome<Record<string, string>> {
   const headers: Record<string, string> = {};
   for (const [name, value] of Object.entries(isObject(config.headers) ? config.headers : {})) {
     if (!HEADER.test(name) || typeof value !== 'string' || /[\r\n\0]/.test(value)) {
-      return invalid('headers', `\`${name}\` is no header`);
+      return invalid('headers', `\`${name}\` is not a valid header`);
     }
     headers[name.toLowerCase()] = value;
   }
@@ -40,7 +40,7 @@ function headersOf(config: JsonObject): Outcome<Record<string, string>> {
 
 type Credentials = { header: [string, string] } | { query: [string, string] };
 
-/** As in the config of `http_client`; `oauth` is the server's own way to ask who it is. */
+/** Methods of authentication, as in `http_client`. `oauth` is the login of the server. */
 const AUTH: Readonly<Record<string, (auth: Json) => Credentials | string>> = {
   bearer: (auth) => {
     const token = textAt(auth, 'token');
@@ -55,7 +55,7 @@ const AUTH: Readonly<Record<string, (auth: Json) => Credentials | string>> = {
   },
   basic: (auth) => {
     const user = textAt(auth, 'username') || textAt(auth, 'user');
-    if (user.includes(':')) return 'a user name for basic auth may not hold `:`';
+    if (user.includes(':')) return 'a user name for basic auth must not contain `:`';
     const pair = Buffer.from(`${user}:${textAt(auth, 'password')}`).toString('base64');
     return { header: ['authorization', `Basic ${pair}`] };
   },
@@ -64,10 +64,10 @@ const AUTH: Readonly<Record<string, (auth: Json) => Credentials | string>> = {
 function httpEndpoint(config: JsonObject, server: string): Outcome<ServerPlace> {
   const url = URL.parse(textAt(config, 'mcp_url'));
   if (!url || !/^https?:$/.test(url.protocol)) {
-    return invalid('mcp_url', 'an MCP server is at an address with http or https');
+    return invalid('mcp_url', 'the address of an MCP server must begin with http or https');
   }
   if (url.username || url.password) {
-    return invalid('mcp_url', 'a URL may not hold a user name or password; use `auth`');
+    return invalid('mcp_url', 'a URL must not contain a user name or password; use `auth`');
   }
   const identity = { kind: 'http', url: `${url.origin}${url.pathname}` };
   const read = headersOf(config);
@@ -81,17 +81,18 @@ function httpEndpoint(config: JsonObject, server: string): Outcome<ServerPlace> 
     const oauth = compact<OAuth>({ name: server, scope, client_id, client_secret });
     return ok({ endpoint: { kind: 'http', url: url.href, headers, oauth }, identity });
   }
-  const made = type === 'none' ? undefined : (AUTH[type]?.(auth) ?? 'unknown `auth.type`');
-  if (typeof made === 'string') return invalid('auth', made);
-  if (made && 'header' in made) headers[made.header[0]] = made.header[1];
-  if (made && 'query' in made) url.searchParams.set(...made.query);
+  const result = type === 'none' ? undefined : (AUTH[type]?.(auth) ?? 'unknown `auth.type`');
+  if (typeof result === 'string') return invalid('auth', result);
+  if (result && 'header' in result) headers[result.header[0]] = result.header[1];
+  if (result && 'query' in result) url.searchParams.set(...result.query);
   return ok({ endpoint: { kind: 'http', url: url.href, headers }, identity });
 }
 
 function stdioEndpoint(config: JsonObject): Outcome<ServerPlace> {
   const command = textAt(config, 'command');
   const args = textsAt(config, 'args');
-  if (/\0/.test([command, ...args].join(''))) return invalid('command', 'a command holds no NUL');
+  if (/\0/.test([command, ...args].join('')))
+    return invalid('command', 'a command must not contain NUL');
   const env: Record<string, string> = {};
   for (const [name, value] of Object.entries(isObject(config.env) ? config.env : {})) {
     if (typeof value !== 'string') return invalid('env', `\`env.${name}\` must be text`);
@@ -124,12 +125,12 @@ export function readConnection(
   const isHttp = textAt(config, 'mcp_url') !== '';
   if (isHttp === (textAt(config, 'command') !== '')) {
     const message = isHttp
-      ? 'a server has a `command` or a `mcp_url`, not both'
-      : 'no server is named: run the connector of one';
+      ? 'a server needs `command` or `mcp_url`, not both'
+      : 'no server is configured; run the connector of a server';
     return invalid(isHttp ? 'mcp_url' : 'command', message);
   }
-  const made = isHttp ? httpEndpoint(config, server) : stdioEndpoint(config);
-  if (!made.ok) return made;
-  const { endpoint, identity } = made.output;
+  const result = isHttp ? httpEndpoint(config, server) : stdioEndpoint(config);
+  if (!result.ok) return result;
+  const { endpoint, identity } = result.output;
   return ok({ endpoint, identity: createRedactor(secrets).json(identity) });
 }

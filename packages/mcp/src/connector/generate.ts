@@ -1,5 +1,5 @@
-// One YAML file for each tool of a server. The same definition and mapping always make the same text, so
-// that a text says whether anything is different.
+// Writes one YAML file for each tool of a server. The same definition and mapping always produce
+// the same text, so a comparison of texts finds every change.
 import { compact, formatYaml, type JsonObject, plainText } from '@kernmantle/core/base';
 import { normalizeCapability } from '@kernmantle/core/trust';
 import type { ServerTool } from '../client/pool.ts';
@@ -8,20 +8,20 @@ import type { MappedTool } from './mapping.ts';
 import { inputSchema, outputSchema } from './schema.ts';
 import { shownText } from './texts.ts';
 
-/** Of what is written, and so of what a person is shown. */
+/** Maximum length of the description in the file, and therefore in the question to a person. */
 export const MAX_DESCRIPTION = 2000;
 const HEAD =
   '# Written by a sync of its connector. What the server says of its tool is data, and pinned: a change is asked about.\n';
 
 interface ToolPlace {
-  /** Full id of the connector. */
+  /** Full id of the connector that wrote the tool. */
   readonly connector: string;
   readonly server: string;
   readonly file: string;
   readonly setPin: string;
 }
 
-/** What a call needs: that it only reads is a person's word, never the server's. */
+/** Capabilities of a call. Only a person can declare that a tool only reads. */
 export const requiresOf = (server: string, { effect, requires = [] }: MappedTool): string[] => [
   `mcp.${server}.${effect === 'read' ? 'read' : 'call'}`,
   ...requires.map(normalizeCapability),
@@ -29,8 +29,8 @@ export const requiresOf = (server: string, { effect, requires = [] }: MappedTool
 
 function describedAs({ name, definition }: ServerTool, server: string): string {
   const { title, description } = definition;
-  const said = [title, description].map(plainText).filter((text) => text.trim() !== '');
-  const words = shownText(said.join('. ') || name, MAX_DESCRIPTION).trim();
+  const texts = [title, description].map(plainText).filter((text) => text.trim() !== '');
+  const words = shownText(texts.join('. ') || name, MAX_DESCRIPTION).trim();
   return `(of MCP server ${server}) ${words}`;
 }
 
@@ -65,10 +65,10 @@ export function toolText(
     result: { ...compact<JsonObject>({ ...result }), untrusted: true },
     ...(directory && { directory }),
   };
-  // What a file cannot hold would look like a change for ever.
+  // Invalid characters would be read back differently and look like a permanent change.
   return HEAD + formatYaml(fields).toWellFormed();
 }
 
-/** The same text but for the pin of the set: then the tool itself is what it was. */
+/** The text without the pin of the set. If it is equal, the tool itself did not change. */
 export const withoutSetPin = (text: string): string =>
   text.replace(/^ {2}set_pin: .*$/m, '  set_pin:');

@@ -1,6 +1,5 @@
-// `mapping.yaml` beside the tools of a server: what a person knows about them that the server cannot be
-// asked. It adds requirements and labels; what it says about effect and risk is shown with the rest before
-// anything is signed.
+// Reads `mapping.yaml` beside the tools of a server: facts that a person adds. It adds requirements
+// and labels. Its effect and risk are shown in the question before anything is signed.
 import { basename, dirname } from 'node:path';
 import {
   asJson,
@@ -35,16 +34,15 @@ const entry = record({
   labels: listOf(text),
   rename: text,
   roles: tableOf(oneOf(ROLES)),
-  /** Of parameters. */
   kinds: tableOf(kindName),
-  /** That strangers write all of it stays so: a policy says whom to trust. */
+  /** Results stay untrusted. Only a policy can trust a tool. */
   result: record(resultFields),
   directory: flag,
 });
 const file = record({ tools: tableOf(entry) });
 
 export type MappedTool = NonNullable<ReturnType<typeof entry>>;
-/** What is said about a tool of this name, all entries together: an exact name has the last word. */
+/** Returns all facts about a tool of this name, with exact names applied last. */
 export type Mapping = (name: string) => MappedTool;
 
 function mergedEntries(entries: readonly MappedTool[]): MappedTool {
@@ -61,7 +59,7 @@ function mergedEntries(entries: readonly MappedTool[]): MappedTool {
 
 type OpenedMapping = ReturnType<typeof openYaml> & { tools: [string, MappedTool][] };
 
-/** Undefined when there is none. */
+/** Undefined if the file does not exist. */
 function openMapping(path: string, shown: string): Outcome<OpenedMapping | undefined> {
   const read = readRegularFile(path, { max: MAX_BYTES });
   if (!('bytes' in read)) {
@@ -75,7 +73,7 @@ function openMapping(path: string, shown: string): Outcome<OpenedMapping | undef
 
 const isMeant = (glob: string, name: string): boolean => glob === name || matchGlob(glob, name);
 
-/** No file says nothing. `shown` is how it is named in messages. */
+/** A missing file means an empty mapping. `shown` is its name in messages. */
 export function readMapping(path: string, shown: string): Outcome<Mapping> {
   const opened = openMapping(path, shown);
   if (!opened.ok) return opened;
@@ -92,7 +90,7 @@ export function readMapping(path: string, shown: string): Outcome<Mapping> {
   });
 }
 
-/** The hint for a capability that nobody has declared; undefined for one that is known. */
+/** Returns a hint for an undeclared capability. Undefined for a known one. */
 export function unknownCapability(name: string, { catalog }: Capabilities): string | undefined {
   if (catalog.get(name)) return undefined;
   const near = catalog.suggest(name);
@@ -101,7 +99,7 @@ export function unknownCapability(name: string, { catalog }: Capabilities): stri
 
 type Capabilities = ReturnType<Library['capabilities']>;
 
-/** What is wrong with a mapping, and what of it means nothing: for whoever checks the project. */
+/** Returns errors of a mapping and entries without effect, for `km check`. */
 export function mappingProblems(
   path: string,
   library: Pick<Library, 'all' | 'capabilities'>,
@@ -110,7 +108,7 @@ export function mappingProblems(
     { file: path, line: 1, column: 1, code, severity: 'error', message },
   ];
   if (basename(path) !== 'mapping.yaml') {
-    return about('not_read', 'this file is never read: call it `mapping.yaml`');
+    return about('not_read', 'this file is never read; rename it to `mapping.yaml`');
   }
   const opened = openMapping(path, path);
   if (!opened.ok) return about('file_unreadable', opened.error.detail.message);
@@ -126,11 +124,11 @@ export function mappingProblems(
     for (const [index, name] of requires.entries()) {
       const hint = unknownCapability(normalizeCapability(name), capabilities);
       if (hint === undefined) continue;
-      const message = `no capability is called \`${name}\``;
+      const message = `capability \`${name}\` not found`;
       at.child('requires').child(index).report({ code: 'capability_unknown', message, hint });
     }
     if (beside.some((name) => isMeant(glob, name))) continue;
-    const message = `no tool beside this file is called \`${glob}\` by its server`;
+    const message = `no tool in this folder has the server name \`${glob}\``;
     at.report({ code: 'matches_nothing', severity: 'warning', message, at: 'key' });
   }
   return diagnostics;

@@ -42,6 +42,6 @@ test('names stay different on every file system, and none is longer than a file 
 test('a server has a name that a capability can hold and nothing else has', () => {
   expect(serverProblem('github-2')).toBeUndefined();
   for (const odd of ['', 'Git', 'a.b', 'a/b', '-a', 'connect', 'mcp_stdio', 'ä', 'a'.repeat(65)]) {
-    expect(serverProblem(odd)).toContain('no name for a server');
+    expect(serverProblem(odd)).toContain('not a valid server name');
   }
 });

@@ -1,13 +1,13 @@
-// From what a server calls its tools to names of files. Different names stay different, on every file
-// system; none becomes the name of a tool that is built in. The server's own name stays in the config.
+// Makes file names from the tool names of a server. Different names stay different on every file
+// system, and no name hides a built-in tool. The config keeps the original name.
 import { hash } from 'node:crypto';
 import { FOUR_TOOLS } from '@kernmantle/core/llm';
 
 const PLAIN = /^[A-Za-z0-9_][A-Za-z0-9_-]*$/;
 const MAX_NAME = 96;
-/** Names that some file systems give a meaning of their own. */
+/** Names with a special meaning on some file systems. */
 const DEVICES = /^(?:con|prn|aux|nul|com\d|lpt\d)$/i;
-/** Files beside the tools, and what a model calls without any. */
+/** Names of files beside the tools, and of built-in tools of the model. */
 const TAKEN: ReadonlySet<string> = new Set([
   'connector',
   'mapping',
@@ -16,7 +16,7 @@ const TAKEN: ReadonlySet<string> = new Set([
 
 const mark = (name: string): string => hash('sha256', name).slice(0, 8);
 
-/** Told apart by a hash where the letters would not do it. */
+/** Adds a hash if letters alone cannot distinguish two names. */
 const marked = (name: string, given: string): string =>
   `${
     given
@@ -28,10 +28,7 @@ const marked = (name: string, given: string): string =>
 const isPlain = (given: string): boolean =>
   PLAIN.test(given) && given.length <= MAX_NAME && !DEVICES.test(given);
 
-/**
- * By the server's name. `wanted` is what a person has chosen instead. `builtIn` are last segments of
- * tools that are there anyhow: a name among them gets the server's before it.
- */
+/** Returns the file name of each tool. `wanted` has a person's choices, `builtIn` taken names. */
 export function fileNames(
   names: readonly string[],
   wanted: (name: string) => string,
@@ -53,8 +50,10 @@ export function fileNames(
   );
 }
 
-/** Letters that cannot be mistaken, and none that a capability could not hold. */
+/**
+ * Checks the name of a server. Only unambiguous letters that a capability can contain are allowed.
+ */
 export const serverProblem = (name: string): string | undefined =>
   /^[a-z0-9_-]{1,64}$/.test(name) && !/^[-_]|^(?:connect|mcp_stdio|mcp_http|connector)$/.test(name)
     ? undefined
-    : `\`${name}\` is no name for a server: write small letters, digits, \`_\` and \`-\``;
+    : `\`${name}\` is not a valid server name; use lowercase letters, digits, \`_\` and \`-\``;

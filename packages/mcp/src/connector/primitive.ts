@@ -1,5 +1,5 @@
-// The primitive `mcp`: the end of the chains of connectors, of the tools they wrote, and of `mcp_stdio`
-// and `mcp_http`. Which of the three a call is stands in its config.
+// The primitive `mcp`: the end of the chains of connectors, of generated tools, and of `mcp_stdio`
+// and `mcp_http`. The config selects one of the three.
 import {
   fail,
   getOwn,
@@ -19,26 +19,25 @@ import { type SyncPorts, syncConnector } from './sync.ts';
 
 type Result = Promise<Outcome<PrimitiveResult>>;
 
-/** Whoever names the server himself starts a process or sends to a host of his own choice. */
+/**
+ * A caller that names the server itself starts a process or connects to a host of its own choice.
+ */
 function mayConnect({ verify }: PrimitiveCall, endpoint?: Endpoint): Outcome<null> {
-  const held = verify({ capability: 'mcp.connect' });
-  if (!held.ok || endpoint === undefined) return held;
+  const permission = verify({ capability: 'mcp.connect' });
+  if (!permission.ok || endpoint === undefined) return permission;
   if (endpoint.kind === 'stdio') return verify({ capability: 'process.spawn' });
   const host = new URL(endpoint.url).hostname;
   return verify({ capability: 'net.http', scope: { host, method: 'POST' } });
 }
 
-/**
- * The right to call this server: by the name that its connector has, whatever the tool's file says, and in
- * the milder form only where a person has signed that it reads.
- */
+/** Checks the permission to call this server by the name of its connector, not of the tool. */
 function mayCall(library: SyncPorts['library'], { tool, verify }: PrimitiveCall): Outcome<null> {
   const chain = library.chain(tool.id);
   if (!chain.ok) return chain;
   const [leaf, ...below] = chain.output.links;
   const connector = below.find(({ tags }) => tags.includes('mcp_connector'));
   if (!leaf || !connector) {
-    return fail('config_invalid', `\`${tool.id}\` has a pin and no connector`, {
+    return fail('config_invalid', `\`${tool.id}\` has a pin but no connector`, {
       config_path: 'config.pin',
     });
   }
@@ -49,13 +48,13 @@ function mayCall(library: SyncPorts['library'], { tool, verify }: PrimitiveCall)
 }
 
 async function request(pool: McpPool, { endpoint }: ServerPlace, call: PrimitiveCall): Result {
-  // What a tool's file fixes is not its caller's to choose.
-  const asked = { ...call.parameters, ...call.config };
-  const method = textAt(asked, 'method') || textAt(asked, 'rpc_method');
+  // A caller cannot override values in the file of the tool.
+  const settings = { ...call.parameters, ...call.config };
+  const method = textAt(settings, 'method') || textAt(settings, 'rpc_method');
   if (!/^[A-Za-z0-9_$./-]{1,200}$/.test(method) || method === 'initialize') {
-    return fail('invalid_input', `\`${method}\` is no method that could be asked for`);
+    return fail('invalid_input', `method \`${method}\` is not supported`);
   }
-  const given = getOwn(asked, 'params') ?? getOwn(asked, 'rpc_params') ?? {};
+  const given = getOwn(settings, 'params') ?? getOwn(settings, 'rpc_params') ?? {};
   const params = isObject(given) ? given : {};
   const answered = await pool.request(endpoint, { method, params }, poolCall(call));
   if (!answered.ok) return answered;
@@ -64,8 +63,8 @@ async function request(pool: McpPool, { endpoint }: ServerPlace, call: Primitive
 }
 
 /**
- * INVARIANT: a program that a caller names never sees more than that caller. It is started for this call and
- * serves nobody else.
+ * INVARIANT: a program that a caller names never sees more than that caller. It is started for one
+ * call and serves no other.
  */
 async function withPool(
   ports: SyncPorts,
@@ -100,7 +99,7 @@ async function run(ports: SyncPorts, call: PrimitiveCall): Result {
       ? await withPool(ports, connection, call, (pool) => request(pool, connection, call))
       : await syncConnector(ports, connection, call);
   if (done.ok) return done;
-  // Listing what there is has no effect: it may be tried again.
+  // Listing tools has no effect, so it can be retried.
   const failed = isTool || isDirect ? done : withDetail(done, { sent: false });
   return markFailure(failed, FOREIGN);
 }

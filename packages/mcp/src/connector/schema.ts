@@ -1,20 +1,20 @@
-// A server's schemas, as our own checks read them. Nothing gets weaker without being said: what we leave to
-// the server is written where it stood.
+// Translates schemas of a server for the kernel's own checks. A rule that only the server checks is
+// mentioned in the description at its place.
 import { getOwn, isObject, type Json, type JsonObject, setOwn } from '@kernmantle/core/base';
 import { shownText } from './texts.ts';
 
 const MAX_WORDS = 1000;
-/** Keys under which other schemas stand by name, so that the names are no keywords. */
+/** Keys whose members are schemas by name, so those names are not keywords. */
 const TABLES: ReadonlySet<string> = new Set([
   'properties',
   '$defs',
   'definitions',
   'dependentSchemas',
 ]);
-/** Values are a server's data: they are compared, and stay as they are. */
+/** Values under these keys are data of the server and stay unchanged. */
 const DATA: ReadonlySet<string> = new Set(['enum', 'const', 'default', 'examples', 'required']);
 const WORDS: ReadonlySet<string> = new Set(['description', 'title', '$comment']);
-/** A regular expression of a stranger can keep a process busy for ever. */
+/** An untrusted regular expression can block a process. */
 const LEFT: ReadonlySet<string> = new Set(['pattern', 'patternProperties', 'propertyNames']);
 
 const isFar = (key: string, value: Json): boolean =>
@@ -28,7 +28,7 @@ function cleanTable(table: JsonObject): JsonObject {
   return clean;
 }
 
-/** The older way to write a list of fixed places. */
+/** Translates the older notation of a list with fixed positions. */
 function cleanItems(schema: JsonObject): JsonObject {
   const { items, additionalItems, ...rest } = schema;
   if (!Array.isArray(items)) return schema;
@@ -43,9 +43,9 @@ function cleanSchema(schema: Json): Json {
   if (Array.isArray(schema)) return schema.map(cleanSchema);
   if (!isObject(schema)) return schema;
   const clean: JsonObject = {};
-  const left: string[] = [];
+  const unchecked: string[] = [];
   for (const [key, value] of Object.entries(cleanItems(schema))) {
-    if (LEFT.has(key) || isFar(key, value)) left.push(key);
+    if (LEFT.has(key) || isFar(key, value)) unchecked.push(key);
     else if (key === '$id' || key === '$schema' || key === '$anchor') continue;
     else if (DATA.has(key)) setOwn(clean, key, value);
     else if (TABLES.has(key) && isObject(value)) setOwn(clean, key, cleanTable(value));
@@ -53,11 +53,11 @@ function cleanSchema(schema: Json): Json {
       setOwn(clean, key, typeof value === 'string' ? shownText(value, MAX_WORDS) : '');
     else setOwn(clean, key, cleanSchema(value));
   }
-  if (left.length > 0) clean.$comment = `the server alone checks: ${left.join(', ')}`;
+  if (unchecked.length > 0) clean.$comment = `the server alone checks: ${unchecked.join(', ')}`;
   return clean;
 }
 
-/** What a reference inside the same schema means; nothing for one that leads elsewhere. */
+/** Resolves a reference inside the same schema. Undefined for any other reference. */
 function resolved(schema: JsonObject, root: JsonObject): Json | undefined {
   const ref = getOwn(schema, '$ref');
   const path = typeof ref === 'string' ? /^#((?:\/[\w$.-]+)*)$/.exec(ref)?.[1] : undefined;
@@ -66,7 +66,7 @@ function resolved(schema: JsonObject, root: JsonObject): Json | undefined {
   return at;
 }
 
-/** Every name that a part of the schema declares for the object itself. */
+/** Returns all property names that a part of the schema declares for the object itself. */
 function declaredNames(schema: Json | undefined, root: JsonObject, seen: Set<Json>): string[] {
   if (!isObject(schema) || seen.has(schema)) return [];
   seen.add(schema);
@@ -80,10 +80,7 @@ function declaredNames(schema: Json | undefined, root: JsonObject, seen: Set<Jso
   ];
 }
 
-/**
- * What a call's parameters must look like. A name that the server does not declare is refused here,
- * unless it says itself that it takes others.
- */
+/** Returns the schema of the parameters. Undeclared names are refused by default. */
 export function inputSchema(given: JsonObject): JsonObject {
   const schema = cleanSchema(given) as JsonObject;
   const own = isObject(schema.properties) ? schema.properties : {};
@@ -111,7 +108,7 @@ function moveRefs(schema: Json, to: string): Json {
   return moved;
 }
 
-/** Of our answer, in which the server's own stands under `structured`. */
+/** Returns the schema of our answer, which has the answer of the server under `structured`. */
 export function outputSchema(given: Json | undefined): JsonObject | undefined {
   if (!isObject(given)) return undefined;
   const structured = moveRefs(cleanSchema(given), '#/properties/structured');

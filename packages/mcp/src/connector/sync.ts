@@ -1,6 +1,6 @@
-// What a connector does when it is run: the server's list becomes files. What is as a person approved it
-// stays; what is new or different waits for a person, whoever runs the connector; what the server does not
-// list any more goes.
+// Runs a connector: the tool list of the server becomes files. An approved, unchanged tool keeps
+// its file. A new or changed tool needs the approval of a person. A tool that the server no longer
+// lists loses its file.
 import { hash } from 'node:crypto';
 import {
   canonicalJson,
@@ -47,12 +47,18 @@ import { shownText } from './texts.ts';
 
 export interface SyncPorts {
   readonly pool: McpPool;
-  /** A pool whose servers may touch nothing that the verifier refuses; to be closed by its user. */
+  /**
+   * Opens a pool whose servers can access nothing that the verifier refuses. The caller closes it.
+   */
   openFor(caller: Verifier): Promise<McpPool>;
   readonly library: Pick<Library, 'all' | 'capabilities' | 'chain' | 'refresh' | 'remove'>;
-  /** Puts a tool of the project in its place, signed with the user's key; never half. `who` approved it. */
+  /**
+   * Writes a tool into the project, signed with the user's key and atomically. `who` approved it.
+   */
   put(id: string, text: string, who: string): Outcome<{ file: string; text: string }>;
-  /** What a person has said to exactly this; asked for when nobody has said anything. */
+  /**
+   * Returns the decision of a person about exactly this change. Creates a request if there is none.
+   */
   approval(
     about: { connector: string; digest: string },
     shown: JsonObject,
@@ -71,7 +77,7 @@ interface Wanted {
   readonly pin: Pin;
   readonly text: string;
   readonly requires: readonly string[];
-  /** What the text says. */
+  /** The tool that the text defines. */
   readonly made: Tool;
 }
 
@@ -83,7 +89,7 @@ interface LeftOut {
 interface SyncPlace {
   readonly connector: string;
   readonly server: string;
-  /** Of the tools, from `.ai/tools`. */
+  /** Folder of the tools, relative to `.ai/tools`. */
   readonly folder: string;
   readonly prefix: string;
 }
@@ -95,13 +101,13 @@ function placeOf({ config, tool }: PrimitiveCall): Outcome<SyncPlace> {
   const dir = (textAt(config, 'output_dir') || `.ai/tools/mcp/${server}`).replace(/\/+$/, '');
   const folder = /^(?:\.\/)?\.ai\/tools\/(mcp(?:\/[A-Za-z0-9_-]+)*)$/.exec(dir)?.[1];
   if (folder === undefined) {
-    const message = `tools of MCP servers stand below \`.ai/tools/mcp/\`, not in \`${dir}\``;
+    const message = `tools of MCP servers must be below \`.ai/tools/mcp/\`, not in \`${dir}\``;
     return fail('config_invalid', message, { config_path: 'config.output_dir' });
   }
   return ok({ connector: tool.id, server, folder, prefix: textAt(config, 'tool_prefix') });
 }
 
-/** What every tool of the list would be as a file, and what cannot be one. */
+/** Computes the file of every listed tool, and the tools that cannot become a file. */
 function plan(
   listing: Listing,
   identity: JsonObject,
@@ -129,7 +135,7 @@ function plan(
   const taken = new Set(
     all.filter((item) => !isGenerated(item, place.connector)).map(({ id }) => id.toLowerCase()),
   );
-  // Hashes are short: two names that a server has chosen for it can have the same one.
+  // A server can choose names whose short hashes are equal.
   const shared = Map.groupBy(files.values(), (file) => file.toLowerCase());
   const wanted = fit.flatMap((tool): Wanted[] => {
     const [file = '', pin, mapped] = [
@@ -140,14 +146,14 @@ function plan(
     const id = `${place.folder}/${file}`;
     const isShared = shared.get(file.toLowerCase())?.length !== 1;
     if (!pin || isShared || taken.has(id.toLowerCase())) {
-      leftOut.push({ name: tool.name, why: `there is another tool \`${id}\`` });
+      leftOut.push({ name: tool.name, why: `another tool \`${id}\` exists` });
       return [];
     }
     const text = toolText(tool, pin, mapped, { ...place, file, setPin: set });
     const { tool: made, diagnostics } = parseTool(text, `${file}.yaml`);
     const odd = diagnostics.find(({ severity }) => severity === 'error');
     if (odd || !made) {
-      leftOut.push({ name: tool.name, why: odd?.message ?? 'it cannot be written as a tool' });
+      leftOut.push({ name: tool.name, why: odd?.message ?? 'it cannot become a tool' });
       return [];
     }
     return [{ id, tool, pin, text, made, requires: requiresOf(place.server, mapped) }];
@@ -157,7 +163,7 @@ function plan(
 
 type Changing = Wanted & { readonly before?: ToolItem };
 
-/** Against what is there: as approved, the same but for the set, new or different, gone. */
+/** Compares with the existing files: approved, changed only in the set, new or changed, removed. */
 function compare(wanted: readonly Wanted[], there: readonly ToolItem[]) {
   const byId = new Map(there.map((item) => [item.id, item]));
   const [same, moved, changes]: [Wanted[], Wanted[], Changing[]] = [[], [], []];
@@ -172,7 +178,7 @@ function compare(wanted: readonly Wanted[], there: readonly ToolItem[]) {
   return { same, moved, changes, gone: there.filter(({ id }) => !ids.has(id)) };
 }
 
-/** For whoever runs the connector: nothing that the server says about itself. */
+/** Summary for the caller. It contains no text of the server. */
 const named = ({ id, tool, before, pin }: Changing): JsonObject => ({
   id,
   name: shownText(tool.name, MAX_SHOWN),
@@ -185,7 +191,7 @@ const named = ({ id, tool, before, pin }: Changing): JsonObject => ({
   }),
 });
 
-/** What of its answers may be used as it is, and as what. */
+/** Fields of the answer that can be used as named values, and their kinds. */
 function answerWords({ result, directory }: Partial<Pick<Tool, 'result' | 'directory'>> = {}) {
   const { free_text = [], identifiers = [], kinds = {} } = result ?? {};
   return [
@@ -196,7 +202,7 @@ function answerWords({ result, directory }: Partial<Pick<Tool, 'result' | 'direc
   ];
 }
 
-/** All that the file says and a person can judge: what is not shown is not asked. */
+/** All fields that a person can judge. A field that is not shown is not part of the approval. */
 function shownTool({ tool, description }: Pick<ToolItem, 'tool' | 'description'>): JsonObject {
   const { effect = '', risk = [], requires = [], labels = [], parameters = [] } = tool ?? {};
   const roles = parameters.flatMap(({ name, role }) => (role ? `${name}: ${role}` : []));
@@ -216,7 +222,7 @@ function shownTool({ tool, description }: Pick<ToolItem, 'tool' | 'description'>
   };
 }
 
-/** For the person who decides: also what it says and counts as, before and now. */
+/** Details for the person who decides: the text, effect and risk, before and now. */
 const shownChange = (change: Changing): JsonObject => ({
   ...named(change),
   ...shownTool({ tool: change.made, description: change.made.description }),
@@ -229,7 +235,7 @@ function question(place: SyncPlace, changes: readonly Changing[]): JsonObject {
   return {
     action: 'ask',
     operation: `tool:${place.connector}`,
-    question: `take over ${changes.length} tools of MCP server ${place.server} and sign them`,
+    question: `add ${changes.length} tools of MCP server ${place.server} and sign them`,
     asked_by: ['mcp'],
     arguments: {
       server: place.server,
@@ -244,7 +250,7 @@ interface Synced {
   readonly written: readonly { file: string; text: string }[];
 }
 
-/** What goes is only what was ours and was not touched since. */
+/** Removes only files that this connector wrote and nobody changed. */
 function prune(gone: readonly ToolItem[], library: SyncPorts['library']) {
   const [removed, kept]: [string[], string[]] = [[], []];
   for (const { id, signature } of gone) {
@@ -265,9 +271,9 @@ async function takeOver(
   const texts = changes.map(({ id, text }) => [id, hash('sha256', text)]);
   const digest = hash('sha256', canonicalJson([place.connector, texts] as Json));
   const about = { connector: place.connector, digest };
-  const asked = await ports.approval(about, question(place, changes), surface);
-  if (!asked.ok) return asked;
-  const { answer, approval, who = '' } = asked.output;
+  const decision = await ports.approval(about, question(place, changes), surface);
+  if (!decision.ok) return decision;
+  const { answer, approval, who = '' } = decision.output;
   if (answer === 'approved') return ok({ status: 'synced', who });
   return ok({ status: `approval_${answer}`, approval });
 }
@@ -281,11 +287,11 @@ async function apply(
   const { library } = ports;
   const there = library.all('tool').filter((item) => isGenerated(item, place.connector));
   const { same, moved, changes, gone } = compare(wanted, there);
-  const asked = await takeOver(ports, place, call.from?.surface ?? '', changes);
-  if (!asked.ok) return asked;
-  const { status, approval, who = 'unchanged' } = asked.output;
+  const decision = await takeOver(ports, place, call.from?.surface ?? '', changes);
+  if (!decision.ok) return decision;
+  const { status, approval, who = 'unchanged' } = decision.output;
   const isTaken = status === 'synced';
-  // What only gets another name stays until the new one is there.
+  // A renamed tool keeps its old file until the new one exists.
   const isListed = ({ tool }: ToolItem): boolean =>
     wanted.some((one) => one.tool.name === textAt(tool?.config, 'mcp_tool'));
   const old = isTaken ? gone : gone.filter((item) => !isListed(item));
@@ -318,7 +324,9 @@ async function apply(
   return ok({ output, written });
 }
 
-/** Two servers of one name would share what was granted to one of them. */
+/**
+ * Finds another connector with the same server name, because both would share their permissions.
+ */
 function twinOf(
   { server, connector }: SyncPlace,
   library: SyncPorts['library'],
@@ -334,7 +342,7 @@ function twinOf(
     );
 }
 
-/** Runs a connector. What it answers says what a model may know of tools that nobody approved yet. */
+/** Runs a connector. The output has no server text about tools without approval. */
 export async function syncConnector(
   ports: SyncPorts,
   { endpoint, identity }: ServerPlace,
@@ -354,7 +362,7 @@ export async function syncConnector(
   await ports.library.refresh();
   const twin = twinOf(place.output, ports.library);
   if (twin) {
-    const message = `\`${twin.id}\` is a connector of \`${place.output.server}\` too`;
+    const message = `\`${twin.id}\` is also a connector of \`${place.output.server}\``;
     return fail('config_invalid', message, { hint: 'give one of them another `config.server`' });
   }
   const made = plan(listed.output, identity, place.output, mapping.output, ports.library);
@@ -362,7 +370,7 @@ export async function syncConnector(
   for (const name of made.wanted.flatMap(({ requires }) => requires)) {
     const hint = unknownCapability(name, capabilities);
     if (hint === undefined) continue;
-    return fail('config_invalid', `\`${shown}\`: no capability is called \`${name}\``, { hint });
+    return fail('config_invalid', `\`${shown}\`: capability \`${name}\` not found`, { hint });
   }
   const done = await apply(ports, call, place.output, made);
   if (!done.ok) return done;

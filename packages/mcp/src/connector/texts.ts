@@ -1,14 +1,14 @@
-// What a server writes is read by people and by models. Signs that nobody sees are taken out of what is
-// shown, and said; words that speak to a model instead of about a tool are said too.
+// Prepares text of a server for people and models. Invisible characters are removed and reported.
+// Instructions to a model are reported too.
 import { withoutHidden } from '@kernmantle/core/base';
 
-/** For eyes and models: without what cannot be seen, no longer than `max`. */
+/** Returns the text without invisible characters, at most `max` characters long. */
 export function shownText(text: string, max: number): string {
-  const seen = withoutHidden(text);
-  return seen.length > max ? `${seen.slice(0, max)} …` : seen;
+  const visible = withoutHidden(text);
+  return visible.length > max ? `${visible.slice(0, max)} …` : visible;
 }
 
-/** Only a hint to a person: words cannot be judged by words. */
+/** These patterns are only a hint to a person, because no pattern can find every instruction. */
 const SPOKEN_TO_MODELS: readonly RegExp[] = [
   /\b(?:ignore|disregard|forget|override)\b.{0,40}\b(?:previous|prior|above|earlier|instructions?|rules?)\b/is,
   /\b(?:system prompt|developer message|jailbreak)\b/i,

@@ -1,4 +1,5 @@
-// What the MCP server is given: the four verbs on the surface `mcp`, and what lies behind them.
+// Implements the host of the MCP server: the four kernel tools on the surface `mcp`, and the
+// services behind them.
 import { existsSync, realpathSync } from 'node:fs';
 import { resolve } from 'node:path';
 import { compact, fail, type Json, type JsonObject, type Outcome, ok } from '@kernmantle/core/base';
@@ -10,7 +11,7 @@ import { decideApproval, registryKey, type Threads } from '@kernmantle/core/runt
 import type { KeyFolder } from '@kernmantle/core/trust';
 import type { McpClient, McpHost } from '../server/host.ts';
 
-/** The runtime, as far as clients reach it. */
+/** The parts of the runtime that clients can reach. */
 interface HostParts {
   readonly project: string;
   readonly library: Library;
@@ -20,11 +21,11 @@ interface HostParts {
   threads(): Promise<Outcome<Threads>>;
 }
 
-/** Where a registered SDK announces itself; nothing is loaded without one. */
+/** An SDK registers itself under this symbol. Without an SDK, no tracing code is loaded. */
 const SDK = Symbol.for('opentelemetry.js.api.1');
 export const isTraced = (): boolean => Object.hasOwn(globalThis, SDK);
 
-/** The field that says what a request of this method is about. */
+/** The field that names the subject of a request, by method. */
 const ABOUT: Readonly<Record<string, string>> = {
   'tools/call': 'gen_ai.tool.name',
   'prompts/get': 'gen_ai.prompt.name',
@@ -47,11 +48,11 @@ const spanned: NonNullable<McpHost['span']> = async (request, work, failed) => {
   return await inSpan({ name, side: 'server', attributes, parent }, work, failed);
 };
 
-/** For the audit, and for approvals: an approval of one client's call is of no use to another. */
+/** Name for the audit. It contains the id, so that approvals are bound to one client. */
 const whoIs = ({ name, id }: McpClient): string =>
   [name, id].filter((part) => part !== '').join('@');
 
-/** One server, one project; work elsewhere is a directive's, with `project.use`. */
+/** One server serves one project. Only a directive with `project.use` works in another one. */
 function checkPlace(
   project: string,
   { project_path: path, ...request }: JsonObject,
@@ -61,7 +62,7 @@ function checkPlace(
   if (existsSync(place) && realpathSync(place) === project) return ok(request);
   return fail(
     'permission_denied',
-    'this server is for one project; where the policy grants `project.use`, start a directive elsewhere with `threads/thread_directive` and its `project_path`',
+    'this server serves one project; if the policy grants `project.use`, start a directive elsewhere with `threads/thread_directive` and its `project_path`',
     { missing: 'project.use' },
   );
 }
@@ -95,10 +96,13 @@ export function createMcpHost(
     store,
     async decide(approval, { approve, words, value }, client) {
       if (client.role !== 'approve') {
-        return fail('permission_denied', 'this client may not decide about approvals');
+        return fail(
+          'permission_denied',
+          'this client cannot decide approval requests; it needs the role `approve`',
+        );
       }
       if (!runtime.policies().policy.elicits('mcp')) {
-        const message = 'the policy says `surfaces.mcp.elicitation: false`: decide in a terminal';
+        const message = 'the policy has `surfaces.mcp.elicitation: false`; decide in a terminal';
         return fail('permission_denied', message);
       }
       const opened = await store();

@@ -1,4 +1,5 @@
-// The primitive `mcp`: calls tools of other servers, over a pool of connections that closes with it.
+// The primitive `mcp`: calls tools of other servers over a pool of connections, which closes with
+// the primitive.
 import { hash } from 'node:crypto';
 import { readFileSync } from 'node:fs';
 import {
@@ -38,7 +39,7 @@ import { createMcpPrimitive } from '../connector/primitive.ts';
 import type { SyncPorts } from '../connector/sync.ts';
 import { isTraced } from './mcp-host.ts';
 
-/** Addresses of connectors that the user has signed: as much a grant as one in the policy. */
+/** True for addresses of signed connectors, which are granted like addresses in the policy. */
 function isConnected(library: Library, own: string | undefined, place: string): boolean {
   return library.all('tool').some(({ tags, signature, tool }) => {
     if (!tags.includes('mcp_connector') || signature.state !== 'signed') return false;
@@ -58,14 +59,14 @@ const spanned: SpanAround = async (name, attributes, work) => {
   );
 };
 
-/** On no surface of callers: what holds for everybody holds for the programs of servers. */
+/** Pseudo surface for the processes of servers: only rules for all surfaces apply to them. */
 const SERVERS = 'mcp_servers';
 
-/** Allows what both allow. */
+/** Allows only what both verifiers allow. */
 function bothVerify(one: Verifier, other: Verifier): Verifier {
   const verify: Verifier = (need) => {
-    const held = one(need);
-    return held.ok ? other(need) : held;
+    const firstCheck = one(need);
+    return firstCheck.ok ? other(need) : firstCheck;
   };
   const [first, second] = [one.globs, other.globs];
   return first && second
@@ -73,7 +74,7 @@ function bothVerify(one: Verifier, other: Verifier): Verifier {
     : verify;
 }
 
-/** `caller`: nothing that a server of this pool may touch is more than that. */
+/** `caller` limits the access of every server in this pool. */
 function openPool({ open, library }: Rooms, caller?: Verifier): McpPool {
   const { clock, project, home, policies } = open;
   const keepOut = createKeepOut(closedPlaces(open), clock);
@@ -108,7 +109,7 @@ function openPool({ open, library }: Rooms, caller?: Verifier): McpPool {
   });
 }
 
-/** Signs what a person approved, and says so in the audit. */
+/** Signs a tool that a person approved and records it in the audit. */
 function putTool(open: OpenProject, library: Library): SyncPorts['put'] {
   return (id, text, who) => {
     const place = library.write('tool', id, text, 'replace', { dryRun: true });
@@ -125,7 +126,7 @@ function putTool(open: OpenProject, library: Library): SyncPorts['put'] {
   };
 }
 
-/** A server that is another one each time it is asked does not fill the list of questions. */
+/** Maximum pending requests per connector, so that a changing list cannot fill the queue. */
 const MAX_WAITING = 3;
 
 async function mayAsk(store: Store, { operation, project }: JsonObject): Promise<Outcome<null>> {
@@ -135,15 +136,15 @@ async function mayAsk(store: Store, { operation, project }: JsonObject): Promise
     ({ binding }) => binding.operation === operation && binding.project === project,
   );
   if (same.length < MAX_WAITING) return ok(null);
-  const message = `${same.length} questions about this connector wait for a person already`;
+  const message = `${same.length} approval requests for this connector are pending`;
   return fail('quota_exceeded', message, {
     approval: same[0]?.id ?? '',
     retryable: false,
-    hint: 'its server lists other tools each time: a person syncs it and answers',
+    hint: 'its server lists different tools each time; a person must sync it and answer',
   });
 }
 
-/** Bound to exactly these files of this connector, whoever runs it. */
+/** Returns the approval for exactly these files of the connector, for every caller. */
 const approvalIn =
   (open: OpenProject): SyncPorts['approval'] =>
   async ({ connector, digest }, shown, surface) => {
@@ -157,7 +158,7 @@ const approvalIn =
     };
     const known = await findAnswer(store, binding, open.clock.now());
     if (!known.ok) return known;
-    // A person at the command line may think again.
+    // A person at the command line can decide again after a refusal.
     const isOver = known.output?.state === 'denied' && surface === 'cli';
     const free = known.output || surface === 'cli' ? ok(null) : await mayAsk(store, binding);
     if (!free.ok) return free;

@@ -1,5 +1,5 @@
-// Results that are longer than a client wants to take at once: it gets the beginning and a link, and reads
-// the whole in pages as long as it is kept. A link is nobody's but the client's that was given it.
+// Stores results that are too long for one message. The client gets the beginning and a link, and
+// reads the whole text in pages. Only the client that received a link can use it.
 import { randomBytes } from 'node:crypto';
 import type { JsonObject } from '@kernmantle/core/base';
 import {
@@ -11,7 +11,6 @@ import {
 
 export const MAX_ANSWER = 100_000;
 const PREVIEW = 2000;
-/** Characters. */
 const PAGE = 65_536;
 const MAX_KEPT = 32 * 1024 * 1024;
 const MAX_ONE = 8 * 1024 * 1024;
@@ -23,7 +22,7 @@ interface KeptAnswer {
   readonly mimeType: string;
 }
 
-/** The oldest go first when there is no more room. */
+/** Drops the oldest texts if there is no more room. */
 function createStore() {
   const kept = new Map<string, KeptAnswer>();
   let size = 0;
@@ -45,20 +44,20 @@ function createStore() {
 }
 const stores = new WeakMap<object, ReturnType<typeof createStore>>();
 
-/** What stands instead of a text that is too long. */
+/** The replacement for a text that is too long. */
 export interface Brief {
-  /** For whoever reads fields: says so, with the beginning and where the rest is. */
+  /** Fields for programs: that the text was cut, its beginning, and the link. */
   readonly fields: JsonObject;
   readonly blocks: readonly ContentBlock[];
 }
 
 export interface Answers {
-  /** Undefined for a text that fits. */
+  /** Returns undefined for a text that is short enough. */
   shorten(text: string, mimeType: string): Brief | undefined;
   read(id: string): KeptAnswer | undefined;
 }
 
-/** `project`: any object that is there as long as the project is open; links last no longer. */
+/** `project` is an object that lives as long as the project is open. Links end with it. */
 export function createAnswers(project: object, client: string, max = MAX_ANSWER): Answers {
   const store = stores.get(project) ?? createStore();
   stores.set(project, store);
@@ -70,8 +69,8 @@ export function createAnswers(project: object, client: string, max = MAX_ANSWER)
       const preview = text.slice(0, PREVIEW);
       const uri = id === undefined ? undefined : `result://${id}`;
       const note = uri
-        ? `${bytes} bytes are too many for one answer: read the resource \`${uri}\`, page by page`
-        : `${bytes} bytes are too many for an answer, and were not kept`;
+        ? `the result has ${bytes} bytes; read it from the resource \`${uri}\`, page by page`
+        : `the result has ${bytes} bytes, too many to return or store`;
       const fields = { truncated: true, bytes, note, preview, ...(uri && { resource: uri }) };
       const link: ContentBlock[] = uri
         ? [{ type: 'resource_link', uri, name: 'the whole result', mimeType, size: bytes }]
@@ -97,7 +96,7 @@ export function addAnswers(server: McpServer, answers: Answers): void {
     const _meta = { 'kernmantle/pages': pages, ...(next && { 'kernmantle/next': next }) };
     return { contents: [{ uri: uri.href, mimeType: found.mimeType, text, _meta }] };
   };
-  // The first that matches is asked, and an id could hold anything.
+  // The SDK asks the first matching template, and an id may contain any character.
   for (const [name, uri] of [
     ['result, a page', 'result://{id}{?page}'],
     ['result', 'result://{id}'],

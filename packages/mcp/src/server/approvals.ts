@@ -1,6 +1,6 @@
-// A call that waits for a person, and a client that can ask one: the question is put to whoever sits there,
-// with exactly the call that waits. The row in the registry is there first, bound to that call; an answer
-// is worth something only together with the state that was made for this question, once.
+// Asks the person at the client about a call that needs approval. The approval request is stored in
+// the registry first, bound to the exact call. An answer is valid once, and only with the state
+// that was made for this question.
 import { randomUUID } from 'node:crypto';
 import {
   type Failure,
@@ -28,18 +28,18 @@ import { handlesOf } from './handles.ts';
 import type { ServerParts } from './host.ts';
 import { capabilitiesOf } from './request-state.ts';
 
-/** What does not fit in a dialog is decided where all of it can be read. */
+/** A longer question does not fit in a dialog and must be decided elsewhere. */
 const MAX_SHOWN = 8000;
-/** Longer texts are cut in what is kept to be shown. */
+/** Longer texts are cut before they are stored for display. */
 const MAX_TEXT = 2000;
 const MAX_STATE = 32_768;
 const MAX_ANSWERED = 10_000;
-/** Threads below one that are looked at. */
+/** Maximum number of descendants that are searched. */
 const MAX_BELOW = 100;
 const KEY = 'approval';
 const RESTS = ['waiting', 'needs_input'] as const;
 
-/** Of one project in this process. States of another are over: which of them were answered is not known. */
+/** Open questions of this process. Those of an earlier process are invalid. */
 interface Questions {
   readonly process: string;
   readonly answered: Set<string>;
@@ -52,7 +52,7 @@ function questionsOf({ host: { library } }: ServerParts): Questions {
   return known;
 }
 
-/** Takes a state, once. */
+/** Accepts a state at most once. */
 function takeOnce({ answered }: Questions, nonce: string): boolean {
   if (answered.has(nonce)) return false;
   answered.add(nonce);
@@ -64,7 +64,7 @@ interface ApprovalPorts extends ServerParts {
   readonly server: McpServer;
 }
 
-/** Makes a call that was judged before; what it answers is what the client gets. */
+/** Repeats a checked call. Its answer goes to the client. */
 type MakeCall = (request: JsonObject) => Promise<Outcome<Json>>;
 
 const refused = (why: string): ProtocolError =>
@@ -76,7 +76,7 @@ function canAsk({ server, host, client }: ApprovalPorts, context: ServerContext)
   return hasForms !== false && client().role === 'approve' && host.policy().elicits('mcp');
 }
 
-/** What would have to be decided: an approval by its id, or those of a thread and of all below it. */
+/** Returns the approval requests that block this call, or a thread and its descendants. */
 function waitingFor(
   { host, client }: ApprovalPorts,
   request: JsonObject,
@@ -90,17 +90,17 @@ function waitingFor(
     return { wanted: { approval }, again: request };
   }
   const status = getOwn(outcome.output, 'status');
-  // One that runs may do so for the sake of a child that waits.
+  // A running thread can wait for a child that needs approval.
   if (![...RESTS, 'running'].some((one) => one === status)) return undefined;
   const handle = textAt(outcome.output, 'thread_id');
   const thread = handlesOf(host, client()).idOf(handle);
   if (thread === undefined) return undefined;
-  // The same call again might start another thread: it is this one that goes on.
+  // The same call could start a second thread, so the client waits for this one.
   const again = { item_type: 'thread', item_id: handle, action: 'wait' };
   return { wanted: { thread }, again };
 }
 
-/** Its own come first, then those of its children and hooks, the oldest first. */
+/** Requests of the thread come first, then those of its children and hooks, oldest first. */
 async function waitingBelow(store: Store, thread: string): Promise<Approval | undefined> {
   const resting = await store.query({
     within: thread,
@@ -117,14 +117,14 @@ async function waitingBelow(store: Store, thread: string): Promise<Approval | un
   return undefined;
 }
 
-/** Was it asked about a call of this client? */
+/** True if the request is about a call of this client. */
 function isOfClient({ thread, binding }: Approval, client: string): boolean {
   const { surface, caller } = binding;
   const isNamed = typeof caller === 'string' && caller.split('@').at(-1) === client;
   return thread === undefined && surface === 'mcp' && isNamed;
 }
 
-/** Undefined when nobody is waited for. */
+/** Returns undefined if no approval is pending. */
 async function openApproval(
   ports: ApprovalPorts,
   request: JsonObject,
@@ -141,11 +141,11 @@ async function openApproval(
   }
   const rows = await store.output.approvals({ id: wanted.approval });
   const row = rows.ok ? rows.output.find(({ state }) => state === 'pending') : undefined;
-  // A tool may fail with whatever words it likes: what others wait for is not this client's to answer.
+  // A tool can fail with any text. It must not let this client answer the requests of others.
   return row && isOfClient(row, ports.client().id) ? { row, again } : undefined;
 }
 
-/** Exactly what waits; undefined when it is too long to be read here. */
+/** The exact call. Undefined if it is too long for a dialog. */
 function questionOf({ id, kind, shown }: Approval): string | undefined {
   const line = (label: string, value: Json | undefined): string[] =>
     value === undefined || value === '' ? [] : [onOneLine(`${label}: ${plainText(value)}`)];
@@ -173,7 +173,7 @@ function questionOf({ id, kind, shown }: Approval): string | undefined {
   return isCut || text.length > MAX_SHOWN ? undefined : text;
 }
 
-/** One more choice where a path, an address or a command could count as named from now on. */
+/** Additional choice for a path, an address or a command, which is trusted from then on. */
 const VALUE = 'approve this value from now on';
 
 const formOf = ({ kind, shown }: Approval) => ({
@@ -191,7 +191,7 @@ const formOf = ({ kind, shown }: Approval) => ({
   required: ['decision'],
 });
 
-/** What the client is asked; undefined when this is not the place for it. */
+/** Returns the question for the client. Undefined if the client cannot be asked. */
 async function offer(
   ports: ApprovalPorts,
   call: Json,
@@ -217,7 +217,7 @@ async function offer(
   });
 }
 
-/** What the person said: a decision, or nothing that would be one. */
+/** Returns the decision of the person. Undefined if there was none. */
 function decisionIn({
   mcpReq,
 }: ServerContext): { approve: boolean; words?: string; value?: true } | undefined {
@@ -232,9 +232,9 @@ function decisionIn({
 }
 
 /**
- * Makes a call. When it waits for a person and this client can ask one, it is asked, and comes back here
- * with the answer; otherwise the answer names the approval, for whoever decides elsewhere. `call` is what
- * the client sent, `request` what is made of it.
+ * Makes a call. If it needs approval and this client can ask a person, the client is asked and
+ * returns with the answer. Otherwise the answer names the approval request, so that it can be
+ * decided elsewhere. `call` is what the client sent, `request` the resulting call.
  */
 export async function withApprovals(
   ports: ApprovalPorts,
@@ -257,10 +257,10 @@ export async function withApprovals(
     throw refused('Invalid or expired requestState');
   }
   if (!isObject(again) || !takeOnce(questions, nonce))
-    throw refused('this question was answered before');
-  if (!canAsk(ports, context)) throw refused('this client may not decide');
+    throw refused('this question was answered already');
+  if (!canAsk(ports, context)) throw refused('this client cannot decide approval requests');
   const decision = decisionIn(context);
-  // Nobody decided: it goes on waiting, and is not asked for again.
+  // Without a decision the request stays pending, and the client is not asked again.
   if (!decision) return await make(again);
   const decided = await ports.host.decide(approval, decision, ports.client());
   const answered = decided.ok ? decided : await changedFile(ports, decided, approval);
@@ -269,7 +269,7 @@ export async function withApprovals(
   return (await offer(ports, call, again, outcome, context)) ?? outcome;
 }
 
-/** Asks again about a file that changed meanwhile, with what would change now. */
+/** Returns the pending request again if its file has changed since the question. */
 async function changedFile(
   { host }: ApprovalPorts,
   refusal: Failure,
@@ -283,7 +283,7 @@ async function changedFile(
   return row ? ok(row) : refusal;
 }
 
-/** The call itself; or the thread that waited, which is told to go on. */
+/** Makes the approved call, or resumes the thread that waited. */
 async function goOn(
   ports: ApprovalPorts,
   decided: Approval,
@@ -293,11 +293,11 @@ async function goOn(
   if (again.item_type !== 'thread') return await make(again);
   const child = await restingBelow(ports, decided, plainText(again.item_id));
   const resumed = await make({ ...again, ...(child && { item_id: child }), action: 'resume' });
-  // A child may go on by itself; what is waited for is the thread that was handed out.
+  // A child can resume by itself. The client waits for the thread whose handle it has.
   return resumed.ok || child ? await make(again) : resumed;
 }
 
-/** The child that asked, by a name for this client; a hook goes on with the thread that it is of. */
+/** Handle of the child that asked. A hook resumes with its own thread. */
 async function restingBelow(
   { host, client }: ApprovalPorts,
   { thread: asker }: Approval,

@@ -1,5 +1,5 @@
-// One client over a connection that lasts. The SDK tells the revisions apart and answers whoever wants to
-// listen; what there is to hear is followed here.
+// Serves one client over a lasting connection. The SDK detects the revision and answers
+// subscriptions. This file produces the notifications.
 import type { Json } from '@kernmantle/core/base';
 import type { McpServer, Transport } from '@modelcontextprotocol/server';
 import { type StdioServerHandle, serveStdio } from '@modelcontextprotocol/server/stdio';
@@ -7,7 +7,7 @@ import type { McpClient, McpHost } from './host.ts';
 import { createListens } from './resources-changes.ts';
 import { createMcpServer, type ServerOptions } from './server.ts';
 
-/** A transport of which somebody else hears every message, after whoever it is for. */
+/** Returns a transport that passes every message to `hear` after its receiver. */
 const overheard = (wire: Transport, hear: (message: Json) => void): Transport =>
   new Proxy(wire, {
     set(target, name, value: unknown) {
@@ -25,11 +25,11 @@ const overheard = (wire: Transport, hear: (message: Json) => void): Transport =>
     },
   });
 
-/** The SDK lists every rule of the protocol that a message breaks, in many lines. */
+/** The SDK lists every violated rule of the protocol in many lines. Only the first line is kept. */
 const briefly = (error: Error): Error =>
-  /Zod/.test(error.name) ? new Error('a message does not fit the protocol') : error;
+  /Zod/.test(error.name) ? new Error('a message violates the protocol') : error;
 
-/** One client over a connection that lasts, in whichever revision it speaks. */
+/** Serves one client over a lasting connection in either revision. */
 export function serveConnection(
   host: McpHost,
   client: Omit<McpClient, 'name'>,

@@ -1,7 +1,7 @@
 import { expect, test } from 'vitest';
 import { createExchanges } from './exchanges.ts';
 
-/** A stream that never ends by itself, and whether somebody let go of it. */
+/** Returns an endless stream, and whether its reader cancelled it. */
 function endless() {
   let isLeft = false;
   let send: (text: string) => void = () => {};

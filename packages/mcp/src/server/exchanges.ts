@@ -1,15 +1,15 @@
-// What is open over HTTP, by client: requests that are answered and streams that go on. A client whose
-// token was taken away loses all of it at once, and one that does not read what it asked for is cut off.
+// Open requests and streams over HTTP, by client. They all end when the token of the client is
+// removed. A client that does not read its answers is disconnected.
 
-/** So much may wait for a client that does not read; one message more is not cut in two. */
+/** Maximum number of unread bytes of a client. The last message is never cut. */
 const MAX_WAITING = 8 * 1024 * 1024;
 
 export interface Exchange {
-  /** Aborts when the other side is gone, or this one ends it. */
+  /** Aborts when either side ends the exchange. */
   readonly signal: AbortSignal;
-  /** Called once, when nothing of it is left. */
+  /** Registers a callback for the end of the exchange. It is called once. */
   after(done: () => void): void;
-  /** The answer as it is sent. A stream keeps the exchange open until it ends. */
+  /** Returns the response to send. A stream keeps the exchange open until the stream ends. */
   answer(response: Response): Response;
   end(): void;
 }
@@ -17,7 +17,7 @@ export interface Exchange {
 const isStream = ({ headers }: Response): boolean =>
   headers.get('content-type')?.startsWith('text/event-stream') ?? false;
 
-/** Hands a stream on, bounded; `onEnd` is told once, and `stop` ends it from here. */
+/** Forwards a stream with a bounded buffer. `onEnd` is called once, and `stop` ends the stream. */
 function passOn(body: ReadableStream<Uint8Array>, stop: AbortSignal, onEnd: () => void) {
   const reader = body.getReader();
   const letGo = (): void => {
@@ -41,7 +41,7 @@ function passOn(body: ReadableStream<Uint8Array>, stop: AbortSignal, onEnd: () =
         if (stop.aborted) letGo();
         void copy(out).catch((error: unknown) => {
           letGo();
-          // It may be closed by now: then nobody is there to be told.
+          // The stream can be closed already, without a reader.
           try {
             out.error(error);
           } catch {}
@@ -67,7 +67,7 @@ export function createExchanges() {
         answer(response) {
           if (response.body && isStream(response)) {
             const { status, headers } = response;
-            // Also when the other side is gone: whoever writes to it may not have begun to read here.
+            // The writer must stop even if the client is gone before it starts to read.
             const body = passOn(response.body, exchange.signal, exchange.end);
             return new Response(body, { status, headers });
           }
@@ -87,7 +87,7 @@ export function createExchanges() {
     countOf: (client: string): number =>
       [...open.values()].filter((owner) => owner === client).length,
     clients: (): ReadonlySet<string> => new Set(open.values()),
-    /** Cuts off what a client has open; without a name, what anybody has. */
+    /** Ends all exchanges of a client, or of all clients. */
     cut(client?: string): void {
       for (const [exchange, owner] of open) {
         if (client === undefined || owner === client) stops.get(exchange)?.abort();

@@ -1,20 +1,20 @@
-// Handles of threads: the one place that makes and reads them. A handle is the thread's id with a mark
-// over it, the project and the client that only this user's key makes: nobody can guess one, and one that
-// was handed to another client, or for another project, is worth nothing. Nothing is kept, so a client
-// that is known again after a restart (by its token) still has what it was handed.
+// Creates and reads handles of threads. A handle is the thread id with a signature over the id, the
+// project and the client, made with the user's key. Nobody can guess a handle, and it is invalid
+// for another client or project. No list of handles is stored, so a client with the same token
+// keeps its handles after a restart.
 import { createHmac, timingSafeEqual } from 'node:crypto';
 import type { Handles } from '@kernmantle/core/kernel';
 import type { McpClient, McpHost } from './host.ts';
 
 const BYTES = 24;
 const HANDLE = /^([A-Za-z0-9_-]{1,80})\.([A-Za-z0-9_-]{32})$/;
-/** Also what somebody has cut or changed: no name of a file ends like that. */
+/** Also matches a cut or changed handle. No file name ends like that. */
 const ALIKE = /^([A-Za-z0-9_-]{1,80})\.[A-Za-z0-9_-]{24,}$/;
 
-/** Told apart from everything else that is made with the same key. */
+/** Separates handles from all other signatures with the same key. */
 const PURPOSE = 'kernmantle mcp handle 1';
 
-/** `client`: whom they are bound to. Without a key nothing can be named. */
+/** `client` is the id that handles are bound to. Without a key, no handle can be made. */
 export function handlesOf(
   { key, project }: Pick<McpHost, 'key' | 'project'>,
   { id: client }: Pick<McpClient, 'id'>,
@@ -32,7 +32,7 @@ export function handlesOf(
     },
     claimOf: (name) => ALIKE.exec(name)?.[1] ?? name,
     idOf(handle) {
-      // An id holds no dot. The text is compared as it is: one thread has one handle.
+      // An id contains no dot. The whole text is compared, so a thread has exactly one handle.
       const [, id = '', given = ''] = HANDLE.exec(handle) ?? [];
       const mark = id === '' ? undefined : markOf(id);
       if (!mark) return undefined;
@@ -42,7 +42,7 @@ export function handlesOf(
   };
 }
 
-/** A list shows the newest handles. A client that has a handle needs no list. */
+/** Maximum number of handles in a list. A client that has a handle needs no list. */
 const MAX_HANDED = 100;
 const MAX_CLIENTS = 200;
 const handed = new WeakMap<object, Map<string, Set<string>>>();
@@ -51,7 +51,7 @@ function remember(host: object, client: string, id: string): void {
   const clients = handed.get(host) ?? new Map<string, Set<string>>();
   handed.set(host, clients);
   const ids = clients.get(client) ?? new Set<string>();
-  // The newest of both stand last.
+  // Both maps keep the newest entry last.
   clients.delete(client);
   clients.set(client, ids);
   ids.delete(id);
@@ -60,19 +60,19 @@ function remember(host: object, client: string, id: string): void {
   for (const old of clients.keys()) if (clients.size > MAX_CLIENTS) clients.delete(old);
 }
 
-/** Ids that this client was handed lately, the newest last. */
+/** Ids of recent threads of this client, newest last. */
 const idsOf = (host: object, client: Pick<McpClient, 'id'>): string[] => [
   ...(handed.get(host)?.get(client.id) ?? []),
 ];
 
-/** Handles that this client was handed lately, the newest first. */
+/** Handles of recent threads of this client, newest first. */
 export function handedTo(host: McpHost, client: Pick<McpClient, 'id'>): string[] {
   const ids = idsOf(host, client);
   const { handleOf } = handlesOf(host, client);
   return ids.toReversed().map(handleOf);
 }
 
-/** The host, of which every call knows what its client was handed. */
+/** Returns the host with handles added to every call. */
 export const withHandles = (host: McpHost): McpHost => ({
   ...host,
   call(verb, request, call) {

@@ -1,6 +1,6 @@
-// Both revisions of the protocol at one address. The current one has no sessions: each request brings
-// what it needs and gets a server of its own. The older one is served by sessions. Who speaks was found
-// out before; what is here does not look at tokens, hosts or origins.
+// Serves both protocol revisions at one address. The current revision has no sessions: each request
+// is complete and gets its own server. The older one uses sessions. The caller has already checked
+// tokens, hosts and origins.
 import { AsyncLocalStorage } from 'node:async_hooks';
 import { type Clock, type Json, parseJson, systemClock } from '@kernmantle/core/base';
 import {
@@ -17,9 +17,11 @@ import { createMcpServer, type ServerOptions } from './server.ts';
 import { createSessions, refusal } from './sessions.ts';
 
 const MAX_BODY = 4 * 1024 * 1024;
-/** Requests and streams of one client that are open at once: nobody takes the place of all others. */
+/**
+ * Maximum number of open requests and streams of one client, so that no client blocks the others.
+ */
 const MAX_OPEN = 256;
-/** Messages in one request, which older revisions allow: it counts as one that is open. */
+/** Maximum number of messages in a batch, which counts as one open request. */
 const MAX_BATCH = 20;
 
 type HttpClient = Omit<McpClient, 'name'>;
@@ -30,17 +32,17 @@ export interface HttpOptions extends ServerOptions {
 }
 
 interface McpHttp {
-  /** `client`: who speaks, as whoever calls has made sure. Never throws. */
+  /** `client` is authenticated by the caller. Never throws. */
   fetch(request: Request, client: HttpClient): Promise<Response>;
-  /** Ids of those who have something open now. */
+  /** Ids of clients with an open request or stream. */
   clients(): ReadonlySet<string>;
   /** Ends sessions, streams and calls of a client. */
   end(client: string): Promise<void>;
-  /** Ends everything: streams are told, nothing stays behind. */
+  /** Ends all streams and releases all resources. */
   close(): Promise<void>;
 }
 
-/** What was sent, read once and bounded; an answer when there is nothing to work with. */
+/** Reads the body once, with a size limit. Returns an error response for an unusable body. */
 async function readBody(request: Request): Promise<{ body?: Json } | Response> {
   if (request.method !== 'POST') return {};
   if (!isJsonContentType(request.headers.get('content-type'))) {
@@ -66,7 +68,7 @@ export function createMcpHttp(host: McpHost, options: HttpOptions): McpHttp {
   const exchanges = createExchanges();
   const create = (client: HttpClient) => createMcpServer(host, client, options);
   const sessions = createSessions({ clock, create, onError });
-  // The SDK opens a stream inside the request that asked for it, and does not say whose it is.
+  // The SDK opens a stream inside its request and does not pass on the client.
   const asking = new AsyncLocalStorage<Omit<ChangeListener, 'tell'>>();
   const bus: ServerEventBus = {
     publish() {},
@@ -118,7 +120,7 @@ export function createMcpHttp(host: McpHost, options: HttpOptions): McpHttp {
     async close() {
       isClosed = true;
       await Promise.all([modern.close(), sessions.close()]);
-      // What they were told last is on its way first.
+      // The last messages must be sent before the connections close.
       await new Promise(setImmediate);
       exchanges.cut();
     },

@@ -1,6 +1,6 @@
-// A tool that answers `{input_required: {requests, state}}` wants to ask the client something before it
-// goes on. It is called again with what was answered: `input_responses` by the names of the requests, and
-// its own `state` as `input_state`. Neither is ever taken from a client's arguments.
+// Questions of a tool to the client. A tool that answers `{input_required: {requests, state}}` is
+// called again with `input_responses`, by the names of its requests, and its own `state` as
+// `input_state`. Neither is ever taken from the arguments of a client.
 import {
   fail,
   getOwn,
@@ -52,11 +52,11 @@ const methodOf = (request: Json | undefined) => {
 export interface InputPorts {
   readonly server: McpServer;
   readonly states: RequestStates;
-  /** The problems of a value with a schema. */
+  /** Returns the problems of a value with a schema. */
   misfits(value: Json, schema: JsonObject): boolean;
 }
 
-/** Is this an answer to that request, as its schema wants it? */
+/** True if the answer fits the schema of the request. */
 function isAnswer(
   ports: InputPorts,
   request: Json | undefined,
@@ -69,7 +69,7 @@ function isAnswer(
   return isObject(content) && !ports.misfits(content, schema);
 }
 
-/** The answers among what the client brings, and what is still missing. */
+/** Divides the requests into answered and missing ones. */
 function sortAnswers(ports: InputPorts, requests: JsonObject, { mcpReq }: ServerContext) {
   const given = { ...mcpReq.inputResponses } as JsonObject;
   const responses: JsonObject = {};
@@ -82,7 +82,7 @@ function sortAnswers(ports: InputPorts, requests: JsonObject, { mcpReq }: Server
   return { responses, missing, isComplete: Object.keys(missing).length === 0 };
 }
 
-/** What the tool is given besides the arguments; or what is asked again, because an answer is missing. */
+/** Returns the additional inputs of the tool, or the question again if an answer is missing. */
 export async function readInputs(
   ports: InputPorts,
   call: Json,
@@ -118,7 +118,7 @@ async function ask(
   });
 }
 
-/** `asked`: what the tool answered as `input_required`. */
+/** `asked` is the value of `input_required` from the tool. */
 export async function askClient(
   ports: InputPorts,
   call: Json,
@@ -130,18 +130,21 @@ export async function askClient(
   const entries = isObject(requests) ? Object.entries(requests) : [];
   const odd = entries.find(([, request]) => !methodOf(request)?.isRequest(request));
   if (entries.length === 0 || odd) {
-    const which = odd ? `\`${odd[0]}\` is no request` : 'there are no `requests`';
-    return fail('tool_failed', `the tool wants to ask the client, but ${which}`);
+    const which = odd ? `\`${odd[0]}\` is not a request` : '`requests` is missing';
+    return fail('tool_failed', `the tool asked the client, but ${which}`);
   }
   const chosen = askable(ports, entries, context);
   const kept = { requests: chosen, ...(state !== undefined && { state }) };
   if (JSON.stringify(kept).length > MAX_STATE) {
-    return fail('tool_failed', `the tool asks for more than ${MAX_STATE} bytes`);
+    return fail('tool_failed', `the question of the tool is longer than ${MAX_STATE} bytes`);
   }
   return ok(await ask(ports, call, kept, context));
 }
 
-/** The requests that this client can answer; all of them when it is none, for the SDK to say what is missing. */
+/**
+ * The requests that this client supports. If it supports none, all of them, so that the SDK reports
+ * the missing capability.
+ */
 function askable(
   { server }: InputPorts,
   entries: readonly [string, Json][],
@@ -155,10 +158,7 @@ function askable(
   return Object.fromEntries(fit.length > 0 ? fit : entries);
 }
 
-/**
- * A client may have brought the answers along with its first request: to a tool that remembers nothing they
- * are as good as if they came later. Undefined when they do not answer everything.
- */
+/** Accepts answers that came with the first request. Undefined if some are missing. */
 export function broughtAlong(
   ports: InputPorts,
   asked: Json,
@@ -173,12 +173,12 @@ export function broughtAlong(
   return isComplete ? { [RESPONSES]: responses } : undefined;
 }
 
-/** The same tool called with `execute`: what only the server sets is not the client's to set there either. */
+/** Refuses `execute` calls with parameters that only the server may set. */
 export function refuseSmuggled(library: Library, request: JsonObject): Outcome<null> {
   const { item_type, item_id, parameters } = request;
   const set = INPUT_PARAMETERS.find((name) => getOwn(parameters, name) !== undefined);
   if (item_type !== 'tool' || typeof item_id !== 'string' || set === undefined) return ok(null);
   const found = library.find('tool', item_id);
   const isExposed = found.ok && found.output.tool?.expose !== undefined;
-  return isExposed ? fail('invalid_input', `\`${set}\` is not for clients to set`) : ok(null);
+  return isExposed ? fail('invalid_input', `clients cannot set \`${set}\``) : ok(null);
 }

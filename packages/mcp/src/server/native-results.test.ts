@@ -6,7 +6,10 @@ import { createAnswers } from './answers.ts';
 import { ownOutput, promptResult, resourceResult, toolResult } from './native-results.ts';
 
 const answers = createAnswers({}, 'test', 500);
-/** What a tool could answer: anything, and what looks like blocks, messages and contents. */
+/**
+ * Possible answers of a tool: arbitrary values, and values similar to blocks, messages and
+ * contents.
+ */
 const block = fc.record(
   {
     type: fc.constantFrom('text', 'image', 'audio', 'resource', 'resource_link', 'odd'),
@@ -68,7 +71,7 @@ test('a text that is too long is a beginning and a link, which only its client r
   expect(mine.read(id)?.text).toHaveLength(501);
   expect(createAnswers(project, 'other').read(id)).toBeUndefined();
   expect(createAnswers({}, 'mine').read(id)).toBeUndefined();
-  // Bounded: the oldest go first, and what is far too long is not kept at all.
+  // The store is bounded: the oldest texts are dropped, and a much too long text is not stored.
   for (let n = 0; n < 200; n++) mine.shorten(`${n}${'y'.repeat(600)}`, 'text/plain');
   expect(mine.read(id)).toBeUndefined();
   expect(mine.shorten('z'.repeat(9 * 1024 * 1024), 'text/plain')?.blocks).toEqual([]);

@@ -1,5 +1,5 @@
-// What a tool answered, in the words of the protocol: content blocks, messages, contents of a resource.
-// What a tool says is data: each block is checked, and what is none is shown as the text it is.
+// Translates the answer of a tool into content blocks, messages and resource contents of the
+// protocol. An answer is data: each block is checked, and an invalid block is shown as text.
 import { type Failure, getOwn, isObject, type Json, type JsonObject } from '@kernmantle/core/base';
 import {
   type CallToolResult,
@@ -13,7 +13,7 @@ import {
 } from '@modelcontextprotocol/server';
 import type { Answers, Brief } from './answers.ts';
 
-/** A part of an address as text; what is no encoding is what it is. */
+/** Decodes a part of an address. An invalid encoding is kept unchanged. */
 export function decoded(text: string): string {
   try {
     return decodeURIComponent(text);
@@ -24,7 +24,7 @@ export function decoded(text: string): string {
 
 const textBlock = (text: string): ContentBlock => ({ type: 'text', text });
 
-/** The tool's own fields, without what the kernel adds to every answer. */
+/** The fields of the tool itself, without the fields that the kernel adds. */
 export function ownOutput(output: Json): JsonObject {
   if (!isObject(output)) return { result: output };
   const { duration_ms: _, chain: __, ...own } = output;
@@ -34,11 +34,11 @@ export function ownOutput(output: Json): JsonObject {
 const blockOf = (block: Json): ContentBlock =>
   isSpecType.ContentBlock(block) ? block : textBlock(JSON.stringify(block));
 
-/** A schema of something else than an object: the kernel put such an answer under `result`. */
+/** For a schema of another type, the kernel puts the answer under `result`. */
 const isOfObject = (schema: JsonObject): boolean =>
   schema.type === undefined ? schema.properties !== undefined : schema.type === 'object';
 
-/** `schema`: what its answer looks like, when it says so: then that is never shortened, only its twin. */
+/** `schema` is the declared schema. A structured answer with a schema is never shortened. */
 export function toolResult(
   own: JsonObject,
   schema: JsonObject | undefined,
@@ -58,13 +58,13 @@ export function toolResult(
 const briefly = (text: string, brief: Brief | undefined): ContentBlock[] =>
   brief ? [textBlock(JSON.stringify(brief.fields)), ...brief.blocks] : [textBlock(text)];
 
-/** Texts that are too long are read from a link. */
+/** Replaces long texts with a link. */
 const inBounds = (blocks: readonly ContentBlock[], answers: Answers): ContentBlock[] =>
   blocks.flatMap((block) =>
     block.type === 'text' ? briefly(block.text, answers.shorten(block.text, 'text/plain')) : block,
   );
 
-/** The words first, for people; then all of it, for programs. */
+/** The message first, for people. The complete fault follows, for programs. */
 export const failedResult = ({ error }: Failure, answers: Answers): CallToolResult => {
   const blocks = [error.detail.message, JSON.stringify({ ok: false, error })].map(textBlock);
   return { isError: true, content: inBounds(blocks, answers) };
@@ -72,7 +72,7 @@ export const failedResult = ({ error }: Failure, answers: Answers): CallToolResu
 
 const BAD_REQUEST: readonly string[] = ['invalid_input', 'not_found', 'ambiguous'];
 
-/** A prompt or a resource has no result that is an error. */
+/** Turns a fault into a protocol error, because prompts and resources have no error result. */
 export function protocolError({ error }: Failure): ProtocolError {
   const { InvalidParams, InternalError } = ProtocolErrorCode;
   const code = BAD_REQUEST.includes(error.code) ? InvalidParams : InternalError;
@@ -83,17 +83,17 @@ export const resourceError = (failure: Failure, uri: string): ProtocolError =>
   failure.error.code === 'not_found' ? new ResourceNotFoundError(uri) : protocolError(failure);
 
 export function promptResult(own: JsonObject, description: string): GetPromptResult {
-  const said = getOwn(own, 'description');
+  const declared = getOwn(own, 'description');
   const given = Array.isArray(own.messages) ? own.messages : [own];
   const messages = given.map((message) =>
     isSpecType.PromptMessage(message)
       ? message
       : ({ role: 'user', content: textBlock(JSON.stringify(message)) } as const),
   );
-  return { description: typeof said === 'string' ? said : description, messages };
+  return { description: typeof declared === 'string' ? declared : description, messages };
 }
 
-/** What a tool says of the parts of a resource; the address is ours. */
+/** The parts of a resource as the tool returns them. The address is always that of the request. */
 function partsOf(contents: readonly Json[], uri: string, mimeType: string | undefined) {
   return contents.map((part) => {
     const whole = isObject(part)
@@ -105,19 +105,21 @@ function partsOf(contents: readonly Json[], uri: string, mimeType: string | unde
   });
 }
 
-/** `{text}`, `{blob}` (base64), `{contents}` or any other answer, which is JSON then. */
+/**
+ * Accepts `{text}`, `{blob}` (base64), `{contents}` or any other answer, which is written as JSON.
+ */
 export function resourceResult(
   own: JsonObject,
   uri: string,
   mimeType: string | undefined,
 ): ReadResourceResult {
   if (Array.isArray(own.contents)) return { contents: partsOf(own.contents, uri, mimeType) };
-  const said = typeof own.mime_type === 'string' ? own.mime_type : undefined;
-  const type = mimeType ?? said ?? 'application/octet-stream';
+  const declared = typeof own.mime_type === 'string' ? own.mime_type : undefined;
+  const type = mimeType ?? declared ?? 'application/octet-stream';
   const bytes = { uri, mimeType: type, blob: own.blob };
   if (isSpecType.BlobResourceContents(bytes)) return { contents: [bytes] };
   const plain = [own.text, own.result].find((text) => typeof text === 'string');
   const text = typeof plain === 'string' ? plain : JSON.stringify(own);
   const guessed = typeof plain === 'string' ? 'text/plain' : 'application/json';
-  return { contents: [{ uri, mimeType: mimeType ?? said ?? guessed, text }] };
+  return { contents: [{ uri, mimeType: mimeType ?? declared ?? guessed, text }] };
 }

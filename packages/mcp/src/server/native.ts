@@ -1,5 +1,6 @@
-// Native mode: items that say so (`expose`) are tools, resources and prompts of their own, instead of the
-// four tools. Each call is `execute` of that item: the same gate, the same policy of the surface.
+// Native mode: items with `expose` are tools, resources and prompts of their own, instead of the
+// four tools. Each call is `execute` of that item, with the same checks and the same policy of the
+// surface.
 import {
   fail,
   getOwn,
@@ -50,18 +51,18 @@ import { addPrompt, type Choices, choicesIn } from './prompts.ts';
 import { listed } from './verbs.ts';
 
 interface NativePorts extends ServerParts, InputPorts {
-  /** The name of a template, or its id where that is taken. */
+  /** Returns the name of a template, or its id if the name is taken. */
   templateName(name: string, id: string): string;
 }
 
-/** What an exposed tool takes and gives, as clients see it. */
+/** Inputs and outputs of an exposed tool, as clients see them. */
 interface Offer {
   readonly item: ToolItem;
   readonly name: string;
   readonly exposed: Exposed;
   readonly input: JsonObject;
   readonly output?: JsonObject | undefined;
-  /** Those of `INPUT_PARAMETERS` that it declares. */
+  /** The members of `INPUT_PARAMETERS` that the tool declares. */
   readonly asks: readonly string[];
 }
 
@@ -106,7 +107,7 @@ function annotationsOf({ item }: Offer): ToolAnnotations {
   };
 }
 
-/** One call of an exposed tool: its own output, or a question to the client. */
+/** Performs one call of an exposed tool. Returns its output, or a question to the client. */
 async function run(
   ports: NativePorts,
   offer: Offer,
@@ -115,7 +116,7 @@ async function run(
 ): Promise<Outcome<JsonObject | InputRequiredResult>> {
   const { item, name, asks } = offer;
   const smuggled = INPUT_PARAMETERS.find((one) => Object.hasOwn(given, one));
-  if (smuggled) return fail('invalid_input', `\`${smuggled}\` is no argument of \`${name}\``);
+  if (smuggled) return fail('invalid_input', `\`${name}\` has no argument \`${smuggled}\``);
   const call = { tool: item.id, arguments: given };
   const inputs = await readInputs(ports, call, context);
   if (isInputRequiredResult(inputs)) return ok(inputs);
@@ -123,7 +124,7 @@ async function run(
   const asked = questionIn(first);
   if (asked === undefined) return first;
   if (!asks.includes('input_responses')) {
-    const message = `\`${name}\` wants to ask the client, and declares no \`input_responses\``;
+    const message = `\`${name}\` asks the client but does not declare \`input_responses\``;
     return fail('tool_failed', message);
   }
   const brought = broughtAlong(ports, asked, context);
@@ -133,13 +134,13 @@ async function run(
   return more === undefined ? second : await askClient(ports, call, more, context);
 }
 
-/** What a tool wants to know of the client, if it does. */
+/** The question of a tool to the client. Undefined if there is none. */
 const questionIn = (done: Outcome<JsonObject | InputRequiredResult>): Json | undefined =>
   done.ok && !isInputRequiredResult(done.output)
     ? getOwn(done.output, 'input_required')
     : undefined;
 
-/** What the tool itself answers; or the question of whoever has to approve. */
+/** Returns the answer of the tool, or an approval request for the person. */
 async function execute(
   ports: NativePorts,
   { item, name, asks }: Offer,
@@ -211,7 +212,7 @@ function addResourceTool(ports: NativePorts, offer: Offer): void {
     ports.server.registerResource(name, uri, about, (at, context) => read(at, {}, context));
     return;
   }
-  // Templates are told apart by their names, and an address is nobody else's.
+  // Templates are distinguished by their names, and two items never share an address.
   const template = new ResourceTemplate(uri, { list: undefined });
   ports.server.registerResource(
     ports.templateName(name, item.id),
@@ -221,7 +222,7 @@ function addResourceTool(ports: NativePorts, offer: Offer): void {
   );
 }
 
-/** An address is text: what the tool takes as another type is read as that. */
+/** Parts of an address are text. They are converted to the declared types of the parameters. */
 function asParameters(
   variables: Readonly<Record<string, string | string[]>>,
   { properties }: JsonObject,
@@ -251,7 +252,7 @@ function addKnowledge(ports: NativePorts, item: Item, exposed: Exposed): void {
   });
 }
 
-/** A directive as a tool starts a thread of its own. */
+/** Adds a directive as a tool that starts a thread. */
 function addDirective(ports: NativePorts, { id, directive }: DirectiveItem, name: string): void {
   if (!directive) return;
   const { host, client, server } = ports;
@@ -298,7 +299,7 @@ function addItem(ports: NativePorts, item: Item, exposed: Exposed, choices: Choi
   }
   const offer = offerOf(item, exposed, ports);
   if (!offer) {
-    const message = `\`${item.id}\` cannot be used, so it is not served`;
+    const message = `\`${item.id}\` is invalid and not served`;
     return ports.host.onError(new Error(message));
   }
   if (exposed.mcp === 'tool') return addTool(ports, offer);
@@ -310,9 +311,9 @@ function addItem(ports: NativePorts, item: Item, exposed: Exposed, choices: Choi
   addResourceTool(ports, offer);
 }
 
-/** Items of one name are an error of the project: none of them is served. Says whether threads can be started. */
+/** Adds all exposed items with unique names. Returns true if threads can be started. */
 export function addNative(server: McpServer, parts: ServerParts, choices: Choices): boolean {
-  // An expression of a stranger could keep us busy for ever.
+  // An untrusted regular expression could block the process.
   const misfits = (value: Json, schema: JsonObject): boolean =>
     !hasPatterns(schema) && validate(value, schema).length > 0;
   const names = new Set(['result', 'result, a page']);
@@ -335,7 +336,7 @@ export function addNative(server: McpServer, parts: ServerParts, choices: Choice
     try {
       addItem(ports, item, exposed, choices);
     } catch (error) {
-      // A schema that the SDK cannot read is no reason to serve nothing.
+      // A schema that the SDK cannot read must not stop the other items.
       parts.host.onError(new Error(`\`${item.id}\` is not served: ${messageOf(error)}`));
       continue;
     }

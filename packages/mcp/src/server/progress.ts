@@ -1,5 +1,5 @@
-// How far a thread is, as progress notifications of the request that waits for it. Asked for by a client
-// with a progress token; told at every turn and step, and in between when nothing happens.
+// Sends the progress of a thread as notifications of the waiting request, if the client sent a
+// progress token. A notification is sent at every turn and step, and periodically between them.
 import {
   getOwn,
   isObject,
@@ -16,11 +16,11 @@ const of = (used: Json | undefined, most: Json | undefined, unit: string): strin
     ? `${plainText(used ?? 0)} ${unit}`
     : `${plainText(used ?? 0)} of ${plainText(most)} ${unit}`;
 
-/** A limit says who set it, too. */
+/** The value of a limit, without the part that says who set it. */
 const ceilingOf = (limits: Json, name: string): Json | undefined =>
   getOwn(getOwn(limits, name), 'value');
 
-/** In words, for whoever only shows a line. */
+/** A text for clients that show one line. */
 function wordsOf({
   turn = null,
   step = '',
@@ -40,7 +40,7 @@ function wordsOf({
   return [...parts, ...(step === '' ? [] : [plainText(step)])].join(', ');
 }
 
-/** Undefined when nobody wants to hear. Nothing is sent after `end`. */
+/** Undefined if the client sent no token. Nothing is sent after `end`. */
 export function progressFor({
   mcpReq,
 }: Pick<ServerContext, 'mcpReq'>):
@@ -58,7 +58,8 @@ export function progressFor({
     const most = ceilingOf(state.limits ?? {}, 'turns');
     const params = {
       progressToken,
-      // What the protocol wants of it: more every time. Between two turns it comes ever nearer to the next.
+      // The protocol requires increasing values. Between two turns the value approaches the next
+      // turn.
       progress: turn + since / (since + 1),
       ...(typeof most === 'number' && most >= turn + 1 ? { total: most } : {}),
       message: wordsOf(state),
@@ -74,7 +75,7 @@ export function progressFor({
   };
 }
 
-/** A line that a process prints is a log message; `{"progress": 50, "total": 100}` tells its progress. */
+/** A line that a process prints becomes a log message, or progress if it is such JSON. */
 const MAX_LINE = 16_384;
 const MAX_LINES = 5000;
 
@@ -88,10 +89,10 @@ function progressIn(line: string): JsonObject | undefined {
 export function createOutputLines({ mcpReq }: ServerContext, logger: string) {
   let rest = '';
   let count = 0;
-  // In order, and all of them before the answer.
+  // Messages are sent in order and before the answer.
   let sent: Promise<unknown> = Promise.resolve();
   const send = (work: () => Promise<void>): void => {
-    // Whoever is gone does not miss it.
+    // A client that is gone does not need the message.
     sent = sent.then(work).catch(() => undefined);
   };
 
@@ -115,18 +116,18 @@ export function createOutputLines({ mcpReq }: ServerContext, logger: string) {
     const said = progressIn(text);
     if (said) return progress(said);
     const isLast = count === MAX_LINES;
-    const data = isLast ? 'what is printed from here on is not passed on' : text.slice(0, MAX_LINE);
+    const data = isLast ? 'further output is not forwarded' : text.slice(0, MAX_LINE);
     send(() => mcpReq.log(isLast ? 'warning' : 'info', data, logger));
   }
 
   return {
-    /** Never throws. */
+    /** Receives output of the process. Never throws. */
     onOutput(text: string): void {
       const lines = `${rest}${text}`.split('\n');
       rest = (lines.pop() ?? '').slice(0, MAX_LINE);
       for (const one of lines) line(one.replace(/\r$/, ''));
     },
-    /** Everything that was printed has been sent. */
+    /** Resolves when all output has been sent. */
     async end(): Promise<void> {
       line(rest);
       rest = '';

@@ -1,5 +1,5 @@
-// Directives that say so (`expose: {mcp: prompt}`) are prompts; and what clients are offered while they
-// fill in the arguments of a prompt or the variables of an address.
+// Serves directives with `expose: {mcp: prompt}` as prompts, and completes arguments of prompts and
+// variables of addresses.
 import { getOwn, isObject, type JsonObject } from '@kernmantle/core/base';
 import type { Directive } from '@kernmantle/core/items';
 import {
@@ -11,14 +11,14 @@ import {
 import type { ServerParts } from './host.ts';
 import { protocolError } from './native-results.ts';
 
-/** By name of an argument, the texts it may be. */
+/** Possible values of each argument, by its name. */
 type Arguments = ReadonlyMap<string, readonly string[]>;
 
-/** What there is to complete: of each prompt and each template. */
+/** Completions of each prompt and each template. */
 export interface Choices {
   readonly prompts: Map<string, Arguments>;
   readonly templates: Map<string, Arguments>;
-  /** Addresses that are one resource each. */
+  /** Addresses of resources without any variables. */
   readonly resources: Set<string>;
 }
 
@@ -29,9 +29,9 @@ export const noChoices = (): Choices => ({
 });
 
 export function choicesIn({ properties }: JsonObject): Arguments {
-  const known = Object.entries(isObject(properties) ? properties : {});
+  const fields = Object.entries(isObject(properties) ? properties : {});
   return new Map(
-    known.map(([name, schema]) => {
+    fields.map(([name, schema]) => {
       const members = getOwn(schema, 'enum');
       return [name, Array.isArray(members) ? members.map(String) : []];
     }),
@@ -44,13 +44,13 @@ export function addCompletion(server: McpServer, { prompts, templates }: Choices
   server.server.registerCapabilities({ completions: {} });
   server.server.setRequestHandler('completion/complete', ({ params }): CompleteResult => {
     const { ref, argument } = params;
-    const known = ref.type === 'ref/prompt' ? prompts.get(ref.name) : templates.get(ref.uri);
-    if (!known) {
+    const choices = ref.type === 'ref/prompt' ? prompts.get(ref.name) : templates.get(ref.uri);
+    if (!choices) {
       const what = ref.type === 'ref/prompt' ? `prompt \`${ref.name}\`` : `template \`${ref.uri}\``;
-      throw new ProtocolError(ProtocolErrorCode.InvalidParams, `there is no ${what}`);
+      throw new ProtocolError(ProtocolErrorCode.InvalidParams, `${what} not found`);
     }
     const typed = argument.value.toLowerCase();
-    const values = (known.get(argument.name) ?? []).filter((value) =>
+    const values = (choices.get(argument.name) ?? []).filter((value) =>
       value.toLowerCase().startsWith(typed),
     );
     const { length: total } = values;
@@ -62,7 +62,7 @@ export function addCompletion(server: McpServer, { prompts, templates }: Choices
 export function addPrompts(server: McpServer, parts: ServerParts, { prompts }: Choices): void {
   for (const { id, directive } of parts.host.library.all('directive')) {
     if (directive?.expose?.mcp !== 'prompt') continue;
-    // Of two with one name, which `check` tells, the first has it.
+    // If two have the same name, which `check` reports, the first one gets it.
     const name = [directive.expose.name ?? id, id].find((one) => !prompts.has(one));
     if (name === undefined) continue;
     addPrompt(server, { name, id }, directive, parts);
@@ -70,7 +70,7 @@ export function addPrompts(server: McpServer, parts: ServerParts, { prompts }: C
   }
 }
 
-/** What `execute` hands out of a directive, as something that a person says: with the same rights. */
+/** Serves the result of `execute` as a message of the user, with the same permissions. */
 export function addPrompt(
   server: McpServer,
   { name, id }: { readonly name: string; readonly id: string },

@@ -1,5 +1,5 @@
-// What a client hands back with its answers. It is signed, ends soon, and is worth something only to the
-// client it was given to, for the call it was given for: whoever changes a part of it is refused.
+// State that a client returns with its answers. It is signed, expires soon, and is valid only for
+// the client and the call for which it was made. A changed state is refused.
 import { createHash, createHmac } from 'node:crypto';
 import {
   canonicalJson,
@@ -22,37 +22,37 @@ import {
 
 const LIFE_SECONDS = 900;
 
-/** What kind of question it belongs to, so that one cannot stand for another. */
+/** Kind of the question, so that the state of one kind is not accepted for another. */
 type Purpose = 'input' | 'approval';
 
 export interface RequestStates {
-  /** For the SDK: throws at what is not ours or not this client's. */
+  /** Used by the SDK. Throws if the state is forged or belongs to another client. */
   verify(state: string, context: ServerContext): Promise<Json>;
   mint(purpose: Purpose, call: Json, payload: JsonObject, context: ServerContext): Promise<string>;
-  /** What was minted for this very call; undefined when the client brings nothing of the kind. Throws otherwise. */
+  /** Returns the state for this call, undefined if none was sent. Throws if it is invalid. */
   read(purpose: Purpose, call: Json, context: ServerContext): JsonObject | undefined;
 }
 
 const digestOf = (call: Json): string =>
   createHash('sha256').update(canonicalJson(call)).digest('base64url');
 
-/** `client`: its id, which is bound into each state. */
+/** `client` is the id that each state is bound to. */
 export function createRequestStates(
   keyOf: () => Outcome<Uint8Array>,
   client: string,
 ): RequestStates {
-  let made: RequestStateCodec<Json> | undefined;
+  let cachedCodec: RequestStateCodec<Json> | undefined;
   const codec = (): RequestStateCodec<Json> => {
-    if (made) return made;
+    if (cachedCodec) return cachedCodec;
     const key = keyOf();
     if (!key.ok) throw new Error(key.error.detail.message);
-    made = createRequestStateCodec<Json>({
-      // The same bytes sign handles: what is signed for one thing is nothing for the other.
+    cachedCodec = createRequestStateCodec<Json>({
+      // Handles use the same key. The purpose in the HMAC separates the two.
       key: createHmac('sha256', key.output).update('kernmantle mcp request state').digest(),
       ttlSeconds: LIFE_SECONDS,
       bind: ({ mcpReq }) => `${client}\0${mcpReq.method}`,
     });
-    return made;
+    return cachedCodec;
   };
   return {
     verify: async (state, context) => await codec().verify(state, context),
@@ -75,7 +75,7 @@ export function createRequestStates(
   };
 }
 
-/** What the client of this very request says it can do. */
+/** The capabilities that the client declares in this request. */
 export function capabilitiesOf(server: McpServer, { mcpReq }: ServerContext): ClientCapabilities {
   const own = (mcpReq.envelope as JsonObject | undefined)?.[CLIENT_CAPABILITIES_META_KEY];
   return (own ?? server.server.getClientCapabilities() ?? {}) as ClientCapabilities;

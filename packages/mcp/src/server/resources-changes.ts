@@ -1,5 +1,6 @@
-// Clients that want to hear when a resource is another one: a thread has moved, the file of an item was
-// changed. Somebody is told that it happened, never what: they read it again, and are judged then.
+// Notifies clients when a resource changes: a thread has advanced, or the file of an item was
+// changed. The notification has no content. The client reads the resource again, and its permission
+// is checked then.
 import { getOwn, type Json, textsAt } from '@kernmantle/core/base';
 import { groupExposed, type ItemKind } from '@kernmantle/core/items';
 import { type McpServer, ResourceNotFoundError } from '@modelcontextprotocol/server';
@@ -7,16 +8,16 @@ import { handlesOf } from './handles.ts';
 import type { ChangeListener, Changes, McpHost, ServerParts } from './host.ts';
 import { decoded } from './native-results.ts';
 
-/** Of one listener. */
+/** Maximum number of addresses of one listener. */
 const MAX_URIS = 200;
-/** Of one connection. */
+/** Maximum number of listeners of one connection. */
 const MAX_LISTENS = 64;
 const LOOK_MS = 1000;
 
 const THREAD = /^thread:\/\/([^/?#]{1,200})\/(?:status|transcript)(?:\?.*)?$/;
 const ITEM = /^(directive|knowledge):\/\/([^?#]{1,500})$/;
 
-/** What an address stands for; undefined for what is none, or not this client's. */
+/** Returns the subject of an address. Undefined if it is invalid or not visible to this client. */
 function subjectOf(host: McpHost, client: ChangeListener['client'], uri: string) {
   const [, handle] = THREAD.exec(uri) ?? [];
   const thread = handle === undefined ? undefined : handlesOf(host, client).idOf(handle);
@@ -27,7 +28,7 @@ function subjectOf(host: McpHost, client: ChangeListener['client'], uri: string)
   return exposed && { kind: exposed.kind, id: exposed.id };
 }
 
-/** Until the signal: told for each address of a thread, whenever that moves. */
+/** Until the signal aborts, sends a notification whenever one of the threads changes. */
 async function followThreads(
   host: McpHost,
   uris: ReadonlyMap<string, readonly string[]>,
@@ -42,7 +43,7 @@ async function followThreads(
   }
 }
 
-/** An item never changes: a changed file is another one. */
+/** An item object never changes. A changed file becomes a new object. */
 function followItems(
   { library }: McpHost,
   items: readonly { uri: string; kind: ItemKind; id: string }[],
@@ -94,7 +95,7 @@ export function createChanges(host: McpHost): Changes {
   };
 }
 
-/** The older revision: one address after the other, for as long as the connection lives. */
+/** Subscriptions of the older revision: one address per request, until the connection ends. */
 export function addSubscriptions(
   server: McpServer,
   { host, client }: ServerParts,
@@ -107,7 +108,7 @@ export function addSubscriptions(
     followed.delete(uri);
   };
   const tell = (uri: string): void => {
-    // Whoever is gone does not listen any more.
+    // A client that is gone no longer listens.
     server.server.sendResourceUpdated({ uri }).catch(() => stop(uri));
   };
   server.server.setRequestHandler('resources/subscribe', ({ params: { uri } }) => {
@@ -131,13 +132,14 @@ export function addSubscriptions(
   Object.assign(server.server, { onclose: closed });
 }
 
-/** The resources that a request of `subscriptions/listen` names. */
+/** The resources that a `subscriptions/listen` request names. */
 export const listedUris = (body: Json | undefined): ReadonlySet<string> =>
   new Set(textsAt(getOwn(getOwn(body, 'params'), 'notifications'), 'resourceSubscriptions'));
 
 /**
- * The current revision over a connection that lasts: the SDK answers `subscriptions/listen` and passes on
- * what was asked for; what there is to pass on is followed here. `hear` is told every message.
+ * Subscriptions of the current revision over a lasting connection. The SDK answers
+ * `subscriptions/listen` and forwards the requested notifications; this function produces them.
+ * `hear` receives every message.
  */
 export function createListens(
   host: McpHost,

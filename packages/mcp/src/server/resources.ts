@@ -1,5 +1,5 @@
-// What clients read without calling a tool: threads that they were handed, directives and knowledge. All
-// of it comes from the same verbs as the tools' answers, so it is judged and recorded like them.
+// Resources that a client can read without a tool call: its threads, directives and knowledge. They
+// use the same kernel tools as tool calls, so they are checked and recorded in the same way.
 import { fail, getOwn, type JsonObject, type Outcome, ok, textAt } from '@kernmantle/core/base';
 import { idInUri } from '@kernmantle/core/items';
 import {
@@ -15,10 +15,8 @@ import { decoded, protocolError, resourceError } from './native-results.ts';
 const PAGE = 50;
 const EVENTS = 100;
 const MAX_EVENTS = 500;
-/** Fields of ours in `_meta`. */
 const META = 'kernmantle/';
 
-/** What is said about a text besides itself. */
 const metaOf = (about: JsonObject): JsonObject =>
   Object.fromEntries(Object.entries(about).map(([name, value]) => [`${META}${name}`, value]));
 
@@ -31,7 +29,7 @@ const asText = (
 
 const KINDS = ['directive', 'knowledge'] as const;
 
-/** An item as its file has it, when this client would be shown it. */
+/** Adds items with the text of their file, if this client may see them. */
 function addItems(server: McpServer, { host, client }: ServerParts): void {
   for (const kind of KINDS) {
     const template = new ResourceTemplate(`${kind}://{+id}`, { list: undefined });
@@ -57,7 +55,7 @@ function addItems(server: McpServer, { host, client }: ServerParts): void {
 const wholeIn = (text: unknown, fallback: number, max: number): number =>
   typeof text === 'string' && /^\d{1,15}$/.test(text) ? Math.min(Number(text), max) : fallback;
 
-/** For whoever can start threads. */
+/** Adds resources for clients that can start threads. */
 export function addThreads(server: McpServer, { host, client }: ServerParts): void {
   const call = async (request: JsonObject, { mcpReq: { signal } }: ServerContext) =>
     await host.call('execute', request, { client: client(), signal });
@@ -69,7 +67,7 @@ export function addThreads(server: McpServer, { host, client }: ServerParts): vo
     return asText(href, 'application/json', JSON.stringify(read.output), {});
   }
 
-  /** One page, oldest first; `next` is where the following one is read. */
+  /** Returns one page, oldest first. `next` is the address of the next page. */
   async function readEvents(
     { href }: URL,
     { handle, after, limit }: { handle: string; after?: unknown; limit?: unknown },
@@ -89,7 +87,7 @@ export function addThreads(server: McpServer, { host, client }: ServerParts): vo
       ? { next: `thread://${handle}/transcript?after=${last}&limit=${count}` }
       : {};
     const text = lines.map((line) => JSON.stringify(line)).join('\n');
-    // What a thread has read is in it, whoever wrote that.
+    // A transcript contains everything that the thread read, also untrusted text.
     return asText(href, 'application/jsonl', text, { ...next, labels: ['untrusted'] });
   }
 
@@ -111,7 +109,7 @@ export function addThreads(server: McpServer, { host, client }: ServerParts): vo
   register(
     'thread status',
     'thread://{handle}/status',
-    'How far a thread is that was handed to you',
+    'The status of one of your threads',
     'application/json',
     (at, variables, context) => readStatus(at, handleIn(variables), context),
   );
@@ -119,21 +117,21 @@ export function addThreads(server: McpServer, { host, client }: ServerParts): vo
   register(
     'thread transcript',
     'thread://{handle}/transcript',
-    'The first events of a thread that was handed to you, one JSON object in a line',
+    'The first events of one of your threads, one JSON object per line',
     lines,
     (at, variables, context) => readEvents(at, { handle: handleIn(variables) }, context),
   );
   register(
     'thread transcript, from an event on',
     'thread://{handle}/transcript{?after,limit}',
-    'So many events after the one of that number (`seq`)',
+    'Events after this number (`seq`)',
     lines,
     (at, { after, limit, ...rest }, context) =>
       readEvents(at, { handle: handleIn(rest), after, limit }, context),
   );
 }
 
-/** Handles of threads that this client was handed lately, the newest first. */
+/** Returns handles of recent threads of this client, newest first. */
 type Handed = () => readonly string[];
 
 const threadResources = (handle: string): Resource[] => [
@@ -145,7 +143,7 @@ const threadResources = (handle: string): Resource[] => [
   },
 ];
 
-/** Threads first, then what a search of each kind lists, page by page. */
+/** Lists threads first, then the search results of each kind, page by page. */
 function addList(server: McpServer, { host, client }: ServerParts, handed: Handed): void {
   async function listItems(
     kind: (typeof KINDS)[number],
@@ -172,11 +170,11 @@ function addList(server: McpServer, { host, client }: ServerParts, handed: Hande
   }
 
   server.server.setRequestHandler('resources/list', async ({ params }, context) => {
-    const given = params?.cursor;
-    const named = /^(directive|knowledge):(.*)$/.exec(given ?? '');
-    // The first page again would be read for ever.
-    if (given !== undefined && !named) {
-      throw protocolError(fail('invalid_input', 'this cursor is none that a list answered with'));
+    const cursorText = params?.cursor;
+    const named = /^(directive|knowledge):(.*)$/.exec(cursorText ?? '');
+    // An unknown cursor must not return the first page again, or a client would loop.
+    if (cursorText !== undefined && !named) {
+      throw protocolError(fail('invalid_input', 'this cursor is invalid; use one from a list'));
     }
     const [, kind = 'thread', cursor = ''] = named ?? [];
     const at = KINDS.findIndex((one) => one === kind);
@@ -191,7 +189,7 @@ function addList(server: McpServer, { host, client }: ServerParts, handed: Hande
   });
 }
 
-/** Of the plain server. */
+/** Adds the resources of a server that is not in native mode. */
 export function addResources(server: McpServer, parts: ServerParts, handed: Handed): void {
   addThreads(server, parts);
   addItems(server, parts);

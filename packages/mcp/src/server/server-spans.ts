@@ -1,12 +1,12 @@
-// A span around every request that is answered here, whichever part answers it; the host makes it.
-// INVARIANT: names only, never what was asked or answered.
+// Wraps every request in a trace span, which the host creates. INVARIANT: a span never contains
+// arguments or answers, only names.
 import { getOwn, isObject, type Json, type JsonObject } from '@kernmantle/core/base';
 import type { McpServer } from '@modelcontextprotocol/server';
 import type { AnsweredRequest, McpHost } from './host.ts';
 
 type Handler = (request: { method: string; params?: JsonObject }, context: unknown) => unknown;
 
-/** What a request is about, by the field that names it. */
+/** The field that names the subject of a request, by method. */
 const TARGETS: Readonly<Record<string, string>> = {
   'tools/call': 'name',
   'prompts/get': 'name',
@@ -19,22 +19,22 @@ function aboutOf(method: string, params: JsonObject, client: string): AnsweredRe
   const text = (value: Json | undefined): string => (typeof value === 'string' ? value : '');
   const target = text(getOwn(params, TARGETS[method] ?? ''));
   const meta = getOwn(params, '_meta') ?? null;
-  // The name of a resource may hold a handle: its kind is enough.
-  const shown = method === 'resources/read' ? target.replace(/(:\/\/).*/s, '$1') : target;
+  // The address of a resource can contain a handle, so only its kind is recorded.
+  const subject = method === 'resources/read' ? target.replace(/(:\/\/).*/s, '$1') : target;
   return {
     method,
     client,
-    target: shown.slice(0, MAX_TARGET),
+    target: subject.slice(0, MAX_TARGET),
     traceparent: text(getOwn(meta, 'traceparent')),
     tracestate: text(getOwn(meta, 'tracestate')),
   };
 }
 
-/** To be called when all parts are there. */
+/** Must be called after all handlers are registered. */
 export function addSpans({ server }: McpServer, host: McpHost, client: () => string): void {
   const { span } = host;
   if (!span) return;
-  // The SDK has no door for whoever only watches: this is where its handlers are.
+  // The SDK has no hook for observers, so this reads its private handlers.
   const { _requestHandlers: handlers } = server as unknown as {
     _requestHandlers?: Map<string, Handler>;
   };

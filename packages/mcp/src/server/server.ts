@@ -1,5 +1,5 @@
-// One server of the SDK for one client: the official packages speak the protocol (both revisions), the
-// files beside this one each hang one thing into it.
+// Creates one SDK server for one client. The official packages implement both revisions of the
+// protocol. Each neighbouring file adds one feature.
 import { type JsonObject, onOneLine } from '@kernmantle/core/base';
 import { fromJsonSchema, McpServer } from '@modelcontextprotocol/server';
 import { CfWorkerJsonSchemaValidator } from '@modelcontextprotocol/server/validators/cf-worker';
@@ -16,24 +16,24 @@ import { addSkills } from './skills.ts';
 import { addVerbs } from './verbs.ts';
 
 export interface ServerOptions {
-  /** What the client's model is told about this server, instead of the item `system/mcp_client`. */
+  /** Instructions for the client's model, instead of the item `system/mcp_client`. */
   readonly instructions?: string;
-  /** Items that say so are tools, resources and prompts of their own, instead of the four tools. */
+  /** Offers exposed items as tools, resources and prompts, instead of the four tools. */
   readonly native?: boolean;
-  /** Bytes of a result; longer ones are read from a link, in pages. */
+  /** Maximum size of a result in bytes. Longer results are read from a link, in pages. */
   readonly maxAnswer?: number;
 }
 
-/** The bundle's words: what a project says of itself is found by searching, where it is labelled. */
+/** Returns the instructions of the bundle. Labelled texts of a project are found by search. */
 function toldTo({ library }: McpHost): string {
   const found = library.find('knowledge', 'system/mcp_client', 'bundle');
   return found.ok ? found.output.text.trim() : '';
 }
 
-/** What a client calls itself, for one line of a list: it cannot begin another. */
-const nameIn = (said: string): string => onOneLine(said.slice(0, 100));
+/** Cuts the claimed name of a client to one line, so that it cannot fake another line. */
+const nameIn = (claimed: string): string => onOneLine(claimed.slice(0, 100));
 
-/** `client`: who speaks, as the transport found out; its name is added from what it says of itself. */
+/** `client` is authenticated by the transport. Its claimed name is added later. */
 export function createMcpServer(
   host: McpHost,
   client: Omit<McpClient, 'name'>,
@@ -43,13 +43,13 @@ export function createMcpServer(
     instructions = native ? '' : toldTo(host),
   }: ServerOptions = {},
 ): McpServer {
-  // The validator interprets schemas; the SDK's default would compile them to code.
+  // This validator interprets schemas. The default one of the SDK would compile them to code.
   const validator = new CfWorkerJsonSchemaValidator();
   const states = createRequestStates(() => host.key(), client.id);
   const server = new McpServer(
     { name: 'kernmantle', version: host.version },
     {
-      // What is offered does not change while a client is there.
+      // The offered items do not change during a connection.
       capabilities: {
         tools: { listChanged: false },
         prompts: { listChanged: false },
@@ -65,7 +65,7 @@ export function createMcpServer(
   const parts: ServerParts = {
     host: withHandles(host),
     client: () => ({ ...client, name: nameIn(server.server.getClientVersion()?.name ?? '') }),
-    // A copy: the validator writes into what it is given, and a value that was passed on is frozen.
+    // The validator changes its input, and a schema can be frozen. It gets a copy.
     schema: (json) => fromJsonSchema<JsonObject>(structuredClone(json), validator),
     states,
     answers,

@@ -71,7 +71,7 @@ test('one that nobody uses ends after half an hour, one with an open stream does
   await sessions.sweep();
   expect(sessions.count()).toBe(1);
   expect((await sessions.send('ann', undefined, idle.id)).response.status).toBe(404);
-  // The client lets go of its stream: now nobody uses this one either.
+  // The client closes its stream, so this session is idle too.
   await response.body?.cancel();
   sessions.pass(HALF_AN_HOUR);
   await sessions.sweep();

@@ -1,6 +1,6 @@
-// The older revision over HTTP: a client says hello once and is then known by a session, over which the
-// server can ask it back. A session belongs to the client that opened it, and there is a bound on how
-// many there are and how long one stays that nobody uses.
+// Sessions of the older protocol revision over HTTP: a client initializes once and then names its
+// session, over which the server can also send requests. A session belongs to the client that
+// opened it. The number of sessions and their idle time are bounded.
 import { randomUUID } from 'node:crypto';
 import type { Clock, Json } from '@kernmantle/core/base';
 import {
@@ -11,7 +11,7 @@ import {
 import type { Exchange } from './exchanges.ts';
 import type { McpClient } from './host.ts';
 
-/** Of one client. More than a person has windows; a client that loses its sessions cannot fill the house. */
+/** Maximum number of sessions per client. */
 const MAX_OWN = 32;
 const MAX_ALL = 256;
 const IDLE_MS = 30 * 60 * 1000;
@@ -25,12 +25,12 @@ interface Session {
   readonly server: McpServer;
   readonly transport: WebStandardStreamableHTTPServerTransport;
   readonly ready: Promise<void>;
-  /** Requests and streams that are open now. */
+  /** Number of open requests and streams. */
   open: number;
   usedAt: number;
 }
 
-/** An error at the level of HTTP, in the form that clients of the protocol read. */
+/** An error at the HTTP level, in the format of the protocol. */
 export const refusal = (
   status: number,
   message: string,
@@ -57,7 +57,7 @@ export function createSessions({ clock, create, onError }: SessionPorts) {
     await session.server.close().catch(onError);
   }
 
-  /** Ends those that nobody has used for long. */
+  /** Ends sessions that have been idle for too long. */
   async function sweep(): Promise<void> {
     const since = clock.monotonic() - IDLE_MS;
     const old = [...sessions.values()].filter(({ open, usedAt }) => open === 0 && usedAt <= since);
@@ -65,7 +65,7 @@ export function createSessions({ clock, create, onError }: SessionPorts) {
   }
   const timer = setInterval(() => void sweep(), SWEEP_MS).unref();
 
-  /** Is there room for one more? The client's own that was idle longest makes place. */
+  /** Returns true if there is room. It may end the client's session that was idle longest. */
   function makeRoom(client: string): boolean {
     const mine = own(client);
     if (mine.length >= MAX_OWN) {
@@ -119,9 +119,10 @@ export function createSessions({ clock, create, onError }: SessionPorts) {
       exchange: Exchange,
     ): Promise<Response> {
       const id = request.headers.get('mcp-session-id');
-      const known = id === null ? undefined : sessions.get(id);
-      // Whether somebody else has a session of this name is not said.
-      if (known?.client === client.id) return await answer(known, request, body, exchange);
+      const namedSession = id === null ? undefined : sessions.get(id);
+      // The answer does not reveal whether another client has a session of this name.
+      if (namedSession?.client === client.id)
+        return await answer(namedSession, request, body, exchange);
       if (id !== null) return refusal(404, 'Session not found', {}, SESSION_NOT_FOUND);
       if (!isInitializeRequest(body)) {
         return refusal(400, 'Bad Request: Mcp-Session-Id header is required');

@@ -1,6 +1,6 @@
-// Directives and knowledge as skills (the MCP extension `io.modelcontextprotocol/skills`): a folder with
-// one file, `SKILL.md`, made from the item when somebody asks for it. What a client would not be shown by
-// `load` is not there, and a directive only where this surface hands it out.
+// Serves directives and knowledge as skills (MCP extension `io.modelcontextprotocol/skills`): a
+// folder with one file, `SKILL.md`, created on request. A skill exists only if `load` shows the
+// item to this client, and a directive only if this surface may execute it.
 import { getOwn, lastSegment, listAt, splitFrontMatter, textAt } from '@kernmantle/core/base';
 import type { McpServer, ServerContext } from '@modelcontextprotocol/server';
 import {
@@ -19,7 +19,7 @@ const PAGE = 20;
 const MAX_DESCRIPTION = 1000;
 const BASE = 'skill://';
 
-/** The names of skills hold small letters, digits and single hyphens. */
+/** Names of skills have lowercase letters, digits and single hyphens. */
 const slugOf = (id: string): string =>
   lastSegment(id)
     .toLowerCase()
@@ -27,13 +27,13 @@ const slugOf = (id: string): string =>
     .slice(0, 64)
     .replace(/^-+|-+$/g, '');
 
-/** The last folder is the skill's name. */
+/** The last folder is the name of the skill. */
 function pathOf(kind: Kind, id: string): string {
   const name = slugOf(id);
   return lastSegment(id) === name ? `${kind}/${id}` : `${kind}/${id}/${name}`;
 }
 
-/** Which item an address of ours could mean. */
+/** Returns the items that an address can mean. */
 function itemsAt(uri: string): { kind: Kind; id: string }[] {
   const [, path = ''] = /^skill:\/\/([^?#]{1,1000})\/SKILL\.md$/.exec(uri) ?? [];
   const [first, ...rest] = path.split('/').map(decoded);
@@ -51,7 +51,7 @@ interface Made {
 }
 
 function createSource({ host, client }: ServerParts): SkillSource {
-  /** Undefined for what there is not, or not for this client. */
+  /** Undefined if the item does not exist or is not visible to this client. */
   async function make(kind: Kind, id: string, context: ServerContext): Promise<Made | undefined> {
     const request = { item_type: kind, item_id: id };
     const by = { client: client(), signal: context.mcpReq.signal };
@@ -76,7 +76,7 @@ function createSource({ host, client }: ServerParts): SkillSource {
     return { path: pathOf(kind, id), text: `---\n${head.join('\n')}\n---\n${text}` };
   }
 
-  /** An item that cannot be a skill is none. */
+  /** Undefined for an item that cannot be a skill. */
   const entryOf = async (made: Made | undefined): Promise<Skill | undefined> => {
     if (!made) return undefined;
     return await skillEntry(made.path, { 'SKILL.md': made.text }).catch(() => undefined);
@@ -115,7 +115,7 @@ function createSource({ host, client }: ServerParts): SkillSource {
   };
 }
 
-/** Whoever reads it can also have it run, with its own permissions and limits. */
+/** A reader can also run the directive, with the directive's permissions and limits. */
 const directiveBody = (
   id: string,
   body: string,

@@ -1,17 +1,18 @@
-// Over standard input and output: it ends with its input, so a client that dies takes it along.
+// Serves one client over standard input and output. The server ends with its input, so it ends with
+// the client's process.
 import { randomUUID } from 'node:crypto';
 import { StdioServerTransport } from '@modelcontextprotocol/server/stdio';
 import { serveConnection } from './connection.ts';
 import type { McpHost } from './host.ts';
 import type { ServerOptions } from './server.ts';
 
-/** Serves until the client closes its end or the signal aborts; resolves then. */
+/** Resolves when the client closes its end or the signal aborts. */
 export async function serveMcp(
   host: McpHost,
   options: ServerOptions = {},
   signal?: AbortSignal,
 ): Promise<void> {
-  // Whoever started this process is the person whose project it is.
+  // The process was started by the owner of the project.
   const client = { id: `stdio:${randomUUID()}`, role: 'approve' } as const;
   const wire = new StdioServerTransport();
   const handle = serveConnection(host, client, options, wire);
@@ -22,7 +23,8 @@ export async function serveMcp(
     process.stdin.once('error', done);
     signal?.addEventListener('abort', done, { once: true });
     if (signal?.aborted) done();
-    // Nobody reads what we say, or what came was too long: the input is not read on, and has no end then.
+    // After a closed output or an oversized message, the input is not read further and would never
+    // end.
     const { onclose } = wire;
     const closed = (): void => {
       onclose?.();
@@ -31,7 +33,7 @@ export async function serveMcp(
     Object.assign(wire, { onclose: closed });
   });
   await handle.close();
-  // Somebody may hold the other end open: nothing more is read from it.
+  // Another process can keep the input open, so reading stops here.
   process.stdin.pause();
   process.stdin.unref?.();
 }

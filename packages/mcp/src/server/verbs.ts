@@ -1,4 +1,4 @@
-// The four verbs as tools of the SDK's server.
+// The four kernel tools as tools of the SDK's server.
 import type { Json, JsonObject, Outcome } from '@kernmantle/core/base';
 import { checkParameters } from '@kernmantle/core/kernel';
 import { answerOf, FOUR_TOOLS } from '@kernmantle/core/llm';
@@ -13,7 +13,7 @@ import type { ServerParts } from './host.ts';
 import { refuseSmuggled } from './native-inputs.ts';
 import { progressFor } from './progress.ts';
 
-/** Structured content plus its complete text twin, for clients that read only text. */
+/** Returns structured content and the same content as text, for clients that read only text. */
 function answer(outcome: Outcome<Json>, answers: Answers): CallToolResult {
   const isError = outcome.ok ? {} : { isError: true };
   const text = JSON.stringify(outcome);
@@ -35,17 +35,14 @@ function shortened(outcome: Outcome<Json>, fields: JsonObject): JsonObject {
   };
 }
 
-/**
- * The schema as clients see it. The kernel checks what they send, so that no expression of a stranger runs
- * here, and answers what does not fit in the envelope of every answer.
- */
+/** The schema for clients. The kernel validates inputs, so no untrusted expression runs here. */
 export function listed(json: JsonObject, schema: ServerParts['schema']): ReturnType<typeof schema> {
   const { '~standard': standard } = schema(json);
   const validate = (value: unknown) => ({ value: value as JsonObject });
   return { '~standard': { ...standard, validate } };
 }
 
-/** What the original design called a catalog: understood, not listed. */
+/** Accepts the source `registry` of the original design as `catalog`. It is not listed. */
 const understood = (request: JsonObject): JsonObject =>
   request.source === 'registry' ? { ...request, source: 'catalog' } : request;
 

@@ -1,5 +1,5 @@
-// The client side of the official conformance suite: this program is started with the address of the
-// suite's server and does, through the pool, what the scenario of the environment asks for.
+// Client side of the official conformance suite: runs the scenario of the environment through the
+// pool, against the address of the suite's server.
 import { mkdtempSync, realpathSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
@@ -40,7 +40,7 @@ const endpoint: HttpEndpoint = {
   }),
 };
 
-/** A person whose browser says yes to whatever it is shown. */
+/** A person whose browser accepts every page. */
 async function saysYes(page: string): Promise<Outcome<string>> {
   const answer = await fetch(page, { redirect: 'manual' });
   const location = answer.headers.get('location');
@@ -59,7 +59,7 @@ const pool = createMcpPool({
   labels: createLabelRecords(join(folder, 'labels.jsonl'), folder),
   namedFolders: () => [],
   authorize: { redirectUrl: 'http://localhost:3000/callback', authorize: saysYes },
-  // A person who takes what is offered: the defaults of the form.
+  // The person accepts the defaults of every form.
   elicit: () => Promise.resolve({ action: 'accept', content: {} }),
 });
 
@@ -79,7 +79,10 @@ const SAMPLES: Readonly<Record<string, Json>> = {
   object: {},
 };
 
-/** Something for every parameter that the schema names; a `schema` is that of the first tool, as listed. */
+/**
+ * A value for every parameter of the schema. A `schema` parameter gets that of the first listed
+ * tool.
+ */
 function sampleFor({ definition }: ServerTool, first: ServerTool | undefined): JsonObject {
   const properties = getOwn(getOwn(definition, 'inputSchema'), 'properties');
   return Object.fromEntries(
@@ -93,14 +96,14 @@ function sampleFor({ definition }: ServerTool, first: ServerTool | undefined): J
   );
 }
 
-/** The calls that the scenario wants, or one of every tool that is listed. */
+/** The calls of the scenario, or one call of every listed tool. */
 function callsOf(tools: readonly ServerTool[]): { name: string; arguments: JsonObject }[] {
   const wanted = context.ok ? getOwn(context.output, 'toolCalls') : undefined;
   if (Array.isArray(wanted)) return wanted as unknown as ReturnType<typeof callsOf>;
   return tools.map((tool) => ({ name: tool.name, arguments: sampleFor(tool, tools[0]) }));
 }
 
-/** What else it has, in the methods that `mcp_http` can name; a server without it says so. */
+/** Reads everything else that `mcp_http` can name. A server without a method reports that. */
 async function readEverything(list: string, field: string, key: string, read: string) {
   const found = await pool.request(endpoint, { method: list, params: {} }, call());
   const entries = found.ok ? getOwn(found.output.result, field) : undefined;

@@ -1,11 +1,11 @@
-// Some of the client scenarios of the official conformance suite, with our pool; `npm run conformance`
-// runs them all.
+// Runs some client scenarios of the official conformance suite with our pool. `npm run conformance`
+// runs all of them.
 import { expect, test } from 'vitest';
 import { CLIENT_DRIVER, clientScenarios } from '../../../../scripts/conformance/client.ts';
 import { readExpected } from '../../../../scripts/conformance/expected.ts';
 import { REVISIONS, runClientScenario } from '../../../../scripts/conformance/suite.ts';
 
-/** A connection that breaks, questions with state, arguments in headers. */
+/** Scenarios: a broken connection, questions with state, arguments in headers. */
 const TRIED = ['sse-retry', 'sep-2322-client-request-state', 'http-custom-headers'];
 
 test('every scenario that is not about OAuth is expected to pass', () => {

@@ -1,4 +1,4 @@
-// What the conformance runner believes: nothing that did not really run.
+// Tests that the conformance runner counts only checks that really ran.
 import { expect, test } from 'vitest';
 import {
   readExpected,

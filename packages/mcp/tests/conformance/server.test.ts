@@ -1,4 +1,4 @@
-// The official conformance suite against our server, as `npm run conformance` does it.
+// Runs the official conformance suite against our server, like `npm run conformance`.
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { readExpected, regressions } from '../../../../scripts/conformance/expected.ts';
 import {
@@ -24,7 +24,7 @@ test.for(REVISIONS)('every scored scenario of %s is expected to pass', (revision
 // Some fixtures start a process.
 const sandbox = await probeSandbox();
 
-// `native`: a project whose items are the fixtures; `plain`: the four tools.
+// `native` serves the fixtures as items, `plain` the four tools.
 const legs = (['native', 'plain'] as const).filter(
   (leg) => leg === 'plain' || sandbox.kind !== 'none',
 );
@@ -35,7 +35,8 @@ describe.each(legs)('%s', (leg) => {
   });
   afterAll(() => subject.stop());
 
-  // The suite gives a call half a second, which a busy machine may not have the first time.
+  // The suite waits half a second per call, which can be too short for the first call on a busy
+  // machine.
   test.for(REVISIONS)('%s', { retry: 1 }, async (revision) => {
     const found = await runServerScenarios(subject.url, revision);
     const results = found.map((scenario) => ({ ...scenario, leg }));

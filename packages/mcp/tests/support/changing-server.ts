@@ -1,5 +1,5 @@
-// A server whose tools are what a file says at this moment: as a program over pipes, and over HTTP. It is
-// written by hand, so that it can do what no honest server does.
+// A server whose tools are defined by a file at any moment, as a program over pipes and over HTTP.
+// It uses no SDK, so that it can misbehave.
 import { readFileSync, writeFileSync } from 'node:fs';
 import { createServer, type IncomingMessage } from 'node:http';
 import { join } from 'node:path';
@@ -9,13 +9,15 @@ import type { Fixture } from '@kernmantle/test-support/project';
 export interface ServerState {
   name?: string;
   tools: JsonObject[];
-  /** By tool, the result of a call; `echo` otherwise. */
+  /** Results of calls by tool name. Other tools return `echo`. */
   results?: JsonObject;
-  /** Written to the file when a tool is called, before it answers. */
+  /** State that a call writes to the file before it answers. */
   onCall?: ServerState;
 }
 
-/** In the project, for the sandbox. Says that its list has changed when its file has. */
+/**
+ * Program in the project, for the sandbox. It announces a changed list when its file has changed.
+ */
 const PROGRAM = `
 import { readFileSync, statSync, writeFileSync } from 'node:fs';
 import { createInterface } from 'node:readline';
@@ -54,7 +56,7 @@ const answer = (state: ServerState, method: string, params: JsonObject): JsonObj
     };
   }
   if (method === 'tools/list') return { result: { tools: state.tools } };
-  // A tool `say` answers, or fails, as its caller says.
+  // The caller decides whether the tool `say` answers or fails.
   if (method === 'tools/call' && params.name === 'say') {
     return (params.arguments as JsonObject).answer as JsonObject;
   }
@@ -66,7 +68,7 @@ const answer = (state: ServerState, method: string, params: JsonObject): JsonObj
   return { error: { code: -32601, message: `no method ${method}` } };
 };
 
-/** Puts the program and its file into a project; `set` is what it lists from now on. */
+/** Installs the program and its file in a project. `set` changes its list. */
 export function installServer(fixture: Fixture, state: ServerState) {
   const program = PROGRAM.replace('ANSWER', `const answer = ${answer.toString()};`);
   fixture.write('server/server.mjs', program);
@@ -83,7 +85,7 @@ async function bodyOf(request: IncomingMessage): Promise<string> {
   return text;
 }
 
-/** On loopback; `seen` are the headers of every request. */
+/** Serves on loopback. `seen` has the headers of every request. */
 export async function startServer(fixture: Fixture, state: ServerState) {
   const file = fixture.write('http-tools.json', JSON.stringify(state));
   const seen: NodeJS.Dict<string | string[]>[] = [];

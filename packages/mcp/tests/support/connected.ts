@@ -1,4 +1,4 @@
-// A project with a server, and the command line to connect it.
+// A project with a server, and the command line that connects it.
 import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import type { Json, JsonObject, Outcome } from '@kernmantle/core/base';
@@ -15,10 +15,10 @@ export const QUERY = {
 export interface Connected extends Fixture {
   km(...words: string[]): Promise<{ code: number; output: string }>;
   kmJson(...words: string[]): Promise<Outcome<JsonObject>>;
-  /** A server over pipes, called `db`. */
+  /** Adds a server over pipes with the name `db`. */
   add(args: readonly string[], ...more: string[]): Promise<Outcome<JsonObject>>;
   run(id: string, parameters?: JsonObject): Promise<Outcome<Json>>;
-  /** Of a tool of `db`. */
+  /** Path of the file of a tool of `db`. */
   file(name: string): string;
 }
 
@@ -52,6 +52,6 @@ export function makeConnected(): Connected {
   };
 }
 
-/** One call of a tool on a runtime that stays open. */
+/** Calls a tool on a runtime that stays open. */
 export const runOn = (runtime: Runtime, id: string, parameters: JsonObject = {}) =>
   runtime.call('execute', { item_type: 'tool', item_id: id, parameters }, { surface: 'cli' });

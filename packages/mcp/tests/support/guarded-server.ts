@@ -1,4 +1,4 @@
-// A server that wants somebody to log in, and who gives out tokens for it.
+// A server that requires a login, together with its authorization server.
 import { createHash } from 'node:crypto';
 import { createServer, type IncomingMessage, type ServerResponse } from 'node:http';
 
@@ -10,7 +10,7 @@ const textOf = async (request: IncomingMessage): Promise<string> => {
 const json = (response: ServerResponse, value: unknown, status = 200) =>
   response.writeHead(status, { 'content-type': 'application/json' }).end(JSON.stringify(value));
 
-/** A server and, at the same address, who gives out tokens for it. */
+/** Starts a server with an authorization server at the same address. */
 export async function startGuardedServer() {
   const state = {
     valid: new Set<string>(),
@@ -65,7 +65,7 @@ export async function startGuardedServer() {
       const form = new URLSearchParams(text);
       if (form.get('grant_type') === 'refresh_token') {
         state.refreshes++;
-        // Used up by its first use.
+        // A refresh token is valid once.
         const isGood = state.refresh.delete(form.get('refresh_token') ?? '');
         if (!isGood) state.refused++;
         return isGood ? json(response, issue()) : json(response, { error: 'invalid_grant' }, 400);

@@ -1,4 +1,4 @@
-// `km mcp serve --http` as a process, and what talks to it.
+// Runs `km mcp serve --http` as a process, with clients for it.
 import { type ChildProcess, spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { createInterface } from 'node:readline';
@@ -14,10 +14,10 @@ export const launcher = fileURLToPath(new URL('../../../../bin/km.js', import.me
 
 export interface Served {
   readonly url: string;
-  /** The header with the token that the server printed. */
+  /** Header with the token that the server printed. */
   readonly steering: { readonly authorization: string };
   readonly child: ChildProcess;
-  /** What it said to people so far. */
+  /** Output of the server on stderr so far. */
   said(): string;
   stop(signal?: NodeJS.Signals): Promise<number | null>;
 }
@@ -40,7 +40,7 @@ export async function serve(fixture: Fixture, ...args: readonly string[]): Promi
   ]);
   const answer = JSON.parse(line[0] || '{}') as { output?: { url: string; token?: string } };
   if (!answer.output) {
-    // What ends may still write into the project that is removed next.
+    // The process may write into the project until it has ended.
     await over;
     throw new Error(`the server did not start: ${line[0]}${said}`);
   }
@@ -58,7 +58,7 @@ export async function serve(fixture: Fixture, ...args: readonly string[]): Promi
 
 export type Era = 'legacy' | 'modern';
 
-/** A client of the current SDK in one of the two revisions; `prepare` gives it handlers. */
+/** Connects a client of the current SDK in one revision. `prepare` adds handlers. */
 export async function connect(
   url: string,
   era: Era,
@@ -81,7 +81,7 @@ export const ACCEPT = {
   'content-type': 'application/json',
 };
 
-/** A hello of the older revision, as any program can write it. */
+/** An `initialize` request of the older revision, as plain JSON. */
 export const HELLO = {
   jsonrpc: '2.0',
   id: 1,

@@ -1,5 +1,5 @@
-// A real client of the official SDK and our server in one process, in either revision of the protocol;
-// the tools behind it run in processes of their own.
+// A real client of the official SDK and our server in one process, in either revision. The tools
+// run in processes of their own.
 import type { Runtime } from '@kernmantle/core/runtime';
 import { Client } from '@modelcontextprotocol/client';
 import { type ClientCapabilities, InMemoryTransport } from '@modelcontextprotocol/server';
@@ -14,9 +14,9 @@ export interface PeerOptions extends Partial<ServerOptions> {
   readonly era?: (typeof ERAS)[number];
   readonly capabilities?: ClientCapabilities;
   readonly caller?: Partial<Omit<McpClient, 'name'>>;
-  /** As it calls itself. */
+  /** Name that the client claims. */
   readonly name?: string;
-  /** Before the connection is made: handlers. */
+  /** Adds handlers before the connection is made. */
   readonly prepare?: (client: Client) => void;
   readonly onError?: (error: Error) => void;
 }

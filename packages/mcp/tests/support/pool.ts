@@ -1,4 +1,4 @@
-// For tests: a project with servers in it, and a pool over it whose ports are real.
+// A project with servers, and a pool with real ports, for tests.
 import { cpSync, existsSync, mkdirSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { systemClock } from '@kernmantle/core/base';
@@ -18,7 +18,7 @@ import type { McpPoolPorts } from '../../src/client/ports.ts';
 
 export const sandbox: SandboxReport = working[0]?.[1] ?? { kind: 'none' };
 
-/** Copies packages with all that they need, as an installation would have. */
+/** Copies packages with all their dependencies, like an installation. */
 export function install(project: TestProject, ...names: string[]): void {
   const seen = new Set<string>();
   for (let name = names.pop(); name !== undefined; name = names.pop()) {

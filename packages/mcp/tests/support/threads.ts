@@ -1,5 +1,5 @@
-// A project with signed directives, a scripted model and our server over real pipes: for tests in which
-// an external client starts and follows threads.
+// A project with signed directives, a scripted model and our server over real pipes, for tests with
+// an external client.
 import { fileURLToPath } from 'node:url';
 import type { Json, JsonObject } from '@kernmantle/core/base';
 import { type ScriptedProvider, startScriptedProvider } from '@kernmantle/core/llm';
@@ -17,11 +17,11 @@ const launcher = fileURLToPath(new URL('../../../../bin/km.js', import.meta.url)
 export interface Served {
   fixture: Fixture;
   provider: ScriptedProvider;
-  /** How a client starts the server. */
+  /** The command with which a client starts the server. */
   command: { command: string; args: string[]; env: Record<string, string> };
 }
 
-/** Gone when the test that asked for it is over. */
+/** Starts the project. It is removed at the end of the test. */
 export async function serve(
   directives: Readonly<Record<string, Parts>>,
   script: Parameters<typeof startScriptedProvider>[0],
@@ -52,18 +52,18 @@ export interface CallOptions {
 
 export interface Outside {
   call(args: Record<string, Json>, options?: CallOptions): Promise<Answered>;
-  /** Of the server's process. */
+  /** Process id of the server. */
   pid(): number;
   close(): Promise<void>;
 }
 
-/** The envelope, whichever line of the SDK asked for it. */
+/** The envelope of a result, for both lines of the SDK. */
 const envelope = (result: unknown): Answered =>
   (result as { structuredContent: Answered }).structuredContent;
 
 const NAME = { name: 'outside', version: '1.0.0' };
 
-/** An external client of the current line, in either revision of the protocol. */
+/** Connects a client of the current line in either revision. */
 export async function connect(
   { command }: Served,
   mode: 'auto' | 'legacy' = 'auto',
@@ -80,7 +80,7 @@ export async function connect(
   };
 }
 
-/** And one of the line before. */
+/** Connects a client of the previous line. */
 export async function connectOld({ command }: Served): Promise<Outside> {
   const client = new OldClient(NAME);
   const transport = new OldTransport({ ...command, stderr: 'ignore' });

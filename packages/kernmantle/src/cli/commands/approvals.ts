@@ -1,4 +1,4 @@
-// `approvals approve|deny|answer`: a person decides, once, on exactly what was asked for.
+// Implements `approvals`: a person decides once, for exactly the call or right that was requested.
 import {
   compact,
   type Failure,
@@ -23,9 +23,9 @@ import { countOption, withRegistry } from '../threads/open-threads.ts';
 import { age } from '../threads/status-text.ts';
 import { parseAge } from './threads/prune.ts';
 
-type GivenDecision = Omit<Decision, 'who' | 'channel'>;
+type DecisionInput = Omit<Decision, 'who' | 'channel'>;
 
-/** An option is written with dashes here. */
+/** Writes the name of an option with its dashes, as on the command line. */
 function asUsage({ error: { detail } }: Failure): Failure {
   const { message, option } = detail;
   if (typeof option !== 'string') return fail('usage', message);
@@ -33,7 +33,7 @@ function asUsage({ error: { detail } }: Failure): Failure {
 }
 
 function command(
-  decide: (call: CommandCall) => Outcome<GivenDecision>,
+  decide: (call: CommandCall) => Outcome<DecisionInput>,
   { isWords = false }: { isWords?: boolean } = {},
 ): CommandRun {
   return async (call) => {
@@ -43,28 +43,28 @@ function command(
     return await withRegistry(call, async ({ store }) => {
       const id = asText(args[0]) ?? '';
       const decision = { ...given.output, by: speaker(call) };
-      const told = await decideApproval(store, id, decision, isWords);
-      const done = !told.ok && told.error.code === 'invalid_input' ? asUsage(told) : told;
+      const result = await decideApproval(store, id, decision, isWords);
+      const done = !result.ok && result.error.code === 'invalid_input' ? asUsage(result) : result;
       const thread = done.ok ? (done.output.thread ?? '') : '';
       const row = await store.thread(thread);
       return terminal.finish(done, ({ state }) => {
         terminal.note(`${id} ${state}`);
-        // Nobody is at work on it: the answer is read when it goes on.
+        // A parked thread does not read the answer before it is resumed.
         if (!row.ok || !STANDS_STILL.has(row.output.status)) return;
-        if (store.fleet) terminal.note(`a worker goes on with it: ${howToGoOn(thread)}`);
-        else terminal.note(`go on with \`km threads resume ${thread}\``);
+        if (store.fleet) terminal.note(`a worker resumes the thread: ${howToGoOn(thread)}`);
+        else terminal.note(`resume it with \`km threads resume ${thread}\``);
       });
     });
   };
 }
 
-/** What a person gives besides this one call or right: one of these, or nothing. */
-function answerOf(options: CommandCall['options']): Outcome<GivenDecision['answer']> {
+/** Reads the scope of an approval. At most one option is allowed; undefined without one. */
+function answerOf(options: CommandCall['options']): Outcome<DecisionInput['answer']> {
   const { once, beyond, value } = options;
   const scope = asText(options.scope);
   const given = [once === true, beyond === true, value === true, scope !== undefined];
   if (given.filter(Boolean).length > 1) {
-    return fail('usage', 'give one of `--once`, `--value`, `--scope` and `--beyond`');
+    return fail('usage', 'use only one of `--once`, `--value`, `--scope` and `--beyond`');
   }
   if (beyond === true) return ok({ beyond });
   if (scope !== undefined) return ok({ scope });
@@ -72,19 +72,19 @@ function answerOf(options: CommandCall['options']): Outcome<GivenDecision['answe
 }
 
 export const approve = command(({ options }) => {
-  const said = answerOf(options);
-  if (!said.ok) return said;
+  const answer = answerOf(options);
+  if (!answer.ok) return answer;
   const uses = countOption(options, 'uses');
   if (!uses.ok) return uses;
   const time = asText(options.for);
   const lasts = time === undefined ? ok(undefined) : parseAge('for', time);
   if (!lasts.ok) return lasts;
-  const given = compact<GivenDecision>({
+  const given = compact<DecisionInput>({
     decision: 'approved',
     why: asText(options.why) ?? '',
     uses: uses.output,
     expires: lasts.output === undefined ? undefined : Date.now() + lasts.output,
-    answer: said.output,
+    answer: answer.output,
   });
   return ok(given);
 });
@@ -106,24 +106,24 @@ const COLOURS = {
   expired: 'dim',
 } as const;
 
-/** What fits on a line stands on one. */
+/** Values up to this length are printed on one line. */
 const MAX_LINE = 100;
 
 const isLong = (value: Json): boolean => JSON.stringify(value).length > MAX_LINE;
 
-/** Fields for programs. The call and its question say the same to people. */
+/** Fields for programs. The call and its question contain the same information for people. */
 const FOR_PROGRAMS: ReadonlySet<string> = new Set(['action', 'roles', 'kinds']);
 
-/** A list of texts is read without the signs of JSON. */
+/** A list of texts is printed without JSON syntax. */
 const inWords = (value: Json): string =>
   Array.isArray(value) && value.every((part) => typeof part === 'string')
     ? visible(value.join(', '))
     : valueText(value);
 
-/** Labels in words, where the name of a field is none. */
+/** Labels of fields whose names are not words. */
 const LABELS: Readonly<Record<string, string>> = { asked_by: 'asked by', stands_in: 'found in' };
 
-/** Names and values below each other, a dash before each of a list; text as it is. */
+/** Prints names and values below each other, with a dash before each list element. */
 function linesOf(name: string, value: Json, paint: Terminal['paint']): string[] {
   const label = paint('dim', visible(plainText(getOwn(LABELS, name) ?? name)));
   if (value === null || typeof value !== 'object' || !isLong(value)) {
@@ -141,7 +141,7 @@ function linesOf(name: string, value: Json, paint: Terminal['paint']): string[] 
   return [label, ...inner.map((line) => `  ${line}`)];
 }
 
-/** The question as a sentence; a right or a limit says what it is of. */
+/** The question as a sentence. For a right or a limit, the sentence names it. */
 function questionOf({ kind, shown, binding }: Approval): string {
   const asked = onOneLine(plainText(shown.question ?? ''));
   if (kind === 'capability' && binding.capability)
@@ -155,7 +155,7 @@ function questionOf({ kind, shown, binding }: Approval): string {
 const ruleOf = ({ kind, shown: { asked_by: rules } }: Approval): string =>
   Array.isArray(rules) && rules.length > 0 ? rules.map(plainText).join(', ') : kind;
 
-/** Two lines: id, age and question; thread and rule. */
+/** Prints two lines: id, age and question; thread and rule. */
 function showBriefly(approval: MarkedApproval, now: number, { paint, out }: Terminal): void {
   const { id, state, thread, asked, shown, thread_title: title = '' } = approval;
   const word = state === 'pending' ? '' : ` ${paint(COLOURS[state], state)}`;
@@ -169,7 +169,7 @@ function showBriefly(approval: MarkedApproval, now: number, { paint, out }: Term
   out(paint('dim', `  ${shorten(visible(`${where}, ${ruleOf(approval)}`), 300)}`));
 }
 
-/** In the order in which a person reads: the question, why, where it comes from, what exactly. */
+/** Order of the fields for a reader: the question, the reason, the origins, the exact call. */
 const ORDER = [
   'question',
   'because',
@@ -188,8 +188,8 @@ function show(approval: MarkedApproval, now: number, terminal: Terminal): void {
   const { id, state, kind, thread, asked, shown, expires, who, why, mark } = approval;
   const { thread_title: title = '' } = approval;
   const left = expires === undefined ? '' : `, expires in ${age(expires - now)}`;
-  const told = `${terminal.paint('bold', id)} ${terminal.paint(COLOURS[state], state)} ${kind}`;
-  terminal.out(`${told}, asked ${age(now - asked)} ago${left}, ${mark}`);
+  const result = `${terminal.paint('bold', id)} ${terminal.paint(COLOURS[state], state)} ${kind}`;
+  terminal.out(`${result}, asked ${age(now - asked)} ago${left}, ${mark}`);
   terminal.out(`  ${terminal.paint('dim', 'thread')} ${visible(`${thread ?? 'none'} ${title}`)}`);
   const { diff, ...file } = isObject(shown.file) ? shown.file : {};
   const parts = { ...shown, ...(shown.file !== undefined && { file }) };
@@ -208,11 +208,11 @@ function show(approval: MarkedApproval, now: number, terminal: Terminal): void {
   }
 }
 
-/** `thread_title`: what the run that asks is about. */
+/** An approval request with its digest. `thread_title` is the title of its thread. */
 type MarkedApproval = Approval &
   ReturnType<typeof approvalDigest> & { question: string; thread_title?: string };
 
-/** With the digest of what is asked, as the thread stands now: a page shows the same one. */
+/** Adds the digest for the current epoch of the thread. The page shows the same digest. */
 async function marked(
   store: Store,
   approvals: readonly Approval[],
@@ -229,7 +229,6 @@ async function marked(
   return ok(rows);
 }
 
-/** One of them, whatever became of it. */
 export const showApproval: CommandRun = (call) =>
   withRegistry(call, async ({ store }) => {
     const { args, terminal } = call;
@@ -237,7 +236,11 @@ export const showApproval: CommandRun = (call) =>
     const found = await store.approvals({ id });
     const list = found.ok ? await marked(store, found.output) : found;
     const [one] = list.ok ? list.output : [];
-    const missing = fail('not_found', `there is no approval \`${id}\``, { approval: id });
+    const missing = fail(
+      'not_found',
+      `approval \`${id}\` not found; run \`km approvals ls --all\``,
+      { approval: id },
+    );
     const done = !list.ok ? list : one ? ok(one) : missing;
     return terminal.finish(done, (approval) => {
       show(approval, Date.now(), terminal);
@@ -245,7 +248,6 @@ export const showApproval: CommandRun = (call) =>
     });
   });
 
-/** What can be said to it. */
 function waysToAnswer(approval: Approval): string {
   const { id, kind } = approval;
   if (kind === 'question') return `answer with \`km approvals answer ${id} WORDS\``;
@@ -267,7 +269,7 @@ export const listApprovals: CommandRun = (call) =>
       return terminal.finish(list, (approvals) => {
         const showOne = options.verbose === true ? show : showBriefly;
         for (const approval of approvals) showOne(approval, Date.now(), terminal);
-        if (approvals.length === 0) terminal.note('nothing waits for an answer');
+        if (approvals.length === 0) terminal.note('no pending approval requests');
         else terminal.note('answer with `km approvals approve|deny|answer ID`');
       });
     },

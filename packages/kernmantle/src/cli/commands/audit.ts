@@ -1,4 +1,4 @@
-// `audit`: what was done, by threads and by all others, by time.
+// Implements `audit`: lists the actions of threads and other callers by time.
 import { compact, fail, type Outcome, ok } from '@kernmantle/core/base';
 import { type AuditFilter, type AuditRow, isOfUser } from '@kernmantle/core/kernel';
 import { asText, type CommandCall } from '../command.ts';
@@ -10,24 +10,24 @@ import { parseAge } from './threads/prune.ts';
 const COLOURS = { allowed: 'green', denied: 'red', failed: 'yellow' } as const;
 const MAX_ROWS = 100_000;
 
-/** So long ago, or at a time as rows show it; a day begins at midnight, UTC. */
+/** Parses an age such as `2h`, or a time as rows show it. A date means midnight in UTC. */
 function sinceOption(text: string | undefined): Outcome<string | undefined> {
   if (text === undefined) return ok(undefined);
   const time = /^\d{4}-\d\d-\d\d/.test(text) ? Date.parse(text) : Number.NaN;
   if (!Number.isNaN(time)) return ok(new Date(time).toISOString());
   const age = parseAge('since', text);
   if (age.ok) return ok(new Date(Date.now() - age.output).toISOString());
-  return fail('usage', `\`--since ${text}\` is neither a time such as 2h or 3d nor a date`);
+  return fail('usage', `\`--since ${text}\` must be an age such as 2h or 3d, or a date`);
 }
 
 function filterOf({ options }: Pick<CommandCall, 'options'>): Outcome<AuditFilter> {
   const limit = asText(options.limit) ?? '20';
   if (!/^[1-9]\d{0,5}$/.test(limit) || Number(limit) > MAX_ROWS) {
-    return fail('usage', `\`--limit ${limit}\` is not a number from 1 to ${MAX_ROWS}`);
+    return fail('usage', `\`--limit ${limit}\` must be a number from 1 to ${MAX_ROWS}`);
   }
   const decision = asText(options.decision) ?? (options.denied === true ? 'denied' : undefined);
   if (decision !== undefined && !Object.hasOwn(COLOURS, decision)) {
-    return fail('usage', `\`--decision ${decision}\` is none of allowed, denied, failed`);
+    return fail('usage', `\`--decision ${decision}\` must be allowed, denied or failed`);
   }
   const since = sinceOption(asText(options.since));
   if (!since.ok) return since;
@@ -47,7 +47,7 @@ function show(row: AuditRow, { out, paint }: Terminal): void {
   const { time, decision, surface, caller, operation, target, reason } = row;
   const who = caller === '' ? surface : `${surface} ${caller}`;
   const done = `${operation}${target === '' ? '' : ` ${target}`}`;
-  const whose = isOfUser(row) ? 'holds in all your projects' : '';
+  const whose = isOfUser(row) ? 'applies to all your projects' : '';
   const notes = [reason, whose].filter(Boolean).join('; ');
   const why = notes === '' ? '' : `  ${paint('dim', visible(notes))}`;
   out(`${time} ${paint(COLOURS[decision], decision.padEnd(7))} ${visible(`${who} ${done}`)}${why}`);
@@ -63,11 +63,11 @@ export const run = inProject(async (runtime, { options, terminal }) => {
     filter.output.thread = newest.output.id;
   }
   const rows = await runtime.audit.read(filter.output);
-  // Where one of its sources cannot be read, the rows of the other are shown all the same.
+  // If one source cannot be read, the rows of the other are still shown.
   if (!terminal.json) for (const row of rows.output) show(row, terminal);
   if (!rows.ok && !terminal.json)
-    terminal.note('`km doctor` says what is wrong and how to mend it');
+    terminal.note('run `km doctor` to find the problem and its repair');
   return terminal.finish(rows, (list) => {
-    if (list.length === 0) terminal.note('no such rows');
+    if (list.length === 0) terminal.note('no matching rows');
   });
 });

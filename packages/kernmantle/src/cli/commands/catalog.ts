@@ -6,7 +6,7 @@ import { asText } from '../command.ts';
 import { inProject, speaker } from '../project.ts';
 import { visible } from '../terminal/terminal.ts';
 
-/** `npm:name`, an address of a git repository, or a folder. */
+/** Parses `npm:NAME`, the address of a git repository, or a folder. */
 function entryOf(place: string, name: string | undefined): CatalogEntry {
   const named = (fallback: string): string =>
     name ?? (fallback.replace(/[^A-Za-z0-9_-]+/g, '-').replace(/^-+|-+$/g, '') || 'catalog');
@@ -41,13 +41,13 @@ export const listCatalogs = inProject(async (runtime, { terminal }) => {
         `${name} ${terminal.paint('dim', `${type} ${visible(location)} (${level}), ${state}`)}`,
       );
     }
-    if (catalogs.length === 0) terminal.note('there are no catalogs; `km catalog add PLACE`');
+    if (catalogs.length === 0) terminal.note('no catalogs; add one with `km catalog add PLACE`');
   });
 });
 
 export const updateCatalogs = inProject(async (runtime, { terminal }) => {
   return terminal.finish(await runtime.catalogs.update(), (catalogs) => {
     for (const { name, items = 0 } of catalogs) terminal.out(`${name}: ${items} items`);
-    if (catalogs.length === 0) terminal.note('there are no catalogs; `km catalog add PLACE`');
+    if (catalogs.length === 0) terminal.note('no catalogs; add one with `km catalog add PLACE`');
   });
 });

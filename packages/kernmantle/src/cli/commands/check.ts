@@ -24,23 +24,24 @@ import { asList, asText, type CommandCall, type CommandRun } from '../command.ts
 import { withRuntime } from '../project.ts';
 import {
   type DirectiveForm,
-  isAskedOf,
   isBelow,
+  isSelected,
   readScript,
   scriptProblems,
   textIfReadable,
 } from './script-problems.ts';
 
-// Which of the paths given to `check` are scripts: `.mld` files, also those below a folder, and `.md`
-// files given by name that hold statements and are no items.
-
 const isFolder = (path: string): boolean =>
   statSync(path, { throwIfNoEntry: false })?.isDirectory() === true;
 
-/** A line that could be a statement; whether it is one the parser says. */
+/** Quick test for a line that could be a statement. Only the parser decides whether it is one. */
 const hasStatement = (text: string): boolean => /^[ \t]*\/[a-z@=]/m.test(text);
 
-/** The others are for the check of items: everything that is no script, folders included. */
+/**
+ * Divides the paths of `check` into scripts and others. Scripts are `.mld` files, also below a
+ * folder, and `.md` files with statements that are not items. The others, folders included, are
+ * checked as items.
+ */
 function divide(paths: readonly string[], isItem: (file: string) => boolean) {
   const scripts = new Set<string>();
   const others: string[] = [];
@@ -60,7 +61,7 @@ function isMarkdownScript(path: string): boolean {
   return text !== undefined && itemKindOf(path, text) === undefined && hasStatement(text);
 }
 
-/** What is wrong with the form and the names of these scripts. Runs nothing. */
+/** Checks the syntax and the names of these scripts. It runs nothing. */
 async function checkScriptFiles(
   files: readonly string[],
   library: Library,
@@ -82,7 +83,7 @@ async function checkScriptFiles(
   });
 }
 
-/** Paths as a person would type them, seen from where they stand. */
+/** Makes paths relative to the current folder. */
 const shorten = (diagnostic: Diagnostic, cwd: string): Diagnostic => {
   const short = relative(cwd, diagnostic.file);
   return { ...diagnostic, file: short === '' || short.startsWith('..') ? diagnostic.file : short };
@@ -91,7 +92,7 @@ const shorten = (diagnostic: Diagnostic, cwd: string): Diagnostic => {
 const order = (a: Diagnostic, b: Diagnostic): number =>
   a.file < b.file ? -1 : a.file > b.file ? 1 : a.line - b.line || a.column - b.column;
 
-/** A script may be checked as a file and as part of the tool that names it. */
+/** Removes duplicates: a script can be checked as a file and as a part of its tool. */
 function once(list: readonly Diagnostic[]): Diagnostic[] {
   const keyOf = ({ file, line, column, code, message }: Diagnostic): string =>
     JSON.stringify([file, line, column, code, message]);
@@ -101,7 +102,7 @@ function once(list: readonly Diagnostic[]): Diagnostic[] {
 const isNamed = (file: string, paths: readonly string[]): boolean =>
   paths.length === 0 || paths.some((path) => isBelow(file, path));
 
-/** Which prices of the project do not count. */
+/** Warnings for prices of the project that have no effect. */
 async function priceProblems(runtime: Runtime, paths: readonly string[]): Promise<Diagnostic[]> {
   const { layers } = runtime.library.config('pricing');
   if (!layers.some(({ source }) => source === 'project')) return [];
@@ -112,7 +113,7 @@ async function priceProblems(runtime: Runtime, paths: readonly string[]): Promis
 
 const MAPPING = /[\\/]\.ai[\\/]tools[\\/]mcp[\\/](?:[^\\/]+[\\/])*mapping\.ya?ml$/;
 
-/** What a person says about tools of MCP servers, beside their files. */
+/** Problems in the mapping files, in which a person describes the tools of MCP servers. */
 async function mappingProblemsIn(
   { library, project }: Runtime,
   paths: readonly string[],
@@ -129,7 +130,7 @@ const warning = (file: string, code: string, message: string, hint?: string): Di
   return hint === undefined ? at : { ...at, hint };
 };
 
-/** Unsigned tools whose calls are going to be refused. */
+/** Warnings for unsigned tools whose calls will be refused. */
 function unsignedTools({ library, policies }: Runtime, items: readonly Item[]): Diagnostic[] {
   if (policies().policy.allowsUnsigned) return [];
   const { catalog } = library.capabilities();
@@ -142,7 +143,7 @@ function unsignedTools({ library, policies }: Runtime, items: readonly Item[]): 
     );
     const secrets = links.flatMap(({ env }) => env).map((name) => `variable ${name}`);
     const names = [...new Set([...beyond, ...secrets])].join(', ');
-    const message = `tool \`${item.id}\` is not signed, so it may not use ${names}: its calls will be refused`;
+    const message = `tool \`${item.id}\` is not signed, so its calls that use ${names} will be refused`;
     return names === '' ? [] : [warning(item.file, 'unsigned', message, signHint(item))];
   });
 }
@@ -159,10 +160,10 @@ function grantedTools({ permissions }: DirectiveForm, library: Library): ToolIte
 
 const OUTSIDE = /^(?:net|mcp)\./;
 
-/** The worst first. */
+/** Risks in descending order of severity. */
 const RISKS = ['destructive', 'privileged', 'exfil'] as const;
 
-/** Directives whose model reads what strangers write, and that hold what can do harm. */
+/** Warnings for directives whose model reads untrusted text and that may call a risky tool. */
 function steeredDirectives({ library, policies }: Runtime, items: readonly Item[]): Diagnostic[] {
   const { policy } = policies();
   return items.flatMap((item) => {
@@ -186,22 +187,22 @@ function steeredDirectives({ library, policies }: Runtime, items: readonly Item[
     const from = outside[0]?.id;
     if (from === undefined || harm === undefined) return [];
     const { risk, to } = harm;
-    const message = `strangers can write what \`${from}\` answers, and \`${to}\` is ${risk}: what nobody trusted has named waits for a person`;
-    const hint = `unattended work on strangers' text should have \`<permissions untrusted="reference">\`, so that it cannot speak to the model; new files in a granted folder need nobody; if the answers can be trusted, say \`trusted: { tools: [${from}] }\` in a policy`;
+    const message = `the results of \`${from}\` are untrusted, and \`${to}\` is ${risk}; its calls need approval if untrusted text steers them`;
+    const hint = `for unattended work use \`<permissions untrusted="reference">\`, which hides untrusted text from the model; new files in a granted folder need no approval; if the results can be trusted, add \`trusted: { tools: [${from}] }\` to a policy`;
     return [warning(item.file, 'untrusted_meets_risk', message, hint)];
   });
 }
 
 const signHint = ({ file }: Item): string => `review it, then \`km sign ${file}\``;
 
-/** What `run` and `exec` would refuse, of items that are right in themselves. */
+/** Problems that make `run` and `exec` refuse an item although the item itself is valid. */
 async function refusedItems(
   runtime: Runtime,
   { terminal }: CommandCall,
   paths: readonly string[],
 ): Promise<Diagnostic[]> {
   const { library, policies, project } = runtime;
-  const items = library.all().filter(isAskedOf(paths));
+  const items = library.all().filter(isSelected(paths));
   const directives = items.flatMap((item) => (item.kind === 'directive' ? [item] : []));
   const tools = [...unsignedTools(runtime, items), ...steeredDirectives(runtime, items)];
   if (directives.length === 0) return tools;
@@ -221,13 +222,13 @@ async function refusedItems(
   };
   const refused = directives.flatMap((item) =>
     refusalsOf(ports, item).flatMap(({ code, detail }) => {
-      // The directive's own check says it, with its place.
+      // The check of the directive reports this with its location.
       if (detail.tier !== undefined) return [];
       const isUnsigned = detail.unsigned !== undefined;
       const hint = isUnsigned ? signHint(item) : detail.hint;
-      const said = `\`km run\` would refuse this: ${detail.message}`;
+      const refusal = `\`km run\` would refuse this: ${detail.message}`;
       const help = typeof hint === 'string' ? hint : undefined;
-      return warning(item.file, isUnsigned ? 'unsigned' : code, said, help);
+      return warning(item.file, isUnsigned ? 'unsigned' : code, refusal, help);
     }),
   );
   const around = {
@@ -249,9 +250,9 @@ export const run: CommandRun = async (call) => {
   const paths = asList(call.args[0]).map((path) => resolve(terminal.cwd, path));
   const missing = paths.find((path) => !existsSync(path));
   if (missing !== undefined) {
-    return fail('not_found', `there is no file or folder \`${missing}\``);
+    return fail('not_found', `file or folder \`${missing}\` not found`);
   }
-  // A file is checked among the items of the project it lies in, wherever one stands.
+  // A file is checked together with the other items of its project, wherever the user is.
   const [first = terminal.cwd] = paths;
   const project = asText(call.options.project) ?? projectOf(first);
   const work = async (runtime: Runtime): Promise<number> => {

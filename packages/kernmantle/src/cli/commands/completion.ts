@@ -1,5 +1,5 @@
-// `completion`: a script for each shell, and behind all of them one place that knows what may follow
-// the words that were typed: commands, options, and ids of directives, tools, knowledge and threads, and names of servers.
+// Implements `completion`: a script for each shell, and one function that lists the possible next
+// words: commands, options, and ids of directives, tools, knowledge, threads and servers.
 import { readFileSync } from 'node:fs';
 import { fail, ok, packagePath, shellQuote } from '@kernmantle/core/base';
 import type { Runtime } from '@kernmantle/core/runtime';
@@ -7,7 +7,7 @@ import type { Command, Option } from 'commander';
 import { asList, asText, type CommandCall, type CommandRun } from '../command.ts';
 
 const KINDS = ['directive', 'tool', 'knowledge'] as const;
-/** Options that take one of a few words. */
+/** Options with a fixed set of values. */
 const WORDS: Readonly<Record<string, readonly string[]>> = {
   kind: KINDS,
   decision: ['allowed', 'denied', 'failed'],
@@ -17,7 +17,9 @@ const WORDS: Readonly<Record<string, readonly string[]>> = {
   role: ['view', 'steer', 'approve'],
 };
 const MAX_THREADS = 50;
-/** Shells expand what they are offered, and ids may be a stranger's. */
+/**
+ * Shells expand the words that are offered, and an id can be untrusted. Only plain ids are offered.
+ */
 const IS_PLAIN = /^[\w./-]+$/;
 
 async function threadIds(runtime: Runtime): Promise<string[]> {
@@ -28,7 +30,7 @@ async function threadIds(runtime: Runtime): Promise<string[]> {
   return page.ok ? ['last', ...page.output.rows.map(({ id }) => id)] : [];
 }
 
-/** Whole ids; and last parts, which people type, as soon as they have begun one. */
+/** Offers whole ids, and the last part of an id after the first typed character. */
 function idsOf(runtime: Runtime, kind: string, current: string): string[] {
   const ids = runtime.library.all().flatMap((item) => (item.kind === kind ? [item.id] : []));
   if (current === '' || current.includes('/')) return ids;
@@ -37,20 +39,19 @@ function idsOf(runtime: Runtime, kind: string, current: string): string[] {
   return [...new Set([...ids, ...names])];
 }
 
-/** Servers that are connected. */
 async function serverNames(runtime: Runtime): Promise<string[]> {
   const { knownServers } = await import('@kernmantle/core/items');
   return knownServers(runtime).map(({ name }) => name);
 }
 
-/** What a command line says so far. */
+/** The parsed words of a command line before the cursor. */
 interface Typed {
   command: Command | undefined;
-  /** What stands at the cursor; empty when nothing does. */
+  /** The word at the cursor, or an empty text. */
   current: string;
-  /** Arguments of the command before it, without options and what those take. */
+  /** Arguments of the command before the cursor, without options and their values. */
   before: string[];
-  /** The option whose value stands at the cursor. */
+  /** The option whose value is at the cursor. */
   option: Option | undefined;
   project: string | undefined;
   store: string | undefined;
@@ -81,7 +82,7 @@ function readLine(words: readonly string[], all: readonly Command[]): Typed {
   return { command, current, before, option, project, store };
 }
 
-/** `<threads...>` of an option or argument, as a word. */
+/** Name of the argument at the cursor. `<threads...>` becomes `threads`. */
 const takenBy = ({ option, command, before }: Typed): string => {
   if (option) return /<([a-z]+)/.exec(option.flags)?.[1] ?? '';
   const taken = command?.registeredArguments ?? [];
@@ -89,7 +90,7 @@ const takenBy = ({ option, command, before }: Typed): string => {
   return (taken[before.length] ?? (last?.variadic ? last : undefined))?.name() ?? '';
 };
 
-/** What a project has of it; undefined for what is not in one. */
+/** Ids in the project for this kind of argument. Undefined for kinds that no project has. */
 function listOf(
   kind: string,
   current: string,
@@ -111,7 +112,7 @@ async function wordsFor(typed: Typed, all: readonly Command[], call: CommandCall
   const list = listOf(kind, current);
   if (!list) return [];
   let found: string[] = [];
-  // Whoever completes a command or an option does not wait for all the rest.
+  // Completing a command or an option must not load the rest of the program.
   const { withRuntime } = await import('../project.ts');
   const { project, store } = typed;
   await withRuntime({ ...call, options: { project, store } }, async (runtime) => {
@@ -121,20 +122,18 @@ async function wordsFor(typed: Typed, all: readonly Command[], call: CommandCall
   return found;
 }
 
-/** Nothing when it cannot know: the shell offers files then. */
+/** Returns no words if it cannot list them. The shell then offers files. */
 async function complete(words: readonly string[], call: CommandCall): Promise<string[]> {
   const typed = readLine(words, call.commands);
   const offered = await wordsFor(typed, call.commands, call);
   return offered.filter((word) => word.startsWith(typed.current) && IS_PLAIN.test(word));
 }
 
-/** Long options of a command, without what they take. */
 const flags = ({ options }: Command): string[] => [
   ...options.flatMap(({ long }) => long ?? []),
   '--help',
 ];
 
-/** The script of a shell as the bundle has it, with our commands in it. */
 const filled = (shell: string, commands: string): string =>
   readFileSync(packagePath(`bundle/completion/${shell}`), 'utf8')
     .trimEnd()
@@ -151,7 +150,7 @@ function zsh(commands: readonly Command[]): string {
   return filled('zsh', top.join('\n'));
 }
 
-/** Commands and options with what they mean; the rest is asked for. */
+/** Commands and options with their descriptions. Other words are completed at run time. */
 function fish(commands: readonly Command[]): string {
   const lines: string[] = [];
   const add = (name: string, list: readonly Command[], above: string): void => {
@@ -188,5 +187,8 @@ export const run: CommandRun = async (call) => {
   const make = Object.hasOwn(SHELLS, shell) ? SHELLS[shell] : undefined;
   return make
     ? terminal.finish(ok(make(commands)), terminal.out)
-    : fail('usage', `no completion for \`${shell}\`; there are: ${Object.keys(SHELLS).join(', ')}`);
+    : fail(
+        'usage',
+        `shell \`${shell}\` has no completion script; use one of ${Object.keys(SHELLS).join(', ')}`,
+      );
 };

@@ -1,4 +1,4 @@
-// `cost`: what threads cost, by directive, model and day.
+// Implements `cost`: prints the cost of threads by directive, model and day.
 import { type CostFigures, type CostSum, reports } from '@kernmantle/core/reports';
 import { asText, type CommandRun } from '../command.ts';
 import { type Terminal, visible } from '../terminal/terminal.ts';

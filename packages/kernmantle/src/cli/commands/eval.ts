@@ -1,4 +1,5 @@
-// `eval`: try an expression or a template form by hand, or thousands of them from a file.
+// Implements `eval`: evaluates an expression or a template by hand, or thousands of them from a
+// file.
 import { closeSync, constants, createReadStream, fstatSync, openSync } from 'node:fs';
 import { createInterface } from 'node:readline';
 import type { Readable } from 'node:stream';
@@ -27,7 +28,6 @@ import { asText, type CommandRun } from '../command.ts';
 import { type Terminal, visible } from '../terminal/terminal.ts';
 import { readInput } from './exec.ts';
 
-/** JSON given on the command line, or the name of a file that holds it. */
 function readJson(given: string | undefined, what: string): Outcome<Json> {
   if (given === undefined) return ok({});
   if (/^\s*[[{]/.test(given)) return parseJson(given);
@@ -52,7 +52,7 @@ function evaluate(source: string, context: Json, schema?: ContextSchema): Outcom
   return compiled.output.value(context);
 }
 
-/** As a condition: a case says whether it holds, and what it was worth when that is something else. */
+/** Evaluates a condition. The result also has its value if that is not a boolean. */
 function testCase(source: string, context: Json): Outcome<JsonObject> {
   const value = evaluate(source, context);
   if (!value.ok) return value;
@@ -63,7 +63,7 @@ function testCase(source: string, context: Json): Outcome<JsonObject> {
   return ok({ value: holds.output, ...result });
 }
 
-/** Names used as `{name}` count as required unless the case lists them as optional. */
+/** Names used as `{name}` are required unless the case lists them as optional. */
 function body(given: Json, context: JsonObject, optional: readonly string[]): Outcome<Json> {
   const used = JSON.stringify(given).matchAll(/\{\s*([A-Za-z_][A-Za-z0-9_]*)\s*\}/g);
   const names = Array.from(used, ([, name = '']) => name).filter(
@@ -90,7 +90,6 @@ type EvalForm = (
   more: { schema?: ContextSchema | undefined; optional?: readonly string[] },
 ) => Outcome<Json>;
 
-/** The forms by the name that a case gives them. */
 const FORMS: Readonly<Record<'expr' | 'template' | 'body' | 'env_template', EvalForm>> = {
   expr: (given, context, { schema }) =>
     typeof given === 'string'
@@ -102,7 +101,7 @@ const FORMS: Readonly<Record<'expr' | 'template' | 'body' | 'env_template', Eval
   env_template: (given, context) => environment(given, isObject(context) ? context : {}),
 };
 
-/** One line of a cases file: exactly one of the four forms, and its context. */
+/** Evaluates one line of a cases file: exactly one of the four forms, and its context. */
 function evaluateCase(line: string): Outcome<JsonObject> {
   const parsed = parseJson(line);
   if (!parsed.ok) return parsed;
@@ -123,7 +122,7 @@ function evaluateCase(line: string): Outcome<JsonObject> {
 const answer = (outcome: Outcome<JsonObject>): string =>
   JSON.stringify(outcome.ok ? { ok: true, ...outcome.output } : outcome);
 
-/** Cases line by line: an ordinary file, or with `-` what is piped in. A pipe by name would be waited for. */
+/** Opens a regular file, or stdin for `-`. A named pipe is refused, because it would block. */
 function openCases(file: string): Readable | undefined {
   if (file === '-') return process.stdin;
   const descriptor = openSync(file, constants.O_RDONLY | constants.O_NONBLOCK);
@@ -136,7 +135,7 @@ async function runFile(file: string, { out, closed }: Terminal): Promise<Outcome
   try {
     const input = openCases(file);
     if (!input) {
-      const why = 'this is not an ordinary file; give `-` to read what is piped in';
+      const why = 'it is not a regular file; use `-` to read from a pipe';
       return fail('not_found', `cases \`${file}\` cannot be read: ${why}`);
     }
     const lines = createInterface({ input, crlfDelay: Number.POSITIVE_INFINITY });
@@ -150,7 +149,7 @@ async function runFile(file: string, { out, closed }: Terminal): Promise<Outcome
   }
 }
 
-/** A body may be given as JSON or as plain text. */
+/** Reads a body as JSON, or as plain text if it is not JSON. */
 const jsonOrText = (given: string): Json => {
   const parsed = parseJson(given);
   return parsed.ok ? parsed.output : given;
@@ -178,8 +177,8 @@ export const run: CommandRun = async ({ args, options, terminal }) => {
     options.schema === undefined ? ok(undefined) : readJson(asText(options.schema), 'schema');
   if (!schema.ok) return schema;
   const [form, given = null] = chosen;
-  const known = schema.output as ContextSchema | undefined;
-  const result = FORMS[form](given, context.output, { schema: known });
+  const contextSchema = schema.output as ContextSchema | undefined;
+  const result = FORMS[form](given, context.output, { schema: contextSchema });
   if (terminal.json) {
     terminal.out(answer(result.ok ? ok({ value: result.output }) : result));
     return result.ok ? EXIT.done : exitCodeOf(result.error);
@@ -192,7 +191,7 @@ export const run: CommandRun = async ({ args, options, terminal }) => {
   );
 };
 
-/** The expression with a caret under the column of its error. */
+/** Prints the expression with a caret under the column of its error. */
 function showCaret(source: string, detail: JsonObject, note: (line: string) => void): void {
   if (typeof detail.column !== 'number' || source.includes('\n')) return;
   note(`  ${visible(source)}\n  ${' '.repeat(detail.column - 1)}^ column ${detail.column}`);

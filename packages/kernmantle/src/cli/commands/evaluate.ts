@@ -1,4 +1,5 @@
-// `evaluate attacks`: how much a model can do that obeys an attacker, and how much is still done for its user.
+// Implements `evaluate attacks`: measures the effects of a model that obeys an attacker, and the
+// tasks that still succeed for the user.
 import { writeFileSync } from 'node:fs';
 import { resolve } from 'node:path';
 import { EXIT, fail, messageOf, type Outcome, ok, readRegularFile } from '@kernmantle/core/base';
@@ -34,12 +35,12 @@ function readText(cwd: string, name: string): Outcome<string> {
     : ok(read.bytes.toString('utf8'));
 }
 
-/** Those that were named, in the order there is; all when none was. */
+/** Returns the named values in the order of `all`, or all values if none is named. */
 function chosen<T extends string>(given: unknown, all: readonly T[], option: string): Outcome<T[]> {
   const words = asList(given).flatMap((word) => word.split(','));
   const unknown = words.find((word) => !all.some((one) => one === word));
   if (unknown !== undefined) {
-    return fail('usage', `\`--${option} ${unknown}\`: there are ${all.join(', ')}`);
+    return fail('usage', `\`--${option} ${unknown}\` not found; use ${all.join(', ')}`);
   }
   return ok(words.length === 0 ? [...all] : all.filter((one) => words.includes(one)));
 }
@@ -48,7 +49,7 @@ function seedOf(given: string | undefined): Outcome<number | undefined> {
   if (given === undefined) return ok(undefined);
   return /^\d{1,9}$/.test(given)
     ? ok(Number(given))
-    : fail('usage', `\`--seed ${given}\` is not a whole number`);
+    : fail('usage', `\`--seed ${given}\` must be a whole number`);
 }
 
 const COLUMNS: readonly (readonly [keyof RunFigures, string])[] = [
@@ -81,7 +82,7 @@ function showTable(runs: readonly RunFigures[], terminal: Terminal): void {
   }
 }
 
-/** A line now and then, or one that is drawn over. */
+/** Prints progress: one redrawn line on a terminal, otherwise a line from time to time. */
 function progress(terminal: Terminal): (done: number, all: number, what: string) => void {
   let last = 0;
   return (done, all, what) => {
@@ -110,7 +111,7 @@ function metadataOf({ options, terminal: { cwd } }: CommandCall): Outcome<Metada
   return text.ok ? readMetadata(text.output, name) : text;
 }
 
-/** All of it here, or one half here and the other in another process. */
+/** Runs all cases here, or one half here and the other half in a second process. */
 async function runParts(
   { args, options, terminal }: CommandCall,
   cases: Cases,
@@ -171,7 +172,7 @@ export const evaluateAttacks: CommandRun = async (call) => {
   if (!written.ok) return written;
   const runs = countRuns(lines.output);
   const totals = totalsOf(runs);
-  // For machines the figures also stand at the top, where whoever counts looks for them.
+  // The figures are also at the top level of the JSON, for scripts that read only them.
   const figures = { ...ok({ runs, totals }), runs, totals };
   terminal.finish(figures, () => showTable(runs, terminal));
   return totals.attack_success > 0 ? EXIT.failed : EXIT.done;

@@ -21,10 +21,10 @@ import { asList, asText, type CommandRun } from '../command.ts';
 import { speaker, withRuntime } from '../project.ts';
 import { confirm, interruptible, type Terminal, visible } from '../terminal/terminal.ts';
 
-/** Which parameters are declared as text; without it nothing is known about them. */
+/** True if the tool declares this parameter as text. Absent if the tool is unknown. */
 type IsText = (name: string) => boolean;
 
-/** `name=value` pairs, values read as JSON when they are and text is not asked for; or one JSON object. */
+/** Parses `name=value` pairs, or one JSON object. Values are JSON unless declared as text. */
 export function parseParameters(words: readonly string[], isText?: IsText): Outcome<JsonObject> {
   const parameters: JsonObject = {};
   for (const word of words) {
@@ -35,10 +35,10 @@ export function parseParameters(words: readonly string[], isText?: IsText): Outc
     }
     if (whole?.ok === false && whole.error.detail.not_finite === true) return whole;
     const at = word.indexOf('=');
-    if (at < 1) return fail('usage', `\`${word}\` is not name=value and not a JSON object`);
+    if (at < 1) return fail('usage', `\`${word}\` must be name=value or a JSON object`);
     const [name, text] = [word.slice(0, at), word.slice(at + 1)];
     const value = parseJson(text);
-    // Only a parameter that is declared as text takes such a value, as text.
+    // A number that is too large is accepted only as text.
     const isTooLarge = !value.ok && value.error.detail.not_finite === true;
     if (isTooLarge && isText && !isText(name)) {
       return fail('invalid_input', `\`${name}\` is a number that is too large`);
@@ -49,7 +49,7 @@ export function parseParameters(words: readonly string[], isText?: IsText): Outc
   return ok(parameters);
 }
 
-/** `1`, `true` or `{}` given to a text is that text, as it was written. */
+/** Parameters that keep their input as text, so that `1`, `true` or `{}` is not parsed. */
 export function textsOf(library: Library, kind: string, id: string, given: JsonObject): IsText {
   const declared = new Map<string, string | undefined>();
   if (kind === 'directive') {
@@ -59,7 +59,7 @@ export function textsOf(library: Library, kind: string, id: string, given: JsonO
   } else if (kind === 'tool') {
     const chain = library.chain(id);
     const links = chain.ok ? chain.output.links.flatMap(({ tool }) => tool ?? []) : [];
-    // The nearest link has the last word, and the action that was chosen before it.
+    // The nearest link of the chain decides, and a selected action decides before it.
     for (const { parameters, actions } of links.toReversed()) {
       const action = actions.find(({ name }) => name === given.action);
       for (const { name, type } of [...parameters, ...(action?.parameters ?? [])]) {
@@ -72,12 +72,11 @@ export function textsOf(library: Library, kind: string, id: string, given: JsonO
 
 const MAX_INPUT = 64 * 1024 * 1024;
 
-/** A file that was named on the command line; `-` stands for what is piped in. */
 export function readInput(file: string): Outcome<string> {
   if (file !== '-') {
     const read = readRegularFile(file, { max: MAX_INPUT, followsLinks: true });
     if ('bytes' in read) return ok(read.bytes.toString('utf8'));
-    const hint = read.problem.code === 'not_a_file' ? '; give `-` to read what is piped in' : '';
+    const hint = read.problem.code === 'not_a_file' ? '; use `-` to read from a pipe' : '';
     return fail('not_found', `\`${file}\` cannot be read: ${read.problem.message}${hint}`);
   }
   try {
@@ -87,7 +86,7 @@ export function readInput(file: string): Outcome<string> {
   }
 }
 
-/** What a tool answered, for people: its text as text, everything else as indented JSON. */
+/** The output of a tool for people: text unchanged, everything else as indented JSON. */
 function showOutput(output: Json): string {
   for (const field of ['content', 'text', 'stdout', 'result']) {
     const text = getOwn(output, field);
@@ -96,23 +95,23 @@ function showOutput(output: Json): string {
   return visible(JSON.stringify(output, null, 2));
 }
 
-/** What a process made where nothing may be made was moved away; whoever looks for it is told. */
-function tellSetAside(output: Json, terminal: Terminal): void {
+/** Tells the user where quarantined files of the process are. */
+function reportQuarantine(output: Json, terminal: Terminal): void {
   const moved = getOwn(output, 'set_aside');
   if (!Array.isArray(moved) || moved.length === 0) return;
   const places = moved.map((path) => `\`${plainText(path)}\``).join(', ');
   const folder = plainText(getOwn(output, 'set_aside_in'));
-  terminal.note(visible(`moved out of the project: ${places}; look at it in \`${folder}\``));
+  terminal.note(visible(`quarantined: ${places}; the files are in \`${folder}\``));
 }
 
-/** A refusal because nobody signed: the person at the terminal may, after a look at the file. */
+/** Offers to sign an unsigned item after a refusal. The person sees the file first. */
 async function signsNow(done: Outcome<Json>, runtime: Runtime, terminal: Terminal) {
   const id = done.ok ? undefined : done.error.detail.unsigned;
   const found = typeof id === 'string' ? runtime.library.find('tool', id) : undefined;
   if (!found?.ok || !terminal.isInteractive) return false;
   const { file } = found.output;
   terminal.note(`tool \`${found.output.id}\` is not signed: ${visible(file)}`);
-  if (!(await confirm(terminal, 'sign it with your key and go on?'))) return false;
+  if (!(await confirm(terminal, 'sign it with your key and continue?'))) return false;
   const signed = signFiles(runtime, [file], speaker({ terminal }));
   if (!signed.ok) terminal.note(visible(signed.error.detail.message));
   return signed.ok;
@@ -154,12 +153,12 @@ export const run: CommandRun = async (call) => {
     });
     const code = terminal.finish(done, (output) => {
       terminal.out(showOutput(output));
-      const said = getOwn(output, 'stderr');
-      if (typeof said === 'string' && said !== '') terminal.note(visible(said.trimEnd()));
-      tellSetAside(output, terminal);
+      const stderr = getOwn(output, 'stderr');
+      if (typeof stderr === 'string' && stderr !== '') terminal.note(visible(stderr.trimEnd()));
+      reportQuarantine(output, terminal);
     });
-    if (!done.ok && !terminal.json) tellSetAside(done.error.detail, terminal);
-    // Parameters that do not fit were typed by whoever reads the code.
+    if (!done.ok && !terminal.json) reportQuarantine(done.error.detail, terminal);
+    // Invalid parameters are a usage error, because the user typed them.
     return !done.ok && done.error.code === 'invalid_input' ? EXIT.usage : code;
   });
 };

@@ -15,7 +15,7 @@ import { inProject } from '../project.ts';
 import { type Terminal, valueText, visible } from '../terminal/terminal.ts';
 import { findThread } from '../threads/open-threads.ts';
 
-/** What a thread ran and could do; where nothing ever ran, nothing is made. */
+/** Explains what a thread ran and what it could do. A project without threads gets no registry. */
 async function ofThread(runtime: Runtime, word: string): Promise<Outcome<Json>> {
   if (!runtime.registry.isThere()) {
     return fail('not_found', `no thread has run in \`${runtime.project}\` yet`);
@@ -34,10 +34,10 @@ async function ofItem(runtime: Runtime, kind: string, id: string): Promise<Outco
   return await explainItem(runtime, kind, id);
 }
 
-/** Shown below the outline, each in its own way. */
+/** Parts that are printed below the outline in their own format. */
 const PARTS = ['limits', 'permissions', 'guards', 'rules', 'items', 'policies', 'tools'];
 
-/** Says in words whether `km run` takes a directive, and which parts it lacks. */
+/** Replaces the state by a sentence about whether `km run` accepts the directive. */
 function inWords(explained: Json): Json {
   if (!isObject(explained) || explained.can_spawn_thread === undefined) return explained;
   const missing = listAt(explained, 'missing').map((part) => `<${plainText(part)}>`);
@@ -50,7 +50,7 @@ function inWords(explained: Json): Json {
   );
 }
 
-/** Nested values as an indented outline: names left, values right. */
+/** Prints nested values as an indented outline: names left, values right. */
 function outline(value: Json, terminal: Terminal): void {
   if (!isObject(value)) return terminal.out(valueText(value));
   for (const [name, part] of Object.entries(value)) {
@@ -76,8 +76,8 @@ function showGrants(permissions: Json, terminal: Terminal): void {
   const granted = getOwn(permissions, 'granted');
   terminal.out(terminal.paint('bold', 'may'));
   for (const grant of Array.isArray(granted) ? granted : []) {
-    const held = getOwn(grant, 'scope') ?? null;
-    const scope = isObject(held) ? Object.entries(held) : [];
+    const scopes = getOwn(grant, 'scope') ?? null;
+    const scope = isObject(scopes) ? Object.entries(scopes) : [];
     const uses = getOwn(grant, 'uses');
     const counted = uses === undefined ? [] : [['uses', uses] as const];
     const shown = [...scope, ...counted]
@@ -113,7 +113,7 @@ function showGuards(explained: Json, terminal: Terminal): void {
   }
 }
 
-/** What ran: each file by its hash, and whether it says the same today. */
+/** Prints the files that ran, by hash, and whether they are unchanged today. */
 function showRan(explained: Json, terminal: Terminal): void {
   for (const [part, title] of [
     ['items', 'ran'],
@@ -160,10 +160,13 @@ export const run = inProject(async (runtime, { args, options, terminal }) => {
   const thread = asText(options.thread);
   const [kind, id] = [asText(args[0]), asText(args[1])];
   if (thread !== undefined && kind !== undefined) {
-    return fail('usage', '`--thread` stands instead of a kind and an id');
+    return fail('usage', '`--thread` cannot be used with a kind and an id');
   }
   if (thread === undefined && (kind === undefined || id === undefined)) {
-    return fail('usage', 'explain what? `km explain directive NAME`, or `--thread ID`');
+    return fail(
+      'usage',
+      'kind and id are missing; use `km explain directive NAME` or `--thread ID`',
+    );
   }
   const explained =
     thread === undefined

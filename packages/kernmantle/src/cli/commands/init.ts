@@ -1,6 +1,6 @@
-// `init`: a project that works, from the template in the bundle, signed with the user's key. Files
-// that exist stay as they are; each new one appears whole or not at all. The project's id is made once
-// and never again: threads in a store on a server belong to it.
+// Implements `init`: writes a working project from the template in the bundle and signs it with the
+// user's key. Existing files are not changed, and each new file appears complete or not at all. The
+// id of the project is created once and never changes, because threads on a server belong to it.
 import { mkdirSync, readdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { dirname, join, resolve } from 'node:path';
 import { errnoOf, fail, messageOf, type Outcome, ok, systemRandom } from '@kernmantle/core/base';
@@ -39,7 +39,7 @@ function writeTemplate(dir: string, force: boolean): Outcome<WrittenFiles> {
 
 const ID_FILE = '.ai/config/project.yaml';
 
-/** Its id, and the template when it is wanted. */
+/** Creates the id, and copies the template if it is requested. */
 function makeProject(
   dir: string,
   { id: onlyId, force }: Readonly<Record<string, unknown>>,

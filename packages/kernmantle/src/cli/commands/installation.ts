@@ -1,5 +1,6 @@
-// `policy show`: what is in force, all levels merged, each line with where it comes from. What a level
-// says and another one overrules is shown as such.
+// Implements `policy show` and `doctor`. `policy show` prints the merged policy with the source of
+// each line, and marks lines that another level overrules. `doctor` prints what this installation
+// can and cannot do, and how to repair it.
 import { EXIT, ok, plainText } from '@kernmantle/core/base';
 import { type HealthReport, type PolicyReport, reports } from '@kernmantle/core/reports';
 import { asText } from '../command.ts';
@@ -36,8 +37,6 @@ export const policy = inProject(async (runtime, { options, terminal }) => {
   const isBroken = shown.ok && shown.output.files.some(({ state }) => state === 'broken');
   return isBroken ? EXIT.invalid : code;
 });
-
-// `doctor`: what this installation can and cannot do, and how to mend what is missing.
 
 const MARKS: Readonly<
   Record<HealthReport['findings'][number]['state'], readonly [Colour, string]>

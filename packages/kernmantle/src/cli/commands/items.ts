@@ -7,7 +7,7 @@ export const searchItems = inProject(async (runtime, call) => {
   const { args, options, terminal } = call;
   const limit = asText(options.limit);
   if (limit !== undefined && !/^\d+$/.test(limit)) {
-    return fail('usage', `\`--limit ${limit}\` is not a number`);
+    return fail('usage', `\`--limit ${limit}\` must be a number`);
   }
   const request = compact<JsonObject>({
     query: asList(args[0]).join(' '),

@@ -10,11 +10,11 @@ import type { Terminal } from '../terminal/terminal.ts';
 
 const MAX_PROJECTS = 16;
 
-/** Reads until the client says `exit` or its end is closed. */
+/** Serves until the client sends `exit` or closes its end. */
 async function serve(terminal: Terminal, library: ServerPorts['library']): Promise<number> {
   const { stdin, stdout } = process;
   const waiting: string[] = [];
-  // Nobody hears what is answered from here on.
+  // No answer can be delivered after this point.
   terminal.closed.addEventListener('abort', () => process.exit(EXIT.done));
   const server = createServer({
     version: version(),
@@ -31,7 +31,7 @@ async function serve(terminal: Terminal, library: ServerPorts['library']): Promi
     for (const text of waiting.splice(0)) {
       const code = server.handle(text);
       if (code !== undefined) return code;
-      // A client that does not read is waited for, not written to without bound.
+      // A slow client must not fill the memory, so the server waits until its output is read.
       if (stdout.writableNeedDrain) await once(stdout, 'drain');
     }
     if (stdin.readableLength === 0) await server.settle();
@@ -40,7 +40,8 @@ async function serve(terminal: Terminal, library: ServerPorts['library']): Promi
 }
 
 export const run: CommandRun = async ({ terminal }) => {
-  // Runtimes of the projects whose items are open; each is opened once. Nothing in them is run.
+  // Runtimes of the projects whose items are open. Each is opened once, and none of their code
+  // runs.
   const opened = new Map<string, ReturnType<typeof openRuntime>>();
   try {
     return await serve(terminal, async (file) => {

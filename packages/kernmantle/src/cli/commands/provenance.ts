@@ -1,4 +1,5 @@
-// `provenance`: how a value of a script or a thread came to be, or why something was refused there.
+// Implements `provenance`: shows how a value of a script or a thread was computed, or why a call
+// was refused.
 import { existsSync } from 'node:fs';
 import { resolve } from 'node:path';
 import {
@@ -21,10 +22,10 @@ import { runScriptJob } from './script.ts';
 const placeText = ({ file, line }: Explained['nodes'][number]['place']): string =>
   file === null || line === null ? '' : `${file}:${line}`;
 
-/** A tree from the end to the beginning; what was shown once is not shown again. */
+/** Prints the tree from the result back to the sources. A node is printed once. */
 function drawTree({ subject, labels, from, sources, nodes }: Explained, terminal: Terminal): void {
   const byId = new Map(nodes.map((node) => [node.id, node]));
-  const seen = new Set<number>();
+  const printed = new Set<number>();
   const marks = (list: readonly string[]) =>
     list.length > 0 ? terminal.paint('dim', `  [${list.join(', ')}]`) : '';
   const draw = (ids: readonly number[], outside: readonly string[], indent: string): void => {
@@ -35,8 +36,8 @@ function drawTree({ subject, labels, from, sources, nodes }: Explained, terminal
       const stem = `${indent}${isLast ? '└─ ' : '├─ '}`;
       const node = id === undefined ? undefined : byId.get(id);
       if (!node) return terminal.out(`${stem}${text}`);
-      const isKnown = seen.has(node.id);
-      seen.add(node.id);
+      const isKnown = printed.has(node.id);
+      printed.add(node.id);
       const place = terminal.paint('dim', `  ${placeText(node.place)}`);
       const name = visible(node.operation);
       terminal.out(`${stem}${name}${place}${marks(node.labels)}${isKnown ? '  (above)' : ''}`);
@@ -50,7 +51,7 @@ function drawTree({ subject, labels, from, sources, nodes }: Explained, terminal
 const words = (value: Json | undefined): string[] =>
   Array.isArray(value) ? value.map((one) => visible(plainText(one))) : [];
 
-/** The tree; of a refusal also who tainted it and what would be needed. */
+/** Prints the tree. A refusal also shows the sources of the taint and the missing permission. */
 export function drawProvenance(found: Explained, terminal: Terminal): void {
   drawTree(found, terminal);
   if (found.refusal === null) return;
@@ -64,14 +65,17 @@ export function drawProvenance(found: Explained, terminal: Terminal): void {
   line('needed    ', needed);
 }
 
-/** A number of a line or of an event. */
+/** Reads the number of a line or of an event. */
 function numberOption(options: CommandCall['options'], name: string): Outcome<number | undefined> {
   const asked = asText(options[name]);
   if (asked === undefined) return ok(undefined);
   const value = Number(asked);
   return Number.isInteger(value) && value > 0
     ? ok(value)
-    : fail('usage', `\`--${name} ${asked}\` is no ${name === 'line' ? 'line' : 'event'}`);
+    : fail(
+        'usage',
+        `\`--${name} ${asked}\` must be the number of ${name === 'line' ? 'a line' : 'an event'}`,
+      );
 }
 
 const ofThread = (call: CommandCall, word: string, value?: string): Promise<Ending> =>
@@ -85,14 +89,14 @@ const ofThread = (call: CommandCall, word: string, value?: string): Promise<Endi
     const argument = asText(options.argument);
     const isNamed = seq.output !== undefined || argument !== undefined;
     if (value !== undefined && isNamed) {
-      return fail('usage', `give \`${value}\`, or \`--seq\` and \`--argument\``);
+      return fail('usage', `use either \`${value}\`, or \`--seq\` and \`--argument\``);
     }
     const asked = compact({ seq: seq.output, argument, value });
     const explained = await explainRefusal(store, row.output.id, asked);
     return terminal.finish(explained, (found) => drawProvenance(found, terminal));
   });
 
-/** A script is a file; a thread is called by its id, or `last`. */
+/** True if the argument is a script file. A thread is named by its id or `last`. */
 const isScript = (cwd: string, word: string): boolean =>
   existsSync(resolve(cwd, word)) || (word !== 'last' && /[./\\]/.test(word));
 
@@ -102,12 +106,12 @@ export const run: CommandRun = async (call) => {
   const [file, value] = [asText(args[0]), asText(args[1])];
   if (thread !== undefined) return await ofThread(call, thread, file);
   if (file === undefined) {
-    return fail('usage', 'give a script or a thread');
+    return fail('usage', 'a script or a thread is missing');
   }
   if (!isScript(terminal.cwd, file)) return await ofThread(call, file, value);
-  if (value !== undefined) return fail('usage', 'only a thread has values: give a script alone');
+  if (value !== undefined) return fail('usage', 'a script takes no value; use `--line`');
   if (options.seq !== undefined || options.argument !== undefined) {
-    return fail('usage', '`--seq` and `--argument` are for a thread');
+    return fail('usage', '`--seq` and `--argument` need a thread');
   }
   const payload = parseParameters(asList(options.payload));
   if (!payload.ok) return payload;
@@ -123,9 +127,10 @@ export const run: CommandRun = async (call) => {
     ({ explained } = end);
     return end;
   });
-  // It could not be run at all.
+  // The script could not run.
   explained ??= fail(fault?.code ?? 'not_found', fault?.detail.message ?? 'there is no script');
   const code = terminal.finish(explained, (found) => drawProvenance(found, terminal));
-  // A refusal was asked about; any other end is that of the script.
+  // The user asked about a refusal, so the refusal is a success of this command. Any other failure
+  // is that of the script.
   return fault && !isRefused(fault) ? exitCodeOf(fault) : code;
 };

@@ -1,4 +1,5 @@
-// `replay`: an ended thread again, from its journal, and where it would go another way today.
+// Implements `replay`: replays an ended thread from its journal and shows where it would take
+// another path today.
 import { compact, EXIT, type JsonObject, masked, ok, shorten } from '@kernmantle/core/base';
 import type { ReplayReport } from '@kernmantle/core/harness';
 import { eventLine, type Noted } from '@kernmantle/core/journal';
@@ -14,12 +15,12 @@ function side(name: string, text: string, terminal: Terminal): void {
 }
 
 function eventText(event: Noted | undefined): string {
-  if (!event) return 'nothing: it had ended';
+  if (!event) return 'nothing; the thread had ended';
   const what = eventLine(event)?.text ?? masked(JSON.stringify(event.data));
   return visible(shorten(`${event.type} in turn ${event.turn}: ${what}`, 400));
 }
 
-/** Two events of one kind differ somewhere inside: that place is what people look for. */
+/** Shows two events of the same type, cut around the first difference. */
 function showDifference({ recorded, replayed }: Difference, terminal: Terminal): void {
   const parted =
     recorded && replayed && recorded.type === replayed.type

@@ -1,5 +1,7 @@
-// `run`: a directive as a thread, within its limits, seen live: in this process, or on a worker where
-// several machines share the store.
+// Implements `run`: a directive as a thread, within its limits, with a live view. The thread runs
+// in this process, or on a worker if several machines share the store. The first Ctrl-C pauses a
+// thread of this process. A second one ends the process at once; the thread is interrupted and can
+// be resumed.
 import {
   compact,
   EXIT,
@@ -44,10 +46,7 @@ import {
 } from '../threads/result-text.ts';
 import { parseParameters, readInput, textsOf } from './exec.ts';
 
-// One run in this process, seen live: a new thread or one that goes on. Ctrl-C asks it to stop, a
-// second one ends this process at once: the thread is interrupted then and can be resumed.
-
-/** How long a thread that is broken off has to write down that it was. */
+/** Time in which an interrupted thread can record its interruption. */
 const LEAVE_PATIENCE_MS = 1000;
 
 function listenForInterrupts(view: RunView, store: Store, person: Speaker) {
@@ -60,14 +59,14 @@ function listenForInterrupts(view: RunView, store: Store, person: Speaker) {
   }
   async function askToStop(): Promise<void> {
     const thread = view.isAtWork() ? view.root() : undefined;
-    // Said to this run alone: whoever resumes the thread wants it to go on.
+    // Only this run receives the signal. A later resume must not be stopped by it.
     const by = spokenBy(person);
     const wish = { kind: 'terminate', payload: { this_run: true }, key: signalKey(), by };
     const sent =
       thread === undefined
         ? undefined
         : await store.signal({ thread, ...wish }, personRow(person, 'stop', thread));
-    if (sent?.ok) view.say('asked it to stop; Ctrl-C again leaves at once, to be resumed');
+    if (sent?.ok) view.say('stopping; press Ctrl-C again to leave at once and resume later');
     else controller.abort();
   }
   function press(): void {
@@ -82,7 +81,7 @@ function listenForInterrupts(view: RunView, store: Store, person: Speaker) {
   process.on('SIGTERM', press);
   return {
     signal: controller.signal,
-    /** How often the person asked. */
+    /** Returns the number of times that the person pressed Ctrl-C. */
     count: () => presses,
     release(): void {
       clearTimeout(last);
@@ -92,17 +91,17 @@ function listenForInterrupts(view: RunView, store: Store, person: Speaker) {
   };
 }
 
-/** Nobody looks on any more; it goes on, and its id is the answer. */
-function tellLeft(thread: string, terminal: Terminal): number {
+/** Ends the display of a thread that continues elsewhere. Prints its id. */
+function printDetached(thread: string, terminal: Terminal): number {
   if (terminal.json) terminal.out(resultLine(ok({ thread_id: thread, status: 'queued' })));
   else {
     terminal.out(thread);
-    terminal.note(`it goes on without you: ${howToGoOn(thread)}`);
+    terminal.note(`the thread continues: ${howToGoOn(thread)}`);
   }
   return EXIT.done;
 }
 
-/** Events came before, so this line says what it is. */
+/** The last line of JSON output. Its `type` distinguishes it from the events before it. */
 const resultLine = (done: Outcome<object>): string => JSON.stringify({ type: 'result', ...done });
 
 function refuse(refused: Failure, terminal: Terminal, usageCodes: readonly string[]): number {
@@ -133,16 +132,16 @@ async function finish(
 }
 
 interface Follow {
-  /** Asked before anything is made. */
+  /** Checks whether the run may start, before anything is created. */
   mayStart?(runtime: Runtime): Promise<Outcome<null>>;
-  /** The thread that goes on; a new one when absent. */
+  /** Returns the id of the thread to resume. Absent: a new thread. */
   thread?(store: Store): Promise<Outcome<string>>;
   start(access: ThreadWork, signal: AbortSignal, thread: string): Promise<Outcome<ThreadResult>>;
-  /** Codes that mean: the command line was wrong. */
+  /** Codes of failures that are usage errors of the command line. */
   usageCodes?: readonly string[];
 }
 
-/** `--replies`: a script answers in the place of every provider, so that nobody else is asked. */
+/** Implements `--replies`: a scripted provider replaces all providers. */
 async function withReplies(
   call: CommandCall,
   file: string,
@@ -168,7 +167,7 @@ async function withReplies(
     const ended = await work({ ...call, terminal: { ...terminal, env } }, standIn);
     const left = unused();
     if (left > 0 && ended === EXIT.done) {
-      terminal.note(`${left} ${left === 1 ? 'reply was' : 'replies were'} not asked for`);
+      terminal.note(`${left} ${left === 1 ? 'reply was' : 'replies were'} not used`);
     }
     return ended;
   } finally {
@@ -176,7 +175,7 @@ async function withReplies(
   }
 }
 
-/** At a terminal what the thread asks is asked there too, and it goes on with the answer. */
+/** At a terminal, asks the pending approval requests and resumes the thread after the answer. */
 async function answered(
   call: CommandCall,
   { store, threads }: ThreadWork,
@@ -189,27 +188,27 @@ async function answered(
   while (done.ok && done.output.status === 'waiting' && !signal.aborted) {
     const { thread_id } = done.output;
     if (!(await answerHere(store, thread_id, person, speaker(call)))) break;
-    // The answer has queued it where machines share the store.
+    // In a shared store the answer has queued the thread for a worker.
     done = await (store.fleet ? threads.goOn : threads.resume)(thread_id, signal);
   }
   return done;
 }
 
-/** Runs it to its end and says how it ended; the exit code comes back. */
+/** Runs a thread to its end, prints the result and returns the exit code. */
 export async function followRun(call: CommandCall, follow: Follow): Promise<Ending> {
   const file = asText(call.options.replies);
   if (file === undefined) return await followOne(call, follow);
   return await withReplies(call, file, (scripted, standIn) => followOne(scripted, follow, standIn));
 }
 
-/** A signature that does not hold: the run goes on, without what that policy opened. */
-function tellPolicies(runtime: Runtime, terminal: Terminal): void {
+/** Warns about policies with an invalid signature, whose relaxations have no effect. */
+function warnPolicies(runtime: Runtime, terminal: Terminal): void {
   const found = runtime.policies().diagnostics.filter(({ code }) => code.startsWith('signature_'));
   terminal.diagnostics(found.map((one) => ({ ...one, severity: 'warning' })));
 }
 
-/** Looks on at a worker; leaving, or nobody who serves it, is how this ends before the thread does. */
-async function lookAtWorker(
+/** Follows a thread on a worker until it ends, the user leaves, or no worker serves it. */
+async function followOnWorker(
   call: CommandCall,
   follow: Follow,
   access: ThreadWork,
@@ -218,26 +217,26 @@ async function lookAtWorker(
   const { terminal, options } = call;
   const { usageCodes: codes = [] } = follow;
   const leaving = listenToLeave();
-  const given = new AbortController();
-  if (options.detach === true) given.abort();
+  const detaching = new AbortController();
+  if (options.detach === true) detaching.abort();
   let [id, isUnserved, isLooked] = [thread, false, false];
   const look = async (): Promise<void> => {
     const isSo = await tellUnserved(access, id, view);
     [isUnserved, isLooked] = [isUnserved || isSo, true];
-    if (isUnserved && options.wait === false) given.abort();
+    if (isUnserved && options.wait === false) detaching.abort();
   };
   queued.onMade = async (made) => {
     id = made;
     await look();
   };
-  const signal = AbortSignal.any([leaving.signal, given.signal]);
+  const signal = AbortSignal.any([leaving.signal, detaching.signal]);
   let away: Failure | undefined;
   const unwatch = watchServer(access, () => id, {
     onAway(why) {
       away ??= why;
-      given.abort();
+      detaching.abort();
     },
-    // Said at the start, or when the last of them has gone.
+    // The warning is shown once: at the start, or when the last worker is gone.
     onUnserved: () => void (isLooked && !isUnserved && look()),
   });
   const first = await follow.start(access, signal, thread);
@@ -250,15 +249,15 @@ async function lookAtWorker(
   const hasLeft = !done.ok && done.error.code === 'cancelled';
   if (!hasLeft || id === '') return await finish(done, access.store, terminal, codes);
   if (isUnserved && options.wait === false) {
-    const hint = `it stays queued: ${howToGoOn(id)}`;
+    const hint = `the thread stays queued: ${howToGoOn(id)}`;
     const none = fail('unavailable', `no worker serves thread \`${id}\``, { thread: id, hint });
     return refuse(none, terminal, codes);
   }
-  const code = tellLeft(id, terminal);
+  const code = printDetached(id, terminal);
   return leaving.count() > 0 ? EXIT.interrupted : code;
 }
 
-/** What is done when the thread is there. */
+/** Called when the thread of the queue has its id. */
 interface Queued {
   onMade?: (thread: string) => Promise<void>;
 }
@@ -284,7 +283,8 @@ async function followOne(
         if (!known.ok) return await finish(known, store, terminal, codes);
         const thread = known.output;
         await view.begin(store, thread === '' ? undefined : thread);
-        if (store.fleet) return await lookAtWorker(call, follow, access, { view, thread, queued });
+        if (store.fleet)
+          return await followOnWorker(call, follow, access, { view, thread, queued });
         const interrupts = listenForInterrupts(view, store, speaker(call));
         const first = await follow.start(access, interrupts.signal, thread);
         const done = await answered(call, access, first, interrupts.signal);
@@ -303,7 +303,7 @@ async function followOne(
         onQueued: (thread) => void queued.onMade?.(thread),
       },
       async (runtime) => {
-        tellPolicies(runtime, terminal);
+        warnPolicies(runtime, terminal);
         const place = mayLeave(call, runtime);
         const may = place.ok ? ((await follow.mayStart?.(runtime)) ?? ok(null)) : place;
         return may.ok ? undefined : refuse(may, terminal, codes);
@@ -316,7 +316,9 @@ async function followOne(
   }
 }
 
-/** Limits that options of their name narrow; all are counts except `spend`, which is money. */
+/**
+ * Limits that an option of the same name narrows. All are counts except `spend`, which is money.
+ */
 const LIMITS = ['turns', 'tokens', 'tool_calls', 'spawns', 'depth', 'duration', 'spend'];
 
 export function limitsOf(
@@ -331,7 +333,7 @@ export function limitsOf(
     const isRight = name === 'spend' ? /^\d+(\.\d{1,9})?$/ : /^\d{1,12}$/;
     if (!isRight.test(text)) {
       const form = name === 'spend' ? 'an amount such as 0.50' : 'a whole number';
-      return fail('usage', `\`--${name.replace('_', '-')} ${text}\` is not ${form}`);
+      return fail('usage', `\`--${name.replace('_', '-')} ${text}\` must be ${form}`);
     }
     limits[name] = name === 'spend' ? text : Number(text);
   }
@@ -347,8 +349,7 @@ function requestOf(call: CommandCall, library?: Library): Outcome<RunRequest> {
   const limits = limitsOf(options);
   if (!limits.ok) return limits;
   const isCheck = options.check === true;
-  if (isCheck && options.plan !== true)
-    return fail('usage', '`--check` looks at a plan: `--plan --check`');
+  if (isCheck && options.plan !== true) return fail('usage', '`--check` needs `--plan`');
   return ok(
     compact<RunRequest>({
       directive: asText(args[0]) ?? '',
@@ -363,8 +364,8 @@ function requestOf(call: CommandCall, library?: Library): Outcome<RunRequest> {
   );
 }
 
-/** What the directive will be denied, said before it is: the same as `check` says. */
-function tellWarnings(name: string, { library }: Runtime, terminal: Terminal): void {
+/** Warns about calls of the directive that will be denied. `check` prints the same warnings. */
+function printWarnings(name: string, { library }: Runtime, terminal: Terminal): void {
   const found = library.find('directive', name);
   if (!found.ok || found.output.source === 'bundle') return;
   const { body, file } = found.output;
@@ -373,7 +374,7 @@ function tellWarnings(name: string, { library }: Runtime, terminal: Terminal): v
 }
 
 export const run: CommandRun = async (call) => {
-  // Words that make no sense are refused before anything is opened; what they mean is known then.
+  // Invalid options are refused before a project is opened.
   let request = requestOf(call);
   if (!request.ok) return request;
   return await followRun(call, {
@@ -381,7 +382,7 @@ export const run: CommandRun = async (call) => {
       request = requestOf(call, runtime.library);
       if (!request.ok) return request;
       const may = await runtime.mayRun(request.output);
-      if (may.ok) tellWarnings(request.output.directive, runtime, call.terminal);
+      if (may.ok) printWarnings(request.output.directive, runtime, call.terminal);
       return may;
     },
     start: async ({ threads }, signal) =>

@@ -12,6 +12,6 @@ const PRINTED: Readonly<Partial<Record<ScriptEffect['kind'], Printed>>> = {
   warning: (text) => ({ stream: 'err', text: `warning: ${text}\n` }),
 };
 
-/** Which stream an effect goes to, as text; undefined: it is seen elsewhere. */
+/** Returns the stream and the text of an effect. Undefined if the effect is shown elsewhere. */
 export const printed = ({ kind, text, isShown }: ScriptEffect) =>
   isShown ? undefined : PRINTED[kind]?.(text);

@@ -1,10 +1,10 @@
-// Finds mistakes in the scripts inside items, and reports them at their location in the file of the item. Items
-// cannot check them, because the language is above items.
+// Finds mistakes in the scripts inside items and reports them at their location in the file of the
+// item. The check of items cannot do this, because core does not depend on the script language.
 import { resolve, sep } from 'node:path';
 import { type Diagnostic, parseYaml, readRegularFile } from '@kernmantle/core/base';
 import { type Item, type Library, parseDirective, type ToolItem } from '@kernmantle/core/items';
 
-/** Longer than any script that somebody wrote. */
+/** Larger than any script that a person writes. */
 const MAX_SCRIPT_BYTES = 8 * 1024 * 1024;
 
 export const readScript = (file: string): ReturnType<typeof readRegularFile> =>
@@ -17,14 +17,14 @@ export const textIfReadable = (file: string): string | undefined => {
 
 interface Origin {
   file: string;
-  /** Of the first character of the script. */
+  /** Line of the first character of the script. */
   line: number;
   column: number;
-  /** Is the text in the file as it is, line by line? */
+  /** True if the file contains the text unchanged, line by line. */
   isVerbatim: boolean;
 }
 
-/** The same problem, seen from the file around the script. */
+/** Translates the location of a problem from the script to its file. */
 function moved(found: Diagnostic, { file, line, column, isVerbatim }: Origin): Diagnostic {
   if (!isVerbatim) return { ...found, file, line, column };
   const text = found.text === undefined ? {} : { text: ' '.repeat(column - 1) + found.text };
@@ -32,7 +32,7 @@ function moved(found: Diagnostic, { file, line, column, isVerbatim }: Origin): D
   return { ...found, file, ...at, ...text };
 }
 
-/** Where the text of `config.script` begins: a literal block has it line by line. */
+/** Location of the text of `config.script`. A literal block contains it line by line. */
 function originInYaml(file: string, text: string): Origin {
   const at = parseYaml(text).locate(['config', 'script'], 'value');
   const lines = text.split('\n');
@@ -43,18 +43,18 @@ function originInYaml(file: string, text: string): Origin {
   return { file, line: at.line + 1, column, isVerbatim: true };
 }
 
-/** A script and where it stands. */
-interface HeldScript {
+/** A script and its location in a file. */
+interface EmbeddedScript {
   text: string;
   mode: 'strict' | 'markdown';
   origin: Origin;
-  /** Who gives it variables. */
+  /** The item whose inputs are variables of the script. */
   item: DirectiveForm | ToolItem;
 }
 
 export type DirectiveForm = NonNullable<ReturnType<typeof parseDirective>['directive']>;
 
-function inDirective(directive: DirectiveForm | undefined, file: string): HeldScript[] {
+function inDirective(directive: DirectiveForm | undefined, file: string): EmbeddedScript[] {
   const script = directive?.process.script;
   if (!script || script.text === '') return [];
   const { text, line, column } = script;
@@ -62,7 +62,7 @@ function inDirective(directive: DirectiveForm | undefined, file: string): HeldSc
   return [{ text, mode: 'strict', origin, item: directive }];
 }
 
-function inTool(item: ToolItem, library: Library): HeldScript[] {
+function inTool(item: ToolItem, library: Library): EmbeddedScript[] {
   const { tool, file } = item;
   const chain = tool && library.chainOf(item);
   if (!tool || !chain?.ok || chain.output.primitive !== 'script') return [];
@@ -81,24 +81,24 @@ function inTool(item: ToolItem, library: Library): HeldScript[] {
 export const isBelow = (file: string, path: string): boolean =>
   file === path || file.startsWith(`${path}${sep}`);
 
-/** Items of the project and the user, or those at these paths. */
-export const isAskedOf =
+/** Matches items at or below these paths, or all of the project and the user without paths. */
+export const isSelected =
   (paths: readonly string[]) =>
   ({ file, source }: Item): boolean =>
     paths.length === 0
       ? source === 'project' || source === 'user'
       : paths.some((path) => isBelow(resolve(file), path));
 
-/** Those; and a directive that lies elsewhere. */
+/** Problems in scripts of the selected items, and of directive files outside of item folders. */
 export async function scriptProblems(
   library: Library,
   paths: readonly string[],
 ): Promise<Diagnostic[]> {
-  const items = library.all().filter(isAskedOf(paths));
+  const items = library.all().filter(isSelected(paths));
   const loose = paths.filter(
     (path) => path.endsWith('.md') && !items.some(({ file }) => resolve(file) === path),
   );
-  const held = [
+  const scripts = [
     ...items.flatMap((item) => {
       if (item.kind === 'directive') return inDirective(item.directive, item.file);
       return item.kind === 'tool' ? inTool(item, library) : [];
@@ -107,10 +107,10 @@ export async function scriptProblems(
       inDirective(parseDirective(textIfReadable(file) ?? '', file).directive, file),
     ),
   ];
-  if (held.length === 0) return [];
+  if (scripts.length === 0) return [];
   const { diagnose } = await import('@kernmantle/script');
   const { inputNames } = await import('@kernmantle/script');
-  return held.flatMap(({ text, mode, origin, item }) =>
+  return scripts.flatMap(({ text, mode, origin, item }) =>
     diagnose(text, origin.file, mode, { inputs: inputNames(item, library) }).map((found) =>
       moved(found, origin),
     ),

@@ -1,3 +1,7 @@
+// Implements `script`: runs a script in its project under the operator's policy for scripts. It
+// prints effects when they happen, and problems with their location. `--worker` reads one job per
+// line from stdin and writes one answer per line, until stdin ends. Each job runs as if it were a
+// process of its own.
 import { readFileSync } from 'node:fs';
 import { dirname, relative, resolve } from 'node:path';
 import { createInterface } from 'node:readline';
@@ -24,11 +28,8 @@ import { parseParameters } from './exec.ts';
 import { printed } from './script-output.ts';
 import { readScript } from './script-problems.ts';
 
-// One run of a script on the command line: its project, the operator's policy for scripts, effects as
-// they happen, problems with their place.
-
 interface ScriptJob extends Omit<WatchedScript, 'path' | 'name' | 'text' | 'trail'> {
-  /** Path as given, or undefined for `text`. */
+  /** Path as the user wrote it, or undefined for `text`. */
   readonly file?: string | undefined;
   readonly text?: string | undefined;
   readonly cwd: string;
@@ -39,7 +40,7 @@ interface ScriptJob extends Omit<WatchedScript, 'path' | 'name' | 'text' | 'trai
 
 interface ScriptEnd {
   readonly code: number;
-  /** Everything that is wrong, ready to be shown. */
+  /** All problems, formatted for display. */
   readonly problems: readonly string[];
   readonly fault: Fault | undefined;
   readonly outputs: unknown;
@@ -52,11 +53,11 @@ function read(job: ScriptJob): Outcome<{ path: string; text: string }> {
   const read = readScript(path);
   if ('bytes' in read) return ok({ path, text: read.bytes.toString('utf8') });
   const { errno, message } = read.problem;
-  const why = errno === 'ENOENT' ? 'there is no such file' : message;
+  const why = errno === 'ENOENT' ? 'the file does not exist' : message;
   return fail('not_found', `\`${job.file ?? ''}\` cannot be read: ${why}`);
 }
 
-/** As a person would type it, seen from where they stand. */
+/** The path relative to the current folder. */
 function shownName(path: string, job: Pick<ScriptJob, 'cwd' | 'text'>): string {
   if (job.text !== undefined) return '<command line>';
   const short = relative(job.cwd, path);
@@ -70,7 +71,7 @@ const refused = (fault: Fault): ScriptEnd => ({
   outputs: null,
 });
 
-/** In the runtime of its project; `watch` runs it, and may look on. */
+/** Runs a script in the runtime of its project. `watch` starts the run and can observe it. */
 export async function runScriptJob(
   job: ScriptJob,
   watch?: (runtime: Runtime, script: WatchedScript) => Promise<WatchedEnd>,
@@ -96,7 +97,7 @@ export async function runScriptJob(
   }
 }
 
-/** Read when the script first asks for `@input`; a person at the terminal is not waited for. */
+/** Reads stdin when the script first uses `@input`. A person at the terminal is not waited for. */
 function readStdin(): string {
   if (process.stdin.isTTY) return '';
   try {
@@ -119,7 +120,7 @@ function jobOf({ args, options, terminal }: CommandCall, payload: JsonObject): S
   });
 }
 
-/** `--json`: the list of effects and how it ended, in one document. */
+/** Implements `--json`: prints the list of effects and the result as one document. */
 async function runForMachines(call: CommandCall, job: ScriptJob): Promise<number> {
   const effects: ScriptEffect[] = [];
   const end = await runScriptJob({ ...job, onEffect: (effect) => effects.push(effect) });
@@ -149,7 +150,7 @@ export const run: CommandRun = async (call) => {
   if (!payload.ok) return payload;
   const job = jobOf(call, payload.output);
   if (job.file === undefined && job.text === undefined) {
-    return fail('usage', 'give a file, or a text with `-e`');
+    return fail('usage', 'a file is missing; use a file, or a text with `-e`');
   }
   return await interruptible(async (signal) => {
     const work = compact<ScriptJob>({ ...job, signal, ask: personAt(terminal, signal) });
@@ -158,13 +159,11 @@ export const run: CommandRun = async (call) => {
   });
 };
 
-// `script --worker`: one job a line on stdin, one answer a line on stdout, until stdin ends. Each job
-// runs as if it were a process of its own.
-
 async function answer(line: string, env: ScriptJob['env']) {
   const refuse = (err: string) => ({ id: null, code: EXIT.usage, out: '', err });
   const parsed = parseJson(line);
-  if (!parsed.ok || !isObject(parsed.output)) return refuse('a job is one JSON object a line');
+  if (!parsed.ok || !isObject(parsed.output))
+    return refuse('a job must be one JSON object per line');
   const { id, work, file } = parsed.output;
   if (typeof work !== 'string' || typeof file !== 'string') {
     return refuse('a job needs `work` and `file`');

@@ -1,15 +1,18 @@
-// What commands that serve something have in common: a port, and an end.
+// Shared by all commands that start a server: the port, the log and the end.
 import { fail, type Outcome, ok, onOneLine } from '@kernmantle/core/base';
 import { asText, type CommandCall } from '../command.ts';
 import { visible } from '../terminal/terminal.ts';
 
 const NOTES = 20;
 const NOTES_MS = 60_000;
-/** Maximum of all lines, so that a client which sends bad messages for days fills no log. */
+/** Maximum number of lines in total, so that a client with bad messages cannot fill the log. */
 const MAX_NOTES = 200;
 
-/** Prints what clients do wrong: one line each, at most 20 in a minute and 200 in all. */
-export function quietly(note: (line: string) => void, name: string): (error: Error) => void {
+/** Returns a printer of client errors: at most 20 lines per minute and 200 in total. */
+export function createErrorPrinter(
+  note: (line: string) => void,
+  name: string,
+): (error: Error) => void {
   let [since, count, all] = [performance.now(), 0, 0];
   return ({ message }) => {
     if (performance.now() - since > NOTES_MS) [since, count] = [performance.now(), 0];
@@ -17,12 +20,12 @@ export function quietly(note: (line: string) => void, name: string): (error: Err
     count += 1;
     all += 1;
     note(`${name}: ${visible(onOneLine(message.slice(0, 300)))}`);
-    if (all === MAX_NOTES) note(`${name}: more of this is not printed`);
-    else if (count === NOTES) note(`${name}: more of this is not printed for a minute`);
+    if (all === MAX_NOTES) note(`${name}: further messages are not printed`);
+    else if (count === NOTES) note(`${name}: further messages are not printed for a minute`);
   };
 }
 
-/** `--port`; undefined when it was not given. */
+/** Reads `--port`. Undefined if the option is absent. */
 export function portOf(options: CommandCall['options']): Outcome<number | undefined> {
   const text = asText(options.port);
   if (text === undefined) return ok(undefined);
@@ -37,9 +40,9 @@ export const aborted = (signal: AbortSignal): Promise<void> =>
     else signal.addEventListener('abort', () => resolve(), { once: true });
   });
 
-/** What does not end by itself then is ended: a timer of somebody else does not keep a server alive. */
+/** The process is ended after this time, even if a timer of other code keeps it alive. */
 const LAST_MS = 5000;
 
-export function leaveSoon(): void {
+export function exitWithin(): void {
   setTimeout(() => process.exit(), LAST_MS).unref();
 }

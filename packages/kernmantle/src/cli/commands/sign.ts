@@ -7,21 +7,21 @@ import { asList } from '../command.ts';
 import { inProject, speaker } from '../project.ts';
 import { type Colour, visible } from '../terminal/terminal.ts';
 
-/** The public half only: the private key never leaves its file. */
+/** Shows only public keys. The private key never leaves its file. */
 export const showKeys = inProject(async (runtime, call) => {
   const { terminal } = call;
   const before = runtime.keys.list();
   const isNew = before.ok && !before.output.some(({ name }) => name === 'signing');
-  const made = runtime.keys.signingKey();
-  const row = personRow(speaker(call), 'keys', made.ok ? made.output.id : '', 'made a key');
-  const key = isNew ? noted(runtime, row, made) : made;
+  const signing = runtime.keys.signingKey();
+  const row = personRow(speaker(call), 'keys', signing.ok ? signing.output.id : '', 'made a key');
+  const key = isNew ? noted(runtime, row, signing) : signing;
   if (!key.ok) return key;
   const { id, publicKey } = key.output;
   return terminal.finish(ok({ id, public_key: publicKey }), () => {
-    if (isNew) terminal.note(`made a new key in ${runtime.home}/keys`);
+    if (isNew) terminal.note(`created a new key in ${runtime.home}/keys`);
     terminal.out(`${terminal.paint('dim', 'id        ')} ${id}`);
     terminal.out(`${terminal.paint('dim', 'public key')} ${publicKey}`);
-    terminal.note('others accept what you sign after `km trust add <public key> --name <you>`');
+    terminal.note('others accept your signatures after `km trust add <public key> --name <you>`');
   });
 });
 
@@ -63,9 +63,9 @@ export const verifyItems = inProject(async (runtime, { args, terminal }) => {
   }
   terminal.finish(ok(rows), () => {
     for (const { file, state, key = '', reason = '' } of rows) {
-      const shown = terminal.paint(COLOURS[state] ?? 'dim', state.padEnd(10));
+      const label = terminal.paint(COLOURS[state] ?? 'dim', state.padEnd(10));
       terminal.out(
-        `${shown} ${visible(file)} ${terminal.paint('dim', visible([key, reason].filter(Boolean).join(' ')))}`,
+        `${label} ${visible(file)} ${terminal.paint('dim', visible([key, reason].filter(Boolean).join(' ')))}`,
       );
     }
     if (rows.length === 0) terminal.note('the project has no items');

@@ -45,7 +45,7 @@ export const listTrust = inProject(async (runtime, { terminal }) => {
         `${id} ${visible(name ?? '')} ${terminal.paint('dim', limits.join(' '))}${state}`,
       );
     }
-    if (keys.length === 0) terminal.note('no keys are trusted yet; `km keys` makes yours');
+    if (keys.length === 0) terminal.note('no trusted keys; create yours with `km keys`');
   });
 });
 

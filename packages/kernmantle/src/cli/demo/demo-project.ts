@@ -1,4 +1,4 @@
-// What the parts of the demo share: the project, the terminal, how a call is shown.
+// Shared by the parts of the demo: the project, the terminal, and the display of a call.
 import { getOwn, type Json, type JsonObject, type Outcome } from '@kernmantle/core/base';
 import type { Runtime } from '@kernmantle/core/runtime';
 import { type Terminal, visible } from '../terminal/terminal.ts';
@@ -6,7 +6,7 @@ import { type Terminal, visible } from '../terminal/terminal.ts';
 export interface DemoProject {
   runtime: Runtime;
   terminal: Terminal;
-  /** Where the loopback server sends its events. */
+  /** Address of the loopback server that sends events. */
   events: string;
   sandboxed: boolean;
 }
@@ -25,14 +25,14 @@ export async function execute(
   const words = Object.entries(parameters).map(
     ([name, value]) => `${name}=${JSON.stringify(value)}`,
   );
-  const shown = visible(words.join(' ')).slice(0, 100);
-  terminal.out(`${terminal.paint('blue', '$')} km exec tool ${id} ${shown}`);
+  const preview = visible(words.join(' ')).slice(0, 100);
+  terminal.out(`${terminal.paint('blue', '$')} km exec tool ${id} ${preview}`);
   const request = { item_type: 'tool', item_id: id, parameters };
   const done = await runtime.call('execute', request, { surface: 'cli', name: 'demo' });
-  const said = done.ok
+  const result = done.ok
     ? visible(show(done.output)).replaceAll('\n', '\n  ')
     : `${terminal.paint('red', done.error.code)}: ${visible(done.error.detail.message)}`;
-  terminal.out(`  ${said}`);
+  terminal.out(`  ${result}`);
   return done;
 }
 

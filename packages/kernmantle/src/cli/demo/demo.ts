@@ -1,6 +1,6 @@
-// `demo`: a small project, copied to a temporary folder with a key of its own. Everything is real:
-// the files, the signatures, the refusals, the threads, the HTTP on loopback. Only the model is
-// scripted, so no key is needed.
+// Implements `km demo`: a small project, copied to a temporary folder with its own key. The files,
+// signatures, refusals, threads and HTTP on loopback are real. The model is scripted, so no key is
+// needed.
 import {
   cpSync,
   mkdirSync,
@@ -42,7 +42,7 @@ const SIGNED = [
   '.ai/policy.yaml',
 ];
 
-/** Twenty events, as a provider would stream them. */
+/** Serves twenty events on loopback, as a provider would stream them. */
 async function serveEvents(): Promise<{ server: Server; url: string }> {
   const server = createServer((_request, response) => {
     response.writeHead(200, { 'content-type': 'text/event-stream' });
@@ -56,7 +56,7 @@ async function serveEvents(): Promise<{ server: Server; url: string }> {
   return { server, url: `http://127.0.0.1:${(server.address() as AddressInfo).port}/events` };
 }
 
-/** The project's own sink is code, and code needs a sandbox: without one the events are counted. */
+/** Replaces the sink of the project, which needs a sandbox. The events are only counted then. */
 function withoutOwnSink(project: string): void {
   const file = join(project, '.ai/tools/demo/events.yaml');
   writeFileSync(file, readFileSync(file, 'utf8').replace('sinks/tally_sink', 'null_sink'));
@@ -67,23 +67,25 @@ interface Prepared {
   readonly env: Terminal['env'];
 }
 
-/** A copy of the demo project, signed with a key made for it, and a user policy for loopback. */
+/**
+ * Copies the demo project, signs it with a new key and writes a user policy that allows loopback.
+ */
 async function prepare(
   base: string,
   terminal: Terminal,
   provider: ScriptedProvider,
 ): Promise<Outcome<Prepared>> {
-  // The page shows the name of the folder.
+  // The page shows the name of this folder.
   const [project, home] = [join(base, 'lantern'), join(base, 'home')];
   cpSync(join(BUNDLE, 'demo'), project, { recursive: true });
   mkdirSync(home);
   writeFileSync(join(home, 'policy.yaml'), 'hosts: ["127.0.0.1"]\n', { mode: 0o600 });
-  // Whatever keys this machine has: the demo asks the scripted model and nobody else.
+  // The demo must ask only the scripted model, whatever keys this machine has.
   const env = {
     ...terminal.env,
     KERNMANTLE_HOME: home,
     ANTHROPIC_BASE_URL: provider.url,
-    // Known keys are struck out wherever they stand, so it is none that occurs in a word.
+    // Known keys are masked in all output, so this one must not be a part of an ordinary word.
     ANTHROPIC_API_KEY: 'no-key-is-needed',
     OPENAI_API_KEY: undefined,
   };
@@ -107,14 +109,14 @@ const NEXT = `Next, in a folder of yours:
   km run hello            with ANTHROPIC_API_KEY or OPENAI_API_KEY set
   km threads top          who is at work, from another terminal`;
 
-/** Ctrl-C ends the process at once; answers with how that is taken back. */
+/** Makes Ctrl-C end the process at once. Returns a function that undoes this. */
 function endsAtOnce(): () => void {
   const leave = (): void => process.exit(EXIT.interrupted);
   process.on('SIGINT', leave).on('SIGTERM', leave);
   return () => void process.off('SIGINT', leave).off('SIGTERM', leave);
 }
 
-/** Opens everything the demo needs, plays it, closes and removes it. */
+/** Opens everything that the demo needs, runs `play`, then closes and removes all of it. */
 async function inTemporaryFolder<T>(
   terminal: Terminal,
   provider: ScriptedProvider,
@@ -122,7 +124,7 @@ async function inTemporaryFolder<T>(
 ): Promise<Outcome<T>> {
   const base = realpathSync(mkdtempSync(join(tmpdir(), 'kernmantle-demo-')));
   const remove = (): void => rmSync(base, { recursive: true, force: true });
-  // Also when something ends the process before its time.
+  // The folder is also removed if the process ends early.
   process.once('exit', remove);
   const stay = endsAtOnce();
   try {
@@ -139,7 +141,7 @@ async function inTemporaryFolder<T>(
   }
 }
 
-/** In the terminal, from the beginning to the end. */
+/** Plays all parts in the terminal. The output is true if every part had the expected result. */
 async function playAll(terminal: Terminal, provider: ScriptedProvider): Promise<Outcome<boolean>> {
   const { server, url } = await serveEvents();
   try {
@@ -167,7 +169,7 @@ async function playInTerminal(terminal: Terminal): Promise<Ending> {
   try {
     const played = await playAll(terminal, provider.output);
     if (!played.ok) return played;
-    const sorry = 'something did not go as it should; please report the output above';
+    const sorry = 'the demo had an unexpected result; please report the output above';
     terminal.out(`\n${played.output ? NEXT : terminal.paint('red', sorry)}`);
     return played.output ? EXIT.done : EXIT.failed;
   } finally {
@@ -175,7 +177,7 @@ async function playInTerminal(terminal: Terminal): Promise<Ending> {
   }
 }
 
-/** In the browser, until Ctrl-C. */
+/** Serves the demo in the browser until Ctrl-C. */
 async function playInBrowser(call: CommandCall): Promise<Ending> {
   const port = portOf(call.options);
   if (!port.ok) return port;

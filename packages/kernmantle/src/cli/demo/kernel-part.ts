@@ -1,4 +1,4 @@
-// The first part of the demo: items, chains, refusals, labels and streams, without any model.
+// First part of the demo: items, chains, refusals, labels and streams, without a model.
 import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import type { Json } from '@kernmantle/core/base';
@@ -32,7 +32,7 @@ async function chain(stage: DemoProject): Promise<boolean> {
   heading(terminal, 'a chain', WHY.chain);
   if (!stage.sandboxed) {
     terminal.out(
-      '  left out: no sandbox works here, and without one no code of a project runs; see `km doctor`',
+      '  skipped: code of a project needs a sandbox, and none works here; see `km doctor`',
     );
     return true;
   }
@@ -70,10 +70,10 @@ async function labels({ runtime, terminal }: DemoProject): Promise<boolean> {
     },
     caller,
   );
-  const said = sent.ok
+  const result = sent.ok
     ? 'sent'
     : `${terminal.paint('red', sent.error.code)}: ${visible(sent.error.detail.message)}`;
-  terminal.out(`  send it to ${url}: ${said}`);
+  terminal.out(`  send it to ${url}: ${result}`);
   return !sent.ok && sent.error.code === 'permission_denied';
 }
 
@@ -90,7 +90,7 @@ async function stream(stage: DemoProject): Promise<boolean> {
   return done.ok;
 }
 
-/** Each answers whether it went as it should. */
+/** Runs all steps. Returns true if each step had the expected result. */
 export async function showKernel(stage: DemoProject): Promise<boolean> {
   const results = [
     checkItems(stage),

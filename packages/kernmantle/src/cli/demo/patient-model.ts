@@ -1,6 +1,6 @@
-// The model of `km demo --web`: it answers by how far a conversation is, so that every run hears the
-// same however often it is started, resumed or asked again, and it takes its time, so that one can
-// watch. A message of a person in between is answered first.
+// The model of `km demo --web`. It chooses its reply by the length of the conversation, so a run
+// gets the same replies after a restart, a resume or a retry. It answers slowly, so that a person
+// can watch. A message of a person is answered first.
 import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { listAt, type Outcome, ok, textAt } from '@kernmantle/core/base';
@@ -13,7 +13,7 @@ function readReplies(name: string): Outcome<ScriptedReply[]> {
   return parseScript(readFileSync(join(BUNDLE, name), 'utf8'));
 }
 
-/** What `km demo` plays from beginning to end, here by the turn it is in. */
+/** The replies of `km demo`, selected by the number of the turn. */
 const byTurn = (replies: readonly ScriptedReply[], directive: string): ScriptedReply[] =>
   replies.map((reply, index) => ({
     ...reply,
@@ -25,14 +25,14 @@ const fits = ({ match }: ScriptedReply, { assistant_messages, body }: ScriptedRe
   ((match.assistant_messages ?? assistant_messages) === assistant_messages &&
     JSON.stringify(body).includes(match.text ?? ''));
 
-/** What was said to it since its last reply, apart from results and what the harness says. */
+/** The message of a person since the last reply, without tool results and texts of the harness. */
 function saidSince({ body, assistant_messages }: ScriptedRequest): string {
   if (assistant_messages < 2) return '';
-  const said = listAt(listAt(body, 'messages').at(-1), 'content')
+  const message = listAt(listAt(body, 'messages').at(-1), 'content')
     .filter((block) => textAt(block, 'type') === 'text')
     .map((block) => textAt(block, 'text'))
     .filter((text) => !text.startsWith('['));
-  return said.at(-1) ?? '';
+  return message.at(-1) ?? '';
 }
 
 export function patientModel(): Outcome<(request: ScriptedRequest) => ScriptedReply | undefined> {
@@ -49,9 +49,10 @@ export function patientModel(): Outcome<(request: ScriptedRequest) => ScriptedRe
   ];
   return ok((request) => {
     const reply = replies.find((one) => fits(one, request));
-    const said = saidSince(request);
-    if (!reply || said === '' || reply.text?.startsWith('{')) return reply && { ...reply, ...PACE };
-    const heard = `You say “${said.slice(0, 80)}”: I keep it in mind.`;
-    return { ...reply, ...PACE, text: [heard, reply.text].filter(Boolean).join(' ') };
+    const message = saidSince(request);
+    if (!reply || message === '' || reply.text?.startsWith('{'))
+      return reply && { ...reply, ...PACE };
+    const reaction = `You say “${message.slice(0, 80)}”: I keep it in mind.`;
+    return { ...reply, ...PACE, text: [reaction, reply.text].filter(Boolean).join(' ') };
   });
 }

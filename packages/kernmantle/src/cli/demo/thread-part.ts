@@ -1,6 +1,7 @@
-// The second part of the demo: real threads against a scripted model over HTTP. One reads files, is denied a
-// write, a hook fires at 90 % of its turns, the limit ends it, and the cost adds up. One reads a poisoned
-// message and does what it says: the secret stays, and the provenance of the refusal is drawn.
+// Second part of the demo: threads with a scripted model over HTTP. The first thread reads files,
+// is denied a write, fires a hook at 90 % of its turns and ends at a limit; then its cost is
+// checked. The second thread reads a poisoned message and follows it: the secret stays in the
+// project, and the provenance of the refusal is drawn.
 import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { type Outcome, ok, plainText } from '@kernmantle/core/base';
@@ -23,7 +24,7 @@ import { countRefused, tellEnding } from '../threads/result-text.ts';
 import { count } from '../threads/status-text.ts';
 import { type DemoProject, heading } from './demo-project.ts';
 
-/** What the model says; slower when somebody looks on. */
+/** The replies of the model. They are slower if a person watches. */
 export function scriptedReplies(isWatched: boolean): Outcome<ScriptedReply[]> {
   const pace = isWatched ? { delay_ms: 400, pace_ms: 25, piece: 8 } : {};
   const all: ScriptedReply[] = [];
@@ -40,7 +41,7 @@ async function runThread(
   directive: string,
 ): Promise<Outcome<Played>> {
   terminal.out(`${terminal.paint('blue', '$')} km run ${directive}`);
-  // Part of what the demo prints, except on a terminal, where the view is drawn.
+  // The result belongs to the output of the demo. On a terminal, the live view draws it.
   const shown = terminal.isInteractive
     ? terminal
     : { ...terminal, isLive: false, note: terminal.out };
@@ -64,7 +65,7 @@ interface Played {
   events: StoredEvent[];
 }
 
-/** Each request again, from its usage and the price row: the sum must be what the thread was charged. */
+/** Recomputes the cost from usage and prices. It must equal the cost of the thread. */
 function showCost({ result, events }: Played, { runtime, terminal }: DemoProject): boolean {
   const prices = createPrices(runtime.library.config('pricing').layers);
   let [sum, requests, row] = [0n, 0, ''];
@@ -81,8 +82,8 @@ function showCost({ result, events }: Played, { runtime, terminal }: DemoProject
   const [input, cached, output] = Object.values(totals).map(count);
   const verdict =
     spend === charged
-      ? terminal.paint('green', 'it adds up')
-      : terminal.paint('red', 'it does not add up');
+      ? terminal.paint('green', 'the sums are equal')
+      : terminal.paint('red', 'the sums differ');
   terminal.out(
     `  ${requests} requests, ${input} tokens in, ${cached} from the cache, ${output} out (${row})`,
   );
@@ -90,7 +91,7 @@ function showCost({ result, events }: Played, { runtime, terminal }: DemoProject
   return spend === charged;
 }
 
-/** Did everything happen that this part is about? */
+/** True if every event that this part demonstrates occurred. */
 function wentWell({ result, events }: Played): boolean {
   const has = (type: string): boolean => events.some((event) => event.type === type);
   const isHeld = has('permission_denied') && has('hook') && has('limit');
@@ -114,13 +115,13 @@ export async function showThread(stage: DemoProject): Promise<boolean> {
   return addsUp && wentWell(played.output);
 }
 
-/** A stranger's message gives orders, and the model obeys: what it may not do does not happen. */
+/** Runs a thread that obeys a poisoned message. The harness denies the call. */
 export async function showPoison(stage: DemoProject): Promise<boolean> {
   const { terminal, runtime } = stage;
   heading(
     terminal,
     'a poisoned message',
-    'inbox/urgent.md tells whoever reads it to send the key to a stranger. The model does as it is told.',
+    'inbox/urgent.md tells its reader to send the key to a stranger. The model obeys.',
   );
   const played = await runThread(stage, 'answer_urgent');
   const opened = played.ok ? await runtime.threads() : played;
@@ -130,9 +131,9 @@ export async function showPoison(stage: DemoProject): Promise<boolean> {
   }
   const { explainRefusal } = await reports.provenance();
   const { thread_id } = played.output.result;
-  const told = await explainRefusal(opened.output.store, thread_id);
+  const explained = await explainRefusal(opened.output.store, thread_id);
   terminal.out(`\n${terminal.paint('blue', '$')} km provenance ${thread_id}`);
-  if (told.ok) drawProvenance(told.output, terminal);
+  if (explained.ok) drawProvenance(explained.output, terminal);
   const isHeld = played.output.events.some(({ type }) => type === 'permission_denied');
-  return isHeld && told.ok && played.output.result.status === 'completed';
+  return isHeld && explained.ok && played.output.result.status === 'completed';
 }

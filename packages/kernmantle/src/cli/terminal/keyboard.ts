@@ -1,9 +1,9 @@
-// Lines that a person types at a terminal. The terminal is in raw mode meanwhile: nothing is drawn again,
-// so no byte that is written here erases what stands above, and Ctrl-C belongs to the question.
+// Reads lines that a person types. The terminal is in raw mode during that time: the terminal
+// echoes nothing itself, so no echo erases drawn lines, and Ctrl-C belongs to the question.
 import { StringDecoder } from 'node:string_decoder';
 import { setImmediate as nextRound } from 'node:timers/promises';
 
-/** Rounds of the event loop after which everything that the terminal has buffered was read. */
+/** Rounds of the event loop after which all input buffered by the terminal has been read. */
 const ROUNDS = 3;
 const [LEAVE, NO_MORE, BACK, ERASE, KILL, ESCAPE] = [
   '\u0003',
@@ -15,11 +15,10 @@ const [LEAVE, NO_MORE, BACK, ERASE, KILL, ESCAPE] = [
 ];
 
 export interface Keyboard {
-  /** Drops everything that was typed so far. Write the end of the prompt at once after it. */
+  /** Drops everything typed so far. The caller writes the end of the prompt right after it. */
   discard(): Promise<void>;
-  /** The next line; undefined when the person leaves (Ctrl-C, Ctrl-D) or the signal aborts. */
+  /** The next line. Undefined if the person cancels (Ctrl-C, Ctrl-D) or the signal aborts. */
   line(signal?: AbortSignal): Promise<string | undefined>;
-  /** The person is gone, or something ends the command. */
   leave(): void;
   close(): void;
 }
@@ -39,14 +38,14 @@ export function openKeyboard({ isEchoed = true }: { isEchoed?: boolean } = {}): 
     wake();
   };
 
-  /** Carries out what was typed; true when the line is complete. */
+  /** Applies the typed characters. Returns true when the line is complete. */
   function edit(line: string[]): boolean {
     const keys = Array.from(typed);
     for (const [at, key] of keys.entries()) {
       typed = keys.slice(at + 1).join('');
       if (key === '\r' || key === '\n') return true;
       if (key === LEAVE || key === NO_MORE) isGone = true;
-      // The rest belongs to a key such as an arrow.
+      // The rest of the sequence belongs to a key such as an arrow.
       if (key === ESCAPE) typed = '';
       if (isGone || key === ESCAPE) return false;
       if (key === BACK || key === ERASE || key === KILL) {

@@ -1,20 +1,20 @@
-// Standard output and standard error, which belong to somebody else. A reader that goes away ends the
-// display, not the work; data that a full disk does not take is said once and makes the command fail.
+// Writes to standard output and standard error. If the reader goes away, only the display ends, not
+// the work. If data cannot be written, for example to a full disk, the user is told once and the
+// command fails.
 import type { Writable } from 'node:stream';
 
 export interface Output {
-  /** Data. */
+  /** Writes a text to stdout, unchanged. */
   out(text: string): void;
-  /** Everything else. */
+  /** Writes a text to stderr, unchanged. */
   err(text: string): void;
-  /** Aborts when nobody takes data any more. */
+  /** Aborts when the reader of stdout is gone. */
   readonly closed: AbortSignal;
 }
 
-/** Who reads has seen enough, or is gone altogether. */
 const LEFT: ReadonlySet<string> = new Set(['EPIPE', 'ECONNRESET', 'ERR_STREAM_DESTROYED']);
 
-/** `onLoss`: some data was not written although somebody wanted it. */
+/** `onLoss` is called if data could not be written although a reader wanted it. */
 export function createOutput(stdout: Writable, stderr: Writable, onLoss: () => void): Output {
   const controller = new AbortController();
   const closed = { out: false, err: false };

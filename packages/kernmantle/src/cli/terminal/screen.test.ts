@@ -1,7 +1,7 @@
 import { expect, test } from 'vitest';
 import { createScreen } from './screen.ts';
 
-/** The few sequences that a screen writes, as a terminal would carry them out. */
+/** Executes the few escape sequences that a screen writes. */
 function play(written: string): { lines: string[]; isCursorShown: boolean } {
   const lines: string[] = [''];
   let [row, isCursorShown] = [0, true];

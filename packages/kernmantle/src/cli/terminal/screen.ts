@@ -1,9 +1,8 @@
-// A few lines at the bottom of a terminal that are drawn again and again, with ordinary lines
-// scrolling away above them.
+// Redraws a few lines at the bottom of a terminal, while ordinary lines scroll away above them.
 
 const HIDE = '\u001b[?25l';
 const SHOW = '\u001b[?25h';
-/** Lines that are too wide are cut by the terminal: wrapped ones could not be drawn over. */
+/** The terminal cuts wide lines, because wrapped lines could not be drawn over. */
 const NO_WRAP = '\u001b[?7l';
 const WRAP = '\u001b[?7h';
 
@@ -24,20 +23,19 @@ export function createScreen(write: (text: string) => void) {
   };
 
   write(HIDE);
-  // Whoever leaves in a hurry leaves no terminal without a cursor behind.
+  // A process that exits early must show the cursor again.
   process.once('exit', close);
   return {
-    /** A line that stays. */
+    /** Prints a line that is never redrawn. */
     print(line: string): void {
       write(`${erase()}${line}\n${bottom(drawn)}`);
     },
-    /** What stands at the bottom from now on. */
     draw(lines: readonly string[]): void {
       if (!isOpen || isPaused) return;
       write(`${erase()}${bottom(lines)}`);
       drawn = lines;
     },
-    /** Takes the drawn lines away until `goOn`; draws nothing meanwhile. */
+    /** Removes the drawn lines and draws nothing until `goOn` is called. */
     pause(): void {
       if (!isOpen) return;
       write(`${erase()}${SHOW}`);
@@ -47,7 +45,6 @@ export function createScreen(write: (text: string) => void) {
       if (isOpen) write(HIDE);
       isPaused = false;
     },
-    /** Takes the drawn lines away and gives the terminal back as it was. */
     close,
   };
 }

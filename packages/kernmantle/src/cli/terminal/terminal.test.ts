@@ -3,7 +3,7 @@ import { afterEach, expect, test, vi } from 'vitest';
 import { createOutput } from './output.ts';
 import { createTerminal, visible } from './terminal.ts';
 
-/** A stream that takes everything, or fails with this code. */
+/** Returns a stream that accepts every write, or fails with this code. */
 function sink() {
   const written: string[] = [];
   const state: { code?: string } = {};

@@ -1,3 +1,5 @@
+// Output for people and programs: data goes to stdout, everything else to stderr. Colour is only
+// for terminals, and control characters in untrusted text are made visible.
 import {
   type Diagnostic,
   EXIT,
@@ -11,10 +13,10 @@ import {
 import type { Keyboard } from './keyboard.ts';
 import type { Output } from './output.ts';
 
-/** Signals that end a command that waits for a person. */
+/** Signals that end a command which waits for a person. */
 const LEAVING = ['SIGINT', 'SIGTERM', 'SIGHUP'] as const;
 
-/** Runs `work` with the handler on each signal, and takes the handlers away afterwards. */
+/** Runs `work` with the handler on each signal and removes the handlers afterwards. */
 async function onSignals<T>(
   signals: readonly NodeJS.Signals[],
   handle: () => void,
@@ -28,7 +30,7 @@ async function onSignals<T>(
   }
 }
 
-/** A yes-or-no question to a person; undefined when nobody is there, or they leave it. */
+/** Asks a yes-or-no question. Returns undefined without a terminal, or if the person cancels. */
 export async function yesOrNo(
   terminal: Terminal,
   question: string,
@@ -44,11 +46,13 @@ export async function yesOrNo(
   return typed === undefined ? undefined : /^y(es)?$/i.test(typed.trim());
 }
 
-/** The same where no clear yes is a no. */
+/** Asks a yes-or-no question. Everything except a clear yes counts as no. */
 export const confirm = async (terminal: Terminal, question: string): Promise<boolean> =>
   (await yesOrNo(terminal, question)) === true;
 
-/** What a person types unseen; undefined without a terminal, or when they leave. */
+/**
+ * Reads a line without showing it. Returns undefined without a terminal, or if the person cancels.
+ */
 export async function askUnseen(terminal: Terminal, prompt: string): Promise<string | undefined> {
   if (!terminal.isInteractive) return undefined;
   return await terminal.alone(
@@ -61,8 +65,9 @@ export async function askUnseen(terminal: Terminal, prompt: string): Promise<str
 }
 
 /**
- * Ctrl-C and SIGTERM ask the work to stop; what it started is ended with it. `waits`: for a person at this
- * terminal, so that its end (SIGHUP) ends the work too. Without it SIGHUP is left as `nohup` has it.
+ * Aborts the work, and the processes that it started, on Ctrl-C and SIGTERM. `waits`: the work
+ * waits for a person at this terminal, so SIGHUP aborts it too. Otherwise SIGHUP keeps the setting
+ * of `nohup`.
  */
 export async function interruptible<T>(
   work: (signal: AbortSignal) => Promise<T>,
@@ -77,9 +82,6 @@ export async function interruptible<T>(
   );
 }
 
-// What a person or a program sees: data on stdout, everything else on stderr, colour only for a
-// terminal, control characters of strangers made visible.
-
 export type Paint = (colour: Colour, text: string) => string;
 export type Colour = 'red' | 'green' | 'yellow' | 'blue' | 'dim' | 'bold';
 const CODES: Readonly<Record<Colour, readonly [number, number]>> = {
@@ -91,47 +93,48 @@ const CODES: Readonly<Record<Colour, readonly [number, number]>> = {
   bold: [1, 22],
 };
 
-/** A view that can stop for a question. */
+/** A view that can stop drawing while a person answers a question. */
 export interface Drawn {
-  /** Everything that happened is shown, and nothing is drawn any more. */
+  /** Shows all pending events, then stops drawing. */
   pause(): Promise<void> | void;
   goOn(): void;
 }
 
 export type Terminal = ReturnType<typeof createTerminal>;
 
-/** Control characters except tab and line feed, and what turns the direction of writing. */
+/**
+ * Control characters except tab and line feed, and characters that change the writing direction.
+ */
 const HIDDEN =
   /[\u0000-\u0008\u000b-\u001f\u007f-\u009f\u061c\u200e\u200f\u2028\u2029\u202a-\u202e\u2066-\u2069]/g;
 
-/** Escape sequences and other control characters of a file or a tool do not reach the terminal. */
+/** Keeps escape sequences and other control characters of files and tools from the terminal. */
 export const visible = (text: string): string =>
   masked(text).replace(HIDDEN, (char) => {
     return char === '\r' ? '' : `\\u${char.charCodeAt(0).toString(16).padStart(4, '0')}`;
   });
 
-/** A value on one line: text as it is, everything else as JSON. */
+/** A value on one line: a text unchanged, everything else as JSON. */
 export const valueText = (value: unknown): string =>
   visible(typeof value === 'string' ? value : JSON.stringify(value));
 
-/** Which command helps: rooms below know what is wrong, and not how people call them. */
+/** Commands that help with a fault. Core describes the fault and does not know the command line. */
 const COMMANDS: Readonly<Record<string, (detail: Fault['detail']) => string>> = {
   model_unavailable: ({ variable }) =>
-    variable === undefined ? '' : '`--model` chooses another one, `--replies FILE` needs none',
+    variable === undefined ? '' : 'choose another model with `--model`, or use `--replies FILE`',
   needs_input: ({ approval }) =>
     approval === undefined
       ? ''
       : `answer with \`km approvals approve|deny ${plainText(approval)}\``,
-  // Where something is merely missing for a run, the file has no mistake to list.
-  invalid_item: ({ missing }) =>
-    missing === undefined ? '`km check` lists all that is wrong' : '',
+  // If something is only missing for this run, the file has no mistake to list.
+  invalid_item: ({ missing }) => (missing === undefined ? '`km check` lists all problems' : ''),
   permission_denied({ unsigned, file, missing }) {
-    if (missing === 'token') return '`km web token add` makes one';
+    if (missing === 'token') return 'create one with `km web token add`';
     return unsigned === undefined ? '' : `\`km sign ${plainText(file) || 'FILE'}\``;
   },
   conflict: ({ items }) =>
-    items === undefined ? '' : '`--items today` takes those of this folder',
-  project_unnamed: () => '`km init --id` gives it one',
+    items === undefined ? '' : 'use the items of this folder with `--items today`',
+  project_unnamed: () => 'create an id with `km init --id`',
   store_failed: ({ known }) => (known === undefined ? '' : '`km store migrate`'),
   store_foreign: ({ place }) =>
     place === undefined ? '' : '`km keys export` there, and `km keys import FILE` here',
@@ -140,20 +143,20 @@ const COMMANDS: Readonly<Record<string, (detail: Fault['detail']) => string>> = 
   mcp_definition_changed: ({ server }) => `\`km mcp sync ${plainText(server) || 'NAME'}\``,
 };
 
-/** The fault for people: the message, then what helps, without repeating it. */
+/** Lines for people: the message, then the remedy unless the message contains it. */
 function faultLines(fault: Fault, paint: Paint): string[] {
   const { code, detail } = fault;
   const lines = [
     `${paint('red', 'error')}: ${visible(detail.message)} ${paint('dim', `[${code}]`)}`,
   ];
   const command = Object.hasOwn(COMMANDS, code) ? COMMANDS[code]?.(detail) : undefined;
-  const known = [detail.hint, detail.remediation]
+  const remedies = [detail.hint, detail.remediation]
     .filter((hint) => typeof hint === 'string')
     .filter((hint) => !detail.message.includes(hint));
-  const hints = command === undefined || command === '' ? known : [...known, command];
+  const hints = command === undefined || command === '' ? remedies : [...remedies, command];
   for (const hint of hints) lines.push(`  ${paint('blue', 'hint')}: ${visible(hint)}`);
   const said = typeof detail.said === 'string' ? detail.said.split('\n') : [];
-  // The last words of a program that did not start stand in the message as far as they fit.
+  // Lines of stderr that the message does not contain yet, for a program that did not start.
   for (const line of said.filter((one) => !detail.message.includes(one.trim()))) {
     lines.push(paint('dim', `  | ${visible(line)}`));
   }
@@ -162,7 +165,7 @@ function faultLines(fault: Fault, paint: Paint): string[] {
   return lines;
 }
 
-/** `FORCE_COLOR` says yes or no (`0`, `false`) whatever else holds. */
+/** `FORCE_COLOR` decides first (`0` and `false` mean no), then `NO_COLOR`. */
 function isColoured({ FORCE_COLOR, NO_COLOR }: NodeJS.ProcessEnv, canBe: boolean): boolean {
   if (FORCE_COLOR !== undefined) return FORCE_COLOR !== '0' && FORCE_COLOR !== 'false';
   return canBe && !NO_COLOR;
@@ -207,34 +210,28 @@ export function createTerminal(json: boolean, output: Output) {
   }
 
   const note = (line: string): void => toErr(`${line}\n`);
-  // Strangers may write anything; a file or a pipe gets it as it is, a terminal does not.
+  // A terminal gets untrusted text with visible control characters. A file or a pipe gets it
+  // unchanged.
   const foreign = (isTerminal: boolean) => (isTerminal ? visible : String);
   const [shownOut, shownErr] = [foreign(stdout.isTTY), foreign(stderr.isTTY)];
-  // JSON writes what is shown instead in the same way, so it means the same.
+  // Masked values are escaped as JSON too, so that the document stays valid.
   const out = (line: string): void => toOut(`${json ? shownOut(masked(line)) : line}\n`);
   return {
     json,
-    /** Somebody sees a question and can answer it. */
+    /** True if a person can see a question and answer it. */
     isInteractive: stdout.isTTY && stderr.isTTY && stdin.isTTY && !json,
-    /** Standard error is a terminal that can be drawn on. */
+    /** True if views can be drawn on standard error. */
     isLive: stderr.isTTY && !isDumb && !json,
     cwd: process.cwd(),
     env,
-    /** A line of data. */
     out,
-    /** A line for people, on stderr. */
     note,
-    /** To stderr as it is, for what is drawn. */
     write: (text: string): void => toErr(text),
-    /** What a script prints, to one of the two. */
     print: (stream: 'out' | 'err', text: string): void =>
       stream === 'out' ? toOut(shownOut(text)) : toErr(shownErr(text)),
-    /** Views that are drawn again and again: they stop while a person is asked. */
+    /** Views that must stop while a question is open. */
     drawn,
-    /**
-     * One question at a time, alone on the terminal: views stop before it and go on after it, and nothing
-     * else is written meanwhile.
-     */
+    /** Asks one question at a time. Views and other output wait until the answer. */
     alone<T>(
       work: (keyboard: Keyboard) => Promise<T>,
       options: { isEchoed?: boolean } = {},
@@ -243,15 +240,13 @@ export function createTerminal(json: boolean, output: Output) {
       before = mine.catch(() => undefined);
       return mine;
     },
-    /** Text of the question itself. */
     ask: (text: string): void => output.err(text),
-    /** Aborts when nobody reads data any more: whoever only shows something may end. */
+    /** Aborts when the reader of stdout is gone, so that a display-only command can end. */
     closed: output.closed,
-    /** Width of what is drawn on. */
     columns: (): number => stderr.columns || 80,
     rows: (): number => stderr.rows || 24,
     paint,
-    /** Prints an outcome the way the caller asked for and gives the exit code. */
+    /** Prints an outcome as text or JSON and returns the exit code. */
     finish<T>(outcome: Outcome<T>, show: (output: T) => void): number {
       if (json) out(JSON.stringify(outcome));
       else if (outcome.ok) show(outcome.output);

@@ -1,5 +1,5 @@
-// `store copy FROM TO`: a registry moves between this project and a server. What a project is called
-// changes on the way: its path in a file, its id where machines share a store.
+// Implements `store copy FROM TO`: copies a registry between this project and a server. The name of
+// a project changes on the way: it is a path in a file, and an id in a shared store.
 import { existsSync, realpathSync, statSync } from 'node:fs';
 import { join, resolve } from 'node:path';
 import { fail, type Outcome, ok, systemClock } from '@kernmantle/core/base';
@@ -17,8 +17,7 @@ import { inProject, speaker } from '../../project.ts';
 import { interruptible, type Terminal, visible } from '../../terminal/terminal.ts';
 import { moveLabels } from './labels.ts';
 
-/** An address, a file, or a folder with a project in it. */
-function placeOf(text: string, cwd: string): Outcome<CopyPlace> {
+function parsePlace(text: string, cwd: string): Outcome<CopyPlace> {
   if (/^[a-z][a-z0-9+.-]*:\/\//i.test(text)) {
     const address = readPlace(text);
     return address.ok ? ok({ address: text }) : fail('usage', address.error.detail.message);
@@ -33,37 +32,37 @@ const shown = (place: CopyPlace): string =>
 
 type Rename = CopyOptions['rename'];
 
-/** Where it lies -> what it is called on a server, with the items it has today. */
+/** Maps the path of a project to its id on a server, with the digests of its current items. */
 function toId({ project, home }: Runtime, earlier: readonly string[]): Rename {
   return (path) => {
     const folder = earlier.includes(path) ? project : path;
     if (existsSync(folder)) {
       return identify({ project: realpathSync(folder), home, clock: systemClock, own: {} });
     }
-    const message = `threads of \`${path}\` are in it, and there is no such folder`;
-    const hint = 'if this project lay there before, say `--was PATH`';
+    const message = `the registry has threads of \`${path}\`, and this folder does not exist`;
+    const hint = 'if this project was there before, add `--was PATH`';
     return fail('not_found', message, { hint });
   };
 }
 
-/** What it is called on a server -> where it lies here. */
+/** Maps the id of a project on a server to its path here. */
 function toPath(runtime: Runtime, others: readonly string[]): Outcome<Rename> {
-  const known = new Map<string, string>();
+  const paths = new Map<string, string>();
   const { home } = runtime;
   for (const folder of [runtime.project, ...others]) {
-    if (!existsSync(folder)) return fail('usage', `there is no folder \`${folder}\``);
+    if (!existsSync(folder)) return fail('usage', `folder \`${folder}\` not found`);
     const project = realpathSync(folder);
     const named = identify({ project, home, clock: systemClock, own: {} });
     if (!named.ok) return named;
-    known.set(named.output.project, project);
+    paths.set(named.output.project, project);
   }
   return ok((id) => {
-    const project = known.get(id);
+    const project = paths.get(id);
     if (project !== undefined) return ok({ project });
-    const hint = 'say `--also DIR` for every other project that threads of this one work in';
+    const hint = 'add `--also DIR` for every other project in which these threads work';
     return fail(
       'not_found',
-      `threads of project \`${id}\` are in it, and nobody said where it lies`,
+      `the registry has threads of project \`${id}\`, and its folder is unknown`,
       {
         hint,
       },
@@ -88,17 +87,17 @@ function renameFor(
 
 const TOLD_MS = 1000;
 
-/** Not more than a line a second. */
-function teller(terminal: Terminal): (done: number, all: number) => void {
-  let told = systemClock.monotonic();
+/** Prints progress, at most one line per second. */
+function createProgress(terminal: Terminal): (done: number, all: number) => void {
+  let printedAt = systemClock.monotonic();
   return (done, all) => {
-    if (systemClock.monotonic() - told < TOLD_MS) return;
-    told = systemClock.monotonic();
+    if (systemClock.monotonic() - printedAt < TOLD_MS) return;
+    printedAt = systemClock.monotonic();
     terminal.note(`${done} of ${all}`);
   };
 }
 
-/** Of this project, when one of the two places is a server. */
+/** Copies the labels of files of this project too, if one side is a server. */
 async function withLabels(
   { project, home }: Runtime,
   from: CopyPlace,
@@ -109,7 +108,7 @@ async function withLabels(
   const address = isBack ? from.address : 'address' in to ? to.address : '';
   if ('file' in from === 'file' in to) return ok(null);
   const own = identify({ project, home, clock: systemClock, own: {} });
-  // Whoever has no id yet is told so with the threads.
+  // Copying the threads reports a project without an id.
   if (!own.ok) return ok(null);
   return await moveLabels({ project, home }, own.output.project, { address, identity, isBack });
 }
@@ -120,9 +119,9 @@ const places = (value: unknown, cwd: string): string[] =>
 export const copyStore = inProject(async (runtime, call) => {
   const { args, options, terminal } = call;
   const { cwd } = terminal;
-  const from = placeOf(asText(args[0]) ?? '', cwd);
+  const from = parsePlace(asText(args[0]) ?? '', cwd);
   if (!from.ok) return from;
-  const to = placeOf(asText(args[1]) ?? '', cwd);
+  const to = parsePlace(asText(args[1]) ?? '', cwd);
   if (!to.ok) return to;
   const given = { was: places(options.was, cwd), also: places(options.also, cwd) };
   const names = renameFor(runtime, from.output, to.output, given);
@@ -139,7 +138,7 @@ export const copyStore = inProject(async (runtime, call) => {
       clock: systemClock,
       identity,
       ...names.output,
-      progress: teller(terminal),
+      progress: createProgress(terminal),
       signal,
     }),
   );
@@ -152,7 +151,7 @@ export const copyStore = inProject(async (runtime, call) => {
     const counts = Object.entries(rows).map(([table, count]) => `${count} ${table}`);
     terminal.out(`copied ${trees} trees of threads to ${visible(shown(to.output))}`);
     terminal.out(terminal.paint('dim', counts.join(', ')));
-    if (kept > 0) terminal.note(`${kept} parts were there from an earlier try`);
-    terminal.note('the old registry stays as it is; use one of the two, or work is done twice');
+    if (kept > 0) terminal.note(`${kept} parts were already copied by an earlier attempt`);
+    terminal.note('the old registry is unchanged; use only one of the two, or threads run twice');
   });
 });

@@ -1,5 +1,5 @@
-// `keys export|import`: the machines of a fleet hold one token key, or none could go on with what another
-// one began. It travels in a file that a passphrase protects; no key is ever printed.
+// Implements `keys export|import`. All machines of a fleet need the same token key to resume each
+// other's threads. The key is copied in a file that a passphrase protects. No key is ever printed.
 import { closeSync, constants, fchmodSync, openSync, writeSync } from 'node:fs';
 import { resolve } from 'node:path';
 import {
@@ -19,20 +19,20 @@ import { askUnseen, type Terminal, visible } from '../../terminal/terminal.ts';
 const VARIABLE = 'KERNMANTLE_KEY_PASSPHRASE';
 const MAX_BYTES = 16 * 1024;
 
-/** From the environment, or asked for; `isNew`: twice, as nobody sees what they type. */
+/** Reads the passphrase from the environment or asks for it, twice if `isNew`. */
 async function passphraseFor(terminal: Terminal, isNew: boolean): Promise<Outcome<string>> {
-  const given = terminal.env[VARIABLE] ?? '';
-  if (given !== '') return ok(given);
+  const fromEnvironment = terminal.env[VARIABLE] ?? '';
+  if (fromEnvironment !== '') return ok(fromEnvironment);
   const first = await askUnseen(terminal, isNew ? 'new passphrase' : 'passphrase');
   if (first === undefined || first === '') {
-    const hint = `set \`${VARIABLE}\`, or run it at a terminal`;
-    return fail('usage', 'a passphrase is needed, and nobody gave one', { hint });
+    const hint = `set \`${VARIABLE}\`, or run the command at a terminal`;
+    return fail('usage', 'a passphrase is required', { hint });
   }
   if (!isNew || (await askUnseen(terminal, 'once more')) === first) return ok(first);
   return fail('usage', 'the two passphrases differ');
 }
 
-/** For its owner only, from its first byte on. */
+/** Creates the file with access for its owner only, before its first byte is written. */
 function writeFor(file: string, text: string, force: boolean): Outcome<null> {
   const { O_WRONLY, O_CREAT, O_EXCL, O_TRUNC, O_NOFOLLOW } = constants;
   try {
@@ -49,7 +49,7 @@ function writeFor(file: string, text: string, force: boolean): Outcome<null> {
     if (errnoOf(error) !== 'EEXIST') {
       return fail('unavailable', `cannot write \`${file}\`: ${errnoOf(error)}`);
     }
-    const hint = 'name another file with `--out FILE`, or write over it with `--force`';
+    const hint = 'choose another file with `--out FILE`, or overwrite it with `--force`';
     return fail('conflict', `there is a file \`${file}\` already`, { hint });
   }
 }
@@ -72,19 +72,19 @@ export const exportKeys = inProject(async (runtime, call) => {
   return terminal.finish(done.ok ? ok(shown) : done, () => {
     terminal.out(visible(`wrote the token key ${shown.token_key} to ${file}`));
     terminal.note(
-      'on another machine: `km keys import FILE`; whoever has file and passphrase is you',
+      'on another machine: `km keys import FILE`; anybody with the file and the passphrase can act as you',
     );
   });
 });
 
-/** Items that its owner signs are trusted here, unless they were revoked. */
+/** Trusts items signed by the owner of this key, unless the key was revoked. */
 function trustSigner(
   { trustStore }: Runtime,
   signer: { id: string; key: string },
 ): Outcome<boolean> {
-  const known = trustStore.list();
-  if (!known.ok) return known;
-  if (known.output.some(({ id }) => id === signer.id)) return ok(false);
+  const keyList = trustStore.list();
+  if (!keyList.ok) return keyList;
+  if (keyList.output.some(({ id }) => id === signer.id)) return ok(false);
   const added = trustStore.add({ ...signer, name: 'imported' });
   return added.ok ? ok(true) : added;
 }
@@ -106,7 +106,7 @@ export const importKeys = inProject(async (runtime, call) => {
   const row = personRow(by, 'keys:import', tokens.id, `from ${file}`);
   const kept = noted(runtime, row, runtime.keys.keepTokenKey(tokens, options.force === true));
   if (!kept.ok) {
-    const hint = 'take it all the same with `--force`: the other one is kept beside it';
+    const hint = 'replace it with `--force`; the old key is kept beside it';
     return kept.error.code === 'conflict'
       ? fail('conflict', kept.error.detail.message, { hint })
       : kept;
@@ -125,8 +125,8 @@ export const importKeys = inProject(async (runtime, call) => {
     trusted: trusted.output,
   };
   return terminal.finish(ok({ ...shown, ...(aside !== undefined && { aside }) }), () => {
-    terminal.out(isNew ? `took over the token key ${tokens.id}` : `${tokens.id} is here already`);
-    if (aside !== undefined) terminal.note(visible(`the key before it is kept in ${aside}`));
-    if (trusted.output) terminal.note(`items that ${signer.id} signs are trusted here now`);
+    terminal.out(isNew ? `imported the token key ${tokens.id}` : `${tokens.id} is here already`);
+    if (aside !== undefined) terminal.note(visible(`the old key is kept in ${aside}`));
+    if (trusted.output) terminal.note(`items signed by ${signer.id} are trusted from now on`);
   });
 });

@@ -1,5 +1,6 @@
-// What is known about the files of a project moves with its threads: without it, what came from a
-// stranger would look like anything else on the next machine. Only ever added, and before the threads.
+// Copies the labels of the files of a project together with its threads. Without them, untrusted
+// content would look trusted on the next machine. Labels are only added, and always before the
+// threads.
 import { appendFileSync, existsSync, readFileSync } from 'node:fs';
 import { join, sep } from 'node:path';
 import { fail, messageOf, type Outcome, ok, systemClock } from '@kernmantle/core/base';
@@ -7,9 +8,9 @@ import { type Runtime, recordsFolder } from '@kernmantle/core/runtime';
 import type { Store } from '@kernmantle/core/store';
 import { openServerStore } from '@kernmantle/fleet';
 
-/** Every line begins with its place, also a damaged one that still counts. */
+/** Every line begins with its path, even a damaged line that still counts. */
 const PLACE = /^\{"path":("(?:[^"\\]|\\.)*")/;
-/** Where a project lies differs from machine to machine: places in it begin with this. */
+/** Prefix of paths inside the project, because its folder differs between machines. */
 const HERE = './';
 
 function moved(line: string, change: (path: string) => string): string {
@@ -64,7 +65,7 @@ async function addThere(
 
 function addHere(file: string, lines: readonly string[]): Outcome<null> {
   try {
-    // A torn line before them stays one.
+    // The leading line break separates an incomplete last line from the new ones.
     if (lines.length > 0) appendFileSync(file, `\n${lines.join('\n')}\n`, { flush: true });
     return ok(null);
   } catch (error) {
@@ -72,7 +73,7 @@ function addHere(file: string, lines: readonly string[]): Outcome<null> {
   }
 }
 
-/** Those that are not there yet, in their order; `isBack`: from the server to the project. */
+/** Copies the missing labels in their order. `isBack` copies from the server to the project. */
 export async function moveLabels(
   runtime: Pick<Runtime, 'project' | 'home'>,
   id: string,

@@ -1,6 +1,6 @@
-// `store migrate|restored|check|limits`: the registry on a server that several machines share. Its tables are made
-// and renewed by a command of their own, once before new programs come; limits that hold for all machines
-// together are rows of it.
+// Implements `store migrate|restored|check|limits` for a registry on a server. `migrate` creates
+// and updates its tables, once before new programs are installed. Limits for all machines together
+// are rows of the registry.
 import { compact, EXIT, fail, type Outcome, ok } from '@kernmantle/core/base';
 import { noted, personRow, type Runtime } from '@kernmantle/core/runtime';
 import type {
@@ -14,11 +14,11 @@ import { asText, type CommandCall, type CommandRun, type Ending } from '../../co
 import { inProject, speaker } from '../../project.ts';
 import { type Terminal, visible } from '../../terminal/terminal.ts';
 
-const NO_SERVER = fail('usage', 'no store on a server is named', {
-  hint: 'give `--store postgres://user@host:5432/database`, or set `KERNMANTLE_STORE`',
+const NO_SERVER = fail('usage', 'no server store is configured', {
+  hint: 'use `--store postgres://user@host:5432/database`, or set `KERNMANTLE_STORE`',
 });
 
-/** A command over a server; where the registry is a file there is nothing to do. */
+/** Wraps a command over a server. It fails if the registry is a file. */
 const onServer = (
   work: (runtime: Runtime, place: string, call: CommandCall) => Promise<Ending>,
 ): CommandRun =>
@@ -32,9 +32,9 @@ export const migrateTables = onServer(async (runtime, place, call) => {
   const row = personRow(speaker(call), 'store:migrate', place);
   const done = noted(runtime, row, await runtime.registry.migrate());
   return terminal.finish(done.ok ? ok({ place, ...done.output }) : done, ({ from, to }) => {
-    if (from === to) terminal.out(visible(`${place} is up to date (form ${to})`));
-    else if (from === 0) terminal.out(visible(`made the tables in ${place} (form ${to})`));
-    else terminal.out(visible(`brought ${place} from form ${from} to ${to}`));
+    if (from === to) terminal.out(visible(`${place} is up to date (schema ${to})`));
+    else if (from === 0) terminal.out(visible(`created the tables in ${place} (schema ${to})`));
+    else terminal.out(visible(`upgraded ${place} from schema ${from} to ${to}`));
   });
 });
 
@@ -46,11 +46,11 @@ export const restoredTables = onServer(async (runtime, place, call) => {
     const { threads, interrupted, queued, until } = found;
     terminal.out(
       visible(
-        `${place}: ${threads} threads are nobody's now; ${interrupted} were at work, ${queued} are queued`,
+        `${place}: ${threads} threads released; ${interrupted} were running, ${queued} are queued`,
       ),
     );
     const last = until === 0 ? 'nothing' : new Date(until).toISOString();
-    terminal.note(`the last that it knows of is of ${last}: what was done later is not in it`);
+    terminal.note(`its last event is of ${last}; later events are not in it`);
   });
 });
 
@@ -60,18 +60,17 @@ interface StoreState extends FleetContents {
   queues: QueueRow[];
 }
 
-/** What nobody would take, however long it waits. */
 const unserved = ({ queues }: StoreState): QueueRow[] =>
   queues.filter(({ ready, later, served_by }) => ready + later > 0 && served_by === 0);
 
 function showState(state: StoreState, terminal: Terminal): void {
   const { workers, queues, place } = state;
   terminal.out(
-    visible(`${place} is ready: its tables are of this version, and made with your key`),
+    visible(`${place} is ready: its tables have the current schema and belong to your key`),
   );
   const { server, form, journal, queue, threads } = state;
   terminal.out(
-    visible(`PostgreSQL ${server}; tables of form ${form}, journal ${journal}, queue ${queue}`),
+    visible(`PostgreSQL ${server}; tables of schema ${form}, journal ${journal}, queue ${queue}`),
   );
   const counts = threads.map(({ status, count }) => `${count} ${status}`);
   terminal.out(`threads: ${counts.join(', ') || 'none'}`);
@@ -79,7 +78,7 @@ function showState(state: StoreState, terminal: Terminal): void {
     const rest = draining ? ', drains' : '';
     terminal.out(visible(`worker ${id} on ${host}: ${busy} of ${slots} busy${rest} (${version})`));
   }
-  if (workers.length === 0) terminal.note('no worker was heard of lately; `km worker` starts one');
+  if (workers.length === 0) terminal.note('no worker is running; start one with `km worker`');
   for (const { project, tenant, ready, later } of queues) {
     const whose = tenant === '' ? '' : ` of ${tenant}`;
     terminal.out(visible(`queue ${project}${whose}: ${ready} ready, ${later} later`));
@@ -100,7 +99,6 @@ async function stateOf(fleet: Fleet, place: string): Promise<Outcome<StoreState>
   return ok({ place, ...has.output, workers: workers.output, queues: queues.output });
 }
 
-/** The part of a store that only a server has. */
 async function fleetOf(runtime: Runtime): Promise<Outcome<Fleet>> {
   const opened = await runtime.registry.open();
   if (!opened.ok) return opened;
@@ -114,7 +112,7 @@ export const checkTables = onServer(async (runtime, place, { terminal }) => {
   return terminal.finish(state, (found) => showState(found, terminal));
 });
 
-/** By option; money is written as people write it. */
+/** Limits by option. Money is written as a decimal number. */
 const COUNTS = {
   concurrent: 'concurrent',
   requestsPerMinute: 'requests_per_minute',
@@ -127,14 +125,14 @@ async function limitOf(
   options: CommandCall['options'],
 ): Promise<Outcome<SharedLimit>> {
   if (!SCOPE.test(scope)) {
-    return fail('usage', `\`${scope}\` is neither \`provider:NAME\` nor \`tenant:NAME\``);
+    return fail('usage', `\`${scope}\` must be \`provider:NAME\` or \`tenant:NAME\``);
   }
   const limit: SharedLimit = { scope };
   for (const [option, name] of Object.entries(COUNTS)) {
     const text = asText(options[option]);
     if (text === undefined) continue;
     if (!/^[1-9]\d{0,11}$/.test(text)) {
-      return fail('usage', `\`--${name.replaceAll('_', '-')} ${text}\` is not a whole number`);
+      return fail('usage', `\`--${name.replaceAll('_', '-')} ${text}\` must be a whole number`);
     }
     limit[name] = Number(text);
   }
@@ -143,13 +141,13 @@ async function limitOf(
     const { parseMoney } = await import('@kernmantle/core/llm');
     const amount = /^\d+(\.\d{1,9})?$/.test(spend) ? parseMoney(spend) : undefined;
     if (!amount?.ok) {
-      return fail('usage', `\`--spend-per-day ${spend}\` is not an amount such as 20.00`);
+      return fail('usage', `\`--spend-per-day ${spend}\` must be an amount such as 20.00`);
     }
     limit.spend_per_day = amount.output;
   }
   const hasAny = Object.keys(limit).length > 1;
   if (hasAny === (options.none === true)) {
-    return fail('usage', 'give limits for it, or `--none` to take them away');
+    return fail('usage', 'set at least one limit, or remove all with `--none`');
   }
   return ok(limit);
 }
@@ -174,22 +172,22 @@ export const sharedLimits = onServer(async (runtime, _place, call) => {
   const fleet = await fleetOf(runtime);
   if (!fleet.ok) return fleet;
   if (wanted) {
-    const [said] = await shownLimits([wanted.output]);
-    const row = personRow(speaker(call), 'store:limits', scope ?? '', JSON.stringify(said));
+    const [change] = await shownLimits([wanted.output]);
+    const row = personRow(speaker(call), 'store:limits', scope ?? '', JSON.stringify(change));
     const set = noted(runtime, row, await fleet.output.setLimit(wanted.output));
     if (!set.ok) return set;
   }
   const found = await fleet.output.limits();
   if (!found.ok) return found;
-  const shown = await shownLimits(found.output);
-  terminal.finish(ok(shown), () => {
-    for (const { scope: whose, ...figures } of shown) {
+  const entries = await shownLimits(found.output);
+  terminal.finish(ok(entries), () => {
+    for (const { scope: whose, ...figures } of entries) {
       const words = Object.entries(figures).map(
         ([name, value]) => `${name.replaceAll('_', ' ')} ${value}`,
       );
       terminal.out(visible(`${whose.padEnd(20)} ${words.join(', ')}`));
     }
-    if (shown.length === 0) terminal.note('no limit holds for all machines together');
+    if (entries.length === 0) terminal.note('no shared limits');
   });
   return EXIT.done;
 });

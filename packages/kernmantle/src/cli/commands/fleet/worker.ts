@@ -1,5 +1,6 @@
-// `km worker`: takes queued threads from a store that machines share, until it is told to end. The first
-// signal lets threads end their step and hands them over, a second one ends it at once.
+// Implements `km worker`: takes queued threads from a shared store until it is stopped. After the
+// first signal, threads end their step and go back to the queue. A second signal ends the process
+// at once.
 import { setFlagsFromString } from 'node:v8';
 import {
   compact,
@@ -62,20 +63,20 @@ function readCount(
     : fail('usage', `\`--${name}\` must be a number from ${least} to ${most}, not \`${text}\``);
 }
 
-/** Its store is everybody's: it is closed once, after all of them. */
+/** All runtimes share this store. Only the worker closes it, after all of them. */
 const borrowed = (store: Store): Store => ({ ...store, close: () => Promise.resolve() });
 
 async function serveProject(runtime: Runtime, isSticky: boolean): Promise<Outcome<Served>> {
-  const known = runtime.served();
-  if (!known.ok) return known;
+  const servedProject = runtime.served();
+  if (!servedProject.ok) return servedProject;
   const threads = await runtime.threads();
   if (!threads.ok) return threads;
   return ok({
     runtime,
-    items: known.output.items,
+    items: servedProject.output.items,
     project: {
-      id: known.output.project,
-      isSticky: isSticky || known.output.isSticky,
+      id: servedProject.output.project,
+      isSticky: isSticky || servedProject.output.isSticky,
       async items() {
         const now = runtime.served();
         return now.ok ? ok(now.output.items) : now;
@@ -86,7 +87,7 @@ async function serveProject(runtime: Runtime, isSticky: boolean): Promise<Outcom
   });
 }
 
-/** The first opens the store and the others share it: a thread is heard of where it was taken. */
+/** Opens the first project with a new store, which the other projects share. */
 async function openFirst(
   { options, terminal: { cwd, env } }: CommandCall,
   address: string | undefined,
@@ -98,9 +99,8 @@ async function openFirst(
   const runtime = opened.output;
   if (runtime.registry.place === undefined) {
     await runtime.close();
-    const hint = '`km worker --try` starts one to try things with';
-    const message =
-      'a worker needs a store on a server: give `--store postgres://user@host/database`';
+    const hint = 'start a temporary server with `km worker --try`';
+    const message = 'a worker needs a server store; use `--store postgres://user@host/database`';
     return fail('usage', message, { hint });
   }
   const migrated = options.try === true ? await runtime.registry.migrate() : ok(null);
@@ -169,11 +169,11 @@ function wordsOf(news: WorkerNews): string {
     case 'let_go':
       return `${news.thread}: ${news.reason} [${news.code}]`;
     case 'store_gone':
-      return `${news.reason} [${news.code}]; asks again until it is back`;
+      return `${news.reason} [${news.code}]; retries until it is back`;
     case 'store_back':
       return `after ${durationText(news.after_ms / 1000)}`;
     case 'draining':
-      return `takes nothing any more; ${news.busy} threads end their step`;
+      return `takes no more threads; ${news.busy} threads end their step`;
   }
 }
 
@@ -207,7 +207,7 @@ function tellStart(
     );
   }
   const whose = tenants.length === 0 ? '' : ` for ${tenants.join(', ')}`;
-  note(`worker on ${place} with ${slots} slots${whose}; Ctrl-C ends it, a second one at once`);
+  note(`worker on ${place} with ${slots} slots${whose}; Ctrl-C stops it, a second one immediately`);
   for (const { project, items, folder, sticky } of projects) {
     const about = `${items.slice(0, 19)}…${sticky ? ' sticky' : ''}`;
     note(`  serves ${project} ${visible(folder)} ${paint('dim', about)}`);
@@ -218,17 +218,19 @@ function tellEnd(terminal: Terminal, end: WorkerEnd): number {
   const { taken, left } = end;
   const time = new Date().toISOString();
   if (terminal.json) terminal.out(JSON.stringify({ time, kind: 'ended', taken, left }));
-  else terminal.note(`worked on ${taken} threads`);
+  else terminal.note(`ran ${taken} threads`);
   if (left.length === 0) return EXIT.done;
   const [first, ...more] = left;
   const names = `${first}${more.length > 0 ? ` and ${more.length} more` : ''}`;
-  terminal.note(`${names} did not end in time: another worker has them when their lease is over`);
+  terminal.note(
+    `${names} did not stop in time; another worker takes them when their leases expire`,
+  );
   return EXIT.failed;
 }
 
 const SIGNALS = ['SIGINT', 'SIGTERM', 'SIGHUP'] as const;
 
-/** The first signal lets it end, the second does not wait: what it held its leases give back. */
+/** The first signal stops the work gracefully. The second exits, and the leases expire. */
 async function untilSignal<T>(work: (signal: AbortSignal) => Promise<T>): Promise<T> {
   const controller = new AbortController();
   const hear = (): void => {
@@ -244,8 +246,9 @@ async function untilSignal<T>(work: (signal: AbortSignal) => Promise<T>): Promis
 }
 
 /**
- * A worker lives long and mostly waits for models: left alone, V8 gives it three times the memory that it
- * uses. What is new keeps the room it has, and what stays may grow by so many percent between collections.
+ * A worker runs long and mostly waits for models. V8 would by default give it three times the
+ * memory that it uses. The young generation keeps its size, and the old one may grow by this
+ * percentage between collections.
  */
 function keepSmall(): void {
   setFlagsFromString('--semi-space-growth-factor=1');
@@ -266,7 +269,7 @@ async function work(
   const opened = await openWhenBack(() => openProjects(call, server?.address), { signal, onNews });
   if (!opened) {
     const code = tellEnd(terminal, { taken: 0, left: [] });
-    // A connection that nobody answers would be waited for.
+    // An open connection without a peer would keep the process alive.
     if (!server) setImmediate(() => process.exit(code));
     return code;
   }
@@ -290,7 +293,7 @@ async function work(
     graceMs,
     onNews,
   });
-  // Whoever is stuck would be waited for.
+  // A thread that does not stop would keep the process alive.
   const isFree = ended.ok && ended.output.left.length === 0;
   if (isFree || !ended.ok) for (const { project } of served.toReversed()) await project.close();
   if (!ended.ok) return ended;
@@ -301,7 +304,8 @@ async function work(
 
 export const runWorker: CommandRun = async (call) => {
   const { options, terminal } = call;
-  // An address may hold a password, and everybody on a machine sees how a process was called.
+  // An address can contain a password, and every user of the machine can read the arguments of a
+  // process.
   process.title = 'km worker';
   keepSmall();
   const slots = readCount(options, 'slots', defaultSlots(), [1, MAX_SLOTS]);
@@ -309,10 +313,10 @@ export const runWorker: CommandRun = async (call) => {
   const grace = readCount(options, 'grace', GRACE_SECONDS, [0, MAX_GRACE_SECONDS]);
   if (!grace.ok) return grace;
   if (options.try === true && asText(options.store) !== undefined) {
-    return fail('usage', '`--try` starts a server of its own; leave `--store` out');
+    return fail('usage', '`--try` starts its own server; remove `--store`');
   }
   return await untilSignal(async (signal) => {
-    if (options.try === true) terminal.note('starting a server to try things with…');
+    if (options.try === true) terminal.note('starting a temporary server…');
     const server = options.try === true ? await startTryServer() : ok(undefined);
     if (!server.ok) return server;
     try {

@@ -1,4 +1,4 @@
-// Where MCP clients keep what they are told of servers, and what they are told of this one.
+// Locations of the settings of MCP clients, and the entry for this server.
 import { accessSync, constants, readFileSync, realpathSync } from 'node:fs';
 import { homedir } from 'node:os';
 import { delimiter, dirname, isAbsolute, join, resolve } from 'node:path';
@@ -15,18 +15,16 @@ import { asText, type CommandCall } from '../../command.ts';
 type Env = Readonly<Record<string, string | undefined>>;
 type SettingsScope = 'project' | 'user';
 
-/** Where a client looks, from the project or from the home folder; absent where it does not. */
+/** Settings file of a client, relative to the project or the home folder. Absent: none. */
 interface ClientFile {
   readonly section: string;
   readonly project?: string;
   user(env: Env, platform: NodeJS.Platform): string;
-  /** What it wants to be told besides. */
   readonly extra?: JsonObject;
-  /** What is left to be done. */
   readonly next: Readonly<Partial<Record<SettingsScope, string>> & { user: string }>;
 }
 
-/** Where programs keep their settings, from the home folder. */
+/** Folder of the settings of programs, below the home folder. */
 function settings(env: Env, platform: NodeJS.Platform, ...path: string[]): string {
   if (platform === 'darwin') return join('Library', 'Application Support', ...path);
   if (platform === 'win32') return join(env.APPDATA ?? join('AppData', 'Roaming'), ...path);
@@ -52,7 +50,7 @@ const CLIENTS: Readonly<Record<string, ClientFile>> = {
     section: 'mcpServers',
     project: '.cursor/mcp.json',
     user: () => '.cursor/mcp.json',
-    next: { user: 'switch the server on in the settings of Cursor, under MCP' },
+    next: { user: 'enable the server in the settings of Cursor, under MCP' },
   },
   vscode: {
     section: 'servers',
@@ -63,7 +61,7 @@ const CLIENTS: Readonly<Record<string, ClientFile>> = {
   },
 };
 
-/** Is the `km` that a client would find this program? */
+/** True if a client would find this program as `km` in its path. */
 function isOnPath(env: Env): boolean {
   const name = process.platform === 'win32' ? 'km.cmd' : 'km';
   for (const folder of (env.PATH ?? '').split(delimiter)) {
@@ -72,7 +70,7 @@ function isOnPath(env: Env): boolean {
       accessSync(file, constants.X_OK);
       const manifest = join(dirname(realpathSync(file)), '..', 'package.json');
       const { name: found } = JSON.parse(readFileSync(manifest, 'utf8')) as { name?: unknown };
-      // The first of that name is the one that is started.
+      // The system starts the first program of that name.
       return found === 'kernmantle';
     } catch (error) {
       if (errnoOf(error) !== 'ENOENT' && errnoOf(error) !== 'ENOTDIR') return false;
@@ -91,10 +89,9 @@ export function entryOf(project: string, env: Env, extra: JsonObject = {}): Json
 export interface SettingsFile {
   readonly client: string;
   readonly file: string;
-  /** The folder that the file must lie in, links followed. */
+  /** Folder that must contain the file after links are resolved. */
   readonly within: string;
   readonly settings: ClientFile;
-  /** What is left to be done when it is written. */
   readonly next: string;
 }
 
@@ -117,7 +114,8 @@ export function targetOf(
     user: [home, found.user(env, process.platform)],
   };
   const [base, path] = paths[scope];
-  if (path === undefined) return fail('usage', `${client} has no settings of a project`);
+  if (path === undefined)
+    return fail('usage', `${client} has no project settings; use \`--scope user\``);
   const file = resolve(base, path);
   const within = isAbsolute(path) ? dirname(file) : base;
   return ok({ client, file, within, settings: found, next: found.next[scope] ?? found.next.user });

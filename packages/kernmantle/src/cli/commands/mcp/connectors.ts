@@ -1,5 +1,5 @@
-// `mcp add|sync|ls|remove`: other servers as tools of this project. Running a connector is a call like any
-// other; what is added here is the person, who sees what there is and says yes or no.
+// Implements `mcp add|sync|ls|remove`: tools of other servers in this project. A connector runs
+// like any other call. The commands add the person, who sees the tools and accepts or refuses them.
 import { rmdirSync } from 'node:fs';
 import { dirname } from 'node:path';
 import {
@@ -32,29 +32,26 @@ import { personAt } from '../../threads/ask-person.ts';
 const room = () => import('@kernmantle/mcp');
 
 async function findServer(runtime: Runtime, name: string): Promise<Outcome<KnownServer>> {
-  const known = knownServers(runtime);
+  const serverList = knownServers(runtime);
   const found =
-    known.find((one) => one.name === name) ?? known.find(({ item }) => item.id === name);
+    serverList.find((one) => one.name === name) ?? serverList.find(({ item }) => item.id === name);
   if (found) return ok(found);
-  const names = known.map((one) => one.name).join(', ');
-  return fail('not_found', `there is no connector \`${name}\``, {
-    hint: names === '' ? 'add one with `km mcp add`' : `there are: ${names}`,
+  const names = serverList.map((one) => one.name).join(', ');
+  return fail('not_found', `connector \`${name}\` not found`, {
+    hint: names === '' ? 'add one with `km mcp add`' : `the connectors are ${names}`,
   });
 }
 
-// What a connector's file says.
-
-/** Words as a shell splits them, as far as quotes go. */
 const wordsIn = (text: string): string[] =>
   [...text.matchAll(/"([^"]*)"|'([^']*)'|(\S+)/g)].map(([, a, b, c]) => a ?? b ?? c ?? '');
 
-/** `NAME` stays a reference to the variable of that name; `NAME=value` is what it says. */
+/** `NAME` refers to the environment variable; `NAME=value` is a literal value. */
 function pairsIn(given: readonly string[]): Outcome<Record<string, string>> {
   const pairs: Record<string, string> = {};
   for (const one of given) {
     const [, name = '', value] = /^([^:=\s]+)(?:\s*[:=]\s*([^]*))?$/.exec(one) ?? [];
     if (name === '' || (value === undefined && !/^[A-Za-z_]\w*$/.test(name))) {
-      return fail('usage', `\`${one}\` is no pair of a name and a value`);
+      return fail('usage', `\`${one}\` must be a pair of a name and a value`);
     }
     pairs[name] = value ?? `\${${name}}`;
   }
@@ -70,7 +67,7 @@ function authOf({ bearer, oauth }: CommandCall['options']): JsonObject {
 function configOf({ options, args }: CommandCall): Outcome<JsonObject> {
   const [url, command] = [asText(options.url), asText(options.command)];
   if ((url === undefined) === (command === undefined)) {
-    return fail('usage', 'a server is named by `--command` or by `--url`');
+    return fail('usage', 'a server needs exactly one of `--command` and `--url`');
   }
   const headers = pairsIn(asList(options.header));
   const env = pairsIn(asList(options.env));
@@ -109,25 +106,22 @@ const connectorText = (name: string, config: JsonObject): string =>
     requires: ['mcp.connect'],
   });
 
-/** A name that means something already would mean two things. */
 async function refuseName(runtime: Runtime, name: string): Promise<Outcome<null>> {
   const { serverProblem } = await room();
   const odd = serverProblem(name);
   if (odd !== undefined) return fail('usage', odd);
-  const known = knownServers(runtime);
+  const serverList = knownServers(runtime);
   const taken = runtime.library
     .all('tool')
     .find(({ id }) => id === `mcp/${name}` || id.startsWith(`mcp/${name}/`));
-  if (!taken && !known.some((one) => one.name === name)) return ok(null);
-  const hint = `choose another name, or \`km mcp remove ${name}\` first`;
-  return fail('invalid_input', `there is a server or tool \`${name}\` already`, { hint });
+  if (!taken && !serverList.some((one) => one.name === name)) return ok(null);
+  const hint = `choose another name, or run \`km mcp remove ${name}\` first`;
+  return fail('invalid_input', `a server or tool \`${name}\` exists already`, { hint });
 }
-
-// Running it, and the person.
 
 type Synced = JsonObject;
 
-/** `signal` aborts when the person leaves, or when a signal ends the command. */
+/** `signal` aborts if the person leaves or a process signal ends the command. */
 type ConnectorCall = CommandCall & { readonly signal: AbortSignal };
 
 async function runConnector(
@@ -163,14 +157,14 @@ function showTool(terminal: Terminal, tool: Json, sign: string): void {
   }
 }
 
-/** Whose tool it is where its file is called otherwise; what it says, takes and needs, and counts as. */
+/** Lines about a tool: its name on the server, description, inputs, needs and risk. */
 const linesOf = (tool: Json, id: string): string[] =>
   [
     ...(id.endsWith(`/${textAt(tool, 'name')}`)
       ? []
-      : [`is ${textAt(tool, 'name')} of its server`]),
+      : [`name on the server: ${textAt(tool, 'name')}`]),
     textAt(tool, 'description'),
-    `takes ${textAt(tool, 'parameters') || 'nothing'}`,
+    `takes ${textAt(tool, 'parameters') || 'no parameters'}`,
     `needs ${textsAt(tool, 'requires').join(', ')}`,
     `counts as ${textAt(tool, 'effect')}, ${textsAt(tool, 'risk').join(', ') || 'no risk'}`,
     ...['labels', 'roles', 'kinds', 'answers'].flatMap((name) => {
@@ -179,12 +173,12 @@ const linesOf = (tool: Json, id: string): string[] =>
     }),
   ].map((line) => visible(line.replaceAll('\n', ' ')));
 
-/** Everything that a person is asked to sign, word for word what the approval is bound to. */
+/** Prints everything that a person signs, exactly as the approval request binds it. */
 function showQuestion(terminal: Terminal, { shown }: Approval): void {
   const about = getOwn(shown, 'arguments');
   for (const tool of listAt(about, 'added')) showTool(terminal, tool, '+');
   for (const tool of listAt(about, 'changed')) showTool(terminal, tool, '~');
-  terminal.note('descriptions are the server’s own words; nothing in them was checked');
+  terminal.note('descriptions are text of the server and were not checked');
 }
 
 async function decide(
@@ -198,7 +192,7 @@ async function decide(
   const found = await store.approvals({ id });
   if (!found.ok) return found;
   const [row] = found.output;
-  if (!row) return fail('not_found', `there is no approval \`${id}\``);
+  if (!row) return fail('not_found', `approval \`${id}\` not found; run \`km approvals ls --all\``);
   if (!terminal.json) showQuestion(terminal, row);
   const isYes = options.yes === true;
   if (!isYes && !terminal.isInteractive) return ok('nobody');
@@ -208,7 +202,9 @@ async function decide(
   const why = yes === undefined ? 'interrupted' : '';
   const done = await decideApproval(store, id, { decision, by, why });
   if (!done.ok) return done;
-  return yes === undefined ? fail('cancelled', 'the question was left') : ok(yes ? 'yes' : 'no');
+  return yes === undefined
+    ? fail('cancelled', 'the question was not answered')
+    : ok(yes ? 'yes' : 'no');
 }
 
 function showSynced(terminal: Terminal, output: Synced): void {
@@ -216,16 +212,16 @@ function showSynced(terminal: Terminal, output: Synced): void {
   for (const id of written) terminal.out(`${terminal.paint('green', 'signed ')} ${visible(id)}`);
   for (const id of removed) terminal.out(`${terminal.paint('yellow', 'removed')} ${visible(id)}`);
   for (const id of textsAt(output, 'left_alone')) {
-    terminal.note(`${visible(id)} is not listed any more; it was changed by hand, so it stays`);
+    terminal.note(`${visible(id)} is no longer listed; it was changed by hand, so it is kept`);
   }
   for (const one of listAt(output, 'left_out')) {
     terminal.note(`left out ${visible(textAt(one, 'name'))}: ${visible(textAt(one, 'why'))}`);
   }
   const unchanged = plainText(output.unchanged);
-  terminal.note(`${plainText(output.tools)} tools, ${unchanged} of them as they were`);
+  terminal.note(`${plainText(output.tools)} tools, ${unchanged} unchanged`);
 }
 
-/** Runs a connector; what waits for a person is put to the one at hand, or left with how to answer. */
+/** Runs a connector. A pending approval is asked here, or printed with its command. */
 async function sync(runtime: Runtime, id: string, call: ConnectorCall): Promise<Ending> {
   const { terminal } = call;
   const first = await runConnector(runtime, id, call);
@@ -238,16 +234,16 @@ async function sync(runtime: Runtime, id: string, call: ConnectorCall): Promise<
   const said = await decide(runtime, approval, call);
   if (!said.ok) return said;
   if (said.output === 'no') {
-    return fail('permission_denied', `a person said no to the tools of \`${server}\``, {
+    return fail('permission_denied', `a person refused the tools of \`${server}\``, {
       approval,
     });
   }
   if (said.output === 'nobody') {
-    const waiting = `the tools of \`${server}\` were not taken over`;
-    return fail('needs_input', `${waiting}: a person looks at them and says yes`, {
+    const waiting = `the tools of \`${server}\` were not added`;
+    return fail('needs_input', `${waiting}; a person must review and approve them`, {
       ...first.output,
       approval,
-      hint: 'the same with `--yes`',
+      hint: 'repeat the command with `--yes`',
     });
   }
   const second = await runConnector(runtime, id, call);
@@ -258,12 +254,9 @@ async function sync(runtime: Runtime, id: string, call: ConnectorCall): Promise<
   );
 }
 
-const LEFT = 'interrupted before its tools were taken over; nothing was changed';
+const LEFT = 'interrupted before its tools were added; nothing was changed';
 
-/**
- * Somebody may have to log in: the page that the server wants them to see is shown here. A signal ends the
- * command, also while it waits for them.
- */
+/** Shows the login page if the server requires a login. A signal ends the command. */
 const withLogin =
   (work: (runtime: Runtime, call: ConnectorCall) => Promise<Ending>): CommandRun =>
   async (call) => {
@@ -309,7 +302,7 @@ export const addServer = withLogin(async (runtime, call) => {
   if (!signed.ok) return signed;
   await runtime.library.refresh();
   const ended = await sync(runtime, id, call);
-  // What could not be reached even once, or was looked at and not wanted, is not kept.
+  // A new connector that could not be reached, or that the person refused, is removed again.
   if (typeof ended !== 'number' && ended.error.code !== 'needs_input') {
     runtime.library.remove('tool', id);
     removeFolder(written.output.file);
@@ -330,8 +323,8 @@ const whereIs = ({ item }: KnownServer): string => {
 };
 
 export const listServers = inProject(async (runtime, { terminal }) => {
-  const known = knownServers(runtime);
-  const rows = known.map((one) => ({
+  const serverList = knownServers(runtime);
+  const rows = serverList.map((one) => ({
     name: one.name,
     connector: one.item.id,
     server: whereIs(one),
@@ -340,21 +333,20 @@ export const listServers = inProject(async (runtime, { terminal }) => {
   }));
   return terminal.finish(ok({ servers: rows }), () => {
     for (const { name, server, signature, tools } of rows) {
-      const none = tools.length === 0 ? `; \`km mcp sync ${name}\` takes its tools over` : '';
+      const none = tools.length === 0 ? `; add its tools with \`km mcp sync ${name}\`` : '';
       const state = `${tools.length} tools, ${signature}${none}`;
       terminal.out(`${visible(name)} ${terminal.paint('dim', visible(`${server} (${state})`))}`);
     }
     if (rows.length === 0)
-      terminal.note('no server is connected; `km mcp add NAME --url …` or `--command …`');
+      terminal.note('no servers; add one with `km mcp add NAME --url …` or `--command …`');
   });
 });
 
-/** A folder that nothing is left in. */
 function removeFolder(file: string): void {
   try {
     rmdirSync(dirname(file));
   } catch {
-    // Something else is in it, which stays.
+    // The folder contains other files and stays.
   }
 }
 
@@ -364,7 +356,7 @@ export const removeServer = inProject(async (runtime, call) => {
   if (!found.ok) return found;
   const { name, item, tools } = found.output;
   if (item.source !== 'project') {
-    return fail('invalid_input', `the connector \`${item.id}\` is not one of this project`);
+    return fail('invalid_input', `connector \`${item.id}\` is not in this project`);
   }
   const ids = [...tools.map(({ id }) => id), item.id];
   for (const id of ids) {

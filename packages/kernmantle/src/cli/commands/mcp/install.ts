@@ -1,5 +1,5 @@
-// Writes this project into the configuration of an MCP client: shown first, backed up, and everything
-// else in the file stays as it is.
+// Writes this project into the settings of an MCP client. The change is shown first, the file is
+// backed up, and the rest of the file is unchanged.
 import {
   closeSync,
   fchmodSync,
@@ -31,7 +31,7 @@ import { withMember } from './json-member.ts';
 
 const MAX_BYTES = 16 * 1024 * 1024;
 
-/** The real place of a file that may not be there yet; undefined when a part of it is no folder. */
+/** Real path of a file that may not exist yet. Undefined if a part of the path is not a folder. */
 function realPlace(file: string): string | undefined {
   const there = lstatSync(file, { throwIfNoEntry: false });
   if (there) return realpathSync(file);
@@ -39,13 +39,13 @@ function realPlace(file: string): string | undefined {
   return folder === file ? undefined : join(realPlace(folder) ?? folder, basename(file));
 }
 
-/** Where it really lies, and what it holds. A link out of the folder it belongs to is not followed. */
+/** Returns the real path and the text of the file. A link out of the expected folder is refused. */
 function readTarget({ file, within }: SettingsFile): Outcome<{ place: string; text: string }> {
   let place: string | undefined;
   try {
     place = realPlace(file);
     if (place === undefined || !isInside(place, realPlace(within) ?? within)) {
-      return fail('permission_denied', `\`${file}\` leads out of \`${within}\``, { file });
+      return fail('permission_denied', `\`${file}\` is a link out of \`${within}\``, { file });
     }
   } catch (error) {
     return fail('config_invalid', `\`${file}\` cannot be read: ${messageOf(error)}`, { file });
@@ -56,7 +56,7 @@ function readTarget({ file, within }: SettingsFile): Outcome<{ place: string; te
   return fail('config_invalid', `\`${file}\`: ${read.problem.message}`, { file });
 }
 
-/** The lines that change, and no others: what stands beside them may be somebody's key. */
+/** Returns only the changed lines, because other lines can contain keys of the user. */
 function changedLines(before: string, after: string): string[] {
   const [old, now] = [before, after].map((text) => (text === '' ? [] : text.split('\n')));
   if (!old || !now) return [];
@@ -73,7 +73,7 @@ function changedLines(before: string, after: string): string[] {
   ];
 }
 
-/** Beside the file, then in its place: whoever reads it sees the old or the new. */
+/** Writes a new file and renames it, so that a reader gets the old or the new text. */
 function replaceFile(place: string, text: string, mode: number): void {
   const draft = `${place}.${process.pid}.tmp`;
   try {
@@ -91,13 +91,13 @@ function replaceFile(place: string, text: string, mode: number): void {
   }
 }
 
-/** Backup, then the new text. Nothing is written over what somebody changed since it was shown. */
+/** Writes a backup, then the new text. Fails if the file changed after it was shown. */
 function write(place: string, before: string, after: string): Outcome<{ backup?: string }> {
   try {
     mkdirSync(dirname(place), { recursive: true });
     const read = readRegularFile(place, { max: MAX_BYTES });
     const now = 'bytes' in read ? read.bytes.toString('utf8') : '';
-    if (now !== before) return fail('conflict', `\`${place}\` was changed meanwhile; try again`);
+    if (now !== before) return fail('conflict', `\`${place}\` has changed; run the command again`);
     if (!('bytes' in read)) {
       replaceFile(place, after, 0o644);
       return ok({});
@@ -140,19 +140,19 @@ export const run = inProject(async (runtime, call) => {
   const { place, text } = read.output;
   const changed = withMember(text, section, name, entry);
   if (!changed.ok) {
-    const message = `\`${file}\` is left as it is: ${changed.error.detail.message}`;
+    const message = `\`${file}\` was not changed: ${changed.error.detail.message}`;
     const hint = `add by hand: ${JSON.stringify(whole)}`;
     return fail(changed.error.code, message, { file, hint });
   }
   if (changed.output === text) {
     const same = ok({ client, file, state: 'unchanged' });
-    return terminal.finish(same, () => terminal.out(`${file} has it already`));
+    return terminal.finish(same, () => terminal.out(`${file} is up to date`));
   }
   const lines = changedLines(text, changed.output);
   if (!terminal.json) showChange(terminal, file, lines);
   const isWanted = options.yes === true || (await confirm(terminal, `Change ${file}?`));
   if (!isWanted) {
-    const hint = '`--yes` writes it without asking, `--print` shows what to add';
+    const hint = 'write it with `--yes`, or print the change with `--print`';
     return fail('needs_input', `\`${file}\` was not changed`, { file, diff: lines, hint });
   }
   const row = personRow(speaker(call), 'mcp:install', file, client);
@@ -161,7 +161,7 @@ export const run = inProject(async (runtime, call) => {
     ? ok({ client, file, state: 'written', ...done.output, diff: lines })
     : done;
   return terminal.finish(shown, ({ backup }: { backup?: string }) => {
-    terminal.out(`wrote ${file}${backup === undefined ? '' : `; before it was ${backup}`}`);
+    terminal.out(`wrote ${file}${backup === undefined ? '' : `; the old file is ${backup}`}`);
     terminal.note(next);
   });
 });

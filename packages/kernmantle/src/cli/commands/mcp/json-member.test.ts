@@ -62,7 +62,8 @@ const text = fc.oneof(
   fc.string(),
   fc.constantFrom('"', '\\', '}', '{', ',', 'mcpServers', 'kernmantle', '__proto__'),
 );
-// Not with a backslash: once it has seen the key `\\`, this engine's parser reads `"\\""` as that one.
+// No keys with a backslash: the parser of this engine confuses `"\\""` with the key `\\` after it
+// has read that key.
 const key = text.filter((name) => !name.includes('\\'));
 const tree = fc.letrec<{ value: Json }>((tie) => ({
   value: fc.oneof(

@@ -1,5 +1,5 @@
-// Puts one member into a JSON file and leaves every other character as it is: the file is a person's,
-// with their order, their numbers and their way of writing. What is not plain JSON is not touched.
+// Adds one member to a JSON file and keeps every other character, because a person owns the file:
+// its order, numbers and formatting. A file that is not plain JSON is not changed.
 import {
   fail,
   getOwn,
@@ -21,13 +21,13 @@ interface Member {
 
 interface Members {
   readonly list: readonly Member[];
-  /** After the opening brace, and where the closing one stands. */
+  /** Offset after the opening brace; `to` is that of the closing one. */
   readonly from: number;
   readonly to: number;
 }
 
 const BLANK = /\s*/y;
-// Only ever applied to a text that is known to be JSON.
+// Only applied to a text that is valid JSON.
 const STRING = /"(?:[^"\\]|\\.)*"/y;
 const PLAIN = /[^\s,\]}]+/y;
 
@@ -36,7 +36,7 @@ const matchAt = (pattern: RegExp, text: string, at: number): number => {
   return pattern.test(text) ? pattern.lastIndex : at;
 };
 
-/** Behind the value that begins here. */
+/** Returns the offset after the value that begins here. */
 function endOfValue(text: string, at: number): number {
   const first = text.charAt(at);
   if (first === '"') return matchAt(STRING, text, at);
@@ -52,7 +52,6 @@ function endOfValue(text: string, at: number): number {
   return text.length;
 }
 
-/** The members of the object that begins here. */
 function membersAt(text: string, open: number): Members {
   const list: Member[] = [];
   let at = matchAt(BLANK, text, open + 1);
@@ -68,18 +67,17 @@ function membersAt(text: string, open: number): Members {
   return { list, from: open + 1, to: at };
 }
 
-/** How the file is written: on one line, or with so much before each level. */
+/** Indentation of each level in the file. Undefined if the file is one line. */
 const indentOf = (text: string): string | undefined =>
   /^\s*\{[^\S\n]*\r?\n([ \t]+)"/.exec(text)?.[1] ??
   (/^\s*\{\s*\}\s*$/.test(text) ? '  ' : undefined);
 
-/** A value as the file would write it, at this depth. */
+/** Formats a value like the file, at this depth. */
 function written(value: Json, indent: string | undefined, depth: number): string {
   if (indent === undefined) return JSON.stringify(value);
   return JSON.stringify(value, null, indent).replaceAll('\n', `\n${indent.repeat(depth)}`);
 }
 
-/** The text with a new last member in this object. */
 function inserted(
   text: string,
   { list, from, to }: Members,
@@ -104,19 +102,19 @@ function edited(text: string, section: string, name: string, value: JsonObject):
   const found = root.list.find(({ key }) => key === section);
   if (!found) return ok(inserted(text, root, [section, { [name]: value }], 1));
   if (text.charAt(found.start) !== '{') {
-    return fail('config_invalid', `\`${section}\` is there and is not an object`);
+    return fail('config_invalid', `\`${section}\` must be an object`);
   }
   const inner = membersAt(text, found.start);
   if (isTwice(root, section) || isTwice(inner, name)) {
-    return fail('config_invalid', `\`${section}\` or \`${name}\` is there twice`);
+    return fail('config_invalid', `\`${section}\` or \`${name}\` occurs twice`);
   }
   const own = inner.list.find(({ key }) => key === name);
   if (!own) return ok(inserted(text, inner, [name, value], 2));
-  const shown = written(value, indentOf(text), 2);
-  return ok(`${text.slice(0, own.start)}${shown}${text.slice(own.end)}`);
+  const replacement = written(value, indentOf(text), 2);
+  return ok(`${text.slice(0, own.start)}${replacement}${text.slice(own.end)}`);
 }
 
-/** `text` with `section.name` as given; the same text when it is so already. */
+/** Returns the text with `section.name` set to the value, unchanged if it is set already. */
 export function withMember(
   text: string,
   section: string,
@@ -134,17 +132,17 @@ export function withMember(
   } catch (error) {
     return fail('config_invalid', `it is not plain JSON (${messageOf(error)})`);
   }
-  if (!isObject(before)) return fail('config_invalid', 'it holds something else than an object');
+  if (!isObject(before)) return fail('config_invalid', 'it must be an object');
   const servers = getOwn(before, section);
   if (isObject(servers) && jsonEqual(getOwn(servers, name) ?? null, value)) return ok(text);
   const done = edited(plain, section, name, value);
   if (!done.ok) return done;
-  // INVARIANT: what is written reads as it did before, but for this member.
+  // INVARIANT: apart from this member, the new text always parses to the same value as before.
   const wanted = structuredClone(before);
   const held = { ...(isObject(servers) ? servers : {}) };
   setOwn(held, name, value);
   setOwn(wanted, section, held);
   return jsonEqual(JSON.parse(done.output) as Json, wanted)
     ? ok(`${mark}${done.output}`)
-    : fail('config_invalid', 'it is written in a way that cannot be kept');
+    : fail('config_invalid', 'its formatting cannot be preserved');
 }

@@ -5,11 +5,11 @@ import type { McpHost } from '@kernmantle/mcp';
 import { asText, type CommandCall, type Ending, version } from '../../command.ts';
 import { inProject } from '../../project.ts';
 import { interruptible } from '../../terminal/terminal.ts';
-import { aborted, leaveSoon, portOf, quietly } from '../server-options.ts';
+import { aborted, createErrorPrinter, exitWithin, portOf } from '../server-options.ts';
 
 const PARENT_MS = 1000;
 
-/** Aborts with the signal, and when whoever started this process is gone. */
+/** Returns a signal that also aborts when the parent process is gone. */
 function untilAlone(signal: AbortSignal): { signal: AbortSignal; stop(): void } {
   const alone = new AbortController();
   const parent = process.ppid;
@@ -38,16 +38,16 @@ async function serveHttp(
   if (!listening.ok) return listening;
   const { url, token, close } = listening.output;
   if (terminal.json) terminal.out(JSON.stringify(ok({ project, url, ...compact({ token }) })));
-  terminal.note(`kernmantle serves ${project} at ${url}; Ctrl-C ends it`);
-  // Every address is none that anybody can connect to.
+  terminal.note(`kernmantle serves ${project} at ${url}; Ctrl-C stops it`);
+  // A wildcard address is not one that a client can connect to, so the host name is shown.
   const reached = url.replace(/\/\/(0\.0\.0\.0|\[::\])(?=[:/])/, () => `//${hostname()}`);
   const lines = token === undefined ? REMOTE : LOCAL;
   for (const line of lines) {
-    const told = line.replace('URL', reached).replace('TOKEN', token ?? 'TOKEN');
-    terminal.note(`  ${told}`);
+    const hint = line.replace('URL', reached).replace('TOKEN', token ?? 'TOKEN');
+    terminal.note(`  ${hint}`);
   }
   const { goOnHere } = await import('@kernmantle/core/runtime');
-  const goingOn = goOnHere(runtime, signal, quietly(terminal.note, 'mcp'));
+  const goingOn = goOnHere(runtime, signal, createErrorPrinter(terminal.note, 'mcp'));
   await aborted(signal);
   await goingOn.close();
   await close();
@@ -58,13 +58,13 @@ const CONNECT =
   'connect for example with `claude mcp add --transport http kernmantle URL --header "Authorization: Bearer TOKEN"`';
 const LOCAL = [
   CONNECT,
-  'this token has the role `steer` and ends with this server; `km web token add` makes one that lasts',
-  'without a token a program on this machine may only look',
+  'this token has the role `steer` and expires with this server; create a lasting one with `km web token add`',
+  'without a token, a program on this machine can only read',
 ];
 const REMOTE = [
   CONNECT,
-  '`km web token ls` lists who may come in; nobody does without a token',
-  'this is plain HTTP: put something that speaks TLS in front of it',
+  'every client needs a token; list the tokens with `km web token ls`',
+  'the server uses plain HTTP; put a TLS proxy in front of it',
 ];
 
 async function serveStdio(
@@ -74,7 +74,7 @@ async function serveStdio(
   signal: AbortSignal,
 ): Promise<Ending> {
   const { serveMcp } = await import('@kernmantle/mcp');
-  // Standard output belongs to the protocol; whatever is said to a person goes to standard error.
+  // Standard output belongs to the protocol, so text for people goes to standard error.
   terminal.note(`kernmantle serves ${runtime.project} over stdio; it ends with its input`);
   terminal.closed.addEventListener('abort', () => process.exit(EXIT.done));
   await serveMcp(host, { native: options.native === true }, signal);
@@ -84,7 +84,7 @@ async function serveStdio(
 export const run = inProject(async (runtime, call) => {
   const { createMcpHost } = await import('@kernmantle/mcp');
   const { terminal, options } = call;
-  const host = createMcpHost(runtime, version(), quietly(terminal.note, 'mcp'));
+  const host = createMcpHost(runtime, version(), createErrorPrinter(terminal.note, 'mcp'));
   return await interruptible(async (interrupted) => {
     const isHttp =
       options.http === true || options.port !== undefined || options.host !== undefined;
@@ -95,7 +95,7 @@ export const run = inProject(async (runtime, call) => {
         : await serveHttp(runtime, host, call, interrupted);
     } finally {
       alone?.stop();
-      leaveSoon();
+      exitWithin();
     }
   });
 });

@@ -1,4 +1,4 @@
-// `km web`: the page of a project, and links to it.
+// Implements `km web`: the page of a project, and links to it.
 import { readFileSync } from 'node:fs';
 import { resolve } from 'node:path';
 import { compact, EXIT, errnoOf, fail, type Outcome, ok } from '@kernmantle/core/base';
@@ -7,7 +7,7 @@ import { linkTo, openRunningServers, openSessions, startWeb } from '@kernmantle/
 import { asText, type CommandCall, type Ending, version } from '../../command.ts';
 import { inProject, speaker } from '../../project.ts';
 import { interruptible, type Terminal, visible } from '../../terminal/terminal.ts';
-import { aborted, leaveSoon, portOf, quietly } from '../server-options.ts';
+import { aborted, createErrorPrinter, exitWithin, portOf } from '../server-options.ts';
 
 function readPem(cwd: string, option: string, file: string): Outcome<string> {
   try {
@@ -17,12 +17,12 @@ function readPem(cwd: string, option: string, file: string): Outcome<string> {
   }
 }
 
-/** Certificate and key, both or neither. */
+/** Reads the certificate and the key. Both or neither must be set. */
 function tlsOf({ options, terminal: { cwd } }: CommandCall) {
   const [certFile, keyFile] = [asText(options.tlsCert), asText(options.tlsKey)];
   if (certFile === undefined && keyFile === undefined) return ok(undefined);
   if (certFile === undefined || keyFile === undefined) {
-    return fail('usage', '`--tls-cert` and `--tls-key` belong together');
+    return fail('usage', '`--tls-cert` and `--tls-key` must be used together');
   }
   const cert = readPem(cwd, 'tls-cert', certFile);
   if (!cert.ok) return cert;
@@ -31,13 +31,13 @@ function tlsOf({ options, terminal: { cwd } }: CommandCall) {
 }
 
 type ServeWish = Omit<Parameters<typeof startWeb>[1], 'version' | 'onError'> & {
-  /** What it is that is served, where it is not a project of yours. */
+  /** Description of the served project. Absent: the path of the project. */
   readonly about?: string;
-  /** The command that prints another link. */
+  /** Command that prints another link. */
   readonly link?: string;
 };
 
-/** Serves the page until somebody interrupts it, and says where. */
+/** Serves the page until the user interrupts it. Prints the address. */
 export async function servePage(
   runtime: Runtime,
   terminal: Terminal,
@@ -48,26 +48,26 @@ export async function servePage(
       env: terminal.env,
       ...settings,
       version: version(),
-      onError: quietly(terminal.note, 'web'),
+      onError: createErrorPrinter(terminal.note, 'web'),
     });
     if (!started.ok) return started;
     const { url, link, close } = started.output;
-    const made = link();
-    if (made.ok) {
+    const address = link();
+    if (address.ok) {
       const { project } = runtime;
-      if (terminal.json) terminal.out(JSON.stringify(ok({ project, url, link: made.output })));
+      if (terminal.json) terminal.out(JSON.stringify(ok({ project, url, link: address.output })));
       terminal.note(
-        `kernmantle serves ${about ?? `the page of ${project}`} at ${url}; Ctrl-C ends it`,
+        `kernmantle serves ${about ?? `the page of ${project}`} at ${url}; Ctrl-C stops it`,
       );
-      terminal.note('open this link, it works once and for two minutes:');
-      terminal.note(`  ${made.output}`);
-      const more = about ? '' : '; `km web token add` lets others in';
-      terminal.note(`\`${another}\` prints another${more}`);
+      terminal.note('open this link; it works once, for two minutes:');
+      terminal.note(`  ${address.output}`);
+      const more = about ? '' : '; give others access with `km web token add`';
+      terminal.note(`print another link with \`${another}\`${more}`);
       await aborted(interrupted);
     }
     await close();
-    leaveSoon();
-    return made.ok ? EXIT.done : made;
+    exitWithin();
+    return address.ok ? EXIT.done : address;
   });
 }
 
@@ -93,8 +93,8 @@ export const printLink = inProject(async (runtime, call) => {
     .filter((page) => port.output === undefined || page.port === port.output);
   const [page] = own;
   if (!page) {
-    const hint = 'start it with `km web`, in a terminal of its own';
-    return fail('not_found', 'the page of this project is not served now', { hint });
+    const hint = 'start it with `km web` in another terminal';
+    return fail('not_found', 'the page of this project is not being served', { hint });
   }
   if (own.length > 1) {
     const ports = own.map((one) => one.port);
@@ -102,12 +102,12 @@ export const printLink = inProject(async (runtime, call) => {
     return fail('ambiguous', message, { ports, hint: 'choose one with `--port`' });
   }
   const who = personIn(terminal.env);
-  const made = openSessions(runtime).addLink(page.port, { who, role: 'approve' });
-  const done = noted(runtime, personRow(speaker(call), 'session:link', page.url), made);
+  const address = openSessions(runtime).addLink(page.port, { who, role: 'approve' });
+  const done = noted(runtime, personRow(speaker(call), 'session:link', page.url), address);
   return terminal.finish(
     done.ok ? ok({ link: linkTo(page.url, done.output) }) : done,
     ({ link }) => {
-      terminal.note('open this link, it works once and for two minutes:');
+      terminal.note('open this link; it works once, for two minutes:');
       terminal.out(link);
     },
   );
@@ -120,7 +120,7 @@ export const listSessions = inProject(async (runtime, { terminal }) => {
       const times = `port ${port}, since ${since?.slice(0, 16)}, until ${until?.slice(0, 16)}`;
       terminal.out(`${id} ${role} ${visible(who)} ${terminal.paint('dim', times)}`);
     }
-    if (sessions.length === 0) terminal.note('nobody is logged in to the page of this project');
+    if (sessions.length === 0) terminal.note('no sessions for the page of this project');
   });
 });
 
@@ -130,6 +130,6 @@ export const endSession = inProject(async (runtime, call) => {
   const row = personRow(speaker(call), 'session:end', id);
   const ended = noted(runtime, row, openSessions(runtime).end(id));
   return terminal.finish(ended.ok ? ok({ id }) : ended, () =>
-    terminal.out(`ended ${id}; whoever used it is cut off`),
+    terminal.out(`ended ${id}; its connections are closed`),
   );
 });

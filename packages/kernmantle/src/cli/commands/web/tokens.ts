@@ -1,4 +1,4 @@
-// Tokens for whoever reaches this project over HTTP.
+// Implements the commands for tokens, with which clients reach this project over HTTP.
 import { fail, ok } from '@kernmantle/core/base';
 import { noted, personRow } from '@kernmantle/core/runtime';
 import { openTokens } from '@kernmantle/web';
@@ -23,7 +23,7 @@ export const addToken = inProject(async (runtime, call) => {
   const added = noted(runtime, personRow(speaker(call), 'token:add', id, `${role} ${name}`), tried);
   return terminal.finish(added, ({ token, expires }) => {
     terminal.note(`${id} opens this project as ${role} until ${expires.slice(0, 10)}`);
-    terminal.note('this is shown once; clients send it as `Authorization: Bearer TOKEN`:');
+    terminal.note('this token is shown once; clients send it as `Authorization: Bearer TOKEN`:');
     terminal.out(token);
   });
 });
@@ -36,7 +36,7 @@ export const listTokens = inProject(async (runtime, { terminal }) => {
       const state = isOver ? terminal.paint('red', ' over') : '';
       terminal.out(`${id} ${role} ${visible(name)} ${terminal.paint('dim', times)}${state}`);
     }
-    if (tokens.length === 0) terminal.note('this project has no token; `km web token add`');
+    if (tokens.length === 0) terminal.note('no tokens; create one with `km web token add`');
   });
 });
 
@@ -46,6 +46,6 @@ export const removeToken = inProject(async (runtime, call) => {
   const row = personRow(speaker(call), 'token:remove', id);
   const removed = noted(runtime, row, openTokens(runtime).remove(id));
   return terminal.finish(removed.ok ? ok({ id }) : removed, () =>
-    terminal.out(`removed ${id}; whoever used it is cut off`),
+    terminal.out(`removed ${id}; its connections are closed`),
   );
 });
