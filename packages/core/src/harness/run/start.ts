@@ -373,8 +373,11 @@ export const runHook: RunHook = async (thread, name, inputs, asked) => {
   const waits = waitsFor(name, ran.output);
   if (waits) return waits;
   // A replay has the answer at once. The thread may have handled signals while the hook waited for a person:
-  // they were recorded before the answer.
-  if (thread.ports.replay) obeySignals(thread);
+  // they were recorded before the answer, and so was what came after them.
+  if (thread.ports.replay) {
+    obeySignals(thread);
+    await thread.journal.catchUp();
+  }
   const descriptor = unpackMarks(ran.output.marks);
   thread.talk.conversation.learn(descriptor, false);
   countHook(thread, cost);
