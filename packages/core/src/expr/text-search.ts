@@ -24,7 +24,7 @@ function search(text: string, part: string): boolean {
   return false;
 }
 
-/** For every prefix: the length of its longest proper prefix that is also its suffix. */
+/** Returns for every prefix the length of its longest proper prefix that is also its suffix. */
 function borderLengths(part: string): Uint32Array {
   const borders = new Uint32Array(part.length);
   let matched = 0;

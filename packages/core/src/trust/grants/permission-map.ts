@@ -1,6 +1,5 @@
-// One line of a directive's `<permissions>` and what it amounts to. A line that is not fully
-// understood grants nothing and is reported: an attribute that would be ignored could be the one its
-// author relied on.
+// Maps one line of a directive's `<permissions>` to grants. A line that is not fully understood grants
+// nothing and is reported, because an ignored attribute could be the one its author relied on.
 import type { Outcome } from '../../base/index.ts';
 import { type CapabilityCatalog, normalizeCapability } from './capability-catalog.ts';
 import { type Grant, grantProblem, type Scope } from './grant.ts';
@@ -13,13 +12,13 @@ export interface Permission {
   action?: string;
   host?: string;
   method?: string;
-  /** Of a tool: how often, in the thread and everything below it. */
+  /** Maximum number of calls of a tool, in the thread and its descendants. */
   uses?: string;
   line?: number;
   column?: number;
 }
 
-/** What a line says beside its verb, in the order in which it is written. */
+/** Fields of a line besides its verb, in the order in which they are written. */
 export const PERMISSION_FIELDS = [
   'resource',
   'path',
@@ -31,7 +30,7 @@ export const PERMISSION_FIELDS = [
 ] as const;
 type Attribute = (typeof PERMISSION_FIELDS)[number];
 
-/** What an entry amounts to: grants, the right to orchestrate, or a reason why it cannot be used. */
+/** Grants, the right to orchestrate, or the reason why the entry is invalid. */
 type Mapped = Grant[] | 'orchestration' | { code?: string; message: string; hint?: string };
 
 export interface PermissionWorld {
@@ -42,7 +41,10 @@ export interface PermissionWorld {
 
 type Mapper = (permission: Permission, world: PermissionWorld) => Mapped;
 
-/** The attributes this resource does not know: ignoring one would grant more than was meant. */
+/**
+ * Returns a problem for attributes that this resource does not have, because ignoring one would grant
+ * too much.
+ */
 function stray(permission: Permission, known: readonly Attribute[]): Mapped | undefined {
   const isStray = (name: Attribute) => permission[name] !== undefined && !known.includes(name);
   const extra = PERMISSION_FIELDS.find((name) => name !== 'resource' && isStray(name));
@@ -70,7 +72,7 @@ const filesystem: Mapper = (permission) => {
 
 const IS_COUNT = /^[1-9]\d{0,5}$/;
 
-/** Why a tool cannot be counted like this; undefined when it can, or nobody wants it counted. */
+/** Returns why calls of this tool cannot be limited. Undefined if they can, or if there is no limit. */
 function usesProblem({ id = '', uses }: Permission): string | undefined {
   if (uses === undefined) return undefined;
   if (!IS_COUNT.test(uses)) return `\`uses="${uses}"\` is no whole number from 1 to 999999`;
@@ -94,7 +96,7 @@ const tool: Mapper = (permission, world) => {
     return { message: uncounted, hint: '<execute resource="tool" id="fs/delete_file" uses="1"/>' };
   }
   if (/[*?/]/.test(id)) return [{ capability: 'tool.execute', scope: { id } }];
-  // Resolved once, so that a tool added later under the same last name is not granted too.
+  // Resolved once, so that a later tool with the same last name is not granted too.
   const full = world.resolveToolId(id);
   return full.ok
     ? [{ capability: 'tool.execute', scope: { id: full.output } }]
@@ -139,7 +141,7 @@ const thread: Mapper = (permission, world) => {
     : grants;
 };
 
-/** `../other` is read from the project's root; the token holds the absolute path. */
+/** `../other` is relative to the project's root. The token contains the absolute path. */
 function otherProject(path: string, root: string | undefined): string | undefined {
   if (path.startsWith('/')) return path;
   const up = /^(\.\.\/)+/.exec(path)?.[0];
@@ -165,7 +167,7 @@ const project: Mapper = (permission, world) => {
 const mcp: Mapper = ({ id, ...rest }, world) =>
   capability(id === undefined ? rest : { ...rest, resource: `mcp.${id}` }, world);
 
-/** Every other resource: `<resource>.<action>`; for `read` and `write` the verb is the action. */
+/** Maps every other resource to `<resource>.<action>`. For `read` and `write` the verb is the action. */
 function capability(permission: Permission, world: PermissionWorld): Mapped {
   const { verb, action } = permission;
   const extra = stray(permission, verb === 'execute' ? ['action'] : []);
@@ -181,7 +183,7 @@ function capability(permission: Permission, world: PermissionWorld): Mapped {
   return [{ capability: normalizeCapability(`${area}.${wanted}`) }];
 }
 
-/** `action="*"`: what there is now and is not system-only, by name. */
+/** Maps `action="*"` to the declared capabilities that are not system-only, by name. */
 function everyAction(area: string, catalog: CapabilityCatalog): Mapped {
   const server = /^mcp\.([^.]+)$/.exec(area)?.[1] ?? '*';
   const names = catalog
@@ -198,7 +200,7 @@ const RESOURCES: ReadonlyMap<string, Mapper> = new Map(
   Object.entries({ filesystem, tool, shell, spawn, net, thread, project, mcp }),
 );
 
-/** What an entry grants; every grant of it is one that a token may hold. */
+/** Returns the grants of an entry. Each one is valid in a token. */
 export function mapPermission(permission: Permission, world: PermissionWorld): Mapped {
   const mapper = RESOURCES.get(permission.resource) ?? capability;
   const mapped = mapper(permission, world);

@@ -23,7 +23,7 @@ const resolve = (bare: string) =>
 
 const rights = (permissions: Partial<Permissions>, root?: string) =>
   grantsFromPermissions({ entries: [], ...permissions }, catalog, resolve, root);
-/** What one entry grants beside what everybody holds. */
+/** Returns the grants of one entry, without those of every directive. */
 const grantsOf = (entry: Permission, root?: string): Grant[] => {
   const { grants, problems } = rights({ entries: [entry] }, root);
   expect(problems).toEqual([]);

@@ -1,4 +1,4 @@
-// Whose signatures count, and for what: a file of decisions.
+// The trusted keys and what each may sign: a file of decisions.
 import {
   type Clock,
   fail,
@@ -16,11 +16,11 @@ interface TrustedKey {
   /** The 32 bytes in base64url. */
   key: string;
   name?: string;
-  /** Kinds of items it may sign; absent: all. */
+  /** Kinds of items that it may sign. Absent: all. */
   kinds?: string[];
-  /** Globs of full item ids; absent: all. */
+  /** Globs of full item ids. Absent: all. */
   ids?: string[];
-  /** ISO time from which on its signatures no longer count. */
+  /** ISO time from which on its signatures do not count. */
   expires?: string;
   revoked?: boolean;
 }
@@ -33,7 +33,7 @@ const ISO = /^\d{4}-\d{2}-\d{2}(T\d{2}:\d{2}(:\d{2}(\.\d+)?)?(Z|[+-]\d{2}:\d{2})
 const isTexts = (value: unknown): value is string[] =>
   Array.isArray(value) && value.every((item) => typeof item === 'string');
 
-/** Why this is no entry; undefined when it is one. */
+/** Returns why this is not a valid entry. Undefined for a valid one. */
 function entryProblem(entry: JsonObject): string | undefined {
   const { id, key, name, kinds, ids, expires } = entry;
   const stray = Object.keys(entry).find((field) => !FIELDS.includes(field));
@@ -57,7 +57,7 @@ function entryProblem(entry: JsonObject): string | undefined {
 
 type Keys = Map<string, TrustedKey>;
 
-/** Replays one decision; says why when it is none. */
+/** Applies one decision. Returns why it is invalid. */
 function applyLine(keys: Keys, line: JsonObject): string | undefined {
   const { op, ...rest } = line;
   const id = rest.id;
@@ -65,7 +65,7 @@ function applyLine(keys: Keys, line: JsonObject): string | undefined {
     const problem = entryProblem(rest);
     if (problem !== undefined) return problem;
     const entry = rest as unknown as TrustedKey;
-    // A revocation is final, also against an older decision that came late.
+    // A revocation is final, also if an older decision is read later.
     const revoked = keys.get(entry.id)?.revoked === true;
     keys.set(entry.id, revoked ? { ...entry, revoked } : entry);
     return undefined;
@@ -79,7 +79,7 @@ function applyLine(keys: Keys, line: JsonObject): string | undefined {
 
 function scopeProblem(key: TrustedKey, kind: string, itemId: string, now: number) {
   if (key.revoked) return 'was revoked';
-  // A time that cannot be read counts as past.
+  // An unreadable time counts as past.
   if (key.expires !== undefined && !(Date.parse(key.expires) > now)) {
     return `expired on ${key.expires}`;
   }
@@ -112,7 +112,10 @@ export function createTrustStore(file: string, clock: Pick<Clock, 'now'>) {
       const keys = load();
       return keys.ok ? ok([...keys.output.values()]) : keys;
     },
-    /** Trusts a key, or changes what it is trusted for. `invalid_input` for a revoked key, which stays revoked. */
+    /**
+     * Trusts a key, or changes what it is trusted for. Fails with `invalid_input` for a revoked key,
+     * which stays revoked.
+     */
     add(entry: TrustedKey): Outcome<null> {
       const { revoked, ...key } = entry;
       const problem = revoked ? 'it is revoked already' : entryProblem(key);
@@ -129,7 +132,10 @@ export function createTrustStore(file: string, clock: Pick<Clock, 'now'>) {
       const key = known(id);
       return key.ok ? append({ op: 'revoke', id }) : key;
     },
-    /** `not_found` for a key nobody decided about; `signature_invalid` when it does not count here. */
+    /**
+     * Fails with `not_found` for a key without a decision, and with `signature_invalid` if the key may
+     * not sign this item.
+     */
     judge(keyId: string, kind: string, itemId: string): Outcome<TrustedKey> {
       const key = known(keyId);
       if (!key.ok) return key;

@@ -1,7 +1,7 @@
-// What a chain of blocks allows, apart from time and policy.
+// The rights of a chain of blocks, apart from time and policy.
 //
-// INVARIANT: a child never holds more than its parent. A right is the conjunction of all blocks, so
-// appending one can only take away; nothing ever computes an intersection of globs.
+// INVARIANT: a child never has more rights than its parent. A right must be allowed by every block, so
+// an appended block can only remove rights; nothing ever computes an intersection of globs.
 import { lastSegment, literalPrefix, matchGlob } from '../../base/index.ts';
 import { type CapabilityCatalog, SCOPE_FIELDS } from '../grants/capability-catalog.ts';
 import { describeNeed, formatPermission, permissionFor } from '../grants/denial.ts';
@@ -19,18 +19,21 @@ import {
 import { type ItemFilters, listName, refusingList } from '../grants/item-filter.ts';
 import type { TokenBlock } from './token-block.ts';
 
-/** An early answer for people and hooks. Enforcement does not use it: every call is judged on its own. */
+/**
+ * An early answer for people and hooks. Enforcement does not use it, because every call is judged
+ * itself.
+ */
 export interface StartCheck {
-  /** Nothing of that name is held, or no scope that could overlap. */
+  /** Grants without any right of that name, or without an overlapping scope. */
   missing: Grant[];
-  /** Held in part, or so that only the actual call can tell: worth a warning. */
+  /** Grants that exist in part, or whose overlap only a call can decide. They are worth a warning. */
   partial: Grant[];
 }
 
 type Fit = 'none' | 'partial' | 'full';
 const RANK: Record<Fit, number> = { none: 0, partial: 1, full: 2 };
 
-/** `src/**` covers whatever stays below `src/`; everything else is left to the actual call. */
+/** `src/**` covers a glob that stays below `src/`. Everything else is left to the actual call. */
 function globFit(wanted: string, held: string): Fit {
   if (wanted === held || held === '**') return 'full';
   const isLiteral = !/[*?]/.test(wanted);
@@ -41,7 +44,7 @@ function globFit(wanted: string, held: string): Fit {
   return overlaps ? 'partial' : 'none';
 }
 
-/** A glob without `/` over last segments and one over full ids may meet anywhere. */
+/** A glob without `/` over last segments may overlap with any glob over full ids. */
 function idFit(wanted: string, held: string): Fit {
   if (wanted === held) return 'full';
   if (held.includes('/') === wanted.includes('/')) return globFit(wanted, held);
@@ -66,7 +69,7 @@ function scopeFit(wanted: Scope = {}, held: Scope = {}): Fit {
   );
 }
 
-/** Sorts what is wanted into missing and partly held; what is in neither is held in full. */
+/** Sorts wanted grants into missing and partial ones. A grant in neither list exists in full. */
 export function missingAtStart(
   wanted: readonly Grant[],
   held: readonly Grant[],
@@ -90,18 +93,18 @@ export function missingAtStart(
 
 export type TokenChain = readonly TokenBlock[];
 
-/** One line per block of what `explain` says. */
+/** One line per block for `explain`. */
 export interface Explanation {
   block: number;
   allowed: boolean;
   reason: string;
 }
 
-/** System-only capabilities count in block 0 alone, and there only for a signed core item. */
+/** System-only capabilities count only in block 0, and only for a signed core item. */
 const mayHoldSystem = (block: TokenBlock, index: number): boolean =>
   index === 0 && block.core === true;
 
-/** What a block holds by itself and by approvals; the use of one is counted when it is made. */
+/** Returns the grants of a block with its approvals. The use of an approval is counted at the call. */
 const heldBy = ({ caps, approved }: TokenBlock): readonly Grant[] =>
   approved ? [...caps, ...approved] : caps;
 
@@ -110,7 +113,7 @@ const shownScope = ({ scope }: Grant): string =>
     .map(([field, glob]) => ` ${field}=${glob}`)
     .join('');
 
-/** More are never shown; comparing each with each stays small. */
+/** Maximum number of displayed names, which also bounds the comparison of each with each. */
 const MAX_NAMED = 300;
 
 export class ChainRights {
@@ -124,13 +127,13 @@ export class ChainRights {
 
   #allows(block: TokenBlock, index: number, need: Need): boolean {
     if (this.#catalog.isSystem(need.capability) && !mayHoldSystem(block, index)) return false;
-    // Threads outside the own subtree: for core items, or because a person approved it.
+    // Threads outside of the own subtree: for core items, or after a person's approval.
     const everyThread = need.scope?.subtree === 'any';
     if (everyThread && index === 0 && !block.core && block.approval === undefined) return false;
     return grantsCover(block.caps, need, this.#catalog);
   }
 
-  /** Why the chain refuses this one need, and what to do; undefined when it allows it. */
+  /** Returns why the chain refuses this need, with a remedy. Undefined if it allows it. */
   refusal(need: Need): string | undefined {
     const problem = needProblem(need, this.#catalog);
     if (problem !== undefined) return `${describeNeed(need)} is refused: ${problem}`;
@@ -143,7 +146,7 @@ export class ChainRights {
     return undefined;
   }
 
-  /** The line to add, and where; undefined when no line would help. */
+  /** Returns the line to add and its directive. Undefined if no line helps. */
   remedy(need: Need): string | undefined {
     const isWhole = needProblem(need, this.#catalog) === undefined;
     const index = isWhole
@@ -152,7 +155,7 @@ export class ChainRights {
     return index === -1 ? undefined : this.#lineFor(index, need);
   }
 
-  /** Why nothing of that name is held; undefined when something is. */
+  /** Returns why there is no grant of that name. Undefined if there is one. */
   lack(capability: string): string | undefined {
     const catalog = this.#catalog;
     if (!catalog.get(capability)) return `\`${capability}\` is no capability`;
@@ -163,7 +166,7 @@ export class ChainRights {
       : `\`${capability}\` ${this.#lackOf(failing, { capability })}`;
   }
 
-  /** The first block that holds nothing of this name, -1 if all do. */
+  /** Returns the index of the first block without this name, or -1. */
   #lacking(capability: string): number {
     const catalog = this.#catalog;
     const isSystem = catalog.isSystem(capability);
@@ -191,9 +194,8 @@ export class ChainRights {
   }
 
   /**
-   * The approvals each of which would let this need through the blocks that refuse it by themselves.
-   * INVARIANT: no approval gives a system-only capability, and none counts in a block that does not
-   * name it.
+   * Returns the approvals of which each alone lets this need pass the refusing blocks. INVARIANT: an
+   * approval never gives a system-only capability, and never counts in a block that does not name it.
    */
   approvals(need: Need): string[] {
     const catalog = this.#catalog;
@@ -207,7 +209,7 @@ export class ChainRights {
     return [...new Set(first)].filter((id) => others.every((ids) => ids.includes(id)));
   }
 
-  /** The name of the first list of any block that leaves this item out; undefined if it passes all. */
+  /** Returns the first list of any block that excludes this item. Undefined if it passes all. */
   listAgainst(use: keyof ItemFilters, category: string, id: string): string | undefined {
     for (const { filters } of this.#blocks) {
       const filter = filters?.[use];
@@ -217,7 +219,7 @@ export class ChainRights {
     return undefined;
   }
 
-  /** What a child that wants this would miss: missing in one block is missing. */
+  /** Returns what a child with these grants would lack. A grant that one block lacks is missing. */
   misses(wanted: readonly Grant[]): StartCheck {
     const checks = this.#blocks.map((block) =>
       missingAtStart(wanted, heldBy(block), this.#catalog),
@@ -229,7 +231,7 @@ export class ChainRights {
     return { missing, partial };
   }
 
-  /** Names of what every block holds at least in part, as conditions see them. */
+  /** Returns names that every block has at least in part, as conditions use them. */
   names(): string[] {
     const isHeld = (grant: Grant) =>
       this.#blocks.every(
@@ -252,7 +254,7 @@ export class ChainRights {
     return `holds only ${shown.join(', ')}${held.length > 5 ? ' and more' : ''}`;
   }
 
-  /** Block by block, for people. */
+  /** Explains each block for people. */
   explain(need: Need): Explanation[] {
     const problem = needProblem(need, this.#catalog);
     return this.#blocks.map((block, index) => {

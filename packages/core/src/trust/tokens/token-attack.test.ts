@@ -211,7 +211,7 @@ const rebuild = (
   rootId = root.id,
 ): string => encodeToken({ root: rootId, links, sealed: end.kind === 'seal', proof: end });
 
-/** A link with any body at all, signed by whoever holds the seed, and a seed to go on with. */
+/** Returns a link with any body, signed by an attacker with the seed, and a seed for the next link. */
 function forge(
   before: readonly TokenLink[],
   seed: Uint8Array,
