@@ -1,7 +1,7 @@
-// A guard, a rule or a tier that asks about a call that no thread makes: of the command line, a script, a
-// program. The question is left in the registry, bound to exactly this call by this caller, and the same
-// call after the answer finds it and uses it up. Where a person is at hand they are asked there too, and
-// the first answer counts, wherever it was given.
+// Approvals for calls outside of threads: of the command line, a script, a program. The approval request
+// is stored in the registry, bound to exactly this call of this caller, and the same call after the
+// approval uses it. If a person is present, they are asked here too, and the first answer counts,
+// wherever it was given.
 import { setTimeout as sleep } from 'node:timers/promises';
 import {
   fail,
@@ -21,7 +21,7 @@ import { decideApproval, isFileChanged, personIn, type Speaker } from './thread-
 
 export type PersonAnswer = Pick<Decision, 'decision' | 'answer' | 'why'>;
 
-/** Asks the person at hand; undefined: no answer. Aborted when somebody else was quicker. */
+/** Asks the present person. Undefined: no answer. Aborted if the request was decided elsewhere. */
 export type AskPerson = (
   question: string,
   signal: AbortSignal,
@@ -36,7 +36,7 @@ interface Asker {
 
 const LOOK_MS = 500;
 
-/** A client calls itself what it likes, anew with each request: who it is stands behind that. */
+/** A client can change its own name with each request, so its identity is behind it. */
 const knownAs = ({ surface, name }: Asker): string =>
   surface === 'mcp' ? name.slice(name.lastIndexOf('@') + 1) : name;
 
@@ -47,7 +47,10 @@ async function rowOf(store: Store, id: string): Promise<Outcome<Approval>> {
   return row ? ok(row) : fail('not_found', `there is no approval \`${id}\``, { approval: id });
 }
 
-/** What was said to exactly this call, or is still asked. An answer of no holds as long as the question. */
+/**
+ * Returns the latest answer to exactly this call, or the pending request. A denial counts until the
+ * request expires.
+ */
 export async function findAnswer(
   store: Store,
   binding: JsonObject,
@@ -65,7 +68,7 @@ export async function findAnswer(
   return ok(undefined);
 }
 
-/** Until it is decided, in whatever process. */
+/** Settles when any process has decided the request. */
 async function decided(store: Store, id: string, signal: AbortSignal): Promise<Outcome<Approval>> {
   for (;;) {
     await sleep(LOOK_MS, undefined, { signal }).catch(() => undefined);
@@ -74,7 +77,7 @@ async function decided(store: Store, id: string, signal: AbortSignal): Promise<O
   }
 }
 
-/** Who named what steers the call, and which arguments are tainted, a line each. */
+/** Returns one line per argument: its origin and whether it is tainted. */
 function originLines({ tainted, origins }: JsonObject): string[] {
   const lines: string[] = [];
   for (const [name, told] of Object.entries(isObject(tainted) ? tainted : {})) {
@@ -95,7 +98,10 @@ const withoutContent = (given: Json, file: Json | undefined): Json =>
     ? Object.fromEntries(Object.entries(given).filter(([name]) => !SAID_BY_DIFF.has(name)))
     : given;
 
-/** What is asked, in a few lines: the question, why it is asked, where its values come from, the call. */
+/**
+ * Returns the text of an approval request: the question, the reason, the origins of its values, the
+ * call.
+ */
 function questionText({ shown }: Approval): string {
   const { operation, question, because, arguments: given = {}, file } = shown;
   const diff = getOwn(file, 'diff');
@@ -108,7 +114,7 @@ function questionText({ shown }: Approval): string {
   ].join('\n');
 }
 
-/** Everything that is known about why it is asked, for a person who wants to know more. */
+/** Returns every known reason of the request, for a person who wants details. */
 export function reasonsText({ id, thread, shown }: Approval): string {
   const { asked_by: rules, because, sources, before, directive } = shown;
   const calls = Array.isArray(before) ? before : [];
@@ -129,7 +135,10 @@ export function reasonsText({ id, thread, shown }: Approval): string {
   ].join('\n');
 }
 
-/** Puts a question of the queue to the person at hand; answered here or elsewhere, or still open. */
+/**
+ * Asks the present person about a request in the queue. Returns it decided, here or elsewhere, or still
+ * pending.
+ */
 export async function askHere(
   store: Store,
   row: Approval,
@@ -146,7 +155,7 @@ export async function askHere(
       const done = await decideApproval(store, row.id, { ...answer, by });
       if (done.ok) return done;
       if (isFileChanged(done)) return done;
-      // Somebody else was quicker: theirs counts.
+      // It was decided elsewhere, and that decision counts.
       if (done.error.code !== 'invalid_input') return await rowOf(store, row.id);
       text = done.error.detail.message;
     }
@@ -195,7 +204,7 @@ async function answerTo(
   const asked = known.output
     ? await renewed(store, known.output, question, show)
     : await putQuestion(open, store, binding, await show());
-  /** A question whose file changed comes again, with what would change now. */
+  /** If the file of a request changed, the person is asked again with the present changes. */
   const askAtHand = async (pending: Approval, at: AskPerson): Promise<Outcome<Approval>> => {
     const said = await askHere(store, pending, at, by);
     if (said.ok || !isFileChanged(said)) return said;
@@ -207,7 +216,7 @@ async function answerTo(
   if (!row.ok) return row;
   const answer = answerIn(row.output);
   if (!answer) return ok({ answer: 'pending', approval: row.output.id });
-  // Taken before the effect, once.
+  // Used before the effect, exactly once.
   const used = answer.answer === 'approved' ? await store.use(row.output.id, binding) : ok(null);
   return used.ok ? ok(answer) : used;
 }

@@ -13,9 +13,9 @@ interface RegisteredExtensions {
   readonly kinds: readonly Kind[];
   /** Store drivers by URL scheme, in registration order. */
   readonly drivers: ReadonlyMap<string, StoreDriver>;
-  /** Returns the same port each time. */
+  /** Returns the same port for every call. */
   script(): ScriptPort;
-  /** Applies the wrappers of all extensions. */
+  /** Applies the wrappers of all extensions in registration order. */
   model(store: Store, model: ModelPort): ModelPort;
   close(): Promise<void>;
 }
@@ -63,7 +63,7 @@ function claimAll(
   return failed ?? ok(null);
 }
 
-/** Stands in for the script port of an extension. */
+/** Replaces the script port if no extension provides one. */
 function withoutScripts(): ScriptPort {
   const message = 'this runtime has no extension that runs scripts';
   return Object.assign(
