@@ -578,7 +578,7 @@ interface Widened extends Span {
 
 const MAX_PADDING = 2;
 
-/** Returns any other form unchanged. */
+/** Extends a base64 form by the characters that share bits with it. Returns any other form unchanged. */
 function widened(tails: ReadonlyMap<string, string>, text: string, { start, end }: Span): Widened {
   const tail = tails.get(text.slice(start, end)) ?? '';
   if (tail === '') return { start, end, isOpen: false };
@@ -818,7 +818,7 @@ export function createRedactor(
 ): Redactor {
   const list = [...secrets];
   if (list.length === 0) return IDLE;
-  // As JSON, two different lists never have the same key.
+  // Two different lists never have the same JSON text.
   const key = JSON.stringify([areBytes, list]);
   return (
     remembered.get(key) ?? remembered.set(key, makeRedactor(formsOf(list, areBytes), areBytes))

@@ -58,7 +58,7 @@ interface FileProblem {
 type FileBytes = { bytes: Buffer } | { problem: FileProblem };
 
 interface FileBounds {
-  /** Maximum size in bytes. */
+  /** Maximum size in bytes of a file that is read. */
   max: number;
   /** Absent: a symlink is not read, because it could replace the path after its check. */
   followsLinks?: boolean;

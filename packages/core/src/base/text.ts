@@ -51,7 +51,7 @@ export function suggestion(word: string, candidates: Iterable<string>): string {
   return hint === undefined ? '' : `; ${hint}`;
 }
 
-/** Returns `c` for `a/b/c`. */
+/** Returns the part after the last slash: `c` for `a/b/c`. */
 export const lastSegment = (id: string): string => id.slice(id.lastIndexOf('/') + 1);
 
 /** Quotes a text as one word of a POSIX shell. */
@@ -85,7 +85,7 @@ export function createLines(text: string) {
       );
       return { line, column: Math.max(0, offset - (starts[line - 1] ?? 0)) + 1 };
     },
-    /** Inverts `at`: returns the offset. */
+    /** Returns the offset of a position, the inverse of `at`. */
     offset: ({ line, column }: Position): number => (starts[line - 1] ?? text.length) + column - 1,
     /** Returns the line's text without its end. Empty past the last line. */
     line(number: number): string {
@@ -104,7 +104,7 @@ const HIDDEN = /(?!(?<=\p{Emoji})\ufe0f(?!\p{DI}))[\p{C}\p{DI}\u2028\u2029](?<![
 
 export const hasHidden = (text: string): boolean => text.search(HIDDEN) !== -1;
 
-/** Replaces invisible characters by `by`. */
+/** Replaces characters that a display does not show by `by`. */
 export const withoutHidden = (text: string, by = ''): string => text.replace(HIDDEN, by);
 
 /**

@@ -180,7 +180,7 @@ function read(text: string): YamlDocument {
         // The first one stays, as in `locate`.
         if (!Object.hasOwn(result, name)) setOwn(result, name, read);
         else if (!checked.has(node)) {
-          report((key as Node | null)?.range?.[0] ?? 0, `key \`${name}\` stands here twice`);
+          report((key as Node | null)?.range?.[0] ?? 0, `key \`${name}\` occurs twice here`);
         }
       }
       checked.add(node);

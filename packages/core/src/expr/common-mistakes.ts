@@ -39,12 +39,12 @@ const SYMBOLS = rowsOf([
   ['one expression only: remove the `;`', ';'],
   ['a missing path is null; compare with `== null`, or combine with `or`', '??'],
   ['write `.`: a missing step is null, never an error', '?.'],
-  [`there is no \`a ? b : c\`; ${NO_BRANCHES}`, '?'],
+  [`an expression has no \`a ? b : c\`; ${NO_BRANCHES}`, '?'],
   ['an expression has no comments', '#'],
-  ['in an expression a path stands alone, without `${` and `}`', '${'],
+  ['a path is written without `${` and `}`', '${'],
   ['a path is written without `$`', '$'],
   ['a path is written without `@`', '@'],
-  ['there are no object literals; compare the fields one by one', '{', '}'],
+  ['an expression has no object literals; compare the fields one by one', '{', '}'],
 ]).toSorted(([a], [b]) => b.length - a.length);
 
 /** Words that people write instead of an operator. */
@@ -62,7 +62,7 @@ const WORDS: ReadonlyMap<string, string> = new Map(
     [FOUR_ONLY, 'mod'],
     [write('/'), 'div'],
     ['write `(a and not b) or (b and not a)`', 'xor'],
-    [`there is no \`if\`; ${NO_BRANCHES}`, 'if', 'then', 'else'],
+    [`an expression has no \`if\`; ${NO_BRANCHES}`, 'if', 'then', 'else'],
     ...['and', 'or', 'not', 'in'].map((word) => [write(word), word] as const),
   ]),
 );

@@ -4,7 +4,7 @@ import { explainCharacter, explainEscape, explainNumber } from './common-mistake
 import { isDigit, isNamePart, isNameStart, nameEnd, SyntaxFault, WORDS } from './syntax-tree.ts';
 
 const SYMBOLS = ['+', '-', '*', '/', '(', ')', '[', ']', ',', '.', '<', '>'] as const;
-/** Operators that end in `=`. */
+/** Operators of two characters that end in `=`. */
 const WITH_EQUALS = ['==', '!=', '<=', '>='] as const;
 
 export type TokenKind =

@@ -250,7 +250,8 @@ function missingOperand(lexer: Lexer): SyntaxFault {
     return unexpected(lexer, 'put it in brackets: `(not a)`');
   }
   if (kind === '.') return unexpected(lexer, explainDot(source, start));
-  if (kind === '+') return unexpected(lexer, 'a number has no leading `+`, and there is no `++`');
+  if (kind === '+')
+    return unexpected(lexer, 'a number has no leading `+`, and `++` is not supported');
   if (kind === '*') return unexpected(lexer, 'arithmetic has `+ - * /` only');
   if (kind === '/') return unexpected(lexer, 'there are no comments and no `//`');
   const hint = kind === ']' || kind === ',' ? 'lists are written `[1, 2]`' : undefined;

@@ -34,7 +34,7 @@ interface Variable {
 
 const NESTED = Symbol('a default that holds another placeholder');
 
-/** Reads `${NAME}` and `${NAME:-default}`. */
+/** Reads a variable: `${NAME}` or `${NAME:-default}`. */
 const readVariable: ReadPlaceholder<Variable> = (text, start) => {
   const nameStop = nameEnd(text, start + 2);
   if (nameStop === start + 2) return undefined;
@@ -175,7 +175,7 @@ const NOTHING = {
 export const fillConfig = (config: Json, sources: ConfigSources): Outcome<FilledConfig> =>
   fill(config, 'both', sources);
 
-/** Fills only `{name}`; see `fillConfig`. */
+/** Fills only `{name}`, with the rules of `fillConfig`. */
 export function fillBody(
   body: Json,
   parameters: JsonObject,
@@ -185,7 +185,7 @@ export function fillBody(
   return filled.ok ? ok(filled.output.value) : filled;
 }
 
-/** Fills only `${NAME}`; see `fillConfig`. */
+/** Fills only `${NAME}`, with the rules of `fillConfig`. */
 export const expandEnv = (
   config: Json,
   env: EnvironmentValues,

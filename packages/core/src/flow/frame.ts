@@ -53,7 +53,7 @@ export interface Frame {
   readonly policy: FramePolicy;
   /** Marks of the conditions that led to this operation. */
   readonly influence: Descriptor;
-  /** Labels of the surrounding functions. */
+  /** Labels of the functions around this operation. */
   readonly held: readonly string[];
   readonly op: Operation | undefined;
   readonly inputs: readonly Argument[];
@@ -201,7 +201,7 @@ export interface GuardSelection {
 }
 
 export interface GuardSet {
-  /** All guards in source order. */
+  /** All guards of the set in source order. */
   readonly list: readonly Guard[];
   /** Guards of policies. They also run while a guard is evaluated. */
   readonly locked: GuardSet;
@@ -350,7 +350,6 @@ export interface Question {
 
 export interface Asked {
   readonly answer: 'approved' | 'denied' | 'pending' | 'expired';
-  /** The person's comment. */
   readonly why?: string;
   /** Identity of the file that the person saw. The write is refused if the file differs. */
   readonly holds?: string;
@@ -379,7 +378,9 @@ export interface ModelReader {
   readonly from?: string | undefined;
 }
 
-/** What a model has read, and which arguments of its calls come from a trusted source. */
+/**
+ * The origins of a model's calls: the text that it has read, and the arguments from a trusted source.
+ */
 export interface OriginPort {
   reader(): ModelReader;
   /** Returns the same inputs, with their origins. */

@@ -66,7 +66,7 @@ export interface WritePlace {
   readonly state: 'new' | 'own' | 'other' | 'closed';
   /** True if the write appends to the present content. */
   readonly adds?: boolean;
-  /** Hash of the present content. */
+  /** Hash of the present content. Absent: no file, or not read. */
   readonly sha256?: string;
 }
 
@@ -257,7 +257,7 @@ export const specificity = (pattern: string): number =>
 
 const kindKeys = createRecentPairs<string, readonly string[]>(512);
 
-/** Returns `op:type` and `op:type:subtype`. */
+/** Returns the keys `op:type` and `op:type:subtype`. */
 function keysOfKind({ type, subtype = '' }: Operation): readonly string[] {
   const found = kindKeys.get(type, subtype);
   if (found) return found;

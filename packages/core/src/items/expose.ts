@@ -45,10 +45,10 @@ function uriProblem(uri: string): Pick<ExposeProblem, 'message' | 'hint'> | unde
   const plain = uri.replaceAll(VARIABLE, 'x');
   const hint = 'e.g. `notes://{id}/text`';
   if (uri.length > MAX_URI || /[{}]/.test(plain) || new Set(names).size !== names.length) {
-    return { message: `\`${uri.slice(0, 100)}\` is no address or template`, hint };
+    return { message: `\`${uri.slice(0, 100)}\` is not an address or a template`, hint };
   }
   const url = URL.parse(plain);
-  if (!url) return { message: `\`${uri}\` is no address`, hint };
+  if (!url) return { message: `\`${uri}\` is not an address`, hint };
   if (/\{[^}]*\}/.test(uri.split(':', 1)[0] ?? '') || OWN_SCHEMES.includes(url.protocol)) {
     return { message: `\`${url.protocol}\` addresses belong to the server`, hint };
   }
@@ -97,7 +97,7 @@ export function exposeProblems(kind: ItemKind, given: Json): ExposeProblem[] {
   const problems: ExposeProblem[] = odd.map((field) => ({
     code,
     field,
-    message: `\`${field.slice(0, 100)}\` is no surface to expose a ${kind} on`,
+    message: `\`${field.slice(0, 100)}\` is not a surface for a ${kind}`,
     hint: 'the one there is: `mcp`',
   }));
   if (given.mcp === undefined && problems.length > 0) return problems;

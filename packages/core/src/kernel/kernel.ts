@@ -152,7 +152,7 @@ function requestProblem(request: ExecuteRequest | LoadRequest): Failure | undefi
   if (!isObject(parameters)) return fail('invalid_input', '`parameters` must be an object');
   return isFiniteJson(parameters)
     ? undefined
-    : fail('invalid_input', '`parameters` holds a number that is no number or too large');
+    : fail('invalid_input', '`parameters` contains an invalid or too large number');
 }
 
 /** Returns the operation of a verb. Loading needs a right that reads; searching and help need none. */
@@ -222,7 +222,7 @@ function quiet(caller: Caller): Caller {
 const uncounted = (tool: string): Failure =>
   fail(
     'permission_denied',
-    `uses of \`${tool}\` are counted for this thread, and inside another tool nobody could: call it by itself`,
+    `uses of \`${tool}\` are limited for this thread, and calls inside of another tool cannot be counted; call it directly`,
     { missing: '', rule: 'uses', attempted: tool },
   );
 

@@ -135,7 +135,6 @@ export interface PrimitiveResult {
 /** A file whose content entered a result or came from one. Label records are about such files. */
 export interface TouchedFile {
   access: 'read' | 'written';
-  /** Real path of the file. */
   absolute: string;
   relative: string;
   /** Inode of a file with several names. The same for all of its names. */

@@ -47,7 +47,7 @@ export interface BrokenReply {
   /** `max_tokens`, `refusal`, `no_end_marker`, `cut`, or the code of the fault in the stream. */
   reason: string;
   message: string;
-  /** `name:id` of the complete calls. */
+  /** The complete calls, each as `name:id`. */
   completed_tools: string[];
   discarded_partial: { name?: string; bytes: number }[];
 }
@@ -74,7 +74,6 @@ export interface ModelReply {
 export interface ToolDefinition {
   name: string;
   description: string;
-  /** JSON schema of the arguments. */
   input_schema: Json;
 }
 

@@ -225,7 +225,7 @@ function byTier(models: JsonObject, tier: string): Outcome<ResolvedModel> {
   const tiers = objectAt(models, 'tiers');
   const row = getOwn(tiers, tier);
   if (row === undefined) {
-    return fail('not_found', `there is no model tier \`${tier.slice(0, 200)}\``, {
+    return fail('not_found', `model tier \`${tier.slice(0, 200)}\` not found`, {
       tier: tier.slice(0, 200),
       hint: `${described(tier, Object.keys(tiers))}; tiers stand under \`tiers\` in \`~/.ai/config/models.yaml\``,
     });

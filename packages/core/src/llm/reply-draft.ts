@@ -58,7 +58,7 @@ export class ReplyDraft {
     this.#onText = onText;
   }
 
-  /** Returns undefined after a fault. */
+  /** Begins a block of the reply. Returns undefined after a fault. */
   begin(kind: DraftKind, id = '', name = ''): Draft | undefined {
     const { blocks } = this;
     if (blocks.length >= MAX_BLOCKS) this.fault ??= tooMuch(`has more than ${MAX_BLOCKS} blocks`);

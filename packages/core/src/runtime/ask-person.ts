@@ -44,7 +44,7 @@ async function rowOf(store: Store, id: string): Promise<Outcome<Approval>> {
   const found = await store.approvals({ id });
   if (!found.ok) return found;
   const [row] = found.output;
-  return row ? ok(row) : fail('not_found', `there is no approval \`${id}\``, { approval: id });
+  return row ? ok(row) : fail('not_found', `approval \`${id}\` not found`, { approval: id });
 }
 
 /**
@@ -155,7 +155,7 @@ export async function askHere(
       const done = await decideApproval(store, row.id, { ...answer, by });
       if (done.ok) return done;
       if (isFileChanged(done)) return done;
-      // It was decided elsewhere, and that decision counts.
+      // Another decision was faster, and it counts.
       if (done.error.code !== 'invalid_input') return await rowOf(store, row.id);
       text = done.error.detail.message;
     }
@@ -183,7 +183,11 @@ async function answerTo(
 ): Promise<Outcome<Asked>> {
   const { surface, name, person } = asker;
   const opened = await open.store?.();
-  if (!opened) return fail('permission_denied', 'there is no registry in which it could wait');
+  if (!opened)
+    return fail(
+      'permission_denied',
+      'approval needed, but this project has no thread store; run `km init`',
+    );
   if (!opened.ok) return opened;
   const store = opened.output;
   const { answerIn, callBinding, callShown, renewed } = await import('../harness/index.ts');

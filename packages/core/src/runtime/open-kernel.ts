@@ -274,7 +274,7 @@ export function createVerbs(
         const { helpSignal } = await import('../harness/index.ts');
         return await helpSignal(running.thread, signal);
       }
-      const message = 'no thread is running this call, so there is nobody to signal';
+      const message = 'a signal needs a thread, but no thread makes this call';
       return ok({ action: signal.action, delivered: false, message });
     },
     copies: {

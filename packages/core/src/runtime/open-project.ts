@@ -179,7 +179,7 @@ export interface OpenProject {
   sandbox(): Promise<SandboxReport>;
   /** The threads that this process runs. Absent before the first one. */
   live?: LiveThreads;
-  /** Replacements by the embedding program. */
+  /** Parts that the embedding program replaces. */
   own: Pick<RuntimeOptions, 'runners' | 'openStore' | 'login' | 'tenant' | 'standIn'> & {
     storeFrom?: string;
   };
@@ -258,7 +258,7 @@ export function openProject(
   const { cwd = process.cwd(), env = process.env, clock = systemClock } = options;
   const home = resolve(env.KERNMANTLE_HOME ?? join(env.HOME ?? homedir(), '.ai'));
   const wanted = resolve(cwd, options.project ?? findProject(cwd, home, ['.ai']));
-  if (!existsSync(wanted)) return fail('not_found', `there is no project folder \`${wanted}\``);
+  if (!existsSync(wanted)) return fail('not_found', `project folder \`${wanted}\` not found`);
   const project = realpathSync(wanted);
   const chosen = chooseStore(options, env, home);
   if (!chosen.ok) return chosen;
@@ -271,7 +271,7 @@ export function openProject(
       ? file
       : forwardAudit(file, async (rows) => {
           const store = await open.store?.();
-          if (!store) return fail('store_closed', 'there is no registry');
+          if (!store) return fail('store_closed', 'the registry is closed');
           return store.ok ? await store.output.audit(rows) : store;
         });
   const audit = withUserAudit(ofProject, createAudit(join(home, 'trust', 'audit.jsonl'), clock));

@@ -49,7 +49,7 @@ function claimAll(
   if (name === '') return fail('config_invalid', 'an extension has no name; give it one');
   const wrong = Object.keys(stores).find((scheme) => !SCHEME.test(scheme));
   if (wrong !== undefined) {
-    const message = `the extension \`${name}\` has a driver for \`${wrong}\`, which is no URL scheme; write it as in \`postgres:\``;
+    const message = `the extension \`${name}\` has a driver for \`${wrong}\`, which is not a URL scheme; write it as in \`postgres:\``;
     return fail('config_invalid', message);
   }
   const provided = [

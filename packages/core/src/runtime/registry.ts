@@ -45,7 +45,7 @@ export async function findServer(
   const scheme = URL.canParse(address) ? new URL(address).protocol : '';
   const driver = drivers.get(scheme);
   if (!driver) {
-    const problem = scheme === '' ? 'this is no address of a store' : `no driver for \`${scheme}\``;
+    const problem = scheme === '' ? 'invalid store address' : `no driver for \`${scheme}\``;
     const known = [...drivers.keys()].map((one) => `\`${one}\``).join(' or ');
     return refused(known === '' ? problem : `${problem}; an address begins with ${known}`);
   }

@@ -201,7 +201,7 @@ async function endBy(
   const seen = await waitForEnd(store, id, AbortSignal.timeout(PATIENCE_MS[kind]));
   if (!seen.ok) return seen;
   if (kind === 'kill' && !isEnded(seen.output.status)) {
-    // It does not answer. From now on it can neither append nor act.
+    // The owner of the lease does not answer. From now on it can neither append nor act.
     const killed = await endUnattended(store, id, 'killed', by, { force: true });
     if (!killed.ok) return killed;
   }
@@ -269,7 +269,7 @@ async function decideBy(
   const found = await store.approvals({ id });
   if (!found.ok) return found;
   const [asked] = found.output;
-  if (!asked) return fail('not_found', `there is no approval \`${id}\``, { approval: id });
+  if (!asked) return fail('not_found', `approval \`${id}\` not found`, { approval: id });
   const { kind, shown } = asked;
   if (isWords && kind !== 'question') {
     const message = `\`${id}\` asks for a ${kind}, not for words: approve it or deny it`;
@@ -336,7 +336,7 @@ function scopedBy(
   const roles = isObject(shown.roles) ? shown.roles : {};
   const names = Object.keys(roles).filter((name) => SCOPED.has(roles[name]));
   if (kind !== 'call' || thread === undefined || names.length === 0) {
-    const message = `\`${id}\` holds no path and no address of a thread's call, so there is no scope to give: approve it without \`scope\``;
+    const message = `\`${id}\` has no path and no address of a call, so a scope is not possible; approve it without \`scope\``;
     return fail('invalid_input', message, { option: 'scope' });
   }
   const named = names.find((name) => said.startsWith(`${name}=`));

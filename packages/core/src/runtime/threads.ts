@@ -212,7 +212,7 @@ async function openOtherProject(
   allow: (real: string) => Outcome<null>,
 ): Promise<Outcome<HarnessPorts>> {
   const wanted = resolve(open.project, path);
-  if (!existsSync(wanted)) return fail('not_found', `there is no project folder \`${wanted}\``);
+  if (!existsSync(wanted)) return fail('not_found', `project folder \`${wanted}\` not found`);
   const project = realpathSync(wanted);
   if (project === open.project) return ok(ports);
   const allowed = allow(project);

@@ -50,7 +50,8 @@ function readSettings(home: string): Outcome<{ store?: string; tenant?: string }
   const [problem] = opened.diagnostics;
   if (problem || !found) {
     const [line, code] = [problem?.line ?? 1, problem?.code ?? 'invalid_field'];
-    const what = code === 'yaml_syntax' ? 'this is no YAML' : 'it may say `store` and `tenant`';
+    const what =
+      code === 'yaml_syntax' ? 'it is not valid YAML' : 'it may say `store` and `tenant`';
     return fail('config_invalid', `\`${file}\` has a mistake in line ${line}: ${what}`, { file });
   }
   return modeProblem(file, found.store ?? '') ?? ok(found);

@@ -59,7 +59,7 @@ const argumentsOf = (frame: Frame): Json =>
     ? Object.fromEntries(callOf(frame).inputs.map(({ name, value }) => [name, value.data]))
     : read(frame.facts.args);
 
-/** Returns the names for `ctx.args.names`. */
+/** Returns the names of the arguments for `ctx.args.names`. */
 function argumentNames(frame: Frame): string[] {
   const given = argumentsOf(frame);
   return isObject(given) ? Object.keys(given) : [];

@@ -230,7 +230,7 @@ async function ask(op: Operation, judgement: Judgement, frame: Frame): Promise<F
   // One approval covers everything that requires approval of the same operation.
   if (frame.isApproved) return { isApproved: true };
   if (!frame.ports.ask) {
-    const reason = `nobody can be asked here: ${finding.text}`;
+    const reason = `approval needed, but no person can be asked here: ${finding.text}`;
     return denial(op, judgement, finding, { reason });
   }
   const question: Question = {

@@ -61,7 +61,7 @@ function verdictProblems({ verdict, privileged }: GuardSource): GuardProblem[] {
   const problems: GuardProblem[] = [];
   if (!KINDS.includes(verdict.kind)) {
     problems.push({
-      message: `\`${verdict.kind}\` is no verdict`,
+      message: `\`${verdict.kind}\` is not a verdict`,
       hint: didYouMean(verdict.kind, KINDS) ?? `one of ${KINDS.join(', ')}`,
     });
   }

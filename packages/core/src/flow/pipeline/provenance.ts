@@ -28,7 +28,6 @@ export interface Provenance {
   readonly from: readonly number[];
   readonly sources: readonly string[];
   readonly labels: readonly string[];
-  /** Operations, oldest first. */
   readonly nodes: readonly ProvenanceNode[];
 }
 

@@ -343,5 +343,4 @@ function approvalDays(levels: readonly Policy[]): readonly number[] {
   return [...(base.length > 0 ? base : [APPROVAL_DAYS]), ...narrowing];
 }
 
-/** The policy without any file. */
 export const BUILT_IN_POLICY: ComposedPolicy = composePolicies([]);

@@ -46,7 +46,7 @@ const isAutomatic = (label: string): boolean => /^(src|dir):/.test(label);
 
 interface LintedPattern {
   readonly written: string;
-  /** The normalized pattern. */
+  /** The pattern in the form that keys are compared with. */
   readonly key: string;
   readonly path: Path;
 }

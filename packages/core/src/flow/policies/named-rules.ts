@@ -260,7 +260,7 @@ export const NAMED_RULES: readonly NamedRule[] = [
     name: 'no-influenced-advice',
     isBuiltIn: false,
     mark: 'influenced',
-    text: 'what strangers influenced gives no advice',
+    text: 'data with the label `influenced` gives no advice',
     offenders: ({ keys, inputs }) =>
       hasLabel(keys, 'advice') ? inputs.filter(marked('influenced')) : [],
   },

@@ -166,7 +166,6 @@ export function createPolicyFiles(
   places: readonly PolicyPlace[],
   examine: ExaminePolicy,
   clock: Pick<Clock, 'monotonic'>,
-  /** Real path of the project. */
   root: string,
 ) {
   let library: CapabilitySource | undefined;

@@ -11,7 +11,7 @@ export interface Descriptor {
   readonly labels: readonly string[];
   /** The labels first, then the automatic ones (`src:…`, `dir:…`), in order of appearance. */
   readonly taint: readonly string[];
-  /** Sources: `file:…`, `command:…`, `tool:…@turn`, `guard:name`. */
+  /** Sources of the value, such as `file:…`, `command:…`, `tool:…@turn` or `guard:name`. */
   readonly sources: readonly string[];
   /** Kind of the operation that made the value. Several kinds are sorted and joined with `|`. */
   readonly capability: string | null;

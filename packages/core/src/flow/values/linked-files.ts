@@ -10,7 +10,6 @@ const MAX_ENTRIES = 20_000;
 const look = (path: string): BigIntStats | undefined =>
   lstatSync(path, { bigint: true, throwIfNoEntry: false });
 
-/** Files and folders with records. */
 interface LabelledPlaces {
   readonly files: ReadonlyMap<string, Descriptor>;
   /** By real path: returns the marks of each file below the folder. */

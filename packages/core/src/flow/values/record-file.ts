@@ -116,7 +116,7 @@ export function createTail(file: string, onLine: (text: string) => void, onReset
     isTorn: () => rest.length > 0,
     /** Throws errors of the file system, except that a missing file counts as empty. */
     catchUp(): void {
-      // It runs for every file that is read, and mostly there is nothing new.
+      // This check runs for every file that is read, and mostly there is nothing new.
       const there = lstatSync(file, { throwIfNoEntry: false });
       if (!there || (there.isFile() && there.ino === inode && there.size === offset)) return;
       let descriptor: number;

@@ -229,7 +229,7 @@ export function createCatalogs(options: CatalogOptions) {
   const known = () => list().catalogs.flatMap((entry) => indexes.read(entry) ?? []);
   const unknown = (name: string): Outcome<never> => {
     const names = list().catalogs.map((one) => one.name);
-    return fail('not_found', `there is no catalog \`${name}\``, { catalogs: names });
+    return fail('not_found', `catalog \`${name}\` not found`, { catalogs: names });
   };
 
   return {
@@ -244,7 +244,7 @@ export function createCatalogs(options: CatalogOptions) {
         return fail('config_invalid', `\`${settings.file}\` has errors: ${wrong.message}`);
       }
       if (list().catalogs.some(({ name }) => name === entry.name)) {
-        return fail('invalid_input', `there is a catalog \`${entry.name}\` already`);
+        return fail('invalid_input', `catalog \`${entry.name}\` exists already`);
       }
       const done = await read(entry, level);
       if (!done.ok) return done;

@@ -119,7 +119,7 @@ export async function fetchCatalog(
     const folder = resolve(base, entry.location);
     return existsSync(folder)
       ? ok([itemsIn(folder)])
-      : fail('not_found', `catalog \`${entry.name}\`: there is no folder \`${folder}\``);
+      : fail('not_found', `catalog \`${entry.name}\`: folder \`${folder}\` not found`);
   }
   try {
     mkdirSync(cache, { recursive: true });

@@ -121,7 +121,7 @@ function checkToolId(permission: Permission, world: DirectiveWorld, findings: Fi
     return findings.warning('tool_unknown', placeOf(permission), message);
   }
   if (!id.includes('/') || world.tool(id).ok) return;
-  const message = `there is no tool ${quoted(id)}, so this line grants nothing now`;
+  const message = `tool ${quoted(id)} not found, so this line grants nothing now`;
   const hint = didYouMean(id, world.toolIds());
   findings.warning('tool_unknown', placeOf(permission), message, hint);
 }

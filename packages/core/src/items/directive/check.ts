@@ -112,7 +112,7 @@ function checkExpected(directive: Directive, world: DirectiveWorld, findings: Fi
   directive.expect.forEach(({ tool, succeeds }, index) => {
     if (world.tool(tool).ok) return;
     const then = succeeds === 'last' ? ', so every run ends `failed` now' : '';
-    const message = `there is no tool \`${tool}\`${then}`;
+    const message = `tool \`${tool}\` not found${then}`;
     const hint = didYouMean(tool, world.toolIds());
     findings.warning('tool_unknown', directive.places.at(`expect.${index}`), message, hint);
   });
@@ -143,7 +143,7 @@ function checkLists(directive: Directive, world: DirectiveWorld, findings: Findi
         const isKnown =
           world.directive(name) !== undefined || world.ambiguous?.(name) !== undefined;
         if (/[*?]/.test(name) || name === directive.name || isKnown) continue;
-        const message = `there is no directive \`${name}\`, so \`${list}\` does not match any by it now`;
+        const message = `directive \`${name}\` not found, so \`${list}\` does not match any by it now`;
         const hint = didYouMean(name, world.directiveNames());
         findings.warning('directive_unknown', places.at(`${use}.${list}`), message, hint);
       }
@@ -167,7 +167,7 @@ function checkModel({ model, places }: Directive, { tiers }: DirectiveWorld, fin
   if (model?.tier === undefined || tiers.includes(model.tier)) return;
   const known = didYouMean(model.tier, tiers) ?? `known tiers: ${tiers.join(', ')}`;
   const hint = `${known}; tiers stand under \`tiers\` in \`~/.ai/config/models.yaml\``;
-  const message = `there is no tier \`${model.tier}\``;
+  const message = `tier \`${model.tier}\` not found`;
   findings.error('tier_unknown', places.at('model.tier'), message, hint);
 }
 

@@ -16,7 +16,7 @@ export interface Element {
   readonly at: Place;
   readonly attributes: Attribute[];
   readonly children: (Element | TextPiece)[];
-  /** Undefined for an unknown tag. */
+  /** Undefined if the table of shapes does not contain the tag. */
   readonly shape: Shape | undefined;
   /** True for text from YAML: its first line is indented like the others. */
   readonly yaml?: boolean;

@@ -68,7 +68,7 @@ export function createFindings(
       if (more === 0 || !last) return sorted;
       const { line, column } = last;
       const message = `${more} more problems are not listed`;
-      // It is an error, because an unlisted problem may be one.
+      // The finding is an error, because an unlisted problem may be one.
       return [...sorted, { file, line, column, code: 'too_many', severity: 'error', message }];
     },
   };
@@ -79,7 +79,6 @@ export type Form = 'xml' | 'yaml';
 
 interface DirectiveWords {
   readonly form: Form;
-  /** The word "tag" or "key". */
   readonly tagKind: string;
   /** Returns a tag by its name, quoted. */
   tag(name: string): string;

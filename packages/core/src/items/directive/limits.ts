@@ -113,7 +113,7 @@ export function reportCost(cost: Element, findings: Findings): void {
   const replacement = translate(dataOf(cost));
   const also = replacement.hook ? ` and ${words.tag('hooks')}` : '';
   const stops = replacement.hook === WARN ? '; a run stops at its limit, also after a warning' : '';
-  const message = `${words.tag('cost')} is no longer read; write ${words.tag('limits')}${also} instead${stops}`;
+  const message = `${words.tag('cost')} is not supported; write ${words.tag('limits')}${also} instead${stops}`;
   const block = words.form === 'xml' ? printXml(replacement) : printYaml(replacement);
   findings.error('cost_removed', cost.at, message, `replace it with\n${block}`);
 }

@@ -85,7 +85,6 @@ interface Cursor {
   readonly findings: Findings;
   readonly find: Finder;
   readonly raw: RawReader;
-  /** The open elements, outermost first. */
   readonly stack: Element[];
   /** Number of open elements per name, so that a check needs no walk over the stack. */
   readonly open: Map<string, number>;

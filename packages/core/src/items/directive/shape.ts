@@ -36,7 +36,7 @@ const TEXT = shape({ text: true });
 const TEXTS = shape({ text: true, repeat: true });
 const VERBATIM = shape({ text: true, raw: 'verbatim', repeat: true });
 const WHEN = shape({ text: true, raw: 'decoded' });
-/** Elements that are opaque everywhere. */
+/** Elements that are opaque wherever they occur. */
 const OPAQUE: Record<string, Shape> = { template: VERBATIM, example: VERBATIM, raw: VERBATIM };
 const FREE = shape({ free: true, text: true, repeat: true });
 const FREE_PART = shape({ free: true, text: true });

@@ -61,7 +61,7 @@ export function survey(root: Element, findings: Findings): void {
       findings.error(
         'text_unexpected',
         offsetIn(child, child.text.length - child.text.trimStart().length),
-        `text ${quoted(child.text.trim())} stands directly inside ${words.tag(name)}, which holds only tags`,
+        `text ${quoted(child.text.trim())} is directly inside ${words.tag(name)}, which may contain only tags`,
         name === 'process' ? 'put it into `<step name="…">…</step>`' : undefined,
       );
       return;
@@ -85,7 +85,7 @@ export function survey(root: Element, findings: Findings): void {
         continue;
       }
       if (seen.has(child.name) && !child.shape.repeat) {
-        const message = `${words.tag(child.name)} stands more than once inside ${words.tag(element.name)}`;
+        const message = `${words.tag(child.name)} occurs more than once inside ${words.tag(element.name)}`;
         findings.error('tag_duplicate', child.at, message, 'keep one of them');
       }
       seen.add(child.name);

@@ -123,7 +123,7 @@ function judge(
 ): FileStamp | 'folder' | undefined {
   if (SKIPPED.test(entry.name)) return undefined;
   if (/[\u0000-\u001f\u007f\\]/.test(entry.name)) {
-    const message = `\`${JSON.stringify(entry.name)}\` is no name for an item`;
+    const message = `\`${JSON.stringify(entry.name)}\` is not a valid name for an item`;
     look.note(list, path.slice(0, path.lastIndexOf('/')), 'odd_name', message);
     return undefined;
   }

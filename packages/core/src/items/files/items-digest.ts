@@ -38,7 +38,6 @@ const MAX_BYTES = 64 * 1024 * 1024;
 interface DigestWalk {
   /** Hash of the content by name in the digest. */
   found: Map<string, string>;
-  /** Every name that was examined. */
   looked: Set<string>;
 }
 

@@ -261,7 +261,6 @@ export function createRootFiles(
       if (now && opened === now) lookAgain(now);
       return false;
     },
-    /** Makes the first scan synchronously. */
     list(): void {
       if (opened) return;
       opened = open();

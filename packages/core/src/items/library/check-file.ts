@@ -37,7 +37,7 @@ function checkFile(path: string, library: Library): Diagnostic[] {
   if ('problem' in read) return [aboutFile(path, read.problem.code, read.problem.message)];
   const found = checkItemText(read.text, path, library);
   if (found) return found;
-  const message = 'this file is no directive, tool, knowledge or policy';
+  const message = 'this file is not a directive, tool, knowledge or policy';
   return [aboutFile(path, 'not_an_item', message, { hint: 'items lie under `.ai/`' })];
 }
 
@@ -86,7 +86,7 @@ function checkFolder(folder: string, library: Library): Diagnostic[] {
 export function checkPath(path: string, library: Library): Diagnostic[] {
   const full = resolve(path);
   const stats = statsOf(full);
-  if (!stats) return [aboutFile(full, 'not_found', `there is no \`${path}\``)];
+  if (!stats) return [aboutFile(full, 'not_found', `\`${path}\` not found`)];
   if (stats.isDirectory()) return checkFolder(full, library);
   const held = library.check().filter(({ file }) => resolve(file) === full);
   const isHeld = library.all().some(({ file }) => resolve(file) === full);

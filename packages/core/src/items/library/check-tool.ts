@@ -64,7 +64,7 @@ function checkModule(tool: Tool, file: string, place: RulePlace): void {
   if (path === undefined) return;
   const stats = statsOf(path);
   if (stats?.isFile() || stats?.isSymbolicLink()) return;
-  const message = `there is no module \`${basename(path)}\` where the tool names it`;
+  const message = `module \`${basename(path)}\` not found at the path that the tool names`;
   const hint = moduleHint(plainText(tool.config.module), file);
   place
     .child('config')
@@ -141,7 +141,7 @@ function checkPlaceholders(tool: Tool, chain: Chain, place: RulePlace): void {
   for (const [content, at] of texts(filledConfig(tool.config, chain.primitive), place)) {
     for (const [, name = ''] of content.matchAll(PLACEHOLDER)) {
       if (declared.has(name)) continue;
-      const message = `\`{${name}}\` is no parameter of this tool, so this is left out of every call`;
+      const message = `\`{${name}}\` is not a parameter of this tool, so this is left out of every call`;
       const hint = 'declare it under `parameters`';
       at.report({ code: 'undeclared_placeholder', severity: 'warning', message, hint });
     }

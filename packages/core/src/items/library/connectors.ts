@@ -101,7 +101,7 @@ export function connectorTools(
   name: string,
 ): Outcome<readonly ConnectorTool[]> {
   if (isForeign(name)) {
-    const message = `\`${name}\` is no connector: tools come from servers that a person has connected`;
+    const message = `\`${name}\` is not a connector`;
     return fail('invalid_input', message, {
       hint: 'connect it once with `km mcp add NAME …`, then write `from mcp "NAME"`',
     });
@@ -110,7 +110,7 @@ export function connectorTools(
   const found = known.find((one) => one.name === name);
   if (found) return ok(found.tools.map(toolOf));
   const names = known.map((one) => one.name).join(', ');
-  return fail('not_found', `there is no connector \`${name}\``, {
+  return fail('not_found', `connector \`${name}\` not found`, {
     hint: names === '' ? 'connect a server with `km mcp add`' : `there are: ${names}`,
   });
 }

@@ -49,7 +49,6 @@ export interface FileRecord {
   readonly kind: ItemKind;
   readonly id: string;
   readonly root: Root;
-  /** Path relative to the root. */
   readonly path: string;
   /** Absolute path as a person would write it. */
   readonly file: string;
@@ -173,7 +172,7 @@ export function readItem(kind: ItemKind, id: string, file: string, content: () =
       if (kind === 'directive') return directiveFacts(parsed(), id);
       return kind === 'tool' ? toolFacts(text(), id) : knowledgeFacts(text(), id);
     }),
-    // It is not cached, because the tool's module can change without the tool's file.
+    // The rights are not cached, because the tool's module can change without the tool's file.
     rights(): string {
       const { directive, tool } = parsed();
       if (tool) return toolRights(tool, file);

@@ -10,7 +10,7 @@ type Fields = Readonly<Record<Field, string>>;
 interface Scores {
   /** Documents with at least one word of the query, unordered. */
   documents: number[];
-  /** Scores by document number. */
+  /** Score of each document, indexed by its number. */
   score: Float64Array;
 }
 

@@ -63,7 +63,7 @@ export function resolveChain(
     const next = link.tool.executor_id ?? link.tool.tool_id;
     if (primitives.includes(next)) return ok({ links, primitive: next });
     if (link.tool.executor_id === undefined) {
-      const message = `tool \`${link.id}\` names no \`executor_id\` and is no primitive`;
+      const message = `tool \`${link.id}\` names no \`executor_id\` and is not a primitive`;
       const failed_at = { tool_id: link.id, config_path: 'executor_id' };
       return fail('config_invalid', message, { chain, failed_at });
     }

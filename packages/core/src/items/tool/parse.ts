@@ -208,7 +208,7 @@ const retry: Rule<Retry> = (value, place) => {
 
 function reportRetryCode(entry: string, place: RulePlace): void {
   if (entry.toLowerCase() === 'stream_incomplete') {
-    const message = `\`${entry}\` is never retried inside a chain: whoever runs the thread decides`;
+    const message = `\`${entry}\` is never retried inside a chain; the thread decides about retries`;
     place.report({ code: 'retry_ineffective', severity: 'note', message });
   } else if (!isKnownCode(entry)) {
     const message = `no error of the runtime is called \`${entry}\``;

@@ -182,7 +182,7 @@ async function append(
   if (bytes > MAX_WRITTEN_BYTES) return tooLarge(relative, bytes);
   const isOther = call.holds !== undefined && call.holds !== 'add' && call.holds !== old;
   if (isOther || (call.holds !== undefined && inode !== undefined)) {
-    return fail('tool_failed', `\`${relative}\` was changed by somebody else; read it again`);
+    return fail('tool_failed', `\`${relative}\` was changed by another process; read it again`);
   }
   if (call.signal.aborted) return cancelled();
   const sha256 = createHash('sha256').update(before).update(added).digest('hex');

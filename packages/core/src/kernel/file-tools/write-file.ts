@@ -86,11 +86,10 @@ async function hashOf(
 }
 
 const changedMeanwhile = (relative: string): Failure =>
-  fail(
-    'tool_failed',
-    `\`${relative}\` was changed by somebody else in the meantime; read it again`,
-    { path: relative, reason: 'changed' },
-  );
+  fail('tool_failed', `\`${relative}\` was changed by another process; read it again`, {
+    path: relative,
+    reason: 'changed',
+  });
 
 /** A larger file is identified by its size and time instead of its hash. */
 export const MAX_IDENTIFIED_BYTES = 128 * 1024 * 1024;
@@ -206,7 +205,7 @@ export async function addToFile(
     try {
       const there = await handle.stat();
       if (!there.isFile() || there.nlink !== 1) {
-        return fail('invalid_input', `\`${relative}\` is no regular file with one name`);
+        return fail('invalid_input', `\`${relative}\` is not a regular file with one name`);
       }
       await handle.writeFile(bytes);
       await handle.sync();

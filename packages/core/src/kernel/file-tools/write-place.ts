@@ -10,7 +10,7 @@ import { MAX_WRITTEN_BYTES, plainPath, protectedPlace } from './write-file.ts';
 interface WriteRequest {
   readonly projectRoot: string;
   readonly labels: Pick<LabelRecords, 'isMade'>;
-  /** `config.function` of the tool. */
+  /** The value of `config.function` of the tool. */
   readonly by: string;
 }
 

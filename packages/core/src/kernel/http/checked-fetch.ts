@@ -14,7 +14,7 @@ import { type Timer, TimeWatch } from './time-limits.ts';
 export interface CheckedFetchPorts extends AddressPorts {
   clock: Clock;
   timer?: Timer;
-  /** Judges `net.http` at every request. */
+  /** Judges the right `net.http` at every request. */
   verify: Verifier;
   /** Maximum size of one answer, or of one event of a stream. */
   maxBytes: number;

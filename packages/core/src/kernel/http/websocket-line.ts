@@ -29,7 +29,7 @@ export interface WebSocketUser {
   received?(bytes: number): void;
   /** Handles an ordinary answer, such as 401, instead of an upgrade. Returns its fault. */
   refused(answer: HttpAnswer): Promise<Failure>;
-  /** Called once at the end. */
+  /** Called once, when the connection has ended. */
   ended(end: WebSocketEnd): void;
 }
 

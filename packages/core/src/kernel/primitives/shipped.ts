@@ -82,7 +82,7 @@ function createFunctionPrimitive(
       const run = call.tool.source === 'program' ? program.get(call.tool.id) : inBundle;
       if (run) return run(call);
       const hint = suggestion(name, Object.keys(bundle));
-      const message = `there is no built-in function \`${name}\`${hint}`;
+      const message = `built-in function \`${name}\` not found${hint}`;
       const config_path = 'config.function';
       return Promise.resolve(fail('config_invalid', message, { config_path }));
     },

@@ -23,7 +23,6 @@ export interface KeptProcessStart {
   readonly grants: ProcessGrants;
   /** Judges all grants. Refuses what policies deny and closed paths. */
   readonly verify: Verifier;
-  /** Real path of the project. */
   readonly projectRoot: string;
   /** Called when the start is allowed and before the program runs. A fault prevents the start. */
   beforeStart?(facts: Pick<KeptProcess, 'mode' | 'verify'>): Promise<Outcome<null>>;

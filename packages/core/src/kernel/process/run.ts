@@ -81,11 +81,10 @@ interface RunOptions {
   clock: Clock;
   stdout?: CaptureOptions;
   stderr?: CaptureOptions;
-  /** How to capture descriptor 4. */
+  /** Bounds of the text that is captured from descriptor 4. Absent: `SHORT`. */
   channel?: CaptureOptions;
 }
 
-/** Default for streams without options. */
 const SHORT: CaptureOptions = { maxBytes: 64 * 1024, secrets: [] };
 const GRACE_MS = 2000;
 

@@ -46,7 +46,6 @@ export const isClosed = (answer: Outcome<unknown>): boolean =>
   !answer.ok && answer.error.detail.closed === true;
 
 interface ClosedPlaces {
-  /** Real path of the project. */
   project: string;
   /** The user's folder: keys, trust store, own items and policy. */
   home: string;

@@ -40,7 +40,7 @@ export function decideSandbox(tool: Tool, policy: SandboxPolicy): Outcome<Sandbo
   const hint = INSTALL[process.platform] ?? NO_SANDBOX;
   return fail(
     'sandbox_missing',
-    `tool \`${tool.id}\` starts a process and there is no sandbox to start it in: ${reason}; ${hint}, or set \`sandbox: none\` in the user-level policy`,
+    `tool \`${tool.id}\` starts a process, but no sandbox works here: ${reason}; ${hint}, or set \`sandbox: none\` in the user-level policy`,
     { attempted: tool.id, reason },
   );
 }

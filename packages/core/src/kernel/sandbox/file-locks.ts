@@ -8,7 +8,7 @@ import { HOLDER, isHeldFolder, realOf } from '../rights/project-path.ts';
 import { type AccessQuestion, createJudge, literalOf } from './places.ts';
 
 const HOLD_TRIES = 20;
-/** Where this process cannot write, none of its children can. */
+/** Errors of a folder that this process cannot write. None of its children can write there either. */
 const NOT_OURS = new Set(['EACCES', 'EPERM', 'EROFS']);
 
 export const kindOf = (path: string): 'folder' | 'file' | 'link' | 'none' => {
@@ -36,7 +36,7 @@ const shared = new Map<string, number>();
 export interface Holds {
   /** Mark files in shared folders, relative to the project's root. */
   readonly marks: readonly string[];
-  /** Created folders, outer before inner. */
+  /** Folders that were created, outer before inner. */
   readonly made: readonly string[];
 }
 

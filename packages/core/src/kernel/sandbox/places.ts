@@ -34,7 +34,7 @@ export interface FoundPlaces extends Places {
 
 export interface AccessQuestion {
   mayRead(path: string): boolean;
-  /** Absent: the child writes nothing. */
+  /** Judges whether a path may be written. Absent: the child writes nothing. */
   mayWrite?: ((path: string) => boolean) | undefined;
   /** A random name that no glob contains. */
   unguessable: string;

@@ -180,7 +180,7 @@ function writableView(
     if (!safe.ok) return safe;
     holds.close('.ai');
     holds.close('.git');
-    // Where this process cannot create one, no child can either.
+    // If this process cannot create it, no child can either.
     if (kindOf(join(projectRoot, '.ai')) !== 'none') own.push({ path: '.ai', access: 'read' });
   }
   const read = readOnlyView(projectRoot, found.output, rights);

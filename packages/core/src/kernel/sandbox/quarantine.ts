@@ -59,7 +59,7 @@ export function rename(
   });
 }
 
-/** Moves between disks too. */
+/** Moves a file or folder, also to another disk. */
 function move(from: string, to: string): void {
   try {
     renameSync(from, to);

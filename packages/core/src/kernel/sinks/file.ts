@@ -48,7 +48,10 @@ function placeOf(
   const path = getOwn(destination, 'path');
   if (typeof path !== 'string') return fail('config_invalid', 'a file sink needs a `path`');
   if (path.includes('{thread_id}') && (threadId === undefined || !THREAD_ID.test(threadId))) {
-    return fail('invalid_input', `path \`${path}\` needs a thread id, and there is none`);
+    return fail(
+      'invalid_input',
+      `path \`${path}\` needs a thread id, but no thread makes this call`,
+    );
   }
   const place = resolveProjectPath(projectRoot, path.replaceAll('{thread_id}', threadId ?? ''));
   if (!place.ok) return place;

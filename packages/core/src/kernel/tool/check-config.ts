@@ -40,7 +40,7 @@ function findSink(type: string, primitives: Primitives, library: Shelf): Outcome
   if (!found.ok) {
     const sinks = library.all('tool').flatMap(({ id, tags }) => (tags.includes('sink') ? id : []));
     const hint = didYouMean(type, ['return', 'file_sink', 'null_sink', 'websocket_sink', ...sinks]);
-    return fail('not_found', `there is no sink \`${type}\``, compact({ hint }));
+    return fail('not_found', `sink \`${type}\` not found`, compact({ hint }));
   }
   const chain = library.chainOf(found.output);
   if (!chain.ok) return chain;
@@ -48,7 +48,7 @@ function findSink(type: string, primitives: Primitives, library: Shelf): Outcome
   const config = mergedConfig(links);
   if (primitive !== 'function') return ok({ config, rule: primitives.get(primitive)?.config });
   const rule = shapeOf(config.function);
-  return rule ? ok({ config, rule }) : fail('config_invalid', `tool \`${type}\` is no sink`);
+  return rule ? ok({ config, rule }) : fail('config_invalid', `tool \`${type}\` is not a sink`);
 }
 
 function destinationProblems(

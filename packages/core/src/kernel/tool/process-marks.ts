@@ -41,7 +41,7 @@ export interface Box {
    * Marks of written files in addition to `given`, known before the start. The answer has its own marks.
    */
   readonly written?: Descriptor;
-  /** Maximum number of scanned entries. */
+  /** Maximum number of entries that are scanned. */
   readonly most?: number;
 }
 
@@ -58,7 +58,6 @@ type Listing = ReadonlyMap<string, string>;
 
 interface LookedThrough {
   entries: Listing;
-  /** Folders that were not scanned. */
   left: string[];
 }
 

@@ -223,7 +223,6 @@ function allowedCall(
   return ok({ plan, parameters: again.output, authority: narrowed });
 }
 
-/** A tool with checked parameters. */
 type CheckedCall = Omit<AllowedCall, 'authority'>;
 
 /** Adds the look at the target for a built-in file tool, which distinguishes creating from changing. */

@@ -153,7 +153,8 @@ const indirect = (
     const values = Object.values(parameters).map((data) => makeValue(data, about));
     const sinks = (): Sink[] => [sinkFor(reader())];
     const by = { ...caller, signal, sinks, filter };
-    // It uses a new connection, as a write, because a request on a kept one could be sent twice.
+    // The sending uses a new connection, as a write, because a request on a kept one could be sent
+    // twice.
     const once = { ...plan, retries: [], ...(isHttp(primitive) && asWrite(plan)) };
     const sent = await runBody(ports, { plan: once, parameters, authority }, values, by);
     return sent.ok ? ok(sent.output.data as JsonObject) : inChain(sent, plan);

@@ -106,7 +106,7 @@ export function gateTool(
   const effect = isOfDirectives
     ? authority.allowsDirective(true)
     : authority.allowsEffect(plan.effect);
-  // Where no directive may start, a tool that only reads is judged by its effect.
+  // A tool that only reads is judged by its effect if no directive may start.
   const allowed = effect.ok || !isOfDirectives ? effect : authority.allowsEffect(plan.effect);
   if (!allowed.ok) return allowed;
   const called = authority.check({ capability: 'tool.execute', scope: { id }, signed });

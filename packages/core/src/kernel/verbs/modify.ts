@@ -20,10 +20,7 @@ const MAX_CONTENT = 1024 * 1024;
 function checkContent(request: ExecuteRequest): Outcome<string> {
   const inside = getOwn(request.parameters, 'content');
   if (request.content !== undefined && inside !== undefined && inside !== request.content) {
-    return fail(
-      'invalid_input',
-      '`content` stands in the request and in `parameters`; write it once',
-    );
+    return fail('invalid_input', '`content` is in the request and in `parameters`; pass it once');
   }
   const content = request.content ?? inside;
   if (typeof content !== 'string' || content === '') {

@@ -32,7 +32,7 @@ export interface ScriptedProvider {
   count(): number;
   /** Returns the number of listed replies that were never used. */
   unused(): number;
-  /** Aborts all running answers. */
+  /** Stops the server and aborts all running answers. */
   close(): Promise<void>;
 }
 
@@ -171,11 +171,11 @@ export async function startScriptedProvider(
     const bytes = await readBody(incoming);
     const refuse = (status: number, message: string) =>
       send(response, errorWire(protocol ?? 'anthropic', status, { error: { message } }), 0, signal);
-    if (!protocol || incoming.method !== 'POST') return await refuse(404, 'no such path');
+    if (!protocol || incoming.method !== 'POST') return await refuse(404, 'path not found');
     if (bytes === undefined) return await refuse(413, 'the request is too large');
     if (!isKeyRight(incoming, key)) return await refuse(401, 'this key is not known here');
     const request = remember(protocol, incoming, bytes);
-    if (!request) return await refuse(400, 'the request is no JSON object');
+    if (!request) return await refuse(400, 'the request must be a JSON object');
     await reply(request, response, signal);
   }
 

@@ -34,7 +34,7 @@ const call: Rule<{ name: string; arguments?: Json | object; id?: string }> = (va
 const fault = record({
   /** HTTP status instead of a reply. */
   status: count,
-  /** Seconds for the header `Retry-After`. */
+  /** Value of the header `Retry-After` in seconds. */
   retry_after: count,
   /** With a status its body; otherwise an error inside of the stream. */
   error: record({ type: text, message: text }),
@@ -76,7 +76,7 @@ const reply = record({
   thinking: text,
   tool_calls: listOf(call),
   stop: oneOf<Stop>(['end', 'tool_use', 'max_tokens', 'refusal', 'stop_sequence']),
-  /** Absent: estimated from the sizes. */
+  /** Reported usage. Absent: estimated from the sizes. */
   usage: record({
     input_tokens: count,
     output_tokens: count,

@@ -145,7 +145,7 @@ export function createCeilingVerifier(ceilings: readonly Ceiling[], catalog: Cap
       ? `${describeNeed(need)} is system-only: only signed core items hold it`
       : capRefusal(ceilings, need, catalog);
   };
-  /** Checks an actual call. */
+  /** Checks an actual call. Fails with `permission_denied` if a ceiling refuses a part of its need. */
   const check = (need: Need): Outcome<null> => {
     const text = needText(need);
     if (allowed.get(text)) return ok(null);
@@ -159,7 +159,7 @@ export function createCeilingVerifier(ceilings: readonly Ceiling[], catalog: Cap
   /** Checks whether any scope of the capability is allowed. Used before the scope is known. */
   const holds = (capability: string): Outcome<null> => {
     const need = { capability };
-    if (!catalog.get(capability)) return refuse(need, `\`${capability}\` is no capability`);
+    if (!catalog.get(capability)) return refuse(need, `\`${capability}\` is not a capability`);
     const held =
       !catalog.isSystem(capability) &&
       ceilings.every((ceiling) => ceilingHolds(ceiling, capability, catalog));

@@ -63,7 +63,7 @@ const OUTSIDE = 'project.use';
 
 /** Returns why no grant can cover this need. Undefined if grants decide. */
 export function needProblem(need: Need, catalog: CapabilityCatalog): string | undefined {
-  if (!catalog.get(need.capability)) return `\`${need.capability}\` is no capability`;
+  if (!catalog.get(need.capability)) return `\`${need.capability}\` is not a capability`;
   for (const [field, value] of Object.entries(need.scope ?? {})) {
     const problem = valueProblem(field, value);
     if (problem !== undefined) return problem;
@@ -91,11 +91,11 @@ function scopeProblem(
 /** Returns why a grant in a token is invalid. Undefined for a valid one. */
 export function grantProblem(grant: Grant, catalog: CapabilityCatalog): string | undefined {
   const { capability, scope } = grant;
-  if (!isNameOrPattern(capability)) return `\`${capability}\` is no name of a capability`;
+  if (!isNameOrPattern(capability)) return `\`${capability}\` is not a valid name of a capability`;
   const info = isNamePattern(capability) ? undefined : catalog.get(capability);
   if (!info && !isNamePattern(capability)) {
     const near = catalog.suggest(capability);
-    return `\`${capability}\` is no capability${near ? `; did you mean \`${near}\`?` : ''}`;
+    return `\`${capability}\` is not a capability${near ? `; did you mean \`${near}\`?` : ''}`;
   }
   const problem = scopeProblem(grant, info ? info.scope : SCOPE_FIELDS);
   if (problem !== undefined) return problem;

@@ -75,7 +75,7 @@ const IS_COUNT = /^[1-9]\d{0,5}$/;
 /** Returns why calls of this tool cannot be limited. Undefined if they can, or if there is no limit. */
 function usesProblem({ id = '', uses }: Permission): string | undefined {
   if (uses === undefined) return undefined;
-  if (!IS_COUNT.test(uses)) return `\`uses="${uses}"\` is no whole number from 1 to 999999`;
+  if (!IS_COUNT.test(uses)) return `\`uses="${uses}"\` must be a whole number from 1 to 999999`;
   return /[*?]/.test(id) ? `\`uses\` counts one tool, and \`${id}\` names many` : undefined;
 }
 
@@ -193,7 +193,7 @@ function everyAction(area: string, catalog: CapabilityCatalog): Mapped {
     .filter((name) => name.startsWith(`${area}.`));
   return names.length > 0
     ? names.map((name) => ({ capability: name }))
-    : { code: 'capability_unknown', message: `there is no capability of \`${area}\`` };
+    : { code: 'capability_unknown', message: `no capability of \`${area}\` found` };
 }
 
 const RESOURCES: ReadonlyMap<string, Mapper> = new Map(

@@ -145,7 +145,7 @@ test.each<[string, Permission, string]>([
   ['a tool that does not exist', execute('tool', { id: 'nope' }), 'nope'],
   ['an unknown action', execute('git', { action: 'pusch' }), 'did you mean `git.push`'],
   ['no action', execute('git'), 'needs an `action`'],
-  ['an unknown resource', execute('constructor', { action: 'call' }), 'no capability'],
+  ['an unknown resource', execute('constructor', { action: 'call' }), 'not a capability'],
   ['a host with a path', execute('net', { action: 'http', host: 'x.io/a' }), 'host'],
   ['a spawn of something else', execute('spawn', { action: 'process' }), '`thread` only'],
   ['all actions of nothing', execute('nothing', { action: '*' }), 'no capability'],

@@ -54,13 +54,15 @@ export function valueProblem(field: string, value: unknown): string | undefined 
     case 'id':
       return isNormal(value) ? undefined : `id \`${value}\` is not in its normal form`;
     case 'host':
-      return /^[a-z0-9._:-]+$/.test(plainHost(value)) ? undefined : `\`${value}\` is no host name`;
+      return /^[a-z0-9._:-]+$/.test(plainHost(value))
+        ? undefined
+        : `\`${value}\` is not a host name`;
     case 'method':
-      return /^[A-Za-z]+$/.test(value) ? undefined : `\`${value}\` is no method`;
+      return /^[A-Za-z]+$/.test(value) ? undefined : `\`${value}\` is not a method`;
     case 'subtree':
       return value === 'own' || value === 'any' ? undefined : '`subtree` must be `own` or `any`';
     default:
-      return `\`${field}\` is no field of a scope`;
+      return `\`${field}\` is not a field of a scope`;
   }
 }
 

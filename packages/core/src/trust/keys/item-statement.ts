@@ -18,11 +18,10 @@ export interface ItemStatement {
   version: string;
   /** Hash of the body without the signature line, in hex. */
   sha256: string;
-  /** Digest of permissions and hooks. */
+  /** Digest of the item's permissions and hooks. */
   rights: string;
   /** Time of the signature in ISO format. */
   created: string;
-  /** Id of the signing key. */
   key: string;
 }
 

@@ -39,7 +39,7 @@ function modeProblem(file: string, mode: number): Outcome<never> | undefined {
   if (process.platform === 'win32' || (mode & 0o077) === 0) return undefined;
   return fail(
     'config_invalid',
-    `the private key \`${file}\` can be read by others; if nobody did, run \`chmod 600 ${file}\`, else delete it`,
+    `the private key \`${file}\` can be read by other users; run \`chmod 600 ${file}\`, or delete it if they may have read it`,
     { file },
   );
 }
@@ -169,7 +169,7 @@ export function createKeyFolder(dir: string, random: RandomBytes = systemRandom)
     const before = found.ok ? found.output : undefined;
     if (before?.id === pair.id) return ok({ isNew: false });
     if (before && !force) {
-      const message = `there is another token key (${before.id}) in \`${dir}\`; threads that were run with it could not go on`;
+      const message = `\`${dir}\` has another token key (${before.id}); threads that ran with it could not be resumed`;
       return fail('conflict', message, { file, key: before.id });
     }
     const aside = found.ok && !before ? undefined : `${file}.${before?.id ?? 'damaged'}`;

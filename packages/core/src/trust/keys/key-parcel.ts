@@ -96,11 +96,11 @@ export function openKeys(text: string, passphrase: string, cost = COST): Outcome
   if (written(salt, nonce, sealed) !== text) return damaged('it was changed');
   const inside = unseal(sealed, sealingKey(passphrase, salt, cost), nonce);
   if (!inside) {
-    return fail('permission_denied', 'the passphrase is another one, or the file was changed');
+    return fail('permission_denied', 'the passphrase is wrong, or the file was changed');
   }
   const tokens = importKeyPair(inside.tokens);
-  if (!tokens.ok) return damaged('there is no private key in it');
+  if (!tokens.ok) return damaged('the private key is missing');
   const id = keyIdOf(inside.signer);
-  if (!id.ok) return damaged('there is no public key in it');
+  if (!id.ok) return damaged('the public key is missing');
   return ok({ tokens: tokens.output, signer: { id: id.output, key: inside.signer } });
 }

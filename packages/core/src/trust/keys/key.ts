@@ -45,13 +45,13 @@ export function frame(tag: string, ...parts: readonly Uint8Array[]): Buffer {
 /** An Ed25519 key. Its id is a digest of the public key, so no other key can have it. */
 export interface PublicKeyRecord {
   id: string;
-  /** The 32 bytes in base64url. */
+  /** The 32 bytes of the public key in base64url. */
   key: string;
 }
 
 export interface KeyPair {
   readonly id: string;
-  /** The 32 bytes in base64url. */
+  /** The 32 bytes of the public key in base64url. */
   readonly publicKey: string;
   sign(bytes: Uint8Array): Uint8Array;
   /** Returns the secret as PKCS #8 PEM. No other member of this object contains it. */

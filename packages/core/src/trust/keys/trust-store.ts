@@ -13,7 +13,7 @@ import { keyIdOf } from './key.ts';
 
 interface TrustedKey {
   id: string;
-  /** The 32 bytes in base64url. */
+  /** The 32 bytes of the public key in base64url. */
   key: string;
   name?: string;
   /** Kinds of items that it may sign. Absent: all. */

@@ -137,7 +137,8 @@ export class ChainRights {
   refusal(need: Need): string | undefined {
     const problem = needProblem(need, this.#catalog);
     if (problem !== undefined) return `${describeNeed(need)} is refused: ${problem}`;
-    if (this.#blocks.length === 0) return `${describeNeed(need)} is refused: there is no block`;
+    if (this.#blocks.length === 0)
+      return `${describeNeed(need)} is refused: the token has no block`;
     for (const [index, block] of this.#blocks.entries()) {
       if (!this.#allows(block, index, need)) {
         return `${describeNeed(need)} ${this.#lackOf(index, need)}`;
@@ -158,8 +159,8 @@ export class ChainRights {
   /** Returns why there is no grant of that name. Undefined if there is one. */
   lack(capability: string): string | undefined {
     const catalog = this.#catalog;
-    if (!catalog.get(capability)) return `\`${capability}\` is no capability`;
-    if (this.#blocks.length === 0) return 'there is no block';
+    if (!catalog.get(capability)) return `\`${capability}\` is not a capability`;
+    if (this.#blocks.length === 0) return 'the token has no block';
     const failing = this.#lacking(capability);
     return failing === -1
       ? undefined
@@ -254,7 +255,7 @@ export class ChainRights {
     return `holds only ${shown.join(', ')}${held.length > 5 ? ' and more' : ''}`;
   }
 
-  /** Explains each block for people. */
+  /** Returns for each block, as text for people, whether it allows the need. */
   explain(need: Need): Explanation[] {
     const problem = needProblem(need, this.#catalog);
     return this.#blocks.map((block, index) => {

@@ -52,10 +52,10 @@ export interface TokenBlock {
   caps: Grant[];
   /** Grants that count like `caps`, but the store of approvals counts every use. */
   approved?: ApprovedGrant[];
-  /** Lists over categories and names. */
+  /** Lists over categories and names. Absent: the block excludes no items. */
   filters?: ItemFilters;
   budget?: TokenBudget;
-  /** Expiry in milliseconds since 1970. */
+  /** Time in milliseconds since 1970 from which on the token is invalid. */
   exp: number;
   nonce: string;
   /** Only in block 0: the token was minted for a signed core item, so system-only capabilities count. */

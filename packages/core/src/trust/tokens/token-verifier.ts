@@ -88,7 +88,10 @@ function lineageProblem(
     if (bad !== undefined) return ['capability', `block ${index}: ${bad}`];
     if (!before) continue;
     if (block.thread !== before.thread && block.parent !== before.thread) {
-      return ['thread', `block ${index} is for a thread that is no child of \`${before.thread}\``];
+      return [
+        'thread',
+        `block ${index} is for a thread that is not a child of \`${before.thread}\``,
+      ];
     }
     if (
       block.project !== before.project &&
@@ -143,7 +146,7 @@ export function createTokenVerifier(ports: TokenVerifierPorts) {
      */
     verify(text: string, thread?: string): Outcome<VerifiedToken> {
       if (typeof text !== 'string' || text.length > MAX_TOKEN) {
-        return tokenRefused('malformed', 'it is no text or too long');
+        return tokenRefused('malformed', 'it is not a text, or too long');
       }
       const token = latest?.text === text ? ok(latest.token) : verifyText(text);
       if (!token.ok) return token;

@@ -28,7 +28,6 @@ type TokenProof =
 
 /** A secret. The proof is not enumerable, so printing or spreading a token does not show it. */
 export interface CapabilityToken {
-  /** Id of the root key. */
   readonly root: string;
   readonly links: readonly TokenLink[];
   readonly sealed: boolean;

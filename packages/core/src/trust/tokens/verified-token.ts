@@ -43,7 +43,7 @@ export interface ApprovedRight {
   /** The thread that got it. Its descendants may declare it too. */
   thread: string;
   grant: Grant;
-  /** Expiry in milliseconds since 1970. */
+  /** Time in milliseconds since 1970 from which on the approval does not count. Absent: no such time. */
   expires?: number;
   /** True if the directive does not declare it and the person allowed it anyway. */
   beyond?: boolean;
@@ -286,7 +286,10 @@ export class VerifiedToken {
     return this.#chain.misses(wanted);
   }
 
-  /** Explains each block for people. */
+  /**
+   * Returns for each block, as text for people, whether it allows the need. An expired or revoked token
+   * allows nothing.
+   */
   explain(need: Need): Explanation[] {
     const valid = this.current();
     const lines = this.#chain.explain(need);
@@ -295,7 +298,7 @@ export class VerifiedToken {
     return lines.map((line) => ({ ...line, allowed: false, reason }));
   }
 
-  /** Returns names for `permissions.granted`. */
+  /** Returns the names of all rights for `permissions.granted`. */
   granted(): string[] {
     this.#names ??= this.#chain.names();
     return [...this.#names];
