@@ -27,16 +27,16 @@ const SHOWN = 100;
 function caret(line: string, column: number): string {
   const from = Math.max(0, Math.min(column - 1 - SHOWN / 2, line.length - SHOWN));
   // A tab or control character would move the caret, or change the reader's terminal.
-  const shown = line.slice(from, from + SHOWN).replace(/[\u0000-\u001f\u007f-\u009f]/g, ' ');
+  const excerpt = line.slice(from, from + SHOWN).replace(/[\u0000-\u001f\u007f-\u009f]/g, ' ');
   const lead = from > 0 ? '…' : '';
-  return `${lead}${shown}\n${' '.repeat(lead.length + column - 1 - from)}^`;
+  return `${lead}${excerpt}\n${' '.repeat(lead.length + column - 1 - from)}^`;
 }
 
 /** Returns plain text for people: location, severity, message, the line with a caret, the hint. */
 export function formatDiagnostic(diagnostic: Diagnostic): string {
   const { file, line, column, severity, code, message, hint, text } = diagnostic;
   const indent = (block: string) => block.replace(/^/gm, '    ');
-  const shown = text === undefined || text === '' ? '' : `\n${indent(caret(text, column))}`;
+  const excerpt = text === undefined || text === '' ? '' : `\n${indent(caret(text, column))}`;
   const help = hint === undefined ? '' : `\n  hint: ${hint.replaceAll('\n', '\n        ')}`;
-  return `${file}:${line}:${column}: ${severity}: ${message} [${code}]${shown}${help}`;
+  return `${file}:${line}:${column}: ${severity}: ${message} [${code}]${excerpt}${help}`;
 }

@@ -148,12 +148,12 @@ export const isDeeperThan = (value: Json, limit: number): boolean =>
 export function isFiniteJson(value: Json): boolean {
   const open: Json[] = [value];
   // A program's value may contain itself.
-  const seen = new Set<object>();
+  const visited = new Set<object>();
   while (open.length > 0) {
     const item = open.pop();
     if (typeof item === 'number' && !Number.isFinite(item)) return false;
-    if (!isContainer(item) || seen.has(item)) continue;
-    seen.add(item);
+    if (!isContainer(item) || visited.has(item)) continue;
+    visited.add(item);
     for (const child of Object.values(item)) open.push(child);
   }
   return true;

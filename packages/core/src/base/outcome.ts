@@ -180,9 +180,9 @@ export function harmless<Given extends unknown[]>(
     isTold = true;
     trouble(`\`${name}\` of the program failed: ${messageOf(error)}`);
   };
-  return (...given) => {
+  return (...values) => {
     try {
-      const answer = callback?.(...given);
+      const answer = callback?.(...values);
       const isLater = typeof answer === 'object' && answer !== null && 'then' in answer;
       if (isLater) Promise.resolve(answer).catch(tell);
     } catch (error) {

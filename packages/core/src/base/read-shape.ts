@@ -98,8 +98,8 @@ function describe(value: Json): string {
   if ((value ?? null) === null) return 'nothing'; // A program can pass undefined.
   if (Array.isArray(value)) return 'a list';
   if (typeof value === 'object') return 'a mapping';
-  const shown = JSON.stringify(value);
-  return `\`${shown.length > 60 ? `${shown.slice(0, 60)}…` : shown}\``;
+  const preview = JSON.stringify(value);
+  return `\`${preview.length > 60 ? `${preview.slice(0, 60)}…` : preview}\``;
 }
 
 /** Reports that the value has another type than `expected`. */
@@ -184,17 +184,17 @@ export const uniqueBy =
   (value, place) => {
     const read = rule(value, place);
     if (read === undefined) return undefined;
-    const seen = new Set<string>();
+    const names = new Set<string>();
     for (const [index, element] of read.entries()) {
       const name = nameOf(element);
-      if (seen.has(name)) {
+      if (names.has(name)) {
         place.child(index).report({
           code: 'duplicate_name',
           message: `${what} \`${name}\` is declared twice`,
           hint: 'names must differ; remove one of them',
         });
       }
-      seen.add(name);
+      names.add(name);
     }
     return read;
   };
@@ -240,9 +240,9 @@ export const record =
     for (const [key, field] of Object.entries(value)) {
       const rule = Object.hasOwn(rules, key) ? rules[key] : undefined;
       if (!rule) reportUnknown(place.child(key), key, Object.keys(rules), options);
-      const kept = options.open ? field : undefined;
+      const extra = options.open ? field : undefined;
       const isRead = options.strict || (field ?? null) !== null;
-      const result = rule && isRead ? rule(field, place.child(key)) : kept;
+      const result = rule && isRead ? rule(field, place.child(key)) : extra;
       if (result !== undefined) read.push([key, result]);
     }
     for (const key of options.required ?? []) {
@@ -261,7 +261,7 @@ export const record =
 function reportUnknown(
   place: RulePlace,
   key: string,
-  known: readonly string[],
+  validNames: readonly string[],
   { moved = {}, open }: RecordOptions<string>,
 ): void {
   const hint = Object.hasOwn(moved, key) ? moved[key] : undefined;
@@ -269,7 +269,7 @@ function reportUnknown(
     code: 'unknown_field',
     severity: open ? 'warning' : 'error',
     message: `unknown field \`${key}\``,
-    hint: hint ?? meantOrAll(key, known),
+    hint: hint ?? meantOrAll(key, validNames),
     at: 'key',
   });
 }

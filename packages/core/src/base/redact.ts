@@ -725,27 +725,27 @@ const isHalf = (text: string): boolean => /[\ud800-\udbff]$/.test(text);
 const wholeOf = (text: string): string => (isHalf(text) ? text.slice(0, -1) : text);
 
 function createStream(finder: Finder, mask: string): RedactionStream {
-  let held = '';
+  let pending = '';
   let isInZeros = false;
   const give = (until: number, spans: readonly Span[]): string => {
     const certain = spans.filter(({ end }) => end <= until);
-    const shown = put(held.slice(0, until), certain, () => mask);
-    held = held.slice(until);
-    return shown;
+    const masked = put(pending.slice(0, until), certain, () => mask);
+    pending = pending.slice(until);
+    return masked;
   };
   return {
     push(chunk) {
-      const isQuiet = held === '' && !isHalf(chunk);
+      const isQuiet = pending === '' && !isHalf(chunk);
       if (isQuiet && !finder.mayGoOnSpelt(chunk) && !finder.isIn(chunk)) return chunk;
-      held += chunk;
+      pending += chunk;
       // More leading zeros of an escape change nothing.
-      if (isInZeros && held.length < MAX_HELD && /^0+$/.test(chunk)) return '';
-      const { spans, open } = finder.look(wholeOf(held), true);
-      const shown = give(held.length - open > MAX_HELD ? held.length : open, spans);
-      isInZeros = unfinishedIn(held) > MAX_ESCAPE;
-      return shown;
+      if (isInZeros && pending.length < MAX_HELD && /^0+$/.test(chunk)) return '';
+      const { spans, open } = finder.look(wholeOf(pending), true);
+      const masked = give(pending.length - open > MAX_HELD ? pending.length : open, spans);
+      isInZeros = unfinishedIn(pending) > MAX_ESCAPE;
+      return masked;
     },
-    end: () => give(held.length, finder.look(held, false).spans),
+    end: () => give(pending.length, finder.look(pending, false).spans),
   };
 }
 
@@ -760,40 +760,43 @@ function quietPlace(text: string, from: number): number {
 /** Returns the masked text after `from`. A secret that began before it is removed. */
 function maskedPart(text: string, from: number, spans: readonly Span[], mask: string): string {
   const until = from + text.length;
-  let [shown, at] = ['', from];
+  let [output, at] = ['', from];
   for (const { start, end } of spans) {
     if (end <= from || start >= until) continue;
-    shown += text.slice(at - from, Math.max(start, from) - from) + (start < from ? '' : mask);
+    output += text.slice(at - from, Math.max(start, from) - from) + (start < from ? '' : mask);
     at = Math.min(end, until);
   }
-  return shown + text.slice(at - from);
+  return output + text.slice(at - from);
 }
 
 function createFollower(finder: Finder, mask: string): Follower {
-  let held: string[] = [];
+  let pending: string[] = [];
   function give(until: number, spans: readonly Span[]): string[] {
-    const given: string[] = [];
+    const results: string[] = [];
     let at = 0;
-    for (const text of held) {
+    for (const text of pending) {
       if (at + text.length > until) break;
-      given.push(maskedPart(text, at, spans, mask));
+      results.push(maskedPart(text, at, spans, mask));
       at += text.length;
     }
-    held = held.slice(given.length);
-    return given;
+    pending = pending.slice(results.length);
+    return results;
   }
   const passes = (text: string, isClean = false): boolean =>
-    held.length === 0 && !isHalf(text) && !finder.mayGoOn(text) && (isClean || !finder.isIn(text));
+    pending.length === 0 &&
+    !isHalf(text) &&
+    !finder.mayGoOn(text) &&
+    (isClean || !finder.isIn(text));
   return {
     passes,
     push(text) {
       if (passes(text)) return [text];
-      held.push(text);
-      const whole = held.join('');
+      pending.push(text);
+      const whole = pending.join('');
       const { spans, open } = finder.look(wholeOf(whole), true);
       // Up to the end of a text that is not within a secret.
       let [certain, end] = [0, 0];
-      for (const { length } of held) {
+      for (const { length } of pending) {
         end += length;
         if (end <= open && aligned(end, [spans]) === end) certain = end;
       }
@@ -801,7 +804,7 @@ function createFollower(finder: Finder, mask: string): Follower {
       const isOver = !isHalf(whole) && !finder.mayGoOn(whole);
       return give(isTooMuch || isOver ? whole.length : certain, spans);
     },
-    end: () => give(Number.POSITIVE_INFINITY, finder.look(held.join(''), false).spans),
+    end: () => give(Number.POSITIVE_INFINITY, finder.look(pending.join(''), false).spans),
   };
 }
 
@@ -850,7 +853,7 @@ function makeRedactor(forms: Forms, areBytes: boolean): Redactor {
   };
   const replace = (text: string, by: (found: string) => string): string =>
     finder.isIn(text) ? put(text, finder.look(text, false).spans, by) : text;
-  const text = (given: string): string => replace(given, () => mask);
+  const text = (source: string): string => replace(source, () => mask);
   const walk = (value: Json): Json => {
     if (typeof value === 'string') return text(value);
     if (typeof value === 'number') return isClean(value) ? value : mask;
@@ -866,7 +869,7 @@ function makeRedactor(forms: Forms, areBytes: boolean): Redactor {
     // Mostly nothing is masked, and then nothing is copied. A number may become a text.
     json: <T extends Json>(value: T): T => (isClean(value) ? value : (walk(value) as T)),
     isClean,
-    hasCleanLines: (given) => !finder.isIn(given, WRITTEN_MARKS),
+    hasCleanLines: (source) => !finder.isIn(source, WRITTEN_MARKS),
     stream: () => createStream(finder, mask),
     follow: () => createFollower(finder, mask),
     replace,

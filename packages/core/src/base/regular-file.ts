@@ -158,8 +158,8 @@ function shownJson(value: Json, places: readonly HiddenPlace[]): Json {
   }
   if (typeof value !== 'object' || value === null) return value;
   if (Array.isArray(value)) return value.map((one) => shownJson(one, places));
-  const shown = Object.entries(value).map(([name, one]) => [name, shownJson(one, places)]);
-  return Object.fromEntries(shown) as Json;
+  const fields = Object.entries(value).map(([name, one]) => [name, shownJson(one, places)]);
+  return Object.fromEntries(fields) as Json;
 }
 
 /** Removes these folders from the texts of a failure. An unchanged fault stays the same object. */

@@ -41,17 +41,17 @@ const library = (): typeof Yaml =>
  * Documents that the build has parsed: shipped files that every command reads. The key is the whole
  * text, so a changed file is parsed.
  */
-let known: ReadonlyMap<string, Json> | undefined;
+let shippedValues: ReadonlyMap<string, Json> | undefined;
 
 function knownDocuments(): ReadonlyMap<string, Json> {
-  if (known || import.meta.url.endsWith('.ts')) return known ?? new Map();
+  if (shippedValues || import.meta.url.endsWith('.ts')) return shippedValues ?? new Map();
   try {
     const file = new URL(/* @vite-ignore */ '../../../../src/known-yaml.json', import.meta.url);
-    known = new Map(JSON.parse(readFileSync(file, 'utf8')) as [string, Json][]);
+    shippedValues = new Map(JSON.parse(readFileSync(file, 'utf8')) as [string, Json][]);
   } catch {
-    known = new Map();
+    shippedValues = new Map();
   }
-  return known;
+  return shippedValues;
 }
 
 const RECENT_CHARACTERS = 1_000_000;

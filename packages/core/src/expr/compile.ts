@@ -128,8 +128,8 @@ function compileMembership(node: Compare, meter: Meter): Test {
 /** Scalars are compared by identity. A hash set would pay off only for lists that nobody types. */
 function isAmong(read: Read, list: readonly Json[]): Test {
   if (list.length > 16) {
-    const known = new Set(list);
-    return (context) => known.has(read(context));
+    const members = new Set(list);
+    return (context) => members.has(read(context));
   }
   return (context) => {
     const value = read(context);

@@ -142,9 +142,14 @@ export function unknownValues(
   const judge = (side: Node, other: Node): UnknownValue[] => {
     if (side.kind !== 'path') return [];
     const { path, column } = side.read;
-    const known = knownAt(path);
-    const wrong = known ? textsOf(other).filter((value) => !known.includes(value)) : [];
-    return wrong.map((value) => ({ path: path.join('.'), value, column, known: known ?? [] }));
+    const schemaEntry = knownAt(path);
+    const wrong = schemaEntry ? textsOf(other).filter((value) => !schemaEntry.includes(value)) : [];
+    return wrong.map((value) => ({
+      path: path.join('.'),
+      value,
+      column,
+      known: schemaEntry ?? [],
+    }));
   };
   return compareNodes(expression).flatMap(({ left, right }) => [
     ...judge(left, right),

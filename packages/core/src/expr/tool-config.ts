@@ -111,9 +111,9 @@ class Filling {
   lookUp(content: Variable | string): Json | undefined {
     const { env, declared, parameters, required } = this.#sources;
     if (typeof content === 'string') {
-      const given = getOwn(parameters, content);
-      if (given === undefined && required.has(content)) this.#missing.add(content);
-      return given;
+      const parameter = getOwn(parameters, content);
+      if (parameter === undefined && required.has(content)) this.#missing.add(content);
+      return parameter;
     }
     // INVARIANT: only names that the tool declares are ever read.
     const { name, fallback } = content;
@@ -205,15 +205,15 @@ function fill(config: Json, kind: PlaceholderKind, sources: ConfigSources): Outc
 }
 
 /** Cache of scanned configs that are frozen, because the same tool is called many times. */
-const known = new WeakMap<object, Blank<Filling>>();
+const cache = new WeakMap<object, Blank<Filling>>();
 
 function blankOf(config: Json, kind: PlaceholderKind): Blank<Filling> {
   const isKept = kind === 'both' && isObject(config) && isFrozenJson(config);
-  const before = isKept ? known.get(config) : undefined;
+  const before = isKept ? cache.get(config) : undefined;
   if (before) return before;
-  const made = readBlank<Filling>(config, (text) => readText(text, kind), tooDeep);
-  if (isKept) known.set(config, made);
-  return made;
+  const blank = readBlank<Filling>(config, (text) => readText(text, kind), tooDeep);
+  if (isKept) cache.set(config, blank);
+  return blank;
 }
 
 function readText(text: string, kind: PlaceholderKind): Blank<Filling> {

@@ -204,8 +204,8 @@ export function normalizePattern(pattern: string): string {
   return full.endsWith(':*') ? full.slice(0, -2) : full;
 }
 
-const fits = (word: string, known: string): boolean =>
-  isGlob(word) ? matchGlob(word, known) : word === known;
+const fits = (word: string, candidate: string): boolean =>
+  isGlob(word) ? matchGlob(word, candidate) : word === candidate;
 
 /**
  * Returns why a pattern `op:…` cannot cover any operation. Undefined for a valid pattern and for a
@@ -222,8 +222,8 @@ export function keyProblem(
   if (key === 'op:*' || key === 'op' || [...RISKS, ...labels].some(isLabel)) return undefined;
   if (RISKS.some((risk) => fits(first, risk))) return undefined;
   const kinds = OPERATION_KINDS.filter((kind) => fits(first, kind));
-  const help = (word: string, known: readonly string[]) =>
-    didYouMean(word, known) ?? `one of ${known.join(', ')}`;
+  const help = (word: string, candidates: readonly string[]) =>
+    didYouMean(word, candidates) ?? `one of ${candidates.join(', ')}`;
   if (kinds.length === 0) {
     const message = `\`${first}\` is not a kind of operation; a label is written without \`op:\``;
     return { message, hint: help(first, OPERATION_KINDS) };
@@ -269,19 +269,19 @@ function keysOfKind({ type, subtype = '' }: Operation): readonly string[] {
 /** Visits every given and derived key of an operation, inside functions with the labels `held`. */
 export function eachKey(
   op: Operation,
-  held: readonly string[],
+  outerLabels: readonly string[],
   visit: (key: string) => void,
 ): void {
   for (const key of op.opLabels) visit(key.toLowerCase());
   for (const key of keysOfKind(op)) visit(key);
   if (op.labels) for (const label of op.labels) visit(`op:${label.toLowerCase()}`);
-  for (const label of held) visit(`op:${label.toLowerCase()}`);
+  for (const label of outerLabels) visit(`op:${label.toLowerCase()}`);
   if (op.risk) for (const risk of op.risk) visit(`op:${risk}`);
 }
 
-export function keysOf(op: Operation, held: readonly string[]): string[] {
+export function keysOf(op: Operation, outerLabels: readonly string[]): string[] {
   const keys = new Set<string>();
-  eachKey(op, held, (key) => keys.add(key));
+  eachKey(op, outerLabels, (key) => keys.add(key));
   return [...keys];
 }
 
@@ -331,5 +331,7 @@ export function createLabeler(
     ),
   );
   if (index.isEmpty) return () => NO_LABELS;
-  return (op, held) => [...new Set(keysOf(op, held).flatMap((key) => index.find(key)))];
+  return (op, outerLabels) => [
+    ...new Set(keysOf(op, outerLabels).flatMap((key) => index.find(key))),
+  ];
 }

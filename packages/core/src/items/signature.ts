@@ -118,8 +118,8 @@ const checked = new WeakMap<SignedText, { sha256: string; key: string }>();
 
 /** Returns the digest of a text whose line matches this key. Undefined if it does not. */
 function checkLine(text: SignedText, line: SignatureLine, key: string): string | undefined {
-  const known = checked.get(text);
-  if (known?.key === key) return known.sha256;
+  const cached = checked.get(text);
+  if (cached?.key === key) return cached.sha256;
   if (!verifyStatement(line.statement, line.signature, key)) return undefined;
   const sha256 = sha256Hex(text.body);
   checked.set(text, { sha256, key });

@@ -78,11 +78,11 @@ function withThreadTools(value: JsonObject, layers: ModelsFile['layers']): JsonO
       providers[name] = { ...provider, misplaced: true };
       continue;
     }
-    const said = (field: string): number =>
+    const limitOf = (field: string): number =>
       layers.findLastIndex((layer) =>
         wordAt(getOwn(objectAt(layer.value, 'providers'), name), field),
       );
-    if (!isObject(provider) || said('thread_tool') >= said('tool')) continue;
+    if (!isObject(provider) || limitOf('thread_tool') >= limitOf('tool')) continue;
     const { thread_tool: _, ...rest } = provider;
     providers[name] = rest;
   }
@@ -122,12 +122,12 @@ export function withEndpoints({ value, layers }: ModelsFile): JsonObject {
   const providers = withLimits(withThreadTools(value, layers), shipped, own);
   if (Object.keys(own).length === 0) return { ...value, providers };
   for (const [name, mine] of Object.entries(own)) {
-    const known = getOwn(shipped, name);
-    const { thread_tool, ...rest } = isObject(known) ? known : {};
-    const kept = wordAt(mine, 'tool') || !thread_tool ? rest : { ...rest, thread_tool };
-    const provider = mergeDeep(kept, isObject(mine) ? mine : {});
+    const entry = getOwn(shipped, name);
+    const { thread_tool, ...rest } = isObject(entry) ? entry : {};
+    const settings = wordAt(mine, 'tool') || !thread_tool ? rest : { ...rest, thread_tool };
+    const provider = mergeDeep(settings, isObject(mine) ? mine : {});
     const base_url = wordAt(mine, 'base_url');
-    const isMoved = known === undefined || base_url !== undefined || wordAt(mine, 'key');
+    const isMoved = entry === undefined || base_url !== undefined || wordAt(mine, 'key');
     const endpoint = compact<ProviderEndpoint>({ base_url, key: wordAt(provider, 'key') });
     providers[name] = isMoved ? { ...provider, endpoint: { ...endpoint } } : provider;
   }
@@ -144,8 +144,8 @@ export function withStandIn(models: JsonObject, standIn: ProviderEndpoint | unde
   return { ...models, providers: Object.fromEntries(providers) };
 }
 
-const described = (word: string, known: readonly string[]): string => {
-  return didYouMean(word, known) ?? `known are ${known.join(', ')}`;
+const described = (word: string, names: readonly string[]): string => {
+  return didYouMean(word, names) ?? `known are ${names.join(', ')}`;
 };
 
 /** Returns the model's own entry, also for one of its aliases. */

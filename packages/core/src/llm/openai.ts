@@ -102,18 +102,18 @@ const isAnother = (draft: Draft, id: string, name: string): boolean =>
 
 function callFor(reply: ReplyDraft, place: Json | undefined, id: string, name: string) {
   const { open, blocks } = reply;
-  const known = typeof place === 'number' ? open.get(place) : reply.latest;
-  if (known && !isAnother(known, id, name)) {
-    if (known.name === '') known.name = name.slice(0, 512);
-    if (known.id === '') known.id = id.slice(0, 512);
-    return known;
+  const present = typeof place === 'number' ? open.get(place) : reply.latest;
+  if (present && !isAnother(present, id, name)) {
+    if (present.name === '') present.name = name.slice(0, 512);
+    if (present.id === '') present.id = id.slice(0, 512);
+    return present;
   }
-  const begun = reply.begin('tool_call', id, name);
-  if (!begun) return undefined;
-  open.set(typeof place === 'number' ? place : open.size, begun);
+  const draft = reply.begin('tool_call', id, name);
+  if (!draft) return undefined;
+  open.set(typeof place === 'number' ? place : open.size, draft);
   // Text before the calls is complete.
   for (const block of blocks) if (block.kind !== 'tool_call') block.isClosed = true;
-  return begun;
+  return draft;
 }
 
 function addCall(reply: ReplyDraft, delta: JsonObject, place: Json | undefined): Draft | undefined {
@@ -121,19 +121,19 @@ function addCall(reply: ReplyDraft, delta: JsonObject, place: Json | undefined):
   const call = callFor(reply, place, textAt(delta, 'id'), textAt(wanted, 'name'));
   if (!call) return undefined;
   reply.latest = call;
-  const given = getOwn(wanted, 'arguments');
+  const value = getOwn(wanted, 'arguments');
   // Some servers send the arguments as a value.
-  if (isObject(given)) call.given = given;
-  else if (typeof given === 'string') reply.append(call, 'text', given);
+  if (isObject(value)) call.given = value;
+  else if (typeof value === 'string') reply.append(call, 'text', value);
   return call;
 }
 
 /** Adds the fields that a delta and a whole message share. Servers have two names for thoughts. */
-function addWords(reply: ReplyDraft, said: Json | undefined): void {
-  const refusal = textAt(said, 'refusal');
+function addWords(reply: ReplyDraft, delta: Json | undefined): void {
+  const refusal = textAt(delta, 'refusal');
   if (refusal !== '') reply.isRefused = true;
-  addText(reply, 'thinking', textAt(said, 'reasoning_content') || textAt(said, 'reasoning'));
-  addText(reply, 'text', contentText(getOwn(said, 'content')) + refusal);
+  addText(reply, 'thinking', textAt(delta, 'reasoning_content') || textAt(delta, 'reasoning'));
+  addText(reply, 'text', contentText(getOwn(delta, 'content')) + refusal);
 }
 
 export const openAiReply: ReplyProtocol = {

@@ -89,13 +89,17 @@ const TOO_LONG = /prompt is too long|context (?:length|window)|maximum context|t
 
 function meaningOf(error: Json | undefined, status: number | undefined): Meaning {
   const names = [wordAt(error, 'code'), wordAt(error, 'type')];
-  const known = names.flatMap((name) => (Object.hasOwn(BY_NAME, name) ? [BY_NAME[name]] : []))[0];
+  const namedMeaning = names.flatMap((name) =>
+    Object.hasOwn(BY_NAME, name) ? [BY_NAME[name]] : [],
+  )[0];
   const byStatus = status === undefined ? undefined : BY_STATUS[status];
   // The names "invalid" and "server error" say less than the status. A status that asks for a retry wins
   // over every name except an empty account, which providers report as 429 too.
-  const isVague = known === INVALID || known === SERVER;
-  const isRetry = byStatus?.transient === true && known?.transient === false && known !== QUOTA;
-  const meaning = (isVague || isRetry ? (byStatus ?? known) : (known ?? byStatus)) ?? SERVER;
+  const isVague = namedMeaning === INVALID || namedMeaning === SERVER;
+  const isRetry =
+    byStatus?.transient === true && namedMeaning?.transient === false && namedMeaning !== QUOTA;
+  const meaning =
+    (isVague || isRetry ? (byStatus ?? namedMeaning) : (namedMeaning ?? byStatus)) ?? SERVER;
   if (meaning === INVALID && TOO_LONG.test(wordAt(error, 'message'))) return CONTEXT;
   return meaning === SERVER && status !== undefined && status < 500 ? INVALID : meaning;
 }
@@ -105,9 +109,9 @@ function meaningOf(error: Json | undefined, status: number | undefined): Meaning
  */
 export function errorFault(error: Json | undefined, status?: number): Failure {
   const { code, transient, reason } = meaningOf(error, status);
-  const said =
+  const text =
     wordAt(error, 'message') || (typeof error === 'string' ? error.slice(0, MAX_MESSAGE) : '');
-  const message = said === '' ? 'the provider reported an error' : `the provider said: ${said}`;
+  const message = text === '' ? 'the provider reported an error' : `the provider said: ${text}`;
   const type = wordAt(error, 'type') || wordAt(error, 'code');
   return fail(code, message.replace(/\s+/g, ' ').replace(/\.$/, ''), {
     reason,
@@ -141,10 +145,11 @@ export function providerFault(failure: Failure, provider?: string): Failure {
   if (code === 'network_error' && provider !== undefined) {
     const to = `to provider \`${provider}\` at `;
     const reason = textAt(detail, 'reason');
-    const told = detail.message
+    const providerText = detail.message
       .replace(/\bto `([^`]+)`/, (_all, place: string) => `${to}${place}`)
       .replace(/: [A-Z_]+$/, Object.hasOwn(WORDS, reason) ? `: ${WORDS[reason]}` : '$&');
-    const message = detail.sent === false ? `${told}; is the server running?` : told;
+    const message =
+      detail.sent === false ? `${providerText}; is the server running?` : providerText;
     return { ok: false, error: { code, detail: { ...detail, provider, message } } };
   }
   const { status, body_excerpt } = detail;

@@ -89,9 +89,9 @@ export class ReplyDraft {
   /** Returns the number of bytes that the model wrote, for estimates. */
   bytes(): number {
     let sum = 0;
-    for (const { text, name, redacted, given } of this.blocks) {
+    for (const { text, name, redacted, given: value } of this.blocks) {
       sum += Buffer.byteLength(text) + Buffer.byteLength(name) + Buffer.byteLength(redacted);
-      if (given) sum += Buffer.byteLength(JSON.stringify(given));
+      if (value) sum += Buffer.byteLength(JSON.stringify(value));
     }
     return sum;
   }

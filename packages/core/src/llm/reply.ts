@@ -23,15 +23,15 @@ type Verdict = { arguments: JsonObject } | { message: string } | undefined;
  * all if the model has finished. A refused reply has no calls.
  */
 function judge(draft: Draft, stop: ReplyDraft['stop'], isWhole: boolean): Verdict {
-  const { name, text, given = {}, isClosed, isFollowed } = draft;
+  const { name, text, given: value = {}, isClosed, isFollowed } = draft;
   if (name === '' || !isClosed || stop === 'refusal') return undefined;
   // True if the model had finished this call, and not only stopped writing.
   const isOver = isFollowed || (isWhole && stop !== undefined && stop !== 'max_tokens');
   if (text.trim() === '') {
     if (!isOver) return undefined;
-    return isDeeperThan(given, MAX_DEPTH)
+    return isDeeperThan(value, MAX_DEPTH)
       ? { message: `arguments are nested deeper than ${MAX_DEPTH} levels` }
-      : { arguments: given };
+      : { arguments: value };
   }
   const parsed = parseJson(text);
   if (parsed.ok && isObject(parsed.output)) return { arguments: parsed.output };
@@ -108,8 +108,8 @@ function brokenReply(
     const isReported = reported.input_tokens !== undefined;
     // An error instead of an answer is like an error status: no output was produced.
     const isFree = !isReported && blocks.length === 0 && detail.transient !== undefined;
-    const told = { usage: { ...usage }, reported: isReported, ...(isFree && { charged: false }) };
-    return withDetail(fault, { ...lost, ...told, model, sent: true });
+    const facts = { usage: { ...usage }, reported: isReported, ...(isFree && { charged: false }) };
+    return withDetail(fault, { ...lost, ...facts, model, sent: true });
   }
   const { reason } = detail;
   const isCut = code === 'stream_incomplete' && typeof reason === 'string';

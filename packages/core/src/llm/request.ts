@@ -63,20 +63,20 @@ function openFrom({ sources, written }: Pages): number {
 
 /** Returns the pages of a continued conversation. A changed one is written anew. */
 function turnPages(
-  known: Pages | undefined,
+  cached: Pages | undefined,
   protocol: Protocol,
   messages: readonly Message[],
 ): Pages {
-  const pages = known ?? { sources: [], written: [], count: 0, text: '', isDeep: false };
+  const pages = cached ?? { sources: [], written: [], count: 0, text: '', isDeep: false };
   const { sources, written } = pages;
   let common = 0;
   while (common < messages.length && sources[common] === messages[common]) common++;
   sources.length = written.length = common;
   for (const message of messages.slice(common)) {
-    const made = PROTOCOLS[protocol].message(message);
+    const entries = PROTOCOLS[protocol].message(message);
     sources.push(message);
-    written.push(made);
-    pages.isDeep ||= isDeeperThan([...made], MAX_SLOT_DEPTH);
+    written.push(entries);
+    pages.isDeep ||= isDeeperThan([...entries], MAX_SLOT_DEPTH);
   }
   const count = openFrom(pages);
   if (Math.min(common, count) < pages.count) return turnPages(undefined, protocol, messages);
@@ -108,7 +108,7 @@ export function createRequestWriter(
   fixed: Fixed,
   form: (parameters: JsonObject) => Outcome<string>,
 ) {
-  let known: { maxTokens: number; parts: readonly string[] } | undefined;
+  let cached: { maxTokens: number; parts: readonly string[] } | undefined;
 
   const parametersOf = (messages: readonly Message[], max_tokens: number) =>
     requestParameters(protocol, { ...fixed, messages, max_tokens });
@@ -118,12 +118,12 @@ export function createRequestWriter(
    * occur not exactly once.
    */
   function partsFor(maxTokens: number): readonly string[] {
-    if (known?.maxTokens === maxTokens) return known.parts;
+    if (cached?.maxTokens === maxTokens) return cached.parts;
     const parameters = parametersOf([], maxTokens);
     const formed = form({ ...parameters, messages: [...listAt(parameters, 'messages'), SLOT] });
     const split = formed.ok ? formed.output.split(SLOT_TEXT) : [];
     const parts = split.some((part) => part.includes(SLOT_WORD)) ? [] : split;
-    known = { maxTokens, parts };
+    cached = { maxTokens, parts };
     return parts;
   }
 

@@ -80,8 +80,8 @@ async function decided(store: Store, id: string, signal: AbortSignal): Promise<O
 /** Returns one line per argument: its origin and whether it is tainted. */
 function originLines({ tainted, origins }: JsonObject): string[] {
   const lines: string[] = [];
-  for (const [name, told] of Object.entries(isObject(tainted) ? tainted : {})) {
-    const part = (field: string): string => plainText(getOwn(told, field));
+  for (const [name, facts] of Object.entries(isObject(tainted) ? tainted : {})) {
+    const part = (field: string): string => plainText(getOwn(facts, field));
     const place = part('stands_in') === '' ? part('from') : part('stands_in');
     const words = part('excerpt') === '' ? '' : `: “${part('excerpt')}”`;
     lines.push(`\`${name}\` ${part('labels')} from ${place}${words}`);
@@ -93,30 +93,30 @@ function originLines({ tainted, origins }: JsonObject): string[] {
 }
 
 const SAID_BY_DIFF: ReadonlySet<string> = new Set(['content', 'old_string', 'new_string']);
-const withoutContent = (given: Json, file: Json | undefined): Json =>
-  isObject(given) && getOwn(file, 'diff') !== undefined
-    ? Object.fromEntries(Object.entries(given).filter(([name]) => !SAID_BY_DIFF.has(name)))
-    : given;
+const withoutContent = (value: Json, file: Json | undefined): Json =>
+  isObject(value) && getOwn(file, 'diff') !== undefined
+    ? Object.fromEntries(Object.entries(value).filter(([name]) => !SAID_BY_DIFF.has(name)))
+    : value;
 
 /**
  * Returns the text of an approval request: the question, the reason, the origins of its values, the
  * call.
  */
-function questionText({ shown }: Approval): string {
-  const { operation, question, because, arguments: given = {}, file } = shown;
+function questionText({ shown: display }: Approval): string {
+  const { operation, question, because, arguments: values = {}, file } = display;
   const diff = getOwn(file, 'diff');
   return [
     plainText(question),
     ...(because === undefined ? [] : [plainText(because)]),
-    ...originLines(shown),
-    `${plainText(operation)} ${JSON.stringify(withoutContent(given, file))}`,
+    ...originLines(display),
+    `${plainText(operation)} ${JSON.stringify(withoutContent(values, file))}`,
     ...(diff === undefined ? [] : [plainText(diff)]),
   ].join('\n');
 }
 
 /** Returns every known reason of the request, for a person who wants details. */
-export function reasonsText({ id, thread, shown }: Approval): string {
-  const { asked_by: rules, because, sources, before, directive } = shown;
+export function reasonsText({ id, thread, shown: display }: Approval): string {
+  const { asked_by: rules, because, sources, before, directive } = display;
   const calls = Array.isArray(before) ? before : [];
   const same = calls.filter((one) => getOwn(one, 'same') === true).length;
   const line = (label: string, value: Json | undefined): string[] =>
@@ -124,7 +124,7 @@ export function reasonsText({ id, thread, shown }: Approval): string {
   return [
     ...line('why', because),
     ...line('asked by', rules),
-    ...originLines(shown),
+    ...originLines(display),
     ...line('it comes from', sources),
     ...(before === undefined
       ? []
@@ -148,10 +148,10 @@ export async function askHere(
   const over = new AbortController();
   const here = async (): Promise<Outcome<Approval>> => {
     for (let text = questionText(row); ; ) {
-      const said = await person(text, over.signal, row);
-      if (said === undefined) return ok(row);
-      const yes = said === true ? 'approved' : 'denied';
-      const answer = typeof said === 'boolean' ? ({ decision: yes, why: '' } as const) : said;
+      const reply = await person(text, over.signal, row);
+      if (reply === undefined) return ok(row);
+      const yes = reply === true ? 'approved' : 'denied';
+      const answer = typeof reply === 'boolean' ? ({ decision: yes, why: '' } as const) : reply;
       const done = await decideApproval(store, row.id, { ...answer, by });
       if (done.ok) return done;
       if (isFileChanged(done)) return done;
@@ -169,11 +169,11 @@ export async function putQuestion(
   { clock, policies }: OpenProject,
   store: Store,
   binding: JsonObject,
-  shown: JsonObject,
+  display: JsonObject,
 ): Promise<Outcome<Approval>> {
   const id = `ap_${Buffer.from(systemRandom(9)).toString('base64url').replaceAll('-', '_')}`;
   const expires = clock.now() + policies.current().policy.approvalMs;
-  return await store.ask({ id, kind: 'call', binding, shown, expires });
+  return await store.ask({ id, kind: 'call', binding, shown: display, expires });
 }
 
 async function answerTo(
@@ -197,26 +197,26 @@ async function answerTo(
     surface,
     caller: knownAs(asker),
   };
-  const known = await findAnswer(store, binding, open.clock.now());
-  if (!known.ok) return known;
+  const present = await findAnswer(store, binding, open.clock.now());
+  if (!present.ok) return present;
   const show = async () => ({
     ...(await callShown(question, open.project)),
     surface,
     ...(name !== '' && { caller: name }),
   });
   const by = { who: personIn(open.env), channel: 'cli' } as const;
-  const asked = known.output
-    ? await renewed(store, known.output, question, show)
+  const request = present.output
+    ? await renewed(store, present.output, question, show)
     : await putQuestion(open, store, binding, await show());
   /** If the file of a request changed, the person is asked again with the present changes. */
   const askAtHand = async (pending: Approval, at: AskPerson): Promise<Outcome<Approval>> => {
-    const said = await askHere(store, pending, at, by);
-    if (said.ok || !isFileChanged(said)) return said;
+    const outcome = await askHere(store, pending, at, by);
+    if (outcome.ok || !isFileChanged(outcome)) return outcome;
     const again = await renewed(store, pending, question, show);
     return again.ok && again.output.state === 'pending' ? await askAtHand(again.output, at) : again;
   };
-  const isOpen = asked.ok && asked.output.state === 'pending';
-  const row = isOpen && person ? await askAtHand(asked.output, person) : asked;
+  const isOpen = request.ok && request.output.state === 'pending';
+  const row = isOpen && person ? await askAtHand(request.output, person) : request;
   if (!row.ok) return row;
   const answer = answerIn(row.output);
   if (!answer) return ok({ answer: 'pending', approval: row.output.id });

@@ -151,9 +151,9 @@ async function wireRuntime(
     mayRun: (request) => checkRun(rooms, request),
     plain: (request, signal) => runPlain(rooms, request, signal),
     async threads(live = {}) {
-      const made = await worlds.open();
-      if (!made.ok) return made;
-      const here = await createThreads(made.output, live);
+      const opened = await worlds.open();
+      if (!opened.ok) return opened;
+      const here = await createThreads(opened.output, live);
       if (!here.store.fleet) return ok(here);
       const identity = identify(open);
       if (!identity.ok) return identity;
@@ -224,8 +224,8 @@ export { identify, type ServedItems } from './project-identity.ts';
 export { goOnAfterAnswers, goOnHere } from './resume-after-approval.ts';
 
 /** Removes old trees with their transcripts. The code is loaded with the first call. */
-export const pruneThreads = async (...given: Parameters<typeof prune>): ReturnType<typeof prune> =>
-  await (await import('./retention.ts')).pruneThreads(...given);
+export const pruneThreads = async (...values: Parameters<typeof prune>): ReturnType<typeof prune> =>
+  await (await import('./retention.ts')).pruneThreads(...values);
 export type { Runtime } from './runtime.ts';
 export { noted, signFiles } from './sign-files.ts';
 export {

@@ -116,17 +116,17 @@ function toolPorts(open: OpenProject, library: Library, labels: LabelRecords): T
 export function createVerify(
   open: OpenProject,
   library: Library,
-  known: Pick<OpenProject, 'registry'> = open,
+  source: Pick<OpenProject, 'registry'> = open,
 ): TokenVerifier['verify'] {
   const { project, clock, policies, keys } = open;
-  let made:
+  let cached:
     | { catalog: CapabilityCatalog; policy: ComposedPolicy; verifier: TokenVerifier }
     | undefined;
   return (auth, thread) => {
     const { catalog } = library.capabilities();
     const { policy } = policies.current();
     // Verified tokens are cached inside. New ceilings or capabilities start a new cache.
-    if (made?.catalog !== catalog || made.policy !== policy) {
+    if (cached?.catalog !== catalog || cached.policy !== policy) {
       const root = keys.tokenKey();
       if (!root.ok) return root;
       const verifier = createTokenVerifier({
@@ -136,13 +136,13 @@ export function createVerify(
         clock,
         catalog,
         ceilings: policy.ceilings(),
-        isRevoked: (thread) => known.registry?.standing(thread) === 'revoked',
-        isKnownThread: (thread) => (known.registry?.standing(thread) ?? 'good') === 'good',
-        useApproval: (use) => known.registry?.useApproval(use) ?? NOBODY_COUNTS,
+        isRevoked: (thread) => source.registry?.standing(thread) === 'revoked',
+        isKnownThread: (thread) => (source.registry?.standing(thread) ?? 'good') === 'good',
+        useApproval: (use) => source.registry?.useApproval(use) ?? NOBODY_COUNTS,
       });
-      made = { catalog, policy, verifier };
+      cached = { catalog, policy, verifier };
     }
-    return made.verifier.verify(auth, thread);
+    return cached.verifier.verify(auth, thread);
   };
 }
 
@@ -202,8 +202,8 @@ export function callerOf(
     const row = auditRow(entry, { surface, caller: name, subject: `policy:${surface}` });
     const target = handles?.claimOf(row.target) ?? row.target;
     const written = open.audit.write({ ...row, target });
-    const kept = written.ok ? open.audit.kept?.() : undefined;
-    return kept ? kept.then(mustBeKept) : mustBeKept(written);
+    const stored = written.ok ? open.audit.kept?.() : undefined;
+    return stored ? stored.then(mustBeKept) : mustBeKept(written);
   };
   const ask = askOutside(open, { surface, name, person });
   const frame = createFrame({ policy: open.policies.current().policy, ports: { ask } });

@@ -298,7 +298,7 @@ export function openProject(
         const { caller, operation, target, reason } = row;
         const mask = (text: string): string =>
           withoutFolder(open.mask?.(caller, text) ?? text, project);
-        const shown = {
+        const display = {
           ...row,
           operation: mask(operation),
           target: mask(target),
@@ -307,7 +307,7 @@ export function openProject(
         // INVARIANT: rows of a thread are always in the registry, in the commit of their event.
         const isOfThread = THREAD_SURFACES.has(row.surface);
         const running = isOfThread ? open.live?.get(caller)?.thread : undefined;
-        return running?.journal.audit(shown) ? ok(null) : audit.write(shown);
+        return running?.journal.audit(display) ? ok(null) : audit.write(display);
       },
     },
     primitives: new Map(),
@@ -330,10 +330,10 @@ export function ownKey({
 }: Pick<OpenProject, 'keys' | 'trustStore'>): Outcome<KeyPair> {
   const key = keys.signingKey();
   if (!key.ok) return key;
-  const known = trustStore.list();
-  if (!known.ok) return known;
+  const trusted = trustStore.list();
+  if (!trusted.ok) return trusted;
   const { id, publicKey } = key.output;
-  if (known.output.some((entry) => entry.id === id)) return key;
+  if (trusted.output.some((entry) => entry.id === id)) return key;
   const added = trustStore.add({ id, key: publicKey, name: 'me' });
   return added.ok ? key : added;
 }

@@ -46,9 +46,9 @@ export interface ServedItems {
 
 /** Returns the present identity. Fails if the project's id is invalid. */
 export function servedItems(open: Identified): Outcome<ServedItems> {
-  const [named, known] = [projectId(open.project), identify(open)];
+  const [named, identity] = [projectId(open.project), identify(open)];
   if (!named.ok) return named;
-  if (!known.ok) return known;
-  const { project, items } = known.output;
+  if (!identity.ok) return identity;
+  const { project, items } = identity.output;
   return ok({ project, items, isSticky: named.output.isSticky });
 }

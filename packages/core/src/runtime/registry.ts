@@ -46,8 +46,8 @@ export async function findServer(
   const driver = drivers.get(scheme);
   if (!driver) {
     const problem = scheme === '' ? 'invalid store address' : `no driver for \`${scheme}\``;
-    const known = [...drivers.keys()].map((one) => `\`${one}\``).join(' or ');
-    return refused(known === '' ? problem : `${problem}; an address begins with ${known}`);
+    const schemes = [...drivers.keys()].map((one) => `\`${one}\``).join(' or ');
+    return refused(schemes === '' ? problem : `${problem}; an address begins with ${schemes}`);
   }
   const place = await driver.describe(address);
   if (!place.ok) return refused(place.error.detail.message);

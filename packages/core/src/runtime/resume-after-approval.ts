@@ -58,7 +58,7 @@ function answeredAt(
 export function goOnAfterAnswers(ports: GoOnPorts): GoingOn {
   let open = new Set<string>();
   /** Requests that were answered or expired while this process watched. */
-  const seen = createRecent<string, true>(MAX_OPEN);
+  const decided = createRecent<string, true>(MAX_OPEN);
   /** Sequence number of each thread at its last check. */
   const looked = createRecent<string, number>(MAX_OPEN);
   /** The answer after which each thread was resumed, so that one answer resumes it once. */
@@ -68,7 +68,7 @@ export function goOnAfterAnswers(ports: GoOnPorts): GoingOn {
 
   async function takeUp(store: Store, row: ThreadSummary): Promise<'later' | 'done'> {
     const found = await store.approvals({ thread: row.id, limit: MAX_OPEN });
-    const hasSeen = (id: string): boolean => seen.get(id) === true;
+    const hasSeen = (id: string): boolean => decided.get(id) === true;
     const at = found.ok ? answeredAt(row, found.output, hasSeen) : undefined;
     if (at === undefined || obeyed.get(row.id) === at) return 'done';
     if (!ports.isOwn(row.id) && ports.now() < at + GRACE_MS) return 'later';
@@ -95,7 +95,7 @@ export function goOnAfterAnswers(ports: GoOnPorts): GoingOn {
     if (!pending.ok) return;
     const now = new Set(pending.output.map(({ id }) => id));
     const gone = [...open].filter((id) => !now.has(id));
-    for (const id of gone) seen.set(id, true);
+    for (const id of gone) decided.set(id, true);
     open = now;
     for (const row of rows) {
       if (isClosed) return;

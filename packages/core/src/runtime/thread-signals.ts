@@ -82,10 +82,10 @@ export interface Told {
 }
 
 /** Returns the signal's key. Two equal signals are distinct unless the caller passes a key. */
-const signalKey = (given?: string): string =>
-  given === undefined ? `told:${Buffer.from(systemRandom(9)).toString('base64url')}` : given;
+const signalKey = (key?: string): string =>
+  key === undefined ? `told:${Buffer.from(systemRandom(9)).toString('base64url')}` : key;
 
-async function told(store: Store, id: string, kind: string): Promise<Outcome<Told>> {
+async function signalResult(store: Store, id: string, kind: string): Promise<Outcome<Told>> {
   const now = await store.thread(id);
   return now.ok ? ok({ thread_id: id, kind, status: now.output.status }) : now;
 }
@@ -101,7 +101,7 @@ export async function tellThread(
   const row = personRow(by, COMMANDS[kind], thread, plainText(payload.reason ?? ''));
   const signal = { thread, kind, payload, key: signalKey(key), by: spokenBy(by) };
   const sent = await heardBy(store, row, store.signal(signal, row));
-  return sent.ok ? await told(store, thread, kind) : sent;
+  return sent.ok ? await signalResult(store, thread, kind) : sent;
 }
 
 /** States in which a thread waits for a person's action. */
@@ -198,14 +198,14 @@ async function endBy(
     if (isEnded(now.output.status) || isAttended(now.output, Date.now())) continue;
     await endUnattended(store, thread, status, by);
   }
-  const seen = await waitForEnd(store, id, AbortSignal.timeout(PATIENCE_MS[kind]));
-  if (!seen.ok) return seen;
-  if (kind === 'kill' && !isEnded(seen.output.status)) {
+  const finished = await waitForEnd(store, id, AbortSignal.timeout(PATIENCE_MS[kind]));
+  if (!finished.ok) return finished;
+  if (kind === 'kill' && !isEnded(finished.output.status)) {
     // The owner of the lease does not answer. From now on it can neither append nor act.
     const killed = await endUnattended(store, id, 'killed', by, { force: true });
     if (!killed.ok) return killed;
   }
-  return await told(store, id, kind);
+  return await signalResult(store, id, kind);
 }
 
 /**
@@ -213,12 +213,12 @@ async function endBy(
  * every part of the request, and when the asking thread is resumed.
  */
 export function approvalDigest(
-  { id, thread = '', kind, binding, shown, uses, expires = 0 }: Approval,
+  { id, thread = '', kind, binding, shown: display, uses, expires = 0 }: Approval,
   epoch: number,
 ): { readonly digest: string; readonly mark: string } {
   const digest = hash(
     'sha256',
-    canonicalJson({ id, thread, epoch, kind, binding, shown, uses, expires }),
+    canonicalJson({ id, thread, epoch, kind, binding, shown: display, uses, expires }),
   );
   const mark = `${digest.slice(0, 4)}-${digest.slice(4, 8)}`.toUpperCase();
   return { digest, mark };
@@ -227,11 +227,11 @@ export function approvalDigest(
 type DecisionWord = 'once' | 'value' | 'scope' | 'deny' | 'answer';
 
 /** Returns the possible decisions, the safe one last. */
-export function choicesFor({ kind, state, thread, shown }: Approval): DecisionWord[] {
+export function choicesFor({ kind, state, thread, shown: display }: Approval): DecisionWord[] {
   if (state !== 'pending') return [];
   if (kind === 'question') return ['answer', 'deny'];
   if (kind === 'capability') return ['once', 'scope', 'deny'];
-  const roles = kind === 'call' && isObject(shown.roles) ? Object.values(shown.roles) : [];
+  const roles = kind === 'call' && isObject(display.roles) ? Object.values(display.roles) : [];
   if (roles.length === 0) return ['once', 'deny'];
   const isScoped = thread !== undefined && roles.some((role) => SCOPED.has(role));
   return isScoped ? ['once', 'value', 'scope', 'deny'] : ['once', 'value', 'deny'];
@@ -243,18 +243,18 @@ export function choicesFor({ kind, state, thread, shown }: Approval): DecisionWo
 export async function decideApproval(
   store: Store,
   id: string,
-  given: Omit<Decision, 'who' | 'channel'> & {
+  request: Omit<Decision, 'who' | 'channel'> & {
     readonly by: Speaker;
     readonly who?: string;
     readonly digest?: string;
   },
   isWords = false,
 ): Promise<Outcome<Approval>> {
-  const { by, who = spokenBy(by), digest, ...said } = given;
-  const act = isWords ? 'answer' : said.decision === 'approved' ? 'approve' : 'deny';
-  const decision = { ...said, who, channel: by.channel };
-  const seen = digest === undefined ? '' : `shown ${digest}`;
-  const reason = [said.why, seen].filter((part) => part !== '').join('; ');
+  const { by, who = spokenBy(by), digest, ...fields } = request;
+  const act = isWords ? 'answer' : fields.decision === 'approved' ? 'approve' : 'deny';
+  const decision = { ...fields, who, channel: by.channel };
+  const digestNote = digest === undefined ? '' : `shown ${digest}`;
+  const reason = [fields.why, digestNote].filter((part) => part !== '').join('; ');
   const row = personRow(by, `${act}:${id}`, '', reason);
   return await heardBy(store, row, decideBy(store, id, decision, isWords, row));
 }
@@ -262,41 +262,42 @@ export async function decideApproval(
 async function decideBy(
   store: Store,
   id: string,
-  given: Decision,
+  decision: Decision,
   isWords: boolean,
   row: AuditEntry,
 ): Promise<Outcome<Approval>> {
   const found = await store.approvals({ id });
   if (!found.ok) return found;
-  const [asked] = found.output;
-  if (!asked) return fail('not_found', `approval \`${id}\` not found`, { approval: id });
-  const { kind, shown } = asked;
+  const [approval] = found.output;
+  if (!approval) return fail('not_found', `approval \`${id}\` not found`, { approval: id });
+  const { kind, shown: display } = approval;
   if (isWords && kind !== 'question') {
     const message = `\`${id}\` asks for a ${kind}, not for words: approve it or deny it`;
     return fail('invalid_input', message);
   }
-  const isBeyond = kind === 'capability' && shown.declared === 'no';
-  if (isBeyond && given.decision === 'approved' && given.answer === undefined) {
+  const isBeyond = kind === 'capability' && display.declared === 'no';
+  if (isBeyond && decision.decision === 'approved' && decision.answer === undefined) {
     return fail(
       'invalid_input',
-      `\`${id}\` asks for what directive \`${plainText(shown.directive)}\` does not declare: approve it with \`beyond\`, or add \`${plainText(shown.line)}\` to its permissions`,
+      `\`${id}\` asks for what directive \`${plainText(display.directive)}\` does not declare: approve it with \`beyond\`, or add \`${plainText(display.line)}\` to its permissions`,
       { option: 'beyond' },
     );
   }
-  if (given.decision === 'approved') {
-    const changed = await changedSince(store, asked);
+  if (decision.decision === 'approved') {
+    const changed = await changedSince(store, approval);
     if (changed) return changed;
   }
-  const isValue = given.decision === 'approved' && getOwn(given.answer, 'value') === true;
-  if (isValue && (kind !== 'call' || !isObject(shown.roles))) {
+  const isValue = decision.decision === 'approved' && getOwn(decision.answer, 'value') === true;
+  if (isValue && (kind !== 'call' || !isObject(display.roles))) {
     const message = `\`${id}\` holds no path, address or command that could be named: approve it without \`value\``;
     return fail('invalid_input', message, { option: 'value' });
   }
-  const scope = given.decision === 'approved' ? getOwn(given.answer, 'scope') : undefined;
-  const scoped = scope === undefined ? ok(given) : scopedBy(asked, given, plainText(scope));
+  const scope = decision.decision === 'approved' ? getOwn(decision.answer, 'scope') : undefined;
+  const scoped =
+    scope === undefined ? ok(decision) : scopedBy(approval, decision, plainText(scope));
   if (!scoped.ok) return scoped;
   // The thread, or else the operation of the request.
-  const target = asked.thread ?? plainText(shown.operation ?? '');
+  const target = approval.thread ?? plainText(display.operation ?? '');
   return await store.decide(id, scoped.output, { ...row, target });
 }
 
@@ -304,9 +305,9 @@ async function decideBy(
  * An approved write applies to the displayed file, so a changed file is previewed again. In a shared
  * store the file is on the worker's machine, and the write itself checks it.
  */
-async function changedSince(store: Store, asked: Approval): Promise<Failure | undefined> {
-  const { id, thread, shown, binding } = asked;
-  const [path, holds] = [getOwn(shown.file, 'path'), getOwn(shown.file, 'holds')];
+async function changedSince(store: Store, approval: Approval): Promise<Failure | undefined> {
+  const { id, thread, shown: display, binding } = approval;
+  const [path, holds] = [getOwn(display.file, 'path'), getOwn(display.file, 'holds')];
   if (store.fleet || typeof path !== 'string' || typeof holds !== 'string') return undefined;
   const row = thread === undefined ? undefined : await store.thread(thread);
   const root = thread === undefined ? binding.project : row?.ok && row.output.project;
@@ -329,17 +330,17 @@ const SCOPED: ReadonlySet<Json | undefined> = new Set(['path', 'destination']);
  * meant. `uses` limits the calls within it, including this one.
  */
 function scopedBy(
-  { id, kind, thread, shown }: Approval,
-  given: Decision,
-  said: string,
+  { id, kind, thread, shown: display }: Approval,
+  decision: Decision,
+  scopeText: string,
 ): Outcome<Decision> {
-  const roles = isObject(shown.roles) ? shown.roles : {};
+  const roles = isObject(display.roles) ? display.roles : {};
   const names = Object.keys(roles).filter((name) => SCOPED.has(roles[name]));
   if (kind !== 'call' || thread === undefined || names.length === 0) {
     const message = `\`${id}\` has no path and no address of a call, so a scope is not possible; approve it without \`scope\``;
     return fail('invalid_input', message, { option: 'scope' });
   }
-  const named = names.find((name) => said.startsWith(`${name}=`));
+  const named = names.find((name) => scopeText.startsWith(`${name}=`));
   const name = named ?? (names.length === 1 ? names[0] : undefined);
   if (name === undefined) {
     return fail(
@@ -347,9 +348,13 @@ function scopedBy(
       `say which it is of: ${names.map((one) => `\`${one}=GLOB\``).join(' or ')}`,
     );
   }
-  const glob = named === undefined ? said : said.slice(named.length + 1);
-  const problem = scopeProblem(plainText(roles[name]), glob, getOwn(shown.arguments, name) ?? null);
+  const glob = named === undefined ? scopeText : scopeText.slice(named.length + 1);
+  const problem = scopeProblem(
+    plainText(roles[name]),
+    glob,
+    getOwn(display.arguments, name) ?? null,
+  );
   if (problem !== undefined) return fail('invalid_input', `scope of \`${name}\`: ${problem}`);
-  const counted = given.uses === undefined ? {} : { counted: true };
-  return ok({ ...given, answer: { scope: { [name]: glob }, ...counted } });
+  const counted = decision.uses === undefined ? {} : { counted: true };
+  return ok({ ...decision, answer: { scope: { [name]: glob }, ...counted } });
 }

@@ -408,7 +408,7 @@ export async function createThreads(world: ThreadWorld, view: Live): Promise<Thr
   const { rooms, store, harness, watch } = world;
   const { open, library } = rooms;
   const ports = await openPorts(world, view);
-  const told = async (run: () => Promise<Outcome<ThreadResult>>) => {
+  const withNotice = async (run: () => Promise<Outcome<ThreadResult>>) => {
     await watch.ready();
     const result = await run();
     await watch.settled();
@@ -431,13 +431,13 @@ export async function createThreads(world: ThreadWorld, view: Live): Promise<Thr
     },
     async run(request, signal) {
       await (await import('./retention.ts')).retain(world);
-      return await told(() => harness.runDirective(ports, request, signal));
+      return await withNotice(() => harness.runDirective(ports, request, signal));
     },
     // Only a person or their program calls this, so ended threads are reopened.
     resume: (id, signal, options) =>
-      told(() => resumeIn(harness, ports, id, signal, { ...options, reopen: true })),
+      withNotice(() => resumeIn(harness, ports, id, signal, { ...options, reopen: true })),
     goOn: (id, signal) =>
-      told(async () => {
+      withNotice(async () => {
         const row = await store.thread(id);
         if (!row.ok) return row;
         const there = await openRowProject(open, ports, row.output);
@@ -447,14 +447,14 @@ export async function createThreads(world: ThreadWorld, view: Live): Promise<Thr
       await (await import('./retention.ts')).retain(world);
       return await harness.enqueueDirective(ports, request);
     },
-    goOnWith: (held, since, signal) =>
-      told(() =>
-        world.live.taken(held.thread, async () => {
-          const seen = await watch.opened(held);
-          if (!seen.ok) return await harness.refuseTaken(ports, held, seen);
-          const there = await openRowProject(open, ports, held.row);
-          if (!there.ok) return await harness.refuseTaken(ports, held, there);
-          return await harness.goOnWithThread(there.output, seen.output, since, signal);
+    goOnWith: (leased, since, signal) =>
+      withNotice(() =>
+        world.live.taken(leased.thread, async () => {
+          const opened = await watch.opened(leased);
+          if (!opened.ok) return await harness.refuseTaken(ports, leased, opened);
+          const there = await openRowProject(open, ports, leased.row);
+          if (!there.ok) return await harness.refuseTaken(ports, leased, there);
+          return await harness.goOnWithThread(there.output, opened.output, since, signal);
         }),
       ),
     handOver: () => world.live.handOver(),

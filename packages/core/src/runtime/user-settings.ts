@@ -62,19 +62,19 @@ function readSettings(home: string): Outcome<{ store?: string; tenant?: string }
  * means the file.
  */
 export function chooseStore(
-  asked: { store?: string; tenant?: string },
+  options: { store?: string; tenant?: string },
   env: Env,
   home: string,
 ): Outcome<StoreChoice> {
   const own = readSettings(home);
   if (!own.ok) return own;
   const [store, from] =
-    asked.store !== undefined
-      ? [asked.store, '`--store`']
+    options.store !== undefined
+      ? [options.store, '`--store`']
       : env.KERNMANTLE_STORE !== undefined
         ? [env.KERNMANTLE_STORE, '`KERNMANTLE_STORE`']
         : [own.output.store ?? '', `\`store\` in \`${join(home, 'settings.yaml')}\``];
-  const tenant = asked.tenant ?? env.KERNMANTLE_TENANT ?? own.output.tenant ?? '';
+  const tenant = options.tenant ?? env.KERNMANTLE_TENANT ?? own.output.tenant ?? '';
   if (tenant !== '' && !TENANT.test(tenant)) {
     return fail('config_invalid', `\`tenant\` must be ${WHAT_TENANT}`);
   }

@@ -61,8 +61,8 @@ const argumentsOf = (frame: Frame): Json =>
 
 /** Returns the names of the arguments for `ctx.args.names`. */
 function argumentNames(frame: Frame): string[] {
-  const given = argumentsOf(frame);
-  return isObject(given) ? Object.keys(given) : [];
+  const values = argumentsOf(frame);
+  return isObject(values) ? Object.keys(values) : [];
 }
 
 export const OPERATION_VIEW: ViewTable<Operation> = {
@@ -118,8 +118,8 @@ export const CONTEXT_VIEW: ViewTable<Frame> = {
 const WHOLE_VIEW: ViewTable<Frame> = {
   ...CONTEXT_VIEW,
   args(frame) {
-    const given = argumentsOf(frame);
-    return isObject(given) ? { names: argumentNames(frame), ...given } : given;
+    const values = argumentsOf(frame);
+    return isObject(values) ? { names: argumentNames(frame), ...values } : values;
   },
 };
 

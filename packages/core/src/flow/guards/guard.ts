@@ -56,11 +56,11 @@ export function defineGuard(definition: GuardDefinition): Outcome<Guard> {
   const filter = parseFilter(definition.on);
   if (!filter.ok) return filter;
   const { name, place } = definition;
-  const shown = name ? `@${name.replace(/^@/, '')}` : (place ?? `guard on ${definition.on}`);
+  const displayName = name ? `@${name.replace(/^@/, '')}` : (place ?? `guard on ${definition.on}`);
   serial += 1;
   return ok({
     id: `${serial}`,
-    name: shown,
+    name: displayName,
     on: definition.on.trim(),
     filter: filter.output,
     timing: definition.timing,
@@ -88,11 +88,11 @@ const sourceOf = ({ name, on }: Guard): string =>
  * labels.
  */
 export function replaced(old: Value, value: Value | Json, by: Replacer): Value {
-  const given = isValue(value) ? value : makeValue(value);
-  const kept = mergeDescriptors(old.meta.descriptor, given.meta.descriptor);
-  const named = withSources(kept, [sourceOf(by.guard)]);
+  const replacement = isValue(value) ? value : makeValue(value);
+  const marks = mergeDescriptors(old.meta.descriptor, replacement.meta.descriptor);
+  const named = withSources(marks, [sourceOf(by.guard)]);
   const entry = entryOf(by);
-  return relabel(given, entry === undefined ? named : markReplaced(named, entry));
+  return relabel(replacement, entry === undefined ? named : markReplaced(named, entry));
 }
 
 const entryOf = ({ guard, phase, isOfAll }: Replacer): string | undefined => {

@@ -101,16 +101,18 @@ export function pushOperation(
   retry: RetryBudget | undefined,
   inputs: readonly Argument[],
 ): Frame {
-  const { held } = frame;
-  const given = frame.policy.operationLabels(op, held);
-  const isPlain = given.length === 0 && !op.labels?.length;
+  const { held: outerLabels } = frame;
+  const policyLabels = frame.policy.operationLabels(op, outerLabels);
+  const isPlain = policyLabels.length === 0 && !op.labels?.length;
   return {
     parent: frame,
     ports: frame.ports,
     guards: frame.guards,
     policy: frame.policy,
     influence: frame.influence,
-    held: isPlain ? held : [...new Set([...held, ...(op.labels ?? []), ...given])],
+    held: isPlain
+      ? outerLabels
+      : [...new Set([...outerLabels, ...(op.labels ?? []), ...policyLabels])],
     op,
     inputs,
     isJudging: frame.isJudging,

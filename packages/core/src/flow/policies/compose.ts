@@ -84,11 +84,13 @@ type Reader<T> = (policy: Policy) => T | undefined;
  * level.
  */
 function statements<T>(levels: readonly Policy[], read: Reader<T>): { base: T[]; narrowing: T[] } {
-  const said = (list: readonly Policy[]) =>
+  const statementsOf = (list: readonly Policy[]) =>
     list.map(read).filter((value): value is T & {} => value !== undefined && value !== null);
-  const strong = said(levels.filter(hasAuthority));
-  const bundle = said(levels.filter(({ level }) => level === 'bundle'));
-  const weak = said(levels.filter((policy) => policy.level === 'project' && !hasAuthority(policy)));
+  const strong = statementsOf(levels.filter(hasAuthority));
+  const bundle = statementsOf(levels.filter(({ level }) => level === 'bundle'));
+  const weak = statementsOf(
+    levels.filter((policy) => policy.level === 'project' && !hasAuthority(policy)),
+  );
   return { base: strong.length > 0 ? strong : bundle, narrowing: weak };
 }
 
@@ -100,8 +102,8 @@ function strictest<T>(
   read: Reader<T>,
 ): T {
   const { base, narrowing } = statements(levels, read);
-  const said = [...(base.length > 0 ? base : [fallback]), ...narrowing];
-  return order.find((value) => said.includes(value)) ?? (order[0] as T);
+  const values = [...(base.length > 0 ? base : [fallback]), ...narrowing];
+  return order.find((value) => values.includes(value)) ?? (order[0] as T);
 }
 
 /** True if a privileged guard may make exceptions to its `labels` and rules. */
@@ -171,10 +173,10 @@ function shippedCeilings(
   return levels.flatMap((policy) => {
     const { allow, deny } = surfaceOf(policy, surface)?.capabilities ?? {};
     if (policy.level !== 'bundle') return [];
-    const held = deny?.filter((one) => !opened.has(grantKey(one))) ?? [];
+    const denials = deny?.filter((one) => !opened.has(grantKey(one))) ?? [];
     return [
       ...(allow && !isReplaced ? [{ allow }] : []),
-      ...(held.length > 0 ? [{ deny: held, undo }] : []),
+      ...(denials.length > 0 ? [{ deny: denials, undo }] : []),
     ];
   });
 }

@@ -109,10 +109,10 @@ const unlessNamed = (
   isAsked: (input: Judged) => boolean,
   isEnough: (input: Judged) => boolean,
 ): readonly Judged[] => {
-  const asked = inputs.filter(isAsked);
-  const offenders = asked.filter((input) => untrusted(input) && !isEnough(input));
+  const relevant = inputs.filter(isAsked);
+  const offenders = relevant.filter((input) => untrusted(input) && !isEnough(input));
   if (offenders.length > 0 || !carries(reader.marks, 'untrusted')) return offenders;
-  return asked.some((input) => isNamed(input) && isEnough(input))
+  return relevant.some((input) => isNamed(input) && isEnough(input))
     ? []
     : [{ name: 'call', role: undefined, marks: reader.marks, isImplied: true }];
 };

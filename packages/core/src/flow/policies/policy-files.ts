@@ -169,7 +169,7 @@ export function createPolicyFiles(
   root: string,
 ) {
   let library: CapabilitySource | undefined;
-  let known: { stamp: string; catalog: unknown; state: PolicyState } | undefined;
+  let cached: { stamp: string; catalog: unknown; state: PolicyState } | undefined;
   const looks = createLooks(clock);
   return {
     places,
@@ -181,18 +181,18 @@ export function createPolicyFiles(
       library = source;
     },
     current(): PolicyState {
-      if (known && looks.isRecent()) return known.state;
+      if (cached && looks.isRecent()) return cached.state;
       looks.begin();
       let stamp = '';
       for (const { file } of places) stamp += `${stampOf(file)}\n`;
       const catalog = library?.capabilities().catalog;
-      if (known?.stamp === stamp && known.catalog === catalog) return known.state;
+      if (cached?.stamp === stamp && cached.catalog === catalog) return cached.state;
       const read = places.flatMap((place) => readPolicyFile(place, examine, catalog) ?? []);
       const state = {
         policy: composePolicies(read.map(({ policy }) => withFolders(policy, root))),
         diagnostics: read.flatMap(({ diagnostics }) => diagnostics),
       };
-      known = { stamp, catalog, state };
+      cached = { stamp, catalog, state };
       return state;
     },
   };

@@ -55,9 +55,9 @@ export function filtersFor(mark: string): string[] {
 }
 
 // Weak references: identity lasts while the descriptor is in use, and unused ones are freed.
-const known = new Map<string, WeakRef<Descriptor>>();
+const interned = new Map<string, WeakRef<Descriptor>>();
 const forgotten = new FinalizationRegistry<string>((key) => {
-  if (known.get(key)?.deref() === undefined) known.delete(key);
+  if (interned.get(key)?.deref() === undefined) interned.delete(key);
 });
 
 function intern(parts: Descriptor): Descriptor {
@@ -66,13 +66,13 @@ function intern(parts: Descriptor): Descriptor {
     return EMPTY;
   }
   const key = JSON.stringify([labels, taint, sources, capability, policyContext, replaced]);
-  const found = known.get(key)?.deref();
+  const found = interned.get(key)?.deref();
   if (found) return found;
   for (const list of [labels, taint, sources, policyContext, replaced]) Object.freeze(list);
-  const made = Object.freeze({ labels, taint, sources, capability, policyContext, replaced });
-  known.set(key, new WeakRef(made));
-  forgotten.register(made, key);
-  return made;
+  const created = Object.freeze({ labels, taint, sources, capability, policyContext, replaced });
+  interned.set(key, new WeakRef(created));
+  forgotten.register(created, key);
+  return created;
 }
 
 /**
@@ -176,21 +176,21 @@ const capable = createRecentPairs<Descriptor | string, Descriptor>(1024);
 
 export function withCapability(descriptor: Descriptor, capability: string): Descriptor {
   if (descriptor.capability === capability) return descriptor;
-  const known = capable.get(descriptor, capability);
-  return known ?? capable.set(descriptor, capability, intern({ ...descriptor, capability }));
+  const cached = capable.get(descriptor, capability);
+  return cached ?? capable.set(descriptor, capability, intern({ ...descriptor, capability }));
 }
 
 // INVARIANT: marks of origin are never removed.
 const isFixed = (mark: string): boolean => /^(src|dir):/.test(mark);
 
 function without(descriptor: Descriptor, gone: (mark: string) => boolean): Descriptor {
-  const kept = (mark: string) => isFixed(mark) || !gone(mark);
+  const stays = (mark: string) => isFixed(mark) || !gone(mark);
   // The taint includes the labels.
-  if (descriptor.taint.every(kept)) return descriptor;
+  if (descriptor.taint.every(stays)) return descriptor;
   return describe({
     ...descriptor,
-    labels: descriptor.labels.filter(kept),
-    taint: descriptor.taint.filter(kept),
+    labels: descriptor.labels.filter(stays),
+    taint: descriptor.taint.filter(stays),
   });
 }
 

@@ -54,21 +54,21 @@ function openHeld(file: string): OpenRecord {
 
 /** One file for many records. It stays open, and its path is checked before each write. */
 export function createRecordFile(file: string) {
-  let held: OpenRecord | undefined;
+  let opened: OpenRecord | undefined;
 
   /** Closes the descriptor. The next append opens the file again. */
   function close(): void {
-    if (held) closeSync(held.descriptor);
-    held = undefined;
+    if (opened) closeSync(opened.descriptor);
+    opened = undefined;
   }
 
   /** INVARIANT: the open file is always the file at the path; a moved or replaced file is closed. */
   function current(): OpenRecord {
-    const there = held && lstatSync(file, { throwIfNoEntry: false });
-    if (held && there?.ino === held.inode && there.dev === held.device) return held;
+    const there = opened && lstatSync(file, { throwIfNoEntry: false });
+    if (opened && there?.ino === opened.inode && there.dev === opened.device) return opened;
     close();
-    held = openHeld(file);
-    return held;
+    opened = openHeld(file);
+    return opened;
   }
 
   return {
@@ -79,7 +79,7 @@ export function createRecordFile(file: string) {
      * an error. `isLooked`: the path was just checked.
      */
     append(text: string, isLooked = false) {
-      const { descriptor } = (isLooked ? held : undefined) ?? current();
+      const { descriptor } = (isLooked ? opened : undefined) ?? current();
       const length = Buffer.byteLength(text);
       const written = writeSync(descriptor, text);
       if (written !== length) throw new Error(`only ${written} of ${length} bytes fit`);

@@ -195,8 +195,8 @@ export const runCommand: RunCommand = (command, args, { cwd, env, timeoutMs, sig
       if (stopped) finish(stopped);
       else if (code === 0) finish(ok(output));
       else {
-        const said = withoutSecrets(errors.trim().split('\n').at(-1) ?? '');
-        finish(fail('tool_failed', `\`${command}\` ended with ${code}: ${said}`));
+        const lastLine = withoutSecrets(errors.trim().split('\n').at(-1) ?? '');
+        finish(fail('tool_failed', `\`${command}\` ended with ${code}: ${lastLine}`));
       }
     });
   });

@@ -155,9 +155,9 @@ function checkLists(directive: Directive, world: DirectiveWorld, findings: Findi
 function checkModelId({ model, places }: Directive, world: DirectiveWorld, findings: Findings) {
   for (const field of ['model_id', 'fallback_id'] as const) {
     const id = model?.[field]?.toLowerCase();
-    const known = world.models ?? [];
-    if (id === undefined || known.some((one) => one.toLowerCase() === id)) continue;
-    const hint = didYouMean(id, known);
+    const modelIds = world.models ?? [];
+    if (id === undefined || modelIds.some((one) => one.toLowerCase() === id)) continue;
+    const hint = didYouMean(id, modelIds);
     const message = `no tier, price or provider names a model \`${id}\``;
     if (hint !== undefined) findings.warning('model_unknown', places.at('model'), message, hint);
   }
@@ -165,8 +165,8 @@ function checkModelId({ model, places }: Directive, world: DirectiveWorld, findi
 
 function checkModel({ model, places }: Directive, { tiers }: DirectiveWorld, findings: Findings) {
   if (model?.tier === undefined || tiers.includes(model.tier)) return;
-  const known = didYouMean(model.tier, tiers) ?? `known tiers: ${tiers.join(', ')}`;
-  const hint = `${known}; tiers stand under \`tiers\` in \`~/.ai/config/models.yaml\``;
+  const tierHint = didYouMean(model.tier, tiers) ?? `known tiers: ${tiers.join(', ')}`;
+  const hint = `${tierHint}; tiers stand under \`tiers\` in \`~/.ai/config/models.yaml\``;
   const message = `tier \`${model.tier}\` not found`;
   findings.error('tier_unknown', places.at('model.tier'), message, hint);
 }
@@ -174,9 +174,9 @@ function checkModel({ model, places }: Directive, { tiers }: DirectiveWorld, fin
 function checkCurrency(directive: Directive, { currencies }: DirectiveWorld, findings: Findings) {
   const currency = directive.limits?.spend_currency;
   if (currency === undefined || currencies.includes(currency)) return;
-  const known = currencies.join(', ') || 'no currency';
+  const currencyList = currencies.join(', ') || 'no currency';
   const message = `the price table has no rate for \`${currency}\``;
-  const hint = `it knows ${known}; add a rate to .ai/config/pricing.yaml`;
+  const hint = `it knows ${currencyList}; add a rate to .ai/config/pricing.yaml`;
   findings.error('currency_unknown', directive.places.at('limits.spend'), message, hint);
 }
 

@@ -48,9 +48,18 @@ export function createFindings(
       }
       const { line, column } = typeof place === 'object' ? place : position(place);
       const source = lines.line(line);
-      const shown = source.length > MAX_LINE ? undefined : source;
+      const sourceLine = source.length > MAX_LINE ? undefined : source;
       found.push(
-        compact<Diagnostic>({ file, line, column, code, severity, message, hint, text: shown }),
+        compact<Diagnostic>({
+          file,
+          line,
+          column,
+          code,
+          severity,
+          message,
+          hint,
+          text: sourceLine,
+        }),
       );
     };
   return {

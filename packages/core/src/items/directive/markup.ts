@@ -12,8 +12,8 @@ export type Finder = (needle: string, from: number) => number;
 export function createFinder(text: string): Finder {
   const last = new Map<string, { from: number; at: number }>();
   return (needle, from) => {
-    const known = last.get(needle);
-    if (known && from >= known.from && (known.at === -1 || known.at >= from)) return known.at;
+    const cached = last.get(needle);
+    if (cached && from >= cached.from && (cached.at === -1 || cached.at >= from)) return cached.at;
     const at = text.indexOf(needle, from);
     last.set(needle, { from, at });
     return at;

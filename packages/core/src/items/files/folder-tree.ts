@@ -165,11 +165,11 @@ export function createFolderTree(
   const identityOf = (folder: string) => folderIdentity(`${root}/${folder}`);
 
   function forget(folder: string): void {
-    const known = folders.get(folder);
-    if (!known) return;
+    const entry = folders.get(folder);
+    if (!entry) return;
     folders.delete(folder);
-    for (const path of known.files) set(path, undefined);
-    for (const below of known.folders) forget(below);
+    for (const path of entry.files) set(path, undefined);
+    for (const below of entry.folders) forget(below);
   }
 
   function read(folder: string): Folder {

@@ -206,8 +206,8 @@ function checkMergedConfig(item: ToolItem, chain: Chain, world: ToolWorld, place
       continue;
     }
     const below = world.chainOf(link);
-    const told = below.ok ? world.configFaults(below.output) : [];
-    if (code !== 'missing_field' && told.some((one) => one.message === message)) continue;
+    const reported = below.ok ? world.configFaults(below.output) : [];
+    if (code !== 'missing_field' && reported.some((one) => one.message === message)) continue;
     const where = `${message}; \`${path.join('.')}\` is in \`${link.id}\``;
     place.child('executor_id').report({ code: 'config_invalid', message: where, hint });
   }

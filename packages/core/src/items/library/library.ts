@@ -101,8 +101,8 @@ function createSignatures(trustStore: TrustPort): (record: FileRecord) => Signat
       return judgeSignature(record.signed(), record.subject, trustStore);
     }
     // The text of a record and the built files are immutable, so one check is enough.
-    const known = shipped.get(record);
-    if (known) return known;
+    const cached = shipped.get(record);
+    if (cached) return cached;
     digests ??= readBundleDigests(realOf(record.root.dir));
     const state = judgeBundled(digests, record.path, record.text());
     shipped.set(record, state);
@@ -155,10 +155,10 @@ function createLooking(clock: Clock, files: LibraryFiles, changed: () => void) {
 }
 
 export function createLibrary(options: LibraryOptions): Library {
-  const { clock, primitives, projectRoot, watchAbove, roots: given } = options;
+  const { clock, primitives, projectRoot, watchAbove, roots: rootOption } = options;
   const catalogOf = createCatalogReader();
   const readData = createDataReader();
-  const roots = typeof given === 'function' ? given : () => given;
+  const roots = typeof rootOption === 'function' ? rootOption : () => rootOption;
   const signatureOf = createSignatures(options.trustStore);
 
   // Answers are cached until something changes, because one call looks up the same items many times.
@@ -169,7 +169,7 @@ export function createLibrary(options: LibraryOptions): Library {
   let capabilities: CatalogData | undefined;
   function changed(): void {
     generation += 1;
-    for (const kept of [found, chains, config]) kept.clear();
+    for (const cache of [found, chains, config]) cache.clear();
     capabilities = undefined;
   }
 
@@ -189,8 +189,8 @@ export function createLibrary(options: LibraryOptions): Library {
     noteChange: forget,
     find<K extends ItemKind>(kind: K, id: string, source?: Source) {
       const key = `${kind} ${id} ${source ?? ''}`;
-      const known = found.get(key);
-      if (known) return known as Outcome<ItemOf<K>>;
+      const cached = found.get(key);
+      if (cached) return cached as Outcome<ItemOf<K>>;
       const record = listed().shelves.find(kind, kind === 'tool' ? unalias(id) : id, source);
       if (!record.ok) return record;
       const answer = ok(record.output.item) as Outcome<ItemOf<K>>;
@@ -204,14 +204,14 @@ export function createLibrary(options: LibraryOptions): Library {
     },
     search: (query) => listed().searching.search(query, isEffective),
     config(name) {
-      const known = config.get(name) ?? readData(name, rootsNow());
-      config.set(name, known);
-      return known;
+      const data = config.get(name) ?? readData(name, rootsNow());
+      config.set(name, data);
+      return data;
     },
     capabilities: () => (capabilities ??= catalogOf(library.config('capabilities'))),
     chain(toolId) {
-      const known = chains.get(toolId);
-      if (known) return known;
+      const cached = chains.get(toolId);
+      if (cached) return cached;
       const leaf = library.find('tool', toolId);
       if (!leaf.ok) return leaf;
       const chain = chainOf(leaf.output);

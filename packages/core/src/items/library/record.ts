@@ -23,8 +23,8 @@ const NAMES: ReadonlySet<string> = new Set(
 
 /** Never throws. An unreadable file still has its name. */
 function toolFacts(content: string, id: string): ItemFacts {
-  const given = yamlFields(blankSignatureLine(content), NAMES);
-  const field = (name: string): string => trimmed(given(name));
+  const fields = yamlFields(blankSignatureLine(content), NAMES);
+  const field = (name: string): string => trimmed(fields(name));
   return {
     title: lastSegment(id),
     description: field('description'),

@@ -33,13 +33,13 @@ const repeated = (count: number): number => Math.min(3, 1 + Math.log(count));
 
 /** True if this word, or its beginning, is one of the words of a query. */
 export function isFormOf(words: readonly string[]): (word: string) => boolean {
-  const asked = new Set(words);
+  const queryWords = new Set(words);
   const lengths = new Set(
     words.map(({ length }) => length).filter((length) => length >= MIN_PREFIX),
   );
   return (word) => {
-    if (asked.has(word)) return true;
-    for (const length of lengths) if (asked.has(word.slice(0, length))) return true;
+    if (queryWords.has(word)) return true;
+    for (const length of lengths) if (queryWords.has(word.slice(0, length))) return true;
     return false;
   };
 }

@@ -47,8 +47,8 @@ interface FilePlace {
 
 /** Returns the folder that a file's id is relative to: a known root, or the nearest parent `.ai`. */
 function rootOf(file: string, roots: Roots): string | undefined {
-  const known = roots.map(({ dir }) => resolve(dir)).find((dir) => isInside(file, dir));
-  if (known !== undefined) return known;
+  const root = roots.map(({ dir }) => resolve(dir)).find((dir) => isInside(file, dir));
+  if (root !== undefined) return root;
   for (let at = dirname(file); at !== dirname(at); at = dirname(at)) {
     if (basename(at) === '.ai') return at;
   }

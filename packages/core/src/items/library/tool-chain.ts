@@ -137,16 +137,16 @@ const NO_FAULTS: readonly ConfigFault[] = [];
 
 /** Each chain is checked once. A changed link gives another chain. */
 export function createConfigFaults(check: CheckConfig | undefined) {
-  const known = new WeakMap<Chain, readonly ConfigFault[]>();
+  const cache = new WeakMap<Chain, readonly ConfigFault[]>();
   return (chain: Chain): readonly ConfigFault[] => {
-    const before = known.get(chain);
+    const before = cache.get(chain);
     if (before || !check) return before ?? NO_FAULTS;
     const { links } = chain;
     const faults = check(mergedConfig(links), chain).map((problem) => ({
       ...problem,
       link: writerOf(links, problem.path),
     }));
-    known.set(chain, faults);
+    cache.set(chain, faults);
     return faults;
   };
 }

@@ -410,14 +410,14 @@ function checkResult({ result }: Tool, at: RulePlace): void {
   }
 }
 
-function checkIdentity(given: Json, tool: Tool, file: string, place: RulePlace): void {
+function checkIdentity(fields: Json, tool: Tool, file: string, place: RulePlace): void {
   const expected = (file.split(/[\\/]/).at(-1) ?? '').replace(/\.ya?ml$/, '');
   if (tool.tool_id !== '' && tool.tool_id !== expected) {
     const message = `\`tool_id\` is \`${tool.tool_id}\` but the file is called \`${expected}\``;
     const hint = `write \`tool_id: ${expected}\`, or rename the file to \`${tool.tool_id}.yaml\``;
     place.child('tool_id').report({ code: 'tool_id_mismatch', message, hint });
   }
-  if ((getOwn(given, 'tool_id') ?? null) === null) {
+  if ((getOwn(fields, 'tool_id') ?? null) === null) {
     const hint = `add \`tool_id: ${expected}\``;
     place.report({ code: 'missing_field', message: '`tool_id` is missing', hint });
   }
@@ -426,7 +426,7 @@ function checkIdentity(given: Json, tool: Tool, file: string, place: RulePlace):
     description: 'say in a sentence what it does',
   };
   for (const [field, hint] of Object.entries(hints)) {
-    if ((getOwn(given, field) ?? null) !== null) continue;
+    if ((getOwn(fields, field) ?? null) !== null) continue;
     const message = `the tool has no \`${field}\``;
     place.report({ code: `${field}_missing`, severity: 'warning', message, hint });
   }

@@ -73,8 +73,8 @@ function notFound(path: string, text: string, part: string): Failure {
 }
 
 function notUnique(path: string, count: number, lines: number[]): Failure {
-  const shown = lines.join(', ') + (count > lines.length ? ', …' : '');
-  const message = `\`old_string\` occurs ${count} times in \`${path}\` (lines ${shown}); add surrounding lines to make it unique, or set \`replace_all\``;
+  const lineList = lines.join(', ') + (count > lines.length ? ', …' : '');
+  const message = `\`old_string\` occurs ${count} times in \`${path}\` (lines ${lineList}); add surrounding lines to make it unique, or set \`replace_all\``;
   return fail('invalid_input', message, { path, reason: 'not_unique', lines, matches: count });
 }
 
@@ -187,8 +187,8 @@ async function append(
   if (call.signal.aborted) return cancelled();
   const sha256 = createHash('sha256').update(before).update(added).digest('hex');
   const read: TouchedFile = { access: 'read', absolute, relative, inode, sha256: old };
-  const told = await (call.willWrite?.(absolute, sha256, [read], old) ?? ok(null));
-  if (!told.ok) return told;
+  const announced = await (call.willWrite?.(absolute, sha256, [read], old) ?? ok(null));
+  if (!announced.ok) return announced;
   const written = await addToFile(place, added);
   if (!written.ok) return written;
   return ok({

@@ -125,8 +125,9 @@ export function lineDiff(before: string, after: string): LineDiff {
     return [head, ...hunk.map(({ sign, line }) => `${sign}${plain(line)}`)];
   });
   const more = lines.length - MAX_SHOWN;
-  const shown = more > 0 ? [...lines.slice(0, MAX_SHOWN - 1), `… ${more + 1} more lines`] : lines;
+  const diffLines =
+    more > 0 ? [...lines.slice(0, MAX_SHOWN - 1), `… ${more + 1} more lines`] : lines;
   const added = edits.filter(({ sign }) => sign === '+').length;
   const removed = edits.filter(({ sign }) => sign === '-').length;
-  return { ...sizes, added, removed, diff: masked(shown.join('\n')) };
+  return { ...sizes, added, removed, diff: masked(diffLines.join('\n')) };
 }

@@ -68,9 +68,9 @@ export async function previewProjectWrite(
   { text, append }: Pick<ProjectWrite, 'text' | 'append'>,
 ): Promise<WritePreview | undefined> {
   const { previewWrite } = await import('./write-preview.ts');
-  const given = { path, content: text, ...(append && { new_string: text, append }) };
+  const parameters = { path, content: text, ...(append && { new_string: text, append }) };
   const by = append ? 'append' : 'write_file';
-  return await previewWrite({ projectRoot, labels, by }, new Map(Object.entries(given)));
+  return await previewWrite({ projectRoot, labels, by }, new Map(Object.entries(parameters)));
 }
 
 /**

@@ -39,15 +39,17 @@ export function protectedPlace(relative: string): Failure | undefined {
 }
 
 /** Returns the present file, or undefined. Anything but a regular file is refused. */
-async function standing(path: string, shown: string): Promise<Outcome<Stats | undefined>> {
+async function standing(path: string, displayPath: string): Promise<Outcome<Stats | undefined>> {
   try {
     const info = await lstat(path);
     if (info.isFile()) return ok(info);
     const what = info.isDirectory() ? 'a folder' : 'not a regular file';
-    return fail('invalid_input', `\`${shown}\` is ${what} and cannot be written`, { path: shown });
+    return fail('invalid_input', `\`${displayPath}\` is ${what} and cannot be written`, {
+      path: displayPath,
+    });
   } catch (error) {
     if (errnoOf(error) === 'ENOENT') return ok(undefined);
-    return diskFault(error, shown);
+    return diskFault(error, displayPath);
   }
 }
 
@@ -75,10 +77,10 @@ interface WriteOptions {
 async function hashOf(
   place: ProjectPath,
   there: Stats | undefined,
-  known: string | undefined,
+  knownHash: string | undefined,
 ): Promise<Outcome<string | null>> {
   if (!there) return ok(null);
-  if (known !== undefined) return ok(known);
+  if (knownHash !== undefined) return ok(knownHash);
   const { readWhole } = await import('./read-file.ts');
   const whole = await readWhole(place, MAX_WRITTEN_BYTES);
   // The empty hash matches no record, so an unreadable file does not count as created by the caller.
@@ -181,8 +183,8 @@ export async function writeWhole(
     const sha256 = hash('sha256', bytes);
     const unlike = await changedSinceApproval(place, before.output, options.approved, sha256);
     if (unlike) return unlike;
-    const told = await (options.willWrite?.(sha256, old.output) ?? ok(null));
-    if (!told.ok) return told;
+    const announced = await (options.willWrite?.(sha256, old.output) ?? ok(null));
+    if (!announced.ok) return announced;
     await putInPlace(folder.output, name, bytes, before.output?.mode, onlyNew);
     return ok({ created: before.output === undefined, sha256 });
   } catch (error) {

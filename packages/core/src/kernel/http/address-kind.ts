@@ -43,9 +43,9 @@ const RANGES: readonly (readonly [kind: string, network: string, bits: number])[
 ];
 const familyOf = (address: string) => (isIPv4(address) ? 'ipv4' : 'ipv6');
 
-let made: { kind: string; family: string; list: BlockList }[] | undefined;
+let lists: { kind: string; family: string; list: BlockList }[] | undefined;
 const ranges = () =>
-  (made ??= RANGES.map(([kind, network, bits]) => {
+  (lists ??= RANGES.map(([kind, network, bits]) => {
     const list = new BlockList();
     list.addSubnet(network, bits, familyOf(network));
     return { kind, family: familyOf(network), list };

@@ -46,8 +46,8 @@ function allowWritten(
   ports: AddressPorts,
 ): Outcome<string[]> | undefined {
   const host = hostOf(url);
-  const held = verify({ capability, scope: method === undefined ? { host } : { host, method } });
-  if (!held.ok) return held;
+  const allowed = verify({ capability, scope: method === undefined ? { host } : { host, method } });
+  if (!allowed.ok) return allowed;
   return isIP(host) === 0 ? undefined : judged(host, portOf(url), [host], ports);
 }
 
@@ -64,9 +64,8 @@ export function refusedTarget(
   const host = hostOf(target.url);
   const written = allowWritten(target, capability, verify, ports);
   const isLocal = /(^|\.)localhost$/i.test(host);
-  const known =
-    written ?? (isLocal ? judged(host, portOf(target.url), LOOPBACK, ports) : undefined);
-  return known?.ok === false ? known : undefined;
+  const kind = written ?? (isLocal ? judged(host, portOf(target.url), LOOPBACK, ports) : undefined);
+  return kind?.ok === false ? kind : undefined;
 }
 const LOOPBACK = ['127.0.0.1'];
 

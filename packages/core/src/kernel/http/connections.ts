@@ -394,7 +394,7 @@ export class Connections {
         connection.destroy();
         return watch.failure;
       }
-      const asked = await new Promise<Outcome<T> | 'stale'>((settle) => {
+      const answer = await new Promise<Outcome<T> | 'stale'>((settle) => {
         const release = (): void => this.#keep(connection, place);
         const stale = (): void => settle('stale');
         connection.client.dispatch(
@@ -402,11 +402,11 @@ export class Connections {
           new Asking({ connection, url, watch, read, release, settle, stale, isOnce }),
         );
       });
-      if (asked === 'stale') mayBeOld = false;
+      if (answer === 'stale') mayBeOld = false;
       else {
         // Nothing was sent if the system refused to open a connection.
-        const reason = asked.ok ? undefined : asked.error.detail.reason;
-        if (reason !== 'EMFILE' && reason !== 'ENFILE') return asked;
+        const reason = answer.ok ? undefined : answer.error.detail.reason;
+        if (reason !== 'EMFILE' && reason !== 'ENFILE') return answer;
         const waited = await watch.race(sleep(FILES_RETRY_MS).then(() => ok(null)));
         if (!waited.ok) return waited;
       }

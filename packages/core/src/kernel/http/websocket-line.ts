@@ -163,8 +163,8 @@ class Handshake extends Asking<OpenedLine> {
     const abort = (reason: Error): void => {
       if (!this.isAnswered) controller?.abort(reason);
     };
-    const held = Object.create(controller ?? null, { abort: { value: abort } });
-    this.#inner.onRequestStart?.(held, context);
+    const controlled = Object.create(controller ?? null, { abort: { value: abort } });
+    this.#inner.onRequestStart?.(controlled, context);
   }
 
   onRequestUpgrade(
@@ -179,9 +179,9 @@ class Handshake extends Asking<OpenedLine> {
     this.#inner.onRequestUpgrade?.(controller, status, headers, socket);
   }
 
-  override onResponseStart(...given: Parameters<Asking<OpenedLine>['onResponseStart']>): void {
-    super.onResponseStart(...given);
-    if (this.isAnswered) this.#inner.onResponseError?.(given[0], new Error('not an upgrade'));
+  override onResponseStart(...values: Parameters<Asking<OpenedLine>['onResponseStart']>): void {
+    super.onResponseStart(...values);
+    if (this.isAnswered) this.#inner.onResponseError?.(values[0], new Error('not an upgrade'));
   }
 
   override onResponseError(controller: Dispatcher.DispatchController, error: Error): void {

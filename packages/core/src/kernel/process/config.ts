@@ -131,9 +131,9 @@ function envOf(config: JsonObject): Outcome<Record<string, string>> {
 }
 
 function pathspecsIn(config: JsonObject): ProcessConfig['pathspecs'] {
-  const given = getOwn(config, 'pathspecs') ?? null;
-  if (given === null) return undefined;
-  return given === 'none' ? 'none' : listAt(config, 'pathspecs').flatMap(argument);
+  const setting = getOwn(config, 'pathspecs') ?? null;
+  if (setting === null) return undefined;
+  return setting === 'none' ? 'none' : listAt(config, 'pathspecs').flatMap(argument);
 }
 
 export function readProcessConfig(

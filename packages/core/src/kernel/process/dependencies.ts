@@ -108,8 +108,9 @@ async function step(
     { timeoutMs: INSTALL_MS, signal, clock },
   );
   if (ended.reason === 'exit' && ended.exitCode === 0) return ok(null);
-  const said = ended.stderr.text.trim() || ended.stdout.text.trim() || ended.errno || ended.reason;
-  return fail('dependency_missing', `\`${argv.join(' ')}\` failed: ${said.slice(-2000)}`, {
+  const output =
+    ended.stderr.text.trim() || ended.stdout.text.trim() || ended.errno || ended.reason;
+  return fail('dependency_missing', `\`${argv.join(' ')}\` failed: ${output.slice(-2000)}`, {
     exit_code: ended.exitCode,
     reason: ended.reason,
   });

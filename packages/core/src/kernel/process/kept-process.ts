@@ -116,9 +116,9 @@ function keptProcess(
   { mode, verify }: Pick<KeptProcess, 'mode' | 'verify'>,
 ): KeptProcess {
   const { child, channel } = started;
-  let said = '';
+  let errorText = '';
   child.stderr?.on('data', (chunk: Buffer) => {
-    said = (said + chunk.toString('utf8')).slice(-MAX_SAID);
+    errorText = (errorText + chunk.toString('utf8')).slice(-MAX_SAID);
   });
   channel.resume();
   let ending: Promise<KeptProcessEnd> | undefined;
@@ -141,7 +141,7 @@ function keptProcess(
     pid: child.pid ?? 0,
     mode,
     verify,
-    said: () => said,
+    said: () => errorText,
     hold(isHeld) {
       const pipes = child.stdio.filter((pipe) => pipe?.destroyed === false) as Socket[];
       for (const handle of [child, ...pipes]) {

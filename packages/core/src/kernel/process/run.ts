@@ -46,8 +46,8 @@ function send(pid: number, signal: NodeJS.Signals): boolean {
  */
 function terminate(pid: number, isSandboxed: boolean): void {
   const inside = isSandboxed ? childrenOf(pid).flatMap(descendants) : descendants(pid);
-  const asked = inside.map((child) => send(child, 'SIGTERM'));
-  if (!isSandboxed || !asked.includes(true)) send(-pid, 'SIGTERM');
+  const signalled = inside.map((child) => send(child, 'SIGTERM'));
+  if (!isSandboxed || !signalled.includes(true)) send(-pid, 'SIGTERM');
 }
 
 /** Kills the group and every descendant, also those in groups of their own. */
@@ -187,8 +187,8 @@ export function start(launch: Launch): Outcome<StartedProcess> {
   for (const stream of child.stdio) stream?.on('error', () => undefined);
   const options = child.stdio[ARGUMENTS_FD] as Writable;
   options.end(launch.options ?? '');
-  const begun = beganIn(child.stdio.at(STATUS_FD) as Readable | null | undefined);
-  return ok({ child, channel: child.stdio[CHANNEL_FD] as Readable, exit, begun, overrun });
+  const started = beganIn(child.stdio.at(STATUS_FD) as Readable | null | undefined);
+  return ok({ child, channel: child.stdio[CHANNEL_FD] as Readable, exit, begun: started, overrun });
 }
 
 /** Sends TERM, and KILL after the grace time. The returned function cancels the second signal. */
@@ -257,13 +257,13 @@ export async function runProcess(launch: Launch, options: RunOptions): Promise<E
       setAside: NOTHING_MADE,
     };
   }
-  const { child, channel, exit, overrun, begun } = started.output;
+  const { child, channel, exit, overrun, begun: isStarted } = started.output;
   const watch = supervise(child, launch, options);
   const reading = Promise.all([
     capture(child.stdout as Readable, options.stdout ?? SHORT),
     capture(child.stderr as Readable, options.stderr ?? SHORT),
     capture(channel, options.channel ?? SHORT),
-    begun,
+    isStarted,
   ]);
   child.stdin?.end(options.stdin ?? '');
   const ended = await exit;

@@ -74,14 +74,14 @@ const lastLine = (text: string): string => text.trim().split('\n').at(-1)?.slice
  * the messages of the set-up.
  */
 function setupFailure(ended: Ended, prepared: PreparedLaunch): Failure {
-  const said = lastLine(ended.stderr.text).replace(/^(?:bwrap|sandbox): /, '');
+  const reason = lastLine(ended.stderr.text).replace(/^(?:bwrap|sandbox): /, '');
   return notBegun(
-    said.startsWith('execvp')
+    reason.startsWith('execvp')
       ? fail(
           'dependency_missing',
-          `program \`${basename(prepared.argv[0] ?? '')}\` cannot be started inside the sandbox: ${said}`,
+          `program \`${basename(prepared.argv[0] ?? '')}\` cannot be started inside the sandbox: ${reason}`,
         )
-      : fail('sandbox_missing', `the sandbox could not be set up: ${said}`),
+      : fail('sandbox_missing', `the sandbox could not be set up: ${reason}`),
   );
 }
 
@@ -126,8 +126,12 @@ function failureOf(
       if (!ended.hasBegun) return setupFailure(ended, prepared);
       if (config.okExitCodes.has(ended.exitCode ?? Number.NaN)) return undefined;
       const last = lastLine(ended.stderr.text);
-      const said = last === '' ? '' : `: ${last}`;
-      return fail('tool_failed', `\`${program}\` exited with code ${ended.exitCode}${said}`, facts);
+      const suffix = last === '' ? '' : `: ${last}`;
+      return fail(
+        'tool_failed',
+        `\`${program}\` exited with code ${ended.exitCode}${suffix}`,
+        facts,
+      );
     }
   }
 }

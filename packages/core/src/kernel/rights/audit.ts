@@ -70,10 +70,10 @@ const IDS: ReadonlySet<string> = new Set(['thread_id', 'directive_name', 'item_i
 /** Returns the target of a call, from its arguments or else from the operation. */
 export function callTarget({
   op,
-  arguments: given,
+  arguments: values,
 }: Pick<RecordEntry, 'op' | 'arguments'>): string {
   const places: string[] = [];
-  for (const { name, role, value } of given) {
+  for (const { name, role, value } of values) {
     if (role === undefined ? !IDS.has(name) : role === 'content') continue;
     const text = value.text;
     if (role === 'destination') places.push(hostOf(text));
@@ -225,9 +225,17 @@ export function createAudit(file: string, clock: Clock): Audit {
         return refuse(error);
       }
     },
-    write({ surface, caller, subject, operation: asked, target: place, decision, reason: why }) {
+    write({
+      surface,
+      caller,
+      subject,
+      operation: fullOperation,
+      target: place,
+      decision,
+      reason: why,
+    }) {
       const time = new Date(clock.now()).toISOString();
-      const [operation, target, reason] = [short(asked), short(place), short(why)];
+      const [operation, target, reason] = [short(fullOperation), short(place), short(why)];
       const row: AuditRow = { time, surface, caller, subject, operation, target, decision, reason };
       const line = JSON.stringify(row);
       const isLooked = looks.isRecent();
@@ -294,18 +302,18 @@ export function forwardAudit(
 
   /** A row whose arrival is unknown is written to the file, so it may exist twice but is never lost. */
   async function sendAll(): Promise<Outcome<null>> {
-    let kept: Outcome<null> = ok(null);
+    let stored: Outcome<null> = ok(null);
     while (waiting.length > 0) {
       const rows = waiting.slice(0, MAX_SENT);
       waiting = waiting.slice(MAX_SENT);
       const sent = await send(rows);
       for (const row of sent.ok ? [] : rows) {
         const written = file.write(row);
-        if (!written.ok) kept = written;
+        if (!written.ok) stored = written;
       }
     }
     sending = undefined;
-    return kept;
+    return stored;
   }
 
   return {

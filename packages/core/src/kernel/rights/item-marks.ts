@@ -81,16 +81,16 @@ export function createItemMarks(labels: LabelRecords): ItemMarks {
         taint: fileLabels(labels.root, `.ai/${FOLDERS[item.kind]}/${item.id}`),
         sources: [`${item.kind}:${item.id}`],
       });
-      const kept = isSigned(item.signature)
+      const recorded = isSigned(item.signature)
         ? undefined
         : labels.recall(item.file, hash('sha256', item.body));
-      const told = item.tags.includes('mcp_tool') ? FOREIGN : EMPTY;
+      const descriptionMarks = item.tags.includes('mcp_tool') ? FOREIGN : EMPTY;
       const fetched = isFromStranger(item) ? FROM_STRANGER : EMPTY;
-      return mergeAll([own, told, fetched, kept ?? EMPTY]);
+      return mergeAll([own, descriptionMarks, fetched, recorded ?? EMPTY]);
     },
     willWrite(file, content, from) {
-      const kept = labels.remember(file, hash('sha256', content), from);
-      return kept.ok && labels.shared ? labels.shared.keep() : kept;
+      const recorded = labels.remember(file, hash('sha256', content), from);
+      return recorded.ok && labels.shared ? labels.shared.keep() : recorded;
     },
   };
 }

@@ -56,13 +56,13 @@ export const needsNetwork = (tool: Tool, mode: SandboxMode): boolean =>
  * host is not enough.
  */
 function verifyNetwork(capability: string, verify: Verifier, unguessable: string): Outcome<null> {
-  const held = verify({ capability, scope: { host: `${unguessable}.invalid`, method: 'ANY' } });
-  if (held.ok) return held;
-  const isMissing = held.error.detail.missing !== '';
+  const allowed = verify({ capability, scope: { host: `${unguessable}.invalid`, method: 'ANY' } });
+  if (allowed.ok) return allowed;
+  const isMissing = allowed.error.detail.missing !== '';
   return fail(
     'permission_denied',
     `a process cannot be held to single hosts, so this needs \`${capability}\` for every host and method; use \`http/request\` for a narrower right`,
-    { ...held.error.detail, ...(isMissing && { missing: capability, scope: { host: '**' } }) },
+    { ...allowed.error.detail, ...(isMissing && { missing: capability, scope: { host: '**' } }) },
   );
 }
 
@@ -85,13 +85,13 @@ export function verifyStart(
   if (mode === 'none' && tool.source !== 'bundle') needed.add('process.spawn');
   for (const capability of needed) {
     if (BY_MOUNT.has(capability)) continue;
-    const held = capability.startsWith('net.')
+    const allowed = capability.startsWith('net.')
       ? verifyNetwork(capability, verify, unguessable)
       : verify({
           capability,
           ...(capability === 'tool.execute' ? { scope: { id: tool.id } } : {}),
         });
-    if (!held.ok) return held;
+    if (!allowed.ok) return allowed;
   }
   return startsFile === undefined
     ? ok(null)

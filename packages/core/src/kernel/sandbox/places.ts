@@ -239,8 +239,8 @@ function pinned(found: Places): MountPlace[] {
  * Limits the number of mounts. Closed places are merged; if too many open places remain, the start is
  * refused.
  */
-function bounded(given: Places): Outcome<Places> {
-  for (let found = given; ; ) {
+function bounded(start: Places): Outcome<Places> {
+  for (let found = start; ; ) {
     const places = pinned(found);
     if (places.length <= MAX_PLACES) return ok({ root: found.root, places });
     const accessOf = accessIn(found);
@@ -280,7 +280,7 @@ function walk(projectRoot: string, question: AccessQuestion): Walked {
   const places: MountPlace[] = [];
   const unasked: MountPlace[] = [];
   const links: string[] = [];
-  let left = question.most ?? MAX_ENTRIES;
+  let budget = question.most ?? MAX_ENTRIES;
   const isIn = ({ regions }: Shape, path: string) => regions.has(path.toLowerCase());
   const top: PlacedFolder = {
     path: '',
@@ -299,8 +299,8 @@ function walk(projectRoot: string, question: AccessQuestion): Walked {
     const entries = entriesOf(join(projectRoot, folder.path)).filter(
       ({ name }) => isRegion || names.some((set) => set?.has(name.toLowerCase())),
     );
-    left -= entries.length;
-    if (left < 0) {
+    budget -= entries.length;
+    if (budget < 0) {
       const access = folder.read ? 'none' : least('read', folder.access);
       if (access !== folder.access) unasked.push({ path: folder.path, access });
       continue;
@@ -312,9 +312,9 @@ function walk(projectRoot: string, question: AccessQuestion): Walked {
         continue;
       }
       const isClosed = folder.isClosed || CLOSED.test(name);
-      const said = isFolder ? judge.folder(path) : judge.file(path);
-      const kept: PlaceAccess = folder.access === 'write' ? 'write' : 'read';
-      const access = isClosed && said !== 'none' ? kept : said;
+      const ownAccess = isFolder ? judge.folder(path) : judge.file(path);
+      const inherited: PlaceAccess = folder.access === 'write' ? 'write' : 'read';
+      const access = isClosed && ownAccess !== 'none' ? inherited : ownAccess;
       if (access !== folder.access) places.push({ path, access });
       if (!isFolder || name.toLowerCase() === REPOSITORY || skipped?.has(path)) continue;
       (LAST.has(name) ? last : queue).push({

@@ -140,9 +140,9 @@ export function finishOthers(projectRoot: string, folder: string, aside: string)
     if (!note) return [];
     releaseHolds(projectRoot, note.holds);
     const traps = { known: new Set(note.known), opened: new Set(note.opened) };
-    const left = newTraps(projectRoot, note.places, traps).filter((trap) =>
+    const remaining = newTraps(projectRoot, note.places, traps).filter((trap) =>
       isOfRun(trap, note.since, beat + SLACK_MS),
     );
-    return setTrapsAside(projectRoot, left, aside);
+    return setTrapsAside(projectRoot, remaining, aside);
   });
 }

@@ -190,8 +190,8 @@ function tableOf(
   const lines = mounts.map((mount) => {
     const source = 'own' in mount.from ? at(mount.from.own) : field(mount.from.host);
     // A target below `/dev/shm` cannot be created before that is mounted.
-    const made = isBelow('/dev/shm', mount.target) ? ['X-mount.mkdir'] : [];
-    const options = optionsOf([...flagsOf(mount, points), ...made]);
+    const extraOptions = isBelow('/dev/shm', mount.target) ? ['X-mount.mkdir'] : [];
+    const options = optionsOf([...flagsOf(mount, points), ...extraOptions]);
     return `${source} ${at(mount.target)} none rbind,${options} 0 0`;
   });
   const terminals = [

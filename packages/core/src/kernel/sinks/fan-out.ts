@@ -67,6 +67,6 @@ export function createFan(sinks: readonly Sink[]) {
 
 /** Returns the report of a sink for the call's result: no events, no absolute paths. */
 export function publicReport(report: SinkReport): JsonObject {
-  const { events: _events, file: _file, ...shown } = report;
-  return shown as JsonObject;
+  const { events: _events, file: _file, ...fields } = report;
+  return fields as JsonObject;
 }

@@ -243,7 +243,7 @@ export const createFileSinkFactory =
     const place = placeOf(destination, context, ownFolder);
     if (!place.ok) return place;
     const line = format.output === 'jsonl' ? jsonLine : rawLine;
-    const told = await context.willWrite?.(place.output.absolute);
-    if (told?.ok === false) return told;
+    const announced = await context.willWrite?.(place.output.absolute);
+    if (announced?.ok === false) return announced;
     return ok(createSink(place.output, { flushEvery: flushEvery.output, line, write }));
   };

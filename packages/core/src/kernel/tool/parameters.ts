@@ -206,14 +206,14 @@ function isShortFor(short: string, name: string): boolean {
 /** Fills in defaults, refuses unknown names with a suggestion, and checks types. */
 export function checkParameters(
   toolId: string,
-  given: JsonObject,
+  input: JsonObject,
   declared: readonly ToolParameter[],
   schema: JsonObject,
 ): Outcome<JsonObject> {
-  const filled = fillDefaults(given, declared);
+  const filled = fillDefaults(input, declared);
   if (surelyFits(filled, schema) && !isDeeperThan(filled, MAX_PARAMETER_DEPTH)) return ok(filled);
   const errors: ValidationError[] = [];
-  const known = knownNames(schema, declared);
+  const validNames = knownNames(schema, declared);
   const required = (getOwn(schema, 'required') as string[] | undefined) ?? [];
   const missing = required.filter((name) => !Object.hasOwn(filled, name));
   for (const name of Object.keys(filled)) {
@@ -223,9 +223,9 @@ export function checkParameters(
         `a parameter of \`${toolId}\` has a name of ${name.length} characters`,
       );
     }
-    if (known === undefined || known.includes(name)) continue;
-    const near = missing.find((one) => isShortFor(name, one)) ?? nearest(name, known);
-    const hint = near ? `did you mean \`${near}\`` : `it takes: ${known.join(', ') || 'none'}`;
+    if (validNames === undefined || validNames.includes(name)) continue;
+    const near = missing.find((one) => isShortFor(name, one)) ?? nearest(name, validNames);
+    const hint = near ? `did you mean \`${near}\`` : `it takes: ${validNames.join(', ') || 'none'}`;
     errors.push({ field: name, error: `unknown parameter; ${hint}` });
   }
   errors.push(...missing.map((field) => ({ field, error: 'required, but missing' })));

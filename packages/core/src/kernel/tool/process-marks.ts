@@ -71,12 +71,12 @@ const stampOf = (info: BigIntStats): string =>
 /** Returns everything below these folders, breadth first, large folders last. */
 function look(folders: readonly string[], most: number): LookedThrough {
   const entries = new Map<string, string>();
-  const left: string[] = [];
+  const skipped: string[] = [];
   const open = folders.map((path) => ({ path, depth: 0 }));
   const later: typeof open = [];
   for (let next = open.shift() ?? later.shift(); next; next = open.shift() ?? later.shift()) {
     if (entries.size >= most || next.depth > MAX_DEPTH) {
-      left.push(next.path);
+      skipped.push(next.path);
       continue;
     }
     let room = most - entries.size;
@@ -90,9 +90,9 @@ function look(folders: readonly string[], most: number): LookedThrough {
       if (!info.isDirectory() || entry === '.ai') continue;
       (LAST.has(entry) ? later : open).push({ path, depth: next.depth + 1 });
     }
-    if (entries.size >= most) left.push(next.path);
+    if (entries.size >= most) skipped.push(next.path);
   }
-  return { entries, left };
+  return { entries, left: skipped };
 }
 
 /**
@@ -128,7 +128,7 @@ const sampleOf = (glob: string, name: string): string => glob.replace(/\*+|\?/g,
  * because without labels nothing needs it.
  */
 function viewOf({ verify, sees, isOpen }: Box) {
-  let asked: { name: string; globs: readonly string[] | undefined } | undefined;
+  let view: { name: string; globs: readonly string[] | undefined } | undefined;
   const maySee = (place: string): boolean =>
     isOpen ||
     ((sees === undefined || sees.some((glob) => matchGlob(glob, place))) &&
@@ -136,8 +136,8 @@ function viewOf({ verify, sees, isOpen }: Box) {
   return {
     sees: maySee,
     seesBelow(folder: string): boolean {
-      asked ??= { name: nobodys(), globs: verify.globs?.() };
-      const { name, globs } = asked;
+      view ??= { name: nobodys(), globs: verify.globs?.() };
+      const { name, globs } = view;
       if (maySee(folder) || maySee(`${folder}/${name}`) || maySee(`${folder}/${name}/${name}`)) {
         return true;
       }
@@ -207,8 +207,8 @@ function note(
   const mayWrite = (path: string): boolean =>
     isOpen || verify({ capability: 'fs.write', scope: { path: slashed(relative(root, path)) } }).ok;
   for (const folder of unseen) {
-    const kept = records.rememberFolder(folder, marks, PERMANENT);
-    if (!kept.ok) return kept;
+    const recorded = records.rememberFolder(folder, marks, PERMANENT);
+    if (!recorded.ok) return recorded;
   }
   for (const [path, stamp] of after.entries) {
     const old = before.entries.get(path);
@@ -217,38 +217,46 @@ function note(
     if (!named.ok) return named;
     const sha256 = hashOf(path);
     const isFile = stamp.includes(':');
-    const kept =
+    const recorded =
       sha256 !== undefined
         ? records.remember(path, sha256, marks)
         : isFile
           ? records.rememberFolder(path, marks, PERMANENT)
           : ok(null);
-    if (!kept.ok) return kept;
+    if (!recorded.ok) return recorded;
   }
   const gone = new Set<string>();
   for (const path of before.entries.keys()) {
     if (!after.entries.has(path) && !isUnseen(path)) gone.add(join(path, '..'));
   }
   for (const folder of gone) {
-    const kept = mayWrite(join(folder, nobodys()))
+    const recorded = mayWrite(join(folder, nobodys()))
       ? records.noteName(`${folder}${sep}.`, marks)
       : ok(null);
-    if (!kept.ok) return kept;
+    if (!recorded.ok) return recorded;
   }
   return ok(null);
 }
 
 /** Called before a child starts. Without labels it only reads the records. */
 export function watchBox(box: Box): Outcome<BoxWatch> {
-  const { records, given, written = EMPTY, named, isOpen, mayWrite, most = MAX_ENTRIES } = box;
-  const marks = mergeDescriptors(given, records.within(viewOf(box), named, isOpen));
+  const {
+    records,
+    given: inputMarks,
+    written = EMPTY,
+    named,
+    isOpen,
+    mayWrite,
+    most = MAX_ENTRIES,
+  } = box;
+  const marks = mergeDescriptors(inputMarks, records.within(viewOf(box), named, isOpen));
   const inFiles = mergeDescriptors(marks, written);
   if (inFiles.taint.length === 0 || !mayWrite) return ok({ marks, ended: () => ok(null) });
   const places = writablePlaces(box);
   const writer = nobodys();
   for (const place of places) {
-    const kept = records.rememberFolder(place, inFiles, writer);
-    if (!kept.ok) return kept;
+    const recorded = records.rememberFolder(place, inFiles, writer);
+    if (!recorded.ok) return recorded;
   }
   const before = look(places, most);
   return ok({
@@ -257,8 +265,8 @@ export function watchBox(box: Box): Outcome<BoxWatch> {
       const noted = note(box, before, look(places, most), mergeDescriptors(inFiles, more));
       if (!noted.ok) return noted;
       for (const place of places) {
-        const kept = records.rememberFolder(place, EMPTY, writer);
-        if (!kept.ok) return kept;
+        const recorded = records.rememberFolder(place, EMPTY, writer);
+        if (!recorded.ok) return recorded;
       }
       return ok(null);
     },

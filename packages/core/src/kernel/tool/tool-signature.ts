@@ -123,8 +123,8 @@ function typeWord(schema: Json): string {
 /** Returns a short text such as `path: string, offset?: integer`. */
 export function parameterWords({ properties, required }: JsonObject): string {
   const needed = Array.isArray(required) ? required : [];
-  const known: JsonObject = isObject(properties) ? properties : {};
-  return Object.entries(known)
+  const declared: JsonObject = isObject(properties) ? properties : {};
+  return Object.entries(declared)
     .sort(([a], [b]) => Number(needed.includes(b)) - Number(needed.includes(a)))
     .map(([name, schema]) => `${name}${needed.includes(name) ? '' : '?'}: ${typeWord(schema)}`)
     .join(', ');
@@ -132,7 +132,7 @@ export function parameterWords({ properties, required }: JsonObject): string {
 
 /** Returns a schema that a provider accepts: an object with its fields. */
 export function functionSchema(schema: JsonObject): JsonObject {
-  const shown: JsonObject = { type: 'object', properties: {} };
-  for (const [key, value] of Object.entries(schema)) setOwn(shown, key, value);
-  return shown;
+  const result: JsonObject = { type: 'object', properties: {} };
+  for (const [key, value] of Object.entries(schema)) setOwn(result, key, value);
+  return result;
 }

@@ -11,14 +11,14 @@ export function parseMoney(text: string): Outcome<bigint> {
   if (whole === undefined) {
     return fail('invalid_input', `\`${text.slice(0, 60)}\` is not an amount such as 1.50`);
   }
-  const kept = decimals.replace(/0+$/, '');
-  if (kept.length > DIGITS) {
+  const fraction = decimals.replace(/0+$/, '');
+  if (fraction.length > DIGITS) {
     return fail(
       'invalid_input',
       `amount \`${text.slice(0, 60)}\` has more than ${DIGITS} decimals`,
     );
   }
-  return ok(BigInt(whole) * NANO + BigInt(kept.padEnd(DIGITS, '0')));
+  return ok(BigInt(whole) * NANO + BigInt(fraction.padEnd(DIGITS, '0')));
 }
 
 /** Formats with at least two decimals, and as many as needed to be exact. */

@@ -29,10 +29,10 @@ function filled(reply: ScriptedReply, request: ScriptedRequest): ScriptedReply {
   const named = results.map((result, index) => [`result_${index + 1}`, result]);
   const context = { model, assistant_messages, number, ...Object.fromEntries(named) } as JsonObject;
   const fill = (value: Json): Json => fillTemplate(value, context);
-  const said = reply.text === undefined ? undefined : fill(reply.text);
+  const text = reply.text === undefined ? undefined : fill(reply.text);
   return {
     ...reply,
-    ...(said !== undefined && { text: typeof said === 'string' ? said : JSON.stringify(said) }),
+    ...(text !== undefined && { text: typeof text === 'string' ? text : JSON.stringify(text) }),
     ...(reply.tool_calls && {
       tool_calls: reply.tool_calls.map((call) => ({
         ...call,

@@ -48,17 +48,17 @@ type Choose = Exclude<ProviderScript, string | readonly ScriptedReply[]>;
 
 /** Chooses the first reply with uses left that matches the request. */
 function fromList(replies: readonly ScriptedReply[]): { choose: Choose; unused: () => number } {
-  const left = replies.map(({ repeat = 1 }) =>
+  const uses = replies.map(({ repeat = 1 }) =>
     repeat === true ? Number.POSITIVE_INFINITY : Number(repeat),
   );
   const isUsed = replies.map(() => false);
   return {
     choose(request) {
       const at = replies.findIndex(
-        ({ match }, index) => (left[index] ?? 0) > 0 && matches(request, match),
+        ({ match }, index) => (uses[index] ?? 0) > 0 && matches(request, match),
       );
       if (at === -1) return undefined;
-      left[at] = (left[at] ?? 0) - 1;
+      uses[at] = (uses[at] ?? 0) - 1;
       isUsed[at] = true;
       return replies[at];
     },

@@ -46,13 +46,13 @@ export function errorWire(
 
 /** Returns the first `count` bytes. The last piece may be cut. */
 function firstBytes(pieces: readonly Buffer[], count: number): Buffer[] {
-  const kept: Buffer[] = [];
+  const output: Buffer[] = [];
   for (const piece of pieces) {
     if (count <= 0) break;
-    kept.push(piece.subarray(0, count));
+    output.push(piece.subarray(0, count));
     count -= piece.length;
   }
-  return kept;
+  return output;
 }
 
 const GARBAGE = Buffer.from('\u0000\u0007data: {"type": garb\n\ndata: }age{\n\n');

@@ -93,9 +93,13 @@ function extentOf(entry: Grant, { capability, scope }: Grant, catalog: Capabilit
   if (!grantHolds(entry, capability, catalog, 'deny')) return 'none';
   let extent: Extent = 'whole';
   for (const [field, pattern = ''] of Object.entries(entry.scope ?? {})) {
-    const held = scope?.[field as keyof Scope];
-    if (held !== undefined && !mayMeet(pattern, held)) return 'none';
-    if (held === undefined || !(pattern === held || matchGlob(pattern, held))) extent = 'part';
+    const entryPattern = scope?.[field as keyof Scope];
+    if (entryPattern !== undefined && !mayMeet(pattern, entryPattern)) return 'none';
+    if (
+      entryPattern === undefined ||
+      !(pattern === entryPattern || matchGlob(pattern, entryPattern))
+    )
+      extent = 'part';
   }
   return extent;
 }
@@ -114,9 +118,12 @@ export function capsOn(
     const extent = extentOf(entry, grant, catalog);
     return extent === 'none' ? [] : [{ extent, message: `denies ${describeNeed(entry)}` }];
   });
-  const left = (allow ?? []).map((entry) => ({ entry, extent: extentOf(entry, grant, catalog) }));
-  if (!allow || left.some(({ extent }) => extent === 'whole')) return caps;
-  const parts = left.filter(({ extent }) => extent === 'part');
+  const extents = (allow ?? []).map((entry) => ({
+    entry,
+    extent: extentOf(entry, grant, catalog),
+  }));
+  if (!allow || extents.some(({ extent }) => extent === 'whole')) return caps;
+  const parts = extents.filter(({ extent }) => extent === 'part');
   const only = parts.map(({ entry }) => describeNeed(entry)).join(', ');
   return parts.length === 0
     ? [...caps, { extent: 'whole', message: `does not allow \`${grantName(grant)}\`` }]
@@ -160,15 +167,15 @@ export function createCeilingVerifier(ceilings: readonly Ceiling[], catalog: Cap
   const holds = (capability: string): Outcome<null> => {
     const need = { capability };
     if (!catalog.get(capability)) return refuse(need, `\`${capability}\` is not a capability`);
-    const held =
+    const granted =
       !catalog.isSystem(capability) &&
       ceilings.every((ceiling) => ceilingHolds(ceiling, capability, catalog));
     const closed = ceilings.find((ceiling) => ceiling.closed !== undefined)?.closed;
-    const left = catalog.isSystem(capability)
+    const reason = catalog.isSystem(capability)
       ? `\`${capability}\` is for the core alone; call a tool of the bundle that does this for you`
       : `the policy leaves nothing of \`${capability}\``;
-    const message = closed ?? left;
-    return held ? ok(null) : refuse(need, message);
+    const message = closed ?? reason;
+    return granted ? ok(null) : refuse(need, message);
   };
   return Object.assign(check, { holds, granted, globs: () => ceilingGlobs(ceilings) });
 }

@@ -3,22 +3,23 @@ import { type Failure, fail } from '../../base/index.ts';
 import { grantName, type Need } from './grant.ts';
 import { PERMISSION_FIELDS, type Permission } from './permission-map.ts';
 
-const shown = (text: string): string => {
+const printable = (text: string): string => {
   const plain = text.replace(/[\u0000-\u001f\u007f-\u009f`]/g, '\ufffd');
   return plain.length > 200 ? `${plain.slice(0, 200)}…` : plain;
 };
 
 /** Returns the name that conditions use: `tool.bash`, `fs.write`. */
-const needName = (need: Need): string => shown(grantName(need));
+const needName = (need: Need): string => printable(grantName(need));
 
 /** Returns the name and its target for messages. */
 export function describeNeed(need: Need): string {
   const { path, host, method, subtree, id } = need.scope ?? {};
   const name = `\`${needName(need)}\``;
-  if (path !== undefined) return `${name} on \`${shown(path)}\``;
+  if (path !== undefined) return `${name} on \`${printable(path)}\``;
   if (host !== undefined)
-    return `${name} to \`${shown(host)}\`${method ? ` (${shown(method)})` : ''}`;
-  if (need.capability === 'tool.execute' && id !== undefined) return `${name} (\`${shown(id)}\`)`;
+    return `${name} to \`${printable(host)}\`${method ? ` (${printable(method)})` : ''}`;
+  if (need.capability === 'tool.execute' && id !== undefined)
+    return `${name} (\`${printable(id)}\`)`;
   return subtree === 'any' ? `${name} on threads outside its own subtree` : name;
 }
 

@@ -50,8 +50,9 @@ export function needText({ capability, scope, signed }: Need): string {
   let text = `${capability.length} ${capability}${signed === true ? ' signed' : ''}`;
   for (const field in scope) {
     const value: unknown = scope[field as ScopeField];
-    const shown = typeof value === 'string' ? `${value.length} ${value}` : JSON.stringify([value]);
-    text += ` ${field.length} ${field} ${shown}`;
+    const valueText =
+      typeof value === 'string' ? `${value.length} ${value}` : JSON.stringify([value]);
+    text += ` ${field.length} ${field} ${valueText}`;
   }
   return text;
 }
@@ -147,10 +148,10 @@ export function isSystemGrant(grant: Grant, catalog: CapabilityCatalog): boolean
   );
 }
 
-function patternCovers(held: string, wanted: CapabilityInfo, stance: Stance): boolean {
-  if (!isNamePattern(held) || !isNameOrPattern(held)) return false;
+function patternCovers(pattern: string, wanted: CapabilityInfo, stance: Stance): boolean {
+  if (!isNamePattern(pattern) || !isNameOrPattern(pattern)) return false;
   // INVARIANT: a wildcard never gives a system-only capability; in a denial it does match one.
-  return (stance === 'deny' || wanted.tier !== 'system') && matchGlob(held, wanted.name);
+  return (stance === 'deny' || wanted.tier !== 'system') && matchGlob(pattern, wanted.name);
 }
 
 /** True if the grant omits an optional field, which then covers every value. */
@@ -229,8 +230,8 @@ export function grantHolds(
   const names = stance === 'deny' ? [capability] : [capability, ...catalog.impliedBy(capability)];
   return names.some((name) => {
     const info = catalog.get(name);
-    const { capability: held } = grant;
-    return info !== undefined && (held === info.name || patternCovers(held, info, stance));
+    const { capability: pattern } = grant;
+    return info !== undefined && (pattern === info.name || patternCovers(pattern, info, stance));
   });
 }
 

@@ -45,8 +45,8 @@ type Mapper = (permission: Permission, world: PermissionWorld) => Mapped;
  * Returns a problem for attributes that this resource does not have, because ignoring one would grant
  * too much.
  */
-function stray(permission: Permission, known: readonly Attribute[]): Mapped | undefined {
-  const isStray = (name: Attribute) => permission[name] !== undefined && !known.includes(name);
+function stray(permission: Permission, attributes: readonly Attribute[]): Mapped | undefined {
+  const isStray = (name: Attribute) => permission[name] !== undefined && !attributes.includes(name);
   const extra = PERMISSION_FIELDS.find((name) => name !== 'resource' && isStray(name));
   if (extra === undefined) return undefined;
   return { message: `a permission for \`${permission.resource}\` takes no \`${extra}\`` };
@@ -88,8 +88,8 @@ const tool: Mapper = (permission, world) => {
     const hint = '<execute resource="tool" id="shell/bash"/>';
     return { message: 'a tool permission needs `execute` and an `id`', hint };
   }
-  const known = ['id', 'uses'] as const;
-  const extra = stray(permission, action === 'execute' ? [...known, 'action'] : known);
+  const attributes = ['id', 'uses'] as const;
+  const extra = stray(permission, action === 'execute' ? [...attributes, 'action'] : attributes);
   if (extra) return extra;
   const uncounted = usesProblem(permission);
   if (uncounted !== undefined) {

@@ -74,16 +74,16 @@ function isWide(role: string, glob: string, first: string): string | undefined {
 }
 
 /** Returns why this scope is invalid for the displayed value. Undefined for a valid one. */
-export function scopeProblem(role: string, glob: string, shown: Json): string | undefined {
+export function scopeProblem(role: string, glob: string, value: Json): string | undefined {
   if (role !== 'path' && role !== 'destination') {
     return 'only a path or a destination has a scope';
   }
   const odd = globProblem(glob);
   if (odd !== undefined) return `\`${glob}\` ${odd}`;
-  const first = Array.isArray(shown) ? shown[0] : shown;
+  const first = Array.isArray(value) ? value[0] : value;
   const wide = WILD.test(glob) && typeof first === 'string' ? isWide(role, glob, first) : undefined;
   if (wide !== undefined) return `\`${glob}\` is too wide: ${wide}`;
-  return valueInScope(role, glob, shown)
+  return valueInScope(role, glob, value)
     ? undefined
     : `\`${glob}\` does not cover what is asked about`;
 }

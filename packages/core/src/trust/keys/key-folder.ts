@@ -110,11 +110,11 @@ function createKey(dir: string, file: string, random: RandomBytes): void {
 }
 
 export function createKeyFolder(dir: string, random: RandomBytes = systemRandom) {
-  const known = new Map<string, KeyPair>();
+  const cache = new Map<string, KeyPair>();
   const fileOf = (name: string) => join(dir, `${name}.pem`);
 
   function obtain(name: string): Outcome<KeyPair> {
-    const cached = known.get(name);
+    const cached = cache.get(name);
     if (cached) return ok(cached);
     const file = fileOf(name);
     let found = readKey(file);
@@ -131,7 +131,7 @@ export function createKeyFolder(dir: string, random: RandomBytes = systemRandom)
     }
     if (!found.ok) return found;
     if (!found.output) return fail('config_invalid', `the private key \`${file}\` vanished`);
-    known.set(name, found.output);
+    cache.set(name, found.output);
     return ok(found.output);
   }
 
@@ -179,7 +179,7 @@ export function createKeyFolder(dir: string, random: RandomBytes = systemRandom)
       if (errnoOf(error) === 'EEXIST') return fail('conflict', `\`${file}\` was made just now`);
       return fail('config_invalid', `cannot write \`${file}\`: ${diskReason(error)}`, { file });
     }
-    known.set('tokens', pair);
+    cache.set('tokens', pair);
     return ok({ isNew: true, ...(aside !== undefined && { aside }) });
   }
 

@@ -72,8 +72,8 @@ function applyLine(keys: Keys, line: JsonObject): string | undefined {
   }
   if (typeof id !== 'string' || Object.keys(rest).length !== 1) return 'unknown decision';
   if (op !== 'revoke') return 'unknown decision';
-  const known = keys.get(id);
-  if (known) keys.set(id, { ...known, revoked: true });
+  const trustedEntry = keys.get(id);
+  if (trustedEntry) keys.set(id, { ...trustedEntry, revoked: true });
   return undefined;
 }
 
@@ -100,7 +100,7 @@ export function createTrustStore(file: string, clock: Pick<Clock, 'now'>) {
     apply: applyLine,
   });
 
-  function known(id: string): Outcome<TrustedKey> {
+  function trustedKey(id: string): Outcome<TrustedKey> {
     const keys = load();
     if (!keys.ok) return keys;
     const key = keys.output.get(id);
@@ -129,7 +129,7 @@ export function createTrustStore(file: string, clock: Pick<Clock, 'now'>) {
       return append({ op: 'trust', ...key });
     },
     revoke(id: string): Outcome<null> {
-      const key = known(id);
+      const key = trustedKey(id);
       return key.ok ? append({ op: 'revoke', id }) : key;
     },
     /**
@@ -137,7 +137,7 @@ export function createTrustStore(file: string, clock: Pick<Clock, 'now'>) {
      * not sign this item.
      */
     judge(keyId: string, kind: string, itemId: string): Outcome<TrustedKey> {
-      const key = known(keyId);
+      const key = trustedKey(keyId);
       if (!key.ok) return key;
       const problem = scopeProblem(key.output, kind, itemId, clock.now());
       if (problem === undefined) return key;

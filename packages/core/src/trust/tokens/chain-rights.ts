@@ -34,37 +34,41 @@ type Fit = 'none' | 'partial' | 'full';
 const RANK: Record<Fit, number> = { none: 0, partial: 1, full: 2 };
 
 /** `src/**` covers a glob that stays below `src/`. Everything else is left to the actual call. */
-function globFit(wanted: string, held: string): Fit {
-  if (wanted === held || held === '**') return 'full';
+function globFit(wanted: string, pattern: string): Fit {
+  if (wanted === pattern || pattern === '**') return 'full';
   const isLiteral = !/[*?]/.test(wanted);
-  if (isLiteral && matchGlob(held, wanted)) return 'full';
-  const [want, have] = [literalPrefix(wanted), literalPrefix(held)];
-  if (held === `${have}**` && have.endsWith('/') && want.startsWith(have)) return 'full';
+  if (isLiteral && matchGlob(pattern, wanted)) return 'full';
+  const [want, have] = [literalPrefix(wanted), literalPrefix(pattern)];
+  if (pattern === `${have}**` && have.endsWith('/') && want.startsWith(have)) return 'full';
   const overlaps = want.startsWith(have) || have.startsWith(want);
   return overlaps ? 'partial' : 'none';
 }
 
 /** A glob without `/` over last segments may overlap with any glob over full ids. */
-function idFit(wanted: string, held: string): Fit {
-  if (wanted === held) return 'full';
-  if (held.includes('/') === wanted.includes('/')) return globFit(wanted, held);
-  if (!/[*?]/.test(held)) return /[*?]/.test(wanted) ? 'partial' : 'none';
-  if (held.includes('/')) return globFit(wanted, held);
-  return globFit(lastSegment(wanted), held) === 'none' ? 'none' : 'partial';
+function idFit(wanted: string, pattern: string): Fit {
+  if (wanted === pattern) return 'full';
+  if (pattern.includes('/') === wanted.includes('/')) return globFit(wanted, pattern);
+  if (!/[*?]/.test(pattern)) return /[*?]/.test(wanted) ? 'partial' : 'none';
+  if (pattern.includes('/')) return globFit(wanted, pattern);
+  return globFit(lastSegment(wanted), pattern) === 'none' ? 'none' : 'partial';
 }
 
-function fieldFit(field: keyof Scope, wanted: string | undefined, held: string | undefined): Fit {
-  if (held === undefined) return 'full';
+function fieldFit(
+  field: keyof Scope,
+  wanted: string | undefined,
+  pattern: string | undefined,
+): Fit {
+  if (pattern === undefined) return 'full';
   if (wanted === undefined) return 'partial';
-  if (field === 'subtree') return held === 'any' || held === wanted ? 'full' : 'none';
-  if (field === 'id') return idFit(wanted, held);
+  if (field === 'subtree') return pattern === 'any' || pattern === wanted ? 'full' : 'none';
+  if (field === 'id') return idFit(wanted, pattern);
   return field === 'host'
-    ? globFit(wanted.toLowerCase(), held.toLowerCase())
-    : globFit(wanted, held);
+    ? globFit(wanted.toLowerCase(), pattern.toLowerCase())
+    : globFit(wanted, pattern);
 }
 
-function scopeFit(wanted: Scope = {}, held: Scope = {}): Fit {
-  return SCOPE_FIELDS.map((field) => fieldFit(field, wanted[field], held[field])).reduce(
+function scopeFit(wanted: Scope = {}, present: Scope = {}): Fit {
+  return SCOPE_FIELDS.map((field) => fieldFit(field, wanted[field], present[field])).reduce(
     (worst, fit) => (RANK[fit] < RANK[worst] ? fit : worst),
   );
 }
@@ -72,12 +76,12 @@ function scopeFit(wanted: Scope = {}, held: Scope = {}): Fit {
 /** Sorts wanted grants into missing and partial ones. A grant in neither list exists in full. */
 export function missingAtStart(
   wanted: readonly Grant[],
-  held: readonly Grant[],
+  present: readonly Grant[],
   catalog: CapabilityCatalog,
 ): StartCheck {
   const result: StartCheck = { missing: [], partial: [] };
   for (const grant of wanted) {
-    const best = held
+    const best = present
       .filter(
         (candidate) =>
           candidate.capability === grant.capability ||
@@ -249,10 +253,10 @@ export class ChainRights {
       const where = index > 0 ? 'in the first block' : 'for signed core items';
       return `\`${capability}\` is system-only and counts ${where} alone`;
     }
-    const held = block.caps.filter((grant) => grantHolds(grant, capability, this.#catalog));
-    if (held.length === 0) return `holds no \`${capability}\``;
-    const shown = held.slice(0, 5).map((grant) => `\`${grant.capability}${shownScope(grant)}\``);
-    return `holds only ${shown.join(', ')}${held.length > 5 ? ' and more' : ''}`;
+    const present = block.caps.filter((grant) => grantHolds(grant, capability, this.#catalog));
+    if (present.length === 0) return `holds no \`${capability}\``;
+    const names = present.slice(0, 5).map((grant) => `\`${grant.capability}${shownScope(grant)}\``);
+    return `holds only ${names.join(', ')}${present.length > 5 ? ' and more' : ''}`;
   }
 
   /** Returns for each block, as text for people, whether it allows the need. */

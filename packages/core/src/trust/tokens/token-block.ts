@@ -161,15 +161,15 @@ function nanos(spend: string): bigint {
 
 /** Returns the smallest value of each field over all blocks. An absent field is not limited. */
 export function leastBudget(budgets: readonly (TokenBudget | undefined)[]): TokenBudget {
-  const given = budgets.flatMap((budget) => budget ?? []);
+  const present = budgets.flatMap((budget) => budget ?? []);
   const least = (counts: number[]) => (counts.length > 0 ? Math.min(...counts) : undefined);
-  const uses = given.flatMap((budget) => Object.entries(budget.uses ?? {}));
-  const spends = given.flatMap(({ spend }) => spend ?? []);
+  const uses = present.flatMap((budget) => Object.entries(budget.uses ?? {}));
+  const spends = present.flatMap(({ spend }) => spend ?? []);
   return compact<TokenBudget>({
     // The smallest comes last and overwrites the others.
     uses: uses.length > 0 ? Object.fromEntries(uses.sort(([, a], [, b]) => b - a)) : undefined,
     spend: spends.sort((a, b) => Number(nanos(a) - nanos(b)))[0],
-    spawns: least(given.flatMap(({ spawns }) => spawns ?? [])),
-    depth: least(given.flatMap(({ depth }) => depth ?? [])),
+    spawns: least(present.flatMap(({ spawns }) => spawns ?? [])),
+    depth: least(present.flatMap(({ depth }) => depth ?? [])),
   });
 }

@@ -83,8 +83,8 @@ function lineageProblem(
   for (const [index, block] of blocks.entries()) {
     const before = blocks[index - 1];
     if (block.aud !== ports.audience) return ['audience', `block ${index} is for another audience`];
-    const held = block.approved ? [...block.caps, ...block.approved] : block.caps;
-    const bad = held.map((grant) => grantProblem(grant, ports.catalog)).find(Boolean);
+    const grants = block.approved ? [...block.caps, ...block.approved] : block.caps;
+    const bad = grants.map((grant) => grantProblem(grant, ports.catalog)).find(Boolean);
     if (bad !== undefined) return ['capability', `block ${index}: ${bad}`];
     if (!before) continue;
     if (block.thread !== before.thread && block.parent !== before.thread) {

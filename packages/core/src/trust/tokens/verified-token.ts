@@ -80,9 +80,11 @@ export function widenToken(
       ...(approved.length > 0 && { approved }),
     };
     const marks = { core, random, ...(approval !== undefined && { approval }) };
-    const made = token ? attenuateToken(token, content, random) : mintToken(root, content, marks);
-    if (!made.ok) return made;
-    token = made.output;
+    const widened = token
+      ? attenuateToken(token, content, random)
+      : mintToken(root, content, marks);
+    if (!widened.ok) return widened;
+    token = widened.output;
   }
   return token ? ok(token) : fail('invalid_input', 'a token needs a block');
 }
@@ -271,12 +273,12 @@ export class VerifiedToken {
   /** Checks whether this directive may be started as a child thread. */
   maySpawn(category: string, id: string): Outcome<null> {
     const need: Need = { capability: 'spawn.thread' };
-    const held = this.check(need, id);
-    if (!held.ok) return held;
+    const allowed = this.check(need, id);
+    if (!allowed.ok) return allowed;
     const list =
       this.#chain.listAgainst('spawn', category, id) ??
       this.#chain.listAgainst('directives', category, id);
-    if (list === undefined) return held;
+    if (list === undefined) return allowed;
     const message = `directive \`${id}\` may not be spawned: ${listRefusal(list)}`;
     const missing = missingInList(list);
     return this.#refuse({ missing, message, attempted: id, need, rule: list });
@@ -306,7 +308,7 @@ export class VerifiedToken {
 
   /** Returns every glob over paths in the blocks and the ceilings. */
   globs(): string[] {
-    const held = this.blocks.flatMap(({ caps, approved = [] }) => [...caps, ...approved]);
-    return [...grantGlobs(held), ...ceilingGlobs(this.#world.ceilings ?? [])];
+    const grants = this.blocks.flatMap(({ caps, approved = [] }) => [...caps, ...approved]);
+    return [...grantGlobs(grants), ...ceilingGlobs(this.#world.ceilings ?? [])];
   }
 }
