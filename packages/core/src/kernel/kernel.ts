@@ -203,7 +203,7 @@ const unprepared = (
  * Returns the content that the call may overwrite, if a guard judged the call by the file that was
  * there.
  */
-const heldTo = (inputs: readonly Argument[]): string | undefined => {
+const overwritable = (inputs: readonly Argument[]): string | undefined => {
   for (const { origin } of inputs) if (origin?.holds !== undefined) return origin.holds;
   return undefined;
 };
@@ -244,7 +244,7 @@ function act(
         const judged =
           frame.emit && admitted.caller.onOutput ? quiet(admitted.caller) : admitted.caller;
         const { isApproved, approved } = frame;
-        const holds = heldTo(frame.inputs);
+        const holds = overwritable(frame.inputs);
         const overwrite = { ...(holds && { holds }), ...(approved && { approved }) };
         const speaker =
           signal || isApproved || holds !== undefined

@@ -64,7 +64,7 @@ export const personRow = (
 });
 
 /** Writes an audit row for a failed request too. */
-async function heardBy<T>(store: Store, row: AuditEntry, done: Promise<Outcome<T>>) {
+async function auditFailure<T>(store: Store, row: AuditEntry, done: Promise<Outcome<T>>) {
   const outcome = await done;
   if (outcome.ok) return outcome;
   const { code, detail } = outcome.error;
@@ -100,7 +100,7 @@ export async function tellThread(
 ): Promise<Outcome<Told>> {
   const row = personRow(by, COMMANDS[kind], thread, plainText(payload.reason ?? ''));
   const signal = { thread, kind, payload, key: signalKey(key), by: spokenBy(by) };
-  const sent = await heardBy(store, row, store.signal(signal, row));
+  const sent = await auditFailure(store, row, store.signal(signal, row));
   return sent.ok ? await signalResult(store, thread, kind) : sent;
 }
 
@@ -162,7 +162,7 @@ export function endThread(
   reason?: string,
 ): Promise<Outcome<Told>> {
   const row = personRow(by, kind === 'kill' ? 'kill' : 'stop', id, reason);
-  return heardBy(store, row, endBy(store, id, kind, spokenBy(by), row));
+  return auditFailure(store, row, endBy(store, id, kind, spokenBy(by), row));
 }
 
 async function endBy(
@@ -256,7 +256,7 @@ export async function decideApproval(
   const digestNote = digest === undefined ? '' : `shown ${digest}`;
   const reason = [fields.why, digestNote].filter((part) => part !== '').join('; ');
   const row = personRow(by, `${act}:${id}`, '', reason);
-  return await heardBy(store, row, decideBy(store, id, decision, isWords, row));
+  return await auditFailure(store, row, decideBy(store, id, decision, isWords, row));
 }
 
 async function decideBy(

@@ -75,7 +75,7 @@ async function conclude(first: Attempt, ended: Outcome<Value> | 'again'): Promis
     const hint = outcome.ok ? undefined : hintFor(attempt, outcome);
     if (hint !== undefined) {
       // A guard requests another attempt of the same operation, which is counted and reserved already.
-      const noted = await thrownAway(attempt, outcome);
+      const noted = await dropAttempt(attempt, outcome);
       if (noted) return noted;
       attempt = startAttempt(call, attempt.number + 1, [...attempt.hints, hint], attempt);
       ending = await runStages(attempt, STAGE.inputs);
@@ -120,7 +120,7 @@ const repeatedTooOften = (op: Operation, outcome: Outcome<Value>): Outcome<Value
 /**
  * Drops the effects of an attempt before the next one. Returns an outcome if it could not be recorded.
  */
-async function thrownAway(
+async function dropAttempt(
   attempt: Attempt,
   outcome: Outcome<Value>,
 ): Promise<Outcome<Value> | undefined> {

@@ -268,7 +268,7 @@ function foreseen(
 }
 
 /** Runs the ports before stage 5: checkpoint, intent, gate, reservation and script hooks. */
-async function hearBefore(attempt: Attempt, first: Stage): Promise<AttemptEnding> {
+async function runPortsBefore(attempt: Attempt, first: Stage): Promise<AttemptEnding> {
   const { op, isRepeat } = attempt;
   const { own } = attempt.call;
   attempt.stage = STAGE.beforeStep;
@@ -312,7 +312,7 @@ function admit(attempt: Attempt, first: Stage): MaybePromise<AttemptEnding> {
   return whenReady(isEvaluated ? undefined : evaluateInputs(attempt), (failed) => {
     if (failed) return failed;
     if (mounted) {
-      return hearBefore(attempt, first).then((ending) => ending ?? judgeInputs(attempt));
+      return runPortsBefore(attempt, first).then((ending) => ending ?? judgeInputs(attempt));
     }
     attempt.stage = STAGE.body;
     return judgeInputs(attempt);
@@ -379,7 +379,7 @@ export const entryOf = (
 ): RecordEntry => ({ op, frame, arguments: passed, attempt: number, retried, outcome, trace });
 
 /** Runs the ports after stage 8: cost, audit and checkpoint. */
-async function hearAfter(
+async function runPortsAfter(
   attempt: Attempt,
   objection: Failure | undefined,
 ): Promise<Outcome<Value> | 'again'> {
@@ -420,7 +420,7 @@ function finish(attempt: Attempt, done: Outcome<Value>): MaybePromise<Outcome<Va
   return whenReady(hooked, (result) =>
     whenReady(judgeResult(attempt, result), (objection) => {
       const { keep, audit, checkpoint } = attempt.call.own;
-      if (keep ?? audit ?? checkpoint) return hearAfter(attempt, objection);
+      if (keep ?? audit ?? checkpoint) return runPortsAfter(attempt, objection);
       if (objection) return objection;
       if (effects !== NO_BUFFER) effects.flush();
       attempt.stage = STAGE.afterStep;

@@ -39,7 +39,7 @@ export function protectedPlace(relative: string): Failure | undefined {
 }
 
 /** Returns the present file, or undefined. Anything but a regular file is refused. */
-async function standing(path: string, displayPath: string): Promise<Outcome<Stats | undefined>> {
+async function presentFile(path: string, displayPath: string): Promise<Outcome<Stats | undefined>> {
   try {
     const info = await lstat(path);
     if (info.isFile()) return ok(info);
@@ -168,7 +168,7 @@ export async function writeWhole(
   if (!folder.ok) return folder;
   try {
     const name = basename(absolute);
-    const before = await standing(join(folder.output.path, name), relative);
+    const before = await presentFile(join(folder.output.path, name), relative);
     if (!before.ok) return before;
     const { replaces, holds } = options;
     const onlyNew = options.onlyNew === true || holds === 'new';

@@ -81,7 +81,7 @@ export class TimeWatch {
   #phase: WaitPhase | undefined = 'connect';
   #since: number;
   readonly #totalDue: number;
-  /** Time after which the request is not sent, because its reservation has ended. */
+  /** Time on the monotonic clock after which the request is not sent. */
   readonly #sendBy: number;
   #cancelTimer = (): void => {};
   /** Time at which the timer fires, if there is one. */

@@ -151,7 +151,7 @@ function spawnIt(launch: Launch): Outcome<ChildProcess> {
  * Reads the report of a sandbox's set-up. The program does not have this descriptor, so it cannot forge
  * the report.
  */
-function beganIn(status: Readable | null | undefined): Promise<boolean> {
+function programStarted(status: Readable | null | undefined): Promise<boolean> {
   if (!status) return Promise.resolve(true);
   let text = '';
   status.setEncoding('utf8').on('data', (chunk: string) => {
@@ -187,7 +187,7 @@ export function start(launch: Launch): Outcome<StartedProcess> {
   for (const stream of child.stdio) stream?.on('error', () => undefined);
   const options = child.stdio[ARGUMENTS_FD] as Writable;
   options.end(launch.options ?? '');
-  const started = beganIn(child.stdio.at(STATUS_FD) as Readable | null | undefined);
+  const started = programStarted(child.stdio.at(STATUS_FD) as Readable | null | undefined);
   return ok({ child, channel: child.stdio[CHANNEL_FD] as Readable, exit, begun: started, overrun });
 }
 

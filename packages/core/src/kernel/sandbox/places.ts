@@ -191,7 +191,7 @@ interface PlacedFolder {
 }
 
 /** Replaces the deepest closed places by their parent folders, which gives fewer places. */
-function coarser(shut: readonly MountPlace[]): MountPlace[] {
+function mergeDeepest(shut: readonly MountPlace[]): MountPlace[] {
   const deepest = Math.max(...shut.map(({ path }) => depthOf(path)));
   return inOrder(
     shut.map((place) =>
@@ -201,7 +201,7 @@ function coarser(shut: readonly MountPlace[]): MountPlace[] {
 }
 
 /** Closes the unchecked places and drops everything that was found inside of them. */
-function closing({ root, places }: Places, shut: readonly MountPlace[]): Places {
+function closePlaces({ root, places }: Places, shut: readonly MountPlace[]): Places {
   if (shut.length === 0) return { root, places };
   const isCovered = (place: MountPlace): boolean =>
     shut.some(
@@ -219,7 +219,7 @@ function closing({ root, places }: Places, shut: readonly MountPlace[]): Places 
 }
 
 /** Adds the writable folders above closed places, because a mounted folder cannot be renamed. */
-function pinned(found: Places): MountPlace[] {
+function withParents(found: Places): MountPlace[] {
   const pins = found.places
     .filter(({ access }) => access !== 'write')
     .flatMap(({ path }) => {
@@ -239,9 +239,9 @@ function pinned(found: Places): MountPlace[] {
  * Limits the number of mounts. Closed places are merged; if too many open places remain, the start is
  * refused.
  */
-function bounded(start: Places): Outcome<Places> {
+function limitPlaces(start: Places): Outcome<Places> {
   for (let found = start; ; ) {
-    const places = pinned(found);
+    const places = withParents(found);
     if (places.length <= MAX_PLACES) return ok({ root: found.root, places });
     const accessOf = accessIn(found);
     const closed = found.places.filter(
@@ -254,7 +254,7 @@ function bounded(start: Places): Outcome<Places> {
         { missing: '', rule: 'sandbox' },
       );
     }
-    found = closing(found, coarser(closed));
+    found = closePlaces(found, mergeDeepest(closed));
   }
 }
 
@@ -339,8 +339,8 @@ export function findUnwritable(projectRoot: string, question: AccessQuestion): s
 export function findPlaces(projectRoot: string, question: AccessQuestion): Outcome<FoundPlaces> {
   const { unasked, links, reading, writing, ...walked } = walk(projectRoot, question);
   let shut: readonly MountPlace[] = unasked;
-  while (shut.length > MAX_UNASKED) shut = coarser(shut);
-  const found = bounded(closing(walked, shut));
+  while (shut.length > MAX_UNASKED) shut = mergeDeepest(shut);
+  const found = limitPlaces(closePlaces(walked, shut));
   if (!found.ok) return found;
   const { root, places } = found.output;
   const isKnown = question.globs !== undefined;

@@ -88,7 +88,10 @@ const notShipped = (primitive: string): ShapeProblem => ({
   hint: 'call those of `read/` themselves, with what is to be read and how',
 });
 
-/** A sink without a shape accepts the fields of `mcp_http`, and its server would get none of them. */
+/**
+ * Reports a tool of an MCP server without a schema. It would accept the parameters of `mcp_http`, and its
+ * server would get none of them.
+ */
 function schemaProblem(
   primitive: string,
   leaf: Chain['links'][number] | undefined,

@@ -69,7 +69,7 @@ const stampOf = (info: BigIntStats): string =>
     : `${info.ino}:${info.size}:${info.mtimeNs}:${info.ctimeNs}:${info.mode}`;
 
 /** Returns everything below these folders, breadth first, large folders last. */
-function look(folders: readonly string[], most: number): LookedThrough {
+function scan(folders: readonly string[], most: number): LookedThrough {
   const entries = new Map<string, string>();
   const skipped: string[] = [];
   const open = folders.map((path) => ({ path, depth: 0 }));
@@ -118,7 +118,7 @@ function hashOf(path: string): string | undefined {
   }
 }
 
-const nobodys = (): string => Buffer.from(systemRandom(12)).toString('hex');
+const randomName = (): string => Buffer.from(systemRandom(12)).toString('hex');
 
 /** Returns a path that the glob matches, with an improbable name. */
 const sampleOf = (glob: string, name: string): string => glob.replace(/\*+|\?/g, name);
@@ -136,7 +136,7 @@ function viewOf({ verify, sees, isOpen }: Box) {
   return {
     sees: maySee,
     seesBelow(folder: string): boolean {
-      view ??= { name: nobodys(), globs: verify.globs?.() };
+      view ??= { name: randomName(), globs: verify.globs?.() };
       const { name, globs } = view;
       if (maySee(folder) || maySee(`${folder}/${name}`) || maySee(`${folder}/${name}/${name}`)) {
         return true;
@@ -156,7 +156,7 @@ const mayLead = (glob: string, folder: string): boolean => {
 /** Returns real paths of the outermost folders in which the process may write. */
 function writablePlaces({ records, verify, isOpen }: Box): string[] {
   const { root } = records;
-  const name = nobodys();
+  const name = randomName();
   const mayWrite = (path: string): boolean =>
     verify({ capability: 'fs.write', scope: { path } }).ok;
   const globs = verify.globs?.();
@@ -176,7 +176,7 @@ function writablePlaces({ records, verify, isOpen }: Box): string[] {
 }
 
 /** Replaces folders by their parents until there are few enough. */
-function fewer(folders: readonly string[], root: string): string[] {
+function mergeFolders(folders: readonly string[], root: string): string[] {
   let current = [...new Set(folders)];
   while (current.length > MAX_LEFT) {
     const deepest = Math.max(...current.map((path) => path.split(sep).length));
@@ -194,14 +194,14 @@ function fewer(folders: readonly string[], root: string): string[] {
 const PERMANENT = 'box';
 
 /** Records the changes between two scans. The first fault stops it, and all places stay marked. */
-function note(
+function recordChanges(
   { records, verify, isOpen }: Box,
   before: LookedThrough,
   after: LookedThrough,
   marks: Descriptor,
 ): Outcome<null> {
   const { root } = records;
-  const unseen = fewer([...before.left, ...after.left], root);
+  const unseen = mergeFolders([...before.left, ...after.left], root);
   const isUnseen = (path: string): boolean =>
     unseen.some((folder) => path === folder || path.startsWith(folder + sep));
   const mayWrite = (path: string): boolean =>
@@ -230,7 +230,7 @@ function note(
     if (!after.entries.has(path) && !isUnseen(path)) gone.add(join(path, '..'));
   }
   for (const folder of gone) {
-    const recorded = mayWrite(join(folder, nobodys()))
+    const recorded = mayWrite(join(folder, randomName()))
       ? records.noteName(`${folder}${sep}.`, marks)
       : ok(null);
     if (!recorded.ok) return recorded;
@@ -253,16 +253,16 @@ export function watchBox(box: Box): Outcome<BoxWatch> {
   const inFiles = mergeDescriptors(marks, written);
   if (inFiles.taint.length === 0 || !mayWrite) return ok({ marks, ended: () => ok(null) });
   const places = writablePlaces(box);
-  const writer = nobodys();
+  const writer = randomName();
   for (const place of places) {
     const recorded = records.rememberFolder(place, inFiles, writer);
     if (!recorded.ok) return recorded;
   }
-  const before = look(places, most);
+  const before = scan(places, most);
   return ok({
     marks,
     ended(more = EMPTY) {
-      const noted = note(box, before, look(places, most), mergeDescriptors(inFiles, more));
+      const noted = recordChanges(box, before, scan(places, most), mergeDescriptors(inFiles, more));
       if (!noted.ok) return noted;
       for (const place of places) {
         const recorded = records.rememberFolder(place, EMPTY, writer);

@@ -277,7 +277,7 @@ function withRetries<T>(
 }
 
 /** Returns the recorded marks of files that a call read. */
-function recalled(
+function recordedMarks(
   labels: LabelRecords,
   files: readonly TouchedFile[] = [],
   { frame }: Pick<Caller, 'frame'>,
@@ -304,7 +304,7 @@ function marksOf(
   return mergeAll([
     describe({ labels, taint, sources }),
     marks,
-    ...recalled(records, files, caller),
+    ...recordedMarks(records, files, caller),
   ]);
 }
 
@@ -316,7 +316,7 @@ function marksInside(
   caller: Caller,
 ): Descriptor {
   const marks = marksOf(result, records, caller);
-  return resultFacts ? mergeDescriptors(marks, strangersTold(resultFacts, false)) : marks;
+  return resultFacts ? mergeDescriptors(marks, declaredUntrusted(resultFacts, false)) : marks;
 }
 
 /**
@@ -342,7 +342,7 @@ const OUTSIDE = /^(?:net\.|git\.push$)/;
 const STRANGERS = describe({ labels: ['untrusted'] });
 
 /** Returns the marks for the declared untrusted parts of a result. */
-function strangersTold(
+function declaredUntrusted(
   { untrusted, free_text, identifiers }: ResultFacts,
   isOurs: boolean,
 ): Descriptor {
@@ -350,7 +350,7 @@ function strangersTold(
 }
 
 /** Returns the marks of text from the network, which a process may quote, also on failure. */
-function strangersIn(
+function networkMarks(
   { primitive, requires, resultFacts }: Plan,
   fault: Fault,
   isOurs: boolean,
@@ -359,7 +359,7 @@ function strangersIn(
   if (!hasBegun(fault)) return EMPTY;
   const isOut = primitive === 'subprocess' && requires.some((name) => OUTSIDE.test(name));
   if (isOut && !isOurs) return NETWORK;
-  return resultFacts ? strangersTold(resultFacts, isOurs) : EMPTY;
+  return resultFacts ? declaredUntrusted(resultFacts, isOurs) : EMPTY;
 }
 
 /**
@@ -480,7 +480,7 @@ function labelled(
   // Marks of the whole result, for files that contain all of it and for failures.
   const { resultFacts } = plan;
   const descriptor = resultFacts
-    ? mergeDescriptors(resultMarks, strangersTold(resultFacts, isOurs))
+    ? mergeDescriptors(resultMarks, declaredUntrusted(resultFacts, isOurs))
     : resultMarks;
   for (const file of result.files ?? []) {
     // Functions declared their writes in advance, and their answer is not in the file.
@@ -563,7 +563,7 @@ function boxOf(
     written: mergeAll([
       strangers.length > 0 ? NETWORK : EMPTY,
       sinks.length > 0 ? streamed(plan, caller) : EMPTY,
-      resultFacts ? strangersTold(resultFacts, false) : EMPTY,
+      resultFacts ? declaredUntrusted(resultFacts, false) : EMPTY,
     ]),
   });
 }
@@ -596,7 +596,7 @@ function nameFiles(
 function streamed(plan: Plan, caller: Caller): Descriptor {
   const isOurs = isTrusted(plan, caller);
   if (plan.primitive === 'http_client' && !isOurs) return NETWORK;
-  return plan.resultFacts ? strangersTold(plan.resultFacts, isOurs) : EMPTY;
+  return plan.resultFacts ? declaredUntrusted(plan.resultFacts, isOurs) : EMPTY;
 }
 
 /** Records the marks of a write in advance, here and in shared label records. */
@@ -611,7 +611,7 @@ const rememberWrites =
     const { shared } = labels;
     const recorded = labels.remember(absolute, sha256, [
       ...inputMarks,
-      ...recalled(labels, from, caller),
+      ...recordedMarks(labels, from, caller),
       ...(sha256 === STREAM ? [streamed(plan, caller)] : []),
     ]);
     const { __thread_id: thread } = caller;
@@ -669,7 +669,7 @@ export async function runBody(
       const look = (): Descriptor =>
         mergeAll([
           labels.looked(places, namedFolders(caller.frame)),
-          ...recalled(labels, files, caller),
+          ...recordedMarks(labels, files, caller),
         ]);
       if (shared) looks.push(look);
       return look();
@@ -718,7 +718,7 @@ export async function runBody(
   // primitive received it.
   if (!ran.ok) {
     const isOurs = isTrusted(plan, caller);
-    const marks = mergeDescriptors(seenInside, strangersIn(plan, ran.error, isOurs));
+    const marks = mergeDescriptors(seenInside, networkMarks(plan, ran.error, isOurs));
     const long = keepLongOutput(ports.labels, ran.error.detail, marks);
     const stored = long.ok && shared ? await shared.keep() : long;
     if (!stored.ok) return stored;
