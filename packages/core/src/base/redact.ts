@@ -1,14 +1,14 @@
-// Takes known secrets out of texts before anybody can read them: whole texts, JSON, texts in chunks.
+// Masks known secrets in texts before anybody can read them: whole texts, JSON, texts in chunks.
 //
-// A text is looked at in four views. As it stands: the secret itself, base64, hex. Folded: escapes
-// (`%5a`, `%255a`, `%u005a`, `\u005a`, `\u{5a}`, `\"`, `&#90;`, `&period;`) are what they stand for, and line ends are no part of it, so
-// that neither hides a secret. As digits: without what stands between the bytes of a hex dump. As letters, of
-// the text as it stands and folded: without case and without all that is neither letter nor digit, for
-// what was spelt out, turned round, encoded twice or has two bytes a character. Each view is one pass for all patterns; those that
-// have to be made are made only where they could tell something new.
+// A text is searched in four views. The original text: the secret itself, base64, hex. The folded text: escapes
+// (`%5a`, `%255a`, `%u005a`, `\u005a`, `\u{5a}`, `\"`, `&#90;`, `&period;`) are decoded and line ends removed, so
+// that neither hides a secret. Digits: the text without the separators of a hex dump. Letters of the original and
+// the folded text: without case and without everything but letters and digits, for a secret that was spelt out,
+// reversed, encoded twice or has two bytes per character. Each view is one pass for all patterns. A view that must
+// be computed is computed only if it can reveal something new.
 //
-// INVARIANT: the result does not depend on how a text was cut into chunks, and none of these forms of
-// a secret is left in it.
+// INVARIANT: the result never depends on how a text was cut into chunks, and never contains one of these forms of
+// a secret.
 import { setOwn } from './json.ts';
 import type { Json, JsonObject } from './outcome.ts';
 import { createRecent } from './recent.ts';
