@@ -96,9 +96,7 @@ function canonicalObject(value: JsonObject, depth: number): string {
   return `{${text}}`;
 }
 
-/**
- * Returns the text for hashes and signatures: keys sorted by code unit, no blanks. Throws for non-JSON.
- */
+/** Returns the text for hashes and signatures: keys sorted by code unit, no blanks. Throws for non-JSON. */
 export function canonicalJson(value: Json, depth = 0): string {
   if (depth > MAX_DEPTH) throw new RangeError(`value is nested deeper than ${MAX_DEPTH} levels`);
   if (value === null || typeof value === 'boolean' || typeof value === 'string') {
@@ -184,8 +182,7 @@ export function parseJson(text: string, maxDepth = MAX_DEPTH): Outcome<Json> {
 export const plainJson = (value: unknown): Json => JSON.parse(JSON.stringify(value ?? null));
 
 /**
- * Returns a text for messages: a string as it is, null and undefined as an empty text, everything else
- * as JSON.
+ * Returns a text for messages: a string as it is, null and undefined as an empty text, everything else as JSON.
  */
 export function plainText(value: unknown): string {
   if (typeof value === 'string') return value;

@@ -39,10 +39,7 @@ export interface Redactor {
   /** True without any secret to hide. */
   readonly isIdle: boolean;
   text(text: string): string;
-  /**
-   * Masks every text in a value, keys and numbers included. Returns the value itself if nothing is
-   * masked.
-   */
+  /** Masks every text in a value, keys and numbers included. Returns the value itself if nothing is masked. */
   json<T extends Json>(value: T): T;
   stream(): RedactionStream;
   /** For separate texts of one stream, such as events. */
@@ -83,9 +80,7 @@ function* piecesOf(secret: string): Generator<string> {
 interface Base64Form {
   /** The part that depends on the secret alone. */
   core: string;
-  /**
-   * All characters that can follow it with the last bits of the secret. Empty: the core has all bits.
-   */
+  /** All characters that can follow it with the last bits of the secret. Empty: the core has all bits. */
   tail: string;
 }
 

@@ -135,10 +135,7 @@ export function isInside(path: string, folder: string): boolean {
 export const pathWithin = (folder: string, path: string): string =>
   path !== folder && isInside(path, folder) ? relative(folder, path) : path;
 
-/**
- * Replaces the folder in every path or file URL of a text by `prefix`. A folder with a longer name
- * stays.
- */
+/** Replaces the folder in every path or file URL of a text by `prefix`. A folder with a longer name stays. */
 export function withoutFolder(text: string, folder: string, prefix = ''): string {
   if (folder.length < 2) return text;
   const paths = text.replaceAll(pathToFileURL(folder).href, folder);

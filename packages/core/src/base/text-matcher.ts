@@ -91,9 +91,7 @@ function placesAt(
   return isFound;
 }
 
-/**
- * Returns the characters that may be at the compared positions. Two characters exclude most positions.
- */
+/** Returns the characters that may be at the compared positions. Two characters exclude most positions. */
 function gramsOf(patterns: readonly string[], step: number) {
   const [pairs, grams]: [Uint8Array, Grams] = [new Uint8Array(0x4000), new Map()];
   for (const pattern of patterns) {

@@ -23,10 +23,7 @@ function distance(a: string, b: string, max: number): number {
   return previous[b.length] ?? 0;
 }
 
-/**
- * Returns the candidate that a person probably meant, if one is near enough. Long words are not
- * compared.
- */
+/** Returns the candidate that a person probably meant, if one is near enough. Long words are not compared. */
 export function nearest(word: string, candidates: Iterable<string>): string | undefined {
   if (word.length > 100) return undefined;
   let best: string | undefined;
@@ -108,8 +105,7 @@ export const hasHidden = (text: string): boolean => text.search(HIDDEN) !== -1;
 export const withoutHidden = (text: string, by = ''): string => text.replace(HIDDEN, by);
 
 /**
- * Returns the same text as one line, which cannot look like program output or reverse the direction of
- * letters.
+ * Returns the same text as one line, which cannot look like program output or reverse the direction of letters.
  */
 export const onOneLine = (text: string): string =>
   withoutHidden(text, ' ')

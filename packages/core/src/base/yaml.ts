@@ -23,8 +23,7 @@ export interface YamlDocument {
   value: Json;
   problems: YamlProblem[];
   /**
-   * Returns the location of a path's value (or, with `key`, of its key), or of the nearest existing
-   * ancestor.
+   * Returns the location of a path's value (or, with `key`, of its key), or of the nearest existing ancestor.
    */
   locate(path: readonly (string | number)[], part?: 'key' | 'value'): Position;
 }
@@ -77,10 +76,7 @@ const readBefore = (text: string, value: Json): YamlDocument => ({
   locate: (path, part) => read(text).locate(path, part),
 });
 
-/**
- * True for indentation or brackets deeper than any real file, so that the library's recursion is
- * bounded.
- */
+/** True for indentation or brackets deeper than any real file, so that the library's recursion is bounded. */
 function isTooDeep(text: string): boolean {
   let depth = 0;
   for (let i = 0; i < text.length; i++) {
@@ -144,9 +140,7 @@ function read(text: string): YamlDocument {
     if (problems.length < MAX_PROBLEMS) problems.push({ ...place(offset), message });
   };
 
-  /**
-   * Undefined for a key that is not a scalar: the text of a collection would double with every level.
-   */
+  /** Undefined for a key that is not a scalar: the text of a collection would double with every level. */
   const keyText = (key: unknown): string | undefined => {
     const anchor = (key as { anchor?: string } | null)?.anchor;
     if (anchor !== undefined) anchors.set(anchor, key);

@@ -109,8 +109,7 @@ export function clipped(text: string): string {
 }
 
 /**
- * Explains an invalid number. The whole run of characters is quoted, and the hint is about its first
- * mistake.
+ * Explains an invalid number. The whole run of characters is quoted, and the hint is about its first mistake.
  */
 export function explainNumber(source: string, start: number): SyntaxFault {
   let end = start;

@@ -1,6 +1,5 @@
-// Reads paths. INVARIANT: only own properties of objects are ever read. `constructor` and `__proto__`
-// are names like any other, lists and texts have no members (not even `length`), and a missing step is
-// null.
+// Reads paths. INVARIANT: only own properties of objects are ever read. `constructor` and `__proto__` are names
+// like any other, lists and texts have no members (not even `length`), and a missing step is null.
 import { isObject, type Json, type JsonObject } from '../base/index.ts';
 
 type ReadAt = (context: Json) => Json;

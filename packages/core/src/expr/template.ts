@@ -134,8 +134,7 @@ export function fillTemplate(input: Json, context: Json): Json {
     const value = room > 0 ? readPath(context, path) : null;
     const text = value === null ? undefined : placeholderText(value);
     if (text === undefined) return undefined;
-    // Once the text is full it stays full, because further values would be serialised only to be
-    // refused.
+    // Once the text is full it stays full, because further values would be serialised only to be refused.
     room = text.length > room ? 0 : room - text.length;
     return room > 0 ? text : undefined;
   }

@@ -49,9 +49,7 @@ const readVariable: ReadPlaceholder<Variable> = (text, start) => {
   return { start, end: stop + 1, content: { name, fallback } };
 };
 
-/**
- * The first `}` ends a default, as in a shell. The search stops at the next `${`, which keeps it linear.
- */
+/** The first `}` ends a default, as in a shell. The search stops at the next `${`, which keeps it linear. */
 function defaultEnd(text: string, from: number): number {
   let at = from;
   while (at < text.length && text[at] !== '}' && !(text[at] === '$' && text[at + 1] === '{')) at++;
@@ -67,9 +65,7 @@ const readParameter: ReadPlaceholder<string> = (text, start) => {
 
 interface FilledConfig {
   value: Json;
-  /**
-   * Values from the environment, for redaction. Defaults are not secret, because the file contains them.
-   */
+  /** Values from the environment, for redaction. Defaults are not secret, because the file contains them. */
   secrets: string[];
 }
 
@@ -166,11 +162,10 @@ const NOTHING = {
 };
 
 /**
- * Fills both kinds at once, in strings at any depth, never in keys. A string that is exactly one
- * `{name}` keeps the value's type. A missing optional parameter drops the key (in a list: the element;
- * as the whole config: null). Missing required ones are `invalid_input` with their names in
- * `detail.missing`. Undeclared and unset variables are `config_invalid` with theirs in
- * `detail.variables`.
+ * Fills both kinds at once, in strings at any depth, never in keys. A string that is exactly one `{name}` keeps
+ * the value's type. A missing optional parameter drops the key (in a list: the element; as the whole config:
+ * null). Missing required ones are `invalid_input` with their names in `detail.missing`. Undeclared and unset
+ * variables are `config_invalid` with theirs in `detail.variables`.
  */
 export const fillConfig = (config: Json, sources: ConfigSources): Outcome<FilledConfig> =>
   fill(config, 'both', sources);
@@ -231,8 +226,7 @@ function readText(text: string, kind: PlaceholderKind): Blank<Filling> {
 type FilledPlace = Placeholder<Variable | string>;
 
 /**
- * Returns the placeholders in the order of the text. A parameter inside of a default belongs to the
- * default.
+ * Returns the placeholders in the order of the text. A parameter inside of a default belongs to the default.
  */
 function placesIn(text: string, kind: PlaceholderKind): FilledPlace[] {
   const variables: FilledPlace[] =

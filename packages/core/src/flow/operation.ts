@@ -19,9 +19,7 @@ export interface Operation {
   readonly type: OperationKind;
   readonly subtype?: string;
   readonly name: string;
-  /**
-   * Labels for results. They are also keys (`op:net:w`), for this operation and every one inside of it.
-   */
+  /** Labels for results. They are also keys (`op:net:w`), for this operation and every one inside of it. */
   readonly labels?: readonly string[];
   readonly opLabels: readonly string[];
   /** Source label of the body's result, such as `src:cmd`. */
@@ -71,8 +69,7 @@ export interface WritePlace {
 }
 
 /**
- * Looks at the target of a thread's write. Present for a built-in file tool, which can create without
- * changing.
+ * Looks at the target of a thread's write. Present for a built-in file tool, which can create without changing.
  */
 export type LookAtPlace = (
   path: string,
@@ -84,10 +81,7 @@ export type LookAtPlace = (
 export interface WritePreview {
   /** Path relative to the project's root. */
   readonly path: string;
-  /**
-   * Identity of the present content; `new` if there is no file. An approved write is refused if it
-   * differs.
-   */
+  /** Identity of the present content; `new` if there is no file. An approved write is refused if it differs. */
   readonly holds: string;
   readonly change: 'create' | 'overwrite' | 'edit' | 'add';
   /** Number of lines of the present content, if known. */
@@ -101,9 +95,7 @@ export interface WritePreview {
 /** Returns the preview for arguments by name, as guards left them. Undefined: no preview is possible. */
 export type PreviewWrite = (given: ReadonlyMap<string, Value>) => Promise<WritePreview | undefined>;
 
-/**
- * Why an argument may steer an operation although its value, or the model that wrote it, is untrusted.
- */
+/** Why an argument may steer an operation although its value, or the model that wrote it, is untrusted. */
 export interface ArgumentOrigin {
   /**
    * `identifier`, `directory`: the tool that returned the value declared it as such. `reference`:
@@ -249,8 +241,7 @@ export function coversKey(pattern: string, key: string): boolean {
 }
 
 /**
- * Returns how specific a pattern is: the longer one wins, and an exact one wins over a glob of the same
- * length.
+ * Returns how specific a pattern is: the longer one wins, and an exact one wins over a glob of the same length.
  */
 export const specificity = (pattern: string): number =>
   2 * pattern.replace(/[*?]/g, '').length + (isGlob(pattern) ? 0 : 1);

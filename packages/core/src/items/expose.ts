@@ -86,9 +86,7 @@ function fieldProblems(kind: ItemKind, settings: Readonly<Record<string, Json>>)
   return problems;
 }
 
-/**
- * Returns the problems of `expose` of an item of this kind. Without problems the value is an `Exposed`.
- */
+/** Returns the problems of `expose` of an item of this kind. Without problems the value is an `Exposed`. */
 export function exposeProblems(kind: ItemKind, settings: Json): ExposeProblem[] {
   const code = 'expose_invalid';
   if (!isObject(settings)) return [{ code, message: '`expose` must be like `{mcp: tool}`' }];

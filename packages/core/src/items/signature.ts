@@ -1,6 +1,5 @@
-// Judges signatures of items: what a statement covers, and what has changed if it does not match.
-// `trust` owns keys and statements. The package's own items count as signed by a list of digests, which
-// the build writes.
+// Judges signatures of items: what a statement covers, and what has changed if it does not match. `trust` owns
+// keys and statements. The package's own items count as signed by a list of digests, which the build writes.
 import { createHash, randomUUID } from 'node:crypto';
 import { dirname, resolve } from 'node:path';
 import {

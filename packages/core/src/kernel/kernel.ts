@@ -80,9 +80,7 @@ interface KernelPorts {
   searchCatalog(request: SearchRequest): CatalogPage;
 }
 
-/**
- * Returns hits of a catalog in the form of a search. They are not installed, so none of them can run.
- */
+/** Returns hits of a catalog in the form of a search. They are not installed, so none of them can run. */
 const catalogAnswer = ({ hits, total }: CatalogPage) => ({
   items: hits.map(
     ({ kind, id, title, description, version, requires, signature, score, catalog }) => ({
@@ -199,10 +197,7 @@ const unprepared = (
   body: () => failure,
 });
 
-/**
- * Returns the content that the call may overwrite, if a guard judged the call by the file that was
- * there.
- */
+/** Returns the content that the call may overwrite, if a guard judged the call by the file that was there. */
 const overwritable = (inputs: readonly Argument[]): string | undefined => {
   for (const { origin } of inputs) if (origin?.holds !== undefined) return origin.holds;
   return undefined;

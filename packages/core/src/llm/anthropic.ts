@@ -1,5 +1,4 @@
-// The Anthropic Messages API: the parts of its request body that our parameters use, and its event
-// stream.
+// The Anthropic Messages API: the parts of its request body that our parameters use, and its event stream.
 import {
   fail,
   getOwn,
@@ -62,9 +61,8 @@ function markLast(blocks: readonly JsonObject[]): JsonObject[] {
 }
 
 /**
- * Sets cache marks. Of at most four marks, two are on system text and tools, which never change, and two
- * on the last two messages of the user: this request writes one, and the previous request wrote the
- * other.
+ * Sets cache marks. Of at most four marks, two are on system text and tools, which never change, and two on the
+ * last two messages of the user: this request writes one, and the previous request wrote the other.
  */
 export function markUsers(messages: readonly JsonObject[]): JsonObject[] {
   const marked = [...messages];

@@ -19,9 +19,7 @@ import {
 import type { DataLayer } from '../items/index.ts';
 import type { Protocol } from './message.ts';
 
-/**
- * Address of a user's own provider, and the variable with its key. Without a variable no key is sent.
- */
+/** Address of a user's own provider, and the variable with its key. Without a variable no key is sent. */
 export interface ProviderEndpoint {
   base_url?: string;
   key?: string;
@@ -35,9 +33,7 @@ export interface ResolvedModel {
   provider_tool: string;
   /** The chain outside of a thread. */
   plain_tool: string;
-  /**
-   * The provider whose limits apply, if a project gave another name to a shipped or the user's provider.
-   */
+  /** The provider whose limits apply, if a project gave another name to a shipped or the user's provider. */
   limited_as?: string;
   /** Environment variable with the key. Absent: the provider needs none. */
   key_variable?: string;
@@ -241,10 +237,7 @@ function byTier(models: JsonObject, tier: string): Outcome<ResolvedModel> {
   return complete(models, model, name ?? '', found?.entry, wordAt(row, 'fallback'));
 }
 
-/**
- * `model_id` wins over `tier`. An id may also be the name of a tier, which hooks pass as
- * `context.model`.
- */
+/** `model_id` wins over `tier`. An id may also be the name of a tier, which hooks pass as `context.model`. */
 export function resolveModel(
   models: JsonObject,
   wanted: { tier?: string; model_id?: string },

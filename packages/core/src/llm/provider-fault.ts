@@ -104,9 +104,7 @@ function meaningOf(error: Json | undefined, status: number | undefined): Meaning
   return meaning === SERVER && status !== undefined && status < 500 ? INVALID : meaning;
 }
 
-/**
- * Returns the fault of an error object of either protocol. `status`: its HTTP status, if there is one.
- */
+/** Returns the fault of an error object of either protocol. `status`: its HTTP status, if there is one. */
 export function errorFault(error: Json | undefined, status?: number): Failure {
   const { code, transient, reason } = meaningOf(error, status);
   const text =

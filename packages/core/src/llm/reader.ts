@@ -62,9 +62,7 @@ export function createReader(protocol: Protocol, options: ReaderOptions = {}) {
   const { takeText, take, finish } = PROTOCOLS[protocol];
   const reply = new ReplyDraft(options.maxCharacters, options.onText);
   return {
-    /**
-     * Fails if the provider reports an error, or sends invalid events. Later events are then ignored.
-     */
+    /** Fails if the provider reports an error, or sends invalid events. Later events are then ignored. */
     push({ event: name, data }: { event?: string; data: string }): Outcome<null> {
       if (reply.fault) return reply.fault;
       if (reply.isDone || data === '' || takeText(reply, data)) return reply.fault ?? TAKEN;

@@ -1,7 +1,6 @@
-// Approvals for calls outside of threads: of the command line, a script, a program. The approval request
-// is stored in the registry, bound to exactly this call of this caller, and the same call after the
-// approval uses it. If a person is present, they are asked here too, and the first answer counts,
-// wherever it was given.
+// Approvals for calls outside of threads: of the command line, a script, a program. The approval request is
+// stored in the registry, bound to exactly this call of this caller, and the same call after the approval uses
+// it. If a person is present, they are asked here too, and the first answer counts, wherever it was given.
 import { setTimeout as sleep } from 'node:timers/promises';
 import {
   fail,
@@ -98,10 +97,7 @@ const withoutContent = (value: Json, file: Json | undefined): Json =>
     ? Object.fromEntries(Object.entries(value).filter(([name]) => !SAID_BY_DIFF.has(name)))
     : value;
 
-/**
- * Returns the text of an approval request: the question, the reason, the origins of its values, the
- * call.
- */
+/** Returns the text of an approval request: the question, the reason, the origins of its values, the call. */
 function questionText({ shown: display }: Approval): string {
   const { operation, question, because, arguments: values = {}, file } = display;
   const diff = getOwn(file, 'diff');

@@ -74,8 +74,7 @@ export interface RuntimeOptions {
   login?: Authorizer;
   /**
    * `postgres://…`: the registry is on that server and not in the project, and workers run the threads.
-   * Default: `KERNMANTLE_STORE`, then `store` in the user's `settings.yaml`. Empty: always the project's
-   * own.
+   * Default: `KERNMANTLE_STORE`, then `store` in the user's `settings.yaml`. Empty: always the project's own.
    */
   store?: string;
   /** Tenant of the threads in a shared store. Default: `KERNMANTLE_TENANT`, then the settings. */

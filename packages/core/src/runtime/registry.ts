@@ -6,9 +6,7 @@ import type { RestoredStore, StoreDriver, StoreOptions } from './extension.ts';
 import type { OpenProject } from './open-project.ts';
 import { hasRegistry, openRegistry, registryKey } from './threads.ts';
 
-/**
- * Administration of a registry on a server. A file needs none, because it is updated when it is opened.
- */
+/** Administration of a registry on a server. A file needs none, because it is updated when it is opened. */
 export interface RegistryDoor {
   /** Address of its server, without its password. Undefined: it is a file of the project. */
   readonly place?: string;

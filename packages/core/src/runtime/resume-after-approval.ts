@@ -1,7 +1,6 @@
-// Resumes parked threads after their approval request was answered, in a process that stays (the page,
-// an MCP server), whichever process started the thread. INVARIANT: a thread is only ever resumed after
-// an answer that is newer than its parking, and only without an owner of its lease. A person resumes
-// interrupted threads.
+// Resumes parked threads after their approval request was answered, in a process that stays (the page, an MCP
+// server), whichever process started the thread. INVARIANT: a thread is only ever resumed after an answer that
+// is newer than its parking, and only without an owner of its lease. A person resumes interrupted threads.
 import { createRecent, fail, type Outcome, ok } from '../base/index.ts';
 import type { Approval, Store, ThreadSummary } from '../store/index.ts';
 import type { Threads } from './threads.ts';
@@ -30,9 +29,7 @@ const MAX_OPEN = 1000;
 
 const WAITS = ['waiting', 'needs_input'] as const;
 
-/**
- * Returns parked threads without an owner. The thread of a hook is resumed by the one that it serves.
- */
+/** Returns parked threads without an owner. The thread of a hook is resumed by the one that it serves. */
 async function restingThreads(store: Store, now: number): Promise<Outcome<ThreadSummary[]>> {
   const { allThreads } = await import('../store/index.ts');
   const found = await allThreads(store, { status: WAITS, kind: 'thread' });

@@ -21,10 +21,7 @@ export interface Runtime {
   readonly home: string;
   readonly library: Library;
   readonly kernel: Kernel;
-  /**
-   * Returns the policies in force, and the problems of their files. A file with errors refuses
-   * everything.
-   */
+  /** Returns the policies in force, and the problems of their files. A file with errors refuses everything. */
   policies(): PolicyState;
   readonly keys: KeyFolder;
   readonly trustStore: TrustStore;

@@ -237,9 +237,7 @@ export function choicesFor({ kind, state, thread, shown: display }: Approval): D
   return isScoped ? ['once', 'value', 'scope', 'deny'] : ['once', 'value', 'deny'];
 }
 
-/**
- * Decides exactly the displayed request. `words` answer a question, `beyond` allows undeclared rights.
- */
+/** Decides exactly the displayed request. `words` answer a question, `beyond` allows undeclared rights. */
 export async function decideApproval(
   store: Store,
   id: string,

@@ -51,10 +51,7 @@ export interface Threads {
   goOnWith(held: Held, since: number, signal?: AbortSignal): Promise<Outcome<ThreadResult>>;
   /** Ends the step of every thread here and queues the threads again. No thread starts afterwards. */
   handOver(): Promise<void>;
-  /**
-   * Follows a thread that runs anywhere, event by event after number `after`, until it is parked or
-   * ends.
-   */
+  /** Follows a thread that runs anywhere, event by event after number `after`, until it is parked or ends. */
   follow(id: string, signal: AbortSignal, after?: number): FollowedRun;
   atWork(): readonly string[];
   isAtWork(id: string): boolean;
@@ -123,10 +120,7 @@ export async function checkRun(rooms: Rooms, request: RunRequest): Promise<Outco
   return prepared.ok ? ok(null) : prepared;
 }
 
-/**
- * Returns the model port for a caller that is no thread. Opens the registry only if machines may share
- * it.
- */
+/** Returns the model port for a caller that is no thread. Opens the registry only if machines may share it. */
 export async function openModel(rooms: Rooms): Promise<ModelPort> {
   const { createModelPort } = await import('../harness/index.ts');
   const model = createModelPort(rooms.kernel);

@@ -117,8 +117,7 @@ class GuardRound implements Judgement {
   }
 
   /**
-   * Returns `ctx.tools`: the tools that made the judged data, without those that only influenced a
-   * condition.
+   * Returns `ctx.tools`: the tools that made the judged data, without those that only influenced a condition.
    */
   #toolsOf(subject: GuardSubject): JsonObject {
     const { inputs, output, frame } = this;

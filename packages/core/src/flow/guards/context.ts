@@ -127,8 +127,7 @@ const WHOLE_VIEW: ViewTable<Frame> = {
 export const contextOf = (frame: Frame): JsonObject => viewOf(WHOLE_VIEW, frame);
 
 /**
- * Returns one member of `ctx`, or of `ctx.op`, without computing the others. Undefined if it does not
- * exist.
+ * Returns one member of `ctx`, or of `ctx.op`, without computing the others. Undefined if it does not exist.
  */
 export function contextMember(frame: Frame, name: string, inner?: string): Json | undefined {
   if (name === 'args' && inner === 'names') return argumentNames(frame);

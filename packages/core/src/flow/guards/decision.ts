@@ -71,8 +71,7 @@ const traceJson = (trace: readonly TraceEntry[]): Json => trace.map((entry) => (
 const MAX_PARTS = 1000;
 
 /**
- * Returns the texts to mask in a reason, because reasons can quote judged data: the whole and every text
- * in it.
+ * Returns the texts to mask in a reason, because reasons can quote judged data: the whole and every text in it.
  */
 function secretTexts({ text, data, meta }: Value): string[] {
   if (!carries(meta.descriptor, 'secret')) return [];
@@ -103,9 +102,7 @@ function waysOut({ findings }: Judgement, answer: Asked | undefined): string[] {
   return [`approve \`${answer.approval}\``, ...ways];
 }
 
-/**
- * Returns the fault of a refusal with guard, filter, operation, all reasons and the sources of the data.
- */
+/** Returns the fault of a refusal with guard, filter, operation, all reasons and the sources of the data. */
 function denial(
   op: Operation,
   judgement: Judgement,

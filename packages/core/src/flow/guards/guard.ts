@@ -44,8 +44,7 @@ interface GuardDefinition {
 }
 
 /**
- * True if the guard can make exceptions: they are about operations, before they happen, and never about
- * data.
+ * True if the guard can make exceptions: they are about operations, before they happen, and never about data.
  */
 const isLifting = ({ privileged, mayLift, timing }: GuardDefinition, { kind }: GuardFilter) =>
   privileged === true && mayLift === true && timing === 'before' && kind !== 'label';
@@ -84,8 +83,7 @@ const sourceOf = ({ name, on }: Guard): string =>
   `guard:${name.startsWith('@') ? name.slice(1) : on}`;
 
 /**
- * INVARIANT: a replacement always keeps the labels of the replaced value; only privileged guards remove
- * labels.
+ * INVARIANT: a replacement always keeps the labels of the replaced value; only privileged guards remove labels.
  */
 export function replaced(old: Value, value: Value | Json, by: Replacer): Value {
   const replacement = isValue(value) ? value : makeValue(value);

@@ -92,9 +92,7 @@ function selectionIn({ selection, op }: Frame): GuardSelection | undefined {
   return rest;
 }
 
-/**
- * Stage 1: sets `ctx.op` and adds the operation's labels, also those of a policy, for everything inside.
- */
+/** Stage 1: sets `ctx.op` and adds the operation's labels, also those of a policy, for everything inside. */
 export function pushOperation(
   frame: Frame,
   op: Operation,
@@ -118,8 +116,7 @@ export function pushOperation(
     isJudging: frame.isJudging,
     isHooking: frame.isHooking,
     isApproved: false,
-    // INVARIANT: an exception is always for one operation; the operations inside of it are judged
-    // themselves.
+    // INVARIANT: an exception is always for one operation; the operations inside of it are judged themselves.
     exception: frame.isPart ? frame.exception : undefined,
     isPart: false,
     selection: frame.selection?.partOf ? selectionIn(frame) : frame.selection,

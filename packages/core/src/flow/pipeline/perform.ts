@@ -90,8 +90,7 @@ async function conclude(first: Attempt, ended: Outcome<Value> | 'again'): Promis
     }
     if (repeats++ >= MAX_REPEATS)
       return await recorded(attempt, repeatedTooOften(call.op, settled), false);
-    // A checkpoint requests another attempt: after a limit from the reservation, otherwise of
-    // everything.
+    // A checkpoint requests another attempt: after a limit from the reservation, otherwise of everything.
     if (isLimit(attempt.stage)) {
       ending = await runStages(attempt, attempt.stage);
       continue;
@@ -117,9 +116,7 @@ const hintFor = ({ budget }: Attempt, { error }: Failure): string | undefined =>
 const repeatedTooOften = (op: Operation, outcome: Outcome<Value>): Outcome<Value> =>
   outcome.ok ? crashed(operationName(op), `repeated more than ${MAX_REPEATS} times`) : outcome;
 
-/**
- * Drops the effects of an attempt before the next one. Returns an outcome if it could not be recorded.
- */
+/** Drops the effects of an attempt before the next one. Returns an outcome if it could not be recorded. */
 async function dropAttempt(
   attempt: Attempt,
   outcome: Outcome<Value>,

@@ -389,8 +389,7 @@ async function runPortsAfter(
   if (!outcome.ok) return outcome;
   if (attempt.effects !== NO_BUFFER) attempt.effects.flush();
   attempt.stage = STAGE.audit;
-  // INVARIANT: every attempt always has one row; an attempt without a row is never reported as
-  // successful.
+  // INVARIANT: every attempt always has one row; an attempt without a row is never reported as successful.
   if (audit) await audit(entryOf(attempt, outcome, false));
   attempt.stage = STAGE.afterStep;
   if (!checkpoint) return outcome;

@@ -1,7 +1,6 @@
-// Stage 7: computes the marks of an operation's result. INVARIANT: the result always carries every mark
-// of every input, of captured values, of the conditions, of the operation, and its own. Bodies never
-// change labels. The one exception is `untrusted` of data that an operation with `reads` reads; see
-// `marksOfReading`.
+// Stage 7: computes the marks of an operation's result. INVARIANT: the result always carries every mark of
+// every input, of captured values, of the conditions, of the operation, and its own. Bodies never change
+// labels. The one exception is `untrusted` of data that an operation with `reads` reads; see `marksOfReading`.
 import { createRecent } from '../../base/index.ts';
 import type { Frame } from '../frame.ts';
 import type { Argument, Operation } from '../operation.ts';

@@ -48,10 +48,7 @@ export interface ComposedPolicy extends FramePolicy {
   readonly allowsUnsigned: boolean;
   readonly install: 'allow' | 'ask' | 'deny';
   readonly anneal: 'ask' | 'auto';
-  /**
-   * True if price files of the project may lower the prices of the user, the bundle and the price
-   * package.
-   */
+  /** True if price files of the project may lower the prices of the user, the bundle and the price package. */
   readonly allowsLowerPrices: boolean;
   /** How threads read untrusted text. One level with `reference` is sufficient. */
   readonly untrusted: 'show' | 'reference';
@@ -80,8 +77,7 @@ const hasAuthority = (policy: Policy): boolean =>
 type Reader<T> = (policy: Policy) => T | undefined;
 
 /**
- * Returns the statements in force: those with authority (else the bundle's), and those of every other
- * level.
+ * Returns the statements in force: those with authority (else the bundle's), and those of every other level.
  */
 function statements<T>(levels: readonly Policy[], read: Reader<T>): { base: T[]; narrowing: T[] } {
   const statementsOf = (list: readonly Policy[]) =>

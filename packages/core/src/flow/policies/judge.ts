@@ -19,9 +19,7 @@ import type { Value } from '../values/value.ts';
 import { type Judged, NAMED_RULES, type NamedRule, type RuleFacts } from './named-rules.ts';
 import type { Policy } from './policy.ts';
 
-/**
- * The most specific pattern of a rule decides. Of two patterns of equal length the stricter one decides.
- */
+/** The most specific pattern of a rule decides. Of two patterns of equal length the stricter one decides. */
 type FlowVerdict = 'deny' | 'ask' | 'allow';
 
 interface WeighedPattern {
@@ -215,10 +213,7 @@ const NOTHING = 0;
 const A_LABEL = 1;
 const A_RULE = 2;
 
-/**
- * True if a key of this operation could name a risk. It only compares prefixes, because it runs every
- * time.
- */
+/** True if a key of this operation could name a risk. It only compares prefixes, because it runs every time. */
 function isRisky({ risk, labels, opLabels }: Operation, outerLabels: readonly string[]): boolean {
   if (outerLabels.length > 0 || risk?.length || labels?.length) return true;
   for (const key of opLabels) {

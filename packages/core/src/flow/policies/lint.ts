@@ -1,5 +1,4 @@
-// Checks a policy against its project: every name exists, and every tool with a risk is covered by a
-// rule.
+// Checks a policy against its project: every name exists, and every tool with a risk is covered by a rule.
 import { type Diagnostic, didYouMean, matchGlob, type Position } from '../../base/index.ts';
 import type { GuardSource } from '../guards/guard-expression.ts';
 import { coversKey, isGlob, isRisk, normalizePattern, type OperationRisk } from '../operation.ts';

@@ -35,10 +35,7 @@ export interface RuleFacts {
   readonly inputs: readonly Judged[];
   /** The model that makes the call. Absent: no model does. */
   readonly reader?: ModelReader | undefined;
-  /**
-   * True if the operation has the label only because of the surrounding call, whose arguments were
-   * judged.
-   */
+  /** True if the operation has the label only because of the surrounding call, whose arguments were judged. */
   isInherited(label: string): boolean;
 }
 
@@ -156,9 +153,7 @@ const RECIPIENT = /^(recipients?|to|cc|bcc|address|destination|url)$/i;
 
 const TARGET = /^(?:ids?|target|path|file)$|(?:Ids?|_ids?)$/;
 
-/**
- * Returns the subjects of an operation: by role, without roles by the usual names, else the first input.
- */
+/** Returns the subjects of an operation: by role, without roles by the usual names, else the first input. */
 function subjects(
   inputs: readonly Judged[],
   roles: readonly Judged['role'][],

@@ -22,9 +22,7 @@ import { parsePolicy } from './read-policy.ts';
 export interface PolicyPlace {
   level: PolicyLevel;
   file: string;
-  /**
-   * True if a setting named the file. If it is missing, nothing is allowed, as with an unreadable file.
-   */
+  /** True if a setting named the file. If it is missing, nothing is allowed, as with an unreadable file. */
   isRequired?: boolean;
 }
 
@@ -43,9 +41,7 @@ export interface ExaminedPolicy {
   /** The text that a signature covers, and all that is read. */
   covered: string;
   signed: boolean;
-  /**
-   * Problems of an invalid signature: the file is read, but settings that open something do not count.
-   */
+  /** Problems of an invalid signature: the file is read, but settings that open something do not count. */
   diagnostics?: readonly Diagnostic[];
 }
 
@@ -61,9 +57,7 @@ interface ReadPolicy {
 const MAX_BYTES = 1024 * 1024;
 const MISSING: ReadonlySet<string> = new Set(['ENOENT', 'ENOTDIR']);
 
-/**
- * Returns the identity of the file's content as the file system reports it. Empty if there is no file.
- */
+/** Returns the identity of the file's content as the file system reports it. Empty if there is no file. */
 function stampOf(file: string): string {
   try {
     // Most levels have no file, and an exception would be expensive.

@@ -103,10 +103,7 @@ function bareOf(descriptor: Descriptor): Descriptor {
   return bareDescriptor;
 }
 
-/**
- * Maximum number of folders by name in the marks of a search. Beyond it only folders with a rule are
- * named.
- */
+/** Maximum number of folders by name in the marks of a search. Beyond it only folders with a rule are named. */
 const MAX_FOLDERS = 40;
 
 const exists = (path: string): boolean => lstatSync(path, { throwIfNoEntry: false }) !== undefined;
@@ -329,9 +326,8 @@ const fromShared = (root: string, path: string): string =>
   path === HERE ? root : path.startsWith(HERE) ? root + sep + path.slice(HERE.length) : path;
 
 /**
- * The lines of all machines, and the new ones of this machine. An older local file still counts.
- * INVARIANT: the index always has the lines of all in their order, then the unsent lines of this
- * machine.
+ * The lines of all machines, and the new ones of this machine. An older local file still counts. INVARIANT: the
+ * index always has the lines of all in their order, then the unsent lines of this machine.
  */
 function createSharedLines(file: string, root: string, index: LabelIndex, lines: SharedLines) {
   const mine: RecordLine[] = [];

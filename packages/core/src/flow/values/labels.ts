@@ -75,9 +75,7 @@ function intern(parts: Descriptor): Descriptor {
   return created;
 }
 
-/**
- * Returns both lists without duplicates, in order of appearance. Returns `a` itself if `b` adds nothing.
- */
+/** Returns both lists without duplicates, in order of appearance. Returns `a` itself if `b` adds nothing. */
 function union(a: readonly string[], b: readonly string[]): readonly string[] {
   if (b.length === 0 || a === b) return a;
   if (a.length === 0) return b;
@@ -216,10 +214,7 @@ export function toolsIn(descriptors: readonly Descriptor[]): { name: string }[] 
   return Array.from(names, (name) => ({ name }));
 }
 
-/**
- * A fault carries the descriptor of the values that it quotes, under a symbol that JSON does not
- * contain.
- */
+/** A fault carries the descriptor of the values that it quotes, under a symbol that JSON does not contain. */
 const MARKS = Symbol('descriptor');
 
 export function descriptorOfFault(fault: Fault): Descriptor {

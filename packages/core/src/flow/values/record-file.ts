@@ -90,9 +90,7 @@ export function createRecordFile(file: string) {
 
 const CHUNK = 1 << 16;
 
-/**
- * Reads lines that other processes appended since the last call. Starts over if the file was replaced.
- */
+/** Reads lines that other processes appended since the last call. Starts over if the file was replaced. */
 export function createTail(file: string, onLine: (text: string) => void, onReset: () => void) {
   let [offset, inode] = [0, 0];
   let rest: Buffer = Buffer.alloc(0);

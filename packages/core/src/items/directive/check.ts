@@ -104,10 +104,7 @@ function checkRelationships(directive: Directive, world: DirectiveWorld, finding
   });
 }
 
-/**
- * A missing tool is a warning, because it may be added later. Until then a run that expects its call
- * fails.
- */
+/** A missing tool is a warning, because it may be added later. Until then a run that expects its call fails. */
 function checkExpected(directive: Directive, world: DirectiveWorld, findings: Findings): void {
   directive.expect.forEach(({ tool, succeeds }, index) => {
     if (world.tool(tool).ok) return;
@@ -132,8 +129,7 @@ function checkTitle(directive: Directive, world: DirectiveWorld, findings: Findi
 }
 
 /**
- * A missing directive is a warning, because it may be added later. Until then the list does not match by
- * it.
+ * A missing directive is a warning, because it may be added later. Until then the list does not match by it.
  */
 function checkLists(directive: Directive, world: DirectiveWorld, findings: Findings): void {
   const { permissions, places } = directive;

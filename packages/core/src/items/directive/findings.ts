@@ -12,9 +12,7 @@ const MAX_FINDINGS = 100;
 /** Longer lines are not repeated in a diagnostic. */
 const MAX_LINE = 2000;
 
-/**
- * An offset into the file, or a function that finds it: locations in YAML are computed only if needed.
- */
+/** An offset into the file, or a function that finds it: locations in YAML are computed only if needed. */
 export type Place = number | (() => number);
 
 export const offsetOf = (place: Place): number => (typeof place === 'number' ? place : place());

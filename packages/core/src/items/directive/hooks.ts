@@ -108,8 +108,7 @@ function checkWhen(when: Element, findings: Findings): readonly EventName[] {
 }
 
 /**
- * Returns the texts inside of an element with their locations: of the text itself in XML, of the key in
- * YAML.
+ * Returns the texts inside of an element with their locations: of the text itself in XML, of the key in YAML.
  */
 function textsIn(element: Element): { text: string; place: (index: number) => Place }[] {
   if (element.data !== undefined) {

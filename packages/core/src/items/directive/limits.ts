@@ -137,9 +137,7 @@ export function reportRetired(model: Element, findings: Findings): void {
 const DECIMAL = /^(\d{1,12})(?:\.(\d{1,9}))?$/;
 const CURRENCY = /^[A-Z]{3}$/;
 
-/**
- * Returns the decimal without trailing zeros: `10.00` and `10` are one value. Undefined: not a decimal.
- */
+/** Returns the decimal without trailing zeros: `10.00` and `10` are one value. Undefined: not a decimal. */
 function normalizeDecimal(text: string): string | undefined {
   const [match, whole = '', fraction = ''] = DECIMAL.exec(text) ?? [];
   if (match === undefined) return undefined;

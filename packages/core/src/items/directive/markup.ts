@@ -48,9 +48,7 @@ function createRawReader(text: string, start: number, find: Finder) {
       : end;
   }
 
-  /**
-   * Returns the assumed end of a raw element that is never closed: for a condition the end of its line.
-   */
+  /** Returns the assumed end of a raw element that is never closed: for a condition the end of its line. */
   function giveUp(name: string, from: number): number {
     const [tag, line] = [find('</', from), name === 'when' ? find('\n', from) : -1];
     return Math.min(tag === -1 ? text.length : tag, line === -1 ? text.length : line);

@@ -13,10 +13,7 @@ export interface FileStamp {
   /** A new value whenever the content may have changed. */
   mark: string;
   changed: number;
-  /**
-   * True if a watch on its folder does not report changes: a link, or a file with a second name
-   * elsewhere.
-   */
+  /** True if a watch on its folder does not report changes: a link, or a file with a second name elsewhere. */
   isElsewhere: boolean;
 }
 

@@ -96,9 +96,7 @@ interface Opened {
   tree: FolderTree;
   hasLooked: boolean;
   watch?: FolderWatch | undefined;
-  /**
-   * Number of attempts to watch. A failed one is repeated, because a folder may just have been removed.
-   */
+  /** Number of attempts to watch. A failed one is repeated, because a folder may just have been removed. */
   attempts: number;
   /** The imprint from a time without changes. */
   imprint?: Imprint | undefined;

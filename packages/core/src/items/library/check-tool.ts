@@ -103,9 +103,8 @@ const SHIPPED: Readonly<Record<string, string>> = {
 };
 
 /**
- * Returns the findings of a tool file. If the bundle has the tool, each error says so, because repairing
- * the file does not give that tool. A file that names its module by a path is another tool and keeps its
- * hints.
+ * Returns the findings of a tool file. If the bundle has the tool, each error says so, because repairing the
+ * file does not give that tool. A file that names its module by a path is another tool and keeps its hints.
  */
 export function nameShipped(item: ToolItem, found: readonly Diagnostic[]): Diagnostic[] {
   const { body, tool, source } = item;
@@ -243,8 +242,7 @@ function checkChain(item: ToolItem, tool: Tool, world: ToolWorld, place: RulePla
 export function checkTool(item: ToolItem, text: string, world: ToolWorld): Diagnostic[] {
   const { tool, file } = item;
   if (!tool) return [];
-  // The text is parsed a second time, only for locations, because a check may be slow and a load may
-  // not.
+  // The text is parsed a second time, only for locations, because a check may be slow and a load may not.
   const { place, diagnostics } = openYaml(text, file);
   checkRequires(tool, world, place);
   for (const [index, action] of tool.actions.entries()) {

@@ -1,5 +1,4 @@
-// Checks a library without running anything: each file alone, items among the others, data files, and
-// policies.
+// Checks a library without running anything: each file alone, items among the others, data files, and policies.
 import {
   compact,
   type Diagnostic,

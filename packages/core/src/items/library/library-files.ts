@@ -101,9 +101,7 @@ export function createLibraryFiles(options: {
       return isSame && unchanged.every(Boolean);
     },
     isListed: () => isListed,
-    /**
-     * Lists the files for the first time. It is synchronous, so that any look-up of an item can call it.
-     */
+    /** Lists the files for the first time. It is synchronous, so that any look-up of an item can call it. */
     list(): void {
       isListed = true;
       openedNow();

@@ -44,8 +44,7 @@ interface LibraryOptions {
   /** Items without a file. A search finds them before files of the same name. */
   extra?: readonly Item[];
   /**
-   * Returns the config problems that the primitive of a chain would refuse. Absent: configs are not
-   * checked.
+   * Returns the config problems that the primitive of a chain would refuse. Absent: configs are not checked.
    */
   checkConfig?: CheckConfig;
   /** Roots with more files are watched instead of scanned. */
@@ -61,8 +60,7 @@ export interface Library {
   /** Reports an own write that did not use `write`, so that the next refresh scans at once. */
   noteChange(): void;
   /**
-   * Finds full ids and, if they are unique, bare names. `not_found` has suggestions, `ambiguous` lists
-   * the ids.
+   * Finds full ids and, if they are unique, bare names. `not_found` has suggestions, `ambiguous` lists the ids.
    */
   find<K extends ItemKind>(kind: K, id: string, source?: Source): Outcome<ItemOf<K>>;
   /** Returns effective items, ordered by kind and id. */

@@ -39,9 +39,7 @@ export interface RecordPorts {
   clock: Pick<Clock, 'now'>;
   signatureOf(record: FileRecord): SignatureState;
   shadowsOf(record: FileRecord): ItemBase['shadows'];
-  /**
-   * Called for a file that was read in the tick of its last change. The next scan must call `recheck`.
-   */
+  /** Called for a file that was read in the tick of its last change. The next scan must call `recheck`. */
   onHastyRead(record: FileRecord): void;
 }
 

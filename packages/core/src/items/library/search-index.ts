@@ -22,8 +22,7 @@ const MIN_PREFIX = 3;
 const FORM_FACTOR = 0.5;
 
 /**
- * Returns lower-case words of letters and digits: `read_file`, `read-file` and `fs/read` are two words
- * each.
+ * Returns lower-case words of letters and digits: `read_file`, `read-file` and `fs/read` are two words each.
  */
 export const wordsOf = (text: string): string[] =>
   text.toLowerCase().match(/[\p{L}\p{N}]{1,64}/gu) ?? [];
@@ -81,8 +80,7 @@ function alivePart({ documents, weights }: Posting, alive: readonly boolean[]): 
 export function createSearchIndex(isWanted?: (word: string) => boolean) {
   const postings = new Map<string, Posting>();
   /**
-   * The vocabulary is sorted, so that words with a common prefix are neighbours. New words are sorted in
-   * later.
+   * The vocabulary is sorted, so that words with a common prefix are neighbours. New words are sorted in later.
    */
   let vocabulary: readonly string[] = [];
   let fresh: string[] = [];
@@ -139,10 +137,7 @@ export function createSearchIndex(isWanted?: (word: string) => boolean) {
       gaps.push(document);
       tidy();
     },
-    /**
-     * Returns every document with a word of the query or a longer form of it. Without words it returns
-     * all.
-     */
+    /** Returns every document with a word of the query or a longer form of it. Without words it returns all. */
     match(words: readonly string[]): Scores {
       const score = new Float64Array(alive.length);
       if (words.length === 0) {

@@ -1,5 +1,4 @@
-// Resolves executor_id -> … -> a primitive without running anything. A cycle or a missing link names the
-// tools.
+// Resolves executor_id -> … -> a primitive without running anything. A cycle or a missing link names the tools.
 import {
   type Failure,
   fail,

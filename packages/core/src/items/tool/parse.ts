@@ -350,10 +350,7 @@ function checkVariables(config: Json, declared: readonly string[], place: RulePl
   }
 }
 
-/**
- * Returns the parts of a config in which placeholders are filled. The text of a script is not a
- * template.
- */
+/** Returns the parts of a config in which placeholders are filled. The text of a script is not a template. */
 export const filledConfig = (config: JsonObject, executor: string | undefined): JsonObject => {
   const { script: _, ...rest } = config;
   return executor === 'script' ? rest : config;

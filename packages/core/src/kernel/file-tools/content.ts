@@ -182,15 +182,11 @@ export async function eachChunk(
 }
 
 /**
- * A function at the end of a tool chain of the bundle. It asks the verifier about the real path that it
- * uses.
+ * A function at the end of a tool chain of the bundle. It asks the verifier about the real path that it uses.
  */
 export type BuiltinFunction = (call: PrimitiveCall) => Promise<Outcome<PrimitiveResult>>;
 
-/**
- * The parameters were checked against the schema. This function and the next ones only restore the
- * types.
- */
+/** The parameters were checked against the schema. This function and the next ones only restore the types. */
 export function textOf(parameters: JsonObject, name: string, fallback = ''): string {
   const value = getOwn(parameters, name);
   return typeof value === 'string' ? value : fallback;
@@ -226,9 +222,7 @@ export function fileMarks(
   return { labels: [...labels], sources: [...sources] };
 }
 
-/**
- * Marks a failure with the marks of the folder, because the failure reveals what the folder contains.
- */
+/** Marks a failure with the marks of the folder, because the failure reveals what the folder contains. */
 function markLook(call: PrimitiveCall, failure: Failure): Failure {
   const place = resolveProjectPath(call.projectRoot, textOf(call.parameters, 'path', '.'));
   // A refusal is made before the folder is read.

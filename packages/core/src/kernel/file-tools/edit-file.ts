@@ -47,9 +47,7 @@ function linesAt(text: string, offsets: readonly number[]): number[] {
 
 const squeeze = (line: string) => line.replace(/\s+/g, ' ').trim();
 
-/**
- * Returns the line where the text would match if white space did not count, the most frequent mistake.
- */
+/** Returns the line where the text would match if white space did not count, the most frequent mistake. */
 function nearMiss(text: string, part: string): number | undefined {
   const wanted = part.split('\n').map(squeeze);
   while (wanted.length > 1 && wanted[0] === '') wanted.shift();

@@ -18,9 +18,7 @@ interface Edit {
   readonly line: string;
 }
 
-/**
- * Returns the fewest deletions and insertions (Myers), or undefined if there are more than `MAX_EDITS`.
- */
+/** Returns the fewest deletions and insertions (Myers), or undefined if there are more than `MAX_EDITS`. */
 function shortestEdit(a: readonly string[], b: readonly string[]): Edit[] | undefined {
   const trace: Int32Array[] = [];
   const most = Math.min(a.length + b.length, MAX_EDITS);

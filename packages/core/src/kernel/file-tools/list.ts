@@ -168,8 +168,7 @@ export function findFiles(
       isTruncated = true;
       return;
     }
-    // A closed folder cannot be listed, but a caller who knows the name of a file in it may read the
-    // file.
+    // A closed folder cannot be listed, but a caller who knows the name of a file in it may read the file.
     if (isClosed(mayRead(call, folder.relative))) return;
     const listed = await entriesOf(folder, budget);
     // A folder that vanished or cannot be opened counts as empty for this caller.

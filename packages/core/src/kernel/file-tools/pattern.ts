@@ -11,15 +11,11 @@ export interface LineMatcher {
 }
 
 const MAX_PATTERN = 1000;
-/**
- * Maximum number of instructions of a compiled pattern. Each may have to be visited for each character.
- */
+/** Maximum number of instructions of a compiled pattern. Each may have to be visited for each character. */
 const MAX_PROGRAM = 500;
 /** Number of characters after which the time is checked, also within a line. */
 const LOOK_AFTER = 4096;
-/**
- * A search may take the grace time plus the time for its characters. Ordinary searches are far faster.
- */
+/** A search may take the grace time plus the time for its characters. Ordinary searches are far faster. */
 const GRACE_MS = 1000;
 const CHARACTERS_PER_MS = 2000;
 

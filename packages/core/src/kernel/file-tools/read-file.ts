@@ -1,6 +1,5 @@
-// `read_file`, and how every built-in file function reads content. The whole file is always hashed, also
-// if only a part is returned: label records belong to a content, so a part without the hash would lose
-// its labels.
+// `read_file`, and how every built-in file function reads content. The whole file is always hashed, also if
+// only a part is returned: label records belong to a content, so a part without the hash would lose its labels.
 import { isUtf8 } from 'node:buffer';
 import { createHash, hash } from 'node:crypto';
 import { closeSync } from 'node:fs';

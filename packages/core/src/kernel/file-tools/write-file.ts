@@ -1,6 +1,5 @@
-// `write_file`, and the one way in which content reaches a file: a temporary file beside the target,
-// flushed, then renamed over it. A reader sees the old content or the new one, also after a crash at any
-// byte.
+// `write_file`, and the one way in which content reaches a file: a temporary file beside the target, flushed,
+// then renamed over it. A reader sees the old content or the new one, also after a crash at any byte.
 import { hash, randomBytes } from 'node:crypto';
 import { closeSync, constants, type Stats } from 'node:fs';
 import { link, lstat, open, rename, unlink } from 'node:fs/promises';
@@ -96,9 +95,7 @@ const changedMeanwhile = (relative: string): Failure =>
 /** A larger file is identified by its size and time instead of its hash. */
 export const MAX_IDENTIFIED_BYTES = 128 * 1024 * 1024;
 
-/**
- * Returns the identity of a file: the hash of its content, or size and time if the file is too large.
- */
+/** Returns the identity of a file: the hash of its content, or size and time if the file is too large. */
 export async function identityOf(place: ProjectPath, there: Stats): Promise<string> {
   const { readWhole } = await import('./read-file.ts');
   const whole = await readWhole(place, MAX_IDENTIFIED_BYTES);
@@ -139,8 +136,7 @@ async function putInPlace(
   try {
     const handle = await open(temporary, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW, mode ?? 0o666);
     try {
-      // The umask of the process narrowed the mode at creation. An existing file keeps exactly its own
-      // mode.
+      // The umask of the process narrowed the mode at creation. An existing file keeps exactly its own mode.
       if (mode !== undefined) await handle.chmod(mode & 0o777);
       await handle.writeFile(bytes);
       await handle.sync();

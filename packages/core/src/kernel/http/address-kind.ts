@@ -5,8 +5,7 @@ import { createRecent } from '../../base/index.ts';
 /** IPv4 address in the last 32 bits: mapped and NAT64. */
 const EMBEDDED = 'embedded';
 const PUBLIC = 'public';
-// The first match names the address in the refusal. An IPv6 address outside of the list is not public
-// either.
+// The first match names the address in the refusal. An IPv6 address outside of the list is not public either.
 const RANGES: readonly (readonly [kind: string, network: string, bits: number])[] = [
   ['metadata', '169.254.169.254', 32],
   ['metadata', '100.100.100.200', 32],

@@ -36,9 +36,7 @@ interface HttpTarget {
 }
 type NetCapability = 'net.http' | 'net.websocket';
 
-/**
- * Judges a target without a resolver. Undefined: the host is a name, so its addresses must be looked up.
- */
+/** Judges a target without a resolver. Undefined: the host is a name, so its addresses must be looked up. */
 function allowWritten(
   { url, method }: HttpTarget,
   capability: NetCapability,
@@ -69,10 +67,7 @@ export function refusedTarget(
 }
 const LOOPBACK = ['127.0.0.1'];
 
-/**
- * Checks a request and returns the addresses that it may use. Called for every sending and every
- * redirect.
- */
+/** Checks a request and returns the addresses that it may use. Called for every sending and every redirect. */
 export async function allowTarget(
   target: HttpTarget,
   capability: NetCapability,

@@ -1,6 +1,5 @@
-// Reads a response: decompressed, bounded, as text only if it is text, and as a fault if the status is
-// an error. Hooks and retries use the code. The detail contains what a person needs, without
-// credentials.
+// Reads a response: decompressed, bounded, as text only if it is text, and as a fault if the status is an
+// error. Hooks and retries use the code. The detail contains what a person needs, without credentials.
 import { once } from 'node:events';
 import type { Transform } from 'node:stream';
 import { createBrotliDecompress, createGunzip, createInflate, createInflateRaw } from 'node:zlib';

@@ -12,16 +12,10 @@ import { malformation, malformed, networkFault } from './fault.ts';
 import type { WireRequest } from './request.ts';
 import type { TimeWatch, TimeWatchPorts } from './time-limits.ts';
 
-/**
- * Consumes a chunk. `true` asks for more, `false` stops; a promise delays the next chunk until it
- * settles.
- */
+/** Consumes a chunk. `true` asks for more, `false` stops; a promise delays the next chunk until it settles. */
 export type Take = (bytes: Buffer) => boolean | Promise<boolean>;
 
-/**
- * How a body ended. `stopped`: the consumer or a time limit stopped it. An error: the body is
- * incomplete.
- */
+/** How a body ended. `stopped`: the consumer or a time limit stopped it. An error: the body is incomplete. */
 export type BodyEnd = 'end' | 'stopped' | Error;
 
 export interface Body {
@@ -161,9 +155,7 @@ interface KeepLimits {
   /** How long an idle connection is kept if the server announces no time. */
   idleMs?: number;
   maxIdleMs?: number;
-  /**
-   * Maximum number of kept connections. The one that was unused for the longest time is closed first.
-   */
+  /** Maximum number of kept connections. The one that was unused for the longest time is closed first. */
   maxKept?: number;
 }
 

@@ -31,8 +31,7 @@ export interface WireRequest {
 
 const TOKEN = /^[!#$%&'*+.^_`|~0-9A-Za-z-]+$/;
 /**
- * Headers of framing and routing belong to the client. Two opinions about them make request smuggling
- * possible.
+ * Headers of framing and routing belong to the client. Two opinions about them make request smuggling possible.
  */
 const OURS = new Set(
   'host connection content-length transfer-encoding upgrade keep-alive te trailer expect proxy-connection'
@@ -52,9 +51,7 @@ const scalar = (value: Json | undefined): string | undefined =>
       ? String(value)
       : undefined;
 
-/**
- * Returns the problem of a header's value. The text does not repeat the value, which may be a secret.
- */
+/** Returns the problem of a header's value. The text does not repeat the value, which may be a secret. */
 function headerProblem(name: string, value: string): string | undefined {
   if (!TOKEN.test(name)) return `header name ${JSON.stringify(name)} is not valid`;
   if (OURS.has(name)) return `header \`${name}\` is set by the client itself`;

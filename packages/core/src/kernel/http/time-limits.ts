@@ -107,8 +107,7 @@ export class TimeWatch {
   readonly #onAbort = (): void => this.stop(fail('cancelled', 'the call was cancelled'));
 
   /**
-   * Calls the listener when the call must stop, at once if it must already. The returned function
-   * unsubscribes.
+   * Calls the listener when the call must stop, at once if it must already. The returned function unsubscribes.
    */
   onStop(listener: (failure: Failure) => void): () => void {
     this.#listeners.add(listener);

@@ -91,9 +91,7 @@ function tap(socket: Duplex, onClose: (reason: string, code: number) => void) {
   };
 }
 
-/**
- * undici gives a reason if it closes because of a protocol error, and none if it answers a close frame.
- */
+/** undici gives a reason if it closes because of a protocol error, and none if it answers a close frame. */
 function offence(reason: string, code: number): Failure {
   return code === TOO_LARGE
     ? fail('response_too_large', 'a message is too long', { sent: true })

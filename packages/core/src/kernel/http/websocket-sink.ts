@@ -150,10 +150,7 @@ class WebSocketSink implements Sink, WebSocketUser {
     this.#connect();
   }
 
-  /**
-   * Connects only if events are waiting, so that a server that closes the connection is not called in
-   * vain.
-   */
+  /** Connects only if events are waiting, so that a server that closes the connection is not called in vain. */
   #connect(): void {
     const { aborted } = this.#stop.signal;
     if (this.#line !== undefined || this.#waiting.length === 0 || aborted) return;
@@ -164,8 +161,7 @@ class WebSocketSink implements Sink, WebSocketUser {
   }
 
   /**
-   * Sends the waiting events in order. Events that were not sent when the connection broke stay in the
-   * buffer.
+   * Sends the waiting events in order. Events that were not sent when the connection broke stay in the buffer.
    */
   async #connectAndFlush(): Promise<void> {
     if (!(await this.#open())) return this.#stop.abort();

@@ -34,10 +34,7 @@ export interface ProcessConfig {
   /** Files of the real home folder that the process can read. Only bundle tools may list files. */
   homeFiles: readonly string[];
   dependencies: readonly string[];
-  /**
-   * Paths that git is restricted to, in addition to the caller's right to read. `none`: it shows no
-   * files.
-   */
+  /** Paths that git is restricted to, in addition to the caller's right to read. `none`: it shows no files. */
   pathspecs: readonly string[] | 'none' | undefined;
   bounds: ProcessBounds;
 }

@@ -36,9 +36,7 @@ export interface KeptProcess {
   readonly verify: Verifier;
   /** Returns the end of the text that the program wrote to stderr. */
   said(): string;
-  /**
-   * Sets whether the process keeps this program from ending, which it does while a caller waits for it.
-   */
+  /** Sets whether the process keeps this program from ending, which it does while a caller waits for it. */
   hold(isHeld: boolean): void;
   /** How the program ended. Settles after the clean-up. */
   readonly closed: Promise<KeptProcessEnd>;

@@ -106,8 +106,7 @@ export async function capture(stream: Readable, options: CaptureOptions): Promis
 }
 
 /**
- * Returns the fields that report a truncation, with the file's path in the project. Empty if nothing was
- * cut.
+ * Returns the fields that report a truncation, with the file's path in the project. Empty if nothing was cut.
  */
 export function truncationMark(name: string, captured: Captured, projectRoot: string): JsonObject {
   if (!captured.truncated) return {};

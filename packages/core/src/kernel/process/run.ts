@@ -160,9 +160,7 @@ function programStarted(status: Readable | null | undefined): Promise<boolean> {
   return new Promise((resolve) => status.once('close', () => resolve(text.includes(BEGUN))));
 }
 
-/**
- * Starts a child in a group of its own. Errors of pipes are expected, because a child may close early.
- */
+/** Starts a child in a group of its own. Errors of pipes are expected, because a child may close early. */
 export function start(launch: Launch): Outcome<StartedProcess> {
   const spawned = spawnIt(launch);
   if (!spawned.ok) return spawned;

@@ -38,9 +38,7 @@ const SOURCE_LABELS = {
   python: 'src:py',
 } as const;
 
-/**
- * Returns the program's name for messages and sources: relative to the project, or without its folder.
- */
+/** Returns the program's name for messages and sources: relative to the project, or without its folder. */
 const shownProgram = ({ argv: [program = ''] }: PreparedLaunch, projectRoot: string): string => {
   const inProject = pathWithin(projectRoot, program);
   return inProject === program ? basename(program) : inProject;
@@ -74,14 +72,14 @@ const lastLine = (text: string): string => text.trim().split('\n').at(-1)?.slice
  * the messages of the set-up.
  */
 function setupFailure(ended: Ended, prepared: PreparedLaunch): Failure {
-  const reason = lastLine(ended.stderr.text).replace(/^(?:bwrap|sandbox): /, '');
+  const setupText = lastLine(ended.stderr.text).replace(/^(?:bwrap|sandbox): /, '');
   return notBegun(
-    reason.startsWith('execvp')
+    setupText.startsWith('execvp')
       ? fail(
           'dependency_missing',
-          `program \`${basename(prepared.argv[0] ?? '')}\` cannot be started inside the sandbox: ${reason}`,
+          `program \`${basename(prepared.argv[0] ?? '')}\` cannot be started inside the sandbox: ${setupText}`,
         )
-      : fail('sandbox_missing', `the sandbox could not be set up: ${reason}`),
+      : fail('sandbox_missing', `the sandbox could not be set up: ${setupText}`),
   );
 }
 

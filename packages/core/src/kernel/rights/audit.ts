@@ -47,10 +47,7 @@ export interface Audit {
   /** Checks that a row can be written; the result may be 20 ms old. Called before an effect that needs a row. */
   ready(): Outcome<null>;
   write(row: Omit<AuditRow, 'time'>): Outcome<null>;
-  /**
-   * Returns matching rows, oldest first. The memory depends on the matches, not on the length of the
-   * file.
-   */
+  /** Returns matching rows, oldest first. The memory depends on the matches, not on the length of the file. */
   read(filter: AuditFilter): Outcome<AuditRow[]>;
   /** Settles when all rows so far are sent, or written to the file. Absent: rows are written at once. */
   kept?(): Promise<Outcome<null>>;
@@ -112,9 +109,7 @@ export function auditRow(
 
 const MAX_TEXT = 500;
 const BLOCK = 256 * 1024;
-/**
- * No row is longer. A longer line is not a row, so only its end is kept while its beginning is searched.
- */
+/** No row is longer. A longer line is not a row, so only its end is kept while its beginning is searched. */
 const MAX_LINE = 64 * 1024;
 /** The registry returns the same maximum. */
 const MAX_ROWS = 100_000;
@@ -271,8 +266,7 @@ export const isOfUser = ({
   subject === 'person' && /^(?:keys|trust)(?::|$)/.test(operation);
 
 /**
- * Adds the user's own audit to that of a project. Rows of the user are written to it and read with the
- * others.
+ * Adds the user's own audit to that of a project. Rows of the user are written to it and read with the others.
  */
 export function withUserAudit(project: Audit, user: Audit): Audit {
   return {

@@ -24,8 +24,7 @@ const tagOf = (thread: string | undefined): string =>
   thread === undefined ? '' : hash('sha256', thread).slice(0, 16);
 
 /**
- * Returns the file name for output of a caller's process. Without a thread it belongs to a person or a
- * client.
+ * Returns the file name for output of a caller's process. Without a thread it belongs to a person or a client.
  */
 export const longOutputName = (random: string, thread: string | undefined, stream: string) =>
   `${[random, tagOf(thread), stream].filter((part) => part !== '').join('.')}.txt`;
@@ -56,9 +55,8 @@ interface ClosedPlaces {
 const WHY_ITEMS = 'is where the items of the project are; they change through `execute`';
 
 /**
- * Returns a function that removes the closed paths from every right over files. Their location is read
- * every 20 ms at most, because a search checks thousands of files. The same authority gives the same
- * result.
+ * Returns a function that removes the closed paths from every right over files. Their location is read every 20
+ * ms at most, because a search checks thousands of files. The same authority gives the same result.
  */
 export function createKeepOut(
   { project, home, whyKept }: ClosedPlaces,

@@ -44,9 +44,7 @@ export function checkSignature({ kind, id, signature }: Item): Outcome<null> {
   return fail('signature_invalid', `${kind} \`${id}\` ${what}; ${words[1]}`, { [kind]: id });
 }
 
-/**
- * Marks of a server's description of its tool. It stays untrusted after a person has approved the tool.
- */
+/** Marks of a server's description of its tool. It stays untrusted after a person has approved the tool. */
 const FOREIGN = describe({ labels: ['untrusted'], taint: ['untrusted', 'src:mcp'] });
 
 /** Marks of a text from a package or a catalog that no trusted key signed. */
@@ -113,8 +111,7 @@ export function shownFile(library: Pick<Library, 'roots' | 'projectRoot'>, file:
 }
 
 /**
- * Returns the folders that no caller may see, with their replacements. Inner folders come before outer
- * ones.
+ * Returns the folders that no caller may see, with their replacements. Inner folders come before outer ones.
  */
 function hiddenPlaces(library: Pick<Library, 'roots' | 'projectRoot'>): [string, string][] {
   const roots = library.roots().map(({ source, dir }): [string, string] => {

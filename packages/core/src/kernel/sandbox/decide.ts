@@ -70,8 +70,7 @@ function verifyNetwork(capability: string, verify: Verifier, unguessable: string
 const BY_MOUNT = new Set(['fs.read', 'fs.write', 'fs.exec']);
 
 /**
- * Checks every right that the start itself needs. `startsFile` is the program, if it is a file of the
- * project.
+ * Checks every right that the start itself needs. `startsFile` is the program, if it is a file of the project.
  */
 export function verifyStart(
   call: Pick<PrimitiveCall, 'tool' | 'verify'>,

@@ -30,9 +30,7 @@ const removeEmpty = (path: string): boolean => {
 /** Number of children of this process that use each folder. */
 const shared = new Map<string, number>();
 
-/**
- * The folders that one child uses. They are removed after its end, or after a crash by the next child.
- */
+/** The folders that one child uses. They are removed after its end, or after a crash by the next child. */
 export interface Holds {
   /** Mark files in shared folders, relative to the project's root. */
   readonly marks: readonly string[];

@@ -1,6 +1,5 @@
-// Restricts git with pathspecs. Git reveals deleted and hidden files from its history, so a tool that
-// calls it is restricted to readable paths. Git applies pathspecs to the working tree, the index and
-// every commit.
+// Restricts git with pathspecs. Git reveals deleted and hidden files from its history, so a tool that calls it
+// is restricted to readable paths. Git applies pathspecs to the working tree, the index and every commit.
 import { fail, matchGlob, type Outcome, ok } from '../../base/index.ts';
 import { RECORD_NAMES } from '../../items/index.ts';
 import { type AccessQuestion, createJudge } from './places.ts';

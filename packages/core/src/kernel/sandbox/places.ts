@@ -1,8 +1,7 @@
-// Computes which paths of the project a sandboxed child can read and write: exactly those for which its
-// caller has `fs.read` and `fs.write`. Rights are globs that only a verifier can evaluate, so it is
-// called path by path. A folder is open if random names are open in it at every depth. The globs tell
-// where answers can change. Without them every entry is checked, and entries beyond the bound are
-// closed.
+// Computes which paths of the project a sandboxed child can read and write: exactly those for which its caller
+// has `fs.read` and `fs.write`. Rights are globs that only a verifier can evaluate, so it is called path by
+// path. A folder is open if random names are open in it at every depth. The globs tell where answers can
+// change. Without them every entry is checked, and entries beyond the bound are closed.
 import { readdirSync } from 'node:fs';
 import { join } from 'node:path';
 import { fail, type Outcome, ok } from '../../base/index.ts';
@@ -109,8 +108,7 @@ export function literalOf(glob: string): { literal: string; isWhole: boolean } {
 }
 
 /**
- * Finds where answers can change: for `src/**` at `src` and nowhere below, for `src/*.ts` anywhere in
- * `src`.
+ * Finds where answers can change: for `src/**` at `src` and nowhere below, for `src/*.ts` anywhere in `src`.
  */
 function shapeOf(globs: readonly string[]): Shape {
   const shape: Shape = { names: new Map(), regions: new Set() };
@@ -236,8 +234,7 @@ function withParents(found: Places): MountPlace[] {
 }
 
 /**
- * Limits the number of mounts. Closed places are merged; if too many open places remain, the start is
- * refused.
+ * Limits the number of mounts. Closed places are merged; if too many open places remain, the start is refused.
  */
 function limitPlaces(start: Places): Outcome<Places> {
   for (let found = start; ; ) {

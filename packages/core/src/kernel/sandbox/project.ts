@@ -82,8 +82,7 @@ interface Closed {
 }
 
 /**
- * Returns mounts that protect existing traps. Repositories that are open to `git.write` are protected in
- * part.
+ * Returns mounts that protect existing traps. Repositories that are open to `git.write` are protected in part.
  */
 function closeTraps(
   projectRoot: string,

@@ -1,6 +1,5 @@
-// Cleans up after a child whose supervisor was killed. Before a child starts, the existing files are
-// recorded in the user's folder. The next start in the project that finds the record of a dead process
-// cleans up.
+// Cleans up after a child whose supervisor was killed. Before a child starts, the existing files are recorded
+// in the user's folder. The next start in the project that finds the record of a dead process cleans up.
 import {
   mkdirSync,
   readdirSync,

@@ -28,9 +28,7 @@ async function closeSeat(seat: Seat, patience: Promise<void>): Promise<SinkRepor
   return { ...report, dropped, ...(error !== undefined && { error }) };
 }
 
-/**
- * Returns a promise if the sink needs time. If a batch fails, none of its events counts as delivered.
- */
+/** Returns a promise if the sink needs time. If a batch fails, none of its events counts as delivered. */
 function feed(seat: Seat, events: readonly StreamEvent[]): void | Promise<void> {
   const failed = (cause: unknown): void => {
     seat.error ??= messageOf(cause);

@@ -179,8 +179,7 @@ function createSink(place: { absolute: string; relative: string }, options: File
     if (cause === undefined) return;
     waiting.count -= whole.count;
     giveUp(cause);
-    // The next text would be appended to a torn line. If this fails too, the next open begins a new
-    // line.
+    // The next text would be appended to a torn line. If this fails too, the next open begins a new line.
     if (done > whole.size) ftruncateSync(file, fstatSync(file).size - (done - whole.size));
   }
 

@@ -40,8 +40,7 @@ function propertySchema(parameter: ToolParameter): JsonObject {
 }
 
 /**
- * Returns the schema that `load` returns and `execute` checks: an object with the declared names and no
- * others.
+ * Returns the schema that `load` returns and `execute` checks: an object with the declared names and no others.
  */
 export function schemaOf(parameters: readonly ToolParameter[]): JsonObject {
   const properties: JsonObject = {};
@@ -89,10 +88,7 @@ function readErrors(
   }));
 }
 
-/**
- * Cache, because resolving the references of a schema costs more than most checks. Schemas are
- * immutable.
- */
+/** Cache, because resolving the references of a schema costs more than most checks. Schemas are immutable. */
 const validators = new WeakMap<JsonObject, Validator>();
 
 const TYPES = ['string', 'number', 'boolean', 'integer', 'object', 'array'];
@@ -147,8 +143,7 @@ export function validate(value: Json, schema: JsonObject): ValidationError[] {
   }
   if (surelyFits(value, schema)) return [];
   try {
-    // The validator writes into its schema, and this one may be frozen as part of an answer, so it gets
-    // a copy.
+    // The validator writes into its schema, and this one may be frozen as part of an answer, so it gets a copy.
     const validator =
       validators.get(schema) ?? new Validator(structuredClone(schema), '2020-12', false);
     validators.set(schema, validator);
@@ -169,9 +164,7 @@ function knownNames(schema: JsonObject, declared: readonly ToolParameter[]): str
   return isOpen ? undefined : [...named, ...declared.map(({ name }) => name)];
 }
 
-/**
- * True if a schema contains regular expressions. An untrusted one can keep the process busy for ever.
- */
+/** True if a schema contains regular expressions. An untrusted one can keep the process busy for ever. */
 export function hasPatterns(schema: Json): boolean {
   if (Array.isArray(schema)) return schema.some(hasPatterns);
   if (!isObject(schema)) return false;

@@ -124,9 +124,7 @@ function unreadable(library: Library, links: readonly PlannedTool[]): Failure | 
   });
 }
 
-/**
- * Levels from the most trusted to the least. INVARIANT: a chain is always trusted as its weakest link.
- */
+/** Levels from the most trusted to the least. INVARIANT: a chain is always trusted as its weakest link. */
 const SOURCES = ['bundle', 'installed', 'user', 'project'] as const;
 
 function sourceOf(
@@ -153,8 +151,7 @@ export function riskTier(
 }
 
 /**
- * Returns the keys of an operation, such as `op:tool:fs/write_file` and its prefixes, the most general
- * first.
+ * Returns the keys of an operation, such as `op:tool:fs/write_file` and its prefixes, the most general first.
  */
 export function toolKeys(id: string, action?: string): string[] {
   const parts = id.split('/');

@@ -1,8 +1,7 @@
-// Marks of the effects of a child process. Its answer and every file that it changed carry the marks of
-// its inputs and of all labelled files that it could read. Two scans of its writable places tell which
-// files it changed; if that would cost too much, the folder itself is marked. INVARIANT: until the end
-// all of those places always count as marked, so that neither a kill nor a concurrent reader finds an
-// unlabelled copy.
+// Marks of the effects of a child process. Its answer and every file that it changed carry the marks of its
+// inputs and of all labelled files that it could read. Two scans of its writable places tell which files it
+// changed; if that would cost too much, the folder itself is marked. INVARIANT: until the end all of those
+// places always count as marked, so that neither a kill nor a concurrent reader finds an unlabelled copy.
 import { createHash } from 'node:crypto';
 import { type BigIntStats, closeSync, lstatSync, openSync, readSync } from 'node:fs';
 import { join, relative, sep } from 'node:path';
@@ -37,9 +36,7 @@ export interface Box {
   readonly isOpen: boolean;
   readonly mayWrite: boolean;
   readonly given: Descriptor;
-  /**
-   * Marks of written files in addition to `given`, known before the start. The answer has its own marks.
-   */
+  /** Marks of written files in addition to `given`, known before the start. The answer has its own marks. */
   readonly written?: Descriptor;
   /** Maximum number of entries that are scanned. */
   readonly most?: number;

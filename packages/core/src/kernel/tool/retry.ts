@@ -1,6 +1,5 @@
-// Decides whether a failed attempt may be repeated. A repeated side effect is worse than an error, so a
-// tool with `effect: write` is repeated only if nothing can have happened yet, or if its author listed
-// the code.
+// Decides whether a failed attempt may be repeated. A repeated side effect is worse than an error, so a tool
+// with `effect: write` is repeated only if nothing can have happened yet, or if its author listed the code.
 import type { Failure, Outcome } from '../../base/index.ts';
 import type { ToolEffect } from '../../flow/index.ts';
 import type { Retry } from '../../items/index.ts';

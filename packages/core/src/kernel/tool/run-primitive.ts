@@ -319,9 +319,7 @@ function marksInside(
   return resultFacts ? mergeDescriptors(marks, declaredUntrusted(resultFacts, false)) : marks;
 }
 
-/**
- * Marks the files with output that did not fit into a result, so that reading them gives the same marks.
- */
+/** Marks the files with output that did not fit into a result, so that reading them gives the same marks. */
 function keepLongOutput(labels: LabelRecords, output: Json, marks: Descriptor): Outcome<null> {
   const truncated = getOwn(output, 'truncated');
   for (const stream of isObject(truncated) && marks !== EMPTY ? ['stdout', 'stderr'] : []) {
@@ -362,10 +360,7 @@ function networkMarks(
   return resultFacts ? declaredUntrusted(resultFacts, isOurs) : EMPTY;
 }
 
-/**
- * Removes the tool's own `untrusted` label. Sources stay; labels of inputs and files are added
- * separately.
- */
+/** Removes the tool's own `untrusted` label. Sources stay; labels of inputs and files are added separately. */
 const trustedResult = ({ labels = [], ...result }: PrimitiveResult): PrimitiveResult => ({
   ...result,
   labels: labels.filter((label) => label !== 'untrusted'),
@@ -441,8 +436,7 @@ function unlikeSchema(id: string, errors: readonly ValidationError[]): Failure {
 }
 
 /**
- * Returns the result of the reader with facts for each field. An answer without facts is untrusted as a
- * whole.
+ * Returns the result of the reader with facts for each field. An answer without facts is untrusted as a whole.
  */
 function readResult(
   { output, parts, facts }: PrimitiveResult,
@@ -681,8 +675,7 @@ export async function runBody(
   };
   const named = nameFiles(ports, allowed, inputMarks, caller);
   if (!named.ok) return named;
-  // Streams may write to the thread's folder without a right of their own, but not those of an unsigned
-  // tool.
+  // Streams may write to the thread's folder without a right of their own, but not those of an unsigned tool.
   const threadId = unsigned ? undefined : caller.__thread_id;
   const started = ports.clock.monotonic();
   const counter = { delivered: 0 };

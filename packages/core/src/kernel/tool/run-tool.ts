@@ -1,5 +1,4 @@
-// Prepares one tool call: plan, parameters, the capability gate. run-primitive.ts executes an allowed
-// call.
+// Prepares one tool call: plan, parameters, the capability gate. run-primitive.ts executes an allowed call.
 import {
   type Failure,
   getOwn,
@@ -63,9 +62,7 @@ export function inputsOf(
   return inputs;
 }
 
-/**
- * Fields that decide the target of a call, by primitive. The first field that a link contains counts.
- */
+/** Fields that decide the target of a call, by primitive. The first field that a link contains counts. */
 const DECIDING: Readonly<Record<string, readonly string[]>> = {
   http_client: ['url'],
   subprocess: ['command', 'script', 'module'],
@@ -171,9 +168,7 @@ function withMapping(failure: Failure, { tool, leaf }: Plan): Failure {
   return { ok: false, error: { code, detail: { ...detail, message } } };
 }
 
-/**
- * A dry run has no effect, but its answer contains a config, so it is judged and recorded like a call.
- */
+/** A dry run has no effect, but its answer contains a config, so it is judged and recorded like a call. */
 function dryCall(ports: ToolPorts, { plan, parameters }: CheckedCall): PreparedCall {
   const { id, category } = plan.leaf;
   return {

@@ -44,8 +44,7 @@ const own = <T>(table: Readonly<Record<string, T>>, name: string): T | undefined
   Object.hasOwn(table, name) ? table[name] : undefined;
 
 /**
- * Returns the plan of a sink's tool. The signature of every link counts, and an unsigned one gets no
- * secret.
+ * Returns the plan of a sink's tool. The signature of every link counts, and an unsigned one gets no secret.
  */
 function sinkPlan(type: string, ports: SinkPorts): Outcome<Plan> {
   const found = ports.library.find('tool', sinkId(type));

@@ -57,8 +57,7 @@ export interface FormedBody {
 
 export interface ToolLine {
   /**
-   * The operation has the keys of every link, so a rule about the sending tool also applies to tools
-   * above it.
+   * The operation has the keys of every link, so a rule about the sending tool also applies to tools above it.
    */
   readonly op: Operation;
   /** Returns the right to use the line, restricted to what this tool may do. */
@@ -153,8 +152,7 @@ const indirect = (
     const values = Object.values(parameters).map((data) => makeValue(data, about));
     const sinks = (): Sink[] => [sinkFor(reader())];
     const by = { ...caller, signal, sinks, filter };
-    // The sending uses a new connection, as a write, because a request on a kept one could be sent
-    // twice.
+    // The sending uses a new connection, as a write, because a request on a kept one could be sent twice.
     const once = { ...plan, retries: [], ...(isHttp(primitive) && asWrite(plan)) };
     const sent = await runBody(ports, { plan: once, parameters, authority }, values, by);
     return sent.ok ? ok(sent.output.data as JsonObject) : inChain(sent, plan);
@@ -205,10 +203,7 @@ async function openLine(ports: ToolPorts, plan: Plan): Promise<ToolLine> {
   };
 }
 
-/**
- * Another server with the same protocol, and the variable with its key. Without a variable no key is
- * sent.
- */
+/** Another server with the same protocol, and the variable with its key. Without a variable no key is sent. */
 export interface LineEndpoint {
   readonly base_url?: string;
   readonly key?: string;

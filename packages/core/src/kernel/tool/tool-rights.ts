@@ -159,8 +159,6 @@ function scopeOf(
 
 const OK: Outcome<null> = ok(null);
 
-/**
- * Returns the facts about the tool for its primitive. An unsigned chain runs in the strictest sandbox.
- */
+/** Returns the facts about the tool for its primitive. An unsigned chain runs in the strictest sandbox. */
 export const toolFacts = (plan: Plan, ask: AskSignatures): PrimitiveCall['tool'] =>
   unsignedLink(plan, ask) ? plan.strictFacts : plan.facts;

@@ -48,9 +48,7 @@ const MAX_CHOICE = 64;
 const MAX_WORDS = 256;
 const isSentence = (value: Json): boolean => typeof value === 'string' && !PLAIN.test(value);
 
-/**
- * True for enumerations that a model may see: short, printable values that a caller must pass unchanged.
- */
+/** True for enumerations that a model may see: short, printable values that a caller must pass unchanged. */
 function areTold(choices: Json[]): boolean {
   const words = JSON.stringify(choices);
   return (
@@ -84,9 +82,7 @@ function withPlainNames(table: Json): Json {
   return plain;
 }
 
-/**
- * Description for a model before anything is labelled. The server's own description is read with `load`.
- */
+/** Description for a model before anything is labelled. The server's own description is read with `load`. */
 const TOLD = 'Tool of an MCP server; `load` shows what the server says of it';
 
 /** Returns undefined for a tool that cannot be used. */

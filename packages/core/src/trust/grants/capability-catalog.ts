@@ -128,9 +128,7 @@ function shapeProblem(info: CapabilityInfo, table: Table): string | undefined {
   return undefined;
 }
 
-/**
- * Returns why a project may not declare this: it could grant rights under a name that nobody reviews.
- */
+/** Returns why a project may not declare this: it could grant rights under a name that nobody reviews. */
 function projectProblem(
   info: CapabilityInfo,
   ground: Table,

@@ -88,10 +88,7 @@ export function denied({ missing, granted, attempted, message, rule, remedy }: D
   });
 }
 
-/**
- * Returns the fault of an invalid token. `detail.token` has the failed rule and never parts of the
- * token.
- */
+/** Returns the fault of an invalid token. `detail.token` has the failed rule and never parts of the token. */
 export const tokenRefused = (reason: string, message: string): Failure =>
   fail('permission_denied', `capability token refused: ${message}`, {
     token: reason,

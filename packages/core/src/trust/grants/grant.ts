@@ -109,8 +109,7 @@ export function grantProblem(grant: Grant, catalog: CapabilityCatalog): string |
 }
 
 /**
- * Returns the declared names for a pattern. A placeholder is replaced by the pattern's name at its
- * position.
+ * Returns the declared names for a pattern. A placeholder is replaced by the pattern's name at its position.
  */
 function namesFor(pattern: string, catalog: CapabilityCatalog): string[] {
   const server = (pattern.split('.')[1] ?? '').replaceAll('*', '') || 'x';
@@ -238,8 +237,7 @@ export function grantHolds(
 const shownTool = (id: string): string => (/[*?]/.test(id) ? id : lastSegment(id));
 
 /**
- * Returns the name that conditions use: `tool.bash` for the right to call `shell/bash`, else the
- * capability.
+ * Returns the name that conditions use: `tool.bash` for the right to call `shell/bash`, else the capability.
  */
 export function grantName(grant: Grant): string {
   const id = grant.scope?.id;

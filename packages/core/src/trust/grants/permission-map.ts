@@ -42,8 +42,7 @@ export interface PermissionWorld {
 type Mapper = (permission: Permission, world: PermissionWorld) => Mapped;
 
 /**
- * Returns a problem for attributes that this resource does not have, because ignoring one would grant
- * too much.
+ * Returns a problem for attributes that this resource does not have, because ignoring one would grant too much.
  */
 function stray(permission: Permission, attributes: readonly Attribute[]): Mapped | undefined {
   const isStray = (name: Attribute) => permission[name] !== undefined && !attributes.includes(name);

@@ -37,9 +37,7 @@ function textInScope(role: string, glob: string, text: string): boolean {
   return IS_URL.test(text) ? urlInScope(glob, text) : nameInScope(glob, text);
 }
 
-/**
- * True if this value of a parameter with this role is in the scope. For a list, every element must be.
- */
+/** True if this value of a parameter with this role is in the scope. For a list, every element must be. */
 export function valueInScope(role: string, glob: string, value: Json): boolean {
   if (typeof value === 'string') return textInScope(role, glob, value);
   if (!Array.isArray(value) || value.length === 0 || value.length > MAX_VALUES) return false;

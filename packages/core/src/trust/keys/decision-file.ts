@@ -1,8 +1,7 @@
-// Decisions as lines of files in the user's folder: which keys are trusted, and who may log in. The
-// files are append-only, so several processes can write, none overwrites another one's removal, and a
-// running process reads a decision at its next question. A line that a crash cut off was never
-// acknowledged and is skipped. Any other unreadable line makes every question fail, because it may have
-// been a removal.
+// Decisions as lines of files in the user's folder: which keys are trusted, and who may log in. The files are
+// append-only, so several processes can write, none overwrites another one's removal, and a running process
+// reads a decision at its next question. A line that a crash cut off was never acknowledged and is skipped. Any
+// other unreadable line makes every question fail, because it may have been a removal.
 import {
   closeSync,
   constants,
@@ -119,8 +118,7 @@ export function openDecisions<State>(decisions: Decisions<State>) {
           const last = Buffer.alloc(1);
           const isCut =
             size > 0 && (readSync(handle, last, 0, 1, size - 1) !== 1 || last[0] !== 10);
-          // Each process appends with one write, so lines do not mix. A line that was cut off is ended
-          // first.
+          // Each process appends with one write, so lines do not mix. A line that was cut off is ended first.
           const bytes = Buffer.from(`${isCut ? '\n' : ''}${JSON.stringify(line)}\n`);
           if (writeSync(handle, bytes) !== bytes.length) throw new Error('the disk is full');
           fsyncSync(handle);

@@ -93,8 +93,7 @@ function replaceKey(dir: string, file: string, text: string, aside: string | und
 }
 
 /**
- * Creates the file completely and only once: `link` fails if another process was first, whose key then
- * counts.
+ * Creates the file completely and only once: `link` fails if another process was first, whose key then counts.
  */
 function createKey(dir: string, file: string, random: RandomBytes): void {
   mkdirSync(dir, { recursive: true, mode: 0o700 });
@@ -187,9 +186,7 @@ export function createKeyFolder(dir: string, random: RandomBytes = systemRandom)
     keepTokenKey,
     /** Returns the key that signs items. Created on first use. */
     signingKey: () => obtain('signing'),
-    /**
-     * Returns the root key of capability tokens. Created on first use, never equal to the signing key.
-     */
+    /** Returns the root key of capability tokens. Created on first use, never equal to the signing key. */
     tokenKey: () => obtain('tokens'),
     list,
   };

@@ -94,9 +94,7 @@ function readPublicKey(raw: Uint8Array): KeyObject | undefined {
 /** Signatures of this process, each as a digest of key, bytes and signature. */
 const signedHere = createRecent<string, true>(MAX_KNOWN);
 
-/**
- * INVARIANT: key and signature always have a fixed length, so that no two triples have the same bytes.
- */
+/** INVARIANT: key and signature always have a fixed length, so that no two triples have the same bytes. */
 const signatureName = (publicKey: Uint8Array, bytes: Uint8Array, signature: Uint8Array): string =>
   toBase64Url(sha256('kernmantle/signature/v1\0', publicKey, signature, bytes));
 
@@ -137,8 +135,7 @@ const pairs = createRecent<string, KeyPair>(MAX_KNOWN);
 const seedName = (seed: Uint8Array): string => toBase64Url(sha256('kernmantle/seed/v1\0', seed));
 
 /**
- * Throws unless the seed has 32 bytes. The cache serves the verification that follows the minting of a
- * token.
+ * Throws unless the seed has 32 bytes. The cache serves the verification that follows the minting of a token.
  */
 export function keyPairFromSeed(seed: Uint8Array): KeyPair {
   if (seed.length !== KEY_BYTES) throw new RangeError(`a seed has ${KEY_BYTES} bytes`);

@@ -19,10 +19,7 @@ import {
 import { type ItemFilters, listName, refusingList } from '../grants/item-filter.ts';
 import type { TokenBlock } from './token-block.ts';
 
-/**
- * An early answer for people and hooks. Enforcement does not use it, because every call is judged
- * itself.
- */
+/** An early answer for people and hooks. Enforcement does not use it, because every call is judged itself. */
 export interface StartCheck {
   /** Grants without any right of that name, or without an overlapping scope. */
   missing: Grant[];

@@ -1,6 +1,5 @@
-// The body of one block of a capability token: exactly these fields and shapes, in the one canonical
-// spelling. An unknown field is refused, so that an old verifier never overlooks a restriction of a
-// newer block.
+// The body of one block of a capability token: exactly these fields and shapes, in the one canonical spelling.
+// An unknown field is refused, so that an old verifier never overlooks a restriction of a newer block.
 import {
   canonicalJson,
   compact,
@@ -137,9 +136,7 @@ export function writeBlock(block: TokenBlock, index: number): Outcome<string> {
   return ok(text);
 }
 
-/**
- * Returns a frozen block. Refuses every non-canonical spelling: duplicate keys, blanks, other numbers.
- */
+/** Returns a frozen block. Refuses every non-canonical spelling: duplicate keys, blanks, other numbers. */
 export function readBlock(text: string, index: number): Outcome<TokenBlock> {
   const before = written.get(`${index}:${text}`);
   if (before) return ok(before);

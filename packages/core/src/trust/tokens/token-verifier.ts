@@ -141,9 +141,7 @@ export function createTokenVerifier(ports: TokenVerifierPorts) {
   }
 
   return {
-    /**
-     * `thread`: the thread that presents the token; a token of another thread is refused. Never throws.
-     */
+    /** `thread`: the thread that presents the token; a token of another thread is refused. Never throws. */
     verify(text: string, thread?: string): Outcome<VerifiedToken> {
       if (typeof text !== 'string' || text.length > MAX_TOKEN) {
         return tokenRefused('malformed', 'it is not a text, or too long');

@@ -99,10 +99,7 @@ function appendLink(
 
 const nonceOf = (random: RandomBytes): string => toBase64Url(random(16));
 
-/**
- * Returns a new chain of one block, signed by the root key. Fails for a block that could not be
- * verified.
- */
+/** Returns a new chain of one block, signed by the root key. Fails for a block that could not be verified. */
 export function mintToken(
   root: KeyPair,
   content: BlockContent,

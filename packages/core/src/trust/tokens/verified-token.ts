@@ -89,9 +89,7 @@ export function widenToken(
   return token ? ok(token) : fail('invalid_input', 'a token needs a block');
 }
 
-/**
- * A verified token allows what its chain allows, unless it expired, was revoked, or a ceiling refuses.
- */
+/** A verified token allows what its chain allows, unless it expired, was revoked, or a ceiling refuses. */
 export interface TokenWorld {
   clock: Pick<Clock, 'now'>;
   catalog: CapabilityCatalog;
@@ -99,10 +97,7 @@ export interface TokenWorld {
   isRevoked?(thread: string): boolean;
   /** Absent: every thread that the root key signed is known. */
   isKnownThread?(thread: string): boolean;
-  /**
-   * Counts one use of an approval in the token, once per token. Absent: approvals in a token do not
-   * count.
-   */
+  /** Counts one use of an approval in the token, once per token. Absent: approvals in a token do not count. */
   useApproval?(use: { approval: string; thread: string; token: string }): Outcome<null>;
   /** The operator's policies, which cap every token. */
   ceilings?: readonly Ceiling[];
@@ -214,9 +209,7 @@ export class VerifiedToken {
     return by === true ? BY_APPROVAL : [refusal, ...by].join('; ');
   }
 
-  /**
-   * Returns true if an approval allows the need. Otherwise returns why approvals are used up or expired.
-   */
+  /** Returns true if an approval allows the need. Otherwise returns why approvals are used up or expired. */
   #useApproval(need: Need): true | string[] {
     const { useApproval } = this.#world;
     const reasons: string[] = [];
