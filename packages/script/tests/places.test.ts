@@ -481,7 +481,7 @@ show @aC("w").title`;
       ['import tools { @aB } from mcp "notes"', 'exports no `aB`'],
       ['import tools from mcp "notes" as @n\nshow @n.addNotes', 'did you mean `addNote`'],
       ['var @add_note = 1\nimport tools { @add_note } from mcp "notes"', '`@add_note`'],
-      ['import tools from mcp "other" as @n', 'there is no connector `other`'],
+      ['import tools from mcp "other" as @n', 'connector `other` not found'],
     ] as const) {
       const { code, output } = await script(wrong);
       expect(output).toContain(said);

@@ -412,7 +412,7 @@ describe('risk labels are hierarchical', () => {
       `${named('no-influenced-advice')}exe advice @f(x) = \`take @x\`\nvar influenced @k = "s"\nwhen @k == "s" => show @f("tea")`,
       '',
       4,
-      'what strangers influenced gives no advice',
+      'data with the label `influenced` gives no advice',
     ],
     [
       'what a kind of model makes of untrusted data is influenced',

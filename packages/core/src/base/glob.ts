@@ -45,7 +45,7 @@ export function matchGlob(pattern: string, text: string): boolean {
   return p === patterns.length;
 }
 
-/** What is wrong with a glob that a person wrote; undefined when it is fine. */
+/** Returns the problem of a glob that a person wrote. Undefined for a valid one. */
 export function globProblem(pattern: string): string | undefined {
   if (pattern === '') return 'is empty';
   if (pattern.length > 1024) return 'is longer than 1024 characters';
@@ -59,5 +59,5 @@ export function globProblem(pattern: string): string | undefined {
   return undefined;
 }
 
-/** The part before the first special character: what two globs must share to overlap at all. */
+/** Returns the part before the first special character, which two overlapping globs must share. */
 export const literalPrefix = (pattern: string): string => /^[^*?]*/.exec(pattern)?.[0] ?? '';

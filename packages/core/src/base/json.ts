@@ -8,8 +8,8 @@ const isContainer = (value: unknown): value is Json[] | JsonObject =>
   typeof value === 'object' && value !== null;
 
 /**
- * Freezes a value with everything in it, and remembers that. INVARIANT: everything below a value that
- * is remembered is frozen, whoever froze it and however far. Walks without recursion.
+ * Freezes a value with all of its elements and caches that. INVARIANT: everything below a cached value
+ * is always frozen, whichever code froze it and however deep. Walks without recursion.
  */
 export function freezeJson<T extends Json>(value: T): T {
   const open: Json[] = [value];
@@ -22,17 +22,17 @@ export function freezeJson<T extends Json>(value: T): T {
   return value;
 }
 
-/** Is this value frozen with everything in it, for certain? */
+/** True if this value is certainly frozen with all of its elements. */
 export const isFrozenJson = (value: object): boolean => frozen.has(value);
 
-/** What is left of a type in JSON; nothing fits where a function is. */
+/** The part of a type that JSON can represent. A type with a function does not match. */
 type Data<T> = T extends Json | undefined
   ? T
   : T extends (...given: never[]) => unknown
     ? never
     : { [Key in keyof T]: Data<T[Key]> };
 
-/** Data whose type is an interface, which the compiler does not take for JSON. */
+/** Returns data whose type is an interface, which the compiler does not accept as JSON. */
 export const asJson = <T>(value: T & Data<T>): Json => value as Json;
 
 export const MAX_DEPTH = 200;
@@ -41,12 +41,12 @@ export function isObject(value: unknown): value is JsonObject {
   return typeof value === 'object' && value !== null && !Array.isArray(value);
 }
 
-/** The own property, or undefined: inherited names such as `constructor` do not exist. */
+/** Returns the own property, or undefined: inherited names such as `constructor` do not count. */
 export function getOwn(value: unknown, key: string): Json | undefined {
   return isObject(value) && Object.hasOwn(value, key) ? value[key] : undefined;
 }
 
-/** Sets an own property, also when the key is `__proto__`. */
+/** Sets an own property, also for the key `__proto__`. */
 export function setOwn(target: JsonObject, key: string, value: Json): void {
   if (key === '__proto__') {
     Object.defineProperty(target, key, {
@@ -75,7 +75,7 @@ export function jsonEqual(a: Json | undefined, b: Json | undefined): boolean {
   return keys.every((key) => Object.hasOwn(b, key) && jsonEqual(a[key], b[key]));
 }
 
-/** Objects merge key by key, `over` wins; lists and everything else are replaced whole. */
+/** Merges objects key by key, and `over` wins. Lists and all other values are replaced as a whole. */
 export function mergeDeep(base: JsonObject, over: JsonObject): JsonObject {
   const merged: JsonObject = { ...base };
   for (const [key, above] of Object.entries(over)) {
@@ -89,14 +89,14 @@ function canonicalObject(value: JsonObject, depth: number): string {
   let text = '';
   for (const key of Object.keys(value).sort()) {
     if (text !== '') text += ',';
-    // Most keys are words, and a word needs no more than its quotes.
+    // Most keys are words, which need no escaping.
     text += /^[a-z_]+$/.test(key) ? `"${key}":` : `${JSON.stringify(key)}:`;
     text += canonicalJson(value[key] as Json, depth);
   }
   return `{${text}}`;
 }
 
-/** Keys sorted by code unit, no blanks: the text that is hashed and signed. Throws on non-JSON. */
+/** Returns the text for hashes and signatures: keys sorted by code unit, no blanks. Throws for non-JSON. */
 export function canonicalJson(value: Json, depth = 0): string {
   if (depth > MAX_DEPTH) throw new RangeError(`value is nested deeper than ${MAX_DEPTH} levels`);
   if (value === null || typeof value === 'boolean' || typeof value === 'string') {
@@ -118,7 +118,7 @@ export function canonicalJson(value: Json, depth = 0): string {
 /** Why a value is refused although its text is JSON. */
 type Flaw = 'deep' | 'not_finite' | undefined;
 
-/** Walks without recursion, no deeper than `limit`. Depth is told before numbers. */
+/** Walks without recursion, no deeper than `limit`. Depth is reported before numbers. */
 function flawOf(value: Json, limit: number): Flaw {
   let isFinite = typeof value !== 'number' || Number.isFinite(value);
   let level: readonly Json[] = [value];
@@ -138,28 +138,28 @@ function flawOf(value: Json, limit: number): Flaw {
   return isFinite ? undefined : 'not_finite';
 }
 
-/** Are lists and objects nested deeper than this? */
+/** True if lists and objects are nested deeper than this. */
 export const isDeeperThan = (value: Json, limit: number): boolean =>
   flawOf(value, limit) === 'deep';
 
-/** Are all numbers in it such as JSON can write? `JSON.parse` reads `1e999` as infinity. */
+/** True if JSON can represent all numbers in it. `JSON.parse` reads `1e999` as infinity. */
 export function isFiniteJson(value: Json): boolean {
   const open: Json[] = [value];
-  // A value of a program may hold itself.
-  const seen = new Set<object>();
+  // A program's value may contain itself.
+  const visited = new Set<object>();
   while (open.length > 0) {
     const item = open.pop();
     if (typeof item === 'number' && !Number.isFinite(item)) return false;
-    if (!isContainer(item) || seen.has(item)) continue;
-    seen.add(item);
+    if (!isContainer(item) || visited.has(item)) continue;
+    visited.add(item);
     for (const child of Object.values(item)) open.push(child);
   }
   return true;
 }
 
 /**
- * JSON text from outside: never throws, refuses what is nested too deeply to be handled safely, and numbers
- * that are too large (`detail.not_finite`).
+ * Parses JSON text from outside. Never throws. Refuses deep nesting and too large numbers
+ * (`detail.not_finite`).
  */
 export function parseJson(text: string, maxDepth = MAX_DEPTH): Outcome<Json> {
   let value: Json;
@@ -178,10 +178,12 @@ export function parseJson(text: string, maxDepth = MAX_DEPTH): Outcome<Json> {
   return ok(value);
 }
 
-/** The data of a value as JSON would carry it: views are read, fields that are not there left out. */
+/** Returns the data of a value as JSON has it: views are read, undefined fields are left out. */
 export const plainJson = (value: unknown): Json => JSON.parse(JSON.stringify(value ?? null));
 
-/** For messages and lines: a text as it is, nothing as nothing, everything else as JSON. */
+/**
+ * Returns a text for messages: a string as it is, null and undefined as an empty text, everything else as JSON.
+ */
 export function plainText(value: unknown): string {
   if (typeof value === 'string') return value;
   return value === undefined || value === null ? '' : JSON.stringify(value);

@@ -1,7 +1,7 @@
 export type Json = null | boolean | number | string | Json[] | { [key: string]: Json };
 export type JsonObject = { [key: string]: Json };
 
-/** What every door answers: kernel, primitives, harness, scripts. */
+/** The result type of every exported operation: kernel, primitives, harness, scripts. */
 export type Outcome<T> = { ok: true; output: T } | { ok: false; error: Fault };
 export type Failure = { ok: false; error: Fault };
 
@@ -38,7 +38,7 @@ const ROOM_CODES = [
   ...(['approval_used', 'bail', 'steps_differ', 'plan_invalid', 'expectation_failed'] as const),
 ];
 
-/** Every code that is documented; a limit has its own (`turns_exceeded` and so on). */
+/** Every documented code. A limit has its own code (`turns_exceeded` and so on). */
 export type Code =
   | (typeof KNOWN_CODES)[number]
   | (typeof ROOM_CODES)[number]
@@ -47,7 +47,7 @@ export type Code =
 const OWN_CODES: ReadonlySet<string> = new Set<string>([
   ...KNOWN_CODES,
   ...ROOM_CODES,
-  // Used between rooms, and for a command line.
+  // Codes between folders, and codes for a command line.
   'retry_requested',
   'handed_over',
   'shared_limit',
@@ -64,7 +64,7 @@ const OWN_CODES: ReadonlySet<string> = new Set<string>([
 ]);
 const OWN_FAMILIES = /_exceeded$|^(?:approval|store|lease|journal|hook|stale|disk|mcp|sandbox)_/;
 
-/** Does the runtime itself decide by this code? A program outside may not choose such a code. */
+/** True if the runtime decides by this code. A program outside may not use it. */
 export function isOwnCode(code: string): boolean {
   const name = code.trim().toLowerCase();
   return OWN_CODES.has(name) || OWN_FAMILIES.test(name);
@@ -83,7 +83,7 @@ export function fail(
   return { ok: false, error: { code, detail: { ...detail, message } } };
 }
 
-/** Adds context to a failure on its way up; what the failing part said is never replaced. */
+/** Adds context to a failure on its way up. Details of the failing part are never replaced. */
 export function withDetail(failure: Failure, detail: Readonly<Record<string, Json>>): Failure {
   return {
     ok: false,
@@ -92,21 +92,21 @@ export function withDetail(failure: Failure, detail: Readonly<Record<string, Jso
 }
 
 /**
- * Goes on with an answer that may be there already, and then at once: a tick for every answer, whether
- * anybody waits or not, costs more than most answers do.
+ * Continues with an answer, synchronously if it is present. A tick for every answer would cost more than
+ * most answers do.
  */
 export const whenReady = <T, U>(
   answer: T | Promise<T>,
   next: (answer: T) => U | Promise<U>,
 ): U | Promise<U> => (answer instanceof Promise ? answer.then(next) : next(answer));
 
-/** An answer of somebody else's code: his promises may be of another realm, or of his own making. */
+/** Continues with an answer of a program's code, whose promise may be of another realm or a thenable. */
 export const heard = <T>(
   answer: Outcome<T> | Promise<Outcome<T>>,
 ): Outcome<T> | Promise<Outcome<T>> =>
   answer instanceof Promise || typeof answer.ok === 'boolean' ? answer : Promise.resolve(answer);
 
-/** What `work` throws, at once or later, is for `caught`. */
+/** Calls `work` and passes its exception or rejection to `caught`. */
 export function shielded<T>(
   work: () => T | Promise<T>,
   caught: (thrown: unknown) => T | Promise<T>,
@@ -119,7 +119,7 @@ export function shielded<T>(
   }
 }
 
-/** Visits one after the other until a visit answers something; that is the answer. */
+/** Visits one element after the other until a visit returns a value, and returns that value. */
 export function inTurn<T, U>(
   items: readonly T[],
   visit: (item: T, at: number) => U | undefined | Promise<U | undefined>,
@@ -132,7 +132,7 @@ export function inTurn<T, U>(
   return undefined;
 }
 
-/** Once a visit waits, so may the others: a loop, so that a long list makes no long chain. */
+/** Once a visit waits, the rest runs in a loop, so that a long list makes no long chain of promises. */
 async function restInTurn<T, U>(
   items: readonly T[],
   visit: (item: T, at: number) => U | undefined | Promise<U | undefined>,
@@ -147,7 +147,7 @@ async function restInTurn<T, U>(
   return answer;
 }
 
-/** What was thrown, in words: anything can be, also what has none. */
+/** Returns the message of anything that was thrown. */
 export function messageOf(thrown: unknown): string {
   try {
     return thrown instanceof Error ? String(thrown.message) : String(thrown);
@@ -156,7 +156,7 @@ export function messageOf(thrown: unknown): string {
   }
 }
 
-/** The code of the operating system, such as `ENOENT`; the message where there is none. */
+/** Returns the code of the operating system, such as `ENOENT`, or the message if there is none. */
 export const errnoOf = (thrown: unknown): string =>
   typeof thrown === 'object' &&
   thrown !== null &&
@@ -166,8 +166,8 @@ export const errnoOf = (thrown: unknown): string =>
     : messageOf(thrown);
 
 /**
- * A program's own function, called for what it does and not for its answer. What it throws or rejects
- * is told once and breaks nothing.
+ * Wraps a program's own function that is called for its effect. An exception or rejection is reported
+ * once and has no other effect.
  */
 export function harmless<Given extends unknown[]>(
   name: string,
@@ -180,9 +180,9 @@ export function harmless<Given extends unknown[]>(
     isTold = true;
     trouble(`\`${name}\` of the program failed: ${messageOf(error)}`);
   };
-  return (...given) => {
+  return (...values) => {
     try {
-      const answer = callback?.(...given);
+      const answer = callback?.(...values);
       const isLater = typeof answer === 'object' && answer !== null && 'then' in answer;
       if (isLater) Promise.resolve(answer).catch(tell);
     } catch (error) {
@@ -191,7 +191,7 @@ export function harmless<Given extends unknown[]>(
   };
 }
 
-// How a command ends, for whoever called it. The numbers are part of what is promised.
+// Exit codes of commands. The numbers are stable.
 export const EXIT = {
   done: 0,
   failed: 1,
@@ -219,7 +219,7 @@ const BY_CODE: Readonly<Record<string, number>> = {
   cancelled: EXIT.interrupted,
 };
 
-/** The exit code of a command that ended with this fault, or without one. */
+/** Returns the exit code of a command that ended with this fault, or without one. */
 export function exitCodeOf(fault: Fault | undefined): number {
   if (!fault) return EXIT.done;
   const { code, detail } = fault;

@@ -3,7 +3,7 @@ import { existsSync } from 'node:fs';
 import { dirname, join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 
-/** The folder of the package: the nearest one above this module that has `bundle/commands.json`. */
+/** Returns the folder of the package: the nearest one above this module with `bundle/commands.json`. */
 function packageFolder(): string {
   const start = dirname(fileURLToPath(import.meta.url));
   let folder = start;
@@ -18,14 +18,14 @@ function packageFolder(): string {
 }
 let found: string | undefined;
 
-/** A file or folder of this package by its path there, such as `bundle`. */
+/** Returns a file or folder of this package by its path in it, such as `bundle`. */
 export const packagePath = (path: string): string => join((found ??= packageFolder()), path);
 
-/** Callers hand in the clock and random bytes; no other file reads them. */
+/** Callers pass the clock and random bytes. No other file reads them. */
 export interface Clock {
-  /** Milliseconds since 1970; may jump. */
+  /** Milliseconds since 1970, which may jump. */
   now(): number;
-  /** Milliseconds that only grow; for durations and deadlines. */
+  /** Milliseconds that only grow, for durations and deadlines. */
   monotonic(): number;
 }
 

@@ -6,15 +6,12 @@ import { parseYaml, type YamlDocument } from './yaml.ts';
 
 type Loose<T> = { [K in keyof T]: T[K] | undefined };
 
-/** The same object without the fields that are undefined: absent and undefined are one thing here. */
+/** Returns the same object without undefined fields, because absent and undefined mean the same. */
 export function compact<T extends object>(value: Loose<T>): T {
   return Object.fromEntries(
     Object.entries(value).filter(([, field]) => field !== undefined),
   ) as unknown as T;
 }
-
-// Small typed rules that read a value out of a YAML document and report what is wrong where. Every
-// problem is reported, not only the first; a rule answers undefined when it reported an error.
 
 export type RulePath = readonly (string | number)[];
 
@@ -23,9 +20,9 @@ interface RuleProblem {
   message: string;
   hint?: string | undefined;
   severity?: Severity;
-  /** Point at the key instead of its value. */
+  /** Points at the key instead of its value. */
   at?: 'key';
-  /** The name of a field that is missing. */
+  /** Name of the missing field. Absent: no field is missing. */
   field?: string;
 }
 
@@ -36,23 +33,26 @@ export interface RulePlace {
   report(problem: RuleProblem): undefined;
 }
 
-/** A hostile file can hold a mistake per byte; people read the first few. */
+/** A hostile file can contain a mistake per byte, and people read the first few. */
 const MAX_DIAGNOSTICS = 100;
 
 export type Rule<T> = (value: Json, place: RulePlace) => T | undefined;
 
-/** `config.stream`, as messages name it. */
+/** Returns a path such as `config.stream` for messages. */
 const pathText = (path: RulePath): string => path.join('.');
 
-/** A file that somebody else wrote, ready to be read by rules. */
+/**
+ * A file of an untrusted author that rules can read. A rule reports every problem with its location, and
+ * returns undefined after an error.
+ */
 interface OpenedYaml {
   readonly value: Json;
   readonly place: RulePlace;
-  /** What is wrong with it so far; rules add to it. */
+  /** Problems so far. Rules add to them. */
   readonly diagnostics: Diagnostic[];
 }
 
-/** Never throws. `before` is how many lines of the file stand before the text. */
+/** Never throws. `before` is the number of lines of the file before the text. */
 export function openYaml(yaml: string, file: string, before = 0): OpenedYaml {
   const document = parseYaml(yaml);
   const lines = createLines(yaml);
@@ -98,11 +98,11 @@ function describe(value: Json): string {
   if ((value ?? null) === null) return 'nothing'; // A program can pass undefined.
   if (Array.isArray(value)) return 'a list';
   if (typeof value === 'object') return 'a mapping';
-  const shown = JSON.stringify(value);
-  return `\`${shown.length > 60 ? `${shown.slice(0, 60)}…` : shown}\``;
+  const preview = JSON.stringify(value);
+  return `\`${preview.length > 60 ? `${preview.slice(0, 60)}…` : preview}\``;
 }
 
-/** Reports that another kind of value stands here than `expected` says. */
+/** Reports that the value has another type than `expected`. */
 export function wrongType(
   place: RulePlace,
   expected: string,
@@ -117,7 +117,7 @@ export function wrongType(
 export const text: Rule<string> = (value, place) =>
   typeof value === 'string' ? value : wrongType(place, 'text', value);
 
-/** Text of one form; `what` says it in words. */
+/** Text of one form. `what` describes it in messages. */
 export const textLike =
   (pattern: RegExp, what: string, hint?: string): Rule<string> =>
   (value, place) =>
@@ -157,7 +157,7 @@ export const oneOf =
     return wrongType(place, `one of ${members.join(', ')}`, value, hint);
   };
 
-/** A list; elements that are wrong are reported and left out. */
+/** A list. Invalid elements are reported and left out. */
 export const listOf =
   <T>(rule: Rule<T>, max = 1000): Rule<T[]> =>
   (value, place) => {
@@ -178,28 +178,28 @@ export const listOrOne =
     return only === undefined ? undefined : [only];
   };
 
-/** Like `listOf`, and no name comes twice. */
+/** A list like `listOf` in which every name is unique. */
 export const uniqueBy =
   <T>(rule: Rule<T[]>, nameOf: (element: T) => string, what: string): Rule<T[]> =>
   (value, place) => {
     const read = rule(value, place);
     if (read === undefined) return undefined;
-    const seen = new Set<string>();
+    const names = new Set<string>();
     for (const [index, element] of read.entries()) {
       const name = nameOf(element);
-      if (seen.has(name)) {
+      if (names.has(name)) {
         place.child(index).report({
           code: 'duplicate_name',
           message: `${what} \`${name}\` is declared twice`,
           hint: 'names must differ; remove one of them',
         });
       }
-      seen.add(name);
+      names.add(name);
     }
     return read;
   };
 
-/** A mapping from any name to values of one shape; what is wrong is reported and left out. */
+/** A mapping from any name to values of one shape. Invalid values are reported and left out. */
 export const tableOf =
   <T>(rule: Rule<T>, max = Number.POSITIVE_INFINITY): Rule<Record<string, T>> =>
   (value, place) => {
@@ -222,13 +222,13 @@ type Read<S> = { [K in keyof S]?: ReadBy<S[K]> };
 interface RecordOptions<Name> {
   required?: readonly Name[];
   moved?: Record<string, string>;
-  /** Others read more than is known here: other fields and empty values are kept, with a warning. */
+  /** True if other code reads more fields: unknown fields and empty values are kept, with a warning. */
   open?: boolean;
-  /** An empty value is read by the rule of its field. Without this it counts as absent. */
+  /** True if the rule of a field reads its empty value. Otherwise an empty value counts as absent. */
   strict?: boolean;
 }
 
-/** A mapping with known fields: others are errors with a suggestion. */
+/** A mapping with known fields. Others are errors with a suggestion. */
 export const record =
   <S extends Record<string, Rule<unknown>>>(
     rules: S,
@@ -240,9 +240,9 @@ export const record =
     for (const [key, field] of Object.entries(value)) {
       const rule = Object.hasOwn(rules, key) ? rules[key] : undefined;
       if (!rule) reportUnknown(place.child(key), key, Object.keys(rules), options);
-      const kept = options.open ? field : undefined;
+      const extra = options.open ? field : undefined;
       const isRead = options.strict || (field ?? null) !== null;
-      const result = rule && isRead ? rule(field, place.child(key)) : kept;
+      const result = rule && isRead ? rule(field, place.child(key)) : extra;
       if (result !== undefined) read.push([key, result]);
     }
     for (const key of options.required ?? []) {
@@ -261,7 +261,7 @@ export const record =
 function reportUnknown(
   place: RulePlace,
   key: string,
-  known: readonly string[],
+  validNames: readonly string[],
   { moved = {}, open }: RecordOptions<string>,
 ): void {
   const hint = Object.hasOwn(moved, key) ? moved[key] : undefined;
@@ -269,29 +269,29 @@ function reportUnknown(
     code: 'unknown_field',
     severity: open ? 'warning' : 'error',
     message: `unknown field \`${key}\``,
-    hint: hint ?? meantOrAll(key, known),
+    hint: hint ?? meantOrAll(key, validNames),
     at: 'key',
   });
 }
 
-/** A problem of a value that stands in no document, such as a config that was merged from several. */
+/** A problem of a value without a document, such as a config that was merged from several. */
 export interface ShapeProblem {
   readonly path: RulePath;
   readonly code: string;
   readonly message: string;
   readonly hint?: string;
-  /** The name of a field that is missing there. */
+  /** Name of the missing field. Absent: no field is missing. */
   readonly field?: string;
 }
 
-/** Errors only. The path begins with the name that the value is given; `''` is no part of it. */
+/** Returns only errors. Their path begins with `name`, unless it is `''`. */
 export function problemsIn(value: Json, name: string, rule: Rule<unknown>): ShapeProblem[] {
   const problems: ShapeProblem[] = [];
   rule(value, placeIn(problems, name));
   return problems;
 }
 
-/** The value as the rule reads it. The fault is the first problem, `invalid_input`. */
+/** Returns the value as the rule reads it. The fault has the first problem, as `invalid_input`. */
 export function readValue<T>(value: Json, name: string, rule: Rule<T>): Outcome<T> {
   const problems: ShapeProblem[] = [];
   const read = rule(value, placeIn(problems, name));
@@ -320,25 +320,25 @@ function placeIn(problems: ShapeProblem[], name: string): RulePlace {
 const PLACEHOLDER = /\{[^{}]+\}/;
 const ONLY_PLACEHOLDER = /^\s*\$?\{[^{}]+\}\s*$/;
 
-/** What is still to be filled in: a placeholder alone may become anything. */
+/** A value before placeholders are filled in: a placeholder alone may become any value. */
 export const fillable =
   <T>(rule: Rule<T>): Rule<T> =>
   (value, place) =>
     typeof value === 'string' && ONLY_PLACEHOLDER.test(value) ? undefined : rule(value, place);
 
-/** The same for texts, of which a placeholder may be a part. */
+/** The same for texts, in which a placeholder may be a part. */
 export const fillableText =
   <T>(rule: Rule<T>): Rule<T> =>
   (value, place) =>
     typeof value === 'string' && PLACEHOLDER.test(value) ? undefined : rule(value, place);
 
-/** Empty when absent or not a text. */
+/** Returns an empty text if the field is absent or not a text. */
 export function textAt(value: Json | undefined, key: string): string {
   const text = getOwn(value, key);
   return typeof text === 'string' ? text : '';
 }
 
-/** The texts of a list; empty when absent or not a list. */
+/** Returns the texts of a list. Empty if it is absent or not a list. */
 export function textsAt(value: Json | undefined, key: string): string[] {
   const list = getOwn(value, key);
   return Array.isArray(list) ? list.filter((item) => typeof item === 'string') : [];
@@ -349,19 +349,22 @@ export function listAt(value: Json | undefined, key: string): Json[] {
   return Array.isArray(list) ? list : [];
 }
 
-/** The object, or an empty one. */
+/** Returns the object, or an empty one. */
 export function objectAt(value: Json | undefined, key: string): JsonObject {
   const found = getOwn(value, key);
   return isObject(found) ? found : {};
 }
 
-/** Undefined when absent or not a number. */
+/** Returns undefined if the field is absent or not a number. */
 export function numberAt(value: Json | undefined, key: string): number | undefined {
   const found = getOwn(value, key);
   return typeof found === 'number' ? found : undefined;
 }
 
-/** The text as an object, if it is one. Its depth is not looked at: fields are read, not walked. */
+/**
+ * Returns the text as an object, if it is one. The depth is not checked, because fields are read and not
+ * walked.
+ */
 export function parseObject(text: string): JsonObject | undefined {
   try {
     const value = JSON.parse(text) as Json;
@@ -371,7 +374,10 @@ export function parseObject(text: string): JsonObject | undefined {
   }
 }
 
-/** The text of a JSON string, if that is all there is. A copy: a part would keep the whole alive. */
+/**
+ * Returns the text of a JSON string, if the literal is one. A copy, because a slice would keep the whole
+ * text alive.
+ */
 export function parseText(literal: string): string | undefined {
   try {
     const value = JSON.parse(literal) as Json;

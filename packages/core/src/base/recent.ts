@@ -1,5 +1,5 @@
-// Bounded memories of what was computed lately: two generations, the older one forgotten when the
-// younger is full. No bookkeeping per read, which is what a look-up on every operation can afford.
+// Bounded caches of recent results in two generations: the older one is dropped when the younger one is
+// full. A read needs no bookkeeping, so that every operation can afford a look-up.
 import type { Clock } from './ports.ts';
 
 export function createRecent<K, V>(size: number) {
@@ -21,20 +21,20 @@ export function createRecent<K, V>(size: number) {
   };
 }
 
-/** For so long a look at a file counts: a change there is in force this much later at the latest. */
+/** How long a look at a file counts. A change takes effect after this time at the latest. */
 const LOOK_MS = 20;
 
-/** For whoever is asked many times in a call what a file says, and would ask the disk each time. */
+/** For code that checks a file many times in a call and would read the disk each time. */
 export function createLooks(clock: Pick<Clock, 'monotonic'>) {
   let since = Number.NEGATIVE_INFINITY;
   return {
-    /** Was the last look recent enough to count still? */
+    /** True if the last look is recent enough. */
     isRecent: () => clock.monotonic() - since < LOOK_MS,
-    /** Say so before looking, never after: what changes meanwhile must be seen by the next look. */
+    /** Call it before looking, never after: the next look must see changes during this one. */
     begin() {
       since = clock.monotonic();
     },
-    /** After a write of our own: the next question looks. */
+    /** Called after an own write, so that the next check looks at the file. */
     forget() {
       since = Number.NEGATIVE_INFINITY;
     },

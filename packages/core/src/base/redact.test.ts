@@ -600,7 +600,7 @@ test('of a secret that goes on over several texts nothing is seen', () => {
   expect(push(KEY.slice(8, 12))).toEqual([]);
   expect(push(`${KEY.slice(12)} and more}`)).toEqual(['a [secret] b [secret]', '', ' and more}']);
   expect(push(`${KEY}}`)).toEqual(['[secret]}']);
-  // What turned out to be none is shown as it came, and so is what was left at the end.
+  // Text that is not a secret comes out unchanged, and so does the rest at the end.
   expect(push(KEY.slice(0, 8))).toEqual([]);
   expect(push('}')).toEqual([KEY.slice(0, 8), '}']);
   expect(push(KEY.slice(0, 8))).toEqual([]);

@@ -1,59 +1,62 @@
-// Takes known secrets out of texts before anybody can read them: whole texts, JSON, texts in chunks.
+// Masks known secrets in texts before anybody can read them: whole texts, JSON, texts in chunks.
 //
-// A text is looked at in four views. As it stands: the secret itself, base64, hex. Folded: escapes
-// (`%5a`, `%255a`, `%u005a`, `\u005a`, `\u{5a}`, `\"`, `&#90;`, `&period;`) are what they stand for, and line ends are no part of it, so
-// that neither hides a secret. As digits: without what stands between the bytes of a hex dump. As letters, of
-// the text as it stands and folded: without case and without all that is neither letter nor digit, for
-// what was spelt out, turned round, encoded twice or has two bytes a character. Each view is one pass for all patterns; those that
-// have to be made are made only where they could tell something new.
+// A text is searched in four views. The original text: the secret itself, base64, hex. The folded text: escapes
+// (`%5a`, `%255a`, `%u005a`, `\u005a`, `\u{5a}`, `\"`, `&#90;`, `&period;`) are decoded and line ends removed, so
+// that neither hides a secret. Digits: the text without the separators of a hex dump. Letters of the original and
+// the folded text: without case and without everything but letters and digits, for a secret that was spelt out,
+// reversed, encoded twice or has two bytes per character. Each view is one pass for all patterns. A view that must
+// be computed is computed only if it can reveal something new.
 //
-// INVARIANT: the result does not depend on how a text was cut into chunks, and none of these forms of
-// a secret is left in it.
+// INVARIANT: the result never depends on how a text was cut into chunks, and never contains one of these forms of
+// a secret.
 import { setOwn } from './json.ts';
 import type { Json, JsonObject } from './outcome.ts';
 import { createRecent } from './recent.ts';
 import { createLetterMatcher, createMatcher, lettersOf, type TextMatcher } from './text-matcher.ts';
 
 export interface RedactionStream {
-  /** What is certain by now; what may be the beginning of a secret is held back. */
+  /** Returns the text that is certain. Text that may begin a secret is held back. */
   push(chunk: string): string;
   end(): string;
 }
 
 /**
- * A text is given back at once, unless a secret may have begun at its end: then it waits for the next
- * ones. Nothing is shown of a secret that goes on over several of them.
+ * Follows separate texts of one stream. A text is returned at once, unless a secret may begin at its
+ * end: then it waits for the next ones. A secret across several of them is masked in all.
  */
 interface Follower {
-  /** Is it shown as it is, and at once? Then it need not be pushed. `isClean`: it alone holds no secret. */
+  /**
+   * True if the text can be shown at once, so that it need not be pushed. `isClean`: the text alone
+   * contains no secret.
+   */
   passes(text: string, isClean?: boolean): boolean;
-  /** Those that are certain by now, in order. */
+  /** Returns the texts that are certain by now, in order. */
   push(text: string): readonly string[];
   end(): readonly string[];
 }
 
 export interface Redactor {
-  /** True when there is nothing to hide. */
+  /** True without any secret to hide. */
   readonly isIdle: boolean;
   text(text: string): string;
-  /** Every text in a value, keys and numbers included; the value itself when there is nothing in it. */
+  /** Masks every text in a value, keys and numbers included. Returns the value itself if nothing is masked. */
   json<T extends Json>(value: T): T;
   stream(): RedactionStream;
-  /** For texts that follow each other and stay apart, such as events. */
+  /** For separate texts of one stream, such as events. */
   follow(): Follower;
-  /** Is there surely nothing to hide in it, keys and numbers included? */
+  /** True if the value certainly contains no secret, keys and numbers included. */
   isClean(value: Json): boolean;
-  /** The same for a text whose lines are read one by one: nothing goes on from one to the next. */
+  /** True if no line of the text contains a secret. Secrets across lines do not count. */
   hasCleanLines(text: string): boolean;
-  /** As `text`, with something else in each place; `found` is what stood there. */
+  /** Works like `text` with another replacement for each place. `found` is the replaced text. */
   replace(text: string, put: (found: string) => string): string;
 }
 
-/** Least lengths: what is shorter is in every text and hides nothing. */
+/** Minimum lengths. A shorter form occurs in ordinary text. */
 const LEAST = { plain: 4, otherCase: 8, base64: 6, hex: 8, spacedHex: 16, letters: 8, line: 12 };
-/** Long values are looked for in pieces; each is recognisable by itself. */
+/** Long values are searched for in pieces, each of which is recognisable by itself. */
 const PIECE = 256;
-/** The first whose ends occur in no form, so that no secret can come together around it. */
+/** The first mask whose ends occur in no form, so that no secret can arise around it. */
 const MASKS = ['[secret]', '<hidden>', '***', '\u2588\u2588\u2588', '\ue000'];
 
 const toBytes = (text: string): string => Buffer.from(text).toString('latin1');
@@ -77,14 +80,14 @@ function* piecesOf(secret: string): Generator<string> {
 interface Base64Form {
   /** The part that depends on the secret alone. */
   core: string;
-  /** All characters that can stand after it with the last bits of the secret. Empty: the core has all bits. */
+  /** All characters that can follow it with the last bits of the secret. Empty: the core has all bits. */
   tail: string;
 }
 
 const BASE64 = 'ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/';
 const forUrls = (text: string): string => text.replaceAll('+', '-').replaceAll('/', '_');
 
-/** All characters, of both alphabets, whose bits under `mask` are those of `char`. */
+/** Returns all characters, of both alphabets, whose bits under `mask` are those of `char`. */
 function alikeUnder(mask: number, char: string): string {
   const bits = BASE64.indexOf(char) & mask;
   const alike = Array.from(BASE64).filter((_, value) => (value & mask) === bits);
@@ -92,8 +95,9 @@ function alikeUnder(mask: number, char: string): string {
 }
 
 /**
- * The forms at three alignments, because the number of bytes before the secret is not known. A character before
- * the core that has the first bits is not hidden: a stream would be late by a character to wait for it.
+ * Returns the forms at three alignments, because the number of bytes before the secret is not known. A
+ * character before the core with the first bits is not hidden: a stream would be late by a character to
+ * wait for it.
  */
 function base64Cores(bytes: Buffer): Base64Form[] {
   return [0, 1, 2].map((before) => {
@@ -113,7 +117,7 @@ function base64Forms(bytes: Buffer): string[] {
   return [...cores, ...cores.map(forUrls)];
 }
 
-/** Adds what can stand after each base64 form of a secret. */
+/** Adds the characters that can follow each base64 form of a secret. */
 function addTails(tails: Map<string, string>, bytes: Buffer): void {
   for (const { core, tail } of base64Cores(bytes)) {
     for (const form of new Set([core, forUrls(core)])) {
@@ -133,41 +137,44 @@ interface Forms {
 
 const reversed = (text: string): string => Array.from(text).reverse().join('');
 
-/** Two bytes a character, the low one or the high one first. */
+/** Returns two bytes per character, the low one or the high one first. */
 function wideBytes(piece: string): Buffer[] {
   const low = Buffer.from(piece, 'utf16le');
-  // Where all high ones are 0 the two are the same but for their ends.
+  // If all high bytes are 0, the two forms differ only at their ends.
   if (!/[^\0-\xff]/.test(piece)) return [low.subarray(0, -1)];
   return [low, Buffer.from(low).swap16()];
 }
 
-/** With percent escapes, once and twice; none where there is nothing to escape. */
+/** Returns percent escapes, once and twice. Empty if nothing needs escaping. */
 function escapedBytes(piece: string): Buffer[] {
-  // Half of a pair of surrogates cannot be written so.
+  // Half of a pair of surrogates cannot be encoded.
   const once = encodeURIComponent(piece.toWellFormed());
   const twice = encodeURIComponent(once);
   return once === piece ? [] : [Buffer.from(once), Buffer.from(twice)];
 }
 
-/** As letters: itself and its base64, also turned round before or after; base64 of base64. */
+/**
+ * Returns the forms in the view of letters: the piece and its base64, also reversed before or after, and
+ * base64 of base64.
+ */
 function letterForms(piece: string): string[] {
   const once = base64Forms(Buffer.from(piece));
   const wide = wideBytes(piece);
-  // Escapes that are escaped character by character leave their digits.
+  // Escapes of which each character is escaped leave their digits.
   const hex = [Buffer.from(piece), ...wide].map((bytes) => bytes.toString('hex'));
   const other = [...wide, ...escapedBytes(piece)].flatMap(base64Forms);
   const forms = [piece, fold(piece, false).text, ...once];
   const turned = base64Forms(Buffer.from(reversed(piece)));
-  // Inside of it every character counts, so the alphabet for URLs makes another one.
+  // Inside of base64 every character counts, so the alphabet for URLs gives another form.
   const twice = once.flatMap((form) => base64Forms(Buffer.from(form)));
   const all = [...forms, ...forms.map(reversed), ...turned, ...twice, ...hex, ...other].map(
     lettersOf,
   );
-  // After a backslash the first letter may be taken for a line end that is written out.
+  // After a backslash the first letter may look like an escaped line end.
   return all.flatMap((form) => (/^[nrtbf]/.test(form) ? [form, form.slice(1)] : [form]));
 }
 
-/** Every form of every secret that is long enough to be told from ordinary text. */
+/** Returns every form of every secret that is long enough to differ from ordinary text. */
 function formsOf(secrets: Iterable<string>, areBytes: boolean): Forms {
   const forms: Forms = {
     plain: new Set(),
@@ -191,7 +198,7 @@ function formsOf(secrets: Iterable<string>, areBytes: boolean): Forms {
       const turnedHex = [...turned, ...turned.map((form) => form.toUpperCase())];
       add(forms.plain, LEAST.plain, own);
       add(forms.plain, LEAST.otherCase, areBytes ? cases.map(toBytes) : cases);
-      // A text without escapes is its own folded view, and is looked at only as it stands.
+      // A text without escapes equals its folded view, so it is searched only as it stands.
       const long = foldedForms(piece).filter(({ length }) => length >= LEAST.plain);
       for (const form of areBytes ? [] : long.map(toText)) {
         if (!form.includes('\ufffd')) forms.plain.add(form);
@@ -202,7 +209,7 @@ function formsOf(secrets: Iterable<string>, areBytes: boolean): Forms {
         add(set, LEAST.hex, [hex, hex.toUpperCase()]);
         if (piece.length >= LEAST.letters) add(set, LEAST.hex, turnedHex);
       }
-      // A byte of a dump may be written `0x5a`: the `x` is passed over, the `0` is not.
+      // A byte of a dump may be written `0x5a`: the `x` is skipped, the `0` is not.
       if (isAscii(piece)) {
         add(forms.digits, LEAST.spacedHex, [hex, hex.replace(/../g, '0$&'), ...turned]);
       }
@@ -215,7 +222,7 @@ function formsOf(secrets: Iterable<string>, areBytes: boolean): Forms {
 const isAscii = (text: string): boolean => !/[^\0-\x7f]/.test(text);
 const withoutBreaks = (bytes: string): string => bytes.replace(/[\r\n\\]/g, '');
 
-/** A `+` is a blank in forms; a secret may itself look like an escape. */
+/** A `+` is a blank in forms. A secret may itself look like an escape. */
 function foldedForms(piece: string): string[] {
   const units = Array.from({ length: piece.length }, (_, at) => unitBytes(piece.charCodeAt(at)));
   const written = [toBytes(piece), units.join('')];
@@ -226,7 +233,7 @@ function foldedForms(piece: string): string[] {
   ];
 }
 
-/** UTF-8, where a surrogate is on its own, as `\ud83d\ude00` has them. */
+/** Returns UTF-8, also for a single surrogate as in `\ud83d\ude00`. */
 function unitBytes(unit: number): string {
   if (unit < 0x80) return String.fromCharCode(unit);
   const last = 0x80 | (unit & 0x3f);
@@ -234,12 +241,12 @@ function unitBytes(unit: number): string {
   return String.fromCharCode(0xe0 | (unit >> 12), 0x80 | ((unit >> 6) & 0x3f), last);
 }
 
-/** A text as one of the views has it, with the place of each character in the text itself. */
+/** One view of a text, with the position of each character in the original text. */
 interface TextView {
   text: string;
   starts: number[];
   ends: number[];
-  /** What stands for one character, or for none. */
+  /** Spans that represent one character, or none. */
   tokens: Span[];
 }
 
@@ -250,7 +257,7 @@ interface Span {
   end: number;
 }
 
-/** Names of HTML for ASCII, and for the hyphen that looks like a minus. A line end is no part of a form. */
+/** Names of HTML for ASCII, and for the hyphen that looks like a minus. No form contains a line end. */
 const ENTITIES: Readonly<Record<string, string>> = {
   ...Object.fromEntries(
     [
@@ -267,7 +274,7 @@ const ENTITIES: Readonly<Record<string, string>> = {
   bsol: '',
   fjlig: 'fj',
 };
-// A number ends where its digits do, and four names need no semicolon either.
+// A number ends with its digits, and four names need no semicolon either.
 const ENTITY = `&(?:(?:#0*\\d{1,7}|#x0*[0-9a-f]{1,6}|amp|lt|gt|quot);?|(?:${Object.keys(ENTITIES).join('|')});)`;
 const BACKSLASHED = String.raw`\\+(?:u\{0*[0-9a-f]{1,6}\}|u[0-9a-f]{4}|x[0-9a-f]{2}|[ -$'-[\]-~])?`;
 const TOKEN = new RegExp(
@@ -275,34 +282,37 @@ const TOKEN = new RegExp(
   'gi',
 );
 const TOKEN_HERE = new RegExp(TOKEN.source, 'iy');
-/** Is a text anything but its own folded view? */
+/** True if a text differs from its folded view. */
 const isFoldable = (text: string): boolean => /[\r\n%&\\]|[^\0-\x7f]/.test(text);
-/** With one of these a text has other letters when it is folded. */
+/** Escapes that change the letters of the folded text. */
 const REAL_ESCAPE = new RegExp(
   String.raw`\\(?:[ux][0-9a-f]{2}|u\{[0-9a-f])|%u?[0-9a-f]{2}|${ENTITY}`,
   'i',
 );
-/** Of what may follow a backslash: what makes it more than that character. */
+/** Characters that make an escape after a backslash. */
 const ESCAPING: ReadonlySet<number> = new Set(Buffer.from('\\uxtbfUX'));
 const WRITTEN_BREAK: ReadonlySet<number> = new Set(Buffer.from('nrNR'));
-/** What a token begins with; line ends come last. */
+/** First characters of tokens. Line ends come last. */
 const MARKS = ['\\', '%', '&', '\n', '\r'];
 const WRITTEN_MARKS = MARKS.slice(0, 3);
-/** A secret may go on after these: what separates, escapes, or is a digit. */
+/** A secret may continue after these: separators, escapes and digits. */
 const GOES_ON: ReadonlySet<number> = new Set(Buffer.from(' \t\r\n\v\f%&\\#;:,._|xX0123456789-'));
 const [OPEN_BRACE, CLOSE_BRACE, LETTER_U, BACKSLASH] = [123, 125, 117, 92];
 const isBreak = (code: number): boolean => code === 10 || code === 13;
 
-/** What may become an escape when more comes. */
+/** Text at the end that may become an escape with more text. */
 const UNFINISHED =
   /(?:%(?:25){0,8}(?:u[0-9a-f]{0,3}|[0-9a-f]?)|\\+(?:u\{[0-9a-f]*|u[0-9a-f]{0,3}|x[0-9a-f]?)?|&(?:#x?[0-9a-f]*|[a-z]{0,16}))$/i;
-/** Leading zeros of an escape, so many that its beginning is out of sight. */
+/** Leading zeros of an escape, so many that its beginning is out of reach. */
 const LONG_ESCAPE = /(?:&#x?|\\u\{)0{16}/i;
 const ZEROS_AT_END = /0{16}[0-9a-f]{0,7}\}?$/i;
 const isHexDigit = (code: number): boolean =>
   (code > 47 && code < 58) || ((code | 32) > 96 && (code | 32) < 103);
 
-/** May the brace at the end of a text belong to an escape? Every event is asked: few characters are looked at. */
+/**
+ * True if the brace at the end of a text may belong to an escape. It runs for every event, so few
+ * characters are read.
+ */
 function endsEscape(text: string): boolean {
   const end = text.length - 1;
   let at = end;
@@ -312,7 +322,7 @@ function endsEscape(text: string): boolean {
   return (text.charCodeAt(at - 1) | 32) === LETTER_U && text.charCodeAt(at - 2) === BACKSLASH;
 }
 
-/** How many characters at the end of a text may become an escape when more comes. */
+/** Returns how many characters at the end may become an escape with more text. */
 function unfinishedIn(text: string): number {
   const tail = text.slice(-MAX_ESCAPE);
   const isLong = ZEROS_AT_END.test(tail) && LONG_ESCAPE.test(text);
@@ -321,10 +331,10 @@ function unfinishedIn(text: string): number {
 
 const CONTROLS: Readonly<Record<string, string>> = { t: '\t', b: '\b', f: '\f' };
 
-/** The bytes that an escape stands for; none for line ends. */
+/** Returns the bytes of an escape. Empty for line ends. */
 function decode(token: string): string {
   const rest = token.replace(/^\\+/, '');
-  // Escaped several times, only the last two digits count.
+  // After repeated escaping only the last two digits count.
   if (/^%.*u/i.test(token)) return pointBytes(Number.parseInt(token.slice(-4), 16));
   if (token.startsWith('%')) return unlessBreak(Number.parseInt(token.slice(-2), 16));
   if (token.startsWith('&')) return decodeEntity(token.slice(1).replace(';', '').toLowerCase());
@@ -342,18 +352,18 @@ function decodeEntity(name: string): string {
   return pointBytes(code);
 }
 
-/** The bytes of a code point; of one half of a pair, too. */
+/** Returns the bytes of a code point, also of half a pair. */
 function pointBytes(code: number): string {
   if (code < 0x80) return unlessBreak(code);
   if (code < 0x10000) return unitBytes(code);
   return code <= 0x10ffff ? toBytes(String.fromCodePoint(code)) : '\0';
 }
 
-/** Line ends and backslashes are no part of a folded form. */
+/** Line ends and backslashes are not part of a folded form. */
 const unlessBreak = (code: number): string =>
   code === 10 || code === 13 || code === 92 ? '' : String.fromCharCode(code);
 
-/** A view from `from` on: each token is what `read` makes of it, each other character what `write` does. */
+/** Returns a view of the text after `from`: `read` converts each token, `write` each other character. */
 function viewOf(
   text: string,
   from: number,
@@ -388,25 +398,25 @@ function viewOf(
   return view;
 }
 
-/** Escapes are what they stand for, line ends are gone, everything is bytes. */
+/** Returns the folded view: escapes decoded, line ends removed, everything as bytes. */
 const fold = (text: string, areBytes: boolean): TextView =>
   viewOf(text, 0, TOKEN, decode, (char) => (areBytes || isAscii(char) ? char : toBytes(char)));
 
-/** What stands between the bytes of a hex dump: `5a 5b`, `5a:5b`, `0x5a, 0x5b`, `\\x5a\\x5b`. */
+/** Separators of a hex dump: `5a 5b`, `5a:5b`, `0x5a, 0x5b`, `\\x5a\\x5b`. */
 const BETWEEN = /[\s:,;._|\\x-]+/gi;
-/** Two bytes of a dump of ASCII text. Without this nothing needs to be looked at. */
+/** Two bytes of a dump of ASCII text. A text without them needs no search for dumps. */
 const DUMP = /[2-7][0-9a-f][\s:,;._|\\x-]+0?x?[2-7][0-9a-f]/i;
 
-/** By its code: may a character be in a dump? */
+/** True, by code, for characters of a dump. */
 const IN_DUMP = Uint8Array.from({ length: 0x80 }, (_, code) =>
   /[0-9a-f\s:,;._|\\x-]/i.test(String.fromCharCode(code)) ? 1 : 0,
 );
 
-/** Is so much of a text without a break what can be in a dump? Few characters are looked at to see. */
+/** True if the text has a run of dump characters of this length. It reads few characters. */
 function hasDump(text: string, least: number): boolean {
   for (let at = least - 1; at < text.length; at += least) {
     let [start, end] = [at, at];
-    // Beyond ASCII it may be a blank.
+    // Characters beyond ASCII may be blanks.
     while (start >= 0 && IN_DUMP[text.charCodeAt(start)] !== 0) start--;
     if (start === at) continue;
     while (end < text.length && IN_DUMP[text.charCodeAt(end)] !== 0) end++;
@@ -417,14 +427,14 @@ function hasDump(text: string, least: number): boolean {
 
 const digitsOf = (text: string): string => text.toLowerCase().replace(BETWEEN, '');
 
-/** The place from which on a text is digits and what stands between them. */
+/** Returns the position after which the text is only digits and separators. */
 function dumpAtEnd(text: string): number {
   let at = text.length;
   while (at > 0 && /[0-9a-f\s:,;._|\\x-]/i.test(text.charAt(at - 1))) at--;
   return at;
 }
 
-/** In the order of their beginnings, none over another. */
+/** Sorts spans by their start and merges overlapping ones. */
 function joined(spans: readonly Span[]): Span[] {
   if (spans.length === 0) return [];
   const list: Span[] = [];
@@ -445,11 +455,11 @@ function maskFor(forms: readonly string[]): string {
   return MASKS.find(isSafe) ?? '\ue000';
 }
 
-/** A few bits of four characters. A form holds no four characters whose bits it has not set. */
+/** Hash of a few bits of four characters. A form contains no four characters whose bit is not set. */
 const four = (a: number, b: number, c: number, d: number): number =>
   (a * 8191 + b * 1021 + c * 131 + d) & 0xffff;
 
-/** What stands beside what in the forms: most escapes and line ends are then seen not to matter. */
+/** The neighbouring characters in the forms. They show that most escapes and line ends do not matter. */
 function createNeighbours(forms: Iterable<string>) {
   const [has, firsts, lasts] = [new Uint8Array(256), new Uint8Array(256), new Uint8Array(256)];
   const pairs = new Uint8Array(65_536);
@@ -464,13 +474,13 @@ function createNeighbours(forms: Iterable<string>) {
       fours[four(code(at), code(at + 1), code(at + 2), code(at + 3))] = 1;
     }
   }
-  /** With these at its end a text may go on as a secret. */
+  /** Characters after which a text may continue as a secret. */
   const open = Uint8Array.from({ length: 0x80 }, (_, code) => {
     const lower = code | 0x20;
     const isLetter = lower >= 97 && lower <= 122;
     return isLetter || GOES_ON.has(code) ? 1 : (firsts[code] ?? 0) | (has[code] ?? 0);
   });
-  /** A character that stands for itself. What is beyond the text is NaN, and may be anything. */
+  /** A character that means itself. Beyond the text it is NaN, which may be anything. */
   const isOrdinary = (code: number): boolean =>
     code < 0x80 && code !== 10 && code !== 13 && code !== 37 && code !== 38 && code !== 92;
   const areBeside = (before: number, after: number): boolean => pairs[(before << 8) | after] === 1;
@@ -478,7 +488,7 @@ function createNeighbours(forms: Iterable<string>) {
   const areApart = (before: number, after: number): boolean =>
     !areBeside(before, after) && isOrdinary(before) && isOrdinary(after);
 
-  /** Can a token that means `bytes`, from `start` to `end` of the text, be inside of a form? */
+  /** True if a token for `bytes`, from `start` to `end` of the text, can be inside of a form. */
   function mayJoin(text: string, start: number, end: number, bytes: string): boolean {
     const [before, after] = [text.charCodeAt(start - 1), text.charCodeAt(end)];
     if (bytes !== '') {
@@ -488,7 +498,7 @@ function createNeighbours(forms: Iterable<string>) {
       return (begins || (has[first] === 1 && !isOrdinary(before))) && (ends || !isOrdinary(after));
     }
     if (!isOrdinary(before) || !isOrdinary(after)) {
-      // Nothing stands before the first character or after the last: nothing is joined there.
+      // At the edges of the text there is no neighbour to check.
       const isEdge = start === 0 || end === text.length;
       const isOut = (code: number): boolean => isOrdinary(code) && has[code] === 0;
       return !isEdge && !isOut(before) && !isOut(after);
@@ -503,8 +513,8 @@ function createNeighbours(forms: Iterable<string>) {
 
   return {
     /**
-     * Could an escape or a line end of this text be inside of a secret? Nearly always none can, which
-     * is seen from the characters beside it: this is asked of every text that goes through here.
+     * Returns true if an escape or a line end of this text could be inside of a secret. Almost always
+     * the characters beside it exclude that, which must be fast because every text is checked.
      */
     mayFold(text: string, marks: readonly string[]): boolean {
       for (const mark of marks) {
@@ -531,7 +541,7 @@ function createNeighbours(forms: Iterable<string>) {
       }
       return false;
     },
-    /** Can a secret be going on at the end of a text that is clean? In doubt it can. */
+    /** True if a secret may continue at the end of a clean text. In doubt it is true. */
     mayGoOn(text: string): boolean {
       const last = text.charCodeAt(text.length - 1);
       const isBrace = last === OPEN_BRACE || last === CLOSE_BRACE;
@@ -551,19 +561,19 @@ function createNeighbours(forms: Iterable<string>) {
 
 interface Look {
   spans: Span[];
-  /** From here on more of the text could make a secret of it. */
+  /** Position after which more text could complete a secret. */
   open: number;
 }
 
 /** A base64 form with the character after it that has bits of it, and its padding. */
 interface Widened extends Span {
-  /** True if what comes next can belong to it. */
+  /** True if the next text can belong to it. */
   isOpen: boolean;
 }
 
 const MAX_PADDING = 2;
 
-/** Any other form stays as it is. */
+/** Extends a base64 form by the characters that share bits with it. Returns any other form unchanged. */
 function widened(tails: ReadonlyMap<string, string>, text: string, { start, end }: Span): Widened {
   const tail = tails.get(text.slice(start, end)) ?? '';
   if (tail === '') return { start, end, isOpen: false };
@@ -589,7 +599,7 @@ function createFinder(forms: Forms, areBytes: boolean) {
   const leastDigits = Math.min(...[...forms.digits].map((form) => form.length));
   const byteText = (text: string): string => (areBytes || isAscii(text) ? text : toBytes(text));
 
-  // What is seen as letters need not be looked for as it stands, only where it is to be replaced.
+  // A form that the view of letters finds is searched for again only to replace it.
   const isSeen = (form: string): boolean =>
     !form.includes('\\') && letters.isIn(form) && letters.isIn(`\\${form}`);
   const others = (set: ReadonlySet<string>): TextMatcher | undefined => {
@@ -637,7 +647,7 @@ function createFinder(forms: Forms, areBytes: boolean) {
     };
     scan(plain, { ...AS_IT_STANDS, text });
     scan(letters, { ...AS_IT_STANDS, text });
-    // Where there are no two bytes of a dump, one may still begin at the end.
+    // Without two bytes of a dump, one may still begin at the end.
     const from = DUMP.test(text) ? 0 : dumpAtEnd(text);
     const dump = from < text.length ? digitsOf(text.slice(from)) : '';
     if (dump !== '' && (digits.openAt(dump) > 0 || digits.isIn(dump))) {
@@ -646,7 +656,7 @@ function createFinder(forms: Forms, areBytes: boolean) {
     }
     let tokens: readonly Span[] = [];
     if (isFoldable(text)) {
-      // An escape that is not finished may be anything: the folded view ends before it.
+      // An unfinished escape may become anything, so the folded view ends before it.
       const rest = hasMore ? unfinishedIn(text) : 0;
       open = Math.min(open, text.length - rest);
       const view = fold(text.slice(0, text.length - rest), areBytes);
@@ -660,17 +670,17 @@ function createFinder(forms: Forms, areBytes: boolean) {
 
   return {
     isIn,
-    /** With `hasMore` the text goes on, and an escape at its end is not judged yet. */
+    /** With `hasMore` the text continues, so an escape at its end is not judged yet. */
     look(text: string, hasMore: boolean): Look {
       if (isIn(text)) return lookAt(text, hasMore, true);
       if (!hasMore) return { spans: [], open: text.length };
-      // Most of a long text is out of reach of what comes next.
+      // Most of a long text cannot change with the next text.
       const isLong = text.length > reach + 1000 && !LONG_ESCAPE.test(text);
       const from = isLong ? quietPlace(text, text.length - reach) : 0;
       return { spans: [], open: from + lookAt(text.slice(from), true, false).open };
     },
     mayGoOn,
-    /** The same over whatever may stand between letters. */
+    /** The same with any separators between letters. */
     mayGoOnSpelt: (text: string): boolean =>
       mayGoOn(text) || letters.openAt(text) > 0 || (hasMark(text) && REAL_ESCAPE.test(text)),
   };
@@ -679,7 +689,7 @@ function createFinder(forms: Forms, areBytes: boolean) {
 const hasMark = (text: string): boolean =>
   text.includes('\\') || text.includes('%') || text.includes('&');
 
-/** Back to where nothing that belongs together is cut. */
+/** Moves back to a position that cuts no span. */
 function aligned(place: number, lists: readonly (readonly Span[])[]): number {
   let at = place;
   for (let before = -1; before !== at; ) {
@@ -693,7 +703,7 @@ function aligned(place: number, lists: readonly (readonly Span[])[]): number {
 
 /** Longer than any escape, with some backslashes. */
 const MAX_ESCAPE = 64;
-/** What is held back at most: nobody breaks a secret with more than that. */
+/** Maximum of text that is held back. No secret is split over more. */
 const MAX_HELD = 64 * 1024;
 
 function put(text: string, spans: readonly Span[], by: (found: string) => string): string {
@@ -705,36 +715,36 @@ function put(text: string, spans: readonly Span[], by: (found: string) => string
   return result + text.slice(at);
 }
 
-/** The first half of a character is looked at when the other one is there. */
+/** The first half of a character waits for the second half. */
 const isHalf = (text: string): boolean => /[\ud800-\udbff]$/.test(text);
 const wholeOf = (text: string): string => (isHalf(text) ? text.slice(0, -1) : text);
 
 function createStream(finder: Finder, mask: string): RedactionStream {
-  let held = '';
+  let pending = '';
   let isInZeros = false;
   const give = (until: number, spans: readonly Span[]): string => {
     const certain = spans.filter(({ end }) => end <= until);
-    const shown = put(held.slice(0, until), certain, () => mask);
-    held = held.slice(until);
-    return shown;
+    const masked = put(pending.slice(0, until), certain, () => mask);
+    pending = pending.slice(until);
+    return masked;
   };
   return {
     push(chunk) {
-      const isQuiet = held === '' && !isHalf(chunk);
+      const isQuiet = pending === '' && !isHalf(chunk);
       if (isQuiet && !finder.mayGoOnSpelt(chunk) && !finder.isIn(chunk)) return chunk;
-      held += chunk;
-      // More leading zeros of an escape decide nothing.
-      if (isInZeros && held.length < MAX_HELD && /^0+$/.test(chunk)) return '';
-      const { spans, open } = finder.look(wholeOf(held), true);
-      const shown = give(held.length - open > MAX_HELD ? held.length : open, spans);
-      isInZeros = unfinishedIn(held) > MAX_ESCAPE;
-      return shown;
+      pending += chunk;
+      // More leading zeros of an escape change nothing.
+      if (isInZeros && pending.length < MAX_HELD && /^0+$/.test(chunk)) return '';
+      const { spans, open } = finder.look(wholeOf(pending), true);
+      const masked = give(pending.length - open > MAX_HELD ? pending.length : open, spans);
+      isInZeros = unfinishedIn(pending) > MAX_ESCAPE;
+      return masked;
     },
-    end: () => give(held.length, finder.look(held, false).spans),
+    end: () => give(pending.length, finder.look(pending, false).spans),
   };
 }
 
-/** The last place up to `from` that is surely not within an escape; 0 when there is none near. */
+/** Returns the last position up to `from` that is certainly not within an escape, or 0. */
 function quietPlace(text: string, from: number): number {
   for (let at = from; at > Math.max(MAX_ESCAPE, from - 1000); at--) {
     if (!/[%&\\\ud800-\udbff]/.test(text.slice(at - MAX_ESCAPE, at))) return at;
@@ -742,43 +752,46 @@ function quietPlace(text: string, from: number): number {
   return 0;
 }
 
-/** The part of `text` that is its own, from `from` on; of a secret that began before it nothing is left. */
+/** Returns the masked text after `from`. A secret that began before it is removed. */
 function maskedPart(text: string, from: number, spans: readonly Span[], mask: string): string {
   const until = from + text.length;
-  let [shown, at] = ['', from];
+  let [output, at] = ['', from];
   for (const { start, end } of spans) {
     if (end <= from || start >= until) continue;
-    shown += text.slice(at - from, Math.max(start, from) - from) + (start < from ? '' : mask);
+    output += text.slice(at - from, Math.max(start, from) - from) + (start < from ? '' : mask);
     at = Math.min(end, until);
   }
-  return shown + text.slice(at - from);
+  return output + text.slice(at - from);
 }
 
 function createFollower(finder: Finder, mask: string): Follower {
-  let held: string[] = [];
+  let pending: string[] = [];
   function give(until: number, spans: readonly Span[]): string[] {
-    const given: string[] = [];
+    const results: string[] = [];
     let at = 0;
-    for (const text of held) {
+    for (const text of pending) {
       if (at + text.length > until) break;
-      given.push(maskedPart(text, at, spans, mask));
+      results.push(maskedPart(text, at, spans, mask));
       at += text.length;
     }
-    held = held.slice(given.length);
-    return given;
+    pending = pending.slice(results.length);
+    return results;
   }
   const passes = (text: string, isClean = false): boolean =>
-    held.length === 0 && !isHalf(text) && !finder.mayGoOn(text) && (isClean || !finder.isIn(text));
+    pending.length === 0 &&
+    !isHalf(text) &&
+    !finder.mayGoOn(text) &&
+    (isClean || !finder.isIn(text));
   return {
     passes,
     push(text) {
       if (passes(text)) return [text];
-      held.push(text);
-      const whole = held.join('');
+      pending.push(text);
+      const whole = pending.join('');
       const { spans, open } = finder.look(wholeOf(whole), true);
       // Up to the end of a text that is not within a secret.
       let [certain, end] = [0, 0];
-      for (const { length } of held) {
+      for (const { length } of pending) {
         end += length;
         if (end <= open && aligned(end, [spans]) === end) certain = end;
       }
@@ -786,16 +799,16 @@ function createFollower(finder: Finder, mask: string): Follower {
       const isOver = !isHalf(whole) && !finder.mayGoOn(whole);
       return give(isTooMuch || isOver ? whole.length : certain, spans);
     },
-    end: () => give(Number.POSITIVE_INFINITY, finder.look(held.join(''), false).spans),
+    end: () => give(Number.POSITIVE_INFINITY, finder.look(pending.join(''), false).spans),
   };
 }
 
-/** A process has few lists of secrets, and asks for them often. */
+/** Cache of redactors, because a process has few lists of secrets and uses them often. */
 const remembered = createRecent<string, Redactor>(16);
 
 /**
- * A redactor for these secrets. Those shorter than four characters are in every text: they are left.
- * `areBytes`: texts have one character per byte, as `latin1` makes them, for output that may be no text.
+ * Returns a redactor for these secrets. Secrets shorter than four characters are ignored. `areBytes`:
+ * texts have one character per byte, as `latin1` makes them, for binary output.
  */
 export function createRedactor(
   secrets: Iterable<string>,
@@ -803,7 +816,7 @@ export function createRedactor(
 ): Redactor {
   const list = [...secrets];
   if (list.length === 0) return IDLE;
-  // As JSON: two different lists never have the same text.
+  // Two different lists never have the same JSON text.
   const key = JSON.stringify([areBytes, list]);
   return (
     remembered.get(key) ?? remembered.set(key, makeRedactor(formsOf(list, areBytes), areBytes))
@@ -835,7 +848,7 @@ function makeRedactor(forms: Forms, areBytes: boolean): Redactor {
   };
   const replace = (text: string, by: (found: string) => string): string =>
     finder.isIn(text) ? put(text, finder.look(text, false).spans, by) : text;
-  const text = (given: string): string => replace(given, () => mask);
+  const text = (source: string): string => replace(source, () => mask);
   const walk = (value: Json): Json => {
     if (typeof value === 'string') return text(value);
     if (typeof value === 'number') return isClean(value) ? value : mask;
@@ -848,10 +861,10 @@ function makeRedactor(forms: Forms, areBytes: boolean): Redactor {
   return {
     isIdle: false,
     text,
-    // Mostly there is nothing: then nothing is copied. A number may become a text.
+    // Mostly nothing is masked, and then nothing is copied. A number may become a text.
     json: <T extends Json>(value: T): T => (isClean(value) ? value : (walk(value) as T)),
     isClean,
-    hasCleanLines: (given) => !finder.isIn(given, WRITTEN_MARKS),
+    hasCleanLines: (source) => !finder.isIn(source, WRITTEN_MARKS),
     stream: () => createStream(finder, mask),
     follow: () => createFollower(finder, mask),
     replace,

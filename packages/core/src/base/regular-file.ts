@@ -1,5 +1,5 @@
-// Files whose path somebody else chose. Reading: never a pipe, a socket or a device, never more than a
-// bound, and always an answer at once. Every fault about a file is made here.
+// Reads files at untrusted paths: never a pipe, a socket or a device, never more than a bound, and
+// without waiting. It makes every fault about a file.
 import { closeSync, constants, fstatSync, opendirSync, openSync, readSync } from 'node:fs';
 import { isAbsolute, relative, resolve, sep } from 'node:path';
 import { pathToFileURL } from 'node:url';
@@ -12,7 +12,7 @@ import {
   type JsonObject,
 } from './outcome.ts';
 
-/** `ELOOP` is what the system answers when a link stands where the caller allows none. */
+/** The system reports `ELOOP` for a link where the caller allows none. */
 const FAULTS: Readonly<Record<string, readonly [ErrorCode, string, JsonObject?]>> = {
   ENOENT: ['not_found', 'does not exist'],
   EISDIR: ['invalid_input', 'is a folder'],
@@ -34,13 +34,13 @@ const REASONS: Readonly<Record<string, string>> = {
   ENAMETOOLONG: 'the name is too long',
 };
 
-/** Why the file system refuses, for a message that names the file itself. */
+/** Returns the reason of the file system, for a message that names the file itself. */
 export const diskReason = (error: unknown): string => {
   const errno = errnoOf(error);
   return REASONS[errno] ?? errno;
 };
 
-/** The fault of an operation on a file; `path` is shown as the caller knows it. */
+/** Returns the fault of a file operation. `path` is the path that the caller used. */
 export function diskFault(error: unknown, path: string): Failure {
   const errno = errnoOf(error);
   const [code, message, detail] = FAULTS[errno] ?? [];
@@ -51,16 +51,16 @@ export function diskFault(error: unknown, path: string): Failure {
 interface FileProblem {
   code: 'unreadable' | 'not_a_file' | 'too_large';
   message: string;
-  /** Of the operating system, e.g. `ENOENT`. */
+  /** Code of the operating system, such as `ENOENT`. */
   errno?: string;
 }
 
 type FileBytes = { bytes: Buffer } | { problem: FileProblem };
 
 interface FileBounds {
-  /** Bytes. */
+  /** Maximum size in bytes of a file that is read. */
   max: number;
-  /** Absent: a symlink is not read. It could be swapped in after the path was checked. */
+  /** Absent: a symlink is not read, because it could replace the path after its check. */
   followsLinks?: boolean;
 }
 
@@ -73,7 +73,7 @@ function unreadable(error: unknown): FileBytes {
   return problem('unreadable', `the file cannot be read (${errno})`, errno);
 }
 
-/** Undefined when there is more than `max`: a file may grow while it is read. */
+/** Undefined if there is more than `max`: a file may grow while it is read. */
 function readAll(descriptor: number, size: number, max: number): Buffer | undefined {
   const buffer = Buffer.allocUnsafe(Math.min(max, size) + 1);
   let length = 0;
@@ -85,9 +85,9 @@ function readAll(descriptor: number, size: number, max: number): Buffer | undefi
   }
 }
 
-/** Never throws and never waits. */
+/** Reads a file. Never throws and never waits. */
 export function readRegularFile(path: string, { max, followsLinks }: FileBounds): FileBytes {
-  // Without O_NONBLOCK, opening a pipe waits for somebody to write into it.
+  // Without O_NONBLOCK, opening a pipe waits for a writer.
   const { O_RDONLY, O_NONBLOCK, O_NOFOLLOW } = constants;
   let descriptor: number;
   try {
@@ -107,7 +107,7 @@ export function readRegularFile(path: string, { max, followsLinks }: FileBounds)
   }
 }
 
-/** Yields the names in a folder one by one; none of a folder that is gone or closed to us. */
+/** Yields the names in a folder one by one, none for a missing or unreadable folder. */
 export function* namesIn(folder: string): Generator<string> {
   try {
     const opened = opendirSync(folder);
@@ -117,28 +117,25 @@ export function* namesIn(folder: string): Generator<string> {
       opened.closeSync();
     }
   } catch {
-    // The names so far are all that there are.
+    // The folder is unreadable, so the list ends here.
   }
 }
 
-/** Most paths are as `resolve` would leave them, which is much faster to see than to do. */
+/** Most paths are normalized already, and testing that is faster than `resolve`. */
 const settled = (path: string): string =>
   !isAbsolute(path) || /(?:^|[/\\])\.{0,2}(?:[/\\]|$)/.test(path.slice(1)) ? resolve(path) : path;
 
-/** Is `path` this folder or below it? A `..` in either is followed, a link is not. */
+/** True if `path` is this folder or below it. A `..` in either is resolved, a link is not. */
 export function isInside(path: string, folder: string): boolean {
   const [at, base] = [settled(path), settled(folder)];
   return at === base || at.startsWith(base.endsWith(sep) ? base : `${base}${sep}`);
 }
 
-/** A path from this folder where it lies in it, so that it says the same on every machine; else as it is. */
+/** Returns the path relative to this folder if it is inside, so that it is the same on every machine. */
 export const pathWithin = (folder: string, path: string): string =>
   path !== folder && isInside(path, folder) ? relative(folder, path) : path;
 
-/**
- * A text in which every path or file URL into `folder` begins with `prefix` instead. A folder whose
- * name only begins like this one stays as it is.
- */
+/** Replaces the folder in every path or file URL of a text by `prefix`. A folder with a longer name stays. */
 export function withoutFolder(text: string, folder: string, prefix = ''): string {
   if (folder.length < 2) return text;
   const paths = text.replaceAll(pathToFileURL(folder).href, folder);
@@ -149,7 +146,7 @@ export function withoutFolder(text: string, folder: string, prefix = ''): string
   });
 }
 
-/** A folder, and what stands for it in texts. */
+/** A folder, and its replacement in texts. */
 type HiddenPlace = readonly [folder: string, prefix: string];
 
 function shownJson(value: Json, places: readonly HiddenPlace[]): Json {
@@ -158,11 +155,11 @@ function shownJson(value: Json, places: readonly HiddenPlace[]): Json {
   }
   if (typeof value !== 'object' || value === null) return value;
   if (Array.isArray(value)) return value.map((one) => shownJson(one, places));
-  const shown = Object.entries(value).map(([name, one]) => [name, shownJson(one, places)]);
-  return Object.fromEntries(shown) as Json;
+  const fields = Object.entries(value).map(([name, one]) => [name, shownJson(one, places)]);
+  return Object.fromEntries(fields) as Json;
 }
 
-/** The same failure, in whose texts no path begins with one of these folders. Faults are known by their object. */
+/** Removes these folders from the texts of a failure. An unchanged fault stays the same object. */
 export function withoutPlaces(failure: Failure, places: readonly HiddenPlace[]): Failure {
   const { detail } = failure.error;
   for (const [name, value] of Object.entries(detail)) detail[name] = shownJson(value, places);

@@ -17,7 +17,7 @@ function isInherited(descriptor: number): boolean {
     const [, flags = '0'] = /^flags:\s*([0-7]+)/m.exec(info) ?? [];
     return (Number.parseInt(flags, 8) & CLOSED_AT_EXEC) === 0;
   } catch (error) {
-    // A descriptor that was closed meanwhile, like the one that listed them, is not inherited.
+    // A descriptor that was closed in between is not inherited, such as the one for this listing.
     return errnoOf(error) !== 'ENOENT';
   }
 }

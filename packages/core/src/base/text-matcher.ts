@@ -1,35 +1,38 @@
-// Looks for many patterns in one pass, which looks at few characters of a text: a pattern of `window`
-// characters or more covers one of the places that lie `window - 3` apart, and what stands there are
-// four of its own characters. Everywhere else nothing needs to be looked at.
+// Searches for many patterns in one pass that reads few characters: a pattern of `window` characters or
+// more covers one of the positions that are `window - 3` apart, and the characters there are four of its
+// own. All other positions are skipped.
 import { countBefore } from './text.ts';
 
-/** True if one of the sorted patterns begins with the text: the first that is not before it in order does. */
+/**
+ * True if one of the sorted patterns begins with the text. Only the first pattern that does not sort
+ * before it can.
+ */
 function isBeginning(sorted: readonly string[], text: string): boolean {
   const first = countBefore(sorted.length, (at) => (sorted[at] ?? '') < text);
   return sorted[first]?.startsWith(text) ?? false;
 }
 
 export interface TextMatcher {
-  /** Does the text hold any pattern? */
+  /** True if the text contains any pattern. */
   isIn(text: string): boolean;
-  /** Calls `found` with places of patterns, which together cover all of them. */
+  /** Calls `found` with spans of patterns, which together cover all of them. */
   find(text: string, found: OnPattern): void;
-  /** How many characters at the end may be the beginning of a pattern. */
+  /** Returns how many characters at the end may begin a pattern. */
   openAt(text: string): number;
 }
 
-/** Characters that are looked at together, and how many of the first of a pattern take part at most. */
+/** Number of characters that are compared together, and the maximum number of offsets per pattern. */
 const GRAM = 4;
 const MAX_WINDOW = 32;
-/** Shorter ones are searched for one by one: they would make the steps of all others short. */
+/** Shorter patterns are searched for one by one, because they would shorten the steps for all. */
 const MIN_WINDOW = 8;
 
-/** In a text that is longer than this for each pattern, one search for each is faster. */
+/** In a text that is longer than this per pattern, one search for each is faster. */
 const LONG = 48;
-/** Rarest first, as far as it matters, in what servers send: JSON and English. */
+/** Characters by frequency in JSON and English, the rarest first. */
 const RARE = 'QZXJKVWYGFBUHPMDLNRCOSTIAE~%+/_=-qzjxkvwy'.split('');
 
-/** The end of a pattern, from a character on that is rare: a text is searched for it much faster. */
+/** Returns the end of a pattern from a rare character on, which is faster to search for. */
 function probeOf(pattern: string): string {
   const last = pattern.length - MIN_WINDOW;
   const places = RARE.map((char) => pattern.indexOf(char));
@@ -45,7 +48,7 @@ const gramAt = (text: string, at: number): number =>
     text.charCodeAt(at + 3)) &
   0xffff;
 
-/** A pattern, and where in it four characters stand; the first place comes first. */
+/** A pattern with the offsets of its four characters, ascending. */
 type Grams = Map<number, Map<string, number[]>>;
 
 function addGram(grams: Grams, gram: number, pattern: string, offset: number): void {
@@ -61,13 +64,13 @@ interface PatternPlace {
   end: number;
 }
 
-/** Called with a place of a pattern. False: this one does not count. */
+/** Called with a span of a pattern. Returning false rejects the span. */
 type OnPattern = (start: number, end: number) => boolean;
 
 /**
- * Reports the places of a pattern that has the same four characters at several offsets, such as one of a
- * repeated letter. The last offset is the first place. If that one and the last overlap, they cover the
- * others, which are not looked at.
+ * Reports the spans of a pattern with the same four characters at several offsets, such as a repeated
+ * letter. The last offset gives the first span. If it and the last span overlap, they cover the others,
+ * which are skipped.
  */
 function placesAt(
   offsets: readonly number[],
@@ -88,7 +91,7 @@ function placesAt(
   return isFound;
 }
 
-/** What may stand at the places that are looked at: most others are seen from two characters. */
+/** Returns the characters that may be at the compared positions. Two characters exclude most positions. */
 function gramsOf(patterns: readonly string[], step: number) {
   const [pairs, grams]: [Uint8Array, Grams] = [new Uint8Array(0x4000), new Map()];
   for (const pattern of patterns) {
@@ -107,7 +110,7 @@ export function createMatcher(patterns: Iterable<string>): TextMatcher {
   const longest = sorted.reduce((most, { length }) => Math.max(most, length), 0);
   const begins = new Uint8Array(0x4000);
   for (const pattern of sorted) {
-    // At the end of a text nothing follows, which counts as 0.
+    // The missing character after the end of a text counts as 0.
     begins[pairOf(pattern.charCodeAt(0), 0)] = 1;
     begins[pairOf(pattern.charCodeAt(0), pattern.charCodeAt(1))] = 1;
   }
@@ -116,7 +119,7 @@ export function createMatcher(patterns: Iterable<string>): TextMatcher {
   const { pairs, grams } = gramsOf(long, step);
   const probes = long.map(probeOf);
 
-  /** With `found` it goes on to the end. */
+  /** With `found` the search continues to the end. */
   function search(text: string, found?: OnPattern): boolean {
     for (const pattern of short) {
       for (let at = text.indexOf(pattern); at !== -1; at = text.indexOf(pattern, at + 1)) {
@@ -153,18 +156,14 @@ export function createMatcher(patterns: Iterable<string>): TextMatcher {
   };
 }
 
-// The same for patterns of letters and digits, whatever the case of a text and whatever stands between
-// its letters. A pattern covers at least as much of a text as it is long, so the places that have to be
-// looked at lie as far apart; at each of them four letters are read, over all that is none.
-
 const LETTERS = 'abcdefghijklmnopqrstuvwxyz0123456789';
-/** By its code: 0 for what is passed over, else which letter or digit it is, counted from 1. */
+/** By code: 0 for skipped characters, else the number of the letter or digit from 1. */
 const LETTER = new Uint8Array(0x10000);
 for (const [index, letter] of LETTERS.split('').entries()) {
   for (const each of [letter, letter.toUpperCase()]) LETTER[each.charCodeAt(0)] = index + 1;
 }
 const BASE = LETTERS.length + 1;
-/** `\n` is a line end that is written out: its letter is none. */
+/** `\n` is an escaped line end, whose letter does not count. */
 const WRITTEN = Uint8Array.from({ length: 0x80 }, (_, code) =>
   'nrNRtbf'.includes(String.fromCharCode(code)) ? 1 : 0,
 );
@@ -172,23 +171,23 @@ const BACKSLASH = 92;
 
 function letterAt(text: string, at: number): number {
   const code = text.charCodeAt(at);
-  // Not a number beyond the text: no letter.
+  // Beyond the text the code is NaN, which is not a letter.
   const letter = LETTER[code] ?? 0;
   if (letter === 0 || WRITTEN[code] === 0) return letter;
   return text.charCodeAt(at - 1) === BACKSLASH ? 0 : letter;
 }
 
-/** The place of the first letter from here on; the length of the text when there is none. */
+/** Returns the position of the next letter, or the length of the text. */
 function nextLetter(text: string, from: number): number {
   let at = from;
   while (at < text.length && letterAt(text, at) === 0) at++;
   return at;
 }
 
-/** A text without all that is passed over. */
+/** Returns the text without skipped characters. */
 export const lettersOf = (text: string): string => text.replace(/[^A-Za-z0-9]/g, '').toLowerCase();
 
-/** Where the pattern ends whose letter `offset` stands at `at`, and where it begins. */
+/** Returns the span of the pattern whose letter `offset` is at `at`. */
 function placeOf(text: string, at: number, pattern: string, offset: number) {
   let start = at;
   for (let left = offset; left > 0; left--) {
@@ -207,7 +206,7 @@ function placeOf(text: string, at: number, pattern: string, offset: number) {
   return { start, end };
 }
 
-/** Of four letters, from the three first ones on. */
+/** Returns grams of four letters, indexed by their first three. */
 function letterGrams(patterns: readonly string[], step: number) {
   const [threes, grams]: [Uint8Array, Grams] = [new Uint8Array(BASE ** 3), new Map()];
   for (const pattern of patterns) {
@@ -223,10 +222,10 @@ function letterGrams(patterns: readonly string[], step: number) {
   return { threes, grams };
 }
 
-/** Rarest first, in what servers send. */
+/** Letters by frequency in responses of servers, the rarest first. */
 const RARE_LETTERS = 'qzjfgkvwhumsybxpldcrinaote9876543210'.split('');
 
-/** Is there a pattern whose letters are all in the text? In a short one mostly none, which is seen at once. */
+/** Returns a test that quickly excludes texts without all letters of any pattern. */
 function createSieve(patterns: readonly string[]): (text: string) => boolean {
   const groups = new Map<string, Set<string>>();
   for (const pattern of patterns) {
@@ -249,7 +248,11 @@ function createSieve(patterns: readonly string[]): (text: string) => boolean {
   };
 }
 
-/** Patterns are what `lettersOf` gives, each of eight letters or more. */
+/**
+ * Creates a matcher that ignores case and everything between the letters. Patterns are results of
+ * `lettersOf` with eight letters or more. A pattern covers at least its length of text, so positions are
+ * that far apart; four letters are read at each one.
+ */
 export function createLetterMatcher(patterns: Iterable<string>): TextMatcher {
   const sorted = [...patterns].sort();
   const longest = sorted.reduce((most, { length }) => Math.max(most, length), 0);
@@ -262,7 +265,7 @@ export function createLetterMatcher(patterns: Iterable<string>): TextMatcher {
     if (sorted.length === 0 || !mayHold(text)) return false;
     const last = text.length - GRAM;
     for (let at = step - 1; at < text.length; ) {
-      // Mostly there are three letters, and no pattern has them.
+      // Mostly there are three letters that no pattern has.
       if (at <= last && text.charCodeAt(at - 1) !== BACKSLASH) {
         const one = LETTER[text.charCodeAt(at)] as number;
         const two = LETTER[text.charCodeAt(at + 1)] as number;
@@ -273,7 +276,7 @@ export function createLetterMatcher(patterns: Iterable<string>): TextMatcher {
         }
       }
       const first = nextLetter(text, at);
-      // What stands before the first letter has been looked at with it.
+      // Characters before the first letter were examined with it.
       at = first + step;
       const second = nextLetter(text, first + 1);
       const third = nextLetter(text, second + 1);

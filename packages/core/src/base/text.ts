@@ -1,4 +1,4 @@
-/** Edit distance with transpositions, given up as soon as it must exceed `max`. */
+/** Edit distance with transpositions. Stops as soon as it exceeds `max`. */
 function distance(a: string, b: string, max: number): number {
   if (Math.abs(a.length - b.length) > max) return max + 1;
   let before: number[] = [];
@@ -23,7 +23,7 @@ function distance(a: string, b: string, max: number): number {
   return previous[b.length] ?? 0;
 }
 
-/** The candidate a person probably meant, if one is near enough. Long words are not compared. */
+/** Returns the candidate that a person probably meant, if one is near enough. Long words are not compared. */
 export function nearest(word: string, candidates: Iterable<string>): string | undefined {
   if (word.length > 100) return undefined;
   let best: string | undefined;
@@ -36,25 +36,25 @@ export function nearest(word: string, candidates: Iterable<string>): string | un
   return best;
 }
 
-/** A hint that names the candidate a person probably meant. */
+/** Returns a hint with the candidate that a person probably meant. */
 export function didYouMean(word: string, candidates: Iterable<string>): string | undefined {
   const near = nearest(word, candidates);
   return near === undefined ? undefined : `did you mean \`${near}\``;
 }
 
-/** The same hint as the end of a message; empty when no candidate is near. */
+/** Returns the same hint as the end of a message. Empty if no candidate is near. */
 export function suggestion(word: string, candidates: Iterable<string>): string {
   const hint = didYouMean(word, candidates);
   return hint === undefined ? '' : `; ${hint}`;
 }
 
-/** `c` of `a/b/c`. */
+/** Returns the part after the last slash: `c` for `a/b/c`. */
 export const lastSegment = (id: string): string => id.slice(id.lastIndexOf('/') + 1);
 
 /** Quotes a text as one word of a POSIX shell. */
 export const shellQuote = (text: string): string => `'${text.replaceAll("'", "'\\''")}'`;
 
-/** How many of the first places, out of `count`, come before what is looked for. */
+/** Returns how many of the first positions, out of `count`, come before the wanted one. */
 export function countBefore(count: number, isBefore: (at: number) => boolean): number {
   let [low, high] = [0, count];
   while (low < high) {
@@ -65,7 +65,7 @@ export function countBefore(count: number, isBefore: (at: number) => boolean): n
   return low;
 }
 
-/** A place in a text. Lines and columns start at 1; columns count UTF-16 units. */
+/** A position in a text. Lines and columns start at 1; columns count UTF-16 units. */
 export interface Position {
   line: number;
   column: number;
@@ -82,9 +82,9 @@ export function createLines(text: string) {
       );
       return { line, column: Math.max(0, offset - (starts[line - 1] ?? 0)) + 1 };
     },
-    /** The reverse of `at`. */
+    /** Returns the offset of a position, the inverse of `at`. */
     offset: ({ line, column }: Position): number => (starts[line - 1] ?? text.length) + column - 1,
-    /** The line's text without its end; empty past the last line. */
+    /** Returns the line's text without its end. Empty past the last line. */
     line(number: number): string {
       const start = starts[number - 1];
       if (start === undefined) return '';
@@ -94,29 +94,31 @@ export function createLines(text: string) {
 }
 
 /**
- * Format characters, controls but for line ends and tabs, tags, private and unassigned signs, and all that
- * is made to be ignored where it is shown; but for the one sign that makes an emoji one.
+ * Format characters, controls except line ends and tabs, tags, private and unassigned characters, and
+ * all characters that displays ignore, except the one that makes an emoji.
  */
 const HIDDEN = /(?!(?<=\p{Emoji})\ufe0f(?!\p{DI}))[\p{C}\p{DI}\u2028\u2029](?<![\n\t])/gu;
 
 export const hasHidden = (text: string): boolean => text.search(HIDDEN) !== -1;
 
-/** Without what nobody sees; `by` takes its place. */
+/** Replaces characters that a display does not show by `by`. */
 export const withoutHidden = (text: string, by = ''): string => text.replace(HIDDEN, by);
 
-/** The same as one line: nothing in it can look like a line of ours, or turn the letters around. */
+/**
+ * Returns the same text as one line, which cannot look like program output or reverse the direction of letters.
+ */
 export const onOneLine = (text: string): string =>
   withoutHidden(text, ' ')
     .replace(/[\n\t]+/g, ' ')
     .trim();
 
-/** One line, however long or wide the value is. */
+/** Returns one line of at most `max` characters. */
 export function shorten(text: string, max: number): string {
   const flat = text.replace(/\s+/g, ' ').trim();
   return flat.length <= max ? flat : `${flat.slice(0, Math.max(0, max - 1))}…`;
 }
 
-/** `4.2 s`, `3 m 05 s`, `2 h 10 m`. */
+/** Returns a text such as `4.2 s`, `3 m 05 s`, `2 h 10 m`. */
 export function durationText(value: unknown): string {
   const total = Number(value) || 0;
   if (total < 60) return `${total < 10 ? total.toFixed(1) : Math.round(total)} s`;
@@ -125,8 +127,8 @@ export function durationText(value: unknown): string {
   return `${Math.floor(minutes / 60)} h ${String(minutes % 60).padStart(2, '0')} m`;
 }
 
-/** A secret that stands sealed in the registry, as a journal refers to it. */
+/** Reference in a journal to a secret that is sealed in the registry. */
 const REFERENCE = /\{secret [\w-]{16} \d+=?\}/g;
 
-/** Sealed secrets look the same wherever a person or a program reads of them. */
+/** Replaces references to sealed secrets for people and programs. */
 export const masked = (text: string): string => text.replace(REFERENCE, '[secret]');

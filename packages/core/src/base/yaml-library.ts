@@ -1,5 +1,5 @@
-// What we use of the YAML library. The build puts it into one file: the library's own seventy cost
-// more to find than to run.
+// The used exports of the YAML library. The build bundles them into one file, because finding the
+// library's seventy files takes longer than running them.
 export {
   isAlias,
   isMap,

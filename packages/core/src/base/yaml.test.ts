@@ -61,7 +61,7 @@ test('no text makes it throw', () => {
 test('of two equal keys the first counts, and the second is reported', () => {
   const { value, problems } = parseYaml('a: 1\nb: 2\na: 3\n');
   expect(value).toEqual({ a: 1, b: 2 });
-  expect(problems).toEqual([{ line: 3, column: 1, message: 'key `a` stands here twice' }]);
+  expect(problems).toEqual([{ line: 3, column: 1, message: 'key `a` occurs twice here' }]);
 });
 
 test('thousands of keys, anchors and aliases are read in linear time; an alias needs its anchor', () => {

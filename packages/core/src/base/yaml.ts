@@ -1,5 +1,5 @@
-// The only file that knows the YAML library. Text from a stranger: bounded size, bounded nesting,
-// no tags that make objects, few aliases, own properties only, and a position for every path.
+// The only file that uses the YAML library. Text is untrusted: bounded size, bounded nesting, no tags
+// that create objects, few aliases, own properties only, and a location for every path.
 import { readFileSync } from 'node:fs';
 import { createRequire } from 'node:module';
 import type { Node } from 'yaml';
@@ -19,44 +19,46 @@ interface YamlProblem extends Position {
 }
 
 export interface YamlDocument {
-  /** What could be read; null for an empty document. */
+  /** The readable part. Null for an empty document. */
   value: Json;
   problems: YamlProblem[];
-  /** Where a path's value (or, with `key`, its key) stands; the nearest existing ancestor otherwise. */
+  /**
+   * Returns the location of a path's value (or, with `key`, of its key), or of the nearest existing ancestor.
+   */
   locate(path: readonly (string | number)[], part?: 'key' | 'value'): Position;
 }
 
 class TooMuch extends Error {}
 
-// Loaded on first use: most commands never read YAML, and start-up is part of the product.
+// Loaded on first use, because most commands never read YAML and should start fast.
 let loaded: typeof Yaml | undefined;
 const LIBRARY = import.meta.url.endsWith('.ts') ? './yaml-library.ts' : '../yaml-library.js';
 const library = (): typeof Yaml =>
   (loaded ??= createRequire(import.meta.url)(LIBRARY) as typeof Yaml);
 
 /**
- * What the build has read already: the files that ship with us and every command looks at. They are
- * known by their whole text, so a changed file is simply read.
+ * Documents that the build has parsed: shipped files that every command reads. The key is the whole
+ * text, so a changed file is parsed.
  */
-let known: ReadonlyMap<string, Json> | undefined;
+let shippedValues: ReadonlyMap<string, Json> | undefined;
 
 function knownDocuments(): ReadonlyMap<string, Json> {
-  if (known || import.meta.url.endsWith('.ts')) return known ?? new Map();
+  if (shippedValues || import.meta.url.endsWith('.ts')) return shippedValues ?? new Map();
   try {
     const file = new URL(/* @vite-ignore */ '../../../../src/known-yaml.json', import.meta.url);
-    known = new Map(JSON.parse(readFileSync(file, 'utf8')) as [string, Json][]);
+    shippedValues = new Map(JSON.parse(readFileSync(file, 'utf8')) as [string, Json][]);
   } catch {
-    known = new Map();
+    shippedValues = new Map();
   }
-  return known;
+  return shippedValues;
 }
 
 const RECENT_CHARACTERS = 1_000_000;
-/** Documents without a problem that this process has read: several projects share most files. */
+/** Cache of documents without a problem, because several projects share most files. */
 const recent = new Map<string, Json>();
 let recentCharacters = 0;
 
-/** A text with an anchor is not kept: its value can be much longer than the text. */
+/** A text with an anchor is not cached, because its value can be much longer than the text. */
 function remember(text: string, value: Json): void {
   if (value === null || text.includes('&') || text.length > RECENT_CHARACTERS / 16) return;
   recentCharacters += text.length;
@@ -67,14 +69,14 @@ function remember(text: string, value: Json): void {
   recent.set(text, structuredClone(value));
 }
 
-/** Places are asked for when something is wrong; only then the library is needed. */
+/** Locations are needed only for problems, and only then the library is loaded. */
 const readBefore = (text: string, value: Json): YamlDocument => ({
   value: structuredClone(value),
   problems: [],
   locate: (path, part) => read(text).locate(path, part),
 });
 
-/** Indentation or brackets deeper than any honest file: the library's recursion never sees them. */
+/** True for indentation or brackets deeper than any real file, so that the library's recursion is bounded. */
 function isTooDeep(text: string): boolean {
   let depth = 0;
   for (let i = 0; i < text.length; i++) {
@@ -112,7 +114,7 @@ const READING = {
   prettyErrors: false,
   schema: 'core',
   version: '1.2',
-  // `convert` checks keys: the library compares every key with every other.
+  // `convert` checks keys, because the library compares every key with every other.
   uniqueKeys: false,
   strict: true,
   logLevel: 'silent',
@@ -131,14 +133,14 @@ function read(text: string): YamlDocument {
     problems.push({ ...place(error.pos[0]), message: error.message });
   }
 
-  // Filled in document order, so an alias finds what stands before it without walking the tree.
+  // Filled in document order, so an alias finds earlier nodes without walking the tree.
   const anchors = new Map<string, unknown>();
   const checked = new Set<unknown>();
   const report = (offset: number, message: string): void => {
     if (problems.length < MAX_PROBLEMS) problems.push({ ...place(offset), message });
   };
 
-  /** Undefined when it is no scalar: the text of a collection would double with every level. */
+  /** Undefined for a key that is not a scalar: the text of a collection would double with every level. */
   const keyText = (key: unknown): string | undefined => {
     const anchor = (key as { anchor?: string } | null)?.anchor;
     if (anchor !== undefined) anchors.set(anchor, key);
@@ -169,10 +171,10 @@ function read(text: string): YamlDocument {
           if (!checked.has(node)) report((key as Node | null)?.range?.[0] ?? 0, message);
           continue;
         }
-        // The first stays, as `locate` finds it.
+        // The first one stays, as in `locate`.
         if (!Object.hasOwn(result, name)) setOwn(result, name, read);
         else if (!checked.has(node)) {
-          report((key as Node | null)?.range?.[0] ?? 0, `key \`${name}\` stands here twice`);
+          report((key as Node | null)?.range?.[0] ?? 0, `key \`${name}\` occurs twice here`);
         }
       }
       checked.add(node);
@@ -216,27 +218,27 @@ function read(text: string): YamlDocument {
 export const formatYaml = (value: Json): string => library().stringify(value, { lineWidth: 0 });
 
 interface FrontMatterParts {
-  /** The YAML text, empty when there is none. */
+  /** The YAML text. Empty if there is none. */
   yaml: string;
-  /** Lines before the YAML text, to turn its positions into the file's. */
+  /** Number of lines before the YAML text, to convert its locations to the file's. */
   offset: number;
   /** The text after it, or the whole text. */
   rest: string;
-  /** A `---` opens it and nothing closes it. */
+  /** True if a `---` opens it and none closes it. */
   isOpen: boolean;
 }
 
-/** Blank lines, a byte order mark, a shebang and one comment line (a signature) may stand before it. */
+/** Blank lines, a byte order mark, a shebang and one comment line (a signature) may precede it. */
 const LEAD = /^\uFEFF?(?:#![^\n]*\n)?(?:[ \t]*\r?\n|<!--[^\n]{0,4096}-->[ \t]*\r?\n)*/;
 
-/** Where its text begins and ends, and where the rest of the file begins. */
+/** Offsets of its text and of the rest of the file. */
 interface FrontMatterPlace {
   start: number;
   end: number;
   after: number;
 }
 
-/** The block that opens at `lead`; `open` when nothing closes it. */
+/** Returns the block that opens at `lead`, or `open` if it is never closed. */
 export function frontMatterAt(text: string, lead: number): FrontMatterPlace | 'open' | undefined {
   const open = /---[ \t]*\r?\n/y;
   open.lastIndex = lead;
@@ -248,7 +250,7 @@ export function frontMatterAt(text: string, lead: number): FrontMatterPlace | 'o
   return found ? { start, end: found.index, after: found.index + found[0].length } : 'open';
 }
 
-/** The YAML block between two `---` lines at the top of a Markdown file, and the rest of the file. */
+/** Splits a Markdown file into the YAML block between two `---` lines at its top, and the rest. */
 export function splitFrontMatter(text: string): FrontMatterParts {
   const found = frontMatterAt(text, LEAD.exec(text)?.[0].length ?? 0);
   if (found === undefined || found === 'open') {

@@ -1,4 +1,4 @@
-// What people write out of habit, and the right form. Data first: a new slip is a new row.
+// Frequent mistakes and the right form. It is a table, so a new mistake is a new row.
 import { isDigit, isNamePart, nameEnd, SyntaxFault } from './syntax-tree.ts';
 
 const write = (form: string): string => `write \`${form}\``;
@@ -16,7 +16,7 @@ type Slips = readonly (readonly [hint: string, ...slips: string[]])[];
 const rowsOf = (slips: Slips): [slip: string, hint: string][] =>
   slips.flatMap(([hint, ...list]) => list.map((slip): [string, string] => [slip, hint]));
 
-/** Longest first: the first row that the source continues with is the slip. */
+/** Longest first: the first row that matches the source is the mistake. */
 const SYMBOLS = rowsOf([
   [write('and'), '&amp;&amp;', '&&', '&', '∧'],
   [write('or'), '||', '|', '∨'],
@@ -39,15 +39,15 @@ const SYMBOLS = rowsOf([
   ['one expression only: remove the `;`', ';'],
   ['a missing path is null; compare with `== null`, or combine with `or`', '??'],
   ['write `.`: a missing step is null, never an error', '?.'],
-  [`there is no \`a ? b : c\`; ${NO_BRANCHES}`, '?'],
+  [`an expression has no \`a ? b : c\`; ${NO_BRANCHES}`, '?'],
   ['an expression has no comments', '#'],
-  ['in an expression a path stands alone, without `${` and `}`', '${'],
+  ['a path is written without `${` and `}`', '${'],
   ['a path is written without `$`', '$'],
   ['a path is written without `@`', '@'],
-  ['there are no object literals; compare the fields one by one', '{', '}'],
+  ['an expression has no object literals; compare the fields one by one', '{', '}'],
 ]).toSorted(([a], [b]) => b.length - a.length);
 
-/** Words that stand where an operator should. */
+/** Words that people write instead of an operator. */
 const WORDS: ReadonlyMap<string, string> = new Map(
   rowsOf([
     ['write `==`, or `!=` for `is not`', 'is'],
@@ -62,12 +62,12 @@ const WORDS: ReadonlyMap<string, string> = new Map(
     [FOUR_ONLY, 'mod'],
     [write('/'), 'div'],
     ['write `(a and not b) or (b and not a)`', 'xor'],
-    [`there is no \`if\`; ${NO_BRANCHES}`, 'if', 'then', 'else'],
+    [`an expression has no \`if\`; ${NO_BRANCHES}`, 'if', 'then', 'else'],
     ...['and', 'or', 'not', 'in'].map((word) => [write(word), word] as const),
   ]),
 );
 
-/** Names that would read as a missing path, and silently be null, though a value was meant. */
+/** Names that would silently be a missing path and null, although a value was meant. */
 const VALUES: ReadonlyMap<string, string> = new Map(
   rowsOf([
     ['true', 'True', 'TRUE'],
@@ -76,14 +76,14 @@ const VALUES: ReadonlyMap<string, string> = new Map(
   ]),
 );
 
-/** The right spelling when `name` is a constant of another language. */
+/** Returns the right spelling if `name` is a constant of another language. */
 export const meantConstant = (name: string): string | undefined =>
   name.charCodeAt(0) < 97 ? VALUES.get(name) : undefined;
 
-/** What to write instead of a word where an operator is expected. */
+/** Returns the replacement of a word where an operator is expected. */
 export const meantOperator = (word: string): string | undefined => WORDS.get(word.toLowerCase());
 
-/** A character as a message can show it: control characters and lone surrogates by number. */
+/** Returns a character for a message: control characters and lone surrogates by number. */
 function shown(source: string, at: number): string {
   const code = source.codePointAt(at) ?? 0;
   const isInvisible = code < 33 || (code >= 127 && code < 161) || (code >= 0xd800 && code < 0xe000);
@@ -102,13 +102,15 @@ export function explainCharacter(source: string, at: number): SyntaxFault {
   return new SyntaxFault(`unexpected character \`${shown(source, at)}\``, at + 1);
 }
 
-/** Source text as a message can quote it: on one line, without anything that moves a cursor. */
+/** Returns source text for a message: on one line, without anything that moves a cursor. */
 export function clipped(text: string): string {
   const short = text.length > 40 ? `${text.slice(0, 40)}…` : text;
   return short.replace(/[\p{C}\p{Zl}\p{Zp}]/gu, ' ');
 }
 
-/** A number that is not one: the whole run of characters is shown, the hint fits its first fault. */
+/**
+ * Explains an invalid number. The whole run of characters is quoted, and the hint is about its first mistake.
+ */
 export function explainNumber(source: string, start: number): SyntaxFault {
   let end = start;
   while (isNamePart(source.charCodeAt(end)) || source[end] === '.') end++;
@@ -143,13 +145,13 @@ export function explainEscape(source: string, at: number): SyntaxFault {
   return new SyntaxFault(`unknown escape \`${escape}\``, at + 1, hint);
 }
 
-/** `a[0]`, `a["b"]`: the bracket stands behind an operand. */
+/** Explains `a[0]` and `a["b"]`: a bracket after an operand. */
 export function explainIndex(source: string, at: number): string {
   const name = /^\[\s*(["'])([A-Za-z_][A-Za-z0-9_]*)\1\s*\]/.exec(source.slice(at, at + 200))?.[2];
   return name === undefined ? NO_INDEX : `write \`.${clipped(name)}\``;
 }
 
-/** `.5`, `a.0`, `a.`: what stands behind a dot that is no name. */
+/** Explains `.5`, `a.0` and `a.`: a dot that no name follows. */
 export function explainDot(source: string, at: number): string | undefined {
   if (!isDigit(source.charCodeAt(at + 1))) return undefined;
   let end = at + 1;
@@ -157,7 +159,7 @@ export function explainDot(source: string, at: number): string | undefined {
   return `write \`0${clipped(source.slice(at, end))}\``;
 }
 
-/** A call names its function: `len(` reads better in a message than `(`. */
+/** Returns the name of a called function, because `len(` is clearer in a message than `(`. */
 export function calledName(source: string, at: number): string {
   let start = at;
   while (start > 0 && isNamePart(source.charCodeAt(start - 1))) start--;

@@ -1,6 +1,6 @@
-// Tree to closures, once per expression. Each closure does one thing on the shapes that hooks and
-// guards really have (`path == "text"`, `path < path * 0.9`, `"text" in path`), so that the hot way
-// has no tree, no table and no allocation; everything unusual goes to operators.ts.
+// Compiles a tree to closures, once per expression. Each closure handles one frequent shape of hooks and
+// guards (`path == "text"`, `path < path * 0.9`, `"text" in path`), so that an evaluation needs no tree,
+// no table and no allocation. Other shapes go to operators.ts.
 import type { Json } from '../base/index.ts';
 import type { Meter } from './operators.ts';
 import {
@@ -30,7 +30,7 @@ export function compileValue(node: Node, meter: Meter): Read {
       return compilePath(node.read.path);
     case 'list': {
       const items = node.items.map((item) => compileValue(item, meter));
-      // A fresh list each time: what is handed out may be changed by its owner.
+      // Each evaluation makes a new list, because the caller may change it.
       return (context) => items.map((item) => item(context));
     }
     case 'negate': {
@@ -45,7 +45,7 @@ export function compileValue(node: Node, meter: Meter): Read {
   }
 }
 
-/** The same meaning as the truth of `compileValue`, without making the value where possible. */
+/** Returns the truth of `compileValue`, without computing the value if possible. */
 export function compileTest(node: Node, meter: Meter): Test {
   switch (node.kind) {
     case 'not': {
@@ -66,7 +66,7 @@ export function compileTest(node: Node, meter: Meter): Test {
   }
 }
 
-/** The first answer that is `stop` is the answer of all. */
+/** Returns the first answer that equals `stop`. */
 function inTurn(tests: readonly Test[], stop: boolean): Test {
   const [a, b] = tests as [Test, Test];
   if (tests.length === 2) {
@@ -100,7 +100,7 @@ function compileComparison(node: Compare, meter: Meter): Test {
 }
 
 function compileEquality(node: Compare, meter: Meter): Test {
-  // A constant is not longer than the source, so `===` on it needs no meter.
+  // A constant is not longer than the source, so `===` needs no meter.
   if (node.right.kind === 'constant') {
     const [read, { value }] = [compileValue(node.left, meter), node.right];
     return (context) => read(context) === value;
@@ -125,11 +125,11 @@ function compileMembership(node: Compare, meter: Meter): Test {
   return (context) => isIn(left(context), right(context), column, meter);
 }
 
-/** Nothing deep to compare: identity decides. Hashing pays off only for lists nobody types. */
+/** Scalars are compared by identity. A hash set would pay off only for lists that nobody types. */
 function isAmong(read: Read, list: readonly Json[]): Test {
   if (list.length > 16) {
-    const known = new Set(list);
-    return (context) => known.has(read(context));
+    const members = new Set(list);
+    return (context) => members.has(read(context));
   }
   return (context) => {
     const value = read(context);
@@ -197,7 +197,7 @@ function compilePair(
   if (operator !== '*') {
     return (context) => calculate(operator, left(context), right(context), column, meter);
   }
-  // `limits.turns * 0.9` is what warnings are made of.
+  // Warnings often use `limits.turns * 0.9`.
   return (context) => {
     const a = left(context);
     const b = right(context);

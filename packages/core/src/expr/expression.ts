@@ -4,25 +4,25 @@ import { EvaluationFault, type Meter } from './operators.ts';
 import { parseExpression } from './parse.ts';
 import { type PathRead, SyntaxFault, type Tree } from './syntax-tree.ts';
 
-/** A compiled expression. Neither method throws; neither changes the context. */
+/** A compiled expression. Neither method throws, and neither changes the context. */
 export interface CompiledExpression {
   readonly source: string;
-  /** Every path read, in source order. Columns start at 1 and count UTF-16 units. */
+  /** Every path that is read, in source order. Columns start at 1 and count UTF-16 units. */
   readonly paths: readonly PathRead[];
-  /** Whether the result counts as true. */
+  /** Returns whether the result counts as true. */
   test(context: Json): Outcome<boolean>;
-  /** The result itself; it may be a part of the context, so it is not to be changed. */
+  /** Returns the result. It may be a part of the context, so it must not be changed. */
   value(context: Json): Outcome<Json>;
 }
 
 interface ExpressionOptions {
-  /** One step is about one node or one element compared; the default is a million. */
+  /** Maximum number of steps, each about one node or one compared element. Default: a million. */
   maxSteps?: number;
 }
 
 const DEFAULT_STEPS = 1_000_000;
 
-// Answers of the hot way are made once; nobody may change them.
+// Frequent answers are shared and therefore frozen.
 const YES: Outcome<boolean> = Object.freeze(ok(true));
 const NO: Outcome<boolean> = Object.freeze(ok(false));
 
@@ -50,7 +50,7 @@ function createExpression(
   const { root, paths, size } = tree;
   const meter: Meter = { left: 0 };
   const whole = maxSteps - size;
-  // Most expressions are only ever asked one of the two questions: the other is compiled on demand.
+  // Most expressions need only one of the two methods, so the other is compiled on demand.
   let test: Test | undefined;
   let read: Read | undefined;
 
@@ -83,7 +83,7 @@ function refill(meter: Meter, steps: number): void {
   meter.left = steps;
 }
 
-/** Anything else thrown (a context that is no JSON, memory) must not read as "true" either. */
+/** Any other exception (a context that is not JSON, memory) must not count as true either. */
 function evaluationFailure(error: unknown): Failure {
   const { message, column } =
     error instanceof EvaluationFault ? error : new EvaluationFault('the context cannot be read');

@@ -1,13 +1,13 @@
-// A condition that reads a name nobody provides is not an error when it runs (a missing path is
-// null), it just never matches. So it is reported when it is written.
+// Reports unknown names in a condition when it is written. At run time a missing path is null, so the
+// condition would never match without an error.
 import { getOwn, nearest } from '../base/index.ts';
 import type { CompiledExpression } from './expression.ts';
 import { parseExpression } from './parse.ts';
 import type { Comparison, Node } from './syntax-tree.ts';
 
 /**
- * Known names: an object lists its members; below `open` anything goes; `value` has no members. A list
- * holds the only texts that the value, or an element of it, can be.
+ * Known names: an object lists its members; below `open` any path is valid; `value` has no members. A
+ * list contains the only texts that the value, or an element of it, can have.
  */
 export type ContextSchema = { readonly [name: string]: KnownPath };
 type KnownPath = ContextSchema | 'open' | 'value' | readonly string[];
@@ -22,7 +22,7 @@ interface UnknownPath {
   suggestion?: string;
 }
 
-/** Reading a whole group (`cost`) is fine; reading a member of a `value` is not. */
+/** Reading a whole group (`cost`) is valid; reading a member of a `value` is not. */
 export function unknownPaths(expression: CompiledExpression, schema: ContextSchema): UnknownPath[] {
   const unknown: UnknownPath[] = [];
   for (const { path, column } of expression.paths) {
@@ -35,7 +35,7 @@ export function unknownPaths(expression: CompiledExpression, schema: ContextSche
   return unknown;
 }
 
-/** How many leading names are known. */
+/** Returns how many leading names are known. */
 function knownDepth(path: readonly string[], schema: ContextSchema): number {
   let level: KnownPath = schema;
   for (const [depth, name] of path.entries()) {
@@ -65,11 +65,11 @@ function suggest(
   const better = group === undefined ? nearest(name, Object.keys(level)) : `${group}.${name}`;
   if (better === undefined) return undefined;
   const whole = [...path.slice(0, depth), ...better.split('.'), ...path.slice(depth + 1)];
-  // Half a correction is none: the rest of the path must be known too.
+  // The rest of the path must be known too, or the suggestion is not useful.
   return knownDepth(whole, schema) === whole.length ? whole.join('.') : undefined;
 }
 
-/** `turns` for `cost.turns`: the group was forgotten. */
+/** Returns the group of a name without one: `turns` for `cost.turns`. */
 function groupWith(name: string, schema: ContextSchema): string | undefined {
   return Object.keys(schema).find((group) => {
     const members = member(schema, group);
@@ -85,7 +85,7 @@ export interface Compared {
   left: Side;
   operator: Comparison;
   right: Side;
-  /** Of the operator; starts at 1. */
+  /** Column of the operator, from 1. */
   column: number;
 }
 
@@ -111,7 +111,7 @@ function compareNodes({ source }: CompiledExpression): CompareNode[] {
   return found;
 }
 
-/** Every comparison of an expression that compiles, wherever in it. */
+/** Returns every comparison of a compiled expression, also nested ones. */
 export const comparisonsIn = (expression: CompiledExpression): Compared[] =>
   compareNodes(expression).map(({ operator, left, right, column }) => {
     return { left: sideOf(left), operator, right: sideOf(right), column };
@@ -129,7 +129,7 @@ interface UnknownValue {
   known: readonly string[];
 }
 
-/** Texts that a value is compared with and can never be, because it has a list of all it can be. */
+/** Returns compared texts that the value can never have, because its possible texts are listed. */
 export function unknownValues(
   expression: CompiledExpression,
   schema: ContextSchema,
@@ -142,9 +142,14 @@ export function unknownValues(
   const judge = (side: Node, other: Node): UnknownValue[] => {
     if (side.kind !== 'path') return [];
     const { path, column } = side.read;
-    const known = knownAt(path);
-    const wrong = known ? textsOf(other).filter((value) => !known.includes(value)) : [];
-    return wrong.map((value) => ({ path: path.join('.'), value, column, known: known ?? [] }));
+    const schemaEntry = knownAt(path);
+    const wrong = schemaEntry ? textsOf(other).filter((value) => !schemaEntry.includes(value)) : [];
+    return wrong.map((value) => ({
+      path: path.join('.'),
+      value,
+      column,
+      known: schemaEntry ?? [],
+    }));
   };
   return compareNodes(expression).flatMap(({ left, right }) => [
     ...judge(left, right),

@@ -1,10 +1,10 @@
-// Text to tokens, one at a time. The lexer keeps only the current token and where the previous one
-// ended; the parser never looks further ahead, so nothing is stored and nothing is read twice.
+// Splits text into tokens, one at a time. The lexer stores only the current token and the end of the
+// previous one. The parser never looks further ahead, so nothing is read twice.
 import { explainCharacter, explainEscape, explainNumber } from './common-mistakes.ts';
 import { isDigit, isNamePart, isNameStart, nameEnd, SyntaxFault, WORDS } from './syntax-tree.ts';
 
 const SYMBOLS = ['+', '-', '*', '/', '(', ')', '[', ']', ',', '.', '<', '>'] as const;
-/** Each is known by what stands before its `=`. */
+/** Operators of two characters that end in `=`. */
 const WITH_EQUALS = ['==', '!=', '<=', '>='] as const;
 
 export type TokenKind =
@@ -26,7 +26,7 @@ export interface Lexer {
   end: number;
 }
 
-/** Constants, not slices of the source: a token's kind is compared by identity many times over. */
+/** Constants and not slices of the source, because kinds are compared by identity many times. */
 const KEYWORD_KINDS: ReadonlyMap<string, TokenKind> = new Map(WORDS.map((word) => [word, word]));
 
 const byFirstCode = (kinds: readonly TokenKind[]): ReadonlyMap<number, TokenKind> =>
@@ -51,12 +51,12 @@ const ESCAPES: Readonly<Record<string, string>> = Object.assign(Object.create(nu
 
 const isBlank = (code: number): boolean => code === 32 || code === 10 || code === 9 || code === 13;
 
-/** Positioned before the first token. */
+/** Returns a lexer before the first token. */
 export function createLexer(source: string): Lexer {
   return { source, kind: 'end', text: '', number: 0, start: 0, end: 0 };
 }
 
-/** Moves to the next token; every problem is thrown as a `SyntaxFault`. */
+/** Moves to the next token. Every problem is thrown as a `SyntaxFault`. */
 export function advance(lexer: Lexer): void {
   const { source } = lexer;
   const { length } = source;

@@ -1,20 +1,20 @@
-// What the operators mean, on values. The compiler inlines the common cases (two numbers, a
-// constant) and comes here for the rest. Values from the context never appear in a message: they
-// may be secret, and faults are written to transcripts.
+// The operators on values. The compiler inlines the common cases (two numbers, a constant) and calls
+// these functions for the rest. Values from the context never appear in a message, because they may be
+// secret and faults are written to transcripts.
 import { isObject, type Json } from '../base/index.ts';
 import type { Arithmetic } from './syntax-tree.ts';
 import { includesText } from './text-search.ts';
 
-/** The step budget of an expression. Operations on data pay for each element that they touch. */
+/** The step budget of an expression. Operations on data pay for each element that they read. */
 export interface Meter {
   left: number;
 }
 
-/** Stays inside this room; the door turns it into an `Outcome`. */
+/** Stays inside of this folder; its exported functions turn it into an `Outcome`. */
 export class EvaluationFault extends Error {
   readonly column: number;
 
-  /** Without a column the expression as a whole is meant. */
+  /** Without a column the fault is about the whole expression. */
   constructor(message: string, column = 1) {
     super(message);
     this.column = column;
@@ -26,7 +26,7 @@ function charge(meter: Meter, steps: number): void {
   if (meter.left < 0) throw new EvaluationFault('the evaluation takes too many steps');
 }
 
-/** Texts are compared and copied by the machine word: sixteen characters are one step. */
+/** Texts are compared and copied by machine words, so sixteen characters are one step. */
 const textSteps = (length: number): number => length >>> 4;
 
 function containsText(text: string, part: string, meter: Meter): boolean {
@@ -44,7 +44,7 @@ const ORDERINGS: Readonly<Record<Ordering, (a: number, b: number) => boolean>> =
   '>=': (a, b) => a >= b,
 };
 
-/** Deeper data is refused rather than compared: recursion must end before the stack does. */
+/** Deeper data is refused and not compared, because recursion must end before the stack does. */
 const MAX_COMPARED_DEPTH = 1000;
 
 function kindOf(value: Json): string {
@@ -69,13 +69,13 @@ export function isTruthy(value: Json, meter: Meter): boolean {
 
 function isEmpty(value: Json[] | { [key: string]: Json }, meter: Meter): boolean {
   if (Array.isArray(value)) return value.length === 0;
-  // The engine lists all keys whichever way it is asked, so they are all paid for.
+  // The engine lists all keys in any case, so all of them are paid for.
   const { length } = Object.keys(value);
   charge(meter, length);
   return length === 0;
 }
 
-/** Deep, by type, blind to the order of keys. */
+/** Deep equality by type, independent of the order of keys. */
 export function isEqual(a: Json, b: Json, meter: Meter, depth = 0): boolean {
   if (typeof a === 'string' && typeof b === 'string') {
     if (a.length !== b.length) return false;
@@ -122,7 +122,7 @@ export function isIn(left: Json, right: Json, column: number, meter: Meter): boo
   throw new EvaluationFault(`\`in\` cannot look for ${kindOf(left)} in ${kindOf(right)}`, column);
 }
 
-/** Pairs that are not two numbers. Null on a side is false: "unknown" is neither more nor less. */
+/** Compares pairs other than two numbers. Null on a side gives false. */
 export function isOrdered(
   operator: Ordering,
   a: Json,
@@ -140,7 +140,7 @@ export function isOrdered(
   );
 }
 
-/** By code point. JavaScript's own `<` goes by UTF-16 unit and puts U+1F600 before U+FF01. */
+/** Compares by code point. JavaScript's own `<` uses UTF-16 units and sorts U+1F600 before U+FF01. */
 function compareText(a: string, b: string, meter: Meter): number {
   const length = Math.min(a.length, b.length);
   charge(meter, textSteps(length));
@@ -149,7 +149,7 @@ function compareText(a: string, b: string, meter: Meter): number {
   return at === length ? a.length - b.length : compareTail(a, b, at);
 }
 
-/** The texts differ first at unit `at`; the code point that differs may begin one unit earlier. */
+/** The texts differ first at unit `at`; the differing code point may begin one unit earlier. */
 function compareTail(a: string, b: string, at: number): number {
   const before = a.charCodeAt(at - 1);
   const start = before >= 0xd800 && before < 0xdc00 ? at - 1 : at;
@@ -157,7 +157,7 @@ function compareTail(a: string, b: string, at: number): number {
   return difference === 0 ? Number(a.codePointAt(at)) - Number(b.codePointAt(at)) : difference;
 }
 
-/** Pairs that are not two numbers, and results that are not finite. */
+/** Handles pairs other than two numbers, and results that are not finite. */
 export function calculate(
   operator: Arithmetic,
   a: Json,
@@ -179,7 +179,7 @@ export function calculate(
   throw new EvaluationFault(`the result of \`${operator}\` is too large`, column);
 }
 
-/** Adding 0 turns -0 into 0: JSON has one zero. */
+/** Adding 0 turns -0 into 0, because JSON has one zero. */
 function apply(operator: Arithmetic, a: number, b: number): number {
   switch (operator) {
     case '+':

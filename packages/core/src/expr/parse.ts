@@ -1,5 +1,5 @@
-// Recursive descent, one function per line of the grammar. Nesting is counted where the grammar
-// nests (brackets, `not`, unary `-`), so recursion is bounded before it happens.
+// A recursive descent parser, with one function per line of the grammar. Nesting is counted where the
+// grammar nests (brackets, `not`, unary `-`), so recursion is bounded in advance.
 import {
   calledName,
   clipped,
@@ -29,7 +29,7 @@ const COMPARISONS: ReadonlySet<string> = new Set(['==', '!=', '<', '>', '<=', '>
 const isComparison = (kind: TokenKind): kind is Exclude<Comparison, 'not in'> =>
   COMPARISONS.has(kind);
 
-/** Throws `SyntaxFault`, nothing else. */
+/** Parses an expression. Throws only `SyntaxFault`. */
 export function parseExpression(source: string): Tree {
   checkSize(source);
   const parser: Parser = { lexer: createLexer(source), paths: [], nesting: 0, size: 0 };
@@ -41,7 +41,7 @@ export function parseExpression(source: string): Tree {
 }
 
 function checkSize(source: string): void {
-  // A UTF-16 unit takes at most three bytes: short sources need no counting.
+  // A UTF-16 unit has at most three bytes, so short sources need no counting.
   if (source.length * 3 <= MAX_SOURCE_BYTES) return;
   const { read } = new TextEncoder().encodeInto(source, new Uint8Array(MAX_SOURCE_BYTES));
   if (read === source.length) return;
@@ -153,7 +153,8 @@ function parseNegation(parser: Parser): Node {
   enter(parser);
   const operand = parseFactor(parser);
   parser.nesting--;
-  // `-1` is a number to everyone but the grammar. Subtracting keeps zero free of a sign.
+  // The grammar has no negative numbers, so `-1` becomes a constant here. The subtraction avoids a
+  // negative zero.
   if (operand.kind === 'constant' && typeof operand.value === 'number') {
     return { kind: 'constant', value: 0 - operand.value };
   }
@@ -208,7 +209,7 @@ function take(parser: Parser, kind: TokenKind): boolean {
   return true;
 }
 
-/** Past the token that nests: an opening bracket, `not`, a sign. */
+/** Moves past the token that nests: an opening bracket, `not`, a sign. */
 function enter(parser: Parser): void {
   parser.nesting++;
   if (parser.nesting > MAX_NESTING) {
@@ -239,7 +240,7 @@ function unexpected(lexer: Lexer, hint?: string): SyntaxFault {
   return new SyntaxFault(`unexpected \`${tokenText(lexer)}\``, lexer.start + 1, hint);
 }
 
-/** A token that cannot begin a value where one must begin. */
+/** Returns the fault of a token that cannot begin a value. */
 function missingOperand(lexer: Lexer): SyntaxFault {
   const { kind, source, start } = lexer;
   if (kind === 'end') {
@@ -249,7 +250,8 @@ function missingOperand(lexer: Lexer): SyntaxFault {
     return unexpected(lexer, 'put it in brackets: `(not a)`');
   }
   if (kind === '.') return unexpected(lexer, explainDot(source, start));
-  if (kind === '+') return unexpected(lexer, 'a number has no leading `+`, and there is no `++`');
+  if (kind === '+')
+    return unexpected(lexer, 'a number has no leading `+`, and `++` is not supported');
   if (kind === '*') return unexpected(lexer, 'arithmetic has `+ - * /` only');
   if (kind === '/') return unexpected(lexer, 'there are no comments and no `//`');
   const hint = kind === ']' || kind === ',' ? 'lists are written `[1, 2]`' : undefined;
@@ -260,7 +262,7 @@ function missingOperand(lexer: Lexer): SyntaxFault {
   );
 }
 
-/** A token that cannot follow a complete value. */
+/** Returns the fault of a token that cannot follow a complete value. */
 function unexpectedAfterOperand(lexer: Lexer): SyntaxFault {
   const { kind, source, start } = lexer;
   switch (kind) {

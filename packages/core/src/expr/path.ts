@@ -1,4 +1,4 @@
-// Reading a path. INVARIANT: own properties of objects only. `constructor` and `__proto__` are names
+// Reads paths. INVARIANT: only own properties of objects are ever read. `constructor` and `__proto__` are names
 // like any other, lists and texts have no members (not even `length`), and a missing step is null.
 import { isObject, type Json, type JsonObject } from '../base/index.ts';
 
@@ -21,12 +21,6 @@ export function compilePath(path: readonly string[]): ReadAt {
   return (PAIRS[(hash(first) + hash(second)) % PAIRS.length] as Pair)(first, second);
 }
 
-// `event.code`, `cost.turns`: paths of two names are what conditions are made of, and asking
-// `hasOwn` twice costs more than everything else in an evaluation. Without asking, a property is
-// known to be own when it is there, the object is a plain one, and `Object.prototype` has nothing of
-// that name (not even since this morning). All three facts are part of the shape that the engine
-// checks anyway to read the property, if it has seen this place read one name only.
-
 type Pair = (first: string, second: string) => ReadAt;
 
 const TOP = Object.prototype as unknown as JsonObject;
@@ -48,9 +42,12 @@ function hash(name: string): number {
   return sum;
 }
 
-// The same function many times over, on purpose: engines remember what a place has read per place in
-// the source, so each path needs a place of its own. Two paths that share one are read correctly,
-// only slower. (The further parameters are local variables; nobody passes them.)
+// The same function many times, on purpose, because engines cache property reads per place in the source
+// and conditions consist mainly of paths of two names. Two paths that share a function are correct, only
+// slower. Two calls of `hasOwn` would cost more than the rest of an evaluation. A property is known to
+// be own if it exists, the object is a plain one, and `Object.prototype` has no such name, which the
+// engine checks anyway. (The further parameters are local variables; no caller passes them.)
+//
 // biome-ignore format: one line for each place
 const PAIRS: readonly Pair[] = [
   (a, b) => (c, o = parent(c), p = parent(own(o, a, o[a], TOP[a]))) => own(p, b, p[b], TOP[b]),

@@ -1,6 +1,6 @@
 // The tree between parser and compiler. Chains (`a and b and c`, `1 + 2 - 3`) are one node with many
-// operands, not a tower of pairs: depth then comes from brackets, `not` and `-` alone, which the
-// parser counts, so no source can overflow the stack of whoever walks the tree.
+// operands. Depth comes only from brackets, `not` and `-`, which the parser counts, so no source can
+// overflow the stack of code that walks the tree.
 import type { Json } from '../base/index.ts';
 
 export type Comparison = '==' | '!=' | '<' | '>' | '<=' | '>=' | 'in' | 'not in';
@@ -8,7 +8,7 @@ export type Arithmetic = '+' | '-' | '*' | '/';
 
 export interface PathRead {
   readonly path: readonly string[];
-  /** Starts at 1, counts UTF-16 units from the start of the source. */
+  /** Column in UTF-16 units from the start of the source, from 1. */
   readonly column: number;
 }
 
@@ -31,14 +31,14 @@ export type Node =
 export interface Tree {
   root: Node;
   paths: PathRead[];
-  /** What one evaluation costs at most before it touches data that can be large. */
+  /** Maximum cost of one evaluation, without operations on large data. */
   size: number;
 }
 
 export const WORDS = ['and', 'or', 'not', 'in', 'true', 'false', 'null'] as const;
 export const KEYWORDS: ReadonlySet<string> = new Set(WORDS);
 
-/** Stays inside this room; the door turns it into an `Outcome`. */
+/** Stays inside of this folder; its exported functions turn it into an `Outcome`. */
 export class SyntaxFault extends Error {
   readonly column: number;
   readonly hint: string | undefined;
@@ -50,7 +50,10 @@ export class SyntaxFault extends Error {
   }
 }
 
-/** The value of a list whose elements are all constants, so that it can be made once. */
+/**
+ * Returns the value of a list whose elements are all constants, so that it is made once. Undefined for
+ * other lists.
+ */
 export function constantList(node: Node): Json[] | undefined {
   if (node.kind !== 'list') return undefined;
   const values: Json[] = [];
@@ -62,8 +65,8 @@ export function constantList(node: Node): Json[] | undefined {
   return values;
 }
 
-// Character classes shared by the lexer and the template scanners. ASCII on purpose: a name that
-// looks like another name must not be another name.
+// Character classes shared by the lexer and the template scanners. Only ASCII, so that two different
+// names never look alike.
 const [DIGIT, NAME_START] = [1, 2];
 const CLASSES = Uint8Array.from({ length: 128 }, (_, code) => {
   const char = String.fromCharCode(code);
@@ -71,16 +74,16 @@ const CLASSES = Uint8Array.from({ length: 128 }, (_, code) => {
   return /[A-Za-z_]/.test(char) ? NAME_START : 0;
 });
 
-/** Also for NaN, which stands for the end of the text. */
+/** Also called with NaN, which means the end of the text. */
 export const isDigit = (code: number): boolean => CLASSES[code] === DIGIT;
 export const isNameStart = (code: number): boolean => CLASSES[code] === NAME_START;
 export const isNamePart = (code: number): boolean => (CLASSES[code] ?? 0) > 0;
 
-/** Where the name starting at `from` ends; `from` itself when there is none. */
+/** Returns the end of the name that starts at `from`, or `from` itself if there is none. */
 export function nameEnd(text: string, from: number): number {
   if (from >= text.length || !isNameStart(text.charCodeAt(from))) return from;
   let at = from + 1;
-  // Asking past the end gives NaN, which makes engines treat every code as a float.
+  // Reading past the end gives NaN, which makes engines treat every code as a float.
   while (at < text.length && isNamePart(text.charCodeAt(at))) at++;
   return at;
 }

@@ -1,5 +1,5 @@
-// Finding placeholders and putting text in their place. Hand-written scans, not patterns: texts come
-// from strangers and are long, and each character must be looked at a fixed number of times.
+// Finds and replaces placeholders. The scans are written by hand, because texts are untrusted and long,
+// and each character must be read a bounded number of times.
 import { type Json, type JsonObject, MAX_DEPTH, setOwn } from '../base/index.ts';
 import { readPath } from './path.ts';
 import { KEYWORDS, nameEnd } from './syntax-tree.ts';
@@ -10,13 +10,13 @@ export interface Placeholder<Content> {
   content: Content;
 }
 
-/** Reads the placeholder that begins at `start`, if one does. */
+/** Reads the placeholder that begins at `start`. Undefined if there is none. */
 export type ReadPlaceholder<Content> = (
   text: string,
   start: number,
 ) => Placeholder<Content> | undefined;
 
-/** All placeholders of a text, left to right. */
+/** Returns all placeholders of a text, from left to right. */
 export function findPlaceholders<Content>(
   text: string,
   opener: string,
@@ -32,7 +32,7 @@ export function findPlaceholders<Content>(
   return found;
 }
 
-// INVARIANT: what a placeholder is replaced by is never looked at again.
+// INVARIANT: the replacement of a placeholder is never scanned again.
 export function replaceEach<Content>(
   text: string,
   placeholders: readonly Placeholder<Content>[],
@@ -47,7 +47,7 @@ export function replaceEach<Content>(
   return filled + text.slice(from);
 }
 
-/** `${a.b}`: names and dots only, no blanks, no keywords. */
+/** Reads `${a.b}`: only names and dots, no blanks, no keywords. */
 const readPathPlaceholder: ReadPlaceholder<readonly string[]> = (text, start) => {
   const path: string[] = [];
   let at = start + 1;
@@ -61,10 +61,13 @@ const readPathPlaceholder: ReadPlaceholder<readonly string[]> = (text, start) =>
   return text[at] === '}' ? { start, end: at + 1, content: path } : undefined;
 };
 
-/** How much text one call may produce: a placeholder is short, its value may be megabytes. */
+/** Maximum text of one call: a placeholder is short, its value may be megabytes. */
 export const MAX_TEXT = 16 * 1024 * 1024;
 
-/** Strings as they are, everything else as JSON; undefined for what has no text (too deep, too long). */
+/**
+ * Returns strings as they are and everything else as JSON. Undefined for values without a text (too
+ * deep, too long).
+ */
 export function placeholderText(value: Json): string | undefined {
   if (typeof value === 'string') return value;
   try {
@@ -74,12 +77,12 @@ export function placeholderText(value: Json): string | undefined {
   }
 }
 
-/** A value whose texts were looked through. Undefined stands for "leave it out". */
+/** A value with scanned texts. Undefined means that the value is left out. */
 export type Blank<Source> = (source: Source) => Json | undefined;
 
 /**
- * Looks through the strings of lists and objects at any depth, never at keys. Below `MAX_DEPTH` it
- * ends: `tooDeep` says what becomes of the rest.
+ * Scans the strings of lists and objects at any depth, never keys. It ends below `MAX_DEPTH`, where
+ * `tooDeep` decides about the rest.
  */
 export function readBlank<Source>(
   value: Json,
@@ -106,13 +109,10 @@ export function readBlank<Source>(
   };
 }
 
-// `${path}` in hook inputs and directive text. Nothing is ever an error here: what cannot be filled
-// stays as it was written, where a person (or the model) can see it.
-
 /**
- * Fills strings at any depth of lists and objects, never keys. The result is new and may share parts
- * with the context. Missing, null and values that would make the text longer than 16 MiB leave the
- * placeholder as written.
+ * Fills `${path}` in hook inputs and directive text: strings at any depth of lists and objects, never
+ * keys. Never fails. The result is new and may share parts with the context. A placeholder stays as
+ * written if its value is missing, null or would make the text longer than 16 MiB.
  */
 export function fillTemplate(input: Json, context: Json): Json {
   let room = MAX_TEXT;
@@ -134,7 +134,7 @@ export function fillTemplate(input: Json, context: Json): Json {
     const value = room > 0 ? readPath(context, path) : null;
     const text = value === null ? undefined : placeholderText(value);
     if (text === undefined) return undefined;
-    // Once full, full: otherwise every further value would be turned into text only to be refused.
+    // Once the text is full it stays full, because further values would be serialised only to be refused.
     room = text.length > room ? 0 : room - text.length;
     return room > 0 ? text : undefined;
   }
@@ -147,7 +147,7 @@ export function fillTemplate(input: Json, context: Json): Json {
   return blank(null) ?? null;
 }
 
-/** The paths a text would read, for checks; offsets point at the `$`. */
+/** Returns the paths that a text would read, for checks. Offsets point at the `$`. */
 export function templatePaths(text: string): { path: readonly string[]; offset: number }[] {
   return findPlaceholders(text, '${', readPathPlaceholder).map(({ content, start }) => ({
     path: content,

@@ -4,7 +4,7 @@
 
 const SMALL = 1 << 20;
 
-/** Returns what `text.includes(part)` returns. */
+/** Returns what `text.includes(part)` returns, in linear time. */
 export function includesText(text: string, part: string): boolean {
   if (part.length * text.length <= SMALL || part.length < 8) return text.includes(part);
   return search(text, part);
@@ -24,7 +24,7 @@ function search(text: string, part: string): boolean {
   return false;
 }
 
-/** For every prefix: the length of its longest proper prefix that is also its suffix. */
+/** Returns for every prefix the length of its longest proper prefix that is also its suffix. */
 function borderLengths(part: string): Uint32Array {
   const borders = new Uint32Array(part.length);
   let matched = 0;

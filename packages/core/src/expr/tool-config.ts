@@ -1,6 +1,6 @@
-// Configs of tools have two kinds of placeholders: `${NAME}` for the environment, `{name}` for the
-// caller's parameters. INVARIANT: both are looked for in the authored text alone. A parameter that
-// says `${SECRET}` stays that text, and a password that holds `{id}` stays that password.
+// Fills placeholders in configs of tools: `${NAME}` for the environment, `{name}` for the caller's
+// parameters. INVARIANT: only the authored text is ever scanned. A parameter with the text `${SECRET}`
+// stays that text, and a password with `{id}` stays that password.
 import {
   type Failure,
   fail,
@@ -34,7 +34,7 @@ interface Variable {
 
 const NESTED = Symbol('a default that holds another placeholder');
 
-/** `${NAME}` and `${NAME:-default}`. */
+/** Reads a variable: `${NAME}` or `${NAME:-default}`. */
 const readVariable: ReadPlaceholder<Variable> = (text, start) => {
   const nameStop = nameEnd(text, start + 2);
   if (nameStop === start + 2) return undefined;
@@ -49,14 +49,14 @@ const readVariable: ReadPlaceholder<Variable> = (text, start) => {
   return { start, end: stop + 1, content: { name, fallback } };
 };
 
-/** As in a shell, the first `}` ends a default; looking no further than the next `${` keeps it linear. */
+/** The first `}` ends a default, as in a shell. The search stops at the next `${`, which keeps it linear. */
 function defaultEnd(text: string, from: number): number {
   let at = from;
   while (at < text.length && text[at] !== '}' && !(text[at] === '$' && text[at + 1] === '{')) at++;
   return at;
 }
 
-/** `{name}`, unless a `$` stands before it: that is the other form. */
+/** Reads `{name}`, unless a `$` precedes it. */
 const readParameter: ReadPlaceholder<string> = (text, start) => {
   const end = nameEnd(text, start + 1);
   if (end === start + 1 || text[end] !== '}' || text[start - 1] === '$') return undefined;
@@ -65,7 +65,7 @@ const readParameter: ReadPlaceholder<string> = (text, start) => {
 
 interface FilledConfig {
   value: Json;
-  /** What came out of the environment, for redaction; defaults are in the file for all to read. */
+  /** Values from the environment, for redaction. Defaults are not secret, because the file contains them. */
   secrets: string[];
 }
 
@@ -77,21 +77,21 @@ interface ConfigSources {
   required: ReadonlySet<string>;
 }
 
-/** Stays inside this file: the config cannot be filled, whatever its other parts are. */
+/** Internal: the config cannot be filled, whatever its other parts are. */
 class ConfigFault extends Error {}
 
 function tooDeep(): never {
   throw new ConfigFault(`nested deeper than ${MAX_DEPTH} levels`);
 }
 
-/** Why a variable cannot be read, the first reason that there is. */
+/** Reasons for a refused variable, in the order of their check. */
 const REFUSALS = {
   nested: (names: string) => `the default of ${names} may not hold another \`\${…}\``,
   undeclared: (names: string) => `${names} is not listed in \`env\` of the tool`,
   unset: (names: string) => `${names} is not set; set it, or write \`\${NAME:-default}\``,
 };
 
-/** One filling: what is put in, and what was wrong with it. */
+/** One filling: its sources, and its problems. */
 class Filling {
   readonly secrets = new Set<string>();
   readonly #sources: ConfigSources;
@@ -103,15 +103,15 @@ class Filling {
     this.#sources = sources;
   }
 
-  /** Undefined for a parameter that is not given; empty for a variable that may not be read. */
+  /** Undefined for a missing parameter, empty for a variable that may not be read. */
   lookUp(content: Variable | string): Json | undefined {
     const { env, declared, parameters, required } = this.#sources;
     if (typeof content === 'string') {
-      const given = getOwn(parameters, content);
-      if (given === undefined && required.has(content)) this.#missing.add(content);
-      return given;
+      const parameter = getOwn(parameters, content);
+      if (parameter === undefined && required.has(content)) this.#missing.add(content);
+      return parameter;
     }
-    // INVARIANT: only names the tool declares are read.
+    // INVARIANT: only names that the tool declares are ever read.
     const { name, fallback } = content;
     if (fallback === NESTED) return this.#refuse('nested', name);
     if (!declared.has(name)) return this.#refuse('undeclared', name);
@@ -138,7 +138,7 @@ class Filling {
 
   problem(): Failure | undefined {
     for (const [reason, message] of Object.entries(REFUSALS)) {
-      // The message speaks of the first, `variables` lists all.
+      // The message is about the first variable, and `variables` lists all.
       const variables = [...(this.#refused.get(reason as keyof typeof REFUSALS) ?? [])];
       if (variables.length === 0) continue;
       const others = variables.length === 1 ? '' : ` (and ${variables.length - 1} more)`;
@@ -162,16 +162,15 @@ const NOTHING = {
 };
 
 /**
- * Fills both kinds at once, in strings at any depth, never in keys. A string that is exactly one
- * `{name}` keeps the value's type. A missing optional parameter drops the key (in a list: the
- * element; a config that is nothing else becomes null); missing required ones are `invalid_input`
- * with their names in `detail.missing`; undeclared and unset variables are `config_invalid` with
- * theirs in `detail.variables`.
+ * Fills both kinds at once, in strings at any depth, never in keys. A string that is exactly one `{name}` keeps
+ * the value's type. A missing optional parameter drops the key (in a list: the element; as the whole config:
+ * null). Missing required ones are `invalid_input` with their names in `detail.missing`. Undeclared and unset
+ * variables are `config_invalid` with theirs in `detail.variables`.
  */
 export const fillConfig = (config: Json, sources: ConfigSources): Outcome<FilledConfig> =>
   fill(config, 'both', sources);
 
-/** Only `{name}`; see `fillConfig`. */
+/** Fills only `{name}`, with the rules of `fillConfig`. */
 export function fillBody(
   body: Json,
   parameters: JsonObject,
@@ -181,7 +180,7 @@ export function fillBody(
   return filled.ok ? ok(filled.output.value) : filled;
 }
 
-/** Only `${NAME}`; see `fillConfig`. */
+/** Fills only `${NAME}`, with the rules of `fillConfig`. */
 export const expandEnv = (
   config: Json,
   env: EnvironmentValues,
@@ -200,16 +199,16 @@ function fill(config: Json, kind: PlaceholderKind, sources: ConfigSources): Outc
   }
 }
 
-/** What is frozen for good is looked through once: the same tool is called again and again. */
-const known = new WeakMap<object, Blank<Filling>>();
+/** Cache of scanned configs that are frozen, because the same tool is called many times. */
+const cache = new WeakMap<object, Blank<Filling>>();
 
 function blankOf(config: Json, kind: PlaceholderKind): Blank<Filling> {
   const isKept = kind === 'both' && isObject(config) && isFrozenJson(config);
-  const before = isKept ? known.get(config) : undefined;
+  const before = isKept ? cache.get(config) : undefined;
   if (before) return before;
-  const made = readBlank<Filling>(config, (text) => readText(text, kind), tooDeep);
-  if (isKept) known.set(config, made);
-  return made;
+  const blank = readBlank<Filling>(config, (text) => readText(text, kind), tooDeep);
+  if (isKept) cache.set(config, blank);
+  return blank;
 }
 
 function readText(text: string, kind: PlaceholderKind): Blank<Filling> {
@@ -226,7 +225,9 @@ function readText(text: string, kind: PlaceholderKind): Blank<Filling> {
 
 type FilledPlace = Placeholder<Variable | string>;
 
-/** In the order of the text; what looks like a parameter inside a default is the default. */
+/**
+ * Returns the placeholders in the order of the text. A parameter inside of a default belongs to the default.
+ */
 function placesIn(text: string, kind: PlaceholderKind): FilledPlace[] {
   const variables: FilledPlace[] =
     kind === 'parameters' ? [] : findPlaceholders(text, '${', readVariable);
@@ -242,7 +243,7 @@ function placesIn(text: string, kind: PlaceholderKind): FilledPlace[] {
     });
 }
 
-/** One parameter with nothing but blanks around it. */
+/** True for one parameter with only blanks around it. */
 function isExactly(text: string, [place, second]: readonly FilledPlace[]): boolean {
   if (place === undefined || second !== undefined || typeof place.content !== 'string')
     return false;

@@ -1,6 +1,5 @@
-// The frame: an immutable linked record of the present operation, with its guards, policy and ports.
-// This file contains only types, because the folders above implement the parts and each part receives
-// the whole frame.
+// The frame: an immutable linked record of the present operation, with its guards, policy and ports. This file
+// contains only types, because the folders above implement the parts and each part receives the whole frame.
 import type { Json, Outcome } from '../base/index.ts';
 import type { Argument, InputRole, LookAtPlace, Operation, PreviewWrite } from './operation.ts';
 import type { Descriptor } from './values/labels.ts';
@@ -53,7 +52,7 @@ export interface Frame {
   readonly policy: FramePolicy;
   /** Marks of the conditions that led to this operation. */
   readonly influence: Descriptor;
-  /** Labels of the surrounding functions. */
+  /** Labels of the functions around this operation. */
   readonly held: readonly string[];
   readonly op: Operation | undefined;
   readonly inputs: readonly Argument[];
@@ -68,9 +67,7 @@ export interface Frame {
    * no person saw a file.
    */
   readonly approved?: string;
-  /**
-   * The exception of a privileged guard for this operation and the parts of it that are judged again.
-   */
+  /** The exception of a privileged guard for this operation and the parts of it that are judged again. */
   readonly exception: PolicyException | undefined;
   /** True if the next operation is a part of this one, namely the body of a call. */
   readonly isPart: boolean;
@@ -105,10 +102,7 @@ export interface LabelChange {
   readonly remove?: readonly string[];
   /** Removes all labels of the value. */
   readonly clear?: boolean;
-  /**
-   * True changes all inputs of an operation. Otherwise only the replaced inputs change, or the first
-   * one.
-   */
+  /** True changes all inputs of an operation. Otherwise only the replaced inputs change, or the first one. */
   readonly ofAll?: boolean;
 }
 
@@ -145,10 +139,7 @@ export type GuardFilter =
   | { readonly kind: 'operation'; readonly pattern: string }
   | { readonly kind: 'function'; readonly name: string };
 
-/**
- * Files that a policy closes to tools and processes, whatever path they use: a folder, or nothing at
- * all.
- */
+/** Files that a policy closes to tools and processes, whatever path they use: a folder, or nothing at all. */
 export interface ClosedFiles {
   /**
    * Returns why this path, relative to the project, may not be read or written. Undefined: it may. For a
@@ -201,7 +192,7 @@ export interface GuardSelection {
 }
 
 export interface GuardSet {
-  /** All guards in source order. */
+  /** All guards of the set in source order. */
   readonly list: readonly Guard[];
   /** Guards of policies. They also run while a guard is evaluated. */
   readonly locked: GuardSet;
@@ -237,9 +228,7 @@ export interface Finding {
 }
 
 interface Yielding {
-  /**
-   * The objection that remains after an exception, because policy files and locked policies state it.
-   */
+  /** The objection that remains after an exception, because policy files and locked policies state it. */
   readonly leaves: 'ask' | 'off';
   /** The mark that the input must not have. Absent: the input lacks a mark. */
   readonly mark?: string | undefined;
@@ -326,8 +315,7 @@ export interface FramePolicy {
 }
 
 /**
- * Output such as a printed line or a written file. It is buffered while a guard with timing `after` may
- * object.
+ * Output such as a printed line or a written file. It is buffered while a guard with timing `after` may object.
  */
 export interface Effect {
   readonly kind: string;
@@ -350,7 +338,6 @@ export interface Question {
 
 export interface Asked {
   readonly answer: 'approved' | 'denied' | 'pending' | 'expired';
-  /** The person's comment. */
   readonly why?: string;
   /** Identity of the file that the person saw. The write is refused if the file differs. */
   readonly holds?: string;
@@ -379,22 +366,16 @@ export interface ModelReader {
   readonly from?: string | undefined;
 }
 
-/** What a model has read, and which arguments of its calls come from a trusted source. */
+/** The origins of a model's calls: the text that it has read, and the arguments from a trusted source. */
 export interface OriginPort {
   reader(): ModelReader;
   /** Returns the same inputs, with their origins. */
   trace(op: Operation, inputs: readonly Argument[]): MaybePromise<readonly Argument[]>;
 }
 
-/**
- * Functions that the pipeline calls at fixed stages. Every operation inside of a frame uses the same
- * ports.
- */
+/** Functions that the pipeline calls at fixed stages. Every operation inside of a frame uses the same ports. */
 export interface Ports {
-  /**
-   * Stages 5 and 8, if the verdict is `ask`. Absent: no person can be asked, so the operation is
-   * refused.
-   */
+  /** Stages 5 and 8, if the verdict is `ask`. Absent: no person can be asked, so the operation is refused. */
   ask?(question: Question, frame: Frame): MaybePromise<Outcome<Asked>>;
   /** Stage 5, before policies judge. Absent: only the marks of the arguments count. */
   origins?: OriginPort;

@@ -19,9 +19,7 @@ export interface Operation {
   readonly type: OperationKind;
   readonly subtype?: string;
   readonly name: string;
-  /**
-   * Labels for results. They are also keys (`op:net:w`), for this operation and every one inside of it.
-   */
+  /** Labels for results. They are also keys (`op:net:w`), for this operation and every one inside of it. */
   readonly labels?: readonly string[];
   readonly opLabels: readonly string[];
   /** Source label of the body's result, such as `src:cmd`. */
@@ -66,13 +64,12 @@ export interface WritePlace {
   readonly state: 'new' | 'own' | 'other' | 'closed';
   /** True if the write appends to the present content. */
   readonly adds?: boolean;
-  /** Hash of the present content. */
+  /** Hash of the present content. Absent: no file, or not read. */
   readonly sha256?: string;
 }
 
 /**
- * Looks at the target of a thread's write. Present for a built-in file tool, which can create without
- * changing.
+ * Looks at the target of a thread's write. Present for a built-in file tool, which can create without changing.
  */
 export type LookAtPlace = (
   path: string,
@@ -84,10 +81,7 @@ export type LookAtPlace = (
 export interface WritePreview {
   /** Path relative to the project's root. */
   readonly path: string;
-  /**
-   * Identity of the present content; `new` if there is no file. An approved write is refused if it
-   * differs.
-   */
+  /** Identity of the present content; `new` if there is no file. An approved write is refused if it differs. */
   readonly holds: string;
   readonly change: 'create' | 'overwrite' | 'edit' | 'add';
   /** Number of lines of the present content, if known. */
@@ -101,9 +95,7 @@ export interface WritePreview {
 /** Returns the preview for arguments by name, as guards left them. Undefined: no preview is possible. */
 export type PreviewWrite = (given: ReadonlyMap<string, Value>) => Promise<WritePreview | undefined>;
 
-/**
- * Why an argument may steer an operation although its value, or the model that wrote it, is untrusted.
- */
+/** Why an argument may steer an operation although its value, or the model that wrote it, is untrusted. */
 export interface ArgumentOrigin {
   /**
    * `identifier`, `directory`: the tool that returned the value declared it as such. `reference`:
@@ -204,8 +196,8 @@ export function normalizePattern(pattern: string): string {
   return full.endsWith(':*') ? full.slice(0, -2) : full;
 }
 
-const fits = (word: string, known: string): boolean =>
-  isGlob(word) ? matchGlob(word, known) : word === known;
+const fits = (word: string, candidate: string): boolean =>
+  isGlob(word) ? matchGlob(word, candidate) : word === candidate;
 
 /**
  * Returns why a pattern `op:…` cannot cover any operation. Undefined for a valid pattern and for a
@@ -222,8 +214,8 @@ export function keyProblem(
   if (key === 'op:*' || key === 'op' || [...RISKS, ...labels].some(isLabel)) return undefined;
   if (RISKS.some((risk) => fits(first, risk))) return undefined;
   const kinds = OPERATION_KINDS.filter((kind) => fits(first, kind));
-  const help = (word: string, known: readonly string[]) =>
-    didYouMean(word, known) ?? `one of ${known.join(', ')}`;
+  const help = (word: string, candidates: readonly string[]) =>
+    didYouMean(word, candidates) ?? `one of ${candidates.join(', ')}`;
   if (kinds.length === 0) {
     const message = `\`${first}\` is not a kind of operation; a label is written without \`op:\``;
     return { message, hint: help(first, OPERATION_KINDS) };
@@ -249,15 +241,14 @@ export function coversKey(pattern: string, key: string): boolean {
 }
 
 /**
- * Returns how specific a pattern is: the longer one wins, and an exact one wins over a glob of the same
- * length.
+ * Returns how specific a pattern is: the longer one wins, and an exact one wins over a glob of the same length.
  */
 export const specificity = (pattern: string): number =>
   2 * pattern.replace(/[*?]/g, '').length + (isGlob(pattern) ? 0 : 1);
 
 const kindKeys = createRecentPairs<string, readonly string[]>(512);
 
-/** Returns `op:type` and `op:type:subtype`. */
+/** Returns the keys `op:type` and `op:type:subtype`. */
 function keysOfKind({ type, subtype = '' }: Operation): readonly string[] {
   const found = kindKeys.get(type, subtype);
   if (found) return found;
@@ -269,19 +260,19 @@ function keysOfKind({ type, subtype = '' }: Operation): readonly string[] {
 /** Visits every given and derived key of an operation, inside functions with the labels `held`. */
 export function eachKey(
   op: Operation,
-  held: readonly string[],
+  outerLabels: readonly string[],
   visit: (key: string) => void,
 ): void {
   for (const key of op.opLabels) visit(key.toLowerCase());
   for (const key of keysOfKind(op)) visit(key);
   if (op.labels) for (const label of op.labels) visit(`op:${label.toLowerCase()}`);
-  for (const label of held) visit(`op:${label.toLowerCase()}`);
+  for (const label of outerLabels) visit(`op:${label.toLowerCase()}`);
   if (op.risk) for (const risk of op.risk) visit(`op:${risk}`);
 }
 
-export function keysOf(op: Operation, held: readonly string[]): string[] {
+export function keysOf(op: Operation, outerLabels: readonly string[]): string[] {
   const keys = new Set<string>();
-  eachKey(op, held, (key) => keys.add(key));
+  eachKey(op, outerLabels, (key) => keys.add(key));
   return [...keys];
 }
 
@@ -331,5 +322,7 @@ export function createLabeler(
     ),
   );
   if (index.isEmpty) return () => NO_LABELS;
-  return (op, held) => [...new Set(keysOf(op, held).flatMap((key) => index.find(key)))];
+  return (op, outerLabels) => [
+    ...new Set(keysOf(op, outerLabels).flatMap((key) => index.find(key))),
+  ];
 }

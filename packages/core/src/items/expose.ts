@@ -45,10 +45,10 @@ function uriProblem(uri: string): Pick<ExposeProblem, 'message' | 'hint'> | unde
   const plain = uri.replaceAll(VARIABLE, 'x');
   const hint = 'e.g. `notes://{id}/text`';
   if (uri.length > MAX_URI || /[{}]/.test(plain) || new Set(names).size !== names.length) {
-    return { message: `\`${uri.slice(0, 100)}\` is no address or template`, hint };
+    return { message: `\`${uri.slice(0, 100)}\` is not an address or a template`, hint };
   }
   const url = URL.parse(plain);
-  if (!url) return { message: `\`${uri}\` is no address`, hint };
+  if (!url) return { message: `\`${uri}\` is not an address`, hint };
   if (/\{[^}]*\}/.test(uri.split(':', 1)[0] ?? '') || OWN_SCHEMES.includes(url.protocol)) {
     return { message: `\`${url.protocol}\` addresses belong to the server`, hint };
   }
@@ -57,10 +57,10 @@ function uriProblem(uri: string): Pick<ExposeProblem, 'message' | 'hint'> | unde
   return { message: `\`${uri}\` is not in its normal form`, hint: `write \`${url.href}\`` };
 }
 
-function fieldProblems(kind: ItemKind, given: Readonly<Record<string, Json>>): ExposeProblem[] {
+function fieldProblems(kind: ItemKind, settings: Readonly<Record<string, Json>>): ExposeProblem[] {
   const code = 'expose_invalid';
   const problems: ExposeProblem[] = [];
-  const { name, uri, mime_type, mcp } = given;
+  const { name, uri, mime_type, mcp } = settings;
   if (name !== undefined && !(typeof name === 'string' && NAME.test(name))) {
     const message = 'the exposed `name` may hold letters, digits, `_`, `-` and `.`';
     problems.push({ code, field: 'name', message });
@@ -70,7 +70,7 @@ function fieldProblems(kind: ItemKind, given: Readonly<Record<string, Json>>): E
     problems.push({ code, field: 'mime_type', message });
   }
   if (mcp !== 'resource') {
-    for (const field of ['uri', 'mime_type'].filter((one) => given[one] !== undefined)) {
+    for (const field of ['uri', 'mime_type'].filter((one) => settings[one] !== undefined)) {
       problems.push({ code, field, message: `only a resource has a \`${field}\`` });
     }
   } else if (typeof uri === 'string') {
@@ -86,27 +86,26 @@ function fieldProblems(kind: ItemKind, given: Readonly<Record<string, Json>>): E
   return problems;
 }
 
-/**
- * Returns the problems of `expose` of an item of this kind. Without problems the value is an `Exposed`.
- */
-export function exposeProblems(kind: ItemKind, given: Json): ExposeProblem[] {
+/** Returns the problems of `expose` of an item of this kind. Without problems the value is an `Exposed`. */
+export function exposeProblems(kind: ItemKind, settings: Json): ExposeProblem[] {
   const code = 'expose_invalid';
-  if (!isObject(given)) return [{ code, message: '`expose` must be like `{mcp: tool}`' }];
-  const known = ['mcp', 'name', 'uri', 'mime_type'];
-  const odd = Object.keys(given).filter((name) => !known.includes(name));
+  if (!isObject(settings)) return [{ code, message: '`expose` must be like `{mcp: tool}`' }];
+  const validNames = ['mcp', 'name', 'uri', 'mime_type'];
+  const odd = Object.keys(settings).filter((name) => !validNames.includes(name));
   const problems: ExposeProblem[] = odd.map((field) => ({
     code,
     field,
-    message: `\`${field.slice(0, 100)}\` is no surface to expose a ${kind} on`,
+    message: `\`${field.slice(0, 100)}\` is not a surface for a ${kind}`,
     hint: 'the one there is: `mcp`',
   }));
-  if (given.mcp === undefined && problems.length > 0) return problems;
+  if (settings.mcp === undefined && problems.length > 0) return problems;
   const offered = OFFERED[kind];
-  const said = typeof given.mcp === 'string' ? given.mcp : JSON.stringify(given.mcp ?? null);
-  const exposure = EXPOSURES.find((one) => one === said);
+  const surface =
+    typeof settings.mcp === 'string' ? settings.mcp : JSON.stringify(settings.mcp ?? null);
+  const exposure = EXPOSURES.find((one) => one === surface);
   if (!exposure) {
-    const near = nearest(said, EXPOSURES) ?? offered[0];
-    const message = `\`mcp\` is \`${said.slice(0, 100)}\`, but must be one of ${EXPOSURES.join(', ')}`;
+    const near = nearest(surface, EXPOSURES) ?? offered[0];
+    const message = `\`mcp\` is \`${surface.slice(0, 100)}\`, but must be one of ${EXPOSURES.join(', ')}`;
     return [...problems, { code, field: 'mcp', message, hint: `did you mean \`${near}\`` }];
   }
   if (!offered.includes(exposure)) {
@@ -114,14 +113,14 @@ export function exposeProblems(kind: ItemKind, given: Json): ExposeProblem[] {
     const hint = `write \`${offered.join('` or `')}\`, or leave it out`;
     return [...problems, { code: 'expose_unsupported', field: 'mcp', message, hint }];
   }
-  return [...problems, ...fieldProblems(kind, given)];
+  return [...problems, ...fieldProblems(kind, settings)];
 }
 
 /** Returns undefined for an absent or invalid value. */
-export const readExposed = (kind: ItemKind, given: Json | undefined): Exposed | undefined =>
-  given !== undefined && exposeProblems(kind, given).length === 0
+export const readExposed = (kind: ItemKind, settings: Json | undefined): Exposed | undefined =>
+  settings !== undefined && exposeProblems(kind, settings).length === 0
     ? // Checked just now, field by field.
-      (given as unknown as Exposed)
+      (settings as unknown as Exposed)
     : undefined;
 
 export const exposeRule =

@@ -27,7 +27,6 @@ export interface ItemBase extends Readonly<ItemFacts> {
   readonly source: Source;
   /** Name of the installed bundle. Absent for other levels. */
   readonly package?: string;
-  /** Absolute path of the file. */
   readonly file: string;
   /** Judged at every read, because a key may have been revoked. */
   readonly signature: SignatureState;
@@ -46,7 +45,6 @@ export type DirectiveItem = ItemBase & {
 export type ToolItem = ItemBase & { readonly kind: 'tool'; readonly tool?: Tool | undefined };
 type KnowledgeItem = ItemBase & {
   readonly kind: 'knowledge';
-  /** The body without front matter. */
   readonly text: string;
   readonly expose?: Exposed | undefined;
 };

@@ -86,8 +86,7 @@ export function knowledgeExposed(source: string): Exposed | undefined {
 export const knowledgeText = (source: string): string => splitFrontMatter(source).rest;
 
 /**
- * Returns the problems of a knowledge file. Unknown fields are a warning, because the text is still
- * knowledge.
+ * Returns the problems of a knowledge file. Unknown fields are a warning, because the text is still knowledge.
  */
 export function checkKnowledge(content: string, file: string): Diagnostic[] {
   const source = blankSignatureLine(content);

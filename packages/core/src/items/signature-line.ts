@@ -10,9 +10,7 @@ export interface SignatureLine {
 }
 
 export interface SignedText {
-  /**
-   * The line's content; 'broken' if the runtime does not write such a line; undefined if there is none.
-   */
+  /** The line's content; 'broken' if the runtime does not write such a line; undefined if there is none. */
   line: SignatureLine | 'broken' | undefined;
   /** The text without that line, which is hashed. */
   body: string;
@@ -79,9 +77,7 @@ export function stripSignatureLine(text: string): string {
   return span ? text.slice(0, span.from) + text.slice(span.to) : text;
 }
 
-/**
- * Replaces the signature line with blanks for a parser: offsets stay, and only signed text is parsed.
- */
+/** Replaces the signature line with blanks for a parser: offsets stay, and only signed text is parsed. */
 export function blankSignatureLine(text: string): string {
   const span = signatureSpan(text);
   if (!span) return text;

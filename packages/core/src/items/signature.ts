@@ -1,6 +1,5 @@
-// Judges signatures of items: what a statement covers, and what has changed if it does not match.
-// `trust` owns keys and statements. The package's own items count as signed by a list of digests, which
-// the build writes.
+// Judges signatures of items: what a statement covers, and what has changed if it does not match. `trust` owns
+// keys and statements. The package's own items count as signed by a list of digests, which the build writes.
 import { createHash, randomUUID } from 'node:crypto';
 import { dirname, resolve } from 'node:path';
 import {
@@ -118,8 +117,8 @@ const checked = new WeakMap<SignedText, { sha256: string; key: string }>();
 
 /** Returns the digest of a text whose line matches this key. Undefined if it does not. */
 function checkLine(text: SignedText, line: SignatureLine, key: string): string | undefined {
-  const known = checked.get(text);
-  if (known?.key === key) return known.sha256;
+  const cached = checked.get(text);
+  if (cached?.key === key) return cached.sha256;
   if (!verifyStatement(line.statement, line.signature, key)) return undefined;
   const sha256 = sha256Hex(text.body);
   checked.set(text, { sha256, key });

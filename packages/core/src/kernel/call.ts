@@ -58,10 +58,7 @@ export interface Caller extends AuthFields {
   /** True if the caller may only read, whatever the policy of its surface allows. */
   isViewer?: boolean;
   handles?: Handles;
-  /**
-   * Key of this call, the same for every repetition after a crash or a failure. Another call never has
-   * it.
-   */
+  /** Key of this call, the same for every repetition after a crash or a failure. Another call never has it. */
   idempotencyKey?: string;
   /**
    * Returns additional sinks for a stream, for a program that embeds the kernel. Called once for every
@@ -76,9 +73,7 @@ export interface Caller extends AuthFields {
 export interface Authority {
   /** Checks one call with its resolved scope. */
   readonly check: Verifier;
-  /**
-   * Checks whether the caller has a grant of this name with any scope. Used before the scope is known.
-   */
+  /** Checks whether the caller has a grant of this name with any scope. Used before the scope is known. */
   holds(capability: string): Outcome<null>;
   /** Checks whether a tool with this effect may be called on this surface. */
   allowsEffect(effect: ToolEffect): Outcome<null>;
@@ -106,9 +101,7 @@ export interface Authority {
   readonly subject: string;
 }
 
-/**
- * Returns the rights of a caller. It may have to ask the store about a thread that another process runs.
- */
+/** Returns the rights of a caller. It may have to ask the store about a thread that another process runs. */
 export type Authorize = (caller: Caller) => MaybePromise<Outcome<Authority>>;
 
 export interface ExecuteRequest extends AuthFields {
@@ -119,9 +112,7 @@ export interface ExecuteRequest extends AuthFields {
   content?: string;
   dry_run?: boolean;
   project_path?: string;
-  /**
-   * Values with labels for parameters of the same name. Other parameters are plain input of the caller.
-   */
+  /** Values with labels for parameters of the same name. Other parameters are plain input of the caller. */
   values?: Readonly<Record<string, Value>>;
 }
 
@@ -155,8 +146,7 @@ export interface HelpRequest {
 }
 
 /**
- * One kind of item that `execute` accepts. The runtime can add kinds; the verbs look up the kind and
- * call it.
+ * One kind of item that `execute` accepts. The runtime can add kinds; the verbs look up the kind and call it.
  */
 export interface Kind {
   name: string;

@@ -80,9 +80,7 @@ interface KernelPorts {
   searchCatalog(request: SearchRequest): CatalogPage;
 }
 
-/**
- * Returns hits of a catalog in the form of a search. They are not installed, so none of them can run.
- */
+/** Returns hits of a catalog in the form of a search. They are not installed, so none of them can run. */
 const catalogAnswer = ({ hits, total }: CatalogPage) => ({
   items: hits.map(
     ({ kind, id, title, description, version, requires, signature, score, catalog }) => ({
@@ -152,7 +150,7 @@ function requestProblem(request: ExecuteRequest | LoadRequest): Failure | undefi
   if (!isObject(parameters)) return fail('invalid_input', '`parameters` must be an object');
   return isFiniteJson(parameters)
     ? undefined
-    : fail('invalid_input', '`parameters` holds a number that is no number or too large');
+    : fail('invalid_input', '`parameters` contains an invalid or too large number');
 }
 
 /** Returns the operation of a verb. Loading needs a right that reads; searching and help need none. */
@@ -199,11 +197,8 @@ const unprepared = (
   body: () => failure,
 });
 
-/**
- * Returns the content that the call may overwrite, if a guard judged the call by the file that was
- * there.
- */
-const heldTo = (inputs: readonly Argument[]): string | undefined => {
+/** Returns the content that the call may overwrite, if a guard judged the call by the file that was there. */
+const overwritable = (inputs: readonly Argument[]): string | undefined => {
   for (const { origin } of inputs) if (origin?.holds !== undefined) return origin.holds;
   return undefined;
 };
@@ -222,7 +217,7 @@ function quiet(caller: Caller): Caller {
 const uncounted = (tool: string): Failure =>
   fail(
     'permission_denied',
-    `uses of \`${tool}\` are counted for this thread, and inside another tool nobody could: call it by itself`,
+    `uses of \`${tool}\` are limited for this thread, and calls inside of another tool cannot be counted; call it directly`,
     { missing: '', rule: 'uses', attempted: tool },
   );
 
@@ -232,22 +227,23 @@ function act(
   call: PreparedCall,
   caller: Caller,
 ): Promise<Outcome<Value>> {
-  let made: Omit<MadeCall, 'capture'> | undefined;
+  let admitted: Omit<MadeCall, 'capture'> | undefined;
   return Promise.resolve(
     perform(
       call.op,
       call.inputs ?? [],
       async (values, { signal, capture, frame }) => {
-        if (!made) return fail('internal_error', `\`${call.op.name}\` was not judged`);
-        const { authority } = made;
+        if (!admitted) return fail('internal_error', `\`${call.op.name}\` was not judged`);
+        const { authority } = admitted;
         // Live output would be visible before a guard could object to the result.
-        const judged = frame.emit && made.caller.onOutput ? quiet(made.caller) : made.caller;
+        const judged =
+          frame.emit && admitted.caller.onOutput ? quiet(admitted.caller) : admitted.caller;
         const { isApproved, approved } = frame;
-        const holds = heldTo(frame.inputs);
-        const held = { ...(holds && { holds }), ...(approved && { approved }) };
+        const holds = overwritable(frame.inputs);
+        const overwrite = { ...(holds && { holds }), ...(approved && { approved }) };
         const speaker =
           signal || isApproved || holds !== undefined
-            ? { ...judged, isApproved, ...(signal && { signal }), ...held }
+            ? { ...judged, isApproved, ...(signal && { signal }), ...overwrite }
             : judged;
         // Failures are recorded and returned without the folders of this machine.
         const outcome = await call.body(values, { authority, caller: speaker, capture });
@@ -261,7 +257,7 @@ function act(
           const speaker = caller.auth ? { ...caller, __auth: caller.auth() } : caller;
           const authority = await authorize(speaker);
           if (!authority.ok) return shownFailure(library, authority);
-          made = { authority: authority.output, caller: speaker };
+          admitted = { authority: authority.output, caller: speaker };
           // The intent of the call counts its use. A call inside of another one has no intent, so a
           // limited tool is refused there.
           const { type, name } = call.op;
@@ -269,7 +265,7 @@ function act(
           if (isCounted && !caller.act?.intent) return uncounted(name);
           return shownFailure(library, call.gate?.(authority.output) ?? ok(null));
         },
-        foresee: (values) => made && call.foresee?.(values, made),
+        foresee: (values) => admitted && call.foresee?.(values, admitted),
       },
     ),
   );
@@ -291,9 +287,9 @@ export function createKernel(ports: KernelPorts): EmbeddedKernel {
     await library.refresh();
     const call: PreparedCall = {
       op: operation(verb, target),
-      async body(_inputs, made) {
-        const uses: UsesItem = (item) => made.capture(ports.marks.of(item));
-        const found = await body(made, uses);
+      async body(_inputs, admitted) {
+        const uses: UsesItem = (item) => admitted.capture(ports.marks.of(item));
+        const found = await body(admitted, uses);
         return found.ok ? ok(makeValue(found.output)) : found;
       },
     };
@@ -303,8 +299,8 @@ export function createKernel(ports: KernelPorts): EmbeddedKernel {
   return {
     search: (request, caller) =>
       answer('search', plainText(request.query), caller, async ({ authority, capture }, uses) => {
-        const inCatalogs = (asked: SearchRequest): CatalogPage => {
-          const found = ports.searchCatalog(asked);
+        const inCatalogs = (request: SearchRequest): CatalogPage => {
+          const found = ports.searchCatalog(request);
           if (found.hits.some(({ signature }) => signature !== 'signed')) capture(FROM_STRANGER);
           return found;
         };
@@ -333,8 +329,8 @@ export function createKernel(ports: KernelPorts): EmbeddedKernel {
       return await act(ports, isExempt(caller) ? withoutTier(call) : call, caller);
     },
     help: (request, caller) =>
-      answer('help', plainText(request.topic ?? request.action), caller, (made, uses) =>
-        giveHelp(library, request, made.caller, ports.signal, uses),
+      answer('help', plainText(request.topic ?? request.action), caller, (call, uses) =>
+        giveHelp(library, request, call.caller, ports.signal, uses),
       ),
     async line(id, caller, endpoint) {
       const authority = await ports.authorize(caller);

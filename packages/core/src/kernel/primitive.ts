@@ -79,8 +79,7 @@ export interface PrimitiveCall {
     sha256: string,
     from?: readonly TouchedFile[],
     /**
-     * Hash of the present content; null if there is no file. Absent: the author of the content does not
-     * matter.
+     * Hash of the present content; null if there is no file. Absent: the author of the content does not matter.
      */
     before?: string | null,
   ): MaybePromise<Outcome<null>>;
@@ -135,7 +134,6 @@ export interface PrimitiveResult {
 /** A file whose content entered a result or came from one. Label records are about such files. */
 export interface TouchedFile {
   access: 'read' | 'written';
-  /** Real path of the file. */
   absolute: string;
   relative: string;
   /** Inode of a file with several names. The same for all of its names. */
@@ -161,9 +159,8 @@ export const hasBegun = (fault: Fault): boolean => !unbegun.has(fault);
 export interface Primitive {
   name: string;
   /**
-   * True if directives do its work, each with its own rights. A surface that lets directives start lets
-   * it be called, whatever the surface allows about effects. The primitive checks which directives may
-   * start.
+   * True if directives do its work, each with its own rights. A surface that lets directives start lets it be
+   * called, whatever the surface allows about effects. The primitive checks which directives may start.
    */
   isOfDirectives?: true;
   /** True if a model wrote the results in its own words, so that no field is known to be a copy. */

@@ -49,9 +49,7 @@ export function filteredSink(sink: Sink, filter: EventFilter): Sink {
   };
 }
 
-/**
- * Replaces a sink that could not be created, so that the stream goes on. It counts events as dropped.
- */
+/** Replaces a sink that could not be created, so that the stream goes on. It counts events as dropped. */
 export function missingSink(type: string, error: string): Sink {
   let dropped = 0;
   return {
@@ -94,9 +92,7 @@ export interface SinkContext {
   willWrite?(absolute: string): MaybePromise<Outcome<null>>;
 }
 
-/**
- * Creates a sink from a destination of `config.stream.destinations`, merged over the sink tool's config.
- */
+/** Creates a sink from a destination of `config.stream.destinations`, merged over the sink tool's config. */
 export type SinkFactory = (
   destination: JsonObject,
   context: SinkContext,

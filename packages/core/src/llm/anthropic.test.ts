@@ -43,7 +43,7 @@ const deltaText = (type: Type, middle: string, index = 0): string =>
 
 test('a delta is read the same the short way and the long way, whatever it says', () => {
   const type = fc.constantFrom(...(Object.keys(PIECES) as Type[]));
-  // As JSON writes it, or whatever a server puts between two quotes.
+  // A JSON string, or anything that a server may put between two quotes.
   const middle = fc.oneof(
     fc.string({ unit: 'binary' }).map((text) => JSON.stringify(text).slice(1, -1)),
     fc.constantFrom('\\', '"', '\\"', '","x":"', '"},"delta":{"text":"', '\\u0', '\n', '"}}', ''),

@@ -1,4 +1,4 @@
-// The Anthropic Messages API, as far as our parameters go into its body.
+// The Anthropic Messages API: the parts of its request body that our parameters use, and its event stream.
 import {
   fail,
   getOwn,
@@ -21,7 +21,7 @@ import {
 } from './reply-draft.ts';
 import { mergeReports, readAnthropicUsage } from './usage.ts';
 
-/** Undefined for what the API would refuse: empty text, thoughts without their signature. */
+/** Returns undefined for a block that the API refuses: empty text, thoughts without their signature. */
 function writeBlock(block: Block): JsonObject | undefined {
   switch (block.type) {
     case 'text':
@@ -42,7 +42,7 @@ function writeBlock(block: Block): JsonObject | undefined {
   }
 }
 
-/** Results come first: the API wants them right behind the calls they answer. */
+/** Results come first, because the API requires them directly after their calls. */
 export function writeAnthropicMessage({ role, content }: Message): readonly JsonObject[] {
   const [results, others]: [JsonObject[], JsonObject[]] = [[], []];
   for (const block of content) {
@@ -61,8 +61,8 @@ function markLast(blocks: readonly JsonObject[]): JsonObject[] {
 }
 
 /**
- * Of at most four marks, two are on system text and tools, which never change, and two on the last
- * two messages of the user: one that this request writes, one that the request before it wrote.
+ * Sets cache marks. Of at most four marks, two are on system text and tools, which never change, and two on the
+ * last two messages of the user: this request writes one, and the previous request wrote the other.
  */
 export function markUsers(messages: readonly JsonObject[]): JsonObject[] {
   const marked = [...messages];
@@ -100,7 +100,7 @@ export function anthropicParameters(
   };
 }
 
-/** In this event stream, blocks come one after another; counts are cumulative. */
+/** In this event stream blocks follow one another, and counts are cumulative. */
 const STOPS: Readonly<Record<string, Stop>> = {
   end_turn: 'end',
   pause_turn: 'end',
@@ -118,7 +118,7 @@ const KINDS: Readonly<Record<string, DraftKind>> = {
   tool_use: 'tool_call',
 };
 
-/** Which field of which kind of block a delta adds to. Other deltas carry nothing we keep. */
+/** Fields that a delta appends to, by kind of block. Other deltas contain nothing that is used. */
 const DELTAS: Readonly<
   Record<string, { kind: DraftKind; from: string; to: DraftField } | undefined>
 > = {
@@ -128,7 +128,7 @@ const DELTAS: Readonly<
   signature_delta: { kind: 'thinking', from: 'signature', to: 'signature' },
 };
 
-/** A delta as it is usually written, behind its piece of text. */
+/** The usual end of a delta after its text. */
 const AFTER_PIECE = '"}}';
 
 function disorder(reply: ReplyDraft, what: string): undefined {
@@ -147,7 +147,7 @@ function addBlock(reply: ReplyDraft, block: JsonObject): Draft | undefined {
   return draft;
 }
 
-/** The open block that an event is about. */
+/** Returns the open block of an event. */
 function openBlock(reply: ReplyDraft, { index }: JsonObject, what: string): Draft | undefined {
   const draft = typeof index === 'number' ? reply.open.get(index) : undefined;
   return draft ?? disorder(reply, `${what} a block that is not open`);
@@ -205,14 +205,14 @@ const EVENTS: Readonly<Record<string, (reply: ReplyDraft, event: JsonObject) => 
 };
 
 export const anthropicReply: ReplyProtocol = {
-  // The short way for a delta that differs from the one before in nothing but its piece of text. What
-  // stands between the known beginning and end is one JSON string or this is another event: then the
-  // whole is the object that those say, and nothing else can be in it.
+  // A fast path for a delta that differs from the previous one only in its text. If the part between the
+  // known beginning and end is one JSON string, the event is exactly the known object with that string.
+  // Any other event is parsed.
   takeText(reply, data) {
     const { usual } = reply;
     if (usual === undefined) return false;
     const { before } = usual;
-    // `startsWith` compares one character after the other; two texts are compared at once.
+    // `startsWith` compares character by character; `===` on two texts is faster.
     if (data.slice(0, before.length) !== before) return false;
     const [from, to] = [before.length - 1, data.length - AFTER_PIECE.length + 1];
     if (to <= from + 1 || !data.endsWith(AFTER_PIECE)) return false;
@@ -223,7 +223,7 @@ export const anthropicReply: ReplyProtocol = {
   take(reply, event, name = '') {
     const type = textAt(event, 'type') || name;
     reply.usual = undefined;
-    // Others are `ping`, and whatever is invented later.
+    // Unknown events are ignored: `ping`, and later additions.
     if (Object.hasOwn(EVENTS, type)) EVENTS[type]?.(reply, event);
   },
   takeBody(reply, body) {

@@ -1,6 +1,6 @@
-// The only tools a model or an MCP client sees, in this order, as data. With output schemas and what the
-// protocol adds they stay under 4.5 KB: whoever reads them pays in every conversation. `sign` and
-// `approve` are not here and never will be.
+// The only tools that a model or an MCP client sees, in this order, as data. With output schemas and the
+// protocol's additions they stay under 4.5 KB, because every conversation pays for them. `sign` and
+// `approve` are never among them.
 import type { JsonObject } from '../base/index.ts';
 
 interface VerbDefinition {
@@ -8,9 +8,9 @@ interface VerbDefinition {
   title: string;
   description: string;
   input: JsonObject;
-  /** What `output` holds, in words. */
+  /** Describes the content of `output` for the model. */
   answers: string;
-  /** For clients that want to know before they call. */
+  /** Hints for clients that decide before they call. */
   hints: JsonObject;
 }
 
@@ -114,7 +114,7 @@ export const FOUR_TOOLS: readonly VerbDefinition[] = [
   },
 ];
 
-/** Every answer has this shape; `output` differs by tool and item. */
+/** Every answer has this shape. `output` differs by tool and item. */
 export const answerOf = ({ answers }: VerbDefinition): JsonObject => ({
   type: 'object',
   properties: {

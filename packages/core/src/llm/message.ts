@@ -1,4 +1,4 @@
-// What a conversation with a model is made of, whatever protocol carries it.
+// The parts of a conversation with a model, independent of the protocol.
 import type { Json, JsonObject } from '../base/index.ts';
 import type { Usage } from './usage.ts';
 
@@ -9,7 +9,7 @@ interface TextBlock {
   text: string;
 }
 
-/** INVARIANT: a call exists only when its arguments arrived whole and are a JSON object. */
+/** INVARIANT: a call always has complete arguments that are a JSON object. */
 export interface ToolCallBlock {
   type: 'tool_call';
   id: string;
@@ -17,12 +17,12 @@ export interface ToolCallBlock {
   arguments: JsonObject;
 }
 
-/** Sent back as it came: a provider checks the signature of its own thoughts. */
+/** Sent back unchanged, because a provider checks the signature of its own thoughts. */
 interface ThinkingBlock {
   type: 'thinking';
   text: string;
   signature?: string;
-  /** Thoughts the provider shows to nobody; then `text` is empty. */
+  /** Encrypted thoughts, which the provider does not show. `text` is then empty. */
   redacted?: string;
 }
 
@@ -35,7 +35,7 @@ interface ToolResultBlock {
 
 export type Block = TextBlock | ToolCallBlock | ThinkingBlock | ToolResultBlock;
 
-/** Never changed once made: what was written for a request is remembered by identity. */
+/** Immutable, because its text for requests is cached by identity. */
 export interface Message {
   readonly role: 'user' | 'assistant';
   readonly content: readonly Block[];
@@ -47,12 +47,12 @@ export interface BrokenReply {
   /** `max_tokens`, `refusal`, `no_end_marker`, `cut`, or the code of the fault in the stream. */
   reason: string;
   message: string;
-  /** `name:id` of the calls that came whole. */
+  /** The complete calls, each as `name:id`. */
   completed_tools: string[];
   discarded_partial: { name?: string; bytes: number }[];
 }
 
-/** A call that was finished by the model but cannot be read: it gets an error, never a run. */
+/** A complete call with unreadable arguments. It gets an error and never runs. */
 export interface BadArguments {
   id: string;
   name: string;
@@ -61,11 +61,11 @@ export interface BadArguments {
 }
 
 export interface ModelReply {
-  /** Text, thoughts and calls that are complete, in the order they were begun. */
+  /** Complete text, thoughts and calls, in the order of their start. */
   content: (TextBlock | ToolCallBlock | ThinkingBlock)[];
   stop: Stop;
   usage: Usage;
-  /** As the provider names it; empty when it does not. */
+  /** Name of the model from the provider. Empty if there is none. */
   model: string;
   broken?: BrokenReply;
   bad_arguments?: BadArguments[];
@@ -74,7 +74,6 @@ export interface ModelReply {
 export interface ToolDefinition {
   name: string;
   description: string;
-  /** JSON schema of the arguments. */
   input_schema: Json;
 }
 
@@ -86,8 +85,8 @@ export interface ProviderRequest {
   max_tokens: number;
   stream: boolean;
   temperature?: number;
-  /** OpenAI: the name of the parameter that caps the answer; `max_completion_tokens` when absent. */
+  /** OpenAI: name of the parameter that limits the answer. Absent: `max_completion_tokens`. */
   max_tokens_parameter?: string;
-  /** Anthropic: mark what the next request will repeat; true when absent. */
+  /** Anthropic: marks the part that the next request will repeat. Absent: true. */
   cache?: boolean;
 }

@@ -1,5 +1,5 @@
-// From what a directive asks for (`tier`, `model_id`) to a provider, its tool and a model id, by the
-// data in models.yaml. A new provider that speaks a known protocol is a few lines of YAML.
+// Resolves a directive's `tier` or `model_id` to a provider, its tool and a model id, with the data of
+// models.yaml. A new provider with a known protocol needs only YAML.
 import {
   compact,
   didYouMean,
@@ -19,7 +19,7 @@ import {
 import type { DataLayer } from '../items/index.ts';
 import type { Protocol } from './message.ts';
 
-/** Where a provider of the user's own is, and the variable with its key; without one none is sent. */
+/** Address of a user's own provider, and the variable with its key. Without a variable no key is sent. */
 export interface ProviderEndpoint {
   base_url?: string;
   key?: string;
@@ -29,21 +29,21 @@ export interface ResolvedModel {
   model: string;
   provider: string;
   protocol: Protocol;
-  /** The chain for one turn of a thread; the plain tool when the provider declares no other. */
+  /** The chain for one turn of a thread: the plain tool if the provider declares no other. */
   provider_tool: string;
-  /** The chain without a thread. */
+  /** The chain outside of a thread. */
   plain_tool: string;
-  /** The provider whose limits hold for it, when a project gave a shipped or the user's own one another name. */
+  /** The provider whose limits apply, if a project gave another name to a shipped or the user's provider. */
   limited_as?: string;
-  /** Environment variable with the key; absent when the provider needs none. */
+  /** Environment variable with the key. Absent: the provider needs none. */
   key_variable?: string;
-  /** Of a provider that the user added or moved; absent: as its tool says. */
+  /** Endpoint of a provider that the user added or moved. Absent: the tool's own address. */
   endpoint?: ProviderEndpoint;
-  /** The model to use when this one is unavailable, overloaded or refuses. */
+  /** The model to use if this one is unavailable, overloaded or refuses. */
   fallback?: string;
-  /** The most the model can write in one answer. */
+  /** Maximum number of tokens of one answer. */
   max_output?: number;
-  /** What caps the answer in an OpenAI request; servers differ. */
+  /** Name of the parameter that limits the answer in an OpenAI request, because servers differ. */
   max_tokens_parameter?: string;
 }
 
@@ -62,7 +62,7 @@ interface ModelsFile {
   layers: readonly Pick<DataLayer, 'source' | 'value'>[];
 }
 
-/** Whoever names another tool for a provider, and none for threads, means it for threads too. */
+/** A level that sets another tool for a provider, and none for threads, sets it for threads too. */
 function withThreadTools(value: JsonObject, layers: ModelsFile['layers']): JsonObject {
   const providers = { ...objectAt(value, 'providers') };
   for (const [name, provider] of Object.entries(providers)) {
@@ -74,11 +74,11 @@ function withThreadTools(value: JsonObject, layers: ModelsFile['layers']): JsonO
       providers[name] = { ...provider, misplaced: true };
       continue;
     }
-    const said = (field: string): number =>
+    const limitOf = (field: string): number =>
       layers.findLastIndex((layer) =>
         wordAt(getOwn(objectAt(layer.value, 'providers'), name), field),
       );
-    if (!isObject(provider) || said('thread_tool') >= said('tool')) continue;
+    if (!isObject(provider) || limitOf('thread_tool') >= limitOf('tool')) continue;
     const { thread_tool: _, ...rest } = provider;
     providers[name] = rest;
   }
@@ -88,7 +88,7 @@ function withThreadTools(value: JsonObject, layers: ModelsFile['layers']): JsonO
 const toolsOf = (provider: Json | undefined): string[] =>
   ['tool', 'thread_tool'].flatMap((field) => wordAt(provider, field) ?? []);
 
-/** INVARIANT: a key that a project reaches under another name is counted as what it is. */
+/** INVARIANT: a provider with another name but the same key always counts towards the same limits. */
 function withLimits(providers: JsonObject, shipped: JsonObject, own: JsonObject): JsonObject {
   for (const [name, provider] of Object.entries(providers)) {
     if (!isObject(provider) || getOwn(own, name)) continue;
@@ -106,8 +106,8 @@ function withLimits(providers: JsonObject, shipped: JsonObject, own: JsonObject)
 }
 
 /**
- * The table with the endpoints of the user's own providers. INVARIANT: where a key goes is said by the
- * user or the bundle; what a project writes about a provider of theirs does not count.
+ * Returns the table with the endpoints of the user's own providers. INVARIANT: only the user or the
+ * bundle ever decides where a key is sent; settings of a project for their providers do not count.
  */
 export function withEndpoints({ value, layers }: ModelsFile): JsonObject {
   const ofSource = (source: string): JsonObject =>
@@ -118,19 +118,19 @@ export function withEndpoints({ value, layers }: ModelsFile): JsonObject {
   const providers = withLimits(withThreadTools(value, layers), shipped, own);
   if (Object.keys(own).length === 0) return { ...value, providers };
   for (const [name, mine] of Object.entries(own)) {
-    const known = getOwn(shipped, name);
-    const { thread_tool, ...rest } = isObject(known) ? known : {};
-    const kept = wordAt(mine, 'tool') || !thread_tool ? rest : { ...rest, thread_tool };
-    const provider = mergeDeep(kept, isObject(mine) ? mine : {});
+    const entry = getOwn(shipped, name);
+    const { thread_tool, ...rest } = isObject(entry) ? entry : {};
+    const settings = wordAt(mine, 'tool') || !thread_tool ? rest : { ...rest, thread_tool };
+    const provider = mergeDeep(settings, isObject(mine) ? mine : {});
     const base_url = wordAt(mine, 'base_url');
-    const isMoved = known === undefined || base_url !== undefined || wordAt(mine, 'key');
+    const isMoved = entry === undefined || base_url !== undefined || wordAt(mine, 'key');
     const endpoint = compact<ProviderEndpoint>({ base_url, key: wordAt(provider, 'key') });
     providers[name] = isMoved ? { ...provider, endpoint: { ...endpoint } } : provider;
   }
   return { ...value, providers };
 }
 
-/** The same table where one endpoint answers in the place of every provider: nobody else is asked. */
+/** Returns the table with one endpoint for every provider, so that no other is called. */
 export function withStandIn(models: JsonObject, standIn: ProviderEndpoint | undefined): JsonObject {
   if (!standIn) return models;
   const providers = Object.entries(objectAt(models, 'providers')).map(([name, provider]) => {
@@ -140,11 +140,11 @@ export function withStandIn(models: JsonObject, standIn: ProviderEndpoint | unde
   return { ...models, providers: Object.fromEntries(providers) };
 }
 
-const described = (word: string, known: readonly string[]): string => {
-  return didYouMean(word, known) ?? `known are ${known.join(', ')}`;
+const described = (word: string, names: readonly string[]): string => {
+  return didYouMean(word, names) ?? `known are ${names.join(', ')}`;
 };
 
-/** The model's own entry, also by one of its aliases. */
+/** Returns the model's own entry, also for one of its aliases. */
 function entryOf(models: JsonObject, id: string): { id: string; entry: Json } | undefined {
   const rows = objectAt(models, 'models');
   const own = getOwn(rows, id);
@@ -153,7 +153,7 @@ function entryOf(models: JsonObject, id: string): { id: string; entry: Json } | 
   return row && { id: row[0], entry: row[1] };
 }
 
-/** By the longest pattern among the providers' `models`. */
+/** Returns the provider with the longest matching pattern in `models`. */
 function providerByPattern(models: JsonObject, id: string): string | undefined {
   let best: { name: string; length: number } | undefined;
   for (const [name, provider] of Object.entries(objectAt(models, 'providers'))) {
@@ -221,7 +221,7 @@ function byTier(models: JsonObject, tier: string): Outcome<ResolvedModel> {
   const tiers = objectAt(models, 'tiers');
   const row = getOwn(tiers, tier);
   if (row === undefined) {
-    return fail('not_found', `there is no model tier \`${tier.slice(0, 200)}\``, {
+    return fail('not_found', `model tier \`${tier.slice(0, 200)}\` not found`, {
       tier: tier.slice(0, 200),
       hint: `${described(tier, Object.keys(tiers))}; tiers stand under \`tiers\` in \`~/.ai/config/models.yaml\``,
     });
@@ -237,10 +237,7 @@ function byTier(models: JsonObject, tier: string): Outcome<ResolvedModel> {
   return complete(models, model, name ?? '', found?.entry, wordAt(row, 'fallback'));
 }
 
-/**
- * `model_id` wins over `tier`. An id may also be the name of a tier, which is what hooks hand over
- * as `context.model`.
- */
+/** `model_id` wins over `tier`. An id may also be the name of a tier, which hooks pass as `context.model`. */
 export function resolveModel(
   models: JsonObject,
   wanted: { tier?: string; model_id?: string },

@@ -1,4 +1,6 @@
-// OpenAI's Chat Completions, as far as our parameters go into its body.
+// OpenAI's Chat Completions: the parts of its request body that our parameters use, and the event stream
+// that many servers send. Calls arrive in parallel, by index, and no event marks their end: a call is
+// complete if its arguments are a closed JSON object, because nothing can follow it.
 import {
   getOwn,
   isObject,
@@ -38,7 +40,7 @@ function writeAssistant(content: readonly Block[]): JsonObject[] {
   ];
 }
 
-/** Every result is a message of its own, before what the user says. Thoughts are not sent back. */
+/** Every result is a message of its own, before the text of the user. Thoughts are not sent back. */
 export function writeOpenAiMessage({ role, content }: Message): readonly JsonObject[] {
   if (role === 'assistant') return writeAssistant(content);
   const results = content.flatMap((block): JsonObject[] => {
@@ -73,10 +75,6 @@ export function openAiParameters(
   };
 }
 
-// The event stream of OpenAI's Chat Completions, as many servers speak it. Calls come in parallel, by
-// index, and nothing marks the end of one: a call is whole when its arguments are a JSON object that
-// has ended, because nothing can follow it.
-
 const STOPS: Readonly<Record<string, Stop>> = {
   stop: 'end',
   tool_calls: 'tool_use',
@@ -85,37 +83,37 @@ const STOPS: Readonly<Record<string, Stop>> = {
   content_filter: 'refusal',
 };
 
-/** Text is a string; some servers send a list of parts. */
+/** Returns the text of a string, or of a list of parts, which some servers send. */
 function contentText(content: Json | undefined): string {
   if (typeof content === 'string') return content;
   return Array.isArray(content) ? content.map((part) => textAt(part, 'text')).join('') : '';
 }
 
-/** There is one text and one thought, however often they are added to. */
+/** Appends to the one text or the one thought of a reply. */
 function addText(reply: ReplyDraft, kind: 'text' | 'thinking', piece: string): void {
   if (piece === '') return;
   const draft = reply.blocks.find((block) => block.kind === kind) ?? reply.begin(kind);
   if (draft) reply.append(draft, 'text', piece);
 }
 
-/** A name with another id is another call, also where a server counts every index as 0. */
+/** A name with another id is another call, also if a server sends every index as 0. */
 const isAnother = (draft: Draft, id: string, name: string): boolean =>
   name !== '' && id !== '' && draft.id !== '' && draft.id !== id;
 
 function callFor(reply: ReplyDraft, place: Json | undefined, id: string, name: string) {
   const { open, blocks } = reply;
-  const known = typeof place === 'number' ? open.get(place) : reply.latest;
-  if (known && !isAnother(known, id, name)) {
-    if (known.name === '') known.name = name.slice(0, 512);
-    if (known.id === '') known.id = id.slice(0, 512);
-    return known;
+  const present = typeof place === 'number' ? open.get(place) : reply.latest;
+  if (present && !isAnother(present, id, name)) {
+    if (present.name === '') present.name = name.slice(0, 512);
+    if (present.id === '') present.id = id.slice(0, 512);
+    return present;
   }
-  const begun = reply.begin('tool_call', id, name);
-  if (!begun) return undefined;
-  open.set(typeof place === 'number' ? place : open.size, begun);
-  // What was said before the calls is said.
+  const draft = reply.begin('tool_call', id, name);
+  if (!draft) return undefined;
+  open.set(typeof place === 'number' ? place : open.size, draft);
+  // Text before the calls is complete.
   for (const block of blocks) if (block.kind !== 'tool_call') block.isClosed = true;
-  return begun;
+  return draft;
 }
 
 function addCall(reply: ReplyDraft, delta: JsonObject, place: Json | undefined): Draft | undefined {
@@ -123,19 +121,19 @@ function addCall(reply: ReplyDraft, delta: JsonObject, place: Json | undefined):
   const call = callFor(reply, place, textAt(delta, 'id'), textAt(wanted, 'name'));
   if (!call) return undefined;
   reply.latest = call;
-  const given = getOwn(wanted, 'arguments');
+  const value = getOwn(wanted, 'arguments');
   // Some servers send the arguments as a value.
-  if (isObject(given)) call.given = given;
-  else if (typeof given === 'string') reply.append(call, 'text', given);
+  if (isObject(value)) call.given = value;
+  else if (typeof value === 'string') reply.append(call, 'text', value);
   return call;
 }
 
-/** What a delta and a whole message have in common. Servers have two names for what a model thought. */
-function addWords(reply: ReplyDraft, said: Json | undefined): void {
-  const refusal = textAt(said, 'refusal');
+/** Adds the fields that a delta and a whole message share. Servers have two names for thoughts. */
+function addWords(reply: ReplyDraft, delta: Json | undefined): void {
+  const refusal = textAt(delta, 'refusal');
   if (refusal !== '') reply.isRefused = true;
-  addText(reply, 'thinking', textAt(said, 'reasoning_content') || textAt(said, 'reasoning'));
-  addText(reply, 'text', contentText(getOwn(said, 'content')) + refusal);
+  addText(reply, 'thinking', textAt(delta, 'reasoning_content') || textAt(delta, 'reasoning'));
+  addText(reply, 'text', contentText(getOwn(delta, 'content')) + refusal);
 }
 
 export const openAiReply: ReplyProtocol = {
@@ -164,7 +162,7 @@ export const openAiReply: ReplyProtocol = {
   },
   finish(reply) {
     for (const block of reply.blocks) if (block.kind === 'tool_call') block.isClosed = true;
-    // Counts that came before the end of the answer are only so far.
+    // Counts before the end of the answer are preliminary.
     reply.isFinal = reply.reported.output_tokens !== undefined && reply.stop !== undefined;
     if (reply.isRefused) reply.stop = 'refusal';
   },

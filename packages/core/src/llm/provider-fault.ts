@@ -1,5 +1,5 @@
-// What a provider's error means, whether it came as a status or inside a stream. The code is what
-// hooks, retries and fallbacks decide on; what the provider said stays in the detail.
+// Maps a provider's error, from a status or a stream, to a fault. Hooks, retries and fallbacks use its
+// code. The detail contains the provider's text.
 import {
   type Failure,
   fail,
@@ -14,7 +14,7 @@ import {
 
 interface Meaning {
   code: string;
-  /** May the same request succeed a little later? */
+  /** True if the same request may succeed later. */
   transient: boolean;
   reason: string;
 }
@@ -30,7 +30,7 @@ const CONTEXT: Meaning = { code: 'provider_error', transient: false, reason: 'co
 const SERVER: Meaning = { code: 'provider_error', transient: true, reason: 'server_error' };
 const LATE: Meaning = { code: 'timeout', transient: true, reason: 'provider_timeout' };
 
-/** By the `type` or `code` a provider gives its error. */
+/** Meanings by the `type` or `code` of a provider's error. */
 const BY_NAME: Readonly<Record<string, Meaning>> = {
   rate_limit_error: RATE,
   rate_limit_exceeded: RATE,
@@ -67,10 +67,10 @@ const BY_STATUS: Readonly<Record<number, Meaning>> = {
   504: LATE,
   529: OVERLOADED,
 };
-/** A gateway that gave up: the model may have answered, and may be on the invoice. */
+/** Statuses of a gateway timeout: the model may have answered and charged. */
 const MAYBE_CHARGED: ReadonlySet<number> = new Set([408, 502, 504]);
 
-/** Codes of the system, for people. */
+/** Texts for codes of the system. */
 const WORDS: Readonly<Record<string, string>> = {
   ECONNREFUSED: 'connection refused',
   ECONNRESET: 'connection reset',
@@ -84,28 +84,32 @@ const MAX_MESSAGE = 500;
 const wordAt = (value: Json | undefined, key: string): string =>
   textAt(value, key).slice(0, MAX_MESSAGE);
 
-/** Providers that say it in words only. */
+/** Matches the text of providers that send no code for this. */
 const TOO_LONG = /prompt is too long|context (?:length|window)|maximum context|too many tokens/i;
 
 function meaningOf(error: Json | undefined, status: number | undefined): Meaning {
   const names = [wordAt(error, 'code'), wordAt(error, 'type')];
-  const known = names.flatMap((name) => (Object.hasOwn(BY_NAME, name) ? [BY_NAME[name]] : []))[0];
+  const namedMeaning = names.flatMap((name) =>
+    Object.hasOwn(BY_NAME, name) ? [BY_NAME[name]] : [],
+  )[0];
   const byStatus = status === undefined ? undefined : BY_STATUS[status];
-  // A name that says only "invalid" or "server error" says less than the status does. A status that asks
-  // for another try wins over every name except an empty account, which providers report as 429 too.
-  const isVague = known === INVALID || known === SERVER;
-  const isRetry = byStatus?.transient === true && known?.transient === false && known !== QUOTA;
-  const meaning = (isVague || isRetry ? (byStatus ?? known) : (known ?? byStatus)) ?? SERVER;
+  // The names "invalid" and "server error" say less than the status. A status that asks for a retry wins
+  // over every name except an empty account, which providers report as 429 too.
+  const isVague = namedMeaning === INVALID || namedMeaning === SERVER;
+  const isRetry =
+    byStatus?.transient === true && namedMeaning?.transient === false && namedMeaning !== QUOTA;
+  const meaning =
+    (isVague || isRetry ? (byStatus ?? namedMeaning) : (namedMeaning ?? byStatus)) ?? SERVER;
   if (meaning === INVALID && TOO_LONG.test(wordAt(error, 'message'))) return CONTEXT;
   return meaning === SERVER && status !== undefined && status < 500 ? INVALID : meaning;
 }
 
-/** An error object of either protocol, with the status it came with, if it came with one. */
+/** Returns the fault of an error object of either protocol. `status`: its HTTP status, if there is one. */
 export function errorFault(error: Json | undefined, status?: number): Failure {
   const { code, transient, reason } = meaningOf(error, status);
-  const said =
+  const text =
     wordAt(error, 'message') || (typeof error === 'string' ? error.slice(0, MAX_MESSAGE) : '');
-  const message = said === '' ? 'the provider reported an error' : `the provider said: ${said}`;
+  const message = text === '' ? 'the provider reported an error' : `the provider said: ${text}`;
   const type = wordAt(error, 'type') || wordAt(error, 'code');
   return fail(code, message.replace(/\s+/g, ' ').replace(/\.$/, ''), {
     reason,
@@ -115,7 +119,7 @@ export function errorFault(error: Json | undefined, status?: number): Failure {
   });
 }
 
-/** `{error: …}` or `{detail: …}` of a body, however the server spells it. */
+/** Returns the `{error: …}` or `{detail: …}` of a body. */
 function errorIn(body: Json | undefined): Json | undefined {
   const error = getOwn(body, 'error') ?? getOwn(body, 'detail') ?? getOwn(body, 'message');
   if (typeof error === 'string') return { message: error, ...(isObject(body) ? body : {}) };
@@ -130,19 +134,20 @@ const HINTS: Readonly<Record<string, string>> = {
 };
 
 /**
- * A failure of the provider's tool chain, in the terms of a model request. What is not a provider's
- * answer (no connection, a denied permission, a broken stream) keeps its code. `charged: false` is
- * added where the answer says that nothing was produced.
+ * Maps a failure of the provider's tool chain to a fault of a model request. A failure without a
+ * provider's answer (no connection, a denied permission, a broken stream) keeps its code. `charged:
+ * false` is added if the answer says that no output was produced.
  */
 export function providerFault(failure: Failure, provider?: string): Failure {
   const { code, detail } = failure.error;
   if (code === 'network_error' && provider !== undefined) {
     const to = `to provider \`${provider}\` at `;
     const reason = textAt(detail, 'reason');
-    const told = detail.message
+    const providerText = detail.message
       .replace(/\bto `([^`]+)`/, (_all, place: string) => `${to}${place}`)
       .replace(/: [A-Z_]+$/, Object.hasOwn(WORDS, reason) ? `: ${WORDS[reason]}` : '$&');
-    const message = detail.sent === false ? `${told}; is the server running?` : told;
+    const message =
+      detail.sent === false ? `${providerText}; is the server running?` : providerText;
     return { ok: false, error: { code, detail: { ...detail, provider, message } } };
   }
   const { status, body_excerpt } = detail;

@@ -428,7 +428,7 @@ test('no cut, anywhere, ever makes a call that was not written whole', () => {
         const texts = calls.map((each) => JSON.stringify(each.arguments));
         const budget = at % (texts.join('').length + 1);
         let left = budget;
-        // What a model writes when it is stopped after so many characters.
+        // The texts of a model that is stopped after this many characters.
         const cut = texts.flatMap((text, index) => {
           const written = text.slice(0, left);
           const isBegun = index === 0 || left > 0;

@@ -1,5 +1,5 @@
-// Reads a provider's answer, event by event or whole, into a reply. Pure: no clock, no network; the
-// same events give the same reply however they were chunked.
+// Reads a provider's answer, event by event or as a whole, into a reply. Pure: no clock, no network. The
+// same events give the same reply for any chunking.
 import {
   type Failure,
   fail,
@@ -24,11 +24,11 @@ import { completeUsage } from './usage.ts';
 export type StreamReader = ReturnType<typeof createReader>;
 
 export interface ReaderOptions {
-  /** Size of the request, for when the provider reports no usage. */
+  /** Size of the request, for estimates if the provider reports no usage. */
   requestBytes?: number;
-  /** Tokens per byte as last reported (`tokenRatio`). */
+  /** Last reported tokens per byte (`tokenRatio`). */
   ratio?: number;
-  /** Every piece of text as it comes. */
+  /** Receives every piece of text as it arrives. */
   onText?: (piece: string) => void;
   maxCharacters?: number;
 }
@@ -62,7 +62,7 @@ export function createReader(protocol: Protocol, options: ReaderOptions = {}) {
   const { takeText, take, finish } = PROTOCOLS[protocol];
   const reply = new ReplyDraft(options.maxCharacters, options.onText);
   return {
-    /** Fails when the provider reports an error, or sends what cannot be read; then nothing more counts. */
+    /** Fails if the provider reports an error, or sends invalid events. Later events are then ignored. */
     push({ event: name, data }: { event?: string; data: string }): Outcome<null> {
       if (reply.fault) return reply.fault;
       if (reply.isDone || data === '' || takeText(reply, data)) return reply.fault ?? TAKEN;
@@ -74,15 +74,15 @@ export function createReader(protocol: Protocol, options: ReaderOptions = {}) {
       }
       return reply.fault ?? TAKEN;
     },
-    /** Did the provider say what the request took so far? */
+    /** True if the provider has reported usage so far. */
     isReported: () => reply.reported.input_tokens !== undefined,
-    /** Did the end marker arrive? What comes after it is ignored. */
+    /** True if the end marker has arrived. Later events are ignored. */
     isDone: () => reply.isDone,
     /**
-     * The reply. `clean` says whether the connection was ended by the other side, in order; `why` what
-     * stopped it otherwise. Without the end marker the stream is broken either way: complete calls
-     * come out as a reply with `broken`; with none it is a failure (`stream_incomplete`, `why`, or
-     * what the provider said), with the usage in its detail.
+     * Returns the reply. `clean` says whether the server closed the connection normally; `why` is the
+     * reason if something else stopped it. Without the end marker the stream counts as broken: with
+     * complete calls the result is a reply with `broken`; without any it is a failure
+     * (`stream_incomplete`, `why`, or the provider's error), with the usage in its detail.
      */
     end(clean: boolean, why?: Failure): Outcome<ModelReply> {
       finish?.(reply);
@@ -92,7 +92,7 @@ export function createReader(protocol: Protocol, options: ReaderOptions = {}) {
   };
 }
 
-/** A reply that was not streamed, read by the same rules. */
+/** Reads an answer that was not streamed, by the same rules. */
 export function readReply(
   protocol: Protocol,
   body: Json,
@@ -112,11 +112,11 @@ export function readReply(
   return replyFrom(reply, options, undefined);
 }
 
-/** A failure keeps what was received before it in its detail. */
+/** Options of a turn. A failure has the content that arrived before it in its detail. */
 interface TurnOptions extends ReaderOptions {
-  /** A reader that a sink has already fed; otherwise the events the chain returned are read. */
+  /** A reader that a sink has fed already. Absent: the events that the chain returned are read. */
   reader?: StreamReader;
-  /** Named where it cannot be reached. */
+  /** Name of the provider, for a failure to connect. */
   provider?: string;
 }
 
@@ -129,11 +129,11 @@ function feed(protocol: Protocol, fields: JsonObject, options: TurnOptions): Str
 }
 
 /**
- * INVARIANT: a call that was cancelled yields no calls, however many came whole: whoever cancelled it
- * does not want them run.
+ * INVARIANT: a cancelled call never yields calls, however many were complete, because its caller does
+ * not want them to run.
  */
 function brokenTurn(protocol: Protocol, { error }: Failure, options: TurnOptions) {
-  // Without the events themselves: they are in the reply, or worth nothing.
+  // The events are left out: the reply contains them, or they are worthless.
   const { body: _, ...detail } = error.detail;
   const why: Failure = { ok: false, error: { code: error.code, detail } };
   const reader = options.reader ?? feed(protocol, error.detail, options);

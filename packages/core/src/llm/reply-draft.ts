@@ -1,5 +1,5 @@
-// A reply while it is being put together. Pieces are appended, never searched, so the work is linear
-// in what arrives; what is held is bounded in size and number.
+// A reply during its assembly. Pieces are appended and never searched, so the work is linear in the
+// input. Size and number of the parts are bounded.
 import { type Failure, fail, type JsonObject } from '../base/index.ts';
 import type { Stop } from './message.ts';
 import type { Reported } from './usage.ts';
@@ -15,39 +15,39 @@ export interface Draft {
   name: string;
   signature: string;
   redacted: string;
-  /** Arguments that came as a value instead of text. */
+  /** Arguments that arrived as a value instead of text. */
   given?: JsonObject;
   isClosed: boolean;
-  /** Did something begin after it was closed? Then its author had finished it. */
+  /** True if a later block began, so that this one is complete. */
   isFollowed: boolean;
 }
 
 const MAX_BLOCKS = 1024;
-/** Longer than any provider allows for the name or id of a call. */
+/** No provider allows a longer name or id of a call. */
 const MAX_NAME = 512;
 const MAX_REPLY = 16 * 1024 * 1024;
 
 const tooMuch = (what: string): Failure =>
   fail('response_too_large', `the reply ${what}`, { sent: true });
 
-/** What has come so far. INVARIANT: after a fault nothing more is added. */
+/** The content so far. INVARIANT: after a fault nothing is ever added. */
 export class ReplyDraft {
   readonly blocks: Draft[] = [];
-  /** Blocks that may still grow, by the index that the provider gave them. */
+  /** Blocks that may still grow, by the provider's index. */
   readonly open = new Map<number, Draft>();
   model = '';
   stop: Stop | undefined;
   reported: Reported = {};
-  /** Did the final report arrive? Counts before it are only so far. */
+  /** True after the final report. Earlier counts are preliminary. */
   isFinal = false;
   isDone = false;
-  /** Did its first event arrive, where there is one? */
+  /** True after its first event, in protocols with one. */
   isStarted = false;
   isRefused = false;
-  /** The call that was added to last. */
+  /** The call that was extended last. */
   latest: Draft | undefined;
   fault: Failure | undefined;
-  /** What the last delta added to, and how one more like it begins. */
+  /** Target of the last delta, and the beginning of another delta like it. */
   usual: { draft: Draft; to: DraftField; before: string } | undefined;
   #size = 0;
   readonly #most: number;
@@ -58,7 +58,7 @@ export class ReplyDraft {
     this.#onText = onText;
   }
 
-  /** Undefined when there is a fault. */
+  /** Begins a block of the reply. Returns undefined after a fault. */
   begin(kind: DraftKind, id = '', name = ''): Draft | undefined {
     const { blocks } = this;
     if (blocks.length >= MAX_BLOCKS) this.fault ??= tooMuch(`has more than ${MAX_BLOCKS} blocks`);
@@ -86,28 +86,28 @@ export class ReplyDraft {
     if (draft.kind === 'text') this.#onText?.(piece);
   }
 
-  /** Bytes of everything the model wrote, for estimates. */
+  /** Returns the number of bytes that the model wrote, for estimates. */
   bytes(): number {
     let sum = 0;
-    for (const { text, name, redacted, given } of this.blocks) {
+    for (const { text, name, redacted, given: value } of this.blocks) {
       sum += Buffer.byteLength(text) + Buffer.byteLength(name) + Buffer.byteLength(redacted);
-      if (given) sum += Buffer.byteLength(JSON.stringify(given));
+      if (value) sum += Buffer.byteLength(JSON.stringify(value));
     }
     return sum;
   }
 }
 
-/** A provider's way to stream and to answer. Both put what they read into the draft. */
+/** How a protocol streams and answers. Both write to the draft. */
 export interface ReplyProtocol {
-  /** An event as text, where that is enough; false for every other. */
+  /** Reads an event from its text, on the fast path. Returns false if the event must be parsed. */
   takeText(reply: ReplyDraft, data: string): boolean;
   take(reply: ReplyDraft, event: JsonObject, name: string | undefined): void;
-  /** Whatever is known only at the end of a stream. */
+  /** Adds what is known only at the end of a stream. */
   finish?(reply: ReplyDraft): void;
-  /** An answer that was not streamed; what it lacks is named when it cannot be read. */
+  /** Reads an answer that was not streamed. Returns the name of the missing part if it is invalid. */
   takeBody(reply: ReplyDraft, body: JsonObject): string | undefined;
 }
 
-/** A table says what a provider's word means; one it does not know ends the reply in order. */
+/** Maps a provider's stop reason. An unknown one counts as a regular end. */
 export const stopIn = (stops: Readonly<Record<string, Stop>>, reason: unknown): Stop | undefined =>
   typeof reason !== 'string' ? undefined : Object.hasOwn(stops, reason) ? stops[reason] : 'end';

@@ -1,6 +1,5 @@
-// From a draft to a reply. Here it is decided which calls exist: only those whose arguments came
-// whole. What is in doubt is discarded and reported, because a call that was cut short may mean the
-// opposite of what the model was about to write.
+// Turns a draft into a reply and decides which calls exist: only those with complete arguments. Doubtful
+// ones are discarded and reported, because a truncated call may mean the opposite of the intended one.
 import {
   type Failure,
   isDeeperThan,
@@ -16,23 +15,23 @@ import type { BadArguments, BrokenReply, ModelReply } from './message.ts';
 import type { Draft, ReplyDraft } from './reply-draft.ts';
 import type { Usage } from './usage.ts';
 
-/** The arguments, what is wrong with them, or undefined when they may have been cut short. */
+/** The arguments, their problem, or undefined if they may be truncated. */
 type Verdict = { arguments: JsonObject } | { message: string } | undefined;
 
 /**
- * INVARIANT: arguments are taken only when they cannot go on: a JSON object that has ended, or
- * nothing at all where the model is known to have finished. A refused reply has no calls.
+ * INVARIANT: arguments are accepted only if they can never continue: a closed JSON object, or none at
+ * all if the model has finished. A refused reply has no calls.
  */
 function judge(draft: Draft, stop: ReplyDraft['stop'], isWhole: boolean): Verdict {
-  const { name, text, given = {}, isClosed, isFollowed } = draft;
+  const { name, text, given: value = {}, isClosed, isFollowed } = draft;
   if (name === '' || !isClosed || stop === 'refusal') return undefined;
-  // Had the model come to the end of this call, or may it have been about to write more?
+  // True if the model had finished this call, and not only stopped writing.
   const isOver = isFollowed || (isWhole && stop !== undefined && stop !== 'max_tokens');
   if (text.trim() === '') {
     if (!isOver) return undefined;
-    return isDeeperThan(given, MAX_DEPTH)
+    return isDeeperThan(value, MAX_DEPTH)
       ? { message: `arguments are nested deeper than ${MAX_DEPTH} levels` }
-      : { arguments: given };
+      : { arguments: value };
   }
   const parsed = parseJson(text);
   if (parsed.ok && isObject(parsed.output)) return { arguments: parsed.output };
@@ -42,7 +41,7 @@ function judge(draft: Draft, stop: ReplyDraft['stop'], isWhole: boolean): Verdic
   };
 }
 
-/** Ids tell results apart, so each call of a reply has its own. */
+/** Ids distinguish results, so each call of a reply gets a unique one. */
 function uniqueId(id: string, used: Set<string>): string {
   let unique = id;
   for (let count = 1; unique === '' || used.has(unique); count++) {
@@ -107,10 +106,10 @@ function brokenReply(
   const lost = { completed_tools: completed, discarded_partial: discarded };
   if (completed.length === 0) {
     const isReported = reported.input_tokens !== undefined;
-    // An error in the place of an answer is what a status would have been: nothing was produced.
+    // An error instead of an answer is like an error status: no output was produced.
     const isFree = !isReported && blocks.length === 0 && detail.transient !== undefined;
-    const told = { usage: { ...usage }, reported: isReported, ...(isFree && { charged: false }) };
-    return withDetail(fault, { ...lost, ...told, model, sent: true });
+    const facts = { usage: { ...usage }, reported: isReported, ...(isFree && { charged: false }) };
+    return withDetail(fault, { ...lost, ...facts, model, sent: true });
   }
   const { reason } = detail;
   const isCut = code === 'stream_incomplete' && typeof reason === 'string';
@@ -126,9 +125,9 @@ function brokenReply(
 }
 
 /**
- * A broken stream with at least one complete call is a reply cut to its calls; without one it is the
- * fault that broke it, whose detail holds what was used. A reply that the model ended inside a call
- * (`max_tokens`) or refused is a reply with `broken`.
+ * A broken stream with at least one complete call is a reply that is cut to its calls. Without one it is
+ * the fault that broke it, with the usage in its detail. A reply that ended inside of a call
+ * (`max_tokens`) or was refused is a reply with `broken`.
  */
 export function finishReply(
   reply: ReplyDraft,

@@ -1,4 +1,7 @@
-// A conversation as the parameters of a provider's tool, and as the text of its body.
+// Writes a conversation as the parameters of a provider's tool, and as the text of its body. A thread
+// calls the same model many times, and only the messages of the body change. So the tool's config is
+// evaluated once with a placeholder for the messages, and its text is put around the texts of the
+// messages, each of which is written once. A turn costs its new messages and the sending.
 import { isDeeperThan, type JsonObject, listAt, type Outcome, ok } from '../base/index.ts';
 import {
   anthropicParameters,
@@ -16,23 +19,19 @@ const PROTOCOLS = {
 
 type Fixed = Omit<ProviderRequest, 'messages' | 'max_tokens'>;
 
-/** Parameters for `llm/anthropic_messages` or `llm/openai_chat` and the chains above them. */
+/** Returns parameters for `llm/anthropic_messages` or `llm/openai_chat` and the chains above them. */
 export function requestParameters(protocol: Protocol, request: ProviderRequest): JsonObject {
   const { message, tool, all } = PROTOCOLS[protocol];
   return all(request, request.messages.flatMap(message), request.tools.map(tool));
 }
 
-// What was written for earlier requests of one conversation. Messages do not change, and all but the
-// last few are sent again as they are: their text is made once. The cost of a turn is its new messages
-// and the sending.
-
 interface Pages {
   readonly sources: Message[];
   readonly written: (readonly JsonObject[])[];
-  /** How many of the sources are settled, and their text between the brackets of a list. */
+  /** Number of settled sources, whose text is cached without the brackets of the list. */
   count: number;
   text: string;
-  /** Is one of them nested deeper than any honest message? */
+  /** True if one of them is nested deeper than any real message. */
   isDeep: boolean;
 }
 
@@ -43,7 +42,7 @@ export interface WrittenMessages {
 
 export const createWrittenMessages = (): WrittenMessages => ({});
 
-/** Nested deeper than this, messages are the tool's to judge, as it would any parameter. */
+/** The tool itself judges deeper messages, as any parameter. */
 const MAX_SLOT_DEPTH = 50;
 
 function joined(before: string, more: readonly JsonObject[]): string {
@@ -52,7 +51,7 @@ function joined(before: string, more: readonly JsonObject[]): string {
   return text;
 }
 
-/** The last message may still grow, and the last two of the user are marked for the cache. */
+/** The last message may still grow, and the last two of the user get cache marks. */
 function openFrom({ sources, written }: Pages): number {
   let users = 0;
   for (let at = sources.length - 1; at >= 0; at--) {
@@ -62,22 +61,22 @@ function openFrom({ sources, written }: Pages): number {
   return 0;
 }
 
-/** For a conversation that goes on as it began; one that does not is written anew. */
+/** Returns the pages of a continued conversation. A changed one is written anew. */
 function turnPages(
-  known: Pages | undefined,
+  cached: Pages | undefined,
   protocol: Protocol,
   messages: readonly Message[],
 ): Pages {
-  const pages = known ?? { sources: [], written: [], count: 0, text: '', isDeep: false };
+  const pages = cached ?? { sources: [], written: [], count: 0, text: '', isDeep: false };
   const { sources, written } = pages;
   let common = 0;
   while (common < messages.length && sources[common] === messages[common]) common++;
   sources.length = written.length = common;
   for (const message of messages.slice(common)) {
-    const made = PROTOCOLS[protocol].message(message);
+    const entries = PROTOCOLS[protocol].message(message);
     sources.push(message);
-    written.push(made);
-    pages.isDeep ||= isDeeperThan([...made], MAX_SLOT_DEPTH);
+    written.push(entries);
+    pages.isDeep ||= isDeeperThan([...entries], MAX_SLOT_DEPTH);
   }
   const count = openFrom(pages);
   if (Math.min(common, count) < pages.count) return turnPages(undefined, protocol, messages);
@@ -85,10 +84,6 @@ function turnPages(
   pages.count = count;
   return pages;
 }
-
-// A thread asks the same model again and again, and nothing of the body changes but its messages. The
-// tool's config says what a body looks like, so it is asked once, with a message that stands for all of
-// them, and from then on its text is put around the messages' own.
 
 export type RequestWriter = ReturnType<typeof createRequestWriter>;
 
@@ -98,39 +93,42 @@ interface TurnRequest {
   written: WrittenMessages;
 }
 
-/** INVARIANT: quoted inside any string, its quotes are escaped, and the whole is not found there. */
+/** INVARIANT: text of a message never contains it, because quotes inside of a string are escaped. */
 const SLOT_WORD = 'all-messages-of-this-request';
 const SLOT: JsonObject = { role: 'user', content: SLOT_WORD };
 const SLOT_TEXT = JSON.stringify(SLOT);
 
 /**
- * `form` is the way from parameters to the text of the body: the checks and the config of the
- * provider's tool. It is asked anew where the longest answer changes, and for every request of a
- * config that does more with its messages than put them in one place.
+ * `form` turns parameters into the text of the body: the checks and the config of the provider's tool.
+ * It is called again if the maximum answer changes, and for every request if the config uses the
+ * messages in more than one place.
  */
 export function createRequestWriter(
   protocol: Protocol,
   fixed: Fixed,
   form: (parameters: JsonObject) => Outcome<string>,
 ) {
-  let known: { maxTokens: number; parts: readonly string[] } | undefined;
+  let cached: { maxTokens: number; parts: readonly string[] } | undefined;
 
   const parametersOf = (messages: readonly Message[], max_tokens: number) =>
     requestParameters(protocol, { ...fixed, messages, max_tokens });
 
-  /** The text before and behind the messages; other than two parts where it is not as simple. */
+  /**
+   * Returns the texts before and after the messages. Another number of parts means that the messages
+   * occur not exactly once.
+   */
   function partsFor(maxTokens: number): readonly string[] {
-    if (known?.maxTokens === maxTokens) return known.parts;
+    if (cached?.maxTokens === maxTokens) return cached.parts;
     const parameters = parametersOf([], maxTokens);
     const formed = form({ ...parameters, messages: [...listAt(parameters, 'messages'), SLOT] });
     const split = formed.ok ? formed.output.split(SLOT_TEXT) : [];
     const parts = split.some((part) => part.includes(SLOT_WORD)) ? [] : split;
-    known = { maxTokens, parts };
+    cached = { maxTokens, parts };
     return parts;
   }
 
   return {
-    /** The text of one request's body. Fails as `form` does. */
+    /** Returns the text of one request's body. Fails as `form` does. */
     body({ messages, maxTokens, written }: TurnRequest): Outcome<string> {
       const parts = partsFor(maxTokens);
       const pages = (written[protocol] = turnPages(written[protocol], protocol, messages));

@@ -1,5 +1,5 @@
-// What a request used, counted the same way for every provider: `input_tokens` is input that no cache
-// served, reasoning is output, and what was not reported is estimated upwards, never down.
+// The usage of a request, counted in the same way for every provider: `input_tokens` is input that no
+// cache served, reasoning is output, and missing counts are estimated upwards, never down.
 import { getOwn, type Json } from '../base/index.ts';
 
 export interface Usage {
@@ -7,11 +7,11 @@ export interface Usage {
   output_tokens: number;
   cache_read_tokens: number;
   cache_write_tokens: number;
-  /** All four together. */
+  /** The sum of all four counts. */
   tokens: number;
-  /** All input of the request, cached or not: how full the window is. */
+  /** All input of the request, cached or not: the used part of the window. */
   context_tokens: number;
-  /** Was any of it not said by the provider? */
+  /** True if the provider did not report a part of it. */
   estimated: boolean;
 }
 
@@ -26,10 +26,10 @@ function usageOf(counts: Counts, estimated = false): Usage {
   return { ...counts, tokens: context_tokens + output_tokens, context_tokens, estimated };
 }
 
-/** More than any window: a larger figure is no count, and sums of these stay exact. */
+/** No window is larger. A larger figure is invalid, and sums of smaller ones are exact. */
 const MAX_COUNT = 1e12;
 
-/** A count as reported; undefined when there is none or it is nonsense. */
+/** Returns a reported count. Undefined for a missing or invalid one. */
 function countOf(source: Json | undefined, ...names: string[]): number | undefined {
   for (const name of names) {
     const value = getOwn(source, name);
@@ -40,7 +40,7 @@ function countOf(source: Json | undefined, ...names: string[]): number | undefin
   return undefined;
 }
 
-/** What of a report was there; absent means not reported. */
+/** The reported counts. Absent: not reported. */
 export type Reported = Partial<Counts>;
 
 const ANTHROPIC_NAMES: Readonly<Record<keyof Counts, string>> = {
@@ -50,7 +50,7 @@ const ANTHROPIC_NAMES: Readonly<Record<keyof Counts, string>> = {
   cache_write_tokens: 'cache_creation_input_tokens',
 };
 
-/** Anthropic: the four counts stand side by side. */
+/** Reads Anthropic's usage, with four separate counts. */
 export function readAnthropicUsage(raw: Json | undefined): Reported {
   const reported: Reported = {};
   for (const name of Object.keys(ANTHROPIC_NAMES) as (keyof Counts)[]) {
@@ -61,8 +61,8 @@ export function readAnthropicUsage(raw: Json | undefined): Reported {
 }
 
 /**
- * OpenAI, in the words of Chat Completions or of Responses: cached input is part of the input. Some
- * servers leave reasoning out of the completion but not out of the total; it is output here.
+ * Reads OpenAI's usage, of Chat Completions or of Responses: cached input is part of the input. Some
+ * servers include reasoning only in the total; it counts as output here.
  */
 export function readOpenAiUsage(raw: Json | undefined): Reported {
   const details = getOwn(raw, 'prompt_tokens_details') ?? getOwn(raw, 'input_tokens_details');
@@ -83,7 +83,7 @@ export function readOpenAiUsage(raw: Json | undefined): Reported {
   };
 }
 
-/** Reports of one reply are cumulative, so of each count the largest is the last. */
+/** Reports of one reply are cumulative, so the largest of each count is the last. */
 export function mergeReports(a: Reported, b: Reported): Reported {
   const merged: Reported = { ...a };
   for (const [name, count] of Object.entries(b) as [keyof Counts, number][]) {
@@ -92,32 +92,32 @@ export function mergeReports(a: Reported, b: Reported): Reported {
   return merged;
 }
 
-/** Bytes that stand for a token when nothing better is known; few, so that estimates are high. */
+/** Assumed bytes per token without a better figure. The number is low, so that estimates are high. */
 const BYTES_PER_TOKEN = 3;
 
 /**
- * Tokens that so many bytes may be. `ratio` is tokens per byte as last reported (`tokenRatio`): it
- * corrects upwards only.
+ * Estimates tokens from bytes. `ratio` is the last reported tokens per byte (`tokenRatio`), which
+ * corrects only upwards.
  */
 export function estimateTokens(bytes: number, ratio = 0): number {
   const safe = Number.isFinite(ratio) && ratio > 0 ? ratio : 0;
   return Math.ceil(Math.max(bytes / BYTES_PER_TOKEN, bytes * safe));
 }
 
-/** Tokens per byte of the request that this usage was reported for; 0 when it says nothing. */
+/** Returns tokens per byte of the request of this usage. 0 if it says nothing. */
 export const tokenRatio = (usage: Usage, requestBytes: number): number =>
   usage.estimated || requestBytes <= 0 ? 0 : usage.context_tokens / requestBytes;
 
-/** What is known about a request's size, for when the provider does not say. */
+/** Sizes for estimates, if the provider reports no usage. */
 interface Measure {
   requestBytes: number;
   replyBytes: number;
   ratio: number;
-  /** Did the final report arrive? Counts before it are only so far. */
+  /** True after the final report. Earlier counts are preliminary. */
   isFinal: boolean;
 }
 
-/** The report where it is final, an estimate that is never below it where it is not. */
+/** Returns the report if it is final. Otherwise returns an estimate that is never below it. */
 export function completeUsage(reported: Reported, measure: Measure): Usage {
   const { input_tokens, output_tokens, cache_read_tokens = 0, cache_write_tokens = 0 } = reported;
   const isSaid = input_tokens !== undefined && output_tokens !== undefined && measure.isFinal;

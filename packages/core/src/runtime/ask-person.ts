@@ -1,7 +1,6 @@
-// A guard, a rule or a tier that asks about a call that no thread makes: of the command line, a script, a
-// program. The question is left in the registry, bound to exactly this call by this caller, and the same
-// call after the answer finds it and uses it up. Where a person is at hand they are asked there too, and
-// the first answer counts, wherever it was given.
+// Approvals for calls outside of threads: of the command line, a script, a program. The approval request is
+// stored in the registry, bound to exactly this call of this caller, and the same call after the approval uses
+// it. If a person is present, they are asked here too, and the first answer counts, wherever it was given.
 import { setTimeout as sleep } from 'node:timers/promises';
 import {
   fail,
@@ -21,7 +20,7 @@ import { decideApproval, isFileChanged, personIn, type Speaker } from './thread-
 
 export type PersonAnswer = Pick<Decision, 'decision' | 'answer' | 'why'>;
 
-/** Asks the person at hand; undefined: no answer. Aborted when somebody else was quicker. */
+/** Asks the present person. Undefined: no answer. Aborted if the request was decided elsewhere. */
 export type AskPerson = (
   question: string,
   signal: AbortSignal,
@@ -36,7 +35,7 @@ interface Asker {
 
 const LOOK_MS = 500;
 
-/** A client calls itself what it likes, anew with each request: who it is stands behind that. */
+/** A client can change its own name with each request, so its identity is behind it. */
 const knownAs = ({ surface, name }: Asker): string =>
   surface === 'mcp' ? name.slice(name.lastIndexOf('@') + 1) : name;
 
@@ -44,10 +43,13 @@ async function rowOf(store: Store, id: string): Promise<Outcome<Approval>> {
   const found = await store.approvals({ id });
   if (!found.ok) return found;
   const [row] = found.output;
-  return row ? ok(row) : fail('not_found', `there is no approval \`${id}\``, { approval: id });
+  return row ? ok(row) : fail('not_found', `approval \`${id}\` not found`, { approval: id });
 }
 
-/** What was said to exactly this call, or is still asked. An answer of no holds as long as the question. */
+/**
+ * Returns the latest answer to exactly this call, or the pending request. A denial counts until the
+ * request expires.
+ */
 export async function findAnswer(
   store: Store,
   binding: JsonObject,
@@ -65,7 +67,7 @@ export async function findAnswer(
   return ok(undefined);
 }
 
-/** Until it is decided, in whatever process. */
+/** Settles when any process has decided the request. */
 async function decided(store: Store, id: string, signal: AbortSignal): Promise<Outcome<Approval>> {
   for (;;) {
     await sleep(LOOK_MS, undefined, { signal }).catch(() => undefined);
@@ -74,11 +76,11 @@ async function decided(store: Store, id: string, signal: AbortSignal): Promise<O
   }
 }
 
-/** Who named what steers the call, and which arguments are tainted, a line each. */
+/** Returns one line per argument: its origin and whether it is tainted. */
 function originLines({ tainted, origins }: JsonObject): string[] {
   const lines: string[] = [];
-  for (const [name, told] of Object.entries(isObject(tainted) ? tainted : {})) {
-    const part = (field: string): string => plainText(getOwn(told, field));
+  for (const [name, facts] of Object.entries(isObject(tainted) ? tainted : {})) {
+    const part = (field: string): string => plainText(getOwn(facts, field));
     const place = part('stands_in') === '' ? part('from') : part('stands_in');
     const words = part('excerpt') === '' ? '' : `: “${part('excerpt')}”`;
     lines.push(`\`${name}\` ${part('labels')} from ${place}${words}`);
@@ -90,27 +92,27 @@ function originLines({ tainted, origins }: JsonObject): string[] {
 }
 
 const SAID_BY_DIFF: ReadonlySet<string> = new Set(['content', 'old_string', 'new_string']);
-const withoutContent = (given: Json, file: Json | undefined): Json =>
-  isObject(given) && getOwn(file, 'diff') !== undefined
-    ? Object.fromEntries(Object.entries(given).filter(([name]) => !SAID_BY_DIFF.has(name)))
-    : given;
+const withoutContent = (value: Json, file: Json | undefined): Json =>
+  isObject(value) && getOwn(file, 'diff') !== undefined
+    ? Object.fromEntries(Object.entries(value).filter(([name]) => !SAID_BY_DIFF.has(name)))
+    : value;
 
-/** What is asked, in a few lines: the question, why it is asked, where its values come from, the call. */
-function questionText({ shown }: Approval): string {
-  const { operation, question, because, arguments: given = {}, file } = shown;
+/** Returns the text of an approval request: the question, the reason, the origins of its values, the call. */
+function questionText({ shown: display }: Approval): string {
+  const { operation, question, because, arguments: values = {}, file } = display;
   const diff = getOwn(file, 'diff');
   return [
     plainText(question),
     ...(because === undefined ? [] : [plainText(because)]),
-    ...originLines(shown),
-    `${plainText(operation)} ${JSON.stringify(withoutContent(given, file))}`,
+    ...originLines(display),
+    `${plainText(operation)} ${JSON.stringify(withoutContent(values, file))}`,
     ...(diff === undefined ? [] : [plainText(diff)]),
   ].join('\n');
 }
 
-/** Everything that is known about why it is asked, for a person who wants to know more. */
-export function reasonsText({ id, thread, shown }: Approval): string {
-  const { asked_by: rules, because, sources, before, directive } = shown;
+/** Returns every known reason of the request, for a person who wants details. */
+export function reasonsText({ id, thread, shown: display }: Approval): string {
+  const { asked_by: rules, because, sources, before, directive } = display;
   const calls = Array.isArray(before) ? before : [];
   const same = calls.filter((one) => getOwn(one, 'same') === true).length;
   const line = (label: string, value: Json | undefined): string[] =>
@@ -118,7 +120,7 @@ export function reasonsText({ id, thread, shown }: Approval): string {
   return [
     ...line('why', because),
     ...line('asked by', rules),
-    ...originLines(shown),
+    ...originLines(display),
     ...line('it comes from', sources),
     ...(before === undefined
       ? []
@@ -129,7 +131,10 @@ export function reasonsText({ id, thread, shown }: Approval): string {
   ].join('\n');
 }
 
-/** Puts a question of the queue to the person at hand; answered here or elsewhere, or still open. */
+/**
+ * Asks the present person about a request in the queue. Returns it decided, here or elsewhere, or still
+ * pending.
+ */
 export async function askHere(
   store: Store,
   row: Approval,
@@ -139,14 +144,14 @@ export async function askHere(
   const over = new AbortController();
   const here = async (): Promise<Outcome<Approval>> => {
     for (let text = questionText(row); ; ) {
-      const said = await person(text, over.signal, row);
-      if (said === undefined) return ok(row);
-      const yes = said === true ? 'approved' : 'denied';
-      const answer = typeof said === 'boolean' ? ({ decision: yes, why: '' } as const) : said;
+      const reply = await person(text, over.signal, row);
+      if (reply === undefined) return ok(row);
+      const yes = reply === true ? 'approved' : 'denied';
+      const answer = typeof reply === 'boolean' ? ({ decision: yes, why: '' } as const) : reply;
       const done = await decideApproval(store, row.id, { ...answer, by });
       if (done.ok) return done;
       if (isFileChanged(done)) return done;
-      // Somebody else was quicker: theirs counts.
+      // Another decision was faster, and it counts.
       if (done.error.code !== 'invalid_input') return await rowOf(store, row.id);
       text = done.error.detail.message;
     }
@@ -160,11 +165,11 @@ export async function putQuestion(
   { clock, policies }: OpenProject,
   store: Store,
   binding: JsonObject,
-  shown: JsonObject,
+  display: JsonObject,
 ): Promise<Outcome<Approval>> {
   const id = `ap_${Buffer.from(systemRandom(9)).toString('base64url').replaceAll('-', '_')}`;
   const expires = clock.now() + policies.current().policy.approvalMs;
-  return await store.ask({ id, kind: 'call', binding, shown, expires });
+  return await store.ask({ id, kind: 'call', binding, shown: display, expires });
 }
 
 async function answerTo(
@@ -174,7 +179,11 @@ async function answerTo(
 ): Promise<Outcome<Asked>> {
   const { surface, name, person } = asker;
   const opened = await open.store?.();
-  if (!opened) return fail('permission_denied', 'there is no registry in which it could wait');
+  if (!opened)
+    return fail(
+      'permission_denied',
+      'approval needed, but this project has no thread store; run `km init`',
+    );
   if (!opened.ok) return opened;
   const store = opened.output;
   const { answerIn, callBinding, callShown, renewed } = await import('../harness/index.ts');
@@ -184,30 +193,30 @@ async function answerTo(
     surface,
     caller: knownAs(asker),
   };
-  const known = await findAnswer(store, binding, open.clock.now());
-  if (!known.ok) return known;
+  const present = await findAnswer(store, binding, open.clock.now());
+  if (!present.ok) return present;
   const show = async () => ({
     ...(await callShown(question, open.project)),
     surface,
     ...(name !== '' && { caller: name }),
   });
   const by = { who: personIn(open.env), channel: 'cli' } as const;
-  const asked = known.output
-    ? await renewed(store, known.output, question, show)
+  const request = present.output
+    ? await renewed(store, present.output, question, show)
     : await putQuestion(open, store, binding, await show());
-  /** A question whose file changed comes again, with what would change now. */
+  /** If the file of a request changed, the person is asked again with the present changes. */
   const askAtHand = async (pending: Approval, at: AskPerson): Promise<Outcome<Approval>> => {
-    const said = await askHere(store, pending, at, by);
-    if (said.ok || !isFileChanged(said)) return said;
+    const outcome = await askHere(store, pending, at, by);
+    if (outcome.ok || !isFileChanged(outcome)) return outcome;
     const again = await renewed(store, pending, question, show);
     return again.ok && again.output.state === 'pending' ? await askAtHand(again.output, at) : again;
   };
-  const isOpen = asked.ok && asked.output.state === 'pending';
-  const row = isOpen && person ? await askAtHand(asked.output, person) : asked;
+  const isOpen = request.ok && request.output.state === 'pending';
+  const row = isOpen && person ? await askAtHand(request.output, person) : request;
   if (!row.ok) return row;
   const answer = answerIn(row.output);
   if (!answer) return ok({ answer: 'pending', approval: row.output.id });
-  // Taken before the effect, once.
+  // Used before the effect, exactly once.
   const used = answer.answer === 'approved' ? await store.use(row.output.id, binding) : ok(null);
   return used.ok ? ok(answer) : used;
 }

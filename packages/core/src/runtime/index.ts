@@ -30,13 +30,13 @@ import {
   type ThreadWorld,
 } from './threads.ts';
 
-/** Opens a project. Nothing of it is run; what is wrong with it shows where it is used. */
+/** Opens a project and runs nothing of it. Problems of the project appear where it is used. */
 export async function createRuntime(options: ExtendedOptions = {}): Promise<Outcome<Runtime>> {
   const opened = await wireRuntime(options);
   return opened.ok ? ok(opened.output.runtime) : opened;
 }
 
-/** The registry and what all threads share, opened when first asked for. */
+/** Opens the store and the services that all threads share, on the first request. */
 function createWorlds(
   rooms: () => Rooms,
   openFirst: () => Promise<Outcome<Store>>,
@@ -74,7 +74,7 @@ function createWorlds(
   };
 }
 
-/** The rooms over one project; `host` is the one whose threads work in it. */
+/** Creates the runtime of one project. `host` is the project whose threads work in this one. */
 async function wireRuntime(
   { extensions = [], ...options }: ExtendedOptions,
   host?: HostProject,
@@ -137,7 +137,7 @@ async function wireRuntime(
     sandbox: () => open.sandbox(),
     caller: (call = {}) => callerOf(open, call),
     async call(verb, request, call = {}) {
-      // Labelled values are for those who hold some; JSON cannot claim labels of its own.
+      // Labelled values come only from programs that have some; JSON cannot declare labels.
       const { values: _values, ...plain } = request;
       const idempotencyKey = Buffer.from(systemRandom(18)).toString('base64url');
       const caller = { ...callerOf(open, call), idempotencyKey };
@@ -151,9 +151,9 @@ async function wireRuntime(
     mayRun: (request) => checkRun(rooms, request),
     plain: (request, signal) => runPlain(rooms, request, signal),
     async threads(live = {}) {
-      const made = await worlds.open();
-      if (!made.ok) return made;
-      const here = await createThreads(made.output, live);
+      const opened = await worlds.open();
+      if (!opened.ok) return opened;
+      const here = await createThreads(opened.output, live);
       if (!here.store.fleet) return ok(here);
       const identity = identify(open);
       if (!identity.ok) return identity;
@@ -162,8 +162,8 @@ async function wireRuntime(
     },
     served: () => servedItems(open),
     async close() {
-      // What threads share belongs to the project they were started from. Nothing runs on here; what
-      // is not over can be resumed.
+      // Shared services belong to the project in which the threads were started. Threads here are
+      // interrupted and can be resumed.
       const end = { status: 'interrupted', reason: 'the runtime was closed' } as const;
       if (!host) await open.live?.close(end);
       library.close();
@@ -224,8 +224,8 @@ export { identify, type ServedItems } from './project-identity.ts';
 export { goOnAfterAnswers, goOnHere } from './resume-after-approval.ts';
 
 /** Removes old trees with their transcripts. The code is loaded with the first call. */
-export const pruneThreads = async (...given: Parameters<typeof prune>): ReturnType<typeof prune> =>
-  await (await import('./retention.ts')).pruneThreads(...given);
+export const pruneThreads = async (...values: Parameters<typeof prune>): ReturnType<typeof prune> =>
+  await (await import('./retention.ts')).pruneThreads(...values);
 export type { Runtime } from './runtime.ts';
 export { noted, signFiles } from './sign-files.ts';
 export {

@@ -1,4 +1,4 @@
-// The kernel over one project: primitives mounted, rights decided, verbs made.
+// Creates the kernel of one project: it mounts the primitives, decides rights and creates the verbs.
 import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { compact, fail, type Outcome, ok } from '../base/index.ts';
@@ -48,17 +48,17 @@ import { projectId } from './project-identity.ts';
 const NOBODY_COUNTS = fail('permission_denied', 'no thread here counts the uses of an approval');
 
 export interface CallOptions {
-  /** Default: `library`. */
+  /** Surface of the call. Default: `library`. */
   surface?: string;
   name?: string;
   signal?: AbortSignal;
-  /** It may look and nothing else. */
+  /** True if the caller may only read. */
   isViewer?: boolean;
-  /** By what a client names threads: without them it can speak of none. */
+  /** The client's names of threads. Absent: the client can name no thread. */
   handles?: Handles;
-  /** Told what a tool's process prints, as it comes; must not throw. */
+  /** Receives the output of a tool's process as it comes. Must not throw. */
   onOutput?: (text: string) => void;
-  /** Somebody is there to be asked, when a guard, a rule or a tier wants a person. */
+  /** Asks a present person if a guard, a rule or a tier requires an approval. */
   person?: AskPerson;
 }
 
@@ -110,23 +110,23 @@ function toolPorts(open: OpenProject, library: Library, labels: LabelRecords): T
 }
 
 /**
- * What a token is worth under the policies and capabilities in force now. Without a registry, as in a
- * replay, threads are taken at their word.
+ * Returns the verifier of tokens under the policies and capabilities in force. Without a registry, as in
+ * a replay, the state of threads is not checked.
  */
 export function createVerify(
   open: OpenProject,
   library: Library,
-  known: Pick<OpenProject, 'registry'> = open,
+  source: Pick<OpenProject, 'registry'> = open,
 ): TokenVerifier['verify'] {
   const { project, clock, policies, keys } = open;
-  let made:
+  let cached:
     | { catalog: CapabilityCatalog; policy: ComposedPolicy; verifier: TokenVerifier }
     | undefined;
   return (auth, thread) => {
     const { catalog } = library.capabilities();
     const { policy } = policies.current();
-    // Verified tokens are cached inside; new ceilings or capabilities start a new cache.
-    if (made?.catalog !== catalog || made.policy !== policy) {
+    // Verified tokens are cached inside. New ceilings or capabilities start a new cache.
+    if (cached?.catalog !== catalog || cached.policy !== policy) {
       const root = keys.tokenKey();
       if (!root.ok) return root;
       const verifier = createTokenVerifier({
@@ -136,13 +136,13 @@ export function createVerify(
         clock,
         catalog,
         ceilings: policy.ceilings(),
-        isRevoked: (thread) => known.registry?.standing(thread) === 'revoked',
-        isKnownThread: (thread) => (known.registry?.standing(thread) ?? 'good') === 'good',
-        useApproval: (use) => known.registry?.useApproval(use) ?? NOBODY_COUNTS,
+        isRevoked: (thread) => source.registry?.standing(thread) === 'revoked',
+        isKnownThread: (thread) => (source.registry?.standing(thread) ?? 'good') === 'good',
+        useApproval: (use) => source.registry?.useApproval(use) ?? NOBODY_COUNTS,
       });
-      made = { catalog, policy, verifier };
+      cached = { catalog, policy, verifier };
     }
-    return made.verifier.verify(auth, thread);
+    return cached.verifier.verify(auth, thread);
   };
 }
 
@@ -156,14 +156,14 @@ const READY = ok(null);
 const WHY_KEPT =
   'is where the runtime keeps its records; threads are read with `threads/read_transcript`, and what was done is in the audit';
 
-/** The folders of a project that no right over files reaches. */
+/** Returns the folders of a project that no right over files reaches. */
 export const closedPlaces = ({ project, home }: Pick<OpenProject, 'project' | 'home'>) => ({
   project,
   home,
   whyKept: WHY_KEPT,
 });
 
-/** Who speaks for a caller: its token, or the operator's policy for the surface. */
+/** Returns the rights of a caller: of its token, or of the operator's policy for the surface. */
 export function createAuthorize(
   open: OpenProject,
   library: Library,
@@ -171,7 +171,7 @@ export function createAuthorize(
   const verify = sharedVerify(open, library);
   const keepOut = createKeepOut(closedPlaces(open), open.clock);
   return (caller) => {
-    // What could not be recorded is not begun. A thread has recorded what it is about to do.
+    // A call whose audit row cannot be written is not started. A running thread has recorded its intent.
     const isRunning = open.live?.get(caller.__thread_id ?? '') !== undefined;
     const ready = isRunning ? READY : open.audit.ready();
     if (!ready.ok) return ready;
@@ -188,12 +188,12 @@ export function createAuthorize(
   };
 }
 
-/** What cannot be recorded counts as failed; the pipeline turns this into an outcome. */
+/** Throws if a row could not be written, which makes the call fail. */
 export function mustBeKept(written: Outcome<null>): void {
   if (!written.ok) throw new Error(written.error.detail.message);
 }
 
-/** A caller without a thread: its frame carries the policy, and its act writes the audit. */
+/** Returns a caller without a thread. Its frame carries the policy, and its ports write the audit. */
 export function callerOf(
   open: OpenProject,
   { surface = 'library', name = '', signal, person, isViewer, handles, onOutput }: CallOptions,
@@ -202,8 +202,8 @@ export function callerOf(
     const row = auditRow(entry, { surface, caller: name, subject: `policy:${surface}` });
     const target = handles?.claimOf(row.target) ?? row.target;
     const written = open.audit.write({ ...row, target });
-    const kept = written.ok ? open.audit.kept?.() : undefined;
-    return kept ? kept.then(mustBeKept) : mustBeKept(written);
+    const stored = written.ok ? open.audit.kept?.() : undefined;
+    return stored ? stored.then(mustBeKept) : mustBeKept(written);
   };
   const ask = askOutside(open, { surface, name, person });
   const frame = createFrame({ policy: open.policies.current().policy, ports: { ask } });
@@ -211,7 +211,7 @@ export function callerOf(
   return { surface, name, frame, act: { record }, ...more };
 }
 
-/** Lines of the project in a store that machines share. */
+/** Returns the label lines of a project in a store that machines share. */
 function sharedLines(open: OpenProject): SharedLines {
   async function ask<T>(
     work: (rows: Fleet, project: string) => Promise<Outcome<T>>,
@@ -231,7 +231,7 @@ function sharedLines(open: OpenProject): SharedLines {
   };
 }
 
-/** What files of the project are made of: in a file beside it, or where its threads are. */
+/** Returns the label records of the project's files: in a file beside it, or in the shared store. */
 export function labelRecords(open: OpenProject): LabelRecords {
   const file = join(recordsFolder(open.project, open.home), 'labels.jsonl');
   if (open.shared.address === undefined) return createLabelRecords(file, open.project);
@@ -251,7 +251,7 @@ export function createVerbs(
   const authorize = createAuthorize(open, library);
   return createKernel({
     library,
-    // What is not run here is looked up, once a call.
+    // The state of a thread that runs elsewhere is read once per call.
     async authorize(caller) {
       if (caller.__auth !== undefined && caller.__thread_id !== undefined) {
         await open.registry?.learn(caller.__thread_id);
@@ -274,7 +274,7 @@ export function createVerbs(
         const { helpSignal } = await import('../harness/index.ts');
         return await helpSignal(running.thread, signal);
       }
-      const message = 'no thread is running this call, so there is nobody to signal';
+      const message = 'a signal needs a thread, but no thread makes this call';
       return ok({ action: signal.action, delivered: false, message });
     },
     copies: {

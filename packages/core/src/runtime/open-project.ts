@@ -1,5 +1,5 @@
-// What a runtime stands on: folders, policies, keys, records, and who may reach where. Made once from
-// its options; opening it reads files and runs nothing.
+// The parts of an opened project: folders, policies, keys, records, and network rights. They are created
+// once from the options. Opening reads files and runs nothing.
 import { hash } from 'node:crypto';
 import { existsSync, realpathSync } from 'node:fs';
 import { homedir } from 'node:os';
@@ -62,30 +62,30 @@ export interface Authorizer {
 }
 
 export interface RuntimeOptions {
-  /** Folder of the project; default: the nearest folder upwards from `cwd` that has `.ai`. */
+  /** Folder of the project. Default: the nearest folder upwards from `cwd` with `.ai`. */
   project?: string;
   cwd?: string;
   env?: Readonly<Record<string, string | undefined>>;
   clock?: Clock;
   tools?: readonly ProgramTool[];
-  /** Loops of the embedding program, by the name that `spawn_thread` is given as `runner`. */
+  /** Loops of the embedding program, by the name that `spawn_thread` gets as `runner`. */
   runners?: Readonly<Record<string, Runner>>;
-  /** A person who is there to log in to MCP servers. */
+  /** A present person who can log in to MCP servers. */
   login?: Authorizer;
   /**
-   * `postgres://…`: the registry is there and not in the project, and workers run the threads; default:
-   * `KERNMANTLE_STORE`, then `store` in the user's `settings.yaml`. Empty: the project's own, in any case.
+   * `postgres://…`: the registry is on that server and not in the project, and workers run the threads.
+   * Default: `KERNMANTLE_STORE`, then `store` in the user's `settings.yaml`. Empty: always the project's own.
    */
   store?: string;
-  /** Whose threads these are, where several share a store; default: `KERNMANTLE_TENANT`, then the settings. */
+  /** Tenant of the threads in a shared store. Default: `KERNMANTLE_TENANT`, then the settings. */
   tenant?: string;
-  /** Answers in the place of every provider; `key` names the variable that holds its key. */
+  /** Endpoint that replaces every provider. `key` names the variable with its key. */
   standIn?: ProviderEndpoint;
-  /** Another registry than the file of the project. */
+  /** Opens another registry than the file of the project. */
   openStore?: (options: SqliteOptions) => Promise<Outcome<Store>>;
 }
 
-/** May it be that machines share the store of this project? */
+/** True if other machines can use the same store. */
 export const mayShare = ({ shared, own }: Pick<OpenProject, 'shared' | 'own'>): boolean =>
   shared.address !== undefined || own.openStore !== undefined;
 
@@ -93,7 +93,10 @@ export const BUNDLE = packagePath('bundle');
 
 type Env = NonNullable<RuntimeOptions['env']>;
 
-/** The nearest folder upwards that has a sign; the start when there is none. The home is no project. */
+/**
+ * Returns the nearest folder upwards with one of the signs, or the start if there is none. The home
+ * folder is never a project.
+ */
 export function findProject(start: string, home: string, signs: readonly string[]): string {
   for (let dir = resolve(start); ; dir = dirname(dir)) {
     const places = signs.map((name) => join(dir, name));
@@ -103,8 +106,8 @@ export function findProject(start: string, home: string, signs: readonly string[
 }
 
 /**
- * Weakest last: a lower level can only narrow what those above leave. The variable is in the hands of
- * whoever starts the process, so it adds a policy and never takes the machine's away.
+ * Policies from the operator to the project; a lower level can only narrow. The variable comes from the
+ * process's environment, so it adds a policy and never removes the machine's.
  */
 const policyPlaces = (project: string, home: string, cwd: string, env: Env): PolicyPlace[] => [
   { level: 'operator', file: '/etc/kernmantle/policy.yaml' },
@@ -117,9 +120,9 @@ const policyPlaces = (project: string, home: string, cwd: string, env: Env): Pol
 ];
 
 /**
- * Where audit and label records live: beside the project's items, or in the user's folder. A `.ai`
- * that is a link out of the project could be anybody's folder, and one that is there for the time of a
- * child alone is none.
+ * Returns the folder of audit and label records: beside the project's items, or the user's folder. A
+ * `.ai` that is a link out of the project could be any folder, and one that exists only during the run
+ * of a child is not permanent.
  */
 export function recordsFolder(project: string, home: string): string {
   const items = join(project, '.ai');
@@ -127,20 +130,23 @@ export function recordsFolder(project: string, home: string): string {
   return isOwn && !isHeldFolder(items) ? items : home;
 }
 
-/** Hosts that a provider's base URL names are reachable although they may be private. */
+/** Hosts of a provider's base URL are reachable although they may be private. */
 function providerHosts(env: Env): ReadonlySet<string> {
   const urls = Object.entries(env).filter(([name]) => /^[A-Z]+_BASE_URL$/.test(name));
   return new Set(urls.flatMap(([, url]) => (url && URL.canParse(url) ? [hostAndPort(url)] : [])));
 }
 
-/** With its port, also where the scheme says it: one service of a machine is not the machine. */
+/**
+ * Returns the host with its port, also a default one, because one service of a machine is not the whole
+ * machine.
+ */
 export function hostAndPort(text: string): string {
   const url = new URL(text);
   const port = url.port || (url.protocol === 'https:' ? '443' : '80');
   return `${url.hostname.replace(/^\[|\]$/g, '')}:${port}`;
 }
 
-/** Another project that threads of this one work in. */
+/** Another project in which threads of this one work. */
 export interface OtherProject {
   runtime: { close(): Promise<void> };
   harness(): Promise<Outcome<HarnessPorts>>;
@@ -151,9 +157,12 @@ export type OpenOther = (
   host: HostProject,
 ) => Promise<Outcome<OtherProject>>;
 
-/** Everything a runtime stands on, made once from its options. */
+/** The parts of an opened project, created once from its options. */
 export interface OpenProject {
-  /** Only the harness gets this object. Its calls that open a thread carry it, and no person is asked about them. */
+  /**
+   * Only the harness gets this object. Its calls that open a thread carry it, and no person is asked
+   * about them.
+   */
   readonly tierExemption: object;
   project: string;
   home: string;
@@ -164,69 +173,72 @@ export interface OpenProject {
   keys: KeyFolder;
   catalogs: Catalogs;
   audit: Audit;
-  /** Filled after the library exists: the library asks for names, the primitives for the library. */
+  /** Filled after the library exists, because each of the two needs the other. */
   primitives: Map<string, Primitive>;
   sandbox(): Promise<SandboxReport>;
-  /** The threads this process runs, from the first one on. */
+  /** The threads that this process runs. Absent before the first one. */
   live?: LiveThreads;
-  /** What the program put in the place of ours. */
+  /** Parts that the embedding program replaces. */
   own: Pick<RuntimeOptions, 'runners' | 'openStore' | 'login' | 'tenant' | 'standIn'> & {
     storeFrom?: string;
   };
   host?: HostProject;
-  /** Other projects that threads were started in, opened over this one's registry. */
+  /** Other projects in which threads were started, opened with this one's registry. */
   others: { readonly known: Map<string, Promise<Outcome<OtherProject>>>; readonly open: OpenOther };
-  /** Opens the registry, also one that is not there yet. */
+  /** Opens the registry and creates a missing one. */
   store?: () => Promise<Outcome<Store>>;
-  /** What machines share with this one; all but the address once it was asked for. */
+  /** State that machines share. All but the address is opened on demand. */
   shared: {
-    /** Of the store, when its registry is no file of the project; it may hold a password. */
+    /** Address of the store's server, which may contain a password. Absent: a file of the project. */
     readonly address?: string;
     labels?: LabelRecords;
   };
-  /** What the registry knows of threads, from the first one on. */
+  /** State of threads from the registry. Absent before the first thread. */
   registry?: Registry;
-  /** One for all: a token that was verified is verified for everybody. */
+  /** One verifier with one cache for all callers. */
   verify?: TokenVerifier['verify'];
-  /** Takes what a thread knows to be secret out of a text. */
+  /** Masks a thread's known secrets in a text. */
   mask?: (thread: string, text: string) => string;
 }
 
-/** A project and the rooms over it. */
+/** A project and the services over it. */
 export interface Rooms {
   open: OpenProject;
   library: Library;
   kernel: EmbeddedKernel;
-  /** Runs scripts of directives and hooks. An extension provides it. */
+  /** Returns the port that runs scripts of directives and hooks. An extension provides it. */
   script(): ScriptPort;
-  /** Adds to a model port what extensions add, such as limits that the users of a store share. */
+  /** Applies the extensions to a model port, such as limits that the users of a store share. */
   model(store: Store, model: ModelPort): ModelPort;
 }
 
-/** Asked at every use of a capability token. */
+/** The state of threads, for every use of a capability token. */
 export interface Registry extends Required<Pick<TokenVerifierPorts, 'useApproval'>> {
   /**
-   * `revoked`: somebody ended it and everything below it, or has just said so. `ended`: its own word
-   * counts no more, that of a child that lives on does. Nothing is read: what runs here is told with
-   * every commit, everything else was learned before.
+   * `revoked`: the thread and its descendants were ended, or are being ended. `ended`: its own token
+   * does not count, those of its running children do. It reads nothing: commits report the state of
+   * threads here, and `learn` has read the others.
    */
   standing(thread: string): 'good' | 'ended' | 'revoked' | 'unknown';
-  /** Reads how a thread stands that does not run here. */
+  /** Reads the state of a thread that runs elsewhere. */
   learn(thread: string): Promise<void>;
 }
 
-/** A project whose threads were started from another one: they live in that one's registry. */
+/** A project in which threads of this one were started. Their registry is there. */
 export interface HostProject {
   project: string;
   store: Store;
   live: LiveThreads;
 }
 
-/** Both policies apply: each can only narrow. */
+/** Both policies apply, and each can only narrow. */
 const policyOf = (host: HostProject | undefined): PolicyPlace[] =>
   host ? [{ level: 'project', file: join(host.project, '.ai', 'policy.yaml') }] : [];
 
-/** With them comes everything that all threads of all projects have: no tool is given them, whatever it declares. */
+/**
+ * These variables give access to the store and the keys of all projects. They are never passed to a tool
+ * process.
+ */
 const OURS = ['KERNMANTLE_STORE', 'KERNMANTLE_KEY_PASSPHRASE'] as const;
 
 function withoutOurs(env: Env): Env {
@@ -234,7 +246,7 @@ function withoutOurs(env: Env): Env {
   return { ...env, ...Object.fromEntries(OURS.map((name) => [name, undefined])) };
 }
 
-/** Where the caller is a thread. */
+/** Surfaces whose caller is a thread. */
 const THREAD_SURFACES: ReadonlySet<string> = new Set(['thread', 'harness']);
 
 export function openProject(
@@ -245,20 +257,20 @@ export function openProject(
   const { cwd = process.cwd(), env = process.env, clock = systemClock } = options;
   const home = resolve(env.KERNMANTLE_HOME ?? join(env.HOME ?? homedir(), '.ai'));
   const wanted = resolve(cwd, options.project ?? findProject(cwd, home, ['.ai']));
-  if (!existsSync(wanted)) return fail('not_found', `there is no project folder \`${wanted}\``);
+  if (!existsSync(wanted)) return fail('not_found', `project folder \`${wanted}\` not found`);
   const project = realpathSync(wanted);
   const chosen = chooseStore(options, env, home);
   if (!chosen.ok) return chosen;
   const { address, from, tenant } = chosen.output;
   const trustStore = createTrustStore(join(home, 'trust.jsonl'), clock);
   const file = createAudit(join(recordsFolder(project, home), 'audit.jsonl'), clock);
-  // Where machines share a registry, it has the rows of all of them.
+  // In a shared registry the audit has the rows of all machines.
   const ofProject =
     address === undefined
       ? file
       : forwardAudit(file, async (rows) => {
           const store = await open.store?.();
-          if (!store) return fail('store_closed', 'there is no registry');
+          if (!store) return fail('store_closed', 'the registry is closed');
           return store.ok ? await store.output.audit(rows) : store;
         });
   const audit = withUserAudit(ofProject, createAudit(join(home, 'trust', 'audit.jsonl'), clock));
@@ -285,16 +297,16 @@ export function openProject(
         const { caller, operation, target, reason } = row;
         const mask = (text: string): string =>
           withoutFolder(open.mask?.(caller, text) ?? text, project);
-        const shown = {
+        const display = {
           ...row,
           operation: mask(operation),
           target: mask(target),
           reason: mask(reason),
         };
-        // INVARIANT: what a thread did is in the registry, with the commit that tells of it.
+        // INVARIANT: rows of a thread are always in the registry, in the commit of their event.
         const isOfThread = THREAD_SURFACES.has(row.surface);
         const running = isOfThread ? open.live?.get(caller)?.thread : undefined;
-        return running?.journal.audit(shown) ? ok(null) : audit.write(shown);
+        return running?.journal.audit(display) ? ok(null) : audit.write(display);
       },
     },
     primitives: new Map(),
@@ -310,17 +322,17 @@ export function openProject(
   return ok(open);
 }
 
-/** The user's key, made when there is none, and trusted here unless it was revoked. */
+/** Returns the user's key and trusts it here unless it was revoked. Creates a missing key. */
 export function ownKey({
   keys,
   trustStore,
 }: Pick<OpenProject, 'keys' | 'trustStore'>): Outcome<KeyPair> {
   const key = keys.signingKey();
   if (!key.ok) return key;
-  const known = trustStore.list();
-  if (!known.ok) return known;
+  const trusted = trustStore.list();
+  if (!trusted.ok) return trusted;
   const { id, publicKey } = key.output;
-  if (known.output.some((entry) => entry.id === id)) return key;
+  if (trusted.output.some((entry) => entry.id === id)) return key;
   const added = trustStore.add({ id, key: publicKey, name: 'me' });
   return added.ok ? key : added;
 }
@@ -340,7 +352,7 @@ export async function processPorts(open: OpenProject): Promise<ProcessPorts> {
   };
 }
 
-/** Hosts of the providers in the user's own models.yaml; a project names none. */
+/** Returns hosts of the providers in the user's own models.yaml. A project's file does not count. */
 function ownProviderHosts(library: Pick<Library, 'config'>): string[] {
   const own = library.config('models').layers.filter(({ source }) => source === 'user');
   return own.flatMap(({ value }) => {
@@ -351,7 +363,7 @@ function ownProviderHosts(library: Pick<Library, 'config'>): string[] {
   });
 }
 
-/** Private and loopback targets: granted by policy, or named as a provider's base URL. */
+/** Allows private and loopback targets that a policy grants, or that a provider's base URL names. */
 export function hostGate({ env, policies }: OpenProject, library: Pick<Library, 'config'>) {
   const granted = providerHosts(env);
   return (host: string, _address: string, port: number): boolean => {

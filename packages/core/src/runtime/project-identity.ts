@@ -1,5 +1,5 @@
-// What a project is called where machines share a store, and which items it has: what a thread's row
-// says, and what whoever takes it compares.
+// The identity of a project in a shared store: its id, and the digest of its items. A thread's row
+// contains both, and a worker compares them.
 import { join } from 'node:path';
 import { fail, type Outcome, ok } from '../base/index.ts';
 import { createItemRoots, createItemsDigest, readProjectFile } from '../items/index.ts';
@@ -7,10 +7,10 @@ import { BUNDLE, type OpenProject } from './open-project.ts';
 
 type Identified = Pick<OpenProject, 'project' | 'home' | 'clock' | 'own'>;
 
-/** What each project looked like at the last question; gone with it. */
+/** Digest functions by project, which cache the state of the last call. */
 const digests = new WeakMap<Identified, () => Outcome<string>>();
 
-/** The stable id of a project; what to do when it has none. */
+/** Returns the stable id of a project. Fails with a remedy if it has none. */
 export function projectId(project: string): Outcome<{ id: string; isSticky: boolean }> {
   const { id, isSticky, diagnostics, file } = readProjectFile(join(project, '.ai'));
   if (id !== undefined) return ok({ id, isSticky });
@@ -21,7 +21,7 @@ export function projectId(project: string): Outcome<{ id: string; isSticky: bool
   return fail(wrong ? 'config_invalid' : 'project_unnamed', message, { file });
 }
 
-/** Id and items as they are now, and whose threads this program starts. */
+/** Returns the id and the present items, and the tenant of this program's threads. */
 export function identify(
   open: Identified,
 ): Outcome<{ project: string; items: string; tenant?: string }> {
@@ -37,18 +37,18 @@ export function identify(
   return ok({ project: named.output.id, items: items.output, ...(tenant && { tenant }) });
 }
 
-/** What a worker has: the same, and whether its threads go on where they began. */
+/** The identity of a worker's project, and whether its threads continue on the same machine. */
 export interface ServedItems {
   readonly project: string;
   readonly items: string;
   readonly isSticky: boolean;
 }
 
-/** As it is now; what is wrong with the project's id is said. */
+/** Returns the present identity. Fails if the project's id is invalid. */
 export function servedItems(open: Identified): Outcome<ServedItems> {
-  const [named, known] = [projectId(open.project), identify(open)];
+  const [named, identity] = [projectId(open.project), identify(open)];
   if (!named.ok) return named;
-  if (!known.ok) return known;
-  const { project, items } = known.output;
+  if (!identity.ok) return identity;
+  const { project, items } = identity.output;
   return ok({ project, items, isSticky: named.output.isSticky });
 }

@@ -73,7 +73,7 @@ const WRONG: readonly [string, readonly Extension[], string][] = [
   [
     'a driver for no scheme',
     [{ name: 'a', stores: { postgres: driver } }],
-    'the extension `a` has a driver for `postgres`, which is no URL scheme; write it as in `postgres:`',
+    'the extension `a` has a driver for `postgres`, which is not a URL scheme; write it as in `postgres:`',
   ],
 ];
 

@@ -13,9 +13,9 @@ interface RegisteredExtensions {
   readonly kinds: readonly Kind[];
   /** Store drivers by URL scheme, in registration order. */
   readonly drivers: ReadonlyMap<string, StoreDriver>;
-  /** Returns the same port each time. */
+  /** Returns the same port for every call. */
   script(): ScriptPort;
-  /** Applies the wrappers of all extensions. */
+  /** Applies the wrappers of all extensions in registration order. */
   model(store: Store, model: ModelPort): ModelPort;
   close(): Promise<void>;
 }
@@ -49,7 +49,7 @@ function claimAll(
   if (name === '') return fail('config_invalid', 'an extension has no name; give it one');
   const wrong = Object.keys(stores).find((scheme) => !SCHEME.test(scheme));
   if (wrong !== undefined) {
-    const message = `the extension \`${name}\` has a driver for \`${wrong}\`, which is no URL scheme; write it as in \`postgres:\``;
+    const message = `the extension \`${name}\` has a driver for \`${wrong}\`, which is not a URL scheme; write it as in \`postgres:\``;
     return fail('config_invalid', message);
   }
   const provided = [
@@ -63,7 +63,7 @@ function claimAll(
   return failed ?? ok(null);
 }
 
-/** Stands in for the script port of an extension. */
+/** Replaces the script port if no extension provides one. */
 function withoutScripts(): ScriptPort {
   const message = 'this runtime has no extension that runs scripts';
   return Object.assign(

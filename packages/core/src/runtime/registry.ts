@@ -1,31 +1,31 @@
-// A registry on a server, before anything is read of it: which driver has it, and are its tables there? The
-// address stays in this file and in the driver, because it may hold a password.
+// A registry on a server before anything is read: its driver, and the state of its tables. The address
+// stays in this file and in the driver, because it may contain a password.
 import { fail, type Outcome, ok } from '../base/index.ts';
 import type { Store } from '../store/index.ts';
 import type { RestoredStore, StoreDriver, StoreOptions } from './extension.ts';
 import type { OpenProject } from './open-project.ts';
 import { hasRegistry, openRegistry, registryKey } from './threads.ts';
 
-/** What has to be done to a registry on a server; a file is brought up to date when it is opened. */
+/** Administration of a registry on a server. A file needs none, because it is updated when it is opened. */
 export interface RegistryDoor {
-  /** Of the server that has it, without its password; undefined: it is a file of the project. */
+  /** Address of its server, without its password. Undefined: it is a file of the project. */
   readonly place?: string;
-  /** A file is made with the first thread; before that there is nothing to read. */
+  /** Returns false before the first thread has created the file, so that there is nothing to read. */
   isThere(): boolean;
-  /** Makes its tables, or brings them to the form of this version: once, before new programs come. */
+  /** Creates its tables, or updates them to this version. Run it once before new programs start. */
   migrate(): Promise<Outcome<{ from: number; to: number }>>;
-  /** It was restored from a backup: said once, before any worker starts. */
+  /** Marks a restore from a backup. Run it once before any worker starts. */
   restored(): Promise<Outcome<RestoredStore>>;
   open(): Promise<Outcome<Store>>;
 }
 
 type Drivers = ReadonlyMap<string, StoreDriver>;
 
-/** The server that has the registry of a project. */
+/** The server with the registry of a project. */
 interface StoreServer {
   readonly address: string;
   readonly driver: StoreDriver;
-  /** The address as messages show it, without its password. */
+  /** The address for messages, without its password. */
   readonly place: string;
 }
 
@@ -43,9 +43,9 @@ export async function findServer(
   const scheme = URL.canParse(address) ? new URL(address).protocol : '';
   const driver = drivers.get(scheme);
   if (!driver) {
-    const problem = scheme === '' ? 'this is no address of a store' : `no driver for \`${scheme}\``;
-    const known = [...drivers.keys()].map((one) => `\`${one}\``).join(' or ');
-    return refused(known === '' ? problem : `${problem}; an address begins with ${known}`);
+    const problem = scheme === '' ? 'invalid store address' : `no driver for \`${scheme}\``;
+    const schemes = [...drivers.keys()].map((one) => `\`${one}\``).join(' or ');
+    return refused(schemes === '' ? problem : `${problem}; an address begins with ${schemes}`);
   }
   const place = await driver.describe(address);
   if (!place.ok) return refused(place.error.detail.message);
@@ -88,8 +88,8 @@ export const createRegistryDoor = (
 });
 
 /**
- * The driver whose workers run the threads of a shared store. A store that the program opened has no
- * address: the first driver runs its threads.
+ * Returns the driver whose workers run the threads of a shared store. A store that the program opened
+ * has no address, so the first driver runs its threads.
  */
 export function queueDriver(
   server: StoreServer | undefined,

@@ -1,36 +1,35 @@
-// What waited for a person goes on when somebody has answered, wherever that was: in a process that
-// stays (the page, an MCP server), whichever process had begun the thread. INVARIANT: only what waits
-// is taken up, after an answer that came since it rested, and only when nobody holds it. What was
-// interrupted is a person's to resume.
+// Resumes parked threads after their approval request was answered, in a process that stays (the page, an MCP
+// server), whichever process started the thread. INVARIANT: a thread is only ever resumed after an answer that
+// is newer than its parking, and only without an owner of its lease. A person resumes interrupted threads.
 import { createRecent, fail, type Outcome, ok } from '../base/index.ts';
 import type { Approval, Store, ThreadSummary } from '../store/index.ts';
 import type { Threads } from './threads.ts';
 
 interface GoOnPorts {
-  /** Where nothing ever ran there is none yet. */
+  /** Fails if the registry does not exist yet. */
   store(): Promise<Outcome<Store>>;
   goOn(id: string): Promise<Outcome<unknown>>;
-  /** Was it at work in this process? Then nobody else is about to take it up. */
+  /** True if the thread ran in this process, so that no other process resumes it. */
   isOwn(id: string): boolean;
   now(): number;
   onError(error: Error): void;
 }
 
 interface GoingOn {
-  /** Somebody was answered just now: looks at once. */
+  /** Checks at once, because an answer was just given. */
   look(): void;
-  /** No more is taken up; what was goes on. */
+  /** Stops resuming threads. Resumed ones continue. */
   close(): Promise<void>;
 }
 
 const LOOK_MS = 500;
-/** So long a terminal that asked has to take up its own thread. */
+/** Time for the terminal that asked to resume its own thread. */
 const GRACE_MS = 2000;
 const MAX_OPEN = 1000;
 
 const WAITS = ['waiting', 'needs_input'] as const;
 
-/** Those that rest and that nobody holds; a hook's thread goes on with the one that it serves. */
+/** Returns parked threads without an owner. The thread of a hook is resumed by the one that it serves. */
 async function restingThreads(store: Store, now: number): Promise<Outcome<ThreadSummary[]>> {
   const { allThreads } = await import('../store/index.ts');
   const found = await allThreads(store, { status: WAITS, kind: 'thread' });
@@ -38,8 +37,8 @@ async function restingThreads(store: Store, now: number): Promise<Outcome<Thread
 }
 
 /**
- * When it was answered, under our eyes or since it came to rest; undefined: it was not. Silence is an
- * answer, too, to who saw it asked.
+ * Returns when the request was answered, while this process watched or since the parking. Undefined: it
+ * was not. An expired request counts as answered if this process saw it pending.
  */
 function answeredAt(
   { updated }: ThreadSummary,
@@ -55,24 +54,24 @@ function answeredAt(
 
 export function goOnAfterAnswers(ports: GoOnPorts): GoingOn {
   let open = new Set<string>();
-  /** Answered or expired under our eyes. */
-  const seen = createRecent<string, true>(MAX_OPEN);
-  /** How far each was when it was looked at. */
+  /** Requests that were answered or expired while this process watched. */
+  const decided = createRecent<string, true>(MAX_OPEN);
+  /** Sequence number of each thread at its last check. */
   const looked = createRecent<string, number>(MAX_OPEN);
-  /** The answer with which each was taken up: the same one is not obeyed twice. */
+  /** The answer after which each thread was resumed, so that one answer resumes it once. */
   const obeyed = createRecent<string, number>(MAX_OPEN);
   let [timer, isClosed]: [NodeJS.Timeout | undefined, boolean] = [undefined, false];
   let [under, again]: [Promise<void> | undefined, boolean] = [undefined, false];
 
   async function takeUp(store: Store, row: ThreadSummary): Promise<'later' | 'done'> {
     const found = await store.approvals({ thread: row.id, limit: MAX_OPEN });
-    const hasSeen = (id: string): boolean => seen.get(id) === true;
+    const hasSeen = (id: string): boolean => decided.get(id) === true;
     const at = found.ok ? answeredAt(row, found.output, hasSeen) : undefined;
     if (at === undefined || obeyed.get(row.id) === at) return 'done';
     if (!ports.isOwn(row.id) && ports.now() < at + GRACE_MS) return 'later';
     obeyed.set(row.id, at);
     void ports.goOn(row.id).then((done) => {
-      // Somebody else was quicker: that is as good.
+      // Another process was faster, which is fine.
       if (done.ok || done.error.code === 'lease_held') return;
       ports.onError(new Error(`thread \`${row.id}\` cannot go on: ${done.error.detail.message}`));
     });
@@ -83,21 +82,21 @@ export function goOnAfterAnswers(ports: GoOnPorts): GoingOn {
     const opened = await ports.store();
     if (!opened.ok) return;
     const store = opened.output;
-    // An answer queues the thread where machines share the store, and a worker goes on with it.
+    // In a shared store an answer queues the thread, and a worker resumes it.
     if (store.fleet) return;
     const found = await restingThreads(store, ports.now());
-    // The next look reads them again if they cannot be read now.
+    // If they cannot be read now, the next check reads them again.
     if (!found.ok || found.output.length === 0) return;
     const rows = found.output;
     const pending = await store.approvals({ state: 'pending', limit: MAX_OPEN });
     if (!pending.ok) return;
     const now = new Set(pending.output.map(({ id }) => id));
     const gone = [...open].filter((id) => !now.has(id));
-    for (const id of gone) seen.set(id, true);
+    for (const id of gone) decided.set(id, true);
     open = now;
     for (const row of rows) {
       if (isClosed) return;
-      // One look at each that came to rest, and at all when an answer came.
+      // Each parked thread is checked once, and all of them after an answer.
       if (gone.length === 0 && looked.get(row.id) === row.seq) continue;
       const isDone = (await takeUp(store, row)) === 'done';
       looked.set(row.id, isDone ? row.seq : -1);
@@ -133,7 +132,7 @@ export function goOnAfterAnswers(ports: GoOnPorts): GoingOn {
   };
 }
 
-/** The same for a server that has nothing else to do with threads of others: until the signal aborts. */
+/** The same for a server without threads of its own, until the signal aborts. */
 export function goOnHere(
   runtime: {
     readonly registry: { isThere(): boolean };
@@ -152,7 +151,7 @@ export function goOnHere(
       const threads = await runtime.threads();
       return threads.ok ? await threads.output.goOn(id, signal) : threads;
     },
-    // Who asked a client resumes it by itself.
+    // A client that asked resumes its thread itself.
     isOwn: () => false,
     now: () => Date.now(),
     onError,

@@ -20,7 +20,7 @@ export async function pruneThreads(
 }
 
 const DAY_MS = 24 * 60 * 60 * 1000;
-/** This is so few that no run waits for it. The next run removes more. */
+/** The number is so low that no run waits for it. The next run removes more. */
 const TREES_A_RUN = 20;
 
 /** Threads of one runtime, to which the retention rule is applied once. */
@@ -31,7 +31,7 @@ export interface Retained {
   hasRetained?: boolean;
 }
 
-/** Removes some of the trees that the policy does not keep any longer. */
+/** Removes some of the trees that the policy does not retain. */
 export async function retain(threads: Retained): Promise<void> {
   const { rooms, store } = threads;
   const { open } = rooms;

@@ -1,4 +1,4 @@
-// What an opened project can do for whoever serves people, clients or programs with it.
+// The interface of an opened project for commands, servers and embedding programs.
 import type { Json, JsonObject, Outcome } from '../base/index.ts';
 import type { PolicyState } from '../flow/index.ts';
 import type { PlainRequest, PlainResult, RunRequest } from '../harness/index.ts';
@@ -21,31 +21,31 @@ export interface Runtime {
   readonly home: string;
   readonly library: Library;
   readonly kernel: Kernel;
-  /** The policies in force now, and what is wrong with their files; one with errors allows nothing. */
+  /** Returns the policies in force, and the problems of their files. A file with errors refuses everything. */
   policies(): PolicyState;
   readonly keys: KeyFolder;
   readonly trustStore: TrustStore;
   readonly catalogs: Catalogs;
   readonly audit: Pick<Audit, 'write'> & {
-    /** Of threads and all others, oldest first. */
+    /** Returns the rows of threads and of all other callers, oldest first. */
     read(filter: AuditFilter): Promise<AuditAnswer>;
   };
   readonly registry: RegistryDoor;
-  /** Probed once, when first asked. */
+  /** Probes the sandbox once, on the first call. */
   sandbox(): Promise<SandboxReport>;
   caller(options?: CallOptions): Caller;
-  /** One verb, plain JSON in and out: what the command line, MCP and programs use. */
+  /** Calls one verb with plain JSON, for the command line, MCP and programs. */
   call(verb: Verb, request: JsonObject, options?: CallOptions): Promise<Outcome<Json>>;
-  /** The short universal text that tells a model how to use the four tools. */
+  /** Returns the short text that tells a model how to use the four tools. */
   instructions(): string;
-  /** Would this run be refused before there is a thread? Where nothing ever ran, nothing is made. */
+  /** Checks whether this run would be refused, without creating a thread or a registry. */
   mayRun(request: RunRequest): Promise<Outcome<null>>;
-  /** The loop without a directive, with the program's own prompt and tools. */
+  /** Runs the loop without a directive, with the program's own prompt and tools. */
   plain(request: PlainRequest, signal?: AbortSignal): Promise<Outcome<PlainResult>>;
-  /** Threads of this project; the registry is opened when first asked for. */
+  /** Returns the threads of this project. Opens the registry on the first call. */
   threads(live?: ThreadObserver): Promise<Outcome<Threads>>;
-  /** What this project is called and has, where machines share a store; `project_unnamed`. */
+  /** Returns the project's identity in a shared store. Fails with `project_unnamed`. */
   served(): Outcome<ServedItems>;
-  /** Ends watches; nothing of the runtime stays behind. */
+  /** Ends watches. Nothing of the runtime stays open. */
   close(): Promise<void>;
 }

@@ -1,4 +1,4 @@
-// Acts of a person on keys, trust and files: each act is a row of the audit.
+// Actions of a person on keys, trust and files. Each one writes a row of the audit.
 import { relative } from 'node:path';
 import { type Outcome, ok, systemClock } from '../base/index.ts';
 import { type SignedFile, signItem } from '../items/index.ts';
@@ -6,7 +6,7 @@ import { ownKey } from './open-project.ts';
 import type { Runtime } from './runtime.ts';
 import { personRow, type Speaker } from './thread-signals.ts';
 
-/** Writes the audit row of what a person did, with its result. Fails if the row cannot be written. */
+/** Writes the audit row of a person's action, with its result. Fails if the row cannot be written. */
 export function noted<T>(
   { audit }: Runtime,
   row: ReturnType<typeof personRow>,

@@ -1,5 +1,5 @@
-// What a person or a program says to a thread, from any process. A thread that nobody is at work on
-// cannot hear; what it was told waits, and an end is written for it.
+// Signals of a person or a program to a thread, from any process. A thread without a lease cannot handle
+// them: its signals are stored, and its end is written here.
 import { hash } from 'node:crypto';
 import { existsSync } from 'node:fs';
 import { userInfo } from 'node:os';
@@ -27,27 +27,27 @@ import type {
 } from '../store/index.ts';
 import { scopeProblem } from '../trust/index.ts';
 
-/** A person, and the way on which they reach us. */
+/** A person, and the channel of their request. */
 export interface Speaker {
   readonly who: string;
   readonly channel: Decision['channel'];
 }
 
-/** Whose process this is, as its environment or else the system says. */
+/** Returns the user of this process, from the environment or else from the system. */
 export function personIn(env: Readonly<Record<string, string | undefined>>): string {
   try {
     return env.USER || env.LOGNAME || userInfo().username;
   } catch {
-    // Nobody has this number.
+    // The system has no user with this number.
     return '';
   }
 }
 
-/** As journals and approvals name them. */
+/** Returns the name for journals and approvals. */
 export const spokenBy = ({ who, channel }: Speaker): string =>
   who === '' ? channel : `${who} (${channel})`;
 
-/** The row of the audit of what a person did. */
+/** Returns the audit row of a person's action. */
 export const personRow = (
   { who, channel }: Speaker,
   operation: string,
@@ -63,8 +63,8 @@ export const personRow = (
   reason,
 });
 
-/** What was asked for in vain is a row, too. */
-async function heardBy<T>(store: Store, row: AuditEntry, done: Promise<Outcome<T>>) {
+/** Writes an audit row for a failed request too. */
+async function auditFailure<T>(store: Store, row: AuditEntry, done: Promise<Outcome<T>>) {
   const outcome = await done;
   if (outcome.ok) return outcome;
   const { code, detail } = outcome.error;
@@ -72,7 +72,7 @@ async function heardBy<T>(store: Store, row: AuditEntry, done: Promise<Outcome<T
   return outcome;
 }
 
-/** Signals as the commands are called. */
+/** Kinds of signals by the name of their command. */
 const COMMANDS = { pause: 'pause', message: 'inject', interrupt: 'interrupt' } as const;
 
 export interface Told {
@@ -81,11 +81,11 @@ export interface Told {
   status: ThreadStatus;
 }
 
-/** Two words are two signals, however alike; unless whoever says them names them by a key of their own. */
-const signalKey = (given?: string): string =>
-  given === undefined ? `told:${Buffer.from(systemRandom(9)).toString('base64url')}` : given;
+/** Returns the signal's key. Two equal signals are distinct unless the caller passes a key. */
+const signalKey = (key?: string): string =>
+  key === undefined ? `told:${Buffer.from(systemRandom(9)).toString('base64url')}` : key;
 
-async function told(store: Store, id: string, kind: string): Promise<Outcome<Told>> {
+async function signalResult(store: Store, id: string, kind: string): Promise<Outcome<Told>> {
   const now = await store.thread(id);
   return now.ok ? ok({ thread_id: id, kind, status: now.output.status }) : now;
 }
@@ -100,11 +100,11 @@ export async function tellThread(
 ): Promise<Outcome<Told>> {
   const row = personRow(by, COMMANDS[kind], thread, plainText(payload.reason ?? ''));
   const signal = { thread, kind, payload, key: signalKey(key), by: spokenBy(by) };
-  const sent = await heardBy(store, row, store.signal(signal, row));
-  return sent.ok ? await told(store, thread, kind) : sent;
+  const sent = await auditFailure(store, row, store.signal(signal, row));
+  return sent.ok ? await signalResult(store, thread, kind) : sent;
 }
 
-/** It goes on only when a person does something. */
+/** States in which a thread waits for a person's action. */
 export const STANDS_STILL: ReadonlySet<ThreadStatus> = new Set([
   'paused',
   'needs_input',
@@ -113,7 +113,10 @@ export const STANDS_STILL: ReadonlySet<ThreadStatus> = new Set([
 ]);
 const EXPIRY_CHECK_MS = 2000;
 
-/** The row when it is over or, unless `untilEnd`, stands still; as it is when the signal aborts. */
+/**
+ * Returns the row when the thread has ended or, unless `untilEnd`, is parked. When the signal aborts,
+ * returns the present row.
+ */
 export async function waitForEnd(
   store: Store,
   id: string,
@@ -121,14 +124,14 @@ export async function waitForEnd(
   { untilEnd = true }: { untilEnd?: boolean } = {},
 ): Promise<Outcome<ThreadRow>> {
   const { isEnded } = await import('../store/index.ts');
-  // Workers go on with what was interrupted.
+  // Workers resume interrupted threads.
   const standsStill = ({ status }: ThreadRow): boolean =>
     STANDS_STILL.has(status) && !(store.fleet && status === 'interrupted');
   const isOver = (now: ThreadRow): boolean =>
     isEnded(now.status) || (!untilEnd && standsStill(now));
   const row = await store.thread(id);
   if (!row.ok || isOver(row.output)) return row;
-  // A process that died says nothing; its lease does.
+  // A killed process reports nothing, but its lease expires.
   const timer = setInterval(() => void store.sweep(), EXPIRY_CHECK_MS);
   try {
     for await (const news of store.watch({ thread: id, seq: row.output.seq }, signal)) {
@@ -142,12 +145,15 @@ export async function waitForEnd(
   return await store.thread(id);
 }
 
-/** Somebody holds it: the signal is read at the next step. */
+/** True if a process has the lease, which handles the signal at the next step. */
 const isAttended = ({ lease_until }: ThreadRow, now: number): boolean => (lease_until ?? 0) > now;
 
 const PATIENCE_MS = { terminate: 1000, kill: 5000 };
 
-/** All are told, from the top. Threads at work end themselves; the ends of others are written here, children first. */
+/**
+ * Signals the whole tree, from the top. Running threads end themselves; the others are ended here,
+ * children first.
+ */
 export function endThread(
   store: Store,
   id: string,
@@ -156,7 +162,7 @@ export function endThread(
   reason?: string,
 ): Promise<Outcome<Told>> {
   const row = personRow(by, kind === 'kill' ? 'kill' : 'stop', id, reason);
-  return heardBy(store, row, endBy(store, id, kind, spokenBy(by), row));
+  return auditFailure(store, row, endBy(store, id, kind, spokenBy(by), row));
 }
 
 async function endBy(
@@ -181,7 +187,7 @@ async function endBy(
   const below = all.output.filter((one) => one.id !== id && !isEnded(one.status));
   const tree = [row.output, ...below.toSorted((a, b) => a.depth - b.depth)];
   const payload = audit.reason === '' ? {} : { reason: audit.reason };
-  // From the top: a parent that heard first of the end of its children would go on without them.
+  // From the top, because a parent would continue after the end of its children.
   for (const { id: thread } of tree) {
     const signal = { thread, kind, payload, key: signalKey(), by };
     await store.signal(signal, thread === id ? audit : undefined);
@@ -192,27 +198,27 @@ async function endBy(
     if (isEnded(now.output.status) || isAttended(now.output, Date.now())) continue;
     await endUnattended(store, thread, status, by);
   }
-  const seen = await waitForEnd(store, id, AbortSignal.timeout(PATIENCE_MS[kind]));
-  if (!seen.ok) return seen;
-  if (kind === 'kill' && !isEnded(seen.output.status)) {
-    // It does not answer. From here on it can neither append nor act.
+  const finished = await waitForEnd(store, id, AbortSignal.timeout(PATIENCE_MS[kind]));
+  if (!finished.ok) return finished;
+  if (kind === 'kill' && !isEnded(finished.output.status)) {
+    // The owner of the lease does not answer. From now on it can neither append nor act.
     const killed = await endUnattended(store, id, 'killed', by, { force: true });
     if (!killed.ok) return killed;
   }
-  return await told(store, id, kind);
+  return await signalResult(store, id, kind);
 }
 
 /**
- * What a person was shown, as one number: who sends it back decides about exactly that. It changes when
- * anything of the question does, and when somebody has taken up the thread that asks.
+ * Returns a digest of the displayed request; a decision with it is about exactly that. It changes with
+ * every part of the request, and when the asking thread is resumed.
  */
 export function approvalDigest(
-  { id, thread = '', kind, binding, shown, uses, expires = 0 }: Approval,
+  { id, thread = '', kind, binding, shown: display, uses, expires = 0 }: Approval,
   epoch: number,
 ): { readonly digest: string; readonly mark: string } {
   const digest = hash(
     'sha256',
-    canonicalJson({ id, thread, epoch, kind, binding, shown, uses, expires }),
+    canonicalJson({ id, thread, epoch, kind, binding, shown: display, uses, expires }),
   );
   const mark = `${digest.slice(0, 4)}-${digest.slice(4, 8)}`.toUpperCase();
   return { digest, mark };
@@ -220,85 +226,86 @@ export function approvalDigest(
 
 type DecisionWord = 'once' | 'value' | 'scope' | 'deny' | 'answer';
 
-/** The possible decisions, the safe one last. */
-export function choicesFor({ kind, state, thread, shown }: Approval): DecisionWord[] {
+/** Returns the possible decisions, the safe one last. */
+export function choicesFor({ kind, state, thread, shown: display }: Approval): DecisionWord[] {
   if (state !== 'pending') return [];
   if (kind === 'question') return ['answer', 'deny'];
   if (kind === 'capability') return ['once', 'scope', 'deny'];
-  const roles = kind === 'call' && isObject(shown.roles) ? Object.values(shown.roles) : [];
+  const roles = kind === 'call' && isObject(display.roles) ? Object.values(display.roles) : [];
   if (roles.length === 0) return ['once', 'deny'];
   const isScoped = thread !== undefined && roles.some((role) => SCOPED.has(role));
   return isScoped ? ['once', 'value', 'scope', 'deny'] : ['once', 'value', 'deny'];
 }
 
-/** A decision on exactly what was asked for; words are for questions, `beyond` for undeclared rights. */
+/** Decides exactly the displayed request. `words` answer a question, `beyond` allows undeclared rights. */
 export async function decideApproval(
   store: Store,
   id: string,
-  given: Omit<Decision, 'who' | 'channel'> & {
+  request: Omit<Decision, 'who' | 'channel'> & {
     readonly by: Speaker;
     readonly who?: string;
     readonly digest?: string;
   },
   isWords = false,
 ): Promise<Outcome<Approval>> {
-  const { by, who = spokenBy(by), digest, ...said } = given;
-  const act = isWords ? 'answer' : said.decision === 'approved' ? 'approve' : 'deny';
-  const decision = { ...said, who, channel: by.channel };
-  const seen = digest === undefined ? '' : `shown ${digest}`;
-  const reason = [said.why, seen].filter((part) => part !== '').join('; ');
+  const { by, who = spokenBy(by), digest, ...fields } = request;
+  const act = isWords ? 'answer' : fields.decision === 'approved' ? 'approve' : 'deny';
+  const decision = { ...fields, who, channel: by.channel };
+  const digestNote = digest === undefined ? '' : `shown ${digest}`;
+  const reason = [fields.why, digestNote].filter((part) => part !== '').join('; ');
   const row = personRow(by, `${act}:${id}`, '', reason);
-  return await heardBy(store, row, decideBy(store, id, decision, isWords, row));
+  return await auditFailure(store, row, decideBy(store, id, decision, isWords, row));
 }
 
 async function decideBy(
   store: Store,
   id: string,
-  given: Decision,
+  decision: Decision,
   isWords: boolean,
   row: AuditEntry,
 ): Promise<Outcome<Approval>> {
   const found = await store.approvals({ id });
   if (!found.ok) return found;
-  const [asked] = found.output;
-  if (!asked) return fail('not_found', `there is no approval \`${id}\``, { approval: id });
-  const { kind, shown } = asked;
+  const [approval] = found.output;
+  if (!approval) return fail('not_found', `approval \`${id}\` not found`, { approval: id });
+  const { kind, shown: display } = approval;
   if (isWords && kind !== 'question') {
     const message = `\`${id}\` asks for a ${kind}, not for words: approve it or deny it`;
     return fail('invalid_input', message);
   }
-  const isBeyond = kind === 'capability' && shown.declared === 'no';
-  if (isBeyond && given.decision === 'approved' && given.answer === undefined) {
+  const isBeyond = kind === 'capability' && display.declared === 'no';
+  if (isBeyond && decision.decision === 'approved' && decision.answer === undefined) {
     return fail(
       'invalid_input',
-      `\`${id}\` asks for what directive \`${plainText(shown.directive)}\` does not declare: approve it with \`beyond\`, or add \`${plainText(shown.line)}\` to its permissions`,
+      `\`${id}\` asks for what directive \`${plainText(display.directive)}\` does not declare: approve it with \`beyond\`, or add \`${plainText(display.line)}\` to its permissions`,
       { option: 'beyond' },
     );
   }
-  if (given.decision === 'approved') {
-    const changed = await changedSince(store, asked);
+  if (decision.decision === 'approved') {
+    const changed = await changedSince(store, approval);
     if (changed) return changed;
   }
-  const isValue = given.decision === 'approved' && getOwn(given.answer, 'value') === true;
-  if (isValue && (kind !== 'call' || !isObject(shown.roles))) {
+  const isValue = decision.decision === 'approved' && getOwn(decision.answer, 'value') === true;
+  if (isValue && (kind !== 'call' || !isObject(display.roles))) {
     const message = `\`${id}\` holds no path, address or command that could be named: approve it without \`value\``;
     return fail('invalid_input', message, { option: 'value' });
   }
-  const scope = given.decision === 'approved' ? getOwn(given.answer, 'scope') : undefined;
-  const scoped = scope === undefined ? ok(given) : scopedBy(asked, given, plainText(scope));
+  const scope = decision.decision === 'approved' ? getOwn(decision.answer, 'scope') : undefined;
+  const scoped =
+    scope === undefined ? ok(decision) : scopedBy(approval, decision, plainText(scope));
   if (!scoped.ok) return scoped;
-  // Of a thread, or of whatever it was asked about.
-  const target = asked.thread ?? plainText(shown.operation ?? '');
+  // The thread, or else the operation of the request.
+  const target = approval.thread ?? plainText(display.operation ?? '');
   return await store.decide(id, scoped.output, { ...row, target });
 }
 
 /**
- * A write over a file is approved as it was shown: a file that changed since then is looked at again. Where
- * machines share the store, the file is on the machine of the worker, and the write itself is held to it.
+ * An approved write applies to the displayed file, so a changed file is previewed again. In a shared
+ * store the file is on the worker's machine, and the write itself checks it.
  */
-async function changedSince(store: Store, asked: Approval): Promise<Failure | undefined> {
-  const { id, thread, shown, binding } = asked;
-  const [path, holds] = [getOwn(shown.file, 'path'), getOwn(shown.file, 'holds')];
+async function changedSince(store: Store, approval: Approval): Promise<Failure | undefined> {
+  const { id, thread, shown: display, binding } = approval;
+  const [path, holds] = [getOwn(display.file, 'path'), getOwn(display.file, 'holds')];
   if (store.fleet || typeof path !== 'string' || typeof holds !== 'string') return undefined;
   const row = thread === undefined ? undefined : await store.thread(thread);
   const root = thread === undefined ? binding.project : row?.ok && row.output.project;
@@ -310,28 +317,28 @@ async function changedSince(store: Store, asked: Approval): Promise<Failure | un
   return fail('conflict', message, { approval: id, path });
 }
 
-/** Did a decision fail because the file of the question changed? The question is then asked again. */
+/** True if a decision failed because the file of the request changed. The request is then made again. */
 export const isFileChanged = ({ error: { code, detail } }: Failure): boolean =>
   code === 'conflict' && detail.path !== undefined;
 
 const SCOPED: ReadonlySet<Json | undefined> = new Set(['path', 'destination']);
 
 /**
- * A call that is approved for a scope: `GLOB`, or `NAME=GLOB` where several arguments could be meant. With
- * `uses` the calls in it are counted, this one among them.
+ * Returns the approval of a call for a scope: `GLOB`, or `NAME=GLOB` if several arguments could be
+ * meant. `uses` limits the calls within it, including this one.
  */
 function scopedBy(
-  { id, kind, thread, shown }: Approval,
-  given: Decision,
-  said: string,
+  { id, kind, thread, shown: display }: Approval,
+  decision: Decision,
+  scopeText: string,
 ): Outcome<Decision> {
-  const roles = isObject(shown.roles) ? shown.roles : {};
+  const roles = isObject(display.roles) ? display.roles : {};
   const names = Object.keys(roles).filter((name) => SCOPED.has(roles[name]));
   if (kind !== 'call' || thread === undefined || names.length === 0) {
-    const message = `\`${id}\` holds no path and no address of a thread's call, so there is no scope to give: approve it without \`scope\``;
+    const message = `\`${id}\` has no path and no address of a call, so a scope is not possible; approve it without \`scope\``;
     return fail('invalid_input', message, { option: 'scope' });
   }
-  const named = names.find((name) => said.startsWith(`${name}=`));
+  const named = names.find((name) => scopeText.startsWith(`${name}=`));
   const name = named ?? (names.length === 1 ? names[0] : undefined);
   if (name === undefined) {
     return fail(
@@ -339,9 +346,13 @@ function scopedBy(
       `say which it is of: ${names.map((one) => `\`${one}=GLOB\``).join(' or ')}`,
     );
   }
-  const glob = named === undefined ? said : said.slice(named.length + 1);
-  const problem = scopeProblem(plainText(roles[name]), glob, getOwn(shown.arguments, name) ?? null);
+  const glob = named === undefined ? scopeText : scopeText.slice(named.length + 1);
+  const problem = scopeProblem(
+    plainText(roles[name]),
+    glob,
+    getOwn(display.arguments, name) ?? null,
+  );
   if (problem !== undefined) return fail('invalid_input', `scope of \`${name}\`: ${problem}`);
-  const counted = given.uses === undefined ? {} : { counted: true };
-  return ok({ ...given, answer: { scope: { [name]: glob }, ...counted } });
+  const counted = decision.uses === undefined ? {} : { counted: true };
+  return ok({ ...decision, answer: { scope: { [name]: glob }, ...counted } });
 }

@@ -1,4 +1,4 @@
-// Threads over one project: the registry and the harness, loaded when the first thread is.
+// Threads of one project: the registry and the harness, loaded with the first thread.
 import { existsSync, realpathSync } from 'node:fs';
 import { join, resolve } from 'node:path';
 import { compact, fail, type Outcome, ok, systemClock, systemRandom } from '../base/index.ts';
@@ -34,34 +34,37 @@ import { identify } from './project-identity.ts';
 import type { Retained } from './retention.ts';
 
 export interface Threads {
-  /** As the file has it: known secrets are references. */
+  /** The store with known secrets replaced by references, as in its file. */
   readonly store: Store;
-  /** A journal with its secrets in place: for replay. */
+  /** Returns a journal with its secrets, for replay. */
   history(id: string): Promise<Outcome<StoredEvent[]>>;
   run(request: RunRequest, signal?: AbortSignal): Promise<Outcome<ThreadResult>>;
   resume(id: string, signal?: AbortSignal, options?: ResumeOptions): Promise<Outcome<ThreadResult>>;
-  /** Goes on where it stood, in its own project; nothing of what has ended. */
+  /** Resumes a thread in its own project. Fails if it has ended. */
   goOn(id: string, signal?: AbortSignal): Promise<Outcome<ThreadResult>>;
-  /** Everything that `run` looks at, then a thread that whoever takes it begins; nothing runs here. */
+  /** Checks a run as `run` does and queues it for a worker. Nothing runs here. */
   enqueue(request: RunRequest): Promise<Outcome<{ thread: string; created: number }>>;
   /**
-   * Goes on with a thread that this process has taken, or begins it. `since`: when it asked for it, by
-   * the monotonic clock. Refused: it is let go again.
+   * Starts or resumes a thread whose lease this process has taken. `since`: time of the request on the
+   * monotonic clock. If it is refused, the lease is released.
    */
   goOnWith(held: Held, since: number, signal?: AbortSignal): Promise<Outcome<ThreadResult>>;
-  /** Every thread here ends its step and is queued again at once; nothing of them stays, nothing begins any more. */
+  /** Ends the step of every thread here and queues the threads again. No thread starts afterwards. */
   handOver(): Promise<void>;
-  /** A thread that runs anywhere, event by event after number `after`, until it rests or ends. */
+  /** Follows a thread that runs anywhere, event by event after number `after`, until it is parked or ends. */
   follow(id: string, signal: AbortSignal, after?: number): FollowedRun;
   atWork(): readonly string[];
   isAtWork(id: string): boolean;
-  /** Its transcript as the registry has it; it may have been lost or cut off. */
+  /** Writes its transcript again from the registry, because it may be lost or incomplete. */
   mend(id: string): Promise<void>;
-  /** An ended thread again, from its journal, without a model and without tools. */
+  /** Replays an ended thread from its journal, without a model and without tools. */
   replay(id: string, options?: ReplayOptions): Promise<Outcome<ReplayReport>>;
 }
 
-/** A registry that was not made with this user's key came with a stranger's project: refused. */
+/**
+ * Opens the registry. Refuses one that was made with another user's key, because it came with an
+ * untrusted project.
+ */
 export async function openRegistry(open: OpenProject): Promise<Outcome<Store>> {
   const { clock } = open;
   const { openSqliteStore } = await import('../store/index.ts');
@@ -71,7 +74,7 @@ export async function openRegistry(open: OpenProject): Promise<Outcome<Store>> {
   return await openFile({ file: registryFile(open), clock, identity: key.output });
 }
 
-/** What shows that a registry is this user's, and opens what is sealed in it. */
+/** Returns the key that proves that a registry belongs to this user, and decrypts its sealed values. */
 export function registryKey({ keys }: Pick<OpenProject, 'keys'>): Outcome<Uint8Array> {
   const key = keys.tokenKey();
   return key.ok ? ok(deriveVaultKey(key.output.exportPrivate())) : key;
@@ -80,7 +83,7 @@ export function registryKey({ keys }: Pick<OpenProject, 'keys'>): Outcome<Uint8A
 export const registryFile = ({ project }: Pick<OpenProject, 'project'>): string =>
   join(project, '.ai', 'threads', 'registry.db');
 
-/** A file is made with the first thread; before that there is nothing to read. */
+/** The first thread creates the file. Before that there is nothing to read. */
 export const hasRegistry = (open: Pick<OpenProject, 'project' | 'own' | 'shared'>): boolean =>
   open.own.openStore !== undefined ||
   open.shared.address !== undefined ||
@@ -88,7 +91,7 @@ export const hasRegistry = (open: Pick<OpenProject, 'project' | 'own' | 'shared'
 
 type Harness = typeof import('../harness/index.ts');
 
-/** Threads are loaded when the first is asked for, with what is looked at before there is one. */
+/** Loads threads with the first one, with the checks before it. */
 async function loadHarness({ open, library }: Rooms): Promise<Harness & { ports: PreparePorts }> {
   const { project, policies, clock, env } = open;
   const [harness, { createPrices, withEndpoints, withStandIn }] = await Promise.all([
@@ -109,7 +112,7 @@ async function loadHarness({ open, library }: Rooms): Promise<Harness & { ports:
   return { ...harness, ports };
 }
 
-/** Where nothing ever ran, what is refused leaves nothing: it is looked at before a registry is made. */
+/** Checks a run without a registry, so that a refused one leaves no files. */
 export async function checkRun(rooms: Rooms, request: RunRequest): Promise<Outcome<null>> {
   if (rooms.open.host || hasRegistry(rooms.open)) return ok(null);
   const { prepareThread, ports } = await loadHarness(rooms);
@@ -117,7 +120,7 @@ export async function checkRun(rooms: Rooms, request: RunRequest): Promise<Outco
   return prepared.ok ? ok(null) : prepared;
 }
 
-/** The model port for a caller that is no thread. It opens the registry only if machines may share it. */
+/** Returns the model port for a caller that is no thread. Opens the registry only if machines may share it. */
 export async function openModel(rooms: Rooms): Promise<ModelPort> {
   const { createModelPort } = await import('../harness/index.ts');
   const model = createModelPort(rooms.kernel);
@@ -126,7 +129,7 @@ export async function openModel(rooms: Rooms): Promise<ModelPort> {
   return store ? rooms.model(store.output, model) : model;
 }
 
-/** The loop without a directive: no registry, no thread, only the model and the program's tools. */
+/** Runs the loop without a directive: no registry, no thread, only the model and the program's tools. */
 export async function runPlain(
   rooms: Rooms,
   request: PlainRequest,
@@ -149,7 +152,7 @@ export async function allThreads(
   return await loaded.allThreads(store, filter);
 }
 
-/** A registry for one use; nothing of it stays. */
+/** Opens an empty registry for one use. */
 async function inEmptyRegistry<T>(
   work: (store: Store) => Promise<Outcome<T>>,
 ): Promise<Outcome<T>> {
@@ -163,7 +166,7 @@ async function inEmptyRegistry<T>(
   }
 }
 
-/** How threads stand, as this process was told. */
+/** The states of threads that this process has received. */
 function createRegistry(open: OpenProject, store: Store): Registry {
   const learned = new Map<string, ReturnType<Registry['standing']>>();
   return {
@@ -183,7 +186,7 @@ function createRegistry(open: OpenProject, store: Store): Registry {
       learned.clear();
       if (!row.ok) learned.set(name, row.error.code === 'not_found' ? 'unknown' : 'revoked');
       else learned.set(name, isEnded(row.output.status) ? 'ended' : 'good');
-      // It may be its own word that counts no more.
+      // The revocation may be about its own token only.
       if (row.ok && row.output.revoked !== undefined) learned.set(row.output.revoked, 'revoked');
     },
     useApproval({ approval, thread, token }) {
@@ -195,7 +198,7 @@ function createRegistry(open: OpenProject, store: Store): Registry {
   };
 }
 
-/** Another project's items, policy and instructions, over the registry of this one. */
+/** Opens another project's items, policy and instructions with the registry of this one. */
 async function openOtherProject(
   open: OpenProject,
   ports: HarnessPorts,
@@ -203,7 +206,7 @@ async function openOtherProject(
   allow: (real: string) => Outcome<null>,
 ): Promise<Outcome<HarnessPorts>> {
   const wanted = resolve(open.project, path);
-  if (!existsSync(wanted)) return fail('not_found', `there is no project folder \`${wanted}\``);
+  if (!existsSync(wanted)) return fail('not_found', `project folder \`${wanted}\` not found`);
   const project = realpathSync(wanted);
   if (project === open.project) return ok(ports);
   const allowed = allow(project);
@@ -224,7 +227,7 @@ async function openOtherProject(
   return opened.ok ? await opened.output.harness() : opened;
 }
 
-/** Where a thread works: a path, or the id by which machines that share a store know a project. */
+/** Opens the project of a thread, from a path or from its id in a shared store. */
 async function openRowProject(
   open: OpenProject,
   ports: HarnessPorts,
@@ -232,7 +235,7 @@ async function openRowProject(
 ): Promise<Outcome<HarnessPorts>> {
   const own = ports.identity?.();
   if (own && !own.ok) return own;
-  // The right to be there was given when the thread was started.
+  // The right to work there was checked when the thread was started.
   if (!own) return await openOtherProject(open, ports, project, () => ok(null));
   if (own.output.project === project) return ok(ports);
   for (const opening of open.others.known.values()) {
@@ -244,7 +247,7 @@ async function openRowProject(
   return fail('not_found', 'this process does not serve that project', { project });
 }
 
-/** In the name of the user, who has looked at it or said that nobody needs to. */
+/** Signs in the name of the user, who reviewed the change or allowed it without review. */
 function changeDirective(
   open: OpenProject,
   library: Library,
@@ -258,7 +261,7 @@ function changeDirective(
   const signed = signItem(written.output.file, key.output, open.clock, library.roots());
   library.noteChange();
   if (!signed.ok) return signed;
-  // Signed without a person at hand: whoever answers for that key can see it.
+  // No person is present, so an audit row tells the owner of the key.
   const about = { surface: 'harness', caller: 'anneal', subject: 'policy:anneal', reason: '' };
   return open.audit.write({
     ...about,
@@ -298,10 +301,10 @@ function watchOver(
   });
 }
 
-/** What cannot be had of a thread that runs already. */
+/** Options that a running thread cannot get. */
 const CHANGING = ['from', 'words', 'limits', 'model'] as const;
 
-/** Goes on with a thread, unless it runs here and is asked to go back or to go on otherwise. */
+/** Resumes a thread, unless it runs here and the options would change it. */
 const resumeIn = (
   { resumeThread }: Harness,
   ports: HarnessPorts,
@@ -313,17 +316,17 @@ const resumeIn = (
     ? Promise.resolve(fail('conflict', `thread \`${id}\` is running; pause it first`))
     : ports.threads.live.resumed(id, () => resumeThread(ports, id, signal, options));
 
-/** What all threads of a project share, made once: how many there were leaves nothing behind. */
+/** The services that all threads of a project share, created once. */
 export interface ThreadWorld extends Retained {
   harness: Awaited<ReturnType<typeof loadHarness>>;
   watch: Watch;
   live: LiveThreads;
   owner: string;
-  /** When it was last looked for threads that a process left behind. */
+  /** Time of the last check for threads that a process left behind. */
   looked?: number;
 }
 
-/** A look goes through the registry: once for many runs. */
+/** The check reads the registry, so it is made once for many runs. */
 const LOOK_AGAIN_MS = 60_000;
 
 export async function openThreadWorld(rooms: Rooms, store: Store): Promise<ThreadWorld> {
@@ -337,12 +340,12 @@ export async function openThreadWorld(rooms: Rooms, store: Store): Promise<Threa
   return { rooms, store, harness, watch, live: open.live, owner: nameOwner() };
 }
 
-/** For threads that `view` looks at. */
+/** Returns the ports for threads that `view` observes. */
 export async function openPorts(world: ThreadWorld, view: Live = {}): Promise<HarnessPorts> {
   const ports = createPorts(world, view);
   const { host, clock } = world.rooms.open;
   const isRecent = clock.monotonic() - (world.looked ?? Number.NEGATIVE_INFINITY) < LOOK_AGAIN_MS;
-  // Another project's threads are in the registry of the one they were started from.
+  // Threads of another project are in the registry of the project where they were started.
   if (host || isRecent) return ports;
   world.looked = clock.monotonic();
   await world.harness.finishEnded(ports);
@@ -394,18 +397,18 @@ function createPorts(
   return ports;
 }
 
-/** The threads of a project; `view` looks at those that are run through what comes back. */
+/** Returns the threads of a project. `view` observes those that are run through the returned object. */
 export async function createThreads(world: ThreadWorld, view: Live): Promise<Threads> {
   const { rooms, store, harness, watch } = world;
   const { open, library } = rooms;
   const ports = await openPorts(world, view);
-  const told = async (run: () => Promise<Outcome<ThreadResult>>) => {
+  const withNotice = async (run: () => Promise<Outcome<ThreadResult>>) => {
     await watch.ready();
     const result = await run();
     await watch.settled();
     return watch.shown(result);
   };
-  // A replay leaves no rows and asks nobody who may have been ended since.
+  // A replay writes no rows and does not check for revocations.
   const { audit: _, ...unheard } = ports.watch;
   const alone: HarnessPorts = {
     ...ports,
@@ -416,19 +419,19 @@ export async function createThreads(world: ThreadWorld, view: Live): Promise<Thr
     store,
     async history(id) {
       const events = await watch.history(id);
-      // Who only looks keeps nothing of what was put back in place.
+      // A read of a journal does not cache its restored secrets.
       if (!world.live.get(id)) watch.done(id);
       return events;
     },
     async run(request, signal) {
       await (await import('./retention.ts')).retain(world);
-      return await told(() => harness.runDirective(ports, request, signal));
+      return await withNotice(() => harness.runDirective(ports, request, signal));
     },
-    // Whoever has this is a person or their program: what has ended goes on, too.
+    // Only a person or their program calls this, so ended threads are reopened.
     resume: (id, signal, options) =>
-      told(() => resumeIn(harness, ports, id, signal, { ...options, reopen: true })),
+      withNotice(() => resumeIn(harness, ports, id, signal, { ...options, reopen: true })),
     goOn: (id, signal) =>
-      told(async () => {
+      withNotice(async () => {
         const row = await store.thread(id);
         if (!row.ok) return row;
         const there = await openRowProject(open, ports, row.output);
@@ -438,14 +441,14 @@ export async function createThreads(world: ThreadWorld, view: Live): Promise<Thr
       await (await import('./retention.ts')).retain(world);
       return await harness.enqueueDirective(ports, request);
     },
-    goOnWith: (held, since, signal) =>
-      told(() =>
-        world.live.taken(held.thread, async () => {
-          const seen = await watch.opened(held);
-          if (!seen.ok) return await harness.refuseTaken(ports, held, seen);
-          const there = await openRowProject(open, ports, held.row);
-          if (!there.ok) return await harness.refuseTaken(ports, held, there);
-          return await harness.goOnWithThread(there.output, seen.output, since, signal);
+    goOnWith: (leased, since, signal) =>
+      withNotice(() =>
+        world.live.taken(leased.thread, async () => {
+          const opened = await watch.opened(leased);
+          if (!opened.ok) return await harness.refuseTaken(ports, leased, opened);
+          const there = await openRowProject(open, ports, leased.row);
+          if (!there.ok) return await harness.refuseTaken(ports, leased, there);
+          return await harness.goOnWithThread(there.output, opened.output, since, signal);
         }),
       ),
     handOver: () => world.live.handOver(),

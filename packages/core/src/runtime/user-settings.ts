@@ -1,5 +1,5 @@
-// `settings.yaml` in the user's folder: what holds for all of a user's projects on this machine. A
-// project has none: where threads are kept, and with whose password, is not for a stranger's files to say.
+// `settings.yaml` in the user's folder: settings for all of a user's projects on this machine. A project
+// cannot have them, because an untrusted file must not choose the store and its password.
 import { statSync } from 'node:fs';
 import { join } from 'node:path';
 import {
@@ -14,9 +14,9 @@ import {
 } from '../base/index.ts';
 
 interface StoreChoice {
-  /** Address of a server; it may hold a password. Left out: the file of the project. */
+  /** Address of a server, which may contain a password. Absent: the file of the project. */
   address?: string;
-  /** Whose threads these are, where several share a store. */
+  /** Tenant of the threads in a shared store. */
   tenant?: string;
   from: string;
 }
@@ -28,7 +28,7 @@ const TENANT = /^[A-Za-z0-9][A-Za-z0-9_.-]{0,63}$/;
 const WHAT_TENANT = 'a name of letters, digits, `_`, `.` and `-`';
 const settings = record({ store: text, tenant: textLike(TENANT, WHAT_TENANT) });
 
-/** A password that others can read is theirs. Windows has no such bits. */
+/** Refuses a file with a password that others can read. Windows has no such bits. */
 function modeProblem(file: string, store: string): Outcome<never> | undefined {
   const hasPassword = URL.canParse(store) && new URL(store).password !== '';
   if (process.platform === 'win32' || !hasPassword) return undefined;
@@ -37,7 +37,7 @@ function modeProblem(file: string, store: string): Outcome<never> | undefined {
   return fail('config_invalid', message, { file });
 }
 
-/** INVARIANT: nothing of the file's text is in a message; it may be a password. */
+/** INVARIANT: a message never contains text of the file, which may be a password. */
 function readSettings(home: string): Outcome<{ store?: string; tenant?: string }> {
   const file = join(home, 'settings.yaml');
   const read = readRegularFile(file, { max: MAX_BYTES, followsLinks: true });
@@ -50,27 +50,31 @@ function readSettings(home: string): Outcome<{ store?: string; tenant?: string }
   const [problem] = opened.diagnostics;
   if (problem || !found) {
     const [line, code] = [problem?.line ?? 1, problem?.code ?? 'invalid_field'];
-    const what = code === 'yaml_syntax' ? 'this is no YAML' : 'it may say `store` and `tenant`';
+    const what =
+      code === 'yaml_syntax' ? 'it is not valid YAML' : 'it may say `store` and `tenant`';
     return fail('config_invalid', `\`${file}\` has a mistake in line ${line}: ${what}`, { file });
   }
   return modeProblem(file, found.store ?? '') ?? ok(found);
 }
 
-/** What was asked for, else what the environment says, else the settings; an empty one is the file. */
+/**
+ * Returns the requested value, else that of the environment, else that of the settings. An empty one
+ * means the file.
+ */
 export function chooseStore(
-  asked: { store?: string; tenant?: string },
+  options: { store?: string; tenant?: string },
   env: Env,
   home: string,
 ): Outcome<StoreChoice> {
   const own = readSettings(home);
   if (!own.ok) return own;
   const [store, from] =
-    asked.store !== undefined
-      ? [asked.store, '`--store`']
+    options.store !== undefined
+      ? [options.store, '`--store`']
       : env.KERNMANTLE_STORE !== undefined
         ? [env.KERNMANTLE_STORE, '`KERNMANTLE_STORE`']
         : [own.output.store ?? '', `\`store\` in \`${join(home, 'settings.yaml')}\``];
-  const tenant = asked.tenant ?? env.KERNMANTLE_TENANT ?? own.output.tenant ?? '';
+  const tenant = options.tenant ?? env.KERNMANTLE_TENANT ?? own.output.tenant ?? '';
   if (tenant !== '' && !TENANT.test(tenant)) {
     return fail('config_invalid', `\`tenant\` must be ${WHAT_TENANT}`);
   }

@@ -38,7 +38,7 @@ test.each([
   [
     'secret',
     EXTENSIONS,
-    '`--store`: this is no address of a store; an address begins with `postgres:` or `postgresql:`',
+    '`--store`: invalid store address; an address begins with `postgres:` or `postgresql:`',
   ],
 ])('the store `%s` is refused before anything is opened', async (store, extensions, message) => {
   const { root, env } = fixture();

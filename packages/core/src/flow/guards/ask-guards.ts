@@ -117,17 +117,16 @@ class GuardRound implements Judgement {
   }
 
   /**
-   * Returns `ctx.tools`: the tools that made the judged data, without those that only influenced a
-   * condition.
+   * Returns `ctx.tools`: the tools that made the judged data, without those that only influenced a condition.
    */
   #toolsOf(subject: GuardSubject): JsonObject {
     const { inputs, output, frame } = this;
     const { tools } = frame.facts;
-    const known = typeof tools === 'function' ? tools() : tools;
+    const listed = typeof tools === 'function' ? tools() : tools;
     const one = output ?? this.#inputOf(subject)?.value;
     const judged = one ? [one] : inputs.map(({ value }) => value);
     const history = toolsIn(judged.map(({ meta }) => meta.descriptor));
-    return { calls: [], ...(isObject(known) ? known : {}), history };
+    return { calls: [], ...(isObject(listed) ? listed : {}), history };
   }
 
   /** Changes the judged value: the result, one input, or all inputs at these positions. */
@@ -168,9 +167,9 @@ class GuardRound implements Judgement {
     this.trace.push({ guardName, decision, reason, replacement });
   }
 
-  #object(subject: GuardSubject, guard: Guard, said: Objecting): void {
+  #object(subject: GuardSubject, guard: Guard, objection: Objecting): void {
     const { name: by, on: filter } = guard;
-    const { kind, text, marks } = said;
+    const { kind, text, marks } = objection;
     const input = this.#inputOf(subject)?.name;
     const { sources } = this.#marksOf(subject);
     const finding = { kind, guard: by, filter, text, input, sources };
@@ -201,8 +200,8 @@ class GuardRound implements Judgement {
     }
     if (verdict.isSaid && isExcepting(guard, this.op))
       this.#allowed.push({ guard, inputs: this.inputs });
-    const shown = isValue(value) ? value.data : (value ?? null);
-    this.#note(guard, 'allow', null, isReplaced ? shown : null);
+    const replacement = isValue(value) ? value.data : (value ?? null);
+    this.#note(guard, 'allow', null, isReplaced ? replacement : null);
   }
 
   /** Calls one guard, with guards off for its own operations. */
@@ -298,8 +297,8 @@ class GuardRound implements Judgement {
     const locked = frame.guards.forOperation(op, frame.held, 'before').filter((one) => one.locked);
     return whenReady(isMarked ? this.judgePolicy() : undefined, () =>
       whenReady(this.#askAll('all', locked), () => {
-        const known = new Set(findings.slice(0, before).map(wordsOf));
-        const again = findings.splice(before).filter((finding) => !known.has(wordsOf(finding)));
+        const earlier = new Set(findings.slice(0, before).map(wordsOf));
+        const again = findings.splice(before).filter((finding) => !earlier.has(wordsOf(finding)));
         findings.push(...again);
       }),
     );
@@ -334,8 +333,15 @@ class GuardRound implements Judgement {
 
   #judge(): void {
     const { op, frame, inputs } = this;
-    const { policy, held, influence } = frame;
-    for (const found of policy.judge(op, held, inputs, influence, readerOf(frame), frame.parent)) {
+    const { policy, held: outerLabels, influence } = frame;
+    for (const found of policy.judge(
+      op,
+      outerLabels,
+      inputs,
+      influence,
+      readerOf(frame),
+      frame.parent,
+    )) {
       const finding = insidePart(found, frame);
       if (!finding) continue;
       this.findings.push(finding);
@@ -382,10 +388,10 @@ function guardsOfLabels(
 /** Returns the operation's own labels, its risks, and the labels that the policy in force gives it. */
 export function labelsOfOperation(op: Operation, { policy }: Frame): readonly string[] {
   const { labels = NO_LABELS, risk = NO_LABELS } = op;
-  const given = policy.operationLabels(op, NO_LABELS);
-  return labels.length + risk.length + given.length === 0
+  const policyLabels = policy.operationLabels(op, NO_LABELS);
+  return labels.length + risk.length + policyLabels.length === 0
     ? NO_LABELS
-    : [...labels, ...risk, ...given];
+    : [...labels, ...risk, ...policyLabels];
 }
 
 /**
@@ -411,9 +417,9 @@ function statementAround({ op, parent }: Frame): Operation | undefined {
 
 /** True if the guard was called about the operation of this frame, or about one of its inputs. */
 function wasAsked(guard: Guard, frame: Frame, phase: Phase): boolean {
-  const { op, held, inputs, influence, guards } = frame;
+  const { op, held: outerLabels, inputs, influence, guards } = frame;
   if (!op) return false;
-  if (guards.forOperation(op, held, phase).includes(guard)) return true;
+  if (guards.forOperation(op, outerLabels, phase).includes(guard)) return true;
   if (guard.filter.kind !== 'label') return false;
   if (guardsOfLabels(op, inputs, frame).includes(guard)) return true;
   return inputs.some(({ value }) =>
@@ -423,9 +429,9 @@ function wasAsked(guard: Guard, frame: Frame, phase: Phase): boolean {
 
 /** Returns true if no guard and no policy can object, the common case. It only does look-ups. */
 export function isUncontested(op: Operation, inputs: readonly Argument[], frame: Frame): boolean {
-  const { guards, influence, held, policy } = frame;
+  const { guards, influence, held: outerLabels, policy } = frame;
   if (guards.list.length > 0) {
-    if (guards.forOperation(op, held, 'before').length > 0) return false;
+    if (guards.forOperation(op, outerLabels, 'before').length > 0) return false;
     if (guardsOfLabels(op, inputs, frame).length > 0) return false;
     if (guards.forMarks(influence, 'before').length > 0) return false;
     for (const { value } of inputs) {
@@ -433,14 +439,14 @@ export function isUncontested(op: Operation, inputs: readonly Argument[], frame:
     }
   }
   const read = readerOf(frame)?.marks ?? EMPTY;
-  return !policy.mayObject(op, held, inputs, mergeDescriptors(influence, read));
+  return !policy.mayObject(op, outerLabels, inputs, mergeDescriptors(influence, read));
 }
 
 export function isUncontestedAfter(op: Operation, result: Value, frame: Frame): boolean {
-  const { guards, held } = frame;
+  const { guards, held: outerLabels } = frame;
   return (
     guards.forResult(op, result.meta.descriptor).length === 0 &&
-    guards.forOperation(op, held, 'after').length === 0
+    guards.forOperation(op, outerLabels, 'after').length === 0
   );
 }
 

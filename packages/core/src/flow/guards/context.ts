@@ -59,10 +59,10 @@ const argumentsOf = (frame: Frame): Json =>
     ? Object.fromEntries(callOf(frame).inputs.map(({ name, value }) => [name, value.data]))
     : read(frame.facts.args);
 
-/** Returns the names for `ctx.args.names`. */
+/** Returns the names of the arguments for `ctx.args.names`. */
 function argumentNames(frame: Frame): string[] {
-  const given = argumentsOf(frame);
-  return isObject(given) ? Object.keys(given) : [];
+  const values = argumentsOf(frame);
+  return isObject(values) ? Object.keys(values) : [];
 }
 
 export const OPERATION_VIEW: ViewTable<Operation> = {
@@ -118,8 +118,8 @@ export const CONTEXT_VIEW: ViewTable<Frame> = {
 const WHOLE_VIEW: ViewTable<Frame> = {
   ...CONTEXT_VIEW,
   args(frame) {
-    const given = argumentsOf(frame);
-    return isObject(given) ? { names: argumentNames(frame), ...given } : given;
+    const values = argumentsOf(frame);
+    return isObject(values) ? { names: argumentNames(frame), ...values } : values;
   },
 };
 
@@ -127,8 +127,7 @@ const WHOLE_VIEW: ViewTable<Frame> = {
 export const contextOf = (frame: Frame): JsonObject => viewOf(WHOLE_VIEW, frame);
 
 /**
- * Returns one member of `ctx`, or of `ctx.op`, without computing the others. Undefined if it does not
- * exist.
+ * Returns one member of `ctx`, or of `ctx.op`, without computing the others. Undefined if it does not exist.
  */
 export function contextMember(frame: Frame, name: string, inner?: string): Json | undefined {
   if (name === 'args' && inner === 'names') return argumentNames(frame);

@@ -71,8 +71,7 @@ const traceJson = (trace: readonly TraceEntry[]): Json => trace.map((entry) => (
 const MAX_PARTS = 1000;
 
 /**
- * Returns the texts to mask in a reason, because reasons can quote judged data: the whole and every text
- * in it.
+ * Returns the texts to mask in a reason, because reasons can quote judged data: the whole and every text in it.
  */
 function secretTexts({ text, data, meta }: Value): string[] {
   if (!carries(meta.descriptor, 'secret')) return [];
@@ -96,16 +95,14 @@ const askedJson = ({ answer, approval, why = '' }: Asked): JsonObject => ({
  * Returns the remedies that every objecting rule accepts, including an approval. Empty if a rule denies
  * and accepts none.
  */
-function waysOut({ findings }: Judgement, asked: Asked | undefined): string[] {
+function waysOut({ findings }: Judgement, answer: Asked | undefined): string[] {
   if (findings.some(({ kind, ways = [] }) => kind === 'deny' && ways.length === 0)) return [];
   const ways = [...new Set(findings.flatMap((finding) => finding.ways ?? []))];
-  if (asked?.answer !== 'pending' || asked.approval === undefined) return ways;
-  return [`approve \`${asked.approval}\``, ...ways];
+  if (answer?.answer !== 'pending' || answer.approval === undefined) return ways;
+  return [`approve \`${answer.approval}\``, ...ways];
 }
 
-/**
- * Returns the fault of a refusal with guard, filter, operation, all reasons and the sources of the data.
- */
+/** Returns the fault of a refusal with guard, filter, operation, all reasons and the sources of the data. */
 function denial(
   op: Operation,
   judgement: Judgement,
@@ -206,14 +203,14 @@ function retry(op: Operation, judgement: Judgement, frame: Frame): Failure {
 
 /** Returns code and reason for an answer other than an approval, with the person's comment. */
 function refusalOf({ answer, why = '' }: Asked): { code: string; reason: string } {
-  const said = why === '' ? '' : ` (${why})`;
+  const comment = why === '' ? '' : ` (${why})`;
   switch (answer) {
     case 'pending':
       return { code: 'needs_input', reason: 'waits for an answer' };
     case 'expired':
       return { code: 'permission_denied', reason: 'the question was not answered in time' };
     default:
-      return { code: 'permission_denied', reason: `a person said no${said}` };
+      return { code: 'permission_denied', reason: `a person said no${comment}` };
   }
 }
 
@@ -230,7 +227,7 @@ async function ask(op: Operation, judgement: Judgement, frame: Frame): Promise<F
   // One approval covers everything that requires approval of the same operation.
   if (frame.isApproved) return { isApproved: true };
   if (!frame.ports.ask) {
-    const reason = `nobody can be asked here: ${finding.text}`;
+    const reason = `approval needed, but no person can be asked here: ${finding.text}`;
     return denial(op, judgement, finding, { reason });
   }
   const question: Question = {
@@ -242,17 +239,17 @@ async function ask(op: Operation, judgement: Judgement, frame: Frame): Promise<F
     arguments: inputs,
     sources: [...new Set(asking.flatMap(({ sources }) => sources))],
   };
-  const asked = await answerOf(frame.ports.ask, question, frame);
-  if (!asked.ok) return denial(op, judgement, finding, { reason: asked.error.detail.message });
-  if (asked.output.answer === 'approved') {
-    const { holds } = asked.output;
+  const answer = await answerOf(frame.ports.ask, question, frame);
+  if (!answer.ok) return denial(op, judgement, finding, { reason: answer.error.detail.message });
+  if (answer.output.answer === 'approved') {
+    const { holds } = answer.output;
     return { isApproved: true, ...(holds !== undefined && { holds }) };
   }
-  const { code, reason } = refusalOf(asked.output);
+  const { code, reason } = refusalOf(answer.output);
   return denial(op, judgement, finding, {
     reason: `${reason}: ${finding.text}`,
     code,
-    asked: asked.output,
+    asked: answer.output,
   });
 }
 

@@ -88,10 +88,10 @@ export function liftedFrom(
  * True if all marks that the filter is about were judged by a guard of this exception. `known`: marks
  * that also count as judged.
  */
-const isKnown = (marks: Descriptor, filter: string, id: string, known: readonly string[]) =>
+const isKnown = (marks: Descriptor, filter: string, id: string, judgedMarks: readonly string[]) =>
   marks.taint
     .filter((mark) => carries({ ...marks, taint: [mark] }, filter))
-    .every((mark) => known.includes(mark) || marks.replaced.includes(entryOf(id, mark)));
+    .every((mark) => judgedMarks.includes(mark) || marks.replaced.includes(entryOf(id, mark)));
 
 const NOTHING: readonly string[] = Object.freeze([]);
 
@@ -104,7 +104,7 @@ export function insidePart(finding: Finding, { exception }: Frame): Finding | un
   if (!exception || !yields || !exception.lifted.has(ruleOf(finding))) return finding;
   const { marks, mark, isImplied } = yields;
   if (!marks) return remainderOf(finding);
-  const known = isImplied ? exception.influence.taint : NOTHING;
-  const isSeen = mark !== undefined && isKnown(marks, mark, exception.id, known);
+  const judgedMarks = isImplied ? exception.influence.taint : NOTHING;
+  const isSeen = mark !== undefined && isKnown(marks, mark, exception.id, judgedMarks);
   return isSeen ? remainderOf(finding) : finding;
 }

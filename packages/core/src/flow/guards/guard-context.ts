@@ -153,11 +153,11 @@ const OPEN = new Set(
   ),
 );
 
-const namesOf = (table: object, known: ContextSchema = {}): ContextSchema =>
+const namesOf = (table: object, extra: ContextSchema = {}): ContextSchema =>
   Object.fromEntries(
     Object.keys(table).map((name) => [
       name,
-      known[name] ?? (OPEN.has(name) ? 'open' : ('value' as const)),
+      extra[name] ?? (OPEN.has(name) ? 'open' : ('value' as const)),
     ]),
   );
 

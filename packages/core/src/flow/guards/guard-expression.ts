@@ -50,8 +50,8 @@ function conditionProblems(when: string): GuardProblem[] {
       column,
       ...(suggestion === undefined ? {} : { hint: `did you mean \`${suggestion}\`` }),
     })),
-    ...values.map(({ path, value, column, known }) => {
-      const hint = didYouMean(value, known) ?? `one of ${known.join(', ')}`;
+    ...values.map(({ path, value, column, known: validValues }) => {
+      const hint = didYouMean(value, validValues) ?? `one of ${validValues.join(', ')}`;
       return { message: `\`${path}\` is never \`${value}\``, column, hint };
     }),
   ];
@@ -61,7 +61,7 @@ function verdictProblems({ verdict, privileged }: GuardSource): GuardProblem[] {
   const problems: GuardProblem[] = [];
   if (!KINDS.includes(verdict.kind)) {
     problems.push({
-      message: `\`${verdict.kind}\` is no verdict`,
+      message: `\`${verdict.kind}\` is not a verdict`,
       hint: didYouMean(verdict.kind, KINDS) ?? `one of ${KINDS.join(', ')}`,
     });
   }
@@ -107,8 +107,8 @@ function verdictOf({ verdict, on }: GuardSource): Verdict {
     ...(remove_labels ? { remove: remove_labels } : {}),
     ofAll: true,
   };
-  const said = { labels, isSaid: true } as const;
-  return kind === 'allow_value' ? { kind, value: value ?? null, ...said } : { kind, ...said };
+  const changes = { labels, isSaid: true } as const;
+  return kind === 'allow_value' ? { kind, value: value ?? null, ...changes } : { kind, ...changes };
 }
 
 const placeOf = ({ file, line, on }: GuardSource): string =>

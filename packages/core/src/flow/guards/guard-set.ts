@@ -19,7 +19,7 @@ function createIndex(list: readonly Guard[]) {
     else keys.push([filter.pattern, guard]);
   }
   const byKey = createKeyIndex(keys);
-  const seen = new WeakMap<Descriptor, readonly Guard[]>();
+  const cache = new WeakMap<Descriptor, readonly Guard[]>();
   const inOrder = (found: ReadonlySet<Guard>): readonly Guard[] =>
     found.size === 0 ? NOBODY : list.filter((guard) => found.has(guard));
 
@@ -31,14 +31,14 @@ function createIndex(list: readonly Guard[]) {
 
   const forMarks = (descriptor: Descriptor): readonly Guard[] => {
     if (byLabel.size === 0 || descriptor.taint.length === 0) return NOBODY;
-    const known = seen.get(descriptor);
-    if (known) return known;
+    const cached = cache.get(descriptor);
+    if (cached) return cached;
     const found = forLabels(descriptor.taint);
-    seen.set(descriptor, found);
+    cache.set(descriptor, found);
     return found;
   };
 
-  const collect = (op: Operation, held: readonly string[]): readonly Guard[] => {
+  const collect = (op: Operation, outerLabels: readonly string[]): readonly Guard[] => {
     const names = op.type === 'exe' ? [op.name] : (op.called ?? []);
     const named = byName.size > 0 ? names.flatMap((name) => byName.get(name) ?? []) : [];
     let found: Set<Guard> | undefined = named.length > 0 ? new Set(named) : undefined;
@@ -46,15 +46,16 @@ function createIndex(list: readonly Guard[]) {
       const matching = byKey.find(key);
       if (matching.length > 0) found = new Set([...(found ?? []), ...matching]);
     };
-    if (!byKey.isEmpty) eachKey(op, held, add);
+    if (!byKey.isEmpty) eachKey(op, outerLabels, add);
     return found ? inOrder(found) : NOBODY;
   };
 
   // Independent stages look up the same operation several times in a row.
   let last: { op: Operation; held: readonly string[]; found: readonly Guard[] } | undefined;
-  const forOperation = (op: Operation, held: readonly string[]): readonly Guard[] => {
+  const forOperation = (op: Operation, outerLabels: readonly string[]): readonly Guard[] => {
     if (byKey.isEmpty && byName.size === 0) return NOBODY;
-    if (last?.op !== op || last.held !== held) last = { op, held, found: collect(op, held) };
+    if (last?.op !== op || last.held !== outerLabels)
+      last = { op, held: outerLabels, found: collect(op, outerLabels) };
     return last.found;
   };
 
@@ -76,9 +77,10 @@ export function createGuardSet(list: readonly Guard[]): GuardSet {
     forMarks: (descriptor, phase) => index[phase].forMarks(descriptor),
     forResult: (op, descriptor) => (isEffect(op) ? NOBODY : index.after.forMarks(descriptor)),
     forLabels: (labels) => index.before.forLabels(labels),
-    forOperation: (op, held, phase) => index[phase].forOperation(op, held),
-    mayObjectAfter: (op, held) =>
-      (index.after.hasLabels && !isEffect(op)) || index.after.forOperation(op, held).length > 0,
+    forOperation: (op, outerLabels, phase) => index[phase].forOperation(op, outerLabels),
+    mayObjectAfter: (op, outerLabels) =>
+      (index.after.hasLabels && !isEffect(op)) ||
+      index.after.forOperation(op, outerLabels).length > 0,
   };
   return set;
 }
@@ -94,8 +96,8 @@ export function combineGuards(first: GuardSet, second: GuardSet): GuardSet {
   if (first.list.length === 0) return second;
   const partners = combined.get(first) ?? new WeakMap<GuardSet, GuardSet>();
   combined.set(first, partners);
-  const known = partners.get(second);
-  if (known) return known;
+  const cached = partners.get(second);
+  if (cached) return cached;
   const both = createGuardSet([...new Set([...first.list, ...second.list])]);
   partners.set(second, both);
   return both;

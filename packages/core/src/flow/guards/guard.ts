@@ -44,8 +44,7 @@ interface GuardDefinition {
 }
 
 /**
- * True if the guard can make exceptions: they are about operations, before they happen, and never about
- * data.
+ * True if the guard can make exceptions: they are about operations, before they happen, and never about data.
  */
 const isLifting = ({ privileged, mayLift, timing }: GuardDefinition, { kind }: GuardFilter) =>
   privileged === true && mayLift === true && timing === 'before' && kind !== 'label';
@@ -56,11 +55,11 @@ export function defineGuard(definition: GuardDefinition): Outcome<Guard> {
   const filter = parseFilter(definition.on);
   if (!filter.ok) return filter;
   const { name, place } = definition;
-  const shown = name ? `@${name.replace(/^@/, '')}` : (place ?? `guard on ${definition.on}`);
+  const displayName = name ? `@${name.replace(/^@/, '')}` : (place ?? `guard on ${definition.on}`);
   serial += 1;
   return ok({
     id: `${serial}`,
-    name: shown,
+    name: displayName,
     on: definition.on.trim(),
     filter: filter.output,
     timing: definition.timing,
@@ -84,15 +83,14 @@ const sourceOf = ({ name, on }: Guard): string =>
   `guard:${name.startsWith('@') ? name.slice(1) : on}`;
 
 /**
- * INVARIANT: a replacement always keeps the labels of the replaced value; only privileged guards remove
- * labels.
+ * INVARIANT: a replacement always keeps the labels of the replaced value; only privileged guards remove labels.
  */
 export function replaced(old: Value, value: Value | Json, by: Replacer): Value {
-  const given = isValue(value) ? value : makeValue(value);
-  const kept = mergeDescriptors(old.meta.descriptor, given.meta.descriptor);
-  const named = withSources(kept, [sourceOf(by.guard)]);
+  const replacement = isValue(value) ? value : makeValue(value);
+  const marks = mergeDescriptors(old.meta.descriptor, replacement.meta.descriptor);
+  const named = withSources(marks, [sourceOf(by.guard)]);
   const entry = entryOf(by);
-  return relabel(given, entry === undefined ? named : markReplaced(named, entry));
+  return relabel(replacement, entry === undefined ? named : markReplaced(named, entry));
 }
 
 const entryOf = ({ guard, phase, isOfAll }: Replacer): string | undefined => {

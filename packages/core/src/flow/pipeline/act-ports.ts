@@ -6,10 +6,7 @@ import type { Frame, MaybePromise, TraceEntry } from '../frame.ts';
 import type { Argument, Operation } from '../operation.ts';
 import type { Value } from '../values/value.ts';
 
-/**
- * The worst case of an operation, reserved. Exactly one of the last two functions is called, exactly
- * once.
- */
+/** The worst case of an operation, reserved. Exactly one of the last two functions is called, exactly once. */
 export interface LimitReservation {
   /** Called if the body was started. Charges the actual cost. */
   settle(outcome: Outcome<Value>): MaybePromise<void>;

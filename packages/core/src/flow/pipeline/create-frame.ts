@@ -92,32 +92,31 @@ function selectionIn({ selection, op }: Frame): GuardSelection | undefined {
   return rest;
 }
 
-/**
- * Stage 1: sets `ctx.op` and adds the operation's labels, also those of a policy, for everything inside.
- */
+/** Stage 1: sets `ctx.op` and adds the operation's labels, also those of a policy, for everything inside. */
 export function pushOperation(
   frame: Frame,
   op: Operation,
   retry: RetryBudget | undefined,
   inputs: readonly Argument[],
 ): Frame {
-  const { held } = frame;
-  const given = frame.policy.operationLabels(op, held);
-  const isPlain = given.length === 0 && !op.labels?.length;
+  const { held: outerLabels } = frame;
+  const policyLabels = frame.policy.operationLabels(op, outerLabels);
+  const isPlain = policyLabels.length === 0 && !op.labels?.length;
   return {
     parent: frame,
     ports: frame.ports,
     guards: frame.guards,
     policy: frame.policy,
     influence: frame.influence,
-    held: isPlain ? held : [...new Set([...held, ...(op.labels ?? []), ...given])],
+    held: isPlain
+      ? outerLabels
+      : [...new Set([...outerLabels, ...(op.labels ?? []), ...policyLabels])],
     op,
     inputs,
     isJudging: frame.isJudging,
     isHooking: frame.isHooking,
     isApproved: false,
-    // INVARIANT: an exception is always for one operation; the operations inside of it are judged
-    // themselves.
+    // INVARIANT: an exception is always for one operation; the operations inside of it are judged themselves.
     exception: frame.isPart ? frame.exception : undefined,
     isPart: false,
     selection: frame.selection?.partOf ? selectionIn(frame) : frame.selection,

@@ -75,7 +75,7 @@ async function conclude(first: Attempt, ended: Outcome<Value> | 'again'): Promis
     const hint = outcome.ok ? undefined : hintFor(attempt, outcome);
     if (hint !== undefined) {
       // A guard requests another attempt of the same operation, which is counted and reserved already.
-      const noted = await thrownAway(attempt, outcome);
+      const noted = await dropAttempt(attempt, outcome);
       if (noted) return noted;
       attempt = startAttempt(call, attempt.number + 1, [...attempt.hints, hint], attempt);
       ending = await runStages(attempt, STAGE.inputs);
@@ -90,8 +90,7 @@ async function conclude(first: Attempt, ended: Outcome<Value> | 'again'): Promis
     }
     if (repeats++ >= MAX_REPEATS)
       return await recorded(attempt, repeatedTooOften(call.op, settled), false);
-    // A checkpoint requests another attempt: after a limit from the reservation, otherwise of
-    // everything.
+    // A checkpoint requests another attempt: after a limit from the reservation, otherwise of everything.
     if (isLimit(attempt.stage)) {
       ending = await runStages(attempt, attempt.stage);
       continue;
@@ -117,10 +116,8 @@ const hintFor = ({ budget }: Attempt, { error }: Failure): string | undefined =>
 const repeatedTooOften = (op: Operation, outcome: Outcome<Value>): Outcome<Value> =>
   outcome.ok ? crashed(operationName(op), `repeated more than ${MAX_REPEATS} times`) : outcome;
 
-/**
- * Drops the effects of an attempt before the next one. Returns an outcome if it could not be recorded.
- */
-async function thrownAway(
+/** Drops the effects of an attempt before the next one. Returns an outcome if it could not be recorded. */
+async function dropAttempt(
   attempt: Attempt,
   outcome: Outcome<Value>,
 ): Promise<Outcome<Value> | undefined> {

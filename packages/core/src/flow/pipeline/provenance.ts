@@ -28,7 +28,6 @@ export interface Provenance {
   readonly from: readonly number[];
   readonly sources: readonly string[];
   readonly labels: readonly string[];
-  /** Operations, oldest first. */
   readonly nodes: readonly ProvenanceNode[];
 }
 
@@ -73,20 +72,20 @@ export function createTrail(): Trail {
 
   /** Returns the sources that no earlier step has. */
   const fresh = (marks: Descriptor, from: readonly number[]): string[] => {
-    const known = new Set(from.flatMap((id) => stepOf(id).made.sources));
-    return marks.sources.filter((source) => isOutside(source) && !known.has(source));
+    const earlier = new Set(from.flatMap((id) => stepOf(id).made.sources));
+    return marks.sources.filter((source) => isOutside(source) && !earlier.has(source));
   };
 
   function nodeOf(id: number): ProvenanceNode {
-    const { op, used, made } = stepOf(id);
+    const { op, used, made: marks } = stepOf(id);
     const from = nearest(numbersIn(used));
     const { file = null, line = null } = op.location ?? {};
-    const sources = fresh(made, from);
+    const sources = fresh(marks, from);
     return {
       id,
       operation: operationName(op),
       place: { file, line },
-      labels: made.labels,
+      labels: marks.labels,
       sources,
       from,
     };
@@ -112,6 +111,6 @@ export function createTrail(): Trail {
     atLine: (file, line) =>
       steps
         .filter(({ op }) => op.location?.file === file && op.location.line === line)
-        .map(({ made }) => made),
+        .map(({ made: marks }) => marks),
   };
 }

@@ -121,8 +121,12 @@ export function startAttempt(
     if (typeof value === 'function') continue;
     if (kind === undefined && !place && !preview) ready.push({ name, role, value });
     else {
-      const known = { ...(kind && { kind }), ...(place && { place }), ...(preview && { preview }) };
-      ready.push({ name, role, value, ...known });
+      const details = {
+        ...(kind && { kind }),
+        ...(place && { place }),
+        ...(preview && { preview }),
+      };
+      ready.push({ name, role, value, ...details });
     }
   }
   const isReady = ready.length === call.inputs.length;
@@ -158,22 +162,22 @@ export type AttemptEnding = Outcome<Value> | 'again' | undefined;
 
 /** Stage 2: evaluates each input exactly once, in order. */
 function evaluateInputs(attempt: Attempt): MaybePromise<Failure | undefined> {
-  const { inputs: given, outer } = attempt.call;
+  const { inputs: declared, outer } = attempt.call;
   const found: Argument[] = [];
   attempt.inputs = found;
   let state: Json | undefined;
   // Arguments are evaluated outside of the called function, so its labels do not apply.
   const note: InputNote = {
     frame: { ...attempt.frame, held: outer.held },
-    pipe(given) {
-      state = given;
+    pipe(pipeState) {
+      state = pipeState;
     },
   };
-  const evaluated = inTurn(given, ({ name, role, kind, value, preview }) =>
+  const evaluated = inTurn(declared, ({ name, role, kind, value, preview }) =>
     whenReady(typeof value === 'function' ? heard(value(note)) : ok(value), (outcome) => {
       if (!outcome.ok) return outcome;
-      const known = { ...(kind && { kind }), ...(preview && { preview }) };
-      found.push({ name, role, value: outcome.output, ...known });
+      const details = { ...(kind && { kind }), ...(preview && { preview }) };
+      found.push({ name, role, value: outcome.output, ...details });
       return undefined;
     }),
   );
@@ -196,10 +200,10 @@ export function endingBy(attempt: Attempt, verdict: CheckpointVerdict): AttemptE
   return outcome.ok ? ok(addMarks(outcome.output, marksOfInputs(attempt))) : outcome;
 }
 
-const withMarksOf = (old: Value, given: Value | Json | undefined): Value =>
-  given === undefined
+const withMarksOf = (old: Value, replacement: Value | Json | undefined): Value =>
+  replacement === undefined
     ? old
-    : addMarks(isValue(given) ? given : makeValue(given), old.meta.descriptor);
+    : addMarks(isValue(replacement) ? replacement : makeValue(replacement), old.meta.descriptor);
 
 const hookFrame = ({ frame, op }: Attempt) => ({
   ...frame,
@@ -210,11 +214,11 @@ const hookFrame = ({ frame, op }: Attempt) => ({
 
 async function askHooksBefore(attempt: Attempt, hooks: ScriptHooks): Promise<void> {
   const { op, inputs: old } = attempt;
-  const given = await hooks.before?.(op, old, hookFrame(attempt));
-  if (!given) return;
+  const replacements = await hooks.before?.(op, old, hookFrame(attempt));
+  if (!replacements) return;
   const changed = old.map((input, at) => ({
     ...input,
-    value: withMarksOf(input.value, given[at]),
+    value: withMarksOf(input.value, replacements[at]),
   }));
   attempt.inputs = changed;
   attempt.frame = { ...attempt.frame, inputs: changed };
@@ -264,14 +268,14 @@ function foreseen(
 }
 
 /** Runs the ports before stage 5: checkpoint, intent, gate, reservation and script hooks. */
-async function hearBefore(attempt: Attempt, first: Stage): Promise<AttemptEnding> {
+async function runPortsBefore(attempt: Attempt, first: Stage): Promise<AttemptEnding> {
   const { op, isRepeat } = attempt;
   const { own } = attempt.call;
   attempt.stage = STAGE.beforeStep;
   if (first === STAGE.inputs && own.checkpoint && !isRepeat) {
     const event = { name: 'before_step', arguments: attempt.inputs } as const;
-    const said = own.checkpoint(event, op, attempt.frame);
-    const verdict = said instanceof Promise ? await said : said;
+    const answer = own.checkpoint(event, op, attempt.frame);
+    const verdict = answer instanceof Promise ? await answer : answer;
     const ending = verdict && endingBy(attempt, verdict);
     // There is no attempt to repeat yet, so `retry` continues.
     if (ending !== undefined && ending !== 'again') return ending;
@@ -282,8 +286,8 @@ async function hearBefore(attempt: Attempt, first: Stage): Promise<AttemptEnding
     const counted = noted instanceof Promise ? await noted : noted;
     if (counted?.ok === false) return counted;
     attempt.stage = STAGE.gate;
-    const asked = own.gate?.(op, valuesOf(attempt.inputs), attempt.frame);
-    const allowed = asked instanceof Promise ? await asked : asked;
+    const gateAnswer = own.gate?.(op, valuesOf(attempt.inputs), attempt.frame);
+    const allowed = gateAnswer instanceof Promise ? await gateAnswer : gateAnswer;
     if (allowed?.ok === false) return allowed;
   }
   attempt.stage = STAGE.reserve;
@@ -308,7 +312,7 @@ function admit(attempt: Attempt, first: Stage): MaybePromise<AttemptEnding> {
   return whenReady(isEvaluated ? undefined : evaluateInputs(attempt), (failed) => {
     if (failed) return failed;
     if (mounted) {
-      return hearBefore(attempt, first).then((ending) => ending ?? judgeInputs(attempt));
+      return runPortsBefore(attempt, first).then((ending) => ending ?? judgeInputs(attempt));
     }
     attempt.stage = STAGE.body;
     return judgeInputs(attempt);
@@ -340,8 +344,8 @@ function runBody(attempt: Attempt): MaybePromise<Outcome<Value>> {
 }
 
 async function askHooksAfter(attempt: Attempt, hooks: ScriptHooks, result: Value): Promise<Value> {
-  const given = await hooks.after?.(attempt.op, result, attempt.inputs, hookFrame(attempt));
-  return withMarksOf(result, given);
+  const replacement = await hooks.after?.(attempt.op, result, attempt.inputs, hookFrame(attempt));
+  return withMarksOf(result, replacement);
 }
 
 /** Stage 8: guards and policies judge the result. */
@@ -375,7 +379,7 @@ export const entryOf = (
 ): RecordEntry => ({ op, frame, arguments: passed, attempt: number, retried, outcome, trace });
 
 /** Runs the ports after stage 8: cost, audit and checkpoint. */
-async function hearAfter(
+async function runPortsAfter(
   attempt: Attempt,
   objection: Failure | undefined,
 ): Promise<Outcome<Value> | 'again'> {
@@ -385,8 +389,7 @@ async function hearAfter(
   if (!outcome.ok) return outcome;
   if (attempt.effects !== NO_BUFFER) attempt.effects.flush();
   attempt.stage = STAGE.audit;
-  // INVARIANT: every attempt always has one row; an attempt without a row is never reported as
-  // successful.
+  // INVARIANT: every attempt always has one row; an attempt without a row is never reported as successful.
   if (audit) await audit(entryOf(attempt, outcome, false));
   attempt.stage = STAGE.afterStep;
   if (!checkpoint) return outcome;
@@ -395,8 +398,8 @@ async function hearAfter(
     arguments: attempt.inputs,
     result: outcome.output,
   } as const;
-  const said = checkpoint(event, attempt.op, attempt.frame);
-  const verdict = said instanceof Promise ? await said : said;
+  const answer = checkpoint(event, attempt.op, attempt.frame);
+  const verdict = answer instanceof Promise ? await answer : answer;
   return (verdict && endingBy(attempt, verdict)) ?? outcome;
 }
 
@@ -410,13 +413,13 @@ function finish(attempt: Attempt, done: Outcome<Value>): MaybePromise<Outcome<Va
   const { ports, isHooking, isJudging } = frame;
   const { scriptHooks, trail } = ports;
   const tainted = taintResult(attempt, done.output);
-  const made = trail ? withTrail(attempt, tainted) : tainted;
+  const output = trail ? withTrail(attempt, tainted) : tainted;
   const isHooked = scriptHooks?.after && !isHooking && !isJudging;
-  const hooked = isHooked ? askHooksAfter(attempt, scriptHooks, made) : made;
+  const hooked = isHooked ? askHooksAfter(attempt, scriptHooks, output) : output;
   return whenReady(hooked, (result) =>
     whenReady(judgeResult(attempt, result), (objection) => {
       const { keep, audit, checkpoint } = attempt.call.own;
-      if (keep ?? audit ?? checkpoint) return hearAfter(attempt, objection);
+      if (keep ?? audit ?? checkpoint) return runPortsAfter(attempt, objection);
       if (objection) return objection;
       if (effects !== NO_BUFFER) effects.flush();
       attempt.stage = STAGE.afterStep;

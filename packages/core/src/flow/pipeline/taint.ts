@@ -1,7 +1,6 @@
-// Stage 7: computes the marks of an operation's result. INVARIANT: the result always carries every mark
-// of every input, of captured values, of the conditions, of the operation, and its own. Bodies never
-// change labels. The one exception is `untrusted` of data that an operation with `reads` reads; see
-// `marksOfReading`.
+// Stage 7: computes the marks of an operation's result. INVARIANT: the result always carries every mark of
+// every input, of captured values, of the conditions, of the operation, and its own. Bodies never change
+// labels. The one exception is `untrusted` of data that an operation with `reads` reads; see `marksOfReading`.
 import { createRecent } from '../../base/index.ts';
 import type { Frame } from '../frame.ts';
 import type { Argument, Operation } from '../operation.ts';
@@ -27,8 +26,8 @@ function ownMarks(op: Operation): Descriptor {
     if (source === undefined) return EMPTY;
     return declared.get(source) ?? declared.set(source, describeOwn(op));
   }
-  const known = declaredBy.get(op);
-  if (known) return known;
+  const cached = declaredBy.get(op);
+  if (cached) return cached;
   const key = JSON.stringify([labels, source, sources]);
   const found = declared.get(key) ?? declared.set(key, describeOwn(op));
   declaredBy.set(op, found);
@@ -69,28 +68,28 @@ const READ: ReadonlySet<string> = new Set(['of', 'from']);
  * records. INVARIANT: no other mark is ever dropped, and none at all if the caller's own words, or the
  * conditions of the call, are untrusted, because then the schema is untrusted too.
  */
-function marksOfReading(made: Made): Descriptor {
-  const isPicking = made.op.reads === 'picked';
-  const [read, asked]: [Argument[], Argument[]] = [[], []];
-  for (const input of made.inputs) (READ.has(input.name) ? read : asked).push(input);
+function marksOfReading(operation: Made): Descriptor {
+  const isPicking = operation.op.reads === 'picked';
+  const [read, requests]: [Argument[], Argument[]] = [[], []];
+  for (const input of operation.inputs) (READ.has(input.name) ? read : requests).push(input);
   // Records have their own marks. The choice among them adds none.
   if (isPicking) {
-    const around = marksOfInputs({ ...made, inputs: [] });
-    const chosenBy = marksOfInputs({ ...made, inputs: asked });
+    const around = marksOfInputs({ ...operation, inputs: [] });
+    const chosenBy = marksOfInputs({ ...operation, inputs: requests });
     return mergeDescriptors(removeLabels(chosenBy, ['untrusted']), around);
   }
-  const marks = marksOfInputs(made);
-  const isAskedByStranger = carries(marksOfInputs({ ...made, inputs: asked }), 'untrusted');
+  const marks = marksOfInputs(operation);
+  const isAskedByStranger = carries(marksOfInputs({ ...operation, inputs: requests }), 'untrusted');
   return isAskedByStranger ? marks : removeLabels(marks, ['untrusted']);
 }
 
-export function taintResult(made: Made, result: Value): Value {
-  const { op, inputs } = made;
-  for (const { value } of inputs) if (value === result) return taintPassedOn(made, result);
-  const { policy, held, influence } = made.frame;
-  const given = op.reads ? marksOfReading(made) : marksOfInputs(made);
-  const marks = mergeDescriptors(given, policy.mark);
-  const added = policy.resultLabels(op, held, inputs, influence);
+export function taintResult(operation: Made, result: Value): Value {
+  const { op, inputs } = operation;
+  for (const { value } of inputs) if (value === result) return taintPassedOn(operation, result);
+  const { policy, held: outerLabels, influence } = operation.frame;
+  const inputMarks = op.reads ? marksOfReading(operation) : marksOfInputs(operation);
+  const marks = mergeDescriptors(inputMarks, policy.mark);
+  const added = policy.resultLabels(op, outerLabels, inputs, influence);
   const marked = addMarks(result, added.length === 0 ? marks : addLabels(marks, added));
   if (op.source === undefined) return marked;
   const { labels } = marked.meta.descriptor;

@@ -48,10 +48,7 @@ export interface ComposedPolicy extends FramePolicy {
   readonly allowsUnsigned: boolean;
   readonly install: 'allow' | 'ask' | 'deny';
   readonly anneal: 'ask' | 'auto';
-  /**
-   * True if price files of the project may lower the prices of the user, the bundle and the price
-   * package.
-   */
+  /** True if price files of the project may lower the prices of the user, the bundle and the price package. */
   readonly allowsLowerPrices: boolean;
   /** How threads read untrusted text. One level with `reference` is sufficient. */
   readonly untrusted: 'show' | 'reference';
@@ -80,15 +77,16 @@ const hasAuthority = (policy: Policy): boolean =>
 type Reader<T> = (policy: Policy) => T | undefined;
 
 /**
- * Returns the statements in force: those with authority (else the bundle's), and those of every other
- * level.
+ * Returns the statements in force: those with authority (else the bundle's), and those of every other level.
  */
 function statements<T>(levels: readonly Policy[], read: Reader<T>): { base: T[]; narrowing: T[] } {
-  const said = (list: readonly Policy[]) =>
+  const statementsOf = (list: readonly Policy[]) =>
     list.map(read).filter((value): value is T & {} => value !== undefined && value !== null);
-  const strong = said(levels.filter(hasAuthority));
-  const bundle = said(levels.filter(({ level }) => level === 'bundle'));
-  const weak = said(levels.filter((policy) => policy.level === 'project' && !hasAuthority(policy)));
+  const strong = statementsOf(levels.filter(hasAuthority));
+  const bundle = statementsOf(levels.filter(({ level }) => level === 'bundle'));
+  const weak = statementsOf(
+    levels.filter((policy) => policy.level === 'project' && !hasAuthority(policy)),
+  );
   return { base: strong.length > 0 ? strong : bundle, narrowing: weak };
 }
 
@@ -100,8 +98,8 @@ function strictest<T>(
   read: Reader<T>,
 ): T {
   const { base, narrowing } = statements(levels, read);
-  const said = [...(base.length > 0 ? base : [fallback]), ...narrowing];
-  return order.find((value) => said.includes(value)) ?? (order[0] as T);
+  const values = [...(base.length > 0 ? base : [fallback]), ...narrowing];
+  return order.find((value) => values.includes(value)) ?? (order[0] as T);
 }
 
 /** True if a privileged guard may make exceptions to its `labels` and rules. */
@@ -171,10 +169,10 @@ function shippedCeilings(
   return levels.flatMap((policy) => {
     const { allow, deny } = surfaceOf(policy, surface)?.capabilities ?? {};
     if (policy.level !== 'bundle') return [];
-    const held = deny?.filter((one) => !opened.has(grantKey(one))) ?? [];
+    const denials = deny?.filter((one) => !opened.has(grantKey(one))) ?? [];
     return [
       ...(allow && !isReplaced ? [{ allow }] : []),
-      ...(held.length > 0 ? [{ deny: held, undo }] : []),
+      ...(denials.length > 0 ? [{ deny: denials, undo }] : []),
     ];
   });
 }
@@ -343,5 +341,4 @@ function approvalDays(levels: readonly Policy[]): readonly number[] {
   return [...(base.length > 0 ? base : [APPROVAL_DAYS]), ...narrowing];
 }
 
-/** The policy without any file. */
 export const BUILT_IN_POLICY: ComposedPolicy = composePolicies([]);

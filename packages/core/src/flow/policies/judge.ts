@@ -19,9 +19,7 @@ import type { Value } from '../values/value.ts';
 import { type Judged, NAMED_RULES, type NamedRule, type RuleFacts } from './named-rules.ts';
 import type { Policy } from './policy.ts';
 
-/**
- * The most specific pattern of a rule decides. Of two patterns of equal length the stricter one decides.
- */
+/** The most specific pattern of a rule decides. Of two patterns of equal length the stricter one decides. */
 type FlowVerdict = 'deny' | 'ask' | 'allow';
 
 interface WeighedPattern {
@@ -215,12 +213,9 @@ const NOTHING = 0;
 const A_LABEL = 1;
 const A_RULE = 2;
 
-/**
- * True if a key of this operation could name a risk. It only compares prefixes, because it runs every
- * time.
- */
-function isRisky({ risk, labels, opLabels }: Operation, held: readonly string[]): boolean {
-  if (held.length > 0 || risk?.length || labels?.length) return true;
+/** True if a key of this operation could name a risk. It only compares prefixes, because it runs every time. */
+function isRisky({ risk, labels, opLabels }: Operation, outerLabels: readonly string[]): boolean {
+  if (outerLabels.length > 0 || risk?.length || labels?.length) return true;
   for (const key of opLabels) {
     if (key.startsWith('op:exfil') || key.startsWith('op:destructive')) return true;
     if (key.startsWith('op:privileged') || key.startsWith('op:advice')) return true;
@@ -237,11 +232,14 @@ const isLabelled = (labels: readonly string[], label: string): boolean =>
  */
 function isInherited(
   op: Operation,
-  given: readonly string[],
+  policyLabels: readonly string[],
   label: string,
   around: Frame | undefined,
 ): boolean {
-  if (isLabelled(given, label) || keysOf(op, given).some((key) => coversKey(`op:${label}`, key)))
+  if (
+    isLabelled(policyLabels, label) ||
+    keysOf(op, policyLabels).some((key) => coversKey(`op:${label}`, key))
+  )
     return false;
   let from: Frame | undefined;
   for (let at = around; at && isLabelled(at.held, label); at = at.parent) from = at;
@@ -274,27 +272,27 @@ export function createPolicyJudge(
   const watchesAll = judging.some(({ mark }) => mark === undefined);
 
   // Descriptors are interned, so each one is examined once.
-  const known = new WeakMap<Descriptor, number>();
+  const concerns = new WeakMap<Descriptor, number>();
   function concernOf(descriptor: Descriptor): number {
     if (descriptor.taint.length === 0) return NOTHING;
-    const before = known.get(descriptor);
+    const before = concerns.get(descriptor);
     if (before !== undefined) return before;
     const isLabelled = tables.some((table) => rulesFor(table, descriptor).length > 0);
     const isWatched = [...watched].some((mark) => carries(descriptor, mark));
     const concern = (isLabelled ? A_LABEL : NOTHING) | (isWatched ? A_RULE : NOTHING);
-    known.set(descriptor, concern);
+    concerns.set(descriptor, concern);
     return concern;
   }
 
   const factsOf = (
     op: Operation,
-    held: readonly string[],
+    outerLabels: readonly string[],
     inputs: readonly Argument[],
     influence: Descriptor,
     reader?: ModelReader,
     around?: Frame,
   ): RuleFacts => {
-    const keys = keysOf(op, held);
+    const keys = keysOf(op, outerLabels);
     return {
       op,
       keys,
@@ -305,9 +303,9 @@ export function createPolicyJudge(
     };
   };
 
-  const mayObject: PolicyJudge['mayObject'] = (op, held, inputs, influence) => {
+  const mayObject: PolicyJudge['mayObject'] = (op, outerLabels, inputs, influence) => {
     if (isGeneral || (op.tier !== undefined && approve.includes(op.tier))) return true;
-    const isAtRisk = isRisky(op, held);
+    const isAtRisk = isRisky(op, outerLabels);
     if (isAtRisk ? watchesAll : tables.length === 0) return isAtRisk;
     let concern = concernOf(influence);
     for (const { value } of inputs) concern |= concernOf(value.meta.descriptor);
@@ -330,10 +328,10 @@ export function createPolicyJudge(
 
   return {
     mayObject,
-    judge(op, held, inputs, influence, reader, around) {
+    judge(op, outerLabels, inputs, influence, reader, around) {
       const marks = mergeDescriptors(influence, reader?.marks ?? EMPTY);
-      if (!mayObject(op, held, inputs, marks)) return NO_FINDINGS;
-      const facts = factsOf(op, held, inputs, influence, reader, around);
+      if (!mayObject(op, outerLabels, inputs, marks)) return NO_FINDINGS;
+      const facts = factsOf(op, outerLabels, inputs, influence, reader, around);
       return [
         ...labelFindings(tables, facts),
         ...judging.flatMap((rule) =>
@@ -342,9 +340,9 @@ export function createPolicyJudge(
         ...tierFinding(op),
       ];
     },
-    resultLabels(op, held, inputs, influence) {
+    resultLabels(op, outerLabels, inputs, influence) {
       if (adding.length === 0) return NO_LABELS;
-      const facts = factsOf(op, held, inputs, influence);
+      const facts = factsOf(op, outerLabels, inputs, influence);
       return adding.flatMap(({ offenders, adds = [] }) =>
         offenders(facts).length > 0 ? adds : [],
       );

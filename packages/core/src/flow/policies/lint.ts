@@ -1,5 +1,4 @@
-// Checks a policy against its project: every name exists, and every tool with a risk is covered by a
-// rule.
+// Checks a policy against its project: every name exists, and every tool with a risk is covered by a rule.
 import { type Diagnostic, didYouMean, matchGlob, type Position } from '../../base/index.ts';
 import type { GuardSource } from '../guards/guard-expression.ts';
 import { coversKey, isGlob, isRisk, normalizePattern, type OperationRisk } from '../operation.ts';
@@ -46,7 +45,7 @@ const isAutomatic = (label: string): boolean => /^(src|dir):/.test(label);
 
 interface LintedPattern {
   readonly written: string;
-  /** The normalized pattern. */
+  /** The pattern in the form that keys are compared with. */
   readonly key: string;
   readonly path: Path;
 }
@@ -124,8 +123,8 @@ export const labelsGivenBy = ({ defaults, operations, guards = [] }: Partial<Pol
   ...guards.flatMap(({ verdict }) => verdict.add_labels ?? []),
 ];
 
-function labelFindings(policy: Policy, known: KnownNames): PolicyFinding[] {
-  const all = [...OWN_LABELS, ...known.labels, ...labelsGivenBy(policy)];
+function labelFindings(policy: Policy, names: KnownNames): PolicyFinding[] {
+  const all = [...OWN_LABELS, ...names.labels, ...labelsGivenBy(policy)];
   const rules = Object.keys(policy.labels ?? {}).map((label) => ({
     label,
     path: ['labels', label],
@@ -149,11 +148,11 @@ function labelFindings(policy: Policy, known: KnownNames): PolicyFinding[] {
 }
 
 /** `input.args.NAME` in a guard on tools must be a parameter of one of them. */
-function parameterFindings(policy: Policy, known: KnownNames): PolicyFinding[] {
+function parameterFindings(policy: Policy, declared: KnownNames): PolicyFinding[] {
   return (policy.guards ?? []).flatMap(({ on, when = '' }, index) => {
     if (!on.startsWith('op:tool:')) return [];
     const key = normalizePattern(on);
-    const tools = known.tools.filter((tool) => coversKey(key, toolKey(tool)));
+    const tools = declared.tools.filter((tool) => coversKey(key, toolKey(tool)));
     if (tools.length === 0) return [];
     const names = new Set(tools.flatMap(({ parameters }) => parameters.map(({ name }) => name)));
     return [...when.matchAll(/\b(?:input|ctx)\.args\.([A-Za-z_]\w*)/g)]
@@ -260,10 +259,10 @@ const asWarning =
   });
 
 /** Checks that the names in guards of a directive exist. */
-export function lintGuards(guards: readonly GuardSource[], known: KnownNames): Diagnostic[] {
+export function lintGuards(guards: readonly GuardSource[], names: KnownNames): Diagnostic[] {
   const policy: Policy = { level: 'project', guards: [...guards] };
   return [toolFindings, labelFindings, parameterFindings]
-    .flatMap((find) => find(policy, known))
+    .flatMap((find) => find(policy, names))
     .map((finding) => {
       const { file = '', line = 1, column = 1 } = guards[Number(finding.path[1])] ?? {};
       return asWarning(file, () => ({ line, column }))(finding);
@@ -273,18 +272,18 @@ export function lintGuards(guards: readonly GuardSource[], known: KnownNames): D
 /** Returns only warnings. Errors of the file itself are reported by its reader. */
 export function lintPolicy(
   policy: Policy,
-  known: KnownNames,
+  names: KnownNames,
   locate: (path: Path) => Position = () => ({ line: 1, column: 1 }),
 ): Diagnostic[] {
   const findings = [
-    ...toolFindings(policy, known),
-    ...trustFindings(policy, known),
-    ...modelFindings(policy, known),
-    ...labelFindings(policy, known),
-    ...parameterFindings(policy, known),
-    ...coverageFindings(policy, known),
+    ...toolFindings(policy, names),
+    ...trustFindings(policy, names),
+    ...modelFindings(policy, names),
+    ...labelFindings(policy, names),
+    ...parameterFindings(policy, names),
+    ...coverageFindings(policy, names),
     ...idleFindings(policy),
-    ...openFindings(policy, known),
+    ...openFindings(policy, names),
     ...exceptionFindings(policy),
   ];
   return findings.map(asWarning(policy.file ?? `policy (${policy.level})`, locate));

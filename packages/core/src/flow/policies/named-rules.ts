@@ -35,10 +35,7 @@ export interface RuleFacts {
   readonly inputs: readonly Judged[];
   /** The model that makes the call. Absent: no model does. */
   readonly reader?: ModelReader | undefined;
-  /**
-   * True if the operation has the label only because of the surrounding call, whose arguments were
-   * judged.
-   */
+  /** True if the operation has the label only because of the surrounding call, whose arguments were judged. */
   isInherited(label: string): boolean;
 }
 
@@ -109,10 +106,10 @@ const unlessNamed = (
   isAsked: (input: Judged) => boolean,
   isEnough: (input: Judged) => boolean,
 ): readonly Judged[] => {
-  const asked = inputs.filter(isAsked);
-  const offenders = asked.filter((input) => untrusted(input) && !isEnough(input));
+  const relevant = inputs.filter(isAsked);
+  const offenders = relevant.filter((input) => untrusted(input) && !isEnough(input));
   if (offenders.length > 0 || !carries(reader.marks, 'untrusted')) return offenders;
-  return asked.some((input) => isNamed(input) && isEnough(input))
+  return relevant.some((input) => isNamed(input) && isEnough(input))
     ? []
     : [{ name: 'call', role: undefined, marks: reader.marks, isImplied: true }];
 };
@@ -156,9 +153,7 @@ const RECIPIENT = /^(recipients?|to|cc|bcc|address|destination|url)$/i;
 
 const TARGET = /^(?:ids?|target|path|file)$|(?:Ids?|_ids?)$/;
 
-/**
- * Returns the subjects of an operation: by role, without roles by the usual names, else the first input.
- */
+/** Returns the subjects of an operation: by role, without roles by the usual names, else the first input. */
 function subjects(
   inputs: readonly Judged[],
   roles: readonly Judged['role'][],
@@ -260,7 +255,7 @@ export const NAMED_RULES: readonly NamedRule[] = [
     name: 'no-influenced-advice',
     isBuiltIn: false,
     mark: 'influenced',
-    text: 'what strangers influenced gives no advice',
+    text: 'data with the label `influenced` gives no advice',
     offenders: ({ keys, inputs }) =>
       hasLabel(keys, 'advice') ? inputs.filter(marked('influenced')) : [],
   },

@@ -22,9 +22,7 @@ import { parsePolicy } from './read-policy.ts';
 export interface PolicyPlace {
   level: PolicyLevel;
   file: string;
-  /**
-   * True if a setting named the file. If it is missing, nothing is allowed, as with an unreadable file.
-   */
+  /** True if a setting named the file. If it is missing, nothing is allowed, as with an unreadable file. */
   isRequired?: boolean;
 }
 
@@ -43,9 +41,7 @@ export interface ExaminedPolicy {
   /** The text that a signature covers, and all that is read. */
   covered: string;
   signed: boolean;
-  /**
-   * Problems of an invalid signature: the file is read, but settings that open something do not count.
-   */
+  /** Problems of an invalid signature: the file is read, but settings that open something do not count. */
   diagnostics?: readonly Diagnostic[];
 }
 
@@ -61,9 +57,7 @@ interface ReadPolicy {
 const MAX_BYTES = 1024 * 1024;
 const MISSING: ReadonlySet<string> = new Set(['ENOENT', 'ENOTDIR']);
 
-/**
- * Returns the identity of the file's content as the file system reports it. Empty if there is no file.
- */
+/** Returns the identity of the file's content as the file system reports it. Empty if there is no file. */
 function stampOf(file: string): string {
   try {
     // Most levels have no file, and an exception would be expensive.
@@ -166,11 +160,10 @@ export function createPolicyFiles(
   places: readonly PolicyPlace[],
   examine: ExaminePolicy,
   clock: Pick<Clock, 'monotonic'>,
-  /** Real path of the project. */
   root: string,
 ) {
   let library: CapabilitySource | undefined;
-  let known: { stamp: string; catalog: unknown; state: PolicyState } | undefined;
+  let cached: { stamp: string; catalog: unknown; state: PolicyState } | undefined;
   const looks = createLooks(clock);
   return {
     places,
@@ -182,18 +175,18 @@ export function createPolicyFiles(
       library = source;
     },
     current(): PolicyState {
-      if (known && looks.isRecent()) return known.state;
+      if (cached && looks.isRecent()) return cached.state;
       looks.begin();
       let stamp = '';
       for (const { file } of places) stamp += `${stampOf(file)}\n`;
       const catalog = library?.capabilities().catalog;
-      if (known?.stamp === stamp && known.catalog === catalog) return known.state;
+      if (cached?.stamp === stamp && cached.catalog === catalog) return cached.state;
       const read = places.flatMap((place) => readPolicyFile(place, examine, catalog) ?? []);
       const state = {
         policy: composePolicies(read.map(({ policy }) => withFolders(policy, root))),
         diagnostics: read.flatMap(({ diagnostics }) => diagnostics),
       };
-      known = { stamp, catalog, state };
+      cached = { stamp, catalog, state };
       return state;
     },
   };

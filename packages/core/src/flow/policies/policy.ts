@@ -120,8 +120,8 @@ export function closedPolicy(
   diagnostics: readonly Diagnostic[] = [],
 ): Policy {
   const found = diagnostics.find(({ severity }) => severity === 'error');
-  const shown = shownPolicyFile(level, file);
-  const place = found ? `${shown}:${found.line}` : shown;
+  const displayFile = shownPolicyFile(level, file);
+  const place = found ? `${displayFile}:${found.line}` : displayFile;
   const why = found ? ` (${found.message})` : '';
   const closed = `the policy file ${place} is broken${why}, so nothing is allowed until it is mended`;
   return {

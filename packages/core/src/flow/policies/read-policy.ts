@@ -190,10 +190,10 @@ const GUARD = record(
 const replacement = record({ value: anything, add_labels: words, remove_labels: words });
 
 /** Parses `allow: true`, or the replacement of the value and its label changes. */
-function allowVerdict(given: Json, place: RulePlace): GuardSource['verdict'] | undefined {
-  if (given === true || given === null) return { kind: 'allow' };
-  if (!isObject(given)) return { kind: 'allow_value', value: given };
-  const read = replacement(given, place);
+function allowVerdict(setting: Json, place: RulePlace): GuardSource['verdict'] | undefined {
+  if (setting === true || setting === null) return { kind: 'allow' };
+  if (!isObject(setting)) return { kind: 'allow_value', value: setting };
+  const read = replacement(setting, place);
   return read && { kind: read.value === undefined ? 'allow' : 'allow_value', ...read };
 }
 

@@ -1,14 +1,12 @@
-// The one maker of `dir:` labels. INVARIANT: a path in the project is always named from its root and any
-// other by its absolute path, for every reader, so that one policy applies to scripts, tools and
-// commands.
+// The one maker of `dir:` labels. INVARIANT: a path in the project is always named from its root and any other
+// by its absolute path, for every reader, so that one policy applies to scripts, tools and commands.
 import { isAbsolute, posix, relative, resolve, sep } from 'node:path';
 
 const LABEL = 'dir:';
 const IN_PLACE_OF_ALL = 'src:file';
 
 /**
- * Returns the path relative to the project's root, with `/`, `''` for the root. Undefined for a path
- * outside.
+ * Returns the path relative to the project's root, with `/`, `''` for the root. Undefined for a path outside.
  */
 export function placeIn(root: string, path: string): string | undefined {
   const way = relative(root, resolve(root, path));
@@ -16,9 +14,7 @@ export function placeIn(root: string, path: string): string | undefined {
   return sep === '/' ? way : way.replaceAll(sep, '/');
 }
 
-/**
- * Returns the folders of a file as labels name them, the nearest first. `/` and the root have no name.
- */
+/** Returns the folders of a file as labels name them, the nearest first. `/` and the root have no name. */
 function foldersOf(root: string, path: string): string[] {
   const place = placeIn(root, path) ?? resolve(root, path).replaceAll(sep, '/');
   const folders: string[] = [];

@@ -98,15 +98,12 @@ function bareOf(descriptor: Descriptor): Descriptor {
   const before = bare.get(descriptor);
   if (before) return before;
   const { labels, taint } = descriptor;
-  const made = describe({ labels, taint });
-  bare.set(descriptor, made);
-  return made;
+  const bareDescriptor = describe({ labels, taint });
+  bare.set(descriptor, bareDescriptor);
+  return bareDescriptor;
 }
 
-/**
- * Maximum number of folders by name in the marks of a search. Beyond it only folders with a rule are
- * named.
- */
+/** Maximum number of folders by name in the marks of a search. Beyond it only folders with a rule are named. */
 const MAX_FOLDERS = 40;
 
 const exists = (path: string): boolean => lstatSync(path, { throwIfNoEntry: false }) !== undefined;
@@ -123,14 +120,14 @@ class LabelIndex {
   lines = 0;
 
   keep({ path, hash, descriptor }: RecordLine): void {
-    const kept = { descriptor, line: ++this.lines };
+    const entry = { descriptor, line: ++this.lines };
     if (IS_MADE.test(hash)) this.made.set(path, (this.made.get(path) ?? new Set()).add(hash));
     else if (hash === NAME) this.#keepName(path, descriptor);
-    else if (hash.startsWith(ALL)) this.#keepWhole(path, hash, kept);
+    else if (hash.startsWith(ALL)) this.#keepWhole(path, hash, entry);
     else {
-      const history = this.known.get(path) ?? { byHash: new Map(), latest: kept };
-      history.latest = kept;
-      history.byHash.set(hash, kept);
+      const history = this.known.get(path) ?? { byHash: new Map(), latest: entry };
+      history.latest = entry;
+      history.byHash.set(hash, entry);
       this.known.set(path, history);
     }
   }
@@ -141,10 +138,10 @@ class LabelIndex {
     this.names.set(dirname(path), inside);
   }
 
-  #keepWhole(path: string, writer: string, kept: KeptLabels): void {
+  #keepWhole(path: string, writer: string, entry: KeptLabels): void {
     const writers = this.whole.get(path) ?? new Map<string, KeptLabels>();
-    if (kept.descriptor === EMPTY) writers.delete(writer);
-    else writers.set(writer, kept);
+    if (entry.descriptor === EMPTY) writers.delete(writer);
+    else writers.set(writer, entry);
     if (writers.size === 0) this.whole.delete(path);
     else this.whole.set(path, writers);
   }
@@ -329,9 +326,8 @@ const fromShared = (root: string, path: string): string =>
   path === HERE ? root : path.startsWith(HERE) ? root + sep + path.slice(HERE.length) : path;
 
 /**
- * The lines of all machines, and the new ones of this machine. An older local file still counts.
- * INVARIANT: the index always has the lines of all in their order, then the unsent lines of this
- * machine.
+ * The lines of all machines, and the new ones of this machine. An older local file still counts. INVARIANT: the
+ * index always has the lines of all in their order, then the unsent lines of this machine.
  */
 function createSharedLines(file: string, root: string, index: LabelIndex, lines: SharedLines) {
   const mine: RecordLine[] = [];
@@ -434,8 +430,8 @@ export function createLabelRecords(file: string, root: string, lines?: SharedLin
       for (let at = realPath; at !== root && at !== dirname(at) && !exists(at); at = dirname(at)) {
         const before = isCaughtUp() ? index.nameOf(at) : EMPTY;
         if (before !== EMPTY && mergeDescriptors(before, marks) === before) continue;
-        const kept = append(at, NAME, marks);
-        if (!kept.ok) return kept;
+        const appended = append(at, NAME, marks);
+        if (!appended.ok) return appended;
       }
       return ok(null);
     },

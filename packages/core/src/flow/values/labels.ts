@@ -11,7 +11,7 @@ export interface Descriptor {
   readonly labels: readonly string[];
   /** The labels first, then the automatic ones (`src:…`, `dir:…`), in order of appearance. */
   readonly taint: readonly string[];
-  /** Sources: `file:…`, `command:…`, `tool:…@turn`, `guard:name`. */
+  /** Sources of the value, such as `file:…`, `command:…`, `tool:…@turn` or `guard:name`. */
   readonly sources: readonly string[];
   /** Kind of the operation that made the value. Several kinds are sorted and joined with `|`. */
   readonly capability: string | null;
@@ -55,9 +55,9 @@ export function filtersFor(mark: string): string[] {
 }
 
 // Weak references: identity lasts while the descriptor is in use, and unused ones are freed.
-const known = new Map<string, WeakRef<Descriptor>>();
+const interned = new Map<string, WeakRef<Descriptor>>();
 const forgotten = new FinalizationRegistry<string>((key) => {
-  if (known.get(key)?.deref() === undefined) known.delete(key);
+  if (interned.get(key)?.deref() === undefined) interned.delete(key);
 });
 
 function intern(parts: Descriptor): Descriptor {
@@ -66,18 +66,16 @@ function intern(parts: Descriptor): Descriptor {
     return EMPTY;
   }
   const key = JSON.stringify([labels, taint, sources, capability, policyContext, replaced]);
-  const found = known.get(key)?.deref();
+  const found = interned.get(key)?.deref();
   if (found) return found;
   for (const list of [labels, taint, sources, policyContext, replaced]) Object.freeze(list);
-  const made = Object.freeze({ labels, taint, sources, capability, policyContext, replaced });
-  known.set(key, new WeakRef(made));
-  forgotten.register(made, key);
-  return made;
+  const created = Object.freeze({ labels, taint, sources, capability, policyContext, replaced });
+  interned.set(key, new WeakRef(created));
+  forgotten.register(created, key);
+  return created;
 }
 
-/**
- * Returns both lists without duplicates, in order of appearance. Returns `a` itself if `b` adds nothing.
- */
+/** Returns both lists without duplicates, in order of appearance. Returns `a` itself if `b` adds nothing. */
 function union(a: readonly string[], b: readonly string[]): readonly string[] {
   if (b.length === 0 || a === b) return a;
   if (a.length === 0) return b;
@@ -176,21 +174,21 @@ const capable = createRecentPairs<Descriptor | string, Descriptor>(1024);
 
 export function withCapability(descriptor: Descriptor, capability: string): Descriptor {
   if (descriptor.capability === capability) return descriptor;
-  const known = capable.get(descriptor, capability);
-  return known ?? capable.set(descriptor, capability, intern({ ...descriptor, capability }));
+  const cached = capable.get(descriptor, capability);
+  return cached ?? capable.set(descriptor, capability, intern({ ...descriptor, capability }));
 }
 
 // INVARIANT: marks of origin are never removed.
 const isFixed = (mark: string): boolean => /^(src|dir):/.test(mark);
 
 function without(descriptor: Descriptor, gone: (mark: string) => boolean): Descriptor {
-  const kept = (mark: string) => isFixed(mark) || !gone(mark);
+  const stays = (mark: string) => isFixed(mark) || !gone(mark);
   // The taint includes the labels.
-  if (descriptor.taint.every(kept)) return descriptor;
+  if (descriptor.taint.every(stays)) return descriptor;
   return describe({
     ...descriptor,
-    labels: descriptor.labels.filter(kept),
-    taint: descriptor.taint.filter(kept),
+    labels: descriptor.labels.filter(stays),
+    taint: descriptor.taint.filter(stays),
   });
 }
 
@@ -216,10 +214,7 @@ export function toolsIn(descriptors: readonly Descriptor[]): { name: string }[] 
   return Array.from(names, (name) => ({ name }));
 }
 
-/**
- * A fault carries the descriptor of the values that it quotes, under a symbol that JSON does not
- * contain.
- */
+/** A fault carries the descriptor of the values that it quotes, under a symbol that JSON does not contain. */
 const MARKS = Symbol('descriptor');
 
 export function descriptorOfFault(fault: Fault): Descriptor {

@@ -10,7 +10,6 @@ const MAX_ENTRIES = 20_000;
 const look = (path: string): BigIntStats | undefined =>
   lstatSync(path, { bigint: true, throwIfNoEntry: false });
 
-/** Files and folders with records. */
 interface LabelledPlaces {
   readonly files: ReadonlyMap<string, Descriptor>;
   /** By real path: returns the marks of each file below the folder. */
@@ -29,42 +28,42 @@ interface LinkedFiles {
 }
 
 function learn({ files, folders, all }: LabelledPlaces, key: string): LinkedFiles {
-  const known: LinkedFiles = { key, byInode: new Map(), folders: new Map(), rest: EMPTY };
+  const links: LinkedFiles = { key, byInode: new Map(), folders: new Map(), rest: EMPTY };
   const add = (info: BigIntStats, marks: Descriptor): void => {
     const inode = `${info.dev}:${info.ino}`;
-    known.byInode.set(inode, mergeDescriptors(known.byInode.get(inode) ?? EMPTY, marks));
+    links.byInode.set(inode, mergeDescriptors(links.byInode.get(inode) ?? EMPTY, marks));
   };
-  let left = MAX_ENTRIES;
+  let budget = MAX_ENTRIES;
   for (const [path, marks] of files) {
-    const info = left-- > 0 ? look(path) : undefined;
+    const info = budget-- > 0 ? look(path) : undefined;
     if (info?.isFile()) add(info, marks);
   }
   for (const [folder, marksOf] of folders) {
     const open = [folder];
     for (let next = open.pop(); next !== undefined; next = open.pop()) {
-      known.folders.set(next, look(next)?.mtimeNs ?? 0n);
+      links.folders.set(next, look(next)?.mtimeNs ?? 0n);
       for (const name of namesIn(next)) {
         const path = join(next, name);
         const info = look(path);
         if (info?.isDirectory()) open.push(path);
         else if (info?.isFile()) add(info, marksOf(path));
-        left -= 1;
-        if (left <= 0) break;
+        budget -= 1;
+        if (budget <= 0) break;
       }
     }
   }
-  if (left <= 0) known.rest = all;
-  return known;
+  if (budget <= 0) links.rest = all;
+  return links;
 }
 
 /** `key` changes whenever the records do. Scanned folders are cached until they change. */
 export function createLinkedFiles() {
-  let known: LinkedFiles | undefined;
+  let cached: LinkedFiles | undefined;
   return (inode: string, key: string, places: () => LabelledPlaces): Descriptor => {
     const isFresh =
-      known?.key === key &&
-      [...known.folders].every(([folder, changed]) => look(folder)?.mtimeNs === changed);
-    if (!known || !isFresh) known = learn(places(), key);
-    return mergeDescriptors(known.byInode.get(inode) ?? EMPTY, known.rest);
+      cached?.key === key &&
+      [...cached.folders].every(([folder, changed]) => look(folder)?.mtimeNs === changed);
+    if (!cached || !isFresh) cached = learn(places(), key);
+    return mergeDescriptors(cached.byInode.get(inode) ?? EMPTY, cached.rest);
   };
 }

@@ -54,21 +54,21 @@ function openHeld(file: string): OpenRecord {
 
 /** One file for many records. It stays open, and its path is checked before each write. */
 export function createRecordFile(file: string) {
-  let held: OpenRecord | undefined;
+  let opened: OpenRecord | undefined;
 
   /** Closes the descriptor. The next append opens the file again. */
   function close(): void {
-    if (held) closeSync(held.descriptor);
-    held = undefined;
+    if (opened) closeSync(opened.descriptor);
+    opened = undefined;
   }
 
   /** INVARIANT: the open file is always the file at the path; a moved or replaced file is closed. */
   function current(): OpenRecord {
-    const there = held && lstatSync(file, { throwIfNoEntry: false });
-    if (held && there?.ino === held.inode && there.dev === held.device) return held;
+    const there = opened && lstatSync(file, { throwIfNoEntry: false });
+    if (opened && there?.ino === opened.inode && there.dev === opened.device) return opened;
     close();
-    held = openHeld(file);
-    return held;
+    opened = openHeld(file);
+    return opened;
   }
 
   return {
@@ -79,7 +79,7 @@ export function createRecordFile(file: string) {
      * an error. `isLooked`: the path was just checked.
      */
     append(text: string, isLooked = false) {
-      const { descriptor } = (isLooked ? held : undefined) ?? current();
+      const { descriptor } = (isLooked ? opened : undefined) ?? current();
       const length = Buffer.byteLength(text);
       const written = writeSync(descriptor, text);
       if (written !== length) throw new Error(`only ${written} of ${length} bytes fit`);
@@ -90,9 +90,7 @@ export function createRecordFile(file: string) {
 
 const CHUNK = 1 << 16;
 
-/**
- * Reads lines that other processes appended since the last call. Starts over if the file was replaced.
- */
+/** Reads lines that other processes appended since the last call. Starts over if the file was replaced. */
 export function createTail(file: string, onLine: (text: string) => void, onReset: () => void) {
   let [offset, inode] = [0, 0];
   let rest: Buffer = Buffer.alloc(0);
@@ -116,7 +114,7 @@ export function createTail(file: string, onLine: (text: string) => void, onReset
     isTorn: () => rest.length > 0,
     /** Throws errors of the file system, except that a missing file counts as empty. */
     catchUp(): void {
-      // It runs for every file that is read, and mostly there is nothing new.
+      // This check runs for every file that is read, and mostly there is nothing new.
       const there = lstatSync(file, { throwIfNoEntry: false });
       if (!there || (there.isFile() && there.ino === inode && there.size === offset)) return;
       let descriptor: number;

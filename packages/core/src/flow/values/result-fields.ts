@@ -50,14 +50,14 @@ type Single = null | boolean | number | string;
 const isSingle = (data: Json): data is Single => typeof data !== 'object' || data === null;
 
 type NamedFields = ReadonlyMap<string, Field>;
-const known = new WeakMap<ResultFacts, NamedFields>();
+const cache = new WeakMap<ResultFacts, NamedFields>();
 
 /**
  * Returns the fields by name. Free text wins over identifiers; a kind applies only to fields that are
  * not free text.
  */
 function namedIn(facts: ResultFacts): NamedFields {
-  const before = known.get(facts);
+  const before = cache.get(facts);
   if (before) return before;
   const named = new Map<string, Field>();
   for (const [name, kind] of Object.entries(facts.kinds ?? {})) {
@@ -69,7 +69,7 @@ function namedIn(facts: ResultFacts): NamedFields {
   }
   for (const name of facts.free_text ?? []) named.set(nameOf(name), FREE);
   for (const name of facts.made ?? []) named.set(nameOf(name), MADE);
-  known.set(facts, named);
+  cache.set(facts, named);
   return named;
 }
 

@@ -83,11 +83,11 @@ export function makeContainer(
   own: Descriptor = EMPTY,
   shape: Descriptor = EMPTY,
 ): Value {
-  const kept = new Map<string, Value>();
+  const elementValues = new Map<string, Value>();
   let union = mergeDescriptors(own, shape);
   const add = (key: string | number, value: Value): Json => {
     if (isMoreThanData(value)) {
-      kept.set(String(key), value);
+      elementValues.set(String(key), value);
       union = mergeDescriptors(union, value.meta.descriptor);
     }
     return value.data;
@@ -99,7 +99,7 @@ export function makeContainer(
       );
   // The values inside were frozen when they were made.
   Object.freeze(data);
-  const elements = Object.freeze({ own, shape, parts: kept });
+  const elements = Object.freeze({ own, shape, parts: elementValues });
   const meta = Object.freeze({ descriptor: union, origin: NO_ORIGIN, elements });
   return new LabelledValue(data, meta, undefined);
 }
@@ -118,8 +118,8 @@ const OF_THE_WHOLE = new Set(
 const inherited = new WeakMap<Origin, Origin>();
 
 function originInside(origin: Origin): Origin {
-  const known = inherited.get(origin);
-  if (known) return known;
+  const cached = inherited.get(origin);
+  if (cached) return cached;
   const facts = Object.entries(origin).filter(([fact]) => !OF_THE_WHOLE.has(fact));
   const inside = facts.length > 0 ? Object.freeze(Object.fromEntries(facts)) : NO_ORIGIN;
   inherited.set(origin, inside);

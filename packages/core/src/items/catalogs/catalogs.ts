@@ -226,10 +226,10 @@ export function createCatalogs(options: CatalogOptions) {
     return put.ok ? ok(withIndex(entry, level)) : put;
   }
 
-  const known = () => list().catalogs.flatMap((entry) => indexes.read(entry) ?? []);
+  const allItems = () => list().catalogs.flatMap((entry) => indexes.read(entry) ?? []);
   const unknown = (name: string): Outcome<never> => {
     const names = list().catalogs.map((one) => one.name);
-    return fail('not_found', `there is no catalog \`${name}\``, { catalogs: names });
+    return fail('not_found', `catalog \`${name}\` not found`, { catalogs: names });
   };
 
   return {
@@ -244,7 +244,7 @@ export function createCatalogs(options: CatalogOptions) {
         return fail('config_invalid', `\`${settings.file}\` has errors: ${wrong.message}`);
       }
       if (list().catalogs.some(({ name }) => name === entry.name)) {
-        return fail('invalid_input', `there is a catalog \`${entry.name}\` already`);
+        return fail('invalid_input', `catalog \`${entry.name}\` exists already`);
       }
       const done = await read(entry, level);
       if (!done.ok) return done;
@@ -269,7 +269,7 @@ export function createCatalogs(options: CatalogOptions) {
       return ok(updated);
     },
     search({ text, kind, limit = 10 }: { text: string; kind?: ItemKind; limit?: number }) {
-      const items = known().flatMap((index) => index.items);
+      const items = allItems().flatMap((index) => index.items);
       const chosen = items.filter((item) => kind === undefined || item.kind === kind);
       const hits = searchCatalogItems(chosen, text);
       // A key may have been revoked since the catalog was read.
@@ -280,10 +280,10 @@ export function createCatalogs(options: CatalogOptions) {
       return { hits: judged, total: hits.length };
     },
     /** Returns the item for `id`, `catalog:id` or a bare name, with the id that `copy` accepts. */
-    resolve: (kind: ItemKind, id: string) => itemIn(known(), kind, id),
+    resolve: (kind: ItemKind, id: string) => itemIn(allItems(), kind, id),
     /** Copies `id` or `catalog:id` to the project or the user's folder. */
     async copy(kind: ItemKind, id: string, destination: CatalogLevel = 'project') {
-      const found = findIn(known(), kind, id);
+      const found = findIn(allItems(), kind, id);
       return found.ok ? await copyFresh(found.output, rootOf[destination], options) : found;
     },
   };

@@ -119,7 +119,7 @@ export async function fetchCatalog(
     const folder = resolve(base, entry.location);
     return existsSync(folder)
       ? ok([itemsIn(folder)])
-      : fail('not_found', `catalog \`${entry.name}\`: there is no folder \`${folder}\``);
+      : fail('not_found', `catalog \`${entry.name}\`: folder \`${folder}\` not found`);
   }
   try {
     mkdirSync(cache, { recursive: true });
@@ -195,8 +195,8 @@ export const runCommand: RunCommand = (command, args, { cwd, env, timeoutMs, sig
       if (stopped) finish(stopped);
       else if (code === 0) finish(ok(output));
       else {
-        const said = withoutSecrets(errors.trim().split('\n').at(-1) ?? '');
-        finish(fail('tool_failed', `\`${command}\` ended with ${code}: ${said}`));
+        const lastLine = withoutSecrets(errors.trim().split('\n').at(-1) ?? '');
+        finish(fail('tool_failed', `\`${command}\` ended with ${code}: ${lastLine}`));
       }
     });
   });

@@ -73,16 +73,16 @@ export function createItemRoots(
     const isLocal = folders.every((folder) => !isFolder(folder) || canWatch(folder));
     // The imprint is taken before the files are read. It counts if their content then is unchanged.
     const before = isLocal ? takeImprint(looked, clock.now()) : undefined;
-    const seen = new Set<string>();
+    const paths = new Set<string>();
     const found: Root[] = [
       { source: 'project', dir: `${project}/.ai` },
       { source: 'user', dir: home },
-      ...installedBundles(folders, seen),
+      ...installedBundles(folders, paths),
       { source: 'bundle', dir: bundle },
     ];
-    const isSame = isDeepStrictEqual([roots, looked], [found, seen]);
+    const isSame = isDeepStrictEqual([roots, looked], [found, paths]);
     imprint = isSame ? before : undefined;
-    if (!isSame) [roots, looked] = [found, seen];
+    if (!isSame) [roots, looked] = [found, paths];
     return roots;
   };
 }

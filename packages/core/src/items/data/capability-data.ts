@@ -41,10 +41,10 @@ function readCatalog(data: DataFile): CatalogData {
   }
   const infosOf = (map: typeof ground) => [...map.values()].map(({ info }) => info);
   for (;;) {
-    const made = createCapabilityCatalog(infosOf(ground), infosOf(added));
-    if (made.ok) return { catalog: made.output, diagnostics };
+    const created = createCapabilityCatalog(infosOf(ground), infosOf(added));
+    if (created.ok) return { catalog: created.output, diagnostics };
     const before = added.size + ground.size;
-    for (const problem of made.error.detail.problems as unknown as CapabilityProblem[]) {
+    for (const problem of created.error.detail.problems as unknown as CapabilityProblem[]) {
       const from = added.get(problem.name) ?? ground.get(problem.name);
       diagnostics.push(diagnostic(from?.layer.file ?? '', problem));
       if (!added.delete(problem.name)) ground.delete(problem.name);
@@ -59,12 +59,12 @@ function readCatalog(data: DataFile): CatalogData {
 
 /** Caches the catalog, because every call reads it. The same files give the same catalog. */
 export function createCatalogReader(): (data: DataFile) => CatalogData {
-  let known: { layers: DataFile['layers']; made: CatalogData } | undefined;
+  let cached: { layers: DataFile['layers']; made: CatalogData } | undefined;
   return (data) => {
     const isSame =
-      known?.layers.length === data.layers.length &&
-      data.layers.every((layer, at) => layer.value === known?.layers[at]?.value);
-    if (!known || !isSame) known = { layers: data.layers, made: readCatalog(data) };
-    return known.made;
+      cached?.layers.length === data.layers.length &&
+      data.layers.every((layer, at) => layer.value === cached?.layers[at]?.value);
+    if (!cached || !isSame) cached = { layers: data.layers, made: readCatalog(data) };
+    return cached.made;
   };
 }

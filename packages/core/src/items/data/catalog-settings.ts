@@ -80,28 +80,28 @@ interface CatalogSettings {
 
 /** Returns the entries of a root (`.ai` or the user's folder). Never throws. */
 export function readCatalogSettings(root: string): CatalogSettings {
-  const shown = `${root}/${PATH}`;
+  const displayPath = `${root}/${PATH}`;
   const read = readInside(realOf(root), PATH);
-  if (read === undefined) return { entries: [], diagnostics: [], file: shown };
-  if ('text' in read) return parseCatalogSettings(read.text, shown);
+  if (read === undefined) return { entries: [], diagnostics: [], file: displayPath };
+  if ('text' in read) return parseCatalogSettings(read.text, displayPath);
   const { code, message } = read.problem;
-  return { entries: [], diagnostics: [aboutFile(shown, code, message)], file: shown };
+  return { entries: [], diagnostics: [aboutFile(displayPath, code, message)], file: displayPath };
 }
 
-function parseCatalogSettings(content: string, shown: string): CatalogSettings {
-  const { value, place, diagnostics } = openYaml(content, shown);
+function parseCatalogSettings(content: string, displayPath: string): CatalogSettings {
+  const { value, place, diagnostics } = openYaml(content, displayPath);
   const isReadable = value !== null && diagnostics.length === 0;
   const entries = isReadable ? (file(value, place)?.catalogs ?? []) : [];
-  return { entries, diagnostics, file: shown };
+  return { entries, diagnostics, file: displayPath };
 }
 
 /** Returns the problem of an entry that a person typed. Undefined for a valid one. */
-export function entryProblem(given: CatalogEntry): string | undefined {
-  const content = formatYaml({ catalogs: [asJson(given)] });
+export function entryProblem(entry: CatalogEntry): string | undefined {
+  const content = formatYaml({ catalogs: [asJson(entry)] });
   return parseCatalogSettings(content, '').diagnostics[0]?.message;
 }
 
-const block = (given: CatalogEntry): string => formatYaml([{ ...given }]).replace(/^(?=.)/gm, '  ');
+const block = (entry: CatalogEntry): string => formatYaml([{ ...entry }]).replace(/^(?=.)/gm, '  ');
 
 /** Returns the settings with other entries. Comments are kept if an entry is only added at the end. */
 export function writeCatalogSettings(

@@ -100,9 +100,9 @@ function dropUnpriced(value: JsonObject, layers: readonly DataLayer[], into: Dia
  */
 function inCurrency(own: JsonObject, others: JsonObject): JsonObject {
   const { currency, rates, ...rest } = own;
-  const known = isObject(others.rates) ? others.rates : {};
+  const otherRates = isObject(others.rates) ? others.rates : {};
   const added = Object.entries(isObject(rates) ? rates : {}).filter(
-    ([name]) => !Object.hasOwn(known, name),
+    ([name]) => !Object.hasOwn(otherRates, name),
   );
   return {
     ...rest,
@@ -122,8 +122,8 @@ export function createDataReader() {
 
   function parseOnce(name: DataName, content: FileText, file: string): Parsed {
     const text = 'text' in content ? content.text : `\0${content.problem.code}`;
-    const known = parsed.get(file);
-    if (known?.text === text) return known.result;
+    const cached = parsed.get(file);
+    if (cached?.text === text) return cached.result;
     const result = parse(name, content, file);
     parsed.set(file, { text, result });
     return result;
@@ -143,9 +143,9 @@ export function createDataReader() {
   const shipped = new Map<string, ReadLayer[]>();
   function shippedOf(name: DataName, root: Root, real: string): ReadLayer[] {
     const key = `${name}:${real}`;
-    const known = shipped.get(key) ?? readLevel(name, root, real);
-    shipped.set(key, known);
-    return known;
+    const layers = shipped.get(key) ?? readLevel(name, root, real);
+    shipped.set(key, layers);
+    return layers;
   }
 
   return (name: DataName, roots: readonly { root: Root; real: string | undefined }[]): DataFile => {

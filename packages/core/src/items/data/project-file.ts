@@ -45,9 +45,9 @@ export function readProjectFile(root: string): ProjectFile {
     return { isSticky: false, diagnostics: [problem], file };
   }
   const { value, place, diagnostics } = openYaml(read.text, file);
-  const given = diagnostics.length === 0 ? fields(value, place) : undefined;
-  const id = diagnostics.length === 0 ? given?.id : undefined;
-  const isSticky = given?.placement === 'sticky';
+  const content = diagnostics.length === 0 ? fields(value, place) : undefined;
+  const id = diagnostics.length === 0 ? content?.id : undefined;
+  const isSticky = content?.placement === 'sticky';
   return { ...(id !== undefined && { id }), isSticky, diagnostics, file };
 }
 
@@ -59,8 +59,8 @@ export function giveProjectId(
   root: string,
   random: RandomBytes,
 ): Outcome<{ id: string; isNew: boolean }> {
-  const { id: known, diagnostics, file } = readProjectFile(root);
-  if (known !== undefined) return ok({ id: known, isNew: false });
+  const { id: presentId, diagnostics, file } = readProjectFile(root);
+  if (presentId !== undefined) return ok({ id: presentId, isNew: false });
   const [wrong] = diagnostics;
   if (wrong) return fail('config_invalid', `\`${file}\`: ${wrong.message}`);
   const id = `prj_${Buffer.from(random(12)).toString('hex')}`;

@@ -58,14 +58,16 @@ function checkEntries(
     return found.ok ? ok(found.output.id) : found;
   };
   const { entries: _, ...rest } = permissions;
-  const held = [...grantsFromPermissions({ entries: [], ...rest }, world.catalog, resolve).grants];
+  const grantList = [
+    ...grantsFromPermissions({ entries: [], ...rest }, world.catalog, resolve).grants,
+  ];
   const wrong = new Set<Permission>();
   for (const permission of permissions.entries) {
     if (isReported(permission)) {
       // The intended grant is clear, so tools that need it are not reported.
       const { verb, resource } = permission;
       if (resource === 'filesystem') {
-        held.push({ capability: verb === 'execute' ? 'fs.exec' : `fs.${verb}` });
+        grantList.push({ capability: verb === 'execute' ? 'fs.exec' : `fs.${verb}` });
       }
       continue;
     }
@@ -99,7 +101,7 @@ function checkEntries(
       else findings.error(code, place, message, hint);
     }
     if (reason === undefined) checkToolId(permission, world, findings);
-    held.push(...grants);
+    grantList.push(...grants);
   }
   // Entries that are valid alone can conflict with each other.
   const whole = grantsFromPermissions(permissions, world.catalog, resolve);
@@ -108,7 +110,7 @@ function checkEntries(
     const isTold = isSeen || permission.line === undefined;
     if (!isTold) findings.error(code, placeOf(permission), message);
   }
-  return held;
+  return grantList;
 }
 
 /** A full id is granted as written, also if the tool does not exist. */
@@ -121,7 +123,7 @@ function checkToolId(permission: Permission, world: DirectiveWorld, findings: Fi
     return findings.warning('tool_unknown', placeOf(permission), message);
   }
   if (!id.includes('/') || world.tool(id).ok) return;
-  const message = `there is no tool ${quoted(id)}, so this line grants nothing now`;
+  const message = `tool ${quoted(id)} not found, so this line grants nothing now`;
   const hint = didYouMean(id, world.toolIds());
   findings.warning('tool_unknown', placeOf(permission), message, hint);
 }
@@ -152,9 +154,9 @@ function remedy(needs: readonly Need[], form: Form, catalog: CapabilityCatalog):
 }
 
 const listed = (names: readonly string[]): string => {
-  const shown = names.slice(0, 3);
-  const more = names.length - shown.length;
-  return more > 0 ? `${shown.join(', ')} and ${more} more` : shown.join(' and ');
+  const firstNames = names.slice(0, 3);
+  const more = names.length - firstNames.length;
+  return more > 0 ? `${firstNames.join(', ')} and ${more} more` : firstNames.join(' and ');
 };
 const list = (names: readonly string[]): string => listed(names.map((name) => `\`${name}\``));
 
@@ -167,17 +169,17 @@ const needsOf = ({ requires, endpoint }: NamedTool): Need[] =>
 
 function checkTools(
   directive: Directive,
-  held: readonly Grant[],
+  grantList: readonly Grant[],
   world: DirectiveWorld,
   findings: Findings,
 ): void {
-  const names = new Set(held.map(({ capability }) => capability));
+  const names = new Set(grantList.map(({ capability }) => capability));
   const holds = (capability: string): boolean =>
     [capability, ...world.catalog.impliedBy(capability)].some((name) => names.has(name)) ||
     (!world.catalog.isSystem(capability) &&
       [...names].some((name) => isPattern(name) && matchGlob(name, capability)));
   const isMet = (need: Need): boolean =>
-    holds(need.capability) && (!need.scope || grantsAllow(held, need, world.catalog));
+    holds(need.capability) && (!need.scope || grantsAllow(grantList, need, world.catalog));
   const entries = directive.permissions?.entries ?? [];
   for (const permission of entries.filter(isToolEntry)) {
     const tools = toolsOf(permission, world).map((tool) => ({
@@ -199,14 +201,14 @@ export function checkRights(
   directive: Directive,
   world: DirectiveWorld,
   findings: Findings,
-  known: readonly Diagnostic[],
+  reported: readonly Diagnostic[],
 ): void {
   const { permissions } = directive;
   if (!permissions) return;
   const lines = new Set(
-    known.filter(({ code }) => REPORTED.includes(code)).map(({ line }) => line),
+    reported.filter(({ code }) => REPORTED.includes(code)).map(({ line }) => line),
   );
   const isReported = ({ line }: Permission): boolean => line !== undefined && lines.has(line);
-  const held = checkEntries(permissions, world, findings, isReported);
-  checkTools(directive, held, world, findings);
+  const grantList = checkEntries(permissions, world, findings, isReported);
+  checkTools(directive, grantList, world, findings);
 }

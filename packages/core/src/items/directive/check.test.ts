@@ -47,7 +47,7 @@ test('an expected tool that is not there is a warning with the nearest name', ()
   const [found] = check('<expect><call tool="shell/bsh" succeeds="last"/></expect>');
   expect(found).toMatchObject({
     severity: 'warning',
-    message: 'there is no tool `shell/bsh`, so every run ends `failed` now',
+    message: 'tool `shell/bsh` not found, so every run ends `failed` now',
     hint: 'did you mean `shell/bash`',
   });
 });

@@ -104,15 +104,12 @@ function checkRelationships(directive: Directive, world: DirectiveWorld, finding
   });
 }
 
-/**
- * A missing tool is a warning, because it may be added later. Until then a run that expects its call
- * fails.
- */
+/** A missing tool is a warning, because it may be added later. Until then a run that expects its call fails. */
 function checkExpected(directive: Directive, world: DirectiveWorld, findings: Findings): void {
   directive.expect.forEach(({ tool, succeeds }, index) => {
     if (world.tool(tool).ok) return;
     const then = succeeds === 'last' ? ', so every run ends `failed` now' : '';
-    const message = `there is no tool \`${tool}\`${then}`;
+    const message = `tool \`${tool}\` not found${then}`;
     const hint = didYouMean(tool, world.toolIds());
     findings.warning('tool_unknown', directive.places.at(`expect.${index}`), message, hint);
   });
@@ -132,8 +129,7 @@ function checkTitle(directive: Directive, world: DirectiveWorld, findings: Findi
 }
 
 /**
- * A missing directive is a warning, because it may be added later. Until then the list does not match by
- * it.
+ * A missing directive is a warning, because it may be added later. Until then the list does not match by it.
  */
 function checkLists(directive: Directive, world: DirectiveWorld, findings: Findings): void {
   const { permissions, places } = directive;
@@ -143,7 +139,7 @@ function checkLists(directive: Directive, world: DirectiveWorld, findings: Findi
         const isKnown =
           world.directive(name) !== undefined || world.ambiguous?.(name) !== undefined;
         if (/[*?]/.test(name) || name === directive.name || isKnown) continue;
-        const message = `there is no directive \`${name}\`, so \`${list}\` does not match any by it now`;
+        const message = `directive \`${name}\` not found, so \`${list}\` does not match any by it now`;
         const hint = didYouMean(name, world.directiveNames());
         findings.warning('directive_unknown', places.at(`${use}.${list}`), message, hint);
       }
@@ -155,9 +151,9 @@ function checkLists(directive: Directive, world: DirectiveWorld, findings: Findi
 function checkModelId({ model, places }: Directive, world: DirectiveWorld, findings: Findings) {
   for (const field of ['model_id', 'fallback_id'] as const) {
     const id = model?.[field]?.toLowerCase();
-    const known = world.models ?? [];
-    if (id === undefined || known.some((one) => one.toLowerCase() === id)) continue;
-    const hint = didYouMean(id, known);
+    const modelIds = world.models ?? [];
+    if (id === undefined || modelIds.some((one) => one.toLowerCase() === id)) continue;
+    const hint = didYouMean(id, modelIds);
     const message = `no tier, price or provider names a model \`${id}\``;
     if (hint !== undefined) findings.warning('model_unknown', places.at('model'), message, hint);
   }
@@ -165,18 +161,18 @@ function checkModelId({ model, places }: Directive, world: DirectiveWorld, findi
 
 function checkModel({ model, places }: Directive, { tiers }: DirectiveWorld, findings: Findings) {
   if (model?.tier === undefined || tiers.includes(model.tier)) return;
-  const known = didYouMean(model.tier, tiers) ?? `known tiers: ${tiers.join(', ')}`;
-  const hint = `${known}; tiers stand under \`tiers\` in \`~/.ai/config/models.yaml\``;
-  const message = `there is no tier \`${model.tier}\``;
+  const tierHint = didYouMean(model.tier, tiers) ?? `known tiers: ${tiers.join(', ')}`;
+  const hint = `${tierHint}; tiers stand under \`tiers\` in \`~/.ai/config/models.yaml\``;
+  const message = `tier \`${model.tier}\` not found`;
   findings.error('tier_unknown', places.at('model.tier'), message, hint);
 }
 
 function checkCurrency(directive: Directive, { currencies }: DirectiveWorld, findings: Findings) {
   const currency = directive.limits?.spend_currency;
   if (currency === undefined || currencies.includes(currency)) return;
-  const known = currencies.join(', ') || 'no currency';
+  const currencyList = currencies.join(', ') || 'no currency';
   const message = `the price table has no rate for \`${currency}\``;
-  const hint = `it knows ${known}; add a rate to .ai/config/pricing.yaml`;
+  const hint = `it knows ${currencyList}; add a rate to .ai/config/pricing.yaml`;
   findings.error('currency_unknown', directive.places.at('limits.spend'), message, hint);
 }
 

@@ -16,7 +16,7 @@ export interface Element {
   readonly at: Place;
   readonly attributes: Attribute[];
   readonly children: (Element | TextPiece)[];
-  /** Undefined for an unknown tag. */
+  /** Undefined if the table of shapes does not contain the tag. */
   readonly shape: Shape | undefined;
   /** True for text from YAML: its first line is indented like the others. */
   readonly yaml?: boolean;
@@ -126,11 +126,11 @@ export function objectOf(element: Element | undefined): JsonObject {
 }
 
 export function readFlag(element: Element, name: string, findings: Findings): boolean | undefined {
-  const given = attributeOf(element, name);
-  if (!given) return undefined;
-  if (given.value === 'true' || given.value === 'false') return given.value === 'true';
-  const message = `\`${name}\` is ${quoted(given.value)}, but must be \`true\` or \`false\``;
-  return findings.error('value_invalid', given.at, message);
+  const attribute = attributeOf(element, name);
+  if (!attribute) return undefined;
+  if (attribute.value === 'true' || attribute.value === 'false') return attribute.value === 'true';
+  const message = `\`${name}\` is ${quoted(attribute.value)}, but must be \`true\` or \`false\``;
+  return findings.error('value_invalid', attribute.at, message);
 }
 
 /** Returns one of a closed set. Undefined if it is absent or, after a report, if it is invalid. */
@@ -141,11 +141,11 @@ export function readChoice<T extends string>(
   findings: Findings,
   code = 'value_invalid',
 ): T | undefined {
-  const given = attributeOf(element, name);
-  if (!given) return undefined;
-  const found = choices.find((choice) => choice === given.value);
+  const attribute = attributeOf(element, name);
+  if (!attribute) return undefined;
+  const found = choices.find((choice) => choice === attribute.value);
   if (found !== undefined) return found;
   const wanted = choices.map((choice) => `\`${choice}\``).join(', ');
-  const message = `\`${name}\` is ${quoted(given.value)}, but must be one of ${wanted}`;
-  return findings.error(code, given.at, message, didYouMean(given.value, choices));
+  const message = `\`${name}\` is ${quoted(attribute.value)}, but must be one of ${wanted}`;
+  return findings.error(code, attribute.at, message, didYouMean(attribute.value, choices));
 }

@@ -26,10 +26,7 @@ function character(entity: string): string | undefined {
   return isCharacter ? String.fromCodePoint(code) : undefined;
 }
 
-/**
- * Decodes entities. Text that looks like an entity but is unknown stays, and `unknown` is called with
- * it.
- */
+/** Decodes entities. Text that looks like an entity but is unknown stays, and `unknown` is called with it. */
 export function decodeEntities(
   source: string,
   at: number,

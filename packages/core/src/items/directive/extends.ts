@@ -40,11 +40,11 @@ function layOver(own: Directive, below: Directive): Directive {
 
 /** Yields every directive that these names lead to, each once and nearest first. */
 function* lineage(names: readonly string[], lookup: Lookup, most: number) {
-  const seen = new Set<string>();
+  const visited = new Set<string>();
   const queue = [...names];
-  for (let name = queue.shift(); name !== undefined && seen.size < most; name = queue.shift()) {
-    if (seen.has(name)) continue;
-    seen.add(name);
+  for (let name = queue.shift(); name !== undefined && visited.size < most; name = queue.shift()) {
+    if (visited.has(name)) continue;
+    visited.add(name);
     const found = lookup(name);
     yield { name, found };
     queue.unshift(...(found?.relationships.extends ?? []));

@@ -22,8 +22,8 @@ const HOOK_ACTION = /^(?:continue|retry|skip|fail|abort|retry_with_fallback)$/;
 
 /** Returns the name of a field, from the attribute of the long form or the tag of the short one. */
 function fieldName(field: Element, tag: string, findings: Findings): string | undefined {
-  const given = field.name === tag ? attributeOf(field, 'name') : undefined;
-  const name = field.name === tag ? given?.value : field.name;
+  const attribute = field.name === tag ? attributeOf(field, 'name') : undefined;
+  const name = field.name === tag ? attribute?.value : field.name;
   if (name === undefined || name === '') {
     if (hasTypo(field)) return undefined;
     const hint = `add ${findings.words.attribute('name', `my_${tag}`)}`;
@@ -32,7 +32,7 @@ function fieldName(field: Element, tag: string, findings: Findings): string | un
   if (FIELD_NAME.test(name)) return name;
   const rule = 'may hold only letters, digits and `_`, and must not start with a digit';
   const message = `${tag} name ${quoted(name)} ${rule}`;
-  return findings.error(`${tag}_name_invalid`, given?.at ?? field.at, message);
+  return findings.error(`${tag}_name_invalid`, attribute?.at ?? field.at, message);
 }
 
 const FITS: Readonly<Record<string, (value: unknown) => boolean>> = {
@@ -42,17 +42,17 @@ const FITS: Readonly<Record<string, (value: unknown) => boolean>> = {
 };
 
 function readDefault(field: Element, type: string, findings: Findings): Json | undefined {
-  const given = attributeOf(field, 'default');
-  if (!given) return undefined;
-  if (type === 'string' || type === 'any') return given.value;
-  const parsed = parseJson(given.value);
+  const attribute = attributeOf(field, 'default');
+  if (!attribute) return undefined;
+  if (type === 'string' || type === 'any') return attribute.value;
+  const parsed = parseJson(attribute.value);
   const value = parsed.ok ? parsed.output : undefined;
   const fits = FITS[type]?.(value) ?? typeof value === type;
   if (fits) return value;
   const [article, form] = [/^[aio]/.test(type) ? 'an' : 'a', type === 'object' ? ' in JSON' : ''];
-  const message = `default ${quoted(given.value)} is not ${article} ${type}${form}`;
+  const message = `default ${quoted(attribute.value)} is not ${article} ${type}${form}`;
   const hint = 'change the default or the `type`';
-  return findings.error('input_default_invalid', given.at, message, hint);
+  return findings.error('input_default_invalid', attribute.at, message, hint);
 }
 
 function readFields<T extends { name: string }>(
@@ -90,9 +90,9 @@ export function readInputs(element: Element, findings: Findings): DirectiveInput
 
 /** Parses `retry|fail` as a list of allowed values. Any other text is a description. */
 function readEnum(field: Element, type: OutputType): { enum?: string[]; description: string } {
-  const [text, given] = [proseOf(field), attributeOf(field, 'enum')?.value];
+  const [text, members] = [proseOf(field), attributeOf(field, 'enum')?.value];
   const split = (words: string) => words.split('|').map((word) => word.trim());
-  if (given !== undefined) return { enum: split(given), description: text };
+  if (members !== undefined) return { enum: split(members), description: text };
   const isList = type === 'string' && /^[\w.-]+(?:\s*\|\s*[\w.-]+)+$/.test(text);
   return isList ? { enum: split(text), description: '' } : { description: text };
 }

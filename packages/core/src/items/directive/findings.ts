@@ -12,9 +12,7 @@ const MAX_FINDINGS = 100;
 /** Longer lines are not repeated in a diagnostic. */
 const MAX_LINE = 2000;
 
-/**
- * An offset into the file, or a function that finds it: locations in YAML are computed only if needed.
- */
+/** An offset into the file, or a function that finds it: locations in YAML are computed only if needed. */
 export type Place = number | (() => number);
 
 export const offsetOf = (place: Place): number => (typeof place === 'number' ? place : place());
@@ -48,9 +46,18 @@ export function createFindings(
       }
       const { line, column } = typeof place === 'object' ? place : position(place);
       const source = lines.line(line);
-      const shown = source.length > MAX_LINE ? undefined : source;
+      const sourceLine = source.length > MAX_LINE ? undefined : source;
       found.push(
-        compact<Diagnostic>({ file, line, column, code, severity, message, hint, text: shown }),
+        compact<Diagnostic>({
+          file,
+          line,
+          column,
+          code,
+          severity,
+          message,
+          hint,
+          text: sourceLine,
+        }),
       );
     };
   return {
@@ -68,7 +75,7 @@ export function createFindings(
       if (more === 0 || !last) return sorted;
       const { line, column } = last;
       const message = `${more} more problems are not listed`;
-      // It is an error, because an unlisted problem may be one.
+      // The finding is an error, because an unlisted problem may be one.
       return [...sorted, { file, line, column, code: 'too_many', severity: 'error', message }];
     },
   };
@@ -79,7 +86,6 @@ export type Form = 'xml' | 'yaml';
 
 interface DirectiveWords {
   readonly form: Form;
-  /** The word "tag" or "key". */
   readonly tagKind: string;
   /** Returns a tag by its name, quoted. */
   tag(name: string): string;

@@ -31,8 +31,8 @@ import {
 import { grantLine } from './permissions.ts';
 
 /** Returns fields that differ from event to event. `seen` is called at every read of one. */
-function varying(names: readonly string[], seen: () => null): JsonObject {
-  const fields = names.map((name) => [name, { get: seen }] as const);
+function varying(names: readonly string[], onRead: () => null): JsonObject {
+  const fields = names.map((name) => [name, { get: onRead }] as const);
   return Object.defineProperties({}, Object.fromEntries(fields));
 }
 
@@ -108,8 +108,7 @@ function checkWhen(when: Element, findings: Findings): readonly EventName[] {
 }
 
 /**
- * Returns the texts inside of an element with their locations: of the text itself in XML, of the key in
- * YAML.
+ * Returns the texts inside of an element with their locations: of the text itself in XML, of the key in YAML.
  */
 function textsIn(element: Element): { text: string; place: (index: number) => Place }[] {
   if (element.data !== undefined) {
@@ -131,12 +130,17 @@ function checkTemplates(inputs: Element, events: readonly EventName[], findings:
       const compiled = compileExpression(path.join('.'));
       const [unknown] = compiled.ok ? unknownPaths(compiled.output, HOOK_CONTEXT) : [];
       if (!unknown) continue;
-      const shown = quoted(`\${${path.join('.')}}`);
+      const placeholder = quoted(`\${${path.join('.')}}`);
       const near = unknown.suggestion && `did you mean \`\${${unknown.suggestion}}\``;
       if (Object.hasOwn(HOOK_CONTEXT, path[0] ?? '')) {
-        findings.error('path_unknown', place(offset), `${shown} does not exist for a hook`, near);
+        findings.error(
+          'path_unknown',
+          place(offset),
+          `${placeholder} does not exist for a hook`,
+          near,
+        );
       } else {
-        const message = `${shown} names nothing that a hook knows and stays as it is`;
+        const message = `${placeholder} names nothing that a hook knows and stays as it is`;
         findings.warning('path_unknown', place(offset), message, near);
       }
     }

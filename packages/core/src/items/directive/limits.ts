@@ -113,7 +113,7 @@ export function reportCost(cost: Element, findings: Findings): void {
   const replacement = translate(dataOf(cost));
   const also = replacement.hook ? ` and ${words.tag('hooks')}` : '';
   const stops = replacement.hook === WARN ? '; a run stops at its limit, also after a warning' : '';
-  const message = `${words.tag('cost')} is no longer read; write ${words.tag('limits')}${also} instead${stops}`;
+  const message = `${words.tag('cost')} is not supported; write ${words.tag('limits')}${also} instead${stops}`;
   const block = words.form === 'xml' ? printXml(replacement) : printYaml(replacement);
   findings.error('cost_removed', cost.at, message, `replace it with\n${block}`);
 }
@@ -137,9 +137,7 @@ export function reportRetired(model: Element, findings: Findings): void {
 const DECIMAL = /^(\d{1,12})(?:\.(\d{1,9}))?$/;
 const CURRENCY = /^[A-Z]{3}$/;
 
-/**
- * Returns the decimal without trailing zeros: `10.00` and `10` are one value. Undefined: not a decimal.
- */
+/** Returns the decimal without trailing zeros: `10.00` and `10` are one value. Undefined: not a decimal. */
 function normalizeDecimal(text: string): string | undefined {
   const [match, whole = '', fraction = ''] = DECIMAL.exec(text) ?? [];
   if (match === undefined) return undefined;
@@ -152,13 +150,13 @@ export function readLimits(element: Element, findings: Findings): DirectiveLimit
 
   function invalid(child: Element, rule: string): undefined {
     const text = proseOf(child);
-    const given = text === '' ? 'is empty' : `is ${quoted(text)}`;
+    const problem = text === '' ? 'is empty' : `is ${quoted(text)}`;
     const hint = text.startsWith('-')
       ? '0 means none allowed; leave the limit out for the default'
       : /^\d[\d_, ]*\d$/.test(text)
         ? `write ${quoted(text.replace(/[_, ]/g, ''))}`
         : 'leave the limit out for the default';
-    const message = `limit ${words.tag(child.name)} ${given}, but must be ${rule}`;
+    const message = `limit ${words.tag(child.name)} ${problem}, but must be ${rule}`;
     return findings.error('limit_invalid', child.at, message, hint);
   }
 
@@ -179,22 +177,22 @@ export function readLimits(element: Element, findings: Findings): DirectiveLimit
   }
 
   function currency(): string | undefined {
-    const given = attributeOf(childOf(element, 'spend'), 'currency');
-    if (!given || CURRENCY.test(given.value)) return given?.value;
-    const message = `currency ${quoted(given.value)} must be a code of three capital letters`;
+    const attribute = attributeOf(childOf(element, 'spend'), 'currency');
+    if (!attribute || CURRENCY.test(attribute.value)) return attribute?.value;
+    const message = `currency ${quoted(attribute.value)} must be a code of three capital letters`;
     const hint = `e.g. ${words.attribute('currency', 'USD')}`;
-    return findings.error('currency_invalid', given.at, message, hint);
+    return findings.error('currency_invalid', attribute.at, message, hint);
   }
 
   function warn(): number | undefined {
-    const given = attributeOf(childOf(element, 'context'), 'warn');
-    if (!given) return undefined;
-    const isDecimal = /^\d{0,3}(?:\.\d{1,9})?$/.test(given.value);
-    const share = isDecimal ? Number(given.value) : 0;
+    const attribute = attributeOf(childOf(element, 'context'), 'warn');
+    if (!attribute) return undefined;
+    const isDecimal = /^\d{0,3}(?:\.\d{1,9})?$/.test(attribute.value);
+    const share = isDecimal ? Number(attribute.value) : 0;
     if (share > 0 && share <= 1) return share;
     const rule = 'must be a share of the context above 0 and up to 1';
-    const message = `\`warn\` is ${quoted(given.value)}, but ${rule}`;
-    return findings.error('limit_invalid', given.at, message, 'leave it out for 0.8');
+    const message = `\`warn\` is ${quoted(attribute.value)}, but ${rule}`;
+    return findings.error('limit_invalid', attribute.at, message, 'leave it out for 0.8');
   }
 
   const counted = Object.fromEntries(COUNTED_LIMITS.map((name) => [name, count(name)]));

@@ -6,9 +6,7 @@ import { createFinder, type Finder } from './markup.ts';
 export type Located =
   /** `start` is the offset of `<directive`, `lead` that of the fence around it. */
   | { form: 'xml'; lead: number; start: number }
-  /**
-   * The YAML text between the two `---` lines. `lead` and `after` are the offsets around those lines.
-   */
+  /** The YAML text between the two `---` lines. `lead` and `after` are the offsets around those lines. */
   | { form: 'yaml'; lead: number; start: number; end: number; after: number }
   | { form: 'none'; problem: 'directive_missing' | 'front_matter_unclosed'; at: number };
 

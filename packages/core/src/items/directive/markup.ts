@@ -12,8 +12,8 @@ export type Finder = (needle: string, from: number) => number;
 export function createFinder(text: string): Finder {
   const last = new Map<string, { from: number; at: number }>();
   return (needle, from) => {
-    const known = last.get(needle);
-    if (known && from >= known.from && (known.at === -1 || known.at >= from)) return known.at;
+    const cached = last.get(needle);
+    if (cached && from >= cached.from && (cached.at === -1 || cached.at >= from)) return cached.at;
     const at = text.indexOf(needle, from);
     last.set(needle, { from, at });
     return at;
@@ -48,9 +48,7 @@ function createRawReader(text: string, start: number, find: Finder) {
       : end;
   }
 
-  /**
-   * Returns the assumed end of a raw element that is never closed: for a condition the end of its line.
-   */
+  /** Returns the assumed end of a raw element that is never closed: for a condition the end of its line. */
   function giveUp(name: string, from: number): number {
     const [tag, line] = [find('</', from), name === 'when' ? find('\n', from) : -1];
     return Math.min(tag === -1 ? text.length : tag, line === -1 ? text.length : line);
@@ -85,7 +83,6 @@ interface Cursor {
   readonly findings: Findings;
   readonly find: Finder;
   readonly raw: RawReader;
-  /** The open elements, outermost first. */
   readonly stack: Element[];
   /** Number of open elements per name, so that a check needs no walk over the stack. */
   readonly open: Map<string, number>;

@@ -54,39 +54,44 @@ function checkName({ value: name, at }: Attribute, findings: Findings): void {
 }
 
 export function readName(root: Element, findings: Findings): string {
-  const given = attributeOf(root, 'name');
-  if (!given) {
+  const attribute = attributeOf(root, 'name');
+  if (!attribute) {
     const stem = fileStem(findings.file) ?? 'my_directive';
     const hint = `add ${findings.words.attribute('name', stem)}`;
     if (!hasTypo(root))
       findings.error('name_missing', root.at, 'the directive has no `name`', hint);
     return stem;
   }
-  checkName(given, findings);
-  return given.value;
+  checkName(attribute, findings);
+  return attribute.value;
 }
 
 export function readVersion(root: Element, findings: Findings): string {
-  const given = attributeOf(root, 'version');
-  if (!given) {
+  const attribute = attributeOf(root, 'version');
+  if (!attribute) {
     const hint = `add ${findings.words.attribute('version', '1.0.0')}`;
     const message = 'the directive has no `version`';
     if (!hasTypo(root)) findings.error('version_missing', root.at, message, hint);
     return NO_VERSION;
   }
-  if (!VERSION.test(given.value)) {
-    const message = `version ${quoted(given.value)} must have the form \`x.y.z\``;
-    findings.error('version_invalid', given.at, message, 'e.g. `1.0.0`');
+  if (!VERSION.test(attribute.value)) {
+    const message = `version ${quoted(attribute.value)} must have the form \`x.y.z\``;
+    findings.error('version_invalid', attribute.at, message, 'e.g. `1.0.0`');
   }
-  return given.value;
+  return attribute.value;
 }
 
 function readTools(element: Element, findings: Findings): 'native' | undefined {
-  const given = attributeOf(element, 'tools');
-  if (given?.value === 'native') return 'native';
-  if (!given || given.value === '') return undefined;
-  const message = `there are no \`${given.value}\` tools for a model`;
-  findings.error('value_invalid', given.at, message, findings.words.attribute('tools', 'native'));
+  const attribute = attributeOf(element, 'tools');
+  if (attribute?.value === 'native') return 'native';
+  if (!attribute || attribute.value === '') return undefined;
+  const message = `there are no \`${attribute.value}\` tools for a model`;
+  findings.error(
+    'value_invalid',
+    attribute.at,
+    message,
+    findings.words.attribute('tools', 'native'),
+  );
   return undefined;
 }
 
@@ -162,11 +167,11 @@ export function readDeviation(element: Element, findings: Findings): DeviationRu
 }
 
 export function readExpose(element: Element, findings: Findings): Directive['expose'] {
-  const given = objectOf(element);
-  for (const { code, message, hint } of exposeProblems('directive', given)) {
+  const settings = objectOf(element);
+  for (const { code, message, hint } of exposeProblems('directive', settings)) {
     findings.error(code, element.at, message, hint);
   }
-  return readExposed('directive', given);
+  return readExposed('directive', settings);
 }
 
 export function readRelationships(element: Element | undefined, remember: Remember): Relationships {

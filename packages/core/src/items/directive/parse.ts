@@ -95,12 +95,12 @@ function rememberPlaces(metadata: Element | undefined, remember: Remember): void
 
 function build({ root, around }: DirectiveSource, findings: Findings): Directive {
   const { text: content, file, words } = findings;
-  const known = new Map<string, Place>();
+  const locations = new Map<string, Place>();
   const remember: Remember = (key, place) => {
-    if (place !== undefined) known.set(key, place);
+    if (place !== undefined) locations.set(key, place);
   };
   const places: DirectivePlaces = {
-    at: (key) => known.get(key) ?? root.at,
+    at: (key) => locations.get(key) ?? root.at,
     findings: () => createFindings(content, file, words.form, Number.POSITIVE_INFINITY),
   };
   const metadata = childOf(root, 'metadata');

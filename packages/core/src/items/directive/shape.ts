@@ -36,7 +36,7 @@ const TEXT = shape({ text: true });
 const TEXTS = shape({ text: true, repeat: true });
 const VERBATIM = shape({ text: true, raw: 'verbatim', repeat: true });
 const WHEN = shape({ text: true, raw: 'decoded' });
-/** Elements that are opaque everywhere. */
+/** Elements that are opaque wherever they occur. */
 const OPAQUE: Record<string, Shape> = { template: VERBATIM, example: VERBATIM, raw: VERBATIM };
 const FREE = shape({ free: true, text: true, repeat: true });
 const FREE_PART = shape({ free: true, text: true });
@@ -159,8 +159,8 @@ const own = <T>(table: Readonly<Record<string, T>>, name: string): T | undefined
 /** Returns the shape of a child by its name. Undefined if the parent does not have that name. */
 export function childShape(parent: Shape | undefined, name: string): Shape | undefined {
   if (parent === undefined) return undefined;
-  const known = own(parent.children, name);
-  if (known) return known;
+  const childEntry = own(parent.children, name);
+  if (childEntry) return childEntry;
   if (parent.free || parent.gone) return own(OPAQUE, name) ?? FREE;
   return parent.any;
 }

@@ -11,8 +11,8 @@ function attributeHint(name: string, shape: Shape): string | undefined {
   const near = didYouMean(name, shape.attributes);
   if (near !== undefined) return near;
   if (Object.hasOwn(shape.children, name)) return `write it as a tag: \`<${name}>…</${name}>\``;
-  const known = shape.attributes.map((attribute) => `\`${attribute}\``).join(', ');
-  return known === '' ? 'this tag takes no attributes' : `known here: ${known}`;
+  const validNames = shape.attributes.map((attribute) => `\`${attribute}\``).join(', ');
+  return validNames === '' ? 'this tag takes no attributes' : `known here: ${validNames}`;
 }
 
 function tagHint(element: Element, parent: Element, { words }: Findings): string {
@@ -21,8 +21,8 @@ function tagHint(element: Element, parent: Element, { words }: Findings): string
   const { attributes, children, text } = parent.shape as Shape;
   const names =
     words.form === 'yaml' ? [...attributes, ...Object.keys(children)] : Object.keys(children);
-  const known = names.filter((name) => name !== 'cost');
-  const near = nearest(element.name, known);
+  const validNames = names.filter((name) => name !== 'cost');
+  const near = nearest(element.name, validNames);
   if (near !== undefined) return `did you mean ${words.tag(near)}`;
   const home = homeOf(element.name);
   if (home !== undefined) return `${words.tag(element.name)} belongs inside ${words.tag(home)}`;
@@ -30,9 +30,9 @@ function tagHint(element: Element, parent: Element, { words }: Findings): string
     return `write it as an attribute: \`<${parent.name} ${element.name}="…">\``;
   }
   if (text && words.form === 'xml') return 'write `&lt;` if it is meant as text';
-  return known.length === 0
+  return validNames.length === 0
     ? `${words.tag(parent.name)} takes no other ${words.tagKind}s`
-    : `known here: ${known.map((name) => `\`${name}\``).join(', ')}`;
+    : `known here: ${validNames.map((name) => `\`${name}\``).join(', ')}`;
 }
 
 export function survey(root: Element, findings: Findings): void {
@@ -44,9 +44,9 @@ export function survey(root: Element, findings: Findings): void {
     findings.error('tag_unclosed', at, `tag ${words.tag(name)} is never closed`, hint);
   }
 
-  function attributes({ name, attributes: given, shape }: Element): void {
+  function attributes({ name, attributes: list, shape }: Element): void {
     if (!shape || shape.free || shape.gone) return;
-    for (const attribute of given) {
+    for (const attribute of list) {
       if (takesAttribute(shape, attribute.name)) continue;
       const message = `unknown attribute ${quoted(attribute.name)} on ${words.tag(name)}`;
       const hint = attributeHint(attribute.name, shape);
@@ -61,7 +61,7 @@ export function survey(root: Element, findings: Findings): void {
       findings.error(
         'text_unexpected',
         offsetIn(child, child.text.length - child.text.trimStart().length),
-        `text ${quoted(child.text.trim())} stands directly inside ${words.tag(name)}, which holds only tags`,
+        `text ${quoted(child.text.trim())} is directly inside ${words.tag(name)}, which may contain only tags`,
         name === 'process' ? 'put it into `<step name="…">…</step>`' : undefined,
       );
       return;
@@ -78,17 +78,17 @@ export function survey(root: Element, findings: Findings): void {
     if (element.unclosed) unclosed(element);
     attributes(element);
     text(element);
-    const seen = new Set<string>();
+    const names = new Set<string>();
     for (const child of elementsOf(element)) {
       if (!child.shape) {
         unknown(child, element);
         continue;
       }
-      if (seen.has(child.name) && !child.shape.repeat) {
-        const message = `${words.tag(child.name)} stands more than once inside ${words.tag(element.name)}`;
+      if (names.has(child.name) && !child.shape.repeat) {
+        const message = `${words.tag(child.name)} occurs more than once inside ${words.tag(element.name)}`;
         findings.error('tag_duplicate', child.at, message, 'keep one of them');
       }
-      seen.add(child.name);
+      names.add(child.name);
       visit(child);
     }
   }

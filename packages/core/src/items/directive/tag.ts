@@ -65,7 +65,7 @@ export function readTag(text: string, at: number): Tag {
   const name = nameAt(text, at + 1) as string;
   const attributes: Attribute[] = [];
   const problems: TagProblem[] = [];
-  const seen = new Set<string>();
+  const names = new Set<string>();
   const done = (end: number, selfClosing = false, finished = true): Tag => ({
     name,
     attributes,
@@ -75,8 +75,8 @@ export function readTag(text: string, at: number): Tag {
     end,
   });
   const garbage = (place: number): void => {
-    const [shown, found] = [quoted(name).slice(1, -1), quoted(text[place] ?? '')];
-    const message = `expected \`name="value"\` or \`>\` in tag \`<${shown}>\`, found ${found}`;
+    const [tagText, found] = [quoted(name).slice(1, -1), quoted(text[place] ?? '')];
+    const message = `expected \`name="value"\` or \`>\` in tag \`<${tagText}>\`, found ${found}`;
     // Only the first problem counts, because one mistake makes several invalid parts.
     if (problems.length === 0) problems.push({ code: 'attribute_syntax', at: place, message });
   };
@@ -96,14 +96,14 @@ export function readTag(text: string, at: number): Tag {
     if (problems.length >= MAX_PROBLEMS) {
       // This tag has a reported problem already.
     } else if (problem) problems.push(problem);
-    else if (seen.has(key)) {
+    else if (names.has(key)) {
       const message = `attribute ${quoted(key)} is given twice`;
       problems.push({ code: 'attribute_duplicate', at: i, message });
     } else if (attributes.length >= MAX_ATTRIBUTES) garbage(i);
-    if (value !== undefined && !seen.has(key) && attributes.length < MAX_ATTRIBUTES) {
+    if (value !== undefined && !names.has(key) && attributes.length < MAX_ATTRIBUTES) {
       attributes.push({ name: key, value: decodeEntities(value, end).text, at: i });
     }
-    seen.add(key);
+    names.add(key);
     i = end;
   }
 }

@@ -121,9 +121,9 @@ function listItem(spot: Spot, item: Json, shape: Shape): Element[] {
 function fillFrom(spot: Spot, element: Element, value: JsonObject, shape: Shape): void {
   const { aliases = {}, flat = {}, textKeys = [] } = shape;
   const later: [string, Json][] = [];
-  for (const [given, item] of bounded(spot, Object.entries(value))) {
-    const below = spot.below(given);
-    const name = Object.hasOwn(aliases, given) ? (aliases[given] ?? '') : given;
+  for (const [fieldName, item] of bounded(spot, Object.entries(value))) {
+    const below = spot.below(fieldName);
+    const name = Object.hasOwn(aliases, fieldName) ? (aliases[fieldName] ?? '') : fieldName;
     if (Object.hasOwn(flat, name)) later.push([name, item]);
     else if (takesAttribute(shape, name)) addAttribute(below, element.attributes, name, item);
     else if (shape.text && isScalar(item) && ['text', ...textKeys].includes(name)) {

@@ -13,10 +13,7 @@ export interface FileStamp {
   /** A new value whenever the content may have changed. */
   mark: string;
   changed: number;
-  /**
-   * True if a watch on its folder does not report changes: a link, or a file with a second name
-   * elsewhere.
-   */
+  /** True if a watch on its folder does not report changes: a link, or a file with a second name elsewhere. */
   isElsewhere: boolean;
 }
 
@@ -123,7 +120,7 @@ function judge(
 ): FileStamp | 'folder' | undefined {
   if (SKIPPED.test(entry.name)) return undefined;
   if (/[\u0000-\u001f\u007f\\]/.test(entry.name)) {
-    const message = `\`${JSON.stringify(entry.name)}\` is no name for an item`;
+    const message = `\`${JSON.stringify(entry.name)}\` is not a valid name for an item`;
     look.note(list, path.slice(0, path.lastIndexOf('/')), 'odd_name', message);
     return undefined;
   }
@@ -165,11 +162,11 @@ export function createFolderTree(
   const identityOf = (folder: string) => folderIdentity(`${root}/${folder}`);
 
   function forget(folder: string): void {
-    const known = folders.get(folder);
-    if (!known) return;
+    const entry = folders.get(folder);
+    if (!entry) return;
     folders.delete(folder);
-    for (const path of known.files) set(path, undefined);
-    for (const below of known.folders) forget(below);
+    for (const path of entry.files) set(path, undefined);
+    for (const below of entry.folders) forget(below);
   }
 
   function read(folder: string): Folder {

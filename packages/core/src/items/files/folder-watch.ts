@@ -1,15 +1,12 @@
-// Finds the changed folders without a stamp of every file. Used only on Linux: there the kernel queues
-// an event before a write returns, so after two turns of the event loop all earlier changes are known.
-// On other systems, on network file systems and whenever a watch fails, the answer is "check
-// everything".
+// Finds the changed folders without a stamp of every file. Used only on Linux: there the kernel queues an event
+// before a write returns, so after two turns of the event loop all earlier changes are known. On other systems,
+// on network file systems and whenever a watch fails, the answer is "check everything".
 import { type FSWatcher, statfsSync, watch } from 'node:fs';
 import { lastSegment } from '../../base/index.ts';
 
 export type FolderWatch = ReturnType<typeof createFolderWatch>;
 
-/**
- * ext2-4, xfs, btrfs, tmpfs, overlayfs, zfs, f2fs, bcachefs: local, so every write passes this kernel.
- */
+/** ext2-4, xfs, btrfs, tmpfs, overlayfs, zfs, f2fs, bcachefs: local, so every write passes this kernel. */
 const LOCAL = new Set([
   0xef53, 0x58465342, 0x9123683e, 0x01021994, 0x794c7630, 0x2fc12fc1, 0xf2f52010, 0xca451a4e,
 ]);

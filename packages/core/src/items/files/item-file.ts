@@ -127,9 +127,7 @@ export function putFile(file: string, content: string, isNew: boolean): Outcome<
 
 export const trimmed = (value: unknown): string => (typeof value === 'string' ? value.trim() : '');
 
-/**
- * Returns the fields of a YAML text with the fast reader or, if that is not sufficient, with the parser.
- */
+/** Returns the fields of a YAML text with the fast reader or, if that is not sufficient, with the parser. */
 export function yamlFields(text: string, names: ReadonlySet<string>): (name: string) => unknown {
   const header = readYamlHeader(text, names);
   if (header) return (name) => header.get(name);

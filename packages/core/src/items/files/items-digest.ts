@@ -38,7 +38,6 @@ const MAX_BYTES = 64 * 1024 * 1024;
 interface DigestWalk {
   /** Hash of the content by name in the digest. */
   found: Map<string, string>;
-  /** Every name that was examined. */
   looked: Set<string>;
 }
 
@@ -74,11 +73,17 @@ function walk(into: DigestWalk, name: string, real: string, skips: ReadonlySet<s
     into.looked.add(at);
     for (const entry of entriesOf(at)) {
       if (SKIPPED.test(entry.name) || (at === real && skips.has(entry.name))) continue;
-      const [below, shown] = [`${at}/${entry.name}`, `${path}/${entry.name.normalize('NFC')}`];
-      if (entry.isDirectory()) pending.push({ at: below, path: shown });
+      const [below, displayPath] = [
+        `${at}/${entry.name}`,
+        `${path}/${entry.name.normalize('NFC')}`,
+      ];
+      if (entry.isDirectory()) pending.push({ at: below, path: displayPath });
       else {
         into.looked.add(below);
-        into.found.set(shown, entry.isSymbolicLink() ? hashLink(below, real) : hashFile(below));
+        into.found.set(
+          displayPath,
+          entry.isSymbolicLink() ? hashLink(below, real) : hashFile(below),
+        );
       }
       if (into.looked.size > MAX_FILES) throw new RangeError('too many files');
     }
@@ -116,20 +121,20 @@ export function createItemsDigest(
   roots: () => readonly Root[],
   clock: Pick<Clock, 'now'>,
 ): () => Outcome<string> {
-  let known: { digest: string; imprint: Imprint; roots: readonly Root[] } | undefined;
+  let cached: { digest: string; imprint: Imprint; roots: readonly Root[] } | undefined;
   return () => {
-    const given = roots();
-    if (known?.roots === given && known.imprint.isCurrent()) return ok(known.digest);
-    known = undefined;
+    const presentRoots = roots();
+    if (cached?.roots === presentRoots && cached.imprint.isCurrent()) return ok(cached.digest);
+    cached = undefined;
     try {
       const now = clock.now();
-      const before = walkProject(project, given);
+      const before = walkProject(project, presentRoots);
       const imprint = takeImprint(before.looked, now);
       const sum = createHash('sha256');
       const names = [...before.found.keys()].sort();
       for (const name of names) sum.update(`${JSON.stringify([name, before.found.get(name)])}\n`);
       const digest = `sha256:${sum.digest('hex')}`;
-      if (imprint) known = { digest, imprint, roots: given };
+      if (imprint) cached = { digest, imprint, roots: presentRoots };
       return ok(digest);
     } catch (error) {
       const why = error instanceof RangeError ? `more than ${MAX_FILES} files` : errnoOf(error);

@@ -96,9 +96,7 @@ interface Opened {
   tree: FolderTree;
   hasLooked: boolean;
   watch?: FolderWatch | undefined;
-  /**
-   * Number of attempts to watch. A failed one is repeated, because a folder may just have been removed.
-   */
+  /** Number of attempts to watch. A failed one is repeated, because a folder may just have been removed. */
   attempts: number;
   /** The imprint from a time without changes. */
   imprint?: Imprint | undefined;
@@ -261,7 +259,6 @@ export function createRootFiles(
       if (now && opened === now) lookAgain(now);
       return false;
     },
-    /** Makes the first scan synchronously. */
     list(): void {
       if (opened) return;
       opened = open();

@@ -33,8 +33,8 @@ export function readYamlHeader(text: string, names: ReadonlySet<string>) {
     // Blank lines belong to a text that continues after them.
     const next = lines.slice(index + 1).find((line) => /[^ \t\r]/.test(line)) ?? '';
     const continued = /^[ \t]+[^ \t#]/.test(next);
-    const given = (value ?? '').trim();
-    const read = scalar(given) ?? flowList(given);
+    const plainValue = (value ?? '').trim();
+    const read = scalar(plainValue) ?? flowList(plainValue);
     if (read === undefined || continued || fields.has(name)) return undefined;
     fields.set(name, read);
   }

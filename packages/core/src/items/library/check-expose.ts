@@ -64,7 +64,7 @@ function checkResource(tool: Tool, uri: string, links: readonly Tool[], place: R
   const taken = takenBy(links);
   const variables = uriVariables(uri);
   for (const name of variables.filter((one) => !taken.has(one))) {
-    const message = `\`{${name}}\` is no parameter of this tool`;
+    const message = `\`{${name}}\` is not a parameter of this tool`;
     place.child('uri').report({ code, message, hint: 'declare it under `parameters`' });
   }
   for (const [name, { required }] of taken) {

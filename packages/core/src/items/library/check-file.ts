@@ -37,7 +37,7 @@ function checkFile(path: string, library: Library): Diagnostic[] {
   if ('problem' in read) return [aboutFile(path, read.problem.code, read.problem.message)];
   const found = checkItemText(read.text, path, library);
   if (found) return found;
-  const message = 'this file is no directive, tool, knowledge or policy';
+  const message = 'this file is not a directive, tool, knowledge or policy';
   return [aboutFile(path, 'not_an_item', message, { hint: 'items lie under `.ai/`' })];
 }
 
@@ -48,8 +48,8 @@ const MAX_ENTRIES = 50_000;
 export function filesBelow(folder: string, names: RegExp): string[] {
   const found: string[] = [];
   const pending: [string, number][] = [[folder, 0]];
-  let seen = 0;
-  for (let next = pending.pop(); next && seen < MAX_ENTRIES; next = pending.pop()) {
+  let count = 0;
+  for (let next = pending.pop(); next && count < MAX_ENTRIES; next = pending.pop()) {
     const [at, depth] = next;
     let entries: Dirent[] = [];
     try {
@@ -57,7 +57,7 @@ export function filesBelow(folder: string, names: RegExp): string[] {
     } catch {
       continue;
     }
-    seen += entries.length;
+    count += entries.length;
     for (const entry of entries) {
       if (/^(\.|node_modules$)/.test(entry.name)) continue;
       const path = `${at}/${entry.name}`;
@@ -71,7 +71,7 @@ export function filesBelow(folder: string, names: RegExp): string[] {
 /** Checks items below the folder, and files that look like items outside of every root. */
 function checkFolder(folder: string, library: Library): Diagnostic[] {
   const roots = library.roots().map(({ dir }) => resolve(dir));
-  const held = library.check().filter(({ file }) => isInside(resolve(file), folder));
+  const findings = library.check().filter(({ file }) => isInside(resolve(file), folder));
   const loose = filesBelow(folder, /\.(md|ya?ml)$/).filter(
     (file) => !roots.some((root) => isInside(file, root)),
   );
@@ -79,18 +79,18 @@ function checkFolder(folder: string, library: Library): Diagnostic[] {
     const read = readItemFile(file);
     return ('text' in read && checkItemText(read.text, file, library)) || [];
   });
-  return [...held, ...checked.filter(({ file }) => basename(file) !== 'AGENTS.md')];
+  return [...findings, ...checked.filter(({ file }) => basename(file) !== 'AGENTS.md')];
 }
 
 /** Checks a file or a folder. Never throws. Runs nothing. */
 export function checkPath(path: string, library: Library): Diagnostic[] {
   const full = resolve(path);
   const stats = statsOf(full);
-  if (!stats) return [aboutFile(full, 'not_found', `there is no \`${path}\``)];
+  if (!stats) return [aboutFile(full, 'not_found', `\`${path}\` not found`)];
   if (stats.isDirectory()) return checkFolder(full, library);
-  const held = library.check().filter(({ file }) => resolve(file) === full);
+  const findings = library.check().filter(({ file }) => resolve(file) === full);
   const isHeld = library.all().some(({ file }) => resolve(file) === full);
-  return isHeld || held.length > 0 ? held : checkFile(full, library);
+  return isHeld || findings.length > 0 ? findings : checkFile(full, library);
 }
 
 /** Returns the nearest parent folder with `.ai`. Undefined if there is none. */

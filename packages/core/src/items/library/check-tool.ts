@@ -64,7 +64,7 @@ function checkModule(tool: Tool, file: string, place: RulePlace): void {
   if (path === undefined) return;
   const stats = statsOf(path);
   if (stats?.isFile() || stats?.isSymbolicLink()) return;
-  const message = `there is no module \`${basename(path)}\` where the tool names it`;
+  const message = `module \`${basename(path)}\` not found at the path that the tool names`;
   const hint = moduleHint(plainText(tool.config.module), file);
   place
     .child('config')
@@ -103,9 +103,8 @@ const SHIPPED: Readonly<Record<string, string>> = {
 };
 
 /**
- * Returns the findings of a tool file. If the bundle has the tool, each error says so, because repairing
- * the file does not give that tool. A file that names its module by a path is another tool and keeps its
- * hints.
+ * Returns the findings of a tool file. If the bundle has the tool, each error says so, because repairing the
+ * file does not give that tool. A file that names its module by a path is another tool and keeps its hints.
  */
 export function nameShipped(item: ToolItem, found: readonly Diagnostic[]): Diagnostic[] {
   const { body, tool, source } = item;
@@ -141,7 +140,7 @@ function checkPlaceholders(tool: Tool, chain: Chain, place: RulePlace): void {
   for (const [content, at] of texts(filledConfig(tool.config, chain.primitive), place)) {
     for (const [, name = ''] of content.matchAll(PLACEHOLDER)) {
       if (declared.has(name)) continue;
-      const message = `\`{${name}}\` is no parameter of this tool, so this is left out of every call`;
+      const message = `\`{${name}}\` is not a parameter of this tool, so this is left out of every call`;
       const hint = 'declare it under `parameters`';
       at.report({ code: 'undeclared_placeholder', severity: 'warning', message, hint });
     }
@@ -206,8 +205,8 @@ function checkMergedConfig(item: ToolItem, chain: Chain, world: ToolWorld, place
       continue;
     }
     const below = world.chainOf(link);
-    const told = below.ok ? world.configFaults(below.output) : [];
-    if (code !== 'missing_field' && told.some((one) => one.message === message)) continue;
+    const reported = below.ok ? world.configFaults(below.output) : [];
+    if (code !== 'missing_field' && reported.some((one) => one.message === message)) continue;
     const where = `${message}; \`${path.join('.')}\` is in \`${link.id}\``;
     place.child('executor_id').report({ code: 'config_invalid', message: where, hint });
   }
@@ -243,8 +242,7 @@ function checkChain(item: ToolItem, tool: Tool, world: ToolWorld, place: RulePla
 export function checkTool(item: ToolItem, text: string, world: ToolWorld): Diagnostic[] {
   const { tool, file } = item;
   if (!tool) return [];
-  // The text is parsed a second time, only for locations, because a check may be slow and a load may
-  // not.
+  // The text is parsed a second time, only for locations, because a check may be slow and a load may not.
   const { place, diagnostics } = openYaml(text, file);
   checkRequires(tool, world, place);
   for (const [index, action] of tool.actions.entries()) {

@@ -1,5 +1,4 @@
-// Checks a library without running anything: each file alone, items among the others, data files, and
-// policies.
+// Checks a library without running anything: each file alone, items among the others, data files, and policies.
 import {
   compact,
   type Diagnostic,
@@ -83,9 +82,9 @@ function readable(item: DirectiveItem): Directive | undefined {
 
 /** Returns the host and method that no caller can change. Empty if they contain a placeholder. */
 function endpointOf(tools: readonly Tool[]): Pick<NamedTool, 'endpoint'> {
-  const said = (name: string): string =>
+  const fieldText = (name: string): string =>
     tools.map(({ config }) => textAt(config, name)).find((text) => text !== '') ?? '';
-  const [url, method] = [URL.parse(said('url')), said('method') || 'GET'];
+  const [url, method] = [URL.parse(fieldText('url')), fieldText('method') || 'GET'];
   if (!url || url.hostname === '' || /[{}$%]/.test(url.hostname)) return {};
   const host = url.hostname.replace(/^\[|\]$/g, '');
   return { endpoint: { host, ...(/^\w+$/.test(method) && { method: method.toUpperCase() }) } };
@@ -179,9 +178,9 @@ function modelNames(library: Pick<CheckedLibrary, 'config'>): string[] {
 /** Most directives have no guards, so the known names are computed on demand. */
 const checkGuards = (
   directive: Pick<Directive, 'guards'> | undefined,
-  known: () => KnownNames,
+  names: () => KnownNames,
 ): Diagnostic[] =>
-  directive && directive.guards.length > 0 ? lintGuards(directive.guards, known()) : [];
+  directive && directive.guards.length > 0 ? lintGuards(directive.guards, names()) : [];
 
 /** Returns the policy paths of the roots, if the caller passes none. */
 const policiesIn = (roots: readonly Root[]): PolicyPlace[] =>
@@ -196,7 +195,7 @@ const unsigned = (text: string) => ({ covered: blankSignatureLine(text), signed:
 function checkPolicies(
   context: CheckContext,
   sources: readonly Source[],
-  known: () => KnownNames,
+  names: () => KnownNames,
 ): Diagnostic[] {
   const { library, trust, policies = policiesIn(library.roots()) } = context;
   const { catalog } = library.capabilities();
@@ -212,7 +211,7 @@ function checkPolicies(
     if (!read) return [];
     const { policy, diagnostics, locate } = read;
     const among = locate
-      ? lintPolicy(policy, { ...known(), ...(shipped && { shipped }) }, locate)
+      ? lintPolicy(policy, { ...names(), ...(shipped && { shipped }) }, locate)
       : [];
     return [...diagnostics, ...among];
   });
@@ -268,7 +267,7 @@ export function checkLibrary(context: CheckContext, options: CheckOptions): Diag
   const sources = options.sources ?? SOURCES;
   const worlds = new Map<Source, DirectiveWorld>();
   let names: KnownNames | undefined;
-  const known = (): KnownNames => (names ??= knownNames(library));
+  const cachedNames = (): KnownNames => (names ??= knownNames(library));
   let groups: ReturnType<typeof groupExposed> | undefined;
   const exposed = () => (groups ??= groupExposed(allItems(library)));
   const worldOf = (source: Source): DirectiveWorld => {
@@ -288,7 +287,7 @@ export function checkLibrary(context: CheckContext, options: CheckOptions): Diag
     if (item.kind === 'directive') {
       const parsed = { draft: readable(item), diagnostics: [...item.diagnostics] };
       own.push(...checkDirective(compact(parsed), worldOf(item.source)));
-      own.push(...checkGuards(parsed.draft, known));
+      own.push(...checkGuards(parsed.draft, cachedNames));
       own.push(...checkExposedDirective(parsed.draft, item.file));
     }
     own.push(...checkCollisions(item, exposed));
@@ -304,7 +303,7 @@ export function checkLibrary(context: CheckContext, options: CheckOptions): Diag
       .flatMap(({ diagnostics }) => diagnostics()),
     ...chosen.flatMap(checkRecord),
     ...checkData(library, sources),
-    ...checkPolicies(context, sources, known),
+    ...checkPolicies(context, sources, cachedNames),
     ...library
       .roots()
       .filter(({ source }) => sources.includes(source) && source !== 'installed')
@@ -323,12 +322,12 @@ export function checkText(
   file: string,
   library?: CheckedLibrary,
 ): Diagnostic[] {
-  const known = (): KnownNames => (library ? knownNames(library) : { tools: [], labels: [] });
+  const cachedNames = (): KnownNames => (library ? knownNames(library) : { tools: [], labels: [] });
   if (kind === 'policy') {
     const catalog = library?.capabilities().catalog;
     const covered = blankSignatureLine(text);
     const { policy, diagnostics, locate } = parsePolicy(covered, file, 'project', catalog);
-    const among = policy && library ? lintPolicy(policy, known(), locate) : [];
+    const among = policy && library ? lintPolicy(policy, cachedNames(), locate) : [];
     return [...diagnostics, ...among];
   }
   if (kind === 'knowledge') return checkKnowledge(text, file);
@@ -337,7 +336,7 @@ export function checkText(
     if (!library) return parsed.diagnostics;
     const among = checkDirective(parsed, directiveWorld(library, 'project'));
     const more = checkExposedDirective(parsed.draft, file);
-    return [...parsed.diagnostics, ...among, ...checkGuards(parsed.draft, known), ...more];
+    return [...parsed.diagnostics, ...among, ...checkGuards(parsed.draft, cachedNames), ...more];
   }
   const item = looseTool(text, file);
   const among = library ? checkTool(item, text, library) : [];

@@ -66,20 +66,20 @@ const TYPES = ['type', 'enum', 'const', '$ref', 'items', 'anyOf', 'oneOf'];
 function typesIn(schema: Json | undefined): Json {
   if (Array.isArray(schema)) return schema.map(typesIn);
   if (!isObject(schema)) return schema ?? null;
-  const kept: JsonObject = {};
+  const types: JsonObject = {};
   for (const key of TYPES) {
     const value = getOwn(schema, key);
     if (value === undefined) continue;
-    kept[key] = key === 'enum' || key === 'const' ? value : typesIn(value);
+    types[key] = key === 'enum' || key === 'const' ? value : typesIn(value);
   }
   for (const key of TABLES) {
     const table = getOwn(schema, key);
     if (!isObject(table)) continue;
     const inner: JsonObject = {};
     for (const [name, value] of Object.entries(table)) setOwn(inner, name, typesIn(value));
-    kept[key] = inner;
+    types[key] = inner;
   }
-  return kept;
+  return types;
 }
 
 const toolOf = ({ id, tool }: ToolItem): ConnectorTool => {
@@ -101,16 +101,16 @@ export function connectorTools(
   name: string,
 ): Outcome<readonly ConnectorTool[]> {
   if (isForeign(name)) {
-    const message = `\`${name}\` is no connector: tools come from servers that a person has connected`;
+    const message = `\`${name}\` is not a connector`;
     return fail('invalid_input', message, {
       hint: 'connect it once with `km mcp add NAME …`, then write `from mcp "NAME"`',
     });
   }
-  const known = knownServers({ library });
-  const found = known.find((one) => one.name === name);
+  const servers = knownServers({ library });
+  const found = servers.find((one) => one.name === name);
   if (found) return ok(found.tools.map(toolOf));
-  const names = known.map((one) => one.name).join(', ');
-  return fail('not_found', `there is no connector \`${name}\``, {
+  const names = servers.map((one) => one.name).join(', ');
+  return fail('not_found', `connector \`${name}\` not found`, {
     hint: names === '' ? 'connect a server with `km mcp add`' : `there are: ${names}`,
   });
 }

@@ -9,9 +9,7 @@ import { lastSegment } from '../../base/index.ts';
 import type { Exposed } from '../expose.ts';
 import type { Item } from '../item.ts';
 
-/**
- * Parameters that only the server sets: the client's answer, the tool's state, the client's abilities.
- */
+/** Parameters that only the server sets: the client's answer, the tool's state, the client's abilities. */
 export const INPUT_PARAMETERS: readonly string[] = [
   'input_responses',
   'input_state',

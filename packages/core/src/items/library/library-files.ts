@@ -44,9 +44,9 @@ export function createLibraryFiles(options: {
     const before = records.get(path);
     records.delete(path);
     if (record) records.set(path, record);
-    for (const held of [shelves, searching]) {
-      if (before) held.remove(before);
-      if (record) held.add(record);
+    for (const consumer of [shelves, searching]) {
+      if (before) consumer.remove(before);
+      if (record) consumer.add(record);
     }
     options.onChange();
   }
@@ -60,12 +60,12 @@ export function createLibraryFiles(options: {
 
   /** Opens new roots and closes removed ones. The others keep their state. */
   function openRoots(wanted: readonly Root[]): void {
-    const known = opened;
+    const before = opened;
     roots = wanted;
     opened = wanted.map(
-      (root) => known.find(({ files }) => isSameRoot(files.root, root)) ?? open(root),
+      (root) => before.find(({ files }) => isSameRoot(files.root, root)) ?? open(root),
     );
-    for (const one of known) if (!opened.includes(one)) one.files.close();
+    for (const one of before) if (!opened.includes(one)) one.files.close();
   }
 
   function openedNow(): readonly OpenedRoot[] {
@@ -101,9 +101,7 @@ export function createLibraryFiles(options: {
       return isSame && unchanged.every(Boolean);
     },
     isListed: () => isListed,
-    /**
-     * Lists the files for the first time. It is synchronous, so that any look-up of an item can call it.
-     */
+    /** Lists the files for the first time. It is synchronous, so that any look-up of an item can call it. */
     list(): void {
       isListed = true;
       openedNow();

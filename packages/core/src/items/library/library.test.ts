@@ -69,7 +69,7 @@ test('a bare name works when it is unique; otherwise the candidates are listed',
   expect(library.find('tool', 'a/stop')).toMatchObject({
     error: {
       code: 'not_found',
-      detail: { message: 'there is no tool `a/stop`; did you mean `b/stop`' },
+      detail: { message: 'tool `a/stop` not found; did you mean `b/stop`' },
     },
   });
   expect(library.find('tool', 'python')).toMatchObject({ output: { id: 'runtime/python' } });

@@ -44,8 +44,7 @@ interface LibraryOptions {
   /** Items without a file. A search finds them before files of the same name. */
   extra?: readonly Item[];
   /**
-   * Returns the config problems that the primitive of a chain would refuse. Absent: configs are not
-   * checked.
+   * Returns the config problems that the primitive of a chain would refuse. Absent: configs are not checked.
    */
   checkConfig?: CheckConfig;
   /** Roots with more files are watched instead of scanned. */
@@ -61,8 +60,7 @@ export interface Library {
   /** Reports an own write that did not use `write`, so that the next refresh scans at once. */
   noteChange(): void;
   /**
-   * Finds full ids and, if they are unique, bare names. `not_found` has suggestions, `ambiguous` lists
-   * the ids.
+   * Finds full ids and, if they are unique, bare names. `not_found` has suggestions, `ambiguous` lists the ids.
    */
   find<K extends ItemKind>(kind: K, id: string, source?: Source): Outcome<ItemOf<K>>;
   /** Returns effective items, ordered by kind and id. */
@@ -101,8 +99,8 @@ function createSignatures(trustStore: TrustPort): (record: FileRecord) => Signat
       return judgeSignature(record.signed(), record.subject, trustStore);
     }
     // The text of a record and the built files are immutable, so one check is enough.
-    const known = shipped.get(record);
-    if (known) return known;
+    const cached = shipped.get(record);
+    if (cached) return cached;
     digests ??= readBundleDigests(realOf(record.root.dir));
     const state = judgeBundled(digests, record.path, record.text());
     shipped.set(record, state);
@@ -155,10 +153,10 @@ function createLooking(clock: Clock, files: LibraryFiles, changed: () => void) {
 }
 
 export function createLibrary(options: LibraryOptions): Library {
-  const { clock, primitives, projectRoot, watchAbove, roots: given } = options;
+  const { clock, primitives, projectRoot, watchAbove, roots: rootOption } = options;
   const catalogOf = createCatalogReader();
   const readData = createDataReader();
-  const roots = typeof given === 'function' ? given : () => given;
+  const roots = typeof rootOption === 'function' ? rootOption : () => rootOption;
   const signatureOf = createSignatures(options.trustStore);
 
   // Answers are cached until something changes, because one call looks up the same items many times.
@@ -169,7 +167,7 @@ export function createLibrary(options: LibraryOptions): Library {
   let capabilities: CatalogData | undefined;
   function changed(): void {
     generation += 1;
-    for (const kept of [found, chains, config]) kept.clear();
+    for (const cache of [found, chains, config]) cache.clear();
     capabilities = undefined;
   }
 
@@ -189,8 +187,8 @@ export function createLibrary(options: LibraryOptions): Library {
     noteChange: forget,
     find<K extends ItemKind>(kind: K, id: string, source?: Source) {
       const key = `${kind} ${id} ${source ?? ''}`;
-      const known = found.get(key);
-      if (known) return known as Outcome<ItemOf<K>>;
+      const cached = found.get(key);
+      if (cached) return cached as Outcome<ItemOf<K>>;
       const record = listed().shelves.find(kind, kind === 'tool' ? unalias(id) : id, source);
       if (!record.ok) return record;
       const answer = ok(record.output.item) as Outcome<ItemOf<K>>;
@@ -204,14 +202,14 @@ export function createLibrary(options: LibraryOptions): Library {
     },
     search: (query) => listed().searching.search(query, isEffective),
     config(name) {
-      const known = config.get(name) ?? readData(name, rootsNow());
-      config.set(name, known);
-      return known;
+      const data = config.get(name) ?? readData(name, rootsNow());
+      config.set(name, data);
+      return data;
     },
     capabilities: () => (capabilities ??= catalogOf(library.config('capabilities'))),
     chain(toolId) {
-      const known = chains.get(toolId);
-      if (known) return known;
+      const cached = chains.get(toolId);
+      if (cached) return cached;
       const leaf = library.find('tool', toolId);
       if (!leaf.ok) return leaf;
       const chain = chainOf(leaf.output);

@@ -23,8 +23,8 @@ const NAMES: ReadonlySet<string> = new Set(
 
 /** Never throws. An unreadable file still has its name. */
 function toolFacts(content: string, id: string): ItemFacts {
-  const given = yamlFields(blankSignatureLine(content), NAMES);
-  const field = (name: string): string => trimmed(given(name));
+  const fields = yamlFields(blankSignatureLine(content), NAMES);
+  const field = (name: string): string => trimmed(fields(name));
   return {
     title: lastSegment(id),
     description: field('description'),
@@ -39,9 +39,7 @@ export interface RecordPorts {
   clock: Pick<Clock, 'now'>;
   signatureOf(record: FileRecord): SignatureState;
   shadowsOf(record: FileRecord): ItemBase['shadows'];
-  /**
-   * Called for a file that was read in the tick of its last change. The next scan must call `recheck`.
-   */
+  /** Called for a file that was read in the tick of its last change. The next scan must call `recheck`. */
   onHastyRead(record: FileRecord): void;
 }
 
@@ -49,7 +47,6 @@ export interface FileRecord {
   readonly kind: ItemKind;
   readonly id: string;
   readonly root: Root;
-  /** Path relative to the root. */
   readonly path: string;
   /** Absolute path as a person would write it. */
   readonly file: string;
@@ -173,7 +170,7 @@ export function readItem(kind: ItemKind, id: string, file: string, content: () =
       if (kind === 'directive') return directiveFacts(parsed(), id);
       return kind === 'tool' ? toolFacts(text(), id) : knowledgeFacts(text(), id);
     }),
-    // It is not cached, because the tool's module can change without the tool's file.
+    // The rights are not cached, because the tool's module can change without the tool's file.
     rights(): string {
       const { directive, tool } = parsed();
       if (tool) return toolRights(tool, file);

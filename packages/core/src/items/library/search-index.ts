@@ -10,7 +10,7 @@ type Fields = Readonly<Record<Field, string>>;
 interface Scores {
   /** Documents with at least one word of the query, unordered. */
   documents: number[];
-  /** Scores by document number. */
+  /** Score of each document, indexed by its number. */
   score: Float64Array;
 }
 
@@ -22,8 +22,7 @@ const MIN_PREFIX = 3;
 const FORM_FACTOR = 0.5;
 
 /**
- * Returns lower-case words of letters and digits: `read_file`, `read-file` and `fs/read` are two words
- * each.
+ * Returns lower-case words of letters and digits: `read_file`, `read-file` and `fs/read` are two words each.
  */
 export const wordsOf = (text: string): string[] =>
   text.toLowerCase().match(/[\p{L}\p{N}]{1,64}/gu) ?? [];
@@ -33,13 +32,13 @@ const repeated = (count: number): number => Math.min(3, 1 + Math.log(count));
 
 /** True if this word, or its beginning, is one of the words of a query. */
 export function isFormOf(words: readonly string[]): (word: string) => boolean {
-  const asked = new Set(words);
+  const queryWords = new Set(words);
   const lengths = new Set(
     words.map(({ length }) => length).filter((length) => length >= MIN_PREFIX),
   );
   return (word) => {
-    if (asked.has(word)) return true;
-    for (const length of lengths) if (asked.has(word.slice(0, length))) return true;
+    if (queryWords.has(word)) return true;
+    for (const length of lengths) if (queryWords.has(word.slice(0, length))) return true;
     return false;
   };
 }
@@ -81,8 +80,7 @@ function alivePart({ documents, weights }: Posting, alive: readonly boolean[]): 
 export function createSearchIndex(isWanted?: (word: string) => boolean) {
   const postings = new Map<string, Posting>();
   /**
-   * The vocabulary is sorted, so that words with a common prefix are neighbours. New words are sorted in
-   * later.
+   * The vocabulary is sorted, so that words with a common prefix are neighbours. New words are sorted in later.
    */
   let vocabulary: readonly string[] = [];
   let fresh: string[] = [];
@@ -139,10 +137,7 @@ export function createSearchIndex(isWanted?: (word: string) => boolean) {
       gaps.push(document);
       tidy();
     },
-    /**
-     * Returns every document with a word of the query or a longer form of it. Without words it returns
-     * all.
-     */
+    /** Returns every document with a word of the query or a longer form of it. Without words it returns all. */
     match(words: readonly string[]): Scores {
       const score = new Float64Array(alive.length);
       if (words.length === 0) {

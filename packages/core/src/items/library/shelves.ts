@@ -39,7 +39,7 @@ export function createShelves(rankOf: (record: FileRecord) => number) {
       bareNames(kind).get(nearest(lastSegment(id), bareNames(kind).keys()) ?? '')?.[0];
     const hint = near === undefined || near === id ? '' : `; did you mean \`${near}\``;
     const detail = near === undefined ? {} : { suggestion: near };
-    return fail('not_found', `there is no ${kind} \`${id}\`${where}${hint}`, detail);
+    return fail('not_found', `${kind} \`${id}\` not found${where}${hint}`, detail);
   }
 
   return {

@@ -47,8 +47,8 @@ interface FilePlace {
 
 /** Returns the folder that a file's id is relative to: a known root, or the nearest parent `.ai`. */
 function rootOf(file: string, roots: Roots): string | undefined {
-  const known = roots.map(({ dir }) => resolve(dir)).find((dir) => isInside(file, dir));
-  if (known !== undefined) return known;
+  const root = roots.map(({ dir }) => resolve(dir)).find((dir) => isInside(file, dir));
+  if (root !== undefined) return root;
   for (let at = dirname(file); at !== dirname(at); at = dirname(at)) {
     if (basename(at) === '.ai') return at;
   }
@@ -82,9 +82,12 @@ function subjectOf({ kind, id }: FilePlace, text: string, file: string): Outcome
 function open(file: string, roots: Roots): Outcome<{ place: FilePlace; text: string }> {
   const place = placeOfFile(file, roots);
   if (!place) {
-    return fail('invalid_input', `\`${file}\` is no item: it lies in no folder for items`);
+    return fail(
+      'invalid_input',
+      `\`${file}\` is not an item; items are in \`.ai/directives\`, \`.ai/tools\` and \`.ai/knowledge\``,
+    );
   }
-  if (realOf(dirname(file)) === undefined) return fail('not_found', `there is no \`${file}\``);
+  if (realOf(dirname(file)) === undefined) return fail('not_found', `\`${file}\` not found`);
   const read = readItemFile(file);
   return 'text' in read
     ? ok({ place, text: read.text })

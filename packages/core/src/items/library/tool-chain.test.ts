@@ -53,7 +53,7 @@ test('a circle names its tools', async () => {
 
 test.each([
   [on('b', 'htp_client'), /tool `b` runs on `htp_client` \(in the chain of `a`\).*`http_client`/],
-  [toolText('b', ''), /tool `b` names no `executor_id` and is no primitive/],
+  [toolText('b', ''), /tool `b` names no `executor_id` and is not a primitive/],
   [on('b', 'twice'), /`twice` is ambiguous: 2 tool items have this name: p\/twice, q\/twice/],
   ['tool_id: b\nfoo: 1\n', /tool `b` cannot be used: .*b\.yaml:2:1: unknown field `foo`/],
 ])('a link that is missing, ambiguous or broken is named: %#', async (text, expected) => {

@@ -1,5 +1,4 @@
-// Resolves executor_id -> … -> a primitive without running anything. A cycle or a missing link names the
-// tools.
+// Resolves executor_id -> … -> a primitive without running anything. A cycle or a missing link names the tools.
 import {
   type Failure,
   fail,
@@ -63,7 +62,7 @@ export function resolveChain(
     const next = link.tool.executor_id ?? link.tool.tool_id;
     if (primitives.includes(next)) return ok({ links, primitive: next });
     if (link.tool.executor_id === undefined) {
-      const message = `tool \`${link.id}\` names no \`executor_id\` and is no primitive`;
+      const message = `tool \`${link.id}\` names no \`executor_id\` and is not a primitive`;
       const failed_at = { tool_id: link.id, config_path: 'executor_id' };
       return fail('config_invalid', message, { chain, failed_at });
     }
@@ -137,16 +136,16 @@ const NO_FAULTS: readonly ConfigFault[] = [];
 
 /** Each chain is checked once. A changed link gives another chain. */
 export function createConfigFaults(check: CheckConfig | undefined) {
-  const known = new WeakMap<Chain, readonly ConfigFault[]>();
+  const cache = new WeakMap<Chain, readonly ConfigFault[]>();
   return (chain: Chain): readonly ConfigFault[] => {
-    const before = known.get(chain);
+    const before = cache.get(chain);
     if (before || !check) return before ?? NO_FAULTS;
     const { links } = chain;
     const faults = check(mergedConfig(links), chain).map((problem) => ({
       ...problem,
       link: writerOf(links, problem.path),
     }));
-    known.set(chain, faults);
+    cache.set(chain, faults);
     return faults;
   };
 }

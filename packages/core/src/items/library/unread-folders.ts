@@ -6,7 +6,7 @@ import { aboutFile, isFolder } from '../files/item-file.ts';
 import type { Root } from '../files/root.ts';
 
 interface UnreadFolder {
-  /** Path relative to the root. */
+  /** Path of the folder, relative to the root. */
   readonly path: string;
   /** Files that are not read. Absent: every file. */
   readonly files?: RegExp;

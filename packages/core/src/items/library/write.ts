@@ -24,7 +24,6 @@ import { readItem } from './record.ts';
 export const contentCategory = (kind: ItemKind, id: string, text: string): string =>
   readItem(kind, id, id, () => ({ text })).facts().category;
 
-/** How an item is written. */
 export type WriteMode = 'create' | 'update' | 'replace';
 
 export interface Written {
@@ -60,14 +59,14 @@ function locate(
   kind: ItemKind,
   id: string,
 ): Outcome<{ file: string; isNew: boolean }> {
-  if (folder === undefined) return fail('not_found', 'there is no project to write to');
+  if (folder === undefined) return fail('not_found', 'project not found; run `km init`');
   const odd = idProblem(id);
   if (odd !== undefined) return fail('invalid_input', `the id \`${id}\` ${odd}`);
   const found = existing(folder, kind, id);
   const file = found ?? `${folder}/${pathFor(kind, id)}`;
   const place = itemPlace(file.slice(folder.length + 1));
   if (place?.kind !== kind || place.id !== id || id === 'AGENTS') {
-    return fail('invalid_input', `\`${id}\` is no name for a new ${kind}`);
+    return fail('invalid_input', `\`${id}\` is not a valid name for a new ${kind}`);
   }
   const [root, real] = [realOf(folder) ?? realAncestor(folder), realAncestor(file)];
   const base = realOf(dirname(folder));
@@ -102,7 +101,7 @@ export function writeItem(
     return fail('invalid_input', `${kind} \`${id}\` exists already; use \`update\``, { file });
   }
   if (mode === 'update' && isNew) {
-    return fail('not_found', `there is no ${kind} \`${id}\` in the project; use \`create\``);
+    return fail('not_found', `${kind} \`${id}\` not found in the project; use \`create\``);
   }
   const refused = refuseContent(content);
   if (!refused.ok) return refused;
@@ -125,7 +124,7 @@ export function removeItem(
   const located = locate(folder, kind, id);
   if (!located.ok) return located;
   const { file, isNew } = located.output;
-  if (isNew) return fail('not_found', `there is no ${kind} \`${id}\` in the project`);
+  if (isNew) return fail('not_found', `${kind} \`${id}\` not found in the project`);
   try {
     rmSync(file);
     return ok({ file });

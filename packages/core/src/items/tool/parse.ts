@@ -208,7 +208,7 @@ const retry: Rule<Retry> = (value, place) => {
 
 function reportRetryCode(entry: string, place: RulePlace): void {
   if (entry.toLowerCase() === 'stream_incomplete') {
-    const message = `\`${entry}\` is never retried inside a chain: whoever runs the thread decides`;
+    const message = `\`${entry}\` is never retried inside a chain; the thread decides about retries`;
     place.report({ code: 'retry_ineffective', severity: 'note', message });
   } else if (!isKnownCode(entry)) {
     const message = `no error of the runtime is called \`${entry}\``;
@@ -350,10 +350,7 @@ function checkVariables(config: Json, declared: readonly string[], place: RulePl
   }
 }
 
-/**
- * Returns the parts of a config in which placeholders are filled. The text of a script is not a
- * template.
- */
+/** Returns the parts of a config in which placeholders are filled. The text of a script is not a template. */
 export const filledConfig = (config: JsonObject, executor: string | undefined): JsonObject => {
   const { script: _, ...rest } = config;
   return executor === 'script' ? rest : config;
@@ -410,14 +407,14 @@ function checkResult({ result }: Tool, at: RulePlace): void {
   }
 }
 
-function checkIdentity(given: Json, tool: Tool, file: string, place: RulePlace): void {
+function checkIdentity(fields: Json, tool: Tool, file: string, place: RulePlace): void {
   const expected = (file.split(/[\\/]/).at(-1) ?? '').replace(/\.ya?ml$/, '');
   if (tool.tool_id !== '' && tool.tool_id !== expected) {
     const message = `\`tool_id\` is \`${tool.tool_id}\` but the file is called \`${expected}\``;
     const hint = `write \`tool_id: ${expected}\`, or rename the file to \`${tool.tool_id}.yaml\``;
     place.child('tool_id').report({ code: 'tool_id_mismatch', message, hint });
   }
-  if ((getOwn(given, 'tool_id') ?? null) === null) {
+  if ((getOwn(fields, 'tool_id') ?? null) === null) {
     const hint = `add \`tool_id: ${expected}\``;
     place.report({ code: 'missing_field', message: '`tool_id` is missing', hint });
   }
@@ -426,7 +423,7 @@ function checkIdentity(given: Json, tool: Tool, file: string, place: RulePlace):
     description: 'say in a sentence what it does',
   };
   for (const [field, hint] of Object.entries(hints)) {
-    if ((getOwn(given, field) ?? null) !== null) continue;
+    if ((getOwn(fields, field) ?? null) !== null) continue;
     const message = `the tool has no \`${field}\``;
     place.report({ code: `${field}_missing`, severity: 'warning', message, hint });
   }

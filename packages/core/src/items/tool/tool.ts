@@ -21,7 +21,7 @@ export interface Tool {
   /** The part of `requires` that applies to tools above this one. Absent: all of it. */
   handsOn?: string[];
   retry?: Retry;
-  /** Time limit in seconds. */
+  /** Time limit of a call in seconds. */
   timeout?: number;
   /** Environment variables that `config` may use and the child process gets. */
   env: string[];
@@ -30,7 +30,7 @@ export interface Tool {
   background: boolean;
   effect: ToolEffect;
   risk: Risk[];
-  /** Labels for every result. */
+  /** Labels that every result of the tool gets. */
   labels: string[];
   /**
    * Names of fields, at any depth: fields that other people can write, names of entries in a directory,

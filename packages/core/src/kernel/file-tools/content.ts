@@ -50,42 +50,44 @@ function anchorOf(folder: number, absolute: string): string | undefined {
     return readlinkSync(via) === absolute ? via : undefined;
   } catch {
     // Without `/proc` the folder is compared by identity, at a path without links.
-    const [held, there] = [fstatSync(folder), statSync(absolute)];
-    const same = held.dev === there.dev && held.ino === there.ino;
+    const [openStats, there] = [fstatSync(folder), statSync(absolute)];
+    const same = openStats.dev === there.dev && openStats.ino === there.ino;
     return same && realpathSync.native(absolute) === absolute ? absolute : undefined;
   }
 }
 
 /** Opens the folder at a real path. `shown` is the path for messages. */
-export function openFolder(absolute: string, shown: string): Outcome<OpenFolder> {
+export function openFolder(absolute: string, displayPath: string): Outcome<OpenFolder> {
   let descriptor: number | undefined;
   let path: string | undefined;
   try {
     descriptor = openSync(absolute, O_RDONLY | O_DIRECTORY | O_NOFOLLOW);
     path = anchorOf(descriptor, absolute);
-    return path === undefined ? diskFault({ code: 'ELOOP' }, shown) : ok({ descriptor, path });
+    return path === undefined
+      ? diskFault({ code: 'ELOOP' }, displayPath)
+      : ok({ descriptor, path });
   } catch (error) {
-    return diskFault(error, shown);
+    return diskFault(error, displayPath);
   } finally {
     if (descriptor !== undefined && path === undefined) closeSync(descriptor);
   }
 }
 
 /** Opens the folder for a file that is written. Missing folders are created level by level. */
-export function makeFolder(absolute: string, shown: string): Outcome<OpenFolder> {
-  const existing = openFolder(absolute, shown);
+export function makeFolder(absolute: string, displayPath: string): Outcome<OpenFolder> {
+  const existing = openFolder(absolute, displayPath);
   if (existing.ok || existing.error.code !== 'not_found') return existing;
-  const parent = makeFolder(dirname(absolute), shown);
+  const parent = makeFolder(dirname(absolute), displayPath);
   if (!parent.ok) return parent;
   try {
     mkdirSync(join(parent.output.path, basename(absolute)));
   } catch (error) {
     // Another process created it, which is fine if it is a folder.
-    if (errnoOf(error) !== 'EEXIST') return diskFault(error, shown);
+    if (errnoOf(error) !== 'EEXIST') return diskFault(error, displayPath);
   } finally {
     closeSync(parent.output.descriptor);
   }
-  return openFolder(absolute, shown);
+  return openFolder(absolute, displayPath);
 }
 
 const CHUNK = 64 * 1024;
@@ -121,22 +123,22 @@ function openAsMeant(absolute: string): number | undefined {
 }
 
 /** Opens a file relative to its open folder, so that a swapped folder cannot redirect it. */
-function openInFolder(absolute: string, shown: string): Outcome<number> {
-  const folder = openFolder(dirname(absolute), shown);
+function openInFolder(absolute: string, displayPath: string): Outcome<number> {
+  const folder = openFolder(dirname(absolute), displayPath);
   if (!folder.ok) return folder;
   try {
     return ok(openSync(join(folder.output.path, basename(absolute)), FILE_FLAGS));
   } catch (error) {
-    return diskFault(error, shown);
+    return diskFault(error, displayPath);
   } finally {
     closeSync(folder.output.descriptor);
   }
 }
 
 /** Opens a regular file for reading. A pipe or device is refused without blocking. */
-export function openFile(absolute: string, shown: string): Outcome<OpenFile> {
+export function openFile(absolute: string, displayPath: string): Outcome<OpenFile> {
   const meant = openAsMeant(absolute);
-  const opened = meant === undefined ? openInFolder(absolute, shown) : ok(meant);
+  const opened = meant === undefined ? openInFolder(absolute, displayPath) : ok(meant);
   if (!opened.ok) return opened;
   const descriptor = opened.output;
   const stats = fstatSync(descriptor);
@@ -144,7 +146,7 @@ export function openFile(absolute: string, shown: string): Outcome<OpenFile> {
   if (stats.isFile()) return ok({ descriptor, size, mtimeMs, inode: inodeOf(stats) });
   closeSync(descriptor);
   const what = stats.isDirectory() ? 'a folder' : 'not a regular file';
-  return fail('invalid_input', `\`${shown}\` is ${what}`, { path: shown });
+  return fail('invalid_input', `\`${displayPath}\` is ${what}`, { path: displayPath });
 }
 
 /** Returns the content of a small file. Undefined if the file is larger or grows. */
@@ -180,15 +182,11 @@ export async function eachChunk(
 }
 
 /**
- * A function at the end of a tool chain of the bundle. It asks the verifier about the real path that it
- * uses.
+ * A function at the end of a tool chain of the bundle. It asks the verifier about the real path that it uses.
  */
 export type BuiltinFunction = (call: PrimitiveCall) => Promise<Outcome<PrimitiveResult>>;
 
-/**
- * The parameters were checked against the schema. This function and the next ones only restore the
- * types.
- */
+/** The parameters were checked against the schema. This function and the next ones only restore the types. */
 export function textOf(parameters: JsonObject, name: string, fallback = ''): string {
   const value = getOwn(parameters, name);
   return typeof value === 'string' ? value : fallback;
@@ -224,17 +222,15 @@ export function fileMarks(
   return { labels: [...labels], sources: [...sources] };
 }
 
-/**
- * Marks a failure with the marks of the folder, because the failure reveals what the folder contains.
- */
+/** Marks a failure with the marks of the folder, because the failure reveals what the folder contains. */
 function markLook(call: PrimitiveCall, failure: Failure): Failure {
   const place = resolveProjectPath(call.projectRoot, textOf(call.parameters, 'path', '.'));
   // A refusal is made before the folder is read.
   if (!place.ok || failure.error.code === 'permission_denied') return failure;
   const { absolute } = place.output;
   const own = describe({ taint: fileLabels(call.projectRoot, absolute) });
-  const seen = call.seen?.([], [dirname(absolute)]);
-  return markFailure(failure, mergeAll(seen ? [own, seen] : [own]));
+  const marks = call.seen?.([], [dirname(absolute)]);
+  return markFailure(failure, mergeAll(marks ? [own, marks] : [own]));
 }
 
 /** Wraps a file function so that its failures are marked too. */

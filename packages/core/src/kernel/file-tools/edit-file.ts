@@ -47,9 +47,7 @@ function linesAt(text: string, offsets: readonly number[]): number[] {
 
 const squeeze = (line: string) => line.replace(/\s+/g, ' ').trim();
 
-/**
- * Returns the line where the text would match if white space did not count, the most frequent mistake.
- */
+/** Returns the line where the text would match if white space did not count, the most frequent mistake. */
 function nearMiss(text: string, part: string): number | undefined {
   const wanted = part.split('\n').map(squeeze);
   while (wanted.length > 1 && wanted[0] === '') wanted.shift();
@@ -73,8 +71,8 @@ function notFound(path: string, text: string, part: string): Failure {
 }
 
 function notUnique(path: string, count: number, lines: number[]): Failure {
-  const shown = lines.join(', ') + (count > lines.length ? ', …' : '');
-  const message = `\`old_string\` occurs ${count} times in \`${path}\` (lines ${shown}); add surrounding lines to make it unique, or set \`replace_all\``;
+  const lineList = lines.join(', ') + (count > lines.length ? ', …' : '');
+  const message = `\`old_string\` occurs ${count} times in \`${path}\` (lines ${lineList}); add surrounding lines to make it unique, or set \`replace_all\``;
   return fail('invalid_input', message, { path, reason: 'not_unique', lines, matches: count });
 }
 
@@ -182,13 +180,13 @@ async function append(
   if (bytes > MAX_WRITTEN_BYTES) return tooLarge(relative, bytes);
   const isOther = call.holds !== undefined && call.holds !== 'add' && call.holds !== old;
   if (isOther || (call.holds !== undefined && inode !== undefined)) {
-    return fail('tool_failed', `\`${relative}\` was changed by somebody else; read it again`);
+    return fail('tool_failed', `\`${relative}\` was changed by another process; read it again`);
   }
   if (call.signal.aborted) return cancelled();
   const sha256 = createHash('sha256').update(before).update(added).digest('hex');
   const read: TouchedFile = { access: 'read', absolute, relative, inode, sha256: old };
-  const told = await (call.willWrite?.(absolute, sha256, [read], old) ?? ok(null));
-  if (!told.ok) return told;
+  const announced = await (call.willWrite?.(absolute, sha256, [read], old) ?? ok(null));
+  if (!announced.ok) return announced;
   const written = await addToFile(place, added);
   if (!written.ok) return written;
   return ok({

@@ -139,12 +139,12 @@ async function searchPlace(
   if (!found.ok) return found;
   const { files, visited, isTruncated, whyNone } = found.output;
   search.folders = visited();
-  let seen = 0;
+  let count = 0;
   for await (const place of files()) {
     if (search.stopped !== undefined || call.signal.aborted) break;
-    seen++;
+    count++;
     await searchFile(search, place);
   }
   if (isTruncated()) search.stopped ??= 'too_many_files';
-  return seen === 0 ? await whyNone() : ok(null);
+  return count === 0 ? await whyNone() : ok(null);
 }

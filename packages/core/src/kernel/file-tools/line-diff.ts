@@ -18,9 +18,7 @@ interface Edit {
   readonly line: string;
 }
 
-/**
- * Returns the fewest deletions and insertions (Myers), or undefined if there are more than `MAX_EDITS`.
- */
+/** Returns the fewest deletions and insertions (Myers), or undefined if there are more than `MAX_EDITS`. */
 function shortestEdit(a: readonly string[], b: readonly string[]): Edit[] | undefined {
   const trace: Int32Array[] = [];
   const most = Math.min(a.length + b.length, MAX_EDITS);
@@ -125,8 +123,9 @@ export function lineDiff(before: string, after: string): LineDiff {
     return [head, ...hunk.map(({ sign, line }) => `${sign}${plain(line)}`)];
   });
   const more = lines.length - MAX_SHOWN;
-  const shown = more > 0 ? [...lines.slice(0, MAX_SHOWN - 1), `… ${more + 1} more lines`] : lines;
+  const diffLines =
+    more > 0 ? [...lines.slice(0, MAX_SHOWN - 1), `… ${more + 1} more lines`] : lines;
   const added = edits.filter(({ sign }) => sign === '+').length;
   const removed = edits.filter(({ sign }) => sign === '-').length;
-  return { ...sizes, added, removed, diff: masked(shown.join('\n')) };
+  return { ...sizes, added, removed, diff: masked(diffLines.join('\n')) };
 }

@@ -148,8 +148,8 @@ export function findFiles(
   const place = resolveProjectPath(call.projectRoot, join(base.output.absolute, literal));
   if (!place.ok) return place;
   const start = place.output;
-  let [left, isTruncated] = [MAX_ENTRIES, false];
-  const seen: string[] = [];
+  let [budget, isTruncated] = [MAX_ENTRIES, false];
+  const visited: string[] = [];
 
   // Names that the pattern contains are not ignored.
   const named = pattern.split('/');
@@ -164,18 +164,17 @@ export function findFiles(
   };
 
   async function* visit(folder: ProjectPath, depth: number): AsyncGenerator<ProjectPath> {
-    if (depth > MAX_DEPTH || left <= 0) {
+    if (depth > MAX_DEPTH || budget <= 0) {
       isTruncated = true;
       return;
     }
-    // A closed folder cannot be listed, but a caller who knows the name of a file in it may read the
-    // file.
+    // A closed folder cannot be listed, but a caller who knows the name of a file in it may read the file.
     if (isClosed(mayRead(call, folder.relative))) return;
-    const listed = await entriesOf(folder, left);
+    const listed = await entriesOf(folder, budget);
     // A folder that vanished or cannot be opened counts as empty for this caller.
     if (!listed.ok) return;
-    seen.push(folder.absolute);
-    left -= listed.output.entries.length;
+    visited.push(folder.absolute);
+    budget -= listed.output.entries.length;
     isTruncated ||= listed.output.more;
     for (const entry of listed.output.entries) {
       if (call.signal.aborted) return;
@@ -187,7 +186,7 @@ export function findFiles(
   return ok({
     start,
     files: () => visit(start, 0),
-    visited: () => seen,
+    visited: () => visited,
     isTruncated: () => isTruncated,
     async whyNone() {
       const allowed = mayRead(call, start.relative);

@@ -11,15 +11,11 @@ export interface LineMatcher {
 }
 
 const MAX_PATTERN = 1000;
-/**
- * Maximum number of instructions of a compiled pattern. Each may have to be visited for each character.
- */
+/** Maximum number of instructions of a compiled pattern. Each may have to be visited for each character. */
 const MAX_PROGRAM = 500;
 /** Number of characters after which the time is checked, also within a line. */
 const LOOK_AFTER = 4096;
-/**
- * A search may take the grace time plus the time for its characters. Ordinary searches are far faster.
- */
+/** A search may take the grace time plus the time for its characters. Ordinary searches are far faster. */
 const GRACE_MS = 1000;
 const CHARACTERS_PER_MS = 2000;
 
@@ -60,7 +56,7 @@ async function compile(
   { regex, ignoreCase }: { regex: boolean; ignoreCase: boolean },
 ): Promise<Outcome<(line: string) => boolean>> {
   const { RE2JS, RE2JSSyntaxException } = await import('re2js');
-  const shown = `pattern \`${pattern.slice(0, 100)}\``;
+  const quotedPattern = `pattern \`${pattern.slice(0, 100)}\``;
   try {
     const source = regex ? RE2JS.translateRegExp(pattern) : RE2JS.quote(pattern);
     const compiled = RE2JS.compile(source, ignoreCase ? RE2JS.CASE_INSENSITIVE : 0);
@@ -69,12 +65,12 @@ async function compile(
     if (!(error instanceof RE2JSSyntaxException)) throw error;
     const words = error.getDescription();
     if (!/too large|repeat count/.test(words)) {
-      return fail('invalid_input', `${shown} is not valid: ${words}`, {
+      return fail('invalid_input', `${quotedPattern} is not valid: ${words}`, {
         hint: 'the syntax is that of RE2: no look-around and no back references',
       });
     }
   }
-  return fail('invalid_input', `${shown} is too large; simplify it`);
+  return fail('invalid_input', `${quotedPattern} is too large; simplify it`);
 }
 
 export async function createMatcher(

@@ -18,9 +18,7 @@ interface ProjectWrite {
 
 const MAX_TRIES = 5;
 
-/**
- * Writes a file where the caller may write. An append starts over if the file changed at the same time.
- */
+/** Writes a file where the caller may write. An append starts over if the file changed at the same time. */
 export async function writeProjectFile(
   place: ProjectPath,
   { text, append, approved, willWrite }: ProjectWrite,
@@ -68,14 +66,13 @@ export async function previewProjectWrite(
   { text, append }: Pick<ProjectWrite, 'text' | 'append'>,
 ): Promise<WritePreview | undefined> {
   const { previewWrite } = await import('./write-preview.ts');
-  const given = { path, content: text, ...(append && { new_string: text, append }) };
+  const parameters = { path, content: text, ...(append && { new_string: text, append }) };
   const by = append ? 'append' : 'write_file';
-  return await previewWrite({ projectRoot, labels, by }, new Map(Object.entries(given)));
+  return await previewWrite({ projectRoot, labels, by }, new Map(Object.entries(parameters)));
 }
 
 /**
- * Returns the identity of the present content, as the preview of a write names it; `new` if there is no
- * file.
+ * Returns the identity of the present content, as the preview of a write names it; `new` if there is no file.
  */
 export async function fileIdentity(root: string, path: string): Promise<string> {
   const [{ identityOf }, { lstat }] = await Promise.all([

@@ -1,6 +1,5 @@
-// `read_file`, and how every built-in file function reads content. The whole file is always hashed, also
-// if only a part is returned: label records belong to a content, so a part without the hash would lose
-// its labels.
+// `read_file`, and how every built-in file function reads content. The whole file is always hashed, also if
+// only a part is returned: label records belong to a content, so a part without the hash would lose its labels.
 import { isUtf8 } from 'node:buffer';
 import { createHash, hash } from 'node:crypto';
 import { closeSync } from 'node:fs';
@@ -137,16 +136,16 @@ function createLineWindow(first: number, count: number) {
   const decoder = new TextDecoder('utf-8', { ignoreBOM: true });
   const strict = new TextDecoder('utf-8', { fatal: true });
   const content = createHash('sha256');
-  const kept: string[] = [];
+  const windowLines: string[] = [];
   let [bytes, lossy] = [0, false];
   let [line, size, current, cut, full, atLineStart] = [1, 0, '', false, false, true];
   const isWanted = () => line >= first && line < first + count && !full;
   const finishLine = () => {
     if (isWanted()) {
       const fits = size + current.length <= MAX_SHOWN_CHARACTERS;
-      if (fits) kept.push(current);
-      else if (kept.length === 0) {
-        kept.push(current.slice(0, MAX_SHOWN_CHARACTERS));
+      if (fits) windowLines.push(current);
+      else if (windowLines.length === 0) {
+        windowLines.push(current.slice(0, MAX_SHOWN_CHARACTERS));
         cut = true;
       }
       size += current.length;
@@ -183,9 +182,9 @@ function createLineWindow(first: number, count: number) {
       add();
       if (!atLineStart) finishLine();
       const total = line - 1;
-      const last = first + kept.length - 1;
+      const last = first + windowLines.length - 1;
       const sha256 = content.digest('hex');
-      return { content: kept.join(''), total, last, cut, bytes, lossy, sha256 };
+      return { content: windowLines.join(''), total, last, cut, bytes, lossy, sha256 };
     },
   };
 }
@@ -193,7 +192,7 @@ function createLineWindow(first: number, count: number) {
 /** Reads lines piece by piece, for files of any size. */
 async function streamLines(
   file: OpenFile,
-  shown: string,
+  displayPath: string,
   lines: ReturnType<typeof createLineWindow>,
   signal: AbortSignal,
 ): Promise<Outcome<ShownLines>> {
@@ -201,8 +200,8 @@ async function streamLines(
   const ended = await eachChunk(file, (chunk) => {
     if (signal.aborted) return cancelled();
     if (isFirst && looksBinary(chunk)) {
-      const message = `\`${shown}\` is a binary file; only text can be read`;
-      return fail('invalid_input', message, { path: shown, binary: true });
+      const message = `\`${displayPath}\` is a binary file; only text can be read`;
+      return fail('invalid_input', message, { path: displayPath, binary: true });
     }
     isFirst = false;
     lines.push(chunk);
@@ -220,11 +219,11 @@ async function showLines(
   const count = countOf(call.parameters, 'limit', { fallback: 2000, min: 1, max: MAX_SHOWN_LINES });
   const whole = readAtOnce(file);
   const isPlain = whole !== undefined && isUtf8(whole) && !whole.includes(0);
-  const shown = isPlain
+  const lines = isPlain
     ? ok(linesOf(whole, first, count))
     : await streamLines(file, relative, createLineWindow(first, count), call.signal);
-  if (!shown.ok) return shown;
-  const { content, total, last, cut, bytes, lossy, sha256 } = shown.output;
+  if (!lines.ok) return lines;
+  const { content, total, last, cut, bytes, lossy, sha256 } = lines.output;
   if (first > Math.max(1, total)) {
     const message = `offset ${first} is past the end: \`${relative}\` has ${total} lines`;
     return fail('invalid_input', message, { path: relative, total_lines: total });

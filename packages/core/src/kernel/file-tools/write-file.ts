@@ -1,6 +1,5 @@
-// `write_file`, and the one way in which content reaches a file: a temporary file beside the target,
-// flushed, then renamed over it. A reader sees the old content or the new one, also after a crash at any
-// byte.
+// `write_file`, and the one way in which content reaches a file: a temporary file beside the target, flushed,
+// then renamed over it. A reader sees the old content or the new one, also after a crash at any byte.
 import { hash, randomBytes } from 'node:crypto';
 import { closeSync, constants, type Stats } from 'node:fs';
 import { link, lstat, open, rename, unlink } from 'node:fs/promises';
@@ -39,15 +38,17 @@ export function protectedPlace(relative: string): Failure | undefined {
 }
 
 /** Returns the present file, or undefined. Anything but a regular file is refused. */
-async function standing(path: string, shown: string): Promise<Outcome<Stats | undefined>> {
+async function presentFile(path: string, displayPath: string): Promise<Outcome<Stats | undefined>> {
   try {
     const info = await lstat(path);
     if (info.isFile()) return ok(info);
     const what = info.isDirectory() ? 'a folder' : 'not a regular file';
-    return fail('invalid_input', `\`${shown}\` is ${what} and cannot be written`, { path: shown });
+    return fail('invalid_input', `\`${displayPath}\` is ${what} and cannot be written`, {
+      path: displayPath,
+    });
   } catch (error) {
     if (errnoOf(error) === 'ENOENT') return ok(undefined);
-    return diskFault(error, shown);
+    return diskFault(error, displayPath);
   }
 }
 
@@ -75,10 +76,10 @@ interface WriteOptions {
 async function hashOf(
   place: ProjectPath,
   there: Stats | undefined,
-  known: string | undefined,
+  knownHash: string | undefined,
 ): Promise<Outcome<string | null>> {
   if (!there) return ok(null);
-  if (known !== undefined) return ok(known);
+  if (knownHash !== undefined) return ok(knownHash);
   const { readWhole } = await import('./read-file.ts');
   const whole = await readWhole(place, MAX_WRITTEN_BYTES);
   // The empty hash matches no record, so an unreadable file does not count as created by the caller.
@@ -86,18 +87,15 @@ async function hashOf(
 }
 
 const changedMeanwhile = (relative: string): Failure =>
-  fail(
-    'tool_failed',
-    `\`${relative}\` was changed by somebody else in the meantime; read it again`,
-    { path: relative, reason: 'changed' },
-  );
+  fail('tool_failed', `\`${relative}\` was changed by another process; read it again`, {
+    path: relative,
+    reason: 'changed',
+  });
 
 /** A larger file is identified by its size and time instead of its hash. */
 export const MAX_IDENTIFIED_BYTES = 128 * 1024 * 1024;
 
-/**
- * Returns the identity of a file: the hash of its content, or size and time if the file is too large.
- */
+/** Returns the identity of a file: the hash of its content, or size and time if the file is too large. */
 export async function identityOf(place: ProjectPath, there: Stats): Promise<string> {
   const { readWhole } = await import('./read-file.ts');
   const whole = await readWhole(place, MAX_IDENTIFIED_BYTES);
@@ -138,8 +136,7 @@ async function putInPlace(
   try {
     const handle = await open(temporary, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW, mode ?? 0o666);
     try {
-      // The umask of the process narrowed the mode at creation. An existing file keeps exactly its own
-      // mode.
+      // The umask of the process narrowed the mode at creation. An existing file keeps exactly its own mode.
       if (mode !== undefined) await handle.chmod(mode & 0o777);
       await handle.writeFile(bytes);
       await handle.sync();
@@ -167,7 +164,7 @@ export async function writeWhole(
   if (!folder.ok) return folder;
   try {
     const name = basename(absolute);
-    const before = await standing(join(folder.output.path, name), relative);
+    const before = await presentFile(join(folder.output.path, name), relative);
     if (!before.ok) return before;
     const { replaces, holds } = options;
     const onlyNew = options.onlyNew === true || holds === 'new';
@@ -182,8 +179,8 @@ export async function writeWhole(
     const sha256 = hash('sha256', bytes);
     const unlike = await changedSinceApproval(place, before.output, options.approved, sha256);
     if (unlike) return unlike;
-    const told = await (options.willWrite?.(sha256, old.output) ?? ok(null));
-    if (!told.ok) return told;
+    const announced = await (options.willWrite?.(sha256, old.output) ?? ok(null));
+    if (!announced.ok) return announced;
     await putInPlace(folder.output, name, bytes, before.output?.mode, onlyNew);
     return ok({ created: before.output === undefined, sha256 });
   } catch (error) {
@@ -206,7 +203,7 @@ export async function addToFile(
     try {
       const there = await handle.stat();
       if (!there.isFile() || there.nlink !== 1) {
-        return fail('invalid_input', `\`${relative}\` is no regular file with one name`);
+        return fail('invalid_input', `\`${relative}\` is not a regular file with one name`);
       }
       await handle.writeFile(bytes);
       await handle.sync();

@@ -10,7 +10,7 @@ import { MAX_WRITTEN_BYTES, plainPath, protectedPlace } from './write-file.ts';
 interface WriteRequest {
   readonly projectRoot: string;
   readonly labels: Pick<LabelRecords, 'isMade'>;
-  /** `config.function` of the tool. */
+  /** The value of `config.function` of the tool. */
   readonly by: string;
 }
 
@@ -22,7 +22,7 @@ export async function lookAtPlace(
   { projectRoot, labels, by }: WriteRequest,
   path: string,
   thread: string,
-  given: Parameters<LookAtPlace>[2],
+  parameters: Parameters<LookAtPlace>[2],
 ): Promise<WritePlace> {
   const found = resolveProjectPath(projectRoot, path);
   if (!found.ok) return { relative: '', state: 'closed' };
@@ -42,6 +42,6 @@ export async function lookAtPlace(
   if (!whole.ok) return other;
   const { sha256 } = whole.output;
   if (labels.isMade(absolute, sha256, thread)) return { relative, state: 'own', sha256 };
-  const adds = by === 'edit_file' && given.get('append') === true;
+  const adds = by === 'edit_file' && parameters.get('append') === true;
   return adds ? { ...other, adds } : other;
 }

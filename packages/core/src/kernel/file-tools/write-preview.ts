@@ -18,8 +18,8 @@ interface PreviewRequest {
 
 /** Texts with more bytes are not compared. */
 const MAX_COMPARED = 8 * 1024 * 1024;
-const textIn = (given: ReadonlyMap<string, Json>, name: string): string =>
-  plainText(given.get(name) ?? '');
+const textIn = (parameters: ReadonlyMap<string, Json>, name: string): string =>
+  plainText(parameters.get(name) ?? '');
 
 const countLines = (bytes: Uint8Array): number => {
   let lines = bytes.length > 0 && bytes.at(-1) !== 10 ? 1 : 0;
@@ -30,17 +30,17 @@ const countLines = (bytes: Uint8Array): number => {
 /** Returns the content after the write, or undefined if the tool would refuse. */
 function afterwards(
   by: string,
-  given: ReadonlyMap<string, Json>,
+  parameters: ReadonlyMap<string, Json>,
   before: string,
 ): { change: WritePreview['change']; text: string } | undefined {
-  if (by === 'write_file') return { change: 'overwrite', text: textIn(given, 'content') };
-  if (given.get('append') === true) {
-    return { change: 'add', text: `${before}${textIn(given, 'new_string')}` };
+  if (by === 'write_file') return { change: 'overwrite', text: textIn(parameters, 'content') };
+  if (parameters.get('append') === true) {
+    return { change: 'add', text: `${before}${textIn(parameters, 'new_string')}` };
   }
   const text = textAfterEdit(before, {
-    from: textIn(given, 'old_string'),
-    to: textIn(given, 'new_string'),
-    all: given.get('replace_all') === true,
+    from: textIn(parameters, 'old_string'),
+    to: textIn(parameters, 'new_string'),
+    all: parameters.get('replace_all') === true,
   });
   return text === undefined ? undefined : { change: 'edit', text };
 }
@@ -48,36 +48,36 @@ function afterwards(
 async function compared(
   { labels, by }: PreviewRequest,
   place: ProjectPath,
-  given: ReadonlyMap<string, Json>,
+  parameters: ReadonlyMap<string, Json>,
 ): Promise<Omit<WritePreview, 'path' | 'holds'> | undefined> {
   const whole = await readWhole(place, MAX_IDENTIFIED_BYTES);
-  const adds = given.get('append') === true;
+  const adds = parameters.get('append') === true;
   const change = by === 'write_file' ? 'overwrite' : adds ? 'add' : 'edit';
   if (!whole.ok) return { change };
   const { bytes, sha256, absolute } = whole.output;
-  const kept = labels.recall(absolute, sha256);
-  const after = Buffer.byteLength(textIn(given, 'content'));
+  const recorded = labels.recall(absolute, sha256);
+  const after = Buffer.byteLength(textIn(parameters, 'content'));
   const isLarge = bytes.length > MAX_COMPARED || after > MAX_COMPARED;
   if (looksBinary(bytes)) return { change };
   if (isLarge && by !== 'write_file') return { change, from: countLines(bytes) };
   if (isLarge) {
-    const to = countLines(Buffer.from(textIn(given, 'content')));
+    const to = countLines(Buffer.from(textIn(parameters, 'content')));
     return { change, from: countLines(bytes), to };
   }
   const before = bytes.toString('utf8');
-  const next = afterwards(by, given, before);
+  const next = afterwards(by, parameters, before);
   if (!next) return { change };
   const { diff, ...sizes } = lineDiff(before, next.text);
-  const isSecret = kept !== undefined && carries(kept, 'secret');
+  const isSecret = recorded !== undefined && carries(recorded, 'secret');
   return { change: next.change, ...sizes, ...(diff !== undefined && !isSecret && { diff }) };
 }
 
 /** Returns undefined if no preview can be computed. The tool then judges the write by itself. */
 export async function previewWrite(
   request: PreviewRequest,
-  given: ReadonlyMap<string, Json>,
+  parameters: ReadonlyMap<string, Json>,
 ): Promise<WritePreview | undefined> {
-  const found = resolveProjectPath(request.projectRoot, textIn(given, 'path'));
+  const found = resolveProjectPath(request.projectRoot, textIn(parameters, 'path'));
   if (!found.ok) return undefined;
   const { absolute, relative } = found.output;
   try {
@@ -85,11 +85,11 @@ export async function previewWrite(
     if (!info.isFile()) return undefined;
     // The identity is taken before the content, so that a write in between is detected.
     const holds = await identityOf(found.output, info);
-    const about = await compared(request, found.output, given);
+    const about = await compared(request, found.output, parameters);
     return about && { path: relative, holds, ...about };
   } catch (error) {
     if (errnoOf(error) !== 'ENOENT' || request.by === 'edit_file') return undefined;
-    const to = countLines(Buffer.from(textIn(given, 'content')));
+    const to = countLines(Buffer.from(textIn(parameters, 'content')));
     return { path: relative, holds: 'new', change: 'create', to };
   }
 }

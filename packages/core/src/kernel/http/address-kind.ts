@@ -5,8 +5,7 @@ import { createRecent } from '../../base/index.ts';
 /** IPv4 address in the last 32 bits: mapped and NAT64. */
 const EMBEDDED = 'embedded';
 const PUBLIC = 'public';
-// The first match names the address in the refusal. An IPv6 address outside of the list is not public
-// either.
+// The first match names the address in the refusal. An IPv6 address outside of the list is not public either.
 const RANGES: readonly (readonly [kind: string, network: string, bits: number])[] = [
   ['metadata', '169.254.169.254', 32],
   ['metadata', '100.100.100.200', 32],
@@ -43,9 +42,9 @@ const RANGES: readonly (readonly [kind: string, network: string, bits: number])[
 ];
 const familyOf = (address: string) => (isIPv4(address) ? 'ipv4' : 'ipv6');
 
-let made: { kind: string; family: string; list: BlockList }[] | undefined;
+let lists: { kind: string; family: string; list: BlockList }[] | undefined;
 const ranges = () =>
-  (made ??= RANGES.map(([kind, network, bits]) => {
+  (lists ??= RANGES.map(([kind, network, bits]) => {
     const list = new BlockList();
     list.addSubnet(network, bits, familyOf(network));
     return { kind, family: familyOf(network), list };

@@ -36,9 +36,7 @@ interface HttpTarget {
 }
 type NetCapability = 'net.http' | 'net.websocket';
 
-/**
- * Judges a target without a resolver. Undefined: the host is a name, so its addresses must be looked up.
- */
+/** Judges a target without a resolver. Undefined: the host is a name, so its addresses must be looked up. */
 function allowWritten(
   { url, method }: HttpTarget,
   capability: NetCapability,
@@ -46,8 +44,8 @@ function allowWritten(
   ports: AddressPorts,
 ): Outcome<string[]> | undefined {
   const host = hostOf(url);
-  const held = verify({ capability, scope: method === undefined ? { host } : { host, method } });
-  if (!held.ok) return held;
+  const allowed = verify({ capability, scope: method === undefined ? { host } : { host, method } });
+  if (!allowed.ok) return allowed;
   return isIP(host) === 0 ? undefined : judged(host, portOf(url), [host], ports);
 }
 
@@ -64,16 +62,12 @@ export function refusedTarget(
   const host = hostOf(target.url);
   const written = allowWritten(target, capability, verify, ports);
   const isLocal = /(^|\.)localhost$/i.test(host);
-  const known =
-    written ?? (isLocal ? judged(host, portOf(target.url), LOOPBACK, ports) : undefined);
-  return known?.ok === false ? known : undefined;
+  const kind = written ?? (isLocal ? judged(host, portOf(target.url), LOOPBACK, ports) : undefined);
+  return kind?.ok === false ? kind : undefined;
 }
 const LOOPBACK = ['127.0.0.1'];
 
-/**
- * Checks a request and returns the addresses that it may use. Called for every sending and every
- * redirect.
- */
+/** Checks a request and returns the addresses that it may use. Called for every sending and every redirect. */
 export async function allowTarget(
   target: HttpTarget,
   capability: NetCapability,

@@ -1,6 +1,5 @@
-// Reads a response: decompressed, bounded, as text only if it is text, and as a fault if the status is
-// an error. Hooks and retries use the code. The detail contains what a person needs, without
-// credentials.
+// Reads a response: decompressed, bounded, as text only if it is text, and as a fault if the status is an
+// error. Hooks and retries use the code. The detail contains what a person needs, without credentials.
 import { once } from 'node:events';
 import type { Transform } from 'node:stream';
 import { createBrotliDecompress, createGunzip, createInflate, createInflateRaw } from 'node:zlib';
@@ -43,21 +42,21 @@ function readDecoded(
       resolve(end);
     };
     const begin = (first: number | undefined): Transform => {
-      const made = makeDecoder(first);
+      const created = makeDecoder(first);
       const goOn = (isWanted: boolean): void => {
-        if (isWanted) made.resume();
+        if (isWanted) created.resume();
         else finish('stopped');
       };
-      made.on('data', (bytes: Buffer) => {
+      created.on('data', (bytes: Buffer) => {
         const wanted = take(bytes);
         if (wanted === true) return;
-        made.pause();
+        created.pause();
         if (wanted === false) finish('stopped');
         else wanted.then(goOn, reject);
       });
-      made.once('end', () => finish('end'));
-      made.on('error', finish);
-      return made;
+      created.once('end', () => finish('end'));
+      created.on('error', finish);
+      return created;
     };
     const read = body.read((bytes) => {
       decoder ??= begin(bytes[0]);
@@ -185,14 +184,14 @@ export async function statusFault(
   const body_excerpt = await excerptOf(answer);
   if (watch.failure?.error.code === 'cancelled') return watch.failure;
   const wait = retryAfterMs(headers, clock);
-  const shown: JsonObject = Object.fromEntries(
+  const displayHeaders: JsonObject = Object.fromEntries(
     Object.entries(headers).filter(([name]) => SHOWN.test(name)),
   );
   const words = `\`${hostOf(url)}\` answered ${status} ${statusText}`.trim();
   return fail(CODES[status] ?? 'http_error', words, {
     status,
     host: hostOf(url),
-    headers: shown,
+    headers: displayHeaders,
     body_excerpt,
     sent: true,
     ...(wait !== undefined && { retry_after_ms: wait }),

@@ -14,7 +14,7 @@ import { type Timer, TimeWatch } from './time-limits.ts';
 export interface CheckedFetchPorts extends AddressPorts {
   clock: Clock;
   timer?: Timer;
-  /** Judges `net.http` at every request. */
+  /** Judges the right `net.http` at every request. */
   verify: Verifier;
   /** Maximum size of one answer, or of one event of a stream. */
   maxBytes: number;
@@ -153,15 +153,15 @@ function wireRequest(url: string | URL, init: RequestInit): Outcome<WireRequest>
   target.hash = '';
   const problem = urlProblem(target, ['http:', 'https:']);
   if (problem !== undefined) return fail('invalid_input', problem);
-  const given = new Headers(init.headers);
+  const requestHeaders = new Headers(init.headers);
   const { body } = init;
-  if (body instanceof URLSearchParams && !given.has('content-type')) {
-    given.set('content-type', 'application/x-www-form-urlencoded;charset=UTF-8');
+  if (body instanceof URLSearchParams && !requestHeaders.has('content-type')) {
+    requestHeaders.set('content-type', 'application/x-www-form-urlencoded;charset=UTF-8');
   }
   const headers: Record<string, string> = {
     'user-agent': 'kernmantle',
     'accept-encoding': 'gzip, deflate, br',
-    ...Object.fromEntries(given),
+    ...Object.fromEntries(requestHeaders),
   };
   if (body !== undefined && body !== null && typeof body !== 'string') {
     if (!(body instanceof URLSearchParams)) return fail('invalid_input', 'the body must be a text');

@@ -12,16 +12,10 @@ import { malformation, malformed, networkFault } from './fault.ts';
 import type { WireRequest } from './request.ts';
 import type { TimeWatch, TimeWatchPorts } from './time-limits.ts';
 
-/**
- * Consumes a chunk. `true` asks for more, `false` stops; a promise delays the next chunk until it
- * settles.
- */
+/** Consumes a chunk. `true` asks for more, `false` stops; a promise delays the next chunk until it settles. */
 export type Take = (bytes: Buffer) => boolean | Promise<boolean>;
 
-/**
- * How a body ended. `stopped`: the consumer or a time limit stopped it. An error: the body is
- * incomplete.
- */
+/** How a body ended. `stopped`: the consumer or a time limit stopped it. An error: the body is incomplete. */
 export type BodyEnd = 'end' | 'stopped' | Error;
 
 export interface Body {
@@ -161,9 +155,7 @@ interface KeepLimits {
   /** How long an idle connection is kept if the server announces no time. */
   idleMs?: number;
   maxIdleMs?: number;
-  /**
-   * Maximum number of kept connections. The one that was unused for the longest time is closed first.
-   */
+  /** Maximum number of kept connections. The one that was unused for the longest time is closed first. */
   maxKept?: number;
 }
 
@@ -394,7 +386,7 @@ export class Connections {
         connection.destroy();
         return watch.failure;
       }
-      const asked = await new Promise<Outcome<T> | 'stale'>((settle) => {
+      const answer = await new Promise<Outcome<T> | 'stale'>((settle) => {
         const release = (): void => this.#keep(connection, place);
         const stale = (): void => settle('stale');
         connection.client.dispatch(
@@ -402,11 +394,11 @@ export class Connections {
           new Asking({ connection, url, watch, read, release, settle, stale, isOnce }),
         );
       });
-      if (asked === 'stale') mayBeOld = false;
+      if (answer === 'stale') mayBeOld = false;
       else {
         // Nothing was sent if the system refused to open a connection.
-        const reason = asked.ok ? undefined : asked.error.detail.reason;
-        if (reason !== 'EMFILE' && reason !== 'ENFILE') return asked;
+        const reason = answer.ok ? undefined : answer.error.detail.reason;
+        if (reason !== 'EMFILE' && reason !== 'ENFILE') return answer;
         const waited = await watch.race(sleep(FILES_RETRY_MS).then(() => ok(null)));
         if (!waited.ok) return waited;
       }

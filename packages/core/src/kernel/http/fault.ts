@@ -20,9 +20,7 @@ export function reasonOf(error: NodeJS.ErrnoException): string {
   return malformation(error) ?? code ?? message;
 }
 
-/**
- * Returns the fault of a request without an answer. `sent`: the server may have received the request.
- */
+/** Returns the fault of a request without an answer. `sent`: the server may have received the request. */
 export function networkFault(error: NodeJS.ErrnoException, url: URL, sent: boolean): Failure {
   const host = hostOf(url);
   // Before there is a body, its length can only be invalid in itself.

@@ -67,11 +67,10 @@ function resultOf(
     const { end } = received.output;
     output = streamFields(end, reports, createRedactor(secrets).json);
     if (end.failure) {
-      // A fault tells what was received before it. A file that was begun stays, so its labels must be
-      // recorded.
+      // A fault tells what was received before it. A file that was begun stays, so its labels must be recorded.
       const written = files.map(({ relative: path, sha256 }) => ({ path, sha256 }));
-      const begun = written.length > 0 && { files: written };
-      return withDetail(end.failure, { ...output, ...begun });
+      const startedFiles = written.length > 0 && { files: written };
+      return withDetail(end.failure, { ...output, ...startedFiles });
     }
   }
   return ok({

@@ -1,7 +1,6 @@
-// The one way to send a request. Everything that stays the same between sendings is done in the
-// preparation: config, URL and headers, time limits, redactor. Rights and addresses are judged at every
-// sending and for every redirect. Each redirect is a new request, and credentials of the first origin
-// never go to another.
+// The one way to send a request. Everything that stays the same between sendings is done in the preparation:
+// config, URL and headers, time limits, redactor. Rights and addresses are judged at every sending and for
+// every redirect. Each redirect is a new request, and credentials of the first origin never go to another.
 import {
   type Failure,
   fail,

@@ -31,8 +31,7 @@ export interface WireRequest {
 
 const TOKEN = /^[!#$%&'*+.^_`|~0-9A-Za-z-]+$/;
 /**
- * Headers of framing and routing belong to the client. Two opinions about them make request smuggling
- * possible.
+ * Headers of framing and routing belong to the client. Two opinions about them make request smuggling possible.
  */
 const OURS = new Set(
   'host connection content-length transfer-encoding upgrade keep-alive te trailer expect proxy-connection'
@@ -52,9 +51,7 @@ const scalar = (value: Json | undefined): string | undefined =>
       ? String(value)
       : undefined;
 
-/**
- * Returns the problem of a header's value. The text does not repeat the value, which may be a secret.
- */
+/** Returns the problem of a header's value. The text does not repeat the value, which may be a secret. */
 function headerProblem(name: string, value: string): string | undefined {
   if (!TOKEN.test(name)) return `header name ${JSON.stringify(name)} is not valid`;
   if (OURS.has(name)) return `header \`${name}\` is set by the client itself`;
@@ -66,10 +63,10 @@ function headerProblem(name: string, value: string): string | undefined {
 }
 
 function readHeaders(config: JsonObject): Outcome<Record<string, string>> {
-  const given = getOwn(config, 'headers') ?? {};
-  if (!isObject(given)) return invalid('headers', 'must be an object');
+  const headerConfig = getOwn(config, 'headers') ?? {};
+  if (!isObject(headerConfig)) return invalid('headers', 'must be an object');
   const headers: Record<string, string> = Object.create(null) as Record<string, string>;
-  for (const [key, raw] of Object.entries(given)) {
+  for (const [key, raw] of Object.entries(headerConfig)) {
     if (raw === null) continue;
     const [name, value] = [key.toLowerCase(), scalar(raw)];
     if (value === undefined) return fail('invalid_input', `header \`${name}\` must be a text`);
@@ -207,14 +204,14 @@ export function buildRequest(
   if (!url.ok) return url;
   const query = addQuery(url.output, config);
   if (!query.ok) return query;
-  const given = readHeaders(config);
-  if (!given.ok) return given;
+  const configured = readHeaders(config);
+  if (!configured.ok) return configured;
   const auth = readAuth(config);
   if (!auth.ok) return auth;
-  const body = readBody(config, given.output['content-type'] ?? '');
+  const body = readBody(config, configured.output['content-type'] ?? '');
   if (!body.ok) return body;
 
-  const headers: Record<string, string> = { ...accept, ...given.output };
+  const headers: Record<string, string> = { ...accept, ...configured.output };
   const credentials = new Set(ALWAYS_CREDENTIALS);
   const { header, query: secretQuery, hidden = [] } = auth.output;
   if (header) {
@@ -252,8 +249,8 @@ function wantsStream({ config, parameters }: Configured): Outcome<boolean> {
     const mode = choiceField(config, 'mode', ['sync', 'stream']);
     return mode.ok ? ok(mode.output === 'stream') : mode;
   }
-  const asked = [getOwn(parameters, 'stream'), getOwn(getOwn(config, 'body'), 'stream')];
-  return ok(isObject(getOwn(config, 'stream')) && asked.includes(true));
+  const settings = [getOwn(parameters, 'stream'), getOwn(getOwn(config, 'body'), 'stream')];
+  return ok(isObject(getOwn(config, 'stream')) && settings.includes(true));
 }
 
 /** Reads the settings of a call. An invalid setting is a mistake of the author. */

@@ -38,12 +38,12 @@ const MAX_TIMEOUT = 2 ** 31 - 1;
 
 /** Reads `config.timeouts` (seconds). `total` is never longer than the limit of the call. */
 export function timeoutsOf(config: JsonObject, callMs: number): Outcome<Timeouts> {
-  const given = getOwn(config, 'timeouts') ?? {};
+  const configured = getOwn(config, 'timeouts') ?? {};
   const wrong = (message: string, name: string, more: JsonObject = {}): Failure =>
     fail('config_invalid', message, { config_path: `config.${name}`, ...more });
-  if (!isObject(given)) return wrong('`timeouts` must be an object', 'timeouts');
+  if (!isObject(configured)) return wrong('`timeouts` must be an object', 'timeouts');
   const result = { ...PRESETS, total: callMs > 0 ? callMs : PRESETS.total };
-  for (const [name, seconds] of Object.entries(given)) {
+  for (const [name, seconds] of Object.entries(configured)) {
     if (!(name in PRESETS)) {
       const hint = 'known are connect, first_byte, idle and total';
       return wrong(`\`timeouts.${name}\` is unknown`, `timeouts.${name}`, { hint });
@@ -81,7 +81,7 @@ export class TimeWatch {
   #phase: WaitPhase | undefined = 'connect';
   #since: number;
   readonly #totalDue: number;
-  /** Time after which the request is not sent, because its reservation has ended. */
+  /** Time on the monotonic clock after which the request is not sent. */
   readonly #sendBy: number;
   #cancelTimer = (): void => {};
   /** Time at which the timer fires, if there is one. */
@@ -107,8 +107,7 @@ export class TimeWatch {
   readonly #onAbort = (): void => this.stop(fail('cancelled', 'the call was cancelled'));
 
   /**
-   * Calls the listener when the call must stop, at once if it must already. The returned function
-   * unsubscribes.
+   * Calls the listener when the call must stop, at once if it must already. The returned function unsubscribes.
    */
   onStop(listener: (failure: Failure) => void): () => void {
     this.#listeners.add(listener);

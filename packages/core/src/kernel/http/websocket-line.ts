@@ -29,7 +29,7 @@ export interface WebSocketUser {
   received?(bytes: number): void;
   /** Handles an ordinary answer, such as 401, instead of an upgrade. Returns its fault. */
   refused(answer: HttpAnswer): Promise<Failure>;
-  /** Called once at the end. */
+  /** Called once, when the connection has ended. */
   ended(end: WebSocketEnd): void;
 }
 
@@ -91,9 +91,7 @@ function tap(socket: Duplex, onClose: (reason: string, code: number) => void) {
   };
 }
 
-/**
- * undici gives a reason if it closes because of a protocol error, and none if it answers a close frame.
- */
+/** undici gives a reason if it closes because of a protocol error, and none if it answers a close frame. */
 function offence(reason: string, code: number): Failure {
   return code === TOO_LARGE
     ? fail('response_too_large', 'a message is too long', { sent: true })
@@ -163,8 +161,8 @@ class Handshake extends Asking<OpenedLine> {
     const abort = (reason: Error): void => {
       if (!this.isAnswered) controller?.abort(reason);
     };
-    const held = Object.create(controller ?? null, { abort: { value: abort } });
-    this.#inner.onRequestStart?.(held, context);
+    const controlled = Object.create(controller ?? null, { abort: { value: abort } });
+    this.#inner.onRequestStart?.(controlled, context);
   }
 
   onRequestUpgrade(
@@ -179,9 +177,9 @@ class Handshake extends Asking<OpenedLine> {
     this.#inner.onRequestUpgrade?.(controller, status, headers, socket);
   }
 
-  override onResponseStart(...given: Parameters<Asking<OpenedLine>['onResponseStart']>): void {
-    super.onResponseStart(...given);
-    if (this.isAnswered) this.#inner.onResponseError?.(given[0], new Error('not an upgrade'));
+  override onResponseStart(...values: Parameters<Asking<OpenedLine>['onResponseStart']>): void {
+    super.onResponseStart(...values);
+    if (this.isAnswered) this.#inner.onResponseError?.(values[0], new Error('not an upgrade'));
   }
 
   override onResponseError(controller: Dispatcher.DispatchController, error: Error): void {

@@ -150,10 +150,7 @@ class WebSocketSink implements Sink, WebSocketUser {
     this.#connect();
   }
 
-  /**
-   * Connects only if events are waiting, so that a server that closes the connection is not called in
-   * vain.
-   */
+  /** Connects only if events are waiting, so that a server that closes the connection is not called in vain. */
   #connect(): void {
     const { aborted } = this.#stop.signal;
     if (this.#line !== undefined || this.#waiting.length === 0 || aborted) return;
@@ -164,8 +161,7 @@ class WebSocketSink implements Sink, WebSocketUser {
   }
 
   /**
-   * Sends the waiting events in order. Events that were not sent when the connection broke stay in the
-   * buffer.
+   * Sends the waiting events in order. Events that were not sent when the connection broke stay in the buffer.
    */
   async #connectAndFlush(): Promise<void> {
     if (!(await this.#open())) return this.#stop.abort();
@@ -192,16 +188,16 @@ class WebSocketSink implements Sink, WebSocketUser {
       if (attempt > 0) await pause(wait, ports.timer, signal);
       if (signal.aborted) return false;
       const watch = new TimeWatch(TIMEOUTS, signal, ports);
-      const asked = { verify: context.verify, ports, watch };
-      const opening = openWebSocket(request, asked, MAX_INCOMING, this);
-      const made = await opening.finally(() => watch.end());
-      if (made.ok) {
-        this.#line = made.output.line;
+      const sending = { verify: context.verify, ports, watch };
+      const opening = openWebSocket(request, sending, MAX_INCOMING, this);
+      const opened = await opening.finally(() => watch.end());
+      if (opened.ok) {
+        this.#line = opened.output.line;
         this.#connections++;
         if (signal.aborted) this.#line.destroy();
         return true;
       }
-      this.#error = made.error.detail.message;
+      this.#error = opened.error.detail.message;
     }
     return false;
   }
@@ -219,7 +215,7 @@ class WebSocketSink implements Sink, WebSocketUser {
 }
 
 export const createWebSocketSinkFactory =
-  (given: AddressPorts & Partial<TimeWatchPorts>): SinkFactory =>
+  (options: AddressPorts & Partial<TimeWatchPorts>): SinkFactory =>
   (destination, context) => {
     const { url = null, headers = null, auth = null } = destination;
     const request = buildRequest({ url, headers: headers ?? {}, auth }, {}, ['ws:', 'wss:']);
@@ -227,9 +223,9 @@ export const createWebSocketSinkFactory =
     const settings = settingsOf(destination);
     if (!settings.ok) return settings;
     const scope = { host: hostOf(request.output.url) };
-    const held = context.verify({ capability: 'net.websocket', scope });
-    if (!held.ok) return held;
-    const ports = { clock: systemClock, timer: systemTimer, ...given };
+    const allowed = context.verify({ capability: 'net.websocket', scope });
+    if (!allowed.ok) return allowed;
+    const ports = { clock: systemClock, timer: systemTimer, ...options };
     const setup = { request: request.output, settings: settings.output, context, ports };
     return ok(new WebSocketSink(setup));
   };

@@ -131,11 +131,11 @@ class WebSocketReading implements WebSocketUser {
 
 /** Connects, sends the first message, and reads until the other side closes. */
 export async function readWebSocket(
-  { url, headers: given, body }: WireRequest,
+  { url, headers: allHeaders, body }: WireRequest,
   sending: Sending,
 ): Promise<Outcome<StreamEnd>> {
   // The content type describes a body, and this request has none.
-  const { 'content-type': _, ...headers } = given;
+  const { 'content-type': _, ...headers } = allHeaders;
   const reading = new WebSocketReading(url, sending);
   const { maxEvent } = sending.settings;
   const opened = await openWebSocket({ url, headers }, sending, maxEvent, reading);

@@ -92,12 +92,14 @@ const ANYTHING: JsonObject = { type: 'object', additionalProperties: true };
 /** Returns the JSON Schema for the model. A schema that cannot convert itself accepts any object. */
 export function inputSchema({ jsonSchema }: StandardSchema['~standard']): JsonObject {
   try {
-    const told = JSON.parse(JSON.stringify(jsonSchema?.input({ target: 'draft-2020-12' }) ?? null));
-    if (!isObject(told)) return ANYTHING;
+    const schema = JSON.parse(
+      JSON.stringify(jsonSchema?.input({ target: 'draft-2020-12' }) ?? null),
+    );
+    if (!isObject(schema)) return ANYTHING;
     // Alternatives have no fields of their own, so unknown fields cannot be detected.
-    return isObject(told.properties)
-      ? told
-      : { ...told, type: 'object', additionalProperties: true };
+    return isObject(schema.properties)
+      ? schema
+      : { ...schema, type: 'object', additionalProperties: true };
   } catch {
     return ANYTHING;
   }
@@ -109,10 +111,10 @@ const fieldOf = ({ path = [] }: Issue): string =>
 /** Returns the arguments as the schema parses them: defaults filled in, texts converted. */
 export async function readArguments(
   { validate }: StandardSchema['~standard'],
-  given: JsonObject,
+  input: JsonObject,
   tool: string,
 ): Promise<Outcome<JsonObject>> {
-  const read = await validate(structuredClone(given));
+  const read = await validate(structuredClone(input));
   if (!read.issues) return ok(read.value as JsonObject);
   const errors = read.issues.map((issue) => ({ field: fieldOf(issue), error: issue.message }));
   const list = errors.map(({ field, error }) => `\`${field}\`: ${error}`).join('; ');

@@ -158,10 +158,7 @@ export function readProgramTools(programs: readonly ProgramTool[]): Outcome<Prog
   return ok({ items: [...items.values()], functions });
 }
 
-/**
- * Returns a library in which the program's tools come first. The library must search them itself
- * (`extra`).
- */
+/** Returns a library in which the program's tools come first. The library must search them itself (`extra`). */
 export function withProgramTools(library: Library, list: readonly ToolItem[]): Library {
   if (list.length === 0) return library;
   const items = new Map(list.map((item) => [item.id, item]));

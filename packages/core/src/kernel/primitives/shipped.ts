@@ -15,14 +15,14 @@ import { functionConfig } from './config-shapes.ts';
 
 /** Creates a value once, when it is first needed. After a failure the next request tries again. */
 function createOnce<T>(make: () => Promise<T>) {
-  let made: Promise<T> | undefined;
+  let created: Promise<T> | undefined;
   return {
     get: (): Promise<T> =>
-      (made ??= make().catch((error: unknown) => {
-        made = undefined;
+      (created ??= make().catch((error: unknown) => {
+        created = undefined;
         throw error;
       })),
-    made: () => made,
+    made: () => created,
   };
 }
 
@@ -39,7 +39,7 @@ const freshPrimitive = (name: string, make: () => Promise<Primitive>): Primitive
  * too many files are open, the call fails.
  */
 export function lazyPrimitive(name: string, make: () => Promise<Primitive>): Primitive {
-  const { get, made } = createOnce(make);
+  const { get, made: created } = createOnce(make);
   let there: Primitive | undefined;
   return {
     ...freshPrimitive(name, get),
@@ -49,12 +49,12 @@ export function lazyPrimitive(name: string, make: () => Promise<Primitive>): Pri
     },
     loaded: get,
     close: () =>
-      void made()?.then(
+      void created()?.then(
         (one) => one.close?.(),
         () => {},
       ),
     async ended() {
-      const one = await made()?.catch(() => undefined);
+      const one = await created()?.catch(() => undefined);
       await one?.ended?.();
     },
   };
@@ -82,7 +82,7 @@ function createFunctionPrimitive(
       const run = call.tool.source === 'program' ? program.get(call.tool.id) : inBundle;
       if (run) return run(call);
       const hint = suggestion(name, Object.keys(bundle));
-      const message = `there is no built-in function \`${name}\`${hint}`;
+      const message = `built-in function \`${name}\` not found${hint}`;
       const config_path = 'config.function';
       return Promise.resolve(fail('config_invalid', message, { config_path }));
     },

@@ -34,10 +34,7 @@ export interface ProcessConfig {
   /** Files of the real home folder that the process can read. Only bundle tools may list files. */
   homeFiles: readonly string[];
   dependencies: readonly string[];
-  /**
-   * Paths that git is restricted to, in addition to the caller's right to read. `none`: it shows no
-   * files.
-   */
+  /** Paths that git is restricted to, in addition to the caller's right to read. `none`: it shows no files. */
   pathspecs: readonly string[] | 'none' | undefined;
   bounds: ProcessBounds;
 }
@@ -131,9 +128,9 @@ function envOf(config: JsonObject): Outcome<Record<string, string>> {
 }
 
 function pathspecsIn(config: JsonObject): ProcessConfig['pathspecs'] {
-  const given = getOwn(config, 'pathspecs') ?? null;
-  if (given === null) return undefined;
-  return given === 'none' ? 'none' : listAt(config, 'pathspecs').flatMap(argument);
+  const setting = getOwn(config, 'pathspecs') ?? null;
+  if (setting === null) return undefined;
+  return setting === 'none' ? 'none' : listAt(config, 'pathspecs').flatMap(argument);
 }
 
 export function readProcessConfig(

@@ -1,7 +1,6 @@
-// Packages that code tools declare. They are installed at the first execution, never at load, and only
-// if the policy allows it. Otherwise the refusal contains the command. Each set of packages has one
-// folder, named by its content: tools with the same list share it, and a changed list never meets old
-// files.
+// Packages that code tools declare. They are installed at the first execution, never at load, and only if the
+// policy allows it. Otherwise the refusal contains the command. Each set of packages has one folder, named by
+// its content: tools with the same list share it, and a changed list never meets old files.
 import { hash } from 'node:crypto';
 import { existsSync, mkdirSync, renameSync, rmSync, writeFileSync } from 'node:fs';
 import { dirname, join } from 'node:path';
@@ -108,18 +107,18 @@ async function step(
     { timeoutMs: INSTALL_MS, signal, clock },
   );
   if (ended.reason === 'exit' && ended.exitCode === 0) return ok(null);
-  const said = ended.stderr.text.trim() || ended.stdout.text.trim() || ended.errno || ended.reason;
-  return fail('dependency_missing', `\`${argv.join(' ')}\` failed: ${said.slice(-2000)}`, {
+  const output =
+    ended.stderr.text.trim() || ended.stdout.text.trim() || ended.errno || ended.reason;
+  return fail('dependency_missing', `\`${argv.join(' ')}\` failed: ${output.slice(-2000)}`, {
     exit_code: ended.exitCode,
     reason: ended.reason,
   });
 }
 
 /**
- * Installs missing packages if the policy allows it. This reaches the network and writes below
- * `.ai/.env`. The work happens in a folder beside the final one, which is renamed when it is complete.
- * After a crash the next attempt starts clean, and of two processes that install the same set one wins
- * and the other uses its folder.
+ * Installs missing packages if the policy allows it. This reaches the network and writes below `.ai/.env`. The
+ * work happens in a folder beside the final one, which is renamed when it is complete. After a crash the next
+ * attempt starts clean, and of two processes that install the same set one wins and the other uses its folder.
  */
 export async function prepareDependencies(
   tool: DependentTool,

@@ -45,7 +45,7 @@ interface ChildEnvironment {
 /** Returns the whole environment of a child. Variables of the config override inherited ones. */
 export function childEnvironment(options: ChildEnvironment): Record<string, string> {
   const { env, declared, config, path, home, temp } = options;
-  const made: Record<string, string> = {
+  const variables: Record<string, string> = {
     PATH: path.join(delimiter),
     HOME: home,
     TMPDIR: temp,
@@ -55,8 +55,9 @@ export function childEnvironment(options: ChildEnvironment): Record<string, stri
   const locale = Object.keys(env).filter((name) => name.startsWith('LC_'));
   for (const name of [...PASSED, ...locale, ...declared]) {
     const value = env[name];
-    if (value !== undefined && !value.includes('\0')) made[name] = value;
+    if (value !== undefined && !value.includes('\0')) variables[name] = value;
   }
-  for (const [name, value] of Object.entries(config)) if (value !== undefined) made[name] = value;
-  return made;
+  for (const [name, value] of Object.entries(config))
+    if (value !== undefined) variables[name] = value;
+  return variables;
 }

@@ -36,6 +36,6 @@ export function verifierOfGrants(
       attempted: path,
     });
   };
-  const known = policy.globs;
-  return known ? Object.assign(verify, { globs: () => [...read, ...write, ...known()] }) : verify;
+  const globs = policy.globs;
+  return globs ? Object.assign(verify, { globs: () => [...read, ...write, ...globs()] }) : verify;
 }

@@ -23,7 +23,6 @@ export interface KeptProcessStart {
   readonly grants: ProcessGrants;
   /** Judges all grants. Refuses what policies deny and closed paths. */
   readonly verify: Verifier;
-  /** Real path of the project. */
   readonly projectRoot: string;
   /** Called when the start is allowed and before the program runs. A fault prevents the start. */
   beforeStart?(facts: Pick<KeptProcess, 'mode' | 'verify'>): Promise<Outcome<null>>;
@@ -37,9 +36,7 @@ export interface KeptProcess {
   readonly verify: Verifier;
   /** Returns the end of the text that the program wrote to stderr. */
   said(): string;
-  /**
-   * Sets whether the process keeps this program from ending, which it does while a caller waits for it.
-   */
+  /** Sets whether the process keeps this program from ending, which it does while a caller waits for it. */
   hold(isHeld: boolean): void;
   /** How the program ended. Settles after the clean-up. */
   readonly closed: Promise<KeptProcessEnd>;
@@ -117,9 +114,9 @@ function keptProcess(
   { mode, verify }: Pick<KeptProcess, 'mode' | 'verify'>,
 ): KeptProcess {
   const { child, channel } = started;
-  let said = '';
+  let errorText = '';
   child.stderr?.on('data', (chunk: Buffer) => {
-    said = (said + chunk.toString('utf8')).slice(-MAX_SAID);
+    errorText = (errorText + chunk.toString('utf8')).slice(-MAX_SAID);
   });
   channel.resume();
   let ending: Promise<KeptProcessEnd> | undefined;
@@ -142,7 +139,7 @@ function keptProcess(
     pid: child.pid ?? 0,
     mode,
     verify,
-    said: () => said,
+    said: () => errorText,
     hold(isHeld) {
       const pipes = child.stdio.filter((pipe) => pipe?.destroyed === false) as Socket[];
       for (const handle of [child, ...pipes]) {

@@ -122,13 +122,13 @@ function viewOf(start: AllowedStart): Outcome<OpenView> {
 function heldToView(start: AllowedStart): Outcome<readonly string[]> {
   const { call, config, mode } = start;
   const { pathspecs } = config;
-  const given = pathspecs === undefined || pathspecs === 'none' ? [] : pathspecs;
-  if (mode === 'none' || !call.tool.requires.some((one) => OF_GIT.test(one))) return ok(given);
+  const paths = pathspecs === undefined || pathspecs === 'none' ? [] : pathspecs;
+  if (mode === 'none' || !call.tool.requires.some((one) => OF_GIT.test(one))) return ok(paths);
   const question = questionOf(start);
   const found = findPlaces(call.projectRoot, { ...question, mayWrite: undefined });
   if (!found.ok) return found;
-  if (found.output.readsAll || pathspecs === 'none') return ok(given);
-  if (pathspecs !== undefined) return pathspecsOf(question, given);
+  if (found.output.readsAll || pathspecs === 'none') return ok(paths);
+  if (pathspecs !== undefined) return pathspecsOf(question, paths);
   return fail(
     'permission_denied',
     `tool \`${call.tool.id}\` asks git, whose history holds what its caller may not read; give it \`config.pathspecs\`, or use the git tools of the bundle`,
@@ -174,10 +174,10 @@ function endpointsIn(
   { root, places, hidden }: ProjectView,
   others: readonly Shown[],
 ): Outcome<string[]> {
-  const known = new Set([...hidden, ...places.map(({ path }) => join(projectRoot, path))]);
+  const covered = new Set([...hidden, ...places.map(({ path }) => join(projectRoot, path))]);
   const open = places.filter(({ access }) => access !== 'none').map(({ path }) => path);
   const roots = [...(root === 'none' ? [] : ['']), ...open].map((path) => join(projectRoot, path));
-  const inProject = findEndpoints(roots, (path) => known.has(path));
+  const inProject = findEndpoints(roots, (path) => covered.has(path));
   if (!inProject.ok) return inProject;
   const found = [...inProject.output];
   for (const { source, target } of others) {
@@ -207,14 +207,14 @@ function inNamespaces(start: AllowedStart): Outcome<MadeLaunch> {
     isInside(path, projectRoot) && accessAt(view.output, relative(projectRoot, path)) === 'none';
   const isMissing = (path: string): boolean =>
     !isInside(path, projectRoot) || isCovered(hidden, path) || isUnseen(path);
-  const shown = shownFolders(start);
+  const readable = shownFolders(start);
   const shownLast = [
     ...found.shown.filter(isMissing).map((path) => ({ source: path, target: path })),
     ...homeFiles(start, SANDBOX_HOME),
   ];
   const closed = endpointsIn(projectRoot, view.output, [
     // Mounts of the project cover a toolchain that is inside of it.
-    ...shown
+    ...readable
       .filter((path) => !isInside(path, projectRoot))
       .map((path) => ({ source: path, target: path })),
     ...shownLast,
@@ -224,15 +224,17 @@ function inNamespaces(start: AllowedStart): Outcome<MadeLaunch> {
     return closed;
   }
   const inside = ports.sandbox.kind === 'bwrap' ? bwrapLaunch : utilLinuxLaunch;
-  const made = inside({
+  const sandbox = inside({
     report: ports.sandbox,
     projectRoot,
     view: {
       root,
       places,
-      hidden: hidden.filter((path) => isCovered([projectRoot, ...shown], path) && !isUnseen(path)),
+      hidden: hidden.filter(
+        (path) => isCovered([projectRoot, ...readable], path) && !isUnseen(path),
+      ),
     },
-    shown,
+    shown: readable,
     shownLast: [...shownLast, ...(socket && agent ? [{ source: socket, target: agent }] : [])],
     closed: closed.output.filter((path) => path !== agent),
     temporaryMb: config.bounds.memoryMb,
@@ -241,12 +243,12 @@ function inNamespaces(start: AllowedStart): Outcome<MadeLaunch> {
     env: environmentOf(start, SANDBOX_HOME, SANDBOX_TEMP),
     command: withBounds([found.file, ...found.args], config.bounds, true),
   });
-  if (!made.ok) {
+  if (!sandbox.ok) {
     close();
-    return made;
+    return sandbox;
   }
   const launch: Launch = {
-    ...made.output,
+    ...sandbox.output,
     cwd: '/',
     env: {},
     bounds: config.bounds,
@@ -342,15 +344,15 @@ export function prepareLaunch(
   }
   const network = needsNetwork(tool, mode);
   const start = { ...allowed.output, call, config, ports, network, cwd };
-  const held = heldToView(start);
-  if (!held.ok) return held;
-  const found = { ...start.found, args: [...start.found.args, ...held.output] };
+  const gitArguments = heldToView(start);
+  if (!gitArguments.ok) return gitArguments;
+  const found = { ...start.found, args: [...start.found.args, ...gitArguments.output] };
   const hasNamespaces = ['bwrap', 'util-linux'].includes(ports.sandbox.kind);
-  const made =
+  const launch =
     mode !== 'none' && hasNamespaces
       ? inNamespaces({ ...start, found })
       : inFolder({ ...start, found });
-  if (!made.ok) return made;
+  if (!launch.ok) return launch;
   const argv = [found.file, ...found.args];
-  return ok({ ...made.output, mode, network: network || mode === 'none', argv });
+  return ok({ ...launch.output, mode, network: network || mode === 'none', argv });
 }

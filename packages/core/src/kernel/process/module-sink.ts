@@ -86,18 +86,19 @@ function createSink(
       for (const stream of child.stdio) if (stream !== channel) stream?.destroy();
       await Promise.race([closed, new Promise((resolve) => setTimeout(resolve, 1000).unref())]);
       channel.destroy();
-      const [made] = launch.cleanUp?.()?.paths ?? [];
+      const [moved] = launch.cleanUp?.()?.paths ?? [];
       const dropped = written - delivered + refused;
-      const said = withoutFolder((await log).text.trim().slice(-MAX_SAID), projectRoot);
+      const logText = withoutFolder((await log).text.trim().slice(-MAX_SAID), projectRoot);
       const why = forced ? 'did not end in time' : code === 0 ? '' : `ended with code ${code}`;
-      const kept = made === undefined ? '' : `made \`${made}\`, which was moved out of the project`;
-      const problem = why || (dropped > 0 ? 'lost events' : kept);
+      const remark =
+        moved === undefined ? '' : `made \`${moved}\`, which was moved out of the project`;
+      const problem = why || (dropped > 0 ? 'lost events' : remark);
       return {
         type,
         delivered,
         dropped,
         ...(problem === '' ? {} : { error: `the sink ${problem}` }),
-        ...(said === '' ? {} : { log: said }),
+        ...(logText === '' ? {} : { log: logText }),
       };
     },
   };

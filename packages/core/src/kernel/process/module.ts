@@ -78,9 +78,9 @@ export function moduleCommand(
   if (!file.ok) return file;
   const refuse = (message: string) =>
     fail('config_invalid', `module \`${module}\` ${message}`, { config_path: 'config.module' });
-  const known = EXTENSIONS[runtime];
-  if (!known.includes(extname(file.output))) {
-    return refuse(`must end in ${known.join(', ')} to run in \`runtime/${runtime}\``);
+  const extension = EXTENSIONS[runtime];
+  if (!extension.includes(extname(file.output))) {
+    return refuse(`must end in ${extension.join(', ')} to run in \`runtime/${runtime}\``);
   }
   if (/\.[cm]?ts$/.test(file.output) && file.output.includes(`${sep}node_modules${sep}`)) {
     return refuse(
@@ -90,13 +90,17 @@ export function moduleCommand(
   const mode = isSink ? 'sink' : 'call';
   const common = [file.output, program.function, mode, String(CHANNEL_FD), environment];
   const runners = packagePath('bundle/runtime');
-  const shown = [tool.source === 'installed' ? packageOf(tool.dir) : tool.dir, runners];
+  const readable = [tool.source === 'installed' ? packageOf(tool.dir) : tool.dir, runners];
   if (runtime === 'node') {
     const flags = ['--disable-warning=ExperimentalWarning', join(runners, 'node.mjs')];
-    return ok({ interpreter: process.execPath, args: [...flags, ...common], shown });
+    return ok({ interpreter: process.execPath, args: [...flags, ...common], shown: readable });
   }
   const interpreter = environment === '' ? 'python3' : join(environment, 'bin', 'python');
-  return ok({ interpreter, args: ['-u', '-B', join(runners, 'python.py'), ...common], shown });
+  return ok({
+    interpreter,
+    args: ['-u', '-B', join(runners, 'python.py'), ...common],
+    shown: readable,
+  });
 }
 
 /** Codes that count more than the answer: a timeout with an answer is a timeout. */
@@ -122,10 +126,10 @@ export function readOutcome(
   const code = textAt(error, 'code');
   if (code === '') return bad('did not answer with an outcome');
   const { message, ...fields } = objectAt(error, 'detail');
-  const said = typeof message === 'string' ? message : 'the module reported a failure';
+  const text = typeof message === 'string' ? message : 'the module reported a failure';
   const { stdout = '', stderr = '', truncated = false } = facts;
   const isOwn = isOwnCode(code);
-  return fail(isOwn ? 'tool_failed' : code, said, {
+  return fail(isOwn ? 'tool_failed' : code, text, {
     stdout,
     stderr,
     truncated,

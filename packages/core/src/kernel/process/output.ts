@@ -42,7 +42,7 @@ async function openFile(path: string | undefined): Promise<FileHandle | undefine
 function createStore(options: CaptureOptions) {
   const { maxBytes, maxFileBytes = MAX_FILE_BYTES } = options;
   let path: string | undefined;
-  const kept: Uint8Array[] = [];
+  const chunks: Uint8Array[] = [];
   let [size, bytes, written] = [0, 0, 0];
   let file: FileHandle | undefined;
   let overflowed = false;
@@ -65,17 +65,17 @@ function createStore(options: CaptureOptions) {
         overflowed = true;
         path = options.file?.();
         file = await openFile(path);
-        await toFile(Buffer.concat(kept));
+        await toFile(Buffer.concat(chunks));
       }
       if (overflowed) await toFile(chunk);
       const fits = chunk.subarray(0, maxBytes - size);
-      if (fits.length > 0) kept.push(fits);
+      if (fits.length > 0) chunks.push(fits);
       size += fits.length;
     },
     async end(): Promise<Captured> {
       await file?.close().catch(() => undefined);
       // A partial character at the cut is left out.
-      const text = new TextDecoder().decode(Buffer.concat(kept), { stream: overflowed });
+      const text = new TextDecoder().decode(Buffer.concat(chunks), { stream: overflowed });
       const lost = overflowed ? bytes - Math.max(written, size) : 0;
       const where = written > 0 && path !== undefined ? { file: path } : {};
       return { text, bytes, truncated: overflowed, lost, ...where };
@@ -85,7 +85,7 @@ function createStore(options: CaptureOptions) {
 
 /** Reads a stream to its end with back-pressure. A stream that breaks ends there. Never throws. */
 export async function capture(stream: Readable, options: CaptureOptions): Promise<Captured> {
-  const shown = createRedactor(options.secrets, { areBytes: true }).stream();
+  const redacted = createRedactor(options.secrets, { areBytes: true }).stream();
   const store = createStore(options);
   const decoder = new TextDecoder();
   const take = (text: string, isLast = false): Promise<void> => {
@@ -96,18 +96,17 @@ export async function capture(stream: Readable, options: CaptureOptions): Promis
   try {
     for await (const chunk of stream) {
       // One character per byte, so that no decoding changes the content.
-      await take(shown.push(Buffer.from(chunk).toString('latin1')));
+      await take(redacted.push(Buffer.from(chunk).toString('latin1')));
     }
   } catch {
     // The stream was destroyed or cut off. The output that arrived before counts.
   }
-  await take(shown.end(), true);
+  await take(redacted.end(), true);
   return await store.end();
 }
 
 /**
- * Returns the fields that report a truncation, with the file's path in the project. Empty if nothing was
- * cut.
+ * Returns the fields that report a truncation, with the file's path in the project. Empty if nothing was cut.
  */
 export function truncationMark(name: string, captured: Captured, projectRoot: string): JsonObject {
   if (!captured.truncated) return {};

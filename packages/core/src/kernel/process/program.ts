@@ -54,12 +54,12 @@ export function findProgram(
     const environment = environmentFolder(projectRoot, program.runtime, dependencies);
     const command = moduleCommand(tool, program, projectRoot, { environment, isSink });
     if (!command.ok) return command;
-    const { interpreter, args, shown } = command.output;
+    const { interpreter, args, shown: readable } = command.output;
     // The interpreter comes from the path or the project's own environment; no caller names it.
     const found = isAbsolute(interpreter)
       ? ok(interpreter)
       : findFile(interpreter, path, projectRoot);
-    const all = environment === undefined ? shown : [...shown, environment];
+    const all = environment === undefined ? readable : [...readable, environment];
     return found.ok ? ok({ file: found.output, args, inProject: undefined, shown: all }) : found;
   }
   const name = program.kind === 'shell' ? program.shell : program.command;
@@ -74,6 +74,6 @@ export function findProgram(
     program.kind === 'shell'
       ? [...(SHELL_FLAGS[program.shell] ?? []), '-c', program.script, program.shell]
       : [];
-  const shown = inProject === undefined ? [] : [real];
-  return ok({ file: file.output, args: [...args, ...program.args], inProject, shown });
+  const readable = inProject === undefined ? [] : [real];
+  return ok({ file: file.output, args: [...args, ...program.args], inProject, shown: readable });
 }

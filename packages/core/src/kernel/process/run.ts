@@ -46,8 +46,8 @@ function send(pid: number, signal: NodeJS.Signals): boolean {
  */
 function terminate(pid: number, isSandboxed: boolean): void {
   const inside = isSandboxed ? childrenOf(pid).flatMap(descendants) : descendants(pid);
-  const asked = inside.map((child) => send(child, 'SIGTERM'));
-  if (!isSandboxed || !asked.includes(true)) send(-pid, 'SIGTERM');
+  const signalled = inside.map((child) => send(child, 'SIGTERM'));
+  if (!isSandboxed || !signalled.includes(true)) send(-pid, 'SIGTERM');
 }
 
 /** Kills the group and every descendant, also those in groups of their own. */
@@ -81,11 +81,10 @@ interface RunOptions {
   clock: Clock;
   stdout?: CaptureOptions;
   stderr?: CaptureOptions;
-  /** How to capture descriptor 4. */
+  /** Bounds of the text that is captured from descriptor 4. Absent: `SHORT`. */
   channel?: CaptureOptions;
 }
 
-/** Default for streams without options. */
 const SHORT: CaptureOptions = { maxBytes: 64 * 1024, secrets: [] };
 const GRACE_MS = 2000;
 
@@ -152,7 +151,7 @@ function spawnIt(launch: Launch): Outcome<ChildProcess> {
  * Reads the report of a sandbox's set-up. The program does not have this descriptor, so it cannot forge
  * the report.
  */
-function beganIn(status: Readable | null | undefined): Promise<boolean> {
+function programStarted(status: Readable | null | undefined): Promise<boolean> {
   if (!status) return Promise.resolve(true);
   let text = '';
   status.setEncoding('utf8').on('data', (chunk: string) => {
@@ -161,9 +160,7 @@ function beganIn(status: Readable | null | undefined): Promise<boolean> {
   return new Promise((resolve) => status.once('close', () => resolve(text.includes(BEGUN))));
 }
 
-/**
- * Starts a child in a group of its own. Errors of pipes are expected, because a child may close early.
- */
+/** Starts a child in a group of its own. Errors of pipes are expected, because a child may close early. */
 export function start(launch: Launch): Outcome<StartedProcess> {
   const spawned = spawnIt(launch);
   if (!spawned.ok) return spawned;
@@ -188,8 +185,8 @@ export function start(launch: Launch): Outcome<StartedProcess> {
   for (const stream of child.stdio) stream?.on('error', () => undefined);
   const options = child.stdio[ARGUMENTS_FD] as Writable;
   options.end(launch.options ?? '');
-  const begun = beganIn(child.stdio.at(STATUS_FD) as Readable | null | undefined);
-  return ok({ child, channel: child.stdio[CHANNEL_FD] as Readable, exit, begun, overrun });
+  const started = programStarted(child.stdio.at(STATUS_FD) as Readable | null | undefined);
+  return ok({ child, channel: child.stdio[CHANNEL_FD] as Readable, exit, begun: started, overrun });
 }
 
 /** Sends TERM, and KILL after the grace time. The returned function cancels the second signal. */
@@ -258,13 +255,13 @@ export async function runProcess(launch: Launch, options: RunOptions): Promise<E
       setAside: NOTHING_MADE,
     };
   }
-  const { child, channel, exit, overrun, begun } = started.output;
+  const { child, channel, exit, overrun, begun: isStarted } = started.output;
   const watch = supervise(child, launch, options);
   const reading = Promise.all([
     capture(child.stdout as Readable, options.stdout ?? SHORT),
     capture(child.stderr as Readable, options.stderr ?? SHORT),
     capture(channel, options.channel ?? SHORT),
-    begun,
+    isStarted,
   ]);
   child.stdin?.end(options.stdin ?? '');
   const ended = await exit;

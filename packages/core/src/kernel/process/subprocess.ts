@@ -38,9 +38,7 @@ const SOURCE_LABELS = {
   python: 'src:py',
 } as const;
 
-/**
- * Returns the program's name for messages and sources: relative to the project, or without its folder.
- */
+/** Returns the program's name for messages and sources: relative to the project, or without its folder. */
 const shownProgram = ({ argv: [program = ''] }: PreparedLaunch, projectRoot: string): string => {
   const inProject = pathWithin(projectRoot, program);
   return inProject === program ? basename(program) : inProject;
@@ -74,14 +72,14 @@ const lastLine = (text: string): string => text.trim().split('\n').at(-1)?.slice
  * the messages of the set-up.
  */
 function setupFailure(ended: Ended, prepared: PreparedLaunch): Failure {
-  const said = lastLine(ended.stderr.text).replace(/^(?:bwrap|sandbox): /, '');
+  const setupText = lastLine(ended.stderr.text).replace(/^(?:bwrap|sandbox): /, '');
   return notBegun(
-    said.startsWith('execvp')
+    setupText.startsWith('execvp')
       ? fail(
           'dependency_missing',
-          `program \`${basename(prepared.argv[0] ?? '')}\` cannot be started inside the sandbox: ${said}`,
+          `program \`${basename(prepared.argv[0] ?? '')}\` cannot be started inside the sandbox: ${setupText}`,
         )
-      : fail('sandbox_missing', `the sandbox could not be set up: ${said}`),
+      : fail('sandbox_missing', `the sandbox could not be set up: ${setupText}`),
   );
 }
 
@@ -126,8 +124,12 @@ function failureOf(
       if (!ended.hasBegun) return setupFailure(ended, prepared);
       if (config.okExitCodes.has(ended.exitCode ?? Number.NaN)) return undefined;
       const last = lastLine(ended.stderr.text);
-      const said = last === '' ? '' : `: ${last}`;
-      return fail('tool_failed', `\`${program}\` exited with code ${ended.exitCode}${said}`, facts);
+      const suffix = last === '' ? '' : `: ${last}`;
+      return fail(
+        'tool_failed',
+        `\`${program}\` exited with code ${ended.exitCode}${suffix}`,
+        facts,
+      );
     }
   }
 }

@@ -47,10 +47,7 @@ export interface Audit {
   /** Checks that a row can be written; the result may be 20 ms old. Called before an effect that needs a row. */
   ready(): Outcome<null>;
   write(row: Omit<AuditRow, 'time'>): Outcome<null>;
-  /**
-   * Returns matching rows, oldest first. The memory depends on the matches, not on the length of the
-   * file.
-   */
+  /** Returns matching rows, oldest first. The memory depends on the matches, not on the length of the file. */
   read(filter: AuditFilter): Outcome<AuditRow[]>;
   /** Settles when all rows so far are sent, or written to the file. Absent: rows are written at once. */
   kept?(): Promise<Outcome<null>>;
@@ -70,10 +67,10 @@ const IDS: ReadonlySet<string> = new Set(['thread_id', 'directive_name', 'item_i
 /** Returns the target of a call, from its arguments or else from the operation. */
 export function callTarget({
   op,
-  arguments: given,
+  arguments: values,
 }: Pick<RecordEntry, 'op' | 'arguments'>): string {
   const places: string[] = [];
-  for (const { name, role, value } of given) {
+  for (const { name, role, value } of values) {
     if (role === undefined ? !IDS.has(name) : role === 'content') continue;
     const text = value.text;
     if (role === 'destination') places.push(hostOf(text));
@@ -112,9 +109,7 @@ export function auditRow(
 
 const MAX_TEXT = 500;
 const BLOCK = 256 * 1024;
-/**
- * No row is longer. A longer line is not a row, so only its end is kept while its beginning is searched.
- */
+/** No row is longer. A longer line is not a row, so only its end is kept while its beginning is searched. */
 const MAX_LINE = 64 * 1024;
 /** The registry returns the same maximum. */
 const MAX_ROWS = 100_000;
@@ -225,9 +220,17 @@ export function createAudit(file: string, clock: Clock): Audit {
         return refuse(error);
       }
     },
-    write({ surface, caller, subject, operation: asked, target: place, decision, reason: why }) {
+    write({
+      surface,
+      caller,
+      subject,
+      operation: fullOperation,
+      target: place,
+      decision,
+      reason: why,
+    }) {
       const time = new Date(clock.now()).toISOString();
-      const [operation, target, reason] = [short(asked), short(place), short(why)];
+      const [operation, target, reason] = [short(fullOperation), short(place), short(why)];
       const row: AuditRow = { time, surface, caller, subject, operation, target, decision, reason };
       const line = JSON.stringify(row);
       const isLooked = looks.isRecent();
@@ -263,8 +266,7 @@ export const isOfUser = ({
   subject === 'person' && /^(?:keys|trust)(?::|$)/.test(operation);
 
 /**
- * Adds the user's own audit to that of a project. Rows of the user are written to it and read with the
- * others.
+ * Adds the user's own audit to that of a project. Rows of the user are written to it and read with the others.
  */
 export function withUserAudit(project: Audit, user: Audit): Audit {
   return {
@@ -294,18 +296,18 @@ export function forwardAudit(
 
   /** A row whose arrival is unknown is written to the file, so it may exist twice but is never lost. */
   async function sendAll(): Promise<Outcome<null>> {
-    let kept: Outcome<null> = ok(null);
+    let stored: Outcome<null> = ok(null);
     while (waiting.length > 0) {
       const rows = waiting.slice(0, MAX_SENT);
       waiting = waiting.slice(MAX_SENT);
       const sent = await send(rows);
       for (const row of sent.ok ? [] : rows) {
         const written = file.write(row);
-        if (!written.ok) kept = written;
+        if (!written.ok) stored = written;
       }
     }
     sending = undefined;
-    return kept;
+    return stored;
   }
 
   return {

@@ -14,7 +14,7 @@ import type { Authority } from '../call.ts';
 import type { Verifier } from '../primitive.ts';
 
 /** Cache by policy and capability catalog. Both objects are replaced whenever anything changes. */
-const known = createRecentPairs<
+const cache = createRecentPairs<
   ComposedPolicy | string,
   { catalog: CapabilityCatalog; authority: Authority }
 >(32);
@@ -28,7 +28,7 @@ export function policyAuthority(
   surface: string,
   catalog: CapabilityCatalog,
 ): Authority {
-  const before = known.get(policy, surface);
+  const before = cache.get(policy, surface);
   if (before?.catalog === catalog) return before.authority;
   const verifier = createCeilingVerifier(policy.ceilings(surface), catalog);
   const effects = policy.effects(surface);
@@ -56,7 +56,7 @@ export function policyAuthority(
             { missing: `effect.${effect}`, surface },
           ),
   };
-  known.set(policy, surface, { catalog, authority });
+  cache.set(policy, surface, { catalog, authority });
   return authority;
 }
 
@@ -98,8 +98,8 @@ export function leftOut(
 ): Failure {
   const list = authority.listAgainst?.(kind, category, id);
   const missing = list === undefined ? [] : missingInList(list).map(({ capability }) => capability);
-  const said = list === undefined ? message : `${message}: ${listRefusal(list)}`;
-  return fail('permission_denied', said, {
+  const text = list === undefined ? message : `${message}: ${listRefusal(list)}`;
+  return fail('permission_denied', text, {
     missing: missing[0] ?? '',
     missing_all: missing,
     rule: list ?? 'lists',
@@ -166,7 +166,7 @@ function withoutFiles(
   { refusal, globs }: ClosedFiles,
   isProcess: boolean,
 ): Authority {
-  const known = authority.globs;
+  const ownGlobs = authority.globs;
   return {
     ...authority,
     check(need) {
@@ -176,7 +176,7 @@ function withoutFiles(
       if (why === undefined) return authority.check(need);
       return fail('permission_denied', why, { missing: '', rule: 'policy', attempted: path });
     },
-    ...(known && { globs: () => [...known(), ...globs] }),
+    ...(ownGlobs && { globs: () => [...ownGlobs(), ...globs] }),
   };
 }
 

@@ -24,8 +24,7 @@ const tagOf = (thread: string | undefined): string =>
   thread === undefined ? '' : hash('sha256', thread).slice(0, 16);
 
 /**
- * Returns the file name for output of a caller's process. Without a thread it belongs to a person or a
- * client.
+ * Returns the file name for output of a caller's process. Without a thread it belongs to a person or a client.
  */
 export const longOutputName = (random: string, thread: string | undefined, stream: string) =>
   `${[random, tagOf(thread), stream].filter((part) => part !== '').join('.')}.txt`;
@@ -46,7 +45,6 @@ export const isClosed = (answer: Outcome<unknown>): boolean =>
   !answer.ok && answer.error.detail.closed === true;
 
 interface ClosedPlaces {
-  /** Real path of the project. */
   project: string;
   /** The user's folder: keys, trust store, own items and policy. */
   home: string;
@@ -57,9 +55,8 @@ interface ClosedPlaces {
 const WHY_ITEMS = 'is where the items of the project are; they change through `execute`';
 
 /**
- * Returns a function that removes the closed paths from every right over files. Their location is read
- * every 20 ms at most, because a search checks thousands of files. The same authority gives the same
- * result.
+ * Returns a function that removes the closed paths from every right over files. Their location is read every 20
+ * ms at most, because a search checks thousands of files. The same authority gives the same result.
  */
 export function createKeepOut(
   { project, home, whyKept }: ClosedPlaces,
@@ -68,7 +65,7 @@ export function createKeepOut(
   const looks = createLooks(clock);
   const listed = { home, items: join(project, '.ai') };
   let real = { home: '', items: '', isHomeNear: true, isUsual: false };
-  const known = new WeakMap<Authority, { thread: string | undefined; made: Authority }>();
+  const cache = new WeakMap<Authority, { thread: string | undefined; made: Authority }>();
 
   function places() {
     if (looks.isRecent()) return real;
@@ -108,27 +105,27 @@ export function createKeepOut(
 
   const closed = (filtered: readonly string[]): string[] => {
     const { home: own, items } = places();
-    const kept = [...RECORD_NAMES, ...filtered].map((name) => join(items, name));
+    const records = [...RECORD_NAMES, ...filtered].map((name) => join(items, name));
     if (isInside(project, own)) return ['**'];
-    return [own, items, ...kept]
+    return [own, items, ...records]
       .filter((place) => isInside(place, project))
       .flatMap((place) => [relative(project, place), `${relative(project, place)}/**`].map(plain));
   };
 
   return (authority, thread) => {
-    const before = known.get(authority);
+    const before = cache.get(authority);
     if (before && before.thread === thread) return before.made;
     const { globs, filtered = [] } = authority;
     const check: Verifier = (need) => {
       const path = need.scope?.path;
       // For reading, the path is checked first: a closed path is closed whatever was granted.
-      const held = need.capability === 'fs.read' ? undefined : authority.check(need);
-      if (held?.ok === false) return held;
+      const answer = need.capability === 'fs.read' ? undefined : authority.check(need);
+      if (answer?.ok === false) return answer;
       const reason =
         path !== undefined && need.capability.startsWith('fs.')
           ? refusal(need.capability, path, authority, thread)
           : undefined;
-      if (reason === undefined) return held ?? authority.check(need);
+      if (reason === undefined) return answer ?? authority.check(need);
       return fail('permission_denied', `\`${path}\` ${reason}`, {
         // No right reaches the path, so none is missing.
         missing: '',
@@ -138,8 +135,8 @@ export function createKeepOut(
       });
     };
     if (globs) check.globs = () => [...globs(), ...closed(filtered)];
-    const made: Authority = { ...authority, check, ...(check.globs && { globs: check.globs }) };
-    known.set(authority, { thread, made });
-    return made;
+    const narrowed: Authority = { ...authority, check, ...(check.globs && { globs: check.globs }) };
+    cache.set(authority, { thread, made: narrowed });
+    return narrowed;
   };
 }

@@ -44,9 +44,7 @@ export function checkSignature({ kind, id, signature }: Item): Outcome<null> {
   return fail('signature_invalid', `${kind} \`${id}\` ${what}; ${words[1]}`, { [kind]: id });
 }
 
-/**
- * Marks of a server's description of its tool. It stays untrusted after a person has approved the tool.
- */
+/** Marks of a server's description of its tool. It stays untrusted after a person has approved the tool. */
 const FOREIGN = describe({ labels: ['untrusted'], taint: ['untrusted', 'src:mcp'] });
 
 /** Marks of a text from a package or a catalog that no trusted key signed. */
@@ -81,16 +79,16 @@ export function createItemMarks(labels: LabelRecords): ItemMarks {
         taint: fileLabels(labels.root, `.ai/${FOLDERS[item.kind]}/${item.id}`),
         sources: [`${item.kind}:${item.id}`],
       });
-      const kept = isSigned(item.signature)
+      const recorded = isSigned(item.signature)
         ? undefined
         : labels.recall(item.file, hash('sha256', item.body));
-      const told = item.tags.includes('mcp_tool') ? FOREIGN : EMPTY;
+      const descriptionMarks = item.tags.includes('mcp_tool') ? FOREIGN : EMPTY;
       const fetched = isFromStranger(item) ? FROM_STRANGER : EMPTY;
-      return mergeAll([own, told, fetched, kept ?? EMPTY]);
+      return mergeAll([own, descriptionMarks, fetched, recorded ?? EMPTY]);
     },
     willWrite(file, content, from) {
-      const kept = labels.remember(file, hash('sha256', content), from);
-      return kept.ok && labels.shared ? labels.shared.keep() : kept;
+      const recorded = labels.remember(file, hash('sha256', content), from);
+      return recorded.ok && labels.shared ? labels.shared.keep() : recorded;
     },
   };
 }
@@ -113,8 +111,7 @@ export function shownFile(library: Pick<Library, 'roots' | 'projectRoot'>, file:
 }
 
 /**
- * Returns the folders that no caller may see, with their replacements. Inner folders come before outer
- * ones.
+ * Returns the folders that no caller may see, with their replacements. Inner folders come before outer ones.
  */
 function hiddenPlaces(library: Pick<Library, 'roots' | 'projectRoot'>): [string, string][] {
   const roots = library.roots().map(({ source, dir }): [string, string] => {

@@ -83,6 +83,6 @@ export function resolveProjectPath(projectRoot: string, path: string): Outcome<P
       attempted: path,
     });
   }
-  const shown = sep === '/' ? inside : inside.replaceAll(sep, '/');
-  return ok({ absolute: real.output, relative: shown || '.' });
+  const relativePath = sep === '/' ? inside : inside.replaceAll(sep, '/');
+  return ok({ absolute: real.output, relative: relativePath || '.' });
 }

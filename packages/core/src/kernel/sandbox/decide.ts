@@ -40,7 +40,7 @@ export function decideSandbox(tool: Tool, policy: SandboxPolicy): Outcome<Sandbo
   const hint = INSTALL[process.platform] ?? NO_SANDBOX;
   return fail(
     'sandbox_missing',
-    `tool \`${tool.id}\` starts a process and there is no sandbox to start it in: ${reason}; ${hint}, or set \`sandbox: none\` in the user-level policy`,
+    `tool \`${tool.id}\` starts a process, but no sandbox works here: ${reason}; ${hint}, or set \`sandbox: none\` in the user-level policy`,
     { attempted: tool.id, reason },
   );
 }
@@ -56,13 +56,13 @@ export const needsNetwork = (tool: Tool, mode: SandboxMode): boolean =>
  * host is not enough.
  */
 function verifyNetwork(capability: string, verify: Verifier, unguessable: string): Outcome<null> {
-  const held = verify({ capability, scope: { host: `${unguessable}.invalid`, method: 'ANY' } });
-  if (held.ok) return held;
-  const isMissing = held.error.detail.missing !== '';
+  const allowed = verify({ capability, scope: { host: `${unguessable}.invalid`, method: 'ANY' } });
+  if (allowed.ok) return allowed;
+  const isMissing = allowed.error.detail.missing !== '';
   return fail(
     'permission_denied',
     `a process cannot be held to single hosts, so this needs \`${capability}\` for every host and method; use \`http/request\` for a narrower right`,
-    { ...held.error.detail, ...(isMissing && { missing: capability, scope: { host: '**' } }) },
+    { ...allowed.error.detail, ...(isMissing && { missing: capability, scope: { host: '**' } }) },
   );
 }
 
@@ -70,8 +70,7 @@ function verifyNetwork(capability: string, verify: Verifier, unguessable: string
 const BY_MOUNT = new Set(['fs.read', 'fs.write', 'fs.exec']);
 
 /**
- * Checks every right that the start itself needs. `startsFile` is the program, if it is a file of the
- * project.
+ * Checks every right that the start itself needs. `startsFile` is the program, if it is a file of the project.
  */
 export function verifyStart(
   call: Pick<PrimitiveCall, 'tool' | 'verify'>,
@@ -85,13 +84,13 @@ export function verifyStart(
   if (mode === 'none' && tool.source !== 'bundle') needed.add('process.spawn');
   for (const capability of needed) {
     if (BY_MOUNT.has(capability)) continue;
-    const held = capability.startsWith('net.')
+    const allowed = capability.startsWith('net.')
       ? verifyNetwork(capability, verify, unguessable)
       : verify({
           capability,
           ...(capability === 'tool.execute' ? { scope: { id: tool.id } } : {}),
         });
-    if (!held.ok) return held;
+    if (!allowed.ok) return allowed;
   }
   return startsFile === undefined
     ? ok(null)

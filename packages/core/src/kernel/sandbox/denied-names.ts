@@ -37,10 +37,12 @@ export function takeDenied(
   const isAsBefore = (path: string): boolean =>
     links.has(path) && links.get(path) === targetOf(join(projectRoot, path));
   const accessOf = accessIn(view);
-  const made = findUnwritable(projectRoot, question).filter(
+  const created = findUnwritable(projectRoot, question).filter(
     (path) => accessOf(path) === 'write' && !isAsBefore(path),
   );
-  const outer = made.filter((path) => !made.some((one) => one !== path && isWithin(one, path)));
+  const outer = created.filter(
+    (path) => !created.some((one) => one !== path && isWithin(one, path)),
+  );
   for (const path of outer) attempt(() => takeOut(projectRoot, path, to));
   for (const [path, target] of links) {
     const place = join(projectRoot, path);

@@ -154,12 +154,16 @@ function disarm(projectRoot: string, { path, kind, type }: Trap, aside: string):
 }
 
 /** Returns the traps that did not exist before, outer before inner. */
-export function newTraps(projectRoot: string, places: Places, { known, opened }: Traps): Trap[] {
+export function newTraps(
+  projectRoot: string,
+  places: Places,
+  { known: presentIds, opened }: Traps,
+): Trap[] {
   const found = findTraps(projectRoot, places);
   const inside = found
     .filter(({ id }) => opened.has(id))
     .flatMap((repository) => closedIn(projectRoot, repository));
-  return [...found, ...inside].filter(({ id }) => !known.has(id));
+  return [...found, ...inside].filter(({ id }) => !presentIds.has(id));
 }
 
 /**
@@ -212,12 +216,12 @@ export function findEndpoints(
   const found: string[] = [];
   const unknown: string[] = [];
   const [first, last]: [string[], string[]] = [[...roots], []];
-  let left = most;
+  let budget = most;
   for (const list of [first, last]) {
     for (const path of list) {
-      left -= 1;
-      const folder = left < 0 ? undefined : lookInto(path);
-      if (left < 0 || folder?.isClosed) unknown.push(path);
+      budget -= 1;
+      const folder = budget < 0 ? undefined : lookInto(path);
+      if (budget < 0 || folder?.isClosed) unknown.push(path);
       if (!folder) continue;
       found.push(...folder.endpoints.map((name) => `${path}/${name}`));
       for (const name of [...folder.folders, ...folder.names]) {
@@ -228,7 +232,7 @@ export function findEndpoints(
   }
   const closed = fewer(unknown);
   const whole = closed.find((path) =>
-    roots.some((root) => isInside(root, path) && (left < 0 || root !== path)),
+    roots.some((root) => isInside(root, path) && (budget < 0 || root !== path)),
   );
   if (whole !== undefined) {
     return fail(

@@ -8,7 +8,7 @@ import { HOLDER, isHeldFolder, realOf } from '../rights/project-path.ts';
 import { type AccessQuestion, createJudge, literalOf } from './places.ts';
 
 const HOLD_TRIES = 20;
-/** Where this process cannot write, none of its children can. */
+/** Errors of a folder that this process cannot write. None of its children can write there either. */
 const NOT_OURS = new Set(['EACCES', 'EPERM', 'EROFS']);
 
 export const kindOf = (path: string): 'folder' | 'file' | 'link' | 'none' => {
@@ -30,28 +30,26 @@ const removeEmpty = (path: string): boolean => {
 /** Number of children of this process that use each folder. */
 const shared = new Map<string, number>();
 
-/**
- * The folders that one child uses. They are removed after its end, or after a crash by the next child.
- */
+/** The folders that one child uses. They are removed after its end, or after a crash by the next child. */
 export interface Holds {
   /** Mark files in shared folders, relative to the project's root. */
   readonly marks: readonly string[];
-  /** Created folders, outer before inner. */
+  /** Folders that were created, outer before inner. */
   readonly made: readonly string[];
 }
 
 /** Removes the folders and marks of a child that was killed. */
-export function releaseHolds(projectRoot: string, { marks, made }: Holds): void {
+export function releaseHolds(projectRoot: string, { marks, made: created }: Holds): void {
   for (const mark of marks) {
     rmSync(join(projectRoot, mark), { force: true });
     removeEmpty(dirname(join(projectRoot, mark)));
   }
-  for (const path of made.toReversed()) removeEmpty(join(projectRoot, path));
+  for (const path of created.toReversed()) removeEmpty(join(projectRoot, path));
 }
 
 export function createHolds(projectRoot: string, name: string) {
   const marks: string[] = [];
-  const made: string[] = [];
+  const created: string[] = [];
 
   /** Creates a folder and its missing parents, never through a link. */
   function make(path: string): boolean {
@@ -61,7 +59,7 @@ export function createHolds(projectRoot: string, name: string) {
       const place = join(projectRoot, part);
       if (kindOf(place) === 'none') {
         mkdirSync(place);
-        made.push(part);
+        created.push(part);
       } else if (kindOf(place) !== 'folder') return false;
     }
     return true;
@@ -69,7 +67,7 @@ export function createHolds(projectRoot: string, name: string) {
 
   return {
     marks,
-    made,
+    made: created,
     /**
      * Closes a path that does not exist, or that other children closed. Each child puts a mark into the
      * folder, so that only the last one removes it.
@@ -100,11 +98,11 @@ export function createHolds(projectRoot: string, name: string) {
       } catch {
         return; // a child that writes there is told so
       }
-      if (!made.includes(path)) made.push(path);
+      if (!created.includes(path)) created.push(path);
       shared.set(place, (shared.get(place) ?? 0) + 1);
     },
     release(): void {
-      for (const path of made) {
+      for (const path of created) {
         const place = join(projectRoot, path);
         const others = (shared.get(place) ?? 1) - 1;
         if (others > 0) shared.set(place, others);
@@ -112,7 +110,7 @@ export function createHolds(projectRoot: string, name: string) {
       }
       releaseHolds(projectRoot, {
         marks,
-        made: made.filter((path) => !shared.has(join(projectRoot, path))),
+        made: created.filter((path) => !shared.has(join(projectRoot, path))),
       });
     },
   };

@@ -1,6 +1,5 @@
-// Restricts git with pathspecs. Git reveals deleted and hidden files from its history, so a tool that
-// calls it is restricted to readable paths. Git applies pathspecs to the working tree, the index and
-// every commit.
+// Restricts git with pathspecs. Git reveals deleted and hidden files from its history, so a tool that calls it
+// is restricted to readable paths. Git applies pathspecs to the working tree, the index and every commit.
 import { fail, matchGlob, type Outcome, ok } from '../../base/index.ts';
 import { RECORD_NAMES } from '../../items/index.ts';
 import { type AccessQuestion, createJudge } from './places.ts';
@@ -29,7 +28,7 @@ function excluded(glob: string): string[] {
  */
 export function pathspecsOf(
   question: AccessQuestion,
-  given: readonly string[],
+  callerPaths: readonly string[],
 ): Outcome<readonly string[]> {
   if (!question.globs) return notHeld('git cannot be held to a part of the project here');
   const globs = [...new Set(question.globs)].filter((glob) => !glob.startsWith('/'));
@@ -42,8 +41,8 @@ export function pathspecsOf(
     (glob) => !isOpen(glob) && !open.some((one) => matchGlob(glob, judge.sampleOf(one))),
   );
   const without = [...new Set([...shut, ...RECORDS].flatMap(excluded))];
-  if (judge.folder('') !== 'none') return ok([...given, ...without]);
-  const paths = given.map((path) => path.replace(/^(\.\/)+|\/+$/g, ''));
+  if (judge.folder('') !== 'none') return ok([...callerPaths, ...without]);
+  const paths = callerPaths.map((path) => path.replace(/^(\.\/)+|\/+$/g, ''));
   const refused = paths.find(
     (path) => judge.folder(path) === 'none' && !(open.includes(path) && mayRead(path)),
   );

@@ -1,8 +1,7 @@
-// Computes which paths of the project a sandboxed child can read and write: exactly those for which its
-// caller has `fs.read` and `fs.write`. Rights are globs that only a verifier can evaluate, so it is
-// called path by path. A folder is open if random names are open in it at every depth. The globs tell
-// where answers can change. Without them every entry is checked, and entries beyond the bound are
-// closed.
+// Computes which paths of the project a sandboxed child can read and write: exactly those for which its caller
+// has `fs.read` and `fs.write`. Rights are globs that only a verifier can evaluate, so it is called path by
+// path. A folder is open if random names are open in it at every depth. The globs tell where answers can
+// change. Without them every entry is checked, and entries beyond the bound are closed.
 import { readdirSync } from 'node:fs';
 import { join } from 'node:path';
 import { fail, type Outcome, ok } from '../../base/index.ts';
@@ -34,7 +33,7 @@ export interface FoundPlaces extends Places {
 
 export interface AccessQuestion {
   mayRead(path: string): boolean;
-  /** Absent: the child writes nothing. */
+  /** Judges whether a path may be written. Absent: the child writes nothing. */
   mayWrite?: ((path: string) => boolean) | undefined;
   /** A random name that no glob contains. */
   unguessable: string;
@@ -109,8 +108,7 @@ export function literalOf(glob: string): { literal: string; isWhole: boolean } {
 }
 
 /**
- * Finds where answers can change: for `src/**` at `src` and nowhere below, for `src/*.ts` anywhere in
- * `src`.
+ * Finds where answers can change: for `src/**` at `src` and nowhere below, for `src/*.ts` anywhere in `src`.
  */
 function shapeOf(globs: readonly string[]): Shape {
   const shape: Shape = { names: new Map(), regions: new Set() };
@@ -191,7 +189,7 @@ interface PlacedFolder {
 }
 
 /** Replaces the deepest closed places by their parent folders, which gives fewer places. */
-function coarser(shut: readonly MountPlace[]): MountPlace[] {
+function mergeDeepest(shut: readonly MountPlace[]): MountPlace[] {
   const deepest = Math.max(...shut.map(({ path }) => depthOf(path)));
   return inOrder(
     shut.map((place) =>
@@ -201,7 +199,7 @@ function coarser(shut: readonly MountPlace[]): MountPlace[] {
 }
 
 /** Closes the unchecked places and drops everything that was found inside of them. */
-function closing({ root, places }: Places, shut: readonly MountPlace[]): Places {
+function closePlaces({ root, places }: Places, shut: readonly MountPlace[]): Places {
   if (shut.length === 0) return { root, places };
   const isCovered = (place: MountPlace): boolean =>
     shut.some(
@@ -219,7 +217,7 @@ function closing({ root, places }: Places, shut: readonly MountPlace[]): Places 
 }
 
 /** Adds the writable folders above closed places, because a mounted folder cannot be renamed. */
-function pinned(found: Places): MountPlace[] {
+function withParents(found: Places): MountPlace[] {
   const pins = found.places
     .filter(({ access }) => access !== 'write')
     .flatMap(({ path }) => {
@@ -236,12 +234,11 @@ function pinned(found: Places): MountPlace[] {
 }
 
 /**
- * Limits the number of mounts. Closed places are merged; if too many open places remain, the start is
- * refused.
+ * Limits the number of mounts. Closed places are merged; if too many open places remain, the start is refused.
  */
-function bounded(given: Places): Outcome<Places> {
-  for (let found = given; ; ) {
-    const places = pinned(found);
+function limitPlaces(start: Places): Outcome<Places> {
+  for (let found = start; ; ) {
+    const places = withParents(found);
     if (places.length <= MAX_PLACES) return ok({ root: found.root, places });
     const accessOf = accessIn(found);
     const closed = found.places.filter(
@@ -254,7 +251,7 @@ function bounded(given: Places): Outcome<Places> {
         { missing: '', rule: 'sandbox' },
       );
     }
-    found = closing(found, coarser(closed));
+    found = closePlaces(found, mergeDeepest(closed));
   }
 }
 
@@ -280,7 +277,7 @@ function walk(projectRoot: string, question: AccessQuestion): Walked {
   const places: MountPlace[] = [];
   const unasked: MountPlace[] = [];
   const links: string[] = [];
-  let left = question.most ?? MAX_ENTRIES;
+  let budget = question.most ?? MAX_ENTRIES;
   const isIn = ({ regions }: Shape, path: string) => regions.has(path.toLowerCase());
   const top: PlacedFolder = {
     path: '',
@@ -299,8 +296,8 @@ function walk(projectRoot: string, question: AccessQuestion): Walked {
     const entries = entriesOf(join(projectRoot, folder.path)).filter(
       ({ name }) => isRegion || names.some((set) => set?.has(name.toLowerCase())),
     );
-    left -= entries.length;
-    if (left < 0) {
+    budget -= entries.length;
+    if (budget < 0) {
       const access = folder.read ? 'none' : least('read', folder.access);
       if (access !== folder.access) unasked.push({ path: folder.path, access });
       continue;
@@ -312,9 +309,9 @@ function walk(projectRoot: string, question: AccessQuestion): Walked {
         continue;
       }
       const isClosed = folder.isClosed || CLOSED.test(name);
-      const said = isFolder ? judge.folder(path) : judge.file(path);
-      const kept: PlaceAccess = folder.access === 'write' ? 'write' : 'read';
-      const access = isClosed && said !== 'none' ? kept : said;
+      const ownAccess = isFolder ? judge.folder(path) : judge.file(path);
+      const inherited: PlaceAccess = folder.access === 'write' ? 'write' : 'read';
+      const access = isClosed && ownAccess !== 'none' ? inherited : ownAccess;
       if (access !== folder.access) places.push({ path, access });
       if (!isFolder || name.toLowerCase() === REPOSITORY || skipped?.has(path)) continue;
       (LAST.has(name) ? last : queue).push({
@@ -339,8 +336,8 @@ export function findUnwritable(projectRoot: string, question: AccessQuestion): s
 export function findPlaces(projectRoot: string, question: AccessQuestion): Outcome<FoundPlaces> {
   const { unasked, links, reading, writing, ...walked } = walk(projectRoot, question);
   let shut: readonly MountPlace[] = unasked;
-  while (shut.length > MAX_UNASKED) shut = coarser(shut);
-  const found = bounded(closing(walked, shut));
+  while (shut.length > MAX_UNASKED) shut = mergeDeepest(shut);
+  const found = limitPlaces(closePlaces(walked, shut));
   if (!found.ok) return found;
   const { root, places } = found.output;
   const isKnown = question.globs !== undefined;

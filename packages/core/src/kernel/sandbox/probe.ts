@@ -28,18 +28,18 @@ const run = (file: string, args: readonly string[], options = '') =>
       timeout: PROBE_MS,
       killSignal: 'SIGKILL',
     });
-    const said = { stdout: '', stderr: '' };
+    const output = { stdout: '', stderr: '' };
     for (const name of ['stdout', 'stderr'] as const) {
       child[name]?.setEncoding('utf8').on('data', (chunk: string) => {
-        said[name] = (said[name] + chunk).slice(0, MAX_SAID);
+        output[name] = (output[name] + chunk).slice(0, MAX_SAID);
       });
     }
     child.on('error', (error) => resolve({ ok: false, text: error.message }));
     child.on('close', (code) =>
       resolve(
         code === 0
-          ? { ok: true, text: said.stdout.trim() }
-          : { ok: false, text: said.stderr.trim() || `code ${code}` },
+          ? { ok: true, text: output.stdout.trim() }
+          : { ok: false, text: output.stderr.trim() || `code ${code}` },
       ),
     );
     const input = child.stdio[ARGUMENTS_FD] as Writable;

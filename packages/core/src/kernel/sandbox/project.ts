@@ -82,8 +82,7 @@ interface Closed {
 }
 
 /**
- * Returns mounts that protect existing traps. Repositories that are open to `git.write` are protected in
- * part.
+ * Returns mounts that protect existing traps. Repositories that are open to `git.write` are protected in part.
  */
 function closeTraps(
   projectRoot: string,
@@ -152,10 +151,10 @@ function readOnlyView(
     isGitMissing && kindOf(join(projectRoot, '.git')) === 'folder'
       ? [{ path: '.git', access: 'read' }]
       : [];
-  const kept = git.length > 0 ? places.filter(({ path }) => path !== '.git') : places;
+  const visible = git.length > 0 ? places.filter(({ path }) => path !== '.git') : places;
   return ok({
     root,
-    places: inOrder([...kept, ...git, ...history.output]),
+    places: inOrder([...visible, ...git, ...history.output]),
     readsAll,
     close: () => ({ paths: [], folder: '' }),
   });
@@ -180,7 +179,7 @@ function writableView(
     if (!safe.ok) return safe;
     holds.close('.ai');
     holds.close('.git');
-    // Where this process cannot create one, no child can either.
+    // If this process cannot create it, no child can either.
     if (kindOf(join(projectRoot, '.ai')) !== 'none') own.push({ path: '.ai', access: 'read' });
   }
   const read = readOnlyView(projectRoot, found.output, rights);
@@ -189,18 +188,18 @@ function writableView(
   if (!closed.ok) return closed;
   const { traps, places: shut } = closed.output;
   const opened = new Set(shut.filter(({ access }) => access === 'write').map(({ path }) => path));
-  const kept = read.output.places.filter(({ path }) => !opened.has(path));
-  const view: Places = { root: found.output.root, places: inOrder([...kept, ...own, ...shut]) };
+  const mounts = read.output.places.filter(({ path }) => !opened.has(path));
+  const view: Places = { root: found.output.root, places: inOrder([...mounts, ...own, ...shut]) };
   const written: Places = found.output;
   const done = noteUnfinished(notes, rights.name, { places: written, traps, holds });
   const { hasNames } = found.output;
   const links = linksAt(projectRoot, found.output.links);
   const close = (): SetAside => {
     holds.release();
-    const left = setTrapsAside(projectRoot, newTraps(projectRoot, written, traps), to);
+    const moved = setTrapsAside(projectRoot, newTraps(projectRoot, written, traps), to);
     const denied = hasNames ? takeDenied(projectRoot, rights, { view, links }, to) : [];
     done();
-    return { paths: [...left, ...denied], folder: to };
+    return { paths: [...moved, ...denied], folder: to };
   };
   return ok({ ...view, readsAll: read.output.readsAll, close });
 }
@@ -234,8 +233,8 @@ function openedFor(projectRoot: string, rights: ProjectRights): Outcome<Viewed> 
     return view;
   }
   const { close } = view.output;
-  let left: SetAside | undefined;
-  return ok({ ...view.output, close: () => (left ??= close()) });
+  let moved: SetAside | undefined;
+  return ok({ ...view.output, close: () => (moved ??= close()) });
 }
 
 function onlyRead(projectRoot: string, rights: ProjectRights): Outcome<Viewed> {

@@ -31,8 +31,8 @@ export function inFolder(path: string, act: (folder: string) => void): void {
   if (process.platform !== 'linux') return act(path);
   const fd = openSync(path, O_PATH | constants.O_DIRECTORY | constants.O_NOFOLLOW);
   try {
-    const held = `/proc/self/fd/${fd}`;
-    if (readlinkSync(held) === path) act(held);
+    const anchor = `/proc/self/fd/${fd}`;
+    if (readlinkSync(anchor) === path) act(anchor);
   } finally {
     closeSync(fd);
   }
@@ -51,15 +51,15 @@ export function rename(
   name: string,
   then: (renamed: string) => void = () => undefined,
 ): void {
-  inFolder(folder, (held) => {
-    if (!statOf(join(held, name))) return;
-    const renamed = join(held, freeName(held, name));
-    renameSync(join(held, name), renamed);
+  inFolder(folder, (anchor) => {
+    if (!statOf(join(anchor, name))) return;
+    const renamed = join(anchor, freeName(anchor, name));
+    renameSync(join(anchor, name), renamed);
     then(renamed);
   });
 }
 
-/** Moves between disks too. */
+/** Moves a file or folder, also to another disk. */
 function move(from: string, to: string): void {
   try {
     renameSync(from, to);

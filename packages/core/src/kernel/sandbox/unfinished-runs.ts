@@ -1,6 +1,5 @@
-// Cleans up after a child whose supervisor was killed. Before a child starts, the existing files are
-// recorded in the user's folder. The next start in the project that finds the record of a dead process
-// cleans up.
+// Cleans up after a child whose supervisor was killed. Before a child starts, the existing files are recorded
+// in the user's folder. The next start in the project that finds the record of a dead process cleans up.
 import {
   mkdirSync,
   readdirSync,
@@ -140,9 +139,9 @@ export function finishOthers(projectRoot: string, folder: string, aside: string)
     if (!note) return [];
     releaseHolds(projectRoot, note.holds);
     const traps = { known: new Set(note.known), opened: new Set(note.opened) };
-    const left = newTraps(projectRoot, note.places, traps).filter((trap) =>
+    const remaining = newTraps(projectRoot, note.places, traps).filter((trap) =>
       isOfRun(trap, note.since, beat + SLACK_MS),
     );
-    return setTrapsAside(projectRoot, left, aside);
+    return setTrapsAside(projectRoot, remaining, aside);
   });
 }

@@ -125,9 +125,7 @@ function mountsOf(plan: SandboxPlan): Mount[] {
     .flatMap((index) => all[index] ?? []);
 }
 
-/**
- * Returns where the target of a mount must be created in the new root. Undefined if it exists already.
- */
+/** Returns where the target of a mount must be created in the new root. Undefined if it exists already. */
 function storageOf(mount: Mount, earlier: readonly Mount[]): string | undefined {
   const over = earlier.findLast(({ target }) => isBelow(target, mount.target));
   if (!over) return mount.target;
@@ -190,8 +188,8 @@ function tableOf(
   const lines = mounts.map((mount) => {
     const source = 'own' in mount.from ? at(mount.from.own) : field(mount.from.host);
     // A target below `/dev/shm` cannot be created before that is mounted.
-    const made = isBelow('/dev/shm', mount.target) ? ['X-mount.mkdir'] : [];
-    const options = optionsOf([...flagsOf(mount, points), ...made]);
+    const extraOptions = isBelow('/dev/shm', mount.target) ? ['X-mount.mkdir'] : [];
+    const options = optionsOf([...flagsOf(mount, points), ...extraOptions]);
     return `${source} ${at(mount.target)} none rbind,${options} 0 0`;
   });
   const terminals = [
@@ -304,9 +302,7 @@ function setUp(base: string, plan: SandboxPlan, user: User): Outcome<string> {
 const TAKEN =
   /^(_|PPID|UID|EUID|GROUPS|OPTIND|LINENO|RANDOM|SRANDOM|SECONDS|EPOCH\w+|DIRSTACK|FUNCNAME|HISTCMD|SHELLOPTS|POSIXLY_CORRECT|BASH\w*)$/;
 
-/**
- * Returns the script that sets the environment. A variable that the shell reserves is set by a program.
- */
+/** Returns the script that sets the environment. A variable that the shell reserves is set by a program. */
 function environmentScript(env: SandboxPlan['env']): string {
   const entries = Object.entries(env);
   const isFree = (name: string) => /^[A-Za-z_]\w*$/.test(name) && !TAKEN.test(name);
@@ -329,8 +325,7 @@ const currentUser = (): User => ({ uid: process.geteuid?.() ?? 0, gid: process.g
 /** Returns the namespaces, which end with the parent process. */
 function namespaces(network: boolean, isRoot: boolean): string[] {
   const identity = ['--user', '--map-root-user'];
-  // A network belongs to root of the namespace that creates it, which an ordinary user becomes one step
-  // later.
+  // A network belongs to root of the namespace that creates it, which an ordinary user becomes one step later.
   const first = network || isRoot ? identity : [...identity, '--', 'unshare'];
   return [
     '--pdeathsig',

@@ -17,9 +17,7 @@ const SYSTEM = [
   '/run/current-system',
 ];
 
-/**
- * Files of `/etc` for names, certificates, time and the linker, without passwords, keys or host setup.
- */
+/** Files of `/etc` for names, certificates, time and the linker, without passwords, keys or host setup. */
 const ETC = [
   'alternatives',
   'ca-certificates',
@@ -76,9 +74,7 @@ function toolchain(folder: string, home: string): string[] {
   return [folder, ...TOOLCHAIN.map((part) => join(prefix, part)).filter(existsSync)];
 }
 
-/**
- * Returns readable folders for the programs on the path, never the home folder itself or one above it.
- */
+/** Returns readable folders for the programs on the path, never the home folder itself or one above it. */
 export function toolchainFolders(folders: readonly string[], home: string): string[] {
   const realHome = realOf(home) ?? home;
   const found = folders.flatMap((folder) => {

@@ -28,9 +28,7 @@ async function closeSeat(seat: Seat, patience: Promise<void>): Promise<SinkRepor
   return { ...report, dropped, ...(error !== undefined && { error }) };
 }
 
-/**
- * Returns a promise if the sink needs time. If a batch fails, none of its events counts as delivered.
- */
+/** Returns a promise if the sink needs time. If a batch fails, none of its events counts as delivered. */
 function feed(seat: Seat, events: readonly StreamEvent[]): void | Promise<void> {
   const failed = (cause: unknown): void => {
     seat.error ??= messageOf(cause);
@@ -67,6 +65,6 @@ export function createFan(sinks: readonly Sink[]) {
 
 /** Returns the report of a sink for the call's result: no events, no absolute paths. */
 export function publicReport(report: SinkReport): JsonObject {
-  const { events: _events, file: _file, ...shown } = report;
-  return shown as JsonObject;
+  const { events: _events, file: _file, ...fields } = report;
+  return fields as JsonObject;
 }

@@ -48,7 +48,10 @@ function placeOf(
   const path = getOwn(destination, 'path');
   if (typeof path !== 'string') return fail('config_invalid', 'a file sink needs a `path`');
   if (path.includes('{thread_id}') && (threadId === undefined || !THREAD_ID.test(threadId))) {
-    return fail('invalid_input', `path \`${path}\` needs a thread id, and there is none`);
+    return fail(
+      'invalid_input',
+      `path \`${path}\` needs a thread id, but no thread makes this call`,
+    );
   }
   const place = resolveProjectPath(projectRoot, path.replaceAll('{thread_id}', threadId ?? ''));
   if (!place.ok) return place;
@@ -176,8 +179,7 @@ function createSink(place: { absolute: string; relative: string }, options: File
     if (cause === undefined) return;
     waiting.count -= whole.count;
     giveUp(cause);
-    // The next text would be appended to a torn line. If this fails too, the next open begins a new
-    // line.
+    // The next text would be appended to a torn line. If this fails too, the next open begins a new line.
     if (done > whole.size) ftruncateSync(file, fstatSync(file).size - (done - whole.size));
   }
 
@@ -240,7 +242,7 @@ export const createFileSinkFactory =
     const place = placeOf(destination, context, ownFolder);
     if (!place.ok) return place;
     const line = format.output === 'jsonl' ? jsonLine : rawLine;
-    const told = await context.willWrite?.(place.output.absolute);
-    if (told?.ok === false) return told;
+    const announced = await context.willWrite?.(place.output.absolute);
+    if (announced?.ok === false) return announced;
     return ok(createSink(place.output, { flushEvery: flushEvery.output, line, write }));
   };

@@ -30,8 +30,7 @@ export const createReturnSink: SinkFactory = (destination) => {
         const size = event.data.length + (event.event?.length ?? 0) + (event.id?.length ?? 0);
         const isFull =
           events.length >= maxEvents.output || characters + size > maxCharacters.output;
-        // After one dropped event the rest is dropped too, because a list with holes would look
-        // complete.
+        // After one dropped event the rest is dropped too, because a list with holes would look complete.
         if (dropped > 0 || isFull) dropped++;
         else {
           characters += size;

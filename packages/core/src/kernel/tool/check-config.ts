@@ -40,7 +40,7 @@ function findSink(type: string, primitives: Primitives, library: Shelf): Outcome
   if (!found.ok) {
     const sinks = library.all('tool').flatMap(({ id, tags }) => (tags.includes('sink') ? id : []));
     const hint = didYouMean(type, ['return', 'file_sink', 'null_sink', 'websocket_sink', ...sinks]);
-    return fail('not_found', `there is no sink \`${type}\``, compact({ hint }));
+    return fail('not_found', `sink \`${type}\` not found`, compact({ hint }));
   }
   const chain = library.chainOf(found.output);
   if (!chain.ok) return chain;
@@ -48,7 +48,7 @@ function findSink(type: string, primitives: Primitives, library: Shelf): Outcome
   const config = mergedConfig(links);
   if (primitive !== 'function') return ok({ config, rule: primitives.get(primitive)?.config });
   const rule = shapeOf(config.function);
-  return rule ? ok({ config, rule }) : fail('config_invalid', `tool \`${type}\` is no sink`);
+  return rule ? ok({ config, rule }) : fail('config_invalid', `tool \`${type}\` is not a sink`);
 }
 
 function destinationProblems(
@@ -88,7 +88,10 @@ const notShipped = (primitive: string): ShapeProblem => ({
   hint: 'call those of `read/` themselves, with what is to be read and how',
 });
 
-/** A sink without a shape accepts the fields of `mcp_http`, and its server would get none of them. */
+/**
+ * Reports a tool of an MCP server without a schema. It would accept the parameters of `mcp_http`, and its
+ * server would get none of them.
+ */
 function schemaProblem(
   primitive: string,
   leaf: Chain['links'][number] | undefined,

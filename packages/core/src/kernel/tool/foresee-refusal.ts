@@ -13,9 +13,7 @@ import {
 } from './run-primitive.ts';
 import { refuseSecrets, toolFacts, unsignedLink } from './tool-rights.ts';
 
-/**
- * The right that a built-in function needs for its `path`. Other functions leave out unreadable paths.
- */
+/** The right that a built-in function needs for its `path`. Other functions leave out unreadable paths. */
 const FILE_RIGHTS: ReadonlyMap<Json | undefined, 'fs.read' | 'fs.write'> = new Map([
   ['read_file', 'fs.read'],
   ['write_file', 'fs.write'],

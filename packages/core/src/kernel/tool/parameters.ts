@@ -40,8 +40,7 @@ function propertySchema(parameter: ToolParameter): JsonObject {
 }
 
 /**
- * Returns the schema that `load` returns and `execute` checks: an object with the declared names and no
- * others.
+ * Returns the schema that `load` returns and `execute` checks: an object with the declared names and no others.
  */
 export function schemaOf(parameters: readonly ToolParameter[]): JsonObject {
   const properties: JsonObject = {};
@@ -89,10 +88,7 @@ function readErrors(
   }));
 }
 
-/**
- * Cache, because resolving the references of a schema costs more than most checks. Schemas are
- * immutable.
- */
+/** Cache, because resolving the references of a schema costs more than most checks. Schemas are immutable. */
 const validators = new WeakMap<JsonObject, Validator>();
 
 const TYPES = ['string', 'number', 'boolean', 'integer', 'object', 'array'];
@@ -147,8 +143,7 @@ export function validate(value: Json, schema: JsonObject): ValidationError[] {
   }
   if (surelyFits(value, schema)) return [];
   try {
-    // The validator writes into its schema, and this one may be frozen as part of an answer, so it gets
-    // a copy.
+    // The validator writes into its schema, and this one may be frozen as part of an answer, so it gets a copy.
     const validator =
       validators.get(schema) ?? new Validator(structuredClone(schema), '2020-12', false);
     validators.set(schema, validator);
@@ -169,9 +164,7 @@ function knownNames(schema: JsonObject, declared: readonly ToolParameter[]): str
   return isOpen ? undefined : [...named, ...declared.map(({ name }) => name)];
 }
 
-/**
- * True if a schema contains regular expressions. An untrusted one can keep the process busy for ever.
- */
+/** True if a schema contains regular expressions. An untrusted one can keep the process busy for ever. */
 export function hasPatterns(schema: Json): boolean {
   if (Array.isArray(schema)) return schema.some(hasPatterns);
   if (!isObject(schema)) return false;
@@ -206,14 +199,14 @@ function isShortFor(short: string, name: string): boolean {
 /** Fills in defaults, refuses unknown names with a suggestion, and checks types. */
 export function checkParameters(
   toolId: string,
-  given: JsonObject,
+  input: JsonObject,
   declared: readonly ToolParameter[],
   schema: JsonObject,
 ): Outcome<JsonObject> {
-  const filled = fillDefaults(given, declared);
+  const filled = fillDefaults(input, declared);
   if (surelyFits(filled, schema) && !isDeeperThan(filled, MAX_PARAMETER_DEPTH)) return ok(filled);
   const errors: ValidationError[] = [];
-  const known = knownNames(schema, declared);
+  const validNames = knownNames(schema, declared);
   const required = (getOwn(schema, 'required') as string[] | undefined) ?? [];
   const missing = required.filter((name) => !Object.hasOwn(filled, name));
   for (const name of Object.keys(filled)) {
@@ -223,9 +216,9 @@ export function checkParameters(
         `a parameter of \`${toolId}\` has a name of ${name.length} characters`,
       );
     }
-    if (known === undefined || known.includes(name)) continue;
-    const near = missing.find((one) => isShortFor(name, one)) ?? nearest(name, known);
-    const hint = near ? `did you mean \`${near}\`` : `it takes: ${known.join(', ') || 'none'}`;
+    if (validNames === undefined || validNames.includes(name)) continue;
+    const near = missing.find((one) => isShortFor(name, one)) ?? nearest(name, validNames);
+    const hint = near ? `did you mean \`${near}\`` : `it takes: ${validNames.join(', ') || 'none'}`;
     errors.push({ field: name, error: `unknown parameter; ${hint}` });
   }
   errors.push(...missing.map((field) => ({ field, error: 'required, but missing' })));

@@ -99,12 +99,13 @@ function chooseAction(
 ): Outcome<ChosenAction | undefined> {
   if (tool.actions.length === 0) return ok(undefined);
   const names = tool.actions.map((action) => action.name);
-  const asked = getOwn(parameters, 'action');
-  const action = tool.actions.find(({ name }) => name === asked);
+  const requested = getOwn(parameters, 'action');
+  const action = tool.actions.find(({ name }) => name === requested);
   if (!action) {
-    const said = asked === undefined ? 'no `action`' : `unknown action \`${plainText(asked)}\``;
-    const hint = didYouMean(plainText(asked), names) ?? `there are: ${names.join(', ')}`;
-    return fail('invalid_input', `tool \`${leaf.id}\` was given ${said}; ${hint}`, {
+    const problem =
+      requested === undefined ? 'no `action`' : `unknown action \`${plainText(requested)}\``;
+    const hint = didYouMean(plainText(requested), names) ?? `there are: ${names.join(', ')}`;
+    return fail('invalid_input', `tool \`${leaf.id}\` was given ${problem}; ${hint}`, {
       actions: names,
     });
   }
@@ -123,9 +124,7 @@ function unreadable(library: Library, links: readonly PlannedTool[]): Failure | 
   });
 }
 
-/**
- * Levels from the most trusted to the least. INVARIANT: a chain is always trusted as its weakest link.
- */
+/** Levels from the most trusted to the least. INVARIANT: a chain is always trusted as its weakest link. */
 const SOURCES = ['bundle', 'installed', 'user', 'project'] as const;
 
 function sourceOf(
@@ -152,8 +151,7 @@ export function riskTier(
 }
 
 /**
- * Returns the keys of an operation, such as `op:tool:fs/write_file` and its prefixes, the most general
- * first.
+ * Returns the keys of an operation, such as `op:tool:fs/write_file` and its prefixes, the most general first.
  */
 export function toolKeys(id: string, action?: string): string[] {
   const parts = id.split('/');
@@ -206,19 +204,19 @@ function fixedIn(parameters: readonly ToolParameter[]): JsonObject {
  * unsigned file could vouch for any value.
  */
 function resultFactsOf(tools: readonly Tool[], isUnsigned: boolean): ResultFacts | undefined {
-  const said = tools.flatMap(({ result }) => result ?? []);
-  const free = said.flatMap(({ free_text }) => free_text);
-  const named = said.flatMap(({ identifiers = [] }) => identifiers);
+  const declared = tools.flatMap(({ result }) => result ?? []);
+  const free = declared.flatMap(({ free_text }) => free_text);
+  const named = declared.flatMap(({ identifiers = [] }) => identifiers);
   // `fromEntries` is safe for a field called `__proto__`.
   const kinds = Object.fromEntries(
-    said.toReversed().flatMap((one) => Object.entries(one.kinds ?? {})),
+    declared.toReversed().flatMap((one) => Object.entries(one.kinds ?? {})),
   );
   const [free_text, identifiers] = isUnsigned ? [[...free, ...named], []] : [free, named];
   const facts: ResultFacts = {
     ...(free_text.length > 0 && { free_text: [...new Set(free_text)] }),
     ...(identifiers.length > 0 && { identifiers: [...new Set(identifiers)] }),
     ...(Object.keys(kinds).length > 0 && { kinds }),
-    ...(said.some(({ untrusted }) => untrusted) && { untrusted: true }),
+    ...(declared.some(({ untrusted }) => untrusted) && { untrusted: true }),
     ...(!isUnsigned && tools[0]?.directory && { directory: true }),
   };
   // The kind of a value does not tell its author, so kinds alone are not facts.
@@ -352,7 +350,7 @@ interface Planned {
 }
 
 /** Cached plans of a chain, one for each action. */
-const known = new WeakMap<Chain, Planned>();
+const cache = new WeakMap<Chain, Planned>();
 const NO_PLANS: readonly Plan[] = [];
 
 /** Resolves a tool and, if it has actions, the one that its parameters choose. */
@@ -367,7 +365,7 @@ export function resolvePlan(
   const chain = resolved.output;
   const { catalog } = library.capabilities();
   const signed = chain.links.map(({ signature }) => signature.state).join(' ');
-  const before = known.get(chain);
+  const before = cache.get(chain);
   const isSame = before?.catalog === catalog && before.signed === signed;
   const plans = isSame ? before.plans : NO_PLANS;
   for (const plan of plans) {
@@ -380,6 +378,6 @@ export function resolvePlan(
   if (!chosen.ok) return chosen;
   const odd = configFailure(library.configFaults(chain));
   const plan = planOf(item, chain, chosen.output, catalog, odd);
-  known.set(chain, { catalog, signed, plans: [...plans, plan] });
+  cache.set(chain, { catalog, signed, plans: [...plans, plan] });
   return ok(plan);
 }

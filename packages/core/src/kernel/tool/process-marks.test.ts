@@ -34,7 +34,6 @@ function put(path: string, text = 'x'): string {
   return at;
 }
 
-/** Returns rights over these globs. */
 function rights(read: readonly string[], write: readonly string[]): Verifier {
   const verify: Verifier = ({ capability, scope }) => {
     const held = capability === 'fs.read' ? read : capability === 'fs.write' ? write : [];

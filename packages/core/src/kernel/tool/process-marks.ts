@@ -1,8 +1,7 @@
-// Marks of the effects of a child process. Its answer and every file that it changed carry the marks of
-// its inputs and of all labelled files that it could read. Two scans of its writable places tell which
-// files it changed; if that would cost too much, the folder itself is marked. INVARIANT: until the end
-// all of those places always count as marked, so that neither a kill nor a concurrent reader finds an
-// unlabelled copy.
+// Marks of the effects of a child process. Its answer and every file that it changed carry the marks of its
+// inputs and of all labelled files that it could read. Two scans of its writable places tell which files it
+// changed; if that would cost too much, the folder itself is marked. INVARIANT: until the end all of those
+// places always count as marked, so that neither a kill nor a concurrent reader finds an unlabelled copy.
 import { createHash } from 'node:crypto';
 import { type BigIntStats, closeSync, lstatSync, openSync, readSync } from 'node:fs';
 import { join, relative, sep } from 'node:path';
@@ -37,11 +36,9 @@ export interface Box {
   readonly isOpen: boolean;
   readonly mayWrite: boolean;
   readonly given: Descriptor;
-  /**
-   * Marks of written files in addition to `given`, known before the start. The answer has its own marks.
-   */
+  /** Marks of written files in addition to `given`, known before the start. The answer has its own marks. */
   readonly written?: Descriptor;
-  /** Maximum number of scanned entries. */
+  /** Maximum number of entries that are scanned. */
   readonly most?: number;
 }
 
@@ -58,7 +55,6 @@ type Listing = ReadonlyMap<string, string>;
 
 interface LookedThrough {
   entries: Listing;
-  /** Folders that were not scanned. */
   left: string[];
 }
 
@@ -70,14 +66,14 @@ const stampOf = (info: BigIntStats): string =>
     : `${info.ino}:${info.size}:${info.mtimeNs}:${info.ctimeNs}:${info.mode}`;
 
 /** Returns everything below these folders, breadth first, large folders last. */
-function look(folders: readonly string[], most: number): LookedThrough {
+function scan(folders: readonly string[], most: number): LookedThrough {
   const entries = new Map<string, string>();
-  const left: string[] = [];
+  const skipped: string[] = [];
   const open = folders.map((path) => ({ path, depth: 0 }));
   const later: typeof open = [];
   for (let next = open.shift() ?? later.shift(); next; next = open.shift() ?? later.shift()) {
     if (entries.size >= most || next.depth > MAX_DEPTH) {
-      left.push(next.path);
+      skipped.push(next.path);
       continue;
     }
     let room = most - entries.size;
@@ -91,9 +87,9 @@ function look(folders: readonly string[], most: number): LookedThrough {
       if (!info.isDirectory() || entry === '.ai') continue;
       (LAST.has(entry) ? later : open).push({ path, depth: next.depth + 1 });
     }
-    if (entries.size >= most) left.push(next.path);
+    if (entries.size >= most) skipped.push(next.path);
   }
-  return { entries, left };
+  return { entries, left: skipped };
 }
 
 /**
@@ -119,7 +115,7 @@ function hashOf(path: string): string | undefined {
   }
 }
 
-const nobodys = (): string => Buffer.from(systemRandom(12)).toString('hex');
+const randomName = (): string => Buffer.from(systemRandom(12)).toString('hex');
 
 /** Returns a path that the glob matches, with an improbable name. */
 const sampleOf = (glob: string, name: string): string => glob.replace(/\*+|\?/g, name);
@@ -129,7 +125,7 @@ const sampleOf = (glob: string, name: string): string => glob.replace(/\*+|\?/g,
  * because without labels nothing needs it.
  */
 function viewOf({ verify, sees, isOpen }: Box) {
-  let asked: { name: string; globs: readonly string[] | undefined } | undefined;
+  let view: { name: string; globs: readonly string[] | undefined } | undefined;
   const maySee = (place: string): boolean =>
     isOpen ||
     ((sees === undefined || sees.some((glob) => matchGlob(glob, place))) &&
@@ -137,8 +133,8 @@ function viewOf({ verify, sees, isOpen }: Box) {
   return {
     sees: maySee,
     seesBelow(folder: string): boolean {
-      asked ??= { name: nobodys(), globs: verify.globs?.() };
-      const { name, globs } = asked;
+      view ??= { name: randomName(), globs: verify.globs?.() };
+      const { name, globs } = view;
       if (maySee(folder) || maySee(`${folder}/${name}`) || maySee(`${folder}/${name}/${name}`)) {
         return true;
       }
@@ -157,7 +153,7 @@ const mayLead = (glob: string, folder: string): boolean => {
 /** Returns real paths of the outermost folders in which the process may write. */
 function writablePlaces({ records, verify, isOpen }: Box): string[] {
   const { root } = records;
-  const name = nobodys();
+  const name = randomName();
   const mayWrite = (path: string): boolean =>
     verify({ capability: 'fs.write', scope: { path } }).ok;
   const globs = verify.globs?.();
@@ -177,7 +173,7 @@ function writablePlaces({ records, verify, isOpen }: Box): string[] {
 }
 
 /** Replaces folders by their parents until there are few enough. */
-function fewer(folders: readonly string[], root: string): string[] {
+function mergeFolders(folders: readonly string[], root: string): string[] {
   let current = [...new Set(folders)];
   while (current.length > MAX_LEFT) {
     const deepest = Math.max(...current.map((path) => path.split(sep).length));
@@ -195,21 +191,21 @@ function fewer(folders: readonly string[], root: string): string[] {
 const PERMANENT = 'box';
 
 /** Records the changes between two scans. The first fault stops it, and all places stay marked. */
-function note(
+function recordChanges(
   { records, verify, isOpen }: Box,
   before: LookedThrough,
   after: LookedThrough,
   marks: Descriptor,
 ): Outcome<null> {
   const { root } = records;
-  const unseen = fewer([...before.left, ...after.left], root);
+  const unseen = mergeFolders([...before.left, ...after.left], root);
   const isUnseen = (path: string): boolean =>
     unseen.some((folder) => path === folder || path.startsWith(folder + sep));
   const mayWrite = (path: string): boolean =>
     isOpen || verify({ capability: 'fs.write', scope: { path: slashed(relative(root, path)) } }).ok;
   for (const folder of unseen) {
-    const kept = records.rememberFolder(folder, marks, PERMANENT);
-    if (!kept.ok) return kept;
+    const recorded = records.rememberFolder(folder, marks, PERMANENT);
+    if (!recorded.ok) return recorded;
   }
   for (const [path, stamp] of after.entries) {
     const old = before.entries.get(path);
@@ -218,48 +214,56 @@ function note(
     if (!named.ok) return named;
     const sha256 = hashOf(path);
     const isFile = stamp.includes(':');
-    const kept =
+    const recorded =
       sha256 !== undefined
         ? records.remember(path, sha256, marks)
         : isFile
           ? records.rememberFolder(path, marks, PERMANENT)
           : ok(null);
-    if (!kept.ok) return kept;
+    if (!recorded.ok) return recorded;
   }
   const gone = new Set<string>();
   for (const path of before.entries.keys()) {
     if (!after.entries.has(path) && !isUnseen(path)) gone.add(join(path, '..'));
   }
   for (const folder of gone) {
-    const kept = mayWrite(join(folder, nobodys()))
+    const recorded = mayWrite(join(folder, randomName()))
       ? records.noteName(`${folder}${sep}.`, marks)
       : ok(null);
-    if (!kept.ok) return kept;
+    if (!recorded.ok) return recorded;
   }
   return ok(null);
 }
 
 /** Called before a child starts. Without labels it only reads the records. */
 export function watchBox(box: Box): Outcome<BoxWatch> {
-  const { records, given, written = EMPTY, named, isOpen, mayWrite, most = MAX_ENTRIES } = box;
-  const marks = mergeDescriptors(given, records.within(viewOf(box), named, isOpen));
+  const {
+    records,
+    given: inputMarks,
+    written = EMPTY,
+    named,
+    isOpen,
+    mayWrite,
+    most = MAX_ENTRIES,
+  } = box;
+  const marks = mergeDescriptors(inputMarks, records.within(viewOf(box), named, isOpen));
   const inFiles = mergeDescriptors(marks, written);
   if (inFiles.taint.length === 0 || !mayWrite) return ok({ marks, ended: () => ok(null) });
   const places = writablePlaces(box);
-  const writer = nobodys();
+  const writer = randomName();
   for (const place of places) {
-    const kept = records.rememberFolder(place, inFiles, writer);
-    if (!kept.ok) return kept;
+    const recorded = records.rememberFolder(place, inFiles, writer);
+    if (!recorded.ok) return recorded;
   }
-  const before = look(places, most);
+  const before = scan(places, most);
   return ok({
     marks,
     ended(more = EMPTY) {
-      const noted = note(box, before, look(places, most), mergeDescriptors(inFiles, more));
+      const noted = recordChanges(box, before, scan(places, most), mergeDescriptors(inFiles, more));
       if (!noted.ok) return noted;
       for (const place of places) {
-        const kept = records.rememberFolder(place, EMPTY, writer);
-        if (!kept.ok) return kept;
+        const recorded = records.rememberFolder(place, EMPTY, writer);
+        if (!recorded.ok) return recorded;
       }
       return ok(null);
     },

@@ -1,6 +1,5 @@
-// Decides whether a failed attempt may be repeated. A repeated side effect is worse than an error, so a
-// tool with `effect: write` is repeated only if nothing can have happened yet, or if its author listed
-// the code.
+// Decides whether a failed attempt may be repeated. A repeated side effect is worse than an error, so a tool
+// with `effect: write` is repeated only if nothing can have happened yet, or if its author listed the code.
 import type { Failure, Outcome } from '../../base/index.ts';
 import type { ToolEffect } from '../../flow/index.ts';
 import type { Retry } from '../../items/index.ts';
@@ -59,8 +58,8 @@ function mayRetry(failure: Failure, retry: Retry, effect: ToolEffect, delivered:
 function pauseBefore(failure: Failure, retry: Retry, attempt: number): number {
   const steps = retry.backoff_ms;
   const declared = steps[Math.min(attempt - 1, steps.length - 1)] ?? 0;
-  const asked = failure.error.detail.retry_after_ms;
-  return Math.min(MAX_WAIT_MS, Math.max(declared, typeof asked === 'number' ? asked : 0));
+  const requested = failure.error.detail.retry_after_ms;
+  return Math.min(MAX_WAIT_MS, Math.max(declared, typeof requested === 'number' ? requested : 0));
 }
 
 /** Runs `attempt` until it succeeds, fails finally, or no attempts remain. */

@@ -174,17 +174,17 @@ export function completeConfig(
   );
   // One pass over the authored text, so that neither a secret nor a parameter is parsed as a
   // placeholder. No parameter has the name of the key, because its prefix is reserved.
-  const given = {
+  const values = {
     ...(thread === undefined ? {} : { thread_id: thread }),
     ...parameters,
     ...(key === undefined ? {} : { __idempotency_key: key }),
   };
   const open = { ...plan.config };
-  const kept = Object.entries(open).filter(([name]) => verbatim.includes(name));
-  for (const [name] of kept) delete open[name];
-  const filled = fillConfig(open, { env, declared: plan.env, parameters: given, required });
+  const verbatimFields = Object.entries(open).filter(([name]) => verbatim.includes(name));
+  for (const [name] of verbatimFields) delete open[name];
+  const filled = fillConfig(open, { env, declared: plan.env, parameters: values, required });
   if (!filled.ok) return filled;
-  const config = { ...(filled.output.value as JsonObject), ...Object.fromEntries(kept) };
+  const config = { ...(filled.output.value as JsonObject), ...Object.fromEntries(verbatimFields) };
   const complete = { config, secrets: filled.output.secrets };
   return chosenByCaller(plan, complete) ?? ok(complete);
 }
@@ -233,9 +233,9 @@ async function attempt(
   primitive: Primitive,
   call: PrimitiveCall,
   to: { threadId: string | undefined; canStream: boolean } & Pick<Caller, 'sinks' | 'filter'>,
-  seen: { delivered: number },
+  counter: { delivered: number },
 ): Promise<Outcome<PrimitiveResult>> {
-  const made =
+  const created =
     to.canStream && isStreaming(call.config, call.parameters)
       ? await createSinks(call.config, ports.sinks, {
           projectRoot: ports.projectRoot,
@@ -247,16 +247,16 @@ async function attempt(
           willWrite: (absolute) => call.willWrite?.(absolute, STREAM) ?? ok(null),
         })
       : undefined;
-  if (made?.ok === false) return notBegun(made);
+  if (created?.ok === false) return notBegun(created);
   try {
-    if (made === undefined && to.sinks === undefined) return await primitive.run(call);
-    const sinks = [...(made?.output.sinks ?? []), ...(to.sinks?.() ?? [])];
+    if (created === undefined && to.sinks === undefined) return await primitive.run(call);
+    const sinks = [...(created?.output.sinks ?? []), ...(to.sinks?.() ?? [])];
     return await primitive.run({ ...call, sinks });
   } catch (error) {
     const { message } = error as Error;
     return fail('internal_error', `primitive \`${primitive.name}\` failed: ${message}`);
   } finally {
-    if (made) seen.delivered += made.output.delivered();
+    if (created) counter.delivered += created.output.delivered();
   }
 }
 
@@ -277,7 +277,7 @@ function withRetries<T>(
 }
 
 /** Returns the recorded marks of files that a call read. */
-function recalled(
+function recordedMarks(
   labels: LabelRecords,
   files: readonly TouchedFile[] = [],
   { frame }: Pick<Caller, 'frame'>,
@@ -285,8 +285,8 @@ function recalled(
   const found: Descriptor[] = [];
   for (const { access, absolute, inode, sha256 } of files) {
     if (access !== 'read') continue;
-    const kept = labels.recall(absolute, sha256);
-    if (kept) found.push(kept);
+    const recorded = labels.recall(absolute, sha256);
+    if (recorded) found.push(recorded);
     if (inode !== undefined) found.push(labels.linked(inode, namedFolders(frame)));
   }
   return found;
@@ -304,7 +304,7 @@ function marksOf(
   return mergeAll([
     describe({ labels, taint, sources }),
     marks,
-    ...recalled(records, files, caller),
+    ...recordedMarks(records, files, caller),
   ]);
 }
 
@@ -316,19 +316,17 @@ function marksInside(
   caller: Caller,
 ): Descriptor {
   const marks = marksOf(result, records, caller);
-  return resultFacts ? mergeDescriptors(marks, strangersTold(resultFacts, false)) : marks;
+  return resultFacts ? mergeDescriptors(marks, declaredUntrusted(resultFacts, false)) : marks;
 }
 
-/**
- * Marks the files with output that did not fit into a result, so that reading them gives the same marks.
- */
+/** Marks the files with output that did not fit into a result, so that reading them gives the same marks. */
 function keepLongOutput(labels: LabelRecords, output: Json, marks: Descriptor): Outcome<null> {
   const truncated = getOwn(output, 'truncated');
   for (const stream of isObject(truncated) && marks !== EMPTY ? ['stdout', 'stderr'] : []) {
     const file = getOwn(getOwn(truncated, stream), 'file');
     if (typeof file !== 'string') continue;
-    const kept = labels.rememberFolder(resolve(labels.root, file), marks, 'box');
-    if (!kept.ok) return kept;
+    const recorded = labels.rememberFolder(resolve(labels.root, file), marks, 'box');
+    if (!recorded.ok) return recorded;
   }
   return ok(null);
 }
@@ -342,7 +340,7 @@ const OUTSIDE = /^(?:net\.|git\.push$)/;
 const STRANGERS = describe({ labels: ['untrusted'] });
 
 /** Returns the marks for the declared untrusted parts of a result. */
-function strangersTold(
+function declaredUntrusted(
   { untrusted, free_text, identifiers }: ResultFacts,
   isOurs: boolean,
 ): Descriptor {
@@ -350,7 +348,7 @@ function strangersTold(
 }
 
 /** Returns the marks of text from the network, which a process may quote, also on failure. */
-function strangersIn(
+function networkMarks(
   { primitive, requires, resultFacts }: Plan,
   fault: Fault,
   isOurs: boolean,
@@ -359,13 +357,10 @@ function strangersIn(
   if (!hasBegun(fault)) return EMPTY;
   const isOut = primitive === 'subprocess' && requires.some((name) => OUTSIDE.test(name));
   if (isOut && !isOurs) return NETWORK;
-  return resultFacts ? strangersTold(resultFacts, isOurs) : EMPTY;
+  return resultFacts ? declaredUntrusted(resultFacts, isOurs) : EMPTY;
 }
 
-/**
- * Removes the tool's own `untrusted` label. Sources stay; labels of inputs and files are added
- * separately.
- */
+/** Removes the tool's own `untrusted` label. Sources stay; labels of inputs and files are added separately. */
 const trustedResult = ({ labels = [], ...result }: PrimitiveResult): PrimitiveResult => ({
   ...result,
   labels: labels.filter((label) => label !== 'untrusted'),
@@ -388,20 +383,20 @@ function* singlesIn(data: Json, name = 'result'): Generator<[string, string]> {
 
 /** Returns all untrusted text of the arguments as one text. Undefined if it is too long. */
 function askedByStrangers(inputs: readonly Value[]): string | undefined {
-  const asked: string[] = [];
+  const texts: string[] = [];
   for (const { data, meta, text } of inputs) {
     if (!carries(meta.descriptor, 'untrusted')) continue;
     if (text.length > MAX_ASKED) return undefined;
-    for (const [field, single] of singlesIn(data)) asked.push(folded(field), single);
+    for (const [field, single] of singlesIn(data)) texts.push(folded(field), single);
   }
-  return asked.join('\n');
+  return texts.join('\n');
 }
 
 /** A short value occurs in every text, so it must occur as a separate word. */
-const isIn = (asked: string, single: string): boolean =>
+const isIn = (text: string, single: string): boolean =>
   single.length > 3
-    ? asked.includes(single)
-    : asked.split(/[^\p{L}\p{N}_-]+/u).includes(single) || asked.split('\n').includes(single);
+    ? text.includes(single)
+    : text.split(/[^\p{L}\p{N}_-]+/u).includes(single) || text.split('\n').includes(single);
 
 /**
  * Returns the facts for this result. A directory that repeats its argument does not confirm it: if
@@ -410,12 +405,12 @@ const isIn = (asked: string, single: string): boolean =>
 function factsFor(facts: ResultFacts, output: Json, inputs: readonly Value[]): ResultFacts {
   const { identifiers = [], directory, free_text = [], ...rest } = facts;
   if (identifiers.length === 0 && !directory) return facts;
-  const asked = askedByStrangers(inputs);
-  if (asked === '') return facts;
-  if (asked === undefined) return { ...rest, free_text: [...free_text, ...identifiers] };
+  const requested = askedByStrangers(inputs);
+  if (requested === '') return facts;
+  if (requested === undefined) return { ...rest, free_text: [...free_text, ...identifiers] };
   const echoed = new Set<string>();
   for (const [field, single] of singlesIn(output)) {
-    if (single !== '' && !echoed.has(field) && isIn(asked, single)) echoed.add(field);
+    if (single !== '' && !echoed.has(field) && isIn(requested, single)) echoed.add(field);
   }
   return echoed.size === 0 ? facts : { ...facts, free_text: [...free_text, ...echoed] };
 }
@@ -441,20 +436,23 @@ function unlikeSchema(id: string, errors: readonly ValidationError[]): Failure {
 }
 
 /**
- * Returns the result of the reader with facts for each field. An answer without facts is untrusted as a
- * whole.
+ * Returns the result of the reader with facts for each field. An answer without facts is untrusted as a whole.
  */
 function readResult(
   { output, parts, facts }: PrimitiveResult,
-  known: JsonObject,
+  callFacts: JsonObject,
   descriptor: Descriptor,
 ): Value {
   if (!parts) {
-    const shown = isObject(output) ? { ...known, ...output } : { result: output, ...known };
-    return labelFields(makeValue(shown, { descriptor }), facts ?? FOREIGN);
+    const fields = isObject(output)
+      ? { ...callFacts, ...output }
+      : { result: output, ...callFacts };
+    return labelFields(makeValue(fields, { descriptor }), facts ?? FOREIGN);
   }
-  const told = Object.entries(known).map(([name, data]) => [name, makeValue(data)] as const);
-  const whole = makeContainer(new Map([...told, ...parts]), descriptor);
+  const factParts = Object.entries(callFacts).map(
+    ([name, data]) => [name, makeValue(data)] as const,
+  );
+  const whole = makeContainer(new Map([...factParts, ...parts]), descriptor);
   return facts ? withOrigin(whole, { facts: asJson(facts) }) : whole;
 }
 
@@ -464,7 +462,7 @@ function labelled(
   plan: Plan,
   result: PrimitiveResult,
   inputs: readonly Value[],
-  given: readonly Descriptor[],
+  inputMarks: readonly Descriptor[],
   /** Marks of everything that a process could read. */
   inside: Descriptor,
   durationMs: number,
@@ -472,32 +470,36 @@ function labelled(
 ): Outcome<Value> {
   const isOurs = isTrusted(plan, caller);
   const own = isOurs ? trustedResult(result) : result;
-  const told = mergeDescriptors(marksOf(own, ports.labels, caller), inside);
+  const resultMarks = mergeDescriptors(marksOf(own, ports.labels, caller), inside);
   // Marks of the whole result, for files that contain all of it and for failures.
   const { resultFacts } = plan;
   const descriptor = resultFacts
-    ? mergeDescriptors(told, strangersTold(resultFacts, isOurs))
-    : told;
+    ? mergeDescriptors(resultMarks, declaredUntrusted(resultFacts, isOurs))
+    : resultMarks;
   for (const file of result.files ?? []) {
     // Functions declared their writes in advance, and their answer is not in the file.
     if (file.access !== 'written' || plan.primitive === 'function') continue;
     // The content of a stream is known only now. The file contains what was in the answer.
-    const kept = ports.labels.remember(file.absolute, file.sha256, [...given, descriptor]);
-    if (!kept.ok) return kept;
+    const recorded = ports.labels.remember(file.absolute, file.sha256, [...inputMarks, descriptor]);
+    if (!recorded.ok) return recorded;
   }
-  const kept = keepLongOutput(ports.labels, result.output, mergeAll([...given, descriptor]));
-  if (!kept.ok) return kept;
+  const recorded = keepLongOutput(
+    ports.labels,
+    result.output,
+    mergeAll([...inputMarks, descriptor]),
+  );
+  if (!recorded.ok) return recorded;
   const facts = { duration_ms: Math.round(durationMs), chain: [...plan.chain] };
   const { output } = result;
   const errors = plan.outputSchema ? validate(output, plan.outputSchema) : [];
   if (errors.length > 0) {
-    return markFailure(unlikeSchema(plan.leaf.id, errors), mergeAll([...given, descriptor]));
+    return markFailure(unlikeSchema(plan.leaf.id, errors), mergeAll([...inputMarks, descriptor]));
   }
-  if (plan.op.reads) return ok(readResult(result, facts, told));
-  const shown = isObject(output) ? { ...facts, ...output } : { result: output, ...facts };
-  if (ports.primitives.get(plan.primitive)?.isRetold) return ok(makeValue(shown, { descriptor }));
-  const value = makeValue(shown, { descriptor: told });
-  if (!resultFacts && !carries(told, 'untrusted')) return ok(value);
+  if (plan.op.reads) return ok(readResult(result, facts, resultMarks));
+  const fields = isObject(output) ? { ...facts, ...output } : { result: output, ...facts };
+  if (ports.primitives.get(plan.primitive)?.isRetold) return ok(makeValue(fields, { descriptor }));
+  const value = makeValue(fields, { descriptor: resultMarks });
+  if (!resultFacts && !carries(resultMarks, 'untrusted')) return ok(value);
   return ok(withFields(value, plan, output, inputs, isOurs));
 }
 
@@ -518,8 +520,8 @@ let marking: Promise<typeof import('./process-marks.ts')> | undefined;
 export async function watchProcess(box: Box): Promise<Outcome<BoxWatch>> {
   marking ??= import('./process-marks.ts');
   const watch = (await marking).watchBox(box);
-  const kept = box.records.shared ? await box.records.shared.keep() : watch;
-  return kept.ok ? watch : kept;
+  const stored = box.records.shared ? await box.records.shared.keep() : watch;
+  return stored.ok ? watch : stored;
 }
 
 /**
@@ -529,7 +531,7 @@ export async function watchProcess(box: Box): Promise<Outcome<BoxWatch>> {
 function boxOf(
   { labels }: BodyPorts,
   plan: Plan,
-  { tool, verify, given = EMPTY }: PrimitiveCall,
+  { tool, verify, given: inputMarks = EMPTY }: PrimitiveCall,
   sinks: readonly PrimitiveCall['tool'][],
   caller: Caller,
 ) {
@@ -551,11 +553,11 @@ function boxOf(
     sees: tool.sees,
     isOpen,
     mayWrite: isOpen || writers.length > 0,
-    given: mergeDescriptors(given, frame.influence),
+    given: mergeDescriptors(inputMarks, frame.influence),
     written: mergeAll([
       strangers.length > 0 ? NETWORK : EMPTY,
       sinks.length > 0 ? streamed(plan, caller) : EMPTY,
-      resultFacts ? strangersTold(resultFacts, false) : EMPTY,
+      resultFacts ? declaredUntrusted(resultFacts, false) : EMPTY,
     ]),
   });
 }
@@ -567,7 +569,7 @@ function boxOf(
 function nameFiles(
   { labels, projectRoot }: BodyPorts,
   { plan, parameters }: AllowedCall,
-  given: readonly Descriptor[],
+  inputMarks: readonly Descriptor[],
   { frame }: Caller,
 ): Outcome<null> {
   if (plan.effect === 'read' || !plan.roles) return ok(null);
@@ -575,11 +577,11 @@ function nameFiles(
   for (const [at, name] of names.entries()) {
     const path = parameters[name];
     if (plan.roles.get(name) !== 'path' || typeof path !== 'string') continue;
-    const own = names.length === given.length ? given.slice(at, at + 1) : given;
+    const own = names.length === inputMarks.length ? inputMarks.slice(at, at + 1) : inputMarks;
     const marks = mergeAll([frame.influence, ...own]);
     const place = marks === EMPTY ? undefined : resolveProjectPath(projectRoot, path);
-    const kept = place?.ok ? labels.rememberName(place.output.absolute, marks) : ok(null);
-    if (!kept.ok) return kept;
+    const recorded = place?.ok ? labels.rememberName(place.output.absolute, marks) : ok(null);
+    if (!recorded.ok) return recorded;
   }
   return ok(null);
 }
@@ -588,7 +590,7 @@ function nameFiles(
 function streamed(plan: Plan, caller: Caller): Descriptor {
   const isOurs = isTrusted(plan, caller);
   if (plan.primitive === 'http_client' && !isOurs) return NETWORK;
-  return plan.resultFacts ? strangersTold(plan.resultFacts, isOurs) : EMPTY;
+  return plan.resultFacts ? declaredUntrusted(plan.resultFacts, isOurs) : EMPTY;
 }
 
 /** Records the marks of a write in advance, here and in shared label records. */
@@ -596,25 +598,25 @@ const rememberWrites =
   (
     { labels }: BodyPorts,
     plan: Plan,
-    given: readonly Descriptor[],
+    inputMarks: readonly Descriptor[],
     caller: Caller,
   ): NonNullable<PrimitiveCall['willWrite']> =>
   (absolute, sha256, from, before) => {
     const { shared } = labels;
-    const kept = labels.remember(absolute, sha256, [
-      ...given,
-      ...recalled(labels, from, caller),
+    const recorded = labels.remember(absolute, sha256, [
+      ...inputMarks,
+      ...recordedMarks(labels, from, caller),
       ...(sha256 === STREAM ? [streamed(plan, caller)] : []),
     ]);
     const { __thread_id: thread } = caller;
-    if (!kept.ok) return kept;
+    if (!recorded.ok) return recorded;
     // A thread may change a file that it created, as long as no other caller changed it.
     const isOwn =
       before !== undefined &&
       thread !== undefined &&
       (before === null || labels.isMade(absolute, before, thread));
-    const made = isOwn ? labels.rememberMade(absolute, sha256, thread) : kept;
-    return made.ok && shared ? shared.keep() : made;
+    const owned = isOwn ? labels.rememberMade(absolute, sha256, thread) : recorded;
+    return owned.ok && shared ? shared.keep() : owned;
   };
 
 const valuesByName = (parameters: JsonObject, inputs: readonly Value[]) =>
@@ -642,7 +644,7 @@ export async function runBody(
   const declared = plan.env.size === 0 ? [] : declaredIn(ports.env, plan);
   const secrets = [...filled.output.secrets, ...declared];
   const signal = caller.signal ?? new AbortController().signal;
-  const given = inputs.map((input) => input.meta.descriptor);
+  const inputMarks = inputs.map((input) => input.meta.descriptor);
   const { projectRoot, labels } = ports;
   const { shared } = labels;
   /** Folders and files that were read while other processes may have written; used below. */
@@ -652,7 +654,7 @@ export async function runBody(
     ...primitiveCall(allowed, filled.output, facts, { projectRoot, signal }),
     from: originOf(caller),
     ...(idempotencyKey === undefined ? {} : { idempotencyKey }),
-    given: mergeAll(given),
+    given: mergeAll(inputMarks),
     ...((plan.op.reads || primitive.isOfDirectives) && {
       values: valuesByName(parameters, inputs),
     }),
@@ -661,7 +663,7 @@ export async function runBody(
       const look = (): Descriptor =>
         mergeAll([
           labels.looked(places, namedFolders(caller.frame)),
-          ...recalled(labels, files, caller),
+          ...recordedMarks(labels, files, caller),
         ]);
       if (shared) looks.push(look);
       return look();
@@ -669,15 +671,14 @@ export async function runBody(
     ...(caller.holds !== undefined && { holds: caller.holds }),
     ...(caller.approved !== undefined && { approved: caller.approved }),
     ...(caller.onOutput && { onOutput: caller.onOutput }),
-    willWrite: rememberWrites(ports, plan, given, caller),
+    willWrite: rememberWrites(ports, plan, inputMarks, caller),
   };
-  const named = nameFiles(ports, allowed, given, caller);
+  const named = nameFiles(ports, allowed, inputMarks, caller);
   if (!named.ok) return named;
-  // Streams may write to the thread's folder without a right of their own, but not those of an unsigned
-  // tool.
+  // Streams may write to the thread's folder without a right of their own, but not those of an unsigned tool.
   const threadId = unsigned ? undefined : caller.__thread_id;
   const started = ports.clock.monotonic();
-  const seen = { delivered: 0 };
+  const counter = { delivered: 0 };
   const { sinks, filter } = caller;
   const to = { threadId, canStream: plan.canStream, ...(sinks && { sinks, filter }) };
   const modules = sinksOf(ports, plan, call);
@@ -686,17 +687,17 @@ export async function runBody(
       ? await boxOf(ports, plan, call, modules, caller)
       : undefined;
   if (box?.ok === false) return box;
-  const told = shared ? await shared.keep() : named;
-  if (!told.ok) return told;
+  const announced = shared ? await shared.keep() : named;
+  if (!announced.ok) return announced;
   const ran =
     plan.retries.length === 0
-      ? await attempt(ports, primitive, call, to, seen)
+      ? await attempt(ports, primitive, call, to, counter)
       : await withRetries(
           ports,
           plan,
           signal,
-          () => seen.delivered,
-          () => attempt(ports, primitive, call, to, seen),
+          () => counter.delivered,
+          () => attempt(ports, primitive, call, to, counter),
         );
   // A process that wrote a file in between recorded its marks first.
   if (shared) await shared.catchUp();
@@ -710,15 +711,15 @@ export async function runBody(
   // primitive received it.
   if (!ran.ok) {
     const isOurs = isTrusted(plan, caller);
-    const marks = mergeDescriptors(seenInside, strangersIn(plan, ran.error, isOurs));
+    const marks = mergeDescriptors(seenInside, networkMarks(plan, ran.error, isOurs));
     const long = keepLongOutput(ports.labels, ran.error.detail, marks);
-    const kept = long.ok && shared ? await shared.keep() : long;
-    if (!kept.ok) return kept;
+    const stored = long.ok && shared ? await shared.keep() : long;
+    if (!stored.ok) return stored;
     return markFailure(redactFailure(ran, secrets, isOurs), marks);
   }
   const durationMs = ports.clock.monotonic() - started;
   const result = secrets.length === 0 ? ran.output : redactResult(ran.output, secrets);
-  const value = labelled(ports, plan, result, inputs, given, seenInside, durationMs, caller);
-  const kept = shared ? await shared.keep() : value;
-  return kept.ok ? value : kept;
+  const value = labelled(ports, plan, result, inputs, inputMarks, seenInside, durationMs, caller);
+  const stored = shared ? await shared.keep() : value;
+  return stored.ok ? value : stored;
 }

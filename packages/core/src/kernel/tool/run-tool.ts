@@ -1,5 +1,4 @@
-// Prepares one tool call: plan, parameters, the capability gate. run-primitive.ts executes an allowed
-// call.
+// Prepares one tool call: plan, parameters, the capability gate. run-primitive.ts executes an allowed call.
 import {
   type Failure,
   getOwn,
@@ -63,9 +62,7 @@ export function inputsOf(
   return inputs;
 }
 
-/**
- * Fields that decide the target of a call, by primitive. The first field that a link contains counts.
- */
+/** Fields that decide the target of a call, by primitive. The first field that a link contains counts. */
 const DECIDING: Readonly<Record<string, readonly string[]>> = {
   http_client: ['url'],
   subprocess: ['command', 'script', 'module'],
@@ -171,9 +168,7 @@ function withMapping(failure: Failure, { tool, leaf }: Plan): Failure {
   return { ok: false, error: { code, detail: { ...detail, message } } };
 }
 
-/**
- * A dry run has no effect, but its answer contains a config, so it is judged and recorded like a call.
- */
+/** A dry run has no effect, but its answer contains a config, so it is judged and recorded like a call. */
 function dryCall(ports: ToolPorts, { plan, parameters }: CheckedCall): PreparedCall {
   const { id, category } = plan.leaf;
   return {
@@ -223,7 +218,6 @@ function allowedCall(
   return ok({ plan, parameters: again.output, authority: narrowed });
 }
 
-/** A tool with checked parameters. */
 type CheckedCall = Omit<AllowedCall, 'authority'>;
 
 /** Adds the look at the target for a built-in file tool, which distinguishes creating from changing. */
@@ -231,9 +225,9 @@ const withPlace =
   ({ projectRoot, labels }: ToolPorts, by: string) =>
   (input: Input): Input => {
     if (input.role !== 'path') return input;
-    const place: LookAtPlace = async (...asked) => {
+    const place: LookAtPlace = async (...request) => {
       const { lookAtPlace } = await import('../file-tools/write-place.ts');
-      return await lookAtPlace({ projectRoot, labels, by }, ...asked);
+      return await lookAtPlace({ projectRoot, labels, by }, ...request);
     };
     return { ...input, place };
   };
@@ -244,9 +238,9 @@ type PreviewPorts = Pick<ToolPorts, 'library' | 'projectRoot' | 'labels'>;
 function previewBy({ projectRoot, labels }: PreviewPorts, plan: Plan): PreviewWrite | undefined {
   const { previews: by } = plan;
   if (by === undefined) return undefined;
-  return async (given) => {
+  return async (values) => {
     const { previewWrite } = await import('../file-tools/write-preview.ts');
-    const data = Object.fromEntries([...given].map(([name, value]) => [name, value.data]));
+    const data = Object.fromEntries([...values].map(([name, value]) => [name, value.data]));
     const checked = checkParameters(plan.leaf.id, data, plan.parameters, plan.schema);
     if (!checked.ok) return undefined;
     const parameters = new Map(Object.entries(checked.output));
@@ -258,11 +252,11 @@ function previewBy({ projectRoot, labels }: PreviewPorts, plan: Plan): PreviewWr
 export async function previewTool(
   ports: PreviewPorts,
   item: PlannedTool,
-  given: ReadonlyMap<string, Value>,
+  values: ReadonlyMap<string, Value>,
 ): Promise<WritePreview | undefined> {
-  const data = Object.fromEntries([...given].map(([name, value]) => [name, value.data]));
+  const data = Object.fromEntries([...values].map(([name, value]) => [name, value.data]));
   const plan = resolvePlan(ports.library, item, data);
-  return plan.ok ? await previewBy(ports, plan.output)?.(given) : undefined;
+  return plan.ok ? await previewBy(ports, plan.output)?.(values) : undefined;
 }
 
 function call(
@@ -285,15 +279,15 @@ function call(
       const { isOfDirectives } = ports.primitives.get(plan.primitive) ?? {};
       return gateTool(plan, narrowed, parameters, isOfDirectives);
     },
-    async foresee(values, made) {
-      const allowed = allowedCall(ports, { plan, parameters }, inputs, values, made);
+    async foresee(values, call) {
+      const allowed = allowedCall(ports, { plan, parameters }, inputs, values, call);
       if (!allowed.ok) return allowed;
       const { foreseeRefusal } = await import('./foresee-refusal.ts');
       return await foreseeRefusal(ports, allowed.output);
     },
-    async body(values, made) {
-      const allowed = allowedCall(ports, { plan, parameters }, inputs, values, made);
-      return allowed.ok ? await runBody(ports, allowed.output, values, made.caller) : allowed;
+    async body(values, call) {
+      const allowed = allowedCall(ports, { plan, parameters }, inputs, values, call);
+      return allowed.ok ? await runBody(ports, allowed.output, values, call.caller) : allowed;
     },
     explain: (failure) => inChain(withMapping(withShownFile(ports, failure), plan), plan),
   };
@@ -305,14 +299,14 @@ export type PrepareTool = (item: PlannedTool, request: ExecuteRequest) => Outcom
 export const createToolPreparer =
   (ports: ToolPorts): PrepareTool =>
   (item, request) => {
-    const given = request.parameters ?? {};
-    const resolved = resolvePlan(ports.library, item, given);
+    const parameters = request.parameters ?? {};
+    const resolved = resolvePlan(ports.library, item, parameters);
     if (!resolved.ok) return resolved;
     const plan = resolved.output;
     if (plan.misconfigured) return inChain(plan.misconfigured, plan);
     const harmless = refusePatterns(plan, ports.signatures);
     if (!harmless.ok) return inChain(harmless, plan);
-    const checked = checkParameters(item.id, given, plan.parameters, plan.schema);
+    const checked = checkParameters(item.id, parameters, plan.parameters, plan.schema);
     if (!checked.ok) return inChain(checked, plan);
     const fit = { plan, parameters: checked.output };
     return ok(request.dry_run ? dryCall(ports, fit) : call(ports, fit, request));

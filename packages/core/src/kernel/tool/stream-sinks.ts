@@ -44,8 +44,7 @@ const own = <T>(table: Readonly<Record<string, T>>, name: string): T | undefined
   Object.hasOwn(table, name) ? table[name] : undefined;
 
 /**
- * Returns the plan of a sink's tool. The signature of every link counts, and an unsigned one gets no
- * secret.
+ * Returns the plan of a sink's tool. The signature of every link counts, and an unsigned one gets no secret.
  */
 function sinkPlan(type: string, ports: SinkPorts): Outcome<Plan> {
   const found = ports.library.find('tool', sinkId(type));
@@ -54,8 +53,8 @@ function sinkPlan(type: string, ports: SinkPorts): Outcome<Plan> {
   if (!plan.ok) return plan;
   const { broken } = plan.output;
   if (broken) return broken.failure;
-  const kept = refuseSecrets(plan.output, unsignedLink(plan.output, ports.signatures));
-  return kept.ok ? plan : kept;
+  const secretCheck = refuseSecrets(plan.output, unsignedLink(plan.output, ports.signatures));
+  return secretCheck.ok ? plan : secretCheck;
 }
 
 function factoryOf(plan: Plan, ports: SinkPorts): Outcome<SinkFactory> {
@@ -77,9 +76,9 @@ async function makeSink(
   }
   const direct = type === 'return' ? own(ports.factories, type) : undefined;
   if (direct) {
-    const made = await direct(destination, context);
+    const sink = await direct(destination, context);
     // The destination is checked all the same, but a caller with its own sink needs no second copy.
-    return made.ok && context.isReadByCaller ? ok(countingSink(type)) : made;
+    return sink.ok && context.isReadByCaller ? ok(countingSink(type)) : sink;
   }
   const plan = sinkPlan(type, ports);
   if (!plan.ok) return plan;
@@ -128,14 +127,14 @@ export async function createSinks(
   const sinks: Sink[] = [];
   let delivered = 0;
   for (const [index, destination] of listed.entries()) {
-    const made = await makeSink(destination, ports, context);
+    const created = await makeSink(destination, ports, context);
     const type = plainText(getOwn(destination, 'type') ?? '');
-    if (!made.ok && (!context.isReadByCaller || type === 'return')) {
+    if (!created.ok && (!context.isReadByCaller || type === 'return')) {
       await Promise.all(sinks.map((sink) => sink.close()));
-      made.error.detail.config_path = `config.stream.destinations.${index}`;
-      return made;
+      created.error.detail.config_path = `config.stream.destinations.${index}`;
+      return created;
     }
-    const plain = made.ok ? made.output : missingSink(type, made.error.detail.message);
+    const plain = created.ok ? created.output : missingSink(type, created.error.detail.message);
     const filter = context.filter?.();
     const sink = filter ? filteredSink(plain, filter) : plain;
     // A retry needs to know whether an event was delivered.

@@ -57,8 +57,7 @@ export interface FormedBody {
 
 export interface ToolLine {
   /**
-   * The operation has the keys of every link, so a rule about the sending tool also applies to tools
-   * above it.
+   * The operation has the keys of every link, so a rule about the sending tool also applies to tools above it.
    */
   readonly op: Operation;
   /** Returns the right to use the line, restricted to what this tool may do. */
@@ -153,7 +152,7 @@ const indirect = (
     const values = Object.values(parameters).map((data) => makeValue(data, about));
     const sinks = (): Sink[] => [sinkFor(reader())];
     const by = { ...caller, signal, sinks, filter };
-    // It uses a new connection, as a write, because a request on a kept one could be sent twice.
+    // The sending uses a new connection, as a write, because a request on a kept one could be sent twice.
     const once = { ...plan, retries: [], ...(isHttp(primitive) && asWrite(plan)) };
     const sent = await runBody(ports, { plan: once, parameters, authority }, values, by);
     return sent.ok ? ok(sent.output.data as JsonObject) : inChain(sent, plan);
@@ -166,11 +165,11 @@ async function openLine(ports: ToolPorts, plan: Plan): Promise<ToolLine> {
   const primitive = (await mounted?.loaded?.()) ?? mounted;
   const takesThread = declared.some(({ name }) => name === 'thread_id');
   function form(parts: JsonObject, varying: string, thread?: string): Outcome<FormedBody> {
-    const given = takesThread && thread !== undefined ? { ...parts, thread_id: thread } : parts;
+    const values = takesThread && thread !== undefined ? { ...parts, thread_id: thread } : parts;
     if (plan.misconfigured) return plan.misconfigured;
     const harmless = refusePatterns(plan, ports.signatures);
     if (!harmless.ok) return harmless;
-    const checked = checkParameters(leaf.id, given, declared, schema);
+    const checked = checkParameters(leaf.id, values, declared, schema);
     if (!checked.ok) return checked;
     const parameters = checked.output;
     if (!isHttp(primitive) || !isDirect(plan, varying)) {
@@ -197,17 +196,14 @@ async function openLine(ports: ToolPorts, plan: Plan): Promise<ToolLine> {
       const refused = allowed.ok && unsigned ? refuseSecrets(plan, unsigned) : allowed;
       return refused.ok ? ok(narrowed) : inChain(refused, plan);
     },
-    form(given, varying, thread) {
-      const formed = form(given, varying, thread);
+    form(values, varying, thread) {
+      const formed = form(values, varying, thread);
       return formed.ok ? formed : inChain(formed, plan);
     },
   };
 }
 
-/**
- * Another server with the same protocol, and the variable with its key. Without a variable no key is
- * sent.
- */
+/** Another server with the same protocol, and the variable with its key. Without a variable no key is sent. */
 export interface LineEndpoint {
   readonly base_url?: string;
   readonly key?: string;
@@ -262,22 +258,22 @@ export function createToolLines(ports: ToolPorts): OpenLine {
     const places = moved.get(plan) ?? new Map<string, Plan>();
     moved.set(plan, places);
     const name = JSON.stringify([endpoint.base_url ?? null, endpoint.key ?? null]);
-    const made = places.get(name) ?? movedPlan(plan, endpoint);
-    places.set(name, made);
-    return made;
+    const target = places.get(name) ?? movedPlan(plan, endpoint);
+    places.set(name, target);
+    return target;
   }
   return (item, endpoint) => {
     const found = resolvePlan(ports.library, item, {});
     if (!found.ok) return found;
     const plan = endpoint ? planAt(found.output, endpoint) : found.output;
-    const known = lines.get(plan);
+    const cached = lines.get(plan);
     const env: (string | undefined)[] = [];
-    let isSame = known !== undefined;
+    let isSame = cached !== undefined;
     for (const name of plan.env) {
-      isSame &&= known?.env[env.length] === ports.env[name];
+      isSame &&= cached?.env[env.length] === ports.env[name];
       env.push(ports.env[name]);
     }
-    if (known && isSame) return ok(known.line);
+    if (cached && isSame) return ok(cached.line);
     return openLine(ports, plan).then((line) => {
       lines.set(plan, { line, env });
       return ok(line);

@@ -106,23 +106,23 @@ export function gateTool(
   const effect = isOfDirectives
     ? authority.allowsDirective(true)
     : authority.allowsEffect(plan.effect);
-  // Where no directive may start, a tool that only reads is judged by its effect.
+  // A tool that only reads is judged by its effect if no directive may start.
   const allowed = effect.ok || !isOfDirectives ? effect : authority.allowsEffect(plan.effect);
   if (!allowed.ok) return allowed;
   const called = authority.check({ capability: 'tool.execute', scope: { id }, signed });
   if (!called.ok) return called;
   for (const name of plan.requires) {
-    const held = authority.holds(name);
-    if (held.ok) continue;
+    const granted = authority.holds(name);
+    if (granted.ok) continue;
     // A capability that the caller has and a rule refuses is not missing.
     const missing = plan.requires.filter((other) => {
-      const asked = authority.holds(other);
-      return !asked.ok && asked.error.detail.missing !== '';
+      const answer = authority.holds(other);
+      return !answer.ok && answer.error.detail.missing !== '';
     });
     // If the scope is known, the refusal and its hint name it.
     const scope = scopeOf(plan, name, parameters);
-    const exact = scope ? authority.check({ capability: name, scope }) : held;
-    const { detail } = exact.ok ? held.error : exact.error;
+    const exact = scope ? authority.check({ capability: name, scope }) : granted;
+    const { detail } = exact.ok ? granted.error : exact.error;
     return fail('permission_denied', detail.message, {
       ...detail,
       missing: missing.includes(name) ? name : '',
@@ -142,25 +142,23 @@ function scopeOf(
   capability: string,
   parameters: JsonObject,
 ): Scope | undefined {
-  const given = (role: string): string =>
+  const valueOf = (role: string): string =>
     [...roles].flatMap(([name, one]) => {
       const value = one === role ? getOwn(parameters, name) : undefined;
       return typeof value === 'string' ? [value] : [];
     })[0] ?? '';
   if (/^fs\.(read|write|exec)$/.test(capability)) {
-    const path = given('path');
+    const path = valueOf('path');
     return IS_PLAIN.test(path) ? { path } : undefined;
   }
   if (!capability.startsWith('net.')) return undefined;
-  const url = given('destination');
+  const url = valueOf('destination');
   const host = URL.canParse(url) ? new URL(url).hostname : plainText(op.metadata?.host ?? '');
   return host === '' || host.includes(':') ? undefined : { host };
 }
 
 const OK: Outcome<null> = ok(null);
 
-/**
- * Returns the facts about the tool for its primitive. An unsigned chain runs in the strictest sandbox.
- */
+/** Returns the facts about the tool for its primitive. An unsigned chain runs in the strictest sandbox. */
 export const toolFacts = (plan: Plan, ask: AskSignatures): PrimitiveCall['tool'] =>
   unsignedLink(plan, ask) ? plan.strictFacts : plan.facts;

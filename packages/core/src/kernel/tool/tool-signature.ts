@@ -48,9 +48,7 @@ const MAX_CHOICE = 64;
 const MAX_WORDS = 256;
 const isSentence = (value: Json): boolean => typeof value === 'string' && !PLAIN.test(value);
 
-/**
- * True for enumerations that a model may see: short, printable values that a caller must pass unchanged.
- */
+/** True for enumerations that a model may see: short, printable values that a caller must pass unchanged. */
 function areTold(choices: Json[]): boolean {
   const words = JSON.stringify(choices);
   return (
@@ -84,9 +82,7 @@ function withPlainNames(table: Json): Json {
   return plain;
 }
 
-/**
- * Description for a model before anything is labelled. The server's own description is read with `load`.
- */
+/** Description for a model before anything is labelled. The server's own description is read with `load`. */
 const TOLD = 'Tool of an MCP server; `load` shows what the server says of it';
 
 /** Returns undefined for a tool that cannot be used. */
@@ -123,8 +119,8 @@ function typeWord(schema: Json): string {
 /** Returns a short text such as `path: string, offset?: integer`. */
 export function parameterWords({ properties, required }: JsonObject): string {
   const needed = Array.isArray(required) ? required : [];
-  const known: JsonObject = isObject(properties) ? properties : {};
-  return Object.entries(known)
+  const declared: JsonObject = isObject(properties) ? properties : {};
+  return Object.entries(declared)
     .sort(([a], [b]) => Number(needed.includes(b)) - Number(needed.includes(a)))
     .map(([name, schema]) => `${name}${needed.includes(name) ? '' : '?'}: ${typeWord(schema)}`)
     .join(', ');
@@ -132,7 +128,7 @@ export function parameterWords({ properties, required }: JsonObject): string {
 
 /** Returns a schema that a provider accepts: an object with its fields. */
 export function functionSchema(schema: JsonObject): JsonObject {
-  const shown: JsonObject = { type: 'object', properties: {} };
-  for (const [key, value] of Object.entries(schema)) setOwn(shown, key, value);
-  return shown;
+  const result: JsonObject = { type: 'object', properties: {} };
+  for (const [key, value] of Object.entries(schema)) setOwn(result, key, value);
+  return result;
 }

@@ -46,11 +46,11 @@ function coerce(value: Json, type: string): Json {
 }
 
 /** Returns the declared inputs with defaults. Fails with `invalid_input` and lists every problem. */
-export function checkInputs(directive: Directive, given: JsonObject): Outcome<JsonObject> {
+export function checkInputs(directive: Directive, values: JsonObject): Outcome<JsonObject> {
   const inputs: JsonObject = {};
   const errors: ValidationError[] = [];
   const names = directive.inputs.map(({ name }) => name);
-  for (const name of Object.keys(given)) {
+  for (const name of Object.keys(values)) {
     if (names.includes(name)) continue;
     const hint = didYouMean(name, names) ?? `declared: ${names.join(', ') || 'none'}`;
     const where =
@@ -58,7 +58,7 @@ export function checkInputs(directive: Directive, given: JsonObject): Outcome<Js
     errors.push({ field: name, error: `unknown input; ${hint}${where}` });
   }
   for (const input of directive.inputs) {
-    const value = getOwn(given, input.name) ?? input.default;
+    const value = getOwn(values, input.name) ?? input.default;
     if (value === undefined) {
       const error = `required, but missing: ${input.description || input.type}`;
       if (input.required) errors.push({ field: input.name, error });
@@ -106,7 +106,7 @@ export function fillForm(form: JsonObject, inputs: JsonObject): JsonObject {
 
 /** Returns the directive for a model: the task and its bounds, without locations and file paths. */
 export function readyForm(directive: Directive, inputs: JsonObject): JsonObject {
-  const shown = {
+  const form = {
     name: directive.name,
     version: directive.version,
     description: directive.description,
@@ -124,7 +124,7 @@ export function readyForm(directive: Directive, inputs: JsonObject): JsonObject 
   // The copy through JSON has no undefined and no shared objects. Locations in the file are of no use to
   // a model.
   const plain = JSON.parse(
-    JSON.stringify(shown, (key, value: Json) => (PLACES.has(key) ? undefined : value)),
+    JSON.stringify(form, (key, value: Json) => (PLACES.has(key) ? undefined : value)),
   ) as JsonObject;
   return fillForm(plain, inputs);
 }
@@ -145,8 +145,8 @@ function readyAnswer(
     const message = 'follow the process here; you hold no `spawn.thread` to run it as a thread';
     return { ...ready, can_spawn_thread: false, message };
   }
-  const given = caller.surface === 'mcp' ? { inputs } : {};
-  const parameters = JSON.stringify({ directive_name: directive.name, ...given });
+  const echo = caller.surface === 'mcp' ? { inputs } : {};
+  const parameters = JSON.stringify({ directive_name: directive.name, ...echo });
   return {
     ...ready,
     can_spawn_thread,
@@ -156,11 +156,11 @@ function readyAnswer(
 }
 
 /** Checks declared outputs. Undeclared ones are returned under `extra`. */
-export function checkOutputs(directive: Directive, given: JsonObject): Outcome<JsonObject> {
+export function checkOutputs(directive: Directive, values: JsonObject): Outcome<JsonObject> {
   const outputs: JsonObject = {};
   const extra: JsonObject = {};
   const errors: ValidationError[] = [];
-  for (const [name, value] of Object.entries(given)) {
+  for (const [name, value] of Object.entries(values)) {
     const declared = directive.outputs.find((output) => output.name === name);
     if (!declared) {
       setOwn(extra, name, value);
@@ -172,7 +172,7 @@ export function checkOutputs(directive: Directive, given: JsonObject): Outcome<J
     setOwn(outputs, name, value);
   }
   for (const { name, required } of directive.outputs) {
-    if (required && !Object.hasOwn(given, name)) {
+    if (required && !Object.hasOwn(values, name)) {
       errors.push({ field: name, error: 'required, but missing' });
     }
   }
@@ -244,9 +244,9 @@ export function directiveKind(library: Library, modify: Modifier, marks: ItemMar
     return handed.ok ? authority.check({ capability: 'kernel.execute' }) : handed;
   }
 
-  function run(asked: ExecuteRequest, loaded: Loaded): Outcome<PreparedCall> {
+  function run(original: ExecuteRequest, loaded: Loaded): Outcome<PreparedCall> {
     const { item, directive, items } = loaded;
-    const request = unwrapped(asked, directive);
+    const request = unwrapped(original, directive);
     const checked = checkInputs(directive, request.parameters ?? {});
     if (!checked.ok) return checked;
     const inputs = inputsOf(request, checked.output);
@@ -259,11 +259,11 @@ export function directiveKind(library: Library, modify: Modifier, marks: ItemMar
       },
       inputs,
       gate: (authority) => gate(loaded, authority),
-      body(values, made) {
+      body(values, call) {
         const again = checkInputs(directive, passedOn(inputs, values));
         if (!again.ok) return again;
         const descriptor = mergeAll(items.map((each) => marks.of(each)));
-        return ok(makeValue(readyAnswer(directive, again.output, made), { descriptor }));
+        return ok(makeValue(readyAnswer(directive, again.output, call), { descriptor }));
       },
     });
   }

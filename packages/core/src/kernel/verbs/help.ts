@@ -77,7 +77,6 @@ export async function giveHelp(
   return ok({
     action,
     delivered: false,
-    message:
-      'no thread is running this call, so there is nobody to signal; ask the person directly',
+    message: 'a signal needs a thread, but no thread makes this call; ask the person directly',
   });
 }

@@ -20,10 +20,7 @@ const MAX_CONTENT = 1024 * 1024;
 function checkContent(request: ExecuteRequest): Outcome<string> {
   const inside = getOwn(request.parameters, 'content');
   if (request.content !== undefined && inside !== undefined && inside !== request.content) {
-    return fail(
-      'invalid_input',
-      '`content` stands in the request and in `parameters`; write it once',
-    );
+    return fail('invalid_input', '`content` is in the request and in `parameters`; pass it once');
   }
   const content = request.content ?? inside;
   if (typeof content !== 'string' || content === '') {
@@ -92,13 +89,20 @@ export function createModifier(library: Library, marks: ItemMarks): Modifier {
     if (!checked.ok) return checked;
     const { file } = checked.output;
     const diagnostics = shownDiagnostics(library, checked.output.diagnostics);
-    const shown = shownFile(library, file);
-    if (request.dry_run) return ok(unchanged(request, { file: shown, diagnostics }));
-    const kept = await marks.willWrite(file, content.text, [content.meta.descriptor]);
-    const written = kept.ok ? library.write(kind, id, content.text, mode) : kept;
+    const displayFile = shownFile(library, file);
+    if (request.dry_run) return ok(unchanged(request, { file: displayFile, diagnostics }));
+    const recorded = await marks.willWrite(file, content.text, [content.meta.descriptor]);
+    const written = recorded.ok ? library.write(kind, id, content.text, mode) : recorded;
     if (!written.ok) return written;
     const status = mode === 'create' ? 'created' : 'updated';
-    return ok({ status, item_type: kind, item_id: id, file: shown, signed: false, diagnostics });
+    return ok({
+      status,
+      item_type: kind,
+      item_id: id,
+      file: displayFile,
+      signed: false,
+      diagnostics,
+    });
   }
 
   return (request) => {

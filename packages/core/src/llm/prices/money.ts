@@ -1,27 +1,27 @@
-// Money is whole nano-units of a currency, in and out as decimal text. Nothing here is ever a float.
+// Money in whole nano-units of a currency, read and written as decimal text, never as a float.
 import { fail, type Outcome, ok } from '../../base/index.ts';
 
 const DIGITS = 9;
 const NANO = 10n ** BigInt(DIGITS);
 const DECIMAL = /^(\d{1,15})(?:\.(\d{1,30}))?$/;
 
-/** An amount such as `1.50`: not negative, at most nine decimals. */
+/** Parses an amount such as `1.50`: not negative, at most nine decimals. */
 export function parseMoney(text: string): Outcome<bigint> {
   const [, whole, decimals = ''] = DECIMAL.exec(text.trim()) ?? [];
   if (whole === undefined) {
     return fail('invalid_input', `\`${text.slice(0, 60)}\` is not an amount such as 1.50`);
   }
-  const kept = decimals.replace(/0+$/, '');
-  if (kept.length > DIGITS) {
+  const fraction = decimals.replace(/0+$/, '');
+  if (fraction.length > DIGITS) {
     return fail(
       'invalid_input',
       `amount \`${text.slice(0, 60)}\` has more than ${DIGITS} decimals`,
     );
   }
-  return ok(BigInt(whole) * NANO + BigInt(kept.padEnd(DIGITS, '0')));
+  return ok(BigInt(whole) * NANO + BigInt(fraction.padEnd(DIGITS, '0')));
 }
 
-/** At least two decimals, and as many as it takes to be exact. */
+/** Formats with at least two decimals, and as many as needed to be exact. */
 export function formatMoney(nano: bigint): string {
   const sign = nano < 0n ? '-' : '';
   const digits = String(nano < 0n ? -nano : nano).padStart(DIGITS + 1, '0');
@@ -29,7 +29,7 @@ export function formatMoney(nano: bigint): string {
   return `${sign}${digits.slice(0, -DIGITS)}.${decimals}`;
 }
 
-/** `1.5e-7`, as a number prints itself, without the exponent. */
+/** Returns a number such as `1.5e-7` without the exponent. */
 function plainDecimal(value: number): string {
   const [mantissa = '', exponent = '0'] = String(value).split('e');
   const [whole = '', decimals = ''] = mantissa.split('.');
@@ -42,8 +42,8 @@ function plainDecimal(value: number): string {
 }
 
 /**
- * A rate from a data file, number or text, as nano-units; what is finer is rounded up, so that a cost
- * is never below the invoice. Undefined when it is no amount.
+ * Returns a rate of a data file, number or text, in nano-units. Finer fractions are rounded up, so that
+ * a cost is never below the invoice. Undefined for anything else.
  */
 export function rateOf(value: unknown): bigint | undefined {
   const text = typeof value === 'number' && value >= 0 ? plainDecimal(value) : value;

@@ -1,5 +1,8 @@
-// The maintained price package, behind our own type: the only file that knows it. It carries its
-// data with it and never asks the network.
+// Prices of models and costs of requests. The price is the row with that very id in the price files,
+// then the longest declared alias, then the price package. A name that is only similar has no price,
+// because a guess would be a wrong invoice. A project may only add prices and raise them, because the
+// user pays. A price names its row, so that every cost can be traced. This is the only file that uses
+// the price package, which contains its data and never uses the network.
 import { createRequire } from 'node:module';
 import type * as PriceLibrary from '@pydantic/genai-prices';
 import {
@@ -22,13 +25,10 @@ import type { DataLayer } from '../../items/index.ts';
 import type { Usage } from '../usage.ts';
 import { rateOf } from './money.ts';
 
-// What a token costs, and what a request cost. A price names the row it came from, so that every
-// figure can be traced to a line of a table.
-
-/** Nano-units per million tokens. */
+/** Rates in nano-units per million tokens. */
 export interface Price {
   model: string;
-  /** Table and row that matched, e.g. `pricing.yaml:claude-opus-5`. */
+  /** Table and matching row, such as `pricing.yaml:claude-opus-5`. */
   row: string;
   input: bigint;
   output: bigint;
@@ -36,18 +36,18 @@ export interface Price {
   cache_write: bigint;
   free: boolean;
   currency: string;
-  /** The window within which this price holds. */
+  /** The context window for which this price applies. */
   context?: number;
 }
 
 const MILLION = 1_000_000n;
 
-/** Rounded up once, at the end: a fraction of a nano-unit is charged as a whole one per request. */
+/** Rounds up once, at the end: a request is charged at most one nano-unit too much. */
 const perMillion = (amount: bigint): bigint => (amount + MILLION - 1n) / MILLION;
 
 /**
- * Where a row is silent, reading a cache costs what input costs, and writing a quarter more: nobody
- * charges more than that, and who charges nothing reports no writes.
+ * Default of a missing rate: reading a cache costs as much as input, and writing costs a quarter more.
+ * No provider charges more, and a provider without charges reports no writes.
  */
 const presumedWrite = (input: bigint): bigint => (input * 5n + 3n) / 4n;
 
@@ -61,8 +61,8 @@ export function costOf(usage: Usage, price: Price): bigint {
 }
 
 /**
- * The most a request can cost: all input at the dearest rate input can have (writing to a cache may
- * cost more than not caching), all of the allowed output.
+ * Returns the maximum cost of a request: all input at the highest input rate (writing to a cache may
+ * cost more than not caching), and all of the allowed output.
  */
 export function worstCost(inputTokens: number, outputTokens: number, price: Price): bigint {
   const { input, cache_read, cache_write, output } = price;
@@ -71,14 +71,14 @@ export function worstCost(inputTokens: number, outputTokens: number, price: Pric
   return perMillion(BigInt(inputTokens) * dearest + BigInt(outputTokens) * output);
 }
 
-// Two megabytes, loaded when a model is asked for that no price file knows.
+// Two megabytes, loaded for the first model without a price file.
 let loaded: typeof PriceLibrary | undefined;
 const library = (): typeof PriceLibrary =>
   (loaded ??= createRequire(import.meta.url)('@pydantic/genai-prices'));
 
 interface Rate {
   rate: bigint;
-  /** Input length from which another rate holds. */
+  /** Input length from which another rate applies. */
   until: number;
 }
 
@@ -91,10 +91,10 @@ function readRate(value: unknown): Rate | undefined {
   return { rate, until: Math.min(Number.POSITIVE_INFINITY, ...starts) };
 }
 
-/** A fee per request cannot be told from tokens, so such a price is none for us. */
+/** A price with a fee per request is not used, because tokens do not determine it. */
 const FLAT_FEE = /^requests?_/;
 
-/** Undefined when the package does not know the model, or only in part. Never throws. */
+/** Undefined if the package does not know the model, or only in part. Never throws. */
 function packagedPrice(model: string, now: number): Price | undefined {
   const found = lookUp(model, now);
   if (!found) return undefined;
@@ -128,20 +128,16 @@ function lookUp(model: string, now: number): PriceLibrary.PriceCalculationResult
   }
 }
 
-// Which price a model has: the row of that very id in the price files, then the longest alias that
-// somebody declared, then the price package. A name that is only similar has no price: a guess here
-// would be a wrong invoice. The money is the user's: what a project says may add to it and raise it.
-
 export type Prices = ReturnType<typeof createPrices>;
 
 /** One price file, as the library reads it. */
 type PriceLayer = Pick<DataLayer, 'source' | 'file' | 'value'>;
 
 interface PricePorts {
-  /** Of the policy: may a project's files say less than the others do? */
+  /** True if the policy lets a project's files lower prices. */
   allowsLower?: boolean;
   clock?: Clock;
-  /** The last place to look; prices may depend on the time. */
+  /** The last source of prices, which may depend on the time. */
   packaged?: (model: string, now: number) => Price | undefined;
 }
 
@@ -150,7 +146,7 @@ const AUTHORITY =
   'set it in your own price file, or sign the project’s policy and write `prices: project` in yours';
 const FREE = { input: 0n, output: 0n, cache_read: 0n, cache_write: 0n };
 
-/** A row as a price; undefined when it lacks one, because a cost from it would be too small. */
+/** Returns a row as a price. Undefined if a rate is missing, because its cost would be too low. */
 function priceOf(model: string, row: string, value: Json, currency: string): Price | undefined {
   const context = getOwn(value, 'context');
   const about = { model, row, currency, ...(typeof context === 'number' && { context }) };
@@ -168,7 +164,7 @@ function priceOf(model: string, row: string, value: Json, currency: string): Pri
   };
 }
 
-/** An alias names one id, or many when its author wrote a `*`. */
+/** An alias names one id, or many if it contains `*`. */
 const fits = (alias: string, model: string): boolean =>
   alias === model || (alias.includes('*') && matchGlob(alias, model));
 
@@ -182,7 +178,7 @@ function longestAlias(rows: JsonObject, model: string): { id: string; alias: str
   return best;
 }
 
-/** The rows of some price files, merged. */
+/** Merges the rows of some price files. */
 function createTable(config: JsonObject, currency: string) {
   const rows = objectAt(config, 'models');
   return {
@@ -209,9 +205,9 @@ const RATES = ['input', 'output', 'cache_read', 'cache_write'] as const;
 const costsNothing = (price: Price): boolean => RATES.every((rate) => price[rate] === 0n);
 
 /**
- * The user's price, raised where the project asks for more. A window only shrinks: a price may hold
- * up to a length and be higher beyond it.
- * INVARIANT: no rate is lower than the user's, and nothing is free that the user did not call so.
+ * Returns the user's price, raised where the project's is higher. A window only shrinks, because a price
+ * may be higher beyond it. INVARIANT: no rate is ever lower than the user's, and a model is never free
+ * unless the user made it free.
  */
 function raised(base: Price | undefined, wanted: Price | undefined): Price | undefined {
   if (!wanted) return base;
@@ -233,7 +229,7 @@ const currencyOf = (value: JsonObject): string | undefined => {
   return typeof currency === 'string' ? currency : undefined;
 };
 
-/** What the user, the bundle and the price package say, and what the project would like. */
+/** Opens the tables of the user, the bundle and the price package, and the one of the project. */
 function openTables(layers: readonly PriceLayer[], ports: PricePorts) {
   const { clock = systemClock, packaged = packagedPrice, allowsLower = false } = ports;
   const owners = allowsLower ? layers : layers.filter(({ source }) => source !== 'project');
@@ -267,12 +263,12 @@ export function createPrices(layers: readonly PriceLayer[], ports: PricePorts = 
           '`models` in `.ai/config/pricing.yaml`, or with `free: true` in your own when it costs nothing',
       });
     },
-    /** For a model without a price where no spend limit was declared; marked by its row. */
+    /** Price for a model without one, if no spend limit was declared. Its row marks it. */
     default: () => raised(baseDefault(), all.default()),
   };
 }
 
-/** What a project's price files say that does not count, for `check`. */
+/** Returns the prices of a project's files that do not count, for `check`. */
 export function uncountedPrices(
   layers: readonly PriceLayer[],
   ports: PricePorts = {},

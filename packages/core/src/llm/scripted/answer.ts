@@ -1,4 +1,4 @@
-// A scripted reply with everything decided: what is sent is written from this, in either protocol.
+// A scripted reply with every default filled in. Both protocols write it.
 import type { Json, JsonObject } from '../../base/index.ts';
 import { fillTemplate } from '../../expr/index.ts';
 import type { Stop } from '../message.ts';
@@ -13,26 +13,26 @@ export interface ScriptedAnswer {
   thinking: string;
   calls: { id: string; name: string; text: string }[];
   stop: Stop;
-  /** Absent when the answer is to report none. */
+  /** Absent if the answer reports no usage. */
   usage?: Counts;
-  /** Characters to a delta. */
+  /** Number of characters of a delta. */
   piece: number;
 }
 
 const half = (text: string): string => text.slice(0, Math.ceil(text.length / 2));
 
-/** Fills what may name parts of the request; everything else is left as written. */
+/** Fills placeholders that may name parts of the request. Everything else stays as written. */
 function filled(reply: ScriptedReply, request: ScriptedRequest): ScriptedReply {
   if (reply.fill !== true) return reply;
   const { results, model, assistant_messages, number } = request;
-  // Paths have names only, so each result has one: `result_1` answers the first call.
+  // Paths have only names, so each result has one: `result_1` is the result of the first call.
   const named = results.map((result, index) => [`result_${index + 1}`, result]);
   const context = { model, assistant_messages, number, ...Object.fromEntries(named) } as JsonObject;
   const fill = (value: Json): Json => fillTemplate(value, context);
-  const said = reply.text === undefined ? undefined : fill(reply.text);
+  const text = reply.text === undefined ? undefined : fill(reply.text);
   return {
     ...reply,
-    ...(said !== undefined && { text: typeof said === 'string' ? said : JSON.stringify(said) }),
+    ...(text !== undefined && { text: typeof text === 'string' ? text : JSON.stringify(text) }),
     ...(reply.tool_calls && {
       tool_calls: reply.tool_calls.map((call) => ({
         ...call,
@@ -81,7 +81,7 @@ export function answerOf(reply: ScriptedReply, request: ScriptedRequest): Script
   return fault?.max_tokens_inside_arguments === true ? cutShort(answer) : answer;
 }
 
-/** Pieces of a text that never cut a character in two. */
+/** Returns pieces of a text that never split a character. */
 export function piecesOf(text: string, size: number): string[] {
   const pieces: string[] = [];
   for (let at = 0; at < text.length; ) {

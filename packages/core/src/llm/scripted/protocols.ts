@@ -1,13 +1,13 @@
-// An answer in the words of the two protocols.
+// Writes an answer in either protocol.
 import { type Json, type JsonObject, parseJson, textAt } from '../../base/index.ts';
 import type { Protocol, Stop } from '../message.ts';
 import type { Counts } from '../usage.ts';
 import { piecesOf, type ScriptedAnswer } from './answer.ts';
 
 interface Wording {
-  /** The last frame is the end marker. `hasUsage`: the request asks for the counts. */
+  /** Returns frames; the last one is the end marker. `hasUsage`: the request asks for the counts. */
   frames(answer: ScriptedAnswer, hasUsage: boolean): string[];
-  /** An answer that is not streamed. */
+  /** Returns an answer that is not streamed. */
   body(answer: ScriptedAnswer): Json;
   error(type: string, message: string): JsonObject;
   frame(value: JsonObject): string;
@@ -37,7 +37,7 @@ const inputOf = (written: string): Json => {
   return value.ok ? value.output : {};
 };
 
-/** Each block as it is sent whole, as it begins in a stream, and what is added to it there. */
+/** Returns for each block its whole form, its start in a stream, and its deltas. */
 function blocksOf({ thinking, text, calls, piece }: ScriptedAnswer) {
   const blocks: { whole: JsonObject; start: JsonObject; deltas: JsonObject[] }[] = [];
   if (thinking !== '') {
@@ -152,7 +152,7 @@ const deltasOf = ({ thinking, text, calls, piece }: ScriptedAnswer): JsonObject[
 ];
 
 const openai: Wording = {
-  // Usage is sent only to those who ask for it, as the API does.
+  // Usage is sent only if the request asks for it, as in the API.
   frames(answer, hasUsage) {
     const { id, model, usage, stop } = answer;
     const about = { id, object: 'chat.completion.chunk', created: 0, model };

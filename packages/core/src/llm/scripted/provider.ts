@@ -1,5 +1,5 @@
-// A model that says what a script tells it to, behind real HTTP on loopback: tests, the demo and
-// users' own tests go through the same code as a provider's answers do, without a key.
+// A scripted model behind real HTTP on loopback. Tests, the demo and users' own tests use the same code
+// as with a provider, without a key.
 import type { IncomingMessage, ServerResponse } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import { setTimeout as sleep } from 'node:timers/promises';
@@ -17,22 +17,22 @@ type ProviderScript =
   | ((request: ScriptedRequest) => ScriptedReply | undefined | Promise<ScriptedReply | undefined>);
 
 interface ScriptedProviderOptions {
-  /** Any free one when absent. */
+  /** TCP port of the server. Absent: any free one. */
   port?: number;
-  /** Requests with another key are refused. */
+  /** If set, requests with another key are refused. */
   key?: string;
   keep?: number;
 }
 
 export interface ScriptedProvider {
-  /** For `ANTHROPIC_BASE_URL` and `OPENAI_BASE_URL` alike. */
+  /** Address for both `ANTHROPIC_BASE_URL` and `OPENAI_BASE_URL`. */
   readonly url: string;
-  /** What was asked, oldest first; the last ones when there were many. */
+  /** Received requests, oldest first. Only the last ones are kept. */
   readonly requests: readonly ScriptedRequest[];
   count(): number;
-  /** Replies of the list that were never given. */
+  /** Returns the number of listed replies that were never used. */
   unused(): number;
-  /** Breaks off what is still being sent. */
+  /** Stops the server and aborts all running answers. */
   close(): Promise<void>;
 }
 
@@ -46,19 +46,19 @@ const PATHS: Readonly<Record<string, Protocol>> = {
 
 type Choose = Exclude<ProviderScript, string | readonly ScriptedReply[]>;
 
-/** The first reply that has uses left and fits the request. */
+/** Chooses the first reply with uses left that matches the request. */
 function fromList(replies: readonly ScriptedReply[]): { choose: Choose; unused: () => number } {
-  const left = replies.map(({ repeat = 1 }) =>
+  const uses = replies.map(({ repeat = 1 }) =>
     repeat === true ? Number.POSITIVE_INFINITY : Number(repeat),
   );
   const isUsed = replies.map(() => false);
   return {
     choose(request) {
       const at = replies.findIndex(
-        ({ match }, index) => (left[index] ?? 0) > 0 && matches(request, match),
+        ({ match }, index) => (uses[index] ?? 0) > 0 && matches(request, match),
       );
       if (at === -1) return undefined;
-      left[at] = (left[at] ?? 0) - 1;
+      uses[at] = (uses[at] ?? 0) - 1;
       isUsed[at] = true;
       return replies[at];
     },
@@ -72,7 +72,7 @@ function readScript(script: ProviderScript): Outcome<{ choose: Choose; unused: (
   return replies.ok ? ok(fromList(replies.output)) : replies;
 }
 
-/** Undefined when it is too long, or broke off. */
+/** Undefined if the body is too long or incomplete. */
 async function readBody(request: IncomingMessage): Promise<Buffer | undefined> {
   const parts: Buffer[] = [];
   let size = 0;
@@ -108,7 +108,7 @@ async function send(
   signal: AbortSignal,
 ): Promise<void> {
   response.writeHead(status, headers);
-  // Also when nothing follows, the answer has begun.
+  // The answer has begun even if nothing follows.
   response.flushHeaders();
   for (const bytes of paceMs > 0 ? pieces : [Buffer.concat(pieces)]) {
     if (bytes.length > 0) await out(response, bytes);
@@ -118,7 +118,7 @@ async function send(
   if (end === 'cut') response.destroy();
 }
 
-/** A server on loopback; fails when the script is wrong or the port is taken. */
+/** Starts a server on loopback. Fails if the script is invalid or the port is in use. */
 export async function startScriptedProvider(
   script: ProviderScript,
   options: ScriptedProviderOptions = {},
@@ -171,18 +171,18 @@ export async function startScriptedProvider(
     const bytes = await readBody(incoming);
     const refuse = (status: number, message: string) =>
       send(response, errorWire(protocol ?? 'anthropic', status, { error: { message } }), 0, signal);
-    if (!protocol || incoming.method !== 'POST') return await refuse(404, 'no such path');
+    if (!protocol || incoming.method !== 'POST') return await refuse(404, 'path not found');
     if (bytes === undefined) return await refuse(413, 'the request is too large');
     if (!isKeyRight(incoming, key)) return await refuse(401, 'this key is not known here');
     const request = remember(protocol, incoming, bytes);
-    if (!request) return await refuse(400, 'the request is no JSON object');
+    if (!request) return await refuse(400, 'the request must be a JSON object');
     await reply(request, response, signal);
   }
 
-  // Loaded here: who only imports the library needs no server.
+  // Loaded here, because a program that only imports the library needs no server.
   const { createServer } = await import('node:http');
   const server = createServer((incoming, response) => {
-    // Whoever asked has gone, or we are closing, or the script's own program failed.
+    // The client disconnected, the server is closing, or the script's own program failed.
     serve(incoming, response).catch(() => response.destroy());
   });
   const failed = await new Promise<Error | undefined>((resolve) => {

@@ -1,10 +1,10 @@
-// A request to a scripted provider, as its script sees it: the same for both protocols.
+// A request to a scripted provider as its script sees it, the same for both protocols.
 import { getOwn, type Json, type JsonObject, listAt, parseJson, textAt } from '../../base/index.ts';
 import type { Protocol } from '../message.ts';
 import type { ScriptedMatch } from './script.ts';
 
 export interface ScriptedRequest {
-  /** Counted from 1. */
+  /** Number of the request, from 1. */
   number: number;
   protocol: Protocol;
   headers: Readonly<Record<string, string>>;
@@ -13,11 +13,11 @@ export interface ScriptedRequest {
   model: string;
   stream: boolean;
   assistant_messages: number;
-  /** Results of the calls that this request answers; parsed where they are JSON. */
+  /** Results of the calls that this request answers. JSON texts are parsed. */
   results: Json[];
 }
 
-/** All texts in a value, one after the other. */
+/** Collects all texts of a value in order. */
 function textsIn(value: Json | undefined, into: string[] = []): string[] {
   if (typeof value === 'string') into.push(value);
   else if (typeof value === 'object' && value !== null) {
@@ -35,7 +35,7 @@ const parsed = (content: Json | undefined): Json => {
   return value.ok ? value.output : text;
 };
 
-/** The results at the end of the conversation. */
+/** Returns the results at the end of the conversation. */
 function resultsOf(protocol: Protocol, messages: readonly Json[]): Json[] {
   if (protocol === 'anthropic') {
     return listAt(messages.at(-1), 'content')

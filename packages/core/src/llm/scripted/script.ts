@@ -1,5 +1,5 @@
-// What a scripted provider answers: a list of replies, from YAML or a program. Checked before
-// anything runs, because a typing mistake here would look like a fault of what is being tested.
+// The script of a scripted provider: a list of replies, from YAML or a program. It is checked before
+// anything runs, because a typing mistake would look like a fault of the tested code.
 import {
   anything,
   fail,
@@ -23,50 +23,50 @@ import type { Protocol, Stop } from '../message.ts';
 
 const count = wholeBetween(0, 1e9);
 
-/** `arguments`: a value that has JSON, or text that is sent as it is, valid JSON or not. */
+/** `arguments`: a JSON value, or text that is sent unchanged, valid JSON or not. */
 const call: Rule<{ name: string; arguments?: Json | object; id?: string }> = (value, place) => {
   const fields = { name: text, arguments: anything, id: text };
   const { name, ...others } = record(fields, { required: ['name'] })(value, place) ?? {};
   return name === undefined ? undefined : { name, ...others };
 };
 
-/** What goes wrong. Bytes are those of the answer's body, as it is sent. */
+/** Faults to simulate. Byte counts are those of the answer's body as it is sent. */
 const fault = record({
-  /** This status instead of a reply. */
+  /** HTTP status instead of a reply. */
   status: count,
-  /** Seconds, for the header `Retry-After`. */
+  /** Value of the header `Retry-After` in seconds. */
   retry_after: count,
-  /** With a status its body; without one an error inside the stream. */
+  /** With a status its body; otherwise an error inside of the stream. */
   error: record({ type: text, message: text }),
-  /** How many events come before the error inside the stream. */
+  /** Number of events before the error inside of the stream. */
   after_events: count,
-  /** The connection breaks after so many bytes. */
+  /** The connection breaks after this many bytes. */
   cut_at_byte: count,
-  /** Nothing more is sent after so many bytes; the connection stays. */
+  /** After this many bytes nothing more is sent, and the connection stays open. */
   stall_at_byte: count,
-  /** Something that is no event is sent there. */
+  /** Position at which bytes are sent that are not an event. */
   garbage_at_byte: count,
   /** The connection breaks before any answer. */
   reset: flag,
-  /** The answer ends in order, but without its last event. */
+  /** The answer ends normally, but without its last event. */
   no_end_marker: flag,
-  /** The last call (or the text) is cut in the middle and the reply says so. */
+  /** The last call (or the text) is cut in the middle, and the reply reports that. */
   max_tokens_inside_arguments: flag,
   missing_usage: flag,
-  /** The stream says it is something else. */
+  /** Declares another content type for the stream. */
   content_type: text,
 });
 export type ScriptedFault = ReadBy<typeof fault>;
 
-/** Every condition that is given must hold. */
+/** Conditions of a reply. All given ones must match. */
 const match = record({
-  /** Occurs anywhere in the system text or the messages. */
+  /** Text that occurs anywhere in the system text or the messages. */
   text,
-  /** Occurs in the last message. */
+  /** Text that occurs in the last message. */
   last: text,
   model: text,
   protocol: oneOf<Protocol>(['anthropic', 'openai']),
-  /** How many messages of the assistant the conversation has so far. */
+  /** Number of messages of the assistant in the conversation. */
   assistant_messages: count,
 });
 export type ScriptedMatch = ReadBy<typeof match>;
@@ -76,32 +76,32 @@ const reply = record({
   thinking: text,
   tool_calls: listOf(call),
   stop: oneOf<Stop>(['end', 'tool_use', 'max_tokens', 'refusal', 'stop_sequence']),
-  /** Estimated from the sizes when absent. */
+  /** Reported usage. Absent: estimated from the sizes. */
   usage: record({
     input_tokens: count,
     output_tokens: count,
     cache_read_tokens: count,
     cache_write_tokens: count,
   }),
-  /** The model the answer names; the one asked for when absent. */
+  /** The model's name in the answer. Absent: the requested one. */
   model: text,
-  /** Before the answer begins. */
+  /** Delay before the answer, in milliseconds. */
   delay_ms: count,
-  /** Between two events of a stream. */
+  /** Pause between two events of a stream, in milliseconds. */
   pace_ms: count,
-  /** Characters to a delta. */
+  /** Number of characters of a delta. */
   piece: count,
   fault,
   match,
-  /** May be given so many times; `true`: any number. Once when absent. */
+  /** How many times the reply may be used; `true`: any number. Absent: once. */
   repeat: (value: Json, place: RulePlace): boolean | number | undefined =>
     typeof value === 'boolean' ? value : count(value, place),
-  /** Fill `${result_1.thread_id}` and the like from the results that the request brings. */
+  /** True fills `${result_1.thread_id}` and similar placeholders from the results in the request. */
   fill: flag,
 });
 export type ScriptedReply = ReadBy<typeof reply>;
 
-/** A list of replies, or a mapping with the list under `replies`. */
+/** Checks a list of replies, or a mapping with the list under `replies`. */
 export function checkScript(value: Json): Outcome<ScriptedReply[]> {
   const list = isObject(value) ? getOwn(value, 'replies') : value;
   if (list === undefined) return fail('invalid_input', 'the script has no `replies`');

@@ -1,4 +1,4 @@
-// From an answer to the bytes that go out, and what goes wrong with them.
+// Turns an answer into the bytes to send, with the simulated faults.
 import { getOwn } from '../../base/index.ts';
 import type { Protocol } from '../message.ts';
 import type { ScriptedAnswer } from './answer.ts';
@@ -44,15 +44,15 @@ export function errorWire(
   };
 }
 
-/** The first `count` bytes; the piece they end in is cut. */
+/** Returns the first `count` bytes. The last piece may be cut. */
 function firstBytes(pieces: readonly Buffer[], count: number): Buffer[] {
-  const kept: Buffer[] = [];
+  const output: Buffer[] = [];
   for (const piece of pieces) {
     if (count <= 0) break;
-    kept.push(piece.subarray(0, count));
+    output.push(piece.subarray(0, count));
     count -= piece.length;
   }
-  return kept;
+  return output;
 }
 
 const GARBAGE = Buffer.from('\u0000\u0007data: {"type": garb\n\ndata: }age{\n\n');
@@ -62,7 +62,7 @@ function withGarbage(pieces: readonly Buffer[], at: number): Buffer[] {
   return [bytes.subarray(0, at), GARBAGE, bytes.subarray(at)];
 }
 
-/** Bytes-level faults, the first that is given. */
+/** Applies the first given fault of bytes. */
 function spoil(pieces: Buffer[], fault: ScriptedFault): Pick<Wire, 'pieces' | 'end'> {
   const { cut_at_byte, stall_at_byte, garbage_at_byte } = fault;
   if (cut_at_byte !== undefined) return { pieces: firstBytes(pieces, cut_at_byte), end: 'cut' };

@@ -14,7 +14,7 @@ import {
   textLike,
 } from '../../base/index.ts';
 
-/** The names other documents use for ours: `kiwi-mcp.X`, `kernmantle.X`, `mcp.NAME`. */
+/** Normalizes names of other documents: `kiwi-mcp.X`, `kernmantle.X`, `mcp.NAME`. */
 export function normalizeCapability(name: string): string {
   const kernel = /^(?:kiwi-mcp|kernmantle)\.(.+)$/.exec(name);
   if (kernel) return `kernel.${kernel[1]}`;
@@ -22,14 +22,17 @@ export function normalizeCapability(name: string): string {
   return server && server[1] !== 'connect' && server[1] !== '*' ? `${name}.call` : name;
 }
 
-/** Does a name in a grant stand for many? */
+/** True if a name in a grant is a pattern for many names. */
 export const isNamePattern = (name: string): boolean => name.includes('*');
 
-/** Letters, digits, `_`, `-` and, in patterns, `*`, between dots. */
+/** True for letters, digits, `_`, `-` and, in patterns, `*`, between dots. */
 export const isNameOrPattern = (name: string): boolean =>
   name.length <= 200 && /^[A-Za-z0-9_*-]+(\.[A-Za-z0-9_*-]+)*$/.test(name);
 
-/** The bundle's file lists the capabilities. A project's file may add names for its own tools only. */
+/**
+ * Tiers of capabilities. The bundle's file lists the capabilities; a project's file may add names only
+ * for its own tools.
+ */
 export const RISK_TIERS = ['read', 'write', 'elevated', 'system'] as const;
 export type RiskTier = (typeof RISK_TIERS)[number];
 
@@ -39,17 +42,17 @@ export type ScopeField = (typeof SCOPE_FIELDS)[number];
 export interface CapabilityInfo {
   name: string;
   meaning: string;
-  /** Fields a grant of this capability may be narrowed by. */
+  /** Fields that may narrow a grant of this capability. */
   scope: readonly string[];
   tier: RiskTier;
-  /** Held too, on the same scope. */
+  /** Capabilities that a grant of this one includes, with the same scope. */
   implies: readonly string[];
 }
 
 export type CapabilityCatalog = ReturnType<typeof catalogOver>;
 
 export interface CapabilityProblem {
-  /** The entry, or empty for the file as a whole. */
+  /** Name of the entry. Empty for the file as a whole. */
   name: string;
   message: string;
 }
@@ -65,7 +68,7 @@ const entryRule = record(
   { required: ['meaning', 'tier'] },
 );
 
-/** The entries of a capabilities file, as parsed from YAML: `{capabilities: {NAME: {…}}}`. */
+/** Reads the entries of a capabilities file, as parsed from YAML: `{capabilities: {NAME: {…}}}`. */
 export function readCapabilities(value: Json): {
   infos: CapabilityInfo[];
   problems: CapabilityProblem[];
@@ -99,7 +102,7 @@ const serverPattern = (name: string): string | undefined => {
 };
 
 function find(table: Table, name: string): CapabilityInfo | undefined {
-  // A placeholder is a way to declare many names, not a name that can be held.
+  // A placeholder declares many names and is no name for a grant.
   if (name.includes('<')) return undefined;
   const exact = table.get(name);
   if (exact) return exact;
@@ -117,7 +120,7 @@ function shapeProblem(info: CapabilityInfo, table: Table): string | undefined {
     const other = find(table, implied);
     if (!other) return `implies \`${implied}\`, which does not exist`;
     if (other.tier === 'system') return `may not imply the system-only \`${implied}\``;
-    // The implied right is held on the same scope, so it must be a scope it understands.
+    // The implied right gets the same scope, so both must have the same scope fields.
     if (info.scope.join() !== other.scope.join()) {
       return `implies \`${implied}\`, which has another scope`;
     }
@@ -125,7 +128,7 @@ function shapeProblem(info: CapabilityInfo, table: Table): string | undefined {
   return undefined;
 }
 
-/** What a project may not declare: it could hand out rights under a name nobody would look at. */
+/** Returns why a project may not declare this: it could grant rights under a name that nobody reviews. */
 function projectProblem(
   info: CapabilityInfo,
   ground: Table,
@@ -140,7 +143,7 @@ function projectProblem(
     : `may imply only capabilities of the same file, not \`${foreign}\``;
 }
 
-/** The catalogue, or every problem at once under `detail.problems`. */
+/** Returns the catalog, or a fault with every problem in `detail.problems`. */
 export function createCapabilityCatalog(
   bundle: readonly CapabilityInfo[],
   project: readonly CapabilityInfo[] = [],
@@ -174,16 +177,16 @@ function catalogOver(table: Table) {
     }
   }
   const plain = new Map([...table].filter(([name]) => !name.includes('<')));
-  /** Undefined for a name nobody declared; `mcp.github.call` is answered by `mcp.<server>.call`. */
+  /** Undefined for an undeclared name. `mcp.github.call` matches `mcp.<server>.call`. */
   const get = (name: string): CapabilityInfo | undefined => plain.get(name) ?? find(table, name);
   return {
     get,
-    /** As declared, patterns such as `mcp.<server>.call` included. */
+    /** Returns the names as declared, including patterns such as `mcp.<server>.call`. */
     names: (): readonly string[] => names,
     isSystem: (name: string) => get(name)?.tier === 'system',
-    /** The capabilities whose holders hold this one too. */
+    /** Returns the capabilities that imply this one. */
     impliedBy: (name: string): readonly string[] => impliers.get(name) ?? [],
-    /** The name that was probably meant. */
+    /** Returns the name that was probably meant. */
     suggest: (name: string) => nearest(name, names),
   };
 }

@@ -1,5 +1,5 @@
-// The operator's policies as caps: a right is what every ceiling leaves of it. Ceilings never give
-// anything by themselves inside a thread; outside of threads they are all there is.
+// Ceilings, the rights of the operator's policies. A right must be allowed by every ceiling. Inside of a
+// thread ceilings only restrict the token; outside of threads they are the only rights.
 import { createRecent, matchGlob, type Outcome, ok } from '../../base/index.ts';
 import type { CapabilityCatalog } from './capability-catalog.ts';
 import { denied, describeNeed } from './denial.ts';
@@ -19,17 +19,17 @@ import {
 } from './grant.ts';
 
 export interface Ceiling {
-  /** Absent: everything that is not system-only. An entry without a scope stands for all of it. */
+  /** Absent: everything that is not system-only. An entry without a scope covers every scope. */
   allow?: Grant[];
-  /** Wins over every `allow`. */
+  /** Denials, which win over every `allow`. */
   deny?: Grant[];
-  /** How a denial is taken back, where nobody can remove it. */
+  /** How the user takes back a denial that cannot be removed from its file. */
   undo?: string;
-  /** Why nothing at all is left, where that is a mistake and no decision: said in every refusal. */
+  /** Reason of every refusal if the ceiling allows nothing because of a mistake. */
   closed?: string;
 }
 
-/** Why a ceiling refuses a need that has no problem of its own; undefined when none does. */
+/** Returns why a ceiling refuses a valid need. Undefined if every ceiling allows it. */
 export function capRefusal(
   ceilings: readonly Ceiling[],
   need: Need,
@@ -48,7 +48,7 @@ export function capRefusal(
   return undefined;
 }
 
-/** Does this ceiling leave anything of that name? */
+/** True if this ceiling allows any scope of that capability. */
 export function ceilingHolds(
   ceiling: Ceiling,
   capability: string,
@@ -67,10 +67,7 @@ export function ceilingHolds(
   );
 }
 
-// What a ceiling takes of a grant before anything is called. Both are globs, so this is for people to
-// read: where it is not clear whether two of them meet, they are said to.
-
-/** What stands before the first wildcard and after the last one. */
+/** Returns the text before the first wildcard and after the last one. */
 const ends = (glob: string): [string, string] => [
   /^[^*?]*/.exec(glob)?.[0] ?? '',
   /[^*?]*$/.exec(glob)?.[0] ?? '',
@@ -88,19 +85,29 @@ const mayMeet = (one: string, other: string): boolean => {
 
 type Extent = 'whole' | 'part' | 'none';
 
-/** How much of a grant an entry of a ceiling speaks of. */
+/**
+ * Returns which part of a grant an entry of a ceiling covers. If it is unclear whether two globs
+ * overlap, they count as overlapping, because the result is for people.
+ */
 function extentOf(entry: Grant, { capability, scope }: Grant, catalog: CapabilityCatalog): Extent {
   if (!grantHolds(entry, capability, catalog, 'deny')) return 'none';
   let extent: Extent = 'whole';
   for (const [field, pattern = ''] of Object.entries(entry.scope ?? {})) {
-    const held = scope?.[field as keyof Scope];
-    if (held !== undefined && !mayMeet(pattern, held)) return 'none';
-    if (held === undefined || !(pattern === held || matchGlob(pattern, held))) extent = 'part';
+    const entryPattern = scope?.[field as keyof Scope];
+    if (entryPattern !== undefined && !mayMeet(pattern, entryPattern)) return 'none';
+    if (
+      entryPattern === undefined ||
+      !(pattern === entryPattern || matchGlob(pattern, entryPattern))
+    )
+      extent = 'part';
   }
   return extent;
 }
 
-/** What this ceiling takes of a grant: all of it, or part, and by which of its entries. */
+/**
+ * Returns which entries of this ceiling restrict a grant, completely or in part. It is for people to
+ * read before any call.
+ */
 export function capsOn(
   { allow, deny = [], closed }: Ceiling,
   grant: Grant,
@@ -111,29 +118,32 @@ export function capsOn(
     const extent = extentOf(entry, grant, catalog);
     return extent === 'none' ? [] : [{ extent, message: `denies ${describeNeed(entry)}` }];
   });
-  const left = (allow ?? []).map((entry) => ({ entry, extent: extentOf(entry, grant, catalog) }));
-  if (!allow || left.some(({ extent }) => extent === 'whole')) return caps;
-  const parts = left.filter(({ extent }) => extent === 'part');
+  const extents = (allow ?? []).map((entry) => ({
+    entry,
+    extent: extentOf(entry, grant, catalog),
+  }));
+  if (!allow || extents.some(({ extent }) => extent === 'whole')) return caps;
+  const parts = extents.filter(({ extent }) => extent === 'part');
   const only = parts.map(({ entry }) => describeNeed(entry)).join(', ');
   return parts.length === 0
     ? [...caps, { extent: 'whole', message: `does not allow \`${grantName(grant)}\`` }]
     : [...caps, { extent: 'part', message: `allows only ${only}` }];
 }
 
-/** Every glob over paths, whichever right it belongs to. */
+/** Returns every glob over paths, of whichever right. */
 export const ceilingGlobs = (ceilings: readonly Ceiling[]): string[] =>
   grantGlobs(ceilings.flatMap(({ allow = [], deny = [] }) => [...allow, ...deny]));
 
 /**
- * Judges calls that come without a token. INVARIANT: system-only rights follow from who signed an
- * item, so no policy ever gives one here, whatever it lists.
+ * Judges calls without a token. INVARIANT: a policy never gives a system-only right, because such rights
+ * follow from the signer of an item.
  */
 export function createCeilingVerifier(ceilings: readonly Ceiling[], catalog: CapabilityCatalog) {
   const granted = () =>
     [...new Set(ceilings.flatMap(({ allow }) => allow?.map(grantName) ?? []))].slice(0, 200);
   const refuse = (need: Need, message: string) =>
     denied({ missing: [need], granted: granted(), message });
-  // Neither ceilings nor catalogue change: what they allow once they allow always.
+  // Ceilings and catalog are immutable, so an allowed need stays allowed.
   const allowed = createRecent<string, true>(MAX_REMEMBERED);
   const refusalOf = (need: Need): string | undefined => {
     const problem = needProblem(need, catalog);
@@ -142,7 +152,7 @@ export function createCeilingVerifier(ceilings: readonly Ceiling[], catalog: Cap
       ? `${describeNeed(need)} is system-only: only signed core items hold it`
       : capRefusal(ceilings, need, catalog);
   };
-  /** May this actual call be made? */
+  /** Checks an actual call. Fails with `permission_denied` if a ceiling refuses a part of its need. */
   const check = (need: Need): Outcome<null> => {
     const text = needText(need);
     if (allowed.get(text)) return ok(null);
@@ -153,19 +163,19 @@ export function createCeilingVerifier(ceilings: readonly Ceiling[], catalog: Cap
     allowed.set(text, true);
     return ok(null);
   };
-  /** Is anything of that name left, whatever its scope? Asked before the scope can be known. */
+  /** Checks whether any scope of the capability is allowed. Used before the scope is known. */
   const holds = (capability: string): Outcome<null> => {
     const need = { capability };
-    if (!catalog.get(capability)) return refuse(need, `\`${capability}\` is no capability`);
-    const held =
+    if (!catalog.get(capability)) return refuse(need, `\`${capability}\` is not a capability`);
+    const granted =
       !catalog.isSystem(capability) &&
       ceilings.every((ceiling) => ceilingHolds(ceiling, capability, catalog));
     const closed = ceilings.find((ceiling) => ceiling.closed !== undefined)?.closed;
-    const left = catalog.isSystem(capability)
+    const reason = catalog.isSystem(capability)
       ? `\`${capability}\` is for the core alone; call a tool of the bundle that does this for you`
       : `the policy leaves nothing of \`${capability}\``;
-    const message = closed ?? left;
-    return held ? ok(null) : refuse(need, message);
+    const message = closed ?? reason;
+    return granted ? ok(null) : refuse(need, message);
   };
   return Object.assign(check, { holds, granted, globs: () => ceilingGlobs(ceilings) });
 }

@@ -1,32 +1,32 @@
-// What a refusal says: what was needed, what is held, and the line that would grant it.
+// Makes refusals: the needed right, the present rights, and the line that would grant it.
 import { type Failure, fail } from '../../base/index.ts';
 import { grantName, type Need } from './grant.ts';
 import { PERMISSION_FIELDS, type Permission } from './permission-map.ts';
 
-const shown = (text: string): string => {
+const printable = (text: string): string => {
   const plain = text.replace(/[\u0000-\u001f\u007f-\u009f`]/g, '\ufffd');
   return plain.length > 200 ? `${plain.slice(0, 200)}…` : plain;
 };
 
-/** As conditions see it: `tool.bash`, `fs.write`. */
-const needName = (need: Need): string => shown(grantName(need));
+/** Returns the name that conditions use: `tool.bash`, `fs.write`. */
+const needName = (need: Need): string => printable(grantName(need));
 
-/** For messages: the name and what it was wanted for. */
+/** Returns the name and its target for messages. */
 export function describeNeed(need: Need): string {
   const { path, host, method, subtree, id } = need.scope ?? {};
   const name = `\`${needName(need)}\``;
-  if (path !== undefined) return `${name} on \`${shown(path)}\``;
+  if (path !== undefined) return `${name} on \`${printable(path)}\``;
   if (host !== undefined)
-    return `${name} to \`${shown(host)}\`${method ? ` (${shown(method)})` : ''}`;
-  if (need.capability === 'tool.execute' && id !== undefined) return `${name} (\`${shown(id)}\`)`;
+    return `${name} to \`${printable(host)}\`${method ? ` (${printable(method)})` : ''}`;
+  if (need.capability === 'tool.execute' && id !== undefined)
+    return `${name} (\`${printable(id)}\`)`;
   return subtree === 'any' ? `${name} on threads outside its own subtree` : name;
 }
 
-// A character that is special in globs cannot be written; any one character in its place is the
-// narrowest glob there is.
+// Glob characters cannot be escaped, so `?` replaces each one, which is the narrowest possible glob.
 const asGlob = (path: string): string => path.replace(/[{}[\]!]/g, '?');
 
-/** The permission that would grant this and as little else as possible; none for system-only ones. */
+/** Returns the permission that grants this need and little else. Undefined for system-only needs. */
 export function permissionFor(need: Need): Permission | undefined {
   const { path = 'path/to/**', id = 'folder/tool', host, method } = need.scope ?? {};
   const verbs = { 'fs.read': 'read', 'fs.write': 'write', 'fs.exec': 'execute' } as const;
@@ -66,15 +66,15 @@ interface Denial {
   /** The rule that refuses although nothing is missing: `policy`, or a list such as `directives.deny_categories`. */
   rule?: string;
   granted: readonly string[];
-  /** The tool or operation that was tried; the need itself when not given. */
+  /** The tool or operation of the call. Absent: the need itself. */
   attempted?: string;
-  /** One sentence without an end: why not, and what to do. */
+  /** Reason and remedy in one sentence without a period. */
   message: string;
   /** The remedy of the message by itself. Absent if no line in a directive would help. */
   remedy?: string;
 }
 
-/** `permission_denied` as hooks match it. */
+/** Returns `permission_denied` with the fields that hooks match. */
 export function denied({ missing, granted, attempted, message, rule, remedy }: Denial): Failure {
   const [first] = missing;
   return fail('permission_denied', message, {
@@ -88,7 +88,7 @@ export function denied({ missing, granted, attempted, message, rule, remedy }: D
   });
 }
 
-/** A token that is worth nothing. `detail.token` says which rule failed; none of it is repeated. */
+/** Returns the fault of an invalid token. `detail.token` has the failed rule and never parts of the token. */
 export const tokenRefused = (reason: string, message: string): Failure =>
   fail('permission_denied', `capability token refused: ${message}`, {
     token: reason,

@@ -1,5 +1,5 @@
-// The one place that decides whether a grant covers what a call needs. Tokens, ceilings and deny
-// lists all end here; everything that is not understood is not allowed.
+// The one place that decides whether a grant covers the need of a call. Tokens, ceilings and deny lists
+// all use it. Anything that is not understood is refused.
 import { getOwn, lastSegment, matchGlob } from '../../base/index.ts';
 import {
   type CapabilityCatalog,
@@ -19,8 +19,8 @@ import {
 } from './scope-match.ts';
 
 /**
- * Globs that narrow a grant. A field left out does not narrow it, where it may be left out.
- * `subtree` is `own` (the thread and those below it) or `any`.
+ * Globs that narrow a grant. An absent optional field does not narrow. `subtree` is `own` (the thread
+ * and its descendants) or `any`.
  */
 export type Scope = { [Field in ScopeField]?: string };
 
@@ -29,41 +29,42 @@ export interface Grant {
   scope?: Scope;
 }
 
-/** The globs over paths in these, whichever right they belong to. */
+/** Returns the globs over paths in these grants, of whichever right. */
 export const grantGlobs = (grants: readonly Grant[]): string[] =>
   grants.flatMap(({ scope }) => scope?.path ?? []);
 
-/** What an actual call needs, with values as resolved. */
+/** The need of an actual call, with resolved values. */
 export interface Need {
   capability: string;
   scope?: Scope;
-  /** For `tool.execute`: is the tool signed? Absent counts as no. */
+  /** For `tool.execute`: true if the tool is signed. Absent: false. */
   signed?: boolean;
 }
 
-/** Needs that one judge allowed and remembers: the same few are asked call after call. */
+/** Size of the cache of allowed needs, because calls repeat the same few. */
 export const MAX_REMEMBERED = 500;
 
-/** INVARIANT: the same for two needs only if every grant answers both alike. */
+/** INVARIANT: two needs always have different texts unless every grant answers both alike. */
 export function needText({ capability, scope, signed }: Need): string {
-  // With its length before it, no text can look like another field.
+  // With its length in front, no text can look like another field.
   let text = `${capability.length} ${capability}${signed === true ? ' signed' : ''}`;
   for (const field in scope) {
     const value: unknown = scope[field as ScopeField];
-    const shown = typeof value === 'string' ? `${value.length} ${value}` : JSON.stringify([value]);
-    text += ` ${field.length} ${field} ${shown}`;
+    const valueText =
+      typeof value === 'string' ? `${value.length} ${value}` : JSON.stringify([value]);
+    text += ` ${field.length} ${field} ${valueText}`;
   }
   return text;
 }
 
-/** A grant of these capabilities says where; leaving it out is a mistake, not "everywhere". */
+/** Fields that a grant must contain. A missing one is a mistake and not "everywhere". */
 const REQUIRED: ReadonlySet<string> = new Set(['path', 'id', 'subtree']);
-/** The only paths that lie outside the project by nature. */
+/** The only capability whose paths are outside of the project. */
 const OUTSIDE = 'project.use';
 
-/** Why nobody may do this, whatever they hold; undefined when grants decide. */
+/** Returns why no grant can cover this need. Undefined if grants decide. */
 export function needProblem(need: Need, catalog: CapabilityCatalog): string | undefined {
-  if (!catalog.get(need.capability)) return `\`${need.capability}\` is no capability`;
+  if (!catalog.get(need.capability)) return `\`${need.capability}\` is not a capability`;
   for (const [field, value] of Object.entries(need.scope ?? {})) {
     const problem = valueProblem(field, value);
     if (problem !== undefined) return problem;
@@ -75,7 +76,7 @@ export function needProblem(need: Need, catalog: CapabilityCatalog): string | un
   return undefined;
 }
 
-/** Why the scope of a grant narrows nothing; undefined when it does. `fields`: those that it may name. */
+/** Returns why the scope of a grant is invalid. `fields`: those that it may contain. */
 function scopeProblem(
   { capability, scope = {} }: Grant,
   fields: readonly string[],
@@ -88,14 +89,14 @@ function scopeProblem(
   return undefined;
 }
 
-/** Why a grant in a token cannot be used; undefined when it can. */
+/** Returns why a grant in a token is invalid. Undefined for a valid one. */
 export function grantProblem(grant: Grant, catalog: CapabilityCatalog): string | undefined {
   const { capability, scope } = grant;
-  if (!isNameOrPattern(capability)) return `\`${capability}\` is no name of a capability`;
+  if (!isNameOrPattern(capability)) return `\`${capability}\` is not a valid name of a capability`;
   const info = isNamePattern(capability) ? undefined : catalog.get(capability);
   if (!info && !isNamePattern(capability)) {
     const near = catalog.suggest(capability);
-    return `\`${capability}\` is no capability${near ? `; did you mean \`${near}\`?` : ''}`;
+    return `\`${capability}\` is not a capability${near ? `; did you mean \`${near}\`?` : ''}`;
   }
   const problem = scopeProblem(grant, info ? info.scope : SCOPE_FIELDS);
   if (problem !== undefined) return problem;
@@ -107,14 +108,16 @@ export function grantProblem(grant: Grant, catalog: CapabilityCatalog): string |
   return undefined;
 }
 
-/** The names that a pattern stands for. A placeholder takes the name that the pattern has there. */
+/**
+ * Returns the declared names for a pattern. A placeholder is replaced by the pattern's name at its position.
+ */
 function namesFor(pattern: string, catalog: CapabilityCatalog): string[] {
   const server = (pattern.split('.')[1] ?? '').replaceAll('*', '') || 'x';
   const names = catalog.names().map((name) => name.replace(/<[a-z]+>/, server));
   return names.filter((name) => matchGlob(pattern, name));
 }
 
-/** Why an entry of a ceiling would never match a call; undefined when it can. */
+/** Returns why an entry of a ceiling never matches a call. Undefined if it can. */
 export function ceilingProblem(grant: Grant, catalog: CapabilityCatalog): string | undefined {
   const { capability } = grant;
   const isPattern = isNamePattern(capability);
@@ -128,14 +131,14 @@ export function ceilingProblem(grant: Grant, catalog: CapabilityCatalog): string
   return scopeProblem(grant, fields);
 }
 
-/** A path outside the project takes the right to leave it as well. */
+/** Returns all needs of a call: a path outside of the project also needs the right to leave it. */
 export function companionsOf(need: Need): Need[] {
   const path = need.scope?.path;
   const leaves = path !== undefined && need.capability !== OUTSIDE && isAbsolutePath(path);
   return leaves ? [need, { capability: 'fs.absolute' }] : [need];
 }
 
-/** Is a right of this kind beyond what a project's item may declare? */
+/** True for a right that a project's item may not declare. */
 export function isSystemGrant(grant: Grant, catalog: CapabilityCatalog): boolean {
   const { capability, scope } = grant;
   const outside = scope?.path !== undefined && isAbsolutePath(scope.path);
@@ -144,20 +147,20 @@ export function isSystemGrant(grant: Grant, catalog: CapabilityCatalog): boolean
   );
 }
 
-function patternCovers(held: string, wanted: CapabilityInfo, stance: Stance): boolean {
-  if (!isNamePattern(held) || !isNameOrPattern(held)) return false;
-  // INVARIANT: no wildcard ever gives a system-only capability; it does take one away.
-  return (stance === 'deny' || wanted.tier !== 'system') && matchGlob(held, wanted.name);
+function patternCovers(pattern: string, wanted: CapabilityInfo, stance: Stance): boolean {
+  if (!isNamePattern(pattern) || !isNameOrPattern(pattern)) return false;
+  // INVARIANT: a wildcard never gives a system-only capability; in a denial it does match one.
+  return (stance === 'deny' || wanted.tier !== 'system') && matchGlob(pattern, wanted.name);
 }
 
-/** What a field that a grant leaves out stands for: everything, where it may be left out. */
+/** True if the grant omits an optional field, which then covers every value. */
 function isOpen(grant: Grant, field: ScopeField, value: unknown, stance: Stance): boolean {
-  // All threads: only a grant that says so.
+  // All threads need an explicit grant.
   if (field === 'subtree' && value === 'any') return false;
   return stance === 'ceiling' || !REQUIRED.has(field) || isNamePattern(grant.capability);
 }
 
-/** The decision: this grant, this need (which has no problem), nothing implied. */
+/** Decides whether this grant covers this valid need, without implied capabilities. */
 function covers(grant: Grant, need: Need, catalog: CapabilityCatalog, stance: Stance): boolean {
   const inDoubt = stance === 'deny';
   const info = catalog.get(need.capability);
@@ -178,7 +181,7 @@ function covers(grant: Grant, need: Need, catalog: CapabilityCatalog, stance: St
       if (inDoubt) continue;
       return false;
     }
-    // What a glob does not understand is literal and allows at most less; to deny, it must be known.
+    // A glob that is not understood is literal. It allows less, but it may not weaken a denial.
     if (inDoubt && patternProblem(field, pattern) !== undefined) continue;
     if (!fieldMatches(field, pattern, value, need.signed === true, stance)) return false;
   }
@@ -186,8 +189,8 @@ function covers(grant: Grant, need: Need, catalog: CapabilityCatalog, stance: St
 }
 
 /**
- * Does one of these grants cover a need that has no problem? Holding a capability that implies the
- * needed one on the same scope is enough: whoever may write there may read there.
+ * True if one of these grants covers a valid need. A capability that implies the needed one on the same
+ * scope is sufficient: the right to write includes the right to read.
  */
 export function grantsCover(
   grants: readonly Grant[],
@@ -205,18 +208,18 @@ export function grantsCover(
   });
 }
 
-/** Do these grants allow what is needed, whatever that is? */
+/** True if these grants allow any need, including its companions. */
 export const grantsAllow = (
   grants: readonly Grant[],
   need: Need,
   catalog: CapabilityCatalog,
 ): boolean => needProblem(need, catalog) === undefined && grantsCover(grants, need, catalog);
 
-/** Does this entry of a deny list take the needed right away? In doubt it does. */
+/** True if this entry of a deny list removes the needed right. In doubt it does. */
 export const grantDenies = (entry: Grant, need: Need, catalog: CapabilityCatalog): boolean =>
   needProblem(need, catalog) !== undefined || covers(entry, need, catalog, 'deny');
 
-/** Is a grant of this name held at all, whatever its scope? */
+/** True if there is a grant of this name with any scope. */
 export function grantHolds(
   grant: Grant,
   capability: string,
@@ -226,14 +229,16 @@ export function grantHolds(
   const names = stance === 'deny' ? [capability] : [capability, ...catalog.impliedBy(capability)];
   return names.some((name) => {
     const info = catalog.get(name);
-    const { capability: held } = grant;
-    return info !== undefined && (held === info.name || patternCovers(held, info, stance));
+    const { capability: pattern } = grant;
+    return info !== undefined && (pattern === info.name || patternCovers(pattern, info, stance));
   });
 }
 
 const shownTool = (id: string): string => (/[*?]/.test(id) ? id : lastSegment(id));
 
-/** As conditions see it: `tool.bash` for the right to call `shell/bash`, else the capability. */
+/**
+ * Returns the name that conditions use: `tool.bash` for the right to call `shell/bash`, else the capability.
+ */
 export function grantName(grant: Grant): string {
   const id = grant.scope?.id;
   return grant.capability === 'tool.execute' && id !== undefined

@@ -1,5 +1,5 @@
-// Lists over categories and names: which directives a thread may see, execute and spawn, which
-// knowledge it may read. Every block of a token may carry some; all of them must agree.
+// Lists over categories and names: which directives a thread may see, execute and spawn, and which
+// knowledge it may read. Every block of a token may have lists, and all of them must allow.
 import {
   globProblem,
   lastSegment,
@@ -18,7 +18,7 @@ export const FILTER_LISTS = [
 ] as const;
 export type CategoryFilter = { [List in (typeof FILTER_LISTS)[number]]?: string[] };
 
-/** What a filter is about: spawning directives, reading knowledge, using directives. */
+/** Filters by use: spawning directives, reading knowledge, using directives. */
 export type ItemFilters = { [Use in 'spawn' | 'knowledge' | 'directives']?: CategoryFilter };
 
 const MAX_ENTRIES = 1000;
@@ -29,8 +29,8 @@ const matchesName = (glob: string, id: string): boolean =>
 const lower = (text: string): string => text.toLowerCase();
 
 /**
- * The list that leaves this item out; undefined if it passes. Deny wins. Without an allow list all pass;
- * with one, or with an empty one, only what it names.
+ * Returns the list that excludes this item. Undefined if it passes. Deny wins. Without an allow list all
+ * items pass; with one, only those that it names.
  */
 export function refusingList(
   filter: CategoryFilter,
@@ -50,22 +50,22 @@ export function refusingList(
   return allow_categories ? 'allow_categories' : 'allow_directives';
 }
 
-/** The elements of a directive that hold the lists. */
+/** The elements of a directive with the lists. */
 const ELEMENTS: Readonly<Record<keyof ItemFilters, string>> = {
   spawn: 'orchestration',
   knowledge: 'knowledge',
   directives: 'directives',
 };
 
-/** `directives.allow_categories`: the list as refusals name it. */
+/** Returns the name of a list in refusals, such as `directives.allow_categories`. */
 export const listName = (use: keyof ItemFilters, list: keyof CategoryFilter): string =>
   `${ELEMENTS[use]}.${list}`;
 
-/** An entry of an allow list can be missing; a deny list misses nothing. */
+/** Returns the missing entry of an allow list. A deny list has none. */
 export const missingInList = (name: string): { capability: string }[] =>
   name.includes('.allow_') ? [{ capability: name }] : [];
 
-/** Why the list refuses, and the remedy. */
+/** Returns why the list refuses, and the remedy. */
 export function listRefusal(name: string): string {
   const [element = '', list = ''] = name.split('.');
   const where = `\`${list}\` of \`<${element}>\` in the directive`;
@@ -89,7 +89,7 @@ const filter = record(
   { strict: true },
 );
 
-/** Filters as they stand in a token: anything unknown is refused. */
+/** The shape of filters in a token. Unknown fields are refused. */
 export const itemFilters: Rule<ItemFilters> = record(
   { spawn: filter, knowledge: filter, directives: filter },
   { strict: true },

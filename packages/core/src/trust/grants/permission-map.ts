@@ -1,6 +1,5 @@
-// One line of a directive's `<permissions>` and what it amounts to. A line that is not fully
-// understood grants nothing and is reported: an attribute that would be ignored could be the one its
-// author relied on.
+// Maps one line of a directive's `<permissions>` to grants. A line that is not fully understood grants
+// nothing and is reported, because an ignored attribute could be the one its author relied on.
 import type { Outcome } from '../../base/index.ts';
 import { type CapabilityCatalog, normalizeCapability } from './capability-catalog.ts';
 import { type Grant, grantProblem, type Scope } from './grant.ts';
@@ -13,13 +12,13 @@ export interface Permission {
   action?: string;
   host?: string;
   method?: string;
-  /** Of a tool: how often, in the thread and everything below it. */
+  /** Maximum number of calls of a tool, in the thread and its descendants. */
   uses?: string;
   line?: number;
   column?: number;
 }
 
-/** What a line says beside its verb, in the order in which it is written. */
+/** Fields of a line besides its verb, in the order in which they are written. */
 export const PERMISSION_FIELDS = [
   'resource',
   'path',
@@ -31,7 +30,7 @@ export const PERMISSION_FIELDS = [
 ] as const;
 type Attribute = (typeof PERMISSION_FIELDS)[number];
 
-/** What an entry amounts to: grants, the right to orchestrate, or a reason why it cannot be used. */
+/** Grants, the right to orchestrate, or the reason why the entry is invalid. */
 type Mapped = Grant[] | 'orchestration' | { code?: string; message: string; hint?: string };
 
 export interface PermissionWorld {
@@ -42,9 +41,11 @@ export interface PermissionWorld {
 
 type Mapper = (permission: Permission, world: PermissionWorld) => Mapped;
 
-/** The attributes this resource does not know: ignoring one would grant more than was meant. */
-function stray(permission: Permission, known: readonly Attribute[]): Mapped | undefined {
-  const isStray = (name: Attribute) => permission[name] !== undefined && !known.includes(name);
+/**
+ * Returns a problem for attributes that this resource does not have, because ignoring one would grant too much.
+ */
+function stray(permission: Permission, attributes: readonly Attribute[]): Mapped | undefined {
+  const isStray = (name: Attribute) => permission[name] !== undefined && !attributes.includes(name);
   const extra = PERMISSION_FIELDS.find((name) => name !== 'resource' && isStray(name));
   if (extra === undefined) return undefined;
   return { message: `a permission for \`${permission.resource}\` takes no \`${extra}\`` };
@@ -70,10 +71,10 @@ const filesystem: Mapper = (permission) => {
 
 const IS_COUNT = /^[1-9]\d{0,5}$/;
 
-/** Why a tool cannot be counted like this; undefined when it can, or nobody wants it counted. */
+/** Returns why calls of this tool cannot be limited. Undefined if they can, or if there is no limit. */
 function usesProblem({ id = '', uses }: Permission): string | undefined {
   if (uses === undefined) return undefined;
-  if (!IS_COUNT.test(uses)) return `\`uses="${uses}"\` is no whole number from 1 to 999999`;
+  if (!IS_COUNT.test(uses)) return `\`uses="${uses}"\` must be a whole number from 1 to 999999`;
   return /[*?]/.test(id) ? `\`uses\` counts one tool, and \`${id}\` names many` : undefined;
 }
 
@@ -86,15 +87,15 @@ const tool: Mapper = (permission, world) => {
     const hint = '<execute resource="tool" id="shell/bash"/>';
     return { message: 'a tool permission needs `execute` and an `id`', hint };
   }
-  const known = ['id', 'uses'] as const;
-  const extra = stray(permission, action === 'execute' ? [...known, 'action'] : known);
+  const attributes = ['id', 'uses'] as const;
+  const extra = stray(permission, action === 'execute' ? [...attributes, 'action'] : attributes);
   if (extra) return extra;
   const uncounted = usesProblem(permission);
   if (uncounted !== undefined) {
     return { message: uncounted, hint: '<execute resource="tool" id="fs/delete_file" uses="1"/>' };
   }
   if (/[*?/]/.test(id)) return [{ capability: 'tool.execute', scope: { id } }];
-  // Resolved once, so that a tool added later under the same last name is not granted too.
+  // Resolved once, so that a later tool with the same last name is not granted too.
   const full = world.resolveToolId(id);
   return full.ok
     ? [{ capability: 'tool.execute', scope: { id: full.output } }]
@@ -139,7 +140,7 @@ const thread: Mapper = (permission, world) => {
     : grants;
 };
 
-/** `../other` is read from the project's root; the token holds the absolute path. */
+/** `../other` is relative to the project's root. The token contains the absolute path. */
 function otherProject(path: string, root: string | undefined): string | undefined {
   if (path.startsWith('/')) return path;
   const up = /^(\.\.\/)+/.exec(path)?.[0];
@@ -165,7 +166,7 @@ const project: Mapper = (permission, world) => {
 const mcp: Mapper = ({ id, ...rest }, world) =>
   capability(id === undefined ? rest : { ...rest, resource: `mcp.${id}` }, world);
 
-/** Every other resource: `<resource>.<action>`; for `read` and `write` the verb is the action. */
+/** Maps every other resource to `<resource>.<action>`. For `read` and `write` the verb is the action. */
 function capability(permission: Permission, world: PermissionWorld): Mapped {
   const { verb, action } = permission;
   const extra = stray(permission, verb === 'execute' ? ['action'] : []);
@@ -181,7 +182,7 @@ function capability(permission: Permission, world: PermissionWorld): Mapped {
   return [{ capability: normalizeCapability(`${area}.${wanted}`) }];
 }
 
-/** `action="*"`: what there is now and is not system-only, by name. */
+/** Maps `action="*"` to the declared capabilities that are not system-only, by name. */
 function everyAction(area: string, catalog: CapabilityCatalog): Mapped {
   const server = /^mcp\.([^.]+)$/.exec(area)?.[1] ?? '*';
   const names = catalog
@@ -191,14 +192,14 @@ function everyAction(area: string, catalog: CapabilityCatalog): Mapped {
     .filter((name) => name.startsWith(`${area}.`));
   return names.length > 0
     ? names.map((name) => ({ capability: name }))
-    : { code: 'capability_unknown', message: `there is no capability of \`${area}\`` };
+    : { code: 'capability_unknown', message: `no capability of \`${area}\` found` };
 }
 
 const RESOURCES: ReadonlyMap<string, Mapper> = new Map(
   Object.entries({ filesystem, tool, shell, spawn, net, thread, project, mcp }),
 );
 
-/** What an entry grants; every grant of it is one that a token may hold. */
+/** Returns the grants of an entry. Each one is valid in a token. */
 export function mapPermission(permission: Permission, world: PermissionWorld): Mapped {
   const mapper = RESOURCES.get(permission.resource) ?? capability;
   const mapped = mapper(permission, world);

@@ -23,7 +23,7 @@ const resolve = (bare: string) =>
 
 const rights = (permissions: Partial<Permissions>, root?: string) =>
   grantsFromPermissions({ entries: [], ...permissions }, catalog, resolve, root);
-/** What one entry grants beside what everybody holds. */
+/** Returns the grants of one entry, without those of every directive. */
 const grantsOf = (entry: Permission, root?: string): Grant[] => {
   const { grants, problems } = rights({ entries: [entry] }, root);
   expect(problems).toEqual([]);
@@ -145,7 +145,7 @@ test.each<[string, Permission, string]>([
   ['a tool that does not exist', execute('tool', { id: 'nope' }), 'nope'],
   ['an unknown action', execute('git', { action: 'pusch' }), 'did you mean `git.push`'],
   ['no action', execute('git'), 'needs an `action`'],
-  ['an unknown resource', execute('constructor', { action: 'call' }), 'no capability'],
+  ['an unknown resource', execute('constructor', { action: 'call' }), 'not a capability'],
   ['a host with a path', execute('net', { action: 'http', host: 'x.io/a' }), 'host'],
   ['a spawn of something else', execute('spawn', { action: 'process' }), '`thread` only'],
   ['all actions of nothing', execute('nothing', { action: '*' }), 'no capability'],

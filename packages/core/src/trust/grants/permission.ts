@@ -1,5 +1,5 @@
-// From what a directive says (`<permissions>`) to what a token holds: grants, and lists over
-// categories and names.
+// Turns the `<permissions>` of a directive into the rights of a token: grants, and lists over categories
+// and names.
 import { globProblem, type Outcome } from '../../base/index.ts';
 import type { CapabilityCatalog } from './capability-catalog.ts';
 import type { Grant } from './grant.ts';
@@ -11,7 +11,7 @@ export interface Permissions {
   orchestration?: CategoryFilter & { enabled: boolean };
   knowledge?: CategoryFilter;
   directives?: CategoryFilter;
-  /** How its threads read what strangers wrote: as it is (default), or as references to it. */
+  /** How its threads read untrusted text: as it is (default), or as references to it. */
   untrusted?: 'show' | 'reference';
 }
 
@@ -24,9 +24,9 @@ interface PermissionProblem {
 
 export interface GrantedRights {
   grants: Grant[];
-  /** Lists over categories and names that go into the token beside the grants. */
+  /** Lists over categories and names for the token. */
   filters: ItemFilters;
-  /** By full id: how often a tool may be called, in the thread and everything below it. */
+  /** Maximum number of calls by full tool id, in the thread and its descendants. */
   uses: Record<string, number>;
   problems: PermissionProblem[];
 }
@@ -76,7 +76,7 @@ function filterProblems(filters: ItemFilters): PermissionProblem[] {
   );
 }
 
-/** Notes how often; why it cannot be meant when another line says otherwise. */
+/** Stores the limit. Returns a problem if another line has a different one. */
 function countUses(
   { uses: wanted }: Permission,
   [grant]: readonly Grant[],
@@ -93,8 +93,8 @@ function countUses(
 }
 
 /**
- * What a directive's permissions grant. Problems are collected, never thrown; an entry with a
- * problem grants nothing. `projectRoot` is where `../other` in a project permission starts.
+ * Returns the rights of a directive's permissions. Problems are collected, never thrown; an entry with a
+ * problem grants nothing. `projectRoot` is the base of `../other` in a project permission.
  */
 export function grantsFromPermissions(
   permissions: Permissions,
@@ -103,7 +103,7 @@ export function grantsFromPermissions(
   projectRoot?: string,
 ): GrantedRights {
   const world: PermissionWorld = { catalog, resolveToolId, projectRoot };
-  // Held unless a list narrows it; the list travels as a filter.
+  // Every directive may read knowledge. A list that narrows it is a filter.
   const grants: Grant[] = [{ capability: 'knowledge.read' }];
   const filters = filtersOf(permissions);
   const problems = filterProblems(filters);

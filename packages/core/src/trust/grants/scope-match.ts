@@ -1,12 +1,12 @@
-// How one field of a scope meets the actual value of a call. Values come resolved (real path, host
-// of the request, full tool id); what is not in its one normal form is refused, never repaired, so
-// that two spellings of one place cannot be told apart by a rule and confused by the system.
+// Matches one scope field against the actual value of a call. Values are resolved (real path, host of
+// the request, full tool id). A value that is not in its normal form is refused and never repaired, so
+// that rule and system never interpret it differently.
 import { globProblem, lastSegment, matchGlob } from '../../base/index.ts';
 import type { ScopeField } from './capability-catalog.ts';
 
 /**
- * `grant` gives a right, `ceiling` caps one, `deny` takes one away. What allows matches narrowly,
- * what denies matches widely.
+ * `grant` gives a right, `ceiling` caps one, `deny` removes one. Patterns that allow match narrowly;
+ * patterns that deny match widely.
  */
 export type Stance = 'grant' | 'ceiling' | 'deny';
 
@@ -14,19 +14,19 @@ const MAX_VALUE = 4096;
 export const HTTP_METHODS = ['GET', 'HEAD', 'POST', 'PUT', 'PATCH', 'DELETE', 'OPTIONS'] as const;
 const CONTROL = /[\u0000-\u001f\u007f]/;
 
-/** Also what is absolute on other systems: no relative path ever looks like this. */
+/** True for absolute paths of any system. No relative path has such a form. */
 export const isAbsolutePath = (path: string): boolean => /^([/\\]|~(\/|$)|[A-Za-z]:)/.test(path);
 
-/** No part of it is empty, `.` or `..`. */
+/** True if no part is empty, `.` or `..`. */
 const isNormal = (path: string): boolean => !/(?:^|\/)\.{0,2}(?:\/|$)/.test(path);
 
 const isNormalPath = (path: string): boolean =>
   path === '.' || isNormal(path.startsWith('/') ? path.slice(1) : path);
 
 /**
- * INVARIANT: no write reaches a folder called `.ai`, whatever the glob: items, keys, policies and
- * records change only through their own doors. Spellings that some file systems take for `.ai`
- * (case, trailing dots and blanks, invisible characters, streams, short names) count as `.ai`.
+ * INVARIANT: a write never reaches a folder called `.ai`, whatever the glob: items, keys, policies and
+ * records change only through their own operations. Spellings that some file systems treat as `.ai`
+ * (case, trailing dots and blanks, invisible characters, streams, short names) count too.
  */
 export function isProtectedPath(path: string): boolean {
   return path.split('/').some((part) => {
@@ -43,7 +43,7 @@ const plainHost = (host: string): string =>
     .replace(/^\[(.*)\]$/, '$1')
     .replace(/\.$/, '');
 
-/** Why a value of an actual call cannot be judged; undefined when it can. */
+/** Returns why a value of an actual call cannot be judged. Undefined if it can. */
 export function valueProblem(field: string, value: unknown): string | undefined {
   if (typeof value !== 'string' || value === '') return `\`${field}\` must be a text`;
   if (value.length > MAX_VALUE) return `\`${field}\` is longer than ${MAX_VALUE} characters`;
@@ -54,17 +54,19 @@ export function valueProblem(field: string, value: unknown): string | undefined 
     case 'id':
       return isNormal(value) ? undefined : `id \`${value}\` is not in its normal form`;
     case 'host':
-      return /^[a-z0-9._:-]+$/.test(plainHost(value)) ? undefined : `\`${value}\` is no host name`;
+      return /^[a-z0-9._:-]+$/.test(plainHost(value))
+        ? undefined
+        : `\`${value}\` is not a host name`;
     case 'method':
-      return /^[A-Za-z]+$/.test(value) ? undefined : `\`${value}\` is no method`;
+      return /^[A-Za-z]+$/.test(value) ? undefined : `\`${value}\` is not a method`;
     case 'subtree':
       return value === 'own' || value === 'any' ? undefined : '`subtree` must be `own` or `any`';
     default:
-      return `\`${field}\` is no field of a scope`;
+      return `\`${field}\` is not a field of a scope`;
   }
 }
 
-/** Why a pattern in a grant cannot be used; undefined when it can. */
+/** Returns why a pattern in a grant is invalid. Undefined for a valid one. */
 export function patternProblem(field: ScopeField, pattern: unknown): string | undefined {
   if (typeof pattern !== 'string') return `\`${field}\` must be a text`;
   if (field === 'path' && pattern.includes('\\')) return `path \`${pattern}\` must use \`/\``;
@@ -95,11 +97,11 @@ function matchPath(glob: string, path: string, stance: Stance): boolean {
   const [pattern, text] =
     stance === 'deny' ? [glob.toLowerCase(), path.toLowerCase()] : [glob, path];
   if (text !== '.') return matchGlob(pattern, text);
-  // The root itself: only what covers every depth covers it, `*` does not.
+  // Only a pattern for every depth covers the root itself; `*` does not.
   return pattern === '.' || (/^\*\*(\/|$)/.test(pattern) && matchGlob(pattern, ''));
 }
 
-/** Tools that act below the harness: a glob never reaches them, a permission must name them. */
+/** Tools that act below the harness. A glob never matches them; a permission must name them. */
 const NAMED_ONLY = new Set(['threads/safety_harness', 'threads/spawn_thread']);
 
 function matchToolId(pattern: string, id: string, signed: boolean, stance: Stance): boolean {
@@ -108,14 +110,14 @@ function matchToolId(pattern: string, id: string, signed: boolean, stance: Stanc
     const [glob, text] = [pattern.toLowerCase(), id.toLowerCase()];
     return matchGlob(glob, text) || (isBare && matchGlob(glob, lastSegment(text)));
   }
-  // Anyone can add an unsigned tool whose last segment fits; a full id is a place in the project.
+  // A person can add an unsigned tool with any last segment, but a full id is unique.
   const matchesLast = isBare && signed && matchGlob(pattern, lastSegment(id));
   if (!/[*?]/.test(pattern)) return pattern === id || (stance === 'ceiling' && matchesLast);
   if (stance === 'grant' && NAMED_ONLY.has(id)) return false;
   return isBare ? matchesLast : matchGlob(pattern, id);
 }
 
-/** Does the pattern cover the value? Both have passed their problem checks. */
+/** True if the pattern covers the value. Both must have passed their checks. */
 export function fieldMatches(
   field: ScopeField,
   pattern: string,
@@ -133,7 +135,7 @@ export function fieldMatches(
     case 'method':
       return matchGlob(pattern.toUpperCase(), value.toUpperCase());
     case 'subtree':
-      // Taking `any` away leaves `own`; giving it gives both.
+      // Denying `any` leaves `own`; granting it gives both.
       return pattern === value || (pattern === 'any' && stance !== 'deny');
   }
 }

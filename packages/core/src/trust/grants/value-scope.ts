@@ -1,7 +1,7 @@
-// A scope over the values of one parameter: what a person allows beyond the one value they were shown. It
-// is a glob over paths of the project, over addresses, or over hosts, and it says where it begins or whom
-// it belongs to. INVARIANT: only values in their one plain form are in a scope; what could be read in two
-// ways (`..`, two addresses in one, credentials before a host) is in none.
+// A scope over the values of one parameter, which a person approves in addition to the displayed value.
+// It is a glob over paths of the project, over addresses, or over hosts, with a fixed prefix or owner.
+// INVARIANT: a scope only ever contains values in their plain form; an ambiguous value (`..`, two
+// addresses in one, credentials before a host) is in no scope.
 import { globProblem, type Json, literalPrefix, matchGlob } from '../../base/index.ts';
 import { isAbsolutePath, isProtectedPath, valueProblem } from './scope-match.ts';
 
@@ -14,7 +14,7 @@ function pathInScope(glob: string, path: string): boolean {
   return !isAbsolutePath(path) && !isProtectedPath(path) && matchGlob(glob, path);
 }
 
-/** As it is written and as it is understood: whoever is reached must be in both. */
+/** The text and the parsed address must both match the scope. */
 function urlInScope(glob: string, text: string): boolean {
   if (/[\s\\]/.test(text) || !URL.canParse(text)) return false;
   const url = new URL(text);
@@ -24,7 +24,7 @@ function urlInScope(glob: string, text: string): boolean {
   return isPlain && matchGlob(glob.toLowerCase(), url.hostname);
 }
 
-/** One address or name: nothing that a program might take for two. */
+/** Accepts one address or name, and refuses text that a program might split into two. */
 function nameInScope(glob: string, name: string): boolean {
   const isOne = /^[^\s,;:<>()[\]"'\\|&%]+$/u.test(name) && !/\p{C}/u.test(name);
   return isOne && name.split('@').length <= 2 && matchGlob(glob, name);
@@ -37,14 +37,14 @@ function textInScope(role: string, glob: string, text: string): boolean {
   return IS_URL.test(text) ? urlInScope(glob, text) : nameInScope(glob, text);
 }
 
-/** Is this value of a parameter with this role in the scope? Of a list, every one. */
+/** True if this value of a parameter with this role is in the scope. For a list, every element must be. */
 export function valueInScope(role: string, glob: string, value: Json): boolean {
   if (typeof value === 'string') return textInScope(role, glob, value);
   if (!Array.isArray(value) || value.length === 0 || value.length > MAX_VALUES) return false;
   return value.every((one) => typeof one === 'string' && textInScope(role, glob, one));
 }
 
-/** Says where: a folder, a host, a domain. */
+/** Fixed beginnings: a folder, a host, a domain. */
 const PATH_BEGINS = /^[^*?/]+\//;
 const URL_BEGINS = /^[a-z][a-z0-9+.-]*:\/\/[^*?/@\\]+\//i;
 const HOST_ENDS = /(?:^|\.)[a-z0-9-]+\.[a-z0-9-]+$/i;
@@ -71,17 +71,17 @@ function isWide(role: string, glob: string, first: string): string | undefined {
     : 'a scope of names says how they begin or whose they are, e.g. `team-*` or `*@example.com`';
 }
 
-/** Why a person cannot give this scope for the value they were shown; undefined when they can. */
-export function scopeProblem(role: string, glob: string, shown: Json): string | undefined {
+/** Returns why this scope is invalid for the displayed value. Undefined for a valid one. */
+export function scopeProblem(role: string, glob: string, value: Json): string | undefined {
   if (role !== 'path' && role !== 'destination') {
     return 'only a path or a destination has a scope';
   }
   const odd = globProblem(glob);
   if (odd !== undefined) return `\`${glob}\` ${odd}`;
-  const first = Array.isArray(shown) ? shown[0] : shown;
+  const first = Array.isArray(value) ? value[0] : value;
   const wide = WILD.test(glob) && typeof first === 'string' ? isWide(role, glob, first) : undefined;
   if (wide !== undefined) return `\`${glob}\` is too wide: ${wide}`;
-  return valueInScope(role, glob, shown)
+  return valueInScope(role, glob, value)
     ? undefined
     : `\`${glob}\` does not cover what is asked about`;
 }

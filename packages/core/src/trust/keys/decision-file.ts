@@ -1,8 +1,7 @@
-// Decisions as lines of files in the user's folder: which keys count, and who may come in. The files are
-// only appended to. So several processes can decide at once, none overwrites a removal of another one, and
-// a running process sees it with the next question. A line that was cut off by a crash was never
-// acknowledged and is passed over. Any other line that cannot be read stops everything, because it may have
-// been a removal.
+// Decisions as lines of files in the user's folder: which keys are trusted, and who may log in. The files are
+// append-only, so several processes can write, none overwrites another one's removal, and a running process
+// reads a decision at its next question. A line that a crash cut off was never acknowledged and is skipped. Any
+// other unreadable line makes every question fail, because it may have been a removal.
 import {
   closeSync,
   constants,
@@ -32,12 +31,12 @@ const MAX_BYTES = 8 * 1024 * 1024;
 const { O_APPEND, O_CREAT, O_NOFOLLOW, O_NONBLOCK, O_RDWR, O_RDONLY } = constants;
 
 interface Decisions<State> {
-  /** Names a file in messages, for example `the trust store`. */
+  /** Name of the files in messages, such as `the trust store`. */
   readonly what: string;
-  /** Bits of the mode that a file may not have. */
+  /** Mode bits that a file may not have. */
   readonly closedTo: number;
   readonly followsLinks?: boolean;
-  /** The files are read in this order. New lines go to the last one. */
+  /** Paths in the order of reading. New lines go to the last one. */
   files(): readonly string[];
   empty(): State;
   /** Applies a line. Returns why it is not usable. */
@@ -84,7 +83,7 @@ export function openDecisions<State>(decisions: Decisions<State>) {
     for (const [index, line] of text.output.split('\n').entries()) {
       if (line.trim() === '') continue;
       const parsed = parseJson(line, 4);
-      // A line of ours ends in `}` and holds none before its end but in a name.
+      // A complete line ends in `}` and has no earlier one outside of a name.
       if (!parsed.ok && !line.endsWith('}')) continue;
       const row = parsed.ok ? parsed.output : undefined;
       const problem = isObject(row) ? apply(state, row) : 'it cannot be read as JSON';
@@ -96,7 +95,10 @@ export function openDecisions<State>(decisions: Decisions<State>) {
   }
 
   return {
-    /** Reads again when a file changed, so a removal counts at once, and after a failure, which may pass. */
+    /**
+     * Reads again after a change, so that a removal counts at once, and after a failure, which may be
+     * temporary.
+     */
     load(): Outcome<State> {
       const names = files();
       const stamp = names.map(stampOf).join('\n');
@@ -116,7 +118,7 @@ export function openDecisions<State>(decisions: Decisions<State>) {
           const last = Buffer.alloc(1);
           const isCut =
             size > 0 && (readSync(handle, last, 0, 1, size - 1) !== 1 || last[0] !== 10);
-          // Two processes that append do not mix, because each writes once. A line that was cut off is ended.
+          // Each process appends with one write, so lines do not mix. A line that was cut off is ended first.
           const bytes = Buffer.from(`${isCut ? '\n' : ''}${JSON.stringify(line)}\n`);
           if (writeSync(handle, bytes) !== bytes.length) throw new Error('the disk is full');
           fsyncSync(handle);

@@ -1,5 +1,5 @@
-// What a signature on an item says: this kind, id and version, this body, these rights, then, by
-// this key. The domain tag keeps it from ever being taken for anything else that keys sign.
+// The statement of a signature on an item: kind, id and version, body, rights, time and key. The domain
+// tag separates it from anything else that keys sign.
 import { canonicalJson } from '../../base/index.ts';
 import {
   frame,
@@ -16,13 +16,12 @@ export interface ItemStatement {
   kind: string;
   id: string;
   version: string;
-  /** Hex, of the body without the signature line. */
+  /** Hash of the body without the signature line, in hex. */
   sha256: string;
-  /** Digest of permissions and hooks. */
+  /** Digest of the item's permissions and hooks. */
   rights: string;
-  /** ISO time. */
+  /** Time of the signature in ISO format. */
   created: string;
-  /** Id of the signing key. */
   key: string;
 }
 
@@ -37,7 +36,7 @@ function bytesOf(statement: ItemStatement): Buffer | undefined {
   return isWhole ? frame(TAG, Buffer.from(canonicalJson({ ...statement }))) : undefined;
 }
 
-/** Base64url. Throws when the statement names another key than the one that signs. */
+/** Returns the signature in base64url. Throws if the statement names another key. */
 export function signStatement(statement: ItemStatement, key: KeyPair): string {
   const bytes = bytesOf(statement);
   if (!bytes || statement.key !== key.id) {
@@ -46,7 +45,7 @@ export function signStatement(statement: ItemStatement, key: KeyPair): string {
   return toBase64Url(key.sign(bytes));
 }
 
-/** Never throws: whatever is odd about statement, signature or key makes it false. */
+/** Returns false for any invalid statement, signature or key. Never throws. */
 export function verifyStatement(
   statement: ItemStatement,
   signature: string,

@@ -1,4 +1,4 @@
-// Private keys on disk: one PEM file each, readable by its owner only, made on first use.
+// Private keys on disk: one PEM file each, created on first use, which only its owner can read.
 import { hkdfSync } from 'node:crypto';
 import {
   closeSync,
@@ -34,12 +34,12 @@ interface KeyFile extends PublicKeyRecord {
 
 export type KeyFolder = ReturnType<typeof createKeyFolder>;
 
-/** Windows has no such bits; there the user folder's own rights protect the file. */
+/** Windows has no such bits. The rights of the user's folder protect the file there. */
 function modeProblem(file: string, mode: number): Outcome<never> | undefined {
   if (process.platform === 'win32' || (mode & 0o077) === 0) return undefined;
   return fail(
     'config_invalid',
-    `the private key \`${file}\` can be read by others; if nobody did, run \`chmod 600 ${file}\`, else delete it`,
+    `the private key \`${file}\` can be read by other users; run \`chmod 600 ${file}\`, or delete it if they may have read it`,
     { file },
   );
 }
@@ -63,7 +63,7 @@ function readKey(file: string): Outcome<KeyPair | undefined> {
 function writePrivate(file: string, text: string): void {
   const handle = openSync(file, 'wx', 0o600);
   try {
-    // The mode above is narrowed by the process's mask, never widened; this sets it exactly.
+    // The umask may have narrowed the mode at creation; this sets it exactly.
     fchmodSync(handle, 0o600);
     if (writeSync(handle, text) !== Buffer.byteLength(text)) throw new Error('the disk is full');
     fsyncSync(handle);
@@ -75,7 +75,7 @@ function writePrivate(file: string, text: string): void {
 const draftIn = (dir: string, random: RandomBytes): string =>
   join(dir, `.${Buffer.from(random(8)).toString('hex')}.draft`);
 
-/** The file is the old one or the new one, never a part; what it held before stays beside it. */
+/** Replaces the file atomically and keeps its old content beside it. */
 function replaceKey(dir: string, file: string, text: string, aside: string | undefined): void {
   mkdirSync(dir, { recursive: true, mode: 0o700 });
   const draft = draftIn(dir, systemRandom);
@@ -93,8 +93,7 @@ function replaceKey(dir: string, file: string, text: string, aside: string | und
 }
 
 /**
- * The file appears whole or not at all, and only once: `link` fails when another process was first,
- * and then its key is the key.
+ * Creates the file completely and only once: `link` fails if another process was first, whose key then counts.
  */
 function createKey(dir: string, file: string, random: RandomBytes): void {
   mkdirSync(dir, { recursive: true, mode: 0o700 });
@@ -110,11 +109,11 @@ function createKey(dir: string, file: string, random: RandomBytes): void {
 }
 
 export function createKeyFolder(dir: string, random: RandomBytes = systemRandom) {
-  const known = new Map<string, KeyPair>();
+  const cache = new Map<string, KeyPair>();
   const fileOf = (name: string) => join(dir, `${name}.pem`);
 
   function obtain(name: string): Outcome<KeyPair> {
-    const cached = known.get(name);
+    const cached = cache.get(name);
     if (cached) return ok(cached);
     const file = fileOf(name);
     let found = readKey(file);
@@ -131,11 +130,11 @@ export function createKeyFolder(dir: string, random: RandomBytes = systemRandom)
     }
     if (!found.ok) return found;
     if (!found.output) return fail('config_invalid', `the private key \`${file}\` vanished`);
-    known.set(name, found.output);
+    cache.set(name, found.output);
     return ok(found.output);
   }
 
-  /** The keys there are; makes none. A damaged file is a failure, not a gap. */
+  /** Returns the existing keys and creates none. Fails for a damaged file. */
   function list(): Outcome<KeyFile[]> {
     let names: string[];
     try {
@@ -155,7 +154,10 @@ export function createKeyFolder(dir: string, random: RandomBytes = systemRandom)
     return ok(keys);
   }
 
-  /** A key from another machine; one that is another is put aside when `force` says so, never lost. */
+  /**
+   * Stores a key from another machine. With `force` it replaces a different key, which is kept under
+   * another name.
+   */
   function keepTokenKey(
     pair: KeyPair,
     force: boolean,
@@ -166,7 +168,7 @@ export function createKeyFolder(dir: string, random: RandomBytes = systemRandom)
     const before = found.ok ? found.output : undefined;
     if (before?.id === pair.id) return ok({ isNew: false });
     if (before && !force) {
-      const message = `there is another token key (${before.id}) in \`${dir}\`; threads that were run with it could not go on`;
+      const message = `\`${dir}\` has another token key (${before.id}); threads that ran with it could not be resumed`;
       return fail('conflict', message, { file, key: before.id });
     }
     const aside = found.ok && !before ? undefined : `${file}.${before?.id ?? 'damaged'}`;
@@ -176,20 +178,20 @@ export function createKeyFolder(dir: string, random: RandomBytes = systemRandom)
       if (errnoOf(error) === 'EEXIST') return fail('conflict', `\`${file}\` was made just now`);
       return fail('config_invalid', `cannot write \`${file}\`: ${diskReason(error)}`, { file });
     }
-    known.set('tokens', pair);
+    cache.set('tokens', pair);
     return ok({ isNew: true, ...(aside !== undefined && { aside }) });
   }
 
   return {
     keepTokenKey,
-    /** Signs items. Generated on first use. */
+    /** Returns the key that signs items. Created on first use. */
     signingKey: () => obtain('signing'),
-    /** Root of capability tokens. Generated on first use; never the same as the signing key. */
+    /** Returns the root key of capability tokens. Created on first use, never equal to the signing key. */
     tokenKey: () => obtain('tokens'),
     list,
   };
 }
 
-/** A key for vaults from a private key of the user; the private key cannot be found from it. */
+/** Derives a key for vaults from a user's private key, which cannot be computed from it. */
 export const deriveVaultKey = (privateKey: string): Uint8Array =>
   new Uint8Array(hkdfSync('sha256', privateKey, 'kernmantle', 'vaults of journals', 32));

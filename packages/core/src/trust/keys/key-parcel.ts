@@ -1,6 +1,6 @@
-// A user's keys on their way to another machine: the root of capability tokens, which also seals what a
-// registry hides, and the public half of the key that signs items. Sealed with a passphrase; a file that
-// differs in one byte from what was written is refused as a whole.
+// A file that moves a user's keys to another machine: the root key of capability tokens, which also
+// seals secrets of a registry, and the public half of the signing key. It is sealed with a passphrase. A
+// file that differs in one byte is refused.
 import { createCipheriv, createDecipheriv, scryptSync } from 'node:crypto';
 import { fail, getOwn, type Outcome, ok, parseJson, type RandomBytes } from '../../base/index.ts';
 import {
@@ -14,14 +14,14 @@ import {
 
 interface KeyParcel {
   tokens: KeyPair;
-  /** Items of whoever sent it are trusted by this one. */
+  /** The sender's public key, which the recipient trusts for items. */
   signer: PublicKeyRecord;
 }
 
 const FORM = 'kernmantle-keys-1';
 const MAX_TEXT = 8192;
 const MIN_PASSPHRASE = 12;
-/** 64 MB and about a quarter of a second for every guess. */
+/** Every guess takes 64 MB and about a quarter of a second. */
 const COST = 2 ** 16;
 const [SALT_BYTES, NONCE_BYTES, TAG_BYTES] = [16, 12, 16];
 
@@ -92,15 +92,15 @@ export function openKeys(text: string, passphrase: string, cost = COST): Outcome
     nonce?.length === NONCE_BYTES &&
     (sealed?.length ?? 0) > TAG_BYTES;
   if (!isWhole || !salt || !nonce || !sealed) return damaged('parts are missing');
-  // One text means these bytes, so that whatever was changed is seen.
+  // Bytes have one text only, so every change is detected.
   if (written(salt, nonce, sealed) !== text) return damaged('it was changed');
   const inside = unseal(sealed, sealingKey(passphrase, salt, cost), nonce);
   if (!inside) {
-    return fail('permission_denied', 'the passphrase is another one, or the file was changed');
+    return fail('permission_denied', 'the passphrase is wrong, or the file was changed');
   }
   const tokens = importKeyPair(inside.tokens);
-  if (!tokens.ok) return damaged('there is no private key in it');
+  if (!tokens.ok) return damaged('the private key is missing');
   const id = keyIdOf(inside.signer);
-  if (!id.ok) return damaged('there is no public key in it');
+  if (!id.ok) return damaged('the public key is missing');
   return ok({ tokens: tokens.output, signer: { id: id.output, key: inside.signer } });
 }

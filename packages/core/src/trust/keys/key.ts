@@ -18,7 +18,7 @@ import {
 
 export const toBase64Url = (bytes: Uint8Array): string => Buffer.from(bytes).toString('base64url');
 
-/** Only the one spelling that `toBase64Url` writes: two texts never mean the same bytes. */
+/** Accepts only the spelling that `toBase64Url` writes, so that two texts never mean the same bytes. */
 export function fromBase64Url(text: string, length?: number): Buffer | undefined {
   const bytes = Buffer.from(text, 'base64url');
   if (length !== undefined && bytes.length !== length) return undefined;
@@ -31,7 +31,7 @@ export const sha256 = (...parts: (string | Uint8Array)[]): Buffer => {
   return hash.digest();
 };
 
-/** A length before each part, so that no two lists of parts give the same bytes. */
+/** Writes a length before each part, so that two lists of parts never have the same bytes. */
 export function frame(tag: string, ...parts: readonly Uint8Array[]): Buffer {
   const pieces: Uint8Array[] = [Buffer.from(`${tag}\0`)];
   for (const part of parts) {
@@ -42,30 +42,30 @@ export function frame(tag: string, ...parts: readonly Uint8Array[]): Buffer {
   return Buffer.concat(pieces);
 }
 
-/** An Ed25519 key. Its id is a digest of the public key, so nobody can claim the id for another key. */
+/** An Ed25519 key. Its id is a digest of the public key, so no other key can have it. */
 export interface PublicKeyRecord {
   id: string;
-  /** The 32 bytes in base64url. */
+  /** The 32 bytes of the public key in base64url. */
   key: string;
 }
 
 export interface KeyPair {
   readonly id: string;
-  /** The 32 bytes in base64url. */
+  /** The 32 bytes of the public key in base64url. */
   readonly publicKey: string;
   sign(bytes: Uint8Array): Uint8Array;
-  /** PKCS #8 PEM: a secret. Nothing else of this object shows it. */
+  /** Returns the secret as PKCS #8 PEM. No other member of this object contains it. */
   exportPrivate(): string;
 }
 
 export const KEY_BYTES = 32;
 export const SIGNATURE_BYTES = 64;
-// What stands before the 32 bytes of an Ed25519 key in DER.
+// The bytes before the 32 bytes of an Ed25519 key in DER.
 const PKCS8_PREFIX = Buffer.from('302e020100300506032b657004220420', 'hex');
 const SPKI_PREFIX = Buffer.from('302a300506032b6570032100', 'hex');
 const MAX_PEM = 1000;
 
-/** 128 bits of a digest, in hex: no leading dash, no case. */
+/** Returns 128 bits of a digest in hex: no leading dash, no case. */
 export function keyIdOf(publicKey: string): Outcome<string> {
   const raw = fromBase64Url(publicKey, KEY_BYTES);
   if (!raw) return fail('invalid_input', 'a public key is 32 bytes in base64url');
@@ -78,7 +78,7 @@ const digestId = (raw: Uint8Array): string =>
 const MAX_KNOWN = 1000;
 const publicKeys = createRecent<string, KeyObject>(MAX_KNOWN);
 
-/** Undefined when the bytes are no key. Reading one takes half as long as a signature's check. */
+/** Undefined if the bytes are not a key. Parsing one takes half as long as verifying a signature. */
 function readPublicKey(raw: Uint8Array): KeyObject | undefined {
   const name = toBase64Url(raw);
   const before = publicKeys.get(name);
@@ -91,14 +91,14 @@ function readPublicKey(raw: Uint8Array): KeyObject | undefined {
   }
 }
 
-/** Signatures that this process made itself, each by a digest of its key, its bytes and itself. */
+/** Signatures of this process, each as a digest of key, bytes and signature. */
 const signedHere = createRecent<string, true>(MAX_KNOWN);
 
-/** INVARIANT: key and signature have their one length, so that no two triples have the same bytes. */
+/** INVARIANT: key and signature always have a fixed length, so that no two triples have the same bytes. */
 const signatureName = (publicKey: Uint8Array, bytes: Uint8Array, signature: Uint8Array): string =>
   toBase64Url(sha256('kernmantle/signature/v1\0', publicKey, signature, bytes));
 
-/** What this process has just signed is not checked again; whatever differs in one bit is. */
+/** Verifies a signature. One that this process made with exactly these bytes is not computed again. */
 export function verifySignature(
   publicKey: Uint8Array,
   bytes: Uint8Array,
@@ -111,9 +111,9 @@ export function verifySignature(
 }
 
 function pairOf(key: KeyObject): KeyPair {
-  // As JWK it is there at once; DER has to be written first, which takes as long as a signature.
+  // JWK gives the public key at once; DER would take as long as a signature.
   const publicKey = key.export({ format: 'jwk' }).x ?? '';
-  // A copy: a small buffer is part of a large one, which would live as long as the key is known.
+  // A copy, because a slice of a pool would keep the whole pool alive.
   const raw = new Uint8Array(Buffer.from(publicKey, 'base64url'));
   return Object.freeze({
     id: digestId(raw),
@@ -127,13 +127,15 @@ function pairOf(key: KeyObject): KeyPair {
   });
 }
 
-/** By a digest of the seed. Whoever holds the root key, as this process does, could make them all. */
+/**
+ * Cache by a digest of the seed. It reveals nothing new: this process has the root key, which derives
+ * all of them.
+ */
 const pairs = createRecent<string, KeyPair>(MAX_KNOWN);
 const seedName = (seed: Uint8Array): string => toBase64Url(sha256('kernmantle/seed/v1\0', seed));
 
 /**
- * Throws unless the seed has 32 bytes. Who mints a token makes this key; who verifies or narrows it
- * soon after needs it again.
+ * Throws unless the seed has 32 bytes. The cache serves the verification that follows the minting of a token.
  */
 export function keyPairFromSeed(seed: Uint8Array): KeyPair {
   if (seed.length !== KEY_BYTES) throw new RangeError(`a seed has ${KEY_BYTES} bytes`);
@@ -144,7 +146,7 @@ export function keyPairFromSeed(seed: Uint8Array): KeyPair {
   return pairs.set(name, pairOf(createPrivateKey({ key, format: 'der', type: 'pkcs8' })));
 }
 
-/** A new key and its seed. Node makes one in a third of the time that it takes to read a seed. */
+/** Returns a new key with its seed. Node creates one three times faster than it parses a seed. */
 export function generateSeed(random: RandomBytes): { seed: Uint8Array; publicKey: string } {
   if (random !== systemRandom) {
     const seed = random(KEY_BYTES);
@@ -159,7 +161,7 @@ export function generateSeed(random: RandomBytes): { seed: Uint8Array; publicKey
 export const generateKeyPair = (random: RandomBytes = systemRandom): KeyPair =>
   keyPairFromSeed(random(KEY_BYTES));
 
-/** Reads what `exportPrivate` wrote. The text never appears in a message. */
+/** Reads the text of `exportPrivate`. The text never appears in a message. */
 export function importKeyPair(text: string): Outcome<KeyPair> {
   if (text.length > MAX_PEM || !text.startsWith('-----BEGIN PRIVATE KEY-----')) {
     return fail('invalid_input', 'not a private key: a PKCS #8 PEM text is expected');

@@ -1,4 +1,4 @@
-// Whose signatures count, and for what: a file of decisions.
+// The trusted keys and what each may sign: a file of decisions.
 import {
   type Clock,
   fail,
@@ -13,14 +13,14 @@ import { keyIdOf } from './key.ts';
 
 interface TrustedKey {
   id: string;
-  /** The 32 bytes in base64url. */
+  /** The 32 bytes of the public key in base64url. */
   key: string;
   name?: string;
-  /** Kinds of items it may sign; absent: all. */
+  /** Kinds of items that it may sign. Absent: all. */
   kinds?: string[];
-  /** Globs of full item ids; absent: all. */
+  /** Globs of full item ids. Absent: all. */
   ids?: string[];
-  /** ISO time from which on its signatures no longer count. */
+  /** ISO time from which on its signatures do not count. */
   expires?: string;
   revoked?: boolean;
 }
@@ -33,7 +33,7 @@ const ISO = /^\d{4}-\d{2}-\d{2}(T\d{2}:\d{2}(:\d{2}(\.\d+)?)?(Z|[+-]\d{2}:\d{2})
 const isTexts = (value: unknown): value is string[] =>
   Array.isArray(value) && value.every((item) => typeof item === 'string');
 
-/** Why this is no entry; undefined when it is one. */
+/** Returns why this is not a valid entry. Undefined for a valid one. */
 function entryProblem(entry: JsonObject): string | undefined {
   const { id, key, name, kinds, ids, expires } = entry;
   const stray = Object.keys(entry).find((field) => !FIELDS.includes(field));
@@ -57,7 +57,7 @@ function entryProblem(entry: JsonObject): string | undefined {
 
 type Keys = Map<string, TrustedKey>;
 
-/** Replays one decision; says why when it is none. */
+/** Applies one decision. Returns why it is invalid. */
 function applyLine(keys: Keys, line: JsonObject): string | undefined {
   const { op, ...rest } = line;
   const id = rest.id;
@@ -65,21 +65,21 @@ function applyLine(keys: Keys, line: JsonObject): string | undefined {
     const problem = entryProblem(rest);
     if (problem !== undefined) return problem;
     const entry = rest as unknown as TrustedKey;
-    // A revocation is final, also against an older decision that came late.
+    // A revocation is final, also if an older decision is read later.
     const revoked = keys.get(entry.id)?.revoked === true;
     keys.set(entry.id, revoked ? { ...entry, revoked } : entry);
     return undefined;
   }
   if (typeof id !== 'string' || Object.keys(rest).length !== 1) return 'unknown decision';
   if (op !== 'revoke') return 'unknown decision';
-  const known = keys.get(id);
-  if (known) keys.set(id, { ...known, revoked: true });
+  const trustedEntry = keys.get(id);
+  if (trustedEntry) keys.set(id, { ...trustedEntry, revoked: true });
   return undefined;
 }
 
 function scopeProblem(key: TrustedKey, kind: string, itemId: string, now: number) {
   if (key.revoked) return 'was revoked';
-  // A time that cannot be read counts as past.
+  // An unreadable time counts as past.
   if (key.expires !== undefined && !(Date.parse(key.expires) > now)) {
     return `expired on ${key.expires}`;
   }
@@ -100,7 +100,7 @@ export function createTrustStore(file: string, clock: Pick<Clock, 'now'>) {
     apply: applyLine,
   });
 
-  function known(id: string): Outcome<TrustedKey> {
+  function trustedKey(id: string): Outcome<TrustedKey> {
     const keys = load();
     if (!keys.ok) return keys;
     const key = keys.output.get(id);
@@ -112,7 +112,10 @@ export function createTrustStore(file: string, clock: Pick<Clock, 'now'>) {
       const keys = load();
       return keys.ok ? ok([...keys.output.values()]) : keys;
     },
-    /** Trusts a key, or changes what it is trusted for. `invalid_input` for a revoked key, which stays revoked. */
+    /**
+     * Trusts a key, or changes what it is trusted for. Fails with `invalid_input` for a revoked key,
+     * which stays revoked.
+     */
     add(entry: TrustedKey): Outcome<null> {
       const { revoked, ...key } = entry;
       const problem = revoked ? 'it is revoked already' : entryProblem(key);
@@ -126,12 +129,15 @@ export function createTrustStore(file: string, clock: Pick<Clock, 'now'>) {
       return append({ op: 'trust', ...key });
     },
     revoke(id: string): Outcome<null> {
-      const key = known(id);
+      const key = trustedKey(id);
       return key.ok ? append({ op: 'revoke', id }) : key;
     },
-    /** `not_found` for a key nobody decided about; `signature_invalid` when it does not count here. */
+    /**
+     * Fails with `not_found` for a key without a decision, and with `signature_invalid` if the key may
+     * not sign this item.
+     */
     judge(keyId: string, kind: string, itemId: string): Outcome<TrustedKey> {
-      const key = known(keyId);
+      const key = trustedKey(keyId);
       if (!key.ok) return key;
       const problem = scopeProblem(key.output, kind, itemId, clock.now());
       if (problem === undefined) return key;

@@ -1,7 +1,7 @@
-// What a chain of blocks allows, apart from time and policy.
+// The rights of a chain of blocks, apart from time and policy.
 //
-// INVARIANT: a child never holds more than its parent. A right is the conjunction of all blocks, so
-// appending one can only take away; nothing ever computes an intersection of globs.
+// INVARIANT: a child never has more rights than its parent. A right must be allowed by every block, so
+// an appended block can only remove rights; nothing ever computes an intersection of globs.
 import { lastSegment, literalPrefix, matchGlob } from '../../base/index.ts';
 import { type CapabilityCatalog, SCOPE_FIELDS } from '../grants/capability-catalog.ts';
 import { describeNeed, formatPermission, permissionFor } from '../grants/denial.ts';
@@ -19,62 +19,66 @@ import {
 import { type ItemFilters, listName, refusingList } from '../grants/item-filter.ts';
 import type { TokenBlock } from './token-block.ts';
 
-/** An early answer for people and hooks. Enforcement does not use it: every call is judged on its own. */
+/** An early answer for people and hooks. Enforcement does not use it, because every call is judged itself. */
 export interface StartCheck {
-  /** Nothing of that name is held, or no scope that could overlap. */
+  /** Grants without any right of that name, or without an overlapping scope. */
   missing: Grant[];
-  /** Held in part, or so that only the actual call can tell: worth a warning. */
+  /** Grants that exist in part, or whose overlap only a call can decide. They are worth a warning. */
   partial: Grant[];
 }
 
 type Fit = 'none' | 'partial' | 'full';
 const RANK: Record<Fit, number> = { none: 0, partial: 1, full: 2 };
 
-/** `src/**` covers whatever stays below `src/`; everything else is left to the actual call. */
-function globFit(wanted: string, held: string): Fit {
-  if (wanted === held || held === '**') return 'full';
+/** `src/**` covers a glob that stays below `src/`. Everything else is left to the actual call. */
+function globFit(wanted: string, pattern: string): Fit {
+  if (wanted === pattern || pattern === '**') return 'full';
   const isLiteral = !/[*?]/.test(wanted);
-  if (isLiteral && matchGlob(held, wanted)) return 'full';
-  const [want, have] = [literalPrefix(wanted), literalPrefix(held)];
-  if (held === `${have}**` && have.endsWith('/') && want.startsWith(have)) return 'full';
+  if (isLiteral && matchGlob(pattern, wanted)) return 'full';
+  const [want, have] = [literalPrefix(wanted), literalPrefix(pattern)];
+  if (pattern === `${have}**` && have.endsWith('/') && want.startsWith(have)) return 'full';
   const overlaps = want.startsWith(have) || have.startsWith(want);
   return overlaps ? 'partial' : 'none';
 }
 
-/** A glob without `/` over last segments and one over full ids may meet anywhere. */
-function idFit(wanted: string, held: string): Fit {
-  if (wanted === held) return 'full';
-  if (held.includes('/') === wanted.includes('/')) return globFit(wanted, held);
-  if (!/[*?]/.test(held)) return /[*?]/.test(wanted) ? 'partial' : 'none';
-  if (held.includes('/')) return globFit(wanted, held);
-  return globFit(lastSegment(wanted), held) === 'none' ? 'none' : 'partial';
+/** A glob without `/` over last segments may overlap with any glob over full ids. */
+function idFit(wanted: string, pattern: string): Fit {
+  if (wanted === pattern) return 'full';
+  if (pattern.includes('/') === wanted.includes('/')) return globFit(wanted, pattern);
+  if (!/[*?]/.test(pattern)) return /[*?]/.test(wanted) ? 'partial' : 'none';
+  if (pattern.includes('/')) return globFit(wanted, pattern);
+  return globFit(lastSegment(wanted), pattern) === 'none' ? 'none' : 'partial';
 }
 
-function fieldFit(field: keyof Scope, wanted: string | undefined, held: string | undefined): Fit {
-  if (held === undefined) return 'full';
+function fieldFit(
+  field: keyof Scope,
+  wanted: string | undefined,
+  pattern: string | undefined,
+): Fit {
+  if (pattern === undefined) return 'full';
   if (wanted === undefined) return 'partial';
-  if (field === 'subtree') return held === 'any' || held === wanted ? 'full' : 'none';
-  if (field === 'id') return idFit(wanted, held);
+  if (field === 'subtree') return pattern === 'any' || pattern === wanted ? 'full' : 'none';
+  if (field === 'id') return idFit(wanted, pattern);
   return field === 'host'
-    ? globFit(wanted.toLowerCase(), held.toLowerCase())
-    : globFit(wanted, held);
+    ? globFit(wanted.toLowerCase(), pattern.toLowerCase())
+    : globFit(wanted, pattern);
 }
 
-function scopeFit(wanted: Scope = {}, held: Scope = {}): Fit {
-  return SCOPE_FIELDS.map((field) => fieldFit(field, wanted[field], held[field])).reduce(
+function scopeFit(wanted: Scope = {}, present: Scope = {}): Fit {
+  return SCOPE_FIELDS.map((field) => fieldFit(field, wanted[field], present[field])).reduce(
     (worst, fit) => (RANK[fit] < RANK[worst] ? fit : worst),
   );
 }
 
-/** Sorts what is wanted into missing and partly held; what is in neither is held in full. */
+/** Sorts wanted grants into missing and partial ones. A grant in neither list exists in full. */
 export function missingAtStart(
   wanted: readonly Grant[],
-  held: readonly Grant[],
+  present: readonly Grant[],
   catalog: CapabilityCatalog,
 ): StartCheck {
   const result: StartCheck = { missing: [], partial: [] };
   for (const grant of wanted) {
-    const best = held
+    const best = present
       .filter(
         (candidate) =>
           candidate.capability === grant.capability ||
@@ -90,18 +94,18 @@ export function missingAtStart(
 
 export type TokenChain = readonly TokenBlock[];
 
-/** One line per block of what `explain` says. */
+/** One line per block for `explain`. */
 export interface Explanation {
   block: number;
   allowed: boolean;
   reason: string;
 }
 
-/** System-only capabilities count in block 0 alone, and there only for a signed core item. */
+/** System-only capabilities count only in block 0, and only for a signed core item. */
 const mayHoldSystem = (block: TokenBlock, index: number): boolean =>
   index === 0 && block.core === true;
 
-/** What a block holds by itself and by approvals; the use of one is counted when it is made. */
+/** Returns the grants of a block with its approvals. The use of an approval is counted at the call. */
 const heldBy = ({ caps, approved }: TokenBlock): readonly Grant[] =>
   approved ? [...caps, ...approved] : caps;
 
@@ -110,7 +114,7 @@ const shownScope = ({ scope }: Grant): string =>
     .map(([field, glob]) => ` ${field}=${glob}`)
     .join('');
 
-/** More are never shown; comparing each with each stays small. */
+/** Maximum number of displayed names, which also bounds the comparison of each with each. */
 const MAX_NAMED = 300;
 
 export class ChainRights {
@@ -124,17 +128,18 @@ export class ChainRights {
 
   #allows(block: TokenBlock, index: number, need: Need): boolean {
     if (this.#catalog.isSystem(need.capability) && !mayHoldSystem(block, index)) return false;
-    // Threads outside the own subtree: for core items, or because a person approved it.
+    // Threads outside of the own subtree: for core items, or after a person's approval.
     const everyThread = need.scope?.subtree === 'any';
     if (everyThread && index === 0 && !block.core && block.approval === undefined) return false;
     return grantsCover(block.caps, need, this.#catalog);
   }
 
-  /** Why the chain refuses this one need, and what to do; undefined when it allows it. */
+  /** Returns why the chain refuses this need, with a remedy. Undefined if it allows it. */
   refusal(need: Need): string | undefined {
     const problem = needProblem(need, this.#catalog);
     if (problem !== undefined) return `${describeNeed(need)} is refused: ${problem}`;
-    if (this.#blocks.length === 0) return `${describeNeed(need)} is refused: there is no block`;
+    if (this.#blocks.length === 0)
+      return `${describeNeed(need)} is refused: the token has no block`;
     for (const [index, block] of this.#blocks.entries()) {
       if (!this.#allows(block, index, need)) {
         return `${describeNeed(need)} ${this.#lackOf(index, need)}`;
@@ -143,7 +148,7 @@ export class ChainRights {
     return undefined;
   }
 
-  /** The line to add, and where; undefined when no line would help. */
+  /** Returns the line to add and its directive. Undefined if no line helps. */
   remedy(need: Need): string | undefined {
     const isWhole = needProblem(need, this.#catalog) === undefined;
     const index = isWhole
@@ -152,18 +157,18 @@ export class ChainRights {
     return index === -1 ? undefined : this.#lineFor(index, need);
   }
 
-  /** Why nothing of that name is held; undefined when something is. */
+  /** Returns why there is no grant of that name. Undefined if there is one. */
   lack(capability: string): string | undefined {
     const catalog = this.#catalog;
-    if (!catalog.get(capability)) return `\`${capability}\` is no capability`;
-    if (this.#blocks.length === 0) return 'there is no block';
+    if (!catalog.get(capability)) return `\`${capability}\` is not a capability`;
+    if (this.#blocks.length === 0) return 'the token has no block';
     const failing = this.#lacking(capability);
     return failing === -1
       ? undefined
       : `\`${capability}\` ${this.#lackOf(failing, { capability })}`;
   }
 
-  /** The first block that holds nothing of this name, -1 if all do. */
+  /** Returns the index of the first block without this name, or -1. */
   #lacking(capability: string): number {
     const catalog = this.#catalog;
     const isSystem = catalog.isSystem(capability);
@@ -191,9 +196,8 @@ export class ChainRights {
   }
 
   /**
-   * The approvals each of which would let this need through the blocks that refuse it by themselves.
-   * INVARIANT: no approval gives a system-only capability, and none counts in a block that does not
-   * name it.
+   * Returns the approvals of which each alone lets this need pass the refusing blocks. INVARIANT: an
+   * approval never gives a system-only capability, and never counts in a block that does not name it.
    */
   approvals(need: Need): string[] {
     const catalog = this.#catalog;
@@ -207,7 +211,7 @@ export class ChainRights {
     return [...new Set(first)].filter((id) => others.every((ids) => ids.includes(id)));
   }
 
-  /** The name of the first list of any block that leaves this item out; undefined if it passes all. */
+  /** Returns the first list of any block that excludes this item. Undefined if it passes all. */
   listAgainst(use: keyof ItemFilters, category: string, id: string): string | undefined {
     for (const { filters } of this.#blocks) {
       const filter = filters?.[use];
@@ -217,7 +221,7 @@ export class ChainRights {
     return undefined;
   }
 
-  /** What a child that wants this would miss: missing in one block is missing. */
+  /** Returns what a child with these grants would lack. A grant that one block lacks is missing. */
   misses(wanted: readonly Grant[]): StartCheck {
     const checks = this.#blocks.map((block) =>
       missingAtStart(wanted, heldBy(block), this.#catalog),
@@ -229,7 +233,7 @@ export class ChainRights {
     return { missing, partial };
   }
 
-  /** Names of what every block holds at least in part, as conditions see them. */
+  /** Returns names that every block has at least in part, as conditions use them. */
   names(): string[] {
     const isHeld = (grant: Grant) =>
       this.#blocks.every(
@@ -246,13 +250,13 @@ export class ChainRights {
       const where = index > 0 ? 'in the first block' : 'for signed core items';
       return `\`${capability}\` is system-only and counts ${where} alone`;
     }
-    const held = block.caps.filter((grant) => grantHolds(grant, capability, this.#catalog));
-    if (held.length === 0) return `holds no \`${capability}\``;
-    const shown = held.slice(0, 5).map((grant) => `\`${grant.capability}${shownScope(grant)}\``);
-    return `holds only ${shown.join(', ')}${held.length > 5 ? ' and more' : ''}`;
+    const present = block.caps.filter((grant) => grantHolds(grant, capability, this.#catalog));
+    if (present.length === 0) return `holds no \`${capability}\``;
+    const names = present.slice(0, 5).map((grant) => `\`${grant.capability}${shownScope(grant)}\``);
+    return `holds only ${names.join(', ')}${present.length > 5 ? ' and more' : ''}`;
   }
 
-  /** Block by block, for people. */
+  /** Returns for each block, as text for people, whether it allows the need. */
   explain(need: Need): Explanation[] {
     const problem = needProblem(need, this.#catalog);
     return this.#blocks.map((block, index) => {

@@ -1,7 +1,6 @@
-// Attempts to widen a right. The attacker holds tokens (with their end keys), knows every public
-// thing and signs whatever it likes with its own keys; it does not hold the root key or keys that
-// were dropped. A case is one token and one question; `npm run soak` asks more than 130,000 of them, and
-// `npm test` an eighth.
+// Attempts to widen a right. The attacker holds tokens (with their end keys), knows every public thing and
+// signs whatever it likes with its own keys; it does not hold the root key or keys that were dropped. A case is
+// one token and one question; `npm run soak` asks more than 130,000 of them, and `npm test` an eighth.
 import { ofToday, runs, timeoutMs } from '@kernmantle/test-support/soak';
 import { bundleCatalog, NOW, sealToken, seededRandom } from '@kernmantle/test-support/trust';
 import * as fc from 'fast-check';
@@ -211,7 +210,7 @@ const rebuild = (
   rootId = root.id,
 ): string => encodeToken({ root: rootId, links, sealed: end.kind === 'seal', proof: end });
 
-/** A link with any body at all, signed by whoever holds the seed, and a seed to go on with. */
+/** Returns a link with any body, signed by an attacker with the seed, and a seed for the next link. */
 function forge(
   before: readonly TokenLink[],
   seed: Uint8Array,

@@ -1,6 +1,5 @@
-// The body of one block of a capability token, and how it is read back: exactly these fields,
-// exactly these shapes, in the one canonical spelling. What is not known here is refused, so an old
-// verifier never overlooks a restriction that a newer block speaks of.
+// The body of one block of a capability token: exactly these fields and shapes, in the one canonical spelling.
+// An unknown field is refused, so that an old verifier never overlooks a restriction of a newer block.
 import {
   canonicalJson,
   compact,
@@ -28,15 +27,15 @@ import type { Grant } from '../grants/grant.ts';
 import { type ItemFilters, itemFilters } from '../grants/item-filter.ts';
 
 export interface TokenBudget {
-  /** Calls left per tool, e.g. `delete_file: 1`. */
+  /** Remaining calls per tool, such as `delete_file: 1`. */
   uses?: Record<string, number>;
-  /** Decimal, in the price table's currency. */
+  /** Decimal in the price table's currency. */
   spend?: string;
   spawns?: number;
   depth?: number;
 }
 
-/** A right that a person approved for one thread, with the approval that is used up by it. */
+/** A right that a person approved for one thread, with the approval whose uses are counted. */
 export interface ApprovedGrant extends Grant {
   approval: string;
 }
@@ -50,17 +49,17 @@ export interface TokenBlock {
   parent?: string;
   directive?: string;
   caps: Grant[];
-  /** Counts like `caps`, but every use is counted with whoever keeps the approvals. */
+  /** Grants that count like `caps`, but the store of approvals counts every use. */
   approved?: ApprovedGrant[];
-  /** Lists over categories and names. */
+  /** Lists over categories and names. Absent: the block excludes no items. */
   filters?: ItemFilters;
   budget?: TokenBudget;
-  /** Milliseconds since 1970; from then on the token is worth nothing. */
+  /** Time in milliseconds since 1970 from which on the token is invalid. */
   exp: number;
   nonce: string;
-  /** Block 0 only: minted for a signed core item, so system-only capabilities count. */
+  /** Only in block 0: the token was minted for a signed core item, so system-only capabilities count. */
   core?: true;
-  /** Block 0 only: the approval by a person that this token was minted on. */
+  /** Only in block 0: the approval by a person for which this token was minted. */
   approval?: string;
 }
 
@@ -112,7 +111,7 @@ const blockRule = record(FIELDS, {
   ...STRICT,
 });
 
-/** Why this is no block; undefined when it is one. */
+/** Returns why this is not a valid block. Undefined for a valid one. */
 function blockProblem(value: Json, index: number): string | undefined {
   const [first] = problemsIn(value, '', blockRule);
   if (first) return `is not valid: ${first.message}`;
@@ -120,12 +119,12 @@ function blockProblem(value: Json, index: number): string | undefined {
   return rootOnly === undefined ? undefined : `may not hold \`${rootOnly}\``;
 }
 
-/** Blocks that were written here, by place and text: reading them gives just these. */
+/** Cache of blocks that this process wrote, by index and text. */
 const written = createRecent<string, TokenBlock>(100);
 
-/** The text that is signed. */
+/** Returns the text that is signed. */
 export function writeBlock(block: TokenBlock, index: number): Outcome<string> {
-  // Optional fields that are present but undefined are absent in JSON.
+  // Optional fields that are undefined are absent in JSON.
   const value = plainJson(block);
   const problem = blockProblem(value, index);
   if (problem !== undefined) return fail('invalid_input', `block ${index} ${problem}`);
@@ -137,7 +136,7 @@ export function writeBlock(block: TokenBlock, index: number): Outcome<string> {
   return ok(text);
 }
 
-/** Frozen. Refuses every spelling but the canonical one: duplicate keys, blanks, other numbers. */
+/** Returns a frozen block. Refuses every non-canonical spelling: duplicate keys, blanks, other numbers. */
 export function readBlock(text: string, index: number): Outcome<TokenBlock> {
   const before = written.get(`${index}:${text}`);
   if (before) return ok(before);
@@ -151,23 +150,23 @@ export function readBlock(text: string, index: number): Outcome<TokenBlock> {
   return ok(freezeJson(parsed.output) as unknown as TokenBlock);
 }
 
-/** Decimal text as nano-units, so that comparing is exact. */
+/** Converts decimal text to nano-units, so that comparisons are exact. */
 function nanos(spend: string): bigint {
   const [whole = '0', part = ''] = spend.split('.');
   return BigInt(whole + part.padEnd(9, '0'));
 }
 
-/** What all blocks leave: the smallest of each; a field that none names is not limited here. */
+/** Returns the smallest value of each field over all blocks. An absent field is not limited. */
 export function leastBudget(budgets: readonly (TokenBudget | undefined)[]): TokenBudget {
-  const given = budgets.flatMap((budget) => budget ?? []);
+  const present = budgets.flatMap((budget) => budget ?? []);
   const least = (counts: number[]) => (counts.length > 0 ? Math.min(...counts) : undefined);
-  const uses = given.flatMap((budget) => Object.entries(budget.uses ?? {}));
-  const spends = given.flatMap(({ spend }) => spend ?? []);
+  const uses = present.flatMap((budget) => Object.entries(budget.uses ?? {}));
+  const spends = present.flatMap(({ spend }) => spend ?? []);
   return compact<TokenBudget>({
-    // The smallest comes last, and stays.
+    // The smallest comes last and overwrites the others.
     uses: uses.length > 0 ? Object.fromEntries(uses.sort(([, a], [, b]) => b - a)) : undefined,
     spend: spends.sort((a, b) => Number(nanos(a) - nanos(b)))[0],
-    spawns: least(given.flatMap(({ spawns }) => spawns ?? [])),
-    depth: least(given.flatMap(({ depth }) => depth ?? [])),
+    spawns: least(present.flatMap(({ spawns }) => spawns ?? [])),
+    depth: least(present.flatMap(({ depth }) => depth ?? [])),
   });
 }

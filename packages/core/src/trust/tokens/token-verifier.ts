@@ -1,5 +1,5 @@
-// What a capability token is worth. Signatures and shapes are checked once per token and remembered
-// by hash; time, revocation and the match of grants are checked at every question.
+// Verifies capability tokens. Signatures and shapes are checked once per token and cached by hash. Time,
+// revocation and grants are checked at every question.
 import { createRecent, type Outcome, ok } from '../../base/index.ts';
 import type { CapabilityCatalog } from '../grants/capability-catalog.ts';
 import { tokenRefused } from '../grants/denial.ts';
@@ -26,7 +26,7 @@ import { readBlock, type TokenBlock } from './token-block.ts';
 import { type TokenWorld, VerifiedToken } from './verified-token.ts';
 
 export interface TokenVerifierPorts extends TokenWorld {
-  /** Whose block 0 counts. Several while root keys are being exchanged. */
+  /** Trusted keys of block 0. Several during an exchange of root keys. */
   roots: readonly PublicKeyRecord[];
   audience: string;
   /** Real path of the project's root. */
@@ -48,8 +48,8 @@ function verifyLinks(links: readonly TokenLink[], root: Uint8Array): boolean {
 }
 
 /**
- * INVARIANT: a chain is accepted only up to its true end. Without this, dropping the last block
- * would give back what it took away.
+ * INVARIANT: a chain is always accepted only up to its true end. Without this check, removing the last
+ * block would restore the rights that it removed.
  */
 function verifyEnd({ links, proof }: CapabilityToken): boolean {
   const last = links.at(-1);
@@ -70,7 +70,7 @@ function readBlocks(links: readonly TokenLink[]): Outcome<TokenBlock[]> {
   return ok(blocks);
 }
 
-/** May the chain up to here move into another project? Each block before must have said so. */
+/** True if the chain so far may move into another project. Each earlier block must have the right. */
 function mayEnter(project: string, before: readonly TokenBlock[], catalog: CapabilityCatalog) {
   const need = { capability: 'project.use', scope: { path: project } };
   return before.every((block) => grantsAllow(block.caps, need, catalog));
@@ -83,12 +83,15 @@ function lineageProblem(
   for (const [index, block] of blocks.entries()) {
     const before = blocks[index - 1];
     if (block.aud !== ports.audience) return ['audience', `block ${index} is for another audience`];
-    const held = block.approved ? [...block.caps, ...block.approved] : block.caps;
-    const bad = held.map((grant) => grantProblem(grant, ports.catalog)).find(Boolean);
+    const grants = block.approved ? [...block.caps, ...block.approved] : block.caps;
+    const bad = grants.map((grant) => grantProblem(grant, ports.catalog)).find(Boolean);
     if (bad !== undefined) return ['capability', `block ${index}: ${bad}`];
     if (!before) continue;
     if (block.thread !== before.thread && block.parent !== before.thread) {
-      return ['thread', `block ${index} is for a thread that is no child of \`${before.thread}\``];
+      return [
+        'thread',
+        `block ${index} is for a thread that is not a child of \`${before.thread}\``,
+      ];
     }
     if (
       block.project !== before.project &&
@@ -105,12 +108,12 @@ function lineageProblem(
 export function createTokenVerifier(ports: TokenVerifierPorts) {
   const { cacheSize = CACHE_SIZE } = ports;
   const cache = createRecent<string, VerifiedToken>(Math.ceil(cacheSize / 2));
-  /** The text that was presented last: a thread presents the same one at every call. */
+  /** The last text with its token, because a thread presents the same one at every call. */
   let latest: { text: string; token: VerifiedToken } | undefined;
   const roots = new Map<string, Uint8Array>();
   for (const { key } of ports.roots) {
     const [id, raw] = [keyIdOf(key), fromBase64Url(key, KEY_BYTES)];
-    // A record that is no key vouches for nothing.
+    // A record with an invalid key is ignored.
     if (id.ok && raw) roots.set(id.output, raw);
   }
 
@@ -138,10 +141,10 @@ export function createTokenVerifier(ports: TokenVerifierPorts) {
   }
 
   return {
-    /** `thread`: who presents it; a token of another thread is refused. Never throws. */
+    /** `thread`: the thread that presents the token; a token of another thread is refused. Never throws. */
     verify(text: string, thread?: string): Outcome<VerifiedToken> {
       if (typeof text !== 'string' || text.length > MAX_TOKEN) {
-        return tokenRefused('malformed', 'it is no text or too long');
+        return tokenRefused('malformed', 'it is not a text, or too long');
       }
       const token = latest?.text === text ? ok(latest.token) : verifyText(text);
       if (!token.ok) return token;

@@ -1,6 +1,6 @@
-// Capability tokens: a chain of blocks, each signed by the key that the block before it names, the
-// first by the harness's root key. Whoever holds the last private key can append a block; nobody
-// can take one away, because that key belongs to the end of the chain and to no other place in it.
+// Capability tokens: a chain of blocks, each signed by the key that the block before it names, the first
+// one by the harness's root key. The owner of the last private key can append a block. Nobody can remove
+// one, because that key fits only the end of the chain.
 import { fail, type Outcome, ok, type RandomBytes, systemRandom } from '../../base/index.ts';
 import {
   frame,
@@ -14,7 +14,7 @@ import {
 } from '../keys/key.ts';
 import { type TokenBlock, writeBlock } from './token-block.ts';
 
-/** A body as signed, the public key for the next block, and the signature over both. */
+/** A signed body, the public key for the next block, and the signature over both. */
 export interface TokenLink {
   readonly body: string;
   readonly next: Uint8Array;
@@ -26,22 +26,21 @@ type TokenProof =
   | { readonly kind: 'key'; readonly seed: Uint8Array }
   | { readonly kind: 'seal'; readonly signature: Uint8Array };
 
-/** A secret. The proof is not enumerable, so that printing or spreading a token does not show it. */
+/** A secret. The proof is not enumerable, so printing or spreading a token does not show it. */
 export interface CapabilityToken {
-  /** Id of the root key. */
   readonly root: string;
   readonly links: readonly TokenLink[];
   readonly sealed: boolean;
   readonly proof: TokenProof;
 }
 
-/** What the caller says of a block; version, nonce and marks are added here. */
+/** The content of a block from the caller. Version, nonce and marks are added here. */
 type BlockContent = Omit<TokenBlock, 'v' | 'nonce' | 'core' | 'approval'>;
 
 interface MintOptions {
-  /** The item is signed and part of the core: its system-only capabilities count. */
+  /** True for a signed item of the core, whose system-only capabilities count. */
   core?: boolean;
-  /** Id of the approval by a person that this token is minted on. */
+  /** Id of the approval by a person for which this token is minted. */
   approval?: string;
   random?: RandomBytes;
 }
@@ -58,7 +57,10 @@ const indexBytes = (index: number): Buffer => {
   return bytes;
 };
 
-/** What a block's signature covers. `previous` is the signature before it; for block 0 the root key. */
+/**
+ * Returns the bytes that a block's signature covers. `previous` is the signature before it; for block 0
+ * the root key.
+ */
 export const signedBytes = (
   index: number,
   previous: Uint8Array,
@@ -66,7 +68,7 @@ export const signedBytes = (
   next: Uint8Array,
 ): Buffer => frame(BLOCK_TAG, indexBytes(index), previous, Buffer.from(body), next);
 
-/** What a seal covers: the whole last link, and through its signature all before it. */
+/** Returns the bytes that a seal covers: the last link and, through its signature, all before it. */
 export const sealedBytes = (count: number, { body, next, signature }: TokenLink): Buffer =>
   frame(SEAL_TAG, indexBytes(count), Buffer.from(body), next, signature);
 
@@ -97,7 +99,7 @@ function appendLink(
 
 const nonceOf = (random: RandomBytes): string => toBase64Url(random(16));
 
-/** A new chain of one block, signed by the root key. Fails on a block that could not be verified. */
+/** Returns a new chain of one block, signed by the root key. Fails for a block that could not be verified. */
 export function mintToken(
   root: KeyPair,
   content: BlockContent,
@@ -116,8 +118,8 @@ export function mintToken(
 }
 
 /**
- * The chain with one more block. INVARIANT: this can only take rights away, whatever the block
- * says: a call must be allowed by every block.
+ * Returns the chain with one more block. INVARIANT: this can never add rights, whatever the block
+ * contains, because every block must allow a call.
  */
 export function attenuateToken(
   token: CapabilityToken,
@@ -133,7 +135,7 @@ export function attenuateToken(
   return appendLink(token.root, token.links, signer, last.signature, block, random);
 }
 
-/** `kmt1.ROOT.BODY.KEY.SIGNATURE…` and at the end `k.SEED` or `s.SIGNATURE`, all base64url. */
+/** Returns `kmt1.ROOT.BODY.KEY.SIGNATURE…` with `k.SEED` or `s.SIGNATURE` at the end, all base64url. */
 export function encodeToken(token: CapabilityToken): string {
   const { proof } = token;
   const links = token.links.flatMap(({ body, next, signature }) => [
@@ -170,8 +172,8 @@ function readProof(kind: string | undefined, text: string): TokenProof | undefin
 }
 
 /**
- * Reads the one text that `encodeToken` writes for a token. Checks the form only; what the token is
- * worth is for a verifier to say. Never throws.
+ * Reads exactly the text that `encodeToken` writes. Checks only the form; a verifier checks the
+ * signatures. Never throws.
  */
 export function decodeToken(text: string): Outcome<CapabilityToken> {
   const refuse = (why: string) => fail('invalid_input', `not a capability token: ${why}`);

@@ -1,9 +1,9 @@
-// What a person approved for a thread, added to its rights: the chain is minted anew with the
-// approvals beside what its blocks hold.
+// A verified token, and how approvals of a person are added to a thread's rights: the chain is minted
+// anew with the approvals in its blocks.
 //
-// INVARIANT: right = declared AND (parent OR approval). An approval stands in every block above its
-// thread, where it takes the place of what those do not hold, and in no block below it; the thread's
-// own block stays what its directive declares, unless the person said that it may go beyond that.
+// INVARIANT: right = declared AND (parent OR approval), always. An approval is in every block above its
+// thread, where it replaces missing grants, and in no block below. The thread's own block keeps what its
+// directive declares, unless the person allowed more.
 import {
   type Clock,
   createRecent,
@@ -40,16 +40,16 @@ import {
 export interface ApprovedRight {
   /** The approval whose uses are counted. */
   approval: string;
-  /** Whom it was given to; threads below it may declare it too. */
+  /** The thread that got it. Its descendants may declare it too. */
   thread: string;
   grant: Grant;
-  /** Milliseconds since 1970. */
+  /** Time in milliseconds since 1970 from which on the approval does not count. Absent: no such time. */
   expires?: number;
-  /** The person gave it although the directive does not declare it. */
+  /** True if the directive does not declare it and the person allowed it anyway. */
   beyond?: boolean;
 }
 
-/** The approvals that count in one block of a chain. */
+/** Returns the approvals that count in one block of a chain. */
 function approvedIn(
   blocks: readonly TokenBlock[],
   index: number,
@@ -62,7 +62,7 @@ function approvedIn(
   });
 }
 
-/** `blocks` of a token that was verified; the new one lasts as long as all that it stands on. */
+/** `blocks` of a verified token. The new token expires with the earliest of its parts. */
 export function widenToken(
   root: KeyPair,
   blocks: readonly TokenBlock[],
@@ -80,27 +80,26 @@ export function widenToken(
       ...(approved.length > 0 && { approved }),
     };
     const marks = { core, random, ...(approval !== undefined && { approval }) };
-    const made = token ? attenuateToken(token, content, random) : mintToken(root, content, marks);
-    if (!made.ok) return made;
-    token = made.output;
+    const widened = token
+      ? attenuateToken(token, content, random)
+      : mintToken(root, content, marks);
+    if (!widened.ok) return widened;
+    token = widened.output;
   }
   return token ? ok(token) : fail('invalid_input', 'a token needs a block');
 }
 
-/** A verified token allows what its chain allows, unless it expired, was revoked, or a ceiling is lower. */
+/** A verified token allows what its chain allows, unless it expired, was revoked, or a ceiling refuses. */
 export interface TokenWorld {
   clock: Pick<Clock, 'now'>;
   catalog: CapabilityCatalog;
-  /** A revoked thread takes its descendants with it. */
+  /** True for a revoked thread and its descendants. */
   isRevoked?(thread: string): boolean;
-  /** Absent: every thread that the root key vouches for is known. */
+  /** Absent: every thread that the root key signed is known. */
   isKnownThread?(thread: string): boolean;
-  /**
-   * Counts one use of an approval that the token names; once per token, whatever is asked of it.
-   * Absent: approvals in a token count for nothing.
-   */
+  /** Counts one use of an approval in the token, once per token. Absent: approvals in a token do not count. */
   useApproval?(use: { approval: string; thread: string; token: string }): Outcome<null>;
-  /** The operator's policies: they cap every token. */
+  /** The operator's policies, which cap every token. */
   ceilings?: readonly Ceiling[];
 }
 
@@ -115,36 +114,36 @@ interface RefusedNeed {
   readonly rule?: string;
 }
 
-/** No grant of any directive covers this, so none is missing. */
+/** No grant of any directive covers this need, so none is missing. */
 const isClosed = ({ capability, scope }: Need): boolean =>
   capability === 'fs.write' && isProtectedPath(scope?.path ?? '');
 
 const VALID = ok(null);
-/** No refusal: an approval was used, and its uses are counted. */
+/** Marks an allowed need: an approval was used and its use was counted. */
 const BY_APPROVAL = '';
 
 export class VerifiedToken {
-  /** For the audit and for caches; says nothing about the token. */
+  /** For the audit and for caches. It reveals nothing of the token. */
   readonly hash: string;
   readonly blocks: TokenChain;
-  /** The earliest of all blocks. */
+  /** The earliest expiry of all blocks. */
   readonly expires: number;
-  /** Thread and project of the last block: who acts, and where. */
+  /** Thread and project of the last block, which acts. */
   readonly thread: string;
   readonly project: string;
-  /** The smallest of all blocks, field by field. */
+  /** The smallest value of each field over all blocks. */
   readonly budget: TokenBudget;
   readonly #world: TokenWorld;
   readonly #chain: ChainRights;
   /** Every thread whose revocation ends this token. */
   readonly #lineage: ReadonlySet<string>;
-  // Blocks, ceilings and catalogue stay what they are: what they allow once they allow always. Time,
-  // revocations and the uses of an approval are asked about every time.
+  // Blocks, ceilings and catalog are immutable, so an allowed need stays allowed. Time, revocations and
+  // uses of approvals are checked every time.
   readonly #allowed = createRecent<string, true>(MAX_REMEMBERED);
-  // Blocks do not change, so neither do the names; but few tokens are ever asked.
+  // Names are computed on demand, because few tokens need them. Blocks are immutable.
   #names: readonly string[] | undefined;
 
-  /** `blocks` are frozen and there is at least one. */
+  /** `blocks` are frozen and not empty. */
   constructor(hash: string, blocks: TokenChain, world: TokenWorld) {
     const [first, last] = [blocks[0], blocks.at(-1)] as [TokenBlock, TokenBlock];
     this.hash = hash;
@@ -159,13 +158,12 @@ export class VerifiedToken {
     Object.freeze(this);
   }
 
-  // The four questions of every call are functions of their own: whoever holds them need not hand
-  // them on through others.
+  // The four questions of every call are bound functions, so that callers can pass them on singly.
 
-  /** Neither expired nor revoked, now. Asked at every question, because it is held for long. */
+  /** Fails if the token is expired or revoked. Checked at every question, because tokens live long. */
   readonly current = (): Outcome<null> => {
     const { clock, isRevoked, isKnownThread } = this.#world;
-    // Written so that a clock that answers no number denies.
+    // A clock that returns no number gives a refusal.
     if (!(clock.now() < this.expires)) return tokenRefused('expired', 'it has expired');
     for (const name of this.#lineage) {
       if (isRevoked?.(name)) return tokenRefused('revoked', `thread \`${name}\` was revoked`);
@@ -175,7 +173,7 @@ export class VerifiedToken {
       : VALID;
   };
 
-  /** May this actual call be made? `attempted` names the tool in the refusal. */
+  /** Checks an actual call. `attempted` names the tool in the refusal. */
   readonly check = (need: Need, attempted?: string): Outcome<null> => {
     const valid = this.current();
     const text = needText(need);
@@ -188,7 +186,7 @@ export class VerifiedToken {
       else if (refusal !== undefined) {
         isRefused = true;
         message ||= refusal;
-        // The chain may hold it, and a ceiling refuses it: then nothing is missing. No grant reaches `.ai`.
+        // If the chain grants it and a ceiling refuses, no right is missing. No grant reaches `.ai`.
         const isLacking = !isClosed(part) && this.#chain.refusal(part) !== undefined;
         if (isLacking) missing.push(part);
       }
@@ -206,12 +204,12 @@ export class VerifiedToken {
     const refusal = this.#chain.refusal(need);
     const capped = capRefusal(ceilings, need, catalog);
     if (refusal === undefined) return capped;
-    // The ceilings come before an approval: none is used up for what they refuse.
+    // Ceilings come before approvals, so that a refused call uses none.
     const by = capped === undefined ? this.#useApproval(need) : [];
     return by === true ? BY_APPROVAL : [refusal, ...by].join('; ');
   }
 
-  /** Lets a need through on an approval; the reasons of those that are used up or too old otherwise. */
+  /** Returns true if an approval allows the need. Otherwise returns why approvals are used up or expired. */
   #useApproval(need: Need): true | string[] {
     const { useApproval } = this.#world;
     const reasons: string[] = [];
@@ -224,7 +222,7 @@ export class VerifiedToken {
     return reasons;
   }
 
-  /** A rule refuses if the chain misses nothing: a policy, unless `rule` is given. */
+  /** If the chain lacks nothing, a rule refuses: a policy, unless `rule` is given. */
   #refuse({ missing, message, attempted, need, rule }: RefusedNeed): Failure {
     const remedy = missing[0] && this.#chain.remedy(missing[0]);
     return denied({
@@ -237,7 +235,7 @@ export class VerifiedToken {
     });
   }
 
-  /** Is anything of that name held, whatever its scope? Asked before the scope can be known. */
+  /** Checks for a grant of that name with any scope. Used before the scope is known. */
   readonly holds = (capability: string): Outcome<null> => {
     const valid = this.current();
     const text = `holds ${capability}`;
@@ -254,26 +252,26 @@ export class VerifiedToken {
     return valid;
   };
 
-  /** Do the lists over categories and names let this item be seen and used? */
+  /** Returns true if the lists of categories and names let the thread see and use this item. */
   readonly sees = (kind: ListedKind, category: string, id: string): boolean =>
-    // Tools are named one by one in `tool.execute`; no list is about them.
+    // Tools are named one by one in `tool.execute`, and no list excludes them.
     this.current().ok && (kind === 'tool' || this.listAgainst(kind, category, id) === undefined);
 
-  /** The list that leaves this item out, as `directives.allow_categories`. */
+  /** Returns the list that excludes this item, such as `directives.allow_categories`. */
   readonly listAgainst = (kind: ListedKind, category: string, id: string): string | undefined =>
     kind === 'tool'
       ? undefined
       : this.#chain.listAgainst(kind === 'directive' ? 'directives' : kind, category, id);
 
-  /** May this directive be started as a child thread? */
+  /** Checks whether this directive may be started as a child thread. */
   maySpawn(category: string, id: string): Outcome<null> {
     const need: Need = { capability: 'spawn.thread' };
-    const held = this.check(need, id);
-    if (!held.ok) return held;
+    const allowed = this.check(need, id);
+    if (!allowed.ok) return allowed;
     const list =
       this.#chain.listAgainst('spawn', category, id) ??
       this.#chain.listAgainst('directives', category, id);
-    if (list === undefined) return held;
+    if (list === undefined) return allowed;
     const message = `directive \`${id}\` may not be spawned: ${listRefusal(list)}`;
     const missing = missingInList(list);
     return this.#refuse({ missing, message, attempted: id, need, rule: list });
@@ -283,7 +281,10 @@ export class VerifiedToken {
     return this.#chain.misses(wanted);
   }
 
-  /** Block by block, for people. */
+  /**
+   * Returns for each block, as text for people, whether it allows the need. An expired or revoked token
+   * allows nothing.
+   */
   explain(need: Need): Explanation[] {
     const valid = this.current();
     const lines = this.#chain.explain(need);
@@ -292,15 +293,15 @@ export class VerifiedToken {
     return lines.map((line) => ({ ...line, allowed: false, reason }));
   }
 
-  /** Names for `permissions.granted`. */
+  /** Returns the names of all rights for `permissions.granted`. */
   granted(): string[] {
     this.#names ??= this.#chain.names();
     return [...this.#names];
   }
 
-  /** Every glob over paths, in its blocks and in the ceilings. */
+  /** Returns every glob over paths in the blocks and the ceilings. */
   globs(): string[] {
-    const held = this.blocks.flatMap(({ caps, approved = [] }) => [...caps, ...approved]);
-    return [...grantGlobs(held), ...ceilingGlobs(this.#world.ceilings ?? [])];
+    const grants = this.blocks.flatMap(({ caps, approved = [] }) => [...caps, ...approved]);
+    return [...grantGlobs(grants), ...ceilingGlobs(this.#world.ceilings ?? [])];
   }
 }
