@@ -1,10 +1,10 @@
 // The costs of a thread by model, from its journal. A charge is counted once: with its reply, or at the end of a turn
 // without one.
-import { getOwn, isObject, type Json, plainText } from '../base/index.ts';
+import { getOwn, isObject, type Json, ok, plainText } from '../base/index.ts';
 import { parseMoney } from '../llm/index.ts';
-import type { EventFields, WantedFields } from '../store/index.ts';
+import type { Answer, EventFields, Store, WantedFields } from '../store/index.ts';
 import { type Projection, withPart } from './projection.ts';
-import type { Recorded } from './read-journal.ts';
+import { type Recorded, readableEvents, readStored } from './read-journal.ts';
 
 /** Costs of one request, or of all requests to one model. */
 export interface ModelCost {
@@ -151,13 +151,20 @@ export const cost: Projection<CostState> = {
 
 type PaidEvent = PaidRequest & Pick<Recorded, 'turn' | 'seq' | 'ts'>;
 
-/** The requests of a journal, with the places of the events that pay them. */
-export function paidRequests(events: readonly Recorded[]): PaidEvent[] {
+/** The requests of a thread, with the places of the events that pay them. */
+export async function readRequests(
+  store: Pick<Store, 'read'>,
+  thread: string,
+): Answer<PaidEvent[]> {
+  const types = ['turn_start', 'assistant_message', 'turn_end'] as const;
+  const stored = await readStored(store, thread, types);
+  if (!stored.ok) return stored;
   let state = cost.initial();
-  return events.flatMap((event) => {
+  const requests = readableEvents(stored.output).flatMap((event) => {
     const { turn, seq, ts } = event;
     const paid = paidBy(state.isAnswered, fieldsIn(event));
     state = cost.apply(state, event);
     return paid ? [{ ...paid, turn, seq, ts }] : [];
   });
+  return ok(requests);
 }

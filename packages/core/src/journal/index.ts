@@ -7,12 +7,12 @@ export {
   cost,
   DENIAL_FIELDS,
   NO_COST,
-  paidRequests,
+  readRequests,
 } from './cost.ts';
 export { eventFlags, eventLine, isBookkeeping, isInTranscript, oddField } from './event-facts.ts';
 export { argumentsText, type EventTone, replyText } from './event-text.ts';
 export type { DataOf, EventType, JournalEvent } from './events.ts';
-export { project } from './projection.ts';
+export { projectStored } from './projection.ts';
 export {
   decode,
   decodeAll,
@@ -21,7 +21,6 @@ export {
   PASSED_HOOK,
   type Recorded,
   type RecordedOf,
-  readableEvents,
   readJournal,
   readStored,
   startOf,
@@ -40,4 +39,4 @@ export type {
   WhatRan,
 } from './shapes.ts';
 export { eventContent, meterName, type SlimEvent, slimEvent } from './slim-event.ts';
-export { type SummaryState, summary, withLimitsSet } from './summary.ts';
+export { summary } from './summary.ts';
