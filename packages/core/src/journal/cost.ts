@@ -7,7 +7,7 @@ import { type Projection, withPart } from './projection.ts';
 import { type Recorded, readableEvents, readStored } from './read-journal.ts';
 
 /** Costs of one request, or of all requests to one model. */
-export interface ModelCost {
+interface ModelCost {
   readonly requests: number;
   /** Input without the tokens that were read from a cache. */
   readonly input: number;
