@@ -43,7 +43,7 @@ export interface SlimEvent {
   readonly rule?: string;
   /** The capability that a refused call lacked. */
   readonly missing?: string;
-  /** The author of a message or signal: user, harness, model, tool, hook, or a person. */
+  /** The author of a message or signal: user, harness, model, plan, tool, hook, or a person. */
   readonly by?: string;
   readonly usage?: {
     readonly input: number;
