@@ -1,13 +1,13 @@
 // The costs of a thread by model, from its journal. A charge is counted once: with its reply, or at the end of a turn
 // without one.
-import { getOwn, isObject, type Json, plainText } from '../base/index.ts';
+import { getOwn, isObject, type Json, ok, plainText } from '../base/index.ts';
 import { parseMoney } from '../llm/index.ts';
-import type { EventFields, WantedFields } from '../store/index.ts';
+import type { Answer, EventFields, Store, WantedFields } from '../store/index.ts';
 import { type Projection, withPart } from './projection.ts';
-import type { Recorded } from './read-journal.ts';
+import { type Recorded, readableEvents, readStored } from './read-journal.ts';
 
 /** Costs of one request, or of all requests to one model. */
-export interface ModelCost {
+interface ModelCost {
   readonly requests: number;
   /** Input without the tokens that were read from a cache. */
   readonly input: number;
@@ -22,10 +22,6 @@ export interface ModelCost {
   readonly row: string;
 }
 
-interface PaidRequest extends ModelCost {
-  readonly model: string;
-}
-
 export interface CostState {
   readonly seq: number;
   readonly models: ReadonlyMap<string, ModelCost>;
@@ -38,7 +34,7 @@ export interface CostState {
 
 /** Fields of a reply before those of its usage. */
 const REPLY = ['model', 'spend', 'price_row', 'injected', 'apart'];
-/** Fields of the usage, in the order in which `requestOf` takes their values. */
+/** Fields of the usage, in the order in which `addRequest` takes their values. */
 const USAGE = [
   'input_tokens',
   'cache_write_tokens',
@@ -76,60 +72,52 @@ function moneyIn(value: Json | undefined): bigint {
   return read.ok ? read.output : 0n;
 }
 
-function requestOf(
-  [model, spend, row]: readonly (Json | undefined)[],
-  [input, written, cached, output, tokens, estimated]: readonly (Json | undefined)[],
-): PaidRequest {
-  return {
-    model: plainText(model),
-    requests: 1,
-    input: numberIn(input) + numberIn(written),
-    cached: numberIn(cached),
-    output: numberIn(output),
-    tokens: numberIn(tokens),
-    spend: moneyIn(spend),
-    estimated: estimated === true,
-    row: plainText(row),
-  };
-}
+type Sums = { -readonly [name in keyof ModelCost]: ModelCost[name] };
 
-/** The request that an event pays. If a turn has no reply, its end has the charge. */
-function paidBy(isAnswered: boolean, { type, values }: EventFields): PaidRequest | undefined {
-  const [first, , , injected] = values;
-  if (type === 'assistant_message') {
-    return injected === true ? undefined : requestOf(values, values.slice(REPLY.length));
-  }
-  if (type !== 'turn_end' || isAnswered || !isObject(first)) return undefined;
-  const own = REPLY.map((name) => getOwn(first, name));
-  const usage = USAGE.map((name) => getOwn(first, name));
-  return { ...requestOf(own, usage), estimated: true };
+function addRequest(
+  sums: Sums,
+  spend: Json | undefined,
+  row: Json | undefined,
+  usage: readonly (Json | undefined)[],
+): void {
+  const [input, written, cached, output, tokens, estimated] = usage;
+  sums.requests += 1;
+  sums.input += numberIn(input) + numberIn(written);
+  sums.cached += numberIn(cached);
+  sums.output += numberIn(output);
+  sums.tokens += numberIn(tokens);
+  sums.spend += moneyIn(spend);
+  sums.estimated ||= estimated === true;
+  sums.row = plainText(row) || sums.row;
 }
-
-const sumOf = (a: ModelCost, b: ModelCost): ModelCost => ({
-  requests: a.requests + b.requests,
-  input: a.input + b.input,
-  cached: a.cached + b.cached,
-  output: a.output + b.output,
-  tokens: a.tokens + b.tokens,
-  spend: a.spend + b.spend,
-  estimated: a.estimated || b.estimated,
-  row: b.row || a.row,
-});
 
 /** Adds events that were read with `COST_FIELDS`, in the order of their journal. */
 export function addCosts(state: CostState, events: Iterable<EventFields>): CostState {
-  let { models, lastModel, denied, isAnswered } = state;
-  for (const event of events) {
-    const { type, values } = event;
+  let models: Map<string, Sums> | undefined;
+  let { lastModel, denied, isAnswered } = state;
+  // The sums are copied at the first request, because the state is immutable.
+  const sumsOf = (model: string): Sums => {
+    models ??= new Map(Array.from(state.models, ([name, sums]) => [name, { ...sums }]));
+    const sums = models.get(model) ?? { ...NO_COST };
+    models.set(model, sums);
+    return sums;
+  };
+  for (const { type, values } of events) {
+    const [first, spend, row, injected, apart] = values;
     if (type === 'permission_denied') denied += 1;
-    if (type === 'turn_start') [lastModel, isAnswered] = [plainText(values[0]), false];
-    const paid = paidBy(isAnswered, event);
-    if (!paid) continue;
-    const { model, ...request } = paid;
-    models = new Map(models).set(model, sumOf(models.get(model) ?? NO_COST, request));
-    if (type === 'assistant_message') isAnswered ||= values[4] !== true;
+    if (type === 'turn_start') [lastModel, isAnswered] = [plainText(first), false];
+    if (type === 'assistant_message' && injected !== true) {
+      addRequest(sumsOf(plainText(first)), spend, row, values.slice(REPLY.length));
+      isAnswered ||= apart !== true;
+    }
+    // If the turn has a reply, the reply has the charge.
+    if (type !== 'turn_end' || isAnswered || !isObject(first)) continue;
+    const sums = sumsOf(plainText(first['model']));
+    const usage = USAGE.map((name) => getOwn(first, name));
+    addRequest(sums, first['spend'], first['price_row'], usage);
+    sums.estimated = true;
   }
-  return withPart(state, { models, lastModel, denied, isAnswered });
+  return { ...state, models: models ?? state.models, lastModel, denied, isAnswered };
 }
 
 const fieldsIn = ({ type, data }: Recorded): EventFields => {
@@ -144,20 +132,27 @@ export const cost: Projection<CostState> = {
   initial: () => ({ seq: 0, models: new Map(), lastModel: '', denied: 0, isAnswered: false }),
   apply(state, event) {
     if (event.seq <= state.seq) return state;
-    const next = addCosts(state, [fieldsIn(event)]);
+    const next = withPart(state, addCosts(state, [fieldsIn(event)]));
     return next === state ? state : { ...next, seq: event.seq };
   },
 };
 
-type PaidEvent = PaidRequest & Pick<Recorded, 'turn' | 'seq' | 'ts'>;
+type PaidEvent = ModelCost & Pick<Recorded, 'turn' | 'seq' | 'ts'> & { readonly model: string };
 
-/** The requests of a journal, with the places of the events that pay them. */
-export function paidRequests(events: readonly Recorded[]): PaidEvent[] {
-  let state = cost.initial();
-  return events.flatMap((event) => {
+/** The requests of a thread, with the places of the events that pay them. */
+export async function readRequests(
+  store: Pick<Store, 'read'>,
+  thread: string,
+): Answer<PaidEvent[]> {
+  const types = ['turn_start', 'assistant_message', 'turn_end'] as const;
+  const stored = await readStored(store, thread, types);
+  if (!stored.ok) return stored;
+  let { isAnswered } = cost.initial();
+  const requests = readableEvents(stored.output).flatMap((event) => {
     const { turn, seq, ts } = event;
-    const paid = paidBy(state.isAnswered, fieldsIn(event));
-    state = cost.apply(state, event);
-    return paid ? [{ ...paid, turn, seq, ts }] : [];
+    const one = addCosts({ ...cost.initial(), isAnswered }, [fieldsIn(event)]);
+    isAnswered = one.isAnswered;
+    return Array.from(one.models, ([model, sums]) => ({ ...sums, model, turn, seq, ts }));
   });
+  return ok(requests);
 }

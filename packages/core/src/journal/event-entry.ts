@@ -23,6 +23,8 @@ export interface EventFlags<Field extends string = string> {
   readonly turn?: TurnRole;
   /** The event opens or ends the conversation. A live view shows it in its head or in its result. */
   readonly isFrame?: true;
+  /** The model reads the content of the event, which has marks. */
+  readonly isInput?: true;
   /** The conversation shows the event as a message. */
   readonly isMessage?: true;
   /** The timeline shows the event as a row of its own. */

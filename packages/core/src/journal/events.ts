@@ -79,6 +79,7 @@ export const EVENTS = {
   ),
   user_message: entry(said, {
     text: ({ text }) => line('›', 'dim', text),
+    isInput: true,
     isMessage: true,
     isFrame: true,
     acknowledges: true,
@@ -105,6 +106,7 @@ export const EVENTS = {
   tool_result: entry(result, {
     text: resultLine,
     volatile: ['about', 'unused'],
+    isInput: true,
     isProgress: true,
     turn: 'calls',
     changesConversation: true,
@@ -219,6 +221,7 @@ export const EVENTS = {
   }),
   injected_message: entry(fields({ text, marks, by: text }, { reminder: yes }), {
     text: ({ by, text }) => line('›', 'you', `${by}: ${text}`),
+    isInput: true,
     isMessage: true,
     isProgress: true,
     hasRow: true,

@@ -25,13 +25,13 @@ export {
   cost,
   DENIAL_FIELDS,
   NO_COST,
-  paidRequests,
+  readRequests,
 } from './cost.ts';
 export { eventFlags, eventLine, isBookkeeping, isInTranscript, oddField } from './event-facts.ts';
 export { argumentsText, type EventTone, replyText } from './event-text.ts';
 export type { DataOf, EventType, JournalEvent } from './events.ts';
 export { type OpenWork, openWork } from './open-work.ts';
-export { project } from './projection.ts';
+export { project, projectStored } from './projection.ts';
 export {
   decode,
   decodeAll,
@@ -40,7 +40,6 @@ export {
   PASSED_HOOK,
   type Recorded,
   type RecordedOf,
-  readableEvents,
   readJournal,
   readStored,
   startOf,
@@ -59,4 +58,4 @@ export type {
   WhatRan,
 } from './shapes.ts';
 export { eventContent, meterName, type SlimEvent, slimEvent } from './slim-event.ts';
-export { type SummaryState, summary, withLimitsSet } from './summary.ts';
+export { summary } from './summary.ts';

@@ -1,5 +1,6 @@
 // A projection is state that is computed from the events of one journal, in order.
-import type { Recorded } from './read-journal.ts';
+import type { StoredEvent } from '../store/index.ts';
+import { type Recorded, readableEvents } from './read-journal.ts';
 
 export interface Projection<State> {
   readonly name: string;
@@ -21,6 +22,13 @@ export function project<State>(
   for (const event of events) state = projection.apply(state, event);
   return state;
 }
+
+/** The state after these events, as far as they can be read. */
+export const projectStored = <State>(
+  projection: Projection<State>,
+  events: readonly StoredEvent[],
+  from?: State,
+): State => project(projection, readableEvents(events), from);
 
 /** The state with these fields. Returns the same object if it has them already. */
 export const withPart = <State extends object>(state: State, part: Partial<State>): State =>

@@ -102,6 +102,28 @@ test('projections agree about open calls and denials', () => {
   expect(count).toBeGreaterThan(20);
 });
 
+test('a summary of the start and the last events has the limits that people set', () => {
+  let count = 0;
+  const check = (events: readonly Recorded[], at: number): void => {
+    const whole = project(summary, events);
+    const start = project(
+      summary,
+      events.filter(({ type }) => type === 'thread_start').slice(0, 1),
+    );
+    const tail = project(summary, events.slice(at), summary.withLimitsSet(start, whole.limitsSet));
+    expect(tail.limitsSet).toEqual(whole.limitsSet);
+    const isRaised = events.slice(0, at).some(({ type }) => type === 'hook');
+    if (!isRaised) expect(tail.limits).toEqual(whole.limits);
+    if (Object.keys(tail.raisedFrom).length > 0) count += 1;
+  };
+  for (const events of recordedJournals().values()) check(events, events.length >> 1);
+  fc.assert(
+    fc.property(arbitraryJournal, fc.nat(), (events, at) => check(events, at % events.length)),
+    { numRuns: runs(200) },
+  );
+  expect(count).toBeGreaterThan(10);
+});
+
 test('a call has the numbers of its events', () => {
   const eventAt = (events: readonly Recorded[], at: number) => events.find(({ seq }) => seq === at);
   const count = { intents: 0, results: 0, denials: 0, approvals: 0 };

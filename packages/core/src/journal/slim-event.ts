@@ -43,7 +43,7 @@ export interface SlimEvent {
   readonly rule?: string;
   /** The capability that a refused call lacked. */
   readonly missing?: string;
-  /** The author of a message or signal: user, harness, model, tool, hook, or a person. */
+  /** The author of a message or signal: user, harness, model, plan, tool, hook, or a person. */
   readonly by?: string;
   readonly usage?: {
     readonly input: number;
@@ -85,6 +85,7 @@ export const meterName = (limit: string): string =>
   limit === 'duration' ? 'duration_seconds' : limit;
 
 const utf8 = new TextEncoder();
+const scratch = new Uint8Array(64 * 1024);
 const MAX_TEXT = 200;
 const MAX_NAME = 120;
 /** Lists of names: the number of names, and the length of all of them together. */
@@ -112,8 +113,14 @@ const optionalName = (text: string | undefined): string | undefined =>
 const nameInJson = (value: Json | undefined): string | undefined =>
   typeof value === 'string' ? optionalName(value) : undefined;
 
+/** Encodes a short text into one array for all texts. A character needs at most three bytes. */
+const byteLength = (text: string): number =>
+  text.length * 3 <= scratch.length
+    ? utf8.encodeInto(text, scratch).written
+    : utf8.encode(text).length;
+
 const textParts = (text: string): SlimParts =>
-  text === '' ? {} : { preview: preview(text), bytes: utf8.encode(text).length };
+  text === '' ? {} : { preview: preview(text), bytes: byteLength(text) };
 const jsonParts = (value: Json): SlimParts =>
   textParts(typeof value === 'string' ? value : JSON.stringify(value));
 
@@ -378,11 +385,11 @@ export function eventContent<Type extends EventType>({
 
 /** Leaves out absent and empty fields. */
 function present(place: SlimEvent, parts: SlimParts): SlimEvent {
-  const made: Record<string, unknown> = { ...place };
+  const made: SlimEvent & Record<string, unknown> = { ...place };
   for (const [field, value] of Object.entries(parts)) {
     if (value !== undefined && value !== '') made[field] = value;
   }
-  return made as unknown as SlimEvent;
+  return made;
 }
 
 const placeOf = ({ seq, ts, turn, type }: StoredEvent | Recorded): SlimEvent => ({

@@ -6,7 +6,7 @@ import type { DataOf } from './events.ts';
 import { type Projection, withPart } from './projection.ts';
 import type { Recorded } from './read-journal.ts';
 
-export interface SummaryState {
+interface SummaryState {
   /** The last event that changed the state. */
   readonly seq: number;
   readonly status: ThreadStatus | undefined;
@@ -33,11 +33,11 @@ export interface SummaryState {
   readonly endedAt: number | undefined;
 }
 
-type Part = Partial<SummaryState>;
+type SummaryChange = Partial<SummaryState>;
 const NOT_STOPPED = { reason: undefined, cause: undefined, code: undefined, endedAt: undefined };
 
 /** Limits with these entries in force. */
-function withLimits({ limits, raisedFrom }: SummaryState, entries: JsonObject): Part {
+function withLimits({ limits, raisedFrom }: SummaryState, entries: JsonObject): SummaryChange {
   const first: JsonObject = {};
   for (const [name, entry] of Object.entries(entries)) {
     const [before, now] = [getOwn(limits[name], 'value'), getOwn(entry, 'value')];
@@ -46,8 +46,7 @@ function withLimits({ limits, raisedFrom }: SummaryState, entries: JsonObject): 
   return { limits: { ...limits, ...entries }, raisedFrom: { ...first, ...raisedFrom } };
 }
 
-/** Limits as a person set them. The registry has them too, so a reader can leave out the events before. */
-export const withLimitsSet = (state: SummaryState, limits: JsonObject): SummaryState => ({
+const withLimitsSet = (state: SummaryState, limits: JsonObject): SummaryState => ({
   ...state,
   limitsSet: { ...state.limitsSet, ...limits },
   ...withLimits(state, limits),
@@ -65,7 +64,7 @@ function raisedBy({ limits }: SummaryState, { directive, limits: all = {} }: Dat
   return raised;
 }
 
-function withCall(state: SummaryState, id: string, tool?: string): Part {
+function withCall(state: SummaryState, id: string, tool?: string): SummaryChange {
   if (tool === undefined && !state.openCalls.has(id)) return {};
   const openCalls = new Map(state.openCalls);
   openCalls.delete(id);
@@ -74,7 +73,7 @@ function withCall(state: SummaryState, id: string, tool?: string): Part {
 }
 
 /** Fields that every event with this role in a turn changes. */
-function turnPart(event: Recorded): Part {
+function turnPart(event: Recorded): SummaryChange {
   switch (eventFlags(event.type).turn) {
     case 'begins':
       return { isReplying: true, isUnanswered: true, turn: event.turn, endedAt: undefined };
@@ -92,7 +91,7 @@ function turnPart(event: Recorded): Part {
   }
 }
 
-function ownPart(state: SummaryState, event: Recorded): Part {
+function ownPart(state: SummaryState, event: Recorded): SummaryChange {
   switch (event.type) {
     case 'thread_start':
       return withLimitsSet(state, event.data.limits);
@@ -122,7 +121,7 @@ function ownPart(state: SummaryState, event: Recorded): Part {
   }
 }
 
-export const summary: Projection<SummaryState> = {
+const projection: Projection<SummaryState> = {
   name: 'summary',
   initial: () => ({
     seq: 0,
@@ -143,3 +142,6 @@ export const summary: Projection<SummaryState> = {
     return next === state ? state : { ...next, seq: event.seq };
   },
 };
+
+/** `withLimitsSet`: for a reader that leaves out events. The registry has the limits that people set with them. */
+export const summary = { ...projection, withLimitsSet };

@@ -12,7 +12,14 @@ import {
   plainText,
 } from '../base/index.ts';
 import type { Provenance, ProvenanceNode } from '../flow/index.ts';
-import type { CallEvents, Recorded, RecordedOf, readCalls } from '../journal/index.ts';
+import {
+  type CallEvents,
+  eventFlags,
+  type Marks,
+  type Recorded,
+  type RecordedOf,
+  type readCalls,
+} from '../journal/index.ts';
 
 /** A step on the way; `seq`: the event of the thread that it stands for. */
 export interface ExplainedNode extends ProvenanceNode {
@@ -45,12 +52,10 @@ export const REFUSED: ReadonlySet<string> = new Set(['permission_denied', 'needs
 export type Call = RecordedOf<'tool_call'>;
 export type CallResult = RecordedOf<'tool_result'>;
 type Said = RecordedOf<'assistant_message'>;
-type ModelInput = CallResult | RecordedOf<'user_message'> | RecordedOf<'injected_message'>;
+type ModelInput = Extract<Recorded, { readonly data: { readonly marks: Marks } }>;
 
 const isRead = (event: Recorded): event is ModelInput =>
-  event.type === 'user_message' ||
-  event.type === 'injected_message' ||
-  (event.type === 'tool_result' && !event.data.is_error);
+  eventFlags(event.type).isInput === true && !(event.type === 'tool_result' && event.data.is_error);
 
 const errorOf = ({ data }: CallResult): JsonObject => {
   const error = data.is_error ? getOwn(data.content, 'error') : undefined;

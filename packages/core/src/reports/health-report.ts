@@ -9,7 +9,7 @@ import {
   systemClock,
 } from '../base/index.ts';
 import { type KnownServer, knownServers } from '../items/index.ts';
-import { project, readableEvents, summary } from '../journal/index.ts';
+import { projectStored, summary } from '../journal/index.ts';
 import type { Runtime, ServedItems } from '../runtime/index.ts';
 import { registryFile } from '../runtime/index.ts';
 import type { Fleet, QueueRow, Store, WorkerRow } from '../store/index.ts';
@@ -116,7 +116,7 @@ async function aboutReturned(store: Store): Promise<HealthFinding[]> {
   for (const { id, owner } of left.ok ? left.output.rows : []) {
     if (owner !== undefined) continue;
     const last = await store.read(id, { types: ['status'], last: 1 });
-    const { cause, reason = '' } = project(summary, readableEvents(last.ok ? last.output : []));
+    const { cause, reason = '' } = projectStored(summary, last.ok ? last.output : []);
     if (cause === 'returned' && !found.has(reason)) found.set(reason, id);
   }
   return [...found].map(([reason, id]) =>

@@ -6,7 +6,8 @@
 
 import type { SlimEvent } from '@kernmantle/core/journal';
 
-export type { EventTone as Tone, SlimEvent } from '@kernmantle/core/journal';
+export type { SlimEvent };
+export type Tone = NonNullable<SlimEvent['tone']>;
 
 export type WebRole = 'view' | 'steer' | 'approve';
 

@@ -2,13 +2,7 @@
 // events for programs. The views only show events.
 import { shorten } from '@kernmantle/core/base';
 import type { Live } from '@kernmantle/core/harness';
-import {
-  argumentsText,
-  eventFlags,
-  type Noted,
-  type SummaryState,
-  summary,
-} from '@kernmantle/core/journal';
+import { argumentsText, eventFlags, type Noted, summary } from '@kernmantle/core/journal';
 import type { Store } from '@kernmantle/core/store';
 import { createScreen } from '../terminal/screen.ts';
 import { type Drawn, type Terminal, visible } from '../terminal/terminal.ts';
@@ -21,7 +15,7 @@ export interface RunView {
   begin(store: Store, root?: string): Promise<void>;
   /** The thread of the first event. */
   root(): string | undefined;
-  /** True after the first event. */
+  /** True after the first event. A queued run has none yet. */
   isAtWork(): boolean;
   /** Prints a line for the user between events. */
   say(line: string): void;
@@ -159,7 +153,7 @@ const REDRAW_MS = 100;
 function createLiveView(terminal: Terminal): RunView {
   const screen = createScreen(terminal.write);
   const startedAt = performance.now();
-  const summaries = new Map<string, SummaryState>();
+  const summaries = new Map<string, ReturnType<typeof summary.initial>>();
   const tell = createTeller(terminal, screen.print);
   let [doing, saying, frame] = ['waits for the model', '', 0];
 

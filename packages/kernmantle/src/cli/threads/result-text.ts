@@ -9,7 +9,7 @@ import {
   shorten,
 } from '@kernmantle/core/base';
 import type { ThreadResult } from '@kernmantle/core/harness';
-import { project, readableEvents, summary } from '@kernmantle/core/journal';
+import { projectStored, summary } from '@kernmantle/core/journal';
 import { allThreads } from '@kernmantle/core/runtime';
 import type { Store } from '@kernmantle/core/store';
 import { type Terminal, visible } from '../terminal/terminal.ts';
@@ -85,7 +85,7 @@ export async function exitCodeOfThread(
   if (exitCodeOf({ code, detail: { message: '' } }) === EXIT.provider) return EXIT.provider;
   if (!ON_THE_WAY.has(code)) return EXIT.failed;
   const events = await store.read(thread_id, { last: LOOK_BACK });
-  const last = project(summary, readableEvents(events.ok ? events.output : []));
+  const last = projectStored(summary, events.ok ? events.output : []);
   return last.isUnanswered ? EXIT.provider : EXIT.failed;
 }
 

@@ -38,7 +38,7 @@ test('a secret of the registry is never shown as its reference', () => {
   const text = 'key {secret 9epxAB-_12345678 1} and {secret 9epxAB-_12345678 12=}';
   expect(masked(text)).toBe('key [secret] and [secret]');
   const injected = { text, by: 'me', marks: { labels: [], taint: [], sources: [] } };
-  const told = toldOf({ type: 'injected_message', data: injected });
+  const told = toldOf({ turn: 1, type: 'injected_message', data: injected });
   expect(told?.text).toBe('me: key [secret] and [secret]');
 });
 
@@ -46,23 +46,29 @@ test('a call whose outcome is unknown is said once', () => {
   const fault = { code: 'outcome_unknown', detail: { message: 'look before you repeat it' } };
   const marks = { labels: [], taint: [], sources: [] };
   const content = { error: fault };
-  expect(toldOf({ type: 'error', data: fault })?.text).toContain('look before');
+  expect(toldOf({ turn: 1, type: 'error', data: fault })?.text).toContain('look before');
   const result = { call_id: 'c', content, is_error: true, marks };
-  expect(toldOf({ type: 'tool_result', data: result })).toBeUndefined();
+  expect(toldOf({ turn: 1, type: 'tool_result', data: result })).toBeUndefined();
 });
 
 test('a denial or a limit is said once', () => {
   const fault = (code: string, message = 'no') => ({ code, detail: { message } });
   const denied = fault('permission_denied');
   const marks = { labels: [], taint: [], sources: [] };
-  expect(toldOf({ type: 'permission_denied', data: denied })?.text).toBe('denied: no');
-  expect(toldOf({ type: 'error', data: denied })).toBeUndefined();
-  expect(toldOf({ type: 'error', data: fault('turns_exceeded') })).toBeUndefined();
+  expect(toldOf({ turn: 1, type: 'permission_denied', data: denied })?.text).toBe('denied: no');
+  expect(toldOf({ turn: 1, type: 'error', data: denied })).toBeUndefined();
+  expect(toldOf({ turn: 1, type: 'error', data: fault('turns_exceeded') })).toBeUndefined();
   const content = { error: denied };
   expect(
-    toldOf({ type: 'tool_result', data: { call_id: 'c', content, is_error: true, marks } }),
+    toldOf({
+      turn: 1,
+      type: 'tool_result',
+      data: { call_id: 'c', content, is_error: true, marks },
+    }),
   ).toBeUndefined();
-  expect(toldOf({ type: 'error', data: fault('timeout', 'late') })?.text).toBe('timeout: late');
+  expect(toldOf({ turn: 1, type: 'error', data: fault('timeout', 'late') })?.text).toBe(
+    'timeout: late',
+  );
 });
 
 test('an event that cannot be decoded has the message of its failure as text', () => {

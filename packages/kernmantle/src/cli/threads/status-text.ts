@@ -1,6 +1,6 @@
 // Events and amounts of threads in words: what `run`, `tail` and `show` say about them.
 import { durationText, type Failure, type JsonObject, plainText } from '@kernmantle/core/base';
-import { type DataOf, type EventTone, type EventType, eventLine } from '@kernmantle/core/journal';
+import { type EventTone, eventLine, type Noted } from '@kernmantle/core/journal';
 import type { ThreadStatus } from '@kernmantle/core/store';
 import type { Colour } from '../terminal/terminal.ts';
 
@@ -13,7 +13,7 @@ const STATUS_COLOURS: Partial<Record<ThreadStatus, Colour>> = {
   needs_input: 'yellow',
   interrupted: 'yellow',
 };
-/** What is no good news and no waiting is red. */
+/** Colour of a status. Other statuses are red. */
 export const statusColour = (status: string): Colour =>
   STATUS_COLOURS[status as ThreadStatus] ?? 'red';
 
@@ -95,18 +95,14 @@ interface PaintedLine {
   text: string;
 }
 
-/** What `show` and the others say of an event: an end as its status is, a warning not yet as a limit. */
-export function toldOf<Type extends EventType>(event: {
-  readonly type: Type;
-  readonly data: DataOf<Type>;
-}): PaintedLine | undefined {
+/** The line of an event with its colour. An end has the colour of its status, a warning not that of a limit. */
+export function toldOf(event: Noted): PaintedLine | undefined {
   const told = eventLine(event);
   if (!told) return undefined;
   const { tone, ...words } = told;
   if (event.type === 'warning') return { ...words, colour: 'yellow' };
-  const isEnd = event.type === 'thread_end' && 'status' in event.data;
-  const colour = isEnd ? statusColour(plainText(event.data.status)) : TONES[tone];
-  return { ...words, colour };
+  const isEnd = event.type === 'thread_end';
+  return { ...words, colour: isEnd ? statusColour(event.data.status) : TONES[tone] };
 }
 
 /** The text of an event that `decode` refused. */

@@ -3,7 +3,7 @@
 // decided; what has changed, was decided or is over is a conflict.
 import { compact, fail, type Outcome, ok } from '@kernmantle/core/base';
 import { decideApproval, isFileChanged, personRow } from '@kernmantle/core/runtime';
-import type { Approval, ApprovalState, Decision, Store } from '@kernmantle/core/store';
+import type { Approval, Decision, Store } from '@kernmantle/core/store';
 import { parseThreadId } from '@kernmantle/core/store';
 import type { Context } from 'hono';
 import type { ApprovalList, DecisionRequest, ListedApproval } from '../../model/api.ts';
@@ -17,7 +17,7 @@ import { textPiece } from '../thread/text-piece.ts';
 import { createOnce } from './idempotency.ts';
 import { readCount, readQuery, readWish } from './request-bodies.ts';
 
-const STATES: readonly ApprovalState[] = ['pending', 'approved', 'denied', 'expired', 'used'];
+const STATES: readonly Approval['state'][] = ['pending', 'approved', 'denied', 'expired', 'used'];
 const MAX_LISTED = 500;
 const MAX_READ = 100_000;
 const MAX_OFFSET = 1e9;

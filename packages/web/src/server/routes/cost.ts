@@ -1,7 +1,7 @@
 // `GET cost`, `audit` and `policy`: what the commands of these names print, for the page and for programs.
 import { compact, fail, type Outcome, ok } from '@kernmantle/core/base';
-import type { AuditFilter, AuditRow } from '@kernmantle/core/kernel';
-import { type CostFigures, type CostSum, reports } from '@kernmantle/core/reports';
+import type { AuditFilter } from '@kernmantle/core/kernel';
+import { type CostFigures, reports } from '@kernmantle/core/reports';
 import type { Context } from 'hono';
 import type { CostGroup, CostReport } from '../../model/api.ts';
 import { answer } from '../answer.ts';
@@ -25,7 +25,7 @@ function sinceOf(text: string, now: number): Outcome<number> {
   return ok(unit === undefined ? Number(amount) : now - Number(amount) * (UNITS[unit] ?? 0));
 }
 
-const groupOf = (name: string, sum: CostSum): CostGroup => {
+const groupOf = (name: string, sum: CostFigures['total']): CostGroup => {
   const { threads, tokens, spend, denied, at_limit, requests, input, cached, output } = sum;
   const figures = { threads, tokens, spend, denied, at_limit, requests, input, cached, output };
   return { name, ...figures, ...(sum.estimated && { estimated: true }) };
@@ -80,7 +80,7 @@ function auditFilter({ req }: Context<ApiEnv>, now: number): Outcome<AuditFilter
   return ok(
     compact<AuditFilter>({
       limit: Number(limit),
-      decision: decision as AuditRow['decision'] | undefined,
+      decision: decision as AuditFilter['decision'] | undefined,
       surface,
       thread,
       tool,

@@ -1,7 +1,7 @@
 // `GET health`: what `doctor` finds, and how the server itself is. `GET fleet`: who works, what waits for
 // whom and who holds what, and what a larger fleet would need.
 import { type Outcome, ok } from '@kernmantle/core/base';
-import { type HealthReport, reports } from '@kernmantle/core/reports';
+import { reports } from '@kernmantle/core/reports';
 import type { FleetState, FleetView, HealthView } from '../../model/api.ts';
 import { answer } from '../answer.ts';
 import type { AddRoutes, WebParts } from '../context.ts';
@@ -13,10 +13,10 @@ const KEPT_MS = 3000;
 const MB = 1024 * 1024;
 
 /** One look at a time, however many ask and however long it takes. */
-function createFindings({ runtime, clock, env }: WebParts): () => Promise<HealthReport> {
-  let found: Promise<HealthReport> | undefined;
+function createFindings({ runtime, clock, env }: WebParts) {
+  let found: ReturnType<typeof look> | undefined;
   let until = 0;
-  const look = async (): Promise<HealthReport> => {
+  const look = async () => {
     const { healthReport } = await reports.health();
     try {
       return await healthReport(runtime, env);

@@ -8,7 +8,6 @@ import {
   type Store,
   THREAD_STATUSES,
   type ThreadFilter,
-  type ThreadPage,
   type ThreadRow,
   type ThreadStatus,
   type ThreadSummary,
@@ -96,7 +95,7 @@ function wantedOf(context: Context<ApiEnv>): Outcome<WantedThreads> {
   });
 }
 
-async function pageOf(store: Store, wanted: WantedThreads): Promise<Outcome<ThreadPage>> {
+async function pageOf(store: Store, wanted: WantedThreads) {
   const { filter, limit, cursor, since } = wanted;
   const page = await store.query({ ...filter, limit, ...(cursor !== undefined && { cursor }) });
   if (!page.ok || since === 0) return page;

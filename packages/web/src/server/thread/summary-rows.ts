@@ -9,14 +9,7 @@ import {
   type Outcome,
   ok,
 } from '@kernmantle/core/base';
-import {
-  meterName,
-  project,
-  readableEvents,
-  type SummaryState,
-  summary,
-  withLimitsSet,
-} from '@kernmantle/core/journal';
+import { meterName, projectStored, summary } from '@kernmantle/core/journal';
 import {
   type Approval,
   type BudgetKind,
@@ -33,6 +26,8 @@ interface RowPorts {
   /** True if this process runs the thread. */
   isHere(id: string): boolean;
 }
+
+type SummaryState = ReturnType<typeof summary.initial>;
 
 /** A cached thread, up to the event `seq`. */
 interface KnownThread {
@@ -173,9 +168,9 @@ async function readThread(store: Store, id: string): Promise<Outcome<KnownThread
   if (!row.ok) return row;
   if (!first.ok) return first;
   if (!last.ok) return last;
-  const begun = readableEvents(first.output.filter(({ type }) => type === 'thread_start'));
-  const before = withLimitsSet(project(summary, begun), row.output.limits);
-  const state = project(summary, readableEvents(last.output), before);
+  const start = first.output.filter(({ type }) => type === 'thread_start');
+  const before = summary.withLimitsSet(projectStored(summary, start), row.output.limits);
+  const state = projectStored(summary, last.output, before);
   return ok({ seq: last.output.at(-1)?.seq ?? 0, state, denied: -state.denied });
 }
 
@@ -184,7 +179,7 @@ function applyEvents(known: KnownThread, events: readonly StoredEvent[]): void {
   const news = events.filter(({ seq }) => seq > known.seq);
   if (news[0]?.seq !== known.seq + 1) return;
   known.seq = news.at(-1)?.seq ?? known.seq;
-  known.state = project(summary, readableEvents(news), known.state);
+  known.state = projectStored(summary, news, known.state);
 }
 
 function createCache(store: Store) {

@@ -1,6 +1,6 @@
 // The costs of a thread by request, and the costs of its hooks and children. Each charge is counted once.
 import { getOwn, type JsonObject, type Outcome, ok } from '@kernmantle/core/base';
-import { paidRequests, readableEvents, readStored } from '@kernmantle/core/journal';
+import { readRequests } from '@kernmantle/core/journal';
 import type { Store, ThreadRow, ThreadSummary } from '@kernmantle/core/store';
 import type { ThreadCostView } from '../../model/api.ts';
 
@@ -22,9 +22,9 @@ const otherOf = ({ id, directive, cost }: ThreadSummary): Other => ({
 });
 
 export async function threadCost(store: Store, row: ThreadRow): Promise<Outcome<ThreadCostView>> {
-  const stored = await readStored(store, row.id, ['turn_start', 'assistant_message', 'turn_end']);
-  if (!stored.ok) return stored;
-  const turns = paidRequests(readableEvents(stored.output)).map(
+  const paid = await readRequests(store, row.id);
+  if (!paid.ok) return paid;
+  const turns = paid.output.map(
     ({ turn, seq, ts, model, row: price_row, input, cached, output, spend: nano, estimated }) => {
       const spend = Number(nano) / NANO;
       return { turn, seq, ts, model, price_row, input, cached, output, spend, estimated };

@@ -1,13 +1,6 @@
 // `threads show`: the events of one thread, and its cost.
 import { getOwn, isObject, type Json, masked, ok, plainText, shorten } from '@kernmantle/core/base';
-import {
-  decode,
-  eventFlags,
-  project,
-  readableEvents,
-  readStored,
-  summary,
-} from '@kernmantle/core/journal';
+import { decode, eventFlags, projectStored, readStored, summary } from '@kernmantle/core/journal';
 import type { StoredEvent, ThreadRow } from '@kernmantle/core/store';
 import type { CommandRun } from '../../command.ts';
 import { type Terminal, visible } from '../../terminal/terminal.ts';
@@ -83,7 +76,7 @@ export const run: CommandRun = (call) =>
     const events = await readStored(store, thread.id);
     if (!events.ok) return events;
     const max = options.full === true ? Number.POSITIVE_INFINITY : 200;
-    const { limits: inForce } = project(summary, readableEvents(events.output));
+    const { limits: inForce } = projectStored(summary, events.output);
     const limits = { ...thread.limits, ...inForce };
     const shown = { thread: { ...thread, limits }, events: events.output };
     return terminal.finish(ok(shown), () => {
