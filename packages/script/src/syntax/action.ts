@@ -1,5 +1,5 @@
-// What may follow `=>`, and the lines of a block. An action is a value or something that acts; a block
-// is a list of actions that may bind names of its own and give back a value.
+// Parses the action after `=>` and the lines of a block. An action is a value or a statement. A block is a
+// list of actions that can bind its own names and can return a value.
 import { nearest } from '@kernmantle/core/base';
 import type { ActionExpression, Expression, LabelEdit, NodeOf, Statement } from './ast.ts';
 import type { Reader } from './cursor.ts';
@@ -30,7 +30,7 @@ const VALUE_WORDS = new Set(
 );
 const NO_VALUE = /[\n\]);,}>]|$|<<|<=|<(?=[ \t])|==|!=|!?~=|=>/my;
 
-/** Behind `=>`. `mayVar`: the single action of a `when` statement binds at file level. */
+/** Parses an action after `=>`. `mayVar` allows the action of a single `when` statement to bind at file level. */
 export function parseAction(r: Reader, mayVar = false): ActionExpression {
   return r.deeper(() => {
     refuseSlash(r, 'let');
@@ -71,12 +71,12 @@ const ACTING = new Map<string, (r: Reader, at: number) => Statement>(
   }),
 );
 
-/** Stands behind `bail`. */
+/** Parses the optional value after the word `bail`. */
 export function parseBail(r: Reader, at: number): NodeOf<'bail'> {
   return { kind: 'bail', value: parseOptionalValue(r), at, end: r.pos };
 }
 
-/** Stands behind `return`. */
+/** Parses the optional value after the word `return`. */
 export function parseOutputs(r: Reader, at: number): NodeOf<'return'> {
   const value = parseOptionalValue(r);
   return { kind: 'return', isOutputs: true, value, labels: undefined, at, end: r.pos };
@@ -87,7 +87,7 @@ const LEAVE_WORDS = ['done', 'continue', 'skip', 'retry'] as const;
 export const isLeaveWord = (word: string | undefined): word is NodeOf<'leave'>['word'] =>
   LEAVE_WORDS.some((one) => one === word);
 
-/** A value that may be missing at the end of a line, a block or an arm. */
+/** Parses a value that may be absent at the end of a line, block or arm. */
 function parseOptionalValue(r: Reader): Expression | undefined {
   const here = r.pos;
   r.blanks();
@@ -98,7 +98,7 @@ function parseOptionalValue(r: Reader): Expression | undefined {
   return r.within({ blocks: 'none' }, () => parseValue(r));
 }
 
-/** `done v`, `continue v`, `skip`, `retry hint` */
+/** Parses `done v`, `continue v`, `skip` or `retry hint`. */
 function parseLeave(r: Reader, word: NodeOf<'leave'>['word']): NodeOf<'leave'> {
   const at = r.pos;
   r.pos += word.length;
@@ -116,7 +116,7 @@ function parseLeave(r: Reader, word: NodeOf<'leave'>['word']): NodeOf<'leave'> {
   return { kind: 'leave', word, value, at, end: r.pos };
 }
 
-/** The value of an arm, unless it turns out to be the condition of the next one on the line. */
+/** Parses the value of an arm, unless that value is the condition of the next arm on the line. */
 function parseArmValue(r: Reader): Expression | undefined {
   const here = r.pos;
   const value = parseOptionalValue(r);
@@ -128,7 +128,7 @@ function parseArmValue(r: Reader): Expression | undefined {
 
 const VERDICTS: readonly NodeOf<'verdict'>['decision'][] = ['allow', 'deny', 'retry', 'ask'];
 
-/** In a guard's arm: a decision, or `!label @v` and its like, which allow the changed value. */
+/** Parses the decision of a guard's arm. `!label @v` and similar forms allow the changed value. */
 function parseVerdict(r: Reader, word: string | undefined): NodeOf<'verdict'> | undefined {
   const at = r.pos;
   const written = VERDICTS.find((one) => one === word);
@@ -141,7 +141,7 @@ function parseVerdict(r: Reader, word: string | undefined): NodeOf<'verdict'> | 
   return { kind: 'verdict', decision, value, labels, options: parseOptions(r), at, end: r.pos };
 }
 
-/** Its `with` belongs to the decision. */
+/** A `with` after the value belongs to the decision, not to the value. */
 function parseVerdictValue(r: Reader): Expression | undefined {
   if (r.sees(/[ \t]*with[ \t]*\{/y)) return undefined;
   const value = parseArmValue(r);
@@ -150,7 +150,7 @@ function parseVerdictValue(r: Reader): Expression | undefined {
   return value.value;
 }
 
-/** `denny "reason"` would allow. */
+/** Fails on a misspelt decision, because `denny "reason"` would otherwise allow. */
 function refuseMistyped(r: Reader, at: number, added: readonly string[]): void {
   const [word = ''] = added;
   const close = added.length === 1 ? nearest(word, VERDICTS) : undefined;
@@ -163,8 +163,8 @@ function refuseMistyped(r: Reader, at: number, added: readonly string[]): void {
 }
 
 /**
- * `label`, `!label`, `trusted!`, `clear!`, separated by commas, before a value. What has a `!` may stand
- * alone in a guard; a word alone is more likely a slip.
+ * Parses `label`, `!label`, `trusted!` or `clear!`, separated by commas, before a value. In a guard a
+ * change with `!` needs no value. A bare word needs one, because it is more likely a mistake.
  */
 function parseLabelEdit(r: Reader): LabelEdit | undefined {
   const at = r.pos;
@@ -205,7 +205,7 @@ function editOf(r: Reader, at: number, changes: readonly string[]): LabelEdit {
   return edit;
 }
 
-/** `=> value`, standing behind the arrow: gives back from a function, a block, the script. */
+/** Parses the value after `=>`, which a function, a block or the script returns. */
 export function parseReturn(r: Reader, at: number): Statement {
   r.breakAfter();
   const word = r.word();
@@ -217,7 +217,7 @@ export function parseReturn(r: Reader, at: number): Statement {
   return { kind: 'return', isOutputs: false, value, labels, at, end: r.pos };
 }
 
-/** Stands at `[`. */
+/** Parses a block. The reader is at `[`. */
 export function parseBlock(r: Reader, what: string): NodeOf<'block'> {
   const at = r.pos;
   r.expect('[', `before the block of ${what}`);
@@ -225,7 +225,7 @@ export function parseBlock(r: Reader, what: string): NodeOf<'block'> {
   return { kind: 'block', body, at, end: r.pos };
 }
 
-/** Lines up to and with `]`. */
+/** Parses the lines of a block up to and including `]`. */
 export function parseBlockRest(
   r: Reader,
   first: readonly ActionExpression[],
@@ -247,7 +247,7 @@ export function parseBlockRest(
   });
 }
 
-/** The last line of a guard's block: what it decides is what the arm does. */
+/** Returns the last line of a guard's block as its decision. */
 const decidedBy = (value: NodeOf<'verdict'>): Statement => {
   const { at, end } = value;
   return { kind: 'return', isOutputs: false, value, labels: undefined, at, end };

@@ -1,21 +1,21 @@
-// What binds names: `var`, `exe`, `let`, `+=`.
+// Parses the statements that bind names: `var`, `exe`, `let` and `+=`.
 import type { Expression, NodeOf, Parameter } from './ast.ts';
 import type { Reader } from './cursor.ts';
 import { parseValue, refuseUnsupported } from './value.ts';
 
 const LABELS = /[A-Za-z_][\w:.-]*(?:[ \t]*,[ \t]*[A-Za-z_][\w:.-]*)*[ \t]+(?=@)/y;
-/** With `@` an object may be meant; then it holds more than names. */
+/** Matches `exe js = { … }`. After `@` the braces may be an object, so they must contain only names. */
 const HELPERS =
   /(?:@(?=\w+[ \t]*=[ \t]*\{[^{}:"'.]*\}))?(?:javascript|js|nodejs|node|python|py)[ \t]*=[ \t]*\{/y;
 const FIXED = new Set(['root', 'base', 'now', 'mx', 'ctx', 'fm', 'frontmatter', 'p', 'pipeline']);
 
-/** Names before `@`; words may hold `:`. */
+/** Parses the labels before `@`. A label may contain `:`. */
 function parseLabels(r: Reader): string[] {
   const found = r.match(LABELS);
   return found === undefined ? [] : found.split(',').map((label) => label.trim());
 }
 
-/** `@name` that is to be bound. */
+/** Parses the `@name` that a statement binds. */
 export function parseTarget(r: Reader, word: string): string {
   const at = r.pos;
   if (!r.take('@')) {
@@ -30,7 +30,7 @@ export function parseTarget(r: Reader, word: string): string {
       hint: `build the object at once: \`var @${name} = { … }\``,
     });
   }
-  // A policy is in force without being asked by its name, so `@p` may be one.
+  // A policy applies without being read by its name, so `@p` may name one.
   if (word !== 'policy') refuseFixed(r, name, at);
   return name;
 }
@@ -39,7 +39,7 @@ export function refuseFixed(r: Reader, name: string, at: number): void {
   if (FIXED.has(name)) r.fail(`\`@${name}\` cannot be assigned`, { at, code: 'reserved_name' });
 }
 
-/** Stands behind `var`. */
+/** Parses a variable. The reader is after `var`. */
 export function parseVar(r: Reader, at: number): NodeOf<'var'> {
   if (r.sees(/tools[ \t]+(?:[A-Za-z_][\w:.,\t -]*)?@/y)) {
     const hint = 'functions can stand in an object: `var @t = { name: @f }`';
@@ -50,7 +50,7 @@ export function parseVar(r: Reader, at: number): NodeOf<'var'> {
   return { kind: 'var', labels, name, value: parseRight(r, name), at, end: r.pos };
 }
 
-/** `= value` behind a name. */
+/** Parses `= value` after a name. */
 function parseRight(r: Reader, name: string): Expression {
   r.blanks();
   r.expect('=', `after \`@${name}\``);
@@ -74,7 +74,7 @@ function refuseAugment(r: Reader): void {
   r.fail('`+=` cannot stand in a value', { end: r.pos + 2, hint });
 }
 
-/** Stands behind `let`. */
+/** Parses a local variable or `+=`. The reader is after `let`. */
 export function parseLet(r: Reader, at: number): NodeOf<'let' | 'augment'> {
   const labels = parseLabels(r);
   const name = parseTarget(r, 'let');
@@ -83,7 +83,7 @@ export function parseLet(r: Reader, at: number): NodeOf<'let' | 'augment'> {
   return { kind: 'let', labels, name, value: parseRight(r, name), at, end: r.pos };
 }
 
-/** `@x += value`, when it stands here. */
+/** Parses `@x += value`; absent if there is none. */
 export function parseAugment(r: Reader): NodeOf<'augment'> | undefined {
   if (!r.sees(/@[\w\u0080-\uffff-]+[ \t]*\+=/y)) return undefined;
   const at = r.pos;
@@ -100,13 +100,13 @@ function finishAugment(r: Reader, at: number, name: string): NodeOf<'augment'> {
   return { kind: 'augment', name, value, at, end: r.pos };
 }
 
-/** A name that may be written with `@`. */
+/** Takes a name with or without `@`. */
 export function takeName(r: Reader, what: string): string {
   r.take('@');
   return r.name(what);
 }
 
-/** Stands behind `exe`. */
+/** Parses a function. The reader is after `exe`. */
 export function parseExe(r: Reader, at: number): NodeOf<'exe' | 'helpers'> {
   if (r.sees(HELPERS)) return parseHelpers(r, at);
   const labels = parseLabels(r);
@@ -123,7 +123,7 @@ export function parseExe(r: Reader, at: number): NodeOf<'exe' | 'helpers'> {
   return { kind: 'exe', labels, name, parameters, body, options, at, end: r.pos };
 }
 
-/** `with { description }` says something about the function, everything else about its body. */
+/** Separates `with { description }`, which describes the function, from the options of its body. */
 function split(made: Expression): { body: Expression; options: NodeOf<'options'> | undefined } {
   if (made.kind === 'run-value') {
     const { body: action, options } = split(made.action);
@@ -141,7 +141,7 @@ function split(made: Expression): { body: Expression; options: NodeOf<'options'>
   };
 }
 
-/** `(a, @b, c: string)`, standing at the parenthesis. */
+/** Parses `(a, @b, c: string)`. The reader is at the parenthesis. */
 export function parseParameters(r: Reader): Parameter[] {
   r.pos += 1;
   const seen = new Set<string>();
@@ -156,7 +156,7 @@ export function parseParameters(r: Reader): Parameter[] {
   });
 }
 
-/** `js = { up, clean }`, `@py = { half }` */
+/** Parses `js = { up, clean }` or `@py = { half }`. */
 function parseHelpers(r: Reader, at: number): NodeOf<'helpers'> {
   const head = r.match(HELPERS) ?? '';
   const language = (['node', 'py'] as const).find((word) => head.includes(word)) ?? 'js';

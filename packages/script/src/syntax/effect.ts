@@ -1,5 +1,5 @@
-// `show`, `log`, `output`, `append`: as statements, as actions, and inline between the stages of a
-// pipeline, where the value is optional because the passing value is meant.
+// Parses `show`, `log`, `output` and `append` as statements, as actions, and inline between the stages of a
+// pipeline. Inline, an absent value means the value of the pipeline.
 import type { Expression, NodeOf, Target } from './ast.ts';
 import { isCodeStart } from './command.ts';
 import type { Reader } from './cursor.ts';
@@ -10,7 +10,7 @@ const FORMATS = ['json', 'yaml', 'text'] as const;
 
 export const isEffectWord = (word: string): boolean => /^(?:show|log|output|append)$/.test(word);
 
-/** Stands at the word. */
+/** Parses an effect. The reader is at its word. */
 export function parseEffect(r: Reader, isInline: boolean): NodeOf<'effect'> {
   const at = r.pos;
   const effect = r.word() as NodeOf<'effect'>['effect'];
@@ -39,7 +39,7 @@ function shown(r: Reader, effect: string, isInline: boolean): Expression | undef
   return parseValue(r);
 }
 
-/** `show` executes nothing, and prints no literals of data. */
+/** Fails on an execution or a data literal after `show`. */
 function refuseExecution(r: Reader): void {
   if (r.sees(/\{\s*(?:["'}]|\.\.\.|\w+\s*\??:)/y) || (r.peek() === '[' && !r.starts('[['))) {
     r.fail('`show` takes no array or object literal', {
@@ -59,7 +59,7 @@ function written(r: Reader, effect: 'output' | 'append', isInline: boolean): Eff
   let value = takesTo(r) ? undefined : isInline ? parsePrimary(r) : parseValue(r);
   if (value === undefined) r.blanks();
   else if (!takesTo(r) && !isTextStart(r)) {
-    // A lone text is no value but the target.
+    // A text alone is the target, not the value.
     if (value.kind !== 'template' && value.kind !== 'literal') {
       r.fail(`\`${effect}\` needs a target`, { hint: `write \`${effect} … to "file.txt"\`` });
     }
@@ -93,7 +93,7 @@ function parseTarget(r: Reader): Target {
   return { kind: 'file', path };
 }
 
-/** `data.json`, `@root/out/x.txt`: up to a blank. */
+/** Parses a path such as `data.json` or `@root/out/x.txt`, up to a blank. */
 export function parseBarePath(r: Reader, why: string): NodeOf<'template'> {
   const path = parseBareMatch(r, /[^\s|,;\])}"'`>]+/y);
   return path ?? r.fail(`expected a file ${why}, found ${r.shown()}`);

@@ -1,5 +1,5 @@
-// `<path # Section>` and its relatives: sections with exclusions, lists of headings, definitions of
-// code files, `as "…"`, `?`.
+// Parses `<path # Section>` with its variants: excluded sections, lists of headings, definitions of code
+// files, `as "…"` and `?`.
 import type { NodeOf, SectionName, Sections, TemplatePart } from './ast.ts';
 import type { Reader } from './cursor.ts';
 import { parseSteps, parseTextSteps } from './reference.ts';
@@ -8,7 +8,7 @@ import { createParts, parseBare, parseText, parseTrimmed } from './text.ts';
 const PATH = /(?:[^<>#{\n]|#(?<! #)|\{(?<! \{))+/y;
 const LISTING = /(#{0,6})\?\?\s*(?=>)/y;
 
-/** Stands at `<`; in a value all of it, in text without `as`. */
+/** Parses a file. The reader is at `<`. In a text, `as` is not part of the file. */
 export function parseFile(r: Reader, isText = true): NodeOf<'file'> {
   const at = r.pos;
   r.expect('<', 'before a file');
@@ -100,7 +100,7 @@ function parseDefinitions(r: Reader): string[] {
   return words;
 }
 
-/** ` as "…"`: `<>` in it stands for the file. */
+/** Parses `as "…"`, in which `<>` means the file. */
 function parseAs(r: Reader): NodeOf<'template'> | undefined {
   if (!r.takeAfterSpace(/as[ \t]+(?=["`]|::)/y)) return undefined;
   const text = parseText(r);
@@ -109,7 +109,7 @@ function parseAs(r: Reader): NodeOf<'template'> | undefined {
 
 const PLACEHOLDER = /(<>(?:\.[A-Za-z_]\w*|\[\d+\])*)/;
 
-/** Cuts the strings of a template at `<>.field`, which becomes an insert named `<>`. */
+/** Splits the strings of a template at `<>.field`, which becomes an insert named `<>`. */
 function withPlaceholders({ parts, at, end }: NodeOf<'template'>): TemplatePart[] {
   const made = createParts();
   for (const part of parts) {

@@ -1,4 +1,5 @@
-// Guards, script hooks, policies, profiles, needs.
+// Parses guards, script hooks and policies, and checks changes of labels without running the script: who
+// removes a label, and labels that are never removed.
 import { parseBlock } from './action.ts';
 import type { ActionExpression, Expression, LabelEdit, NodeOf, ScriptTree } from './ast.ts';
 import { parseWhen } from './control-flow.ts';
@@ -12,7 +13,7 @@ import { parseValue, refuseUnsupported } from './value.ts';
 
 type Head = Pick<NodeOf<'guard'>, 'name' | 'timing' | 'filter'> & Pick<NodeOf<'hook'>, 'prefix'>;
 
-/** `[@name] before|after|always|for FILTER =`, name and timing in either order. */
+/** Parses `[@name] before|after|always|for FILTER =`. Name and timing may come in either order. */
 function parseHead(r: Reader, word: string): Head {
   let name: string | undefined;
   let timing: Head['timing'] | undefined;
@@ -44,7 +45,7 @@ function parseHead(r: Reader, word: string): Head {
   return { name, timing: timing ?? 'before', filter: filter.replaceAll('"', ''), prefix };
 }
 
-/** `("src/")` behind a hook's function: how the text of the first argument begins. */
+/** Parses `("src/")` after the function of a hook: the prefix of the first argument. */
 function parsePrefix(r: Reader, word: string): string {
   const given =
     word === 'hook' ? r.match(/\([ \t]*(?:"[^"\n]*"|'[^'\n]*'|`[^`\n]*`)[ \t]*\)/y) : undefined;
@@ -57,18 +58,18 @@ function parsePrefix(r: Reader, word: string): string {
   });
 }
 
-/** A name, not the filter `@f`: something other than `=` or `(` follows it. */
+/** True if `@f` is the name of the rule and not its filter, which is followed by `=` or `(`. */
 const isName = (r: Reader, timing: string | undefined): boolean =>
   r.peek() === '@' && (timing === undefined || !r.sees(/@[\w.-]+[ \t]*[=(]/y));
 
 const DECIDES = new Set(['verdict', 'when', 'if']);
 const LINES = new Set(['let', 'augment', 'flow', 'return']);
 
-/** `let`, `log` and `append` and whatever chooses among them. */
+/** True for `let`, `log`, `append` and the forms that choose among them. */
 const mayPrecede = (line: ActionExpression): boolean =>
   line.kind === 'effect' ? line.effect === 'log' || line.effect === 'append' : LINES.has(line.kind);
 
-/** A decision, or a block that ends in one. */
+/** True for a decision, or a block that ends in one. */
 function decides(action: ActionExpression): boolean {
   if (action.kind !== 'block') return DECIDES.has(action.kind);
   const last = action.body.at(-1);
@@ -77,7 +78,7 @@ function decides(action: ActionExpression): boolean {
   return last.kind === 'return' && last.value !== undefined && DECIDES.has(last.value.kind);
 }
 
-/** Stands behind `guard`. */
+/** Parses a guard. The reader is after `guard`. */
 export function parseGuard(r: Reader, at: number): NodeOf<'guard'> {
   const isMarked = r.takeWord('privileged');
   const { prefix: _, ...head } = parseHead(r, 'guard');
@@ -104,7 +105,7 @@ export function parseGuard(r: Reader, at: number): NodeOf<'guard'> {
   return { kind: 'guard', privileged, ...head, rules, at, end: r.pos };
 }
 
-/** `with { privileged: true }`, all that a guard takes. */
+/** Parses `with { privileged: true }`, the only option of a guard. */
 function parsePrivileged(r: Reader): boolean {
   if (!r.sees(/[ \t]*with[ \t]*\{/y)) return false;
   const given = r.match(
@@ -119,7 +120,7 @@ function parsePrivileged(r: Reader): boolean {
   return given.includes('true');
 }
 
-/** Stands behind `hook`. */
+/** Parses a hook. The reader is after `hook`. */
 export function parseHook(r: Reader, at: number): NodeOf<'hook'> {
   const { timing, ...head } = parseHead(r, 'hook');
   if (timing === 'always') r.fail('a hook runs before or after', { at });
@@ -127,7 +128,7 @@ export function parseHook(r: Reader, at: number): NodeOf<'hook'> {
   return { kind: 'hook', timing, ...head, body, at, end: r.pos };
 }
 
-/** A `when` is the only line of its block: what its arms give is given back. */
+/** A `when` is the only line of its block, so the result of its arm is the result of the hook. */
 function parseHookBody(r: Reader): NodeOf<'block'> {
   const at = r.pos;
   if (!r.takeWord('when')) return parseBlock(r, 'the hook');
@@ -146,7 +147,7 @@ function refuseAuthorizations(r: Reader, member: Expression): void {
   }
 }
 
-/** Stands behind `policy`. */
+/** Parses a policy. The reader is after `policy`. */
 export function parsePolicy(r: Reader, at: number): NodeOf<'policy'> {
   const name = parseTarget(r, 'policy');
   r.blanks();
@@ -158,9 +159,6 @@ export function parsePolicy(r: Reader, at: number): NodeOf<'policy'> {
   for (const member of members) refuseAuthorizations(r, member);
   return { kind: 'policy', name, members, at, end: r.pos };
 }
-
-// What can be said about changes of labels without running: where a label would be taken away by somebody
-// who may not, and which ones nobody may.
 
 type RemovalSaid = Pick<NameFinding, 'severity' | 'message' | 'hint'>;
 
@@ -200,7 +198,7 @@ function findingsAt(node: LabelHolder, isPrivileged: boolean): RemovalSaid[] {
   return node.kind === 'return' && isRemoving(node.labels) ? [BY_OTHERS] : [];
 }
 
-/** Removals of labels that a run would refuse, in no order. */
+/** Returns the removals of labels that a run would refuse, in no particular order. */
 export function labelFindings({ body }: Pick<ScriptTree, 'body'>): NameFinding[] {
   const found: NameFinding[] = [];
   const open: (readonly [item: unknown, isPrivileged: boolean])[] = [[body, false]];

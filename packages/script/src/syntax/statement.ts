@@ -1,4 +1,4 @@
-// One statement at the level of the script, and where it ends.
+// Parses one statement of the script up to the end of its line.
 import { isLeaveWord, parseBail, parseOutputs, parseReturn } from './action.ts';
 import type { Statement } from './ast.ts';
 import { parseFlow } from './control-flow.ts';
@@ -19,7 +19,7 @@ import {
   refuseStream,
 } from './value.ts';
 
-/** Stands at the first character behind an optional slash. Its line is used up afterwards. */
+/** Parses a statement. The reader is after an optional slash and ends after the line. */
 export function parseStatement(r: Reader): Statement {
   const statement = readStatement(r);
   endStatement(r, statement);
@@ -77,7 +77,7 @@ function refuseText(r: Reader, word: string): never {
   });
 }
 
-/** `@f(…)`, `@x | …`, `"x" | …` on a line of its own. */
+/** Parses `@f(…)`, `@x | …` or `"x" | …` as a statement. */
 function parseCall(r: Reader): Statement {
   const at = r.pos;
   if (r.sees(/@[\w\u0080-\uffff-]+[ \t]*(?:\+=|=(?![=>]))/y)) {
@@ -97,7 +97,7 @@ function parseCall(r: Reader): Statement {
   return { kind: 'call', value, at, end: r.pos };
 }
 
-/** Nothing but a comment may follow on the line. */
+/** Fails if anything except a comment follows the statement on its line. */
 function endStatement(r: Reader, statement: Statement): void {
   r.blanks();
   if (r.startsComment()) r.pos = r.lineEnd();

@@ -1,7 +1,7 @@
-// What can be said about the names of a script without running it: names that nothing binds, calls
-// with too few or too many arguments, imports of what a module does not have. Where a run would fail
-// it is an error; where it would go on with nothing, or with the text as written, a warning; where the
-// script itself asks whether something is there (`@x?`, `??`, `@exists(@x)`), nothing is said.
+// Checks the names of a script without running it: unbound names, calls with a wrong number of arguments,
+// and imports that a module does not export. A finding is an error if a run would fail there, and a warning
+// if it would continue with undefined or with the unchanged text. A name that the script tests itself
+// (`@x?`, `??`, `@exists(@x)`) gives no finding.
 import { nearest } from '@kernmantle/core/base';
 import { CONTEXT_VIEW, OPERATION_VIEW } from '@kernmantle/core/flow';
 import {
@@ -32,41 +32,41 @@ export interface NameFinding extends Range {
   readonly hint?: string;
 }
 
-/** What a script can see besides its own text. */
+/** Names and modules that a script can use besides its own text. */
 export interface Surroundings {
-  /** Names of the language. */
   readonly provided: ReadonlySet<string>;
-  /** Inputs of a directive, parameters of a tool. */
+  /** Inputs of a directive, or parameters of a tool. */
   readonly inputs: readonly string[];
-  /** The script that an import names; undefined where that cannot be known. */
+  /** Returns the script that an import names; `undefined` if that is unknown before a run. */
   module(path: string): ScriptTree | undefined;
-  /** Is there something at the path of an import? Undefined where that cannot be known. */
+  /** Returns whether an import path exists; `undefined` if that is unknown before a run. */
   exists?(path: string): boolean | undefined;
-  /** How many arguments a function of the language takes. */
+  /** Returns the number of arguments of a built-in function; `undefined` for other names. */
   arity?(name: string): number | undefined;
-  /** The tools of a connector; undefined where that cannot be known. */
+  /** Returns the tools of a connector; `undefined` if they are unknown before a run. */
   tools?(connector: string): KnownTools | undefined;
 }
 
-/** Names of tools, or why there are none. */
+/** Names of tools, or the reason why there are none. */
 export type KnownTools =
   | { readonly names: readonly string[] }
   | { readonly message: string; readonly hint: string };
 
-// How names are read. The same as the compiler reads them, by the form of what they stand in.
-
-/** `needed`: a run fails without it. `text`: it stays as written. `open`: undefined. `asked`: fine. */
+/**
+ * How a name is read. `needed`: a run fails without it. `text`: the text stays unchanged. `open`: it gives
+ * undefined. `asked`: the script tests it.
+ */
 type Use = 'needed' | 'text' | 'open' | 'asked';
 
 interface NamePlace {
   readonly use: Use;
-  /** In the rules of a guard or hook there is an `@output`. */
+  /** True in the rules of a guard or hook, where `@output` exists. */
   readonly isRule: boolean;
-  /** In the rules of a guard, or in what they call: a name that nothing binds denies. */
+  /** True in the rules of a guard and in the functions that they call, where an unbound name denies. */
   readonly isJudging: boolean;
-  /** What a bare name stands for: itself, a call of it, one with an input, one at the very front. */
+  /** Meaning of a bare name: itself, a call, a call with an input, or a call at the start of a pipeline. */
   readonly call: 'none' | 'plain' | 'stage' | 'front';
-  /** What decides whether this is reached. */
+  /** Conditions that decide whether this code is reached. */
   readonly under: readonly Expression[];
 }
 
@@ -94,7 +94,7 @@ const inStages = (
   }),
 ];
 
-/** What a loop pipes on: something that nothing has to be said about. */
+/** The source of the pipeline after a loop. It gives no findings. */
 const COLLECTED: Expression = { kind: 'literal', value: null, at: 0, end: 0 };
 
 type Holder = NodeOf<
@@ -143,7 +143,7 @@ const rule: Inside<'guard' | 'hook'> = (node, _read, inner) => [
   [Object.values(node), { ...inner, isRule: true, isJudging: node.kind === 'guard' }],
 ];
 
-/** What stands in a node; of a kind that is not here everything is needed. */
+/** Returns the parts of a node with the way each is read. In other kinds of nodes every name is needed. */
 const INSIDE: { readonly [K in Holder['kind']]: Inside<K> } = {
   reference: ({ steps, name }, read) =>
     steps.flatMap((step) => inStep(step, ASKS.test(name), read)),
@@ -199,7 +199,7 @@ const INSIDE: { readonly [K in Holder['kind']]: Inside<K> } = {
   hook: rule,
   pipeline: ({ source, stages }, _read, inner) => inStages(source, stages, inner),
   with: ({ value, options }, read, inner, { call }) => [
-    // Names of guards are texts there.
+    // In the option `guards`, the names of guards are texts.
     ...[...options.entries].flatMap(([key, entry]) =>
       key === 'guards' && entry.kind !== 'reference' ? [] : read('needed', entry),
     ),
@@ -230,14 +230,11 @@ const isSpeaker = (item: { kind?: string }): item is Speaker =>
 const isHolder = (item: { kind?: string }): item is Holder =>
   item.kind !== undefined && Object.hasOwn(INSIDE, item.kind);
 
-/** `@x?`, `@x.isDefined()` and `@exists(@x)` ask in a guard, too; everything else needs the name there. */
+/** In a guard only `@x?`, `@x.isDefined()` and `@exists(@x)` test a name; every other use needs it. */
 const inGuard = (use: Use, { kind }: { kind?: string }): Use =>
   use === 'asked' && kind !== 'reference' && kind !== 'insert' ? 'open' : use;
 
-/**
- * Everything that speaks of names, with how it is read there; `judging` are names of the functions that
- * guards call.
- */
+/** Yields every node that uses names. `judging` has the names of the functions that guards call. */
 function* spoken(
   root: unknown,
   judging: ReadonlySet<string> = NO_NAMES,
@@ -268,7 +265,7 @@ const NO_NAMES: ReadonlySet<string> = new Set();
 const isCalledIn = (names: ReadonlySet<string>, item: { kind?: string; name?: unknown }): boolean =>
   names.size > 0 && item.kind === 'exe' && typeof item.name === 'string' && names.has(item.name);
 
-/** The functions of a file that its guards call, and those that these call. */
+/** Returns the functions of a file that its guards call, directly or indirectly. */
 function calledByGuards({ body }: ScriptTree): ReadonlySet<string> {
   const bodies = new Map(
     body.flatMap((node) => (node.kind === 'exe' ? [[node.name, node.body]] : [])),
@@ -286,9 +283,7 @@ function calledByGuards({ body }: ScriptTree): ReadonlySet<string> {
   return found;
 }
 
-// What is wrong with them.
-
-/** A difference without blanks is one name; otherwise the closest that there is. */
+/** Returns a hint for an unbound name: a missing blank around `-`, or a similar name. */
 export function hintOfName(name: string, names: readonly string[]): string | undefined {
   const dash = name.lastIndexOf('-');
   if (dash > 0 && names.includes(name.slice(0, dash))) {
@@ -298,7 +293,7 @@ export function hintOfName(name: string, names: readonly string[]): string | und
   return close && `did you mean \`@${close}\`?`;
 }
 
-/** `user@example.com` and `@scope/package` in a text are texts. */
+/** True for the text of an address such as `user@example.com` or a package such as `@scope/package`. */
 export function isPlainText(text: string, { name, at }: NodeOf<'reference'>): boolean {
   const from = text[at] === '@' ? at + 1 : at;
   const before = text[from - 2] ?? '';
@@ -309,7 +304,7 @@ export function isPlainText(text: string, { name, at }: NodeOf<'reference'>): bo
 
 type Exe = NodeOf<'exe'>;
 
-// Folders, or a name with one of the usual endings; an address is none.
+// Matches a path with folders, or a file name with a usual extension, but not a URL.
 const LOOKS_LIKE_PATH =
   /^(?!\w+:\/\/)(?:[^\s<>]*\/[^\s<>]*|[^\s<>/]+\.(?:md|mld|att|mtt|txt|jsonl?|ya?ml|csv|xml|html?|[cm]?[jt]s|py|sh|toml|log|pdf|env))$/i;
 
@@ -318,7 +313,7 @@ const textOf = (value: Expression | undefined): string | undefined => {
   return value?.kind === 'literal' && typeof value.value === 'string' ? value.value : undefined;
 };
 
-/** The texts that a variable is given, or a loop variable one after the other; none when unknown. */
+/** Returns the constant texts that a variable can have; empty if one is unknown. */
 function textsOf(bound: Bound | undefined): string[] {
   const { value, collection } = bound ?? {};
   const made = collection?.kind === 'array' ? collection.items.map((item) => item.value) : [value];
@@ -326,11 +321,11 @@ function textsOf(bound: Bound | undefined): string[] {
   return texts.every((text) => text !== undefined) ? texts : [];
 }
 
-/** `.a["b"]`, to compare what two references stand for. */
+/** Returns the steps of a reference as a text, for a comparison. */
 const stepsText = (steps: readonly PathStep[]): string =>
   JSON.stringify(steps, (key, part: unknown) => (key === 'at' || key === 'end' ? undefined : part));
 
-/** What `<@path>` and `output … to @path` say about their names. */
+/** Returns the references that begin the path of a file, as in `<@path>` and `output … to @path`. */
 function placesIn(tree: ScriptTree): NodeOf<'reference'>[] {
   const found: NodeOf<'reference'>[] = [];
   const note = (path: Expression | undefined): void => {
@@ -338,7 +333,7 @@ function placesIn(tree: ScriptTree): NodeOf<'reference'>[] {
     const [first] = path?.kind === 'template' ? path.parts : [];
     if (typeof first === 'object' && first.kind === 'insert') found.push(first.value);
   };
-  // Functions are entered one by one.
+  // `visit` does not enter functions, so their bodies are visited too.
   const bodies = tree.body.flatMap((node) => (node.kind === 'exe' ? [node.body] : []));
   visit([tree.body, bodies], (node) => {
     if (node.kind === 'file') note(node.path);
@@ -347,7 +342,7 @@ function placesIn(tree: ScriptTree): NodeOf<'reference'>[] {
   return found;
 }
 
-/** What can be imported. */
+/** Returns the names that a module exports. */
 function exportsOf(tree: ScriptTree): ReadonlyMap<string, Bound> {
   const own = namesIn(tree).filter(({ seen }) => seen.at === 0 && seen.end === tree.text.length);
   const limits = tree.body.flatMap((node) => (node.kind === 'export' ? [node.names] : []));
@@ -363,13 +358,13 @@ class Names {
   readonly #tree: ScriptTree;
   readonly #around: Surroundings;
   readonly #bound = new Map<string, Bound[]>();
-  /** An import without a name whose path is made by the run: anything may be bound. */
+  /** True if a namespace import without an alias has a computed path, so that any name may be bound. */
   readonly #isOpen: boolean;
-  /** What each path that is imported from exports; undefined where that cannot be known. */
+  /** Exports of each imported path; `undefined` if they are unknown. */
   readonly #modules = new Map<string, ReadonlyMap<string, Bound> | undefined>();
   readonly #optional = new Map<Exe, Map<string, boolean>>();
   #hints = 0;
-  /** References that begin the path of a file. */
+  /** References that begin the path of a file. They are collected when first needed. */
   #places: readonly NodeOf<'reference'>[] | undefined;
 
   constructor(tree: ScriptTree, around: Surroundings) {
@@ -387,12 +382,12 @@ class Names {
     );
   }
 
-  /** The innermost binding that can be seen from a place. */
+  /** Returns the innermost binding that is visible at an offset. */
   #find(name: string, at: number): Bound | undefined {
     const size = ({ seen }: Bound): number => seen.end - seen.at;
     const isIn = (range: Range | undefined): boolean =>
       range !== undefined && range.at <= at && at < range.end;
-    // Not yet where its own value is made, or the list that a loop goes through.
+    // A name is not visible in its own value, or in the collection of its loop.
     const isSeen = ({ seen, kind, value, collection }: Bound): boolean =>
       (isIn(seen) || at === seen.end) &&
       !/^(?:guard|hook)$/.test(kind) &&
@@ -407,7 +402,7 @@ class Names {
     return (isRule && name === 'output') || this.#find(name, at) !== undefined;
   }
 
-  /** A condition over names that nobody binds may never hold. */
+  /** True if a condition around the code reads an unbound name, so that the code may never run. */
   #isDoubtful({ under, isRule }: NamePlace): boolean {
     return under.some((condition) => {
       for (const [node] of spoken(condition)) {
@@ -432,7 +427,7 @@ class Names {
     };
   }
 
-  /** Looked for as often as anybody reads them: all names are compared each time. */
+  /** Returns a hint for a name. Only the first findings get one, because each compares all names. */
   #closeTo(name: string, at: number): string | undefined {
     this.#hints += 1;
     if (this.#hints > MOST_HINTS) return undefined;
@@ -459,7 +454,7 @@ class Names {
     return [...ofContext, ...this.#ofCall(node, place), ...this.#ofQuestion(node)];
   }
 
-  /** In a guard: `@mx.…` and `@mx.op.…` that nobody knows. */
+  /** Returns members of `@mx` and `@mx.op` in a guard that do not exist. */
   #ofContext({ name, steps: [first, second], at }: NodeOf<'reference'>): NameFinding[] {
     if ((name !== 'mx' && name !== 'ctx') || first?.kind !== 'field' || this.#find(name, at))
       return [];
@@ -483,7 +478,7 @@ class Names {
     ];
   }
 
-  /** `@exists(@path)` asks about the variable; where it holds a path, the file was meant. */
+  /** Warns about `@exists(@path)`, which tests the variable, if the variable has the path of a file. */
   #ofQuestion({ name, steps: [call], at }: NodeOf<'reference'>): NameFinding[] {
     const [asked] = call?.kind === 'call' ? call.arguments : [];
     if (!/^exists$/i.test(name) || asked?.kind !== 'reference' || this.#find(name, at)) return [];
@@ -501,7 +496,7 @@ class Names {
     ];
   }
 
-  /** A variable with the text of a path, or one that is used as the path of a file somewhere. */
+  /** True for a variable with the text of a path, or one that is used as the path of a file. */
   #isPath({ name, steps, at }: NodeOf<'reference'>): boolean {
     if (steps.some(({ kind }) => kind !== 'field' && kind !== 'index')) return false;
     const bound = this.#find(name, at);
@@ -516,7 +511,7 @@ class Names {
     );
   }
 
-  /** A function of this file, or of a module that is imported. */
+  /** Returns the called function of this file or of an imported module; absent for other calls. */
   #callee({ name, steps, at }: NodeOf<'reference'>): { exe: Exe; depth: number } | undefined {
     const bound = this.#find(name, at);
     const all = this.#bound.get(name) ?? [];
@@ -548,7 +543,7 @@ class Names {
     return answer;
   }
 
-  /** A call of a function of the language; its one input may come from a pipeline. */
+  /** Checks a call of a built-in function. Its input may come from a pipeline. */
   #ofBuiltIn({ name, steps, at }: NodeOf<'reference'>, before: number): NameFinding[] {
     const arity = this.#find(name, at) ? undefined : this.#around.arity?.(name);
     const call = steps.find(({ kind }) => kind === 'call');
@@ -564,7 +559,7 @@ class Names {
     if (!callee) return this.#ofBuiltIn(node, call === 'stage' ? 1 : 0);
     if (step?.kind !== 'call' && !(isBare && call !== 'none')) return [];
     const given = step?.kind === 'call' ? step.arguments : [];
-    // At the front of a group nothing comes in but where no argument is given.
+    // At the start of a pipeline, a call without arguments may receive the input.
     if (call === 'front' && given.length === 0) return [];
     const { exe } = callee;
     const before = call === 'stage' ? 1 : 0;
@@ -574,7 +569,7 @@ class Names {
     return countArguments(node, exe, given, before, missing);
   }
 
-  /** A name is a warning: a person may have given the tool another one. */
+  /** An unknown tool is a warning, because a person may have renamed the tool. */
   #ofTools({ form }: NodeOf<'import'>, name: NodeOf<'template'>): NameFinding[] {
     const connector = staticText(name);
     const known = connector === undefined ? undefined : this.#around.tools?.(connector);
@@ -602,7 +597,7 @@ class Names {
       );
   }
 
-  /** Names that a directive or tool is not given; of a script, those that look like the environment's. */
+  /** Returns imported inputs that do not exist; in a script without inputs only likely variables. */
   #ofInput({ form, at, end }: NodeOf<'import'>): NameFinding[] {
     const { inputs } = this.#around;
     const names = form.kind === 'names' ? form.names : [];
@@ -651,7 +646,7 @@ class Names {
       });
   }
 
-  /** Names without `@` before them, or with something done to them. */
+  /** Checks statements that use names without `@`, or change a variable. */
   ofStatement(node: NodeOf<'augment' | 'export' | 'helpers'>): NameFinding[] {
     const names = 'names' in node ? (node.names ?? []) : [node.name];
     const isGuard = (name: string): boolean => this.#bound.has(name);
@@ -677,7 +672,7 @@ class Names {
   }
 }
 
-/** Code of one of these kinds and nothing else. */
+/** True for a body that is only code of one of these kinds. */
 const isBody = ({ body }: Exe, kinds: readonly string[]): boolean =>
   kinds.includes(bodyKindOf(body)) && !(body.kind === 'with' && body.options.pipeline);
 
@@ -691,7 +686,7 @@ const ENDINGS: Readonly<Record<Use | 'judged', readonly ['error' | 'warning', st
 
 const several = (count: number): string => `${count} ${count === 1 ? 'argument' : 'arguments'}`;
 
-/** `before`: what a pipeline gives in front of those that are written. */
+/** Warns about arguments beyond `most`. `before` is the number of arguments that a pipeline passes first. */
 function surplusArguments(
   name: string,
   most: number,
@@ -740,10 +735,10 @@ function countArguments(
   ];
 }
 
-/** Does the function itself ask whether the parameter was given? */
+/** True if the function itself tests whether the parameter was passed. */
 const isOptionalIn = ({ body }: Exe, name: string): boolean => asksAbout(body, name);
 
-/** Is there a question about the name, such as `@x?`, `@x ?? 1` or `@x == null`? */
+/** True if the code tests the name, as in `@x?`, `@x ?? 1` or `@x == null`. */
 export function asksAbout(body: unknown, name: string): boolean {
   for (const [node, place] of spoken(body)) {
     if (node.kind !== 'reference' || node.name !== name) continue;
@@ -760,7 +755,7 @@ const isNamed = (item: unknown, name: string): boolean =>
   (item as Partial<NodeOf<'reference'>>).kind === 'reference' &&
   (item as NodeOf<'reference'>).name === name;
 
-/** `@x => …`, `!@x`, `@x && …`, `@x ? … : …`; in code what looks like these. */
+/** True if the name is tested in `@x => …`, `!@x`, `@x && …`, `@x ? … : …`, or in code that looks like these. */
 function asksInForm(root: unknown, name: string): boolean {
   const open: unknown[] = [root];
   const word = name.replace(/[^\w]/g, '\\$&');
@@ -785,7 +780,7 @@ function asksInForm(root: unknown, name: string): boolean {
   return false;
 }
 
-/** In order of the text. Broken scripts too: names in what could not be read are not there. */
+/** Returns the findings of a script in text order. A partly parsed script is checked as far as it was parsed. */
 export function nameFindings(tree: ScriptTree, around: Surroundings): NameFinding[] {
   const names = new Names(tree, around);
   const found: NameFinding[] = [];
@@ -800,7 +795,7 @@ export function nameFindings(tree: ScriptTree, around: Surroundings): NameFindin
   return found.sort((a, b) => a.at - b.at);
 }
 
-/** `"a" + "b"`: two texts as they are written. */
+/** Reports `"a" + "b"` with two constant texts. */
 function addedTexts(node: { kind: string }): NameFinding[] {
   if (!isSum(node) || textOf(node.left) === undefined || textOf(node.right) === undefined)
     return [];
@@ -813,21 +808,21 @@ function addedTexts(node: { kind: string }): NameFinding[] {
 const isSum = (node: { kind: string }): node is NodeOf<'binary'> =>
   node.kind === 'binary' && 'operator' in node && node.operator === '+';
 
-/** `*`, or what is always true. */
+/** True for a condition that always matches. */
 const isAlways = ({ condition }: NodeOf<'arm'>): boolean =>
   condition.kind === 'any' ||
   (condition.kind === 'test' &&
     condition.value.kind === 'literal' &&
     condition.value.value === true);
 
-/** By itself, or at the end of a block. */
+/** True for the decision `allow`, alone or at the end of a block. */
 function isAllowing(action: NodeOf<'arm'>['action']): boolean {
   const last = action.kind === 'block' ? action.body.at(-1) : undefined;
   const decided = last?.kind === 'return' ? last.value : action;
   return decided?.kind === 'verdict' && decided.decision === 'allow';
 }
 
-/** What a privileged guard allows is an exception to policies: of everything, it is none. */
+/** Warns about a privileged guard that allows every operation of its filter, which makes the policies ineffective. */
 function wideExceptions({ privileged, timing, filter, rules }: NodeOf<'guard'>): NameFinding[] {
   if (!privileged || timing !== 'before' || !/^(?:op:|@)/.test(filter)) return [];
   return rules.items.flatMap((item): NameFinding[] => {

@@ -1,5 +1,6 @@
-// One grammar for every value: right-hand sides, arguments, conditions, entries, arms. Operators bind
-// as the table says; `|` binds weaker than all of them, `with` belongs to the whole before it.
+// Parses values in all positions: right-hand sides, arguments, conditions, entries and arms. The table
+// `LEVELS` has the precedence of operators. `|` binds weaker than all of them, and `with` applies to the
+// whole value before it.
 import { nearest } from '@kernmantle/core/base';
 import type { BinaryOperator, Expression, NodeOf } from './ast.ts';
 import { CODE_WORDS, isCodeStart, parseCode, parseCommand, parseCommandString } from './command.ts';
@@ -13,7 +14,7 @@ import { isTextStart, parseText, parseTrimmed } from './text.ts';
 
 export const LONGEST_CHAIN = 1000;
 
-/** Operators by how tightly they bind, the loosest first. */
+/** Operators by precedence, the lowest first. */
 const LEVELS = ['??', '||', '&&', '== != ~= !~=', '<= >= < >', '+ -', '* / %'];
 const OPERATOR_LEVEL = Object.fromEntries(
   LEVELS.flatMap((operators, at) => operators.split(' ').map((operator) => [operator, at + 1])),
@@ -27,7 +28,7 @@ export const STATEMENT_WORDS = new Set(
    return bail stream`.split(/\s+/),
 );
 
-/** Words of older versions and of other languages, and what is written here. */
+/** Words of older versions and of other languages, with the word of this language. */
 const OTHER_WORDS: Readonly<Record<string, string>> = {
   add: 'show',
   embed: 'show',
@@ -46,7 +47,7 @@ const OTHER_WORDS: Readonly<Record<string, string>> = {
   while: 'loop',
 };
 
-/** The word that was meant, where what follows shows that a statement was. */
+/** Returns a hint with the intended word, if the rest of the line shows that a statement was intended. */
 export function hintOfWord(r: Reader, word: string): string | undefined {
   const isStatement = /^[ \t]+[@"'`{[(<]|^\(/.test(r.text.slice(r.pos + word.length));
   if (!isStatement) return undefined;
@@ -57,7 +58,7 @@ export function hintOfWord(r: Reader, word: string): string | undefined {
 
 const NOT_YET = 'is not part of this version';
 
-/** Words that begin a statement where what they need follows; this version only knows them. */
+/** Words that begin a statement that this version does not support, with the pattern of such a statement. */
 const LATER: Readonly<Record<string, { needs: RegExp; hint: string }>> = {
   auth: { needs: /auth[ \t]+@/y, hint: 'hand a value over with `using @value as NAME`' },
   box: {
@@ -72,7 +73,7 @@ const LATER: Readonly<Record<string, { needs: RegExp; hint: string }>> = {
   files: { needs: /files(?:[ \t]*["'`<]|[ \t]+@)/y, hint: 'write each with `output … to "path"`' },
 };
 
-/** Stands at the word. */
+/** True if such a statement begins here. The reader is at the word. */
 export const isLaterStart = (r: Reader): boolean =>
   Object.values(LATER).some(({ needs }) => r.sees(needs));
 
@@ -83,7 +84,7 @@ export function refuseLater(r: Reader, word: string): void {
   }
 }
 
-/** What has its rules in the language, and nobody has made yet. */
+/** Fails on a construct that is specified but not implemented. */
 export const refuseUnsupported = (
   r: Reader,
   written: string,
@@ -100,13 +101,13 @@ const STREAM = new RegExp(
   'y',
 );
 
-/** `stream @f()`, `stream sh {…}`: with `{ stream: true }`. */
+/** True at `stream @f()` or `stream sh {…}`, which mean `with { stream: true }`. */
 const isStreamStart = (r: Reader): boolean => r.sees(STREAM);
 
-/** The same before anything that a statement may show: a text, a file, a list. */
+/** Matches `stream` before a value that `show` accepts: a text, a file or a list. */
 const STREAM_STATEMENT = /stream[ \t]+(?=["'`<[]|::)/y;
 
-/** A line that begins with the word, where what it needs follows; stands at the word. */
+/** Parses a statement that begins with `stream`; absent if there is none. The reader is at the word. */
 export function parseStream(r: Reader): NodeOf<'run' | 'effect'> | undefined {
   const at = r.pos;
   if (isStreamStart(r)) return { kind: 'run', action: parseRunAction(r), at, end: r.pos };
@@ -116,17 +117,17 @@ export function parseStream(r: Reader): NodeOf<'run' | 'effect'> | undefined {
   return { kind: 'effect', effect: 'show', value, ...rest };
 }
 
-/** Nothing follows that could be shown as it comes. */
+/** Fails on `stream` without a streamable value after it. */
 export const refuseStream = (r: Reader): never =>
   r.fail('expected a command, code or a call after `stream`', {
     end: r.pos + 'stream'.length,
     hint: 'write `stream @f()` or `stream sh { … }`',
   });
 
-/** For markdown, where other lines are text. */
+/** True for a stream statement. Markdown treats other lines as text. */
 export const isStreamLine = (r: Reader): boolean => isStreamStart(r) || r.sees(STREAM_STATEMENT);
 
-/** Inside of a value, where it belongs to what follows alone. */
+/** Parses `stream` inside of a value, where it applies only to the next value. */
 function parseStreamed(r: Reader): Expression {
   const at = r.pos;
   r.take(STREAM);
@@ -142,7 +143,7 @@ function asStream(made: Expression, at: number): Expression {
   return { kind: 'with', value, options: own, at, end };
 }
 
-/** What a rule reads, with its pipes and options; without it a group leads. */
+/** Parses a value with its pipes and options. A value that begins with `||` is a group. */
 function parsePiped(r: Reader, source: (r: Reader) => Expression, isRun = false): Expression {
   const at = r.pos;
   const isStream = r.take(STREAM);
@@ -152,7 +153,7 @@ function parsePiped(r: Reader, source: (r: Reader) => Expression, isRun = false)
   return isStream ? asStream(made, at) : made;
 }
 
-/** A side of a pattern: the value it is compared with, with pipes. `&&` and `||` join patterns. */
+/** Parses one side of a pattern with its pipes. `&&` and `||` join patterns, so they end the side. */
 export function parseCompared(r: Reader, first?: Expression): Expression {
   const value = parseBinary(r, OPERATOR_LEVEL['=='], first);
   const here = r.pos;
@@ -162,7 +163,7 @@ export function parseCompared(r: Reader, first?: Expression): Expression {
   return goesOn ? parsePipes(r, parseTernary(r, value)) : value;
 }
 
-/** A value without pipes and `with`: a condition, a subject. `first`: read already. */
+/** Parses a value without pipes and `with`, such as a condition. `first` is a part that is already parsed. */
 export function parseTernary(r: Reader, first?: Expression): Expression {
   const condition = parseBinary(r, 1, first);
   if (!r.takeAfterSpace(/\?(?!\?)/y)) return condition;
@@ -189,7 +190,7 @@ function parseBinary(r: Reader, floor: number, first?: Expression): Expression {
   for (let count = 0; ; count += 1) {
     const here = r.pos;
     r.space();
-    // `/show` on a new line is no division.
+    // `/show` on a new line is a statement, not a division.
     const operator = r.startsStatement()
       ? undefined
       : (r.match(OPERATOR) as BinaryOperator | undefined);
@@ -216,7 +217,7 @@ function parseUnary(r: Reader): Expression {
   return { kind: 'unary', operator, value, at, end: r.pos };
 }
 
-/** A value that no operator and no pipe carries on. */
+/** Parses a value without operators and pipes. */
 export function parsePrimary(r: Reader): Expression {
   const at = r.pos;
   switch (r.peek()) {
@@ -305,7 +306,7 @@ function parseWord(r: Reader): Expression {
   }
 }
 
-/** `also`: a further word that stands here without one. */
+/** Fails on a slash before a statement word. `also` is a further word that takes no slash here. */
 export function refuseSlash(r: Reader, also?: string): void {
   const at = r.pos;
   const word = r.match(/\/[a-z]+(?![\w/])/y)?.slice(1);
@@ -316,7 +317,7 @@ export function refuseSlash(r: Reader, also?: string): void {
   }
 }
 
-/** What `run` runs, with its pipes and options; stands behind the word. */
+/** Parses the action of `run` with its pipes and options. The reader is after the word. */
 export const parseRunAction = (r: Reader): Expression => parsePiped(r, parseRunSource, true);
 
 function parseRunSource(r: Reader): Expression {
@@ -332,7 +333,7 @@ function parseRunSource(r: Reader): Expression {
   });
 }
 
-/** A quoted text is a command, unless it is piped somewhere: then it is the input. */
+/** A quoted text is a command. If it is piped, it is the input of the pipeline. */
 function parseRunText(r: Reader): Expression {
   const at = r.pos;
   parseText(r);
@@ -341,7 +342,7 @@ function parseRunText(r: Reader): Expression {
   return isInput ? parseText(r) : parseCommandString(r);
 }
 
-/** `template "./page.att"` */
+/** Parses a template file, as in `template "./page.att"`. */
 function parseTemplateFile(r: Reader): Expression {
   const at = r.pos;
   r.takeWord('template');
@@ -349,7 +350,7 @@ function parseTemplateFile(r: Reader): Expression {
   return { kind: 'template-file', path, at, end: r.pos };
 }
 
-/** A quoted path. */
+/** Parses a path in quotes. Fails without one. */
 export function parsePathText(r: Reader, where: string): NodeOf<'template'> {
   if (!isTextStart(r)) r.fail(`expected a quoted path ${where}, found ${r.shown()}`);
   const text = parseText(r);
@@ -358,7 +359,7 @@ export function parsePathText(r: Reader, where: string): NodeOf<'template'> {
   return { kind: 'template', style: 'single', parts: [String(value)], at, end };
 }
 
-/** `prose { … }`, `llm "…"`, `llm:tier { … }` */
+/** Parses `prose { … }`, `llm "…"` or `llm:tier { … }`. */
 function parseModel(r: Reader, word: 'prose' | 'llm'): NodeOf<'model'> {
   const at = r.pos;
   r.pos += word.length;
@@ -374,5 +375,5 @@ function parsePrompt(r: Reader, word: string): NodeOf<'template'> {
   return parseTrimmed(r, from, to, 'file');
 }
 
-/** `*` that begins an arm: it never carries the value before it on. */
+/** True at a `*` that begins an arm. It never continues the value before it. */
 export const isWildcardArm = (r: Reader): boolean => r.sees(WILDCARD_ARM);
