@@ -1,4 +1,5 @@
-// The methods of lists. What they take out of a list keeps exactly its marks; none changes the list.
+// Methods of lists and texts: `@text.trim()`, `@list.join(", ")`, `@x.isArray()`. A method never changes
+// its value. Elements that a method takes from a list keep exactly their marks.
 import { type Context, createContext, Script } from 'node:vm';
 import { errnoOf, type Json, messageOf, nearest } from '@kernmantle/core/base';
 import { addMarks, makeContainer, mergeAll, type Value, withOrigin } from '@kernmantle/core/flow';
@@ -51,13 +52,13 @@ function positionIn(list: Value, values: readonly Value[]): number {
   return wanted ? elementsOf(list).findIndex((element) => isEqual(element, wanted)) : -1;
 }
 
-/** Nothing for null, as everywhere in JavaScript. */
+/** Null elements give no text, as in JavaScript. */
 function join(list: Value, args: Arguments, values: readonly Value[]): Value {
   const texts = elementsOf(list).map((item) => (item.data === null ? '' : textOf(item)));
   return computed(texts.join(args.optionalText(0) ?? ','), [list, ...values]);
 }
 
-/** Elements bring their marks along; how many each list has decides where those of the next stand. */
+/** Elements keep their marks. The length of each list decides where the next elements are. */
 function concat(lists: readonly Value[]): Value {
   const parts = lists.flatMap((each) => (Array.isArray(each.data) ? elementsOf(each) : [each]));
   const own = lists.filter(({ data }) => Array.isArray(data)).map(ownMarks);
@@ -67,7 +68,7 @@ function concat(lists: readonly Value[]): Value {
 
 export const byCodeUnit = (a: string, b: string): number => (a < b ? -1 : Number(a > b));
 
-/** By text, code unit by code unit; null last. Every element has a say in where the others stand. */
+/** Sorts by text in code unit order, with null last. Each element influences the position of the others. */
 export function sortList(list: Value): Value {
   const keyed = elementsOf(list).map((item) => ({
     item,
@@ -92,17 +93,15 @@ function flat(list: Value, depth: number, values: readonly Value[]): Value {
   return makeContainer(parts, mergeAll(own));
 }
 
-// Patterns run on data from anywhere. A pattern can need longer than anybody will wait, so it runs
-// where the engine can be stopped.
-
+/** Milliseconds after which a pattern is stopped, because it may need exponential time. */
 const LIMIT_MS = 1000;
 const ATTEMPTS = 5;
 const WORK = new Script('work()');
 
-// An empty global object, made when first needed.
+// The context in which patterns run. It is created at the first pattern.
 let room: (Context & { work?: (() => unknown) | undefined }) | undefined;
 
-/** `/body/flags`, as an argument of the methods that take one. */
+/** A pattern `/body/flags` as an argument of a method. */
 export class PatternData extends Opaque<{ body: string; flags: string }> {
   constructor(body: string, flags: string) {
     super({ body, flags }, `/${body}/${flags}`);
@@ -117,7 +116,7 @@ function compiled(body: string, flags: string): RegExp {
   }
 }
 
-/** What is done with a pattern, as long as it does not take too long. */
+/** Runs `work` with a pattern. Fails with `timeout` after `LIMIT_MS`. */
 function inTime(pattern: RegExp, work: (pattern: RegExp) => Json, attempt = 1): Json {
   room ??= createContext(Object.create(null));
   let answer: Json = null;
@@ -131,7 +130,7 @@ function inTime(pattern: RegExp, work: (pattern: RegExp) => Json, attempt = 1): 
     return answer;
   } catch (error) {
     if (errnoOf(error) !== 'ERR_SCRIPT_EXECUTION_TIMEOUT') throw error;
-    // A process that other programs kept waiting has not used its time, and tries again.
+    // A process that has hardly received CPU time has not used its limit. It tries again.
     const { user, system } = process.cpuUsage(before);
     const isStarved = (user + system) / 1000 < LIMIT_MS / 2;
     if (isStarved && attempt < ATTEMPTS) return inTime(pattern, work, attempt + 1);
@@ -141,11 +140,11 @@ function inTime(pattern: RegExp, work: (pattern: RegExp) => Json, attempt = 1): 
   }
 }
 
-/** A group that took no part is null. */
+/** A group that did not match is null. */
 const withNulls = (found: readonly (string | undefined)[]): Json[] =>
   found.map((text) => text ?? null);
 
-/** All matches of a pattern that is a text; of a literal what its flags ask for, null when none. */
+/** Returns all matches of a text pattern. For a pattern literal the flags decide; no match gives null. */
 function match(text: string, args: Arguments): Json {
   const given = args.pattern(0);
   const pattern = given ? compiled(given.body, given.flags) : compiled(args.text(0), 'g');
@@ -157,7 +156,7 @@ function match(text: string, args: Arguments): Json {
 
 const SLOT = /\$(?:([$&])|(\d\d?)|<([^>]*)>)/g;
 
-/** What `$1`, `$<name>`, `$&` and `$$` of a replacement stand for in one match; all else is text. */
+/** Replaces `$1`, `$<name>`, `$&` and `$$` in a replacement. Other text is unchanged. */
 function filled(to: string, found: readonly unknown[]): string {
   const named = found.at(-1);
   const groups: object | undefined =
@@ -176,7 +175,7 @@ function filled(to: string, found: readonly unknown[]): string {
   });
 }
 
-/** `more`: flags that hold whatever is written. */
+/** Replaces matches. `more` has flags that are added to the flags of the pattern. */
 function replaceMatches(text: string, { body, flags }: Pattern, to: string, more = ''): Json {
   const all = flags.includes('g') ? flags : flags + more;
   return inTime(compiled(body, all), (pattern) => {
@@ -197,14 +196,11 @@ function splitMatches(text: string, { body, flags }: Pattern, limit: number | un
   return inTime(compiled(body, flags), (pattern) => withNulls(text.split(pattern, limit)));
 }
 
-// The methods of strings, as functions of a text and its arguments. They answer with plain data; the
-// marks are merged by the caller.
-
 type Arguments = ReturnType<typeof argumentsOf>;
 
 type TextMethod = (text: string, args: Arguments) => Json;
 
-/** More than any prompt holds; a mistaken count must not fill the memory. */
+/** Maximum length of a result. It prevents that a wrong count fills the memory. */
 const MAX_LENGTH = 16 * 1024 * 1024;
 
 function bounded(length: number): number {
@@ -212,7 +208,7 @@ function bounded(length: number): number {
   return raise('invalid_input', `the result would be longer than ${MAX_LENGTH} characters`);
 }
 
-// Replacements are literal: `$&` in a text from outside is no instruction.
+// Replacements are literal: `$&` in a text from outside has no meaning.
 export const TEXT_METHODS: ReadonlyMap<string, TextMethod> = new Map<string, TextMethod>([
   ['length', (text) => text.length],
   ['includes', (text, args) => text.includes(args.text(0))],
@@ -255,7 +251,7 @@ function replaceAll(text: string, args: Arguments): Json {
   const pattern = args.pattern(0);
   if (pattern) return replaceMatches(text, pattern, args.text(1), 'g');
   const entries = args.entries(0) ?? [[args.text(0), args.text(1)] as const];
-  // Entry by entry, each in what the one before left.
+  // Each entry is replaced in the result of the previous one.
   return entries.reduce((left, [from, to]) => replaceEach(left, from, to), text);
 }
 
@@ -275,9 +271,6 @@ function repeated(text: string, count: number): string {
   return text.repeat(count);
 }
 
-// Built-in methods: `@text.trim()`, `@list.join(", ")`, `@x.isArray()`. Lists and parsed files with a
-// text of their own also answer to the methods of that text, where they have none of that name.
-
 const QUESTIONS = new Map<string, (value: Value) => boolean>([
   ['isArray', (value) => typeName(value) === 'array'],
   ['isObject', (value) => typeName(value) === 'object'],
@@ -288,7 +281,7 @@ const QUESTIONS = new Map<string, (value: Value) => boolean>([
   ['isDefined', (value) => value.data !== null],
 ]);
 
-/** The text whose methods a value has; undefined when it has none. */
+/** Returns the text whose methods the value has, which may be the source of parsed data; else absent. */
 function textUnder(value: Value): string | undefined {
   if (typeof value.data === 'string') return value.data;
   return value.hasOwnText && !isReadNull(value) ? value.text : undefined;
@@ -318,7 +311,7 @@ function argumentsOf(method: string, values: readonly Value[]) {
   };
   const missing = (position: number): never =>
     raise('invalid_input', `\`${method}\` needs ${position === 0 ? 'an' : 'a second'} argument`);
-  /** Of an object: its keys and the texts of its values. */
+  /** Returns the keys of an object argument with the texts of their values. */
   const entries = (position: number): (readonly [string, string])[] | undefined => {
     const value = given(position);
     if (value === undefined || typeName(value) !== 'object') return undefined;
@@ -338,7 +331,7 @@ function argumentsOf(method: string, values: readonly Value[]) {
   };
 }
 
-/** Never changes the receiver; an unknown method, or one the receiver does not have, is a fault. */
+/** Calls a method. Fails with `expression_error` if the value has no such method. */
 export function callMethod(value: Value, name: string, values: readonly Value[]): Value {
   const question = QUESTIONS.get(name);
   if (question) return computed(question(value), [value, ...values]);
