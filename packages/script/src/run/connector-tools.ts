@@ -1,6 +1,6 @@
-// `import tools … from mcp "NAME"`: the tools of a connector as functions. A call is the operation
-// `tool` with the item's id, exactly as by `@tool`; what is different is how it is written: arguments by
-// position, texts where the tool wants numbers, and an answer without the envelope of the protocol.
+// Implements `import tools … from mcp "NAME"`: the tools of a connector as functions. A call is the
+// operation `tool` with the item's id, as with `@tool`. Arguments are passed by position, texts are
+// converted to the types of the schema, and the result has no protocol envelope.
 import {
   getOwn,
   isObject,
@@ -34,11 +34,9 @@ import {
 import { performTool } from './names.ts';
 import { unwrap } from './operate.ts';
 
-// Arguments: from what the script wrote to what the schema wants.
-
 const MOST_REFS = 16;
 
-/** What a reference inside the same schema means. */
+/** Resolves a reference inside of the same schema. */
 function resolved(schema: Json | undefined, root: JsonObject, depth = 0): JsonObject {
   if (!isObject(schema)) return {};
   const ref = getOwn(schema, '$ref');
@@ -58,7 +56,7 @@ const listIn = (schema: JsonObject, key: string): readonly Json[] | undefined =>
   return Array.isArray(list) ? list : undefined;
 };
 
-/** The types a schema takes; `any` where it does not say. */
+/** Returns the types that a schema accepts; `any` if it does not restrict them. */
 function typesIn(schema: Json | undefined, root: JsonObject, depth = 0): ReadonlySet<string> {
   const own = resolved(schema, root);
   const { type } = own;
@@ -71,7 +69,7 @@ function typesIn(schema: Json | undefined, root: JsonObject, depth = 0): Readonl
   return new Set(branches.flatMap((branch) => [...typesIn(branch, root, depth + 1)]));
 }
 
-/** A text as what the schema wants; undefined where it does not read as that. */
+/** Converts a text to a type of the schema; `undefined` if it does not match. */
 function readAs(text: string, schema: Json | undefined, root: JsonObject): Json | undefined {
   const types = typesIn(schema, root);
   if (types.has('string') || types.has('any')) return text;
@@ -87,7 +85,7 @@ function readAs(text: string, schema: Json | undefined, root: JsonObject): Json 
   return element === undefined ? undefined : [element];
 }
 
-/** What does not read as what is wanted stays as it is, and the tool's own check refuses it. */
+/** Converts an argument. A value that does not match stays unchanged, and the tool refuses it. */
 function fitted(value: Value, schema: Json | undefined, root: JsonObject): Value {
   if (typeof value.data !== 'string') return value;
   const read = readAs(value.data, schema, root);
@@ -96,12 +94,12 @@ function fitted(value: Value, schema: Json | undefined, root: JsonObject): Value
 
 interface Callee {
   readonly tool: ConnectorTool;
-  /** Of its properties, in the order of the schema. */
+  /** Names of the tool's properties in the order of the schema. */
   readonly parameters: readonly string[];
   readonly names: readonly string[];
 }
 
-/** One object stands for all arguments, unless it is the only one that the tool takes. */
+/** True if a single object has all arguments by name. It is an ordinary argument of a one-object tool. */
 function isByName({ parameters, tool: { schema } }: Callee, given: readonly Value[]): boolean {
   const [only, ...others] = given;
   const isObjectAlone =
@@ -137,8 +135,7 @@ function argumentsOf(callee: Callee, given: readonly Value[], isStage: boolean) 
   return taken.flatMap((value, at) => (isAbsent(value) ? [] : [fit(parameters[at] ?? '', value)]));
 }
 
-// The answer: structured content, or the text, as data where it is JSON; anything else as it came.
-
+/** Returns the result of a tool: structured content, or its text as JSON if possible, or the content. */
 function answerOf(output: Value): Value {
   if (!isObject(output.data) || !Array.isArray(output.data.content)) return output;
   if (output.data.structured !== undefined) return elementOf(output, 'structured');
@@ -163,7 +160,7 @@ function functionOf(callee: Callee, name: string): Value {
   return makeFunction(new Executable(signature, { call, refused: undefined }));
 }
 
-/** Each tool under the names of its file and its server, and in camel case where only one has that. */
+/** Returns each tool under its file and server names, and in camel case if no other tool has that. */
 function namedTools(tools: readonly ConnectorTool[]): ReadonlyMap<string, Value> {
   const callees = tools.map((tool): Callee => {
     const own = [...new Set([lastSegment(tool.id), tool.name])];

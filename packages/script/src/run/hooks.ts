@@ -1,5 +1,5 @@
-// `/hook before|after FILTER = [ … ]`: blocks that see operations and rounds of loops go by and may replace
-// what goes in or comes out. They cannot decide; their errors are collected, never raised.
+// Implements `/hook before|after FILTER = [ … ]`: blocks that observe operations and rounds of loops and
+// may replace inputs or results. A hook cannot decide. Its errors are collected and never raised.
 import type { Json } from '@kernmantle/core/base';
 import {
   type Argument,
@@ -20,22 +20,22 @@ import { textOf } from '../values/text.ts';
 import { leave, leaveOf } from './control-values.ts';
 import type { Environment, RunState } from './environment.ts';
 
-/** What is no operation, and yet something a hook can look at. */
+/** Kinds of rounds. A round is not an operation, but a hook can observe it. */
 type RoundKind = 'iteration' | 'batch' | 'round';
 
-/** What it is called for: one value, by its label, or all the inputs. */
+/** The input that matched the label of the filter, or all inputs. */
 type Subject = { readonly one: Value } | { readonly all: readonly Argument[] };
 
 export interface ScriptHook {
   readonly name: string;
   readonly timing: 'before' | 'after';
-  /** Filters are those of guards, so the guards' own index answers them. */
+  /** The filter as a guard set, because hooks and guards have the same filters. */
   readonly filter: GuardSet;
-  /** How the text of the first argument begins. */
+  /** Prefix that the text of the first argument must have. */
   readonly prefix: string | undefined;
-  /** It looks at rounds, and at no operation. */
+  /** Kind of round that the hook observes; absent for a hook on operations. */
   readonly round: RoundKind | undefined;
-  /** Undefined: it replaces nothing. */
+  /** Runs the hook. Returns the replacement; `undefined` if it replaces nothing. */
   run(subject: Subject, output: Value | undefined, frame: Frame): MaybePromise<Value | undefined>;
 }
 
@@ -55,7 +55,7 @@ export const roundOf = (filter: string): RoundKind | undefined =>
 
 const states = new WeakMap<RunState, HookState>();
 
-/** The first hook mounts the port; until then operations pay nothing. */
+/** Adds a hook. The first hook mounts the port, so operations of a script without hooks cost nothing more. */
 export function addHook(run: RunState, hook: ScriptHook): void {
   const known = states.get(run);
   if (known) {
@@ -83,7 +83,7 @@ async function ask(
   }
 }
 
-/** A list replaces by position, anything else the first; what was there keeps its labels. */
+/** A list replaces inputs by position; another value replaces the first. Labels of the old values stay. */
 function replaced(inputs: readonly Argument[], given: Value | undefined): readonly Argument[] {
   if (!given) return inputs;
   const values = Array.isArray(given.data) ? entriesOf(given).map(([, value]) => value) : [given];
@@ -110,8 +110,8 @@ function portOf(state: HookState): ScriptHooks {
       let inputs = given;
       for (const hook of state.hooks) {
         if (hook.timing !== 'before') continue;
-        // A label: once for each input that carries it, else once where the operation has it. Otherwise
-        // once, for all of them.
+        // A label filter runs the hook for each input with the label, or else once if the operation has it.
+        // Other filters run the hook once for all inputs.
         let isOfOperation = inputs.length > 0;
         for (const [at, { value }] of inputs.entries()) {
           if (hook.filter.forMarks(value.meta.descriptor, 'before').length === 0) continue;
@@ -140,15 +140,14 @@ function portOf(state: HookState): ScriptHooks {
   };
 }
 
-/** Hooks on rounds of a loop. */
 export interface RoundHooks {
-  /** What goes into the round, as the hooks leave it. */
+  /** Returns the inputs of a round after the hooks. */
   before(values: readonly Value[], env: Environment): Promise<readonly Value[]>;
-  /** What came out of it. */
+  /** Returns the result of a round after the hooks. */
   after(result: Value, values: readonly Value[], env: Environment): Promise<Value>;
 }
 
-/** One round, with hooks around it. `bind`: what they made of the value that goes in. */
+/** Runs one round with its hooks. `bind` receives the replaced input. */
 export async function hookedRound(
   hooks: RoundHooks,
   env: Environment,
@@ -166,7 +165,7 @@ export async function hookedRound(
   return left ? leave(left.word, now) : now;
 }
 
-/** Undefined: nobody looks at these rounds, or we are inside a hook or guard. */
+/** Returns the hooks on these rounds. Absent if there are none, or inside of a hook or guard. */
 export function roundHooks(
   { run, frame, unit }: Environment,
   kind: RoundKind,

@@ -1,7 +1,8 @@
-// Patterns of a script's policy: `cmd:git:push`, `cmd:git:*`, `sh`, `js`, `network`, `fs:w:GLOB`, `op:…`.
-// A deny pattern covers everything that begins like it; an allow pattern must cover all of it. A word
-// behind `*` may stand anywhere, and `a|b` is either. What is dangerous is said in the same words, by the
-// bundle: an `allow` list opens it only together with a `danger` pattern.
+// Matches operations against the patterns of a script's policy: `cmd:git:push`, `cmd:git:*`, `sh`, `js`,
+// `network`, `fs:w:GLOB`, `op:…`. A deny pattern matches everything that begins with it. An allow pattern
+// must match the whole. A word after `*` may be at any position, and `a|b` matches either. Dangerous
+// operations have the same patterns in the bundle; `allow` opens them only together with a `danger`
+// pattern.
 import { isAbsolute, relative, resolve } from 'node:path';
 import { matchGlob, plainText } from '@kernmantle/core/base';
 import type { Argument, ClosedFiles, Operation } from '@kernmantle/core/flow';
@@ -20,7 +21,7 @@ export function patternProblem(pattern: string): string | undefined {
     : undefined;
 }
 
-/** What an operation needs, in the words of patterns; undefined when policies have no word for it. */
+/** Returns the needs of an operation as patterns; empty if no pattern describes it. */
 function needOf(op: Operation): readonly string[] {
   const { type, subtype, target, name } = op;
   switch (type) {
@@ -39,14 +40,14 @@ function needOf(op: Operation): readonly string[] {
 }
 
 const NETWORK = /^(?:curl|wget|ssh|scp|sftp|rsync|ftp|telnet|nc|ncat)$/;
-/** The shell would run what stands inside. */
+/** Matches constructs whose content a shell would run. */
 const SUBSTITUTION = /\$\(|`|<\(/;
 
-/** Every command of every pipe; a shell as a program counts as `sh`. */
+/** Returns the needs of every command of every pipe. A shell as a program counts as `sh`. */
 const commandNeeds = (op: Operation): string[] =>
   textsRun(op)?.flatMap((text) => needsOfText(text)) ?? ['cmd'];
 
-/** As it is written, and with what its variables hold. */
+/** Returns the text of the command as written and with the values of its variables. */
 function textsRun({ metadata }: Operation): string[] | undefined {
   const texts = [metadata?.['command'], metadata?.['expanded']];
   const known = texts.filter((text) => typeof text === 'string');
@@ -78,14 +79,14 @@ const parts = (pattern: string): string[] => pattern.split(':');
 const aliasOf = (pattern: string): string =>
   pattern.replace(/^bash\b/, 'sh').replace(/^python\b/, 'py');
 
-/** One word of a pattern, or `a|b`; a `*` at its end is any rest. */
+/** Matches one word of a pattern, or `a|b`. A `*` at the end matches any rest. */
 const isWord = (wanted: string, given: string | undefined): boolean =>
   given !== undefined &&
   wanted
     .split('|')
     .some((one) => one === given || (one.endsWith('*') && given.startsWith(one.slice(0, -1))));
 
-/** `-[fs]T*` is `-T…`, also behind any of these letters: flags that take no word. */
+/** `-[fs]T*` matches `-T…`, also after any of these letters, which are flags without a value. */
 const isGrouped = (wanted: string, given: string): boolean =>
   wanted.split('|').some((one) => {
     const [, letters = '', flag = ''] = /^-\[(\w+)\](\w)\*$/.exec(one) ?? [];
@@ -101,7 +102,7 @@ const isGrouped = (wanted: string, given: string): boolean =>
     );
   });
 
-/** `-f` in `-rf`, `--force` as `--force=…` or cut short: what a program would take for it. */
+/** `-f` matches `-rf`; `--force` matches `--force=…` and abbreviations, as programs accept them. */
 function isFlag(wanted: string, given: string): boolean {
   if (isWord(wanted, given) || isGrouped(wanted, given)) return true;
   const [name = ''] = given.split('=', 1);
@@ -114,7 +115,7 @@ function isFlag(wanted: string, given: string): boolean {
     );
 }
 
-/** Up to the first `*`, and what has to stand behind it. */
+/** Splits a pattern into the words before the first `*` and the words after it. */
 function split(pattern: string): { head: string[]; tail: string[]; isOpen: boolean } {
   const wanted = parts(aliasOf(pattern));
   const at = wanted.indexOf('*');
@@ -129,7 +130,7 @@ function split(pattern: string): { head: string[]; tail: string[]; isOpen: boole
 const begins = (head: readonly string[], given: readonly string[]): boolean =>
   head.every((word, at) => isWord(word, given[at]));
 
-/** `cmd:git:push` begins `cmd:git:push:origin`; flags behind `*` are found however they are spelled. */
+/** True if a deny pattern matches the start of a need. Flags after `*` match in every spelling. */
 function meets(pattern: string, need: string): boolean {
   const { head, tail } = split(pattern);
   const given = parts(need);
@@ -137,7 +138,7 @@ function meets(pattern: string, need: string): boolean {
   return begins(head, given) && tail.every((word) => rest.some((one) => isFlag(word, one)));
 }
 
-/** All the words, in their places; behind `*` any rest that holds what is named there. */
+/** True if an allow pattern matches all words. After `*` the rest must contain the named words. */
 function covers(pattern: string, need: string): boolean {
   const { head, tail, isOpen } = split(pattern);
   const given = parts(need);
@@ -150,10 +151,10 @@ function covers(pattern: string, need: string): boolean {
 const atHome = (glob: string, { home }: Patterns['world']): string =>
   home === undefined ? glob : glob.replace(/^~(?=\/|$)/, home);
 
-/** A folder that is denied by its name is denied with all that is in it; `x/**` is `x`, too. */
+/** A deny pattern for a folder also matches everything in it. */
 const whole = (glob: string): string => glob.replace(/((?:^|\/)[^/*?]+)\/*$/, '$1/**');
 
-/** Relative globs begin at the project, `~` at the person's folder; a denied one bites wherever such a path ends. */
+/** Relative globs start at the project, `~` at the home folder. A deny glob matches other paths too. */
 function coversFile(pattern: string, need: string, { world }: Patterns, isDeny: boolean): boolean {
   const [, mode = '', ...globs] = parts(pattern);
   const [, wanted = '', ...path] = parts(need);
@@ -175,21 +176,21 @@ const denies = (pattern: string, need: string, patterns: Patterns): boolean =>
 const allows = (pattern: string, need: string, patterns: Patterns): boolean =>
   pattern.startsWith('fs:') ? coversFile(pattern, need, patterns, false) : covers(pattern, need);
 
-/** With an `allow` list, `cmd` and `fs` are closed, and every other kind it mentions. */
+/** An `allow` list closes `cmd`, `fs` and every other kind that it mentions. */
 function isClosed(patterns: readonly string[], need: string): boolean {
   const [kind] = parts(need);
   const isKnown = kind === 'cmd' || kind === 'fs';
   return isKnown || patterns.some((pattern) => parts(aliasOf(pattern))[0] === kind);
 }
 
-/** Where a file really is, where that has another name. */
+/** Returns a file need, and the same need for the resolved path if that differs. */
 function realNeed(need: string, { world }: Patterns): string[] {
   const [, kind, path] = /^(fs:\w+):(.*)$/s.exec(need) ?? [];
   const real = path === undefined ? undefined : world.realPath?.(path);
   return real === undefined || real === path ? [need] : [need, `${kind}:${real}`];
 }
 
-/** What a shell is given to do is nothing that patterns of commands speak of, but it may be dangerous. */
+/** Returns the commands of a shell text. Command patterns do not match them, but they may be dangerous. */
 function hiddenNeeds(op: Operation): string[] {
   const texts = op.type === 'run' ? (textsRun(op) ?? []) : [];
   return texts
@@ -197,7 +198,7 @@ function hiddenNeeds(op: Operation): string[] {
     .map((words) => ['cmd', ...words].join(':'));
 }
 
-/** Case is no difference on every disk. */
+/** Letter case is ignored for files, because some disks ignore it. */
 const isDangerous = (pattern: string, need: string, patterns: Patterns): boolean =>
   denies(pattern, need, patterns) ||
   (need.startsWith('fs:') && denies(pattern.toLowerCase(), need.toLowerCase(), patterns));
@@ -226,13 +227,13 @@ function refusalOfNeed(
   return danger(patterns, names);
 }
 
-/** Why a policy does not let this happen; undefined: it does. Deny wins. */
+/** Returns the reason why a policy refuses these needs; `undefined` if it allows them. Deny wins. */
 export function refusal(
   patterns: Patterns,
   needs: readonly string[],
   hidden: readonly string[] = [],
 ): string | undefined {
-  // `op:…` is asked of the operation itself, by guards of its own.
+  // Patterns `op:…` are not checked here; guards of their own check them.
   for (const need of needs) {
     const found = refusalOfNeed(patterns, need, realNeed(need, patterns));
     if (found) return found;
@@ -240,7 +241,7 @@ export function refusal(
   return patterns.allow && danger(patterns, hidden);
 }
 
-/** What an absolute glob says of what is below a folder. */
+/** Returns the part of an absolute glob below a folder. */
 function below(glob: readonly string[], folder: readonly string[]): string[] {
   const [first, ...rest] = glob;
   const [name, ...deeper] = folder;
@@ -250,7 +251,7 @@ function below(glob: readonly string[], folder: readonly string[]): string[] {
   return matchGlob(first, name) ? below(rest, deeper) : [];
 }
 
-/** The globs in patterns of files, from the project. As a process knows them: a bare name is one anywhere. */
+/** Returns file globs relative to the project, for the sandbox. A bare name matches in every folder. */
 const globsIn = (patterns: readonly string[], mode: string, world: Patterns['world']) =>
   patterns.flatMap((pattern) => {
     const [, modes = '', written = ''] = /^fs:(r|w|rw)(?::(?:\.\/)?(.*))?$/s.exec(pattern) ?? [];
@@ -260,7 +261,7 @@ const globsIn = (patterns: readonly string[], mode: string, world: Patterns['wor
     return written.includes('/') ? [glob] : [glob || '**', `**/${glob || '**'}`];
   });
 
-/** The same of files, one by one. Whoever asks knows where they really are. */
+/** Returns the denied files, which are checked one by one. The caller passes resolved paths. */
 export function closedFiles(patterns: Patterns): ClosedFiles {
   const { deny, world } = patterns;
   const denied = { r: globsIn(deny, 'r', world), w: globsIn(deny, 'w', world) };
@@ -275,21 +276,21 @@ export function closedFiles(patterns: Patterns): ClosedFiles {
   };
 }
 
-/** What a tool is given in a role, as texts. */
+/** Returns the texts of a tool's inputs with a role. */
 const textsIn = (inputs: readonly Argument[], wanted: Argument['role']): string[] =>
   inputs.flatMap(({ role, value }) => {
     if (role !== wanted || value.data === null) return [];
     return Array.isArray(value.data) ? value.data.map(plainText) : [value.text];
   });
 
-/** The files a tool reads or changes; commands of a tool are a shell's. */
+/** Returns the files that a tool reads or changes. A command of a tool counts as `sh`. */
 function toolNeeds(op: Operation, inputs: readonly Argument[], { world }: Patterns): string[] {
   const kind = op.metadata?.['effect'] === 'read' ? 'fs:r' : 'fs:w';
   const files = textsIn(inputs, 'path').map((path) => `${kind}:${resolve(world.root, path)}`);
   return textsIn(inputs, 'command').length > 0 ? ['sh', ...files] : files;
 }
 
-/** The shell makes it of something else: what would run is not known before. */
+/** Matches a program name that the shell computes, so that it is unknown before the run. */
 const UNREAD = /^cmd:[^:]*[$`*?{]/;
 
 function unread({ danger: open }: Patterns, op: Operation): string | undefined {
@@ -299,7 +300,7 @@ function unread({ danger: open }: Patterns, op: Operation): string | undefined {
   return `the program of \`${need}\` is not known before it runs, and \`allow\` opens it only with a \`danger\` pattern that covers it; write its name`;
 }
 
-/** The same of an operation. */
+/** Returns the reason why a policy refuses an operation; `undefined` if it allows it. */
 export function refusalOf(
   patterns: Patterns,
   op: Operation,
