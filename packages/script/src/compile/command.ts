@@ -1,5 +1,6 @@
-// Values on their way into code blocks: data as data, files as bare text or data, and the whole value
-// only where `.keep` asks for it.
+// Compiles commands, code blocks and prompts. Each is one operation. A block that is the whole body of a
+// function is part of the call instead, and then only policies and capabilities judge the finished command
+// again. Values reach code as data, and with their metadata only if `.keep` marks them.
 import { fail, ok } from '@kernmantle/core/base';
 import {
   childFrame,
@@ -59,7 +60,7 @@ function jsArgument(value: Value, isStage: boolean): JsArgument {
   return { kind: 'data', data: ready.data };
 }
 
-/** In a stage the first is the input. */
+/** In a stage the first argument is the input of the pipeline. */
 const argumentsOf = (named: readonly Named[], isStage: boolean) =>
   named.map(({ name, value }, index) => ({
     name,
@@ -68,7 +69,7 @@ const argumentsOf = (named: readonly Named[], isStage: boolean) =>
 
 const NONE: readonly never[] = Object.freeze([]);
 
-/** With what they captured, as the operation let it through; `from`: the first of it. */
+/** Returns the helpers with their captured values after the guards. `from` is the index of the first. */
 function codeHelpers(
   helpers: readonly UsedHelper[],
   passed: readonly Value[],
@@ -79,16 +80,13 @@ function codeHelpers(
     const values = passedAs(captured, passed, at);
     at += captured.length;
     const { parameters, source } = signature;
-    // Names of a script may hold `-`, those of code may not.
+    // A name in a script may contain `-`, but a name in code may not.
     const own = { name: name.replaceAll('-', '_'), parameters, source };
     return { ...own, captured: argumentsOf(values, false) };
   });
 }
 
-// Commands and code. Each is an operation of its own, unless it is the whole body of a function: then
-// it is part of the call, and only policy and capabilities look at the finished command again.
-
-/** `isPart`: the whole body of a function. `named`: its parameters. */
+/** Runs a command or code. `isPart` is true for the whole body of a function. `named` has its parameters. */
 export type Execute = (
   env: Environment,
   named: readonly Named[],
@@ -96,10 +94,7 @@ export type Execute = (
   isStage: boolean,
 ) => MaybePromise<Value>;
 
-/**
- * Guards were asked for the call. What is really run is looked at by policies, privileged guards, and those
- * that its words alone concern: by a key, or by a label that a policy gives it.
- */
+/** Besides policies, only privileged guards and guards that match its words judge the finished command. */
 function partFrame(env: Environment, isPart: boolean): Environment {
   if (!isPart) return env;
   const selection = { ...env.frame.selection, partOf: env.frame };
@@ -119,18 +114,17 @@ function operationOf(
     opLabels: [`op:${kind}`],
     source: `src:${kind}`,
     location: placeOf(unit, at),
-    // What starts a process; `js` runs in an engine of its own.
+    // Only `js` starts no process, because it runs in the engine.
     ...(kind !== 'js' && { tier: TIERS.process }),
     ...more,
   };
 }
 
 interface Setting {
-  /** Of `using`. */
   readonly given: readonly Named[];
-  /** The folder it works in, where a value chose it: that goes in like any other. */
+  /** The folder as an input, if a value chose it. */
   readonly placed: readonly Named[];
-  /** With what the operation let through of it. */
+  /** Returns the folder after the guards. */
   folder(placed: readonly Named[]): string;
 }
 
@@ -153,13 +147,13 @@ function compileSetting(c: Compiler, { using, folder }: NodeOf<'command' | 'code
   };
 }
 
-/** Variables of a process: what `output … to env:NAME` left for every one after it, and its own. */
+/** Returns the variables of a process: those set by `output … to env:NAME`, and its own. */
 const extraOf = ({ run }: Environment, own: readonly Named[]): Named[] => [
   ...[...run.environment].map(([name, value]) => ({ name, value })),
   ...own,
 ];
 
-/** What is nearest to a process wins: `using`, then parameters, then what was left for all. */
+/** Merges variables. `using` overrides parameters, and parameters override variables from `env:NAME`. */
 function nearest(
   extra: readonly Named[],
   parameters: Record<string, string>,
@@ -176,7 +170,7 @@ const variables = (named: readonly Named[]): Record<string, string> =>
     named.map(({ name, value }) => [name, isAbsent(value) ? '' : stageText(value)]),
   );
 
-/** Starts it; what it printed is the value, trimmed at the end, data when it is JSON. */
+/** Runs a process. Its result is the trimmed output, parsed if it is JSON. Fails with `tool_failed`. */
 async function start(
   env: Environment,
   at: number,
@@ -209,10 +203,10 @@ async function start(
   return parseJsonText(makeValue(text, { text, descriptor }));
 }
 
-/** Refused before anything runs where a guard is going to judge what comes of it. */
+/** Marks the operation as streaming, so that a guard on its result can refuse it before it runs. */
 const streamOf = ({ process }: Environment) => (process?.isStream ? { stream: true } : {});
 
-/** The names before the braces, with what they stand for. */
+/** Compiles the variables before the braces. */
 export function compileNames(
   c: Compiler,
   nodes: NodeOf<'command' | 'code'>['names'],
@@ -226,13 +220,13 @@ export function compileNames(
   return (env) => evaluateAll(names, env);
 }
 
-/** How often guards may make another command of one. */
+/** Maximum number of times that guards may change a command. */
 const MAX_CHANGES = 3;
 
 const isSame = (one: readonly string[], other: readonly string[]): boolean =>
   one.join('\n') === other.join('\n');
 
-/** In its environment are a function's parameters and the names before the braces. */
+/** Compiles a command. Its environment has the parameters of the function and the variables before the braces. */
 export function compileCommand(c: Compiler, node: NodeOf<'command'>): Execute {
   const compiled = compileLines(c, node);
   const setting = compileSetting(c, node);
@@ -259,7 +253,7 @@ export function compileCommand(c: Compiler, node: NodeOf<'command'>): Execute {
       const more = passedAs(extra, passed, values.length + named.length);
       return nearest(more, commandVariables(own), given);
     };
-    /** What it comes to, as far as it can be read: nothing is run of this. */
+    /** Returns the command with its variables replaced, for checks only. */
     const readAs = (texts: readonly string[], passed: readonly Value[]): readonly string[] => {
       if (!texts.some((text) => text.includes('$'))) return texts;
       const held = variablesOf(passed);
@@ -283,7 +277,7 @@ export function compileCommand(c: Compiler, node: NodeOf<'command'>): Execute {
       const all = variablesOf(passed);
       return start(inner, node.at, { kind: 'cmd', source, env: all, folder: place }, input);
     };
-    /** What guards and hooks made of it is another command, and looked at as such. */
+    /** A command that guards or hooks have changed is judged again as a new command. */
     const attempt = (
       around: Environment,
       texts: readonly string[],
@@ -298,7 +292,7 @@ export function compileCommand(c: Compiler, node: NodeOf<'command'>): Execute {
         if (left === 0) raise('permission_denied', 'guards do not agree about what is to be run');
         const again = inputs.map(({ name }, at) => ({ name, value: valueAt(passed, at) }));
         const part = partFrame(inner, true);
-        // Hooks have had their say.
+        // Hooks have already run for this command.
         const frame = { ...part.frame, isHooking: true };
         return attempt({ ...part, frame }, source, now, again, left - 1);
       });
@@ -307,13 +301,13 @@ export function compileCommand(c: Compiler, node: NodeOf<'command'>): Execute {
   };
 }
 
-/** The same names with what the operation let through; the first is input number `from`. */
+/** Returns the variables with their values after the guards. `from` is the index of the first one. */
 const passedAs = (named: readonly Named[], passed: readonly Value[], from: number): Named[] =>
   named.map(({ name }, index) => ({ name, value: valueAt(passed, from + index) }));
 
 const LANGUAGES = { sh: 'sh', bash: 'sh', js: 'js', node: 'node', py: 'py' } as const;
 
-/** What code sees by name: a function's parameters and the names before the braces. */
+/** Compiles a code block. The code reads the parameters of the function and the variables before the braces. */
 export function compileCode(c: Compiler, node: NodeOf<'code'>): Execute {
   const kind = LANGUAGES[node.language];
   const names = compileNames(c, node.names);
@@ -345,7 +339,7 @@ export function compileCode(c: Compiler, node: NodeOf<'code'>): Execute {
           marks: marksOfHelpers(helpers),
           folder: folder(passedAs(placed, passed, before + captured.length)),
           isStage,
-          // The whole body of a function is part of the call, so `mx` is the call's.
+          // The body of a function is part of the call, so it reads the `mx` of the call.
           context: isPart ? env.frame : inner.frame,
         }),
       ),
@@ -353,7 +347,7 @@ export function compileCode(c: Compiler, node: NodeOf<'code'>): Execute {
   };
 }
 
-/** All that they bring along: what they captured, and the labels they give to whatever they return. */
+/** Returns the marks of captured values and the labels of the helpers. */
 const marksOfHelpers = (helpers: readonly UsedHelper[]): Descriptor =>
   mergeAll(
     helpers.flatMap(({ captured, executable: { signature } }) => [
@@ -366,10 +360,10 @@ interface CodeRun {
   readonly env: Environment;
   readonly named: readonly Named[];
   readonly extra: readonly Named[];
-  /** Of `using`; the last ones of `extra`. */
+  /** Variables from `using`, which are the last entries of `extra`. */
   readonly given: readonly Named[];
   readonly helpers: readonly CodeHelper[];
-  /** Of the helpers. */
+  /** Marks of the helpers and their captured values. */
   readonly marks: Descriptor;
   readonly folder: string;
   readonly isStage: boolean;
@@ -398,14 +392,14 @@ const runJs: RunCode = async ({ body, at }, { env, named, helpers, marks, isStag
   return makeValue(value, { descriptor });
 };
 
-/** Shells get values as variables. */
+/** Runs a shell block. The shell receives values as variables. */
 const runShell: RunCode = ({ body, at }, { env, named, extra, given, folder, isStage }) => {
   const all = nearest(extra, variables(named), given);
   const stdin = isStage ? named[0]?.value : undefined;
   return start(env, at, { kind: 'sh', source: body, env: all, folder }, stdin);
 };
 
-/** Values are handed over as JSON by the world. */
+/** Runs a `node` or `py` block. The world passes values as JSON. */
 const runForeign: RunCode = async (
   { body, language, at },
   { env, named, extra, helpers, folder, isStage, context },
@@ -430,7 +424,7 @@ const runForeign: RunCode = async (
   );
   if (stderr.trim() !== '') env.run.stderr(stderr);
   if (value !== undefined && value !== null) {
-    // With a value, what was printed is not the result.
+    // If the block returned a value, its printed text is not the result.
     if (stdout !== '' && !env.process?.isStream) env.run.stderr(stdout);
     return makeValue(value, { descriptor });
   }
@@ -440,7 +434,7 @@ const runForeign: RunCode = async (
   return kind === 'py' ? parseJsonText(printed) : printed;
 };
 
-/** `prose { … }`, `llm "…"`: what is put into the prompt goes in, and is judged before it is sent. */
+/** Compiles `prose { … }` and `llm "…"`. The inserted values are inputs of the operation. */
 export function compileModel(c: Compiler, node: NodeOf<'model'>): Execute {
   const prompt = compileParts(c, node.prompt.parts);
   const stream = compileOption(c, node.options, 'stream');
@@ -466,7 +460,7 @@ export function compileModel(c: Compiler, node: NodeOf<'model'>): Execute {
   };
 }
 
-/** A command or code block where a value stands. */
+/** Compiles a command or code block that is used as a value. */
 export const compileExecution =
   (execute: Execute): Eval =>
   (env) =>

@@ -1,6 +1,6 @@
 // Hot: runs for each step of a script, and a promise costs more than most steps.
-// Choice: `when` and `if`, and blocks of lines. What a condition read holds for everything that is done
-// because of it, and for the rest of the way where it could have led out.
+// Compiles `when`, `if` and blocks. The marks of a condition apply to everything that its branch does, and
+// to all later lines if a branch could leave the block.
 import { inTurn, whenReady } from '@kernmantle/core/base';
 import {
   addMarks,
@@ -33,13 +33,13 @@ import {
 import { absent, isTruthy } from '../values/kinds.ts';
 import { applied, equals, negate } from '../values/operators.ts';
 
-/** Lines in a scope of their own; the value is a `Leave`, or what the last line gave. */
+/** Compiles a block with its own scope. Its value is a `Leave`, or the value of its last line. */
 export function compileBlock(c: Compiler, node: NodeOf<'block'>, kind: ScopeKind = 'block'): Eval {
   const lines = c.lines(node.body);
   return (env) => lines({ ...env, scope: new VariableScope(kind, env.scope) });
 }
 
-/** One line after the other; each sees what the lines before it have taught, and so does its value. */
+/** Runs lines in order until one leaves. Each line has the marks of earlier conditions. */
 export function runLines(lines: readonly Eval[]): Eval {
   return (env) => {
     let last = absent();
@@ -74,7 +74,7 @@ function compileCondition(c: Compiler, condition: Condition): Test {
     whenReady(evaluate(env), (value) => (!subject || isWildcard ? value : equals(subject, value)));
 }
 
-/** `P && Q`, `P || Q`: the second is asked where the first does not decide. */
+/** Compiles `P && Q` or `P || Q`. The second pattern is tested only if the first does not decide. */
 function compileBoth(c: Compiler, node: Extract<Condition, { kind: 'and' | 'or' }>): Test {
   const [left, right] = [compileCondition(c, node.left), compileCondition(c, node.right)];
   const decides = node.kind === 'or';
@@ -88,13 +88,13 @@ function compileBoth(c: Compiler, node: Extract<Condition, { kind: 'and' | 'or' 
     });
 }
 
-/** The cells a branch could have changed know about the condition, whichever way it went. */
+/** Names and exits of branches. Their variables get the marks of the condition even if the branch did not run. */
 export interface Branches {
   readonly names: readonly string[];
   readonly mayLeave: boolean;
 }
 
-/** What could happen in them, so that a condition can be noted where it matters. */
+/** Collects the names and exits of branches. */
 export const branchesOf = (c: Compiler, actions: readonly ActionExpression[]): Branches => ({
   names: actions.flatMap(augmentedNames),
   mayLeave: actions.some((action) => mayLeave(action, c.isFunction)),
@@ -111,13 +111,10 @@ export function decided(env: Environment, marks: Descriptor, branches: Branches)
 
 type ArmItem = { readonly test: Test; readonly action: Eval } | { readonly line: Eval };
 
-/** No arm matched: null, which is also a choice. */
+/** The result if no arm matches. Null is also a choice, so it has marks. */
 const NO_MATCH = makeValue(null, { origin: { unmatched: true } });
 
-/**
- * `isReturning`: the value of an arm ends the function or block whose line it is. `otherwise`: what it
- * gives when no arm matches.
- */
+/** Compiles a `when`. With `isReturning` the value of an arm ends the function or block around it. */
 export function compileWhen(
   c: Compiler,
   node: NodeOf<'when'>,
@@ -148,7 +145,7 @@ export function compileWhen(
   };
 }
 
-/** `marks`: of every condition that was asked. */
+/** Returns the action of the first arm that matches, and the marks of every tested condition. */
 function chooseArm(
   env: Environment,
   items: readonly ArmItem[],
@@ -168,7 +165,7 @@ function chooseArm(
 export const compileArm = (c: Compiler, { action }: NodeOf<'arm'>): Eval =>
   action.kind === 'block' ? compileArmBlock(c, action) : c.action(action);
 
-/** Without `=>` the block of an arm has no value. */
+/** Compiles the block of an arm. Without `=>` it has no value. */
 export function compileArmBlock(c: Compiler, node: NodeOf<'block'>, kind: ScopeKind = 'arm'): Eval {
   const block = compileBlock(c, node, kind);
   return (env) =>

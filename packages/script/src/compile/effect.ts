@@ -1,5 +1,5 @@
-// Effects: what leaves a script. Each is an operation; its text is made once, after the guards, and goes
-// into the one list of effects.
+// Compiles `show`, `log`, `output` and `append`. Each is an operation. Its text is built once, after the
+// guards, and added to the list of effects.
 import { extname } from 'node:path';
 import {
   addMarks,
@@ -35,14 +35,14 @@ import { compileOption } from './with-options.ts';
 
 type ShownKind = 'reference' | 'call' | 'other';
 
-/** null shows differently for a variable and for a call. */
+/** Null is printed differently for a variable and for a call. */
 function shownAs(node: Expression | undefined): ShownKind {
   if (node?.kind === 'with') return shownAs(node.value);
   if (node?.kind !== 'reference') return 'other';
   return node.steps.at(-1)?.kind === 'call' ? 'call' : 'reference';
 }
 
-/** Between stages effects get the value that passes; statements have their own. */
+/** Compiles an effect. Between stages it receives the value of the pipeline; a statement has its own value. */
 export function compileEffect(
   c: Compiler,
   node: NodeOf<'effect'>,
@@ -55,7 +55,7 @@ export function compileEffect(
     const where = await target(env);
     const input = evaluate
       ? lazyInput(env, 'value', evaluate, (found, inner) => resolveOpen(refuseLeave(found), inner))
-      : // `output to "f"`: everything printed so far.
+      : // `output to "f"` writes everything that was printed so far.
         { name: 'value', value: passing ?? makeValue(env.run.document()) };
     const shownFirst = where?.kind === 'file' ? { preview: previewOf(node, where, env) } : {};
     const place = where?.kind === 'file' ? where.path : where?.kind;
@@ -69,7 +69,7 @@ export function compileEffect(
       ...(place === undefined ? {} : { target: place }),
       ...(where?.kind === 'file' && { tier: TIERS.write }),
     };
-    // A name with marks was chosen by a value: it goes in like any other.
+    // A file name with marks was chosen by a value, so it is an input too.
     const chosen = where?.kind === 'file' && where.marks.taint.length > 0 ? where : undefined;
     const named = chosen ? [{ name: 'target', value: chosen.name }] : [];
     return await operate(
@@ -85,13 +85,13 @@ export function compileEffect(
   };
 }
 
-/** Nobody is asked about a write for which there is no right. */
+/** A write that no approval could allow is refused before a person is asked. */
 const foreseeing = (env: Environment, { path }: NamedFile): Environment => ({
   ...env,
   act: { ...env.act, foresee: () => env.run.world.refusesWrite?.(path) },
 });
 
-/** Shows the person who is asked what the write would change in its file. */
+/** Returns the preview of the write for the approval request. */
 const previewOf =
   ({ effect, format }: NodeOf<'effect'>, { path }: NamedFile, { run, frame }: Environment) =>
   async (given: ReadonlyMap<string, Value>): Promise<WritePreview | undefined> => {
@@ -106,7 +106,6 @@ type Where =
       readonly kind: 'file';
       readonly path: string;
       readonly marks: Descriptor;
-      /** The path as it was computed. */
       readonly name: Value;
     }
   | Exclude<Target, { kind: 'file' }>;
@@ -131,7 +130,7 @@ function carryOut(
   scope: BodyScope,
 ): MaybePromise<Value> {
   const line = lineOf(env.unit, node.at);
-  // That it leaves at all was decided by the conditions it stands under.
+  // The conditions around the effect decided that it happens, so it has their marks.
   const value = addMarks(given, env.frame.influence);
   const emit: Emit = (kind, text, target, later) => {
     const effect = { kind, value, text, line, ...(target === undefined ? {} : { target }) };
@@ -158,20 +157,20 @@ function carryOut(
   return emit('env', text, where.name);
 }
 
-/** `later`: it is not written yet. */
+/** Emits an effect. `later` is present if its file is not written yet. */
 type Emit = (kind: string, text: string, target?: string, later?: HeldFile) => Value;
 
-/** Held back, and not written yet. */
+/** Effects that a guard withholds and whose files are not written yet. */
 const pending = new WeakMap<Effect, HeldFile>();
 
 interface HeldFile {
-  /** Of the name of the file. */
+  /** Marks of the values in the file name. */
   readonly marks: Descriptor;
-  /** The content that a person approved the write over. */
+  /** Hash of the content that the person agreed to overwrite. */
   readonly approved: string | undefined;
 }
 
-/** A place by its name, and what the name was made of. */
+/** A file path with the marks of the values it was built from. */
 type NamedFile = Pick<Extract<Where, { kind: 'file' }>, 'path' | 'marks'>;
 
 async function write(
@@ -183,13 +182,13 @@ async function write(
   approved: string | undefined,
 ): Promise<void> {
   const { descriptor } = value.meta;
-  // That there is such a file, by that name, is told by its folder.
+  // The folder reveals that the file exists under this name, so the marks of the name are recorded.
   const named = mergeDescriptors(marks, frame.influence);
   const request = { path, text, append, descriptor, named, approved };
   unwrap(await run.world.writeFile(request, frame));
 }
 
-/** Held back under an after-guard like any effect; the write itself happens when it is let go. */
+/** Writes a file. Under a guard on the result, the write happens when the guard releases the effect. */
 async function writeTo(
   where: NamedFile,
   value: Value,
@@ -225,7 +224,7 @@ function appendedText(path: string, value: Value): string {
   return text.endsWith('\n') ? text : `${text}\n`;
 }
 
-/** Effects of held bodies that were let go: the file is written now. */
+/** Writes the file of an effect that a guard has released. */
 export function writeReleased(effect: Effect, run: RunState): void {
   const { target, text = '', kind, value } = effect;
   const held = pending.get(effect);
@@ -236,7 +235,7 @@ export function writeReleased(effect: Effect, run: RunState): void {
   run.later(write(where, text, kind === 'append', value, ground, held.approved));
 }
 
-/** `show foreach … with { separator, template }` joins what it collected. */
+/** Compiles a shown value. `show foreach … with { separator, template }` joins the collected texts. */
 function compileShown(c: Compiler, node: Expression): Eval {
   const evaluate = c.expression(node);
   if (node.kind !== 'foreach') return evaluate;
@@ -250,7 +249,7 @@ function compileShown(c: Compiler, node: Expression): Eval {
     const texts = list.data.map((item, index) => {
       const text = textOf(makeValue(item));
       if (!form) return text;
-      // Once: what a result holds is no template.
+      // Placeholders are replaced once, because a result is not a template.
       return textOf(form).replace(/\{\{(result|index)\}\}/g, (_all, word) =>
         word === 'result' ? text : String(index),
       );

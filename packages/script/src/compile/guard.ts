@@ -1,5 +1,6 @@
 // Hot: runs for each step of a script, and a promise costs more than most steps.
-// Guards, hooks, policies and profiles: statements that change how later ones are judged.
+// Compiles guards, hooks, policies, profiles and needs: statements that change how later statements are
+// judged.
 import {
   isObject,
   type JsonObject,
@@ -45,7 +46,7 @@ import { applyPolicy, declarePolicy, missingNeeds, profileOf } from './policy.ts
 import { compileArguments } from './reference.ts';
 import { compileOption } from './with-options.ts';
 
-/** What a guard or hook sees besides its file's names. */
+/** Returns the environment of a guard or hook: the names of its file, `@input` and `@output`. */
 function ruleEnv(
   env: Environment,
   frame: Environment['frame'],
@@ -86,7 +87,7 @@ export function compileGuard(c: Compiler, node: NodeOf<'guard'>): Eval {
   };
 }
 
-/** What it says, or puts in the place of a value, was chosen by its conditions. */
+/** Adds the marks of the conditions to a decision and to its text or value. */
 function marked(given: Verdict, marks: Descriptor): Verdict {
   if (given.kind === 'allow') return { ...given, isSaid: true };
   if (given.kind !== 'allow_value') return { ...given, marks };
@@ -98,7 +99,7 @@ function marked(given: Verdict, marks: Descriptor): Verdict {
   };
 }
 
-/** No arm matched: allow. */
+/** Returns the decision of a guard. If no arm matched, it is `allow`. */
 function verdict(value: Value): Verdict {
   const left = leaveOf(value);
   const said = left ? left.value : value;
@@ -164,8 +165,6 @@ export function compileNeeds(c: Compiler, node: NodeOf<'needs'>): Eval {
   };
 }
 
-// `allow`, `allow VALUE`, `deny "…"`, `retry "…"`, `ask "…"` in the arms of a guard.
-
 const DEFAULT_TEXT = { deny: 'denied', retry: 'try again', ask: 'may this be done?' } as const;
 
 const list = (value: Value | undefined): readonly string[] => {
@@ -179,7 +178,7 @@ export function compileVerdict(c: Compiler, node: NodeOf<'verdict'>): Eval {
   const edit = node.labels;
   const add = compileOption(c, options, 'addLabels');
   const remove = compileOption(c, options, 'removeLabels');
-  // A bare `allow`, which most arms are, is always the same.
+  // A bare `allow` is the most common decision and is always the same.
   if (decision === 'allow' && !evaluate && !edit && !options)
     return given(ruling({ kind: 'allow' }));
   return async (env) => {

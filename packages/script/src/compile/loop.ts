@@ -1,5 +1,5 @@
 // Hot: runs for each step of a script, and a promise costs more than most steps.
-// Loops: `for` in order and in parallel, `foreach`, `loop`.
+// Compiles loops: `for` in order and in parallel, `foreach`, and `loop`.
 import { setTimeout as wait } from 'node:timers/promises';
 import { type Fault, inTurn, type Json, whenReady } from '@kernmantle/core/base';
 import {
@@ -55,15 +55,15 @@ function bindItem(scope: VariableScope, bind: Binding, item: LoopItem): void {
   }
 }
 
-/** What one round gave: an item of the result, nothing, or the end of the loop. */
+/** The result of one round: an item, nothing, or the end of the loop. */
 interface Round {
   readonly item?: Value;
   readonly end?: Value;
-  /** Items know about what decided over them; what is left out leaves its marks on the whole. */
+  /** Marks of the conditions of the round. An item has them itself; for other rounds they mark the whole result. */
   readonly marks: Descriptor;
 }
 
-/** What all rounds gave; `marks` are those of everything that decided which rounds there were. */
+/** The results of all rounds. `marks` are the marks of everything that decided which rounds ran. */
 interface Rounds {
   readonly found: Value[];
   readonly end: Value | undefined;
@@ -85,7 +85,7 @@ interface Plan {
   readonly body: Eval;
   readonly isCollecting: boolean;
   readonly branches: Branches;
-  /** Who looks at each round. */
+  /** Hooks that observe each round; absent if there are none. */
   readonly hooks?: RoundHooks;
 }
 
@@ -104,14 +104,14 @@ function roundEnv(
   return parallel ? { ...inner, path: newPath(env.path) } : inner;
 }
 
-/** A round the filter leaves out is one that was skipped, because of what the filter read. */
+/** Runs a round. If the filter is false, the round is skipped, with the marks of the filter. */
 function runRound(env: Environment, plan: Plan, item: LoopItem): MaybePromise<Round> {
   return whenReady(plan.filter?.(env), (answer) => {
     const marks = answer?.meta.descriptor ?? EMPTY;
     if (answer) decided(env, marks, plan.branches);
     if (answer && !isTruthy(answer)) return { marks };
     return whenReady(roundBody(under(env, marks), plan, item), (value) =>
-      // `return` inside the block of a collecting loop is the item's value.
+      // `=>` in the block of a collecting loop gives the value of the item.
       roundOf(addMarks(plan.isCollecting ? takeReturn(value) : value, marks)),
     );
   });
@@ -147,15 +147,15 @@ const SKIPPED = Symbol('skipped');
 interface Branched<T> {
   readonly results: (T | Value)[];
   readonly errors: Json[];
-  /** Of what failed. */
   readonly codes: readonly string[];
   readonly marks: Descriptor;
 }
 
 /**
- * Branches side by side, at most `cap` at once, with a pause between starts; results in the order given.
- * One that fails gives a record of its error instead. `marks`: of those that failed. `isFatal`: a fault
- * that ends them all. `from`: the place of the first in a longer list.
+ * Runs branches concurrently, at most `cap` at once, with a pause between starts. Results are in the order
+ * of `items`. A failed branch gives a record of its error, and `marks` are the marks of these errors.
+ * `isFatal` is true for a fault that ends all branches. `from` is the index of the first item in a longer
+ * list.
  */
 export async function runBranches<T, I extends LoopItem>(
   { run }: Environment,
@@ -206,7 +206,7 @@ export async function runBranches<T, I extends LoopItem>(
   return { results, errors, codes, marks };
 }
 
-/** Somebody looks at each window of so many branches: the next one begins when it has ended. */
+/** Runs branches in windows of `cap`, with hooks around each. The next window starts after the last. */
 async function inWindows(
   env: Environment,
   items: LoopItem[],
@@ -275,7 +275,7 @@ async function inParallel(
   if (errors.length > 0 && errors.length === items.length) {
     const [first] = errors as { message: string }[];
     const message = `every item of the loop failed; the first: ${first?.message ?? ''}`;
-    // What was refused in every item was refused, and what is unknown of every item is unknown.
+    // If every item has the same refusal or unknown outcome, the loop has that code.
     const [code = ''] = ran.codes;
     const isKept = KEPT_CODES.has(code) && ran.codes.every((one) => one === code);
     raise(isKept ? code : 'tool_failed', message, { errors });
@@ -298,7 +298,7 @@ function compileCap(c: Compiler, node: NodeOf<'for'>): Eval<number> {
   };
 }
 
-/** `when [ arms ]` in place of a body: what no arm matches is left out of the result. */
+/** Compiles `when [ arms ]` as the body of a loop. An item that no arm matches is left out. */
 export const compileSifted = (
   c: Compiler,
   node: NodeOf<'when'>,
@@ -321,7 +321,7 @@ export function compileFor(
   return (env) =>
     operate(env, op, [lazyInput(env, 'collection', collection)], ([list], inner) => {
       const items = itemsOf(list);
-      // How often the body runs is decided by how many elements there are.
+      // The number of elements decides how often the body runs.
       const shape = shapeMarks(list);
       decided(inner, shape, branches);
       const round = under(inner, shape);
@@ -338,7 +338,7 @@ export function compileFor(
     });
 }
 
-/** `foreach @f(@xs, @ys)`: every combination, the last list fastest. */
+/** Compiles `foreach @f(@xs, @ys)`: one call for every combination, in which the last list changes fastest. */
 export function compileForeach(c: Compiler, node: NodeOf<'foreach'>): Eval {
   const { call } = node;
   const { target, values } = compileCallee(c, call);
@@ -417,7 +417,7 @@ export function compileLoop(c: Compiler, node: NodeOf<'loop'>): Eval {
     });
 }
 
-/** A whole number, or a text that is one; anything else is NaN. */
+/** Returns the integer of a number or numeric text; NaN for other values. */
 export function countOf({ data }: Value): number {
   const isNumber = typeof data === 'number' || (typeof data === 'string' && data.trim() !== '');
   return isNumber && Number.isInteger(Number(data)) ? Number(data) : Number.NaN;

@@ -1,4 +1,5 @@
-// `import` and `export`. What is imported keeps its labels; functions keep their scope.
+// Compiles `import` and `export`, and loads modules. A file is loaded once per run; its definitions run,
+// but not its effects. Imported values keep their labels, and functions keep their scope.
 import { basename, extname, join } from 'node:path';
 import {
   addMarks,
@@ -29,8 +30,6 @@ import { contentOf } from './file.ts';
 import { compileFunction } from './function.ts';
 import { applyPolicy } from './policy.ts';
 import { compileOption } from './with-options.ts';
-
-// `import templates from "./dir" as @t(arg)`: every `.att` and `.mtt` below, by folder, as a function.
 
 const MAX_DEPTH = 10;
 
@@ -71,9 +70,7 @@ async function membersOf(
   return found;
 }
 
-// Loading modules: each file once per run, its definitions run, its effects do not.
-
-/** What a file that was run as a module left behind. */
+/** The state of a file that ran as a module. */
 interface Left {
   readonly unit: SourceUnit;
   readonly returned: Value | undefined;
@@ -104,7 +101,7 @@ export function createImports(runModule: RunModule): ImportPort {
     return exports;
   };
 
-  /** The file as written, a folder, or the file with an extension added. */
+  /** Loads the file, the folder, or the file with the extension `.mld`. */
   return async (written, skipDirs, env) => {
     const { world } = env.run;
     if (extname(written) !== '') return await file(written, env);
@@ -115,7 +112,7 @@ export function createImports(runModule: RunModule): ImportPort {
   };
 }
 
-/** `export { … }` limits what can be had; names it lists must be there. */
+/** Returns the exports of a file. Fails with `not_found` if an exported name is not defined. */
 function exportsOfUnit({ unit, returned }: Left): Exports {
   const { scope, exports, frontMatter, name } = unit;
   const wanted = exports.names ?? scope.names().map((one) => [one, ''] as const);
@@ -136,7 +133,7 @@ function exportsOfUnit({ unit, returned }: Left): Exports {
 
 const SKIPPED = /^[._]/;
 
-/** One member per subfolder with an `index.mld`. */
+/** Returns one member for each subfolder with an `index.mld`. */
 async function folderExports(
   folder: string,
   skipDirs: readonly string[] | undefined,
@@ -157,11 +154,11 @@ async function folderExports(
   return { names, frontMatter: makeValue(null), path: folder };
 }
 
-/** Its members; a name it does not have is an error where it is read. */
+/** Returns the exports as a namespace. Reading a name that it does not have is an error. */
 const namespaceOf = ({ whole, names, path, frontMatter }: Exports): Value =>
   whole ?? makeNamespace(makeContainer(names), path, frontMatter);
 
-/** May come first: what is exported is judged when the file has come to its end. */
+/** Compiles an `export`. It may precede the definitions, because the exports are judged at the end of the file. */
 export function compileExport(c: Compiler, node: NodeOf<'export'>): Eval {
   return () => {
     if (node.names) {
@@ -215,7 +212,7 @@ export function compileImport(c: Compiler, node: NodeOf<'import'>): Eval {
   };
 }
 
-/** `import tools … from mcp "NAME"`: few scripts do it, so what it needs is loaded when one does. */
+/** Compiles `import tools … from mcp "NAME"`. Few scripts use it, so its code is loaded when one does. */
 function compileTools(c: Compiler, node: NodeOf<'import'>, written: NodeOf<'template'>): Eval {
   const name = c.text(written.parts);
   return async (env) => {
@@ -261,7 +258,7 @@ async function load(
   return await env.run.import(place, skipDirs, env);
 }
 
-/** The members of data as exports. */
+/** Returns the members of data as exports. */
 function exportsOf(value: Value, path: string): Exports {
   const whole = isAbsent(value) ? undefined : value;
   return { names: new Map(entriesOf(value)), frontMatter: makeValue(null), path, whole };
@@ -275,7 +272,7 @@ function bindFrom(c: Compiler, node: NodeOf<'import'>, env: Environment, exports
   switch (form.kind) {
     case 'names':
       for (const { name, alias } of form.names) {
-        // Guards are active already; their names stand for no value.
+        // Guards are active already, and their names have no value.
         if (exports.guards?.has(name) && !exports.names.has(name)) continue;
         const isAsked = source.kind === 'input' && c.unit.asksFor(alias);
         bind(alias, memberOf(exports, name, source.kind === 'payload' || isAsked));

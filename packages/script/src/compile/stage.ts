@@ -1,5 +1,5 @@
 // Hot: runs for each step of a script, and a promise costs more than most steps.
-// Stages as written: functions, transformers, code, commands, effects, `while`, groups.
+// Compiles the stages of pipelines: functions, transformers, code, commands, effects, `while` and groups.
 import { whenReady } from '@kernmantle/core/base';
 import {
   addMarks,
@@ -49,7 +49,7 @@ const stageOperation = ({ unit }: Compiler, name: string, at: number): Operation
   location: placeOf(unit, at),
 });
 
-/** The stage input comes first, explicit arguments follow; the call inside shares the stage's budget. */
+/** Compiles a call. The input is the first argument. The call shares the retry limits of the stage. */
 function callRun(
   c: Compiler,
   { target: node, at, ...stage }: NodeOf<'call-stage' | 'while-stage'>,
@@ -59,7 +59,7 @@ function callRun(
   const fields = steps.flatMap((step) => (step.kind === 'field' ? [step.name] : []));
   const name = [node.name, ...fields].join('.');
   const op = stageOperation(c, name, at);
-  // Nothing comes in where a group begins: `|| @a(1) || @b(2)` are plain calls.
+  // The start of a group has no input: `|| @a(1) || @b(2)` are plain calls.
   const takesInput = !isFirst || extra.length === 0;
   const run: Walk = async (input, outer) => {
     const env = streamed(outer, stage);
@@ -70,7 +70,7 @@ function callRun(
       return raise('invalid_input', `\`@${name}\` is no function, so it cannot be a stage`);
     const call = (values: readonly Eval[], inner: Environment) =>
       invoke(callee, name, values, inner, at, true);
-    // Transformers are no operations.
+    // Transformers are not operations, so no guard judges them.
     if (executable.signature.bodyKind === 'transformer')
       return await call([...first.map(given), ...extra], env);
     const values = [...first, ...(await evaluateAll(extra, env))];
@@ -99,17 +99,17 @@ function callRun(
   return { run, name };
 }
 
-/** What a guard made of the input is what `@input` is. */
+/** Sets `@input` to the input after the guards. */
 const withInput = ({ pipe }: Environment, input: Value | undefined): Environment['pipe'] =>
   pipe && input ? { ...pipe, input } : pipe;
 
-/** In an effect `@input` and `@mx.input` are the value that passes. */
+/** Returns the environment of an effect, in which `@input` and `@mx.input` are the value of the pipeline. */
 function passing(env: Environment, value: Value): Environment {
   const pipe = withInput(env, value);
   return pipe ? { ...withFacts(env, { pipe: () => pipeFacts(pipe) }), pipe } : env;
 }
 
-/** `| stream @f`: for this stage alone. */
+/** Applies `| stream @f` to this stage only. */
 const streamed = (env: Environment, stage: object): Environment =>
   'isStream' in stage ? { ...env, process: { ...NO_OPTIONS, isStream: true } } : env;
 
@@ -133,7 +133,7 @@ function codeRun(c: Compiler, { code, at, ...stage }: NodeOf<'code-stage'>): Nam
   return { run, name };
 }
 
-/** `while(n) @f`: f answers `done v` or `continue v`. */
+/** Compiles `while(n) @f`, where `f` returns `done v` or `continue v`. */
 function whileRun(c: Compiler, stage: NodeOf<'while-stage'>): NamedRun {
   const { run: once, name } = callRun(c, stage);
   const limit = c.expression(stage.limit);
@@ -143,7 +143,7 @@ function whileRun(c: Compiler, stage: NodeOf<'while-stage'>): NamedRun {
     if (!(count > 0))
       return raise('invalid_input', `\`while(${textOf(rounds)})\` needs a number of rounds`);
     let value = input;
-    // That there is another round was decided by the answers so far.
+    // The results so far decided that there is another round.
     let marks = rounds.meta.descriptor;
     for (let round = 1; round <= count; round++) {
       await env.run.breathe(round > 1 ? stage.pauseMs : 0);
@@ -197,12 +197,12 @@ function planOf(
   return stage.kind === 'group-stage' ? groupRun(c, stage, isFirst) : callRun(c, stage, isFirst);
 }
 
-/** Effects belong to the stage before them; those before the first stage to the source. */
+/** Returns the plans of stages. An effect belongs to the stage before it, or to the source. */
 function plansOf(
   c: Compiler,
   stages: readonly PipelineStage[],
   ofSource: Walk[],
-  /** So many of them have nothing before them. */
+  /** Number of stages at the start that have no input. */
   leading = 0,
 ): StagePlan[] {
   const plans: { run: Walk; name: string; effects: Walk[] }[] = [];
@@ -216,7 +216,7 @@ function plansOf(
   return plans;
 }
 
-/** Calls, commands and code can be asked again. */
+/** True for calls, commands and code, which can run again. */
 function isRepeatable(node: Expression | undefined): boolean {
   if (!node) return false;
   if (node.kind === 'reference') return node.steps.some(({ kind }) => kind === 'call');
@@ -227,7 +227,7 @@ function isRepeatable(node: Expression | undefined): boolean {
 const isName = (node: Expression): node is NodeOf<'reference'> =>
   node.kind === 'reference' && !node.steps.some(({ kind }) => kind === 'call');
 
-/** A bare name of a function as the source is a call of it, which can be made again. */
+/** Compiles a source. The bare name of a function is a call, which can run again. */
 function compileSource(c: Compiler, node: Expression): Pick<SourcePlan, 'evaluate' | 'repeats'> {
   const evaluate = c.expression(node);
   if (!isName(node)) return { evaluate, repeats: given(isRepeatable(node)) };
@@ -252,7 +252,7 @@ export function compilePipeline(
   return (env) => (env.scope.find(asked.name) ? piped(env) : asked.answer(env));
 }
 
-/** `"a.md" | @exists` is `@exists("a.md")`: the stage asks about what is written before it. */
+/** Compiles `"a.md" | @exists` like `@exists("a.md")`, because the syntax of the argument matters. */
 function compileAsked(c: Compiler, source: Expression, [first, ...rest]: readonly PipelineStage[]) {
   if (first?.kind !== 'call-stage' || !isPlace(source)) return undefined;
   const { name, steps } = first.target;

@@ -1,5 +1,5 @@
 // Hot: runs for each step of a script, and a promise costs more than most steps.
-// Statements and actions: what they do, and what they print.
+// Compiles statements and actions, and decides what they print.
 import { whenReady } from '@kernmantle/core/base';
 import {
   addMarks,
@@ -62,7 +62,7 @@ function compileVar(c: Compiler, node: NodeOf<'var'>): Eval {
     return whenReady(
       operate(env, op, [input], ([given]) => given),
       (value) => {
-        // `var` and `exe` bind at file level.
+        // `var` and `exe` bind at the level of the file.
         env.unit.scope.define(name, 'var', value, place);
         return absent();
       },
@@ -110,7 +110,7 @@ function compileAugment(c: Compiler, node: NodeOf<'augment'>): Eval {
   };
 }
 
-/** `=> v` and `return { … }`. */
+/** Compiles `=> v` and `return { … }`. */
 function compileReturn(c: Compiler, node: NodeOf<'return'>): Eval {
   const evaluate = node.value && c.expression(node.value);
   if (node.labels && (node.labels.remove.length > 0 || node.labels.clear)) {
@@ -125,7 +125,7 @@ function compileReturn(c: Compiler, node: NodeOf<'return'>): Eval {
     });
 }
 
-/** Prints like `run`: results as text, nothing for nothing. */
+/** Prints a result like `run`: as text, and nothing for null. */
 function print(env: Environment, given: Value, at: number, text = runText(given)): void {
   if (text === undefined || wasShown(env.printing, text)) return;
   const { emit, ports, influence } = env.frame;
@@ -137,10 +137,7 @@ function print(env: Environment, given: Value, at: number, text = runText(given)
 
 const PIPED = new Set<ActionExpression['kind']>(['pipeline', 'for', 'foreach']);
 
-/**
- * Is this made without an operation that its values were inputs of? Texts, transformers and methods are
- * none, and what a pipeline gives may come from them.
- */
+/** True if no operation judged the values of this action: texts, transformers and methods are none. */
 function isUnjudged(node: ActionExpression): boolean {
   if (node.kind === 'with') return isUnjudged(node.value) || node.options.pipeline !== undefined;
   if (node.kind === 'run-value') return isUnjudged(node.action);
@@ -159,7 +156,7 @@ const showAt = (location: NonNullable<Operation['location']>): Operation => ({
   location,
 });
 
-/** Leaves as by `show`, judged as that. Gives the value as it is. */
+/** Prints a value through the operation `show`, so that guards judge it. Returns the value unchanged. */
 function printShown(
   env: Environment,
   value: Value,
@@ -175,7 +172,7 @@ function printShown(
   return whenReady(done, () => value);
 }
 
-/** The result of what was run, or of what no operation has judged yet. */
+/** Prints the result of an action. If no operation has judged it, it is printed through `show`. */
 function printResult(
   env: Environment,
   value: Value,
@@ -187,11 +184,11 @@ function printResult(
   return value;
 }
 
-/** `run @f` and `run @f()` are the same; what is no function cannot be run. */
+/** Compiles the action of `run`. `run @f` means `run @f()`. Fails at run time if `@f` is no function. */
 function compileRunnable(c: Compiler, action: Expression): Eval {
   const ran = ranWith(action);
   if (ran && action.kind === 'with') {
-    // `stream @x` of what is no function shows it.
+    // `stream @x` prints the value if it is not a function.
     const isShown = action.options.entries.has('stream');
     const run = compileRunnable(c, ran);
     const value = c.expression(ran);
@@ -214,7 +211,7 @@ function compileRunnable(c: Compiler, action: Expression): Eval {
     );
 }
 
-/** `run @f(…) with { … }`: what is run, unless the options do more than run it. */
+/** Returns the function of `run @f(…) with { … }`, unless the options add stages or a format. */
 function ranWith(action: Expression): NodeOf<'reference'> | undefined {
   if (action.kind !== 'with') return undefined;
   const { value, options } = action;
@@ -222,14 +219,14 @@ function ranWith(action: Expression): NodeOf<'reference'> | undefined {
   return isPlain && value.kind === 'reference' ? value : undefined;
 }
 
-/** The name of what is run, at the front of a pipeline as well; commands and code have none. */
+/** Returns the name of the function that runs, also at the start of a pipeline. Commands and code have none. */
 function ranName(action: Expression | undefined): string | undefined {
   if (action?.kind === 'reference') return action.name;
   if (action?.kind === 'with') return ranName(action.value);
   return action?.kind === 'pipeline' ? ranName(action.source) : undefined;
 }
 
-/** `run @f(…)` contains the call; commands and code are operations of their own. */
+/** Compiles a `run` of a function as an operation that contains the call. Commands and code need none. */
 export function compileRunning(c: Compiler, action: Expression, at: number): Eval {
   const evaluate = compileRunnable(c, action);
   const name = ranName(action);
@@ -255,14 +252,14 @@ const isCall = (node: ActionExpression): boolean =>
 
 const PRINTED = new Set<ActionExpression['kind']>(['run-value', 'command', 'code']);
 
-/** Is the result of this action printed, as that of `run` is? */
+/** True if the result of this action is printed, like that of `run`. */
 function isPrinted(node: ActionExpression, isWhen: boolean): boolean {
   if (node.kind === 'with') return isPrinted(node.value, isWhen) && !endsInEffect(node);
   if (node.kind === 'pipeline') return !endsInEffect(node);
   return isCall(node) || PRINTED.has(node.kind) || (isWhen && isText(node));
 }
 
-/** A pipeline whose last stage is an effect has printed what there is to print. */
+/** True if the last stage is an effect, which has already printed the result. */
 function endsInEffect(node: ActionExpression): boolean {
   if (node.kind === 'pipeline') return node.stages.at(-1)?.kind === 'effect-stage';
   if (node.kind === 'for' || node.kind === 'foreach')
@@ -272,11 +269,11 @@ function endsInEffect(node: ActionExpression): boolean {
   return stages ? stages.at(-1)?.kind === 'effect-stage' : endsInEffect(node.value);
 }
 
-/** The action of a `for … =>` or `when … =>` statement: results of calls are printed, of `when` also texts. */
+/** Compiles the action of a `for … =>` or `when … =>` statement. Only `when` also prints texts. */
 function compilePrinted(c: Compiler, node: ActionExpression, isWhen: boolean): Eval {
   if (node.kind === 'block') return isWhen ? compileArmBlock(c, node) : c.action(node);
   if (c.isFunction) return c.action(node);
-  // A choice is printed by what it chooses.
+  // The chosen arm prints the result.
   if (node.kind === 'when') {
     const choose = compileWhen(c, node, (arm) => compilePrinted(c, arm.action, isWhen));
     return (env) => whenReady(choose(env), takeReturn);
@@ -287,7 +284,7 @@ function compilePrinted(c: Compiler, node: ActionExpression, isWhen: boolean): E
   if (isStatement(node)) return act;
   const prints = isPrinted(node, isWhen);
   return (env) => {
-    // A module's values that nobody takes are not made.
+    // An unused value of a module is not computed.
     if (env.isDefining) return absent();
     return whenReady(act(env), (value) =>
       prints && !leaveOf(value) ? printResult(env, value, node) : value,
@@ -304,7 +301,7 @@ function compilePrintedFor(c: Compiler, node: NodeOf<'for'>, isCollecting: boole
   return compileFor(c, node, round, isCollecting);
 }
 
-/** In a function a matching arm that is a value returns it; an effect does not. */
+/** Compiles an arm in a function. A value in a matching arm is returned; an effect is not. */
 function compileReturningArm(c: Compiler, arm: NodeOf<'arm'>): Eval {
   const act = compileArm(c, arm);
   if (!givesValue(arm.action)) return act;
@@ -328,14 +325,14 @@ function compileFlow(c: Compiler, { value }: NodeOf<'flow'>): Eval {
   }
 }
 
-/** What a loop collected is its value; that of its last stage is printed, unless this is an effect. */
+/** Compiles a collecting loop. The result of its last stage is printed, unless that stage is an effect. */
 function compileBatch(c: Compiler, node: NodeOf<'for' | 'foreach'>): Eval {
   const evaluate = c.expression(node);
   const run = endsInEffect(node) ? evaluate : printing(c, evaluate, node);
   return (env) => (env.isDefining && !c.isFunction ? absent() : run(env));
 }
 
-/** Prints what it gives, but not in functions and modules. */
+/** Prints the result of an action, except in functions and modules. */
 function printing(c: Compiler, evaluate: Eval, node: ActionExpression): Eval {
   return (env) =>
     whenReady(evaluate(env), (value) =>
@@ -350,7 +347,7 @@ function compileCall(c: Compiler, node: NodeOf<'call'>): Eval {
   return (env) => (env.isDefining ? absent() : run(env));
 }
 
-/** A call or a pipeline as a line of a block prints as it does on a line of the script. */
+/** Compiles a call or pipeline in a block, which prints like a statement of the script. */
 export function compileBare(c: Compiler, node: Expression, act: Eval): Eval {
   if (!isPrinted(node, false)) return act;
   return (env) => printing(c, act, node)({ ...env, printing: {} });
@@ -365,7 +362,7 @@ function compileBail(c: Compiler, node: NodeOf<'bail'>): Eval {
   };
 }
 
-/** `show @x with { guards: … }`, `{ policy: … }`: it holds for the whole statement. */
+/** Returns an option such as `guards` or `policy`, which applies to the whole statement. */
 function optionOf(node: Statement, name: string): Expression | undefined {
   const value = node.kind === 'run' ? node.action : 'value' in node ? node.value : undefined;
   return value?.kind === 'with' ? value.options.entries.get(name) : undefined;
@@ -382,7 +379,6 @@ export function compileStatement(c: Compiler, node: Statement): Eval {
   return (env) => located(env, node.at, () => run({ ...env, printing: {} }));
 }
 
-/** Statements that print what comes of them. */
 const PRINTING: ReadonlySet<Statement['kind']> = new Set(['run', 'call', 'flow', 'effect']);
 
 type Compile<K extends Statement['kind']> = (c: Compiler, node: NodeOf<K>) => Eval;
@@ -416,7 +412,7 @@ const STATEMENTS: { readonly [K in Statement['kind']]: Compile<K> } = {
 export const isStatement = (node: ActionExpression): node is Statement =>
   Object.hasOwn(STATEMENTS, node.kind);
 
-/** The top of a file: guards and policies of earlier statements hold for later ones. */
+/** Compiles a statement of the file. Guards and policies of earlier statements apply to it. */
 export function compileTop(c: Compiler, node: Statement): Eval {
   const run = compileStatement(c, node);
   return (env) => {
@@ -427,7 +423,7 @@ export function compileTop(c: Compiler, node: Statement): Eval {
   };
 }
 
-/** A top-level `=> v` prints as `show` does. */
+/** Prints the value of `=> v` at the top level like `show`. */
 export function printReturn(env: Environment, value: Value, at: number): MaybePromise<Value> {
   const ready = resolveOpen(value, env);
   if (isAbsent(ready)) return ready;
