@@ -1,6 +1,6 @@
 // Hot: runs for each step of a script, and a promise costs more than most steps.
 // Runs the js blocks of one script, all in one context (`context.ts`). A call is synchronous unless the
-// block waits for a timer or for a function of the script, or the engine is not loaded yet.
+// block waits for a timer or a function of the script, or the engine is not loaded yet.
 import {
   type Failure,
   type Fault,
@@ -42,7 +42,6 @@ const MAX_PRINTED = 1 << 20;
 const MAX_TIMERS = 10_000;
 const MAX_DELAY = 2 ** 31 - 1;
 
-/** One call while it lasts. */
 class Job {
   readonly id: number;
   readonly call: JsCall;
@@ -50,9 +49,9 @@ class Job {
   readonly deadline: number;
   readonly logs: string[] = [];
   readonly warnings: string[] = [];
-  /** Characters; infinite when no more is taken. */
+  /** Number of printed characters. It is infinite after the maximum was reached. */
   printed = 0;
-  /** Why a function of the script failed. A refusal stays: the block cannot make it undone. */
+  /** Fault of a called function of the script. A refusal stays, because the block must not be able to hide it. */
   fault: Fault | undefined;
   ended: Outcome<JsResult> | undefined;
   tell: ((outcome: Outcome<JsResult>) => void) | undefined;
@@ -67,16 +66,16 @@ class Job {
 
 class Engine {
   readonly jobs = new Map<number, Job>();
-  /** None keeps the process alive by itself: a call that waits has a deadline, and that does. */
+  /** Timers never keep the process alive. A waiting call has a deadline, which does. */
   readonly timers = new Map<number, { handle: NodeJS.Timeout; job: Job }>();
   context: JsContext | undefined;
   opening: Promise<Outcome<JsContext>> | undefined;
   /**
-   * The marks of everything that ever went in. Whatever a block left behind (a global, a prototype, a
-   * timer) may come out of another one, so every result carries all of them.
+   * Marks of everything that was ever passed in. A block can leave data behind in a global, a prototype or
+   * a timer, and another block can return it. So every result has all these marks.
    */
   seen: Descriptor = EMPTY;
-  /** What is printed inside is its. */
+  /** The job that receives what is printed now. */
   current: Job | undefined;
   jobCount = 0;
   tickets = 0;
@@ -128,24 +127,22 @@ const memoryFault = (): Failure =>
     { error: 'out_of_memory' },
   );
 
-/** Names that `node` blocks have. */
+/** Names that exist in `node` blocks. */
 const ELSEWHERE = /^'(Intl|process|require|fetch|Buffer|setImmediate)' is not defined$/;
 
-/** A failure that says what was thrown; the text comes from a block and is believed in nothing. */
+/** Returns the fault of a thrown error. Its text comes from a block and is untrusted data. */
 function thrownFault(text: string, isFull: boolean): Failure {
   const read = parseJson(text);
   const { message, name } = read.ok && isObject(read.output) ? read.output : {};
   const line = typeof message === 'string' ? message.split('\n', 1)[0] : '';
-  // With no memory left there is none for an error either, and null is thrown.
+  // Without memory the engine cannot create an error, and null is thrown.
   if (line === 'out of memory' || (isFull && line === 'null')) return memoryFault();
   const hint = ELSEWHERE.test(line ?? '') ? ': a js block has no such thing; use `node { … }`' : '';
   const detail = typeof name === 'string' && name !== '' ? { error: name } : {};
   return fail('tool_failed', `${line || 'an error without a message'}${hint}`, detail);
 }
 
-// ---- how a call ends
-
-/** Ends everything that is under way inside; the next call finds a new context. */
+/** Ends all jobs with a failure. The next call opens a new context. */
 function leave(engine: Engine, failure: Failure): void {
   for (const id of engine.timers.keys()) stopTimer(engine, id);
   engine.context = undefined;
@@ -166,12 +163,12 @@ function leftBroken(engine: Engine, job: Job, why: Broken): Failure {
     memory: memoryFault,
     interrupt: () => fail('cancelled', 'the js block was interrupted'),
   }[why]();
-  // Inside of another entry, the outer one finds the same.
+  // A nested entry leaves this to the outer one, which finds the same state.
   if (!engine.context?.depth) leave(engine, failure);
   return failure;
 }
 
-/** After a failure: with its memory used up, a context is good for nothing any more. */
+/** Discards the context if its memory is used up. Returns the failure. */
 function leftFull(engine: Engine, failure: Failure): Failure {
   const { context } = engine;
   if (context && isFull(context) && context.depth === 0) leave(engine, failure);
@@ -186,12 +183,12 @@ function resultOf(engine: Engine, job: Job, text: string): Outcome<JsResult> {
   if (text[0] !== 'e')
     return ok({ value: readData(text), logs, warnings, descriptor: engine.seen });
   const thrown = thrownFault(text.slice(1), engine.context ? isFull(engine.context) : false);
-  // An exception may only have passed through the block.
+  // The exception may be the fault of a called function that the block did not catch.
   const isPassing = fault?.detail.message === thrown.error.detail.message;
   return leftFull(engine, isPassing ? { ok: false, error: fault } : thrown);
 }
 
-/** How it ended, or a promise of it. */
+/** Returns the outcome of a job, or a promise for it. */
 function outcomeOf(engine: Engine, job: Job): MaybePromise<Outcome<JsResult>> {
   if (job.ended) return job.ended;
   return new Promise((resolve) => {
@@ -204,9 +201,7 @@ function outcomeOf(engine: Engine, job: Job): MaybePromise<Outcome<JsResult>> {
   });
 }
 
-// ---- what the context asks
-
-/** A kind of question, a number, a text. */
+/** Handles a question of the context: a kind, a number and a text. */
 function answer(engine: Engine, kind: string, id: number, text: string): string {
   const { current, jobs } = engine;
   const job = jobs.get(id);
@@ -237,7 +232,7 @@ function print(job: Job, list: string[], line: string): void {
   job.printed = job.printed > MAX_PRINTED ? Infinity : job.printed + line.length + 1;
 }
 
-/** `text`: `o` once or `r` again and again, and the milliseconds. Says why it cannot be. */
+/** Starts a timer. `text` is `o` (once) or `r` (repeated) and the milliseconds. Returns why it was refused. */
 function startTimer(engine: Engine, job: Job, id: number, text: string): string {
   const { timers } = engine;
   if (timers.size >= MAX_TIMERS) return `a script may have ${MAX_TIMERS} timers at once`;
@@ -258,7 +253,7 @@ function stopTimer({ timers }: Engine, id: number): void {
   timers.delete(id);
 }
 
-/** What a block hears from a function of the script. */
+/** Calls a function of the script. Returns its encoded result for the block. */
 function callHelper(engine: Engine, job: Job | undefined, text: string): string {
   const name = text.slice(0, text.indexOf('\n'));
   const helper = job?.call.helpers.findLast((one) => one.name === name);
@@ -285,7 +280,7 @@ function callHelper(engine: Engine, job: Job | undefined, text: string): string 
   }
 }
 
-/** Goes on with something that a block waits for. */
+/** Continues a block after a timer or an answer. */
 function resume(engine: Engine, job: Job, what: 'fire' | 'answer', parts: readonly Part[]): void {
   const { context } = engine;
   if (!context) return;
@@ -297,7 +292,7 @@ function resume(engine: Engine, job: Job, what: 'fire' | 'answer', parts: readon
   else if (entered.said[0] === 'e') end(engine, job, resultOf(engine, job, entered.said));
 }
 
-/** On behalf of a job. */
+/** Runs work as a part of a job, which receives its output. */
 function asJob<T>(engine: Engine, job: Job, work: () => T): T {
   const outer = engine.current;
   engine.current = job;
@@ -308,9 +303,7 @@ function asJob<T>(engine: Engine, job: Job, work: () => T): T {
   }
 }
 
-// ---- running a block
-
-/** A value that nobody vouches for does not become trusted by having been near one that is. */
+/** Adds marks to the context, but never `trusted`, because another value in it may not be trusted. */
 function notice(engine: Engine, descriptor: Descriptor): void {
   if (descriptor !== EMPTY)
     engine.seen = mergeDescriptors(engine.seen, removeLabels(descriptor, ['trusted']));
@@ -328,7 +321,7 @@ function runIn(engine: Engine, js: JsContext, call: JsCall): MaybePromise<Outcom
 
 const NONE: readonly string[] = Object.freeze([]);
 
-/** Undefined: it is no such call, or did not yield a number or a text. */
+/** Runs a brief block. Returns `undefined` if a value or the result is neither a number nor a text. */
 function runBrief(engine: Engine, js: JsContext, call: JsCall, unit: Unit): JsResult | undefined {
   const parts: Part[] = [];
   for (const { value } of call.parameters) if (give(value, parts) !== 'p') return undefined;
@@ -366,7 +359,7 @@ function start(
   return defined.ok ? resultOf(engine, job, entered.said) : defined;
 }
 
-/** Functions and facts by name: those that the block mentions, and those that they mention. */
+/** Defines the functions and facts that the block mentions, and those that they mention. */
 function define(
   js: JsContext,
   job: Job,

@@ -1,13 +1,12 @@
-// The globals of js blocks that the language itself has not: console, timers, addresses, encodings,
-// clones, and what depends on a locale. The text of these functions is compiled inside the context, so
-// they use nothing but what they find there, and `ask`. What the host works out for them is at the end:
-// text in, text out, nothing kept.
+// The globals of js blocks that the engine lacks: console, timers, URLs, encodings, clones and locales. The
+// text of these functions is compiled inside of the context, so they use only what exists there and `ask`.
+// The functions at the end run in the host. They convert text to text and keep no state.
 import type { Bag, Codec } from './data.ts';
 
-/** A kind of question, a number and a text; the answer is text. */
+/** Asks the host: a kind of question, a number and a text. The answer is a text. */
 export type AskHost = (kind: string, id: number, text: string) => string;
 
-/** Adds them to the global object; the answer lets a timer fire. */
+/** Adds globals to the global object. Returns the function that fires a timer. */
 export function addGlobals(ask: AskHost, encode: Codec['encode']): (timer: number) => void {
   type Timer = { run: () => void; args: unknown[]; repeats: boolean };
   const { apply, defineProperty } = Reflect;
@@ -69,7 +68,7 @@ export function addGlobals(ask: AskHost, encode: Codec['encode']): (timer: numbe
   put('global', globalThis);
   Reflect.deleteProperty(globalThis, 'SharedArrayBuffer');
 
-  // Most blocks never touch these.
+  // Most blocks never use these, so they are compiled at their first use.
   let further: Bag | undefined;
   for (const key of ['URL', 'URLSearchParams', 'TextEncoder', 'TextDecoder', 'structuredClone']) {
     const get = (): unknown => {
@@ -88,7 +87,7 @@ export function addGlobals(ask: AskHost, encode: Codec['encode']): (timer: numbe
   };
 }
 
-/** What depends on a locale: the engine has no tables for it, the host has. */
+/** Adds the functions that depend on a locale. The host computes them, because the engine has no locale data. */
 export function addLocales(ask: AskHost): void {
   const { stringify } = JSON;
   const [String_, Number_, RangeError_] = [String, Number, RangeError];
@@ -120,8 +119,6 @@ export function addLocales(ask: AskHost): void {
     return asked('numberToLocale', String_(this), l, o);
   });
 }
-
-// ---- compiled when one of them is first used
 
 type ParamsClass = new (given?: unknown, tell?: (text: string) => void) => unknown;
 
@@ -189,7 +186,7 @@ function createParams(ask: AskHost): ParamsClass {
   type Pairs = [string, string][];
   const { parse, stringify } = JSON;
   const textOf: (value: unknown) => string = String;
-  /** What a method gives is worked out by the host, and the pairs as they are after it. */
+  /** Asks the host for the result of a method and for the pairs after it. */
   const worked = (given: unknown, method: string, words: unknown[]): [Pairs, unknown] =>
     parse(ask('params', 0, stringify([given, method, words.map(textOf)]))) as [Pairs, unknown];
   const read = (given: unknown): unknown => {
@@ -345,11 +342,9 @@ function assemble(parts: typeof FURTHER) {
   };
 }
 
-// ---- the host
-
 type Part = (...given: never[]) => unknown;
 
-/** A script whose value is what `assemble` makes of the parts. */
+/** Returns a script whose value is `assemble` applied to the parts. */
 export function scriptOf(assemble: Part, parts: Readonly<Record<string, Part>>): string {
   const texts = Object.entries(parts).map(([name, part]) => `${name}: ${part.toString()}`);
   return `'use strict';(${assemble.toString()})({ ${texts.join(',\n')} })`;
@@ -359,7 +354,7 @@ const URL_PARTS = 'href protocol username password host hostname port pathname s
   ' ',
 );
 
-/** `[address]`, `[address, base]` or `[address, null, part, value]`; empty when it is no address. */
+/** Reads `[address]`, `[address, base]` or `[address, null, part, value]`. Empty if the URL is invalid. */
 function url(text: string): string {
   const [address, base, part, value] = JSON.parse(text) as (string | null | undefined)[];
   if (!URL.canParse(address ?? '', base ?? undefined)) return '';
@@ -373,7 +368,7 @@ function url(text: string): string {
 
 const PARAMS = ['get', 'getAll', 'has', 'toString', 'append', 'set', 'delete', 'sort'];
 
-/** `[text or pairs, method, words]`: the pairs after it, and what it gave. */
+/** Reads `[text or pairs, method, words]`. Returns the pairs after the method, and its result. */
 function params(text: string): string {
   const [given, method, words] = JSON.parse(text) as [string, string, string[]];
   const made = new URLSearchParams(given);
@@ -382,7 +377,7 @@ function params(text: string): string {
   return JSON.stringify([[...made], value ?? null]);
 }
 
-/** Name of the encoding, flags, and bytes as characters, on a line each. */
+/** Decodes bytes. The lines of `text` are the name of the encoding, the flags, and the bytes as characters. */
 function decode(text: string): string {
   const [name = '', flags = ''] = text.split('\n', 2);
   const bytes = Buffer.from(text.slice(name.length + flags.length + 2), 'latin1');
@@ -397,7 +392,7 @@ function decode(text: string): string {
 type Options = Intl.NumberFormatOptions & Intl.DateTimeFormatOptions & Intl.CollatorOptions;
 type Locale = string | string[] | undefined;
 
-/** `[what it is about, locales, options]`; `v` and the answer, or `e` and why not. */
+/** Reads `[value, locales, options]`. Returns `v` and the result, or `e` and the reason of the failure. */
 const localized =
   (work: (given: unknown, locale: Locale, options: Options) => string | number) =>
   (text: string): string => {
@@ -412,7 +407,7 @@ const localized =
 
 const DATES = ['toLocaleString', 'toLocaleDateString', 'toLocaleTimeString'] as const;
 
-/** By the kind of question. */
+/** Answers of the host by kind of question. */
 export const ANSWERS: ReadonlyMap<string, (text: string) => string> = new Map([
   ['url', url],
   ['params', params],
