@@ -1,6 +1,6 @@
-// `node` and `py` blocks: processes of their own. The values go in as one JSON text on stdin, which
-// the runner takes away before the block starts; what a block returns comes back at the end of stdout,
-// behind a mark nobody else can know.
+// Runs `node` and `py` blocks, each in a process of its own. The values are one JSON text on stdin, which
+// the runner reads before the block starts. The result of the block follows at the end of stdout, after a
+// random mark that the block cannot know.
 import {
   type Failure,
   fail,
@@ -24,7 +24,7 @@ import {
 import type { CodeRequest, CodeResult, JsArgument, ProcessResult } from '../world.ts';
 import { networkHint, type Processes } from './process.ts';
 
-/** Runs in the child: text in, text out, nothing of ours is there. */
+/** Source of the node runner in the child process. It contains no object of this process. */
 const nodeRunner = (): string => `
 const fs = require('node:fs'), path = require('node:path');
 const job = JSON.parse(fs.readFileSync(0, 'utf8'));
@@ -121,7 +121,7 @@ def shared(tree):
         visit_AsyncFunctionDef = visit_ClassDef = visit_Lambda = visit_FunctionDef
     return Bare().visit(tree)
 def block(tree):
-    # A function, so that it may return; what it binds is its file's all the same.
+    # A function, because the block may return. Its names belong to the file.
     import ast
     head, file = "def block():\\n pass", "<py block>"
     whole = [one for one in tree.body if isinstance(one, ast.ImportFrom) and one.names[0].name == "*"]
@@ -162,7 +162,7 @@ const PYTHON_WORDS = new Set(
   ).split(' '),
 );
 
-/** Script names may hold `-` or be words of Python. */
+/** Returns a Python name for a script name, which may contain `-` or be a Python keyword. */
 function pythonName(name: string): string {
   const plain = name.replace(/[^\p{ID_Continue}]/gu, '_').replace(/^(?=\d)/, '_');
   return PYTHON_WORDS.has(plain) ? `${plain}_` : plain;
@@ -174,7 +174,7 @@ const pythonValues = (values: CodeRequest['parameters']): [string, string][] =>
     value.kind === 'undefined' ? 'u' : dataText(handedOver(value)),
   ]);
 
-/** Without a source it is no js, and cannot be called. */
+/** Compiles a helper. A helper without a source is not js and cannot be called. */
 function nodeUnit(
   source: string | undefined,
   parameters: readonly string[],
@@ -189,7 +189,7 @@ function nodeUnit(
   return body.ok ? ok({ names, free, code: body.output }) : body;
 }
 
-/** A non-zero exit or a signal, as a fault that shows stderr. */
+/** Returns the fault of a non-zero exit or a signal, with stderr; `undefined` after success. */
 function failure(
   { kind, source }: CodeRequest,
   { code, signal, stderr, descriptor }: ProcessResult,
@@ -252,7 +252,7 @@ export function createCode(processes: Processes, random: () => string) {
     ]);
     const mark = `${random()}:`;
     const job = { source, values: pythonValues(parameters), helpers, mark };
-    // Into a pipe Python prints in blocks, unless it is told not to.
+    // Python buffers its output to a pipe unless it gets the flag `-u`.
     const flags = onOutput ? ['-u', '-c'] : ['-c'];
     const told = { ...request, onOutput: onOutput && withoutMarked(mark, onOutput) };
     const ended = await start(told, frame, job, ['python3', ...flags, PYTHON_RUNNER]);
@@ -264,14 +264,14 @@ export function createCode(processes: Processes, random: () => string) {
     request.kind === 'node' ? node(request, frame) : python(request, frame);
 }
 
-/** `.keep`: all of it. */
+/** Returns the JSON of a value. A value with `.keep` has its metadata. */
 function handedOver(value: Exclude<JsArgument, { kind: 'undefined' }>): Json {
   if (value.kind !== 'kept') return value.data;
   const { text, data, type, mx } = value;
   return { text, data, type, mx };
 }
 
-/** Hands on what is printed, as it comes, without the line that begins with the mark. */
+/** Passes on printed text, except for the line that begins with the mark. */
 function withoutMarked(mark: string, onOutput: (text: string) => void): (text: string) => void {
   let held = '';
   return (text) => {
@@ -279,14 +279,14 @@ function withoutMarked(mark: string, onOutput: (text: string) => void): (text: s
     const at = held.indexOf(mark);
     const line = at < 0 ? -1 : held.indexOf('\n', at);
     if (line >= 0) held = held.slice(0, at) + held.slice(line + 1);
-    // What may be the beginning of the mark waits for the rest of it.
+    // Text that may be the start of the mark waits for more.
     const end = line < 0 && at >= 0 ? at : held.length - sharedEnd(held, mark);
     onOutput(held.slice(0, end));
     held = held.slice(end);
   };
 }
 
-/** How many characters at the end of a text are the first ones of another. */
+/** Returns the number of characters at the end of a text that begin the other text. */
 function sharedEnd(text: string, other: string): number {
   for (let size = Math.min(other.length - 1, text.length); size > 0; size -= 1) {
     if (text.endsWith(other.slice(0, size))) return size;
@@ -294,7 +294,7 @@ function sharedEnd(text: string, other: string): number {
   return 0;
 }
 
-/** Everything before the mark was printed; what follows is what the block returned or threw. */
+/** Reads the output of a block: printed text before the mark, the result or the error after it. */
 function markedResult(
   { source }: CodeRequest,
   { stdout, stderr, descriptor }: ProcessResult,
@@ -302,7 +302,7 @@ function markedResult(
 ): Outcome<CodeResult> {
   const at = stdout.lastIndexOf(mark);
   if (at < 0) return ok({ value: undefined, stdout, stderr, descriptor });
-  // The result is one line of JSON; timers may have printed after it.
+  // The result is one line of JSON, and timers may have printed after it.
   const line = stdout.indexOf('\n', at);
   const text = stdout.slice(at + mark.length, line < 0 ? undefined : line);
   const printed = stdout.slice(0, at) + (line < 0 ? '' : stdout.slice(line + 1));

@@ -1,5 +1,5 @@
-// The world of one script, made from the kernel: every act is asked for with the right of whoever
-// runs the script, and leaves a row behind.
+// Creates the world of a script from the kernel. Each access needs the rights of the caller and is written
+// to the audit.
 import type { Failure, Outcome } from '@kernmantle/core/base';
 import { previewProjectWrite, refusesWriting, writeProjectFile } from '@kernmantle/core/kernel';
 import { createJsEngine } from '../js/engine.ts';
@@ -10,7 +10,7 @@ import { createWorldFiles, nearestReal } from './files.ts';
 import { createProcesses } from './process.ts';
 
 function createWriter(ports: WorldPorts, access: ReturnType<typeof createAccess>) {
-  // Branches of one script append to the same file one after the other.
+  // Concurrent branches append to a file one after the other.
   let last: Promise<unknown> = Promise.resolve();
   type Request = Parameters<ScriptWorld['writeFile']>[0];
   const writeTo = (place: FilePlace, { text, append, descriptor, approved }: Request) =>
@@ -19,7 +19,7 @@ function createWriter(ports: WorldPorts, access: ReturnType<typeof createAccess>
       append,
       approved,
       willWrite(sha256, before) {
-        // What was in the file before is still in it after an append.
+        // After an append the file still contains its old content, so it keeps the old marks.
         const known =
           before === undefined ? undefined : ports.labels.recall(place.absolute, before);
         const marks = known ? [known, descriptor] : descriptor;
@@ -77,7 +77,7 @@ export function createScriptWorld(ports: WorldPorts): ScriptWorld {
     reads: (id) => ports.readsOf(id),
     previewTool: (id, given) => ports.previewTool(id, given),
     help: (action, message, frame) =>
-      // What guidance is asked about is a topic; everything else is told why.
+      // For the action `guidance` the message is a topic; for others it is a reason.
       kernel.help(
         action === 'guidance' ? { action, topic: message.text } : { action, reason: message.text },
         ports.caller(frame),

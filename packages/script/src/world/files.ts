@@ -1,5 +1,5 @@
-// Files as scripts see them. Reading is synchronous: a script waits for its file anyway, and a
-// promise per file would cost more than the file.
+// Files as scripts read them. Reads are synchronous, because a promise for each file would cost more than
+// the read.
 import { createHash } from 'node:crypto';
 import {
   closeSync,
@@ -43,7 +43,7 @@ import type { Access, FilePlace } from './access.ts';
 const MAX_FILE = 32 * 1024 * 1024;
 const MAX_ENTRIES = 200_000;
 const MAX_DEPTH = 64;
-/** Not looked into unless the pattern names them. */
+/** Folders that a glob skips unless its pattern names them. */
 const SKIPPED = ['node_modules', '.git'];
 
 const isMissing = (error: unknown): boolean => ['ENOENT', 'ENOTDIR'].includes(errnoOf(error));
@@ -53,7 +53,7 @@ const readFault = (error: unknown, path: string): Failure =>
     ? fail('not_found', `there is no file \`${path}\``, { path })
     : diskFault(error, path);
 
-/** The bytes at a real path, and nothing else: what was opened is compared with what was allowed. */
+/** Reads a file. The opened file must be the one at the checked path. */
 function bytesAt(
   absolute: string,
   shown: string,
@@ -78,7 +78,7 @@ function bytesAt(
   }
 }
 
-/** Linux tells the real path behind an open file. */
+/** Returns the real path of an open file on Linux. */
 function linkOf(descriptor: number): string | undefined {
   try {
     return readlinkSync(`/proc/self/fd/${descriptor}`);
@@ -97,11 +97,11 @@ function marksOf(place: FilePlace, bytes: Buffer, labels: LabelRecords): Descrip
   return mergeAll([own, known, ...(place.isInside ? [] : [UNTRUSTED])]);
 }
 
-/** A name that begins with a dot is matched only by a pattern that says so. */
+/** True if a pattern may match the name. A name that starts with a dot needs a dot in the pattern. */
 const isShown = (name: string, rest: string): boolean =>
   !name.startsWith('.') || rest.startsWith('.') || rest.includes('/.');
 
-/** Files below a folder whose absolute path matches; links are not followed. */
+/** Returns the files below a folder whose absolute path matches. Links are not followed. */
 function walk(
   folder: string,
   rest: string,
@@ -118,7 +118,7 @@ function walk(
     try {
       entries = readdirSync(next.folder, { withFileTypes: true });
     } catch {
-      continue; // gone, or not for us
+      continue; // deleted, or not readable for this process
     }
     folders.push(next.folder);
     for (const entry of entries) {
@@ -136,7 +136,7 @@ function walk(
   return { found: found.sort(), folders };
 }
 
-/** Where a path leads, as far as it exists. */
+/** Resolves the links in the existing part of a path. */
 export function nearestReal(path: string): string {
   try {
     return realpathSync.native(path);
@@ -148,7 +148,7 @@ export function nearestReal(path: string): string {
 
 type WorldFiles = Pick<ScriptWorld, 'readFile' | 'glob' | 'exists' | 'list'>;
 
-/** Looked at again when others have written meanwhile: they say first what a file is made of. */
+/** Repeats a read if another process recorded marks meanwhile, because marks are recorded before a write. */
 function followed({ shared }: LabelRecords, files: WorldFiles): WorldFiles {
   if (!shared) return files;
   async function steady<T>(look: () => MaybePromise<T>): Promise<T> {
@@ -172,10 +172,10 @@ export const createWorldFiles = (access: Access, labels: LabelRecords): WorldFil
   followed(labels, createFiles(access, labels));
 
 function createFiles(access: Access, labels: LabelRecords): WorldFiles {
-  /** Path relative to the project, for messages. */
+  /** Returns the path relative to the project, for messages. */
   const shown = (path: string): string => pathWithin(labels.root, path);
 
-  /** Where a path really leads, if that is a place the script may read. */
+  /** Resolves a path and checks that the script may read it. */
   function place(path: string): Outcome<FilePlace> {
     try {
       return access.mayReadReal(realpathSync.native(path), shown(path));
@@ -187,14 +187,14 @@ function createFiles(access: Access, labels: LabelRecords): WorldFiles {
   const looked = (folders: Iterable<string>, frame: Frame): Descriptor =>
     labels.looked(folders, namedFolders(frame));
 
-  /** Of a place and its folder, also where there is nothing. */
+  /** Returns the marks of a path and its folder, also if nothing exists there. */
   function marksAround(path: string, frame: Frame): Descriptor {
     const real = nearestReal(path);
     const own = describe({ taint: fileLabels(labels.root, real) });
     return mergeAll([own, looked([dirname(real)], frame)]);
   }
 
-  /** A refusal comes before any look; everything else tells something about the place. */
+  /** Adds marks to a failure. A refusal needs none, because it came before any access. */
   const missing = (path: string, failure: Failure, frame: Frame): Failure =>
     failure.error.code === 'permission_denied'
       ? failure
@@ -217,7 +217,7 @@ function createFiles(access: Access, labels: LabelRecords): WorldFiles {
       const prefix = literalPrefix(pattern);
       const folder = prefix.endsWith('/') ? prefix : dirname(prefix);
       try {
-        // Matched on real paths, so that a link on the way cannot lead past the check.
+        // The pattern is matched on real paths, so that a link cannot bypass the check.
         const real = realpathSync.native(folder);
         const rest = pattern.slice(folder.length).replace(/^\//, '');
         const { found, folders } = walk(real, rest, access.mayListReal);
