@@ -1,5 +1,5 @@
-// Scripts inside items: the process of a directive, run for the thread that runs the directive. What
-// they reach outside goes through the thread, which counts and records it.
+// Runs scripts inside of items, such as the process of a directive, for the thread that runs the item.
+// Every access goes through the thread, which counts and records it.
 import { isAbsolute, relative, resolve } from 'node:path';
 import {
   type ErrorCode,
@@ -41,7 +41,7 @@ const textIn = (data: Json, name: string): string => {
   return typeof value === 'string' ? value : '';
 };
 
-/** A hook may have put something else in the place of a result: then there was no output. */
+/** Reads the recorded result of a process. A hook may have replaced it; then the output is empty. */
 const processOf = (data: Json): ProcessResult => ({
   descriptor: unmarked(data),
   stdout: textIn(data, 'stdout'),
@@ -57,11 +57,11 @@ const codeOf = (data: Json): CodeResult => ({
   value: isObject(data) ? data.value : undefined,
 });
 
-/** As it was noted; older journals have no marks of processes. */
+/** Reads the recorded marks. Older journals have no marks of processes. */
 const unmarked = (data: Json): Descriptor =>
   describe(((isObject(data) ? data.marks : undefined) ?? {}) as Parameters<typeof describe>[0]);
 
-/** A file is noted by its path from the project; older journals hold the whole path. */
+/** Reads a recorded file. The path is relative to the project; older journals have the absolute path. */
 const loadedIn =
   (root: string) =>
   (data: Json): LoadedText => ({
@@ -99,7 +99,7 @@ const pathsIn =
       resolve(root, path),
     );
 
-/** Older journals hold what was found alone. */
+/** Reads a recorded lookup. Older journals have only its result. */
 const lookedOf =
   <T>(read: (data: Json) => T) =>
   (data: Json): Looked<T> => {
@@ -140,7 +140,7 @@ async function refusesWriteIn(
   return held.ok ? await refusesWriting(place.output) : held;
 }
 
-/** The world of a script whose acts are steps of a thread: a second run is handed what was noted. */
+/** Returns the world of a script whose operations are steps of a thread. A replay receives the recorded results. */
 function throughThread(world: ScriptWorld, actions: ScriptActions): ScriptWorld {
   const act = async <T>(
     about: ScriptAct,
@@ -201,7 +201,7 @@ function throughThread(world: ScriptWorld, actions: ScriptActions): ScriptWorld 
     refusesWrite: (path) => refusesWriteIn(root, actions, path),
     writeFile(request, frame) {
       const { path, text, append } = request;
-      // A whole file may be written twice; what is added may not.
+      // A whole file may be written twice, but an append may not be repeated.
       const about: ScriptAct = {
         name: append ? 'append' : 'write',
         effect: append ? 'write' : 'idempotent',
@@ -237,7 +237,7 @@ function throughThread(world: ScriptWorld, actions: ScriptActions): ScriptWorld 
   };
 }
 
-/** A world that is not there: `asked` tells that the script wanted more than to compute. */
+/** Returns a world without access to anything. `asked` is true after the script tried to use it. */
 function nowhere(world: ScriptWorld): { world: ScriptWorld; asked: () => boolean } {
   let isAsked = false;
   const refuse = (): Outcome<never> => {
@@ -265,10 +265,10 @@ function nowhere(world: ScriptWorld): { world: ScriptWorld; asked: () => boolean
 
 const PRINTED: ReadonlySet<string> = new Set(['text', 'show', 'run']);
 
-/** Where the text begins in the file that it is part of. */
+/** Location of the text in the file that contains it. */
 type Beginning = Pick<ScriptRequest, 'line' | 'column'>;
 
-/** All that comes out of it is marked with what it printed, too; a fault has its place in the file. */
+/** Runs a script. The marks of the answer include those of the printed text. A fault has its location in the file. */
 export async function runMarked(
   text: string,
   options: ScriptOptions & { name: string },
@@ -299,7 +299,7 @@ export async function runMarked(
   };
 }
 
-/** A script before it is run; `file` is what it was read from, or stands for it. */
+/** A script before its run. `file` is its path, or a name in place of one. */
 export interface ScriptSource {
   text: string;
   file: string;
@@ -308,7 +308,7 @@ export interface ScriptSource {
 
 const MAX_FILE = 8 * 1024 * 1024;
 
-/** The text of a script's file; `written` is how it was named, `code` what it means that it cannot be read. */
+/** Reads the text of a script file. A failure has the given code and names the file as `written`. */
 export function readScript(path: string, written: string, code: ErrorCode): Outcome<string> {
   const read = readRegularFile(path, { max: MAX_FILE, followsLinks: true });
   return 'problem' in read
@@ -316,13 +316,13 @@ export function readScript(path: string, written: string, code: ErrorCode): Outc
     : ok(read.bytes.toString('utf8'));
 }
 
-/** As a person would look for it: from the project. */
+/** Returns a path relative to the project, or the absolute path of a file outside. */
 export function shownFile(project: string, file: string): string {
   const short = relative(project, file);
   return short.startsWith('..') || isAbsolute(short) ? file : short;
 }
 
-/** The same fault, with its place in the file that the script is part of. */
+/** Returns the fault with its location in the file that contains the script. */
 function placed(
   fault: Fault,
   at: { file: string } & Beginning,
@@ -337,7 +337,7 @@ function placed(
   return { ...fault, detail: { ...fault.detail, message, file, line, column } };
 }
 
-/** In the audit it is the thread that acts, and a guard that asks does so through it. */
+/** In the audit the thread is the caller, and an approval request of a guard belongs to the thread. */
 function asThread(actions: ScriptActions): ScriptUse {
   const { __thread_id: name = '' } = actions.auth();
   return {
@@ -353,7 +353,7 @@ export function createScriptPort(rooms: Rooms): ScriptPort {
     const { text, file, inputs, isSigned, guards, actions, signal } = request;
     const { project } = rooms.open;
     const name = shownFile(project, file);
-    // What only computes can ask nobody: it is run as a thread then.
+    // A script without a thread cannot create an approval request, so it runs again as a thread.
     let wantsPerson = false;
     const askLater = () => {
       wantsPerson = true;
