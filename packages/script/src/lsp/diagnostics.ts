@@ -1,5 +1,5 @@
-// What is wrong with an open text: the form and the names of its script, and what the check of items says about the
-// rest. The same findings as `check`, with ranges.
+// Findings for an open document: problems of its script, and of the item around it. They are the same as
+// those of `check`, with ranges.
 import type { Diagnostic } from '@kernmantle/core/base';
 import { checkItemText, type Library } from '@kernmantle/core/items';
 import { unboundIn } from '../execute-script.ts';
@@ -10,7 +10,7 @@ import type { View } from './view.ts';
 type Finding = { range: Span; severity: 1 | 2 | 3; code: string; source: string; message: string };
 
 const SEVERITY = { error: 1, warning: 2, note: 3 } as const;
-/** More than anybody reads at once. */
+/** Maximum number of findings for a document. */
 const MOST = 200;
 
 const worded = (message: string, hint: string | undefined): string =>
@@ -46,7 +46,7 @@ const scriptFindings = ({ script }: View, document: Document): Finding[] =>
     message: worded(message, hint),
   }));
 
-/** Of a script that is whole: a name may be bound in what cannot be read. */
+/** Checks the names of a script that parses completely, because an unparsed part may bind names. */
 function nameFindings(
   { script, file }: View,
   document: Document,
@@ -79,7 +79,7 @@ const itemFindings = ({ text, file }: View, document: Document, library?: Librar
       message: worded(diagnostic.message, diagnostic.hint),
     }));
 
-/** Findings about items know where they begin; they are shown up to the end of the word there. */
+/** Findings of items have only a start. Their range ends with the word there. */
 function rangeOf({ line, column }: Diagnostic, document: Document): Span {
   const at = document.offsetAt({ line: line - 1, character: column - 1 });
   const word = /[\w./:@-]+|[^\s\w]/y;

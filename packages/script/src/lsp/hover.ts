@@ -1,4 +1,4 @@
-// What a name or a word is, in a few lines of markdown.
+// Describes a name or word in a few lines of markdown.
 import type { Expression } from '../syntax/ast.ts';
 import { bodyKindOf, staticText } from '../syntax/outline.ts';
 import { tagAt } from './completion.ts';
@@ -48,7 +48,7 @@ function hoverInScript(view: Scripted, offset: number, modules: Modules): Hover 
   return text === '' ? undefined : { text, at, end };
 }
 
-/** Empty when nothing is known. */
+/** Returns the description; empty if nothing is known. */
 function describe(meaning: Meaning, token: NameToken, modules: Modules): string {
   const written = `@${[token.name, ...token.fields].join('.')}`;
   switch (meaning.kind) {
@@ -75,7 +75,7 @@ const lines = (...parts: (string | undefined)[]): string =>
 const labelled = (labels: readonly string[]): string =>
   labels.length === 0 ? '' : `, labels ${labels.map((label) => `\`${label}\``).join(' ')}`;
 
-/** Labels that come along with the names something is made from. */
+/** Returns the labels that come from other names. */
 const carriedLine = (home: Home, modules: Modules): string => {
   const carried = carriedLabels(home, modules).filter((one) => !home.bound.labels.includes(one));
   return carried.length === 0 ? '' : `may carry${labelled(carried).replace(', labels', '')}`;
@@ -104,7 +104,7 @@ function writtenText(value: Expression): string | undefined {
   return value.kind === 'literal' && typeof value.value === 'string' ? value.value : undefined;
 }
 
-/** A field or a method of something. */
+/** Describes a field or a method. */
 function aboutMember(meaning: Meaning & { fields: readonly string[] }, written: string): string {
   const { fields } = meaning;
   const last = fields.at(-1) ?? '';
