@@ -1,6 +1,6 @@
 // Hot: runs for each step of a script, and a promise costs more than most steps.
-// The door of the language: parse everything, then run it. Whatever happens, the answer is an outcome,
-// and everything emitted before has been delivered.
+// Runs a script text. The text is parsed completely before its first statement runs. `runScript` never
+// throws: it returns the fault, and the effects before the fault have been delivered.
 import { dirname, relative } from 'node:path';
 import { setImmediate as othersTurn, setTimeout as wait } from 'node:timers/promises';
 import {
@@ -58,39 +58,39 @@ export interface ScriptEffect {
   readonly labels: readonly string[];
   readonly taint: readonly string[];
   readonly line: number | null;
-  /** `onOutput` was told, piece by piece. */
+  /** True if `onOutput` has already received this text in pieces. */
   readonly isShown?: true;
 }
 
 export interface ScriptOptions {
   /** Absolute path, or a name such as `<stdin>`. */
   readonly file: string;
-  /** As shown in errors; the file itself when absent. */
+  /** Name of the file in errors. Absent: `file`. */
   readonly name?: string;
-  /** Where relative paths start; the folder of the file when absent. */
+  /** Folder from which relative paths start. Absent: the folder of `file`. */
   readonly folder?: string;
   readonly mode: Mode;
   readonly world: ScriptWorld;
-  /** Guards, policies and ports in force; a fresh root otherwise. */
+  /** Guards, policies and ports in force. Absent: a new frame without any. */
   readonly frame?: Frame;
-  /** Asked and told about every operation of the script. */
+  /** Callbacks before and after every operation of the script. */
   readonly act?: ActPorts;
   readonly payload?: JsonObject;
-  /** What was on stdin, read when `@input` is first used; JSON is data. */
+  /** Returns the text of stdin. It is called when the script first reads `@input`; JSON is parsed. */
   readonly stdin?: () => string;
-  /** Variables, and the fields of `@input`: a directive's inputs, a tool's parameters. */
+  /** Variables, and the fields of `@input`: the inputs of a directive or the parameters of a tool. */
   readonly inputs?: ReadonlyMap<string, Value>;
   readonly mayBePrivileged?: boolean;
-  /** Its privileged guards may make exceptions to policies: never in a thread. */
+  /** True if privileged guards of the script may make exceptions to policies; never true in a thread. */
   readonly mayLift?: boolean;
-  /** Ends it, in a loop at the latest; what it has started hears of it by itself. */
+  /** Cancels the script. Loops check it; started processes and calls receive the signal themselves. */
   readonly signal?: AbortSignal;
   onEffect?(effect: ScriptEffect): void;
-  /** Told what is printed `with { stream: true }`, as it comes; must not throw. */
+  /** Receives text that is printed `with { stream: true }` in pieces. It must not throw. */
   onOutput?(text: string): void;
 }
 
-/** A fault with its place, as everybody shows problems. */
+/** Returns a fault as a diagnostic. A fault without a location gets line 1 of `file`. */
 export function diagnosticOf(fault: ScriptFault, file: string): Diagnostic {
   const { place } = fault;
   const { code, detail } = fault.fault;
@@ -100,27 +100,25 @@ export function diagnosticOf(fault: ScriptFault, file: string): Diagnostic {
   return { ...where, code, severity: 'error', ...saidIn(detail) };
 }
 
-/** Where something stands, and the line it stands in. */
+/** Returns the location of an offset with the text of its line. */
 function lineAt(unit: { name: string; text: string }, at: number) {
   const end = unit.text.indexOf('\n', at);
   const from = unit.text.lastIndexOf('\n', at - 1) + 1;
   return { ...placeOf(unit, at), text: unit.text.slice(from, end < 0 ? undefined : end) };
 }
 
-/** What people are told: the message, and the hint where there is one. */
 const saidIn = ({ message, hint }: { message: string; hint?: Json }) => ({
   message,
   ...(typeof hint === 'string' ? { hint } : {}),
 });
 
 interface ScriptResult {
-  /** Undefined: it came to its end. */
+  /** Absent if the script reached its end. */
   readonly fault: ScriptFault | undefined;
-  /** Of `return { … }`. */
+  /** The value of `return { … }`; absent if the script returned no outputs. */
   readonly outputs: Value | undefined;
-  /** Everything printed to stdout. */
   readonly text: string;
-  /** Problems of form; nothing ran. */
+  /** Syntax problems. If there are any, no statement ran. */
   readonly diagnostics: readonly Diagnostic[];
 }
 
@@ -151,7 +149,6 @@ function unitOf(
   };
 }
 
-/** Problems as everybody shows them: line, column, the line itself. */
 function diagnosticsOf(
   problems: readonly SyntaxProblem[],
   text: string,
@@ -166,10 +163,10 @@ function diagnosticsOf(
   }));
 }
 
-/** What a script sees besides its own text: see `Surroundings`. */
+/** Names and modules that a script gets from outside of its text; `Surroundings` describes them. */
 export type AroundScript = Partial<Omit<Surroundings, 'provided' | 'arity'>>;
 
-/** Names that nothing binds and calls that do not fit, as far as they can be known without running. */
+/** Returns unbound names and calls that do not fit, as far as they can be found without a run. */
 export function unboundIn(tree: ScriptTree, around: AroundScript = {}): NameFinding[] {
   const known = { inputs: [], module: () => undefined, ...around };
   return [
@@ -179,7 +176,7 @@ export function unboundIn(tree: ScriptTree, around: AroundScript = {}): NameFind
   ].sort((a, b) => a.at - b.at);
 }
 
-/** Problems of form; where there are none, those of names. */
+/** Returns the syntax problems of a text, or its name problems if the syntax is correct. */
 export function diagnose(
   text: string,
   file: string,
@@ -197,7 +194,7 @@ export function diagnose(
   }));
 }
 
-/** Statements in order; `=> v` at the top ends the file. */
+/** Runs the statements of a file in order. `=> v` at the top level ends the file. */
 async function runBody(
   script: ScriptTree,
   unit: SourceUnit,
@@ -238,7 +235,7 @@ async function runBody(
   return returned;
 }
 
-/** Effects become lines: text as written, everything else with a line break. */
+/** Returns the printed line of an effect; `undefined` if the effect prints nothing to stdout. */
 const lineOfEffect = ({ kind, text = '' }: Effect): string | undefined => {
   if (kind === 'text') return text;
   return kind === 'show' || kind === 'run' ? `${text}\n` : undefined;
@@ -260,7 +257,7 @@ function inputValue(options: ScriptOptions): Value {
   return makeValue(parsed.ok ? parsed.output : text, { descriptor, text });
 }
 
-/** Rounds of loops that are done in one go. */
+/** A loop gives the event loop a turn after this many rounds. */
 const ROUNDS = 64;
 
 async function breath(signal: AbortSignal | undefined): Promise<void> {
@@ -324,7 +321,7 @@ function startRun(options: ScriptOptions): { run: RunState; printed: string[] } 
     later(work) {
       const path = asPath(run, work);
       pending.push(path);
-      // Whoever waits for it hears of a failure; until then it is nobody's.
+      // `joinPaths` reports a rejection; without this handler Node would report it as unhandled first.
       path.catch(() => undefined);
     },
     written: () => (pending.length === 0 ? undefined : joinPaths(run, pending.splice(0))),

@@ -1,7 +1,6 @@
-// A plan is a script of the simplest kind: values, fields, choices, loops over lists, and calls of tools
-// whose ids stand in the text. What is not on the list here is no part of a plan, so whatever tools give
-// back, only steps that can be read in it are ever done. Nothing is run: what is said of a plan is known
-// from its text alone, and what it says of a value's sources is never less than what it is made of.
+// Reads a plan: a script that may contain only values, fields, conditions, loops over lists, and calls of
+// tools with constant ids. Everything else is refused, so a tool result can never add a step. Nothing is
+// run. INVARIANT: the sources that are reported for a value always include all of its real sources.
 import { type Json, type JsonObject, setOwn } from '@kernmantle/core/base';
 import { placeOf } from './problem.ts';
 import { PROVIDED } from './run/names.ts';
@@ -16,25 +15,25 @@ import {
 import { parseScript } from './syntax/parse.ts';
 import { hintOfName } from './syntax/unbound.ts';
 
-/** What a value is made of: the result of a step, and which fields were taken; or a variable it is given. */
+/** A source of a value: the result of a step with the fields that were read, or an input variable. */
 type PlanSource =
   | { readonly step: number; readonly fields: readonly string[] }
   | { readonly input: string };
 
 interface PlanParameter {
-  /** Its value, where it is written out. */
+  /** The value, if the text contains it as a constant. */
   readonly literal?: Json;
   readonly from: readonly PlanSource[];
 }
 
-/** A call of a tool as it stands in the text. */
+/** One call of a tool in the text. */
 interface PlanStep {
-  /** From 1, in the order of the text. */
+  /** Number of the step, from 1, in the order of the text. */
   readonly number: number;
   readonly tool: string;
   readonly line: number;
   readonly parameters: ReadonlyMap<string, PlanParameter>;
-  /** What decides whether it is done, and how often. */
+  /** Sources that decide whether the step runs, and how often. */
   readonly under: readonly PlanSource[];
 }
 
@@ -47,16 +46,15 @@ interface PlanProblem {
 interface PlanReading {
   readonly problems: readonly PlanProblem[];
   readonly steps: readonly PlanStep[];
-  /** The names that each `return` gives; undefined for one that is not written out. */
+  /** Output names of each `return`; `undefined` if the names are not constant. */
   readonly returns: readonly (readonly string[] | undefined)[];
 }
 
 const MAX_CHARACTERS = 32_000;
 const MAX_STEPS = 200;
 const MAX_PROBLEMS = 20;
-/** Names of the language that a plan may use. */
 const ALLOWED: ReadonlySet<string> = new Set(['tool', 'now', 'input']);
-/** What is known about a value is no part of it. */
+/** Metadata members. A plan may not read them. */
 const HIDDEN: ReadonlySet<string> = new Set(['mx', 'ctx', 'keep', 'keepStructured']);
 
 type Sources = readonly PlanSource[];
@@ -66,13 +64,13 @@ interface Walk {
   readonly problems: PlanProblem[];
   readonly steps: PlanStep[];
   readonly returns: (readonly string[] | undefined)[];
-  /** What can be seen from here. */
+  /** Variables in scope with their sources. */
   readonly names: Map<string, PlanSource[]>;
   readonly under: Sources;
-  /** Conditions that could have led out before: everything after them hangs on them too. */
+  /** Sources of earlier conditions that could have ended the plan. Every later step depends on them. */
   readonly passed: PlanSource[];
   readonly isText: boolean;
-  /** In what is a value: there the value of a `when` arm ends the block or the round. */
+  /** True inside of a value. There the result of a `when` arm ends the block or the round. */
   readonly isValue: boolean;
 }
 
@@ -90,14 +88,14 @@ function read(node: ActionExpression | undefined, walk: Walk): Sources {
   if (!node) return [];
   const readers: Readonly<Record<string, (node: never, walk: Walk) => Sources>> = READ;
   const reader = Object.hasOwn(readers, node.kind) ? readers[node.kind] : undefined;
-  // The table says of each kind what its node is.
+  // The cast is safe: `READ` has for each kind a reader of exactly that kind of node.
   if (reader) return reader(node as never, walk);
   return refuse(walk, node.at, `${WORDS[node.kind] ?? `\`${node.kind}\``} is no part of a plan`);
 }
 const readAll = (nodes: readonly (ActionExpression | undefined)[], walk: Walk): Sources =>
   nodes.flatMap((node) => read(node, walk));
 
-/** How people call what is refused. */
+/** Names of refused constructs in messages. */
 const WORDS: Readonly<Record<string, string>> = {
   command: 'a command',
   code: 'a block of code',
@@ -116,14 +114,14 @@ const WORDS: Readonly<Record<string, string>> = {
   text: 'text outside of quotes',
 };
 
-/** The value of what is written out; undefined where something has to be known first. */
+/** Returns the value of a constant expression; `undefined` if a part is known only at run time. */
 function literalOf(node: ActionExpression): Json | undefined {
   if (node.kind === 'literal') return node.value;
   if (node.kind === 'unary' && node.operator === '-') {
     const value = literalOf(node.value);
     return typeof value === 'number' ? -value : undefined;
   }
-  // `"text"` with nothing to put in.
+  // A template without references is a plain text.
   if (node.kind === 'template') {
     return node.parts.every((part) => typeof part === 'string') ? node.parts.join('') : undefined;
   }
@@ -194,7 +192,7 @@ function readName(node: NodeOf<'reference'>, walk: Walk): Sources {
   if (name === 'tool') return readStep(node, walk);
   if (ALLOWED.has(name)) return [];
   if (PROVIDED.has(name)) return refuse(walk, at, `\`@${name}\` is no part of a plan`);
-  // `ann@example.com` is a text.
+  // In a text, `@example` of `ann@example.com` is not a reference.
   if (walk.isText) return [];
   const hint = hintOfName(name, [...walk.names.keys()]);
   return refuse(walk, at, `nothing binds \`@${name}\`${hint ? `; ${hint}` : ''}`);
@@ -228,8 +226,6 @@ const readReference = (node: NodeOf<'reference'>, walk: Walk): Sources => {
   );
 };
 
-// Values and choices.
-
 function readText(part: TemplatePart, walk: Walk): Sources {
   if (typeof part === 'string') return [];
   if (part.kind !== 'insert') {
@@ -243,7 +239,7 @@ function readText(part: TemplatePart, walk: Walk): Sources {
   return [...value, ...mode.parts.flatMap((one) => readText(one, under(walk, value)))];
 }
 
-/** What stands behind a condition is done because of it; and all that follows, where it could lead out. */
+/** Returns the scope of code behind a condition. If a branch can leave, later steps depend on it too. */
 function decided(
   walk: Walk,
   conditions: Sources,
@@ -254,7 +250,7 @@ function decided(
   return inside(under(walk, conditions));
 }
 
-/** `isLine`: it stands as a line of its own. */
+/** Reads a `when`. `isLine` is true if the `when` is a statement of its own. */
 function readWhen({ subject, items }: NodeOf<'when'>, outer: Walk, isLine = false): Sources {
   const walk = inside(outer);
   let asked = read(subject, walk);
@@ -277,7 +273,7 @@ function readWhen({ subject, items }: NodeOf<'when'>, outer: Walk, isLine = fals
 function readIf({ condition, then, else: other }: NodeOf<'if'>, walk: Walk): Sources {
   const asked = read(condition, walk);
   const round = decided(walk, asked, other ? [then, other] : [then]);
-  // `else if` is a line of the same kind.
+  // `else if` is an `if` statement, not a value.
   const rest = other?.kind === 'if' ? readIf(other, round) : read(other, round);
   return [...read(then, round), ...rest, ...asked];
 }
@@ -307,7 +303,7 @@ function readAssignment(node: NodeOf<'var' | 'let'>, walk: Walk): Sources {
 function readAugment(node: NodeOf<'augment'>, walk: Walk): Sources {
   const before = walk.names.get(node.name);
   if (!before) return refuse(walk, node.at, `nothing binds \`@${node.name}\``);
-  // Whoever sees the name sees what was added, also from outside of a branch: the list itself grows.
+  // The list is changed in place, so that code outside of the branch also sees the added sources.
   before.push(...read(node.value, { ...walk, isValue: true }), ...walk.under);
   return [];
 }
@@ -367,7 +363,7 @@ const READ: { readonly [K in Known['kind']]: NodeReader<K> } = {
   },
 };
 
-/** `given`: names of the variables it begins with. Never throws. */
+/** Reads a plan. `given` has the names of its input variables. Never throws; problems are returned. */
 export function readPlan(text: string, given: readonly string[]): PlanReading {
   const problems: PlanProblem[] = [];
   const none = { problems, steps: [], returns: [] };
