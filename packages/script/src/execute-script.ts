@@ -262,12 +262,12 @@ const ROUNDS = 64;
 
 async function breath(signal: AbortSignal | undefined): Promise<void> {
   await othersTurn();
-  if (signal?.aborted) raise('cancelled', 'the script was ended');
+  if (signal?.aborted) raise('cancelled', 'the script was cancelled');
 }
 
 async function pause(ms: number, signal: AbortSignal | undefined): Promise<void> {
   await wait(ms, undefined, signal && { signal }).catch(() => undefined);
-  if (signal?.aborted) raise('cancelled', 'the script was ended');
+  if (signal?.aborted) raise('cancelled', 'the script was cancelled');
 }
 
 function startRun(options: ScriptOptions): { run: RunState; printed: string[] } {

@@ -90,7 +90,11 @@ function read(node: ActionExpression | undefined, walk: Walk): Sources {
   const reader = Object.hasOwn(readers, node.kind) ? readers[node.kind] : undefined;
   // The cast is safe: `READ` has for each kind a reader of exactly that kind of node.
   if (reader) return reader(node as never, walk);
-  return refuse(walk, node.at, `${WORDS[node.kind] ?? `\`${node.kind}\``} is no part of a plan`);
+  return refuse(
+    walk,
+    node.at,
+    `${WORDS[node.kind] ?? `\`${node.kind}\``} is not allowed in a plan`,
+  );
 }
 const readAll = (nodes: readonly (ActionExpression | undefined)[], walk: Walk): Sources =>
   nodes.flatMap((node) => read(node, walk));
@@ -152,12 +156,12 @@ function parametersOf(node: ActionExpression | undefined, walk: Walk): PlanStep[
   const made = new Map<string, PlanParameter>();
   if (node === undefined) return made;
   if (node.kind !== 'object') {
-    refuse(walk, node.at, 'the parameters of a step are written out: `{ name: value }`');
+    refuse(walk, node.at, 'the parameters of a step must be written out: `{ name: value }`');
     return made;
   }
   for (const entry of node.entries) {
     if (entry.kind === 'spread') {
-      refuse(walk, entry.value.at, 'the names of parameters are written out, without `...`');
+      refuse(walk, entry.value.at, 'the names of parameters must be written out, without `...`');
       continue;
     }
     const literal = literalOf(entry.value);
@@ -173,7 +177,7 @@ function readStep(node: NodeOf<'reference'>, walk: Walk): Sources {
   const tool = id && literalOf(id);
   if (typeof tool !== 'string') {
     const form = '`@tool("id", { name: value })`';
-    return refuse(walk, node.at, `a step names its tool in quotes: ${form}`);
+    return refuse(walk, node.at, `a step must name its tool in quotes: ${form}`);
   }
   if (more) refuse(walk, more.at, '`@tool` takes an id and the parameters');
   const parameters = parametersOf(given, walk);
@@ -191,7 +195,7 @@ function readName(node: NodeOf<'reference'>, walk: Walk): Sources {
   if (known) return known;
   if (name === 'tool') return readStep(node, walk);
   if (ALLOWED.has(name)) return [];
-  if (PROVIDED.has(name)) return refuse(walk, at, `\`@${name}\` is no part of a plan`);
+  if (PROVIDED.has(name)) return refuse(walk, at, `\`@${name}\` is not allowed in a plan`);
   // In a text, `@example` of `ann@example.com` is not a reference.
   if (walk.isText) return [];
   const hint = hintOfName(name, [...walk.names.keys()]);
@@ -205,7 +209,7 @@ type ReferenceStep = NodeOf<'reference'>['steps'][number];
 
 function readPart(step: ReferenceStep, from: Sources, walk: Walk): Sources {
   if (step.kind === 'field') {
-    if (HIDDEN.has(step.name)) refuse(walk, step.at, `\`.${step.name}\` is no part of a plan`);
+    if (HIDDEN.has(step.name)) refuse(walk, step.at, `\`.${step.name}\` is not allowed in a plan`);
     return withField(from, step.name);
   }
   if (step.kind === 'index') {
@@ -229,9 +233,9 @@ const readReference = (node: NodeOf<'reference'>, walk: Walk): Sources => {
 function readText(part: TemplatePart, walk: Walk): Sources {
   if (typeof part === 'string') return [];
   if (part.kind !== 'insert') {
-    return refuse(walk, part.at, 'a text of a plan holds names and nothing else');
+    return refuse(walk, part.at, 'a text of a plan may contain only names');
   }
-  if (part.stages.length > 0) refuse(walk, part.at, 'a pipeline is no part of a plan');
+  if (part.stages.length > 0) refuse(walk, part.at, 'a pipeline is not allowed in a plan');
   const { mode } = part;
   const value = readReference(part.value, { ...walk, isText: true });
   if (mode.kind === 'default') return [...value, ...read(mode.value, under(walk, value))];
@@ -263,7 +267,7 @@ function readWhen({ subject, items }: NodeOf<'when'>, outer: Walk, isLine = fals
     const { condition, action } = item;
     asked = [...asked, ...readAll(valuesOf(condition), walk)];
     const about = condition.kind === 'not' ? condition.pattern : condition;
-    if (about.kind === 'denied') refuse(walk, item.at, '`denied` is no part of a plan');
+    if (about.kind === 'denied') refuse(walk, item.at, '`denied` is not allowed in a plan');
     const leaves = (isLine && walk.isValue && givesValue(action)) || mayLeave(action, walk.isValue);
     made.push(...read(action, decided(walk, asked, [action], leaves)));
   }
@@ -280,8 +284,9 @@ function readIf({ condition, then, else: other }: NodeOf<'if'>, walk: Walk): Sou
 
 function readFor(node: NodeOf<'for'>, walk: Walk): Sources {
   const { parallel, batch, bind, collection, filter, body } = node;
-  if (parallel) refuse(walk, node.at, 'steps of a plan are done one after the other');
-  if (batch) refuse(walk, node.at, 'a pipeline is no part of a plan');
+  if (parallel)
+    refuse(walk, node.at, 'steps of a plan run one after the other; leave out `parallel`');
+  if (batch) refuse(walk, node.at, 'a pipeline is not allowed in a plan');
   const list = read(collection, walk);
   const round = decided(walk, list, [body]);
   for (const name of [bind.key ?? `${bind.name}_key`, bind.name]) bound(round, name, node.at, list);
@@ -344,7 +349,7 @@ const READ: { readonly [K in Known['kind']]: NodeReader<K> } = {
   },
   return: readReturn,
   leave: ({ word, value, at }, walk) =>
-    word === 'retry' ? refuse(walk, at, '`retry` is no part of a plan') : read(value, walk),
+    word === 'retry' ? refuse(walk, at, '`retry` is not allowed in a plan') : read(value, walk),
   block: ({ body }, walk) => readAll(body, inside(walk)),
   when: (node, walk) => readWhen(node, { ...walk, isValue: true }),
   if: (node, walk) => readIf(node, { ...walk, isValue: true }),
@@ -381,9 +386,9 @@ export function readPlan(text: string, given: readonly string[]): PlanReading {
   }
   const names: Walk['names'] = new Map(given.map((name) => [name, [{ input: name }]]));
   const walk: Walk = { text, ...none, names, under: [], passed: [], isText: false, isValue: false };
-  if (script.frontMatter !== undefined) refuse(walk, 0, 'front matter is no part of a plan');
+  if (script.frontMatter !== undefined) refuse(walk, 0, 'front matter is not allowed in a plan');
   for (const node of script.body) {
-    if (node.kind === 'text') refuse(walk, node.at, `${WORDS['text']} is no part of a plan`);
+    if (node.kind === 'text') refuse(walk, node.at, `${WORDS['text']} is not allowed in a plan`);
     else read(node, walk);
   }
   return { problems: problems.slice(0, MAX_PROBLEMS), steps: walk.steps, returns: walk.returns };

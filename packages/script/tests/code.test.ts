@@ -655,7 +655,7 @@ inSandbox.each([
   expect(done).toMatchObject({ ok: true, output: { text: 'one\ntwo\n' } });
 });
 
-test('what is no function is shown, and guards are asked before', async () => {
+test('what is not a function is shown, and guards are asked before', async () => {
   const guard =
     'guard before secret = when [ @mx.op.type == "show" => deny "not shown"  * => allow ]';
   const ran = await run(`${guard}\nvar secret @k = "k1"\nstream "a"\nstream @k`);
@@ -755,7 +755,7 @@ test.each([
   ['stream', 'after `stream`'],
   ['stream of words', 'after `stream`'],
   ['if true [ stream 1 ]', 'after `stream`'],
-  ['show stream sh {echo}', '`show` executes nothing'],
+  ['show stream sh {echo}', '`show` cannot execute anything'],
   ['exe @f() = [ => /stream @g() ]', 'no slash here'],
 ])('is no statement: %s', (text, message) => {
   const { problems } = parseScript(text, { mode: 'strict', file: 'a.mld' });
@@ -857,12 +857,12 @@ show '{"a": 1}' with { format: "text", pipeline: [@kind] }`);
 });
 
 test.each([
-  ['"yaml"', '"a"', '`yaml` is no format'],
-  ['"CSV"', '"a"', '`CSV` is no format'],
-  ['""', '"a"', '`` is no format'],
-  ['"json"', '"{a"', 'the source is no JSON'],
-  ['"json"', '""', 'the source is no JSON'],
-  ['"csv"', `'a,"b'`, 'a quote is never closed'],
+  ['"yaml"', '"a"', '`yaml` is not a format'],
+  ['"CSV"', '"a"', '`CSV` is not a format'],
+  ['""', '"a"', '`` is not a format'],
+  ['"json"', '"{a"', 'the source is not JSON'],
+  ['"json"', '""', 'the source is not JSON'],
+  ['"csv"', `'a,"b'`, 'a quote is not closed'],
 ])('is an error: format %s of %s', async (format, source, message) => {
   for (const form of [`, pipeline: [@upper]`, '']) {
     const { code, output } = await run(`show ${source} with { format: ${format}${form} }`);

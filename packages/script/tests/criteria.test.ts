@@ -63,7 +63,7 @@ test.each([
     inputs: new Map([['list', list]]),
     signal: stop.signal,
   });
-  expect(fault).toMatch(/^cancelled: .*the script was ended$/);
+  expect(fault).toMatch(/^cancelled: .*the script was cancelled$/);
 });
 
 test('calls may be deep inside of one another, as long as none is too deep in itself', async () => {

@@ -48,7 +48,7 @@ describe('slips found when a script is read', () => {
       'show "before"\nvar @rows = [[let @n = 2  let @m = 3  => @n * @m]]\n',
     );
     expect(code).toBe(3);
-    expect(output).toContain('s.mld:2:14: error: a block cannot stand here');
+    expect(output).toContain('s.mld:2:14: error: a block is not allowed here');
     expect(output).toContain('bind it with `let` or `var` first');
   });
 
@@ -66,7 +66,7 @@ describe('slips found when a script is read', () => {
     'exe @f() = [ let @y = [[let @x = 1 => @x]]  => @y ]',
   ])('also as in %j', (text) => {
     expect(problemOf(text)).toMatchObject({
-      message: 'a block cannot stand here',
+      message: 'a block is not allowed here',
       hint: 'bind it with `let` or `var` first: `let @x = [ … ]`',
     });
   });
@@ -80,7 +80,7 @@ describe('slips found when a script is read', () => {
   test('braces alone behind a bar', async () => {
     const { code, output } = await run('var @t = "b"\n@t | { sort }\n');
     expect(code).toBe(3);
-    expect(output).toContain('s.mld:2:6: error: braces alone are no stage');
+    expect(output).toContain('s.mld:2:6: error: braces alone are not a stage');
     expect(output).toContain('cmd { sort }');
   });
 
@@ -92,7 +92,7 @@ describe('slips found when a script is read', () => {
     'exe @f(x) = @x | {sort}',
     'show "b" | {sort}',
   ])('also as in %j', (text) => {
-    expect(problemOf(text)).toMatchObject({ message: 'braces alone are no stage' });
+    expect(problemOf(text)).toMatchObject({ message: 'braces alone are not a stage' });
   });
 
   test('the same in a markdown file, where it may stand on the next line', () => {
@@ -636,7 +636,7 @@ show "same" | while(4) @once`),
       { signal: stop.signal, onEffect },
     );
     expect(text).toBe('round\n');
-    expect(fault).toBe('cancelled: the script was ended');
+    expect(fault).toBe('cancelled: the script was cancelled');
   });
 
   test('labels stay', async () => {
@@ -822,9 +822,9 @@ for @n in [1] [
   });
 
   test.each([
-    ['"alone"', 'a value alone is no statement'],
-    ['var @x = 1\n@x', 'a value alone is no statement'],
-    ['if true [ "alone" ]', 'expected a statement, found a text alone'],
+    ['"alone"', 'a value alone is not a statement'],
+    ['var @x = 1\n@x', 'a value alone is not a statement'],
+    ['if true [ "alone" ]', 'expected a statement, found only a text'],
   ])('%j is refused', (text, message) => {
     expect(problemOf(text)?.message).toBe(message);
   });

@@ -486,9 +486,9 @@ show @drop(@w)
   });
 
   test.each([
-    ['=> denny "no"', /`denny` is no decision/],
-    ['=> checked', /no value|decides/],
-    ['=> pii! @output', /`pii!` is no change of labels/],
+    ['=> denny "no"', /`denny` is not a decision/],
+    ['=> checked', /not a value|must decide/],
+    ['=> pii! @output', /`pii!` is not a change of labels/],
     ['=> trusted!, @output', /trusted/],
   ])('a slip is no label: %s', async (arm, message) => {
     const { fault } = await play(`guard after pii = when [ * ${arm} ]`);

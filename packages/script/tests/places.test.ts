@@ -144,7 +144,7 @@ show <docs/b.md> as "<>.fm.title, <>.tokest <>.nothing"`;
       'var @x = [ => <guide.md # Setup, Use>? as "x" ]\nshow @x',
     ]) {
       const { code, output } = await script(`show "first"\n${wrong}`, guide);
-      expect(output).toMatch(/^first\n.*`as` gives one section another heading, not several/);
+      expect(output).toMatch(/^first\n.*`as` can rename only one section/);
       expect(code).toBe(1);
     }
   });
@@ -213,7 +213,7 @@ show <data/2.json>`;
     };
     const { code, output } = await script(text, files);
     expect(output).toMatch(
-      /^none\ntrue\ntext not valid JSON.*\ntext plain string\nstring\nstring\nmain\.mld:9:\d+: error: `2\.json` is no valid JSON/,
+      /^none\ntrue\ntext not valid JSON.*\ntext plain string\nstring\nstring\nmain\.mld:9:\d+: error: `2\.json` is not valid JSON/,
     );
     expect(code).toBe(1);
   });

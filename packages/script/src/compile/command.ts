@@ -45,7 +45,7 @@ import { compileOption } from './with-options.ts';
 function jsArgument(value: Value, isStage: boolean): JsArgument {
   if (isAbsent(value)) return { kind: 'undefined' };
   if (isFunctionData(value.data)) {
-    const message = 'a function cannot be handed to code; make it a helper with `exe js = { … }`';
+    const message = 'a function cannot be passed to code; make it a helper with `exe js = { … }`';
     return raise('invalid_input', message);
   }
   if (isKept(value)) {
@@ -289,7 +289,11 @@ export function compileCommand(c: Compiler, node: NodeOf<'command'>): Execute {
         const source = withValues(lines, passed).map(joinWords);
         const now = readAs(source, passed);
         if (isSame(source, texts) && isSame(now, read)) return begin(passed, inner, source);
-        if (left === 0) raise('permission_denied', 'guards do not agree about what is to be run');
+        if (left === 0)
+          raise(
+            'permission_denied',
+            'the guards keep changing the command; make them agree on one command',
+          );
         const again = inputs.map(({ name }, at) => ({ name, value: valueAt(passed, at) }));
         const part = partFrame(inner, true);
         // Hooks have already run for this command.

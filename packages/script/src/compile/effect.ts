@@ -216,7 +216,7 @@ const writtenText = (
 function appendedText(path: string, value: Value): string {
   const kind = extname(path).toLowerCase();
   if (kind === '.json') {
-    return raise('invalid_input', 'a line appended to a `.json` file would break it', {
+    return raise('invalid_input', 'a line cannot be appended to a `.json` file', {
       hint: 'use `.jsonl`, or write the whole file with `output`',
     });
   }

@@ -72,7 +72,7 @@ export function contentOf(
   const read = dataIn(path, text);
   const reason = read?.ok === false ? read.error.detail.message : null;
   if (reason !== null && !isOneOfMany) {
-    const message = `\`${basename(path)}\` is no valid JSON: ${reason}`;
+    const message = `\`${basename(path)}\` is not valid JSON: ${reason}`;
     return raise('invalid_input', message, { file: path });
   }
   const origin = { ...fileFacts(path, text, root), parseError: reason };
@@ -225,8 +225,8 @@ async function partIn(
 /** Fails if `as` would apply to several sections, because it is the heading of one. */
 function refuseHeading({ as, sections }: NodeOf<'file'>): void {
   if (!as || !sections || sections.list !== undefined || sections.include.length === 1) return;
-  raise('invalid_input', '`as` gives one section another heading, not several', {
-    hint: 'load each section by itself: `<a.md # A> as "## …"`',
+  raise('invalid_input', '`as` can rename only one section', {
+    hint: 'load each section alone: `<a.md # A> as "## …"`',
   });
 }
 
@@ -279,7 +279,7 @@ async function loadOne(
     const marks = descriptorOfFault(outcome.error);
     if (node.isOptional) return makeValue(null, { descriptor: marks });
     const name = textOf(written);
-    const fault = fail('not_found', `there is no file \`${name}\``, {
+    const fault = fail('not_found', `file \`${name}\` not found`, {
       file: place,
       hint: `write \`<${name}>?\` if it may be missing`,
     });

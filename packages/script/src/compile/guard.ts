@@ -67,7 +67,7 @@ export function compileGuard(c: Compiler, node: NodeOf<'guard'>): Eval {
     if (privileged && !env.run.mayBePrivileged(c.unit)) {
       return raise(
         'permission_denied',
-        'a privileged guard is accepted only in the script you start, its project modules, signed items and policy files',
+        'a privileged guard is allowed only in the script you start, its project modules, signed items and policy files',
       );
     }
     const decide = (view: GuardView): MaybePromise<Outcome<Verdict>> =>

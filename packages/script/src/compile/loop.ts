@@ -294,7 +294,7 @@ function compileCap(c: Compiler, node: NodeOf<'for'>): Eval<number> {
     const count = countOf(value);
     return count > 0
       ? count
-      : raise('invalid_input', `\`${textOf(value)}\` is no number of parallel branches`);
+      : raise('invalid_input', `\`${textOf(value)}\` is not a number of parallel branches`);
   };
 }
 

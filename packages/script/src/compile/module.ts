@@ -87,7 +87,7 @@ export function createImports(runModule: RunModule): ImportPort {
     if (known) return known;
     if (loading.includes(path)) {
       const circle = [...loading.slice(loading.indexOf(path)), path].map((one) => basename(one));
-      const message = `the imports go in a circle: ${circle.join(' -> ')}`;
+      const message = `the imports form a cycle: ${circle.join(' -> ')}`;
       return raise('invalid_input', message, { files: circle });
     }
     const { world } = env.run;
@@ -251,7 +251,7 @@ async function load(
   if (node.form.kind === 'templates') {
     const names = await membersOf(c, place, node.form.parameters, env, 0);
     if (names.size === 0)
-      raise('not_found', `there are no templates (\`.att\`, \`.mtt\`) in \`${place}\``);
+      raise('not_found', `no templates (\`.att\`, \`.mtt\`) found in \`${place}\``);
     return { names, frontMatter: makeValue(null), path: place };
   }
   const skipDirs = folders && Array.isArray(folders.data) ? folders.data.map(String) : undefined;
@@ -300,7 +300,7 @@ function memberOf(exports: Exports, name: string, isLoose: boolean): Value {
   if (exports.path === '@input')
     return raise('not_found', `\`@input\` has no \`${name}\``, {
       name,
-      hint: `it is what comes in on stdin, ${names.length > 0 ? `with ${names.join(', ')}` : 'and has no names'}; ask \`@${name} ?? …\` if it may be missing`,
+      hint: `it is the input from stdin, ${names.length > 0 ? `with ${names.join(', ')}` : 'without names'}; ask \`@${name} ?? …\` if it may be missing`,
     });
   return raise('not_found', `\`${exports.path}\` exports no \`${name}\``, {
     name,

@@ -278,7 +278,7 @@ async function again(
   context.attempt += 1;
   Object.assign(context, { hint, isOfGuard });
   if (context.attempt > MAX_ATTEMPTS)
-    tooOften(`\`${name}\` asked for another attempt ${MAX_ATTEMPTS} times`);
+    tooOften(`\`${name}\` requested another attempt ${MAX_ATTEMPTS} times`);
   if (stage > 1) {
     state.outputs.length = stage - 1;
     return stage - 1;

@@ -72,9 +72,9 @@ function rulesIn(data: JsonObject, root: string): PolicyRules {
   const packs = Object.keys(rules);
   const unknown = packs.find((name) => !RULE_NAMES.includes(name));
   if (unknown !== undefined)
-    raise('config_invalid', `\`${unknown}\` is no rule`, { hint: RULE_NAMES.join(', ') });
+    raise('config_invalid', `\`${unknown}\` is not a rule`, { hint: RULE_NAMES.join(', ') });
   const { labels, operations, locked = false } = data;
-  if (typeof locked !== 'boolean') raise('config_invalid', '`locked` is true or false');
+  if (typeof locked !== 'boolean') raise('config_invalid', '`locked` must be true or false');
   return {
     ...(locked && { locked }),
     ...(isObject(labels) ? { labels: labelsOf(labels, root) } : {}),
@@ -142,14 +142,14 @@ interface Narrowed {
 
 /** Returns the frame with one more policy. */
 function narrowed(frame: Frame, { world }: RunState, { data }: Value): Narrowed {
-  if (!isObject(data)) return raise('config_invalid', 'a policy is an object');
+  if (!isObject(data)) return raise('config_invalid', 'a policy must be an object');
   for (const key of Object.keys(data)) {
     if (key === 'authorizations')
       raise('config_invalid', '`authorizations` is not part of this version', {
-        hint: 'say what is allowed with `allow`, `labels` and guards',
+        hint: 'state what is allowed with `allow`, `labels` and guards',
       });
     if (!KEYS.includes(key))
-      raise('config_invalid', `\`${key}\` is nothing a script's policy can say`, {
+      raise('config_invalid', `\`${key}\` is not a key of a script's policy`, {
         hint: KEYS.join(', '),
       });
   }

@@ -160,7 +160,7 @@ export function invoke(
   asked?: Eval,
 ): MaybePromise<Value> {
   const executable = executableOf(target);
-  if (!executable) return raise('invalid_input', `\`@${name}\` is no function`, { name });
+  if (!executable) return raise('invalid_input', `\`@${name}\` is not a function`, { name });
   const site = asked ? { env, at, isStage, asked } : { env, at, isStage };
   const called = located(env, at, () => executable.call(values, site));
   // Which function was called may itself be secret.

@@ -67,7 +67,7 @@ function callRun(
     const first = takesInput ? [stageInput(input)] : [];
     const executable = executableOf(callee);
     if (!executable)
-      return raise('invalid_input', `\`@${name}\` is no function, so it cannot be a stage`);
+      return raise('invalid_input', `\`@${name}\` is not a function and cannot be a stage`);
     const call = (values: readonly Eval[], inner: Environment) =>
       invoke(callee, name, values, inner, at, true);
     // Transformers are not operations, so no guard judges them.

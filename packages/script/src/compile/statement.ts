@@ -184,7 +184,7 @@ function printResult(
   return value;
 }
 
-/** Compiles the action of `run`. `run @f` means `run @f()`. Fails at run time if `@f` is no function. */
+/** Compiles the action of `run`. `run @f` means `run @f()`. Fails at run time if `@f` is not a function. */
 function compileRunnable(c: Compiler, action: Expression): Eval {
   const ran = ranWith(action);
   if (ran && action.kind === 'with') {

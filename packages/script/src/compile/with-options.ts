@@ -20,11 +20,11 @@ function refuseUnknown({ value, options: { entries } }: NodeOf<'with'>): void {
   const isList = value.kind === 'foreach';
   for (const key of entries.keys()) {
     if (!KNOWN.includes(key))
-      raise('invalid_input', `\`with { ${key}: … }\` is no option`, { hint: KNOWN.join(', ') });
+      raise('invalid_input', `\`with { ${key}: … }\` is not an option`, { hint: KNOWN.join(', ') });
     if (!isList && OF_LISTS.includes(key))
-      raise('invalid_input', `\`with { ${key}: … }\` is an option of \`foreach\` alone`);
+      raise('invalid_input', `\`with { ${key}: … }\` is an option of \`foreach\` only`);
     if (isList && OF_STAGES.includes(key))
-      raise('invalid_input', `\`with { ${key}: … }\` is no option of \`foreach\``);
+      raise('invalid_input', `\`with { ${key}: … }\` is not an option of \`foreach\``);
   }
 }
 
@@ -34,7 +34,7 @@ function durationMs(value: Value): number {
   if (typeof data === 'number' && data > 0) return data * 1000;
   const match = typeof data === 'string' ? /^(\d+(?:\.\d+)?)(ms|s|m|h)?$/.exec(data.trim()) : null;
   if (!match)
-    return raise('invalid_input', `\`${value.text}\` is no duration`, {
+    return raise('invalid_input', `\`${value.text}\` is not a duration`, {
       hint: '"500ms", "10s", "2m"',
     });
   return Number(match[1]) * (UNITS_MS[match[2] ?? 's'] ?? 1000);

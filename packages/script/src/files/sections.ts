@@ -92,8 +92,8 @@ function rangesOf(
     if (isOptional) return [];
     const there = headings.map(({ title }) => `\`${title}\``).slice(0, 10);
     const hint =
-      there.length > 0 ? `; there are ${there.join(', ')}` : '; there is no heading at all';
-    return raise('not_found', `there is no section \`${name}\`${hint}`, { section: name });
+      there.length > 0 ? `; the headings are ${there.join(', ')}` : '; the text has no headings';
+    return raise('not_found', `section \`${name}\` not found${hint}`, { section: name });
   });
 }
 

@@ -37,7 +37,7 @@ function createGuarded(): Guarded {
   const { stringify } = JSON;
   const String_ = String;
   const describe = (error: unknown): string => {
-    let message = 'something was thrown that cannot be shown';
+    let message = 'the thrown value has no description';
     let name = '';
     try {
       const isObject = typeof error === 'object' && error !== null;

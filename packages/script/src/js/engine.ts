@@ -123,7 +123,7 @@ const slowFault = ({ timeoutMs }: Job): Failure =>
 const memoryFault = (): Failure =>
   fail(
     'tool_failed',
-    `the js block needs more memory or stack than there is (${MEMORY_MB} MB); use \`node { … }\` for more`,
+    `the js block exceeded the memory or stack (${MEMORY_MB} MB); use \`node { … }\` for more`,
     { error: 'out_of_memory' },
   );
 
@@ -137,7 +137,7 @@ function thrownFault(text: string, isFull: boolean): Failure {
   const line = typeof message === 'string' ? message.split('\n', 1)[0] : '';
   // Without memory the engine cannot create an error, and null is thrown.
   if (line === 'out of memory' || (isFull && line === 'null')) return memoryFault();
-  const hint = ELSEWHERE.test(line ?? '') ? ': a js block has no such thing; use `node { … }`' : '';
+  const hint = ELSEWHERE.test(line ?? '') ? ': not available in js blocks; use `node { … }`' : '';
   const detail = typeof name === 'string' && name !== '' ? { error: name } : {};
   return fail('tool_failed', `${line || 'an error without a message'}${hint}`, detail);
 }
@@ -257,7 +257,7 @@ function stopTimer({ timers }: Engine, id: number): void {
 function callHelper(engine: Engine, job: Job | undefined, text: string): string {
   const name = text.slice(0, text.indexOf('\n'));
   const helper = job?.call.helpers.findLast((one) => one.name === name);
-  if (!job || !helper) return `ethe function \`${name}\` cannot be called any more`;
+  if (!job || !helper) return `ethe function \`${name}\` cannot be called after its block ended`;
   const failed = (error: unknown): string => {
     const known = error instanceof ScriptFault ? error.fault : undefined;
     if (!isRefusal(job.fault)) job.fault = known;

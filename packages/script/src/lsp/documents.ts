@@ -43,7 +43,7 @@ export function createOpenDocuments(notify: Notify) {
       return;
     }
     drop(uri);
-    const message = `${uri} is not looked at: ${hasRoom ? 'it is too long' : 'too many are open'}`;
+    const message = `${uri} gets no diagnostics: ${hasRoom ? 'it is too long' : 'too many are open'}`;
     notify('window/logMessage', { type: 2, message });
   }
 

@@ -32,7 +32,7 @@ export function createFraming(take: (text: string) => void, complain: (why: stri
     const end = bytes.indexOf(BREAK);
     if (end === -1) {
       if (bytes.length <= MAX_HEADER) return undefined;
-      complain('bytes without a header were passed over');
+      complain('bytes without a header were skipped');
       // The last bytes may be the start of the break.
       return bytes.subarray(bytes.length - BREAK.length + 1);
     }
@@ -40,9 +40,9 @@ export function createFraming(take: (text: string) => void, complain: (why: stri
     const [, length] =
       /(?:^|\n)content-length:[ \t]*(\d{1,15})[ \t]*(?:\r?$|\r\n)/i.exec(header) ?? [];
     const rest = bytes.subarray(end + BREAK.length);
-    if (length === undefined) complain('a header without `Content-Length` was passed over');
+    if (length === undefined) complain('a header without `Content-Length` was skipped');
     else if (Number(length) > MAX_MESSAGE) {
-      complain(`a message of ${length} bytes is longer than ${MAX_MESSAGE} and was passed over`);
+      complain(`a message of ${length} bytes is longer than ${MAX_MESSAGE} and was skipped`);
       skipping = Number(length);
     } else if (Number(length) === 0) take('');
     else missing = Number(length);

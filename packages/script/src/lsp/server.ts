@@ -93,20 +93,20 @@ export function createServer(ports: ServerPorts) {
   let state: 'new' | 'ready' | 'closed' = 'new';
 
   function answer(method: string, params: JsonObject): Json {
-    if (state === 'closed') throw new Refusal(ERROR.request, 'it was shut down');
+    if (state === 'closed') throw new Refusal(ERROR.request, 'the server was shut down');
     if (method === 'initialize') {
-      if (state !== 'new') throw new Refusal(ERROR.request, 'it is initialized already');
+      if (state !== 'new') throw new Refusal(ERROR.request, 'the server is already initialized');
       state = 'ready';
       const serverInfo = { name: 'kernmantle', version: ports.version };
       return { capabilities: CAPABILITIES, serverInfo };
     }
-    if (state === 'new') throw new Refusal(ERROR.early, 'it is not initialized yet');
+    if (state === 'new') throw new Refusal(ERROR.early, 'the server is not initialized');
     if (method === 'shutdown') {
       state = 'closed';
       return null;
     }
     const work = Object.hasOwn(requests, method) ? requests[method] : undefined;
-    if (!work) throw new Refusal(ERROR.method, `\`${method}\` is not known`);
+    if (!work) throw new Refusal(ERROR.method, `unknown method \`${method}\``);
     return work(params);
   }
 
@@ -145,7 +145,7 @@ export function createServer(ports: ServerPorts) {
     handle(text: string): number | undefined {
       const parsed = parseJson(text);
       if (!parsed.ok || !isObject(parsed.output)) {
-        ports.send(failure(null, new Refusal(ERROR.parse, 'this is no JSON object')));
+        ports.send(failure(null, new Refusal(ERROR.parse, 'the message is not a JSON object')));
         return undefined;
       }
       const { id, method, params } = parsed.output;

@@ -20,7 +20,7 @@ export function addHelper({ scope, run }: Environment, language: HelperLanguage,
   const found = scope.find(name);
   const executable = found && executableOf(found.value);
   if (!executable)
-    return raise('not_found', `\`${name}\` is no function, so it cannot be a helper`, { name });
+    return raise('not_found', `\`${name}\` is not a function and cannot be a helper`, { name });
   const { bodyKind } = executable.signature;
   const { helper } = executable;
   if (!helper || !HELPER_BODIES[language].includes(bodyKind)) {

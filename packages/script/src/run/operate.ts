@@ -51,7 +51,7 @@ type Values<I extends readonly Input[]> = { readonly [K in keyof I]: Value };
 /** Returns an element of a list that must have it. A missing element is a bug. */
 export function valueAt(values: readonly Value[], at: number): Value {
   const value = values.at(at);
-  if (!value) throw new Error(`there is no value ${at} of ${values.length}`);
+  if (!value) throw new Error(`no value ${at} of ${values.length}`);
   return value;
 }
 

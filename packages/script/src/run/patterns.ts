@@ -15,7 +15,7 @@ const SHELLS = new Set(['sh', 'bash', 'zsh', 'dash', 'fish', 'ksh']);
 export function patternProblem(pattern: string): string | undefined {
   const [kind = ''] = pattern.split(':', 1);
   if (!KINDS.has(kind))
-    return `begins with \`${kind}\`, which is no kind (${[...KINDS].join(', ')})`;
+    return `begins with \`${kind}\`, which is not a kind (${[...KINDS].join(', ')})`;
   return kind === 'fs' && !/^fs:(r|w|rw)(:|$)/.test(pattern)
     ? 'must say `fs:r:…` or `fs:w:…`'
     : undefined;

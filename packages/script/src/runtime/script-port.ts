@@ -242,7 +242,7 @@ function nowhere(world: ScriptWorld): { world: ScriptWorld; asked: () => boolean
   let isAsked = false;
   const refuse = (): Outcome<never> => {
     isAsked = true;
-    return fail('permission_denied', 'this script may only compute');
+    return fail('permission_denied', 'this script can only compute');
   };
   const later = async (): Promise<Outcome<never>> => refuse();
   return {

@@ -66,7 +66,7 @@ function modelOf(open: OpenProject, thread: string | undefined): Pick<ScriptUse,
       const prompt = addMarks(question.prompt, frame.influence);
       return await askModel(running.thread, { prompt, tier: question.tier }, async () => ({
         status: 'interrupted',
-        reason: 'somebody spoke to the thread',
+        reason: 'a signal for the thread is pending',
       }));
     },
   };
@@ -133,7 +133,7 @@ export function createScriptPrimitive(rooms: () => Rooms): Primitive {
     name: 'script',
     async run(call) {
       if (atWork >= MAX_AT_WORK) {
-        return fail('quota_exceeded', `more than ${MAX_AT_WORK} script tools are at work at once`);
+        return fail('quota_exceeded', `more than ${MAX_AT_WORK} script tools run at the same time`);
       }
       atWork += 1;
       try {

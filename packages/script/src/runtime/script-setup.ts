@@ -167,7 +167,7 @@ function modelFor(rooms: Rooms, use: ScriptUse) {
     );
     if (!answer.ok) return answer;
     const { content, broken } = answer.output;
-    if (broken) return fail('stream_incomplete', 'the answer of the model broke off');
+    if (broken) return fail('stream_incomplete', 'the answer of the model is incomplete');
     const text = content.map((block) => (block.type === 'text' ? block.text : '')).join('');
     return ok(makeValue(text, { descriptor: describe({ taint: ['src:llm'] }) }));
   };

@@ -49,7 +49,7 @@ function parseActing(r: Reader, word: string, mayVar: boolean): Statement | unde
   if (isEffectWord(word)) return parseEffect(r, false);
   if (isLeaveWord(word)) return parseLeave(r, word);
   if (word === 'var' && !mayVar) {
-    r.fail('`var` cannot stand in a block', {
+    r.fail('`var` is not allowed in a block', {
       end: at + word.length,
       hint: 'use `let @x = …`',
       code: 'misplaced',
@@ -103,12 +103,12 @@ function parseLeave(r: Reader, word: NodeOf<'leave'>['word']): NodeOf<'leave'> {
   const at = r.pos;
   r.pos += word.length;
   if (word === 'retry' && r.scope.inLoop) {
-    r.fail('`retry` cannot stand in a loop', { at, hint: 'use `continue`', code: 'misplaced' });
+    r.fail('`retry` is not allowed in a loop', { at, hint: 'use `continue`', code: 'misplaced' });
   }
   if (!r.scope.inBody) {
-    r.fail(`\`${word}\` has nothing to leave here`, {
+    r.fail(`\`${word}\` cannot be used here`, {
       at,
-      hint: 'it stands in a function, a loop or a stage',
+      hint: 'use it in a function, a loop or a stage',
       code: 'misplaced',
     });
   }
@@ -155,7 +155,7 @@ function refuseMistyped(r: Reader, at: number, added: readonly string[]): void {
   const [word = ''] = added;
   const close = added.length === 1 ? nearest(word, VERDICTS) : undefined;
   if (close === undefined) return;
-  r.fail(`\`${word}\` is no decision`, {
+  r.fail(`\`${word}\` is not a decision`, {
     at,
     end: at + word.length,
     hint: `did you mean \`${close}\`? A label is added with \`allow with { addLabels: ["${word}"] }\``,
@@ -195,7 +195,7 @@ function editOf(r: Reader, at: number, changes: readonly string[]): LabelEdit {
       edit.remove.push('untrusted');
       edit.add.push('trusted');
     } else if (change.endsWith('!')) {
-      r.fail(`\`${change}\` is no change of labels`, {
+      r.fail(`\`${change}\` is not a change of labels`, {
         at,
         hint: 'write `label`, `!label`, `trusted!` or `clear!`',
       });
@@ -239,7 +239,7 @@ export function parseBlockRest(
       if (r.take(']')) return lines;
       if (r.isAtEnd) {
         r.far = r.end;
-        r.failUnclosed(opened, 'the block is never closed');
+        r.failUnclosed(opened, 'the block is not closed');
       }
       lines.push(parseLine(r));
       r.overrun = undefined;
@@ -268,7 +268,7 @@ function parseLine(r: Reader): ActionExpression {
     if (r.peek() !== '@' && !isText) r.fail(`expected a statement, found ${r.shown()}`);
     const line = parseAugment(r) ?? parseValue(r);
     if (isText && line.kind !== 'pipeline' && line.kind !== 'with')
-      r.fail('expected a statement, found a text alone', {
+      r.fail('expected a statement, found only a text', {
         at,
         hint: 'show it, or pipe it: `"…" | show`',
       });
@@ -280,7 +280,7 @@ function parseLine(r: Reader): ActionExpression {
   if (word === 'run' || isFlowWord(word)) return asLine(parseValue(r));
   const end = at + word.length;
   if (STATEMENT_WORDS.has(word))
-    r.fail(`\`${word}\` cannot stand in a block`, { end, code: 'misplaced' });
+    r.fail(`\`${word}\` is not allowed in a block`, { end, code: 'misplaced' });
   const hint = hintOfWord(r, word);
   return r.fail(`expected a statement, found ${r.shown()}`, { end, ...(hint && { hint }) });
 }

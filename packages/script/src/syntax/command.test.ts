@@ -62,7 +62,7 @@ describe('commands', () => {
 
   test('braces in quotes and balanced braces belong to the command', () => {
     expect(commandLines('run {echo "}" ${HOME} \'{\'}')).toEqual(['echo "}" ${HOME} \'{\'']);
-    expect(problem("run {echo it's}")).toBe("the quote `'` in the command is never closed");
+    expect(problem("run {echo it's}")).toBe("the quote `'` in the command is not closed");
   });
 
   test('folder, environment and options', () => {
@@ -97,12 +97,12 @@ describe('code', () => {
   });
 
   test('@name in js is a slip, in its texts it is not', () => {
-    expect(problem('exe @f(x) = js { return @x }')).toBe('`@x` is no name in js code');
+    expect(problem('exe @f(x) = js { return @x }')).toBe('`@x` is not a name in js code');
     expect(problem('exe @f(x) = js { return "@x" + `@x` }')).toBeUndefined();
     expect(problem('exe @f(x) = sh { echo @x }')).toBeUndefined();
   });
 
   test('a body that never ends is a problem', () => {
-    expect(problem('exe @f() = js { if (a) {')).toBe('the brace of `js` is never closed');
+    expect(problem('exe @f() = js { if (a) {')).toBe('the brace of `js` is not closed');
   });
 });

@@ -47,7 +47,7 @@ export function parseCode(r: Reader): NodeOf<'command' | 'code'> {
   const { from, to, strayAt } = takeRaw(r, BODIES[language], `\`${word}\``);
   if (strayAt !== undefined) {
     const name = /@[\w.]+/.exec(r.slice(strayAt, to))?.[0] ?? '@';
-    r.fail(`\`${name}\` is no name in ${word} code`, {
+    r.fail(`\`${name}\` is not a name in ${word} code`, {
       at: strayAt,
       end: strayAt + name.length,
       hint: `write \`${name.slice(1)}\` and pass it as a parameter`,
@@ -75,7 +75,7 @@ function parseUsing(r: Reader): Using | undefined {
     r.blanks();
     r.fail('`using auth:…` is not part of this version', {
       end: r.pos + 'using auth:'.length,
-      hint: 'hand a value over with `using @value as NAME`',
+      hint: 'pass a value with `using @value as NAME`',
       code: 'unsupported',
     });
   }
@@ -104,7 +104,7 @@ export function parseCommandString(r: Reader): NodeOf<'command'> {
   const at = r.pos;
   const quote = r.peek();
   if (r.match(/"(?:[^"\\\n]|\\[^\n])*"|'(?:[^'\\\n]|\\[^\n])*'|`[^`]*`/y) === undefined)
-    r.failUnclosed(at, 'the text of the command is never closed');
+    r.failUnclosed(at, 'the text of the command is not closed');
   return finishCommand(r, at, at + 1, r.pos - 1, quote);
 }
 
@@ -207,13 +207,13 @@ function readText(
       if (piece === undefined) take(char);
       else if (isLiteral) parts.add(r.slice(at));
       else if (typeof piece !== 'string' && isInTicks)
-        r.fail('a value cannot stand in backticks', { at, hint: 'write `$( … )`' });
+        r.fail('a value cannot be inserted in backticks', { at, hint: 'write `$( … )`' });
       else parts.add(piece);
     }
   }
-  if (around.length > 0) r.fail('`$(` in the command is never closed', { code: 'unclosed' });
+  if (around.length > 0) r.fail('`$(` in the command is not closed', { code: 'unclosed' });
   if (quote !== outer) {
-    r.failUnclosed(opened, `the quote \`${quote || outer}\` in the command is never closed`);
+    r.failUnclosed(opened, `the quote \`${quote || outer}\` in the command is not closed`);
   }
 }
 

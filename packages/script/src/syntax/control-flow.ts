@@ -87,7 +87,7 @@ function parseArms(r: Reader, opened: number, isMatch: boolean, mayVar: boolean)
     while (r.take(';')) r.gap();
     if (r.overrun === undefined) {
       if (r.take(']')) return items;
-      if (r.isAtEnd) r.failUnclosed(opened, 'the list of `when` is never closed');
+      if (r.isAtEnd) r.failUnclosed(opened, 'the list of `when` is not closed');
       if (r.peek() === ',') {
         r.fail('no commas between the arms of `when`', {
           hint: 'put each arm on its own line, or use `;`',
@@ -139,7 +139,7 @@ function refuseStatement(r: Reader, word: string | undefined): void {
   }
   if (word === undefined || /^(?:when|run|for)$/.test(word)) return;
   if (!STATEMENT_WORDS.has(word) && word !== 'done' && word !== 'continue') return;
-  r.fail(`\`${word}\` is no arm of \`when\``, {
+  r.fail(`\`${word}\` is not an arm of \`when\``, {
     end: r.pos + word.length,
     hint: 'use `when @c => [ … ]` or `if @c [ … ]`',
   });
@@ -239,7 +239,7 @@ function checkOrder(r: Reader, items: readonly WhenItem[]): void {
     const { kind } = item.condition;
     const place = { at: item.at, end: item.at + 4, code: 'misplaced' } as const;
     if (kind === 'none' && earlier === 'any') {
-      r.fail('`none` cannot stand behind `*`, which always matches', place);
+      r.fail('`none` cannot follow `*`, which always matches', place);
     }
     if (kind !== 'none' && kind !== 'any' && earlier === 'none') {
       r.fail('`none` must be the last condition of a `when`', { ...place, end: item.at + 1 });

@@ -175,14 +175,14 @@ export class Reader {
       for (;;) {
         this.space();
         if (this.starts('>>') || this.starts('<<')) {
-          this.fail(`a comment cannot stand between ${what}`, {
+          this.fail(`a comment is not allowed between ${what}`, {
             hint: 'put it on a line before the statement',
           });
         }
         if (this.take(close)) return items;
         if (this.isAtEnd) {
           this.far = this.end;
-          this.failUnclosed(opened, `\`${this.slice(opened, opened + 1)}\` is never closed`);
+          this.failUnclosed(opened, `\`${this.slice(opened, opened + 1)}\` is not closed`);
         }
         if (this.startsStatement()) {
           const opener = this.slice(opened, opened + 1);
@@ -338,7 +338,7 @@ export class Reader {
    */
   attempt<T>(rule: () => T): T | undefined {
     if (this.fuel <= 0) {
-      if (this.#tries > 0) this.fail('too much could not be read', { code: 'too_deep' });
+      if (this.#tries > 0) this.fail('too much of the text does not parse', { code: 'too_deep' });
       return undefined;
     }
     const at = this.pos;

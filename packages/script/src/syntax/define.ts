@@ -42,7 +42,7 @@ export function refuseFixed(r: Reader, name: string, at: number): void {
 /** Parses a variable. The reader is after `var`. */
 export function parseVar(r: Reader, at: number): NodeOf<'var'> {
   if (r.sees(/tools[ \t]+(?:[A-Za-z_][\w:.,\t -]*)?@/y)) {
-    const hint = 'functions can stand in an object: `var @t = { name: @f }`';
+    const hint = 'functions may be values of an object: `var @t = { name: @f }`';
     refuseUnsupported(r, 'var tools', { at, end: r.pos + 'tools'.length, hint });
   }
   const labels = parseLabels(r);
@@ -71,7 +71,7 @@ function refuseAugment(r: Reader): void {
   if (!r.sees(/[ \t]*\+=/y)) return;
   r.blanks();
   const hint = 'write `@x += value` on a line of its own in a block';
-  r.fail('`+=` cannot stand in a value', { end: r.pos + 2, hint });
+  r.fail('`+=` is not allowed in a value', { end: r.pos + 2, hint });
 }
 
 /** Parses a local variable or `+=`. The reader is after `let`. */

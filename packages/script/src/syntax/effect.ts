@@ -48,7 +48,7 @@ function refuseExecution(r: Reader): void {
   }
   const isStream = r.sees(/stream[ \t]+(?!@)/y);
   if (r.peek() === '{' || isCodeStart(r) || isStream || r.sees(/run(?![\w-])/y)) {
-    r.fail('`show` executes nothing', {
+    r.fail('`show` cannot execute anything', {
       hint: 'write `run { … }`, or show a variable that holds the result',
     });
   }

@@ -16,7 +16,7 @@ export function parseFile(r: Reader, isText = true): NodeOf<'file'> {
   const sections = r.take('#') ? parseSections(r) : undefined;
   const definitions = sections === undefined && r.peek() === '{' ? parseDefinitions(r) : undefined;
   r.blanks();
-  if (!r.take('>')) r.failUnclosed(at, '`<` opens a file that is never closed with `>`');
+  if (!r.take('>')) r.failUnclosed(at, '`<` opens a file that is not closed with `>`');
   const isOptional = takesMark(r, isText);
   const steps = isText ? parseTextSteps(r, true) : parseSteps(r);
   const as = isText ? undefined : parseAs(r);
@@ -86,7 +86,7 @@ function parseDefinitions(r: Reader): string[] {
   const at = r.pos;
   r.pos += 1;
   const close = r.find('}');
-  if (close < 0 || close > r.lineEnd()) r.failUnclosed(at, 'the brace is never closed');
+  if (close < 0 || close > r.lineEnd()) r.failUnclosed(at, 'the brace is not closed');
   const words = r
     .slice(r.pos, close)
     .trim()

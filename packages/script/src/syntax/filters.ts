@@ -134,7 +134,7 @@ export function filterFindings(
     const isOwn = filter.startsWith('@') || /^(?:src|dir):/.test(filter) || isRisk(filter);
     const close = isGiven || isOwn ? undefined : nearest(filter, all);
     if (close === undefined) return [];
-    const message = `nothing here is labelled \`${filter}\``;
+    const message = `no value or function here has the label \`${filter}\``;
     const hint = `did you mean \`${close}\`?`;
     return [{ ...at, code: 'filter_unknown', severity: 'warning', message, hint }];
   });

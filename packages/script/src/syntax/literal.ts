@@ -11,7 +11,7 @@ const MAY_OPEN_BLOCK = /@|(?:run|stream|when|for|foreach|loop)(?![\w-])/y;
 const PIPED_TEXT =
   /(?:"(?:[^"\\\n]|\\.)*"|'(?:[^'\\\n]|\\.)*'|`(?:[^`\\]|\\.)*`|::(?!:)(?:(?!::)[^])*::)\s*\|(?!\|)/y;
 const BLOCK_IN_ARGUMENT = /=>|let[ \t]+(?:[\w:.,-]+[ \t]+)*@/y;
-const BLOCK_HERE = 'a block cannot stand here';
+const BLOCK_HERE = 'a block is not allowed here';
 const KEY = /"(?:[^"\\\n]|\\.)*"|'(?:[^'\\\n]|\\.)*'|[\w$\u0080-\uffff-]+/y;
 
 /** Parses an array, a block or a bracket text. The reader is at `[`. */
@@ -101,7 +101,7 @@ function parseUnsure(r: Reader, at: number, inside: number): Expression {
   const isOnly = r.peek() === ']';
   if (r.peek() === ',' || (isOnly && !(isAction && isLine(value)))) {
     const between = r.slice(inside, value.at) + r.slice(value.end);
-    if (/>>|<</.test(between)) r.fail('a comment cannot stand between elements', { at: inside });
+    if (/>>|<</.test(between)) r.fail('a comment is not allowed between elements', { at: inside });
     const rest = r.take(',') ? r.list(']', 'elements', () => parseItem(r), at) : [];
     if (isOnly) r.pos += 1;
     return { kind: 'array', items: [toItem(value), ...rest], at, end: r.pos };

@@ -44,7 +44,7 @@ export function parseScript(text: string, { mode }: { mode: Mode; file: string }
   const body = mode === 'markdown' ? readMarkdown(r, problems) : readStrict(r, problems);
   // Without fuel nothing is attempted, so the parsed tree may not be what the author wrote.
   if (r.fuel <= 0 && problems.length === 0) {
-    const message = 'the script holds too much that could not be read';
+    const message = 'too much of the script does not parse';
     problems.push({ at: Math.min(r.pos, r.end), end: r.end, message, code: 'too_deep' });
   }
   const partial: ScriptTree = { mode, text, frontMatter, body };
@@ -61,7 +61,7 @@ function takeFrontMatter(r: Reader, problems: SyntaxProblem[]): string | undefin
   const resumes = RESUMES.exec(r.slice(found.start, found.end));
   if (resumes) {
     const at = found.start + resumes.index;
-    const message = '`resume` is not part of this version: every run begins at the beginning';
+    const message = '`resume` is not part of this version: every run starts at the first statement';
     const end = at + 'resume'.length;
     problems.push({ at, end, message, hint: 'leave the line out', code: 'unsupported' });
   }

@@ -57,7 +57,7 @@ const parseCommandStage: Braces = (r) => {
 const refuseBraces: Braces = (r) => {
   const at = r.pos;
   const [body = '{ … }'] = /^\{[^{}\n]{0,60}\}/.exec(r.slice(at, r.lineEnd())) ?? [];
-  return r.fail('braces alone are no stage', { end: at + 1, hint: `write \`| cmd ${body}\`` });
+  return r.fail('braces alone are not a stage', { end: at + 1, hint: `write \`| cmd ${body}\`` });
 };
 
 /** Parses stages. The reader is at the first `|` or `||`. */
@@ -152,7 +152,7 @@ function readStage(r: Reader, braces: Braces): PipelineStage {
   }
   const word = r.word();
   if (word === undefined) return r.fail(`expected a stage after \`|\`, found ${r.shown()}`);
-  return r.fail(`\`${word}\` is no stage`, {
+  return r.fail(`\`${word}\` is not a stage`, {
     end: at + word.length,
     hint: `functions begin with @: \`| @${word}\``,
   });
@@ -189,7 +189,7 @@ function parseKey(r: Reader): string {
   if (!OPTION_NAMES.has(key)) {
     r.fail(`\`with\` has no option \`${key}\``, {
       at,
-      hint: `it knows ${[...OPTION_NAMES].join(', ')}`,
+      hint: `the options are ${[...OPTION_NAMES].join(', ')}`,
       code: 'unknown_key',
     });
   }

@@ -47,7 +47,7 @@ export function takeRaw(r: Reader, kind: 'js' | 'py' | 'shell' | 'plain', what: 
   const to = exact ?? closing(r, from, (next) => passed(r, PASSED.plain, next));
   if (to === undefined) {
     r.far = r.end;
-    return r.failUnclosed(at, `the brace of ${what} is never closed`);
+    return r.failUnclosed(at, `the brace of ${what} is not closed`);
   }
   r.pos = to + 1;
   return { from, to, strayAt: exact === undefined ? undefined : strayAt };

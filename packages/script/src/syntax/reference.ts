@@ -117,7 +117,7 @@ const PATTERN = /\/(?:\\[^\n]|\[(?:\\[^\n]|[^\]\\\n])*\]|[^/\\[\n])*\/[A-Za-z]*/
 function parsePattern(r: Reader): NodeOf<'pattern'> {
   const at = r.pos;
   const text = r.match(PATTERN);
-  if (text === undefined) return r.failUnclosed(at, 'the pattern is never closed');
+  if (text === undefined) return r.failUnclosed(at, 'the pattern is not closed');
   const close = text.lastIndexOf('/');
   const [body, flags] = [text.slice(1, close), text.slice(close + 1)];
   return { kind: 'pattern', body, flags, at, end: r.pos };
@@ -130,7 +130,11 @@ function compilable(r: Reader, values: Expression[]): Expression[] {
   const { body, flags, at, end } = first;
   const unknown = /[^gimsu]/.exec(flags)?.[0];
   if (unknown !== undefined) {
-    r.fail(`\`${unknown}\` is no flag of a pattern`, { at, end, hint: 'flags are g, i, m, s, u' });
+    r.fail(`\`${unknown}\` is not a flag of a pattern`, {
+      at,
+      end,
+      hint: 'flags are g, i, m, s, u',
+    });
   }
   try {
     RegExp(body, flags);

@@ -83,7 +83,7 @@ export function parseGuard(r: Reader, at: number): NodeOf<'guard'> {
   const isMarked = r.takeWord('privileged');
   const { prefix: _, ...head } = parseHead(r, 'guard');
   if (/^op:for:(?:iteration|batch)$/.test(head.filter)) {
-    r.fail(`no guard is asked about \`${head.filter}\`: rounds are no operations`, {
+    r.fail(`guards cannot judge \`${head.filter}\`: rounds are not operations`, {
       hint: 'write `op:for` for the whole loop, or a `hook` to look at its rounds',
     });
   }
@@ -94,7 +94,7 @@ export function parseGuard(r: Reader, at: number): NodeOf<'guard'> {
   const rules = r.within(place, () => parseWhen(r, start));
   for (const item of rules.items) {
     if (item.kind === 'arm' && !decides(item.action)) {
-      r.fail('an arm of a guard decides', {
+      r.fail('an arm of a guard must decide', {
         at: item.action.at,
         hint: 'write `=> allow`, `=> deny "reason"`, `=> retry "hint"`, `=> ask "question"`, or a block of `let`, `log` and `append` that ends in one of them',
         code: 'misplaced',
@@ -113,7 +113,7 @@ function parsePrivileged(r: Reader): boolean {
   );
   if (given === undefined) {
     r.blanks();
-    r.fail('a guard takes no other option than `privileged`', {
+    r.fail('a guard has no option except `privileged`', {
       hint: 'write `] with { privileged: true }`',
     });
   }
@@ -123,7 +123,7 @@ function parsePrivileged(r: Reader): boolean {
 /** Parses a hook. The reader is after `hook`. */
 export function parseHook(r: Reader, at: number): NodeOf<'hook'> {
   const { timing, ...head } = parseHead(r, 'hook');
-  if (timing === 'always') r.fail('a hook runs before or after', { at });
+  if (timing === 'always') r.fail('a hook needs the timing `before` or `after`', { at });
   const body = r.within({ inLoop: false, inBody: true }, () => parseHookBody(r));
   return { kind: 'hook', timing, ...head, body, at, end: r.pos };
 }
@@ -142,7 +142,7 @@ function refuseAuthorizations(r: Reader, member: Expression): void {
   for (const entry of entries) {
     if (entry.kind !== 'pair' || entry.key !== 'authorizations') continue;
     const { at, end } = entry.value;
-    const hint = 'say what is allowed with `allow`, `labels` and guards';
+    const hint = 'state what is allowed with `allow`, `labels` and guards';
     refuseUnsupported(r, 'authorizations', { at, end, hint });
   }
 }

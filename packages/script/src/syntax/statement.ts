@@ -63,17 +63,16 @@ function refuseText(r: Reader, word: string): never {
   refuseLater(r, word);
   const end = r.pos + word.length;
   if (word === 'let') {
-    r.fail('`let` stands in blocks only', { end, hint: 'use `var @x = …`', code: 'misplaced' });
+    r.fail('`let` is allowed only in blocks', { end, hint: 'use `var @x = …`', code: 'misplaced' });
   }
   if (word === 'foreach') {
     r.fail('`foreach` is a value', { end, hint: 'write `show foreach …` or `var @x = foreach …`' });
   }
-  if (isLeaveWord(word))
-    r.fail(`\`${word}\` has nothing to leave here`, { end, code: 'misplaced' });
+  if (isLeaveWord(word)) r.fail(`\`${word}\` cannot be used here`, { end, code: 'misplaced' });
   if (word === 'stream') refuseStream(r);
   return r.fail(`expected a statement, found ${r.shown()}`, {
     end: r.lineEnd(),
-    hint: hintOfWord(r, word) ?? 'text stands in markdown files (.md); here write `show "…"`',
+    hint: hintOfWord(r, word) ?? 'text is allowed only in markdown files (.md); write `show "…"`',
   });
 }
 
@@ -81,7 +80,7 @@ function refuseText(r: Reader, word: string): never {
 function parseCall(r: Reader): Statement {
   const at = r.pos;
   if (r.sees(/@[\w\u0080-\uffff-]+[ \t]*(?:\+=|=(?![=>]))/y)) {
-    r.fail('a name is bound with `var`', { hint: 'write `var @x = …`; `+=` stands in blocks' });
+    r.fail('a name is bound with `var`', { hint: 'write `var @x = …`; `+=` is allowed in blocks' });
   }
   const value = parseValue(r);
   const made = value.kind === 'with' ? value.value : value;
@@ -89,7 +88,7 @@ function parseCall(r: Reader): Statement {
     made.kind === 'pipeline' || (value.kind === 'with' && value.options.pipeline !== undefined);
   const isCall = made.kind === 'reference' && made.steps.at(-1)?.kind === 'call';
   if (!isCall && !isPiped) {
-    r.fail('a value alone is no statement', {
+    r.fail('a value alone is not a statement', {
       at,
       hint: 'show it with `show @x`, call it with `@f()`, pipe it with `@x | …`',
     });
@@ -103,11 +102,11 @@ function endStatement(r: Reader, statement: Statement): void {
   if (r.startsComment()) r.pos = r.lineEnd();
   if (r.isAtEnd || r.take('\n')) return;
   if (statement.kind === 'effect' && statement.target === undefined && r.peek() !== '|') {
-    r.fail(`\`${statement.effect}\` takes one argument, found ${r.shown()} behind it`, {
+    r.fail(`\`${statement.effect}\` takes one argument, found ${r.shown()} after it`, {
       hint: `one text for both: ${statement.effect} \`@a @b\``,
     });
   }
   const isWritten = statement.kind === 'run' && r.word() === 'to';
   const hint = isWritten ? 'write `output … to` to write a file' : undefined;
-  r.fail(`unexpected ${r.shown()} behind the statement`, { hint });
+  r.fail(`unexpected ${r.shown()} after the statement`, { hint });
 }

@@ -32,8 +32,8 @@ describe('the forms', () => {
   });
 
   test('"…" and \'…\' end on their line', () => {
-    expect(parts('"a\nb"')).toEqual(['! the text that begins with `"` is never closed']);
-    expect(parts("'a\nb'")).toEqual(["! the text that begins with `'` is never closed"]);
+    expect(parts('"a\nb"')).toEqual(['! the text that begins with `"` is not closed']);
+    expect(parts("'a\nb'")).toEqual(["! the text that begins with `'` is not closed"]);
   });
 
   test('[[ … ]] is an array when it reads as one', () => {

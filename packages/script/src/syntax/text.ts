@@ -10,7 +10,7 @@ const CONTROL: Readonly<Record<string, string>> = { n: '\n', t: '\t' };
 function unclosedText(r: Reader, at: number, length: number): never {
   const quote = r.slice(at, at + length);
   const shown = quote === '`' ? 'a backtick' : `\`${quote}\``;
-  return r.failUnclosed(at, `the text that begins with ${shown} is never closed`, length);
+  return r.failUnclosed(at, `the text that begins with ${shown} is not closed`, length);
 }
 
 /** Drops the line break before the closing mark. Repeated lines lose their last line break too. */

@@ -490,7 +490,7 @@ class Names {
         end: asked.end,
         code: 'exists_of_path',
         severity: 'warning',
-        message: `\`@${name}(${written})\` asks whether the variable has a value, not whether there is a file`,
+        message: `\`@${name}(${written})\` tests whether the variable has a value, not whether the file exists`,
         hint: `for the file write \`@fileExists(${written})\``,
       },
     ];
@@ -611,11 +611,11 @@ class Names {
         end,
         code: 'name_unbound',
         severity: inputs.length > 0 ? 'error' : 'warning',
-        message: `\`@input\` has no \`${name}\`${inputs.length > 0 ? '' : ' unless it comes in on stdin; a run without it fails'}`,
+        message: `\`@input\` has no \`${name}\`${inputs.length > 0 ? '' : ' unless stdin has it; a run without it fails'}`,
         hint:
           inputs.length > 0
             ? `it has ${inputs.join(', ')}`
-            : 'a script does not see the environment',
+            : 'a script cannot read environment variables',
       }));
   }
 
@@ -626,8 +626,8 @@ class Names {
     const path = source.kind === 'path' ? staticText(source.path) : undefined;
     if (source.kind === 'path' && path !== undefined && this.#around.exists?.(path) === false) {
       const { at, end } = source.path;
-      const message = `there is no \`${path}\` to import`;
-      const hint = 'a path is read from the folder of this file, `@root/…` from the project';
+      const message = `import \`${path}\` not found`;
+      const hint = 'a path is relative to the folder of this file, `@root/…` from the project';
       return [{ at, end, code: 'module_missing', severity: 'error', message, hint }];
     }
     const exports = this.#exportsOf(path);
@@ -679,8 +679,8 @@ const isBody = ({ body }: Exe, kinds: readonly string[]): boolean =>
 const ENDINGS: Readonly<Record<Use | 'judged', readonly ['error' | 'warning', string]>> = {
   judged: ['error', ', so the guard denies'],
   needed: ['error', ''],
-  text: ['warning', ', so it stays as written'],
-  open: ['warning', ', so there is never a value here'],
+  text: ['warning', ', so the text stays unchanged'],
+  open: ['warning', ', so the value is always undefined'],
   asked: ['warning', ''],
 };
 
@@ -704,7 +704,7 @@ function surplusArguments(
       code: 'argument_surplus',
       severity: 'warning',
       message: `\`@${name}\` takes ${takes}${from}, ${several(given.length)} given`,
-      hint: 'what is too much is ignored',
+      hint: 'additional arguments are ignored',
     },
   ];
 }
@@ -833,8 +833,8 @@ function wideExceptions({ privileged, timing, filter, rules }: NodeOf<'guard'>):
         end: item.action.end,
         code: 'exception_wide',
         severity: 'warning',
-        message: `this lifts what policies refuse for every \`${filter}\``,
-        hint: 'say for which ones, or leave the arm out: without a match nothing is lifted, and nothing denied',
+        message: `this makes an exception to all policies for every \`${filter}\``,
+        hint: 'name the allowed cases, or delete the arm: without a match the policies apply',
       },
     ];
   });

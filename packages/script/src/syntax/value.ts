@@ -60,14 +60,14 @@ const NOT_YET = 'is not part of this version';
 
 /** Words that begin a statement that this version does not support, with the pattern of such a statement. */
 const LATER: Readonly<Record<string, { needs: RegExp; hint: string }>> = {
-  auth: { needs: /auth[ \t]+@/y, hint: 'hand a value over with `using @value as NAME`' },
+  auth: { needs: /auth[ \t]+@/y, hint: 'pass a value with `using @value as NAME`' },
   box: {
     needs: /box(?:[ \t]*[[{]|[ \t]+@|[ \t]+with[ \t]*\{)/y,
     hint: 'work in a folder of the project: `sh:folder { … }`',
   },
   checkpoint: {
     needs: /checkpoint(?:[ \t]*["'`]|[ \t]+(?:@|::))/y,
-    hint: 'leave it out: every run begins at the beginning',
+    hint: 'leave it out: every run starts at the first statement',
   },
   file: { needs: /file(?:[ \t]*["'`<]|[ \t]+@)/y, hint: 'write `output @value to "path"`' },
   files: { needs: /files(?:[ \t]*["'`<]|[ \t]+@)/y, hint: 'write each with `output … to "path"`' },
@@ -171,7 +171,7 @@ export function parseTernary(r: Reader, first?: Expression): Expression {
     r.breakAfter();
     const then = parseTernary(r);
     if (atPipe(r)) {
-      r.fail('a pipe cannot stand in a branch of `? :`', {
+      r.fail('a pipe is not allowed in a branch of `? :`', {
         hint: 'put the piped value in parentheses or in a variable',
       });
     }
@@ -291,15 +291,18 @@ function parseWord(r: Reader): Expression {
     case 'allow':
     case 'deny':
     case 'ask':
-      return r.fail(`\`${word}\` decides in the arms of a guard only`, { end, code: 'misplaced' });
+      return r.fail(`\`${word}\` is allowed only in the arms of a guard`, {
+        end,
+        code: 'misplaced',
+      });
     case 'none':
       return r.fail('`none` cannot be used with operators or as a value', {
         end,
-        hint: 'it stands alone as the last condition of a `when`: `none => …`',
+        hint: 'it must be alone as the last condition of a `when`: `none => …`',
         code: 'misplaced',
       });
     default:
-      return r.fail(`\`${word}\` is no value`, {
+      return r.fail(`\`${word}\` is not a value`, {
         end,
         hint: `a text is quoted, a variable begins with @: \`"${word}"\` or \`@${word}\``,
       });

@@ -131,7 +131,7 @@ function bound(value: Value | undefined): number | undefined {
   if (value === undefined || value.data === null) return undefined;
   const at = numericOf(value.data);
   if (at !== undefined && Number.isInteger(at)) return at;
-  return raise('expression_error', `\`${textOf(value)}\` is no position for a slice`);
+  return raise('expression_error', `\`${textOf(value)}\` is not an index of a slice`);
 }
 
 /** Returns `value[from:to]` of a list or text. Each end may be absent or count from the end. */

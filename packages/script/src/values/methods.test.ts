@@ -96,7 +96,7 @@ test.each([
   ['a', 'repeat', [1e9], 'longer than'],
   ['a', 'padStart', [1e12], 'longer than'],
   ['a', 'slice', ['x'], '`slice` needs a number, not `x`'],
-  ['a', 'match', ['('], '`(` is no pattern'],
+  ['a', 'match', ['('], '`(` is not a pattern'],
 ] as [Json, string, Json[], string][])('%j.%s(%j) is refused', (data, name, args, message) => {
   expect(() => call(data, name, ...args)).toThrow(message);
 });

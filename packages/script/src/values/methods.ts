@@ -112,7 +112,7 @@ function compiled(body: string, flags: string): RegExp {
   try {
     return new RegExp(body, flags);
   } catch (error) {
-    return raise('invalid_input', `\`${body}\` is no pattern: ${messageOf(error)}`);
+    return raise('invalid_input', `\`${body}\` is not a pattern: ${messageOf(error)}`);
   }
 }
 

@@ -57,7 +57,7 @@ function read(value: Value, parse: (text: string) => Outcome<Json>): Value {
     raise('invalid_input', 'the text is fenced; `@parse.llm` reads the JSON inside');
   }
   const reason = outcome.error.detail.message.replace(/^not valid JSON: /, '');
-  return raise('invalid_input', `the text is no JSON: ${text === '' ? 'it is empty' : reason}`);
+  return raise('invalid_input', `the text is not JSON: ${text === '' ? 'it is empty' : reason}`);
 }
 
 /** Parses strict JSON first, then relaxed JSON. Fails with the message of the strict parser. */
@@ -182,11 +182,11 @@ const FORMATS: Readonly<Record<string, (value: Value) => Value>> = {
     const outcome = typeof data === 'string' ? parseJson(data) : undefined;
     if (!outcome || outcome.ok) return parseJsonText(value);
     const reason = outcome.error.detail.message.replace(/^not valid JSON: /, '');
-    return raise('invalid_input', `the source is no JSON: ${reason}`);
+    return raise('invalid_input', `the source is not JSON: ${reason}`);
   },
   csv(value) {
     const rows = value.data === null ? [] : rowsOfCsv(textOf(value));
-    if (!rows) return raise('invalid_input', 'the source is no CSV: a quote is never closed');
+    if (!rows) return raise('invalid_input', 'the source is not CSV: a quote is not closed');
     return readAs(value, rows);
   },
   xml: (value) =>
@@ -201,7 +201,7 @@ export function formatReader(format: Value): (value: Value) => Value {
     const hint = `use ${Object.keys(FORMATS)
       .map((one) => `"${one}"`)
       .join(', ')}`;
-    return raise('invalid_input', `\`${word}\` is no format`, { hint });
+    return raise('invalid_input', `\`${word}\` is not a format`, { hint });
   }
   return (value) => addMarks(read(value), format.meta.descriptor);
 }

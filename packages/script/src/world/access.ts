@@ -77,7 +77,7 @@ export function createAccess(ports: WorldPorts) {
     if (ports.closed.some((folder) => isInside(real, folder))) {
       return refusal('is in the folder that holds your keys');
     }
-    if (isKeptPlace(real)) return refusal('is where a project keeps its records');
+    if (isKeptPlace(real)) return refusal('is in the folder with the records of a project');
     const name = ports.unguessable();
     if (!ports.readsAnywhere || !check('fs.read', `${name}/${name}`).ok) {
       return refusal('leads out of the project', { missing: 'fs.absolute' });

@@ -50,7 +50,7 @@ const isMissing = (error: unknown): boolean => ['ENOENT', 'ENOTDIR'].includes(er
 
 const readFault = (error: unknown, path: string): Failure =>
   isMissing(error)
-    ? fail('not_found', `there is no file \`${path}\``, { path })
+    ? fail('not_found', `file \`${path}\` not found`, { path })
     : diskFault(error, path);
 
 /** Reads a file. The opened file must be the one at the checked path. */

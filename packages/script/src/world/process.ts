@@ -43,7 +43,7 @@ const NO_NETWORK =
 export const networkHint = (source: string, said: string): { hint?: string } =>
   ASKS_NETWORK.test(source) || NO_NETWORK.test(said)
     ? {
-        hint: 'commands and code blocks have no network; ask with `@tool("http/get", { url: "…" })`',
+        hint: 'commands and code blocks have no network; use `@tool("http/get", { url: "…" })`',
       }
     : {};
 
@@ -98,7 +98,7 @@ function tooLong({ config, request }: Start): Failure | undefined {
   if (name === undefined) return undefined;
   return fail(
     'invalid_input',
-    `${name} has more than ${MAX_WORD} bytes, which the system does not hand to a process; pass it with \`stdin\` or in a file`,
+    `${name} has more than ${MAX_WORD} bytes, which is too long for a process; pass it with \`stdin\` or in a file`,
   );
 }
 
