@@ -29,7 +29,7 @@ import { writeReleased } from './compile/effect.ts';
 import { createImports, judgeExports } from './compile/module.ts';
 import { compileTop, printReturn } from './compile/statement.ts';
 import { raise, ScriptFault, toFault } from './fault.ts';
-import { lineOf, placeOf, type SyntaxProblem, shownPlace } from './problem.ts';
+import { lineOf, locationOf, locationText, type SyntaxProblem } from './problem.ts';
 import { leaveOf } from './run/control-values.ts';
 import {
   asPath,
@@ -46,7 +46,7 @@ import type { Mode, ScriptTree } from './syntax/ast.ts';
 import { filterFindings } from './syntax/filters.ts';
 import { parseScript } from './syntax/parse.ts';
 import { labelFindings } from './syntax/rule.ts';
-import { asksAbout, type NameFinding, nameFindings, type Surroundings } from './syntax/unbound.ts';
+import { type NameFinding, nameFindings, type Surroundings, testsName } from './syntax/unbound.ts';
 import { absent, isAbsent } from './values/kinds.ts';
 import type { ScriptWorld } from './world.ts';
 
@@ -92,22 +92,21 @@ export interface ScriptOptions {
 
 /** Returns a fault as a diagnostic. A fault without a location gets line 1 of `file`. */
 export function diagnosticOf(fault: ScriptFault, file: string): Diagnostic {
-  const { place } = fault;
+  const { location: place } = fault;
   const { code, detail } = fault.fault;
   const where = place
     ? lineAt({ name: place.file, text: place.text }, place.at)
     : { file, line: 1, column: 1 };
-  return { ...where, code, severity: 'error', ...saidIn(detail) };
+  return { ...where, code, severity: 'error', ...messageTexts(detail) };
 }
 
-/** Returns the location of an offset with the text of its line. */
 function lineAt(unit: { name: string; text: string }, at: number) {
   const end = unit.text.indexOf('\n', at);
   const from = unit.text.lastIndexOf('\n', at - 1) + 1;
-  return { ...placeOf(unit, at), text: unit.text.slice(from, end < 0 ? undefined : end) };
+  return { ...locationOf(unit, at), text: unit.text.slice(from, end < 0 ? undefined : end) };
 }
 
-const saidIn = ({ message, hint }: { message: string; hint?: Json }) => ({
+const messageTexts = ({ message, hint }: { message: string; hint?: Json }) => ({
   message,
   ...(typeof hint === 'string' ? { hint } : {}),
 });
@@ -145,7 +144,7 @@ function unitOf(
     scope: new VariableScope('file', undefined),
     exports: { names: undefined },
     guards: new Set(),
-    asksFor: (asked) => asksAbout(script.body, asked),
+    asksFor: (variable) => testsName(script.body, variable),
   };
 }
 
@@ -159,7 +158,7 @@ function diagnosticsOf(
     ...lineAt(unit, problem.at),
     code: `script_${problem.code}`,
     severity: 'error',
-    ...saidIn(problem),
+    ...messageTexts(problem),
   }));
 }
 
@@ -168,11 +167,15 @@ export type AroundScript = Partial<Omit<Surroundings, 'provided' | 'arity'>>;
 
 /** Returns unbound names and calls that do not fit, as far as they can be found without a run. */
 export function unboundIn(tree: ScriptTree, around: AroundScript = {}): NameFinding[] {
-  const known = { inputs: [], module: () => undefined, ...around };
+  const surroundings = { inputs: [], module: () => undefined, ...around };
   return [
-    ...nameFindings(tree, { provided: PROVIDED, arity: (name) => ARITIES.get(name), ...known }),
+    ...nameFindings(tree, {
+      provided: PROVIDED,
+      arity: (name) => ARITIES.get(name),
+      ...surroundings,
+    }),
     ...labelFindings(tree),
-    ...filterFindings(tree, known.module),
+    ...filterFindings(tree, surroundings.module),
   ].sort((a, b) => a.at - b.at);
 }
 
@@ -190,7 +193,7 @@ export function diagnose(
     ...lineAt(unit, found.at),
     code: `script_${found.code}`,
     severity: found.severity,
-    ...saidIn(found),
+    ...messageTexts(found),
   }));
 }
 
@@ -224,9 +227,9 @@ async function runBody(
       continue;
     }
     const done = compileTop(c, node)(env);
-    const left = leaveOf(done instanceof Promise ? await done : done);
-    if (!left) continue;
-    returned = left.word === 'return' ? left.value : undefined;
+    const leaving = leaveOf(done instanceof Promise ? await done : done);
+    if (!leaving) continue;
+    returned = leaving.word === 'return' ? leaving.value : undefined;
     if (!unit.isModule && returned && !run.outputs)
       await printReturn({ ...env, frame: run.ground }, returned, node.at);
     break;
@@ -242,8 +245,8 @@ const lineOfEffect = ({ kind, text = '' }: Effect): string | undefined => {
 };
 
 function syntaxFault(problem: SyntaxProblem | undefined, text: string, name: string): ScriptFault {
-  const { at, ...said } = problem ?? { at: 0, message: 'the script does not parse' };
-  const detail = { ...saidIn(said), kind: 'syntax' };
+  const { at, ...texts } = problem ?? { at: 0, message: 'the script does not parse' };
+  const detail = { ...messageTexts(texts), kind: 'syntax' };
   return new ScriptFault({ code: 'invalid_item', detail }).locate({ file: name, text, at });
 }
 
@@ -309,7 +312,7 @@ function startRun(options: ScriptOptions): { run: RunState; printed: string[] } 
     outputs: undefined,
     document: () => printed.join(''),
     warn(message, unit, at) {
-      const text = `${shownPlace(unit, at)}: ${message}`;
+      const text = `${locationText(unit, at)}: ${message}`;
       deliver({ kind: 'warning', value: makeValue(message), text, line: lineOf(unit, at) });
     },
     live: (line) =>

@@ -3,7 +3,7 @@
 import type { ErrorCode, Fault, Json } from '@kernmantle/core/base';
 import { type Descriptor, EMPTY, markFailure } from '@kernmantle/core/flow';
 
-interface FaultPlace {
+interface FaultLocation {
   readonly file: string;
   readonly text: string;
   readonly at: number;
@@ -20,8 +20,8 @@ export class ScriptFault extends Error {
     this.fault = fault;
   }
 
-  get place(): FaultPlace | undefined {
-    return (this.fault.detail as { [PLACE]?: FaultPlace })[PLACE];
+  get location(): FaultLocation | undefined {
+    return (this.fault.detail as { [PLACE]?: FaultLocation })[PLACE];
   }
 
   /** Returns the fault without its location, because the script that runs this one adds its own. */
@@ -38,8 +38,8 @@ export class ScriptFault extends Error {
   }
 
   /** Sets the location unless an inner statement has set it already. */
-  locate(place: FaultPlace): this {
-    if (!this.place) Object.assign(this.fault.detail, { [PLACE]: place });
+  locate(place: FaultLocation): this {
+    if (!this.location) Object.assign(this.fault.detail, { [PLACE]: place });
     return this;
   }
 }

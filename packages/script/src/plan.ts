@@ -2,7 +2,7 @@
 // tools with constant ids. Everything else is refused, so a tool result can never add a step. Nothing is
 // run. INVARIANT: the sources that are reported for a value always include all of its real sources.
 import { type Json, type JsonObject, setOwn } from '@kernmantle/core/base';
-import { placeOf } from './problem.ts';
+import { locationOf } from './problem.ts';
 import { PROVIDED } from './run/names.ts';
 import {
   type ActionExpression,
@@ -26,7 +26,6 @@ interface PlanParameter {
   readonly from: readonly PlanSource[];
 }
 
-/** One call of a tool in the text. */
 interface PlanStep {
   /** Number of the step, from 1, in the order of the text. */
   readonly number: number;
@@ -75,7 +74,7 @@ interface Walk {
 }
 
 function refuse({ problems, text }: Walk, at: number, message: string): Sources {
-  const { line, column } = placeOf({ name: '', text }, at);
+  const { line, column } = locationOf({ name: '', text }, at);
   problems.push({ line, column, message });
   return [];
 }
@@ -137,27 +136,27 @@ function listOf({ items }: NodeOf<'array'>): Json | undefined {
   const values = items.map(({ value, isOptional, isSpread }) =>
     isOptional || isSpread ? undefined : literalOf(value),
   );
-  const known = values.filter((value) => value !== undefined);
-  return known.length === values.length ? known : undefined;
+  const constants = values.filter((value) => value !== undefined);
+  return constants.length === values.length ? constants : undefined;
 }
 
 function objectOf({ entries }: NodeOf<'object'>): Json | undefined {
-  const made: JsonObject = {};
+  const result: JsonObject = {};
   for (const entry of entries) {
     const isPlain = entry.kind === 'pair' && !entry.isOptional;
     const value = isPlain ? literalOf(entry.value) : undefined;
     if (!isPlain || value === undefined) return undefined;
-    setOwn(made, entry.key, value);
+    setOwn(result, entry.key, value);
   }
-  return made;
+  return result;
 }
 
 function parametersOf(node: ActionExpression | undefined, walk: Walk): PlanStep['parameters'] {
-  const made = new Map<string, PlanParameter>();
-  if (node === undefined) return made;
+  const result = new Map<string, PlanParameter>();
+  if (node === undefined) return result;
   if (node.kind !== 'object') {
     refuse(walk, node.at, 'the parameters of a step must be written out: `{ name: value }`');
-    return made;
+    return result;
   }
   for (const entry of node.entries) {
     if (entry.kind === 'spread') {
@@ -166,24 +165,24 @@ function parametersOf(node: ActionExpression | undefined, walk: Walk): PlanStep[
     }
     const literal = literalOf(entry.value);
     const from = read(entry.value, walk);
-    made.set(entry.key, { from, ...(literal !== undefined && { literal }) });
+    result.set(entry.key, { from, ...(literal !== undefined && { literal }) });
   }
-  return made;
+  return result;
 }
 
 function readStep(node: NodeOf<'reference'>, walk: Walk): Sources {
   const [call] = node.steps;
-  const [id, given, more] = call?.kind === 'call' ? call.arguments : [];
+  const [id, values, more] = call?.kind === 'call' ? call.arguments : [];
   const tool = id && literalOf(id);
   if (typeof tool !== 'string') {
     const form = '`@tool("id", { name: value })`';
     return refuse(walk, node.at, `a step must name its tool in quotes: ${form}`);
   }
   if (more) refuse(walk, more.at, '`@tool` takes an id and the parameters');
-  const parameters = parametersOf(given, walk);
+  const parameters = parametersOf(values, walk);
   const number = walk.steps.length + 1;
   if (number > MAX_STEPS) return refuse(walk, node.at, `a plan has at most ${MAX_STEPS} steps`);
-  const { line } = placeOf({ name: '', text: walk.text }, node.at);
+  const { line } = locationOf({ name: '', text: walk.text }, node.at);
   const around = [...walk.under, ...walk.passed];
   walk.steps.push({ number, tool, line, parameters, under: around });
   return [{ step: number, fields: [] }];
@@ -191,8 +190,8 @@ function readStep(node: NodeOf<'reference'>, walk: Walk): Sources {
 
 function readName(node: NodeOf<'reference'>, walk: Walk): Sources {
   const { name, at } = node;
-  const known = walk.names.get(name);
-  if (known) return known;
+  const sources = walk.names.get(name);
+  if (sources) return sources;
   if (name === 'tool') return readStep(node, walk);
   if (ALLOWED.has(name)) return [];
   if (PROVIDED.has(name)) return refuse(walk, at, `\`@${name}\` is not allowed in a plan`);
@@ -257,29 +256,29 @@ function decided(
 /** Reads a `when`. `isLine` is true if the `when` is a statement of its own. */
 function readWhen({ subject, items }: NodeOf<'when'>, outer: Walk, isLine = false): Sources {
   const walk = inside(outer);
-  let asked = read(subject, walk);
-  const made: PlanSource[] = [];
+  let conditions = read(subject, walk);
+  const sources: PlanSource[] = [];
   for (const item of items) {
     if (item.kind !== 'arm') {
       read(item, walk);
       continue;
     }
     const { condition, action } = item;
-    asked = [...asked, ...readAll(valuesOf(condition), walk)];
+    conditions = [...conditions, ...readAll(valuesOf(condition), walk)];
     const about = condition.kind === 'not' ? condition.pattern : condition;
     if (about.kind === 'denied') refuse(walk, item.at, '`denied` is not allowed in a plan');
     const leaves = (isLine && walk.isValue && givesValue(action)) || mayLeave(action, walk.isValue);
-    made.push(...read(action, decided(walk, asked, [action], leaves)));
+    sources.push(...read(action, decided(walk, conditions, [action], leaves)));
   }
-  return [...made, ...asked];
+  return [...sources, ...conditions];
 }
 
 function readIf({ condition, then, else: other }: NodeOf<'if'>, walk: Walk): Sources {
-  const asked = read(condition, walk);
-  const round = decided(walk, asked, other ? [then, other] : [then]);
+  const conditions = read(condition, walk);
+  const round = decided(walk, conditions, other ? [then, other] : [then]);
   // `else if` is an `if` statement, not a value.
   const rest = other?.kind === 'if' ? readIf(other, round) : read(other, round);
-  return [...read(then, round), ...rest, ...asked];
+  return [...read(then, round), ...rest, ...conditions];
 }
 
 function readFor(node: NodeOf<'for'>, walk: Walk): Sources {
@@ -363,13 +362,13 @@ const READ: { readonly [K in Known['kind']]: NodeReader<K> } = {
   unary: ({ value }, walk) => read(value, walk),
   binary: readBinary,
   ternary({ condition, then, else: other }, walk) {
-    const asked = read(condition, walk);
-    return [...readAll([then, other], under(walk, asked)), ...asked];
+    const conditions = read(condition, walk);
+    return [...readAll([then, other], under(walk, conditions)), ...conditions];
   },
 };
 
 /** Reads a plan. `given` has the names of its input variables. Never throws; problems are returned. */
-export function readPlan(text: string, given: readonly string[]): PlanReading {
+export function readPlan(text: string, inputs: readonly string[]): PlanReading {
   const problems: PlanProblem[] = [];
   const none = { problems, steps: [], returns: [] };
   if (text.length > MAX_CHARACTERS) {
@@ -378,13 +377,13 @@ export function readPlan(text: string, given: readonly string[]): PlanReading {
   }
   const { script, problems: found } = parseScript(text, { mode: 'strict', file: 'plan' });
   if (!script) {
-    const shown = found.slice(0, MAX_PROBLEMS).map(({ at, message, hint }) => {
-      const { line, column } = placeOf({ name: '', text }, at);
+    const list = found.slice(0, MAX_PROBLEMS).map(({ at, message, hint }) => {
+      const { line, column } = locationOf({ name: '', text }, at);
       return { line, column, message: hint ? `${message}; ${hint}` : message };
     });
-    return { ...none, problems: shown };
+    return { ...none, problems: list };
   }
-  const names: Walk['names'] = new Map(given.map((name) => [name, [{ input: name }]]));
+  const names: Walk['names'] = new Map(inputs.map((name) => [name, [{ input: name }]]));
   const walk: Walk = { text, ...none, names, under: [], passed: [], isText: false, isValue: false };
   if (script.frontMatter !== undefined) refuse(walk, 0, 'front matter is not allowed in a plan');
   for (const node of script.body) {

@@ -2,7 +2,7 @@
 // leave its nested functions and catches it at the end of the statement; no other code receives one.
 import { createLines } from '@kernmantle/core/base';
 
-const known = new WeakMap<object, ReturnType<typeof createLines>>();
+const cache = new WeakMap<object, ReturnType<typeof createLines>>();
 
 interface Sourced {
   readonly name: string;
@@ -10,13 +10,16 @@ interface Sourced {
 }
 
 function linesOf(unit: Sourced) {
-  const lines = known.get(unit) ?? createLines(unit.text);
-  known.set(unit, lines);
+  const lines = cache.get(unit) ?? createLines(unit.text);
+  cache.set(unit, lines);
   return lines;
 }
 
 /** Returns the location of an offset. Line and column are computed when they are read. */
-export function placeOf(unit: Sourced, at: number): { file: string; line: number; column: number } {
+export function locationOf(
+  unit: Sourced,
+  at: number,
+): { file: string; line: number; column: number } {
   return {
     file: unit.name,
     get line() {
@@ -30,7 +33,8 @@ export function placeOf(unit: Sourced, at: number): { file: string; line: number
 
 export const lineOf = (unit: Sourced, at: number): number => linesOf(unit).at(at).line;
 
-export const shownPlace = (unit: Sourced, at: number): string => `${unit.name}:${lineOf(unit, at)}`;
+export const locationText = (unit: Sourced, at: number): string =>
+  `${unit.name}:${lineOf(unit, at)}`;
 
 /** Stable and documented: editors and tests match these codes. */
 export type ProblemCode =

@@ -8,7 +8,7 @@ import {
   type Operation,
   type Value,
 } from '@kernmantle/core/flow';
-import { placeOf } from '../problem.ts';
+import { locationOf } from '../problem.ts';
 import { type Compiler, type Environment, type Eval, executableOf } from '../run/environment.ts';
 import { operate } from '../run/operate.ts';
 import { type Expression, type NodeOf, type PathStep, visit } from '../syntax/ast.ts';
@@ -26,18 +26,14 @@ function judgedByPolicies(
     name: '',
     opLabels: [],
     retryOwner: false,
-    location: placeOf(env.unit, at),
+    location: locationOf(env.unit, at),
   };
   const frame = childFrame(env.frame, { selection: { only: [] }, isPart: true });
   return operate({ ...env, frame }, op, inputs, body);
 }
 
 /** Policies judge the result of a labelled function together with all its inputs. */
-export async function judgedWhenSaid(
-  { at }: Expression,
-  env: Environment,
-  run: Eval,
-): Promise<Value> {
+export async function judgeResult({ at }: Expression, env: Environment, run: Eval): Promise<Value> {
   const value = await run(env);
   return await judgedByPolicies(env, at, [{ name: 'value', value }], ([given = value]) => given);
 }

@@ -26,7 +26,6 @@ function wordOf({ value, quote }: Exclude<Word, string>): string {
   return quote === 'double' ? escapeQuoted(text) : shellQuote(text).slice(1, -1);
 }
 
-/** Joins the words of one line. */
 export const joinWords = (words: readonly Word[]): string =>
   words.map((word) => (typeof word === 'string' ? word : wordOf(word))).join('');
 

@@ -17,7 +17,7 @@ import {
   type Value,
 } from '@kernmantle/core/flow';
 import { raise } from '../fault.ts';
-import { placeOf } from '../problem.ts';
+import { locationOf } from '../problem.ts';
 import { commandKeys, withVariables } from '../run/command-words.ts';
 import {
   type Compiler,
@@ -113,7 +113,7 @@ function operationOf(
     name: '',
     opLabels: [`op:${kind}`],
     source: `src:${kind}`,
-    location: placeOf(unit, at),
+    location: locationOf(unit, at),
     // Only `js` starts no process, because it runs in the engine.
     ...(kind !== 'js' && { tier: TIERS.process }),
     ...more,
@@ -121,7 +121,7 @@ function operationOf(
 }
 
 interface Setting {
-  readonly given: readonly Named[];
+  readonly usingVariables: readonly Named[];
   /** The folder as an input, if a value chose it. */
   readonly placed: readonly Named[];
   /** Returns the folder after the guards. */
@@ -133,11 +133,11 @@ function compileSetting(c: Compiler, { using, folder }: NodeOf<'command' | 'code
   const path = folder && c.text(folder.parts);
   const isChosen = folder?.parts.some((part) => typeof part !== 'string') ?? false;
   if (!value && !path)
-    return ({ unit }) => ({ given: NONE, placed: NONE, folder: () => unit.folder });
+    return ({ unit }) => ({ usingVariables: NONE, placed: NONE, folder: () => unit.folder });
   return async (env) => {
     const written = await path?.(env);
     return {
-      given: using && value ? [{ name: using.name, value: await value(env) }] : NONE,
+      usingVariables: using && value ? [{ name: using.name, value: await value(env) }] : NONE,
       placed: written && isChosen ? [{ name: 'folder', value: written }] : NONE,
       folder([one]) {
         const chosen = one?.value ?? written;
@@ -179,8 +179,8 @@ async function start(
 ): Promise<Value> {
   const { run, process, frame } = env;
   const { kind } = request;
-  const given = process?.stdin ?? stdin;
-  const more = { stdin: given && stageText(given), timeoutMs: process?.timeoutMs };
+  const input = process?.stdin ?? stdin;
+  const more = { stdin: input && stageText(input), timeoutMs: process?.timeoutMs };
   await run.written();
   const { code, signal, stdout, stderr, descriptor } = await streaming(
     env,
@@ -190,12 +190,12 @@ async function start(
   );
   if (code !== 0 || signal) {
     const how = signal ? `was ended by ${signal}` : `failed with exit code ${code}`;
-    const said = stderr.trim() === '' ? '' : `: ${stderr.trim()}`;
+    const errors = stderr.trim() === '' ? '' : `: ${stderr.trim()}`;
     const what = kind === 'cmd' ? 'command' : `${kind} block`;
     const text = typeof request.source === 'string' ? request.source : request.source.join('\n');
     const detail = { exit_code: code, stderr, ...networkHint(text, stderr) };
     return unwrap(
-      markFailure(fail('tool_failed', `the ${what} ${how}${said}`, detail), descriptor),
+      markFailure(fail('tool_failed', `the ${what} ${how}${errors}`, detail), descriptor),
     );
   }
   if (stderr.trim() !== '') run.stderr(stderr);
@@ -206,7 +206,6 @@ async function start(
 /** Marks the operation as streaming, so that a guard on its result can refuse it before it runs. */
 const streamOf = ({ process }: Environment) => (process?.isStream ? { stream: true } : {});
 
-/** Compiles the variables before the braces. */
 export function compileNames(
   c: Compiler,
   nodes: NodeOf<'command' | 'code'>['names'],
@@ -235,8 +234,8 @@ export function compileCommand(c: Compiler, node: NodeOf<'command'>): Execute {
     const env = partFrame(outer, isPart);
     const lines = await compiled(outer);
     const named = [...parameters, ...(await names(outer))];
-    const { given, placed, folder } = await setting(outer);
-    const extra = extraOf(outer, given);
+    const { usingVariables, placed, folder } = await setting(outer);
+    const extra = extraOf(outer, usingVariables);
     const finished = lines.map(joinWords);
     const stdin = env.process?.stdin ?? (isStage ? env.pipe?.input : undefined);
     const values = valuesIn(lines);
@@ -251,13 +250,13 @@ export function compileCommand(c: Compiler, node: NodeOf<'command'>): Execute {
     const variablesOf = (passed: readonly Value[]): Record<string, string> => {
       const own = variables(passedAs(named, passed, values.length));
       const more = passedAs(extra, passed, values.length + named.length);
-      return nearest(more, commandVariables(own), given);
+      return nearest(more, commandVariables(own), usingVariables);
     };
     /** Returns the command with its variables replaced, for checks only. */
     const readAs = (texts: readonly string[], passed: readonly Value[]): readonly string[] => {
       if (!texts.some((text) => text.includes('$'))) return texts;
-      const held = variablesOf(passed);
-      return texts.map((text) => withVariables(text, held));
+      const environment = variablesOf(passed);
+      return texts.map((text) => withVariables(text, environment));
     };
     const operationFor = (texts: readonly string[], read: readonly string[]) =>
       operationOf(env.unit, 'cmd', node.at, {
@@ -283,13 +282,13 @@ export function compileCommand(c: Compiler, node: NodeOf<'command'>): Execute {
       texts: readonly string[],
       read: readonly string[],
       judged: readonly Input[],
-      left: number,
+      changesLeft: number,
     ): MaybePromise<Value> =>
       operate(around, operationFor(texts, read), judged, (passed, inner) => {
         const source = withValues(lines, passed).map(joinWords);
         const now = readAs(source, passed);
         if (isSame(source, texts) && isSame(now, read)) return begin(passed, inner, source);
-        if (left === 0)
+        if (changesLeft === 0)
           raise(
             'permission_denied',
             'the guards keep changing the command; make them agree on one command',
@@ -298,7 +297,7 @@ export function compileCommand(c: Compiler, node: NodeOf<'command'>): Execute {
         const part = partFrame(inner, true);
         // Hooks have already run for this command.
         const frame = { ...part.frame, isHooking: true };
-        return attempt({ ...part, frame }, source, now, again, left - 1);
+        return attempt({ ...part, frame }, source, now, again, changesLeft - 1);
       });
     const first = [...values, ...[...named, ...extra, ...placed].map(({ value }) => value)];
     return await attempt(env, finished, readAs(finished, first), inputs, MAX_CHANGES);
@@ -317,12 +316,12 @@ export function compileCode(c: Compiler, node: NodeOf<'code'>): Execute {
   const names = compileNames(c, node.names);
   const setting = compileSetting(c, node);
   const run = { js: runJs, sh: runShell, node: runForeign, py: runForeign }[kind];
-  const shown = kind === 'sh' ? { metadata: { command: node.body } } : {};
-  const op = operationOf(c.unit, kind, node.at, shown);
+  const details = kind === 'sh' ? { metadata: { command: node.body } } : {};
+  const op = operationOf(c.unit, kind, node.at, details);
   return async (env, named, isPart, isStage) => {
     const all = node.names.length === 0 ? named : [...named, ...(await names(env))];
-    const { given, placed, folder } = await setting(env);
-    const extra = kind === 'js' ? given : extraOf(env, given);
+    const { usingVariables, placed, folder } = await setting(env);
+    const extra = kind === 'js' ? usingVariables : extraOf(env, usingVariables);
     const stdin = kind === 'js' ? undefined : env.process?.stdin;
     const isAlone = kind === 'sh' || env.run.helpers[kind].size === 0;
     const helpers = isAlone ? NONE : await helpersIn(env, kind, node.body, all);
@@ -338,7 +337,7 @@ export function compileCode(c: Compiler, node: NodeOf<'code'>): Execute {
           env: inner,
           named: passedAs(all, passed, 0),
           extra: passedAs(extra, passed, all.length),
-          given,
+          usingVariables,
           helpers: codeHelpers(helpers, passed, before),
           marks: marksOfHelpers(helpers),
           folder: folder(passedAs(placed, passed, before + captured.length)),
@@ -365,7 +364,7 @@ interface CodeRun {
   readonly named: readonly Named[];
   readonly extra: readonly Named[];
   /** Variables from `using`, which are the last entries of `extra`. */
-  readonly given: readonly Named[];
+  readonly usingVariables: readonly Named[];
   readonly helpers: readonly CodeHelper[];
   /** Marks of the helpers and their captured values. */
   readonly marks: Descriptor;
@@ -397,8 +396,11 @@ const runJs: RunCode = async ({ body, at }, { env, named, helpers, marks, isStag
 };
 
 /** Runs a shell block. The shell receives values as variables. */
-const runShell: RunCode = ({ body, at }, { env, named, extra, given, folder, isStage }) => {
-  const all = nearest(extra, variables(named), given);
+const runShell: RunCode = (
+  { body, at },
+  { env, named, extra, usingVariables, folder, isStage },
+) => {
+  const all = nearest(extra, variables(named), usingVariables);
   const stdin = isStage ? named[0]?.value : undefined;
   return start(env, at, { kind: 'sh', source: body, env: all, folder }, stdin);
 };
@@ -442,7 +444,7 @@ const runForeign: RunCode = async (
 export function compileModel(c: Compiler, node: NodeOf<'model'>): Execute {
   const prompt = compileParts(c, node.prompt.parts);
   const stream = compileOption(c, node.options, 'stream');
-  const location = placeOf(c.unit, node.at);
+  const location = locationOf(c.unit, node.at);
   const op: Operation = { type: 'model', name: '', opLabels: ['op:llm'], location };
   return async (outer, _named, isPart) => {
     const flag = await stream?.(outer);
@@ -464,7 +466,6 @@ export function compileModel(c: Compiler, node: NodeOf<'model'>): Execute {
   };
 }
 
-/** Compiles a command or code block that is used as a value. */
 export const compileExecution =
   (execute: Execute): Eval =>
   (env) =>

@@ -116,7 +116,6 @@ const EXPRESSIONS: { readonly [K in Expression['kind']]: Compile<K> } = {
   block: (c, node) => asValue(c, node, (inner) => compileArmBlock(inner, node, 'block')),
 };
 
-/** Compiles the body of a collecting loop. */
 const compileRound = (c: Compiler, { body, isSifted }: NodeOf<'for'>): Eval =>
   isSifted && body.kind === 'when' ? compileSifted(c, body) : c.action(body);
 
@@ -133,7 +132,6 @@ function compileLine(c: Compiler, node: ActionExpression): Eval {
   return (env) => (env.isDefining ? absent() : print(env));
 }
 
-/** Compiles an arm, the body of a loop or a line of a block. */
 function compileAction(c: Compiler, node: ActionExpression): Eval {
   if (isStatement(node)) return compileStatement(c, node);
   if (node.kind === 'block') return compileBlock(c, node);

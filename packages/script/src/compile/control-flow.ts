@@ -13,11 +13,11 @@ import {
 } from '@kernmantle/core/flow';
 import { leaveOf } from '../run/control-values.ts';
 import {
+  addPathMarks,
   type Compiler,
+  constant,
   type Environment,
   type Eval,
-  given,
-  learn,
   onPath,
   under,
 } from '../run/environment.ts';
@@ -43,14 +43,14 @@ export function compileBlock(c: Compiler, node: NodeOf<'block'>, kind: ScopeKind
 export function runLines(lines: readonly Eval[]): Eval {
   return (env) => {
     let last = absent();
-    const left = inTurn(lines, (line) => {
+    const leaving = inTurn(lines, (line) => {
       const here = onPath(env);
       return whenReady(line(here), (value) => {
         last = addMarks(value, here.frame.influence);
         return leaveOf(value);
       });
     });
-    return whenReady(left, () => last);
+    return whenReady(leaving, () => last);
   };
 }
 
@@ -62,7 +62,7 @@ function compileCondition(c: Compiler, condition: Condition): Test {
     return (env, subject) => whenReady(test(env, subject), negate);
   }
   if ('left' in condition) return compileBoth(c, condition);
-  if (!('value' in condition)) return given(makeValue(condition.kind !== 'denied'));
+  if (!('value' in condition)) return constant(makeValue(condition.kind !== 'denied'));
   const evaluate = c.expression(condition.value, 'condition');
   if (condition.kind === 'compare') {
     const compare = applied(condition.operator);
@@ -94,7 +94,6 @@ export interface Branches {
   readonly mayLeave: boolean;
 }
 
-/** Collects the names and exits of branches. */
 export const branchesOf = (c: Compiler, actions: readonly ActionExpression[]): Branches => ({
   names: actions.flatMap(augmentedNames),
   mayLeave: actions.some((action) => mayLeave(action, c.isFunction)),
@@ -102,7 +101,7 @@ export const branchesOf = (c: Compiler, actions: readonly ActionExpression[]): B
 
 export function decided(env: Environment, marks: Descriptor, branches: Branches): void {
   if (marks === EMPTY) return;
-  if (branches.mayLeave) learn(env.path, marks);
+  if (branches.mayLeave) addPathMarks(env.path, marks);
   for (const name of branches.names) {
     const cell = env.scope.find(name);
     if (cell) cell.value = addMarks(cell.value, marks);

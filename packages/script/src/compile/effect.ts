@@ -16,7 +16,7 @@ import {
   type WritePreview,
 } from '@kernmantle/core/flow';
 import { raise } from '../fault.ts';
-import { lineOf, placeOf } from '../problem.ts';
+import { lineOf, locationOf } from '../problem.ts';
 import { refuseLeave } from '../run/control-values.ts';
 import {
   type Compiler,
@@ -25,7 +25,7 @@ import {
   type RunState,
   resolvePath,
 } from '../run/environment.ts';
-import { wasShown } from '../run/live.ts';
+import { wasPrinted } from '../run/live.ts';
 import { lazyInput, operate, TIERS, unwrap } from '../run/operate.ts';
 import type { Expression, NodeOf, Target } from '../syntax/ast.ts';
 import { absent } from '../values/kinds.ts';
@@ -49,7 +49,7 @@ export function compileEffect(
 ): (env: Environment, passing?: Value) => Promise<Value> {
   const evaluate = node.value && compileShown(c, node.value);
   const target = compileTarget(c, node.target);
-  const shown = shownAs(node.value);
+  const form = shownAs(node.value);
   return async (env, passing) => {
     if (env.isDefining) return absent();
     const where = await target(env);
@@ -65,7 +65,7 @@ export function compileEffect(
       ...(passing ? { subtype: 'effect' } : {}),
       opLabels: [],
       retryOwner: false,
-      location: placeOf(env.unit, node.at),
+      location: locationOf(env.unit, node.at),
       ...(place === undefined ? {} : { target: place }),
       ...(where?.kind === 'file' && { tier: TIERS.write }),
     };
@@ -79,7 +79,7 @@ export function compileEffect(
       ([value, target], inner, scope) => {
         if (chosen && target && textOf(target) !== textOf(chosen.name))
           raise('permission_denied', 'a guard changed the name of the file that is written');
-        return carryOut(node, value, where, shown, inner, scope);
+        return carryOut(node, value, where, form, inner, scope);
       },
     );
   };
@@ -94,8 +94,8 @@ const foreseeing = (env: Environment, { path }: NamedFile): Environment => ({
 /** Returns the preview of the write for the approval request. */
 const previewOf =
   ({ effect, format }: NodeOf<'effect'>, { path }: NamedFile, { run, frame }: Environment) =>
-  async (given: ReadonlyMap<string, Value>): Promise<WritePreview | undefined> => {
-    const value = given.get('value');
+  async (inputs: ReadonlyMap<string, Value>): Promise<WritePreview | undefined> => {
+    const value = inputs.get('value');
     if (!value) return undefined;
     const text = writtenText(effect, path, addMarks(value, frame.influence), format);
     return await run.world.previewWrite?.(path, { text, append: effect === 'append' });
@@ -123,15 +123,15 @@ function compileTarget(c: Compiler, target: Target | undefined): Eval<Where | un
 
 function carryOut(
   node: NodeOf<'effect'>,
-  given: Value,
+  content: Value,
   where: Where | undefined,
-  shown: ShownKind,
+  form: ShownKind,
   env: Environment,
   scope: BodyScope,
 ): MaybePromise<Value> {
   const line = lineOf(env.unit, node.at);
   // The conditions around the effect decided that it happens, so it has their marks.
-  const value = addMarks(given, env.frame.influence);
+  const value = addMarks(content, env.frame.influence);
   const emit: Emit = (kind, text, target, later) => {
     const effect = { kind, value, text, line, ...(target === undefined ? {} : { target }) };
     if (later) pending.set(effect, later);
@@ -139,9 +139,9 @@ function carryOut(
     return makeValue(text);
   };
   if (node.effect === 'show' || node.effect === 'log') {
-    const text = showText(value, shown);
+    const text = showText(value, form);
     if (text === undefined) return absent();
-    const isShown = node.effect === 'show' && wasShown(env.printing, text);
+    const isShown = node.effect === 'show' && wasPrinted(env.printing, text);
     return isShown ? makeValue(text) : emit(node.effect, text);
   }
   if (!where)
@@ -170,7 +170,6 @@ interface HeldFile {
   readonly approved: string | undefined;
 }
 
-/** A file path with the marks of the values it was built from. */
 type NamedFile = Pick<Extract<Where, { kind: 'file' }>, 'path' | 'marks'>;
 
 async function write(
@@ -227,12 +226,12 @@ function appendedText(path: string, value: Value): string {
 /** Writes the file of an effect that a guard has released. */
 export function writeReleased(effect: Effect, run: RunState): void {
   const { target, text = '', kind, value } = effect;
-  const held = pending.get(effect);
-  if (target === undefined || !held) return;
+  const file = pending.get(effect);
+  if (target === undefined || !file) return;
   pending.delete(effect);
-  const where = { path: target, marks: held.marks };
+  const where = { path: target, marks: file.marks };
   const ground = { run, frame: run.ground };
-  run.later(write(where, text, kind === 'append', value, ground, held.approved));
+  run.later(write(where, text, kind === 'append', value, ground, file.approved));
 }
 
 /** Compiles a shown value. `show foreach … with { separator, template }` joins the collected texts. */

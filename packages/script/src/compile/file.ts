@@ -45,12 +45,12 @@ import { walkStepsOf } from './reference.ts';
 
 /** Returns the facts about a file for `.mx`. */
 function fileFacts(path: string, text: string, root: string): JsonObject {
-  const shown = relative(root, path);
+  const shortPath = relative(root, path);
   const folder = relative(root, dirname(path));
   return {
     file: path,
     filename: basename(path),
-    relative: `./${shown}`,
+    relative: `./${shortPath}`,
     absolute: path,
     dirname: basename(dirname(path)),
     relativeDir: folder === '' ? '.' : `./${folder}`,
@@ -106,7 +106,6 @@ function compileNames(c: Compiler, list: readonly SectionName[]) {
   };
 }
 
-/** Returns the environment in which `<>` is the file. */
 function withFile(env: Environment, value: Value): Environment {
   const scope = new VariableScope('block', env.scope);
   scope.bind('<>', 'ambient', value);

@@ -19,7 +19,7 @@ import {
   withText,
 } from '@kernmantle/core/flow';
 import { raise, ScriptFault, toFault } from '../fault.ts';
-import { placeOf } from '../problem.ts';
+import { locationOf } from '../problem.ts';
 import { leaveOf, refuseLeave, takeReturn } from '../run/control-values.ts';
 import {
   type CallChain,
@@ -40,7 +40,7 @@ import { VariableScope } from '../run/scope.ts';
 import type { Expression, NodeOf } from '../syntax/ast.ts';
 import { bodyKindOf } from '../syntax/outline.ts';
 import { absent, isFileList } from '../values/kinds.ts';
-import { compileCaptureCheck, judgedWhenSaid } from './captured.ts';
+import { compileCaptureCheck, judgeResult } from './captured.ts';
 import {
   compileCode,
   compileCommand,
@@ -71,7 +71,7 @@ const executed = (kind: string, execute: Execute): FunctionBody => ({
 });
 
 /** Evaluates an argument. If it fails, its marks are added to `noted`, for the answer to the call. */
-const noting =
+const recordMarks =
   (evaluate: Eval, noted: Descriptor[]): Eval =>
   (env) =>
     shielded(
@@ -118,7 +118,7 @@ function compileBody(c: Compiler, exe: NodeOf<'exe'>): FunctionBody {
   const isSaid = labels.length > 0 && SAID.has(inner.kind);
   return {
     kind: node.kind !== 'run-value' && isRun ? written : 'exe',
-    run: isSaid ? (env) => judgedWhenSaid(inner, env, run) : run,
+    run: isSaid ? (env) => judgeResult(inner, env, run) : run,
     check: compileCaptureCheck(c, exe),
   };
 }
@@ -133,7 +133,7 @@ function operationOf(node: NodeOf<'exe'>, c: Compiler, kind: string): Operation 
     opLabels: keys,
     source: `src:${kind}`,
     sources: [`function:${node.name}`],
-    location: placeOf(c.unit, node.at),
+    location: locationOf(c.unit, node.at),
   };
 }
 
@@ -160,14 +160,14 @@ function inputsOf(
   node: NodeOf<'exe'>,
   values: readonly Eval[],
   { env, isStage }: CallSite,
-  seen: Value[],
+  results: Value[],
 ): Input[] {
   const names = node.parameters.map(({ name }) => name);
   if (isStage && names.length === 0) names.push('input');
   return values.slice(0, names.length).map((value, at) =>
     lazyInput(env, names[at] ?? '', value, (found, inner) => {
       const ready = resolveOpen(found, inner);
-      seen[at] = ready;
+      results[at] = ready;
       return ready;
     }),
   );
@@ -183,8 +183,8 @@ function bindParameters(
   return node.parameters.map(({ name }, at) => {
     const passed = values[at];
     const isMissing = passed === undefined && !isStage;
-    const given = passed ?? (isStage ? makeValue('') : absent());
-    const value = isStage && isTemplate ? bareData(given) : given;
+    const argument = passed ?? (isStage ? makeValue('') : absent());
+    const value = isStage && isTemplate ? bareData(argument) : argument;
     scope.bind(name, 'parameter', value, `the parameters of @${node.name}`, isMissing);
     return { name, value };
   });
@@ -285,15 +285,15 @@ export function compileFunction(
         const answer = isEffect ? absent(value.meta.descriptor) : returned(value, site.env);
         return addMarks(answer, marks);
       });
-    const perform: ScriptCall = (given, site) => {
+    const perform: ScriptCall = (evals, site) => {
       const { env, isStage } = site;
       const chain = enter(env.chain, executable, node);
-      const seen: Value[] = [];
+      const results: Value[] = [];
       const noted: Descriptor[] = [];
       let hasBegun = false;
-      const values = refused ? given.map((value) => noting(value, noted)) : given;
+      const values = refused ? evals.map((value) => recordMarks(value, noted)) : evals;
       const run = () => {
-        const inputs = inputsOf(node, values, site, seen);
+        const inputs = inputsOf(node, values, site, results);
         return operate(env, isStage ? stage : call, inputs, (values, { frame }) => {
           hasBegun = true;
           env.run.calls.push(node.name);
@@ -307,8 +307,8 @@ export function compileFunction(
       const answer = () =>
         refused
           ? orDenied(run, (fault) => {
-              const marks = marksOfRefusal(fault, hasBegun, env.frame, seen, noted);
-              return refused(seen, site, { fault, marks });
+              const marks = marksOfRefusal(fault, hasBegun, env.frame, results, noted);
+              return refused(results, site, { fault, marks });
             })
           : run();
       return chain.depth % MAX_STACKED === 0 ? Promise.resolve().then(answer) : answer();
@@ -342,8 +342,8 @@ export function marksOfRefusal(
   const judged = judgementOf(fault);
   const passed = judged?.inputs.map(({ value }) => value) ?? [];
   const all = [...values, ...passed].map(({ meta }) => meta.descriptor);
-  const said = judged ? [judged.frame.influence, marksOfReasons(judged)] : [];
-  return mergeAll([influence, ...said, ...all, ...noted]);
+  const reasons = judged ? [judged.frame.influence, marksOfReasons(judged)] : [];
+  return mergeAll([influence, ...reasons, ...all, ...noted]);
 }
 
 function deniedEnv(
@@ -354,11 +354,11 @@ function deniedEnv(
 ): Environment {
   const { detail } = fault;
   const judged = judgementOf(fault);
-  const given = Array.isArray(detail.reasons) ? detail.reasons : [];
+  const texts = Array.isArray(detail.reasons) ? detail.reasons : [];
   const found = judged?.findings ?? [];
   const denials = found.filter(({ kind }) => kind === 'deny').map(({ text }) => text);
   const wishes = found.filter(({ kind }) => kind === 'retry');
-  const reasons = judged ? denials : given;
+  const reasons = judged ? denials : texts;
   const { attempt: tried, max, hints } = judged?.frame.retry ?? FIRST_ATTEMPT;
   return withFacts(env, {
     denied: true,

@@ -13,7 +13,6 @@ type Quantifier = 'any' | 'all' | 'none';
 
 /** The values of one path for every input. */
 export class Quantified extends Opaque<{ quantifier: Quantifier; values: readonly Value[] }> {
-  /** Combines the answers of all inputs into one. */
   decide(answers: readonly Value[]): Value {
     const yes = answers.filter(isTruthy).length;
     const truth = { any: yes > 0, all: yes === answers.length, none: yes === 0 };
@@ -25,8 +24,8 @@ export const quantifiedOf = ({ data }: Value): Quantified | undefined =>
   data instanceof Quantified ? data : undefined;
 
 export const quantified = (quantifier: Quantifier, values: readonly Value[]): Value => {
-  const shown = values.map(({ data }) => data);
-  return makeOpaque(new Quantified({ quantifier, values }, shown));
+  const preview = values.map(({ data }) => data);
+  return makeOpaque(new Quantified({ quantifier, values }, preview));
 };
 
 const isQuantifier = (name: string): name is Quantifier =>

@@ -15,12 +15,12 @@ import {
   type Value,
 } from '@kernmantle/core/flow';
 import { raise, toFault } from '../fault.ts';
-import { placeOf } from '../problem.ts';
+import { locationOf } from '../problem.ts';
 import { leave, leaveOf, takeReturn } from '../run/control-values.ts';
 import {
   asPath,
   type Compiler,
-  given as constant,
+  constant as constant,
   type Environment,
   type Eval,
   evaluateAll,
@@ -229,9 +229,9 @@ async function inWindows(
       window.map(({ value }) => value),
       inner,
     );
-    const given = window.map((item, at) => ({ ...item, value: values[at] ?? item.value }));
-    items.splice(from, given.length, ...given);
-    const ran = await branches(given, from);
+    const replaced = window.map((item, at) => ({ ...item, value: values[at] ?? item.value }));
+    items.splice(from, replaced.length, ...replaced);
+    const ran = await branches(replaced, from);
     const found = ran.results.filter((result) => result !== SKIPPED);
     const list = makeContainer(found);
     const now = await hooks.after(list, values, inner);
@@ -317,7 +317,12 @@ export function compileFor(
   const plan: Plan = { node, filter, body, isCollecting, branches };
   const cap = compileCap(c, node);
   const batch = node.batch && c.piped(node.batch);
-  const op = { type: 'for' as const, name: '', opLabels: [], location: placeOf(c.unit, node.at) };
+  const op = {
+    type: 'for' as const,
+    name: '',
+    opLabels: [],
+    location: locationOf(c.unit, node.at),
+  };
   return (env) =>
     operate(env, op, [lazyInput(env, 'collection', collection)], ([list], inner) => {
       const items = itemsOf(list);
@@ -347,14 +352,14 @@ export function compileForeach(c: Compiler, node: NodeOf<'foreach'>): Eval {
   const batch = stages.length > 0 ? c.piped(stages) : undefined;
   const evaluate: Eval = async (env) => {
     const executable = await target(env);
-    const given = await evaluateAll(values, env);
-    const lists = given.map(listItems);
+    const collections = await evaluateAll(values, env);
+    const lists = collections.map(listItems);
     const found: Value[] = [];
     for (const combination of combinations(lists)) {
       await env.run.breathe();
       found.push(await invoke(executable, call.name, combination.map(constant), env, node.at));
     }
-    const list = makeContainer(found, mergeAll(given.map(shapeMarks)));
+    const list = makeContainer(found, mergeAll(collections.map(shapeMarks)));
     return batch ? await batch(list, env) : list;
   };
   const { at, end } = node;
@@ -382,11 +387,16 @@ export function compileLoop(c: Compiler, node: NodeOf<'loop'>): Eval {
   const limit = node.limit && c.expression(node.limit);
   const until = node.until && c.expression(node.until, 'condition');
   const branches = branchesOf(c, [node.body]);
-  const op = { type: 'loop' as const, name: '', opLabels: [], location: placeOf(c.unit, node.at) };
+  const op = {
+    type: 'loop' as const,
+    name: '',
+    opLabels: [],
+    location: locationOf(c.unit, node.at),
+  };
   return (outer) =>
-    operate(outer, op, limit ? [lazyInput(outer, 'limit', limit)] : [], async ([given], env) => {
-      const rounds = roundsOf(given);
-      let marks = given?.meta.descriptor ?? EMPTY;
+    operate(outer, op, limit ? [lazyInput(outer, 'limit', limit)] : [], async ([maximum], env) => {
+      const rounds = roundsOf(maximum);
+      let marks = maximum?.meta.descriptor ?? EMPTY;
       let input = makeValue(null);
       const hooks = roundHooks(env, 'round', node.at);
       const round = (inside: Environment) => {
@@ -406,12 +416,12 @@ export function compileLoop(c: Compiler, node: NodeOf<'loop'>): Eval {
           decided(env, stop.meta.descriptor, branches);
           if (isTruthy(stop)) return addMarks(input, marks);
         }
-        const left = leaveOf(await round(under(inner, marks)));
-        if (left?.word === 'retry')
+        const leaving = leaveOf(await round(under(inner, marks)));
+        if (leaving?.word === 'retry')
           raise('invalid_input', '`retry` has no meaning in a loop', { hint: 'use `continue`' });
-        if (left?.word === 'done') return addMarks(left.value, marks);
-        if (left?.word === 'return') return addMarks(leave('return', left.value), marks);
-        if (left?.word === 'continue' && !isAbsent(left.value)) input = left.value;
+        if (leaving?.word === 'done') return addMarks(leaving.value, marks);
+        if (leaving?.word === 'return') return addMarks(leave('return', leaving.value), marks);
+        if (leaving?.word === 'continue' && !isAbsent(leaving.value)) input = leaving.value;
       }
       return addMarks(makeValue(null), marks);
     });
@@ -423,10 +433,10 @@ export function countOf({ data }: Value): number {
   return isNumber && Number.isInteger(Number(data)) ? Number(data) : Number.NaN;
 }
 
-function roundsOf(given: Value | undefined): number {
-  if (!given) return Number.POSITIVE_INFINITY;
-  const rounds = countOf(given);
+function roundsOf(limit: Value | undefined): number {
+  if (!limit) return Number.POSITIVE_INFINITY;
+  const rounds = countOf(limit);
   if (rounds >= 0) return rounds;
-  const written = `loop(${textOf(given)})`;
+  const written = `loop(${textOf(limit)})`;
   return raise('invalid_input', `\`${written}\` needs a whole number of rounds, or \`endless\``);
 }

@@ -9,7 +9,7 @@ import {
   type Value,
 } from '@kernmantle/core/flow';
 import { raise } from '../fault.ts';
-import { placeOf, shownPlace } from '../problem.ts';
+import { locationOf, locationText } from '../problem.ts';
 import {
   type Compiler,
   type Environment,
@@ -71,20 +71,20 @@ async function membersOf(
 }
 
 /** The state of a file that ran as a module. */
-interface Left {
+interface ModuleRun {
   readonly unit: SourceUnit;
   readonly returned: Value | undefined;
 }
 
-type RunModule = (read: LoadedText, path: string, env: Environment) => MaybePromise<Left>;
+type RunModule = (read: LoadedText, path: string, env: Environment) => MaybePromise<ModuleRun>;
 
 export function createImports(runModule: RunModule): ImportPort {
   const loaded = new Map<string, Exports>();
   const loading: string[] = [];
 
   const file = async (path: string, env: Environment): Promise<Exports> => {
-    const known = loaded.get(path);
-    if (known) return known;
+    const cached = loaded.get(path);
+    if (cached) return cached;
     if (loading.includes(path)) {
       const circle = [...loading.slice(loading.indexOf(path)), path].map((one) => basename(one));
       const message = `the imports form a cycle: ${circle.join(' -> ')}`;
@@ -94,9 +94,11 @@ export function createImports(runModule: RunModule): ImportPort {
     const content = unwrap(await world.readFile(path, env.frame));
     const isData = /\.jsonl?$/.test(path);
     loading.push(path);
-    const left = isData ? undefined : await runModule(content, path, env);
+    const result = isData ? undefined : await runModule(content, path, env);
     loading.splice(loading.indexOf(path), 1);
-    const exports = left ? exportsOfUnit(left) : exportsOf(contentOf(content, world.root), path);
+    const exports = result
+      ? exportsOfUnit(result)
+      : exportsOf(contentOf(content, world.root), path);
     loaded.set(path, exports);
     return exports;
   };
@@ -113,7 +115,7 @@ export function createImports(runModule: RunModule): ImportPort {
 }
 
 /** Returns the exports of a file. Fails with `not_found` if an exported name is not defined. */
-function exportsOfUnit({ unit, returned }: Left): Exports {
+function exportsOfUnit({ unit, returned }: ModuleRun): Exports {
   const { scope, exports, frontMatter, name } = unit;
   const wanted = exports.names ?? scope.names().map((one) => [one, ''] as const);
   const names = new Map<string, Value>();
@@ -163,7 +165,7 @@ export function compileExport(c: Compiler, node: NodeOf<'export'>): Eval {
   return () => {
     if (node.names) {
       c.unit.exports.names ??= new Map();
-      for (const name of node.names) c.unit.exports.names.set(name, shownPlace(c.unit, node.at));
+      for (const name of node.names) c.unit.exports.names.set(name, locationText(c.unit, node.at));
     }
     return absent();
   };
@@ -201,7 +203,7 @@ export function compileImport(c: Compiler, node: NodeOf<'import'>): Eval {
     refuseAddress(textOf(value), node.mode);
     const place = resolvePath(env, textOf(value));
     let found: Exports | undefined;
-    const location = placeOf(c.unit, node.at);
+    const location = locationOf(c.unit, node.at);
     const named = { name: place, target: place, opLabels: [], retryOwner: false };
     const op = { type: 'import' as const, ...named, location };
     await operate(env, op, [{ name: 'source', value }], async (_values, inner) => {
@@ -220,7 +222,7 @@ function compileTools(c: Compiler, node: NodeOf<'import'>, written: NodeOf<'temp
     const place = `mcp:${textOf(value).trim()}`;
     let found: Exports | undefined;
     const named = { name: place, target: place, opLabels: [], retryOwner: false };
-    const op = { type: 'import' as const, ...named, location: placeOf(c.unit, node.at) };
+    const op = { type: 'import' as const, ...named, location: locationOf(c.unit, node.at) };
     await operate(env, op, [{ name: 'source', value }], async ([source], inner) => {
       const { toolExports } = await import('../run/connector-tools.ts');
       found = await toolExports(source, inner);
@@ -258,7 +260,6 @@ async function load(
   return await env.run.import(place, skipDirs, env);
 }
 
-/** Returns the members of data as exports. */
 function exportsOf(value: Value, path: string): Exports {
   const whole = isAbsent(value) ? undefined : value;
   return { names: new Map(entriesOf(value)), frontMatter: makeValue(null), path, whole };
@@ -266,7 +267,7 @@ function exportsOf(value: Value, path: string): Exports {
 
 function bindFrom(c: Compiler, node: NodeOf<'import'>, env: Environment, exports: Exports): Value {
   const { form, source } = node;
-  const place = shownPlace(c.unit, node.at);
+  const place = locationText(c.unit, node.at);
   const bind = (name: string, value: Value) =>
     env.unit.scope.define(name, 'import', value, `${place} (from ${exports.path})`);
   switch (form.kind) {

@@ -45,7 +45,6 @@ export interface SourcePlan {
   readonly effects: StagePlan['effects'];
 }
 
-/** The attempts that one stage has requested. */
 interface Context {
   attempt: number;
   readonly tries: Try[];
@@ -144,10 +143,11 @@ type Staged =
   | { readonly hint: Value | undefined; readonly marks: Descriptor; readonly isOfGuard?: boolean };
 
 function answerOf(value: Value): Staged {
-  const left = leaveOf(value);
+  const leaving = leaveOf(value);
   const marks = value.meta.descriptor;
-  if (left?.word === 'retry') return { hint: isAbsent(left.value) ? undefined : left.value, marks };
-  if (left) return { value: left.value };
+  if (leaving?.word === 'retry')
+    return { hint: isAbsent(leaving.value) ? undefined : leaving.value, marks };
+  if (leaving) return { value: leaving.value };
   const { data } = value;
   if (data === 'retry') return { hint: undefined, marks };
   if (!isObject(data) || data['value'] !== 'retry') return { value };
@@ -206,19 +206,19 @@ const tooOften = (message: string): never =>
 /** Runs the source, or runs it again for the first stage. */
 async function runSource(state: State, context: Context): Promise<void> {
   const { source } = state;
-  const held = state.outputs[0] ?? makeValue(null);
-  const { env } = stageEnv(state, { stage: 0, input: held, context });
+  const current = state.outputs[0] ?? makeValue(null);
+  const { env } = stageEnv(state, { stage: 0, input: current, context });
   countRun(state, 0, 'the source');
-  const ready = takeSource((await source.evaluate?.(env)) ?? held);
+  const ready = takeSource((await source.evaluate?.(env)) ?? current);
   state.outputs[0] = ready;
   await runEffects(source.effects, ready, env);
 }
 
 function takeSource(value: Value): Value {
-  const left = leaveOf(value);
-  if (left?.word === 'retry')
+  const leaving = leaveOf(value);
+  if (leaving?.word === 'retry')
     raise('invalid_input', '`retry` in the source of a pipeline has nothing to run again');
-  return left ? left.value : value;
+  return leaving ? leaving.value : value;
 }
 
 /** Runs the stages. The result of each decides which stage runs next. */
@@ -255,10 +255,10 @@ function finish(state: State, stage: number, value: Value): void {
   state.outputs.push(
     endsHere(value) ? makeValue('', { descriptor: value.meta.descriptor }) : value,
   );
-  const asked = state.contexts.get(stage);
-  if (asked) {
+  const context = state.contexts.get(stage);
+  if (context) {
     state.contexts.delete(stage);
-    if (asked.outputs.length > 0) state.history.push(asked.outputs);
+    if (context.outputs.length > 0) state.history.push(context.outputs);
   }
   const serving = state.contexts.get(stage + 1);
   if (serving) serving.outputs.push(valueAt(state.outputs, stage));
@@ -293,16 +293,16 @@ export async function runPipeline(
   env: Environment,
   source: SourcePlan,
   stages: readonly StagePlan[],
-  given?: Value,
+  firstInput?: Value,
 ): Promise<Value> {
   const state = new State(env, source);
-  if (given) state.outputs.push(given);
+  if (firstInput) state.outputs.push(firstInput);
   else await runSource(state, FIRST);
-  if (given && source.effects.length > 0)
+  if (firstInput && source.effects.length > 0)
     await runEffects(
       source.effects,
-      given,
-      stageEnv(state, { stage: 0, context: FIRST, input: given }).env,
+      firstInput,
+      stageEnv(state, { stage: 0, context: FIRST, input: firstInput }).env,
     );
   const value = await runStages(state, stages);
   const stage = stages.length;

@@ -140,7 +140,6 @@ interface Narrowed {
   readonly patterns: Patterns;
 }
 
-/** Returns the frame with one more policy. */
 function narrowed(frame: Frame, { world }: RunState, { data }: Value): Narrowed {
   if (!isObject(data)) return raise('config_invalid', 'a policy must be an object');
   for (const key of Object.keys(data)) {

@@ -11,15 +11,15 @@ import {
 import { raise } from '../fault.ts';
 import {
   type Compiler,
+  constant,
   type Environment,
   type Eval,
   evaluateAll,
   executableOf,
-  given,
   type Reading,
   type Walk,
 } from '../run/environment.ts';
-import { asksWhether, compileExistence } from '../run/existence.ts';
+import { compileExistence, testsExistence } from '../run/existence.ts';
 import {
   contextValue,
   findName,
@@ -112,7 +112,7 @@ function method(c: Compiler, step: StepOf<'field'>, call: StepOf<'call'>, readin
   const [pattern, ...others] = call.arguments;
   const isPattern = pattern?.kind === 'pattern';
   const values = isPattern
-    ? [given(patternOf(pattern)), ...compileArguments(c, others)]
+    ? [constant(patternOf(pattern)), ...compileArguments(c, others)]
     : compileArguments(c, call.arguments);
   return (value, env) => {
     const measured = guardInputMember(value, name);
@@ -123,7 +123,7 @@ function method(c: Compiler, step: StepOf<'field'>, call: StepOf<'call'>, readin
     if (reading === 'condition' && isAbsent(value) && name !== 'isDefined')
       return absent(value.meta.descriptor);
     if (!hasMethod(value, name)) return callMethod(value, name, []);
-    return whenReady(evaluateAll(values, env), (given) => callMethod(value, name, given));
+    return whenReady(evaluateAll(values, env), (results) => callMethod(value, name, results));
   };
 }
 
@@ -157,11 +157,11 @@ export function invoke(
   env: Environment,
   at: number,
   isStage = false,
-  asked?: Eval,
+  existence?: Eval,
 ): MaybePromise<Value> {
   const executable = executableOf(target);
   if (!executable) return raise('invalid_input', `\`@${name}\` is not a function`, { name });
-  const site = asked ? { env, at, isStage, asked } : { env, at, isStage };
+  const site = existence ? { env, at, isStage, asked: existence } : { env, at, isStage };
   const called = located(env, at, () => executable.call(values, site));
   // Which function was called may itself be secret.
   return whenReady(called, (value) => addMarks(value, target.meta.descriptor));
@@ -180,9 +180,9 @@ function compileStep(c: Compiler, step: PathStep, reading: Reading, variable: st
     case 'call': {
       const values = compileArguments(c, step.arguments);
       const [first] = step.arguments;
-      const asked =
-        first && asksWhether(variable) ? compileExistence(c, variable, first) : undefined;
-      return (value, env) => invoke(value, variable, values, env, step.at, false, asked);
+      const existence =
+        first && testsExistence(variable) ? compileExistence(c, variable, first) : undefined;
+      return (value, env) => invoke(value, variable, values, env, step.at, false, existence);
     }
   }
 }
@@ -208,7 +208,6 @@ interface Walked {
   readonly isEach: boolean;
   /** True for a method of lists, which ends `[*]` and receives the whole list. */
   readonly isOfList: boolean;
-  /** Name of the field, if the step is one. */
   readonly name?: string;
 }
 
@@ -338,8 +337,8 @@ function contextReference(
     );
 }
 
-export function compileReference(c: Compiler, node: NodeOf<'reference'>, asked: Reading): Eval {
-  const reading = node.isOptional ? 'condition' : asked;
+export function compileReference(c: Compiler, node: NodeOf<'reference'>, requested: Reading): Eval {
+  const reading = node.isOptional ? 'condition' : requested;
   const context = contextReference(c, node, reading);
   const walks = compileSteps(c, node, reading);
   const isAsked = node.isOptional || asksDefined(node.steps);

@@ -10,21 +10,21 @@ import {
   type Value,
 } from '@kernmantle/core/flow';
 import { raise } from '../fault.ts';
-import { placeOf } from '../problem.ts';
+import { locationOf } from '../problem.ts';
 import { leaveOf } from '../run/control-values.ts';
 import {
   type Compiler,
+  constant,
   type Environment,
   type Eval,
   evaluateAll,
   executableOf,
-  given,
   newPath,
   pipeFacts,
   under,
   type Walk,
 } from '../run/environment.ts';
-import { asksWhether, isPlace } from '../run/existence.ts';
+import { isPlace, testsExistence } from '../run/existence.ts';
 import { withFacts } from '../run/names.ts';
 import { operate } from '../run/operate.ts';
 import type { Expression, NodeOf, PipelineStage } from '../syntax/ast.ts';
@@ -46,7 +46,7 @@ const stageOperation = ({ unit }: Compiler, name: string, at: number): Operation
   subtype: name,
   name,
   opLabels: [],
-  location: placeOf(unit, at),
+  location: locationOf(unit, at),
 });
 
 /** Compiles a call. The input is the first argument. The call shares the retry limits of the stage. */
@@ -72,7 +72,7 @@ function callRun(
       invoke(callee, name, values, inner, at, true);
     // Transformers are not operations, so no guard judges them.
     if (executable.signature.bodyKind === 'transformer')
-      return await call([...first.map(given), ...extra], env);
+      return await call([...first.map(constant), ...extra], env);
     const values = [...first, ...(await evaluateAll(extra, env))];
     const inputs = values.map((value, index) =>
       index < first.length
@@ -84,7 +84,7 @@ function callRun(
       operate(env, op, inputs, (passed, inner, { trace }) => {
         hasBegun = true;
         if (trace.length > 0) env.pipe?.guards.push(checkOf(trace));
-        return call(passed.map(given), {
+        return call(passed.map(constant), {
           ...inner,
           pipe: takesInput ? withInput(inner, passed[0]) : inner.pipe,
         });
@@ -149,11 +149,11 @@ function whileRun(c: Compiler, stage: NodeOf<'while-stage'>): NamedRun {
       await env.run.breathe(round > 1 ? stage.pauseMs : 0);
       const facts = { while: { iteration: round, limit: count, active: true } };
       const answer = await once(value, under(withFacts(env, facts), marks));
-      const left = leaveOf(answer);
+      const leaving = leaveOf(answer);
       marks = mergeDescriptors(marks, answer.meta.descriptor);
-      if (left && isAbsent(left.value)) value = addMarks(value, marks);
-      else if (left) value = left.value;
-      if (left?.word !== 'continue') return addMarks(left ? value : answer, marks);
+      if (leaving && isAbsent(leaving.value)) value = addMarks(value, marks);
+      else if (leaving) value = leaving.value;
+      if (leaving?.word !== 'continue') return addMarks(leaving ? value : answer, marks);
     }
     const message = `\`while(${count}) @${name}\` did not finish in ${count} rounds`;
     return raise('quota_exceeded', message, { limit: 'rounds' });
@@ -230,7 +230,7 @@ const isName = (node: Expression): node is NodeOf<'reference'> =>
 /** Compiles a source. The bare name of a function is a call, which can run again. */
 function compileSource(c: Compiler, node: Expression): Pick<SourcePlan, 'evaluate' | 'repeats'> {
   const evaluate = c.expression(node);
-  if (!isName(node)) return { evaluate, repeats: given(isRepeatable(node)) };
+  if (!isName(node)) return { evaluate, repeats: constant(isRepeatable(node)) };
   return {
     evaluate: (env) =>
       whenReady(evaluate(env), (value) =>
@@ -247,16 +247,16 @@ export function compilePipeline(
   format?: Eval,
 ): Eval {
   const piped = compilePlans(c, source, stages, format);
-  const asked = source && compileAsked(c, source, stages);
-  if (!asked) return piped;
-  return (env) => (env.scope.find(asked.name) ? piped(env) : asked.answer(env));
+  const existence = source && compileAsked(c, source, stages);
+  if (!existence) return piped;
+  return (env) => (env.scope.find(existence.name) ? piped(env) : existence.answer(env));
 }
 
 /** Compiles `"a.md" | @exists` like `@exists("a.md")`, because the syntax of the argument matters. */
 function compileAsked(c: Compiler, source: Expression, [first, ...rest]: readonly PipelineStage[]) {
   if (first?.kind !== 'call-stage' || !isPlace(source)) return undefined;
   const { name, steps } = first.target;
-  if (!asksWhether(name) || steps.length > 0) return undefined;
+  if (!testsExistence(name) || steps.length > 0) return undefined;
   const call = { kind: 'call', arguments: [source], at: source.at } as const;
   const question: Expression = { ...first.target, steps: [call] };
   return {
@@ -274,7 +274,7 @@ function compilePlans(
   const effects: Walk[] = [];
   const plans = plansOf(c, stages, effects, source ? 0 : 1);
   if (!source) {
-    const plan: SourcePlan = { evaluate: undefined, repeats: given(false), effects };
+    const plan: SourcePlan = { evaluate: undefined, repeats: constant(false), effects };
     return (env) => runPipeline(env, plan, plans, env.pipe?.input ?? absent());
   }
   const { evaluate, repeats } = compileSource(c, source);
@@ -292,6 +292,6 @@ function compilePlans(
 export function compilePiped(c: Compiler, stages: readonly PipelineStage[]): Walk {
   const effects: Walk[] = [];
   const plans = plansOf(c, stages, effects);
-  const plan: SourcePlan = { evaluate: undefined, repeats: given(false), effects };
+  const plan: SourcePlan = { evaluate: undefined, repeats: constant(false), effects };
   return (value, env) => runPipeline(env, plan, plans, value);
 }

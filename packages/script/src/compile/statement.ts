@@ -9,7 +9,7 @@ import {
   withLabels,
 } from '@kernmantle/core/flow';
 import { raise } from '../fault.ts';
-import { lineOf, placeOf, shownPlace } from '../problem.ts';
+import { lineOf, locationOf, locationText } from '../problem.ts';
 import { leave, leaveOf, refuseLeave, takeReturn } from '../run/control-values.ts';
 import {
   type Compiler,
@@ -20,7 +20,7 @@ import {
 } from '../run/environment.ts';
 import { isText } from '../run/existence.ts';
 import { addHelper } from '../run/helpers.ts';
-import { wasShown } from '../run/live.ts';
+import { wasPrinted } from '../run/live.ts';
 import { lazyInput, located, operate } from '../run/operate.ts';
 import {
   type ActionExpression,
@@ -53,14 +53,14 @@ import { compileWith, withGuards, withPolicy } from './with-options.ts';
 function compileVar(c: Compiler, node: NodeOf<'var'>): Eval {
   const evaluate = c.expression(node.value);
   const { name, labels } = node;
-  const location = placeOf(c.unit, node.at);
+  const location = locationOf(c.unit, node.at);
   const op = { type: 'var' as const, name, labels, opLabels: [], retryOwner: true, location };
-  const place = shownPlace(c.unit, node.at);
+  const place = locationText(c.unit, node.at);
   const labelled = (given: Value): Value => withLabels(refuseLeave(given), labels);
   return (env) => {
     const input = lazyInput(env, name, evaluate, labelled);
     return whenReady(
-      operate(env, op, [input], ([given]) => given),
+      operate(env, op, [input], ([result]) => result),
       (value) => {
         // `var` and `exe` bind at the level of the file.
         env.unit.scope.define(name, 'var', value, place);
@@ -75,7 +75,7 @@ function compileExe(c: Compiler, node: NodeOf<'exe'>): Eval {
   return (env) => {
     const { scope } = env.unit;
     const value = makeFunction(make({ ...env, scope }));
-    scope.define(node.name, 'exe', value, shownPlace(c.unit, node.at));
+    scope.define(node.name, 'exe', value, locationText(c.unit, node.at));
     return absent();
   };
 }
@@ -89,7 +89,7 @@ function compileHelpers(_c: Compiler, node: NodeOf<'helpers'>): Eval {
 
 function compileLet(c: Compiler, node: NodeOf<'let'>): Eval {
   const evaluate = c.expression(node.value);
-  const place = shownPlace(c.unit, node.at);
+  const place = locationText(c.unit, node.at);
   return (env) =>
     whenReady(evaluate(env), (found) => {
       const value = withLabels(refuseLeave(found), node.labels);
@@ -110,7 +110,6 @@ function compileAugment(c: Compiler, node: NodeOf<'augment'>): Eval {
   };
 }
 
-/** Compiles `=> v` and `return { … }`. */
 function compileReturn(c: Compiler, node: NodeOf<'return'>): Eval {
   const evaluate = node.value && c.expression(node.value);
   if (node.labels && (node.labels.remove.length > 0 || node.labels.clear)) {
@@ -126,10 +125,10 @@ function compileReturn(c: Compiler, node: NodeOf<'return'>): Eval {
 }
 
 /** Prints a result like `run`: as text, and nothing for null. */
-function print(env: Environment, given: Value, at: number, text = runText(given)): void {
-  if (text === undefined || wasShown(env.printing, text)) return;
+function print(env: Environment, result: Value, at: number, text = runText(result)): void {
+  if (text === undefined || wasPrinted(env.printing, text)) return;
   const { emit, ports, influence } = env.frame;
-  const value = addMarks(given, influence);
+  const value = addMarks(result, influence);
   const effect = { kind: 'run', value, text, line: lineOf(env.unit, at) };
   if (emit) emit(effect);
   else ports.effects?.(effect);
@@ -164,10 +163,10 @@ function printShown(
   text: (value: Value) => string | undefined,
 ): MaybePromise<Value> {
   if (text(value) === undefined) return value;
-  const op = showAt(placeOf(env.unit, at));
-  const done = operate(env, op, [{ name: 'value', value }], ([shown], inner) => {
-    print(inner, shown, at, text(shown));
-    return shown;
+  const op = showAt(locationOf(env.unit, at));
+  const done = operate(env, op, [{ name: 'value', value }], ([passed], inner) => {
+    print(inner, passed, at, text(passed));
+    return passed;
   });
   return whenReady(done, () => value);
 }
@@ -192,13 +191,13 @@ function compileRunnable(c: Compiler, action: Expression): Eval {
     const isShown = action.options.entries.has('stream');
     const run = compileRunnable(c, ran);
     const value = c.expression(ran);
-    const location = placeOf(c.unit, action.at);
+    const location = locationOf(c.unit, action.at);
     const op = showAt(location);
     const either: Eval = (env) =>
       whenReady(value(env), (found) =>
         executableOf(found)
           ? run(env)
-          : operate(env, op, [{ name: 'value', value: found }], ([shown]) => shown),
+          : operate(env, op, [{ name: 'value', value: found }], ([passed]) => passed),
       );
     return compileWith(c, action, isShown && !isCall(ran) ? either : run);
   }
@@ -231,7 +230,7 @@ export function compileRunning(c: Compiler, action: Expression, at: number): Eva
   const evaluate = compileRunnable(c, action);
   const name = ranName(action);
   if (name === undefined) return evaluate;
-  const location = placeOf(c.unit, at);
+  const location = locationOf(c.unit, at);
   const op: Operation = { type: 'run', name, opLabels: [], retryOwner: true, location };
   return (env) => operate(env, op, [], (_inputs, inner) => evaluate(inner));
 }
@@ -372,8 +371,8 @@ export function compileStatement(c: Compiler, node: Statement): Eval {
   const guards = optionOf(node, 'guards');
   const policy = optionOf(node, 'policy');
   const compile = STATEMENTS[node.kind] as Compile<Statement['kind']>;
-  const made = compile(c, node);
-  const judged = guards ? withGuards(c, guards, made, true) : made;
+  const statement = compile(c, node);
+  const judged = guards ? withGuards(c, guards, statement, true) : statement;
   const run = policy ? withPolicy(c, policy, judged) : judged;
   if (!PRINTING.has(node.kind)) return (env) => located(env, node.at, () => run(env));
   return (env) => located(env, node.at, () => run({ ...env, printing: {} }));

@@ -15,10 +15,10 @@ import {
 import { toFault } from '../fault.ts';
 import {
   type Compiler,
+  constant,
   type Environment,
   type Eval,
   executableOf,
-  given,
   resolvePath,
   under,
 } from '../run/environment.ts';
@@ -118,11 +118,10 @@ function compileInsertion(c: Compiler, part: NodeOf<'insert'>): Eval<Value | und
   return (env) =>
     whenReady(
       find(env),
-      (value) => value && whenReady(source(value, env), (made) => piped(made, env)),
+      (value) => value && whenReady(source(value, env), (input) => piped(input, env)),
     );
 }
 
-/** Compiles `@x`, `` @x?`…` `` and the other references in a text. */
 function compileInsert(c: Compiler, part: NodeOf<'insert'>, isMustache: boolean): Make {
   const find = compileInsertion(c, part);
   const { mode, raw } = part;
@@ -191,8 +190,8 @@ export function compileParts(
   return (env) => {
     const words: Word[] = [];
     const done = inTurn(makers, (make) =>
-      whenReady(typeof make === 'string' ? [make] : make(env), (made) => {
-        words.push(...made);
+      whenReady(typeof make === 'string' ? [make] : make(env), (pieces) => {
+        words.push(...pieces);
       }),
     );
     return whenReady(done, () => words);
@@ -201,7 +200,7 @@ export function compileParts(
 
 export function compileText(c: Compiler, parts: readonly TemplatePart[], isMustache = false): Eval {
   const [first = '', ...others] = parts;
-  if (typeof first === 'string' && others.length === 0) return given(makeValue(first));
+  if (typeof first === 'string' && others.length === 0) return constant(makeValue(first));
   const all = compileParts(c, parts, isMustache);
   return (env) => whenReady(all(env), (words) => textOfWords(words));
 }
@@ -212,20 +211,20 @@ export const compileTemplate = (c: Compiler, node: NodeOf<'template'>): Eval =>
 /** Compiles a template file. It is read at the first call of each definition. */
 export function compileTemplateFile(c: Compiler, node: NodeOf<'template-file'>): Eval {
   const path = c.text(node.path.parts);
-  const known = new Map<string, Eval>();
+  const templates = new Map<string, Eval>();
   const read = async (place: string, env: Environment): Promise<Eval> => {
     const { text, descriptor } = unwrap(await env.run.world.readFile(place, env.frame));
     const kind = extname(place) === '.mtt' ? 'mtt' : 'att';
-    const made = compileTemplate(c, parseTemplateFile(text, kind));
+    const template = compileTemplate(c, parseTemplateFile(text, kind));
     // The text has the marks of the file, and so has everything that it does.
-    return async (caller) => addMarks(await made(under(caller, descriptor)), descriptor);
+    return async (caller) => addMarks(await template(under(caller, descriptor)), descriptor);
   };
   return async (env) => {
     const named = await path(env);
     const place = resolvePath(env, named.text);
     await judgeReading(place, env, /^\.[am]tt$/.test(extname(place)));
-    const made = known.get(place) ?? (await read(place, env));
-    known.set(place, made);
-    return addMarks(await made(env), named.meta.descriptor);
+    const compiled = templates.get(place) ?? (await read(place, env));
+    templates.set(place, compiled);
+    return addMarks(await compiled(env), named.meta.descriptor);
   };
 }

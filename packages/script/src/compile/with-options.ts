@@ -113,9 +113,9 @@ export function compileWith(c: Compiler, node: NodeOf<'with'>, inner?: Eval): Ev
   const selected = policy ? withPolicy(c, policy, judged) : judged;
   if (!process) return selected;
   return async (env) => {
-    const given = await process(env);
-    if (options.pipeline && given.isStream) refuseJudged(env);
-    return await selected({ ...env, process: given });
+    const processOptions = await process(env);
+    if (options.pipeline && processOptions.isStream) refuseJudged(env);
+    return await selected({ ...env, process: processOptions });
   };
 }
 
@@ -137,7 +137,6 @@ export function withGuards(c: Compiler, node: Expression, inner: Eval, isStateme
   };
 }
 
-/** Evaluates `inner` under one more policy. */
 export function withPolicy(c: Compiler, node: Expression, inner: Eval): Eval {
   const evaluate = c.expression(node);
   return async (env) => await inner(narrowedEnv(env, await evaluate(env)));

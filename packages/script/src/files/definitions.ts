@@ -181,9 +181,9 @@ function bracketEnd(text: string, from: number, hasBody: boolean): number {
 function indentEnd(text: string, from: number): number {
   let indent: number | undefined;
   for (const line of linesAt(text, from, text.length, 0)) {
-    const left = line.text.search(/\S/);
-    if (indent === undefined) indent = left;
-    else if (left !== -1 && left <= indent) return line.at;
+    const column = line.text.search(/\S/);
+    if (indent === undefined) indent = column;
+    else if (column !== -1 && column <= indent) return line.at;
   }
   return text.length;
 }

@@ -38,11 +38,9 @@ const closed = (title: string): string =>
     .replace(/[ \t]#+$/, '')
     .trimEnd();
 
-/** Returns the line after the last one of a section. */
 const sectionEnd = (headings: readonly Heading[], at: number, lines: number): number =>
   headings.slice(at + 1).find(({ level }) => level <= (headings[at]?.level ?? 0))?.line ?? lines;
 
-/** Drops blank lines at both ends. */
 export function trimBlankLines(lines: readonly string[]): readonly string[] {
   let [from, to] = [0, lines.length];
   while (from < to && lines[from]?.trim() === '') from++;
@@ -112,16 +110,16 @@ export function selectSections(text: string, wanted: WantedSections): string | s
   const excluded = rangesOf(lines, headings, wanted.exclude);
   const within = (at: number) => (range: { from: number; to: number }) =>
     at >= range.from && at < range.to;
-  const kept = [...lines.keys()].filter(
+  const selection = [...lines.keys()].filter(
     (at) => (isWhole || included.some(within(at))) && !excluded.some(within(at)),
   );
-  return trimBlankLines(joined(lines, kept)).join('\n');
+  return trimBlankLines(joined(lines, selection)).join('\n');
 }
 
 /** Adds a blank line between lines that were not adjacent before. */
-const joined = (lines: readonly string[], kept: readonly number[]): string[] =>
-  kept.flatMap((at, index) => {
-    const before = kept[index - 1];
+const joined = (lines: readonly string[], selection: readonly number[]): string[] =>
+  selection.flatMap((at, index) => {
+    const before = selection[index - 1];
     const isJoint = before !== undefined && before !== at - 1 && lines[before]?.trim() !== '';
     return isJoint ? ['', lines[at] ?? ''] : [lines[at] ?? ''];
   });

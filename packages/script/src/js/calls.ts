@@ -42,9 +42,9 @@ function createGuarded(): Guarded {
     try {
       const isObject = typeof error === 'object' && error !== null;
       // Read once, because a getter could return a different value each time.
-      const said = isObject ? (error as Bag)['message'] : undefined;
-      if (typeof said === 'string') name = String_((error as Bag)['name']);
-      message = typeof said === 'string' ? said : String_(error);
+      const text = isObject ? (error as Bag)['message'] : undefined;
+      if (typeof text === 'string') name = String_((error as Bag)['name']);
+      message = typeof text === 'string' ? text : String_(error);
     } catch {}
     return `e${stringify({ __proto__: null, message, name })}`;
   };
@@ -156,11 +156,14 @@ function createCalls({ ask, codec, guarded, argumentsOf, callbacks, fire }: Inne
       }
       named[name] = (...args: unknown[]) => {
         const { run, free } = unit;
-        const known = argumentsOf(shape, parse(parts) as unknown[], free, all);
-        const given = { __proto__: null, length: arity + known.length } as unknown as unknown[];
-        for (let at = 0; at < arity; at++) given[at] = args[at];
-        for (let at = 0; at < known.length; at++) given[arity + at] = known[at];
-        return apply(run, undefined, given);
+        const captured = argumentsOf(shape, parse(parts) as unknown[], free, all);
+        const allValues = {
+          __proto__: null,
+          length: arity + captured.length,
+        } as unknown as unknown[];
+        for (let at = 0; at < arity; at++) allValues[at] = args[at];
+        for (let at = 0; at < captured.length; at++) allValues[arity + at] = captured[at];
+        return apply(run, undefined, allValues);
       };
     },
     fire: (timer) =>

@@ -137,16 +137,16 @@ export async function openContext(ask: AskHost): Promise<JsContext> {
   const { runtime, memory } = await newMachine();
   const vm = runtime.newContext();
   const host = vm.newFunction('ask', (kind, id, text) => {
-    const said: unknown = JSON.parse(vm.getString(text));
-    const answer = ask(vm.getString(kind), vm.getNumber(id), String(said));
+    const question: unknown = JSON.parse(vm.getString(text));
+    const answer = ask(vm.getString(kind), vm.getNumber(id), String(question));
     return vm.newString(JSON.stringify(answer));
   });
   // V8 compiles a function at its first run, so the main loop is compiled here.
   setBudget(BUDGET_OF_LOOP);
   const evaluated = vm.evalCode(insideText(), 'inside.js');
   setBudget(BUDGET);
-  const made = vm.unwrapResult(evaluated);
-  const calls = vm.unwrapResult(vm.callFunction(made, vm.undefined, host));
+  const factory = vm.unwrapResult(evaluated);
+  const calls = vm.unwrapResult(vm.callFunction(factory, vm.undefined, host));
   const js = new JsContext(vm, memory, calls);
   runtime.setInterruptHandler(() => {
     if (performance.now() > js.deadline) js.broken = 'time';
@@ -189,9 +189,9 @@ export function within(js: JsContext, ms: number, work: () => string, breaks = f
 }
 
 function outermost(js: JsContext, ms: number, work: () => string, breaks: boolean): Entered {
-  let said = '';
+  let answer = '';
   const step = (): void => {
-    said = work();
+    answer = work();
     runPendingJobs(js);
   };
   js.deadline = performance.now() + ms;
@@ -205,8 +205,8 @@ function outermost(js: JsContext, ms: number, work: () => string, breaks: boolea
     js.depth = 0;
     js.deadline = Infinity;
   }
-  if (said === 'm') js.broken ??= 'memory';
-  return js.broken ? { broken: js.broken } : { said };
+  if (answer === 'm') js.broken ??= 'memory';
+  return js.broken ? { broken: js.broken } : { said: answer };
 }
 
 function apply({ vm }: JsContext, called: QuickJSHandle, parts: readonly Part[]) {
@@ -223,9 +223,9 @@ function apply({ vm }: JsContext, called: QuickJSHandle, parts: readonly Part[])
 /** Calls a compiled block with a job number, the shape of its arguments and their parts. */
 export function enter(js: JsContext, called: QuickJSHandle, parts: readonly Part[]): string {
   const result = apply(js, called, parts);
-  const said = result.error ? 'm' : js.vm.getString(result.value);
+  const answer = result.error ? 'm' : js.vm.getString(result.value);
   (result.error ?? result.value).dispose();
-  return said;
+  return answer;
 }
 
 /** Calls a block that has only operators. Returns its plain value; `undefined` if the result is of another kind. */
@@ -291,14 +291,14 @@ function makeUnit(
   if (!code.ok) return code;
   const id = ++js.unitCount;
   const missing = fail('internal_error', 'the js block could not be compiled');
-  let made = missing as ReturnType<typeof compile>;
+  let compiled = missing as ReturnType<typeof compile>;
   within(js, COMPILING_MS, () => {
-    made = compile(js, id, code.output, all, free);
+    compiled = compile(js, id, code.output, all, free);
     return 'u';
   });
-  if (!made.ok) return made;
+  if (!compiled.ok) return compiled;
   const isBrief = free.length === 0 && isArithmetic(source, names);
-  return ok({ id, ...made.output, arity: names.length, free, isBrief });
+  return ok({ id, ...compiled.output, arity: names.length, free, isBrief });
 }
 
 /** Returns the compiled block. `helpers` has the names that it may call. */
@@ -310,13 +310,13 @@ export function unitOf(
 ): Outcome<Unit> {
   const same = js.units.get(source) ?? new Map<string, Outcome<Unit>>();
   const key = `${parameters.join(' ')}|${helpers.join(' ')}`;
-  const known = same.get(key);
-  if (known) return known;
+  const cached = same.get(key);
+  if (cached) return cached;
   const names = parameters.map(identifier);
   const free = [...helpers, 'mx', 'ctx'].filter(
     (name) => source.includes(name) && !names.includes(name) && identifier(name) === name,
   );
-  const made = makeUnit(js, source, names, free);
-  js.units.set(source, same.set(key, made));
-  return made;
+  const unit = makeUnit(js, source, names, free);
+  js.units.set(source, same.set(key, unit));
+  return unit;
 }

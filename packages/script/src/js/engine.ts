@@ -74,7 +74,7 @@ class Engine {
    * Marks of everything that was ever passed in. A block can leave data behind in a global, a prototype or
    * a timer, and another block can return it. So every result has all these marks.
    */
-  seen: Descriptor = EMPTY;
+  marks: Descriptor = EMPTY;
   /** The job that receives what is printed now. */
   current: Job | undefined;
   jobCount = 0;
@@ -181,14 +181,13 @@ function resultOf(engine: Engine, job: Job, text: string): Outcome<JsResult> {
   const { logs, warnings, fault } = job;
   if (fault && isRefusal(fault)) return { ok: false, error: fault };
   if (text[0] !== 'e')
-    return ok({ value: readData(text), logs, warnings, descriptor: engine.seen });
+    return ok({ value: readData(text), logs, warnings, descriptor: engine.marks });
   const thrown = thrownFault(text.slice(1), engine.context ? isFull(engine.context) : false);
   // The exception may be the fault of a called function that the block did not catch.
   const isPassing = fault?.detail.message === thrown.error.detail.message;
   return leftFull(engine, isPassing ? { ok: false, error: fault } : thrown);
 }
 
-/** Returns the outcome of a job, or a promise for it. */
 function outcomeOf(engine: Engine, job: Job): MaybePromise<Outcome<JsResult>> {
   if (job.ended) return job.ended;
   return new Promise((resolve) => {
@@ -259,9 +258,9 @@ function callHelper(engine: Engine, job: Job | undefined, text: string): string 
   const helper = job?.call.helpers.findLast((one) => one.name === name);
   if (!job || !helper) return `ethe function \`${name}\` cannot be called after its block ended`;
   const failed = (error: unknown): string => {
-    const known = error instanceof ScriptFault ? error.fault : undefined;
-    if (!isRefusal(job.fault)) job.fault = known;
-    return `e${known?.detail.message ?? messageOf(error)}`;
+    const fault = error instanceof ScriptFault ? error.fault : undefined;
+    if (!isRefusal(job.fault)) job.fault = fault;
+    return `e${fault?.detail.message ?? messageOf(error)}`;
   };
   const taken = ({ data, meta }: Value): string => {
     notice(engine, meta.descriptor);
@@ -269,11 +268,13 @@ function callHelper(engine: Engine, job: Job | undefined, text: string): string 
   };
   try {
     const values = readData(text.slice(name.length + 1));
-    const value = helper.call?.(Array.isArray(values) ? values : [], engine.seen);
+    const value = helper.call?.(Array.isArray(values) ? values : [], engine.marks);
     if (!value) return failed(`the function \`${name}\` cannot be called from here`);
     if (!(value instanceof Promise)) return taken(value);
     const ticket = ++engine.tickets;
-    void value.then(taken, failed).then((said) => resume(engine, job, 'answer', [ticket, said]));
+    void value
+      .then(taken, failed)
+      .then((answer) => resume(engine, job, 'answer', [ticket, answer]));
     return `p${ticket}`;
   } catch (error) {
     return failed(error);
@@ -306,7 +307,7 @@ function asJob<T>(engine: Engine, job: Job, work: () => T): T {
 /** Adds marks to the context, but never `trusted`, because another value in it may not be trusted. */
 function notice(engine: Engine, descriptor: Descriptor): void {
   if (descriptor !== EMPTY)
-    engine.seen = mergeDescriptors(engine.seen, removeLabels(descriptor, ['trusted']));
+    engine.marks = mergeDescriptors(engine.marks, removeLabels(descriptor, ['trusted']));
 }
 
 function runIn(engine: Engine, js: JsContext, call: JsCall): MaybePromise<Outcome<JsResult>> {
@@ -328,7 +329,7 @@ function runBrief(engine: Engine, js: JsContext, call: JsCall, unit: Unit): JsRe
   const value = enterPlain(js, unit, parts);
   if (value === undefined) return undefined;
   notice(engine, call.descriptor);
-  return { value, logs: NONE, warnings: NONE, descriptor: engine.seen };
+  return { value, logs: NONE, warnings: NONE, descriptor: engine.marks };
 }
 
 function start(
@@ -364,12 +365,12 @@ function define(
   js: JsContext,
   job: Job,
   free: readonly string[],
-  known: Set<string>,
+  defined: Set<string>,
 ): Outcome<null> {
   const { call } = job;
   for (const name of free) {
-    if (known.has(name)) continue;
-    known.add(name);
+    if (defined.has(name)) continue;
+    defined.add(name);
     const helper = call.helpers.findLast((one) => one.name === name);
     if (!helper) callInside(js, 'name', [name, dataText(call.mx())]);
     else if (helper.source === undefined) callInside(js, 'define', [job.id, name, 0, 0, '', '[]']);
@@ -379,12 +380,12 @@ function define(
       const own = [...parameters, ...captured.map((one) => one.name)];
       const unit = unitOf(js, source, own, names);
       if (!unit.ok) return unit;
-      const more = define(js, job, unit.output.free, known);
+      const more = define(js, job, unit.output.free, defined);
       if (!more.ok) return more;
       const parts: Part[] = [];
       const shape = captured.map(({ value }) => give(value, parts)).join('');
-      const given = JSON.stringify(parts);
-      callInside(js, 'define', [job.id, name, unit.output.id, parameters.length, shape, given]);
+      const values = JSON.stringify(parts);
+      callInside(js, 'define', [job.id, name, unit.output.id, parameters.length, shape, values]);
     }
   }
   return ok(null);

@@ -71,19 +71,18 @@ function offerTags(text: string, offset: number): TagOffer | undefined {
 function offerAttributes(text: string, offset: number): TagOffer | undefined {
   const start = text.lastIndexOf('<', offset - 1);
   if (start === -1) return undefined;
-  const [, name = '', given = '', typed = ''] =
+  const [, name = '', attributes = '', typed = ''] =
     /^<([A-Za-z_][\w.:-]*)((?:\s+[\w.:-]+\s*=\s*(?:"[^"]*"|'[^']*'))*)\s+([\w.:-]*)$/.exec(
       text.slice(start, offset),
     ) ?? [];
   if (name === '') return undefined;
   const parent = openAt(text, start).at(-1);
   const shape = parent ? childShape(parent.shape, name) : DIRECTIVE;
-  const used = new Set([...given.matchAll(/([\w.:-]+)\s*=/g)].map(([, key]) => key));
+  const used = new Set([...attributes.matchAll(/([\w.:-]+)\s*=/g)].map(([, key]) => key));
   const names = (shape?.attributes ?? []).filter((key) => !used.has(key));
   return { names, at: offset - typed.length };
 }
 
-/** Returns the name of the tag at an offset. */
 export function tagAt(
   text: string,
   offset: number,
@@ -154,10 +153,10 @@ interface AskedAt {
 function completeScript(view: Scripted, offset: number, modules: Modules): Completion | undefined {
   const { text } = view.script;
   const line = text.slice(text.lastIndexOf('\n', offset - 1) + 1, offset);
-  const asked: AskedAt = { view, offset, line, modules };
-  const begun = beginning(asked);
-  if (begun) return begun;
-  const repaired = repair(asked);
+  const request: AskedAt = { view, offset, line, modules };
+  const statement = beginning(request);
+  if (statement) return statement;
+  const repaired = repair(request);
   if (isProse(repaired.view.script, Math.max(0, offset - 1))) return undefined;
   return (
     ruleHead(repaired) ??
@@ -169,16 +168,15 @@ function completeScript(view: Scripted, offset: number, modules: Modules): Compl
 }
 
 /** A statement that ends with `@` or `.` does not parse. It may parse with a name inserted there. */
-function repair(asked: AskedAt): AskedAt {
-  const { view, offset, line } = asked;
-  if (!/[@.]$/.test(line)) return asked;
+function repair(request: AskedAt): AskedAt {
+  const { view, offset, line } = request;
+  if (!/[@.]$/.test(line)) return request;
   const { text, mode, from, to, inputs } = view.script;
-  const made = `${text.slice(0, offset)}x${text.slice(offset)}`;
-  const script = readScript(made, mode, view.file, { from, to: to + 1 }, inputs);
-  return { ...asked, view: { ...view, script } };
+  const repairedText = `${text.slice(0, offset)}x${text.slice(offset)}`;
+  const script = readScript(repairedText, mode, view.file, { from, to: to + 1 }, inputs);
+  return { ...request, view: { ...view, script } };
 }
 
-/** Completes statement words at the start of a line. */
 function beginning({ view, offset, line }: AskedAt): Completion | undefined {
   const found = /^[ \t]*(\/?)([a-z]*)$/.exec(line);
   if (!found) return undefined;
@@ -242,8 +240,8 @@ function imported({ view, offset, line, modules }: AskedAt): Completion | undefi
 }
 
 function toolsOf(connector: string | undefined, { file }: Scripted, modules: Modules): Item[] {
-  const known = connector === undefined ? undefined : modules.tools(connector, file);
-  return known && 'names' in known ? known.names.map((name) => item('function', name)) : [];
+  const tools = connector === undefined ? undefined : modules.tools(connector, file);
+  return tools && 'names' in tools ? tools.names.map((name) => item('function', name)) : [];
 }
 
 function named({ view, offset, line }: AskedAt): Completion | undefined {
@@ -251,7 +249,7 @@ function named({ view, offset, line }: AskedAt): Completion | undefined {
   if (typed === undefined) return undefined;
   const { names, inputs, text, parsed } = view.script;
   const at = offset - typed.length;
-  const seen = names.filter(
+  const visible = names.filter(
     (bound) =>
       !/^(?:guard|hook)$/.test(bound.kind) &&
       // The name that is being bound is left out.
@@ -260,7 +258,7 @@ function named({ view, offset, line }: AskedAt): Completion | undefined {
       offset <= bound.seen.end,
   );
   const items = [
-    ...seen.map(({ name, kind, labels }) =>
+    ...visible.map(({ name, kind, labels }) =>
       item(kind === 'function' ? 'function' : 'variable', name, [kind, ...labels].join(' ')),
     ),
     ...inputs.map(({ name, description }) => item('variable', name, description)),
@@ -293,7 +291,6 @@ function unique(items: readonly Item[]): Item[] {
   return [...first.values()];
 }
 
-/** Completes fields and methods after `.`. */
 function member({ view, offset, line, modules }: AskedAt): Completion | undefined {
   const [, name, steps = '', typed = ''] = MEMBER.exec(line) ?? [];
   if (name === undefined) {
@@ -310,7 +307,6 @@ function member({ view, offset, line, modules }: AskedAt): Completion | undefine
   return { items: unique(items), at: offset - typed.length };
 }
 
-/** Returns the methods of a type; all methods if the type is unknown. */
 function methodsOf(type: string | undefined): Item[] {
   const common = [...listed('method', 'questions'), ...listed('field', 'value_members')];
   const text = type === undefined || type === 'string' ? listed('method', 'text_methods') : [];

@@ -62,12 +62,12 @@ const MOST_NAMES = 500;
 /** Returns the labels that a value may have from the names it reads. It never omits a written name. */
 export function carriedLabels(home: Home, modules: Modules): string[] {
   const labels = new Set<string>();
-  const seen = new Set<Bound>();
+  const visited = new Set<Bound>();
   const open: Home[] = [home];
-  for (let next = open.pop(); next && seen.size < MOST_NAMES; next = open.pop()) {
+  for (let next = open.pop(); next && visited.size < MOST_NAMES; next = open.pop()) {
     const { file, script, bound } = next;
-    if (seen.has(bound)) continue;
-    seen.add(bound);
+    if (visited.has(bound)) continue;
+    visited.add(bound);
     for (const label of bound.labels) labels.add(label);
     for (const { name, at } of namesReadBy(bound)) {
       const inner = findBound(script.names, name, at);
@@ -184,7 +184,6 @@ export function definitionAt(view: View, offset: number, modules: Modules): Targ
   }
 }
 
-/** Returns the imported file whose path is at the offset. */
 function pathAt({ script, file }: Scripted, offset: number, modules: Modules): Target | undefined {
   const bound = script.names.find(
     ({ source }) => source && source.path.at < offset && offset < source.path.end,

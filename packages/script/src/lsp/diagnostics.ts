@@ -28,11 +28,11 @@ export function findingsOf(
   ];
   const items =
     view.kind === 'directive' || view.kind === 'item' ? itemFindings(view, document, library) : [];
-  const seen = new Set<string>();
+  const keys = new Set<string>();
   return [...script, ...items]
     .filter(({ range, message }) => {
       const key = `${range.start.line}:${range.start.character}:${message}`;
-      return !seen.has(key) && seen.add(key);
+      return !keys.has(key) && keys.add(key);
     })
     .slice(0, MOST);
 }

@@ -18,10 +18,10 @@ function startsOf(text: string): number[] {
 }
 
 export function createDocument(uri: string, text: string, version: number) {
-  let known: number[] | undefined;
+  let cachedStarts: number[] | undefined;
   const starts = (): number[] => {
-    known ??= startsOf(text);
-    return known;
+    cachedStarts ??= startsOf(text);
+    return cachedStarts;
   };
   const placeAt = (offset: number): LspPosition => {
     const list = starts();
@@ -62,8 +62,8 @@ export function changeDocument(
     const [from, to] = range
       ? [current.offsetAt(range.start), current.offsetAt(range.end)]
       : [0, current.text.length];
-    const made = current.text.slice(0, from) + text + current.text.slice(Math.max(from, to));
-    current = createDocument(document.uri, made, version);
+    const next = current.text.slice(0, from) + text + current.text.slice(Math.max(from, to));
+    current = createDocument(document.uri, next, version);
   }
   return current;
 }

@@ -72,11 +72,11 @@ export function createOpenDocuments(notify: Notify) {
     /** Returns the text of an open file; `undefined` if it is not open. */
     textOf: (file: string): string | undefined => documents.get(pathToFileURL(file).href)?.text,
     view(document: Document): View {
-      const known = views.get(document);
-      if (known) return known;
-      const made = viewOf(document.text, fileOf(document.uri));
-      views.set(document, made);
-      return made;
+      const cached = views.get(document);
+      if (cached) return cached;
+      const fresh = viewOf(document.text, fileOf(document.uri));
+      views.set(document, fresh);
+      return fresh;
     },
     /** Returns the documents that need new findings, and empties that list. */
     takeChanged(): Document[] {

@@ -75,7 +75,6 @@ const lines = (...parts: (string | undefined)[]): string =>
 const labelled = (labels: readonly string[]): string =>
   labels.length === 0 ? '' : `, labels ${labels.map((label) => `\`${label}\``).join(' ')}`;
 
-/** Returns the labels that come from other names. */
 const carriedLine = (home: Home, modules: Modules): string => {
   const carried = carriedLabels(home, modules).filter((one) => !home.bound.labels.includes(one));
   return carried.length === 0 ? '' : `may carry${labelled(carried).replace(', labels', '')}`;
@@ -104,7 +103,6 @@ function writtenText(value: Expression): string | undefined {
   return value.kind === 'literal' && typeof value.value === 'string' ? value.value : undefined;
 }
 
-/** Describes a field or a method. */
 function aboutMember(meaning: Meaning & { fields: readonly string[] }, written: string): string {
   const { fields } = meaning;
   const last = fields.at(-1) ?? '';

@@ -25,7 +25,6 @@ export interface Module {
   readonly data: Json | undefined;
 }
 
-/** A name with the file that binds it. */
 export interface Home {
   readonly file: string;
   readonly script: ScriptView;
@@ -45,20 +44,20 @@ function stampOf(file: string): string | undefined {
 
 /** Creates the modules. `opened` returns the text of an open file. */
 export function createModules(userFolder: string, opened: (file: string) => string | undefined) {
-  const kept = new Map<string, { stamp: string; module: Module }>();
+  const cache = new Map<string, { stamp: string; module: Module }>();
 
   function read(file: string): Module | undefined {
     const open = opened(file);
     if (open !== undefined) return moduleOf(file, open);
     const stamp = stampOf(file);
     if (stamp === undefined) return undefined;
-    const known = kept.get(file);
-    if (known?.stamp === stamp) return known.module;
+    const cached = cache.get(file);
+    if (cached?.stamp === stamp) return cached.module;
     const content = readRegularFile(file, { max: MAX_FILE, followsLinks: true });
     if ('problem' in content) return undefined;
     const module = moduleOf(file, content.bytes.toString('utf8'));
-    if (kept.size >= MAX_KEPT) kept.clear();
-    kept.set(file, { stamp, module });
+    if (cache.size >= MAX_KEPT) cache.clear();
+    cache.set(file, { stamp, module });
     return module;
   }
 
@@ -76,7 +75,6 @@ export function createModules(userFolder: string, opened: (file: string) => stri
       const path = locate(written, from);
       return read(path) ?? (extname(path) === '' ? read(`${path}.mld`) : undefined);
     },
-    /** Returns the file of an import. */
     of({ source }: Bound, from: string): Module | undefined {
       const written = source && staticText(source.path);
       return written === undefined ? undefined : modules.at(written, from);

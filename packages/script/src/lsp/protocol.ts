@@ -9,7 +9,7 @@ const BREAK = Buffer.from('\r\n\r\n');
 
 /** Creates the framing of a stream. `take` receives each message, `complain` why one was skipped. */
 export function createFraming(take: (text: string) => void, complain: (why: string) => void) {
-  let kept: Buffer = Buffer.alloc(0);
+  let pending: Buffer = Buffer.alloc(0);
   /** Parts of the current message. They are joined once, when it is complete. */
   let parts: Uint8Array[] = [];
   let missing = 0;
@@ -60,15 +60,16 @@ export function createFraming(take: (text: string) => void, complain: (why: stri
 
   return {
     push(chunk: Uint8Array): void {
-      let bytes: Buffer = kept.length === 0 ? Buffer.from(chunk) : Buffer.concat([kept, chunk]);
-      kept = Buffer.alloc(0);
+      let bytes: Buffer =
+        pending.length === 0 ? Buffer.from(chunk) : Buffer.concat([pending, chunk]);
+      pending = Buffer.alloc(0);
       while (bytes.length > 0) {
         const rest = readSome(bytes);
         bytes = rest ?? bytes;
         // Bytes that are waiting for more input are not examined again.
         const isShort = bytes.length < BREAK.length && missing === 0 && skipping === 0;
         if (rest === undefined || isShort) {
-          kept = bytes;
+          pending = bytes;
           return;
         }
       }

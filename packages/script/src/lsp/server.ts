@@ -150,11 +150,11 @@ export function createServer(ports: ServerPorts) {
       }
       const { id, method, params } = parsed.output;
       if (method === 'exit') return state === 'closed' ? 0 : 1;
-      const given = isObject(params) ? params : {};
+      const object = isObject(params) ? params : {};
       // A message without a method is an answer. The server sends no requests, so it is ignored.
       if (typeof method !== 'string') return undefined;
-      if (id === undefined) note(method, given);
-      else request(id, method, given);
+      if (id === undefined) note(method, object);
+      else request(id, method, object);
       return undefined;
     },
     /** Sends the diagnostics of changed documents. It is called when no message is waiting. */

@@ -48,9 +48,9 @@ const SECTION =
 function sectionsIn(line: string, at: number): DocumentSymbol[] {
   return [...line.matchAll(SECTION)].map(({ 0: whole, 1: tag, 2: element, 3: own, index }) => {
     const name = tag === 'directive' ? /\bname="([^"\n]+)"/.exec(whole)?.[1] : own;
-    const shown = name === undefined ? `<${tag ?? element}>` : `${tag ?? element} ${name}`;
+    const label = name === undefined ? `<${tag ?? element}>` : `${tag ?? element} ${name}`;
     const kind = own === undefined ? KIND.module : KIND.property;
-    return { name: shown, kind, at: at + index, end: at + index + whole.length };
+    return { name: label, kind, at: at + index, end: at + index + whole.length };
   });
 }
 

@@ -17,7 +17,6 @@ export interface ScriptView {
   readonly to: number;
   readonly parsed: Parsed;
   readonly names: readonly Bound[];
-  /** Inputs of the directive, which are variables of the script. */
   readonly inputs: readonly DirectiveInput[];
   /** True if the directive extends another one, whose inputs are variables too. */
   readonly isOpen?: true;
@@ -64,13 +63,13 @@ const blank = (text: string): string => text.replace(/[^\r\n]/g, ' ');
 
 function scriptInside(text: string, file: string): ScriptView | undefined {
   const { directive, draft } = parseDirective(text, file);
-  const known = directive ?? draft;
-  const range = known && rangeOf(known, text);
-  if (!known || !range) return undefined;
+  const item = directive ?? draft;
+  const range = item && rangeOf(item, text);
+  if (!item || !range) return undefined;
   const { from, to } = range;
   const alone = `${blank(text.slice(0, from))}${text.slice(from, to)}${blank(text.slice(to))}`;
-  const script = readScript(alone, 'strict', file, range, known.inputs);
-  return known.relationships.extends.length === 0 ? script : { ...script, isOpen: true };
+  const script = readScript(alone, 'strict', file, range, item.inputs);
+  return item.relationships.extends.length === 0 ? script : { ...script, isOpen: true };
 }
 
 /** Returns the range of the script in the file: from its first character to the end of its last line. */

@@ -5,7 +5,6 @@ import { shellQuote } from '@kernmantle/core/base';
 const PIECE = /'[^']*'|"(?:\\.|[^"\\])*"|\\.|\$(?:\{(\w+)[^}]*\}|(\w+))|[^'"\\$]+|./gs;
 const INSIDE = /\\.|\$(?:\{(\w+)[^}]*\}|(\w+))/gs;
 
-/** Returns the words of an unquoted variable. */
 const splitWords = (text: string): string =>
   text.replaceAll(/\S+|\s+/g, (part) => (/\s/.test(part) ? ' ' : shellQuote(part)));
 
@@ -13,9 +12,9 @@ const insideQuotes = (text: string): string =>
   text.replaceAll(/\s/g, ' ').replaceAll(/["\\$`]/g, '\\$&');
 
 /** Returns the command with the values of its variables, for checks only. Only quoted ones stay one word. */
-export function withVariables(line: string, held: Readonly<Record<string, string>>): string {
+export function withVariables(line: string, variables: Readonly<Record<string, string>>): string {
   const valueOf = (name: string | undefined): string | undefined =>
-    name !== undefined && Object.hasOwn(held, name) ? held[name] : undefined;
+    name !== undefined && Object.hasOwn(variables, name) ? variables[name] : undefined;
   if (!line.includes('$')) return line;
   return line.replaceAll(PIECE, (piece: string, braced?: string, bare?: string) => {
     if (piece.startsWith('"')) {
@@ -93,7 +92,6 @@ const SHELLS = /^(?:(?:ba|da|z|k|fi)?sh|su|runuser|script)$/;
 
 const WORD = /(?:'[^']*'|"(?:\\.|[^"\\])*"|\\.|[^\s'"\\])+/g;
 const wordsOf = (command: string): string[] => command.match(WORD) ?? [];
-/** Returns a word without its quotes and escapes. */
 const bareWord = (word: string): string =>
   word.replace(/'([^']*)'|"((?:\\.|[^"\\])*)"|\\(.)/g, (_, single, double, one) =>
     String(single ?? double?.replace(/\\(.)/g, '$1') ?? one ?? ''),
@@ -117,29 +115,29 @@ function foundBy(words: readonly string[]): string[] {
 }
 
 /** Returns the words of the command that a program runs; `undefined` if it runs none. */
-export function carriedBy(given: readonly string[]): string[] | undefined {
-  const begin = given.findIndex((word) => !/^\w+=/.test(word));
-  const program = programOf(given[begin] ?? '');
-  const found = foundBy(given.slice(Math.max(begin, 0)));
+export function carriedBy(words: readonly string[]): string[] | undefined {
+  const begin = words.findIndex((word) => !/^\w+=/.test(word));
+  const program = programOf(words[begin] ?? '');
+  const found = foundBy(words.slice(Math.max(begin, 0)));
   if (found.length > 0) return found;
   const valued = Object.hasOwn(CARRIERS, program) ? CARRIERS[program] : undefined;
   if (begin < 0 || valued === undefined) return undefined;
   let at = begin + 1;
-  for (; at < given.length; at++) {
-    const word = bareWord(given[at] ?? '');
+  for (; at < words.length; at++) {
+    const word = bareWord(words[at] ?? '');
     if (program === 'env' && SPLIT.test(word)) {
       const text = word.replace(SPLIT, '');
-      return wordsOf(text === '' ? bareWord(given[at + 1] ?? '') : text);
+      return wordsOf(text === '' ? bareWord(words[at + 1] ?? '') : text);
     }
     if (VALUED.test(word) || (/^-\w$/.test(word) && valued.includes(word[1] ?? ''))) at += 1;
     else if (!/^-|^\d+(?:\.\d+)?[smhd]?$|^\w+=/.test(word)) break;
   }
-  return at < given.length ? given.slice(at) : undefined;
+  return at < words.length ? words.slice(at) : undefined;
 }
 
 /** Returns the text that a shell runs; `undefined` if there is none. */
-function shellText(given: readonly string[]): string | undefined {
-  const words = given.slice(given.findIndex((word) => !/^\w+=/.test(word)));
+function shellText(allWords: readonly string[]): string | undefined {
+  const words = allWords.slice(allWords.findIndex((word) => !/^\w+=/.test(word)));
   const program = programOf(words[0] ?? '');
   if (program === 'eval') return words.slice(1).map(bareWord).join(' ');
   if (!SHELLS.test(program)) return undefined;
@@ -178,8 +176,8 @@ function withoutRedirections(words: readonly string[]): readonly string[] {
 }
 
 /** Returns the unquoted words of each command that a line or a shell text runs, with the program first. */
-export function commandsIn(given: string, isShell: boolean): string[][] {
-  const text = given.replaceAll(/\\\r?\n/g, '');
+export function commandsIn(source: string, isShell: boolean): string[][] {
+  const text = source.replaceAll(/\\\r?\n/g, '');
   const lines = [text, ...substituted(text)];
   const commands = isShell
     ? lines.flatMap((line) => line.match(SHELL_PARTS) ?? [])

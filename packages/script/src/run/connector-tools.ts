@@ -100,8 +100,8 @@ interface Callee {
 }
 
 /** True if a single object has all arguments by name. It is an ordinary argument of a one-object tool. */
-function isByName({ parameters, tool: { schema } }: Callee, given: readonly Value[]): boolean {
-  const [only, ...others] = given;
+function isByName({ parameters, tool: { schema } }: Callee, values: readonly Value[]): boolean {
+  const [only, ...others] = values;
   const isObjectAlone =
     only && others.length === 0 && isObject(only.data) && isStructure(only.data);
   if (!isObjectAlone) return false;
@@ -110,17 +110,17 @@ function isByName({ parameters, tool: { schema } }: Callee, given: readonly Valu
   return parameters.length !== 1 || !typesIn(own, schema).has('object');
 }
 
-function argumentsOf(callee: Callee, given: readonly Value[], isStage: boolean) {
+function argumentsOf(callee: Callee, values: readonly Value[], isStage: boolean) {
   const { parameters, tool, names } = callee;
   const properties = getOwn(tool.schema, 'properties');
   const fit = (name: string, value: Value): readonly [string, Value] => [
     name,
     fitted(value, getOwn(properties, name), tool.schema),
   ];
-  const [first] = given;
-  if (first && isByName(callee, given))
+  const [first] = values;
+  if (first && isByName(callee, values))
     return entriesOf(first).map(([name, one]) => fit(name, one));
-  const taken = isStage && parameters.length === 0 ? [] : given;
+  const taken = isStage && parameters.length === 0 ? [] : values;
   if (taken.length > parameters.length) {
     const [name = ''] = names;
     const list = parameters.length === 0 ? 'none' : parameters.join(', ');
@@ -143,11 +143,13 @@ function answerOf(output: Value): Value {
   const texts = elementsOf(content).map((block) =>
     getOwn(block.data, 'type') === 'text' ? elementOf(block, 'text') : undefined,
   );
-  const said = texts.filter((text) => text !== undefined);
-  if (said.length < texts.length) return content;
-  const [only, ...others] = said;
+  const present = texts.filter((text) => text !== undefined);
+  if (present.length < texts.length) return content;
+  const [only, ...others] = present;
   if (!only) return makeValue(null, { descriptor: content.meta.descriptor });
-  return parseJsonText(others.length === 0 ? only : computed(said.map(textOf).join('\n'), said));
+  return parseJsonText(
+    others.length === 0 ? only : computed(present.map(textOf).join('\n'), present),
+  );
 }
 
 function functionOf(callee: Callee, name: string): Value {
@@ -187,9 +189,9 @@ export async function toolExports(source: Value, env: Environment): Promise<Expo
   const listed = await world.connector?.(name, env.frame);
   if (!listed) return raise('not_found', `there is no connector \`${name}\` here`);
   const names = new Map(
-    Array.from(namedTools(unwrap(listed)), ([key, made]) => [
+    Array.from(namedTools(unwrap(listed)), ([key, tool]) => [
       key,
-      addMarks(made, source.meta.descriptor),
+      addMarks(tool, source.meta.descriptor),
     ]),
   );
   return { names, frontMatter: makeValue(null), path: `mcp ${name}` };

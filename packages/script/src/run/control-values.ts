@@ -7,18 +7,18 @@ import { absent, makeOpaque, Opaque } from '../values/kinds.ts';
 
 type LeaveWord = 'return' | 'done' | 'continue' | 'skip' | 'retry';
 
-interface Left {
+interface LeavingValue {
   readonly word: LeaveWord;
   readonly value: Value;
 }
 
-class Leave extends Opaque<Left> {}
+class Leave extends Opaque<LeavingValue> {}
 
 export const leave = (word: LeaveWord, value: Value = absent()): Value =>
   makeOpaque(new Leave({ word, value }, word), value.meta.descriptor);
 
 /** Returns the word and value of a leaving value with the marks that led there; absent for others. */
-export function leaveOf({ data, meta }: Value): Left | undefined {
+export function leaveOf({ data, meta }: Value): LeavingValue | undefined {
   if (!(data instanceof Leave)) return undefined;
   const { word, value } = data.content;
   return { word, value: addMarks(value, meta.descriptor) };
@@ -26,17 +26,17 @@ export function leaveOf({ data, meta }: Value): Left | undefined {
 
 /** Returns the value of `=> v`. Other values are returned unchanged. */
 export function takeReturn(value: Value): Value {
-  const left = leaveOf(value);
-  return left?.word === 'return' ? left.value : value;
+  const leaving = leaveOf(value);
+  return leaving?.word === 'return' ? leaving.value : value;
 }
 
 /** Fails if nothing around the value can handle the word. */
 export function refuseLeave(value: Value): Value {
-  const left = leaveOf(value);
-  if (!left) return value;
-  if (left.word === 'return') return left.value;
-  const isRetry = left.word === 'retry';
-  return raise('invalid_input', `\`${left.word}\` has no meaning here`, {
+  const leaving = leaveOf(value);
+  if (!leaving) return value;
+  if (leaving.word === 'return') return leaving.value;
+  const isRetry = leaving.word === 'retry';
+  return raise('invalid_input', `\`${leaving.word}\` has no meaning here`, {
     hint: isRetry ? 'only a pipeline stage can ask for another attempt' : 'only a loop has rounds',
   });
 }

@@ -154,7 +154,6 @@ export const newPath = (from?: TakenPath): TakenPath => ({
 export interface CallChain {
   readonly executable: object;
   readonly parent: CallChain | undefined;
-  /** Depth of nested calls, from 1. */
   readonly depth: number;
 }
 
@@ -198,10 +197,8 @@ export interface ProcessOptions {
 
 export type Eval<T = Value> = (env: Environment) => MaybePromise<T>;
 
-/** Computes one value from another in an environment. */
 export type Walk = (value: Value, env: Environment) => MaybePromise<Value>;
 
-/** The location and context of a call. */
 export interface CallSite {
   readonly env: Environment;
   readonly at: number;
@@ -227,7 +224,7 @@ type Refused = (
   refusal: CallRefusal,
 ) => MaybePromise<Value>;
 
-export const given =
+export const constant =
   <T>(value: T): Eval<T> =>
   () =>
     value;
@@ -300,16 +297,14 @@ export interface Compiler {
   text(parts: readonly TemplatePart[]): Eval;
   /** Compiles a pipeline. `format` is `"json"` or `"text"`, for the source. */
   stages(source: Expression | undefined, stages: readonly PipelineStage[], format?: Eval): Eval;
-  /** Compiles stages for a value that already exists. */
   piped(stages: readonly PipelineStage[]): Walk;
 }
 
-/** Returns the environment under a condition with these marks. */
 export function under(env: Environment, marks: Descriptor): Environment {
   return marks === EMPTY ? env : { ...env, frame: childFrame(env.frame, { influence: marks }) };
 }
 
-export function learn(path: TakenPath, marks: Descriptor): void {
+export function addPathMarks(path: TakenPath, marks: Descriptor): void {
   path.marks = mergeDescriptors(path.marks, marks);
 }
 
@@ -347,7 +342,6 @@ export interface Pipe {
   readonly guards: Json[];
 }
 
-/** One attempt of the current retry. */
 export interface Try {
   readonly attempt: number;
   readonly result: 'retry' | 'done';

@@ -17,8 +17,7 @@ import { judgeReading } from './operate.ts';
 
 const QUESTION = /^(?:file)?exists$/i;
 
-/** True for the name of a function that tests existence. */
-export const asksWhether = (name: string): boolean => QUESTION.test(name);
+export const testsExistence = (name: string): boolean => QUESTION.test(name);
 
 /** Returns the file of `<…>` without fields, alone or as the only part of a quoted text. */
 function fileIn(node: Expression): NodeOf<'file'> | undefined {

@@ -84,7 +84,10 @@ export function asHelpers(
   const helper = first?.executable.helper;
   if (!helper) return work(env, inputs);
   return operate(under(env, helper.marks), helper.op, inputs, (passed, inner) => {
-    const given = inputs.map((input, at) => ({ ...input, value: passed[at] ?? input.value }));
-    return asHelpers(inner, others, given, work);
+    const passedInputs = inputs.map((input, at) => ({
+      ...input,
+      value: passed[at] ?? input.value,
+    }));
+    return asHelpers(inner, others, passedInputs, work);
   });
 }

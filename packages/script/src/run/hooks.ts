@@ -14,7 +14,7 @@ import {
   type Value,
 } from '@kernmantle/core/flow';
 import { toFault } from '../fault.ts';
-import { placeOf } from '../problem.ts';
+import { locationOf } from '../problem.ts';
 import { entriesOf } from '../values/kinds.ts';
 import { textOf } from '../values/text.ts';
 import { leave, leaveOf } from './control-values.ts';
@@ -57,9 +57,9 @@ const states = new WeakMap<RunState, HookState>();
 
 /** Adds a hook. The first hook mounts the port, so operations of a script without hooks cost nothing more. */
 export function addHook(run: RunState, hook: ScriptHook): void {
-  const known = states.get(run);
-  if (known) {
-    known.hooks.push(hook);
+  const existing = states.get(run);
+  if (existing) {
+    existing.hooks.push(hook);
     return;
   }
   const state: HookState = { hooks: [hook], errors: [] };
@@ -84,9 +84,14 @@ async function ask(
 }
 
 /** A list replaces inputs by position; another value replaces the first. Labels of the old values stay. */
-function replaced(inputs: readonly Argument[], given: Value | undefined): readonly Argument[] {
-  if (!given) return inputs;
-  const values = Array.isArray(given.data) ? entriesOf(given).map(([, value]) => value) : [given];
+function replaced(
+  inputs: readonly Argument[],
+  replacement: Value | undefined,
+): readonly Argument[] {
+  if (!replacement) return inputs;
+  const values = Array.isArray(replacement.data)
+    ? entriesOf(replacement).map(([, value]) => value)
+    : [replacement];
   return inputs.map((input, at) => {
     const value = values[at];
     return value ? { ...input, value: addMarks(value, input.value.meta.descriptor) } : input;
@@ -106,8 +111,8 @@ function isConcerned(
 
 function portOf(state: HookState): ScriptHooks {
   return {
-    async before(op, given, frame) {
-      let inputs = given;
+    async before(op, original, frame) {
+      let inputs = original;
       for (const hook of state.hooks) {
         if (hook.timing !== 'before') continue;
         // A label filter runs the hook for each input with the label, or else once if the operation has it.
@@ -125,7 +130,7 @@ function portOf(state: HookState): ScriptHooks {
         if (isConcerned(hook, op, inputs, frame) || hook.filter.forLabels(labels).length > 0)
           inputs = replaced(inputs, await ask(state, hook, { all: inputs }, undefined, frame));
       }
-      return inputs === given ? undefined : inputs.map(({ value }) => value);
+      return inputs === original ? undefined : inputs.map(({ value }) => value);
     },
     async after(op, result, inputs, frame) {
       let current = result;
@@ -141,9 +146,7 @@ function portOf(state: HookState): ScriptHooks {
 }
 
 export interface RoundHooks {
-  /** Returns the inputs of a round after the hooks. */
   before(values: readonly Value[], env: Environment): Promise<readonly Value[]>;
-  /** Returns the result of a round after the hooks. */
   after(result: Value, values: readonly Value[], env: Environment): Promise<Value>;
 }
 
@@ -155,14 +158,14 @@ export async function hookedRound(
   bind: (value: Value) => void,
   body: () => MaybePromise<Value>,
 ): Promise<Value> {
-  const [given = value] = await hooks.before([value], env);
-  if (given !== value) bind(given);
+  const [replacement = value] = await hooks.before([value], env);
+  if (replacement !== value) bind(replacement);
   const result = await body();
-  const left = leaveOf(result);
-  const shown = left ? left.value : result;
-  const now = await hooks.after(shown, [given], env);
-  if (now === shown || left?.word === 'skip' || left?.word === 'retry') return result;
-  return left ? leave(left.word, now) : now;
+  const leaving = leaveOf(result);
+  const output = leaving ? leaving.value : result;
+  const now = await hooks.after(output, [replacement], env);
+  if (now === output || leaving?.word === 'skip' || leaving?.word === 'retry') return result;
+  return leaving ? leave(leaving.word, now) : now;
 }
 
 /** Returns the hooks on these rounds. Absent if there are none, or inside of a hook or guard. */
@@ -177,7 +180,7 @@ export function roundHooks(
   if (hooks.length === 0) return undefined;
   const what =
     kind === 'round' ? { type: 'loop' as const } : { type: 'for' as const, subtype: kind };
-  const op: Operation = { ...what, name: '', opLabels: [], location: placeOf(unit, at) };
+  const op: Operation = { ...what, name: '', opLabels: [], location: locationOf(unit, at) };
   const named = (values: readonly Value[]): readonly Argument[] =>
     values.map((value) => ({ name: 'item', role: undefined, value }));
   const frameOf = (inner: Frame): Frame => ({
@@ -191,8 +194,8 @@ export function roundHooks(
       let inputs = named(values);
       for (const hook of hooks) {
         if (hook.timing === 'after') continue;
-        const given = await ask(state, hook, { all: inputs }, undefined, frameOf(env.frame));
-        inputs = replaced(inputs, given);
+        const replacement = await ask(state, hook, { all: inputs }, undefined, frameOf(env.frame));
+        inputs = replaced(inputs, replacement);
       }
       return inputs.map(({ value }) => value);
     },
@@ -201,8 +204,8 @@ export function roundHooks(
       for (const hook of hooks) {
         if (hook.timing === 'before') continue;
         const all = { all: named(values) };
-        const given = await ask(state, hook, all, current, frameOf(env.frame));
-        if (given) current = addMarks(given, current.meta.descriptor);
+        const changed = await ask(state, hook, all, current, frameOf(env.frame));
+        if (changed) current = addMarks(changed, current.meta.descriptor);
       }
       return current;
     },

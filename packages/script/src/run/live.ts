@@ -31,22 +31,22 @@ export async function streaming<T extends { readonly descriptor: Descriptor }>(
   const live = env.run.live(lineOf(env.unit, at));
   const outcome = await work((text) => live.push(text));
   const own = outcome.ok ? outcome.output.descriptor : descriptorOfFault(outcome.error);
-  const shown = live.end(mergeAll([own, env.frame.influence, describe({ taint: [source] })]));
-  if (env.printing) env.printing.streamed = shown;
+  const printed = live.end(mergeAll([own, env.frame.influence, describe({ taint: [source] })]));
+  if (env.printing) env.printing.streamed = printed;
   return unwrap(outcome);
 }
 
 /** True if the text was already printed in pieces. Only the first question returns true. */
-export function wasShown(printing: Printing | undefined, text: string): boolean {
-  const shown = printing?.streamed;
-  if (printing === undefined || shown === undefined) return false;
+export function wasPrinted(printing: Printing | undefined, text: string): boolean {
+  const printed = printing?.streamed;
+  if (printing === undefined || printed === undefined) return false;
   printing.streamed = undefined;
-  return shown === text.trimEnd() || isSameData(shown, text);
+  return printed === text.trimEnd() || isSameData(printed, text);
 }
 
 /** A function returns data, which has its own layout when printed. */
-function isSameData(shown: string, text: string): boolean {
-  const [one, two] = [parseJson(shown), parseJson(text)];
+function isSameData(printed: string, text: string): boolean {
+  const [one, two] = [parseJson(printed), parseJson(text)];
   return one.ok && two.ok && isDeepStrictEqual(one.output, two.output);
 }
 
@@ -62,9 +62,9 @@ const MAX_TEXT = 16 * 1024 * 1024;
 
 /** Drops trailing blanks, except for the line break of the last line. */
 function settled(text: string, isLineOver: boolean): string {
-  const said = text.trimEnd();
-  if (said === '' && isLineOver) return '';
-  return said + (/^\r?\n/.exec(text.slice(said.length))?.[0] ?? '');
+  const trimmed = text.trimEnd();
+  if (trimmed === '' && isLineOver) return '';
+  return trimmed + (/^\r?\n/.exec(text.slice(trimmed.length))?.[0] ?? '');
 }
 
 /** Creates an output. `show` receives the pieces, without trailing blanks; `done` the whole text. */

@@ -18,7 +18,7 @@ import {
   withOrigin,
 } from '@kernmantle/core/flow';
 import { raise } from '../fault.ts';
-import { placeOf } from '../problem.ts';
+import { locationOf } from '../problem.ts';
 import { plainCopy } from '../values/data.ts';
 import { absent, entriesOf, makeFunction, marksOf } from '../values/kinds.ts';
 import { textOf } from '../values/text.ts';
@@ -32,7 +32,7 @@ import {
   resolvePath,
   type ScriptCall,
 } from './environment.ts';
-import { asksWhether } from './existence.ts';
+import { testsExistence } from './existence.ts';
 import { operate, unwrap, valueAt } from './operate.ts';
 
 interface FoundName {
@@ -93,10 +93,10 @@ export const refuseGuard = (): never =>
 /** Fails on an unknown member in a guard, because the condition would never hold. */
 function refuseMember(name: string, inner: string | undefined): never {
   const [whole, member] = inner === undefined ? ['@mx', name] : [`@mx.${name}`, inner];
-  const known = Object.keys(inner === undefined ? CONTEXT_VIEW : OPERATION_VIEW);
-  const meant = nearest(member, known);
+  const members = Object.keys(inner === undefined ? CONTEXT_VIEW : OPERATION_VIEW);
+  const meant = nearest(member, members);
   return raise('not_found', `\`${whole}\` has no \`${member}\``, {
-    hint: meant === undefined ? known.join(', ') : `did you mean \`${meant}\`?`,
+    hint: meant === undefined ? members.join(', ') : `did you mean \`${meant}\`?`,
   });
 }
 
@@ -132,16 +132,16 @@ function marksOfContext(env: Environment, name: string): Descriptor {
 
 /** Returns `@p`: the outputs by number from both ends, and the counters. */
 function pipeView(pipe: Pipe): Value {
-  const made = pipe.outputs.slice(1);
+  const results = pipe.outputs.slice(1);
   const lists = pipe.history.map((outputs) => makeContainer(outputs));
   const running = pipe.reruns && makeContainer(pipe.reruns);
   const all =
     pipe.reruns && pipe.reruns.length > 0 ? [...lists, makeContainer(pipe.reruns)] : lists;
   const members: [string, Value][] = [
     ...pipe.outputs.map((value, at): [string, Value] => [String(at), value]),
-    ...made.map((value, at): [string, Value] => [String(at - made.length), value]),
+    ...results.map((value, at): [string, Value] => [String(at - results.length), value]),
     ['stage', makeValue(pipe.stage)],
-    ['length', makeValue(made.length)],
+    ['length', makeValue(results.length)],
     ['try', makeValue(pipe.attempt)],
     ['tries', running ?? makeContainer(lists)],
     ['retries', makeContainer(new Map([['all', makeContainer(all)]]))],
@@ -155,7 +155,6 @@ function pipeView(pipe: Pipe): Value {
 /** True for `@p`, whose missing members print an empty text. */
 export const isPipeView = ({ meta }: Value): boolean => meta.origin['pipe'] === true;
 
-/** Returns the environment with more facts for `@mx`. */
 export const withFacts = (
   env: Environment,
   ctx: NonNullable<Parameters<typeof childFrame>[1]['ctx']>,
@@ -176,11 +175,11 @@ function builtIn(
 function transformerOf(transformer: Transformer): Executable {
   const variants = [...transformer.variants];
   const members = new Map(variants.map(([name, variant]) => [name, transformerOf(variant)]));
-  const asks = asksWhether(transformer.name);
+  const asks = testsExistence(transformer.name);
   const call: ScriptCall = (values, { env, asked }) => {
     if (asks && asked) return asked(env);
-    return whenReady(evaluateAll(values, env), (given) =>
-      transformer.call(given, {
+    return whenReady(evaluateAll(values, env), (results) =>
+      transformer.call(results, {
         exists: (path) => env.run.world.exists(resolvePath(env, path), env.frame),
       }),
     );
@@ -192,7 +191,10 @@ let transformers: ReadonlyMap<string, Value> | undefined;
 
 function findTransformer(name: string): Value | undefined {
   transformers ??= new Map(
-    Array.from(TRANSFORMERS, ([key, made]) => [key, makeFunction(transformerOf(made))]),
+    Array.from(TRANSFORMERS, ([key, transformer]) => [
+      key,
+      makeFunction(transformerOf(transformer)),
+    ]),
   );
   return transformers.get(name);
 }
@@ -205,10 +207,10 @@ const callTool: ScriptCall = async (values, { env, at }) => {
       hint: '@tool("fs/read_file", { path: @p })',
     });
   const tool = textOf(await id(env));
-  const given = await parameters?.(env);
-  if (given && !isObject(given.data))
+  const input = await parameters?.(env);
+  if (input && !isObject(input.data))
     return raise('invalid_input', 'the parameters of `@tool` are an object');
-  return await performTool(tool, given ? entriesOf(given) : [], { env, at });
+  return await performTool(tool, input ? entriesOf(input) : [], { env, at });
 };
 
 /** Performs the operation `tool`. Each parameter is one input of it. */
@@ -225,11 +227,12 @@ export async function performTool(
     opLabels: [`op:tool:${tool}`],
     sources: [`tool:${tool}`],
     retryOwner: true,
-    location: placeOf(env.unit, at),
+    location: locationOf(env.unit, at),
     ...(reads && { reads }),
     ...(called.length > 0 && { called }),
   };
-  const preview: PreviewWrite = async (given) => await env.run.world.previewTool?.(tool, given);
+  const preview: PreviewWrite = async (allInputs) =>
+    await env.run.world.previewTool?.(tool, allInputs);
   const inputs = entries.map(([key, value]) => ({ name: key, value, preview }));
   return await operate(env, op, inputs, async (passed, inner) => {
     const named = new Map(entries.map(([key], index) => [key, valueAt(passed, index)]));

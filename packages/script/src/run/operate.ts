@@ -24,7 +24,6 @@ export function unwrap<T>(outcome: Outcome<T>): T {
   return raise(code, detail.message, detail);
 }
 
-/** Returns a thrown error as an outcome. */
 export const caught = <T>(work: () => MaybePromise<T>): MaybePromise<Outcome<T>> =>
   shielded<Outcome<T>>(
     () => whenReady(work(), ok),

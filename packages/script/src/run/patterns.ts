@@ -50,8 +50,8 @@ const commandNeeds = (op: Operation): string[] =>
 /** Returns the text of the command as written and with the values of its variables. */
 function textsRun({ metadata }: Operation): string[] | undefined {
   const texts = [metadata?.['command'], metadata?.['expanded']];
-  const known = texts.filter((text) => typeof text === 'string');
-  return known.length === 0 ? undefined : known;
+  const present = texts.filter((text) => typeof text === 'string');
+  return present.length === 0 ? undefined : present;
 }
 
 function needsOfText(text: string): string[] {
@@ -64,8 +64,8 @@ function needsOfText(text: string): string[] {
   return isShell ? ['sh', ...needs] : needs;
 }
 
-function programNeeds(given: readonly string[]): string[] {
-  const words = given.slice(given.findIndex((word) => !/^\w+=/.test(word)));
+function programNeeds(allWords: readonly string[]): string[] {
+  const words = allWords.slice(allWords.findIndex((word) => !/^\w+=/.test(word)));
   const program = (words[0] ?? '').split('/').at(-1) ?? '';
   if (SHELLS.has(program)) return ['sh'];
   const needs = [['cmd', program, ...words.slice(1)].join(':')];
@@ -80,22 +80,22 @@ const aliasOf = (pattern: string): string =>
   pattern.replace(/^bash\b/, 'sh').replace(/^python\b/, 'py');
 
 /** Matches one word of a pattern, or `a|b`. A `*` at the end matches any rest. */
-const isWord = (wanted: string, given: string | undefined): boolean =>
-  given !== undefined &&
+const isWord = (wanted: string, word: string | undefined): boolean =>
+  word !== undefined &&
   wanted
     .split('|')
-    .some((one) => one === given || (one.endsWith('*') && given.startsWith(one.slice(0, -1))));
+    .some((one) => one === word || (one.endsWith('*') && word.startsWith(one.slice(0, -1))));
 
 /** `-[fs]T*` matches `-T…`, also after any of these letters, which are flags without a value. */
-const isGrouped = (wanted: string, given: string): boolean =>
+const isGrouped = (wanted: string, word: string): boolean =>
   wanted.split('|').some((one) => {
     const [, letters = '', flag = ''] = /^-\[(\w+)\](\w)\*$/.exec(one) ?? [];
-    const at = given.indexOf(flag);
+    const at = word.indexOf(flag);
     return (
       flag !== '' &&
-      given[0] === '-' &&
+      word[0] === '-' &&
       at > 0 &&
-      given
+      word
         .slice(1, at)
         .split('')
         .every((letter) => letters.includes(letter))
@@ -103,14 +103,14 @@ const isGrouped = (wanted: string, given: string): boolean =>
   });
 
 /** `-f` matches `-rf`; `--force` matches `--force=…` and abbreviations, as programs accept them. */
-function isFlag(wanted: string, given: string): boolean {
-  if (isWord(wanted, given) || isGrouped(wanted, given)) return true;
-  const [name = ''] = given.split('=', 1);
+function isFlag(wanted: string, word: string): boolean {
+  if (isWord(wanted, word) || isGrouped(wanted, word)) return true;
+  const [name = ''] = word.split('=', 1);
   return wanted
     .split('|')
     .some((one) =>
       /^-\w$/.test(one)
-        ? /^-\w+$/.test(given) && given.includes(one.charAt(1))
+        ? /^-\w+$/.test(word) && word.includes(one.charAt(1))
         : one.startsWith('--') && name.length > 2 && name.startsWith('--') && one.startsWith(name),
     );
 }
@@ -127,24 +127,24 @@ function split(pattern: string): { head: string[]; tail: string[]; isOpen: boole
   };
 }
 
-const begins = (head: readonly string[], given: readonly string[]): boolean =>
-  head.every((word, at) => isWord(word, given[at]));
+const begins = (head: readonly string[], words: readonly string[]): boolean =>
+  head.every((word, at) => isWord(word, words[at]));
 
 /** True if a deny pattern matches the start of a need. Flags after `*` match in every spelling. */
 function meets(pattern: string, need: string): boolean {
   const { head, tail } = split(pattern);
-  const given = parts(need);
-  const rest = given.slice(head.length);
-  return begins(head, given) && tail.every((word) => rest.some((one) => isFlag(word, one)));
+  const words = parts(need);
+  const rest = words.slice(head.length);
+  return begins(head, words) && tail.every((word) => rest.some((one) => isFlag(word, one)));
 }
 
 /** True if an allow pattern matches all words. After `*` the rest must contain the named words. */
 function covers(pattern: string, need: string): boolean {
   const { head, tail, isOpen } = split(pattern);
-  const given = parts(need);
-  if (!begins(head, given)) return false;
-  if (!isOpen) return head.length === 1 || head.length === given.length;
-  const rest = given.slice(head.length);
+  const words = parts(need);
+  if (!begins(head, words)) return false;
+  if (!isOpen) return head.length === 1 || head.length === words.length;
+  const rest = words.slice(head.length);
   return tail.every((word) => rest.some((one) => isWord(word, one)));
 }
 
@@ -160,8 +160,8 @@ function coversFile(pattern: string, need: string, { world }: Patterns, isDeny: 
   const [, wanted = '', ...path] = parts(need);
   if (!need.startsWith('fs:') || !mode.includes(wanted)) return false;
   const written = globs.join(':').replace(/^\.\//, '');
-  const given = atHome(written, world);
-  const glob = isDeny ? whole(given) : given;
+  const expanded = atHome(written, world);
+  const glob = isDeny ? whole(expanded) : expanded;
   const place = path.join(':');
   if (glob === '' || matchGlob(glob, place)) return true;
   return (
@@ -204,9 +204,9 @@ const isDangerous = (pattern: string, need: string, patterns: Patterns): boolean
   (need.startsWith('fs:') && denies(pattern.toLowerCase(), need.toLowerCase(), patterns));
 
 function danger(patterns: Patterns, needs: readonly string[]): string | undefined {
-  const known = patterns.world.dangers?.() ?? [];
+  const dangerPatterns = patterns.world.dangers?.() ?? [];
   for (const need of needs) {
-    const found = known.find((pattern) => isDangerous(pattern, need, patterns));
+    const found = dangerPatterns.find((pattern) => isDangerous(pattern, need, patterns));
     if (!found || patterns.danger.some((pattern) => allows(pattern, need, patterns))) continue;
     return `\`${need}\` is dangerous (\`${found}\`), and \`allow\` opens it only with a \`danger\` pattern that covers it`;
   }
@@ -276,7 +276,6 @@ export function closedFiles(patterns: Patterns): ClosedFiles {
   };
 }
 
-/** Returns the texts of a tool's inputs with a role. */
 const textsIn = (inputs: readonly Argument[], wanted: Argument['role']): string[] =>
   inputs.flatMap(({ role, value }) => {
     if (role !== wanted || value.data === null) return [];
@@ -306,10 +305,10 @@ export function refusalOf(
   op: Operation,
   inputs: readonly Argument[] = [],
 ): string | undefined {
-  const given = op.type === 'tool' ? inputs : [];
-  const needs = [...needOf(op), ...toolNeeds(op, given, patterns)];
+  const evals = op.type === 'tool' ? inputs : [];
+  const needs = [...needOf(op), ...toolNeeds(op, evals, patterns)];
   if (!patterns.allow) return refusal(patterns, needs);
-  const commands = textsIn(given, 'command').flatMap((text) => commandsIn(text, true));
+  const commands = textsIn(evals, 'command').flatMap((text) => commandsIn(text, true));
   const hidden = commands.map((words) => ['cmd', ...words].join(':'));
   return refusal(patterns, needs, [...hiddenNeeds(op), ...hidden]) ?? unread(patterns, op);
 }

@@ -40,13 +40,13 @@ export interface ScriptRunResult {
 }
 
 /** Parts of a runtime that a script needs. */
-interface RunPlace {
+interface ScriptHost {
   readonly project: string;
   readonly audit: Pick<Audit, 'write'>;
   readonly rooms: Rooms;
 }
 
-function sourceOf({ project }: RunPlace, { file, text, mode }: ScriptRun): Outcome<ScriptSource> {
+function sourceOf({ project }: ScriptHost, { file, text, mode }: ScriptRun): Outcome<ScriptSource> {
   if (text !== undefined) {
     return ok({ file: resolve(project, '<text>'), text, mode: mode ?? 'strict' });
   }
@@ -70,7 +70,7 @@ const valuesOf = (inputs: JsonObject): ReadonlyMap<string, Value> =>
 
 /** Runs a script under the policy for scripts. Never throws; every failure is returned. */
 export async function runScriptIn(
-  place: RunPlace,
+  place: ScriptHost,
   request: ScriptRun,
   signal?: AbortSignal,
 ): Promise<Outcome<ScriptRunResult>> {

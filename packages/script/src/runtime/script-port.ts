@@ -33,7 +33,7 @@ import type { ConnectorTool } from '@kernmantle/core/items';
 import { refusesWriting, resolveProjectPath } from '@kernmantle/core/kernel';
 import type { Rooms } from '@kernmantle/core/runtime';
 import type { ScriptOptions } from '../execute-script.ts';
-import type { CodeResult, LoadedText, Looked, ProcessResult, ScriptWorld } from '../world.ts';
+import type { CodeResult, LoadedText, Lookup, ProcessResult, ScriptWorld } from '../world.ts';
 import { openScripts, type ScriptUse } from './script-setup.ts';
 
 const textIn = (data: Json, name: string): string => {
@@ -102,7 +102,7 @@ const pathsIn =
 /** Reads a recorded lookup. Older journals have only its result. */
 const lookedOf =
   <T>(read: (data: Json) => T) =>
-  (data: Json): Looked<T> => {
+  (data: Json): Lookup<T> => {
     const isMarked = isObject(data) && 'marks' in data && 'found' in data;
     return {
       found: read(isMarked ? (data.found ?? null) : data),
@@ -110,7 +110,7 @@ const lookedOf =
     };
   };
 
-const packedLook = ({ found, descriptor }: Looked<unknown>): Json => ({
+const packedLook = ({ found, descriptor }: Lookup<unknown>): Json => ({
   found: plainJson(found),
   marks: marksIn(descriptor),
 });
@@ -136,8 +136,8 @@ async function refusesWriteIn(
   const place = resolveProjectPath(root, path);
   if (!place.ok) return place;
   const scope = { path: place.output.relative };
-  const held = actions.check({ capability: 'fs.write', scope });
-  return held.ok ? await refusesWriting(place.output) : held;
+  const right = actions.check({ capability: 'fs.write', scope });
+  return right.ok ? await refusesWriting(place.output) : right;
 }
 
 /** Returns the world of a script whose operations are steps of a thread. A replay receives the recorded results. */
@@ -157,11 +157,11 @@ function throughThread(world: ScriptWorld, actions: ScriptActions): ScriptWorld 
     );
   // The recorded path is the same on every machine.
   const { root } = world;
-  const shown = (path: string): string => shownFile(root, path) || '.';
+  const shortPath = (path: string): string => shownFile(root, path) || '.';
   const look = (name: string, path: string): ScriptAct => ({
     name,
     effect: 'read',
-    arguments: { path: shown(path) },
+    arguments: { path: shortPath(path) },
   });
   return {
     ...world,
@@ -171,19 +171,19 @@ function throughThread(world: ScriptWorld, actions: ScriptActions): ScriptWorld 
       act(
         look('glob', pattern),
         () => world.glob(pattern, frame),
-        ({ found, ...rest }) => packedLook({ ...rest, found: found.map(shown) }),
+        ({ found, ...rest }) => packedLook({ ...rest, found: found.map(shortPath) }),
         lookedOf(pathsIn(root)),
       ),
     list: (path, frame) =>
       act(look('list', path), () => world.list(path, frame), packedLook, lookedOf(namesOf)),
     async exists(path, frame) {
-      const asked = await act(
+      const lookup = await act(
         look('exists', path),
         async () => ok(await world.exists(path, frame)),
         packedLook,
         lookedOf((data) => data === true),
       );
-      return asked.ok ? asked.output : { found: false, descriptor: EMPTY };
+      return lookup.ok ? lookup.output : { found: false, descriptor: EMPTY };
     },
     ...(world.connector && {
       connector: (name, frame) =>
@@ -205,7 +205,7 @@ function throughThread(world: ScriptWorld, actions: ScriptActions): ScriptWorld 
       const about: ScriptAct = {
         name: append ? 'append' : 'write',
         effect: append ? 'write' : 'idempotent',
-        arguments: { path: shown(path), text },
+        arguments: { path: shortPath(path), text },
       };
       return act(
         about,
@@ -215,8 +215,8 @@ function throughThread(world: ScriptWorld, actions: ScriptActions): ScriptWorld 
       );
     },
     process(request, frame) {
-      const { kind, ...given } = request;
-      const noted = plainJson({ ...given, folder: shown(given.folder) });
+      const { kind, ...settings } = request;
+      const noted = plainJson({ ...settings, folder: shortPath(settings.folder) });
       const about = { name: kind, arguments: { ...(noted as object) } };
       const run = () => world.process(request, frame);
       return act({ ...about, effect: 'write' }, run, withMarks, processOf);
@@ -229,9 +229,15 @@ function throughThread(world: ScriptWorld, actions: ScriptActions): ScriptWorld 
         captured: plainJson(captured),
       }));
       const called = helpers.length > 0 ? { helpers } : {};
-      const place = shown(folder);
-      const given = { source, parameters: plainJson(parameters), stdin, folder: place, ...called };
-      const about: ScriptAct = { name: kind, effect: 'write', arguments: given };
+      const place = shortPath(folder);
+      const codeSettings = {
+        source,
+        parameters: plainJson(parameters),
+        stdin,
+        folder: place,
+        ...called,
+      };
+      const about: ScriptAct = { name: kind, effect: 'write', arguments: codeSettings };
       return act(about, () => world.code(request, frame), withMarks, codeOf);
     },
   };
@@ -384,7 +390,7 @@ export function createScriptPort(rooms: Rooms): ScriptPort {
     return { ...answer, ...((reach.asked() || wantsPerson) && { needsThread: true }) };
   };
   return Object.assign(runOne, {
-    readPlan: async (text: string, given: readonly string[]) =>
-      (await import('../plan.ts')).readPlan(text, given),
+    readPlan: async (text: string, variables: readonly string[]) =>
+      (await import('../plan.ts')).readPlan(text, variables),
   });
 }

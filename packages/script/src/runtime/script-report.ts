@@ -80,12 +80,12 @@ export async function explainScript(
   line?: number,
 ): Promise<WatchedEnd & { readonly explained: Outcome<Explained> }> {
   const trail = createTrail();
-  let left: number | undefined;
+  let lastLine: number | undefined;
   const end = await watchScript(runtime, {
     ...job,
     trail,
     onEffect(effect) {
-      left = effect.line ?? left;
+      lastLine = effect.line ?? lastLine;
       job.onEffect?.(effect);
     },
   });
@@ -95,11 +95,11 @@ export async function explainScript(
     const { ofScriptFault } = await import('@kernmantle/core/reports');
     return { ...end, explained: ok(ofScriptFault(fault, trail.ofFault(fault))) };
   }
-  const last = line ?? left;
-  const made = last === undefined ? undefined : trail.atLine(job.name, last).at(-1);
-  if (made) {
+  const last = line ?? lastLine;
+  const value = last === undefined ? undefined : trail.atLine(job.name, last).at(-1);
+  if (value) {
     const subject = `${job.name}:${last}`;
-    return { ...end, explained: ok({ subject, refusal: null, ...trail.ofMarks(made) }) };
+    return { ...end, explained: ok({ subject, refusal: null, ...trail.ofMarks(value) }) };
   }
   if (fault) return { ...end, explained: { ok: false, error: fault } };
   const where = line === undefined ? 'the script made nothing' : `nothing was made at line ${line}`;

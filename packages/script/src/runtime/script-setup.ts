@@ -55,7 +55,6 @@ import {
 import type { ScriptWorld } from '../world.ts';
 
 export interface ScriptUse {
-  /** Name of the caller in the audit. */
   name?: string;
   signal?: AbortSignal;
   /** Returns the token of the caller. It is called before every operation. Absent: the operator's policy applies. */
@@ -124,11 +123,11 @@ function steady(
   authorize: ReturnType<typeof createAuthorize>,
   caller: () => Caller,
 ): () => Outcome<Authority> {
-  let known: { at: number; authority: Outcome<Authority> } | undefined;
+  let cached: { at: number; authority: Outcome<Authority> } | undefined;
   return () => {
     const now = open.clock.monotonic();
-    if (!known || now - known.at > FRESH_MS) known = { at: now, authority: authorize(caller()) };
-    return known.authority;
+    if (!cached || now - cached.at > FRESH_MS) cached = { at: now, authority: authorize(caller()) };
+    return cached.authority;
   };
 }
 
@@ -175,26 +174,26 @@ function modelFor(rooms: Rooms, use: ScriptUse) {
 }
 
 /** The patterns of dangerous operations, read when a policy has an `allow` list. */
-let known: readonly string[] | undefined;
+let cachedDangers: readonly string[] | undefined;
 function dangers(): readonly string[] {
-  if (known) return known;
+  if (cachedDangers) return cachedDangers;
   const file = join(BUNDLE, 'config/danger.yaml');
   const { value } = parseYaml(readFileSync(file, 'utf8'));
   const listed = isObject(value) ? Object.values(value).flat() : [];
   const patterns = listed.filter((one) => typeof one === 'string');
   // Without patterns nothing would be dangerous, so a missing list is an error.
   if (patterns.length === 0) throw new Error(`${file} lists no patterns`);
-  known = patterns;
+  cachedDangers = patterns;
   return patterns;
 }
 
 /** Returns the preview of a tool call for approval requests. */
 const previewsIn =
   ({ open, library }: Rooms): NonNullable<ScriptWorld['previewTool']> =>
-  async (id, given) => {
+  async (id, inputs) => {
     const found = library.find('tool', id);
     const ports = { library, projectRoot: open.project, labels: recordsOf(open) };
-    return found.ok ? await previewTool(ports, found.output, given) : undefined;
+    return found.ok ? await previewTool(ports, found.output, inputs) : undefined;
   };
 
 export async function openScripts(rooms: Rooms, use: ScriptUse): Promise<ScriptSetup> {
@@ -211,8 +210,8 @@ export async function openScripts(rooms: Rooms, use: ScriptUse): Promise<ScriptS
   };
   const write = (entry: RecordEntry): MaybePromise<void> => {
     const written = audit.write(auditRow(entry, { ...who, subject: subjectNow() }));
-    const kept = written.ok ? audit.kept?.() : undefined;
-    return kept ? kept.then(mustBeKept) : mustBeKept(written);
+    const stored = written.ok ? audit.kept?.() : undefined;
+    return stored ? stored.then(mustBeKept) : mustBeKept(written);
   };
   /** Statements without an effect outside leave no audit row. Refusals and exceptions to policies always do. */
   const record = (entry: RecordEntry): MaybePromise<void> => {

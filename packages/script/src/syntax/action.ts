@@ -61,6 +61,7 @@ function parseActing(r: Reader, word: string, mayVar: boolean): Statement | unde
   return parse(r, at);
 }
 
+/** Parsers of statements in a block. The reader is after the word of the statement. */
 const ACTING = new Map<string, (r: Reader, at: number) => Statement>(
   Object.entries({
     let: parseLet,
@@ -71,12 +72,10 @@ const ACTING = new Map<string, (r: Reader, at: number) => Statement>(
   }),
 );
 
-/** Parses the optional value after the word `bail`. */
 export function parseBail(r: Reader, at: number): NodeOf<'bail'> {
   return { kind: 'bail', value: parseOptionalValue(r), at, end: r.pos };
 }
 
-/** Parses the optional value after the word `return`. */
 export function parseOutputs(r: Reader, at: number): NodeOf<'return'> {
   const value = parseOptionalValue(r);
   return { kind: 'return', isOutputs: true, value, labels: undefined, at, end: r.pos };
@@ -217,7 +216,6 @@ export function parseReturn(r: Reader, at: number): Statement {
   return { kind: 'return', isOutputs: false, value, labels, at, end: r.pos };
 }
 
-/** Parses a block. The reader is at `[`. */
 export function parseBlock(r: Reader, what: string): NodeOf<'block'> {
   const at = r.pos;
   r.expect('[', `before the block of ${what}`);

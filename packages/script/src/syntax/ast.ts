@@ -60,7 +60,6 @@ interface Statements {
   run: { action: Expression };
   /** A call `@f(…)` or pipeline `@x | …` on its own line. */
   call: { value: Expression };
-  /** A `when`, `if`, `for` or `loop` that is a statement. */
   flow: { value: NodeOf<'when' | 'if' | 'for' | 'foreach' | 'loop'> };
   import: {
     form:
@@ -83,7 +82,6 @@ interface Statements {
     mode: string | undefined;
     options: NodeOf<'options'> | undefined;
   };
-  /** Names of an `export`. Absent: all names, written `{ * }`. */
   export: { names: readonly string[] | undefined };
   guard: {
     privileged: boolean;
@@ -203,7 +201,6 @@ interface Expressions {
     isOptional: boolean;
     steps: readonly PathStep[];
   };
-  /** A `run …` that is used as a value. */
   'run-value': { action: Expression };
   when: {
     /** Value of `when V [ … ]` that the conditions are compared with; absent without one. */
@@ -442,7 +439,6 @@ export function mayEscape(node: Expression): boolean {
   return found;
 }
 
-/** Returns the names that `+=` changes inside of a node. */
 export function augmentedNames(node: ActionExpression): string[] {
   const found = new Set<string>();
   visit(node, (inner) => {
@@ -451,7 +447,6 @@ export function augmentedNames(node: ActionExpression): string[] {
   return [...found];
 }
 
-/** Returns the expressions that a condition reads. */
 export function valuesOf(condition: Condition): Expression[] {
   if ('value' in condition) return [condition.value];
   if ('pattern' in condition) return valuesOf(condition.pattern);

@@ -32,7 +32,6 @@ const OPENS_CODE = new RegExp(
 /** True at `cmd {`, `js (@a) {`, `sh (@a):out {` and similar starts. */
 export const isCodeStart = (r: Reader): boolean => r.sees(OPENS_CODE);
 
-/** Parses a command or code. The reader is at its word. */
 export function parseCode(r: Reader): NodeOf<'command' | 'code'> {
   const at = r.pos;
   const word = r.word() ?? '';
@@ -88,12 +87,10 @@ function parseUsing(r: Reader): Using | undefined {
   return { value, name };
 }
 
-/** The parts of a command before its braces. */
 type CommandHead = Pick<NodeOf<'command'>, 'names' | 'folder'>;
 
 const NO_HEAD: CommandHead = { names: [], folder: undefined };
 
-/** Parses a command. The reader is at `{`. */
 export function parseCommand(r: Reader, at: number, head = NO_HEAD): NodeOf<'command'> {
   const { from, to } = takeRaw(r, 'shell', 'a command');
   return finishCommand(r, at, from, to, '{', head);

@@ -122,7 +122,6 @@ function parseItem(r: Reader, isMatch: boolean, mayVar: boolean): WhenItem {
   return parseArm(r, condition, start, mayVar);
 }
 
-/** Parses the action of an arm, after `=>`. */
 function parseArm(r: Reader, condition: Condition, at: number, mayVar: boolean): NodeOf<'arm'> {
   r.breakAfter();
   const action = parseAction(r, mayVar);
@@ -282,7 +281,7 @@ function parseLoop(r: Reader, at: number, isTop: boolean): NodeOf<'loop'> {
   return { kind: 'loop', limit, pauseMs, until, body, at, end: r.pos };
 }
 
-interface LoopPlace {
+interface LoopContext {
   /** True for a statement of the script, where the value of an arm is printed and ends nothing. */
   readonly isTop: boolean;
   /** True inside of an inner loop, whose `done` ends only that loop. */
@@ -290,7 +289,7 @@ interface LoopPlace {
 }
 
 /** True if a node in the block of a loop can end the loop. */
-function mayEnd(node: ActionExpression, place: LoopPlace): boolean {
+function mayEnd(node: ActionExpression, place: LoopContext): boolean {
   switch (node.kind) {
     case 'return':
     case 'bail':
@@ -313,10 +312,9 @@ function mayEnd(node: ActionExpression, place: LoopPlace): boolean {
   }
 }
 
-const armMayEnd = (action: ActionExpression, place: LoopPlace): boolean =>
+const armMayEnd = (action: ActionExpression, place: LoopContext): boolean =>
   mayEnd(action, place) || (!place.isTop && givesValue(action));
 
-/** Parses a condition that is followed by a block. */
 const parseBareCondition = (r: Reader): Expression =>
   r.within({ blocks: 'none' }, () => parseTernary(r));
 

@@ -122,7 +122,6 @@ export class Reader {
     return this.pos <= this.end && pattern.test(this.text) && pattern.lastIndex <= this.end;
   }
 
-  /** Takes and returns the match of a sticky pattern. */
   match(pattern: RegExp): string | undefined {
     pattern.lastIndex = this.pos;
     const found = pattern.exec(this.text)?.[0];
@@ -132,7 +131,6 @@ export class Reader {
     return taken;
   }
 
-  /** Moves past the match of a sticky pattern. */
   skip(pattern: RegExp): void {
     pattern.lastIndex = this.pos;
     if (pattern.test(this.text)) this.pos = Math.min(pattern.lastIndex, this.end);
@@ -158,7 +156,6 @@ export class Reader {
     return true;
   }
 
-  /** Skips the blanks of this line. */
   blanks(): void {
     for (;;) {
       const char = this.peek();
@@ -246,7 +243,6 @@ export class Reader {
     }
   }
 
-  /** Returns the offset of the end of this line. */
   lineEnd(): number {
     const at = this.find('\n');
     return at < 0 ? this.end : at;
@@ -254,9 +250,9 @@ export class Reader {
 
   /** Returns the next offset of `text` before the end, or -1. It never scans a part of the text twice. */
   find(text: string, from: number = this.pos): number {
-    const known = this.#found.get(text);
-    let at = known?.at ?? -1;
-    if (known === undefined || from < known.from || (known.at >= 0 && from > known.at)) {
+    const cached = this.#found.get(text);
+    let at = cached?.at ?? -1;
+    if (cached === undefined || from < cached.from || (cached.at >= 0 && from > cached.at)) {
       at = this.text.indexOf(text, from);
       this.#found.set(text, { from, at });
     }
@@ -269,7 +265,6 @@ export class Reader {
     throw new ParseError({ at, end: stop, message, code, ...(hint === undefined ? {} : { hint }) });
   }
 
-  /** Returns the text at the position for a message. */
   shown(): string {
     if (this.isAtEnd) return 'the end of the script';
     if (this.peek() === '\n') return 'the end of the line';

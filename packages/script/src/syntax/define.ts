@@ -39,7 +39,6 @@ export function refuseFixed(r: Reader, name: string, at: number): void {
   if (FIXED.has(name)) r.fail(`\`@${name}\` cannot be assigned`, { at, code: 'reserved_name' });
 }
 
-/** Parses a variable. The reader is after `var`. */
 export function parseVar(r: Reader, at: number): NodeOf<'var'> {
   if (r.sees(/tools[ \t]+(?:[A-Za-z_][\w:.,\t -]*)?@/y)) {
     const hint = 'functions may be values of an object: `var @t = { name: @f }`';
@@ -50,7 +49,6 @@ export function parseVar(r: Reader, at: number): NodeOf<'var'> {
   return { kind: 'var', labels, name, value: parseRight(r, name), at, end: r.pos };
 }
 
-/** Parses `= value` after a name. */
 function parseRight(r: Reader, name: string): Expression {
   r.blanks();
   r.expect('=', `after \`@${name}\``);
@@ -74,7 +72,6 @@ function refuseAugment(r: Reader): void {
   r.fail('`+=` is not allowed in a value', { end: r.pos + 2, hint });
 }
 
-/** Parses a local variable or `+=`. The reader is after `let`. */
 export function parseLet(r: Reader, at: number): NodeOf<'let' | 'augment'> {
   const labels = parseLabels(r);
   const name = parseTarget(r, 'let');
@@ -100,13 +97,11 @@ function finishAugment(r: Reader, at: number, name: string): NodeOf<'augment'> {
   return { kind: 'augment', name, value, at, end: r.pos };
 }
 
-/** Takes a name with or without `@`. */
 export function takeName(r: Reader, what: string): string {
   r.take('@');
   return r.name(what);
 }
 
-/** Parses a function. The reader is after `exe`. */
 export function parseExe(r: Reader, at: number): NodeOf<'exe' | 'helpers'> {
   if (r.sees(HELPERS)) return parseHelpers(r, at);
   const labels = parseLabels(r);
@@ -115,41 +110,48 @@ export function parseExe(r: Reader, at: number): NodeOf<'exe' | 'helpers'> {
   r.blanks();
   r.expect('=', `after \`@${name}\``);
   r.breakAfter();
-  const made = r.within({ inBody: true, inLoop: false, inGuard: false, blocks: 'action' }, () =>
-    parseValue(r),
+  const expression = r.within(
+    { inBody: true, inLoop: false, inGuard: false, blocks: 'action' },
+    () => parseValue(r),
   );
   refuseAugment(r);
-  const { body, options } = split(made);
+  const { body, options } = split(expression);
   return { kind: 'exe', labels, name, parameters, body, options, at, end: r.pos };
 }
 
 /** Separates `with { description }`, which describes the function, from the options of its body. */
-function split(made: Expression): { body: Expression; options: NodeOf<'options'> | undefined } {
-  if (made.kind === 'run-value') {
-    const { body: action, options } = split(made.action);
-    return { body: { ...made, action }, options };
+function split(expression: Expression): {
+  body: Expression;
+  options: NodeOf<'options'> | undefined;
+} {
+  if (expression.kind === 'run-value') {
+    const { body: action, options } = split(expression.action);
+    return { body: { ...expression, action }, options };
   }
-  const description = made.kind === 'with' ? made.options.entries.get('description') : undefined;
-  if (made.kind !== 'with' || description === undefined) return { body: made, options: undefined };
-  const { entries, pipeline } = made.options;
+  const description =
+    expression.kind === 'with' ? expression.options.entries.get('description') : undefined;
+  if (expression.kind !== 'with' || description === undefined)
+    return { body: expression, options: undefined };
+  const { entries, pipeline } = expression.options;
   const rest = new Map([...entries].filter(([key]) => key !== 'description'));
   const own = new Map([['description', description]]);
   const isAll = rest.size === 0 && pipeline === undefined;
   return {
-    body: isAll ? made.value : { ...made, options: { ...made.options, entries: rest } },
-    options: { ...made.options, entries: own, pipeline: undefined },
+    body: isAll
+      ? expression.value
+      : { ...expression, options: { ...expression.options, entries: rest } },
+    options: { ...expression.options, entries: own, pipeline: undefined },
   };
 }
 
-/** Parses `(a, @b, c: string)`. The reader is at the parenthesis. */
 export function parseParameters(r: Reader): Parameter[] {
   r.pos += 1;
-  const seen = new Set<string>();
+  const names = new Set<string>();
   return r.list(')', 'parameters', () => {
     const at = r.pos;
     const name = takeName(r, 'of a parameter');
-    if (seen.has(name)) r.fail(`there are two parameters \`${name}\``, { at });
-    seen.add(name);
+    if (names.has(name)) r.fail(`there are two parameters \`${name}\``, { at });
+    names.add(name);
     r.space();
     const type = r.match(/:[ \t]*[\w.<>[\]| ]*[\w>\]]/y);
     return { name, type: type?.slice(1).trim() };

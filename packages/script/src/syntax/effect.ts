@@ -10,14 +10,13 @@ const FORMATS = ['json', 'yaml', 'text'] as const;
 
 export const isEffectWord = (word: string): boolean => /^(?:show|log|output|append)$/.test(word);
 
-/** Parses an effect. The reader is at its word. */
 export function parseEffect(r: Reader, isInline: boolean): NodeOf<'effect'> {
   const at = r.pos;
   const effect = r.word() as NodeOf<'effect'>['effect'];
   r.takeWord(effect);
   const parts =
     effect === 'show' || effect === 'log'
-      ? { value: shown(r, effect, isInline) }
+      ? { value: parseShown(r, effect, isInline) }
       : written(r, effect, isInline);
   return { kind: 'effect', effect, target: undefined, format: undefined, ...parts, at, end: r.pos };
 }
@@ -32,7 +31,7 @@ const isNothing = (r: Reader): boolean =>
   r.starts('=>') ||
   isWildcardArm(r);
 
-function shown(r: Reader, effect: string, isInline: boolean): Expression | undefined {
+function parseShown(r: Reader, effect: string, isInline: boolean): Expression | undefined {
   if (isInline) return isNothing(r) || r.sees(/with\b/y) ? undefined : parsePrimary(r);
   if (isNothing(r) && !r.starts('||')) r.fail(`\`${effect}\` needs a value`);
   if (effect === 'show') refuseExecution(r);

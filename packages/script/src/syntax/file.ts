@@ -111,19 +111,19 @@ const PLACEHOLDER = /(<>(?:\.[A-Za-z_]\w*|\[\d+\])*)/;
 
 /** Splits the strings of a template at `<>.field`, which becomes an insert named `<>`. */
 function withPlaceholders({ parts, at, end }: NodeOf<'template'>): TemplatePart[] {
-  const made = createParts();
+  const result = createParts();
   for (const part of parts) {
     const pieces = typeof part === 'string' ? part.split(PLACEHOLDER) : [part];
     for (const raw of pieces) {
       if (typeof raw !== 'string' || !raw.startsWith('<>')) {
-        made.add(raw);
+        result.add(raw);
         continue;
       }
       const [name = '', ...fields] = raw.replaceAll(']', '').split(/[.[]/);
       const steps = fields.map((field) => ({ kind: 'field', name: field, at }) as const);
       const value = { kind: 'reference', name, steps, isOptional: false, at, end } as const;
-      made.add({ kind: 'insert', value, stages: [], raw, mode: { kind: 'plain' }, at, end });
+      result.add({ kind: 'insert', value, stages: [], raw, mode: { kind: 'plain' }, at, end });
     }
   }
-  return made.done();
+  return result.done();
 }

@@ -10,11 +10,11 @@ import type { NameFinding } from './unbound.ts';
 
 type RuleNode = NodeOf<'guard' | 'hook'>;
 
-type SeenNode = Parameters<Parameters<typeof visit>[1]>[0];
+type VisitedNode = Parameters<Parameters<typeof visit>[1]>[0];
 
 /** Returns every node of a file, including the bodies of functions. */
-function nodesOf({ body }: Pick<ScriptTree, 'body'>): SeenNode[] {
-  const found: SeenNode[] = [];
+function nodesOf({ body }: Pick<ScriptTree, 'body'>): VisitedNode[] {
+  const found: VisitedNode[] = [];
   const open: unknown[] = [body];
   for (let next = open.pop(); next !== undefined; next = open.pop()) {
     visit(next, (node) => {
@@ -37,7 +37,6 @@ function labelsOfPolicy({ entries }: NodeOf<'object'>): string[] {
   });
 }
 
-/** Returns all labels that a file adds to values and functions. */
 function labelsIn(tree: Pick<ScriptTree, 'body'>): string[] {
   const found: string[] = [];
   for (const node of nodesOf(tree)) {
@@ -69,7 +68,6 @@ function unknownKind({ filter }: RuleNode, labels: readonly string[], isKnown: b
   return problem && (isKnown || problem.hint?.startsWith('did you mean')) ? problem : undefined;
 }
 
-/** True for a reference to `@mx.op.type`. */
 function isTypeOf(node: Expression): boolean {
   if (node.kind !== 'reference' || !/^(?:mx|ctx)$/.test(node.name)) return false;
   const path = node.steps.map((step) => (step.kind === 'field' ? step.name : ''));

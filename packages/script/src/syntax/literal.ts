@@ -116,7 +116,6 @@ function isLine(value: Expression): boolean {
   return isText ? value.stages.at(-1)?.kind === 'effect-stage' : value.kind !== 'reference';
 }
 
-/** Converts a value into a line of a block. */
 export function asLine(value: Expression): ActionExpression {
   const { kind, at, end } = value;
   if (kind === 'run-value') return { kind: 'run', action: value.action, at, end };
@@ -145,7 +144,6 @@ const toItem = (value: Expression): ArrayItem => ({
   isSpread: false,
 });
 
-/** Parses an object. The reader is at `{`. */
 export function parseObject(r: Reader, parse = parsePair): NodeOf<'object'> {
   const at = r.pos;
   r.expect('{', 'before an object');

@@ -13,7 +13,6 @@ const MODE = /(?:static|live|local|module|cached)(?:\([^()\n]*\))?[ \t]+(?=[{"'`
 type ImportForm = NodeOf<'import'>['form'];
 type ImportSource = NodeOf<'import'>['source'];
 
-/** Parses an import. The reader is after `import`. */
 export function parseImport(r: Reader, at: number): NodeOf<'import'> {
   const mode = r.match(MODE)?.trim();
   const { form, source } = parseForm(r);
@@ -126,7 +125,6 @@ function parseSource(r: Reader): ImportSource {
   return { kind: 'path', path: (isTextStart(r) ? parsePathText : parseBarePath)(r, 'to import') };
 }
 
-/** Parses an export. The reader is after `export`. */
 export function parseExport(r: Reader, at: number): NodeOf<'export'> {
   r.expect('{', 'after `export`');
   const isAll = r.match(/\s*\*\s*\}/y) !== undefined;

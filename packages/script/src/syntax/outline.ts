@@ -69,9 +69,9 @@ export function namesIn({ text, body }: ScriptTree): Bound[] {
       continue;
     }
     const { kind } = item as { kind?: string };
-    const seen = CLOSED.has(kind ?? '') ? (item as Range) : around;
-    found.push(...boundBy(item as Statement | NodeOf<'repeat'>, text, whole, seen));
-    for (const inner of Object.values(item)) open.push([inner, seen]);
+    const range = CLOSED.has(kind ?? '') ? (item as Range) : around;
+    found.push(...boundBy(item as Statement | NodeOf<'repeat'>, text, whole, range));
+    for (const inner of Object.values(item)) open.push([inner, range]);
   }
   return found.sort((a, b) => a.place.at - b.place.at);
 }
@@ -83,11 +83,16 @@ function boundBy(
   around: Range,
 ): Bound[] {
   const { at, end } = node;
-  const named = (kind: BoundKind, name: string, seen: Range, more: Partial<Bound> = {}): Bound => ({
+  const named = (
+    kind: BoundKind,
+    name: string,
+    range: Range,
+    more: Partial<Bound> = {},
+  ): Bound => ({
     name,
     kind,
     place: placeOfName(text, `@${name}`, at, end),
-    seen,
+    seen: range,
     labels: [],
     ...more,
   });
@@ -128,7 +133,7 @@ const loopNames = ({ key, name }: Binding): [name: string, written: string][] =>
   [name, name],
 ];
 
-function importedBy(node: NodeOf<'import'>, text: string, seen: Range): Bound[] {
+function importedBy(node: NodeOf<'import'>, text: string, range: Range): Bound[] {
   const { form, source } = node;
   const path = source.kind === 'path' ? source.path : undefined;
   const connector = source.kind === 'connector' ? staticText(source.name) : undefined;
@@ -136,7 +141,7 @@ function importedBy(node: NodeOf<'import'>, text: string, seen: Range): Bound[] 
     name,
     kind,
     place,
-    seen,
+    seen: range,
     labels: [],
     ...(path ? { source: { path, ...(inFile === undefined ? {} : { name: inFile }) } } : {}),
     ...(connector === undefined ? {} : { connector }),
@@ -209,7 +214,6 @@ const TYPES: { readonly [K in Expression['kind']]?: string } = {
   object: 'object',
 };
 
-/** Returns the type of a value if its syntax decides it. */
 export function typeOf(value: Expression | undefined): string | undefined {
   if (!value) return undefined;
   switch (value.kind) {

@@ -68,7 +68,6 @@ function takeFrontMatter(r: Reader, problems: SyntaxProblem[]): string | undefin
   return r.slice(found.start, found.end).replace(/\r?\n$/, '');
 }
 
-/** Parses statements up to the end of the reader's range. */
 function readStrict(r: Reader, problems: SyntaxProblem[]): Statement[] {
   const body: Statement[] = [];
   while (!isSpent(r, problems)) {
@@ -137,7 +136,6 @@ function isSlashed(r: Reader): boolean {
   return found === '' || isLater || STATEMENT_WORDS.has(found);
 }
 
-/** Parses text and statements line by line. */
 function readMarkdown(r: Reader, problems: SyntaxProblem[]): (NodeOf<'text'> | Statement)[] {
   const body: (NodeOf<'text'> | Statement)[] = [];
   let from = r.pos;

@@ -71,7 +71,6 @@ export function parseStages(r: Reader, braces = refuseBraces): PipelineStage[] {
   return stages;
 }
 
-/** Parses one stage, or several that `||` joins. */
 function parseGroup(r: Reader, braces: Braces): PipelineStage {
   const at = r.pos;
   const leads = r.take('||');
@@ -158,7 +157,6 @@ function readStage(r: Reader, braces: Braces): PipelineStage {
   });
 }
 
-/** Parses `with { … }` after a value. */
 export function parseWith(r: Reader, value: Expression): Expression {
   const options = parseOptions(r);
   if (options === undefined) return value;

@@ -8,7 +8,6 @@ const DIGITS = /\d+/y;
 const NEXT_LINE_METHOD = /[ \t\r]*\n[ \t]*(?=\.[A-Za-z_]\w*\()/y;
 const ENDS_OPTIONAL = /\?[ \t]*(?:$|[\n\r,\])}|;]|=>|==|!=|!?~=|&&|>>|<<)/my;
 
-/** Parses a reference. The reader is at `@`. */
 export function parseReference(r: Reader): NodeOf<'reference'> {
   const at = r.pos;
   r.expect('@', 'before a name');
@@ -94,7 +93,6 @@ function parseIndex(r: Reader): PathStep {
   });
 }
 
-/** Parses arguments. The reader is at `(`. */
 export function parseArguments(r: Reader, mayPattern = false): Expression[] {
   r.pos += 1;
   let isFirst = mayPattern;

@@ -47,9 +47,9 @@ function parseHead(r: Reader, word: string): Head {
 
 /** Parses `("src/")` after the function of a hook: the prefix of the first argument. */
 function parsePrefix(r: Reader, word: string): string {
-  const given =
+  const prefix =
     word === 'hook' ? r.match(/\([ \t]*(?:"[^"\n]*"|'[^'\n]*'|`[^`\n]*`)[ \t]*\)/y) : undefined;
-  if (given !== undefined) return given.slice(1, -1).trim().slice(1, -1);
+  if (prefix !== undefined) return prefix.slice(1, -1).trim().slice(1, -1);
   return r.fail(`expected \`=\` after the filter, found ${r.shown()}`, {
     hint:
       word === 'hook'
@@ -69,7 +69,6 @@ const LINES = new Set(['let', 'augment', 'flow', 'return']);
 const mayPrecede = (line: ActionExpression): boolean =>
   line.kind === 'effect' ? line.effect === 'log' || line.effect === 'append' : LINES.has(line.kind);
 
-/** True for a decision, or a block that ends in one. */
 function decides(action: ActionExpression): boolean {
   if (action.kind !== 'block') return DECIDES.has(action.kind);
   const last = action.body.at(-1);
@@ -78,7 +77,6 @@ function decides(action: ActionExpression): boolean {
   return last.kind === 'return' && last.value !== undefined && DECIDES.has(last.value.kind);
 }
 
-/** Parses a guard. The reader is after `guard`. */
 export function parseGuard(r: Reader, at: number): NodeOf<'guard'> {
   const isMarked = r.takeWord('privileged');
   const { prefix: _, ...head } = parseHead(r, 'guard');
@@ -108,19 +106,18 @@ export function parseGuard(r: Reader, at: number): NodeOf<'guard'> {
 /** Parses `with { privileged: true }`, the only option of a guard. */
 function parsePrivileged(r: Reader): boolean {
   if (!r.sees(/[ \t]*with[ \t]*\{/y)) return false;
-  const given = r.match(
+  const options = r.match(
     /[ \t]*with[ \t]*\{\s*(?:privileged|"privileged")\s*:\s*(?:true|false)\s*,?\s*\}/y,
   );
-  if (given === undefined) {
+  if (options === undefined) {
     r.blanks();
     r.fail('a guard has no option except `privileged`', {
       hint: 'write `] with { privileged: true }`',
     });
   }
-  return given.includes('true');
+  return options.includes('true');
 }
 
-/** Parses a hook. The reader is after `hook`. */
 export function parseHook(r: Reader, at: number): NodeOf<'hook'> {
   const { timing, ...head } = parseHead(r, 'hook');
   if (timing === 'always') r.fail('a hook needs the timing `before` or `after`', { at });
@@ -147,7 +144,6 @@ function refuseAuthorizations(r: Reader, member: Expression): void {
   }
 }
 
-/** Parses a policy. The reader is after `policy`. */
 export function parsePolicy(r: Reader, at: number): NodeOf<'policy'> {
   const name = parseTarget(r, 'policy');
   r.blanks();

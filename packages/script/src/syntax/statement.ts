@@ -42,6 +42,7 @@ function readStatement(r: Reader): Statement {
   return parse(r, at);
 }
 
+/** Parsers of statements. The reader is after the word of the statement. */
 const DEFINITIONS = new Map<string, (r: Reader, at: number) => Statement>(
   Object.entries({
     var: parseVar,
@@ -83,10 +84,10 @@ function parseCall(r: Reader): Statement {
     r.fail('a name is bound with `var`', { hint: 'write `var @x = …`; `+=` is allowed in blocks' });
   }
   const value = parseValue(r);
-  const made = value.kind === 'with' ? value.value : value;
+  const core = value.kind === 'with' ? value.value : value;
   const isPiped =
-    made.kind === 'pipeline' || (value.kind === 'with' && value.options.pipeline !== undefined);
-  const isCall = made.kind === 'reference' && made.steps.at(-1)?.kind === 'call';
+    core.kind === 'pipeline' || (value.kind === 'with' && value.options.pipeline !== undefined);
+  const isCall = core.kind === 'reference' && core.steps.at(-1)?.kind === 'call';
   if (!isCall && !isPiped) {
     r.fail('a value alone is not a statement', {
       at,

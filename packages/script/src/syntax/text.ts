@@ -9,8 +9,8 @@ const CONTROL: Readonly<Record<string, string>> = { n: '\n', t: '\t' };
 
 function unclosedText(r: Reader, at: number, length: number): never {
   const quote = r.slice(at, at + length);
-  const shown = quote === '`' ? 'a backtick' : `\`${quote}\``;
-  return r.failUnclosed(at, `the text that begins with ${shown} is not closed`, length);
+  const opener = quote === '`' ? 'a backtick' : `\`${quote}\``;
+  return r.failUnclosed(at, `the text that begins with ${opener} is not closed`, length);
 }
 
 /** Drops the line break before the closing mark. Repeated lines lose their last line break too. */
@@ -36,7 +36,6 @@ export function createParts() {
         if (part !== '') parts.push(part);
       } else parts[parts.length - 1] = last + part;
     },
-    /** Returns all parts and empties the collection. */
     done: (): TemplatePart[] => parts.splice(0),
   };
 }

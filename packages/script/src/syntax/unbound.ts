@@ -58,7 +58,7 @@ export type KnownTools =
  */
 type Use = 'needed' | 'text' | 'open' | 'asked';
 
-interface NamePlace {
+interface NameContext {
   readonly use: Use;
   /** True in the rules of a guard or hook, where `@output` exists. */
   readonly isRule: boolean;
@@ -70,13 +70,19 @@ interface NamePlace {
   readonly under: readonly Expression[];
 }
 
-type Seen = readonly [item: unknown, place: NamePlace];
-type Reads = (use: Use, ...items: unknown[]) => Seen[];
+type PendingNode = readonly [item: unknown, place: NameContext];
+type Reads = (use: Use, ...items: unknown[]) => PendingNode[];
 
-const TOP: NamePlace = { use: 'needed', isRule: false, isJudging: false, call: 'none', under: [] };
+const TOP: NameContext = {
+  use: 'needed',
+  isRule: false,
+  isJudging: false,
+  call: 'none',
+  under: [],
+};
 const ASKS = /^(?:exists|fileexists)$/i;
 
-const inStep = (step: PathStep, isAsked: boolean, read: Reads): Seen[] => {
+const inStep = (step: PathStep, isAsked: boolean, read: Reads): PendingNode[] => {
   if (step.kind === 'call') return read(isAsked ? 'asked' : 'needed', ...step.arguments);
   if (step.kind === 'index') return read('open', step.index);
   return step.kind === 'slice' ? read('open', step.from, step.to) : [];
@@ -85,10 +91,10 @@ const inStep = (step: PathStep, isAsked: boolean, read: Reads): Seen[] => {
 const inStages = (
   source: Expression | undefined,
   stages: readonly unknown[],
-  inner: NamePlace,
-): Seen[] => [
+  inner: NameContext,
+): PendingNode[] => [
   [source, { ...inner, call: 'plain' }],
-  ...stages.map((stage, at): Seen => {
+  ...stages.map((stage, at): PendingNode => {
     const call = at === 0 && source === undefined ? 'front' : 'stage';
     return [stage, { ...inner, call }];
   }),
@@ -127,13 +133,13 @@ type Holder = NodeOf<
 type Inside<K extends Holder['kind']> = (
   node: NodeOf<K>,
   read: Reads,
-  inner: NamePlace,
-  place: NamePlace,
-) => Seen[];
+  inner: NameContext,
+  place: NameContext,
+) => PendingNode[];
 
 const isNull = (item: Expression): boolean => item.kind === 'literal' && item.value === null;
 
-const decided = (inner: NamePlace, ...by: readonly Expression[]): NamePlace =>
+const decided = (inner: NameContext, ...by: readonly Expression[]): NameContext =>
   by.length > 0 ? { ...inner, under: [...inner.under, ...by] } : inner;
 
 const called: Inside<'run' | 'run-value'> = ({ action }, _read, inner) => [
@@ -203,7 +209,7 @@ const INSIDE: { readonly [K in Holder['kind']]: Inside<K> } = {
     ...[...options.entries].flatMap(([key, entry]) =>
       key === 'guards' && entry.kind !== 'reference' ? [] : read('needed', entry),
     ),
-    ...inStages(value, options.pipeline ?? [], inner).map(([item, place]): Seen => {
+    ...inStages(value, options.pipeline ?? [], inner).map(([item, place]): PendingNode => {
       const isBare = item === value && options.pipeline === undefined;
       return [item, isBare ? { ...place, call } : place];
     }),
@@ -223,9 +229,9 @@ const INSIDE: { readonly [K in Holder['kind']]: Inside<K> } = {
   ],
 };
 
-type Speaker = NodeOf<'reference' | 'import' | 'augment' | 'export' | 'helpers'>;
+type NameNode = NodeOf<'reference' | 'import' | 'augment' | 'export' | 'helpers'>;
 
-const isSpeaker = (item: { kind?: string }): item is Speaker =>
+const isNameNode = (item: { kind?: string }): item is NameNode =>
   /^(?:reference|import|augment|export|helpers)$/.test(item.kind ?? '');
 const isHolder = (item: { kind?: string }): item is Holder =>
   item.kind !== undefined && Object.hasOwn(INSIDE, item.kind);
@@ -235,11 +241,11 @@ const inGuard = (use: Use, { kind }: { kind?: string }): Use =>
   use === 'asked' && kind !== 'reference' && kind !== 'insert' ? 'open' : use;
 
 /** Yields every node that uses names. `judging` has the names of the functions that guards call. */
-function* spoken(
+function* nameNodes(
   root: unknown,
   judging: ReadonlySet<string> = NO_NAMES,
-): Generator<readonly [node: Speaker, place: NamePlace]> {
-  const open: Seen[] = [[root, TOP]];
+): Generator<readonly [node: NameNode, place: NameContext]> {
+  const open: PendingNode[] = [[root, TOP]];
   for (let next = open.pop(); next !== undefined; next = open.pop()) {
     const [item, place] = next;
     if (typeof item !== 'object' || item === null) continue;
@@ -249,10 +255,10 @@ function* spoken(
     }
     const { isRule, under } = place;
     const isJudging = place.isJudging || isCalledIn(judging, item);
-    const inner: NamePlace = { ...TOP, isRule, isJudging, under };
+    const inner: NameContext = { ...TOP, isRule, isJudging, under };
     const read: Reads = (use, ...items) =>
       items.map((one) => [one, { ...inner, use: isJudging ? inGuard(use, item) : use }]);
-    if (isSpeaker(item)) yield [item, place];
+    if (isNameNode(item)) yield [item, place];
     if (isHolder(item)) {
       const inside = INSIDE[item.kind] as Inside<Holder['kind']>;
       open.push(...inside(item, read, inner, place));
@@ -273,7 +279,7 @@ function calledByGuards({ body }: ScriptTree): ReadonlySet<string> {
   const found = new Set<string>();
   const open: unknown[] = body.filter(({ kind }) => kind === 'guard');
   for (let next = open.pop(); next !== undefined; next = open.pop()) {
-    for (const [node] of spoken(next)) {
+    for (const [node] of nameNodes(next)) {
       const name = node.kind === 'reference' ? node.name : '';
       if (found.has(name) || !bodies.has(name)) continue;
       found.add(name);
@@ -316,12 +322,12 @@ const textOf = (value: Expression | undefined): string | undefined => {
 /** Returns the constant texts that a variable can have; empty if one is unknown. */
 function textsOf(bound: Bound | undefined): string[] {
   const { value, collection } = bound ?? {};
-  const made = collection?.kind === 'array' ? collection.items.map((item) => item.value) : [value];
-  const texts = made.map(textOf);
+  const values =
+    collection?.kind === 'array' ? collection.items.map((item) => item.value) : [value];
+  const texts = values.map(textOf);
   return texts.every((text) => text !== undefined) ? texts : [];
 }
 
-/** Returns the steps of a reference as a text, for a comparison. */
 const stepsText = (steps: readonly PathStep[]): string =>
   JSON.stringify(steps, (key, part: unknown) => (key === 'at' || key === 'end' ? undefined : part));
 
@@ -342,7 +348,6 @@ function placesIn(tree: ScriptTree): NodeOf<'reference'>[] {
   return found;
 }
 
-/** Returns the names that a module exports. */
 function exportsOf(tree: ScriptTree): ReadonlyMap<string, Bound> {
   const own = namesIn(tree).filter(({ seen }) => seen.at === 0 && seen.end === tree.text.length);
   const limits = tree.body.flatMap((node) => (node.kind === 'export' ? [node.names] : []));
@@ -403,9 +408,9 @@ class Names {
   }
 
   /** True if a condition around the code reads an unbound name, so that the code may never run. */
-  #isDoubtful({ under, isRule }: NamePlace): boolean {
+  #isDoubtful({ under, isRule }: NameContext): boolean {
     return under.some((condition) => {
-      for (const [node] of spoken(condition)) {
+      for (const [node] of nameNodes(condition)) {
         if (node.kind === 'reference' && !this.#isKnown(node.name, node.at, isRule)) return true;
       }
       return false;
@@ -431,14 +436,14 @@ class Names {
   #closeTo(name: string, at: number): string | undefined {
     this.#hints += 1;
     if (this.#hints > MOST_HINTS) return undefined;
-    const seen = [...this.#bound.keys()].filter((one) => this.#find(one, at));
+    const visible = [...this.#bound.keys()].filter((one) => this.#find(one, at));
     return (
-      hintOfName(name, [...seen, ...this.#around.inputs]) ??
+      hintOfName(name, [...visible, ...this.#around.inputs]) ??
       hintOfName(name, name.length > 2 ? [...this.#around.provided] : [])
     );
   }
 
-  ofReference(node: NodeOf<'reference'>, place: NamePlace): NameFinding[] {
+  ofReference(node: NodeOf<'reference'>, place: NameContext): NameFinding[] {
     const { name, steps, at } = node;
     const [first] = steps;
     const asks = first?.kind === 'field' && first.name === 'isDefined';
@@ -461,11 +466,11 @@ class Names {
     const isOp = /^op(?:eration)?$/.test(first.name);
     const inner = isOp && second?.kind === 'field' ? second : undefined;
     const step = inner ?? first;
-    const known = Object.keys(inner ? OPERATION_VIEW : CONTEXT_VIEW);
-    if (known.includes(step.name)) return [];
+    const members = Object.keys(inner ? OPERATION_VIEW : CONTEXT_VIEW);
+    if (members.includes(step.name)) return [];
     const message = `\`@${name}${inner ? `.${first.name}` : ''}\` has no \`${step.name}\`${ENDINGS.judged[1]}`;
-    const meant = nearest(step.name, known);
-    const hint = meant === undefined ? known.join(', ') : `did you mean \`${meant}\`?`;
+    const meant = nearest(step.name, members);
+    const hint = meant === undefined ? members.join(', ') : `did you mean \`${meant}\`?`;
     return [
       {
         at: step.at,
@@ -480,14 +485,15 @@ class Names {
 
   /** Warns about `@exists(@path)`, which tests the variable, if the variable has the path of a file. */
   #ofQuestion({ name, steps: [call], at }: NodeOf<'reference'>): NameFinding[] {
-    const [asked] = call?.kind === 'call' ? call.arguments : [];
-    if (!/^exists$/i.test(name) || asked?.kind !== 'reference' || this.#find(name, at)) return [];
-    const written = this.#tree.text.slice(asked.at, asked.end);
-    if (!this.#isPath(asked)) return [];
+    const [argument] = call?.kind === 'call' ? call.arguments : [];
+    if (!/^exists$/i.test(name) || argument?.kind !== 'reference' || this.#find(name, at))
+      return [];
+    const written = this.#tree.text.slice(argument.at, argument.end);
+    if (!this.#isPath(argument)) return [];
     return [
       {
         at,
-        end: asked.end,
+        end: argument.end,
         code: 'exists_of_path',
         severity: 'warning',
         message: `\`@${name}(${written})\` tests whether the variable has a value, not whether the file exists`,
@@ -536,10 +542,10 @@ class Names {
   }
 
   #isOptional(exe: Exe, name: string): boolean {
-    const known = this.#optional.get(exe) ?? new Map<string, boolean>();
-    this.#optional.set(exe, known);
-    const answer = known.get(name) ?? isOptionalIn(exe, name);
-    known.set(name, answer);
+    const cached = this.#optional.get(exe) ?? new Map<string, boolean>();
+    this.#optional.set(exe, cached);
+    const answer = cached.get(name) ?? isOptionalIn(exe, name);
+    cached.set(name, answer);
     return answer;
   }
 
@@ -552,27 +558,27 @@ class Names {
     return surplusArguments(name, arity, call.arguments, before);
   }
 
-  #ofCall(node: NodeOf<'reference'>, { call }: NamePlace): NameFinding[] {
+  #ofCall(node: NodeOf<'reference'>, { call }: NameContext): NameFinding[] {
     const callee = this.#callee(node);
     const step = node.steps[callee?.depth ?? 0];
     const isBare = node.steps.length === callee?.depth;
     if (!callee) return this.#ofBuiltIn(node, call === 'stage' ? 1 : 0);
     if (step?.kind !== 'call' && !(isBare && call !== 'none')) return [];
-    const given = step?.kind === 'call' ? step.arguments : [];
+    const values = step?.kind === 'call' ? step.arguments : [];
     // At the start of a pipeline, a call without arguments may receive the input.
-    if (call === 'front' && given.length === 0) return [];
+    if (call === 'front' && values.length === 0) return [];
     const { exe } = callee;
     const before = call === 'stage' ? 1 : 0;
     const missing = exe.parameters
-      .slice(given.length + before)
+      .slice(values.length + before)
       .filter(({ name }) => !this.#isOptional(exe, name));
-    return countArguments(node, exe, given, before, missing);
+    return countArguments(node, exe, values, before, missing);
   }
 
   /** An unknown tool is a warning, because a person may have renamed the tool. */
   #ofTools({ form }: NodeOf<'import'>, name: NodeOf<'template'>): NameFinding[] {
     const connector = staticText(name);
-    const known = connector === undefined ? undefined : this.#around.tools?.(connector);
+    const tools = connector === undefined ? undefined : this.#around.tools?.(connector);
     const { at, end } = name;
     const finding = (message: string, hint: string): NameFinding => ({
       at,
@@ -582,9 +588,9 @@ class Names {
       message,
       hint,
     });
-    if (!known) return [];
-    if ('message' in known) return [{ ...finding(known.message, known.hint), severity: 'error' }];
-    const { names } = known;
+    if (!tools) return [];
+    if ('message' in tools) return [{ ...finding(tools.message, tools.hint), severity: 'error' }];
+    const { names } = tools;
     const all = new Set([...names, ...names.map(camelCased)]);
     const wanted = form.kind === 'names' ? form.names.map((one) => one.name) : [];
     return wanted
@@ -604,7 +610,7 @@ class Names {
     return names
       .filter(({ name, alias }) => {
         const isGiven = inputs.length > 0 ? inputs.includes(name) : !/^[A-Z][A-Z0-9_]*$/.test(name);
-        return !isGiven && !asksAbout(this.#tree.body, alias);
+        return !isGiven && !testsName(this.#tree.body, alias);
       })
       .map(({ name }) => ({
         at,
@@ -690,20 +696,20 @@ const several = (count: number): string => `${count} ${count === 1 ? 'argument' 
 function surplusArguments(
   name: string,
   most: number,
-  given: readonly Expression[],
+  values: readonly Expression[],
   before: number,
 ): NameFinding[] {
-  const [extra] = given.slice(Math.max(0, most - before));
-  if (given.length + before <= most || !extra) return [];
+  const [extra] = values.slice(Math.max(0, most - before));
+  if (values.length + before <= most || !extra) return [];
   const takes = several(Math.max(0, most - before));
   const from = before > 0 ? ' beside what comes in' : '';
   return [
     {
       at: extra.at,
-      end: given.at(-1)?.end ?? extra.end,
+      end: values.at(-1)?.end ?? extra.end,
       code: 'argument_surplus',
       severity: 'warning',
-      message: `\`@${name}\` takes ${takes}${from}, ${several(given.length)} given`,
+      message: `\`@${name}\` takes ${takes}${from}, ${several(values.length)} given`,
       hint: 'additional arguments are ignored',
     },
   ];
@@ -712,12 +718,12 @@ function surplusArguments(
 function countArguments(
   node: NodeOf<'reference'>,
   exe: Exe,
-  given: readonly Expression[],
+  values: readonly Expression[],
   before: number,
   missing: Exe['parameters'],
 ): NameFinding[] {
   const { parameters, name } = exe;
-  const surplus = surplusArguments(name, parameters.length, given, before);
+  const surplus = surplusArguments(name, parameters.length, values, before);
   if (surplus.length > 0) return surplus;
   if (missing.length === 0) return [];
   const list = missing.map((one) => `\`${one.name}\``).join(', ');
@@ -736,11 +742,11 @@ function countArguments(
 }
 
 /** True if the function itself tests whether the parameter was passed. */
-const isOptionalIn = ({ body }: Exe, name: string): boolean => asksAbout(body, name);
+const isOptionalIn = ({ body }: Exe, name: string): boolean => testsName(body, name);
 
 /** True if the code tests the name, as in `@x?`, `@x ?? 1` or `@x == null`. */
-export function asksAbout(body: unknown, name: string): boolean {
-  for (const [node, place] of spoken(body)) {
+export function testsName(body: unknown, name: string): boolean {
+  for (const [node, place] of nameNodes(body)) {
     if (node.kind !== 'reference' || node.name !== name) continue;
     const [first] = node.steps;
     const asks = first?.kind === 'field' && first.name === 'isDefined';
@@ -784,7 +790,7 @@ function asksInForm(root: unknown, name: string): boolean {
 export function nameFindings(tree: ScriptTree, around: Surroundings): NameFinding[] {
   const names = new Names(tree, around);
   const found: NameFinding[] = [];
-  for (const [node, place] of spoken(tree.body, calledByGuards(tree))) {
+  for (const [node, place] of nameNodes(tree.body, calledByGuards(tree))) {
     if (node.kind === 'reference') found.push(...names.ofReference(node, place));
     else if (node.kind === 'import') found.push(...names.ofImport(node));
     else found.push(...names.ofStatement(node));
@@ -808,7 +814,6 @@ function addedTexts(node: { kind: string }): NameFinding[] {
 const isSum = (node: { kind: string }): node is NodeOf<'binary'> =>
   node.kind === 'binary' && 'operator' in node && node.operator === '+';
 
-/** True for a condition that always matches. */
 const isAlways = ({ condition }: NodeOf<'arm'>): boolean =>
   condition.kind === 'any' ||
   (condition.kind === 'test' &&

@@ -51,8 +51,8 @@ const OTHER_WORDS: Readonly<Record<string, string>> = {
 export function hintOfWord(r: Reader, word: string): string | undefined {
   const isStatement = /^[ \t]+[@"'`{[(<]|^\(/.test(r.text.slice(r.pos + word.length));
   if (!isStatement) return undefined;
-  const known = Object.hasOwn(OTHER_WORDS, word) ? OTHER_WORDS[word] : undefined;
-  const meant = known ?? nearest(word, STATEMENT_WORDS);
+  const replacement = Object.hasOwn(OTHER_WORDS, word) ? OTHER_WORDS[word] : undefined;
+  const meant = replacement ?? nearest(word, STATEMENT_WORDS);
   return meant && `did you mean \`${meant}\`?`;
 }
 
@@ -78,9 +78,9 @@ export const isLaterStart = (r: Reader): boolean =>
   Object.values(LATER).some(({ needs }) => r.sees(needs));
 
 export function refuseLater(r: Reader, word: string): void {
-  const known = Object.hasOwn(LATER, word) ? LATER[word] : undefined;
-  if (known && r.sees(known.needs)) {
-    refuseUnsupported(r, word, { at: r.pos, end: r.pos + word.length, hint: known.hint });
+  const later = Object.hasOwn(LATER, word) ? LATER[word] : undefined;
+  if (later && r.sees(later.needs)) {
+    refuseUnsupported(r, word, { at: r.pos, end: r.pos + word.length, hint: later.hint });
   }
 }
 
@@ -117,7 +117,6 @@ export function parseStream(r: Reader): NodeOf<'run' | 'effect'> | undefined {
   return { kind: 'effect', effect: 'show', value, ...rest };
 }
 
-/** Fails on `stream` without a streamable value after it. */
 export const refuseStream = (r: Reader): never =>
   r.fail('expected a command, code or a call after `stream`', {
     end: r.pos + 'stream'.length,
@@ -134,11 +133,12 @@ function parseStreamed(r: Reader): Expression {
   return asStream(r.peek() === '{' ? parseCommand(r, r.pos) : parsePrimary(r), at);
 }
 
-function asStream(made: Expression, at: number): Expression {
-  const { value, options } = made.kind === 'with' ? made : { value: made, options: undefined };
+function asStream(expression: Expression, at: number): Expression {
+  const { value, options } =
+    expression.kind === 'with' ? expression : { value: expression, options: undefined };
   const flag: Expression = { kind: 'literal', value: true, at, end: at + 'stream'.length };
   const entries = new Map([...(options?.entries ?? []), ['stream', flag] as const]);
-  const { end } = made;
+  const { end } = expression;
   const own: NodeOf<'options'> = { kind: 'options', entries, pipeline: options?.pipeline, at, end };
   return { kind: 'with', value, options: own, at, end };
 }
@@ -147,10 +147,10 @@ function asStream(made: Expression, at: number): Expression {
 function parsePiped(r: Reader, source: (r: Reader) => Expression, isRun = false): Expression {
   const at = r.pos;
   const isStream = r.take(STREAM);
-  const made = r.deeper(() =>
+  const value = r.deeper(() =>
     parseWith(r, r.starts('||') ? parseLeadingGroup(r) : parsePipes(r, source(r), isRun)),
   );
-  return isStream ? asStream(made, at) : made;
+  return isStream ? asStream(value, at) : value;
 }
 
 /** Parses one side of a pattern with its pipes. `&&` and `||` join patterns, so they end the side. */
@@ -217,7 +217,6 @@ function parseUnary(r: Reader): Expression {
   return { kind: 'unary', operator, value, at, end: r.pos };
 }
 
-/** Parses a value without operators and pipes. */
 export function parsePrimary(r: Reader): Expression {
   const at = r.pos;
   switch (r.peek()) {
@@ -353,7 +352,6 @@ function parseTemplateFile(r: Reader): Expression {
   return { kind: 'template-file', path, at, end: r.pos };
 }
 
-/** Parses a path in quotes. Fails without one. */
 export function parsePathText(r: Reader, where: string): NodeOf<'template'> {
   if (!isTextStart(r)) r.fail(`expected a quoted path ${where}, found ${r.shown()}`);
   const text = parseText(r);

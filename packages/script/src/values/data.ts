@@ -44,10 +44,10 @@ export function itemsOf(value: Value): readonly LoopItem[] {
   if (type !== 'array' && (type !== 'object' || isText)) {
     raise('expression_error', `\`for\` goes over a list or an object, not ${kindName(value)}`);
   }
-  const kept = isKept(value) ? { keep: true } : {};
+  const keepMark = isKept(value) ? { keep: true } : {};
   return keysOf(collection).map((key, index) => ({
     key,
-    value: withOrigin(elementOf(collection, key), { key, index, ...kept }),
+    value: withOrigin(elementOf(collection, key), { key, index, ...keepMark }),
   }));
 }
 

@@ -93,7 +93,6 @@ const TOKEN =
 
 const CONTROL: Readonly<Record<string, string>> = { '\n': '\\n', '\r': '\\r', '\t': '\\t' };
 
-/** Rewrites a quoted text as a JSON string. */
 function quoted(token: string): string {
   const inner = token.slice(1, -1).replace(/\\([\s\S])|["\n\r\t]/g, (part, escaped?: string) => {
     if (escaped === undefined) return part === '"' ? '\\"' : (CONTROL[part] ?? part);
@@ -143,15 +142,15 @@ const BUDGET = 200_000;
 function closing(text: string, from: number): { end: number; seen: number } {
   const skipped = /"[^"\\]*(?:\\[\s\S][^"\\]*)*"|'[^'\\\n]*(?:\\[\s\S][^'\\\n]*)*'|[{}[\]]/g;
   skipped.lastIndex = from;
-  let [depth, seen] = [0, 0];
+  let [depth, examined] = [0, 0];
   for (let found = skipped.exec(text); found; found = skipped.exec(text)) {
-    seen++;
+    examined++;
     if (/^["']/.test(found[0])) continue;
     depth += /[{[]/.test(found[0]) ? 1 : -1;
-    if (depth === 0) return { end: skipped.lastIndex, seen };
+    if (depth === 0) return { end: skipped.lastIndex, seen: examined };
     if (depth > MAX_DEPTH) break;
   }
-  return { end: -1, seen };
+  return { end: -1, seen: examined };
 }
 
 function structure(text: string): Json | undefined {

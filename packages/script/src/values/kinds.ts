@@ -31,9 +31,9 @@ export class Opaque<T> {
   readonly #content: T;
   readonly #shown: Json;
 
-  constructor(content: T, shown: Json) {
+  constructor(content: T, preview: Json) {
     this.#content = content;
-    this.#shown = shown;
+    this.#shown = preview;
     Object.freeze(this);
   }
 

@@ -146,11 +146,11 @@ const withNulls = (found: readonly (string | undefined)[]): Json[] =>
 
 /** Returns all matches of a text pattern. For a pattern literal the flags decide; no match gives null. */
 function match(text: string, args: Arguments): Json {
-  const given = args.pattern(0);
-  const pattern = given ? compiled(given.body, given.flags) : compiled(args.text(0), 'g');
+  const literal = args.pattern(0);
+  const pattern = literal ? compiled(literal.body, literal.flags) : compiled(args.text(0), 'g');
   return inTime(pattern, (each) => {
     const found = text.match(each);
-    return found ? withNulls([...found]) : given ? null : [];
+    return found ? withNulls([...found]) : literal ? null : [];
   });
 }
 
@@ -252,7 +252,7 @@ function replaceAll(text: string, args: Arguments): Json {
   if (pattern) return replaceMatches(text, pattern, args.text(1), 'g');
   const entries = args.entries(0) ?? [[args.text(0), args.text(1)] as const];
   // Each entry is replaced in the result of the previous one.
-  return entries.reduce((left, [from, to]) => replaceEach(left, from, to), text);
+  return entries.reduce((result, [from, to]) => replaceEach(result, from, to), text);
 }
 
 function replaceEach(text: string, from: string, to: string): string {
@@ -294,16 +294,16 @@ export function hasMethod(value: Value, name: string): boolean {
 }
 
 function argumentsOf(method: string, values: readonly Value[]) {
-  const given = (position: number): Value | undefined => {
+  const valueAt = (position: number): Value | undefined => {
     const value = values[position];
     return value === undefined || value.data === null ? undefined : value;
   };
   const optionalText = (position: number): string | undefined => {
-    const value = given(position);
+    const value = valueAt(position);
     return value && (typeof value.data === 'string' ? value.data : textOf(value));
   };
   const optionalNumber = (position: number): number | undefined => {
-    const value = given(position);
+    const value = valueAt(position);
     if (value === undefined) return undefined;
     const number = numericOf(value.data);
     if (number !== undefined && !Number.isNaN(number)) return number;
@@ -313,12 +313,12 @@ function argumentsOf(method: string, values: readonly Value[]) {
     raise('invalid_input', `\`${method}\` needs ${position === 0 ? 'an' : 'a second'} argument`);
   /** Returns the keys of an object argument with the texts of their values. */
   const entries = (position: number): (readonly [string, string])[] | undefined => {
-    const value = given(position);
+    const value = valueAt(position);
     if (value === undefined || typeName(value) !== 'object') return undefined;
     return entriesOf(value).map(([key, part]) => [key, textOf(part)] as const);
   };
   const pattern = (position: number): Pattern | undefined => {
-    const data: unknown = given(position)?.data;
+    const data: unknown = valueAt(position)?.data;
     return data instanceof PatternData ? data.content : undefined;
   };
   return {

@@ -71,7 +71,6 @@ function isEqualPlain(a: Json, b: Json): boolean {
   return isNamedBy(a, b) || isNamedBy(b, a);
 }
 
-/** True for `true` with `"true"` and `false` with `"false"`. */
 const isNamedBy = (a: Json, b: Json): boolean =>
   typeof a === 'boolean' && typeof b === 'string' && String(a) === b;
 
@@ -99,7 +98,6 @@ function isSame(left: Json, right: Json): boolean {
   return true;
 }
 
-/** Returns `left == right` as a value with marks. */
 export const equals = (left: Value, right: Value): Value =>
   computed(isEqual(left, right), [left, right]);
 
@@ -155,12 +153,12 @@ function coversWhole(left: readonly Json[], right: readonly Json[]): boolean {
     [...right.keys()].filter((at) => isSame(item, right[at] ?? null)),
   );
   const takenBy = new Map<number, number>();
-  const place = (item: number, seen: Set<number>): boolean =>
+  const place = (item: number, tried: Set<number>): boolean =>
     (fits[item] ?? []).some((at) => {
-      if (seen.has(at)) return false;
-      seen.add(at);
+      if (tried.has(at)) return false;
+      tried.add(at);
       const holder = takenBy.get(at);
-      if (holder !== undefined && !place(holder, seen)) return false;
+      if (holder !== undefined && !place(holder, tried)) return false;
       takenBy.set(at, item);
       return true;
     });
@@ -169,12 +167,12 @@ function coversWhole(left: readonly Json[], right: readonly Json[]): boolean {
 
 function isTolerated({ data: left }: Value, { data: right }: Value): boolean {
   if (isObject(left) || isObject(right)) return isSame(left, right);
-  const [given, expected] = [namedIn(left), namedIn(right)];
-  if (given.length === 0 || expected.length === 0) return given.length === expected.length;
+  const [actual, expected] = [namedIn(left), namedIn(right)];
+  if (actual.length === 0 || expected.length === 0) return actual.length === expected.length;
   const isPlain = (item: Json): boolean => !isStructure(item);
   return (
-    coversPlain(given.filter(isPlain), expected.filter(isPlain)) &&
-    coversWhole(given.filter(isStructure), expected.filter(isStructure))
+    coversPlain(actual.filter(isPlain), expected.filter(isPlain)) &&
+    coversWhole(actual.filter(isStructure), expected.filter(isStructure))
   );
 }
 

@@ -103,9 +103,9 @@ export interface Transformer {
 }
 
 /** Makes a transformer that computes data from its first argument, with the marks of that argument. */
-const made = (make: (value: Value) => Json) => (value: Value) => computed(make(value), [value]);
+const transform = (make: (value: Value) => Json) => (value: Value) =>
+  computed(make(value), [value]);
 
-/** Returns the list or object of a value, or of its text if that is JSON. */
 function structureOf(value: Value): Json[] | { [key: string]: Json } | undefined {
   const data = typeof value.data === 'string' ? structureIn(value.data) : value.data;
   return data !== undefined && isStructure(data) ? data : undefined;
@@ -146,8 +146,7 @@ function sort(value: Value): Value {
   return computed(lines.toSorted(byCodeUnit).join('\n'), [value]);
 }
 
-/** The stage `exists` is true for every value except null. */
-const exists = made(({ data }) => data !== null);
+const exists = transform(({ data }) => data !== null);
 
 /** Uses the text of a value as a path and looks up the file. An error counts as a missing file. */
 async function fileExists(value: Value, port: TransformPort): Promise<Value> {
@@ -207,15 +206,15 @@ export function formatReader(format: Value): (value: Value) => Value {
 }
 
 const FUNCTIONS: Readonly<Record<string, Work>> = {
-  pretty: made(pretty),
-  xml: made(xml),
-  csv: made(csv),
-  md: made(markdown),
-  upper: made((value) => textOf(value).toUpperCase()),
-  lower: made((value) => textOf(value).toLowerCase()),
-  trim: made((value) => textOf(value).trim()),
+  pretty: transform(pretty),
+  xml: transform(xml),
+  csv: transform(csv),
+  md: transform(markdown),
+  upper: transform((value) => textOf(value).toUpperCase()),
+  lower: transform((value) => textOf(value).toLowerCase()),
+  trim: transform((value) => textOf(value).trim()),
   sort,
-  typeof: made(typeName),
+  typeof: transform(typeName),
   exists,
   fileExists,
   keep: keepOf,
@@ -233,10 +232,10 @@ function define(name: string, work: Work, variants: Record<string, Work> = {}): 
       return raise('invalid_input', `the value is nested too deeply or too long for \`@${name}\``);
     }
   };
-  const made = Object.entries(variants).map(
+  const entries = Object.entries(variants).map(
     ([variant, inner]) => [variant, define(`${name}.${variant}`, inner)] as const,
   );
-  return { name, call, variants: new Map(made) };
+  return { name, call, variants: new Map(entries) };
 }
 
 /** Transformers by name. Each is also available under its name in capitals. */

@@ -22,7 +22,6 @@ import {
 } from '@kernmantle/core/kernel';
 import type { ScriptWorld } from '../world.ts';
 
-/** Ports that the world of a script is made from. */
 export interface WorldPorts {
   readonly root: string;
   readonly clock: Clock;
@@ -53,7 +52,7 @@ export interface WorldPorts {
   audit(operation: string, failure: Failure | undefined): Outcome<null>;
 }
 
-export interface FilePlace {
+export interface ResolvedFile {
   readonly absolute: string;
   /** Path relative to the project, with `/`; absolute for a file outside. */
   readonly relative: string;
@@ -71,7 +70,7 @@ export function createAccess(ports: WorldPorts) {
   };
 
   /** Allows a read outside of the project if the right covers all files. */
-  function outside(real: string, path: string): Outcome<FilePlace> {
+  function outside(real: string, path: string): Outcome<ResolvedFile> {
     const refusal = (why: string, about: JsonObject = { missing: '', rule: 'closed_place' }) =>
       fail('permission_denied', `\`${path}\` ${why}`, { ...about, attempted: path });
     if (ports.closed.some((folder) => isInside(real, folder))) {
@@ -86,23 +85,23 @@ export function createAccess(ports: WorldPorts) {
   }
 
   /** Checks a read. `real` must have no links. */
-  function mayReadReal(real: string, shown: string): Outcome<FilePlace> {
+  function mayReadReal(real: string, label: string): Outcome<ResolvedFile> {
     const way = relative(root, real);
-    if (way.startsWith('..') || isAbsolute(way)) return outside(real, shown);
+    if (way.startsWith('..') || isAbsolute(way)) return outside(real, label);
     const inside = way === '' ? '.' : asScope(way);
-    const held = check('fs.read', inside);
-    return held.ok ? ok({ absolute: real, relative: inside, isInside: true }) : held;
+    const right = check('fs.read', inside);
+    return right.ok ? ok({ absolute: real, relative: inside, isInside: true }) : right;
   }
 
   return {
     mayReadReal,
     /** True if the names in this folder may be read. */
     mayListReal: (real: string): boolean => !isClosed(mayReadReal(real, real)),
-    mayWrite(path: string): Outcome<FilePlace> {
+    mayWrite(path: string): Outcome<ResolvedFile> {
       const place = resolveProjectPath(root, resolve(root, path));
       if (!place.ok) return place;
-      const held = check('fs.write', place.output.relative);
-      return held.ok ? ok({ ...place.output, isInside: true }) : held;
+      const writeRight = check('fs.write', place.output.relative);
+      return writeRight.ok ? ok({ ...place.output, isInside: true }) : writeRight;
     },
   };
 }

@@ -178,13 +178,13 @@ const pythonValues = (values: CodeRequest['parameters']): [string, string][] =>
 function nodeUnit(
   source: string | undefined,
   parameters: readonly string[],
-  known: readonly string[],
+  knownNames: readonly string[],
 ): Outcome<{ names: string[]; free: string[]; code: string | null }> {
   if (source === undefined) return ok({ names: [], free: [], code: null });
   const names = parameters.map(identifier);
   const isFree = (name: string): boolean =>
     source.includes(name) && !names.includes(name) && identifier(name) === name;
-  const free = [...new Set(known)].filter(isFree);
+  const free = [...new Set(knownNames)].filter(isFree);
   const body = readJsBody(source, [...names, ...free], true);
   return body.ok ? ok({ names, free, code: body.output }) : body;
 }
@@ -208,10 +208,10 @@ export function createCode(processes: Processes, random: () => string) {
     job: JsonObject,
     [command = '', ...args]: string[],
   ) {
-    const given = { ...job, mx: dataText(request.mx), stdin: request.stdin ?? null };
+    const input = { ...job, mx: dataText(request.mx), stdin: request.stdin ?? null };
     return processes.start({
       config: { command, args },
-      request: { ...request, stdin: JSON.stringify(given) },
+      request: { ...request, stdin: JSON.stringify(input) },
       operation: `run:${request.kind}`,
       frame,
     });
@@ -219,13 +219,17 @@ export function createCode(processes: Processes, random: () => string) {
 
   async function node(request: CodeRequest, frame: Frame): Promise<Outcome<CodeResult>> {
     const helpers = request.helpers.map(({ name }) => name);
-    const known = [...helpers, 'require', 'mx', 'ctx'];
+    const knownNames = [...helpers, 'require', 'mx', 'ctx'];
     const names = request.parameters.map(({ name }) => name);
-    const main = nodeUnit(request.source, names, known);
+    const main = nodeUnit(request.source, names, knownNames);
     if (!main.ok) return main;
     const units: Json[] = [];
     for (const { name, source, parameters, captured = [] } of request.helpers) {
-      const unit = nodeUnit(source, [...parameters, ...captured.map((one) => one.name)], known);
+      const unit = nodeUnit(
+        source,
+        [...parameters, ...captured.map((one) => one.name)],
+        knownNames,
+      );
       if (!unit.ok) return unit;
       const own: Part[] = [];
       const shape = captured.map(({ value }) => give(value, own)).join('');
@@ -236,8 +240,8 @@ export function createCode(processes: Processes, random: () => string) {
     const shape = request.parameters.map(({ value }) => give(value, parts)).join('');
     const job = { ...main.output, mark, shape, parts, helpers: units };
     const { onOutput } = request;
-    const told = { ...request, onOutput: onOutput && withoutMarked(mark, onOutput) };
-    const ended = await start(told, frame, job, [process.execPath, '-e', nodeRunner()]);
+    const quietRequest = { ...request, onOutput: onOutput && withoutMarked(mark, onOutput) };
+    const ended = await start(quietRequest, frame, job, [process.execPath, '-e', nodeRunner()]);
     if (!ended.ok) return ended;
     return failure(request, ended.output) ?? markedResult(request, ended.output, mark);
   }
@@ -254,8 +258,8 @@ export function createCode(processes: Processes, random: () => string) {
     const job = { source, values: pythonValues(parameters), helpers, mark };
     // Python buffers its output to a pipe unless it gets the flag `-u`.
     const flags = onOutput ? ['-u', '-c'] : ['-c'];
-    const told = { ...request, onOutput: onOutput && withoutMarked(mark, onOutput) };
-    const ended = await start(told, frame, job, ['python3', ...flags, PYTHON_RUNNER]);
+    const quiet = { ...request, onOutput: onOutput && withoutMarked(mark, onOutput) };
+    const ended = await start(quiet, frame, job, ['python3', ...flags, PYTHON_RUNNER]);
     if (!ended.ok) return ended;
     return failure(request, ended.output) ?? markedResult(request, ended.output, mark);
   }
@@ -273,16 +277,16 @@ function handedOver(value: Exclude<JsArgument, { kind: 'undefined' }>): Json {
 
 /** Passes on printed text, except for the line that begins with the mark. */
 function withoutMarked(mark: string, onOutput: (text: string) => void): (text: string) => void {
-  let held = '';
+  let buffer = '';
   return (text) => {
-    held += text;
-    const at = held.indexOf(mark);
-    const line = at < 0 ? -1 : held.indexOf('\n', at);
-    if (line >= 0) held = held.slice(0, at) + held.slice(line + 1);
+    buffer += text;
+    const at = buffer.indexOf(mark);
+    const line = at < 0 ? -1 : buffer.indexOf('\n', at);
+    if (line >= 0) buffer = buffer.slice(0, at) + buffer.slice(line + 1);
     // Text that may be the start of the mark waits for more.
-    const end = line < 0 && at >= 0 ? at : held.length - sharedEnd(held, mark);
-    onOutput(held.slice(0, end));
-    held = held.slice(end);
+    const end = line < 0 && at >= 0 ? at : buffer.length - sharedEnd(buffer, mark);
+    onOutput(buffer.slice(0, end));
+    buffer = buffer.slice(end);
   };
 }
 

@@ -38,7 +38,7 @@ import {
   namedFolders,
 } from '@kernmantle/core/flow';
 import type { LoadedText, ScriptWorld } from '../world.ts';
-import type { Access, FilePlace } from './access.ts';
+import type { Access, ResolvedFile } from './access.ts';
 
 const MAX_FILE = 32 * 1024 * 1024;
 const MAX_ENTRIES = 200_000;
@@ -56,23 +56,23 @@ const readFault = (error: unknown, path: string): Failure =>
 /** Reads a file. The opened file must be the one at the checked path. */
 function bytesAt(
   absolute: string,
-  shown: string,
+  name: string,
 ): Outcome<{ bytes: Buffer; inode: string | undefined }> {
   const { O_NOFOLLOW, O_NONBLOCK, O_RDONLY } = constants;
   let descriptor: number | undefined;
   try {
     descriptor = openSync(absolute, O_RDONLY | O_NOFOLLOW | O_NONBLOCK);
     const info = fstatSync(descriptor);
-    if (info.isDirectory()) return diskFault({ code: 'EISDIR' }, shown);
-    if (!info.isFile()) return fail('invalid_input', `\`${shown}\` is not a regular file`);
+    if (info.isDirectory()) return diskFault({ code: 'EISDIR' }, name);
+    if (!info.isFile()) return fail('invalid_input', `\`${name}\` is not a regular file`);
     if (info.size > MAX_FILE) {
-      return fail('invalid_input', `\`${shown}\` has ${info.size} bytes, more than ${MAX_FILE}`);
+      return fail('invalid_input', `\`${name}\` has ${info.size} bytes, more than ${MAX_FILE}`);
     }
     const there = linkOf(descriptor) ?? realpathSync.native(absolute);
-    if (there !== absolute) return diskFault({ code: 'ELOOP' }, shown);
+    if (there !== absolute) return diskFault({ code: 'ELOOP' }, name);
     return ok({ bytes: readFileSync(descriptor), inode: inodeOf(info) });
   } catch (error) {
-    return readFault(error, shown);
+    return readFault(error, name);
   } finally {
     if (descriptor !== undefined) closeSync(descriptor);
   }
@@ -89,12 +89,12 @@ function linkOf(descriptor: number): string | undefined {
 
 const UNTRUSTED = describe({ labels: ['untrusted'] });
 
-function marksOf(place: FilePlace, bytes: Buffer, labels: LabelRecords): Descriptor {
+function marksOf(place: ResolvedFile, bytes: Buffer, labels: LabelRecords): Descriptor {
   const taint = fileLabels(labels.root, place.absolute);
   const own = describe({ taint, sources: [`file:${place.relative}`] });
   const sha256 = createHash('sha256').update(bytes).digest('hex');
-  const known = labels.recall(place.absolute, sha256) ?? EMPTY;
-  return mergeAll([own, known, ...(place.isInside ? [] : [UNTRUSTED])]);
+  const stored = labels.recall(place.absolute, sha256) ?? EMPTY;
+  return mergeAll([own, stored, ...(place.isInside ? [] : [UNTRUSTED])]);
 }
 
 /** True if a pattern may match the name. A name that starts with a dot needs a dot in the pattern. */
@@ -111,7 +111,7 @@ function walk(
   const found: string[] = [];
   const folders: string[] = [];
   const open = [{ folder, depth: 0 }];
-  let seen = 0;
+  let count = 0;
   for (let next = open.pop(); next; next = open.pop()) {
     let entries: Dirent[];
     if (!mayList(next.folder)) continue;
@@ -122,7 +122,7 @@ function walk(
     }
     folders.push(next.folder);
     for (const entry of entries) {
-      if (++seen > MAX_ENTRIES) return { found: found.sort(), folders };
+      if (++count > MAX_ENTRIES) return { found: found.sort(), folders };
       const path = join(next.folder, entry.name);
       if (!isShown(entry.name, rest)) continue;
       if (entry.isFile()) {
@@ -154,9 +154,9 @@ function followed({ shared }: LabelRecords, files: WorldFiles): WorldFiles {
   async function steady<T>(look: () => MaybePromise<T>): Promise<T> {
     let before = await shared?.catchUp();
     for (;;) {
-      const seen = await look();
+      const result = await look();
       const now = await shared?.catchUp();
-      if (now === before) return seen;
+      if (now === before) return result;
       before = now;
     }
   }
@@ -173,14 +173,14 @@ export const createWorldFiles = (access: Access, labels: LabelRecords): WorldFil
 
 function createFiles(access: Access, labels: LabelRecords): WorldFiles {
   /** Returns the path relative to the project, for messages. */
-  const shown = (path: string): string => pathWithin(labels.root, path);
+  const shortPath = (path: string): string => pathWithin(labels.root, path);
 
   /** Resolves a path and checks that the script may read it. */
-  function place(path: string): Outcome<FilePlace> {
+  function place(path: string): Outcome<ResolvedFile> {
     try {
-      return access.mayReadReal(realpathSync.native(path), shown(path));
+      return access.mayReadReal(realpathSync.native(path), shortPath(path));
     } catch (error) {
-      return readFault(error, shown(path));
+      return readFault(error, shortPath(path));
     }
   }
 
@@ -204,7 +204,7 @@ function createFiles(access: Access, labels: LabelRecords): WorldFiles {
     readFile(path, frame): Outcome<LoadedText> {
       const allowed = place(path);
       if (!allowed.ok) return missing(path, allowed, frame);
-      const read = bytesAt(allowed.output.absolute, shown(path));
+      const read = bytesAt(allowed.output.absolute, shortPath(path));
       if (!read.ok) return missing(path, read, frame);
       const { bytes, inode } = read.output;
       const text = new TextDecoder().decode(bytes);
@@ -227,7 +227,9 @@ function createFiles(access: Access, labels: LabelRecords): WorldFiles {
         });
       } catch (error) {
         const descriptor = looked([nearestReal(folder)], frame);
-        return isMissing(error) ? ok({ found: [], descriptor }) : diskFault(error, shown(pattern));
+        return isMissing(error)
+          ? ok({ found: [], descriptor })
+          : diskFault(error, shortPath(pattern));
       }
     },
     exists: (path, frame) => ({ found: place(path).ok, descriptor: marksAround(path, frame) }),
@@ -240,7 +242,7 @@ function createFiles(access: Access, labels: LabelRecords): WorldFiles {
         const found = named.sort((a, b) => (a.name < b.name ? -1 : 1));
         return ok({ found, descriptor: looked([allowed.output.absolute], frame) });
       } catch (error) {
-        return missing(path, readFault(error, shown(path)), frame);
+        return missing(path, readFault(error, shortPath(path)), frame);
       }
     },
   };

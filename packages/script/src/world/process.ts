@@ -40,8 +40,8 @@ const NO_NETWORK =
   /could not resolve|couldn't resolve|name resolution|name or service not known|network is unreachable|getaddrinfo|EAI_AGAIN|ENETUNREACH|ENOTFOUND|fetch failed/i;
 
 /** Returns a hint for a failure that looks like a network access, because processes of a script have no network. */
-export const networkHint = (source: string, said: string): { hint?: string } =>
-  ASKS_NETWORK.test(source) || NO_NETWORK.test(said)
+export const networkHint = (source: string, output: string): { hint?: string } =>
+  ASKS_NETWORK.test(source) || NO_NETWORK.test(output)
     ? {
         hint: 'commands and code blocks have no network; use `@tool("http/get", { url: "…" })`',
       }
@@ -51,7 +51,6 @@ export const networkHint = (source: string, said: string): { hint?: string } =>
 interface Start {
   readonly config: JsonObject;
   readonly request: Pick<ProcessRequest, 'env' | 'stdin' | 'folder' | 'timeoutMs' | 'onOutput'>;
-  /** Name of the operation in the audit. */
   readonly operation: string;
   /** Frame of the operation. Its inputs and conditions mark the result. */
   readonly frame: Frame;
@@ -59,9 +58,9 @@ interface Start {
 
 /** Removes the values of variables from a message, because they may be secret. */
 function redact(fault: Fault, env: Readonly<Record<string, string>>): Failure {
-  const shown = createRedactor(Object.values(env));
-  const detail = Object.entries(fault.detail).map(([key, value]) => [key, shown.json(value)]);
-  return fail(fault.code, shown.text(fault.detail.message), Object.fromEntries(detail));
+  const redactor = createRedactor(Object.values(env));
+  const detail = Object.entries(fault.detail).map(([key, value]) => [key, redactor.json(value)]);
+  return fail(fault.code, redactor.text(fault.detail.message), Object.fromEntries(detail));
 }
 
 /** A name in a script may contain `-`, but the name of a variable may not. */
@@ -168,9 +167,9 @@ export function createProcesses(ports: WorldPorts) {
     if (!noted.ok) return noted;
     const isEnded = !ran.ok && ran.error.code === 'tool_failed' && 'exit_code' in ran.error.detail;
     const failure = ran.ok || isEnded ? undefined : ran;
-    const kept = ports.audit(what.operation, failure);
+    const stored = ports.audit(what.operation, failure);
     if (failure) return markFailure(redact(failure.error, what.request.env), marks);
-    if (!kept.ok) return kept;
+    if (!stored.ok) return stored;
     return finished((ran.ok ? ran.output.output : ran.error.detail) as JsonObject, marks);
   }
 
