@@ -144,7 +144,7 @@ function unitOf(
     scope: new VariableScope('file', undefined),
     exports: { names: undefined },
     guards: new Set(),
-    asksFor: (variable) => testsName(script.body, variable),
+    testsName: (variable) => testsName(script.body, variable),
   };
 }
 
@@ -263,7 +263,7 @@ function inputValue(options: ScriptOptions): Value {
 /** A loop gives the event loop a turn after this many rounds. */
 const ROUNDS = 64;
 
-async function breath(signal: AbortSignal | undefined): Promise<void> {
+async function yieldTurn(signal: AbortSignal | undefined): Promise<void> {
   await othersTurn();
   if (signal?.aborted) raise('cancelled', 'the script was cancelled');
 }
@@ -328,9 +328,9 @@ function startRun(options: ScriptOptions): { run: RunState; printed: string[] } 
       path.catch(() => undefined);
     },
     written: () => (pending.length === 0 ? undefined : joinPaths(run, pending.splice(0))),
-    breathe(pauseMs = 0) {
+    yieldTurn(pauseMs = 0) {
       if (pauseMs > 0) return pause(pauseMs, options.signal);
-      return ++rounds % ROUNDS === 0 ? breath(options.signal) : undefined;
+      return ++rounds % ROUNDS === 0 ? yieldTurn(options.signal) : undefined;
     },
     mayBePrivileged: ({ file, isModule }) =>
       options.mayBePrivileged === true &&

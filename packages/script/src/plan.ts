@@ -243,7 +243,7 @@ function readText(part: TemplatePart, walk: Walk): Sources {
 }
 
 /** Returns the scope of code behind a condition. If a branch can leave, later steps depend on it too. */
-function decided(
+function conditionalScope(
   walk: Walk,
   conditions: Sources,
   branches: readonly ActionExpression[],
@@ -268,14 +268,14 @@ function readWhen({ subject, items }: NodeOf<'when'>, outer: Walk, isLine = fals
     const about = condition.kind === 'not' ? condition.pattern : condition;
     if (about.kind === 'denied') refuse(walk, item.at, '`denied` is not allowed in a plan');
     const leaves = (isLine && walk.isValue && givesValue(action)) || mayLeave(action, walk.isValue);
-    sources.push(...read(action, decided(walk, conditions, [action], leaves)));
+    sources.push(...read(action, conditionalScope(walk, conditions, [action], leaves)));
   }
   return [...sources, ...conditions];
 }
 
 function readIf({ condition, then, else: other }: NodeOf<'if'>, walk: Walk): Sources {
   const conditions = read(condition, walk);
-  const round = decided(walk, conditions, other ? [then, other] : [then]);
+  const round = conditionalScope(walk, conditions, other ? [then, other] : [then]);
   // `else if` is an `if` statement, not a value.
   const rest = other?.kind === 'if' ? readIf(other, round) : read(other, round);
   return [...read(then, round), ...rest, ...conditions];
@@ -287,20 +287,21 @@ function readFor(node: NodeOf<'for'>, walk: Walk): Sources {
     refuse(walk, node.at, 'steps of a plan run one after the other; leave out `parallel`');
   if (batch) refuse(walk, node.at, 'a pipeline is not allowed in a plan');
   const list = read(collection, walk);
-  const round = decided(walk, list, [body]);
-  for (const name of [bind.key ?? `${bind.name}_key`, bind.name]) bound(round, name, node.at, list);
+  const round = conditionalScope(walk, list, [body]);
+  for (const name of [bind.key ?? `${bind.name}_key`, bind.name])
+    bindName(round, name, node.at, list);
   const chosen = read(filter, round);
-  return [...read(body, decided(round, chosen, [body])), ...list, ...chosen];
+  return [...read(body, conditionalScope(round, chosen, [body])), ...list, ...chosen];
 }
 
-function bound(walk: Walk, name: string, at: number, from: Sources): void {
+function bindName(walk: Walk, name: string, at: number, from: Sources): void {
   if (PROVIDED.has(name)) refuse(walk, at, `\`@${name}\` is a name of the language`);
   walk.names.set(name, [...from]);
 }
 
 function readAssignment(node: NodeOf<'var' | 'let'>, walk: Walk): Sources {
   if (node.labels.length > 0) refuse(walk, node.at, 'labels are no part of a plan');
-  bound(walk, node.name, node.at, read(node.value, { ...walk, isValue: true }));
+  bindName(walk, node.name, node.at, read(node.value, { ...walk, isValue: true }));
   return [];
 }
 

@@ -21,7 +21,7 @@ export interface LoadedText {
 }
 
 /** A result of a lookup with the marks of the folders that were read, which also reveal a missing file. */
-export interface Lookup<T> {
+export interface LookupResult<T> {
   readonly found: T;
   readonly descriptor: Descriptor;
 }
@@ -89,12 +89,12 @@ export interface ScriptWorld {
   /** Fails with `not_found` and the marks of the folder if the file does not exist. The path is absolute. */
   readFile(path: string, frame: Frame): MaybePromise<Outcome<LoadedText>>;
   /** Returns the sorted absolute paths of the files that an absolute glob matches. */
-  glob(pattern: string, frame: Frame): MaybePromise<Outcome<Lookup<readonly string[]>>>;
-  exists(path: string, frame: Frame): MaybePromise<Lookup<boolean>>;
+  glob(pattern: string, frame: Frame): MaybePromise<Outcome<LookupResult<readonly string[]>>>;
+  exists(path: string, frame: Frame): MaybePromise<LookupResult<boolean>>;
   list(
     path: string,
     frame: Frame,
-  ): MaybePromise<Outcome<Lookup<readonly { name: string; isFolder: boolean }[]>>>;
+  ): MaybePromise<Outcome<LookupResult<readonly { name: string; isFolder: boolean }[]>>>;
   /** Writes a file and creates missing folders. The marks of the value are recorded for later reads. */
   writeFile(
     request: {

@@ -48,7 +48,7 @@ export function createCompiler(unit: SourceUnit, isFunction = false): Compiler {
 }
 
 /** Evaluates a value. `=> v` in the block of an arm gives the value. */
-const valued =
+const evaluateReturn =
   (evaluate: Eval): Eval =>
   (env) =>
     whenReady(evaluate(env), takeReturn);
@@ -59,7 +59,7 @@ function asValue(
   node: NodeOf<'when' | 'if' | 'for' | 'loop' | 'block'>,
   compile: (c: Compiler) => Eval,
 ): Eval {
-  const evaluate = valued(compile(c.forFunction()));
+  const evaluate = evaluateReturn(compile(c.forFunction()));
   if (!mayLeave(node, true) || mayEscape(node)) return evaluate;
   // Every exit of the form ends with it, so the conditions of these exits mark only its value.
   return (env) => {
@@ -71,7 +71,7 @@ function asValue(
   };
 }
 
-const placed =
+const withLocation =
   (at: number, evaluate: Eval): Eval =>
   (env) =>
     located(env, at, () => evaluate(env));
@@ -88,7 +88,7 @@ const EXPRESSIONS: { readonly [K in Expression['kind']]: Compile<K> } = {
     return () => value;
   },
   template: compileTemplate,
-  pattern: (_c, node) => placed(node.at, refusePattern),
+  pattern: (_c, node) => withLocation(node.at, refusePattern),
   array: compileArray,
   object: compileObject,
   reference: compileReference,
@@ -99,7 +99,7 @@ const EXPRESSIONS: { readonly [K in Expression['kind']]: Compile<K> } = {
   with: (c, node) => compileWith(c, node),
   command: (c, node) => compileExecution(compileCommand(c, node)),
   code: (c, node) => compileExecution(compileCode(c, node)),
-  file: (c, node, reading) => placed(node.at, compileFile(c, node, reading)),
+  file: (c, node, reading) => withLocation(node.at, compileFile(c, node, reading)),
   'run-value'(c, node) {
     const evaluate = compileRunning(c, node.action, node.at);
     return (env) => whenReady(evaluate(env), refuseLeave);
@@ -135,5 +135,5 @@ function compileLine(c: Compiler, node: ActionExpression): Eval {
 function compileAction(c: Compiler, node: ActionExpression): Eval {
   if (isStatement(node)) return compileStatement(c, node);
   if (node.kind === 'block') return compileBlock(c, node);
-  return placed(node.at, compileExpression(c, node, 'value'));
+  return withLocation(node.at, compileExpression(c, node, 'value'));
 }

@@ -18,8 +18,8 @@ import {
   constant,
   type Environment,
   type Eval,
-  onPath,
   under,
+  withPathMarks,
 } from '../run/environment.ts';
 import { type ScopeKind, VariableScope } from '../run/scope.ts';
 import {
@@ -31,7 +31,7 @@ import {
   type NodeOf,
 } from '../syntax/ast.ts';
 import { absent, isTruthy } from '../values/kinds.ts';
-import { applied, equals, negate } from '../values/operators.ts';
+import { equals, negate, operatorFunction } from '../values/operators.ts';
 
 /** Compiles a block with its own scope. Its value is a `Leave`, or the value of its last line. */
 export function compileBlock(c: Compiler, node: NodeOf<'block'>, kind: ScopeKind = 'block'): Eval {
@@ -44,7 +44,7 @@ export function runLines(lines: readonly Eval[]): Eval {
   return (env) => {
     let last = absent();
     const leaving = inTurn(lines, (line) => {
-      const here = onPath(env);
+      const here = withPathMarks(env);
       return whenReady(line(here), (value) => {
         last = addMarks(value, here.frame.influence);
         return leaveOf(value);
@@ -65,7 +65,7 @@ function compileCondition(c: Compiler, condition: Condition): Test {
   if (!('value' in condition)) return constant(makeValue(condition.kind !== 'denied'));
   const evaluate = c.expression(condition.value, 'condition');
   if (condition.kind === 'compare') {
-    const compare = applied(condition.operator);
+    const compare = operatorFunction(condition.operator);
     return (env, subject) =>
       whenReady(evaluate(env), (value) => compare(subject ?? absent(), value));
   }
@@ -99,7 +99,7 @@ export const branchesOf = (c: Compiler, actions: readonly ActionExpression[]): B
   mayLeave: actions.some((action) => mayLeave(action, c.isFunction)),
 });
 
-export function decided(env: Environment, marks: Descriptor, branches: Branches): void {
+export function applyConditionMarks(env: Environment, marks: Descriptor, branches: Branches): void {
   if (marks === EMPTY) return;
   if (branches.mayLeave) addPathMarks(env.path, marks);
   for (const name of branches.names) {
@@ -136,7 +136,7 @@ export function compileWhen(
     const env = hasLines ? { ...outer, scope: new VariableScope('arm', outer.scope) } : outer;
     return whenReady(subject?.(env), (about) =>
       whenReady(chooseArm(env, items, about), ({ action, marks }) => {
-        decided(outer, marks, branches);
+        applyConditionMarks(outer, marks, branches);
         const done = action ? action(under(env, marks)) : otherwise;
         return whenReady(done, (value) => addMarks(value, marks));
       }),
@@ -181,7 +181,7 @@ export function compileIf(c: Compiler, node: NodeOf<'if'>): Eval {
     whenReady(condition(env), (chosen) => {
       const branch = isTruthy(chosen) ? first : second;
       const { descriptor } = chosen.meta;
-      decided(env, descriptor, branches);
+      applyConditionMarks(env, descriptor, branches);
       if (!branch) return absent(descriptor);
       return whenReady(branch(under(env, descriptor)), (value) => addMarks(value, descriptor));
     });

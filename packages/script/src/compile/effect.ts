@@ -36,8 +36,8 @@ import { compileOption } from './with-options.ts';
 type ShownKind = 'reference' | 'call' | 'other';
 
 /** Null is printed differently for a variable and for a call. */
-function shownAs(node: Expression | undefined): ShownKind {
-  if (node?.kind === 'with') return shownAs(node.value);
+function shownKindOf(node: Expression | undefined): ShownKind {
+  if (node?.kind === 'with') return shownKindOf(node.value);
   if (node?.kind !== 'reference') return 'other';
   return node.steps.at(-1)?.kind === 'call' ? 'call' : 'reference';
 }
@@ -49,7 +49,7 @@ export function compileEffect(
 ): (env: Environment, passing?: Value) => Promise<Value> {
   const evaluate = node.value && compileShown(c, node.value);
   const target = compileTarget(c, node.target);
-  const form = shownAs(node.value);
+  const form = shownKindOf(node.value);
   return async (env, passing) => {
     if (env.isDefining) return absent();
     const where = await target(env);
@@ -73,20 +73,20 @@ export function compileEffect(
     const chosen = where?.kind === 'file' && where.marks.taint.length > 0 ? where : undefined;
     const named = chosen ? [{ name: 'target', value: chosen.name }] : [];
     return await operate(
-      where?.kind === 'file' ? foreseeing(env, where) : env,
+      where?.kind === 'file' ? refusingEarly(env, where) : env,
       op,
       [{ ...input, ...shownFirst }, ...named],
       ([value, target], inner, scope) => {
         if (chosen && target && textOf(target) !== textOf(chosen.name))
           raise('permission_denied', 'a guard changed the name of the file that is written');
-        return carryOut(node, value, where, form, inner, scope);
+        return runEffect(node, value, where, form, inner, scope);
       },
     );
   };
 }
 
 /** A write that no approval could allow is refused before a person is asked. */
-const foreseeing = (env: Environment, { path }: NamedFile): Environment => ({
+const refusingEarly = (env: Environment, { path }: NamedFile): Environment => ({
   ...env,
   act: { ...env.act, foresee: () => env.run.world.refusesWrite?.(path) },
 });
@@ -121,7 +121,7 @@ function compileTarget(c: Compiler, target: Target | undefined): Eval<Where | un
   };
 }
 
-function carryOut(
+function runEffect(
   node: NodeOf<'effect'>,
   content: Value,
   where: Where | undefined,

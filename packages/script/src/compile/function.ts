@@ -198,7 +198,7 @@ const bareData = (value: Value): Value =>
   isParsed(value) ? makeValue(value.data, { descriptor: value.meta.descriptor }) : value;
 
 /** Returns the value of `=> v`. `retry`, `done` and `continue` are for the caller. */
-const returned = (value: Value, { pipe }: Environment): Value =>
+const valueForCaller = (value: Value, { pipe }: Environment): Value =>
   leaveOf(value)?.word === 'retry' && !pipe ? refuseLeave(value) : takeReturn(value);
 
 /** A function returns data, which prints compactly whatever text it had. */
@@ -282,7 +282,7 @@ export function compileFunction(
         const value = await denied.run(deniedEnv(env, fault, marks, args));
         // An effect in a `denied` arm gives no value.
         const isEffect = denied.action.kind === 'effect';
-        const answer = isEffect ? absent(value.meta.descriptor) : returned(value, site.env);
+        const answer = isEffect ? absent(value.meta.descriptor) : valueForCaller(value, site.env);
         return addMarks(answer, marks);
       });
     const perform: ScriptCall = (evals, site) => {
@@ -300,7 +300,7 @@ export function compileFunction(
           const inside = bodyEnv(site, frame, chain, values);
           const checked = frame.held.length > 0 ? body.check?.(inside) : undefined;
           return whenReady(checked, () =>
-            whenReady(body.run(inside, isStage), (value) => asData(returned(value, env))),
+            whenReady(body.run(inside, isStage), (value) => asData(valueForCaller(value, env))),
           );
         });
       };

@@ -88,7 +88,7 @@ export function compileGuard(c: Compiler, node: NodeOf<'guard'>): Eval {
 }
 
 /** Adds the marks of the conditions to a decision and to its text or value. */
-function marked(decision: Verdict, marks: Descriptor): Verdict {
+function withMarks(decision: Verdict, marks: Descriptor): Verdict {
   if (decision.kind === 'allow') return { ...decision, isSaid: true };
   if (decision.kind !== 'allow_value') return { ...decision, marks };
   const { value } = decision;
@@ -105,7 +105,7 @@ function verdict(value: Value): Verdict {
   const result = leaving ? leaving.value : value;
   const decision = verdictOf(result);
   const { descriptor: marks } = result.meta;
-  if (decision) return marked(decision, marks);
+  if (decision) return withMarks(decision, marks);
   if (leaving?.word === 'retry')
     return {
       kind: 'retry',

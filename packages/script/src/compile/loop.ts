@@ -26,8 +26,8 @@ import {
   evaluateAll,
   joinPaths,
   newPath,
-  onPath,
   under,
+  withPathMarks,
 } from '../run/environment.ts';
 import { hookedRound, type RoundHooks, roundHooks } from '../run/hooks.ts';
 import { withFacts } from '../run/names.ts';
@@ -38,7 +38,13 @@ import { fieldOf } from '../values/access.ts';
 import { itemsOf, type LoopItem } from '../values/data.ts';
 import { entriesOf, isAbsent, isTruthy, shapeMarks } from '../values/kinds.ts';
 import { textOf } from '../values/text.ts';
-import { type Branches, branchesOf, compileBlock, compileWhen, decided } from './control-flow.ts';
+import {
+  applyConditionMarks,
+  type Branches,
+  branchesOf,
+  compileBlock,
+  compileWhen,
+} from './control-flow.ts';
 import { compileCallee, invoke } from './reference.ts';
 import { compileWith } from './with-options.ts';
 
@@ -108,7 +114,7 @@ function roundEnv(
 function runRound(env: Environment, plan: Plan, item: LoopItem): MaybePromise<Round> {
   return whenReady(plan.filter?.(env), (answer) => {
     const marks = answer?.meta.descriptor ?? EMPTY;
-    if (answer) decided(env, marks, plan.branches);
+    if (answer) applyConditionMarks(env, marks, plan.branches);
     if (answer && !isTruthy(answer)) return { marks };
     return whenReady(roundBody(under(env, marks), plan, item), (value) =>
       // `=>` in the block of a collecting loop gives the value of the item.
@@ -128,10 +134,10 @@ function inOrder(env: Environment, plan: Plan, items: readonly LoopItem[]): Mayb
   const found: Value[] = [];
   let marks = EMPTY;
   const round = (index: number, item: LoopItem) =>
-    runRound(roundEnv(onPath(env), plan, items, index), plan, item);
+    runRound(roundEnv(withPathMarks(env), plan, items, index), plan, item);
   const ended = inTurn(items, (next, index) =>
     whenReady(
-      whenReady(env.run.breathe(), () => round(index, next)),
+      whenReady(env.run.yieldTurn(), () => round(index, next)),
       ({ item, end, marks: more }) => {
         marks = mergeDescriptors(marks, more);
         if (item) found.push(item);
@@ -194,7 +200,7 @@ export async function runBranches<T, I extends LoopItem>(
       const index = next++;
       if (pauseMs > 0 && index > 0) gate = gate.then(() => wait(pauseMs));
       await gate;
-      await run.breathe();
+      await run.yieldTurn();
       results[index] = await branch(items[index] as I, index);
     }
   };
@@ -328,7 +334,7 @@ export function compileFor(
       const items = itemsOf(list);
       // The number of elements decides how often the body runs.
       const shape = shapeMarks(list);
-      decided(inner, shape, branches);
+      applyConditionMarks(inner, shape, branches);
       const round = under(inner, shape);
       const hooks = roundHooks(round, 'iteration', node.at);
       const own = hooks ? { ...plan, hooks } : plan;
@@ -356,7 +362,7 @@ export function compileForeach(c: Compiler, node: NodeOf<'foreach'>): Eval {
     const lists = collections.map(listItems);
     const found: Value[] = [];
     for (const combination of combinations(lists)) {
-      await env.run.breathe();
+      await env.run.yieldTurn();
       found.push(await invoke(executable, call.name, combination.map(constant), env, node.at));
     }
     const list = makeContainer(found, mergeAll(collections.map(shapeMarks)));
@@ -404,16 +410,16 @@ export function compileLoop(c: Compiler, node: NodeOf<'loop'>): Eval {
         return hooks ? hookedRound(hooks, inside, input, bind, () => body(inside)) : body(inside);
       };
       for (let index = 0; index < rounds; index++) {
-        await env.run.breathe(index > 0 ? node.pauseMs : 0);
+        await env.run.yieldTurn(index > 0 ? node.pauseMs : 0);
         const scope = new VariableScope('block', env.scope);
         scope.bind('input', 'loop', input);
         const limited = Number.isFinite(rounds) ? rounds : null;
         const facts = { loop: { iteration: index + 1, limit: limited, active: true } };
-        const inner = under(withFacts({ ...onPath(env), scope }, facts), marks);
+        const inner = under(withFacts({ ...withPathMarks(env), scope }, facts), marks);
         const stop = await until?.(inner);
         if (stop) {
           marks = mergeDescriptors(marks, stop.meta.descriptor);
-          decided(env, stop.meta.descriptor, branches);
+          applyConditionMarks(env, stop.meta.descriptor, branches);
           if (isTruthy(stop)) return addMarks(input, marks);
         }
         const leaving = leaveOf(await round(under(inner, marks)));

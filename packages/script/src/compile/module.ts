@@ -275,7 +275,7 @@ function bindFrom(c: Compiler, node: NodeOf<'import'>, env: Environment, exports
       for (const { name, alias } of form.names) {
         // Guards are active already, and their names have no value.
         if (exports.guards?.has(name) && !exports.names.has(name)) continue;
-        const isAsked = source.kind === 'input' && c.unit.asksFor(alias);
+        const isAsked = source.kind === 'input' && c.unit.testsName(alias);
         bind(alias, memberOf(exports, name, source.kind === 'payload' || isAsked));
       }
       break;

@@ -66,7 +66,7 @@ class State {
   readonly history: Value[][] = [];
   readonly guards: Json[] = [];
   /** Marks of the results that requested another attempt. */
-  learnt: Descriptor = EMPTY;
+  requestMarks: Descriptor = EMPTY;
 
   constructor(env: Environment, source: SourcePlan) {
     this.env = env;
@@ -108,7 +108,7 @@ function stageEnv(state: State, pass: Pass): { env: Environment; budget: RetryBu
     hints: context.tries.flatMap((one) => (one.hint ? [one.hint.text] : [])),
   };
   const ctx = { pipe: () => pipeFacts(pipe) };
-  const frame = childFrame(state.env.frame, { ctx, retry: budget, influence: state.learnt });
+  const frame = childFrame(state.env.frame, { ctx, retry: budget, influence: state.requestMarks });
   const process = stage === 0 ? state.env.process : undefined;
   const isGuarded = frame.guards.list.length > 0;
   const act = isGuarded ? { ...state.env.act, record: recorder(state) } : state.env.act;
@@ -165,12 +165,17 @@ async function runStage(state: State, plan: StagePlan, pass: Pass): Promise<Stag
       await runEffects(plan.effects, answer.value, env);
     return answer;
   } catch (error) {
-    return askedByGuard(error, budget, stage, plan);
+    return requestOfGuard(error, budget, stage, plan);
   }
 }
 
 /** Returns the request of a guard that decided retry, within the same limits. Throws other faults. */
-function askedByGuard(error: unknown, budget: RetryBudget, stage: number, plan: StagePlan): Staged {
+function requestOfGuard(
+  error: unknown,
+  budget: RetryBudget,
+  stage: number,
+  plan: StagePlan,
+): Staged {
   const fault = toFault(error);
   const hint = retryHint(fault.fault, budget);
   if (hint !== undefined)
@@ -239,8 +244,8 @@ async function runStages(state: State, stages: readonly StagePlan[]): Promise<Va
       stage += 1;
     } else {
       // A repeated stage runs because of the result of the requesting stage, so it has its marks.
-      state.learnt = mergeDescriptors(state.learnt, answer.marks);
-      stage = await again(state, stage, plan.name, answer);
+      state.requestMarks = mergeDescriptors(state.requestMarks, answer.marks);
+      stage = await repeatInput(state, stage, plan.name, answer);
     }
   }
   return valueAt(state.outputs, -1);
@@ -265,7 +270,7 @@ function finish(state: State, stage: number, value: Value): void {
 }
 
 /** Repeats the computation of a stage's input. Returns the stage that runs next. */
-async function again(
+async function repeatInput(
   state: State,
   stage: number,
   name: string,

@@ -34,11 +34,11 @@ const words = (data: Json | undefined): string[] => {
   if (Array.isArray(data)) return data.map(textual);
   if (typeof data === 'string') return [data];
   if (!isObject(data)) return [];
-  return Object.entries(data).flatMap(([key, value]) => listed(key, value));
+  return Object.entries(data).flatMap(([key, value]) => patternsOfEntry(key, value));
 };
 
 /** Returns the patterns of an object such as `{ sh: true, cmd: ["git:*"], fs: { r: ["**"] } }`. */
-function listed(key: string, value: Json): string[] {
+function patternsOfEntry(key: string, value: Json): string[] {
   if (value === true) return [key];
   if (value === false || value === null) return [];
   return words(value).map((rest) => (rest === '*' ? key : `${key}:${rest}`));
@@ -140,7 +140,7 @@ interface Narrowed {
   readonly patterns: Patterns;
 }
 
-function narrowed(frame: Frame, { world }: RunState, { data }: Value): Narrowed {
+function narrowFrame(frame: Frame, { world }: RunState, { data }: Value): Narrowed {
   if (!isObject(data)) return raise('config_invalid', 'a policy must be an object');
   for (const key of Object.keys(data)) {
     if (key === 'authorizations')
@@ -160,7 +160,7 @@ function narrowed(frame: Frame, { world }: RunState, { data }: Value): Narrowed 
 }
 
 export function applyPolicy(run: RunState, value: Value): void {
-  const { frame, patterns } = narrowed(run.ground, run, value);
+  const { frame, patterns } = narrowFrame(run.ground, run, value);
   run.policies.push(patterns);
   run.ground = frame;
 }
@@ -184,7 +184,7 @@ export function narrowedEnv(env: Environment, value: Value): Environment {
     return raise('permission_denied', message, { hint: "write it in the script's own text" });
   }
   const frame = (members ?? [value]).reduce(
-    (inner, member) => narrowed(inner, env.run, member).frame,
+    (inner, member) => narrowFrame(inner, env.run, member).frame,
     env.frame,
   );
   return { ...env, frame };

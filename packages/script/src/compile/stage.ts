@@ -62,7 +62,7 @@ function callRun(
   // The start of a group has no input: `|| @a(1) || @b(2)` are plain calls.
   const takesInput = !isFirst || extra.length === 0;
   const run: Walk = async (input, outer) => {
-    const env = streamed(outer, stage);
+    const env = withStream(outer, stage);
     const callee = await target(env);
     const first = takesInput ? [stageInput(input)] : [];
     const executable = executableOf(callee);
@@ -104,13 +104,13 @@ const withInput = ({ pipe }: Environment, input: Value | undefined): Environment
   pipe && input ? { ...pipe, input } : pipe;
 
 /** Returns the environment of an effect, in which `@input` and `@mx.input` are the value of the pipeline. */
-function passing(env: Environment, value: Value): Environment {
+function effectEnv(env: Environment, value: Value): Environment {
   const pipe = withInput(env, value);
   return pipe ? { ...withFacts(env, { pipe: () => pipeFacts(pipe) }), pipe } : env;
 }
 
 /** Applies `| stream @f` to this stage only. */
-const streamed = (env: Environment, stage: object): Environment =>
+const withStream = (env: Environment, stage: object): Environment =>
   'isStream' in stage ? { ...env, process: { ...NO_OPTIONS, isStream: true } } : env;
 
 const NO_OPTIONS = { stdin: undefined, timeoutMs: undefined };
@@ -120,7 +120,7 @@ function codeRun(c: Compiler, { code, at, ...stage }: NodeOf<'code-stage'>): Nam
   const name = code.kind === 'command' ? 'cmd' : code.language;
   const op = stageOperation(c, name, at);
   const run: Walk = (input, outer) => {
-    const env = streamed(outer, stage);
+    const env = withStream(outer, stage);
     const inputs = [{ name: 'input', value: stageInput(input) }] as const;
     return operate(env, op, inputs, async ([passed], inner) => {
       const here = { ...inner, pipe: withInput(inner, passed) };
@@ -146,7 +146,7 @@ function whileRun(c: Compiler, stage: NodeOf<'while-stage'>): NamedRun {
     // The results so far decided that there is another round.
     let marks = rounds.meta.descriptor;
     for (let round = 1; round <= count; round++) {
-      await env.run.breathe(round > 1 ? stage.pauseMs : 0);
+      await env.run.yieldTurn(round > 1 ? stage.pauseMs : 0);
       const facts = { while: { iteration: round, limit: count, active: true } };
       const answer = await once(value, under(withFacts(env, facts), marks));
       const leaving = leaveOf(answer);
@@ -210,7 +210,7 @@ function plansOf(
     if (stage.kind === 'effect-stage') {
       const run = compileEffect(c, stage.effect);
       const effects = plans.at(-1)?.effects ?? ofSource;
-      effects.push((value, env) => run(passing(env, value), value));
+      effects.push((value, env) => run(effectEnv(env, value), value));
     } else plans.push({ ...planOf(c, stage, plans.length < leading), effects: [] });
   }
   return plans;

@@ -16,7 +16,7 @@ import {
   type Environment,
   type Eval,
   executableOf,
-  onPath,
+  withPathMarks,
 } from '../run/environment.ts';
 import { isText } from '../run/existence.ts';
 import { addHelper } from '../run/helpers.ts';
@@ -185,7 +185,7 @@ function printResult(
 
 /** Compiles the action of `run`. `run @f` means `run @f()`. Fails at run time if `@f` is not a function. */
 function compileRunnable(c: Compiler, action: Expression): Eval {
-  const ran = ranWith(action);
+  const ran = runTargetOf(action);
   if (ran && action.kind === 'with') {
     // `stream @x` prints the value if it is not a function.
     const isShown = action.options.entries.has('stream');
@@ -211,7 +211,7 @@ function compileRunnable(c: Compiler, action: Expression): Eval {
 }
 
 /** Returns the function of `run @f(…) with { … }`, unless the options add stages or a format. */
-function ranWith(action: Expression): NodeOf<'reference'> | undefined {
+function runTargetOf(action: Expression): NodeOf<'reference'> | undefined {
   if (action.kind !== 'with') return undefined;
   const { value, options } = action;
   const isPlain = options.pipeline === undefined && !options.entries.has('format');
@@ -219,16 +219,16 @@ function ranWith(action: Expression): NodeOf<'reference'> | undefined {
 }
 
 /** Returns the name of the function that runs, also at the start of a pipeline. Commands and code have none. */
-function ranName(action: Expression | undefined): string | undefined {
+function runTargetName(action: Expression | undefined): string | undefined {
   if (action?.kind === 'reference') return action.name;
-  if (action?.kind === 'with') return ranName(action.value);
-  return action?.kind === 'pipeline' ? ranName(action.source) : undefined;
+  if (action?.kind === 'with') return runTargetName(action.value);
+  return action?.kind === 'pipeline' ? runTargetName(action.source) : undefined;
 }
 
 /** Compiles a `run` of a function as an operation that contains the call. Commands and code need none. */
 export function compileRunning(c: Compiler, action: Expression, at: number): Eval {
   const evaluate = compileRunnable(c, action);
-  const name = ranName(action);
+  const name = runTargetName(action);
   if (name === undefined) return evaluate;
   const location = locationOf(c.unit, at);
   const op: Operation = { type: 'run', name, opLabels: [], retryOwner: true, location };
@@ -327,12 +327,12 @@ function compileFlow(c: Compiler, { value }: NodeOf<'flow'>): Eval {
 /** Compiles a collecting loop. The result of its last stage is printed, unless that stage is an effect. */
 function compileBatch(c: Compiler, node: NodeOf<'for' | 'foreach'>): Eval {
   const evaluate = c.expression(node);
-  const run = endsInEffect(node) ? evaluate : printing(c, evaluate, node);
+  const run = endsInEffect(node) ? evaluate : printedUnlessModule(c, evaluate, node);
   return (env) => (env.isDefining && !c.isFunction ? absent() : run(env));
 }
 
 /** Prints the result of an action, except in functions and modules. */
-function printing(c: Compiler, evaluate: Eval, node: ActionExpression): Eval {
+function printedUnlessModule(c: Compiler, evaluate: Eval, node: ActionExpression): Eval {
   return (env) =>
     whenReady(evaluate(env), (value) =>
       c.isFunction || env.isDefining || leaveOf(value) ? value : printResult(env, value, node),
@@ -342,14 +342,14 @@ function printing(c: Compiler, evaluate: Eval, node: ActionExpression): Eval {
 function compileCall(c: Compiler, node: NodeOf<'call'>): Eval {
   const evaluate = c.expression(node.value);
   const refused: Eval = (env) => whenReady(evaluate(env), refuseLeave);
-  const run = endsInEffect(node.value) ? refused : printing(c, refused, node.value);
+  const run = endsInEffect(node.value) ? refused : printedUnlessModule(c, refused, node.value);
   return (env) => (env.isDefining ? absent() : run(env));
 }
 
 /** Compiles a call or pipeline in a block, which prints like a statement of the script. */
 export function compileBare(c: Compiler, node: Expression, act: Eval): Eval {
   if (!isPrinted(node, false)) return act;
-  return (env) => printing(c, act, node)({ ...env, printing: {} });
+  return (env) => printedUnlessModule(c, act, node)({ ...env, printing: {} });
 }
 
 function compileBail(c: Compiler, node: NodeOf<'bail'>): Eval {
@@ -415,7 +415,7 @@ export const isStatement = (node: ActionExpression): node is Statement =>
 export function compileTop(c: Compiler, node: Statement): Eval {
   const run = compileStatement(c, node);
   return (env) => {
-    const here = onPath({ ...env, frame: env.run.ground });
+    const here = withPathMarks({ ...env, frame: env.run.ground });
     return whenReady(run(here), (value) =>
       whenReady(env.run.written(), () => addMarks(value, here.frame.influence)),
     );

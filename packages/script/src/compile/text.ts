@@ -100,9 +100,11 @@ export function resolveOpen(value: Value, env: Environment): Value {
 
 type Make = Eval<readonly Word[]>;
 
-const put = (value: Value, env: Environment, { quote = 'none' }: { quote?: Quote }): Word[] => [
-  { value: resolveOpen(value, env), quote },
-];
+const insertedWords = (
+  value: Value,
+  env: Environment,
+  { quote = 'none' }: { quote?: Quote },
+): Word[] => [{ value: resolveOpen(value, env), quote }];
 
 /** Compiles a reference in a text with its stages. Returns `undefined` for an unknown name. */
 function compileInsertion(c: Compiler, part: NodeOf<'insert'>): Eval<Value | undefined> {
@@ -131,12 +133,12 @@ function compileInsert(c: Compiler, part: NodeOf<'insert'>, isMustache: boolean)
     const descriptor = value?.meta.descriptor ?? EMPTY;
     if (fallback && (value?.data ?? null) === null)
       return whenReady(fallback(under(env, descriptor)), (other) =>
-        put(addMarks(other, descriptor), env, part),
+        insertedWords(addMarks(other, descriptor), env, part),
       );
     if (!value) return mode.kind === 'plain' ? [isMustache ? slotWord(raw) : raw] : [];
-    if (mode.kind === 'plain' || fallback) return put(value, env, part);
+    if (mode.kind === 'plain' || fallback) return insertedWords(value, env, part);
     if (!isTruthy(value)) return marked([], descriptor);
-    if (!fragment) return put(value, env, part);
+    if (!fragment) return insertedWords(value, env, part);
     return whenReady(fragment(under(env, descriptor)), (inner) => marked(inner, descriptor));
   };
   return (env) => whenReady(find(env), (value) => words(value, env));
@@ -148,7 +150,7 @@ function compileFilePart(c: Compiler, part: NodeOf<'file-part'>): Make {
     part.stages.length === 0 ? c.expression(part.file) : c.stages(part.file, part.stages);
   return async (env) => {
     try {
-      return put(await load(env), env, part);
+      return insertedWords(await load(env), env, part);
     } catch (error) {
       const fault = toFault(error);
       if (fault.fault.code !== 'not_found') throw fault;

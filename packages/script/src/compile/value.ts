@@ -13,7 +13,7 @@ import { type Compiler, type Eval, evaluateAll, type Reading, under } from '../r
 import { located, valueAt } from '../run/operate.ts';
 import type { Expression, NodeOf } from '../syntax/ast.ts';
 import { entriesOf, isTruthy, kindName, shapeMarks, typeName } from '../values/kinds.ts';
-import { applied, minus, negate } from '../values/operators.ts';
+import { minus, negate, operatorFunction } from '../values/operators.ts';
 import { quantifiedOf } from './guard-input.ts';
 
 export function compileArray(c: Compiler, node: NodeOf<'array'>): Eval {
@@ -110,7 +110,7 @@ export function compileBinary(c: Compiler, node: NodeOf<'binary'>, reading: Read
   if (operator === '??') return shortCircuit(c, node, (left) => left.data !== null);
   const inner = reading === 'condition' ? reading : 'operand';
   const [left, right] = [c.expression(node.left, inner), c.expression(node.right, inner)];
-  const apply = applied(operator);
+  const apply = operatorFunction(operator);
   const both: Eval = (env) =>
     whenReady(left(env), (one) =>
       whenReady(right(env), (other) => {

@@ -245,7 +245,10 @@ function isNamed({ name, kind }: Definition, word: string): boolean {
 }
 
 /** Returns the selected definitions. A method inside of a selected class is not repeated. */
-function picked(definitions: readonly Definition[], words: readonly string[]): Definition[] {
+function selectedDefinitions(
+  definitions: readonly Definition[],
+  words: readonly string[],
+): Definition[] {
   let covered = 0;
   return definitions.filter((definition) => {
     const isWanted = definition.from >= covered && words.some((word) => isNamed(definition, word));
@@ -305,7 +308,7 @@ export function selectDefinitions(value: Value, words: readonly string[]): Value
   }
   if (listings.length > 0) return listing(value, all, words);
   const lines = createLines(source);
-  const items = picked(all, words).map((definition) => ({
+  const items = selectedDefinitions(all, words).map((definition) => ({
     name: definition.name,
     code: codeOf(source, definition),
     type: definition.kind,

@@ -160,7 +160,7 @@ export const isFull = ({ memory }: JsContext): boolean =>
   memory.buffer.byteLength > (PAGES.maximum - 64) * 65_536;
 
 /** The error belongs to the context of the watch, so `instanceof` would not work. */
-function whyEnded(error: unknown): Broken {
+function brokenReason(error: unknown): Broken {
   const code = isObject(error) ? error['code'] : undefined;
   if (code === 'ERR_SCRIPT_EXECUTION_TIMEOUT') return 'time';
   // Any other error is a WebAssembly trap or a stack overflow, after which the state is unknown.
@@ -200,7 +200,7 @@ function outermost(js: JsContext, ms: number, work: () => string, breaks: boolea
     watch ??= createWatch();
     watch(step, Math.ceil(ms) + GRACE_MS, breaks);
   } catch (error) {
-    js.broken ??= whyEnded(error);
+    js.broken ??= brokenReason(error);
   } finally {
     js.depth = 0;
     js.deadline = Infinity;
@@ -239,7 +239,7 @@ export function enterPlain(js: JsContext, { run }: Unit, parts: readonly Part[])
     handle.dispose();
     return isText || kind === 'number' ? value : undefined;
   } catch (error) {
-    js.broken ??= whyEnded(error);
+    js.broken ??= brokenReason(error);
     return undefined;
   }
 }

@@ -27,7 +27,7 @@ export const readData = createDecoder() as (text: string) => Json | undefined;
 export type Part = string | number | boolean;
 
 /** Adds the parts of an argument and returns the letter of its kind (see `createArguments`). */
-export function give(argument: JsArgument, parts: Part[]): string {
+export function addArgument(argument: JsArgument, parts: Part[]): string {
   if (argument.kind === 'undefined') {
     parts.push('u');
     return 'd';

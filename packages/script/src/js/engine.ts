@@ -34,7 +34,7 @@ import {
   unitOf,
   within,
 } from './context.ts';
-import { dataText, give, type Part, readData } from './data.ts';
+import { addArgument, dataText, type Part, readData } from './data.ts';
 import { ANSWERS } from './globals.ts';
 
 const DEFAULT_TIMEOUT_MS = 30_000;
@@ -96,7 +96,7 @@ export function createJsEngine(): JsEngine {
     close() {
       if (engine.isClosed) return;
       engine.isClosed = true;
-      leave(engine, fail('cancelled', 'the script ended before its js block did'));
+      discardContext(engine, fail('cancelled', 'the script ended before its js block did'));
     },
   };
 }
@@ -143,7 +143,7 @@ function thrownFault(text: string, isFull: boolean): Failure {
 }
 
 /** Ends all jobs with a failure. The next call opens a new context. */
-function leave(engine: Engine, failure: Failure): void {
+function discardContext(engine: Engine, failure: Failure): void {
   for (const id of engine.timers.keys()) stopTimer(engine, id);
   engine.context = undefined;
   for (const job of engine.jobs.values()) end(engine, job, failure);
@@ -157,21 +157,21 @@ function end(engine: Engine, job: Job, outcome: Outcome<JsResult>): void {
   for (const [id, timer] of engine.timers) if (timer.job === job) stopTimer(engine, id);
 }
 
-function leftBroken(engine: Engine, job: Job, why: Broken): Failure {
+function failBroken(engine: Engine, job: Job, why: Broken): Failure {
   const failure = {
     time: () => slowFault(job),
     memory: memoryFault,
     interrupt: () => fail('cancelled', 'the js block was interrupted'),
   }[why]();
   // A nested entry leaves this to the outer one, which finds the same state.
-  if (!engine.context?.depth) leave(engine, failure);
+  if (!engine.context?.depth) discardContext(engine, failure);
   return failure;
 }
 
 /** Discards the context if its memory is used up. Returns the failure. */
-function leftFull(engine: Engine, failure: Failure): Failure {
+function discardIfFull(engine: Engine, failure: Failure): Failure {
   const { context } = engine;
-  if (context && isFull(context) && context.depth === 0) leave(engine, failure);
+  if (context && isFull(context) && context.depth === 0) discardContext(engine, failure);
   return failure;
 }
 
@@ -185,13 +185,13 @@ function resultOf(engine: Engine, job: Job, text: string): Outcome<JsResult> {
   const thrown = thrownFault(text.slice(1), engine.context ? isFull(engine.context) : false);
   // The exception may be the fault of a called function that the block did not catch.
   const isPassing = fault?.detail.message === thrown.error.detail.message;
-  return leftFull(engine, isPassing ? { ok: false, error: fault } : thrown);
+  return discardIfFull(engine, isPassing ? { ok: false, error: fault } : thrown);
 }
 
 function outcomeOf(engine: Engine, job: Job): MaybePromise<Outcome<JsResult>> {
   if (job.ended) return job.ended;
   return new Promise((resolve) => {
-    const onLate = (): void => end(engine, job, leftFull(engine, slowFault(job)));
+    const onLate = (): void => end(engine, job, discardIfFull(engine, slowFault(job)));
     const late = setTimeout(onLate, Math.max(1, job.deadline - performance.now()));
     job.tell = (outcome) => {
       clearTimeout(late);
@@ -263,7 +263,7 @@ function callHelper(engine: Engine, job: Job | undefined, text: string): string 
     return `e${fault?.detail.message ?? messageOf(error)}`;
   };
   const taken = ({ data, meta }: Value): string => {
-    notice(engine, meta.descriptor);
+    recordMarks(engine, meta.descriptor);
     return dataText(data);
   };
   try {
@@ -286,15 +286,15 @@ function resume(engine: Engine, job: Job, what: 'fire' | 'answer', parts: readon
   const { context } = engine;
   if (!context) return;
   const leftMs = Math.max(1, Math.ceil(job.deadline - performance.now()));
-  const entered = asJob(engine, job, () =>
+  const entered = runAsJob(engine, job, () =>
     within(context, leftMs, () => callInside(context, what, parts)),
   );
-  if ('broken' in entered) end(engine, job, leftBroken(engine, job, entered.broken));
+  if ('broken' in entered) end(engine, job, failBroken(engine, job, entered.broken));
   else if (entered.said[0] === 'e') end(engine, job, resultOf(engine, job, entered.said));
 }
 
 /** Runs work as a part of a job, which receives its output. */
-function asJob<T>(engine: Engine, job: Job, work: () => T): T {
+function runAsJob<T>(engine: Engine, job: Job, work: () => T): T {
   const outer = engine.current;
   engine.current = job;
   try {
@@ -305,7 +305,7 @@ function asJob<T>(engine: Engine, job: Job, work: () => T): T {
 }
 
 /** Adds marks to the context, but never `trusted`, because another value in it may not be trusted. */
-function notice(engine: Engine, descriptor: Descriptor): void {
+function recordMarks(engine: Engine, descriptor: Descriptor): void {
   if (descriptor !== EMPTY)
     engine.marks = mergeDescriptors(engine.marks, removeLabels(descriptor, ['trusted']));
 }
@@ -315,7 +315,7 @@ function runIn(engine: Engine, js: JsContext, call: JsCall): MaybePromise<Outcom
   const names = call.parameters.map(({ name }) => name);
   const helpers = call.helpers.map(({ name }) => name);
   const unit = unitOf(js, call.source, names, helpers);
-  if (!unit.ok) return leftFull(engine, isFull(js) ? memoryFault() : unit);
+  if (!unit.ok) return discardIfFull(engine, isFull(js) ? memoryFault() : unit);
   const brief = unit.output.isBrief ? runBrief(engine, js, call, unit.output) : undefined;
   return brief ? ok(brief) : start(engine, js, call, unit.output);
 }
@@ -325,10 +325,10 @@ const NONE: readonly string[] = Object.freeze([]);
 /** Runs a brief block. Returns `undefined` if a value or the result is neither a number nor a text. */
 function runBrief(engine: Engine, js: JsContext, call: JsCall, unit: Unit): JsResult | undefined {
   const parts: Part[] = [];
-  for (const { value } of call.parameters) if (give(value, parts) !== 'p') return undefined;
+  for (const { value } of call.parameters) if (addArgument(value, parts) !== 'p') return undefined;
   const value = enterPlain(js, unit, parts);
   if (value === undefined) return undefined;
-  notice(engine, call.descriptor);
+  recordMarks(engine, call.descriptor);
   return { value, logs: NONE, warnings: NONE, descriptor: engine.marks };
 }
 
@@ -340,10 +340,10 @@ function start(
 ): MaybePromise<Outcome<JsResult>> {
   const job = new Job(++engine.jobCount, call);
   engine.jobs.set(job.id, job);
-  notice(engine, call.descriptor);
+  recordMarks(engine, call.descriptor);
   const parts: Part[] = [job.id, ''];
   let shape = '';
-  for (const { value } of call.parameters) shape += give(value, parts);
+  for (const { value } of call.parameters) shape += addArgument(value, parts);
   parts[1] = shape;
   let defined: Outcome<null> = ok(null);
   const work = (): string => {
@@ -353,10 +353,10 @@ function start(
     }
     return defined.ok ? enter(js, unit.call, parts) : 'u';
   };
-  const entered = asJob(engine, job, () => within(js, job.timeoutMs, work, true));
+  const entered = runAsJob(engine, job, () => within(js, job.timeoutMs, work, true));
   if ('said' in entered && entered.said === 'p') return outcomeOf(engine, job);
   engine.jobs.delete(job.id);
-  if ('broken' in entered) return leftBroken(engine, job, entered.broken);
+  if ('broken' in entered) return failBroken(engine, job, entered.broken);
   return defined.ok ? resultOf(engine, job, entered.said) : defined;
 }
 
@@ -383,7 +383,7 @@ function define(
       const more = define(js, job, unit.output.free, defined);
       if (!more.ok) return more;
       const parts: Part[] = [];
-      const shape = captured.map(({ value }) => give(value, parts)).join('');
+      const shape = captured.map(({ value }) => addArgument(value, parts)).join('');
       const values = JSON.stringify(parts);
       callInside(js, 'define', [job.id, name, unit.output.id, parameters.length, shape, values]);
     }

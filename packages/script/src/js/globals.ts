@@ -187,7 +187,7 @@ function createParams(ask: AskHost): ParamsClass {
   const { parse, stringify } = JSON;
   const textOf: (value: unknown) => string = String;
   /** Asks the host for the result of a method and for the pairs after it. */
-  const worked = (given: unknown, method: string, words: unknown[]): [Pairs, unknown] =>
+  const askParams = (given: unknown, method: string, words: unknown[]): [Pairs, unknown] =>
     parse(ask('params', 0, stringify([given, method, words.map(textOf)]))) as [Pairs, unknown];
   const read = (source: unknown): unknown => {
     if (typeof source !== 'object' || source === null) return textOf(source ?? '');
@@ -198,7 +198,7 @@ function createParams(ask: AskHost): ParamsClass {
     #pairs: Pairs;
     #tell: ((text: string) => void) | undefined;
     constructor(init?: unknown, tell?: (text: string) => void) {
-      [this.#pairs] = worked(read(init), 'toString', []);
+      [this.#pairs] = askParams(read(init), 'toString', []);
       this.#tell = tell;
     }
     static {
@@ -208,12 +208,12 @@ function createParams(ask: AskHost): ParamsClass {
       };
       for (const key of ['get', 'getAll', 'has', 'toString']) {
         put(key, function (this: URLSearchParams, ...words: unknown[]) {
-          return worked(this.#pairs, key, words)[1];
+          return askParams(this.#pairs, key, words)[1];
         });
       }
       for (const key of ['append', 'set', 'delete', 'sort']) {
         put(key, function (this: URLSearchParams, ...words: unknown[]) {
-          [this.#pairs] = worked(this.#pairs, key, words);
+          [this.#pairs] = askParams(this.#pairs, key, words);
           this.#tell?.(textOf(this));
         });
       }

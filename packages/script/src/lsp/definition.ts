@@ -60,7 +60,7 @@ export function typeOfMeaning(meaning: Meaning): string | undefined {
 const MOST_NAMES = 500;
 
 /** Returns the labels that a value may have from the names it reads. It never omits a written name. */
-export function carriedLabels(home: Home, modules: Modules): string[] {
+export function possibleLabels(home: Home, modules: Modules): string[] {
   const labels = new Set<string>();
   const visited = new Set<Bound>();
   const open: Home[] = [home];

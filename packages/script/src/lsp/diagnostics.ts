@@ -13,7 +13,7 @@ const SEVERITY = { error: 1, warning: 2, note: 3 } as const;
 /** Maximum number of findings for a document. */
 const MOST = 200;
 
-const worded = (message: string, hint: string | undefined): string =>
+const messageText = (message: string, hint: string | undefined): string =>
   hint === undefined ? message : `${message}\nhint: ${hint}`;
 
 export function findingsOf(
@@ -43,7 +43,7 @@ const scriptFindings = ({ script }: View, document: Document): Finding[] =>
     severity: 1,
     code: `script_${code}`,
     source: 'kernmantle',
-    message: worded(message, hint),
+    message: messageText(message, hint),
   }));
 
 /** Checks the names of a script that parses completely, because an unparsed part may bind names. */
@@ -64,7 +64,7 @@ function nameFindings(
     severity: SEVERITY[found.severity],
     code: `script_${found.code}`,
     source: 'kernmantle',
-    message: worded(found.message, found.hint),
+    message: messageText(found.message, found.hint),
   }));
 }
 
@@ -76,7 +76,7 @@ const itemFindings = ({ text, file }: View, document: Document, library?: Librar
       severity: SEVERITY[diagnostic.severity],
       code: diagnostic.code,
       source: 'kernmantle',
-      message: worded(diagnostic.message, diagnostic.hint),
+      message: messageText(diagnostic.message, diagnostic.hint),
     }));
 
 /** Findings of items have only a start. Their range ends with the word there. */

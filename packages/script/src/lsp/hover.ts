@@ -3,9 +3,9 @@ import type { Expression } from '../syntax/ast.ts';
 import { bodyKindOf, staticText } from '../syntax/outline.ts';
 import { tagAt } from './completion.ts';
 import {
-  carriedLabels,
   type Meaning,
   type NameToken,
+  possibleLabels,
   resolve,
   tokenAt,
   typeOfMeaning,
@@ -75,8 +75,8 @@ const lines = (...parts: (string | undefined)[]): string =>
 const labelled = (labels: readonly string[]): string =>
   labels.length === 0 ? '' : `, labels ${labels.map((label) => `\`${label}\``).join(' ')}`;
 
-const carriedLine = (home: Home, modules: Modules): string => {
-  const carried = carriedLabels(home, modules).filter((one) => !home.bound.labels.includes(one));
+const possibleLabelsLine = (home: Home, modules: Modules): string => {
+  const carried = possibleLabels(home, modules).filter((one) => !home.bound.labels.includes(one));
   return carried.length === 0 ? '' : `may carry${labelled(carried).replace(', labels', '')}`;
 };
 
@@ -93,7 +93,7 @@ function aboutBound(meaning: Meaning & { kind: 'bound' }, modules: Modules): str
   return lines(
     code([word, labels.join(','), `@${name}${called}`].filter((part) => part !== '').join(' ')),
     `${exe ? `function, body ${bodyKindOf(exe.body)}` : typed}${labelled(labels)}`,
-    carriedLine(meaning.home, modules),
+    possibleLabelsLine(meaning.home, modules),
     text && writtenText(text),
   );
 }

@@ -118,7 +118,7 @@ export function createServer(ports: ServerPorts) {
     }
   }
 
-  function note(method: string, params: JsonObject): void {
+  function handleNotification(method: string, params: JsonObject): void {
     const { notifications } = documents;
     const work = Object.hasOwn(notifications, method) ? notifications[method] : undefined;
     if (!work || state !== 'ready') return;
@@ -153,7 +153,7 @@ export function createServer(ports: ServerPorts) {
       const object = isObject(params) ? params : {};
       // A message without a method is an answer. The server sends no requests, so it is ignored.
       if (typeof method !== 'string') return undefined;
-      if (id === undefined) note(method, object);
+      if (id === undefined) handleNotification(method, object);
       else request(id, method, object);
       return undefined;
     },

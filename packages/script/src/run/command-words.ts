@@ -33,7 +33,7 @@ export function commandKeys(lines: readonly string[]): string[] {
   const keys = new Set<string>();
   for (const line of lines) {
     for (const command of [line, ...substituted(line)].flatMap(splitPipes)) {
-      for (const one of carriedIn(wordsOf(command))) {
+      for (const one of withNestedCommands(wordsOf(command))) {
         const words = leadingWords(one);
         if (words.length > 0) keys.add(`op:cmd:${words.join(':')}`);
       }
@@ -104,7 +104,7 @@ const VALUED =
 const SPLIT = /^(?:-[A-RT-Za-z0-9]*S|--split-string(?:=|$))/;
 
 /** Returns the words of the command that `find` runs. More commands may follow. */
-function foundBy(words: readonly string[]): string[] {
+function commandOfFind(words: readonly string[]): string[] {
   const isFind = programOf(words[0] ?? '') === 'find';
   const at = words.findIndex(
     (word, index) =>
@@ -115,10 +115,10 @@ function foundBy(words: readonly string[]): string[] {
 }
 
 /** Returns the words of the command that a program runs; `undefined` if it runs none. */
-export function carriedBy(words: readonly string[]): string[] | undefined {
+export function commandRunBy(words: readonly string[]): string[] | undefined {
   const begin = words.findIndex((word) => !/^\w+=/.test(word));
   const program = programOf(words[begin] ?? '');
-  const found = foundBy(words.slice(Math.max(begin, 0)));
+  const found = commandOfFind(words.slice(Math.max(begin, 0)));
   if (found.length > 0) return found;
   const valued = Object.hasOwn(CARRIERS, program) ? CARRIERS[program] : undefined;
   if (begin < 0 || valued === undefined) return undefined;
@@ -149,12 +149,12 @@ function shellText(allWords: readonly string[]): string | undefined {
 const MAX_CARRIED = 20;
 
 /** Returns a command and all commands that it runs, directly or indirectly. */
-function carriedIn(words: readonly string[]): string[] {
+function withNestedCommands(words: readonly string[]): string[] {
   const found: string[] = [];
   const open = [words];
   for (let next = open.pop(); next && found.length < MAX_CARRIED; next = open.pop()) {
     found.push(next.join(' '));
-    const inner = carriedBy(next);
+    const inner = commandRunBy(next);
     if (inner) open.push(inner);
     const text = shellText(next);
     const commands = text?.split(/[;&|\n(){}]+/) ?? [];
@@ -186,7 +186,7 @@ export function commandsIn(source: string, isShell: boolean): string[][] {
     .map(wordsOf)
     .map((words) => words.slice(words.findIndex((word) => !KEYWORDS.test(word))))
     .map(withoutRedirections)
-    .flatMap(carriedIn)
+    .flatMap(withNestedCommands)
     .map((command) => {
       const words = wordsOf(command);
       const own = words.slice(words.findIndex((word) => !/^\w+=/.test(word))).map(bareWord);

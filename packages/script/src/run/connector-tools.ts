@@ -37,13 +37,13 @@ import { unwrap } from './operate.ts';
 const MOST_REFS = 16;
 
 /** Resolves a reference inside of the same schema. */
-function resolved(schema: Json | undefined, root: JsonObject, depth = 0): JsonObject {
+function resolveReference(schema: Json | undefined, root: JsonObject, depth = 0): JsonObject {
   if (!isObject(schema)) return {};
   const ref = getOwn(schema, '$ref');
   if (typeof ref !== 'string' || !ref.startsWith('#/') || depth > MOST_REFS) return schema;
   let at: Json | undefined = root;
   for (const step of ref.slice(2).split('/')) at = getOwn(at, step);
-  return resolved(at, root, depth + 1);
+  return resolveReference(at, root, depth + 1);
 }
 
 function typeOfData(data: Json): string {
@@ -58,7 +58,7 @@ const listIn = (schema: JsonObject, key: string): readonly Json[] | undefined =>
 
 /** Returns the types that a schema accepts; `any` if it does not restrict them. */
 function typesIn(schema: Json | undefined, root: JsonObject, depth = 0): ReadonlySet<string> {
-  const own = resolved(schema, root);
+  const own = resolveReference(schema, root);
   const { type } = own;
   if (typeof type === 'string') return new Set([type]);
   if (Array.isArray(type)) return new Set(type.map(String));
@@ -81,12 +81,12 @@ function readAs(text: string, schema: Json | undefined, root: JsonObject): Json 
   if (types.has('object') && parsed.ok && isObject(parsed.output)) return parsed.output;
   if (!types.has('array')) return undefined;
   if (parsed.ok && Array.isArray(parsed.output)) return parsed.output;
-  const element = readAs(text, resolved(schema, root).items, root);
+  const element = readAs(text, resolveReference(schema, root).items, root);
   return element === undefined ? undefined : [element];
 }
 
 /** Converts an argument. A value that does not match stays unchanged, and the tool refuses it. */
-function fitted(value: Value, schema: Json | undefined, root: JsonObject): Value {
+function convertArgument(value: Value, schema: Json | undefined, root: JsonObject): Value {
   if (typeof value.data !== 'string') return value;
   const read = readAs(value.data, schema, root);
   return read === undefined || read === value.data ? value : computed(read, [value]);
@@ -115,7 +115,7 @@ function argumentsOf(callee: Callee, values: readonly Value[], isStage: boolean)
   const properties = getOwn(tool.schema, 'properties');
   const fit = (name: string, value: Value): readonly [string, Value] => [
     name,
-    fitted(value, getOwn(properties, name), tool.schema),
+    convertArgument(value, getOwn(properties, name), tool.schema),
   ];
   const [first] = values;
   if (first && isByName(callee, values))

@@ -39,7 +39,7 @@ export interface SourceUnit {
   /** Names of its guards. They can be exported and imported, but they have no value. */
   readonly guards: Set<string>;
   /** True if the script itself tests the name, as in `@x?`, `@x ?? 1` or `@x == null`. */
-  asksFor(name: string): boolean;
+  testsName(name: string): boolean;
 }
 
 /** One run of a script, with everything it imports. */
@@ -68,7 +68,7 @@ export interface RunState {
   /** Resolves when that work is done. The next statement, and every read or start of a process, waits for it. */
   written(): Promise<unknown> | undefined;
   /** Called before every round of a loop: timers and signals run, and a cancelled script fails. */
-  breathe(pauseMs?: number): Promise<void> | undefined;
+  yieldTurn(pauseMs?: number): Promise<void> | undefined;
   readonly import: ImportPort;
   /** True if the file may declare privileged guards: the script that a person started, and modules of the project. */
   mayBePrivileged(unit: SourceUnit): boolean;
@@ -309,7 +309,7 @@ export function addPathMarks(path: TakenPath, marks: Descriptor): void {
 }
 
 /** Returns the environment for the next line, with the state of the path. */
-export function onPath(env: Environment): Environment {
+export function withPathMarks(env: Environment): Environment {
   const { marks, errors } = env.path;
   if (marks === EMPTY && errors === undefined) return env;
   const ctx =

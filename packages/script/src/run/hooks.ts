@@ -70,7 +70,7 @@ export function addHook(run: RunState, hook: ScriptHook): void {
   });
 }
 
-async function ask(
+async function runHook(
   { errors }: HookState,
   hook: ScriptHook,
   ...call: Parameters<ScriptHook['run']>
@@ -84,7 +84,7 @@ async function ask(
 }
 
 /** A list replaces inputs by position; another value replaces the first. Labels of the old values stay. */
-function replaced(
+function replaceInputs(
   inputs: readonly Argument[],
   replacement: Value | undefined,
 ): readonly Argument[] {
@@ -121,14 +121,17 @@ function portOf(state: HookState): ScriptHooks {
         for (const [at, { value }] of inputs.entries()) {
           if (hook.filter.forMarks(value.meta.descriptor, 'before').length === 0) continue;
           isOfOperation = false;
-          const now = await ask(state, hook, { one: value }, undefined, frame);
+          const now = await runHook(state, hook, { one: value }, undefined, frame);
           inputs = inputs.map((input, index) =>
             now && index === at ? { ...input, value: addMarks(now, value.meta.descriptor) } : input,
           );
         }
         const labels = isOfOperation ? labelsOfOperation(op, frame) : [];
         if (isConcerned(hook, op, inputs, frame) || hook.filter.forLabels(labels).length > 0)
-          inputs = replaced(inputs, await ask(state, hook, { all: inputs }, undefined, frame));
+          inputs = replaceInputs(
+            inputs,
+            await runHook(state, hook, { all: inputs }, undefined, frame),
+          );
       }
       return inputs === original ? undefined : inputs.map(({ value }) => value);
     },
@@ -138,7 +141,7 @@ function portOf(state: HookState): ScriptHooks {
         if (hook.timing !== 'after') continue;
         const isMarked = hook.filter.forResult(op, current.meta.descriptor).length > 0;
         if (!isMarked && !isConcerned(hook, op, inputs, frame)) continue;
-        current = (await ask(state, hook, { all: inputs }, current, frame)) ?? current;
+        current = (await runHook(state, hook, { all: inputs }, current, frame)) ?? current;
       }
       return current === result ? undefined : current;
     },
@@ -194,8 +197,14 @@ export function roundHooks(
       let inputs = named(values);
       for (const hook of hooks) {
         if (hook.timing === 'after') continue;
-        const replacement = await ask(state, hook, { all: inputs }, undefined, frameOf(env.frame));
-        inputs = replaced(inputs, replacement);
+        const replacement = await runHook(
+          state,
+          hook,
+          { all: inputs },
+          undefined,
+          frameOf(env.frame),
+        );
+        inputs = replaceInputs(inputs, replacement);
       }
       return inputs.map(({ value }) => value);
     },
@@ -204,7 +213,7 @@ export function roundHooks(
       for (const hook of hooks) {
         if (hook.timing === 'before') continue;
         const all = { all: named(values) };
-        const changed = await ask(state, hook, all, current, frameOf(env.frame));
+        const changed = await runHook(state, hook, all, current, frameOf(env.frame));
         if (changed) current = addMarks(changed, current.meta.descriptor);
       }
       return current;

@@ -61,7 +61,7 @@ const MAX_WAITING = 64 * 1024;
 const MAX_TEXT = 16 * 1024 * 1024;
 
 /** Drops trailing blanks, except for the line break of the last line. */
-function settled(text: string, isLineOver: boolean): string {
+function withoutTrailingBlanks(text: string, isLineOver: boolean): string {
   const trimmed = text.trimEnd();
   if (trimmed === '' && isLineOver) return '';
   return trimmed + (/^\r?\n/.exec(text.slice(trimmed.length))?.[0] ?? '');
@@ -82,7 +82,7 @@ export function createLive(
     const isFull = waiting.length > MAX_WAITING;
     const isWhole = isLast || isFull || count.open === 1;
     const end = isWhole ? waiting.length : waiting.lastIndexOf('\n') + 1;
-    const ready = isFull ? waiting : settled(waiting.slice(0, end), isLineOver);
+    const ready = isFull ? waiting : withoutTrailingBlanks(waiting.slice(0, end), isLineOver);
     if (ready === '') return;
     waiting = waiting.slice(ready.length);
     isLineOver = ready.endsWith('\n');

@@ -6,7 +6,7 @@
 import { isAbsolute, relative, resolve } from 'node:path';
 import { matchGlob, plainText } from '@kernmantle/core/base';
 import type { Argument, ClosedFiles, Operation } from '@kernmantle/core/flow';
-import { carriedBy, commandsIn, splitPipes, substituted } from './command-words.ts';
+import { commandRunBy, commandsIn, splitPipes, substituted } from './command-words.ts';
 import type { Patterns } from './environment.ts';
 
 const KINDS = new Set(['cmd', 'sh', 'bash', 'js', 'node', 'py', 'python', 'network', 'fs', 'op']);
@@ -70,7 +70,7 @@ function programNeeds(allWords: readonly string[]): string[] {
   if (SHELLS.has(program)) return ['sh'];
   const needs = [['cmd', program, ...words.slice(1)].join(':')];
   if (NETWORK.test(program)) needs.push('network');
-  const inner = carriedBy(words);
+  const inner = commandRunBy(words);
   return inner ? [...needs, ...programNeeds(inner)] : needs;
 }
 
@@ -131,7 +131,7 @@ const begins = (head: readonly string[], words: readonly string[]): boolean =>
   head.every((word, at) => isWord(word, words[at]));
 
 /** True if a deny pattern matches the start of a need. Flags after `*` match in every spelling. */
-function meets(pattern: string, need: string): boolean {
+function denyMatches(pattern: string, need: string): boolean {
   const { head, tail } = split(pattern);
   const words = parts(need);
   const rest = words.slice(head.length);
@@ -139,7 +139,7 @@ function meets(pattern: string, need: string): boolean {
 }
 
 /** True if an allow pattern matches all words. After `*` the rest must contain the named words. */
-function covers(pattern: string, need: string): boolean {
+function allowMatches(pattern: string, need: string): boolean {
   const { head, tail, isOpen } = split(pattern);
   const words = parts(need);
   if (!begins(head, words)) return false;
@@ -171,10 +171,14 @@ function coversFile(pattern: string, need: string, { world }: Patterns, isDeny: 
 }
 
 const denies = (pattern: string, need: string, patterns: Patterns): boolean =>
-  pattern.startsWith('fs:') ? coversFile(pattern, need, patterns, true) : meets(pattern, need);
+  pattern.startsWith('fs:')
+    ? coversFile(pattern, need, patterns, true)
+    : denyMatches(pattern, need);
 
 const allows = (pattern: string, need: string, patterns: Patterns): boolean =>
-  pattern.startsWith('fs:') ? coversFile(pattern, need, patterns, false) : covers(pattern, need);
+  pattern.startsWith('fs:')
+    ? coversFile(pattern, need, patterns, false)
+    : allowMatches(pattern, need);
 
 /** An `allow` list closes `cmd`, `fs` and every other kind that it mentions. */
 function isClosed(patterns: readonly string[], need: string): boolean {
@@ -292,10 +296,10 @@ function toolNeeds(op: Operation, inputs: readonly Argument[], { world }: Patter
 /** Matches a program name that the shell computes, so that it is unknown before the run. */
 const UNREAD = /^cmd:[^:]*[$`*?{]/;
 
-function unread({ danger: open }: Patterns, op: Operation): string | undefined {
+function unknownProgram({ danger: open }: Patterns, op: Operation): string | undefined {
   const text = op.type === 'run' && op.subtype === 'cmd' ? textsRun(op)?.at(-1) : undefined;
   const need = text && needsOfText(text).find((one) => UNREAD.test(one));
-  if (!need || open.some((pattern) => covers(pattern, need))) return undefined;
+  if (!need || open.some((pattern) => allowMatches(pattern, need))) return undefined;
   return `the program of \`${need}\` is not known before it runs, and \`allow\` opens it only with a \`danger\` pattern that covers it; write its name`;
 }
 
@@ -310,5 +314,5 @@ export function refusalOf(
   if (!patterns.allow) return refusal(patterns, needs);
   const commands = textsIn(evals, 'command').flatMap((text) => commandsIn(text, true));
   const hidden = commands.map((words) => ['cmd', ...words].join(':'));
-  return refusal(patterns, needs, [...hiddenNeeds(op), ...hidden]) ?? unread(patterns, op);
+  return refusal(patterns, needs, [...hiddenNeeds(op), ...hidden]) ?? unknownProgram(patterns, op);
 }

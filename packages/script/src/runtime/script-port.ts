@@ -33,7 +33,7 @@ import type { ConnectorTool } from '@kernmantle/core/items';
 import { refusesWriting, resolveProjectPath } from '@kernmantle/core/kernel';
 import type { Rooms } from '@kernmantle/core/runtime';
 import type { ScriptOptions } from '../execute-script.ts';
-import type { CodeResult, LoadedText, Lookup, ProcessResult, ScriptWorld } from '../world.ts';
+import type { CodeResult, LoadedText, LookupResult, ProcessResult, ScriptWorld } from '../world.ts';
 import { openScripts, type ScriptUse } from './script-setup.ts';
 
 const textIn = (data: Json, name: string): string => {
@@ -43,7 +43,7 @@ const textIn = (data: Json, name: string): string => {
 
 /** Reads the recorded result of a process. A hook may have replaced it; then the output is empty. */
 const processOf = (data: Json): ProcessResult => ({
-  descriptor: unmarked(data),
+  descriptor: recordedMarks(data),
   stdout: textIn(data, 'stdout'),
   stderr: textIn(data, 'stderr'),
   code: isObject(data) && typeof data.code === 'number' ? data.code : 0,
@@ -51,14 +51,14 @@ const processOf = (data: Json): ProcessResult => ({
 });
 
 const codeOf = (data: Json): CodeResult => ({
-  descriptor: unmarked(data),
+  descriptor: recordedMarks(data),
   stdout: textIn(data, 'stdout'),
   stderr: textIn(data, 'stderr'),
   value: isObject(data) ? data.value : undefined,
 });
 
 /** Reads the recorded marks. Older journals have no marks of processes. */
-const unmarked = (data: Json): Descriptor =>
+const recordedMarks = (data: Json): Descriptor =>
   describe(((isObject(data) ? data.marks : undefined) ?? {}) as Parameters<typeof describe>[0]);
 
 /** Reads a recorded file. The path is relative to the project; older journals have the absolute path. */
@@ -67,7 +67,7 @@ const loadedIn =
   (data: Json): LoadedText => ({
     path: resolve(root, textIn(data, 'path')),
     text: textIn(data, 'text'),
-    descriptor: unmarked(data),
+    descriptor: recordedMarks(data),
   });
 
 const withMarks = ({ descriptor, ...rest }: ProcessResult | CodeResult): Json => ({
@@ -102,15 +102,15 @@ const pathsIn =
 /** Reads a recorded lookup. Older journals have only its result. */
 const lookedOf =
   <T>(read: (data: Json) => T) =>
-  (data: Json): Lookup<T> => {
+  (data: Json): LookupResult<T> => {
     const isMarked = isObject(data) && 'marks' in data && 'found' in data;
     return {
       found: read(isMarked ? (data.found ?? null) : data),
-      descriptor: unmarked(data),
+      descriptor: recordedMarks(data),
     };
   };
 
-const packedLook = ({ found, descriptor }: Lookup<unknown>): Json => ({
+const packedLook = ({ found, descriptor }: LookupResult<unknown>): Json => ({
   found: plainJson(found),
   marks: marksIn(descriptor),
 });
@@ -244,7 +244,7 @@ function throughThread(world: ScriptWorld, actions: ScriptActions): ScriptWorld 
 }
 
 /** Returns a world without access to anything. `asked` is true after the script tried to use it. */
-function nowhere(world: ScriptWorld): { world: ScriptWorld; asked: () => boolean } {
+function refusingWorld(world: ScriptWorld): { world: ScriptWorld; asked: () => boolean } {
   let isAsked = false;
   const refuse = (): Outcome<never> => {
     isAsked = true;
@@ -298,7 +298,10 @@ export async function runMarked(
     ...(outputs && { outputs }),
     ...(fault && {
       fault: withoutPlaces(
-        { ok: false, error: placed(fault.outside(), diagnosticOf(fault, name), begins, name) },
+        {
+          ok: false,
+          error: withFileLocation(fault.outside(), diagnosticOf(fault, name), begins, name),
+        },
         [[options.world.root, '']],
       ).error,
     }),
@@ -329,7 +332,7 @@ export function shownFile(project: string, file: string): string {
 }
 
 /** Returns the fault with its location in the file that contains the script. */
-function placed(
+function withFileLocation(
   fault: Fault,
   at: { file: string } & Beginning,
   begins: Beginning,
@@ -373,7 +376,7 @@ export function createScriptPort(rooms: Rooms): ScriptPort {
     });
     const reach = actions
       ? { world: throughThread(bare, actions), asked: () => false }
-      : nowhere(bare);
+      : refusingWorld(bare);
     const { marks } = request;
     const options = {
       ...setup,

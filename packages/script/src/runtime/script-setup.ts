@@ -118,7 +118,7 @@ function recordsOf(open: OpenProject): LabelRecords {
 const fresh = (): string => Buffer.from(systemRandom(12)).toString('hex');
 
 /** Returns a function that gives the current authority and reuses it for `FRESH_MS`. */
-function steady(
+function cachedAuthority(
   open: OpenProject,
   authorize: ReturnType<typeof createAuthorize>,
   caller: () => Caller,
@@ -225,7 +225,7 @@ export async function openScripts(rooms: Rooms, use: ScriptUse): Promise<ScriptS
     ...(guards && { guards }),
   });
   const act = { record, ...(gate && { gate }) };
-  const speaker = (): Caller => ({
+  const currentCaller = (): Caller => ({
     surface,
     name,
     frame,
@@ -233,7 +233,7 @@ export async function openScripts(rooms: Rooms, use: ScriptUse): Promise<ScriptS
     ...(only && { only }),
     ...(signal && { signal }),
   });
-  const authorityNow = steady(open, createAuthorize(open, library), speaker);
+  const authorityNow = cachedAuthority(open, createAuthorize(open, library), currentCaller);
   let calls = 0;
   const nextKey = (): string => {
     calls += 1;
@@ -253,7 +253,7 @@ export async function openScripts(rooms: Rooms, use: ScriptUse): Promise<ScriptS
     subprocess: () => open.primitives.get('subprocess') as Primitive,
     kernel,
     caller: (inner) => ({
-      ...speaker(),
+      ...currentCaller(),
       idempotencyKey: nextKey(),
       // The guards and hooks of the script have judged this call. Policies and privileged guards judge it
       // again, and so do guards on facts that only the tool declares. The approval of the statement applies

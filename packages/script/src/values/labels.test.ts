@@ -11,7 +11,7 @@ import { itemsOf, parseJsonText, stageInput } from './data.ts';
 import { absent, keepOf, ownMarks } from './kinds.ts';
 import { mxOf } from './metadata.ts';
 import { callMethod, LIST_METHODS, TEXT_METHODS } from './methods.ts';
-import { applied, augment, equals, minus, negate } from './operators.ts';
+import { augment, equals, minus, negate, operatorFunction } from './operators.ts';
 import { TRANSFORMERS } from './transforms.ts';
 
 const MARKS = ['secret', 'pii', 'untrusted', 'src:file', 'net:w'];
@@ -95,10 +95,10 @@ test('operators carry the marks of both sides', () => {
   fc.assert(
     fc.property(value, value, (left, right) => {
       for (const operator of ['+', '-', '*', '/', '%'] as const) {
-        expectMarks(() => applied(operator)(left, right), [left, right]);
+        expectMarks(() => operatorFunction(operator)(left, right), [left, right]);
       }
       for (const operator of ['<', '>', '<=', '>='] as const) {
-        expectMarks(() => applied(operator)(left, right), [left, right]);
+        expectMarks(() => operatorFunction(operator)(left, right), [left, right]);
       }
       expectMarks(() => equals(left, right), [left, right]);
       expectMarks(() => negate(left), [left]);

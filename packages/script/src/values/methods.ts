@@ -99,7 +99,7 @@ const ATTEMPTS = 5;
 const WORK = new Script('work()');
 
 // The context in which patterns run. It is created at the first pattern.
-let room: (Context & { work?: (() => unknown) | undefined }) | undefined;
+let patternContext: (Context & { work?: (() => unknown) | undefined }) | undefined;
 
 /** A pattern `/body/flags` as an argument of a method. */
 export class PatternData extends Opaque<{ body: string; flags: string }> {
@@ -117,26 +117,26 @@ function compiled(body: string, flags: string): RegExp {
 }
 
 /** Runs `work` with a pattern. Fails with `timeout` after `LIMIT_MS`. */
-function inTime(pattern: RegExp, work: (pattern: RegExp) => Json, attempt = 1): Json {
-  room ??= createContext(Object.create(null));
+function runPattern(pattern: RegExp, work: (pattern: RegExp) => Json, attempt = 1): Json {
+  patternContext ??= createContext(Object.create(null));
   let answer: Json = null;
-  room.work = () => {
+  patternContext.work = () => {
     pattern.lastIndex = 0;
     answer = work(pattern);
   };
   const before = process.cpuUsage();
   try {
-    WORK.runInContext(room, { timeout: LIMIT_MS });
+    WORK.runInContext(patternContext, { timeout: LIMIT_MS });
     return answer;
   } catch (error) {
     if (errnoOf(error) !== 'ERR_SCRIPT_EXECUTION_TIMEOUT') throw error;
     // A process that has hardly received CPU time has not used its limit. It tries again.
     const { user, system } = process.cpuUsage(before);
     const isStarved = (user + system) / 1000 < LIMIT_MS / 2;
-    if (isStarved && attempt < ATTEMPTS) return inTime(pattern, work, attempt + 1);
+    if (isStarved && attempt < ATTEMPTS) return runPattern(pattern, work, attempt + 1);
     return raise('timeout', `the pattern \`${pattern.source}\` took longer than ${LIMIT_MS} ms`);
   } finally {
-    room.work = undefined;
+    patternContext.work = undefined;
   }
 }
 
@@ -148,7 +148,7 @@ const withNulls = (found: readonly (string | undefined)[]): Json[] =>
 function match(text: string, args: Arguments): Json {
   const literal = args.pattern(0);
   const pattern = literal ? compiled(literal.body, literal.flags) : compiled(args.text(0), 'g');
-  return inTime(pattern, (each) => {
+  return runPattern(pattern, (each) => {
     const found = text.match(each);
     return found ? withNulls([...found]) : literal ? null : [];
   });
@@ -157,7 +157,7 @@ function match(text: string, args: Arguments): Json {
 const SLOT = /\$(?:([$&])|(\d\d?)|<([^>]*)>)/g;
 
 /** Replaces `$1`, `$<name>`, `$&` and `$$` in a replacement. Other text is unchanged. */
-function filled(to: string, found: readonly unknown[]): string {
+function expandReplacement(to: string, found: readonly unknown[]): string {
   const named = found.at(-1);
   const groups: object | undefined =
     typeof named === 'object' && named !== null ? named : undefined;
@@ -178,12 +178,12 @@ function filled(to: string, found: readonly unknown[]): string {
 /** Replaces matches. `more` has flags that are added to the flags of the pattern. */
 function replaceMatches(text: string, { body, flags }: Pattern, to: string, more = ''): Json {
   const all = flags.includes('g') ? flags : flags + more;
-  return inTime(compiled(body, all), (pattern) => {
+  return runPattern(compiled(body, all), (pattern) => {
     let length = text.length;
     const replaced = text.replace(pattern, (...found: unknown[]) => {
-      const piece = to.includes('$') ? filled(to, found) : to;
+      const piece = to.includes('$') ? expandReplacement(to, found) : to;
       length += piece.length;
-      bounded(length);
+      checkLength(length);
       return piece;
     });
     return replaced;
@@ -193,7 +193,7 @@ function replaceMatches(text: string, { body, flags }: Pattern, to: string, more
 type Pattern = PatternData['content'];
 
 function splitMatches(text: string, { body, flags }: Pattern, limit: number | undefined): Json {
-  return inTime(compiled(body, flags), (pattern) => withNulls(text.split(pattern, limit)));
+  return runPattern(compiled(body, flags), (pattern) => withNulls(text.split(pattern, limit)));
 }
 
 type Arguments = ReturnType<typeof argumentsOf>;
@@ -203,7 +203,7 @@ type TextMethod = (text: string, args: Arguments) => Json;
 /** Maximum length of a result. It prevents that a wrong count fills the memory. */
 const MAX_LENGTH = 16 * 1024 * 1024;
 
-function bounded(length: number): number {
+function checkLength(length: number): number {
   if (length <= MAX_LENGTH) return length;
   return raise('invalid_input', `the result would be longer than ${MAX_LENGTH} characters`);
 }
@@ -227,8 +227,8 @@ export const TEXT_METHODS: ReadonlyMap<string, TextMethod> = new Map<string, Tex
   ['replace', replace],
   ['replaceAll', replaceAll],
   ['match', match],
-  ['padStart', (text, args) => text.padStart(bounded(args.number(0)), args.optionalText(1))],
-  ['padEnd', (text, args) => text.padEnd(bounded(args.number(0)), args.optionalText(1))],
+  ['padStart', (text, args) => text.padStart(checkLength(args.number(0)), args.optionalText(1))],
+  ['padEnd', (text, args) => text.padEnd(checkLength(args.number(0)), args.optionalText(1))],
   ['repeat', (text, args) => repeated(text, args.number(0))],
   ['at', (text, args) => text.at(args.optionalNumber(0) ?? 0) ?? null],
 ]);
@@ -258,7 +258,7 @@ function replaceAll(text: string, args: Arguments): Json {
 function replaceEach(text: string, from: string, to: string): string {
   if (to.length > from.length) {
     const found = from === '' ? text.length + 1 : text.split(from).length - 1;
-    bounded(text.length + found * (to.length - from.length));
+    checkLength(text.length + found * (to.length - from.length));
   }
   return text.replaceAll(from, () => to);
 }
@@ -267,7 +267,7 @@ function repeated(text: string, count: number): string {
   if (!Number.isInteger(count) || count < 0) {
     raise('invalid_input', `\`repeat\` needs a whole number from 0 up, not \`${count}\``);
   }
-  bounded(text.length * count);
+  checkLength(text.length * count);
   return text.repeat(count);
 }
 

@@ -102,7 +102,7 @@ export const equals = (left: Value, right: Value): Value =>
   computed(isEqual(left, right), [left, right]);
 
 /** Returns the items of one side of `~=`: null gives none, a text is split at commas. */
-function namedIn(data: Json): readonly Json[] {
+function itemsIn(data: Json): readonly Json[] {
   if (data === null) return [];
   if (Array.isArray(data)) return data;
   if (typeof data !== 'string') return [data];
@@ -167,7 +167,7 @@ function coversWhole(left: readonly Json[], right: readonly Json[]): boolean {
 
 function isTolerated({ data: left }: Value, { data: right }: Value): boolean {
   if (isObject(left) || isObject(right)) return isSame(left, right);
-  const [actual, expected] = [namedIn(left), namedIn(right)];
+  const [actual, expected] = [itemsIn(left), itemsIn(right)];
   if (actual.length === 0 || expected.length === 0) return actual.length === expected.length;
   const isPlain = (item: Json): boolean => !isStructure(item);
   return (
@@ -186,7 +186,7 @@ type Plain = Exclude<BinaryOperator, '&&' | '||' | '??'>;
 type Arithmetic = Exclude<Plain, Comparison | '==' | '!=' | '~=' | '!~='>;
 
 /** Returns the function of a binary operator that evaluates both sides. */
-export function applied(operator: Plain): (left: Value, right: Value) => Value {
+export function operatorFunction(operator: Plain): (left: Value, right: Value) => Value {
   switch (operator) {
     case '==':
       return equals;

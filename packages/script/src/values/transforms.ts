@@ -61,7 +61,7 @@ function read(value: Value, parse: (text: string) => Outcome<Json>): Value {
 }
 
 /** Parses strict JSON first, then relaxed JSON. Fails with the message of the strict parser. */
-function eitherWay(text: string): Outcome<Json> {
+function parseAny(text: string): Outcome<Json> {
   const strict = parseJson(text);
   // Prose and fenced blocks are not relaxed JSON.
   if (strict.ok || !/^[[{"'/]/.test(text)) return strict;
@@ -69,11 +69,11 @@ function eitherWay(text: string): Outcome<Json> {
   return relaxed.ok ? relaxed : strict;
 }
 
-const parseValue = (value: Value): Value => read(value, eitherWay);
+const parseValue = (value: Value): Value => read(value, parseAny);
 
 const PARSE_VARIANTS: Readonly<Record<string, (value: Value) => Value>> = {
   strict: (value) => read(value, parseJson),
-  loose: (value) => read(value, eitherWay),
+  loose: (value) => read(value, parseAny),
   llm(value) {
     if (typeof value.data !== 'string') return laidOut(value);
     const whole = parseJson(value.data);

@@ -12,12 +12,12 @@ import {
 import { type Frame, markFailure } from '@kernmantle/core/flow';
 import { identifier, readJsBody } from '../js/block-body.ts';
 import {
+  addArgument,
   createArguments,
   createDecoder,
   createEncoder,
   createTextual,
   dataText,
-  give,
   type Part,
   readData,
 } from '../js/data.ts';
@@ -171,7 +171,7 @@ function pythonName(name: string): string {
 const pythonValues = (values: CodeRequest['parameters']): [string, string][] =>
   values.map(({ name, value }) => [
     pythonName(name),
-    value.kind === 'undefined' ? 'u' : dataText(handedOver(value)),
+    value.kind === 'undefined' ? 'u' : dataText(jsonOf(value)),
   ]);
 
 /** Compiles a helper. A helper without a source is not js and cannot be called. */
@@ -232,12 +232,12 @@ export function createCode(processes: Processes, random: () => string) {
       );
       if (!unit.ok) return unit;
       const own: Part[] = [];
-      const shape = captured.map(({ value }) => give(value, own)).join('');
+      const shape = captured.map(({ value }) => addArgument(value, own)).join('');
       units.push({ name, ...unit.output, shape, parts: own });
     }
     const mark = `${random()}:`;
     const parts: Part[] = [];
-    const shape = request.parameters.map(({ value }) => give(value, parts)).join('');
+    const shape = request.parameters.map(({ value }) => addArgument(value, parts)).join('');
     const job = { ...main.output, mark, shape, parts, helpers: units };
     const { onOutput } = request;
     const quietRequest = { ...request, onOutput: onOutput && withoutMarked(mark, onOutput) };
@@ -269,7 +269,7 @@ export function createCode(processes: Processes, random: () => string) {
 }
 
 /** Returns the JSON of a value. A value with `.keep` has its metadata. */
-function handedOver(value: Exclude<JsArgument, { kind: 'undefined' }>): Json {
+function jsonOf(value: Exclude<JsArgument, { kind: 'undefined' }>): Json {
   if (value.kind !== 'kept') return value.data;
   const { text, data, type, mx } = value;
   return { text, data, type, mx };

@@ -149,9 +149,9 @@ export function nearestReal(path: string): string {
 type WorldFiles = Pick<ScriptWorld, 'readFile' | 'glob' | 'exists' | 'list'>;
 
 /** Repeats a read if another process recorded marks meanwhile, because marks are recorded before a write. */
-function followed({ shared }: LabelRecords, files: WorldFiles): WorldFiles {
+function withSharedRecords({ shared }: LabelRecords, files: WorldFiles): WorldFiles {
   if (!shared) return files;
-  async function steady<T>(look: () => MaybePromise<T>): Promise<T> {
+  async function repeatUntilStable<T>(look: () => MaybePromise<T>): Promise<T> {
     let before = await shared?.catchUp();
     for (;;) {
       const result = await look();
@@ -161,15 +161,15 @@ function followed({ shared }: LabelRecords, files: WorldFiles): WorldFiles {
     }
   }
   return {
-    readFile: (path, frame) => steady(() => files.readFile(path, frame)),
-    glob: (pattern, frame) => steady(() => files.glob(pattern, frame)),
-    exists: (path, frame) => steady(() => files.exists(path, frame)),
-    list: (path, frame) => steady(() => files.list(path, frame)),
+    readFile: (path, frame) => repeatUntilStable(() => files.readFile(path, frame)),
+    glob: (pattern, frame) => repeatUntilStable(() => files.glob(pattern, frame)),
+    exists: (path, frame) => repeatUntilStable(() => files.exists(path, frame)),
+    list: (path, frame) => repeatUntilStable(() => files.list(path, frame)),
   };
 }
 
 export const createWorldFiles = (access: Access, labels: LabelRecords): WorldFiles =>
-  followed(labels, createFiles(access, labels));
+  withSharedRecords(labels, createFiles(access, labels));
 
 function createFiles(access: Access, labels: LabelRecords): WorldFiles {
   /** Returns the path relative to the project, for messages. */
@@ -184,14 +184,14 @@ function createFiles(access: Access, labels: LabelRecords): WorldFiles {
     }
   }
 
-  const looked = (folders: Iterable<string>, frame: Frame): Descriptor =>
+  const folderMarks = (folders: Iterable<string>, frame: Frame): Descriptor =>
     labels.looked(folders, namedFolders(frame));
 
   /** Returns the marks of a path and its folder, also if nothing exists there. */
   function marksAround(path: string, frame: Frame): Descriptor {
     const real = nearestReal(path);
     const own = describe({ taint: fileLabels(labels.root, real) });
-    return mergeAll([own, looked([dirname(real)], frame)]);
+    return mergeAll([own, folderMarks([dirname(real)], frame)]);
   }
 
   /** Adds marks to a failure. A refusal needs none, because it came before any access. */
@@ -223,10 +223,10 @@ function createFiles(access: Access, labels: LabelRecords): WorldFiles {
         const { found, folders } = walk(real, rest, access.mayListReal);
         return ok({
           found: found.filter((file) => access.mayReadReal(file, file).ok),
-          descriptor: looked(folders, frame),
+          descriptor: folderMarks(folders, frame),
         });
       } catch (error) {
-        const descriptor = looked([nearestReal(folder)], frame);
+        const descriptor = folderMarks([nearestReal(folder)], frame);
         return isMissing(error)
           ? ok({ found: [], descriptor })
           : diskFault(error, shortPath(pattern));
@@ -240,7 +240,7 @@ function createFiles(access: Access, labels: LabelRecords): WorldFiles {
         const entries = readdirSync(allowed.output.absolute, { withFileTypes: true });
         const named = entries.map((entry) => ({ name: entry.name, isFolder: entry.isDirectory() }));
         const found = named.sort((a, b) => (a.name < b.name ? -1 : 1));
-        return ok({ found, descriptor: looked([allowed.output.absolute], frame) });
+        return ok({ found, descriptor: folderMarks([allowed.output.absolute], frame) });
       } catch (error) {
         return missing(path, readFault(error, shortPath(path)), frame);
       }
