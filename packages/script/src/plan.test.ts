@@ -1,5 +1,5 @@
-// A plan is known from its text: what it may hold, which steps it has, and what they are made of. And
-// whatever tools give back, what is done is one of the ways that can be read in it.
+// Tests of plans: legal constructs, steps and sources. For any tool results, the calls of a run are one of
+// the sequences that the text allows.
 import { type Json, ok } from '@kernmantle/core/base';
 import { makeValue, describe as marksOf } from '@kernmantle/core/flow';
 import { createWorldFixture, play } from '@kernmantle/test-support/script-world';
@@ -144,12 +144,12 @@ describe('what its steps are made of', () => {
   });
 });
 
-// Random plans, as a text and as the pattern that the sequence of their calls must have.
+// Random plans, each as a text and as the pattern of its call sequence.
 
 interface Part {
   readonly text: string;
   readonly pattern: string;
-  /** Nothing in it is decided by what a tool gives. */
+  /** True if no tool result decides about a part of the plan. */
   readonly isPlain: boolean;
 }
 

@@ -1,4 +1,4 @@
-// Choice, repetition and pipelines of scripts: what they print, how they end, which labels they keep.
+// Conditions, loops and pipelines of scripts: their output, exit code and labels.
 import { probeSandboxNow } from '@kernmantle/core/kernel';
 import { type Ran, runCommand } from '@kernmantle/test-support/command-line';
 import { printScript } from '@kernmantle/test-support/print-script';
@@ -14,7 +14,7 @@ afterEach(() => {
   for (const fixture of fixtures.splice(0)) fixture.remove();
 });
 
-/** A real run of a script in a project of its own. */
+/** Runs a script in a new project. */
 function run(text: string, files: Readonly<Record<string, string>> = {}): Promise<Ran> {
   const name = text.startsWith('/') ? 's.md' : 's.mld';
   const fixture = makeFixture({ [name]: text, ...files });
@@ -31,7 +31,7 @@ const printed = async (text: string): Promise<string[]> => {
 const problemOf = (text: string, mode: 'strict' | 'markdown' = 'strict') =>
   parseScript(text, { mode, file: 'x' }).problems[0];
 
-/** Read, printed and read again it is the same. */
+/** A parsed script stays the same after it was printed and parsed again. */
 function roundTrip(text: string): void {
   const { script, problems } = parseScript(text, { mode: 'strict', file: 'x' });
   expect(problems).toEqual([]);

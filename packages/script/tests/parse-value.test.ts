@@ -2,7 +2,7 @@ import { printStatement } from '@kernmantle/test-support/print-script';
 import { describe, expect, test } from 'vitest';
 import { parseScript } from '../src/syntax/parse.ts';
 
-/** How the statement prints, or what is wrong with it. */
+/** Returns the printed statement, or its problem. */
 function read(text: string): string {
   const { script, problems } = parseScript(text, { mode: 'strict', file: 'x' });
   const [statement] = script?.body ?? [];

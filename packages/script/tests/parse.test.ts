@@ -3,7 +3,7 @@ import { describe, expect, test } from 'vitest';
 import type { Mode } from '../src/syntax/ast.ts';
 import { parseScript, parseTemplateFile } from '../src/syntax/parse.ts';
 
-/** The lines of a script: texts as they are, statements as they print. */
+/** Returns the lines of a script: texts unchanged, statements printed. */
 function lines(text: string, mode: Mode = 'markdown'): string[] {
   const { script, problems } = parseScript(text, { mode, file: 'x' });
   if (script === undefined) return problems.map(({ message }) => `! ${message}`);

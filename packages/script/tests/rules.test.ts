@@ -1,4 +1,4 @@
-// Policies, exceptions to them, what is dangerous, and hooks of scripts: real runs.
+// Policies with their exceptions, dangerous operations, and hooks of scripts, in real runs.
 import { mkdirSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { type GuardSource, lintPolicy } from '@kernmantle/core/flow';

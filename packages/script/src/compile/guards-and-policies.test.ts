@@ -1,4 +1,4 @@
-// Guards, hooks and policies of scripts, one rule a row: what is printed, or what the fault says.
+// Guards, hooks and policies of scripts. Each row has one rule with the printed text or the fault.
 import { play } from '@kernmantle/test-support/script-world';
 import { describe, expect, test } from 'vitest';
 

@@ -81,7 +81,6 @@ export interface RunState {
 }
 
 /** Counts `work` as a concurrent path until it is done. A replay asks whether any path can continue. */
-/** Adds a path until this work is done. */
 export async function asPath<T>({ world }: Pick<RunState, 'world'>, work: Promise<T>): Promise<T> {
   world.paths?.(1);
   try {

@@ -13,7 +13,7 @@ function action(text: string): Expression | undefined {
 const problem = (text: string): string | undefined =>
   parseScript(text, { mode: 'strict', file: 'x' }).problems[0]?.message;
 
-/** Lines of a command, with what is put in as `‹quote:raw›`. */
+/** Returns the lines of a command, with inserted values as `‹quote:raw›`. */
 function commandLines(text: string): string[] | undefined {
   const command = action(text);
   if (command?.kind !== 'command') return undefined;

@@ -92,7 +92,7 @@ test.each(['shwo', 'cmd', 'exec', ''])('`@mx.op.type` is never `%s`', async (wor
   }
 });
 
-/** The rows of the table of types in the documentation: words of the first two columns. */
+/** Returns the rows of the table of types in the documentation: the words of the first two columns. */
 function table(): Map<string, string[]> {
   const page = readFileSync(
     new URL('../../../../docs/policies-and-guards.md', import.meta.url),
@@ -212,7 +212,7 @@ test('a label that nothing has is a warning with the nearest one, and its guard 
       expect(warning).toContain('warning 3:17');
       expect(warning).toContain(`did you mean \`${nearest(label, all)}\`?`);
       expect(others).toEqual([]);
-      // The script runs, and nothing else is held to the guard.
+      // The script runs, and the guard judges no other operation.
       expect(await play(`${given}${rule}`)).toMatchObject({ text: 'a\n', fault: '' });
       const appeared = `${given}var ${label} @x = "x"\n${rule}\nshow @x`;
       expect(found(appeared)).toEqual([]);

@@ -2,7 +2,7 @@ import { describe, expect, test } from 'vitest';
 import type { TemplatePart } from './ast.ts';
 import { parseScript } from './parse.ts';
 
-/** Strings as they are, what is put in by its raw text in angle quotes. */
+/** Returns strings unchanged, and inserted parts as raw text in angle quotes. */
 function parts(text: string): string[] {
   const { script, problems } = parseScript(`var @x = ${text}`, { mode: 'strict', file: 'x' });
   const [statement] = script?.body ?? [];

@@ -10,7 +10,7 @@ const treeOf = (text: string) => {
 
 const MODULE = 'var @known = 1\nexe @join(a, b) = `@a-@b`\nvar @own = 2\nexport { known, join }\n';
 
-/** Severity, what is underlined and the message, one line each. */
+/** Returns severity, underlined text and message, one finding per line. */
 const found = (text: string, inputs: string[] = []): string[] =>
   unboundIn(treeOf(text), {
     inputs,
