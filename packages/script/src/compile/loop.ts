@@ -20,7 +20,7 @@ import { leave, leaveOf, takeReturn } from '../run/control-values.ts';
 import {
   asPath,
   type Compiler,
-  constant as constant,
+  constant,
   type Environment,
   type Eval,
   evaluateAll,
