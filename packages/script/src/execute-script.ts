@@ -1,6 +1,6 @@
 // Hot: runs for each step of a script, and a promise costs more than most steps.
-// The door of the language: parse everything, then run it. Whatever happens, the answer is an outcome,
-// and everything emitted before has been delivered.
+// Runs a script text. The text is parsed completely before its first statement runs. `runScript` never
+// throws: it returns the fault, and the effects before the fault have been delivered.
 import { dirname, relative } from 'node:path';
 import { setImmediate as othersTurn, setTimeout as wait } from 'node:timers/promises';
 import {
@@ -29,7 +29,7 @@ import { writeReleased } from './compile/effect.ts';
 import { createImports, judgeExports } from './compile/module.ts';
 import { compileTop, printReturn } from './compile/statement.ts';
 import { raise, ScriptFault, toFault } from './fault.ts';
-import { lineOf, placeOf, type SyntaxProblem, shownPlace } from './problem.ts';
+import { lineOf, locationOf, locationText, type SyntaxProblem } from './problem.ts';
 import { leaveOf } from './run/control-values.ts';
 import {
   asPath,
@@ -46,7 +46,7 @@ import type { Mode, ScriptTree } from './syntax/ast.ts';
 import { filterFindings } from './syntax/filters.ts';
 import { parseScript } from './syntax/parse.ts';
 import { labelFindings } from './syntax/rule.ts';
-import { asksAbout, type NameFinding, nameFindings, type Surroundings } from './syntax/unbound.ts';
+import { type NameFinding, nameFindings, type Surroundings, testsName } from './syntax/unbound.ts';
 import { absent, isAbsent } from './values/kinds.ts';
 import type { ScriptWorld } from './world.ts';
 
@@ -58,69 +58,66 @@ export interface ScriptEffect {
   readonly labels: readonly string[];
   readonly taint: readonly string[];
   readonly line: number | null;
-  /** `onOutput` was told, piece by piece. */
+  /** True if `onOutput` has already received this text in pieces. */
   readonly isShown?: true;
 }
 
 export interface ScriptOptions {
   /** Absolute path, or a name such as `<stdin>`. */
   readonly file: string;
-  /** As shown in errors; the file itself when absent. */
+  /** Name of the file in errors. Absent: `file`. */
   readonly name?: string;
-  /** Where relative paths start; the folder of the file when absent. */
+  /** Folder from which relative paths start. Absent: the folder of `file`. */
   readonly folder?: string;
   readonly mode: Mode;
   readonly world: ScriptWorld;
-  /** Guards, policies and ports in force; a fresh root otherwise. */
+  /** Guards, policies and ports in force. Absent: a new frame without any. */
   readonly frame?: Frame;
-  /** Asked and told about every operation of the script. */
+  /** Callbacks before and after every operation of the script. */
   readonly act?: ActPorts;
   readonly payload?: JsonObject;
-  /** What was on stdin, read when `@input` is first used; JSON is data. */
+  /** Returns the text of stdin. It is called when the script first reads `@input`; JSON is parsed. */
   readonly stdin?: () => string;
-  /** Variables, and the fields of `@input`: a directive's inputs, a tool's parameters. */
+  /** Variables, and the fields of `@input`: the inputs of a directive or the parameters of a tool. */
   readonly inputs?: ReadonlyMap<string, Value>;
   readonly mayBePrivileged?: boolean;
-  /** Its privileged guards may make exceptions to policies: never in a thread. */
+  /** True if privileged guards of the script may make exceptions to policies; never true in a thread. */
   readonly mayLift?: boolean;
-  /** Ends it, in a loop at the latest; what it has started hears of it by itself. */
+  /** Cancels the script. Loops check it; started processes and calls receive the signal themselves. */
   readonly signal?: AbortSignal;
   onEffect?(effect: ScriptEffect): void;
-  /** Told what is printed `with { stream: true }`, as it comes; must not throw. */
+  /** Receives text that is printed `with { stream: true }` in pieces. It must not throw. */
   onOutput?(text: string): void;
 }
 
-/** A fault with its place, as everybody shows problems. */
+/** Returns a fault as a diagnostic. A fault without a location gets line 1 of `file`. */
 export function diagnosticOf(fault: ScriptFault, file: string): Diagnostic {
-  const { place } = fault;
+  const { location: place } = fault;
   const { code, detail } = fault.fault;
   const where = place
     ? lineAt({ name: place.file, text: place.text }, place.at)
     : { file, line: 1, column: 1 };
-  return { ...where, code, severity: 'error', ...saidIn(detail) };
+  return { ...where, code, severity: 'error', ...messageTexts(detail) };
 }
 
-/** Where something stands, and the line it stands in. */
 function lineAt(unit: { name: string; text: string }, at: number) {
   const end = unit.text.indexOf('\n', at);
   const from = unit.text.lastIndexOf('\n', at - 1) + 1;
-  return { ...placeOf(unit, at), text: unit.text.slice(from, end < 0 ? undefined : end) };
+  return { ...locationOf(unit, at), text: unit.text.slice(from, end < 0 ? undefined : end) };
 }
 
-/** What people are told: the message, and the hint where there is one. */
-const saidIn = ({ message, hint }: { message: string; hint?: Json }) => ({
+const messageTexts = ({ message, hint }: { message: string; hint?: Json }) => ({
   message,
   ...(typeof hint === 'string' ? { hint } : {}),
 });
 
 interface ScriptResult {
-  /** Undefined: it came to its end. */
+  /** Absent if the script reached its end. */
   readonly fault: ScriptFault | undefined;
-  /** Of `return { … }`. */
+  /** The value of `return { … }`; absent if the script returned no outputs. */
   readonly outputs: Value | undefined;
-  /** Everything printed to stdout. */
   readonly text: string;
-  /** Problems of form; nothing ran. */
+  /** Syntax problems. If there are any, no statement ran. */
   readonly diagnostics: readonly Diagnostic[];
 }
 
@@ -147,11 +144,10 @@ function unitOf(
     scope: new VariableScope('file', undefined),
     exports: { names: undefined },
     guards: new Set(),
-    asksFor: (asked) => asksAbout(script.body, asked),
+    testsName: (variable) => testsName(script.body, variable),
   };
 }
 
-/** Problems as everybody shows them: line, column, the line itself. */
 function diagnosticsOf(
   problems: readonly SyntaxProblem[],
   text: string,
@@ -162,24 +158,28 @@ function diagnosticsOf(
     ...lineAt(unit, problem.at),
     code: `script_${problem.code}`,
     severity: 'error',
-    ...saidIn(problem),
+    ...messageTexts(problem),
   }));
 }
 
-/** What a script sees besides its own text: see `Surroundings`. */
+/** Names and modules that a script gets from outside of its text; `Surroundings` describes them. */
 export type AroundScript = Partial<Omit<Surroundings, 'provided' | 'arity'>>;
 
-/** Names that nothing binds and calls that do not fit, as far as they can be known without running. */
+/** Returns unbound names and calls that do not fit, as far as they can be found without a run. */
 export function unboundIn(tree: ScriptTree, around: AroundScript = {}): NameFinding[] {
-  const known = { inputs: [], module: () => undefined, ...around };
+  const surroundings = { inputs: [], module: () => undefined, ...around };
   return [
-    ...nameFindings(tree, { provided: PROVIDED, arity: (name) => ARITIES.get(name), ...known }),
+    ...nameFindings(tree, {
+      provided: PROVIDED,
+      arity: (name) => ARITIES.get(name),
+      ...surroundings,
+    }),
     ...labelFindings(tree),
-    ...filterFindings(tree, known.module),
+    ...filterFindings(tree, surroundings.module),
   ].sort((a, b) => a.at - b.at);
 }
 
-/** Problems of form; where there are none, those of names. */
+/** Returns the syntax problems of a text, or its name problems if the syntax is correct. */
 export function diagnose(
   text: string,
   file: string,
@@ -193,11 +193,11 @@ export function diagnose(
     ...lineAt(unit, found.at),
     code: `script_${found.code}`,
     severity: found.severity,
-    ...saidIn(found),
+    ...messageTexts(found),
   }));
 }
 
-/** Statements in order; `=> v` at the top ends the file. */
+/** Runs the statements of a file in order. `=> v` at the top level ends the file. */
 async function runBody(
   script: ScriptTree,
   unit: SourceUnit,
@@ -227,9 +227,9 @@ async function runBody(
       continue;
     }
     const done = compileTop(c, node)(env);
-    const left = leaveOf(done instanceof Promise ? await done : done);
-    if (!left) continue;
-    returned = left.word === 'return' ? left.value : undefined;
+    const leaving = leaveOf(done instanceof Promise ? await done : done);
+    if (!leaving) continue;
+    returned = leaving.word === 'return' ? leaving.value : undefined;
     if (!unit.isModule && returned && !run.outputs)
       await printReturn({ ...env, frame: run.ground }, returned, node.at);
     break;
@@ -238,15 +238,15 @@ async function runBody(
   return returned;
 }
 
-/** Effects become lines: text as written, everything else with a line break. */
+/** Returns the printed line of an effect; `undefined` if the effect prints nothing to stdout. */
 const lineOfEffect = ({ kind, text = '' }: Effect): string | undefined => {
   if (kind === 'text') return text;
   return kind === 'show' || kind === 'run' ? `${text}\n` : undefined;
 };
 
 function syntaxFault(problem: SyntaxProblem | undefined, text: string, name: string): ScriptFault {
-  const { at, ...said } = problem ?? { at: 0, message: 'the script does not parse' };
-  const detail = { ...saidIn(said), kind: 'syntax' };
+  const { at, ...texts } = problem ?? { at: 0, message: 'the script does not parse' };
+  const detail = { ...messageTexts(texts), kind: 'syntax' };
   return new ScriptFault({ code: 'invalid_item', detail }).locate({ file: name, text, at });
 }
 
@@ -260,17 +260,17 @@ function inputValue(options: ScriptOptions): Value {
   return makeValue(parsed.ok ? parsed.output : text, { descriptor, text });
 }
 
-/** Rounds of loops that are done in one go. */
+/** A loop gives the event loop a turn after this many rounds. */
 const ROUNDS = 64;
 
-async function breath(signal: AbortSignal | undefined): Promise<void> {
+async function yieldTurn(signal: AbortSignal | undefined): Promise<void> {
   await othersTurn();
-  if (signal?.aborted) raise('cancelled', 'the script was ended');
+  if (signal?.aborted) raise('cancelled', 'the script was cancelled');
 }
 
 async function pause(ms: number, signal: AbortSignal | undefined): Promise<void> {
   await wait(ms, undefined, signal && { signal }).catch(() => undefined);
-  if (signal?.aborted) raise('cancelled', 'the script was ended');
+  if (signal?.aborted) raise('cancelled', 'the script was cancelled');
 }
 
 function startRun(options: ScriptOptions): { run: RunState; printed: string[] } {
@@ -312,7 +312,7 @@ function startRun(options: ScriptOptions): { run: RunState; printed: string[] } 
     outputs: undefined,
     document: () => printed.join(''),
     warn(message, unit, at) {
-      const text = `${shownPlace(unit, at)}: ${message}`;
+      const text = `${locationText(unit, at)}: ${message}`;
       deliver({ kind: 'warning', value: makeValue(message), text, line: lineOf(unit, at) });
     },
     live: (line) =>
@@ -324,13 +324,13 @@ function startRun(options: ScriptOptions): { run: RunState; printed: string[] } 
     later(work) {
       const path = asPath(run, work);
       pending.push(path);
-      // Whoever waits for it hears of a failure; until then it is nobody's.
+      // `joinPaths` reports a rejection; without this handler Node would report it as unhandled first.
       path.catch(() => undefined);
     },
     written: () => (pending.length === 0 ? undefined : joinPaths(run, pending.splice(0))),
-    breathe(pauseMs = 0) {
+    yieldTurn(pauseMs = 0) {
       if (pauseMs > 0) return pause(pauseMs, options.signal);
-      return ++rounds % ROUNDS === 0 ? breath(options.signal) : undefined;
+      return ++rounds % ROUNDS === 0 ? yieldTurn(options.signal) : undefined;
     },
     mayBePrivileged: ({ file, isModule }) =>
       options.mayBePrivileged === true &&

@@ -7,7 +7,7 @@ import type { Extension } from '@kernmantle/core/runtime';
 
 const written = record({ script: text, module: text });
 
-/** The config has the text of a script, or the name of its file. */
+/** The config must have the text of a script or the name of its file. */
 const scriptConfig: Rule<unknown> = (value, place) => {
   const read = written(value, place);
   if (read && read.script === undefined && read.module === undefined) {

@@ -1,16 +1,15 @@
-// How a script fails inside the room: thrown, because a failure leaves many nested closures at once.
-// At the door it becomes an `Outcome` again; nothing outside ever sees this class.
+// A script fails by throwing a `ScriptFault`, because a failure leaves many nested closures at once. The
+// exported functions of the package turn it into an `Outcome`.
 import type { ErrorCode, Fault, Json } from '@kernmantle/core/base';
 import { type Descriptor, EMPTY, markFailure } from '@kernmantle/core/flow';
 
-/** Where something stands: the file and an offset into its text. */
-interface FaultPlace {
+interface FaultLocation {
   readonly file: string;
   readonly text: string;
   readonly at: number;
 }
 
-// Rides in `detail` under a symbol, like the marks of a fault: operations hand faults on as data.
+// The location is stored in `detail` under a symbol, because operations pass faults on as data.
 const PLACE = Symbol('place');
 
 export class ScriptFault extends Error {
@@ -21,31 +20,31 @@ export class ScriptFault extends Error {
     this.fault = fault;
   }
 
-  get place(): FaultPlace | undefined {
-    return (this.fault.detail as { [PLACE]?: FaultPlace })[PLACE];
+  get location(): FaultLocation | undefined {
+    return (this.fault.detail as { [PLACE]?: FaultLocation })[PLACE];
   }
 
-  /** The fault for others, without its place: a script that runs this one has places of its own. */
+  /** Returns the fault without its location, because the script that runs this one adds its own. */
   outside(): Fault {
     const detail = { ...this.fault.detail, [PLACE]: undefined };
     return { ...this.fault, detail };
   }
 
-  /** An error is known to have happened because of the conditions it happened under. */
+  /** Adds the marks of the conditions under which the fault happened. */
   under(marks: Descriptor): ScriptFault {
     if (marks === EMPTY) return this;
     const { error } = markFailure({ ok: false, error: this.fault }, marks);
     return error === this.fault ? this : new ScriptFault(error);
   }
 
-  /** The innermost place that is known wins. */
-  locate(place: FaultPlace): this {
-    if (!this.place) Object.assign(this.fault.detail, { [PLACE]: place });
+  /** Sets the location unless an inner statement has set it already. */
+  locate(place: FaultLocation): this {
+    if (!this.location) Object.assign(this.fault.detail, { [PLACE]: place });
     return this;
   }
 }
 
-/** Ends what is being evaluated. The place is added by whoever knows it. */
+/** Throws a `ScriptFault`. The enclosing statement adds the location. */
 export function raise(
   code: ErrorCode,
   message: string,
@@ -54,11 +53,11 @@ export function raise(
   throw new ScriptFault({ code, detail: { ...detail, message } });
 }
 
-/** Anything thrown, as a fault of the script; a bug keeps its first line only. */
+/** Returns the fault of a thrown value. A bug gets `internal_error` and the first line of its message. */
 export function toFault(error: unknown): ScriptFault {
   if (error instanceof ScriptFault) return error;
   const text = error instanceof Error ? error.message : String(error);
-  // No pattern: there may be no stack left to compile it.
+  // A regular expression could fail here: the stack may be exhausted.
   if (error instanceof RangeError && text.includes('call stack')) {
     const detail = { message: 'the script is nested too deeply', limit: 'recursion' };
     return new ScriptFault({ code: 'quota_exceeded', detail });

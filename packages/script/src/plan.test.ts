@@ -1,5 +1,5 @@
-// A plan is known from its text: what it may hold, which steps it has, and what they are made of. And
-// whatever tools give back, what is done is one of the ways that can be read in it.
+// Tests of plans: legal constructs, steps and sources. For any tool results, the calls of a run are one of
+// the sequences that the text allows.
 import { type Json, ok } from '@kernmantle/core/base';
 import { makeValue, describe as marksOf } from '@kernmantle/core/flow';
 import { createWorldFixture, play } from '@kernmantle/test-support/script-world';
@@ -33,7 +33,7 @@ describe('what a plan may hold', () => {
     ['var @x = sh {ls}', 'a block of code'],
     ['var @x = js { return 1 }', 'a block of code'],
     ['var @x = <secret.txt>', 'a file'],
-    ['var @x = `<secret.txt>`', 'names and nothing else'],
+    ['var @x = `<secret.txt>`', 'may contain only names'],
     ['show "x"', 'what writes or prints'],
     ['output "x" to "out.txt"', 'what writes or prints'],
     ['append "x" to "out.txt"', 'what writes or prints'],
@@ -53,10 +53,10 @@ describe('what a plan may hold', () => {
     ['var @x = @payload', '`@payload`'],
     ['var trusted @x = 1', 'labels'],
     ['var @tool = 1', 'a name of the language'],
-    ['var @t = @tool', 'names its tool in quotes'],
-    ['var @x = @tool(@list[0])', 'names its tool in quotes'],
-    ['var @x = @tool("x/@list")', 'names its tool in quotes'],
-    ['var @x = @tool("x/y", @list)', 'are written out'],
+    ['var @t = @tool', 'must name its tool in quotes'],
+    ['var @x = @tool(@list[0])', 'must name its tool in quotes'],
+    ['var @x = @tool("x/@list")', 'must name its tool in quotes'],
+    ['var @x = @tool("x/y", @list)', 'must be written out'],
     ['var @x = @tool("x/y", { ...@list })', 'without `...`'],
     ['for parallel(2) @x in @list => @tool("x/y")', 'one after the other'],
     ['loop(3) [ @tool("x/y") ]', '`loop`'],
@@ -144,12 +144,12 @@ describe('what its steps are made of', () => {
   });
 });
 
-// Random plans, as a text and as the pattern that the sequence of their calls must have.
+// Random plans, each as a text and as the pattern of its call sequence.
 
 interface Part {
   readonly text: string;
   readonly pattern: string;
-  /** Nothing in it is decided by what a tool gives. */
+  /** True if no tool result decides about a part of the plan. */
   readonly isPlain: boolean;
 }
 

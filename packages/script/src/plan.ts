@@ -1,9 +1,8 @@
-// A plan is a script of the simplest kind: values, fields, choices, loops over lists, and calls of tools
-// whose ids stand in the text. What is not on the list here is no part of a plan, so whatever tools give
-// back, only steps that can be read in it are ever done. Nothing is run: what is said of a plan is known
-// from its text alone, and what it says of a value's sources is never less than what it is made of.
+// Reads a plan: a script that may contain only values, fields, conditions, loops over lists, and calls of
+// tools with constant ids. Everything else is refused, so a tool result can never add a step. Nothing is
+// run. INVARIANT: the sources that are reported for a value always include all of its real sources.
 import { type Json, type JsonObject, setOwn } from '@kernmantle/core/base';
-import { placeOf } from './problem.ts';
+import { locationOf } from './problem.ts';
 import { PROVIDED } from './run/names.ts';
 import {
   type ActionExpression,
@@ -16,25 +15,24 @@ import {
 import { parseScript } from './syntax/parse.ts';
 import { hintOfName } from './syntax/unbound.ts';
 
-/** What a value is made of: the result of a step, and which fields were taken; or a variable it is given. */
+/** A source of a value: the result of a step with the fields that were read, or an input variable. */
 type PlanSource =
   | { readonly step: number; readonly fields: readonly string[] }
   | { readonly input: string };
 
 interface PlanParameter {
-  /** Its value, where it is written out. */
+  /** The value, if the text contains it as a constant. */
   readonly literal?: Json;
   readonly from: readonly PlanSource[];
 }
 
-/** A call of a tool as it stands in the text. */
 interface PlanStep {
-  /** From 1, in the order of the text. */
+  /** Number of the step, from 1, in the order of the text. */
   readonly number: number;
   readonly tool: string;
   readonly line: number;
   readonly parameters: ReadonlyMap<string, PlanParameter>;
-  /** What decides whether it is done, and how often. */
+  /** Sources that decide whether the step runs, and how often. */
   readonly under: readonly PlanSource[];
 }
 
@@ -47,16 +45,15 @@ interface PlanProblem {
 interface PlanReading {
   readonly problems: readonly PlanProblem[];
   readonly steps: readonly PlanStep[];
-  /** The names that each `return` gives; undefined for one that is not written out. */
+  /** Output names of each `return`; `undefined` if the names are not constant. */
   readonly returns: readonly (readonly string[] | undefined)[];
 }
 
 const MAX_CHARACTERS = 32_000;
 const MAX_STEPS = 200;
 const MAX_PROBLEMS = 20;
-/** Names of the language that a plan may use. */
 const ALLOWED: ReadonlySet<string> = new Set(['tool', 'now', 'input']);
-/** What is known about a value is no part of it. */
+/** Metadata members. A plan may not read them. */
 const HIDDEN: ReadonlySet<string> = new Set(['mx', 'ctx', 'keep', 'keepStructured']);
 
 type Sources = readonly PlanSource[];
@@ -66,18 +63,18 @@ interface Walk {
   readonly problems: PlanProblem[];
   readonly steps: PlanStep[];
   readonly returns: (readonly string[] | undefined)[];
-  /** What can be seen from here. */
+  /** Variables in scope with their sources. */
   readonly names: Map<string, PlanSource[]>;
   readonly under: Sources;
-  /** Conditions that could have led out before: everything after them hangs on them too. */
+  /** Sources of earlier conditions that could have ended the plan. Every later step depends on them. */
   readonly passed: PlanSource[];
   readonly isText: boolean;
-  /** In what is a value: there the value of a `when` arm ends the block or the round. */
+  /** True inside of a value. There the result of a `when` arm ends the block or the round. */
   readonly isValue: boolean;
 }
 
 function refuse({ problems, text }: Walk, at: number, message: string): Sources {
-  const { line, column } = placeOf({ name: '', text }, at);
+  const { line, column } = locationOf({ name: '', text }, at);
   problems.push({ line, column, message });
   return [];
 }
@@ -90,14 +87,18 @@ function read(node: ActionExpression | undefined, walk: Walk): Sources {
   if (!node) return [];
   const readers: Readonly<Record<string, (node: never, walk: Walk) => Sources>> = READ;
   const reader = Object.hasOwn(readers, node.kind) ? readers[node.kind] : undefined;
-  // The table says of each kind what its node is.
+  // The cast is safe: `READ` has for each kind a reader of exactly that kind of node.
   if (reader) return reader(node as never, walk);
-  return refuse(walk, node.at, `${WORDS[node.kind] ?? `\`${node.kind}\``} is no part of a plan`);
+  return refuse(
+    walk,
+    node.at,
+    `${WORDS[node.kind] ?? `\`${node.kind}\``} is not allowed in a plan`,
+  );
 }
 const readAll = (nodes: readonly (ActionExpression | undefined)[], walk: Walk): Sources =>
   nodes.flatMap((node) => read(node, walk));
 
-/** How people call what is refused. */
+/** Names of refused constructs in messages. */
 const WORDS: Readonly<Record<string, string>> = {
   command: 'a command',
   code: 'a block of code',
@@ -116,14 +117,14 @@ const WORDS: Readonly<Record<string, string>> = {
   text: 'text outside of quotes',
 };
 
-/** The value of what is written out; undefined where something has to be known first. */
+/** Returns the value of a constant expression; `undefined` if a part is known only at run time. */
 function literalOf(node: ActionExpression): Json | undefined {
   if (node.kind === 'literal') return node.value;
   if (node.kind === 'unary' && node.operator === '-') {
     const value = literalOf(node.value);
     return typeof value === 'number' ? -value : undefined;
   }
-  // `"text"` with nothing to put in.
+  // A template without references is a plain text.
   if (node.kind === 'template') {
     return node.parts.every((part) => typeof part === 'string') ? node.parts.join('') : undefined;
   }
@@ -135,53 +136,53 @@ function listOf({ items }: NodeOf<'array'>): Json | undefined {
   const values = items.map(({ value, isOptional, isSpread }) =>
     isOptional || isSpread ? undefined : literalOf(value),
   );
-  const known = values.filter((value) => value !== undefined);
-  return known.length === values.length ? known : undefined;
+  const constants = values.filter((value) => value !== undefined);
+  return constants.length === values.length ? constants : undefined;
 }
 
 function objectOf({ entries }: NodeOf<'object'>): Json | undefined {
-  const made: JsonObject = {};
+  const result: JsonObject = {};
   for (const entry of entries) {
     const isPlain = entry.kind === 'pair' && !entry.isOptional;
     const value = isPlain ? literalOf(entry.value) : undefined;
     if (!isPlain || value === undefined) return undefined;
-    setOwn(made, entry.key, value);
+    setOwn(result, entry.key, value);
   }
-  return made;
+  return result;
 }
 
 function parametersOf(node: ActionExpression | undefined, walk: Walk): PlanStep['parameters'] {
-  const made = new Map<string, PlanParameter>();
-  if (node === undefined) return made;
+  const result = new Map<string, PlanParameter>();
+  if (node === undefined) return result;
   if (node.kind !== 'object') {
-    refuse(walk, node.at, 'the parameters of a step are written out: `{ name: value }`');
-    return made;
+    refuse(walk, node.at, 'the parameters of a step must be written out: `{ name: value }`');
+    return result;
   }
   for (const entry of node.entries) {
     if (entry.kind === 'spread') {
-      refuse(walk, entry.value.at, 'the names of parameters are written out, without `...`');
+      refuse(walk, entry.value.at, 'the names of parameters must be written out, without `...`');
       continue;
     }
     const literal = literalOf(entry.value);
     const from = read(entry.value, walk);
-    made.set(entry.key, { from, ...(literal !== undefined && { literal }) });
+    result.set(entry.key, { from, ...(literal !== undefined && { literal }) });
   }
-  return made;
+  return result;
 }
 
 function readStep(node: NodeOf<'reference'>, walk: Walk): Sources {
   const [call] = node.steps;
-  const [id, given, more] = call?.kind === 'call' ? call.arguments : [];
+  const [id, values, more] = call?.kind === 'call' ? call.arguments : [];
   const tool = id && literalOf(id);
   if (typeof tool !== 'string') {
     const form = '`@tool("id", { name: value })`';
-    return refuse(walk, node.at, `a step names its tool in quotes: ${form}`);
+    return refuse(walk, node.at, `a step must name its tool in quotes: ${form}`);
   }
   if (more) refuse(walk, more.at, '`@tool` takes an id and the parameters');
-  const parameters = parametersOf(given, walk);
+  const parameters = parametersOf(values, walk);
   const number = walk.steps.length + 1;
   if (number > MAX_STEPS) return refuse(walk, node.at, `a plan has at most ${MAX_STEPS} steps`);
-  const { line } = placeOf({ name: '', text: walk.text }, node.at);
+  const { line } = locationOf({ name: '', text: walk.text }, node.at);
   const around = [...walk.under, ...walk.passed];
   walk.steps.push({ number, tool, line, parameters, under: around });
   return [{ step: number, fields: [] }];
@@ -189,12 +190,12 @@ function readStep(node: NodeOf<'reference'>, walk: Walk): Sources {
 
 function readName(node: NodeOf<'reference'>, walk: Walk): Sources {
   const { name, at } = node;
-  const known = walk.names.get(name);
-  if (known) return known;
+  const sources = walk.names.get(name);
+  if (sources) return sources;
   if (name === 'tool') return readStep(node, walk);
   if (ALLOWED.has(name)) return [];
-  if (PROVIDED.has(name)) return refuse(walk, at, `\`@${name}\` is no part of a plan`);
-  // `ann@example.com` is a text.
+  if (PROVIDED.has(name)) return refuse(walk, at, `\`@${name}\` is not allowed in a plan`);
+  // In a text, `@example` of `ann@example.com` is not a reference.
   if (walk.isText) return [];
   const hint = hintOfName(name, [...walk.names.keys()]);
   return refuse(walk, at, `nothing binds \`@${name}\`${hint ? `; ${hint}` : ''}`);
@@ -207,7 +208,7 @@ type ReferenceStep = NodeOf<'reference'>['steps'][number];
 
 function readPart(step: ReferenceStep, from: Sources, walk: Walk): Sources {
   if (step.kind === 'field') {
-    if (HIDDEN.has(step.name)) refuse(walk, step.at, `\`.${step.name}\` is no part of a plan`);
+    if (HIDDEN.has(step.name)) refuse(walk, step.at, `\`.${step.name}\` is not allowed in a plan`);
     return withField(from, step.name);
   }
   if (step.kind === 'index') {
@@ -228,14 +229,12 @@ const readReference = (node: NodeOf<'reference'>, walk: Walk): Sources => {
   );
 };
 
-// Values and choices.
-
 function readText(part: TemplatePart, walk: Walk): Sources {
   if (typeof part === 'string') return [];
   if (part.kind !== 'insert') {
-    return refuse(walk, part.at, 'a text of a plan holds names and nothing else');
+    return refuse(walk, part.at, 'a text of a plan may contain only names');
   }
-  if (part.stages.length > 0) refuse(walk, part.at, 'a pipeline is no part of a plan');
+  if (part.stages.length > 0) refuse(walk, part.at, 'a pipeline is not allowed in a plan');
   const { mode } = part;
   const value = readReference(part.value, { ...walk, isText: true });
   if (mode.kind === 'default') return [...value, ...read(mode.value, under(walk, value))];
@@ -243,8 +242,8 @@ function readText(part: TemplatePart, walk: Walk): Sources {
   return [...value, ...mode.parts.flatMap((one) => readText(one, under(walk, value)))];
 }
 
-/** What stands behind a condition is done because of it; and all that follows, where it could lead out. */
-function decided(
+/** Returns the scope of code behind a condition. If a branch can leave, later steps depend on it too. */
+function conditionalScope(
   walk: Walk,
   conditions: Sources,
   branches: readonly ActionExpression[],
@@ -254,60 +253,62 @@ function decided(
   return inside(under(walk, conditions));
 }
 
-/** `isLine`: it stands as a line of its own. */
+/** Reads a `when`. `isLine` is true if the `when` is a statement of its own. */
 function readWhen({ subject, items }: NodeOf<'when'>, outer: Walk, isLine = false): Sources {
   const walk = inside(outer);
-  let asked = read(subject, walk);
-  const made: PlanSource[] = [];
+  let conditions = read(subject, walk);
+  const sources: PlanSource[] = [];
   for (const item of items) {
     if (item.kind !== 'arm') {
       read(item, walk);
       continue;
     }
     const { condition, action } = item;
-    asked = [...asked, ...readAll(valuesOf(condition), walk)];
+    conditions = [...conditions, ...readAll(valuesOf(condition), walk)];
     const about = condition.kind === 'not' ? condition.pattern : condition;
-    if (about.kind === 'denied') refuse(walk, item.at, '`denied` is no part of a plan');
+    if (about.kind === 'denied') refuse(walk, item.at, '`denied` is not allowed in a plan');
     const leaves = (isLine && walk.isValue && givesValue(action)) || mayLeave(action, walk.isValue);
-    made.push(...read(action, decided(walk, asked, [action], leaves)));
+    sources.push(...read(action, conditionalScope(walk, conditions, [action], leaves)));
   }
-  return [...made, ...asked];
+  return [...sources, ...conditions];
 }
 
 function readIf({ condition, then, else: other }: NodeOf<'if'>, walk: Walk): Sources {
-  const asked = read(condition, walk);
-  const round = decided(walk, asked, other ? [then, other] : [then]);
-  // `else if` is a line of the same kind.
+  const conditions = read(condition, walk);
+  const round = conditionalScope(walk, conditions, other ? [then, other] : [then]);
+  // `else if` is an `if` statement, not a value.
   const rest = other?.kind === 'if' ? readIf(other, round) : read(other, round);
-  return [...read(then, round), ...rest, ...asked];
+  return [...read(then, round), ...rest, ...conditions];
 }
 
 function readFor(node: NodeOf<'for'>, walk: Walk): Sources {
   const { parallel, batch, bind, collection, filter, body } = node;
-  if (parallel) refuse(walk, node.at, 'steps of a plan are done one after the other');
-  if (batch) refuse(walk, node.at, 'a pipeline is no part of a plan');
+  if (parallel)
+    refuse(walk, node.at, 'steps of a plan run one after the other; leave out `parallel`');
+  if (batch) refuse(walk, node.at, 'a pipeline is not allowed in a plan');
   const list = read(collection, walk);
-  const round = decided(walk, list, [body]);
-  for (const name of [bind.key ?? `${bind.name}_key`, bind.name]) bound(round, name, node.at, list);
+  const round = conditionalScope(walk, list, [body]);
+  for (const name of [bind.key ?? `${bind.name}_key`, bind.name])
+    bindName(round, name, node.at, list);
   const chosen = read(filter, round);
-  return [...read(body, decided(round, chosen, [body])), ...list, ...chosen];
+  return [...read(body, conditionalScope(round, chosen, [body])), ...list, ...chosen];
 }
 
-function bound(walk: Walk, name: string, at: number, from: Sources): void {
+function bindName(walk: Walk, name: string, at: number, from: Sources): void {
   if (PROVIDED.has(name)) refuse(walk, at, `\`@${name}\` is a name of the language`);
   walk.names.set(name, [...from]);
 }
 
 function readAssignment(node: NodeOf<'var' | 'let'>, walk: Walk): Sources {
   if (node.labels.length > 0) refuse(walk, node.at, 'labels are no part of a plan');
-  bound(walk, node.name, node.at, read(node.value, { ...walk, isValue: true }));
+  bindName(walk, node.name, node.at, read(node.value, { ...walk, isValue: true }));
   return [];
 }
 
 function readAugment(node: NodeOf<'augment'>, walk: Walk): Sources {
   const before = walk.names.get(node.name);
   if (!before) return refuse(walk, node.at, `nothing binds \`@${node.name}\``);
-  // Whoever sees the name sees what was added, also from outside of a branch: the list itself grows.
+  // The list is changed in place, so that code outside of the branch also sees the added sources.
   before.push(...read(node.value, { ...walk, isValue: true }), ...walk.under);
   return [];
 }
@@ -348,7 +349,7 @@ const READ: { readonly [K in Known['kind']]: NodeReader<K> } = {
   },
   return: readReturn,
   leave: ({ word, value, at }, walk) =>
-    word === 'retry' ? refuse(walk, at, '`retry` is no part of a plan') : read(value, walk),
+    word === 'retry' ? refuse(walk, at, '`retry` is not allowed in a plan') : read(value, walk),
   block: ({ body }, walk) => readAll(body, inside(walk)),
   when: (node, walk) => readWhen(node, { ...walk, isValue: true }),
   if: (node, walk) => readIf(node, { ...walk, isValue: true }),
@@ -362,13 +363,13 @@ const READ: { readonly [K in Known['kind']]: NodeReader<K> } = {
   unary: ({ value }, walk) => read(value, walk),
   binary: readBinary,
   ternary({ condition, then, else: other }, walk) {
-    const asked = read(condition, walk);
-    return [...readAll([then, other], under(walk, asked)), ...asked];
+    const conditions = read(condition, walk);
+    return [...readAll([then, other], under(walk, conditions)), ...conditions];
   },
 };
 
-/** `given`: names of the variables it begins with. Never throws. */
-export function readPlan(text: string, given: readonly string[]): PlanReading {
+/** Reads a plan. `given` has the names of its input variables. Never throws; problems are returned. */
+export function readPlan(text: string, inputs: readonly string[]): PlanReading {
   const problems: PlanProblem[] = [];
   const none = { problems, steps: [], returns: [] };
   if (text.length > MAX_CHARACTERS) {
@@ -377,17 +378,17 @@ export function readPlan(text: string, given: readonly string[]): PlanReading {
   }
   const { script, problems: found } = parseScript(text, { mode: 'strict', file: 'plan' });
   if (!script) {
-    const shown = found.slice(0, MAX_PROBLEMS).map(({ at, message, hint }) => {
-      const { line, column } = placeOf({ name: '', text }, at);
+    const list = found.slice(0, MAX_PROBLEMS).map(({ at, message, hint }) => {
+      const { line, column } = locationOf({ name: '', text }, at);
       return { line, column, message: hint ? `${message}; ${hint}` : message };
     });
-    return { ...none, problems: shown };
+    return { ...none, problems: list };
   }
-  const names: Walk['names'] = new Map(given.map((name) => [name, [{ input: name }]]));
+  const names: Walk['names'] = new Map(inputs.map((name) => [name, [{ input: name }]]));
   const walk: Walk = { text, ...none, names, under: [], passed: [], isText: false, isValue: false };
-  if (script.frontMatter !== undefined) refuse(walk, 0, 'front matter is no part of a plan');
+  if (script.frontMatter !== undefined) refuse(walk, 0, 'front matter is not allowed in a plan');
   for (const node of script.body) {
-    if (node.kind === 'text') refuse(walk, node.at, `${WORDS['text']} is no part of a plan`);
+    if (node.kind === 'text') refuse(walk, node.at, `${WORDS['text']} is not allowed in a plan`);
     else read(node, walk);
   }
   return { problems: problems.slice(0, MAX_PROBLEMS), steps: walk.steps, returns: walk.returns };

@@ -1,7 +1,8 @@
-// Offsets into lines and columns, when somebody asks.
+// Converts offsets into lines and columns, and defines syntax problems. The parser throws a `ParseError` to
+// leave its nested functions and catches it at the end of the statement; no other code receives one.
 import { createLines } from '@kernmantle/core/base';
 
-const known = new WeakMap<object, ReturnType<typeof createLines>>();
+const cache = new WeakMap<object, ReturnType<typeof createLines>>();
 
 interface Sourced {
   readonly name: string;
@@ -9,13 +10,16 @@ interface Sourced {
 }
 
 function linesOf(unit: Sourced) {
-  const lines = known.get(unit) ?? createLines(unit.text);
-  known.set(unit, lines);
+  const lines = cache.get(unit) ?? createLines(unit.text);
+  cache.set(unit, lines);
   return lines;
 }
 
-/** The location of an operation; computed when read. */
-export function placeOf(unit: Sourced, at: number): { file: string; line: number; column: number } {
+/** Returns the location of an offset. Line and column are computed when they are read. */
+export function locationOf(
+  unit: Sourced,
+  at: number,
+): { file: string; line: number; column: number } {
   return {
     file: unit.name,
     get line() {
@@ -29,13 +33,10 @@ export function placeOf(unit: Sourced, at: number): { file: string; line: number
 
 export const lineOf = (unit: Sourced, at: number): number => linesOf(unit).at(at).line;
 
-export const shownPlace = (unit: Sourced, at: number): string => `${unit.name}:${lineOf(unit, at)}`;
+export const locationText = (unit: Sourced, at: number): string =>
+  `${unit.name}:${lineOf(unit, at)}`;
 
-// What is wrong with the form of a script, as data: where, what, and the right form when it is a
-// common slip. The parser throws a `ParseError` to leave its nested functions and takes the problem out
-// of it where a statement ends; nothing outside the parser sees one.
-
-/** Stable, documented: editors and tests match on it. */
+/** Stable and documented: editors and tests match these codes. */
 export type ProblemCode =
   | 'unexpected'
   | 'unclosed'
@@ -47,11 +48,11 @@ export type ProblemCode =
   | 'reserved_name';
 
 export interface SyntaxProblem {
-  /** Offsets into the text of the file; `end` is past the last character. */
+  /** Offsets into the text of the file. `end` is after the last character. */
   readonly at: number;
   readonly end: number;
   readonly message: string;
-  /** The right form, for slips that are common. */
+  /** The correct form, for common mistakes. */
   readonly hint?: string;
   readonly code: ProblemCode;
 }
@@ -60,7 +61,8 @@ export class ParseError extends Error {
   readonly problem: SyntaxProblem;
 
   constructor(problem: SyntaxProblem) {
-    // Thrown in large numbers while trying, read by nobody: recording where would cost most of the time.
+    // The parser throws many of these while it tries alternatives. A stack trace would cost most of the
+    // time.
     const { stackTraceLimit } = Error;
     Error.stackTraceLimit = 0;
     super(problem.message);

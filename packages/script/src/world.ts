@@ -1,6 +1,6 @@
-// What a script needs from outside. The runtime brings it: files, processes, tools and models go
-// through the kernel with the operator's policy or a thread's token, so the language itself never
-// touches the disk or starts anything.
+// The port through which a script reaches files, processes, tools and models. The runtime implements it
+// with the rights of the operator's policy or of a thread's token. The language itself never touches the
+// disk and starts no process.
 import type { Failure, Json, Outcome } from '@kernmantle/core/base';
 import type {
   Descriptor,
@@ -13,30 +13,30 @@ import type {
 import type { ConnectorTool } from '@kernmantle/core/items';
 
 export interface LoadedText {
-  /** The real, absolute path. */
+  /** Absolute path of the file without links. */
   readonly path: string;
   readonly text: string;
-  /** `src:file`, `dir:…` and whatever was recorded when the file was written. */
+  /** Marks of the content: `src:file`, `dir:…` and the marks recorded when the file was written. */
   readonly descriptor: Descriptor;
 }
 
-/** What a look at names found, with the marks of the places: that something is missing tells, too. */
-export interface Looked<T> {
+/** A result of a lookup with the marks of the folders that were read, which also reveal a missing file. */
+export interface LookupResult<T> {
   readonly found: T;
   readonly descriptor: Descriptor;
 }
 
 export interface ProcessRequest {
-  /** `cmd`: command lines, already quoted, run one after the other until one fails. */
+  /** `cmd` runs command lines one after the other until one fails; `sh` runs a shell script. */
   readonly kind: 'cmd' | 'sh';
-  /** For `cmd` a list of lines; the first that fails ends it. */
+  /** A list of quoted command lines for `cmd`; a script for `sh`. */
   readonly source: string | readonly string[];
   readonly env: Readonly<Record<string, string>>;
   readonly stdin: string | undefined;
-  /** Absolute; must be inside the project. */
+  /** Absolute path inside of the project. */
   readonly folder: string;
   readonly timeoutMs: number | undefined;
-  /** Told what it prints, as it comes. */
+  /** Receives the output in pieces while the code runs. */
   readonly onOutput?: ((text: string) => void) | undefined;
 }
 
@@ -45,25 +45,23 @@ export interface ProcessResult {
   readonly stderr: string;
   readonly code: number;
   readonly signal: string | undefined;
-  /** Of all that it could look at. */
+  /** Marks of every file that the process could read. */
   readonly descriptor: Descriptor;
 }
 
-/** What a block of any language is given. */
 interface CodeBlock {
   readonly source: string;
   readonly parameters: readonly { readonly name: string; readonly value: JsArgument }[];
-  /** Functions it may call by name; those with a source are compiled there. */
+  /** Functions that the block may call by name. A helper with a source is compiled in the block's engine. */
   readonly helpers: readonly CodeHelper[];
   readonly timeoutMs: number | undefined;
-  /** Told what it prints, as it comes. */
+  /** Receives the output in pieces while the code runs. */
   readonly onOutput?: ((text: string) => void) | undefined;
 }
 
-/** A `node` or `py` block: a process of its own, values handed over as data. */
+/** Runs a `node` or `py` block in a process of its own. Values are passed as JSON. */
 export interface CodeRequest extends CodeBlock {
   readonly kind: 'node' | 'py';
-  /** What `mx` and `ctx` are. */
   readonly mx: Json;
   readonly env: Readonly<Record<string, string>>;
   readonly stdin: string | undefined;
@@ -71,85 +69,80 @@ export interface CodeRequest extends CodeBlock {
 }
 
 export interface CodeResult {
-  /** What the block returned; undefined when it returned nothing. */
+  /** Absent if the block returned nothing. */
   readonly value: Json | undefined;
   readonly stdout: string;
   readonly stderr: string;
-  /** Of all that it could look at. */
+  /** Marks of every file that the process could read. */
   readonly descriptor: Descriptor;
 }
 
 export interface ScriptWorld {
-  /** The project folder, absolute. */
   readonly root: string;
-  /** The person's own folder, which `~` stands for in patterns of files. */
+  /** Home folder of the user; `~` in file patterns means this folder. */
   readonly home?: string;
-  /** Patterns of what a policy's `allow` does not open by itself; read when it is first asked for. */
+  /** Returns the patterns that a policy's `allow` alone does not permit. They are read at the first call. */
   dangers?(): readonly string[];
-  /** Where a path leads, as far as it exists. */
+  /** Resolves the links in the existing part of a path. */
   realPath?(path: string): string;
   now(): Date;
-  /** `not_found`, with the marks of the place, when there is no such file. Paths are absolute. */
+  /** Fails with `not_found` and the marks of the folder if the file does not exist. The path is absolute. */
   readFile(path: string, frame: Frame): MaybePromise<Outcome<LoadedText>>;
-  /** Absolute paths of the files an absolute glob matches, sorted. */
-  glob(pattern: string, frame: Frame): MaybePromise<Outcome<Looked<readonly string[]>>>;
-  exists(path: string, frame: Frame): MaybePromise<Looked<boolean>>;
-  /** Names in a folder; `isFolder` for each. */
+  /** Returns the sorted absolute paths of the files that an absolute glob matches. */
+  glob(pattern: string, frame: Frame): MaybePromise<Outcome<LookupResult<readonly string[]>>>;
+  exists(path: string, frame: Frame): MaybePromise<LookupResult<boolean>>;
   list(
     path: string,
     frame: Frame,
-  ): MaybePromise<Outcome<Looked<readonly { name: string; isFolder: boolean }[]>>>;
-  /** Creates folders on the way; remembers the marks of the value for whoever reads the file. */
+  ): MaybePromise<Outcome<LookupResult<readonly { name: string; isFolder: boolean }[]>>>;
+  /** Writes a file and creates missing folders. The marks of the value are recorded for later reads. */
   writeFile(
     request: {
       path: string;
       text: string;
       append: boolean;
       descriptor: Descriptor;
-      /** Of what the path was made of. */
+      /** Marks of the values that the path was built from. */
       named: Descriptor;
-      /** The content that a person approved this write over, by its hash; `new`: nothing. */
+      /** Hash of the content that the person agreed to overwrite; `new` if no file existed. */
       approved?: string | undefined;
     },
     frame: Frame,
   ): MaybePromise<Outcome<null>>;
-  /** The refusal that a write to this path would come to, whatever a person answers. */
+  /** Returns the refusal that no approval can change; `undefined` if the write may be allowed. */
   refusesWrite?(path: string): Promise<Failure | undefined>;
-  /** Returns what a call of this tool would write, for the person who is asked about it. */
+  /** Returns what a call of this tool would write, for the approval request. */
   previewTool?(id: string, given: ReadonlyMap<string, Value>): Promise<WritePreview | undefined>;
-  /** The same for a file that a statement writes. */
+  /** Returns what a statement would write to a file, for the approval request. */
   previewWrite?(
     path: string,
     write: { text: string; append: boolean },
   ): Promise<WritePreview | undefined>;
-  /** A non-zero exit is an ordinary result here; only what could not be started or ran out is a fault. */
+  /** Runs a process. A non-zero exit is an ordinary result. Fails if the process cannot start or times out. */
   process(request: ProcessRequest, frame: Frame): Promise<Outcome<ProcessResult>>;
-  /** An exception, a non-zero exit or a timeout is a fault that shows stderr. */
+  /** Runs a block. Fails with stderr in the message after an exception, a non-zero exit or a timeout. */
   code(request: CodeRequest, frame: Frame): Promise<Outcome<CodeResult>>;
   readonly js: JsEngine;
-  /**
-   * Told when the script goes on along more paths at once, or fewer. It begins with one; a path that waits for
-   * others does not count.
-   */
+  /** Called when the number of concurrent paths changes. A path that waits for others does not count. */
   paths?(change: number): void;
-  /** Any item through the kernel. */
+  /** Executes a tool or another item through the kernel. */
   tool(
     id: string,
     parameters: ReadonlyMap<string, Value>,
     frame: Frame,
   ): MaybePromise<Outcome<Value>>;
-  /** The tools of a connector, as their files describe them; absent: there are none here. */
+  /** Returns the tools of a connector from their files. Absent: connectors are not available. */
   connector?(name: string, frame: Frame): MaybePromise<Outcome<readonly ConnectorTool[]>>;
-  /** How this tool reads what strangers wrote; absent or undefined: as every other does. */
+  /** Returns how this tool reads untrusted data. Absent or `undefined`: like every other tool. */
   reads?(id: string): Operation['reads'];
-  /** Asks whoever runs the thread. */
+  /** Creates a help request of the thread for a person. */
   help(action: string, message: Value, frame: Frame): MaybePromise<Outcome<Value>>;
-  /** A model through the kernel, without tools. */
+  /** Sends a prompt to a model through the kernel, without tools. */
   model(
     request: {
       prompt: Value;
       tier: string | undefined;
-      /** Told the answer, as it comes. */
+      /** Receives the answer in pieces while the model writes. */
       onText?: ((text: string) => void) | undefined;
     },
     frame: Frame,
@@ -159,19 +152,19 @@ export interface ScriptWorld {
 export type JsArgument =
   | { readonly kind: 'data'; readonly data: Json }
   | { readonly kind: 'undefined' }
-  /** Data with a text of its own; in stages also with the string methods of that text. */
+  /** Data with a text of its own. In stages it also has the string methods of that text. */
   | {
       readonly kind: 'textual';
       readonly data: Json;
       readonly text: string;
       readonly isStage: boolean;
     }
-  /** `.keep` */
+  /** A value that was passed with `.keep`. */
   | {
       readonly kind: 'kept';
       readonly text: string;
       readonly data: Json;
-      /** As `.mx.type` has it. */
+      /** Type of the value, as `.mx.type` returns it. */
       readonly type: string;
       readonly mx: Json;
     };
@@ -180,32 +173,31 @@ export type JsArgument =
 export interface CodeHelper {
   readonly name: string;
   readonly parameters: readonly string[];
-  /** A body of the block's kind: becomes a function beside it, plain values in and out. */
+  /** Source of a function in the language of the block. Its values are plain in both directions. */
   readonly source: string | undefined;
-  /** What it knows by name beside its parameters. */
   readonly captured?: CodeBlock['parameters'];
-  /** Without a source: called back, with the marks that everything from the block has. `js` alone. */
+  /** Calls a function without a source, for `js` blocks only. `descriptor` has the marks of the block. */
   call?(values: readonly Json[], descriptor: Descriptor): MaybePromise<Value>;
 }
 
 export interface JsCall extends CodeBlock {
-  /** What `mx` and `ctx` are; asked for only when the block reads them. */
+  /** Returns the value of `mx` and `ctx`. It is called only if the block reads them. */
   mx(): Json;
-  /** The marks of all that goes in, and of what led here. */
+  /** Marks of all inputs, and of the conditions under which the block runs. */
   readonly descriptor: Descriptor;
 }
 
 export interface JsResult {
-  /** Undefined: the block returned nothing. */
+  /** Absent if the block returned nothing. */
   readonly value: Json | undefined;
   readonly logs: readonly string[];
-  /** What was written to stderr (`console.error`). */
+  /** Lines that `console.error` and `console.warn` wrote. */
   readonly warnings: readonly string[];
-  /** The marks of everything that went into the global object, by this block or before it. */
+  /** Marks of everything that this block and earlier blocks have put into the global object. */
   readonly descriptor: Descriptor;
 }
 
-/** One isolated global object per run of a script. */
+/** One isolated global object for each run of a script. */
 export interface JsEngine {
   run(call: JsCall): MaybePromise<Outcome<JsResult>>;
   close(): void;

@@ -1,6 +1,6 @@
-// The language as folders: tests/cases/scripts/<area>/<rule> holds `example.md` or `example.mld`, the
-// files it uses, and what comes of it: `expected.md` (everything on stdout) and, when it fails,
-// `fault.yaml` (exit code, code, place, part of the message, part of the hint).
+// Runs the case folders tests/cases/scripts/<area>/<rule>. A folder has `example.md` or `example.mld`, its
+// files, and the expected result: `expected.md` (stdout) and for a failure `fault.yaml` (exit code, code,
+// location, part of the message, part of the hint).
 import { cpSync, existsSync, globSync, mkdirSync, readFileSync } from 'node:fs';
 import { dirname, join } from 'node:path';
 import { fileURLToPath } from 'node:url';
@@ -27,7 +27,7 @@ afterAll(() => fixture.remove());
 interface Fault {
   exit: number;
   code: string;
-  /** Where it is not the script itself. */
+  /** Location of the fault, if it is in another file. */
   file?: string;
   line: number;
   column: number;
@@ -42,7 +42,7 @@ function readFault(folder: string): Fault | undefined {
   return text === '' ? undefined : (parseYaml(text).value as unknown as Fault);
 }
 
-/** A project of its own with the files of the case, run as the command line does. */
+/** Runs the files of the case in a new project, as the command line does. */
 async function run(name: string, file: string) {
   const cwd = join(fixture.root, name);
   cpSync(join(CASES, name), cwd, { recursive: true });
@@ -75,7 +75,7 @@ async function check(path: string): Promise<void> {
   expect(place).toContain(`${fault.file ?? file}:${fault.line}:${fault.column}: error: `);
   expect(place).toContain(fault.message);
   expect(place).toContain(`[${fault.code}]`);
-  // The line itself, and below its column a caret; both are set in by four.
+  // The source line and a caret below its column are indented by four blanks.
   expect(rest[1]?.indexOf('^')).toBe(4 + fault.column - 1);
   expect(rest.slice(2).join('\n')).toContain(fault.hint ?? '');
 }
@@ -88,7 +88,7 @@ test('a case that runs to its end has no error by the check', () => {
   const userFolder = fixture.root;
   const modules = createModules(userFolder, () => undefined);
   const wrong = all.flatMap((path) => {
-    // A copy: each case is a project of its own.
+    // A copy, because each case is a project.
     const file = join(fixture.root, 'checked', path);
     cpSync(dirname(join(CASES, path)), dirname(file), { recursive: true });
     mkdirSync(join(dirname(file), '.ai'));

@@ -1,4 +1,4 @@
-// `km check` finds what is wrong with the form of scripts inside items, where it stands.
+// `km check` reports syntax errors of scripts inside of items with their location.
 import { join } from 'node:path';
 import { type Fixture, makeFixture } from '@kernmantle/test-support/project';
 import { scripted } from '@kernmantle/test-support/script-project';

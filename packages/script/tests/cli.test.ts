@@ -1,4 +1,4 @@
-// Scripts on the command line.
+// Tests of scripts on the command line.
 import { type ChildProcess, spawn, spawnSync } from 'node:child_process';
 import { once } from 'node:events';
 import { readFileSync, symlinkSync, writeFileSync } from 'node:fs';
@@ -29,7 +29,7 @@ afterAll(() => fixture.remove());
 
 const options = () => ({ cwd: fixture.root, env: { ...fixture.env, KERNMANTLE_SRC: '1' } });
 
-/** In a process of its own, for what is read from a pipe. */
+/** Runs in a separate process, for tests that read a pipe. */
 function kmAlone(
   words: readonly string[],
   input = '',
@@ -53,7 +53,7 @@ const start = (...words: string[]): ChildProcess =>
     stdio: ['pipe', 'pipe', 'pipe'],
   });
 
-/** How often it was woken plus how many hundredths of a second it has computed. Both only grow. */
+/** Number of wake-ups plus hundredths of a second of CPU time. Both only grow. */
 function stepsOf({ pid }: ChildProcess): number {
   const woken = readFileSync(`/proc/${pid}/status`, 'utf8').match(
     /^voluntary_ctxt_switches:\s*(\d+)/m,
@@ -62,7 +62,7 @@ function stepsOf({ pid }: ChildProcess): number {
   return Number(woken?.[1]) + Number(user) + Number(system);
 }
 
-/** The rooms whose code a process loads, besides what their extensions add to every runtime. */
+/** Returns the folders whose code a process loads, besides the extensions of every runtime. */
 function roomsLoaded(...words: string[]): string[] {
   const list = join(fixture.root, 'loaded.txt');
   const look = `import { registerHooks } from 'node:module';

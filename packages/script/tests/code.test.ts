@@ -1,5 +1,5 @@
-// Commands and code of scripts: what reaches them by name, helpers, streams, formats. Real processes,
-// through the real command line.
+// Commands and code of scripts: variables, helpers, streams and formats, with real processes and the real
+// command line.
 import { existsSync } from 'node:fs';
 import { join } from 'node:path';
 import { probeSandboxNow } from '@kernmantle/core/kernel';
@@ -26,7 +26,7 @@ function project(files: Readonly<Record<string, string>>) {
   return { ...fixture, script };
 }
 
-/** Strict, in a project of its own with these other files. */
+/** Runs a strict script in a new project with these other files. */
 const run = (text: string, files: Readonly<Record<string, string>> = {}): Promise<Ran> =>
   project({ ...files, 'main.mld': text }).script('main.mld');
 
@@ -34,8 +34,6 @@ const printed = (...lines: readonly string[]): Ran => ({
   code: 0,
   output: lines.map((line) => `${line}\n`).join(''),
 });
-
-// ---- names in the environment of a command
 
 inSandbox('parameters and listed names are in the environment of a command', async () => {
   const ran = await run(`
@@ -247,8 +245,6 @@ test('a check knows the names before a command', async () => {
   expect(output).not.toContain('gets no `x`');
   expect(existsSync(join(root, 'a.mld'))).toBe(true);
 });
-
-// ---- helpers
 
 inSandbox('python may begin behind its brace, whatever the next lines are set in by', async () => {
   const ran = await run(`
@@ -482,8 +478,6 @@ show @pass("plain")
   expect(after.code).toBe(4);
 });
 
-// ---- `return` in Python
-
 inSandbox('a python block returns data; what it printed then goes to stderr', async () => {
   const ran = await run(`
 exe @facts(n) = py {
@@ -613,8 +607,6 @@ show @half(1)`;
   expect(await run(text.replaceAll('\n', '\r\n'))).toEqual(printed('a b', '2.5', 'small'));
 });
 
-// ---- stream
-
 inSandbox('what streams is shown once', async () => {
   const ran = await run(`
 exe @tick() = stream sh {echo 1; sleep 1; echo 2}
@@ -622,7 +614,7 @@ show @tick()`);
   expect(ran).toEqual(printed('1', '2'));
 });
 
-/** Prints, and goes on when somebody has heard it. */
+/** Prints a line and continues after the reader has received it. */
 const WAITS = 'echo one; while [ ! -e go.txt ]; do sleep 0.02; done; echo two';
 
 inSandbox.each([
@@ -655,7 +647,7 @@ inSandbox.each([
   expect(done).toMatchObject({ ok: true, output: { text: 'one\ntwo\n' } });
 });
 
-test('what is no function is shown, and guards are asked before', async () => {
+test('what is not a function is shown, and guards are asked before', async () => {
   const guard =
     'guard before secret = when [ @mx.op.type == "show" => deny "not shown"  * => allow ]';
   const ran = await run(`${guard}\nvar secret @k = "k1"\nstream "a"\nstream @k`);
@@ -755,7 +747,7 @@ test.each([
   ['stream', 'after `stream`'],
   ['stream of words', 'after `stream`'],
   ['if true [ stream 1 ]', 'after `stream`'],
-  ['show stream sh {echo}', '`show` executes nothing'],
+  ['show stream sh {echo}', '`show` cannot execute anything'],
   ['exe @f() = [ => /stream @g() ]', 'no slash here'],
 ])('is no statement: %s', (text, message) => {
   const { problems } = parseScript(text, { mode: 'strict', file: 'a.mld' });
@@ -778,8 +770,6 @@ exe @f() = sh {ls} with { stream: true }
   expect(problems).toEqual([]);
   expect(script && printScript(script)).toBe(text);
 });
-
-// ---- formats
 
 inSandbox('csv is read into rows before the first stage', async () => {
   const ran = await run(`
@@ -857,12 +847,12 @@ show '{"a": 1}' with { format: "text", pipeline: [@kind] }`);
 });
 
 test.each([
-  ['"yaml"', '"a"', '`yaml` is no format'],
-  ['"CSV"', '"a"', '`CSV` is no format'],
-  ['""', '"a"', '`` is no format'],
-  ['"json"', '"{a"', 'the source is no JSON'],
-  ['"json"', '""', 'the source is no JSON'],
-  ['"csv"', `'a,"b'`, 'a quote is never closed'],
+  ['"yaml"', '"a"', '`yaml` is not a format'],
+  ['"CSV"', '"a"', '`CSV` is not a format'],
+  ['""', '"a"', '`` is not a format'],
+  ['"json"', '"{a"', 'the source is not JSON'],
+  ['"json"', '""', 'the source is not JSON'],
+  ['"csv"', `'a,"b'`, 'a quote is not closed'],
 ])('is an error: format %s of %s', async (format, source, message) => {
   for (const form of [`, pipeline: [@upper]`, '']) {
     const { code, output } = await run(`show ${source} with { format: ${format}${form} }`);

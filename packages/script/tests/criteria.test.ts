@@ -1,4 +1,4 @@
-// What the language promises about operations, labels and guards, one promise a test.
+// Promises of the language about operations, labels and guards, one for each test.
 import { makeValue, type RecordEntry, type Value } from '@kernmantle/core/flow';
 import { play } from '@kernmantle/test-support/script-world';
 import { expect, test } from 'vitest';
@@ -63,7 +63,7 @@ test.each([
     inputs: new Map([['list', list]]),
     signal: stop.signal,
   });
-  expect(fault).toMatch(/^cancelled: .*the script was ended$/);
+  expect(fault).toMatch(/^cancelled: .*the script was cancelled$/);
 });
 
 test('calls may be deep inside of one another, as long as none is too deep in itself', async () => {

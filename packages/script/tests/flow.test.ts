@@ -1,4 +1,4 @@
-// Choice, repetition and pipelines of scripts: what they print, how they end, which labels they keep.
+// Conditions, loops and pipelines of scripts: their output, exit code and labels.
 import { probeSandboxNow } from '@kernmantle/core/kernel';
 import { type Ran, runCommand } from '@kernmantle/test-support/command-line';
 import { printScript } from '@kernmantle/test-support/print-script';
@@ -14,7 +14,7 @@ afterEach(() => {
   for (const fixture of fixtures.splice(0)) fixture.remove();
 });
 
-/** A real run of a script in a project of its own. */
+/** Runs a script in a new project. */
 function run(text: string, files: Readonly<Record<string, string>> = {}): Promise<Ran> {
   const name = text.startsWith('/') ? 's.md' : 's.mld';
   const fixture = makeFixture({ [name]: text, ...files });
@@ -31,7 +31,7 @@ const printed = async (text: string): Promise<string[]> => {
 const problemOf = (text: string, mode: 'strict' | 'markdown' = 'strict') =>
   parseScript(text, { mode, file: 'x' }).problems[0];
 
-/** Read, printed and read again it is the same. */
+/** A parsed script stays the same after it was printed and parsed again. */
 function roundTrip(text: string): void {
   const { script, problems } = parseScript(text, { mode: 'strict', file: 'x' });
   expect(problems).toEqual([]);
@@ -48,7 +48,7 @@ describe('slips found when a script is read', () => {
       'show "before"\nvar @rows = [[let @n = 2  let @m = 3  => @n * @m]]\n',
     );
     expect(code).toBe(3);
-    expect(output).toContain('s.mld:2:14: error: a block cannot stand here');
+    expect(output).toContain('s.mld:2:14: error: a block is not allowed here');
     expect(output).toContain('bind it with `let` or `var` first');
   });
 
@@ -66,7 +66,7 @@ describe('slips found when a script is read', () => {
     'exe @f() = [ let @y = [[let @x = 1 => @x]]  => @y ]',
   ])('also as in %j', (text) => {
     expect(problemOf(text)).toMatchObject({
-      message: 'a block cannot stand here',
+      message: 'a block is not allowed here',
       hint: 'bind it with `let` or `var` first: `let @x = [ … ]`',
     });
   });
@@ -80,7 +80,7 @@ describe('slips found when a script is read', () => {
   test('braces alone behind a bar', async () => {
     const { code, output } = await run('var @t = "b"\n@t | { sort }\n');
     expect(code).toBe(3);
-    expect(output).toContain('s.mld:2:6: error: braces alone are no stage');
+    expect(output).toContain('s.mld:2:6: error: braces alone are not a stage');
     expect(output).toContain('cmd { sort }');
   });
 
@@ -92,7 +92,7 @@ describe('slips found when a script is read', () => {
     'exe @f(x) = @x | {sort}',
     'show "b" | {sort}',
   ])('also as in %j', (text) => {
-    expect(problemOf(text)).toMatchObject({ message: 'braces alone are no stage' });
+    expect(problemOf(text)).toMatchObject({ message: 'braces alone are not a stage' });
   });
 
   test('the same in a markdown file, where it may stand on the next line', () => {
@@ -636,7 +636,7 @@ show "same" | while(4) @once`),
       { signal: stop.signal, onEffect },
     );
     expect(text).toBe('round\n');
-    expect(fault).toBe('cancelled: the script was ended');
+    expect(fault).toBe('cancelled: the script was cancelled');
   });
 
   test('labels stay', async () => {
@@ -822,9 +822,9 @@ for @n in [1] [
   });
 
   test.each([
-    ['"alone"', 'a value alone is no statement'],
-    ['var @x = 1\n@x', 'a value alone is no statement'],
-    ['if true [ "alone" ]', 'expected a statement, found a text alone'],
+    ['"alone"', 'a value alone is not a statement'],
+    ['var @x = 1\n@x', 'a value alone is not a statement'],
+    ['if true [ "alone" ]', 'expected a statement, found only a text'],
   ])('%j is refused', (text, message) => {
     expect(problemOf(text)?.message).toBe(message);
   });

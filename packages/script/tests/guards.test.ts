@@ -1,4 +1,4 @@
-// Which guards are asked about what, and what they may do to the labels of what they let pass.
+// Guards: the operations that they judge, and the changes of labels that they may make.
 import { type ChildProcessWithoutNullStreams, spawn } from 'node:child_process';
 import { mkdirSync, writeFileSync } from 'node:fs';
 import { dirname, join } from 'node:path';
@@ -41,7 +41,7 @@ afterAll(() => {
 
 let jobs = 0;
 
-/** A real run, in a folder of its own; `name` says the mode. */
+/** Runs a script in a new folder; `name` decides the mode. */
 function run(
   text: string,
   files: Readonly<Record<string, string>> = {},
@@ -391,7 +391,7 @@ var pii,a,b @v = "v"
 var pii @w = "w"
 run @f(@v, @w)`);
     expect(fault).toBe('');
-    // Only the first input: the others were not named.
+    // Only the first input has a name.
     expect(text).toBe(`(${labels}) ["pii"]\n`);
   });
 
@@ -486,9 +486,9 @@ show @drop(@w)
   });
 
   test.each([
-    ['=> denny "no"', /`denny` is no decision/],
-    ['=> checked', /no value|decides/],
-    ['=> pii! @output', /`pii!` is no change of labels/],
+    ['=> denny "no"', /`denny` is not a decision/],
+    ['=> checked', /not a value|must decide/],
+    ['=> pii! @output', /`pii!` is not a change of labels/],
     ['=> trusted!, @output', /trusted/],
   ])('a slip is no label: %s', async (arm, message) => {
     const { fault } = await play(`guard after pii = when [ * ${arm} ]`);
@@ -733,7 +733,7 @@ show \`@r @r.mx.labels\``);
   });
 });
 
-// What nobody without privilege can do, tried at random.
+// Property: an unprivileged guard never removes a label.
 
 const LABELS = ['secret', 'untrusted', 'pii', 'net:w', 'a'];
 const change = fc.record({
@@ -787,7 +787,7 @@ show @r`);
         const shown = effects.find(({ kind }) => kind === 'show');
         expect(shown?.taint).toContain('src:js');
         if (privileged) return;
-        // Adding `untrusted` ends `trusted`; nothing else ever goes.
+        // Adding `untrusted` removes `trusted`; no other label is removed.
         expect(shown?.labels).toEqual(expect.arrayContaining([...labels, 'net:w']));
       },
     ),

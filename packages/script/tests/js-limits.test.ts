@@ -1,4 +1,4 @@
-// What a js block can do to the process that runs it: nothing that another one would notice.
+// A js block cannot affect other work in its process.
 import { spawnSync } from 'node:child_process';
 import { fileURLToPath } from 'node:url';
 import { timeoutMs } from '@kernmantle/test-support/soak';
@@ -7,7 +7,7 @@ import { expect, test } from 'vitest';
 const engine = new URL('../src/js/engine.ts', import.meta.url).href;
 const flow = new URL('../../core/src/flow/index.ts', import.meta.url).href;
 
-/** Runs blocks one after the other in a process of their own; says how they ended and its peak. */
+/** Runs blocks in a separate process. Returns their results and its peak memory. */
 function runBlocks(sources: readonly string[], limitMs: number) {
   const program = `
     import { createJsEngine } from ${JSON.stringify(engine)};
@@ -38,7 +38,7 @@ test(
     const small = runBlocks(['1 + 1'], 60_000);
     const { ends, peakMB } = runBlocks([...Array<string>(6).fill(FLOOD), '1 + 1'], 60_000);
     expect(ends).toEqual([...Array<string>(6).fill('out_of_memory'), 2]);
-    // A memory of 64 MB, and one more that is not collected yet.
+    // One memory of 64 MB, and one that is not yet collected.
     expect(peakMB - small.peakMB).toBeLessThan(200);
   },
   timeoutMs(120_000),

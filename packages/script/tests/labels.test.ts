@@ -34,7 +34,7 @@ test('what is written keeps its labels for another run that reads it', async () 
   expect(read.output).toContain('["secret","pii"] ["secret","pii"]');
   expect(read.output).toContain('log was denied by @g (secret)');
   expect(read.code).toBe(4);
-  // Other content at that place is not what we wrote; it may still hold the secret.
+  // Another process wrote this content, but it may still contain the secret.
   write('out/k.txt', 'something else');
   expect((await script('read.mld')).output).toContain('["secret"] ["secret","pii"]');
 });
@@ -217,7 +217,7 @@ test.each(Object.entries(FROM_FILES))('%s carries the labels of its file', async
   });
 });
 
-/** Each answers something about `private/` without showing a line of it. */
+/** Commands that reveal something about `private/` without printing its lines. */
 const LOOKS = {
   'a search without a match': '@tool("fs/grep", { pattern: "nothing", path: "." }).files_matched',
   'a search of one file without a match':

@@ -34,15 +34,15 @@ describe('when', () => {
   test.each([
     ['when [ @a => 1, @b => 2 ]', 'no commas'],
     ['when: [ @a => 1 ]', 'needs a value before the colon'],
-    ['when @c [ show "x" ]', 'is no arm of `when`'],
+    ['when @c [ show "x" ]', 'is not an arm of `when`'],
     ['when @c [ => 1 ]', 'an arm needs a condition'],
     ['when [ none => 1\n@a => 2 ]', 'must be the last condition'],
-    ['when [ * => 1\nnone => 2 ]', 'cannot stand behind `*`'],
+    ['when [ * => 1\nnone => 2 ]', 'cannot follow `*`'],
     ['when !none => 1', 'cannot be used with operators'],
     ['when @a && none => 1', 'cannot be used with operators'],
     ['when @a => /show "x"', 'no slash here'],
-    ['when @a => [ var @x = 1 ]', '`var` cannot stand in a block'],
-    ['exe @f() = when [ * => deny "x" ]', 'decides in the arms of a guard only'],
+    ['when @a => [ var @x = 1 ]', '`var` is not allowed in a block'],
+    ['exe @f() = when [ * => deny "x" ]', 'is allowed only in the arms of a guard'],
   ])('%s', (text, message) => {
     expect(read(text)).toContain(message);
   });
@@ -82,11 +82,11 @@ describe('if, for, loop', () => {
 
   test.each([
     ['if @c => x', '`if` takes a block'],
-    ['loop(3) [ retry ]', '`retry` cannot stand in a loop'],
+    ['loop(3) [ retry ]', '`retry` is not allowed in a loop'],
     ['for @x of @xs => 1', 'expected `in`'],
     ['for @x in @xs', 'expected `=>` or a block'],
-    ['when true => skip', 'has nothing to leave'],
-    ['for @x in @xs [ var @y = 1 ]', '`var` cannot stand in a block'],
+    ['when true => skip', 'cannot be used here'],
+    ['for @x in @xs [ var @y = 1 ]', '`var` is not allowed in a block'],
     ['for @x in @xs [ "a" ]', 'expected a statement'],
   ])('%s', (text, message) => {
     expect(read(text)).toContain(message);
@@ -109,9 +109,9 @@ describe('effects', () => {
   });
 
   test.each([
-    ['show {ls}', 'executes nothing'],
-    ['show js { 1 }', 'executes nothing'],
-    ['show run {ls}', 'executes nothing'],
+    ['show {ls}', 'cannot execute anything'],
+    ['show js { 1 }', 'cannot execute anything'],
+    ['show run {ls}', 'cannot execute anything'],
     ['show [1]', 'no array or object literal'],
     ['show { a: 1 }', 'no array or object literal'],
     ['show "a" "b"', 'takes one argument'],
@@ -190,6 +190,8 @@ describe('rules', () => {
   test('a guard needs a timing, a filter and arms that decide', () => {
     expect(read('guard secret = when [ * => allow ]')).toContain('needs a timing');
     expect(read('guard @g before = when [ * => allow ]')).toContain('needs a filter');
-    expect(read('guard before x = when [ * => show "y" ]')).toContain('an arm of a guard decides');
+    expect(read('guard before x = when [ * => show "y" ]')).toContain(
+      'an arm of a guard must decide',
+    );
   });
 });

@@ -2,7 +2,7 @@ import { printStatement } from '@kernmantle/test-support/print-script';
 import { describe, expect, test } from 'vitest';
 import { parseScript } from '../src/syntax/parse.ts';
 
-/** How the statement prints, or what is wrong with it. */
+/** Returns the printed statement, or its problem. */
 function read(text: string): string {
   const { script, problems } = parseScript(text, { mode: 'strict', file: 'x' });
   const [statement] = script?.body ?? [];
@@ -38,7 +38,7 @@ describe('operators', () => {
   });
 
   test('a pipe in a branch of a ternary is a problem, in parentheses it is not', () => {
-    expect(value('@c ? @a | @f : 1')).toBe('! a pipe cannot stand in a branch of `? :`');
+    expect(value('@c ? @a | @f : 1')).toBe('! a pipe is not allowed in a branch of `? :`');
     expect(value('@c ? (@a | @f) : 1')).toBe('@c ? (@a | @f) : 1');
   });
 });
@@ -84,7 +84,7 @@ describe('pipelines', () => {
   });
 
   test('a stage without @ and an unknown option are problems', () => {
-    expect(value('@x | json')).toBe('! `json` is no stage');
+    expect(value('@x | json')).toBe('! `json` is not a stage');
     expect(value('@x with { foo: 1 }')).toBe('! `with` has no option `foo`');
   });
 });
@@ -106,14 +106,14 @@ describe('arrays, objects and blocks', () => {
 
   test('a block as a value ends in =>, and is no argument', () => {
     expect(value('[ let @a = 1 ]')).toBe('! a block that is a value must end in `=>`');
-    expect(value('@f([ let @a = 1 => @a ])')).toBe('! a block cannot stand here');
+    expect(value('@f([ let @a = 1 => @a ])')).toBe('! a block is not allowed here');
   });
 
   test('comments inside literals are problems', () => {
-    expect(value('[1, >> one\n2]')).toBe('! a comment cannot stand between elements');
-    expect(value('[@a >> one\n, 2]')).toBe('! a comment cannot stand between elements');
-    expect(value('{ a: 1 >> one\n}')).toBe('! a comment cannot stand between entries');
-    expect(value('[@a, 2')).toBe('! `[` is never closed');
+    expect(value('[1, >> one\n2]')).toBe('! a comment is not allowed between elements');
+    expect(value('[@a >> one\n, 2]')).toBe('! a comment is not allowed between elements');
+    expect(value('{ a: 1 >> one\n}')).toBe('! a comment is not allowed between entries');
+    expect(value('[@a, 2')).toBe('! `[` is not closed');
   });
 
   test('a brace without a key is a command that lacks its word', () => {
@@ -165,9 +165,9 @@ describe('definitions', () => {
   test.each([
     ['var @a.b = 1', 'binds a name'],
     ['exe @a.b() = 1', 'binds a name'],
-    ['var @x = @y += 1', '`+=` cannot stand in a value'],
+    ['var @x = @y += 1', '`+=` is not allowed in a value'],
     ['var @now = 1', 'cannot be assigned'],
-    ['let @x = 1', 'stands in blocks only'],
+    ['let @x = 1', 'is allowed only in blocks'],
     ['run echo hi', 'expected a command in braces'],
   ])('%s', (text, message) => {
     expect(read(text)).toContain(message);

@@ -3,7 +3,7 @@ import { describe, expect, test } from 'vitest';
 import type { Mode } from '../src/syntax/ast.ts';
 import { parseScript, parseTemplateFile } from '../src/syntax/parse.ts';
 
-/** The lines of a script: texts as they are, statements as they print. */
+/** Returns the lines of a script: texts unchanged, statements printed. */
 function lines(text: string, mode: Mode = 'markdown'): string[] {
   const { script, problems } = parseScript(text, { mode, file: 'x' });
   if (script === undefined) return problems.map(({ message }) => `! ${message}`);
@@ -39,7 +39,7 @@ describe('markdown mode', () => {
     expect(lines(text)).toEqual([`"${text}"`]);
   });
 
-  test('a fence that is never closed reaches to the end', () => {
+  test('a fence that is not closed reaches to the end', () => {
     expect(lines('```\n/show @x')).toEqual(['"```\n/show @x"']);
   });
 
@@ -93,7 +93,7 @@ describe('strict mode', () => {
 
   test('text is an error, and so is a name alone', () => {
     expect(strict('hello there')).toEqual(['! expected a statement, found `hello`']);
-    expect(strict('@x')).toEqual(['! a value alone is no statement']);
+    expect(strict('@x')).toEqual(['! a value alone is not a statement']);
   });
 });
 
@@ -110,8 +110,8 @@ describe('where a statement ends', () => {
   });
 
   test('what follows a complete statement on its line is an error', () => {
-    expect(strict('var @x = 1 2')).toEqual(['! unexpected `2` behind the statement']);
-    expect(strict('show @a @b')).toEqual(['! `show` takes one argument, found `@b` behind it']);
+    expect(strict('var @x = 1 2')).toEqual(['! unexpected `2` after the statement']);
+    expect(strict('show @a @b')).toEqual(['! `show` takes one argument, found `@b` after it']);
   });
 });
 
@@ -139,8 +139,8 @@ describe('problems', () => {
     const text = 'exe @f(x) = js {\nif (@x) {\nreturn 1\n}\n}\nshow @y @z';
     const { problems } = parseScript(text, { mode: 'strict', file: 'x' });
     expect(problems.map(({ message }) => message)).toEqual([
-      '`@x` is no name in js code',
-      '`show` takes one argument, found `@z` behind it',
+      '`@x` is not a name in js code',
+      '`show` takes one argument, found `@z` after it',
     ]);
   });
 
@@ -201,7 +201,7 @@ test.each([
     '[',
     'the list of `when` is not closed before the next statement',
   ],
-  ['for @x in @l => [\n  show @x\nshow "next"\n', '[', 'the block is never closed'],
+  ['for @x in @l => [\n  show @x\nshow "next"\n', '[', 'the block is not closed'],
 ])('what is not closed is pointed at: %j', (text, opener, message) => {
   const mode = text.startsWith('/') ? 'markdown' : 'strict';
   const [problem] = parseScript(text, { mode, file: 'x' }).problems;

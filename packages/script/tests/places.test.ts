@@ -1,4 +1,4 @@
-// Where things come from: globs, sections, modules, the tools of connectors, on the real command line.
+// Sources of values: globs, sections, modules and tools of connectors, on the real command line.
 import { spawnSync } from 'node:child_process';
 import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
@@ -29,7 +29,7 @@ const DOCS = {
   'docs/b.md': '---\ntitle: Bee\n---\n# B\n## Use\nub\n## Setup\nsb\n',
 };
 
-/** Runs `main.mld` (or another file) among some files. */
+/** Runs `main.mld` or another file in a project with these files. */
 async function script(
   text: string,
   files: Readonly<Record<string, string>> = {},
@@ -144,7 +144,7 @@ show <docs/b.md> as "<>.fm.title, <>.tokest <>.nothing"`;
       'var @x = [ => <guide.md # Setup, Use>? as "x" ]\nshow @x',
     ]) {
       const { code, output } = await script(`show "first"\n${wrong}`, guide);
-      expect(output).toMatch(/^first\n.*`as` gives one section another heading, not several/);
+      expect(output).toMatch(/^first\n.*`as` can rename only one section/);
       expect(code).toBe(1);
     }
   });
@@ -213,7 +213,7 @@ show <data/2.json>`;
     };
     const { code, output } = await script(text, files);
     expect(output).toMatch(
-      /^none\ntrue\ntext not valid JSON.*\ntext plain string\nstring\nstring\nmain\.mld:9:\d+: error: `2\.json` is no valid JSON/,
+      /^none\ntrue\ntext not valid JSON.*\ntext plain string\nstring\nstring\nmain\.mld:9:\d+: error: `2\.json` is not valid JSON/,
     );
     expect(code).toBe(1);
   });
@@ -326,7 +326,7 @@ async function connect(project: Fixture, state: ServerState): Promise<void> {
   expect(added.code, added.output).toBe(0);
 }
 
-/** A project with the connector `notes`, whose tools answer with what they got. */
+/** Creates a project with the connector `notes`, whose tools return their arguments. */
 async function connected(tools: JsonObject[] = [ADD_NOTE], more: Partial<ServerState> = {}) {
   const project = makeConnected();
   fixtures.push(project);
@@ -559,7 +559,7 @@ show \`@a.mx.labels @b.stars @b.mx.labels @a.mx.sources.includes("tool:mcp/notes
 guard before untrusted = when [ @mx.op.type == "tool" => deny "converted" ]
 show @n.addNote("x", @stars)`;
     const { code, output } = await script(text);
-    // What a server was told, it may tell in any answer.
+    // A server can return everything that it has received.
     expect(output).toMatch(/^\["untrusted","pii"\] 3 \["untrusted","pii"\] true\n.*converted/s);
     expect(code).toBe(4);
     const secret =
@@ -627,7 +627,7 @@ return { text: \`@r.title @r.stars\` }`;
     const events = await eventsOf(made, done.thread_id);
     const tools = events.flatMap(({ data }) => (typeof data.tool === 'string' ? data.tool : []));
     expect([...new Set(tools)]).toEqual(['script:connector', 'mcp/notes/add_note']);
-    // What is noted of the import are names and types, none of a stranger's words.
+    // The journal has names and types of the import, and no text of the server.
     expect(JSON.stringify(events)).not.toContain('STRANGER');
     expect(await run(made, 'not')).toMatchObject({ status: 'denied', code: 'permission_denied' });
   });

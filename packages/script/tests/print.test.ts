@@ -14,7 +14,7 @@ import { parseScript, parseTemplateFile } from '../src/syntax/parse.ts';
 
 const PLACES = new Set(['at', 'end', 'bodyAt']);
 
-/** A tree without its offsets. */
+/** Returns a tree without its offsets. */
 function bare(node: unknown): unknown {
   if (node instanceof Map) return new Map([...node].map(([key, inner]) => [key, bare(inner)]));
   if (Array.isArray(node)) return node.map(bare);
@@ -23,8 +23,6 @@ function bare(node: unknown): unknown {
   return Object.fromEntries(fields.map(([key, inner]) => [key, bare(inner)]));
 }
 const read = (text: string, mode: Mode) => parseScript(text, { mode, file: 'x' });
-
-// ---- trees, made without looking at the parser
 
 const place = { at: 0, end: 0 };
 const name = fc.constantFrom('a', 'b2', 'c_d', 'e-f', 'größe', 'run', 'when');
@@ -93,7 +91,7 @@ const { expression, reference } = fc.letrec<{ expression: Expression; reference:
     const template = fc
       .record({ style, before: text, insert: fc.option(insert), after: text })
       .map((made): Expression => {
-        // A letter right behind a reference would be part of it, so something else stands between.
+        // A letter directly after a reference would belong to it, so another character separates them.
         const parts =
           made.insert === null
             ? [made.before + made.after]

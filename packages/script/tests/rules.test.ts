@@ -1,4 +1,4 @@
-// Policies, exceptions to them, what is dangerous, and hooks of scripts: real runs.
+// Policies with their exceptions, dangerous operations, and hooks of scripts, in real runs.
 import { mkdirSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { type GuardSource, lintPolicy } from '@kernmantle/core/flow';
@@ -223,11 +223,11 @@ for @e in @t when @e.decision == "lift" => show \`@e.guardName: @e.reason\``;
 
   rows([
     [
-      '`locked` is true or false',
+      '`locked` must be true or false',
       'policy @p = { locked: "yes" }',
       '',
       3,
-      '`locked` is true or false',
+      '`locked` must be true or false',
     ],
   ]);
 });
@@ -270,14 +270,14 @@ describe('a guard', () => {
       'guard @g before op:show = when [ * => [ log "x" ] ]',
       '',
       3,
-      'an arm of a guard decides',
+      'an arm of a guard must decide',
     ],
     [
       'shows and runs nothing',
       'guard @g before op:log = when [ * => [ show "x"\nallow ] ]',
       '',
       3,
-      'an arm of a guard decides',
+      'an arm of a guard must decide',
     ],
     [
       'sees the operation it judges in what it logs',
@@ -934,15 +934,15 @@ describe('what would have no effect is refused', () => {
       'guard before op:for:iteration = when [ * => deny "no" ]\nfor @x in [1] => show @x',
       '',
       3,
-      'rounds are no operations',
+      'rounds are not operations',
     ],
-    ['`separator` without `foreach`', 'show "a" with { separator: "," }', '', 1, '`foreach` alone'],
+    ['`separator` without `foreach`', 'show "a" with { separator: "," }', '', 1, '`foreach` only'],
     [
       '`format` of `foreach`',
       'show foreach @upper(["a"]) with { format: "csv" }',
       '',
       1,
-      'no option of `foreach`',
+      'not an option of `foreach`',
     ],
   ]);
 });
@@ -1141,7 +1141,7 @@ describe('with { policy }', () => {
       'show "x" with { policy: 3 }',
       '',
       3,
-      'a policy is an object',
+      'a policy must be an object',
     ],
   ]);
 

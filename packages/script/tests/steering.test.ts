@@ -1,4 +1,4 @@
-// Scripts of directives that ask people and models, that are told things, and that go on later.
+// Scripts of directives that use people and models, that receive signals, and that resume later.
 import { existsSync, readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { getOwn } from '@kernmantle/core/base';
@@ -232,7 +232,7 @@ return { text: "done" }`;
     let count = 0;
     const made = await open(BRANCHES(''), (n) => {
       count += 1;
-      // The first branch goes on when the second one has made all its calls.
+      // The first branch continues after the second one has made all its calls.
       if (n === 2 && count > 2) second();
       return n === 1 && count <= 2 ? isSecond : undefined;
     });
@@ -326,7 +326,7 @@ describe('branches that ask models', () => {
       parameters: { n: 'integer' },
       run: async ({ n }) => ({ n: Number(n) }),
     });
-  /** The later a request comes, the sooner it is answered. `most`: how many were open at once. */
+  /** Answers later requests earlier. `most` is the maximum number of open requests. */
   async function branches(body: string, limits = '', guard = '') {
     const open = { now: 0, most: 0, asked: async (_number: number): Promise<void> => undefined };
     const script = `exe @ask(q) = llm { say @q }
@@ -350,7 +350,7 @@ return { text: @said.join(" ") }`;
         await open.asked(number);
         open.now -= 1;
         const text = `re ${/say (\w+)/.exec(JSON.stringify(asked))?.[1]}`;
-        // A reader answers with JSON.
+        // The model of a reader answers with JSON.
         return { text: 'system' in asked ? JSON.stringify({ text }) : text };
       },
       { tools: [mark('read'), mark('write')] },
@@ -400,7 +400,7 @@ return { text: @said.join(" ") }`;
     expectSame(await made.threads.replay(done.thread_id), { status: 'completed' });
   });
 
-  // A privileged guard is asked again while the tool is called.
+  // A privileged guard judges again while the tool is called.
   test.each([
     ['read', 'a model', '@ask("ok") == "re ok"'],
     ['write', 'a model', '@ask("ok") == "re ok"'],

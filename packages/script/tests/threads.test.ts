@@ -1,5 +1,5 @@
-// Directives whose process is a script, as whole threads: inputs and outputs, rights, limits, hooks,
-// labels, what people decide.
+// Directives with a script as their process, as whole threads: inputs and outputs, rights, limits, hooks,
+// labels and approvals.
 import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { probeSandboxNow } from '@kernmantle/core/kernel';

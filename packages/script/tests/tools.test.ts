@@ -1,4 +1,4 @@
-// Tools that are scripts: called by people, by models, by other scripts.
+// Tools that are scripts, called by people, models and other scripts.
 import { readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { getOwn, type JsonObject } from '@kernmantle/core/base';

@@ -1,5 +1,5 @@
-// Values and text: tolerant comparison, patterns, maps of replacements, questions whether something is
-// there, comments and front matter, and a null that was read.
+// Values and text: tolerant comparison, patterns, maps of replacements, tests of existence, comments, front
+// matter, and a null that was read.
 import { makeValue } from '@kernmantle/core/flow';
 import { runStreams } from '@kernmantle/test-support/command-line';
 import { type Fixture, makeFixture } from '@kernmantle/test-support/project';
@@ -15,13 +15,13 @@ beforeAll(() => {
 });
 afterAll(() => fixture.remove());
 
-/** On the command line: what was printed, and the exit code. */
+/** Runs a script on the command line. Returns the printed text and the exit code. */
 async function km(...words: string[]): Promise<{ code: number; out: string; err: string }> {
   const { code, out, err } = await runStreams(words, fixture.root, fixture.env);
   return { code, out, err };
 }
 
-/** What a script printed, without the last line break; it must come to its end. */
+/** Returns the printed text without the last line break. The script must succeed. */
 async function said(text: string, options: PlayOptions = {}): Promise<string> {
   const played = await play(text, options);
   expect(played.fault).toBe('');
@@ -88,7 +88,6 @@ describe('tolerant comparison', () => {
     ['"7"', '[7]', true],
     ['["a", "x"]', '["a"]', false],
     ['[]', '["a"]', false],
-    // Nothing at all.
     ['null', '[]', true],
     ['@nobody', 'null', true],
     ['" NULL "', '@nobody', true],
@@ -99,12 +98,11 @@ describe('tolerant comparison', () => {
     ['[null]', '[]', false],
     ['[null]', '[null, 1]', true],
     ['"null, a"', '["a", "null"]', true],
-    // Texts are split on a whole side only, and are otherwise what they are.
+    // Only a text that is a whole side is split.
     ['"a,,b ,"', '"b,a"', true],
     ['["a, b"]', '["a", "b"]', false],
     ['["a "]', '["a"]', false],
     ['"A"', '"a"', false],
-    // Numbers and booleans.
     ['12', '"12, 13"', true],
     ['"12.0"', '12', true],
     ['"12.0"', '"12"', false],
@@ -112,21 +110,20 @@ describe('tolerant comparison', () => {
     ['"true"', 'true', false],
     ['0', 'null', false],
     ['1 / 0', '[1 / 0]', true],
-    // Each has one of its own.
+    // Each item needs its own partner.
     ['["a", "a"]', '["a", "b"]', false],
     ['["a", "a"]', '["a", "b", "a"]', true],
     ['[7, "7"]', '["7.0", 7]', true],
     ['["7", "7"]', '["7.0", 7]', false],
     ['["7", "7"]', '[7, 7.0]', true],
     ['[7, 7, 7]', '[7, "7"]', false],
-    // Lists and objects within, by `==`.
+    // Nested lists and objects are compared with `==`.
     ['[[1, 2]]', '[[2], [1, "2"]]', true],
     ['[{ "a": 1 }]', '[{ "a": 2 }]', false],
     ['[[7], ["7"]]', '[[7], ["7.0"]]', true],
     ['[["7"], ["7"]]', '[[7], ["7.0"]]', false],
     ['[[1], "a"]', '["a", [1]]', true],
     ['[[1]]', '[1]', false],
-    // An object as a whole.
     ['{ "a": "1" }', '{ "a": 1 }', true],
     ['{ "a": 1 }', '[{ "a": 1 }]', false],
     ['{}', '[]', false],
@@ -291,7 +288,6 @@ show @x | show << six`;
 
 describe('patterns', () => {
   test.each([
-    // Flags, groups, what is not there.
     ['@s.match(/o(r)(x)?d/)', '["ord","r",null]'],
     ['@s.match(/ORDER/gi)', '["order","order"]'],
     ['@s.match(/refund/g) ?? "none"', 'none'],
@@ -300,12 +296,10 @@ describe('patterns', () => {
     ['@lines.match(/a.b/)', 'null'],
     ['@lines.match(/a.b/s)[0].length', '3'],
     ['@s.match(/\\p{Lu}/u)', 'null'],
-    // A text stays what it was.
     ['@s.match("[0-9]+")', '["17","230"]'],
     ['@s.match("x")', '[]'],
     ['@s.replace("[0-9]+", "$&")', 'order 17, order 230'],
     ['@s.replaceAll("order", "$&")', '$& 17, $& 230'],
-    // Replacements.
     ['@s.replace(/[0-9]/, "$&$&")', 'order 117, order 230'],
     ['@s.replaceAll(/order /, "")', '17, 230'],
     ['@s.replaceAll(/order /g, "")', '17, 230'],
@@ -315,11 +309,9 @@ describe('patterns', () => {
     ["@s.replace(/,/, '$`')", 'order 17$` order 230'],
     ['@s.replace(/(x)?,/, "[$1]")', 'order 17[] order 230'],
     ['@s.replace(/\\d+/g, 5)', 'order 5, order 5'],
-    // Splitting.
     ['@s.split(/,\\s*/)', '["order 17","order 230"]'],
     ['@s.split(/,\\s*/, 1)', '["order 17"]'],
     ['@s.split(/(,)\\s*|x/)', '["order 17",",","order 230"]'],
-    // Slashes and quotes.
     ['@url.split(/\\//)', '["a","b\\"c"]'],
     ['@url.replace(/[/"]/g, "-")', 'a-b-c'],
     ['@url.replace( /\\/b/ , "|" )', 'a|"c'],
@@ -366,9 +358,9 @@ show @list[0]
     ['show @s.match(/(/)', '`/(/` cannot be compiled: unterminated group'],
     ['show `a @s.match(/(/) b`', '`/(/` cannot be compiled: unterminated group'],
     ['show @s.match(/a/gg)', '`/a/gg` cannot be compiled'],
-    ['show @s.match(/a/y)', '`y` is no flag of a pattern'],
-    ['show @s.match(/a', 'the pattern is never closed'],
-    ['show @s.match(/[a/)', 'the pattern is never closed'],
+    ['show @s.match(/a/y)', '`y` is not a flag of a pattern'],
+    ['show @s.match(/a', 'the pattern is not closed'],
+    ['show @s.match(/[a/)', 'the pattern is not closed'],
     ['show @s.includes(/a/)', 'expected a value, found `/a`'],
     ['show @s.replace("a", /b/)', 'expected a value, found `/b`'],
     ['show @match(/a/)', 'expected a value, found `/a`'],
@@ -396,7 +388,6 @@ var @s = "a"
 var @big = @s.repeat(5000)
 show @big.replace(/a/g, @big)`);
     expect(fault).toMatch(/the result would be longer than 16777216 characters/);
-    // And the next one works.
     expect(await said('var @s = "a"\nshow @s.replace(/a/, "b")')).toBe('b');
   });
 
@@ -443,7 +434,6 @@ var @loaded = <path.txt>
 
 describe('whether something is there', () => {
   test.each([
-    // Paths, as they are written.
     ['@exists("docs/a.md")', true],
     ["@exists('docs/a.md')", true],
     ['@exists(`docs/none.md`)', false],
@@ -455,7 +445,6 @@ describe('whether something is there', () => {
     ['@exists("docs/*.txt")', false],
     ['@exists("")', false],
     ['@exists("@root/docs/a.md")', true],
-    // Files.
     ['@exists(<docs/a.md>)', true],
     ['@exists(<docs/none.md>)', false],
     ['@exists(<docs/none.md>?)', false],
@@ -470,7 +459,6 @@ describe('whether something is there', () => {
     ['@exists(<bad.json>)', true],
     ['@exists(<null.json>)', true],
     ['@exists(<bad.json>.k)', false],
-    // Values.
     ['@exists(@there)', true],
     ['@exists(@o.path)', true],
     ['@exists(@o["path"])', true],
@@ -499,7 +487,6 @@ describe('whether something is there', () => {
     ['@exists(@there ? @o.n : 1)', false],
     ['@exists()', false],
     ['@EXISTS(@there)', true],
-    // Paths that are values.
     ['@fileExists(@o.path)', true],
     ['@fileExists(@text())', false],
     ['@fileExists("docs/a.md")', true],
@@ -510,7 +497,6 @@ describe('whether something is there', () => {
     ['@fileExists(@nobody)', false],
     ['@fileExists(@o.list)', false],
     ['@fileExists("")', false],
-    // In a pipeline the same.
     ['"docs/none.md" | @exists', false],
     ['<docs/none.md> | @exists', false],
     ['<docs/a.md> | @exists', true],
@@ -650,7 +636,7 @@ var @r = "no json" | @parse.llm
     ['"x" | @read | @tell', 'told null'],
     ['@r.isNull()', 'true'],
     ['@exists(@r)', 'false'],
-    // Any other null ends a pipeline.
+    // A null that was not read ends a pipeline.
     ['"x" | @kind | js { return null } | @tell', ''],
     ['null | @json | @tell', ''],
   ])('%s', async (value, out) => {

@@ -1,5 +1,5 @@
-// Scripts' files, processes and tools with real parts: a project in a folder, the operator's policy,
-// the sandbox.
+// Files, processes and tools of scripts with real parts: a project folder, the operator's policy, the
+// sandbox.
 import {
   existsSync,
   mkdirSync,
@@ -401,7 +401,7 @@ describe('python blocks', () => {
 });
 
 describe('what is printed is told as it comes', () => {
-  // Each waits for a file that is made when its first line is heard.
+  // Each process waits for a file that is created after its first line was received.
   const WAITING = {
     sh: 'echo one; while [ ! -e go.txt ]; do sleep 0.02; done; echo two',
     node: 'console.log("one"); const fs = require("node:fs"); while (!fs.existsSync("go.txt")) await new Promise((r) => setTimeout(r, 20)); console.log("two"); return 5',

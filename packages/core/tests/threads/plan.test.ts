@@ -280,7 +280,7 @@ test('a plan that does not pass is asked for once more, with what is wrong', asy
   });
   for (const part of ['too', 'did you mean `to`', '`to` is missing', 'mail/nobody', '`return`'])
     expect(done.reason).toContain(part);
-  expect(asked(made, 1)).toContain('a block of code is no part of a plan');
+  expect(asked(made, 1)).toContain('a block of code is not allowed in a plan');
   expect(await plansOf(made, done.thread_id)).toEqual([]);
 });
 

@@ -1,5 +1,6 @@
-// A function's body also takes what lies outside of it. Inside a function with a label, policies judge such
-// a value like an argument, before the body begins; what the function says is judged when it is made.
+// Checks the variables that a function uses from outside of its body. In a labelled function, policies
+// judge such a value like an argument before the body runs. The result of the function is judged when it is
+// computed.
 import {
   childFrame,
   type Input,
@@ -7,13 +8,13 @@ import {
   type Operation,
   type Value,
 } from '@kernmantle/core/flow';
-import { placeOf } from '../problem.ts';
+import { locationOf } from '../problem.ts';
 import { type Compiler, type Environment, type Eval, executableOf } from '../run/environment.ts';
 import { operate } from '../run/operate.ts';
 import { type Expression, type NodeOf, type PathStep, visit } from '../syntax/ast.ts';
 import { absent } from '../values/kinds.ts';
 
-/** Policies alone look at this part of a call. */
+/** Performs an operation that only policies judge, because it is a part of a call. */
 function judgedByPolicies(
   env: Environment,
   at: number,
@@ -25,29 +26,25 @@ function judgedByPolicies(
     name: '',
     opLabels: [],
     retryOwner: false,
-    location: placeOf(env.unit, at),
+    location: locationOf(env.unit, at),
   };
   const frame = childFrame(env.frame, { selection: { only: [] }, isPart: true });
   return operate({ ...env, frame }, op, inputs, body);
 }
 
-/** What a labelled function says is what it does: policies look at it with all that was put in. */
-export async function judgedWhenSaid(
-  { at }: Expression,
-  env: Environment,
-  run: Eval,
-): Promise<Value> {
+/** Policies judge the result of a labelled function together with all its inputs. */
+export async function judgeResult({ at }: Expression, env: Environment, run: Eval): Promise<Value> {
   const value = await run(env);
   return await judgedByPolicies(env, at, [{ name: 'value', value }], ([given = value]) => given);
 }
 
-/** Fields as they are written, up to where something is computed or called. */
+/** Returns the leading plain fields of a reference, up to an index or call. */
 function plainSteps(steps: readonly PathStep[]): readonly PathStep[] {
   const end = steps.findIndex(({ kind }, at) => kind !== 'field' || steps[at + 1]?.kind === 'call');
   return end < 0 ? steps : steps.slice(0, end);
 }
 
-/** What the names in a body stand for that are not its parameters; a name that is not there is nothing. */
+/** Returns the values of the names in a body that are not parameters. A missing name gives undefined. */
 function compileCaptured(c: Compiler, { parameters, body }: NodeOf<'exe'>): Eval<Input>[] {
   const own = new Set(parameters.map(({ name }) => name));
   const found = new Map<string, Eval<Input>>();
@@ -68,7 +65,7 @@ function compileCaptured(c: Compiler, { parameters, body }: NodeOf<'exe'>): Eval
   return [...found.values()];
 }
 
-/** Refuses what policies do not let into the body of a function with a label. */
+/** Fails if a policy refuses a value that the body of a labelled function uses. */
 export function compileCaptureCheck(c: Compiler, node: NodeOf<'exe'>) {
   let compiled: readonly Eval<Input>[] | undefined;
   return async (env: Environment): Promise<void> => {

@@ -1,5 +1,5 @@
-// Command lines. INVARIANT: a value put into a command is exactly one word (a list of plain values:
-// one word each) whatever it contains; the shell never splits, expands or runs any of it.
+// Builds command lines. INVARIANT: an inserted value is always exactly one word, and a list of plain values
+// is always one word for each. The shell never splits, expands or runs any of it.
 import { type Json, shellQuote } from '@kernmantle/core/base';
 import type { Value } from '@kernmantle/core/flow';
 import { type Compiler, type Eval, evaluateAll } from '../run/environment.ts';
@@ -26,11 +26,10 @@ function wordOf({ value, quote }: Exclude<Word, string>): string {
   return quote === 'double' ? escapeQuoted(text) : shellQuote(text).slice(1, -1);
 }
 
-/** The finished line. */
 export const joinWords = (words: readonly Word[]): string =>
   words.map((word) => (typeof word === 'string' ? word : wordOf(word))).join('');
 
-/** Every line as words; values are evaluated, nothing is joined yet. */
+/** Compiles the lines into words. Values are evaluated but not joined. */
 export function compileLines(c: Compiler, node: NodeOf<'command'>): Eval<Lines> {
   const makers = node.lines.map((parts) => compileParts(c, parts));
   return (env) => evaluateAll(makers, env);
@@ -39,11 +38,11 @@ export function compileLines(c: Compiler, node: NodeOf<'command'>): Eval<Lines> 
 export const valuesIn = (lines: Lines): Value[] =>
   lines.flat().flatMap((word) => (typeof word === 'string' ? [] : [word.value]));
 
-/** A line without the values put into it: where something came from is no place for data. */
+/** Returns a line without its values, because locations must not contain data. */
 export const writtenIn = (words: readonly Word[]): string =>
   words.map((word) => (typeof word === 'string' ? word : ' ')).join('');
 
-/** The same lines with other values in the same places. */
+/** Returns the lines with other values at the same positions. */
 export function withValues(lines: Lines, values: readonly Value[]): Lines {
   let at = 0;
   return lines.map((words) =>

@@ -1,5 +1,6 @@
-// Values on their way into code blocks: data as data, files as bare text or data, and the whole value
-// only where `.keep` asks for it.
+// Compiles commands, code blocks and prompts. Each is one operation. A block that is the whole body of a
+// function is part of the call instead, and then only policies and capabilities judge the finished command
+// again. Values reach code as data, and with their metadata only if `.keep` marks them.
 import { fail, ok } from '@kernmantle/core/base';
 import {
   childFrame,
@@ -16,7 +17,7 @@ import {
   type Value,
 } from '@kernmantle/core/flow';
 import { raise } from '../fault.ts';
-import { placeOf } from '../problem.ts';
+import { locationOf } from '../problem.ts';
 import { commandKeys, withVariables } from '../run/command-words.ts';
 import {
   type Compiler,
@@ -44,7 +45,7 @@ import { compileOption } from './with-options.ts';
 function jsArgument(value: Value, isStage: boolean): JsArgument {
   if (isAbsent(value)) return { kind: 'undefined' };
   if (isFunctionData(value.data)) {
-    const message = 'a function cannot be handed to code; make it a helper with `exe js = { … }`';
+    const message = 'a function cannot be passed to code; make it a helper with `exe js = { … }`';
     return raise('invalid_input', message);
   }
   if (isKept(value)) {
@@ -59,7 +60,7 @@ function jsArgument(value: Value, isStage: boolean): JsArgument {
   return { kind: 'data', data: ready.data };
 }
 
-/** In a stage the first is the input. */
+/** In a stage the first argument is the input of the pipeline. */
 const argumentsOf = (named: readonly Named[], isStage: boolean) =>
   named.map(({ name, value }, index) => ({
     name,
@@ -68,7 +69,7 @@ const argumentsOf = (named: readonly Named[], isStage: boolean) =>
 
 const NONE: readonly never[] = Object.freeze([]);
 
-/** With what they captured, as the operation let it through; `from`: the first of it. */
+/** Returns the helpers with their captured values after the guards. `from` is the index of the first. */
 function codeHelpers(
   helpers: readonly UsedHelper[],
   passed: readonly Value[],
@@ -79,16 +80,13 @@ function codeHelpers(
     const values = passedAs(captured, passed, at);
     at += captured.length;
     const { parameters, source } = signature;
-    // Names of a script may hold `-`, those of code may not.
+    // A name in a script may contain `-`, but a name in code may not.
     const own = { name: name.replaceAll('-', '_'), parameters, source };
     return { ...own, captured: argumentsOf(values, false) };
   });
 }
 
-// Commands and code. Each is an operation of its own, unless it is the whole body of a function: then
-// it is part of the call, and only policy and capabilities look at the finished command again.
-
-/** `isPart`: the whole body of a function. `named`: its parameters. */
+/** Runs a command or code. `isPart` is true for the whole body of a function. `named` has its parameters. */
 export type Execute = (
   env: Environment,
   named: readonly Named[],
@@ -96,10 +94,7 @@ export type Execute = (
   isStage: boolean,
 ) => MaybePromise<Value>;
 
-/**
- * Guards were asked for the call. What is really run is looked at by policies, privileged guards, and those
- * that its words alone concern: by a key, or by a label that a policy gives it.
- */
+/** Besides policies, only privileged guards and guards that match its words judge the finished command. */
 function partFrame(env: Environment, isPart: boolean): Environment {
   if (!isPart) return env;
   const selection = { ...env.frame.selection, partOf: env.frame };
@@ -118,19 +113,18 @@ function operationOf(
     name: '',
     opLabels: [`op:${kind}`],
     source: `src:${kind}`,
-    location: placeOf(unit, at),
-    // What starts a process; `js` runs in an engine of its own.
+    location: locationOf(unit, at),
+    // Only `js` starts no process, because it runs in the engine.
     ...(kind !== 'js' && { tier: TIERS.process }),
     ...more,
   };
 }
 
 interface Setting {
-  /** Of `using`. */
-  readonly given: readonly Named[];
-  /** The folder it works in, where a value chose it: that goes in like any other. */
+  readonly usingVariables: readonly Named[];
+  /** The folder as an input, if a value chose it. */
   readonly placed: readonly Named[];
-  /** With what the operation let through of it. */
+  /** Returns the folder after the guards. */
   folder(placed: readonly Named[]): string;
 }
 
@@ -139,11 +133,11 @@ function compileSetting(c: Compiler, { using, folder }: NodeOf<'command' | 'code
   const path = folder && c.text(folder.parts);
   const isChosen = folder?.parts.some((part) => typeof part !== 'string') ?? false;
   if (!value && !path)
-    return ({ unit }) => ({ given: NONE, placed: NONE, folder: () => unit.folder });
+    return ({ unit }) => ({ usingVariables: NONE, placed: NONE, folder: () => unit.folder });
   return async (env) => {
     const written = await path?.(env);
     return {
-      given: using && value ? [{ name: using.name, value: await value(env) }] : NONE,
+      usingVariables: using && value ? [{ name: using.name, value: await value(env) }] : NONE,
       placed: written && isChosen ? [{ name: 'folder', value: written }] : NONE,
       folder([one]) {
         const chosen = one?.value ?? written;
@@ -153,13 +147,13 @@ function compileSetting(c: Compiler, { using, folder }: NodeOf<'command' | 'code
   };
 }
 
-/** Variables of a process: what `output … to env:NAME` left for every one after it, and its own. */
+/** Returns the variables of a process: those set by `output … to env:NAME`, and its own. */
 const extraOf = ({ run }: Environment, own: readonly Named[]): Named[] => [
   ...[...run.environment].map(([name, value]) => ({ name, value })),
   ...own,
 ];
 
-/** What is nearest to a process wins: `using`, then parameters, then what was left for all. */
+/** Merges variables. `using` overrides parameters, and parameters override variables from `env:NAME`. */
 function nearest(
   extra: readonly Named[],
   parameters: Record<string, string>,
@@ -176,7 +170,7 @@ const variables = (named: readonly Named[]): Record<string, string> =>
     named.map(({ name, value }) => [name, isAbsent(value) ? '' : stageText(value)]),
   );
 
-/** Starts it; what it printed is the value, trimmed at the end, data when it is JSON. */
+/** Runs a process. Its result is the trimmed output, parsed if it is JSON. Fails with `tool_failed`. */
 async function start(
   env: Environment,
   at: number,
@@ -185,8 +179,8 @@ async function start(
 ): Promise<Value> {
   const { run, process, frame } = env;
   const { kind } = request;
-  const given = process?.stdin ?? stdin;
-  const more = { stdin: given && stageText(given), timeoutMs: process?.timeoutMs };
+  const input = process?.stdin ?? stdin;
+  const more = { stdin: input && stageText(input), timeoutMs: process?.timeoutMs };
   await run.written();
   const { code, signal, stdout, stderr, descriptor } = await streaming(
     env,
@@ -196,12 +190,12 @@ async function start(
   );
   if (code !== 0 || signal) {
     const how = signal ? `was ended by ${signal}` : `failed with exit code ${code}`;
-    const said = stderr.trim() === '' ? '' : `: ${stderr.trim()}`;
+    const errors = stderr.trim() === '' ? '' : `: ${stderr.trim()}`;
     const what = kind === 'cmd' ? 'command' : `${kind} block`;
     const text = typeof request.source === 'string' ? request.source : request.source.join('\n');
     const detail = { exit_code: code, stderr, ...networkHint(text, stderr) };
     return unwrap(
-      markFailure(fail('tool_failed', `the ${what} ${how}${said}`, detail), descriptor),
+      markFailure(fail('tool_failed', `the ${what} ${how}${errors}`, detail), descriptor),
     );
   }
   if (stderr.trim() !== '') run.stderr(stderr);
@@ -209,10 +203,9 @@ async function start(
   return parseJsonText(makeValue(text, { text, descriptor }));
 }
 
-/** Refused before anything runs where a guard is going to judge what comes of it. */
+/** Marks the operation as streaming, so that a guard on its result can refuse it before it runs. */
 const streamOf = ({ process }: Environment) => (process?.isStream ? { stream: true } : {});
 
-/** The names before the braces, with what they stand for. */
 export function compileNames(
   c: Compiler,
   nodes: NodeOf<'command' | 'code'>['names'],
@@ -226,13 +219,13 @@ export function compileNames(
   return (env) => evaluateAll(names, env);
 }
 
-/** How often guards may make another command of one. */
+/** Maximum number of times that guards may change a command. */
 const MAX_CHANGES = 3;
 
 const isSame = (one: readonly string[], other: readonly string[]): boolean =>
   one.join('\n') === other.join('\n');
 
-/** In its environment are a function's parameters and the names before the braces. */
+/** Compiles a command. Its environment has the parameters of the function and the variables before the braces. */
 export function compileCommand(c: Compiler, node: NodeOf<'command'>): Execute {
   const compiled = compileLines(c, node);
   const setting = compileSetting(c, node);
@@ -241,8 +234,8 @@ export function compileCommand(c: Compiler, node: NodeOf<'command'>): Execute {
     const env = partFrame(outer, isPart);
     const lines = await compiled(outer);
     const named = [...parameters, ...(await names(outer))];
-    const { given, placed, folder } = await setting(outer);
-    const extra = extraOf(outer, given);
+    const { usingVariables, placed, folder } = await setting(outer);
+    const extra = extraOf(outer, usingVariables);
     const finished = lines.map(joinWords);
     const stdin = env.process?.stdin ?? (isStage ? env.pipe?.input : undefined);
     const values = valuesIn(lines);
@@ -257,13 +250,13 @@ export function compileCommand(c: Compiler, node: NodeOf<'command'>): Execute {
     const variablesOf = (passed: readonly Value[]): Record<string, string> => {
       const own = variables(passedAs(named, passed, values.length));
       const more = passedAs(extra, passed, values.length + named.length);
-      return nearest(more, commandVariables(own), given);
+      return nearest(more, commandVariables(own), usingVariables);
     };
-    /** What it comes to, as far as it can be read: nothing is run of this. */
+    /** Returns the command with its variables replaced, for checks only. */
     const readAs = (texts: readonly string[], passed: readonly Value[]): readonly string[] => {
       if (!texts.some((text) => text.includes('$'))) return texts;
-      const held = variablesOf(passed);
-      return texts.map((text) => withVariables(text, held));
+      const environment = variablesOf(passed);
+      return texts.map((text) => withVariables(text, environment));
     };
     const operationFor = (texts: readonly string[], read: readonly string[]) =>
       operationOf(env.unit, 'cmd', node.at, {
@@ -283,48 +276,52 @@ export function compileCommand(c: Compiler, node: NodeOf<'command'>): Execute {
       const all = variablesOf(passed);
       return start(inner, node.at, { kind: 'cmd', source, env: all, folder: place }, input);
     };
-    /** What guards and hooks made of it is another command, and looked at as such. */
+    /** A command that guards or hooks have changed is judged again as a new command. */
     const attempt = (
       around: Environment,
       texts: readonly string[],
       read: readonly string[],
       judged: readonly Input[],
-      left: number,
+      changesLeft: number,
     ): MaybePromise<Value> =>
       operate(around, operationFor(texts, read), judged, (passed, inner) => {
         const source = withValues(lines, passed).map(joinWords);
         const now = readAs(source, passed);
         if (isSame(source, texts) && isSame(now, read)) return begin(passed, inner, source);
-        if (left === 0) raise('permission_denied', 'guards do not agree about what is to be run');
+        if (changesLeft === 0)
+          raise(
+            'permission_denied',
+            'the guards keep changing the command; make them agree on one command',
+          );
         const again = inputs.map(({ name }, at) => ({ name, value: valueAt(passed, at) }));
         const part = partFrame(inner, true);
-        // Hooks have had their say.
+        // Hooks have already run for this command.
         const frame = { ...part.frame, isHooking: true };
-        return attempt({ ...part, frame }, source, now, again, left - 1);
+        return attempt({ ...part, frame }, source, now, again, changesLeft - 1);
       });
     const first = [...values, ...[...named, ...extra, ...placed].map(({ value }) => value)];
     return await attempt(env, finished, readAs(finished, first), inputs, MAX_CHANGES);
   };
 }
 
-/** The same names with what the operation let through; the first is input number `from`. */
+/** Returns the variables with their values after the guards. `from` is the index of the first one. */
 const passedAs = (named: readonly Named[], passed: readonly Value[], from: number): Named[] =>
   named.map(({ name }, index) => ({ name, value: valueAt(passed, from + index) }));
 
 const LANGUAGES = { sh: 'sh', bash: 'sh', js: 'js', node: 'node', py: 'py' } as const;
 
-/** What code sees by name: a function's parameters and the names before the braces. */
+/** Compiles a code block. The code reads the parameters of the function and the variables before the braces. */
 export function compileCode(c: Compiler, node: NodeOf<'code'>): Execute {
   const kind = LANGUAGES[node.language];
   const names = compileNames(c, node.names);
   const setting = compileSetting(c, node);
   const run = { js: runJs, sh: runShell, node: runForeign, py: runForeign }[kind];
-  const shown = kind === 'sh' ? { metadata: { command: node.body } } : {};
-  const op = operationOf(c.unit, kind, node.at, shown);
+  const details = kind === 'sh' ? { metadata: { command: node.body } } : {};
+  const op = operationOf(c.unit, kind, node.at, details);
   return async (env, named, isPart, isStage) => {
     const all = node.names.length === 0 ? named : [...named, ...(await names(env))];
-    const { given, placed, folder } = await setting(env);
-    const extra = kind === 'js' ? given : extraOf(env, given);
+    const { usingVariables, placed, folder } = await setting(env);
+    const extra = kind === 'js' ? usingVariables : extraOf(env, usingVariables);
     const stdin = kind === 'js' ? undefined : env.process?.stdin;
     const isAlone = kind === 'sh' || env.run.helpers[kind].size === 0;
     const helpers = isAlone ? NONE : await helpersIn(env, kind, node.body, all);
@@ -340,12 +337,12 @@ export function compileCode(c: Compiler, node: NodeOf<'code'>): Execute {
           env: inner,
           named: passedAs(all, passed, 0),
           extra: passedAs(extra, passed, all.length),
-          given,
+          usingVariables,
           helpers: codeHelpers(helpers, passed, before),
           marks: marksOfHelpers(helpers),
           folder: folder(passedAs(placed, passed, before + captured.length)),
           isStage,
-          // The whole body of a function is part of the call, so `mx` is the call's.
+          // The body of a function is part of the call, so it reads the `mx` of the call.
           context: isPart ? env.frame : inner.frame,
         }),
       ),
@@ -353,7 +350,7 @@ export function compileCode(c: Compiler, node: NodeOf<'code'>): Execute {
   };
 }
 
-/** All that they bring along: what they captured, and the labels they give to whatever they return. */
+/** Returns the marks of captured values and the labels of the helpers. */
 const marksOfHelpers = (helpers: readonly UsedHelper[]): Descriptor =>
   mergeAll(
     helpers.flatMap(({ captured, executable: { signature } }) => [
@@ -366,10 +363,10 @@ interface CodeRun {
   readonly env: Environment;
   readonly named: readonly Named[];
   readonly extra: readonly Named[];
-  /** Of `using`; the last ones of `extra`. */
-  readonly given: readonly Named[];
+  /** Variables from `using`, which are the last entries of `extra`. */
+  readonly usingVariables: readonly Named[];
   readonly helpers: readonly CodeHelper[];
-  /** Of the helpers. */
+  /** Marks of the helpers and their captured values. */
   readonly marks: Descriptor;
   readonly folder: string;
   readonly isStage: boolean;
@@ -398,14 +395,17 @@ const runJs: RunCode = async ({ body, at }, { env, named, helpers, marks, isStag
   return makeValue(value, { descriptor });
 };
 
-/** Shells get values as variables. */
-const runShell: RunCode = ({ body, at }, { env, named, extra, given, folder, isStage }) => {
-  const all = nearest(extra, variables(named), given);
+/** Runs a shell block. The shell receives values as variables. */
+const runShell: RunCode = (
+  { body, at },
+  { env, named, extra, usingVariables, folder, isStage },
+) => {
+  const all = nearest(extra, variables(named), usingVariables);
   const stdin = isStage ? named[0]?.value : undefined;
   return start(env, at, { kind: 'sh', source: body, env: all, folder }, stdin);
 };
 
-/** Values are handed over as JSON by the world. */
+/** Runs a `node` or `py` block. The world passes values as JSON. */
 const runForeign: RunCode = async (
   { body, language, at },
   { env, named, extra, helpers, folder, isStage, context },
@@ -430,7 +430,7 @@ const runForeign: RunCode = async (
   );
   if (stderr.trim() !== '') env.run.stderr(stderr);
   if (value !== undefined && value !== null) {
-    // With a value, what was printed is not the result.
+    // If the block returned a value, its printed text is not the result.
     if (stdout !== '' && !env.process?.isStream) env.run.stderr(stdout);
     return makeValue(value, { descriptor });
   }
@@ -440,11 +440,11 @@ const runForeign: RunCode = async (
   return kind === 'py' ? parseJsonText(printed) : printed;
 };
 
-/** `prose { … }`, `llm "…"`: what is put into the prompt goes in, and is judged before it is sent. */
+/** Compiles `prose { … }` and `llm "…"`. The inserted values are inputs of the operation. */
 export function compileModel(c: Compiler, node: NodeOf<'model'>): Execute {
   const prompt = compileParts(c, node.prompt.parts);
   const stream = compileOption(c, node.options, 'stream');
-  const location = placeOf(c.unit, node.at);
+  const location = locationOf(c.unit, node.at);
   const op: Operation = { type: 'model', name: '', opLabels: ['op:llm'], location };
   return async (outer, _named, isPart) => {
     const flag = await stream?.(outer);
@@ -466,7 +466,6 @@ export function compileModel(c: Compiler, node: NodeOf<'model'>): Execute {
   };
 }
 
-/** A command or code block where a value stands. */
 export const compileExecution =
   (execute: Execute): Eval =>
   (env) =>

@@ -1,6 +1,6 @@
 // Hot: runs for each step of a script, and a promise costs more than most steps.
-// The compiler: from the tree to closures. This file only knows which piece handles which node; the
-// pieces see one another through the `Compiler` it makes.
+// Compiles the syntax tree to closures. This file only maps node kinds to the functions that compile them.
+// Those functions use each other through the `Compiler` that is created here.
 import { whenReady } from '@kernmantle/core/base';
 import { addMarks, EMPTY, makeValue } from '@kernmantle/core/flow';
 import { refuseLeave, takeReturn } from '../run/control-values.ts';
@@ -47,21 +47,21 @@ export function createCompiler(unit: SourceUnit, isFunction = false): Compiler {
   return c;
 }
 
-/** `=> v` inside the block of an arm is the value of the whole. */
-const valued =
+/** Evaluates a value. `=> v` in the block of an arm gives the value. */
+const evaluateReturn =
   (evaluate: Eval): Eval =>
   (env) =>
     whenReady(evaluate(env), takeReturn);
 
-/** Lines inside a value are those of a function: they print nothing, and the value of an arm ends it. */
+/** Compiles a form that is used as a value. Its lines print nothing, and the value of an arm ends it. */
 function asValue(
   c: Compiler,
   node: NodeOf<'when' | 'if' | 'for' | 'loop' | 'block'>,
   compile: (c: Compiler) => Eval,
 ): Eval {
-  const evaluate = valued(compile(c.forFunction()));
+  const evaluate = evaluateReturn(compile(c.forFunction()));
   if (!mayLeave(node, true) || mayEscape(node)) return evaluate;
-  // The ways out end with it: what decided over them is known by what it gives, not by what follows.
+  // Every exit of the form ends with it, so the conditions of these exits mark only its value.
   return (env) => {
     const path = { marks: EMPTY, errors: env.path.errors };
     return whenReady(evaluate({ ...env, path }), (value) => {
@@ -71,7 +71,7 @@ function asValue(
   };
 }
 
-const placed =
+const withLocation =
   (at: number, evaluate: Eval): Eval =>
   (env) =>
     located(env, at, () => evaluate(env));
@@ -88,7 +88,7 @@ const EXPRESSIONS: { readonly [K in Expression['kind']]: Compile<K> } = {
     return () => value;
   },
   template: compileTemplate,
-  pattern: (_c, node) => placed(node.at, refusePattern),
+  pattern: (_c, node) => withLocation(node.at, refusePattern),
   array: compileArray,
   object: compileObject,
   reference: compileReference,
@@ -99,7 +99,7 @@ const EXPRESSIONS: { readonly [K in Expression['kind']]: Compile<K> } = {
   with: (c, node) => compileWith(c, node),
   command: (c, node) => compileExecution(compileCommand(c, node)),
   code: (c, node) => compileExecution(compileCode(c, node)),
-  file: (c, node, reading) => placed(node.at, compileFile(c, node, reading)),
+  file: (c, node, reading) => withLocation(node.at, compileFile(c, node, reading)),
   'run-value'(c, node) {
     const evaluate = compileRunning(c, node.action, node.at);
     return (env) => whenReady(evaluate(env), refuseLeave);
@@ -116,7 +116,6 @@ const EXPRESSIONS: { readonly [K in Expression['kind']]: Compile<K> } = {
   block: (c, node) => asValue(c, node, (inner) => compileArmBlock(inner, node, 'block')),
 };
 
-/** What a loop that collects does with each item. */
 const compileRound = (c: Compiler, { body, isSifted }: NodeOf<'for'>): Eval =>
   isSifted && body.kind === 'when' ? compileSifted(c, body) : c.action(body);
 
@@ -125,7 +124,7 @@ function compileExpression(c: Compiler, node: Expression, reading: Reading): Eva
   return compile(c, node, reading);
 }
 
-/** A call or a pipeline as a line of a file that is imported does not run, like a `run` there. */
+/** Compiles a line. In an imported file a call or pipeline alone does not run, like `run`. */
 function compileLine(c: Compiler, node: ActionExpression): Eval {
   const act = compileAction(c, node);
   if (c.isFunction || isStatement(node)) return act;
@@ -133,9 +132,8 @@ function compileLine(c: Compiler, node: ActionExpression): Eval {
   return (env) => (env.isDefining ? absent() : print(env));
 }
 
-/** An arm, a loop's body, a line of a block. */
 function compileAction(c: Compiler, node: ActionExpression): Eval {
   if (isStatement(node)) return compileStatement(c, node);
   if (node.kind === 'block') return compileBlock(c, node);
-  return placed(node.at, compileExpression(c, node, 'value'));
+  return withLocation(node.at, compileExpression(c, node, 'value'));
 }

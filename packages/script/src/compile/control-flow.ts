@@ -1,6 +1,6 @@
 // Hot: runs for each step of a script, and a promise costs more than most steps.
-// Choice: `when` and `if`, and blocks of lines. What a condition read holds for everything that is done
-// because of it, and for the rest of the way where it could have led out.
+// Compiles `when`, `if` and blocks. The marks of a condition apply to everything that its branch does, and
+// to all later lines if a branch could leave the block.
 import { inTurn, whenReady } from '@kernmantle/core/base';
 import {
   addMarks,
@@ -13,13 +13,13 @@ import {
 } from '@kernmantle/core/flow';
 import { leaveOf } from '../run/control-values.ts';
 import {
+  addPathMarks,
   type Compiler,
+  constant,
   type Environment,
   type Eval,
-  given,
-  learn,
-  onPath,
   under,
+  withPathMarks,
 } from '../run/environment.ts';
 import { type ScopeKind, VariableScope } from '../run/scope.ts';
 import {
@@ -31,26 +31,26 @@ import {
   type NodeOf,
 } from '../syntax/ast.ts';
 import { absent, isTruthy } from '../values/kinds.ts';
-import { applied, equals, negate } from '../values/operators.ts';
+import { equals, negate, operatorFunction } from '../values/operators.ts';
 
-/** Lines in a scope of their own; the value is a `Leave`, or what the last line gave. */
+/** Compiles a block with its own scope. Its value is a `Leave`, or the value of its last line. */
 export function compileBlock(c: Compiler, node: NodeOf<'block'>, kind: ScopeKind = 'block'): Eval {
   const lines = c.lines(node.body);
   return (env) => lines({ ...env, scope: new VariableScope(kind, env.scope) });
 }
 
-/** One line after the other; each sees what the lines before it have taught, and so does its value. */
+/** Runs lines in order until one leaves. Each line has the marks of earlier conditions. */
 export function runLines(lines: readonly Eval[]): Eval {
   return (env) => {
     let last = absent();
-    const left = inTurn(lines, (line) => {
-      const here = onPath(env);
+    const leaving = inTurn(lines, (line) => {
+      const here = withPathMarks(env);
       return whenReady(line(here), (value) => {
         last = addMarks(value, here.frame.influence);
         return leaveOf(value);
       });
     });
-    return whenReady(left, () => last);
+    return whenReady(leaving, () => last);
   };
 }
 
@@ -62,10 +62,10 @@ function compileCondition(c: Compiler, condition: Condition): Test {
     return (env, subject) => whenReady(test(env, subject), negate);
   }
   if ('left' in condition) return compileBoth(c, condition);
-  if (!('value' in condition)) return given(makeValue(condition.kind !== 'denied'));
+  if (!('value' in condition)) return constant(makeValue(condition.kind !== 'denied'));
   const evaluate = c.expression(condition.value, 'condition');
   if (condition.kind === 'compare') {
-    const compare = applied(condition.operator);
+    const compare = operatorFunction(condition.operator);
     return (env, subject) =>
       whenReady(evaluate(env), (value) => compare(subject ?? absent(), value));
   }
@@ -74,7 +74,7 @@ function compileCondition(c: Compiler, condition: Condition): Test {
     whenReady(evaluate(env), (value) => (!subject || isWildcard ? value : equals(subject, value)));
 }
 
-/** `P && Q`, `P || Q`: the second is asked where the first does not decide. */
+/** Compiles `P && Q` or `P || Q`. The second pattern is tested only if the first does not decide. */
 function compileBoth(c: Compiler, node: Extract<Condition, { kind: 'and' | 'or' }>): Test {
   const [left, right] = [compileCondition(c, node.left), compileCondition(c, node.right)];
   const decides = node.kind === 'or';
@@ -88,21 +88,20 @@ function compileBoth(c: Compiler, node: Extract<Condition, { kind: 'and' | 'or' 
     });
 }
 
-/** The cells a branch could have changed know about the condition, whichever way it went. */
+/** Names and exits of branches. Their variables get the marks of the condition even if the branch did not run. */
 export interface Branches {
   readonly names: readonly string[];
   readonly mayLeave: boolean;
 }
 
-/** What could happen in them, so that a condition can be noted where it matters. */
 export const branchesOf = (c: Compiler, actions: readonly ActionExpression[]): Branches => ({
   names: actions.flatMap(augmentedNames),
   mayLeave: actions.some((action) => mayLeave(action, c.isFunction)),
 });
 
-export function decided(env: Environment, marks: Descriptor, branches: Branches): void {
+export function applyConditionMarks(env: Environment, marks: Descriptor, branches: Branches): void {
   if (marks === EMPTY) return;
-  if (branches.mayLeave) learn(env.path, marks);
+  if (branches.mayLeave) addPathMarks(env.path, marks);
   for (const name of branches.names) {
     const cell = env.scope.find(name);
     if (cell) cell.value = addMarks(cell.value, marks);
@@ -111,13 +110,10 @@ export function decided(env: Environment, marks: Descriptor, branches: Branches)
 
 type ArmItem = { readonly test: Test; readonly action: Eval } | { readonly line: Eval };
 
-/** No arm matched: null, which is also a choice. */
+/** The result if no arm matches. Null is also a choice, so it has marks. */
 const NO_MATCH = makeValue(null, { origin: { unmatched: true } });
 
-/**
- * `isReturning`: the value of an arm ends the function or block whose line it is. `otherwise`: what it
- * gives when no arm matches.
- */
+/** Compiles a `when`. With `isReturning` the value of an arm ends the function or block around it. */
 export function compileWhen(
   c: Compiler,
   node: NodeOf<'when'>,
@@ -140,7 +136,7 @@ export function compileWhen(
     const env = hasLines ? { ...outer, scope: new VariableScope('arm', outer.scope) } : outer;
     return whenReady(subject?.(env), (about) =>
       whenReady(chooseArm(env, items, about), ({ action, marks }) => {
-        decided(outer, marks, branches);
+        applyConditionMarks(outer, marks, branches);
         const done = action ? action(under(env, marks)) : otherwise;
         return whenReady(done, (value) => addMarks(value, marks));
       }),
@@ -148,7 +144,7 @@ export function compileWhen(
   };
 }
 
-/** `marks`: of every condition that was asked. */
+/** Returns the action of the first arm that matches, and the marks of every tested condition. */
 function chooseArm(
   env: Environment,
   items: readonly ArmItem[],
@@ -168,7 +164,7 @@ function chooseArm(
 export const compileArm = (c: Compiler, { action }: NodeOf<'arm'>): Eval =>
   action.kind === 'block' ? compileArmBlock(c, action) : c.action(action);
 
-/** Without `=>` the block of an arm has no value. */
+/** Compiles the block of an arm. Without `=>` it has no value. */
 export function compileArmBlock(c: Compiler, node: NodeOf<'block'>, kind: ScopeKind = 'arm'): Eval {
   const block = compileBlock(c, node, kind);
   return (env) =>
@@ -185,7 +181,7 @@ export function compileIf(c: Compiler, node: NodeOf<'if'>): Eval {
     whenReady(condition(env), (chosen) => {
       const branch = isTruthy(chosen) ? first : second;
       const { descriptor } = chosen.meta;
-      decided(env, descriptor, branches);
+      applyConditionMarks(env, descriptor, branches);
       if (!branch) return absent(descriptor);
       return whenReady(branch(under(env, descriptor)), (value) => addMarks(value, descriptor));
     });

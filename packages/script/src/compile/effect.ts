@@ -1,5 +1,5 @@
-// Effects: what leaves a script. Each is an operation; its text is made once, after the guards, and goes
-// into the one list of effects.
+// Compiles `show`, `log`, `output` and `append`. Each is an operation. Its text is built once, after the
+// guards, and added to the list of effects.
 import { extname } from 'node:path';
 import {
   addMarks,
@@ -16,7 +16,7 @@ import {
   type WritePreview,
 } from '@kernmantle/core/flow';
 import { raise } from '../fault.ts';
-import { lineOf, placeOf } from '../problem.ts';
+import { lineOf, locationOf } from '../problem.ts';
 import { refuseLeave } from '../run/control-values.ts';
 import {
   type Compiler,
@@ -25,7 +25,7 @@ import {
   type RunState,
   resolvePath,
 } from '../run/environment.ts';
-import { wasShown } from '../run/live.ts';
+import { wasPrinted } from '../run/live.ts';
 import { lazyInput, operate, TIERS, unwrap } from '../run/operate.ts';
 import type { Expression, NodeOf, Target } from '../syntax/ast.ts';
 import { absent } from '../values/kinds.ts';
@@ -35,27 +35,27 @@ import { compileOption } from './with-options.ts';
 
 type ShownKind = 'reference' | 'call' | 'other';
 
-/** null shows differently for a variable and for a call. */
-function shownAs(node: Expression | undefined): ShownKind {
-  if (node?.kind === 'with') return shownAs(node.value);
+/** Null is printed differently for a variable and for a call. */
+function shownKindOf(node: Expression | undefined): ShownKind {
+  if (node?.kind === 'with') return shownKindOf(node.value);
   if (node?.kind !== 'reference') return 'other';
   return node.steps.at(-1)?.kind === 'call' ? 'call' : 'reference';
 }
 
-/** Between stages effects get the value that passes; statements have their own. */
+/** Compiles an effect. Between stages it receives the value of the pipeline; a statement has its own value. */
 export function compileEffect(
   c: Compiler,
   node: NodeOf<'effect'>,
 ): (env: Environment, passing?: Value) => Promise<Value> {
   const evaluate = node.value && compileShown(c, node.value);
   const target = compileTarget(c, node.target);
-  const shown = shownAs(node.value);
+  const form = shownKindOf(node.value);
   return async (env, passing) => {
     if (env.isDefining) return absent();
     const where = await target(env);
     const input = evaluate
       ? lazyInput(env, 'value', evaluate, (found, inner) => resolveOpen(refuseLeave(found), inner))
-      : // `output to "f"`: everything printed so far.
+      : // `output to "f"` writes everything that was printed so far.
         { name: 'value', value: passing ?? makeValue(env.run.document()) };
     const shownFirst = where?.kind === 'file' ? { preview: previewOf(node, where, env) } : {};
     const place = where?.kind === 'file' ? where.path : where?.kind;
@@ -65,37 +65,37 @@ export function compileEffect(
       ...(passing ? { subtype: 'effect' } : {}),
       opLabels: [],
       retryOwner: false,
-      location: placeOf(env.unit, node.at),
+      location: locationOf(env.unit, node.at),
       ...(place === undefined ? {} : { target: place }),
       ...(where?.kind === 'file' && { tier: TIERS.write }),
     };
-    // A name with marks was chosen by a value: it goes in like any other.
+    // A file name with marks was chosen by a value, so it is an input too.
     const chosen = where?.kind === 'file' && where.marks.taint.length > 0 ? where : undefined;
     const named = chosen ? [{ name: 'target', value: chosen.name }] : [];
     return await operate(
-      where?.kind === 'file' ? foreseeing(env, where) : env,
+      where?.kind === 'file' ? refusingEarly(env, where) : env,
       op,
       [{ ...input, ...shownFirst }, ...named],
       ([value, target], inner, scope) => {
         if (chosen && target && textOf(target) !== textOf(chosen.name))
           raise('permission_denied', 'a guard changed the name of the file that is written');
-        return carryOut(node, value, where, shown, inner, scope);
+        return runEffect(node, value, where, form, inner, scope);
       },
     );
   };
 }
 
-/** Nobody is asked about a write for which there is no right. */
-const foreseeing = (env: Environment, { path }: NamedFile): Environment => ({
+/** A write that no approval could allow is refused before a person is asked. */
+const refusingEarly = (env: Environment, { path }: NamedFile): Environment => ({
   ...env,
   act: { ...env.act, foresee: () => env.run.world.refusesWrite?.(path) },
 });
 
-/** Shows the person who is asked what the write would change in its file. */
+/** Returns the preview of the write for the approval request. */
 const previewOf =
   ({ effect, format }: NodeOf<'effect'>, { path }: NamedFile, { run, frame }: Environment) =>
-  async (given: ReadonlyMap<string, Value>): Promise<WritePreview | undefined> => {
-    const value = given.get('value');
+  async (inputs: ReadonlyMap<string, Value>): Promise<WritePreview | undefined> => {
+    const value = inputs.get('value');
     if (!value) return undefined;
     const text = writtenText(effect, path, addMarks(value, frame.influence), format);
     return await run.world.previewWrite?.(path, { text, append: effect === 'append' });
@@ -106,7 +106,6 @@ type Where =
       readonly kind: 'file';
       readonly path: string;
       readonly marks: Descriptor;
-      /** The path as it was computed. */
       readonly name: Value;
     }
   | Exclude<Target, { kind: 'file' }>;
@@ -122,17 +121,17 @@ function compileTarget(c: Compiler, target: Target | undefined): Eval<Where | un
   };
 }
 
-function carryOut(
+function runEffect(
   node: NodeOf<'effect'>,
-  given: Value,
+  content: Value,
   where: Where | undefined,
-  shown: ShownKind,
+  form: ShownKind,
   env: Environment,
   scope: BodyScope,
 ): MaybePromise<Value> {
   const line = lineOf(env.unit, node.at);
-  // That it leaves at all was decided by the conditions it stands under.
-  const value = addMarks(given, env.frame.influence);
+  // The conditions around the effect decided that it happens, so it has their marks.
+  const value = addMarks(content, env.frame.influence);
   const emit: Emit = (kind, text, target, later) => {
     const effect = { kind, value, text, line, ...(target === undefined ? {} : { target }) };
     if (later) pending.set(effect, later);
@@ -140,9 +139,9 @@ function carryOut(
     return makeValue(text);
   };
   if (node.effect === 'show' || node.effect === 'log') {
-    const text = showText(value, shown);
+    const text = showText(value, form);
     if (text === undefined) return absent();
-    const isShown = node.effect === 'show' && wasShown(env.printing, text);
+    const isShown = node.effect === 'show' && wasPrinted(env.printing, text);
     return isShown ? makeValue(text) : emit(node.effect, text);
   }
   if (!where)
@@ -158,20 +157,19 @@ function carryOut(
   return emit('env', text, where.name);
 }
 
-/** `later`: it is not written yet. */
+/** Emits an effect. `later` is present if its file is not written yet. */
 type Emit = (kind: string, text: string, target?: string, later?: HeldFile) => Value;
 
-/** Held back, and not written yet. */
+/** Effects that a guard withholds and whose files are not written yet. */
 const pending = new WeakMap<Effect, HeldFile>();
 
 interface HeldFile {
-  /** Of the name of the file. */
+  /** Marks of the values in the file name. */
   readonly marks: Descriptor;
-  /** The content that a person approved the write over. */
+  /** Hash of the content that the person agreed to overwrite. */
   readonly approved: string | undefined;
 }
 
-/** A place by its name, and what the name was made of. */
 type NamedFile = Pick<Extract<Where, { kind: 'file' }>, 'path' | 'marks'>;
 
 async function write(
@@ -183,13 +181,13 @@ async function write(
   approved: string | undefined,
 ): Promise<void> {
   const { descriptor } = value.meta;
-  // That there is such a file, by that name, is told by its folder.
+  // The folder reveals that the file exists under this name, so the marks of the name are recorded.
   const named = mergeDescriptors(marks, frame.influence);
   const request = { path, text, append, descriptor, named, approved };
   unwrap(await run.world.writeFile(request, frame));
 }
 
-/** Held back under an after-guard like any effect; the write itself happens when it is let go. */
+/** Writes a file. Under a guard on the result, the write happens when the guard releases the effect. */
 async function writeTo(
   where: NamedFile,
   value: Value,
@@ -217,7 +215,7 @@ const writtenText = (
 function appendedText(path: string, value: Value): string {
   const kind = extname(path).toLowerCase();
   if (kind === '.json') {
-    return raise('invalid_input', 'a line appended to a `.json` file would break it', {
+    return raise('invalid_input', 'a line cannot be appended to a `.json` file', {
       hint: 'use `.jsonl`, or write the whole file with `output`',
     });
   }
@@ -225,18 +223,18 @@ function appendedText(path: string, value: Value): string {
   return text.endsWith('\n') ? text : `${text}\n`;
 }
 
-/** Effects of held bodies that were let go: the file is written now. */
+/** Writes the file of an effect that a guard has released. */
 export function writeReleased(effect: Effect, run: RunState): void {
   const { target, text = '', kind, value } = effect;
-  const held = pending.get(effect);
-  if (target === undefined || !held) return;
+  const file = pending.get(effect);
+  if (target === undefined || !file) return;
   pending.delete(effect);
-  const where = { path: target, marks: held.marks };
+  const where = { path: target, marks: file.marks };
   const ground = { run, frame: run.ground };
-  run.later(write(where, text, kind === 'append', value, ground, held.approved));
+  run.later(write(where, text, kind === 'append', value, ground, file.approved));
 }
 
-/** `show foreach … with { separator, template }` joins what it collected. */
+/** Compiles a shown value. `show foreach … with { separator, template }` joins the collected texts. */
 function compileShown(c: Compiler, node: Expression): Eval {
   const evaluate = c.expression(node);
   if (node.kind !== 'foreach') return evaluate;
@@ -250,7 +248,7 @@ function compileShown(c: Compiler, node: Expression): Eval {
     const texts = list.data.map((item, index) => {
       const text = textOf(makeValue(item));
       if (!form) return text;
-      // Once: what a result holds is no template.
+      // Placeholders are replaced once, because a result is not a template.
       return textOf(form).replace(/\{\{(result|index)\}\}/g, (_all, word) =>
         word === 'result' ? text : String(index),
       );

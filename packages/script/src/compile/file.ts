@@ -1,5 +1,5 @@
-// `<path # Section>`: loading files. What is loaded carries the file's marks and facts; sections,
-// definitions and templates over the content keep them.
+// Compiles `<path # Section>`. The loaded value has the marks and facts of the file. Sections, definitions
+// and templates over the content keep them.
 import { basename, dirname, extname, relative } from 'node:path';
 import {
   fail,
@@ -43,14 +43,14 @@ import { textOf } from '../values/text.ts';
 import type { LoadedText } from '../world.ts';
 import { walkStepsOf } from './reference.ts';
 
-/** Facts about a file, as `.mx` shows them. */
+/** Returns the facts about a file for `.mx`. */
 function fileFacts(path: string, text: string, root: string): JsonObject {
-  const shown = relative(root, path);
+  const shortPath = relative(root, path);
   const folder = relative(root, dirname(path));
   return {
     file: path,
     filename: basename(path),
-    relative: `./${shown}`,
+    relative: `./${shortPath}`,
     absolute: path,
     dirname: basename(dirname(path)),
     relativeDir: folder === '' ? '.' : `./${folder}`,
@@ -60,7 +60,7 @@ function fileFacts(path: string, text: string, root: string): JsonObject {
   };
 }
 
-/** JSON becomes data that keeps its text; everything else is text. */
+/** Returns the content of a file, parsed if it is JSON. Fails on malformed JSON unless the file is one of many. */
 export function contentOf(
   loaded: LoadedText,
   root: string,
@@ -72,7 +72,7 @@ export function contentOf(
   const read = dataIn(path, text);
   const reason = read?.ok === false ? read.error.detail.message : null;
   if (reason !== null && !isOneOfMany) {
-    const message = `\`${basename(path)}\` is no valid JSON: ${reason}`;
+    const message = `\`${basename(path)}\` is not valid JSON: ${reason}`;
     return raise('invalid_input', message, { file: path });
   }
   const origin = { ...fileFacts(path, text, root), parseError: reason };
@@ -81,7 +81,7 @@ export function contentOf(
     : makeValue(text, { descriptor, text, origin: { ...origin, loaded: true } });
 }
 
-/** Undefined for what is no JSON by its name. */
+/** Returns the parsed content of a `.json` or `.jsonl` file; `undefined` for other files. */
 function dataIn(path: string, text: string): Outcome<Json> | undefined {
   const kind = extname(path).toLowerCase();
   if (kind === '.json') return parseJson(text);
@@ -106,7 +106,6 @@ function compileNames(c: Compiler, list: readonly SectionName[]) {
   };
 }
 
-/** Where `<>` is the file. */
 function withFile(env: Environment, value: Value): Environment {
   const scope = new VariableScope('block', env.scope);
   scope.bind('<>', 'ambient', value);
@@ -121,14 +120,14 @@ function headingsOf(value: Value, names: readonly string[], isOneOfMany: boolean
   return makeValue(record, { descriptor });
 }
 
-/** A part of a file; undefined: it has none. */
+/** Selects a part of a file; `undefined` if the file does not have it. */
 type FilePart = (
   value: Value,
   env: Environment,
   isOneOfMany: boolean,
 ) => MaybePromise<Value | undefined>;
 
-/** The part, and the marks of the names that choose it. */
+/** A selector with the marks of the section names. */
 interface ChosenPart {
   readonly part: FilePart;
   readonly marks: Descriptor;
@@ -159,7 +158,7 @@ function compileSections(c: Compiler, node: NodeOf<'file'>): Eval<ChosenPart> {
   };
 }
 
-/** `as "…<>…"`: `<>` is the file; of sections it is a heading. */
+/** Compiles `as "…<>…"`, where `<>` is the file. With sections it is a heading. */
 function compileAs(c: Compiler, node: NodeOf<'file'>): Walk {
   const { as, sections } = node;
   if (!as || (sections && sections.list === undefined)) return (value) => value;
@@ -170,7 +169,7 @@ function compileAs(c: Compiler, node: NodeOf<'file'>): Walk {
   };
 }
 
-/** An extra that few scripts need, so it is loaded when one does. */
+/** Few scripts use definitions, so the module is loaded when one does. */
 function compileDefinitions({ definitions }: NodeOf<'file'>): Walk {
   if (!definitions) return (value) => value;
   return async (value) =>
@@ -186,13 +185,13 @@ async function readText(path: string, env: Environment): Promise<Outcome<LoadedT
 const contentIn = ({ run, frame }: Environment, loaded: LoadedText, isOneOfMany: boolean): Value =>
   contentOf(loaded, run.world.root, frame.policy.unlabelled, isOneOfMany);
 
-/** What is made of each file: its part, and the part's shape. */
+/** The selector of a file's part, and the conversion of that part. */
 interface FileForm {
   readonly part: FilePart;
   readonly shape: Walk;
 }
 
-/** Every match, sorted by path; their texts are joined where a text is wanted. */
+/** Loads every file that matches, sorted by path. */
 async function loadAll(pattern: string, env: Environment, form: FileForm): Promise<Value> {
   const found: Value[] = [];
   const without: Value[] = [];
@@ -206,7 +205,7 @@ async function loadAll(pattern: string, env: Environment, form: FileForm): Promi
   return makeContainer(found, marksOf(without), descriptor);
 }
 
-/** Undefined where the file has no such section. */
+/** Returns the part of a file; `undefined` if the file has no such section. */
 async function partIn(
   value: Value,
   env: Environment,
@@ -222,11 +221,11 @@ async function partIn(
   }
 }
 
-/** `as` is one heading: of several sections it could be only the first one's. */
+/** Fails if `as` would apply to several sections, because it is the heading of one. */
 function refuseHeading({ as, sections }: NodeOf<'file'>): void {
   if (!as || !sections || sections.list !== undefined || sections.include.length === 1) return;
-  raise('invalid_input', '`as` gives one section another heading, not several', {
-    hint: 'load each section by itself: `<a.md # A> as "## …"`',
+  raise('invalid_input', '`as` can rename only one section', {
+    hint: 'load each section alone: `<a.md # A> as "## …"`',
   });
 }
 
@@ -279,13 +278,13 @@ async function loadOne(
     const marks = descriptorOfFault(outcome.error);
     if (node.isOptional) return makeValue(null, { descriptor: marks });
     const name = textOf(written);
-    const fault = fail('not_found', `there is no file \`${name}\``, {
+    const fault = fail('not_found', `file \`${name}\` not found`, {
       file: place,
       hint: `write \`<${name}>?\` if it may be missing`,
     });
     return unwrap(markFailure(fault, marks));
   } catch (error) {
-    // Which file is missing says what the path was made of.
+    // The name of the missing file reveals the values that the path was built from.
     throw toFault(error).under(written.meta.descriptor);
   }
 }

@@ -1,6 +1,6 @@
 // Hot: runs for each step of a script, and a promise costs more than most steps.
-// Functions. A call is one operation: arguments are its inputs, the body sees the file's names and the
-// parameters and nothing of the caller's.
+// Compiles functions. A call is one operation, and its arguments are the inputs. The body reads the names
+// of its file and its parameters, but no variables of the caller.
 import { type JsonObject, shielded, whenReady } from '@kernmantle/core/base';
 import {
   addMarks,
@@ -19,7 +19,7 @@ import {
   withText,
 } from '@kernmantle/core/flow';
 import { raise, ScriptFault, toFault } from '../fault.ts';
-import { placeOf } from '../problem.ts';
+import { locationOf } from '../problem.ts';
 import { leaveOf, refuseLeave, takeReturn } from '../run/control-values.ts';
 import {
   type CallChain,
@@ -40,7 +40,7 @@ import { VariableScope } from '../run/scope.ts';
 import type { Expression, NodeOf } from '../syntax/ast.ts';
 import { bodyKindOf } from '../syntax/outline.ts';
 import { absent, isFileList } from '../values/kinds.ts';
-import { compileCaptureCheck, judgedWhenSaid } from './captured.ts';
+import { compileCaptureCheck, judgeResult } from './captured.ts';
 import {
   compileCode,
   compileCommand,
@@ -53,14 +53,14 @@ import { resolveOpen } from './text.ts';
 import { compileProcess } from './with-options.ts';
 
 const MAX_DEPTH = 64;
-/** So many calls inside of one another are done at once; then the stack begins anew. */
+/** Every this many nested calls, the stack starts anew. */
 const MAX_STACKED = 16;
 
-/** What a body is made of, and how it is run. */
+/** The kind of a body, and how it runs. */
 interface FunctionBody {
   readonly kind: string;
   readonly code?: NodeOf<'code'>;
-  /** Judges what is captured, unless the body is one operation, which takes it as its input. */
+  /** Judges captured values. Absent if the body is one operation, which has them as inputs. */
   check?(env: Environment): Promise<void>;
   run(env: Environment, isStage: boolean): MaybePromise<Value>;
 }
@@ -70,8 +70,8 @@ const executed = (kind: string, execute: Execute): FunctionBody => ({
   run: (env, isStage) => execute(env, env.named, true, isStage),
 });
 
-/** Fault marks of arguments that could not be evaluated, for whoever answers for the call. */
-const noting =
+/** Evaluates an argument. If it fails, its marks are added to `noted`, for the answer to the call. */
+const recordMarks =
   (evaluate: Eval, noted: Descriptor[]): Eval =>
   (env) =>
     shielded(
@@ -84,10 +84,10 @@ const noting =
 
 const PROCESSES = new Set(['cmd', 'sh', 'node', 'py', 'js']);
 
-/** Bodies that are one value: nothing in them is an operation of its own. */
+/** Kinds of bodies that are one value and contain no operation. */
 const SAID = new Set(['template', 'template-file', 'reference', 'literal', 'object', 'array']);
 
-/** A command, code or a prompt, also with options of its process: the whole body of a function. */
+/** Compiles a body that is one command, code block or prompt. Returns `undefined` for other bodies. */
 function compileProcessBody(c: Compiler, node: Expression): FunctionBody | undefined {
   if (node.kind === 'command') return executed('cmd', compileCommand(c, node));
   if (node.kind === 'model') return executed('llm', compileModel(c, node));
@@ -113,12 +113,12 @@ function compileBody(c: Compiler, exe: NodeOf<'exe'>): FunctionBody {
   if (process) return process;
   const isRun = inner.kind !== 'with' || PROCESSES.has(written);
   const evaluate = c.expression(node);
-  // A prompt with open slots is filled in where it is given back.
+  // Open slots of a prompt are filled when the function returns it.
   const run: Eval = (env) => whenReady(evaluate(env), (value) => resolveOpen(value, env));
   const isSaid = labels.length > 0 && SAID.has(inner.kind);
   return {
     kind: node.kind !== 'run-value' && isRun ? written : 'exe',
-    run: isSaid ? (env) => judgedWhenSaid(inner, env, run) : run,
+    run: isSaid ? (env) => judgeResult(inner, env, run) : run,
     check: compileCaptureCheck(c, exe),
   };
 }
@@ -133,11 +133,11 @@ function operationOf(node: NodeOf<'exe'>, c: Compiler, kind: string): Operation 
     opLabels: keys,
     source: `src:${kind}`,
     sources: [`function:${node.name}`],
-    location: placeOf(c.unit, node.at),
+    location: locationOf(c.unit, node.at),
   };
 }
 
-/** Calling oneself needs the label `recursive`, and ends somewhere. */
+/** Returns the chain with this call. Fails without the label `recursive`, or if it is nested too deeply. */
 function enter(chain: CallChain | undefined, self: object, node: NodeOf<'exe'>): CallChain {
   let depth = 1;
   for (let call = chain; call; call = call.parent) if (call.executable === self) depth++;
@@ -155,19 +155,19 @@ function enter(chain: CallChain | undefined, self: object, node: NodeOf<'exe'>):
   return { executable: self, parent: chain, depth: (chain?.depth ?? 0) + 1 };
 }
 
-/** Parameters in order; a stage without parameters still has its input judged. */
+/** Returns the arguments as inputs. A stage without parameters has its input judged too. */
 function inputsOf(
   node: NodeOf<'exe'>,
   values: readonly Eval[],
   { env, isStage }: CallSite,
-  seen: Value[],
+  results: Value[],
 ): Input[] {
   const names = node.parameters.map(({ name }) => name);
   if (isStage && names.length === 0) names.push('input');
   return values.slice(0, names.length).map((value, at) =>
     lazyInput(env, names[at] ?? '', value, (found, inner) => {
       const ready = resolveOpen(found, inner);
-      seen[at] = ready;
+      results[at] = ready;
       return ready;
     }),
   );
@@ -183,8 +183,8 @@ function bindParameters(
   return node.parameters.map(({ name }, at) => {
     const passed = values[at];
     const isMissing = passed === undefined && !isStage;
-    const given = passed ?? (isStage ? makeValue('') : absent());
-    const value = isStage && isTemplate ? bareData(given) : given;
+    const argument = passed ?? (isStage ? makeValue('') : absent());
+    const value = isStage && isTemplate ? bareData(argument) : argument;
     scope.bind(name, 'parameter', value, `the parameters of @${node.name}`, isMissing);
     return { name, value };
   });
@@ -193,19 +193,19 @@ function bindParameters(
 const isParsed = ({ hasOwnText, data }: Value): boolean =>
   hasOwnText && typeof data === 'object' && data !== null;
 
-/** As a parameter of a template stage parsed data prints compactly. */
+/** In a template stage, a parameter with parsed data prints compactly. */
 const bareData = (value: Value): Value =>
   isParsed(value) ? makeValue(value.data, { descriptor: value.meta.descriptor }) : value;
 
-/** `=> v` ends here; `retry`, `done` and `continue` are for whoever called. */
-const returned = (value: Value, { pipe }: Environment): Value =>
+/** Returns the value of `=> v`. `retry`, `done` and `continue` are for the caller. */
+const valueForCaller = (value: Value, { pipe }: Environment): Value =>
   leaveOf(value)?.word === 'retry' && !pipe ? refuseLeave(value) : takeReturn(value);
 
-/** What a function returns is data: it prints compactly, whatever its text was. */
+/** A function returns data, which prints compactly whatever text it had. */
 const asData = (value: Value): Value =>
   isParsed(value) && !isFileList(value) ? withText(value, undefined) : value;
 
-/** The `denied =>` arm of a function whose body is a `when`. */
+/** Compiles the `denied =>` arm of a function whose body is a `when`; absent if it has none. */
 function compileDenied(c: Compiler, node: Expression) {
   const items = node.kind === 'when' ? node.items : [];
   for (const arm of items)
@@ -214,7 +214,7 @@ function compileDenied(c: Compiler, node: Expression) {
   return undefined;
 }
 
-/** Beside another block there is no folder and no process of its own. */
+/** Returns the reason why a body cannot be a helper. A helper has neither a folder nor a process of its own. */
 function refusalOf({ folder, using }: NodeOf<'code'>, isOfCall: boolean): string | undefined {
   if (folder || using)
     return 'has a folder or `using` of its own, so it cannot be a helper; call it with `@…`';
@@ -223,7 +223,7 @@ function refusalOf({ folder, using }: NodeOf<'code'>, isOfCall: boolean): string
     : undefined;
 }
 
-/** A body that is code, for blocks of its kind that call it by name. */
+/** Compiles the helper of a code body, for blocks of its language that call it. */
 function compileHelper(c: Compiler, node: NodeOf<'exe'>, code: NodeOf<'code'>, op: Operation) {
   const parameters = new Set(node.parameters.map(({ name }) => name));
   const listed = code.names.filter(({ name, steps }) => steps.length > 0 || !parameters.has(name));
@@ -257,7 +257,7 @@ export function compileFunction(
   };
   const helped = body.code && compileHelper(c, node, body.code, call);
   return (defined) => {
-    /** The body's surroundings: its file's names, its parameters, the caller's dynamic state. */
+    /** Returns the environment of the body: its file's names, its parameters and the caller's state. */
     const bodyEnv = (
       { env, isStage }: CallSite,
       frame: Environment['frame'],
@@ -266,11 +266,11 @@ export function compileFunction(
     ): Environment => {
       const scope = new VariableScope('function', defined.scope);
       const named = bindParameters(scope, node, values, isStage, body.kind === 'template');
-      // What a guard made of the input is what a command reads from stdin.
+      // A command reads the input from stdin after the guards.
       const [input] = isStage ? values : [];
       const pipe = env.pipe && input ? { ...env.pipe, input } : env.pipe;
       const own = { path: newPath(), note: undefined, isDefining: false, pipe };
-      // What stands in a module carries the marks of its file, whatever its body does with it.
+      // Everything in a module has the marks of its file.
       return under({ ...env, scope, frame, chain, unit: c.unit, ...own, named }, c.unit.marks);
     };
     const refused =
@@ -280,35 +280,35 @@ export function compileFunction(
         const env = bodyEnv(site, site.env.frame, chain, values);
         const args = Object.fromEntries(env.named.map(({ name, value }) => [name, value.data]));
         const value = await denied.run(deniedEnv(env, fault, marks, args));
-        // An effect in a `denied` arm yields nothing.
+        // An effect in a `denied` arm gives no value.
         const isEffect = denied.action.kind === 'effect';
-        const answer = isEffect ? absent(value.meta.descriptor) : returned(value, site.env);
+        const answer = isEffect ? absent(value.meta.descriptor) : valueForCaller(value, site.env);
         return addMarks(answer, marks);
       });
-    const perform: ScriptCall = (given, site) => {
+    const perform: ScriptCall = (evals, site) => {
       const { env, isStage } = site;
       const chain = enter(env.chain, executable, node);
-      const seen: Value[] = [];
+      const results: Value[] = [];
       const noted: Descriptor[] = [];
       let hasBegun = false;
-      const values = refused ? given.map((value) => noting(value, noted)) : given;
+      const values = refused ? evals.map((value) => recordMarks(value, noted)) : evals;
       const run = () => {
-        const inputs = inputsOf(node, values, site, seen);
+        const inputs = inputsOf(node, values, site, results);
         return operate(env, isStage ? stage : call, inputs, (values, { frame }) => {
           hasBegun = true;
           env.run.calls.push(node.name);
           const inside = bodyEnv(site, frame, chain, values);
           const checked = frame.held.length > 0 ? body.check?.(inside) : undefined;
           return whenReady(checked, () =>
-            whenReady(body.run(inside, isStage), (value) => asData(returned(value, env))),
+            whenReady(body.run(inside, isStage), (value) => asData(valueForCaller(value, env))),
           );
         });
       };
       const answer = () =>
         refused
           ? orDenied(run, (fault) => {
-              const marks = marksOfRefusal(fault, hasBegun, env.frame, seen, noted);
-              return refused(seen, site, { fault, marks });
+              const marks = marksOfRefusal(fault, hasBegun, env.frame, results, noted);
+              return refused(results, site, { fault, marks });
             })
           : run();
       return chain.depth % MAX_STACKED === 0 ? Promise.resolve().then(answer) : answer();
@@ -319,7 +319,7 @@ export function compileFunction(
   };
 }
 
-/** Guards' denials can be caught; refusals of capabilities and limits cannot. */
+/** Runs `caught` after a denial of a guard. Refusals of capabilities and limits cannot be caught. */
 export const orDenied = (
   call: () => MaybePromise<Value>,
   caught: (fault: ScriptFault) => MaybePromise<Value>,
@@ -330,10 +330,7 @@ export const orDenied = (
     throw error;
   });
 
-/**
- * What the answer to a refused call is made of: its arguments and what was judged. What has not begun did
- * not happen, so neither the labels of the function nor its source are on it.
- */
+/** Returns the marks of the answer to a refused call. A body that did not start adds no labels or source. */
 export function marksOfRefusal(
   { fault }: ScriptFault,
   hasBegun: boolean,
@@ -345,8 +342,8 @@ export function marksOfRefusal(
   const judged = judgementOf(fault);
   const passed = judged?.inputs.map(({ value }) => value) ?? [];
   const all = [...values, ...passed].map(({ meta }) => meta.descriptor);
-  const said = judged ? [judged.frame.influence, marksOfReasons(judged)] : [];
-  return mergeAll([influence, ...said, ...all, ...noted]);
+  const reasons = judged ? [judged.frame.influence, marksOfReasons(judged)] : [];
+  return mergeAll([influence, ...reasons, ...all, ...noted]);
 }
 
 function deniedEnv(
@@ -357,11 +354,11 @@ function deniedEnv(
 ): Environment {
   const { detail } = fault;
   const judged = judgementOf(fault);
-  const given = Array.isArray(detail.reasons) ? detail.reasons : [];
+  const texts = Array.isArray(detail.reasons) ? detail.reasons : [];
   const found = judged?.findings ?? [];
   const denials = found.filter(({ kind }) => kind === 'deny').map(({ text }) => text);
   const wishes = found.filter(({ kind }) => kind === 'retry');
-  const reasons = judged ? denials : given;
+  const reasons = judged ? denials : texts;
   const { attempt: tried, max, hints } = judged?.frame.retry ?? FIRST_ATTEMPT;
   return withFacts(env, {
     denied: true,

@@ -1,19 +1,18 @@
-// `@input` of a guard on an operation: the list of its inputs, and questions about all of them at once.
-// `@input.any.mx.taint.includes("x")` asks the rest of the path of every input and counts the answers.
+// `@input` of a guard on an operation: the list of its inputs, and questions about all of them.
+// `@input.any.mx.taint.includes("x")` reads the rest of the path of each input and counts the results.
 import { getOwn } from '@kernmantle/core/base';
 import { type Argument, makeContainer, type Value, withOrigin } from '@kernmantle/core/flow';
 import { computed, elementsOf, isTruthy, makeOpaque, Opaque } from '../values/kinds.ts';
 import { mxOf } from '../values/metadata.ts';
 
-/** A list that also answers to `.any`, `.all`, `.none`, `.totalTokens()` and `.maxTokens()`. */
+/** Returns a list that also has `.any`, `.all`, `.none`, `.totalTokens()` and `.maxTokens()`. */
 export const guardInputs = (inputs: readonly Argument[]): Value =>
   withOrigin(makeContainer(inputs.map(({ value }) => value)), { inputs: true });
 
 type Quantifier = 'any' | 'all' | 'none';
 
-/** The answers of every input so far. */
+/** The values of one path for every input. */
 export class Quantified extends Opaque<{ quantifier: Quantifier; values: readonly Value[] }> {
-  /** One truth from many answers. */
   decide(answers: readonly Value[]): Value {
     const yes = answers.filter(isTruthy).length;
     const truth = { any: yes > 0, all: yes === answers.length, none: yes === 0 };
@@ -25,8 +24,8 @@ export const quantifiedOf = ({ data }: Value): Quantified | undefined =>
   data instanceof Quantified ? data : undefined;
 
 export const quantified = (quantifier: Quantifier, values: readonly Value[]): Value => {
-  const shown = values.map(({ data }) => data);
-  return makeOpaque(new Quantified({ quantifier, values }, shown));
+  const preview = values.map(({ data }) => data);
+  return makeOpaque(new Quantified({ quantifier, values }, preview));
 };
 
 const isQuantifier = (name: string): name is Quantifier =>
@@ -42,7 +41,7 @@ const MEASURES: Readonly<Record<string, (counts: readonly number[]) => number>> 
   maxTokens: (counts) => Math.max(0, ...counts),
 };
 
-/** What the list of inputs knows besides its elements; undefined: nothing special. */
+/** Returns a special member of the list of inputs; `undefined` for other names. */
 export function guardInputMember(value: Value, name: string): Value | undefined {
   if (value.meta.origin['inputs'] !== true) return undefined;
   if (isQuantifier(name)) return quantified(name, elementsOf(value));

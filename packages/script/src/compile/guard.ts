@@ -1,5 +1,6 @@
 // Hot: runs for each step of a script, and a promise costs more than most steps.
-// Guards, hooks, policies and profiles: statements that change how later ones are judged.
+// Compiles guards, hooks, policies, profiles and needs: statements that change how later statements are
+// judged.
 import {
   isObject,
   type JsonObject,
@@ -23,14 +24,14 @@ import {
   type Verdict,
 } from '@kernmantle/core/flow';
 import { raise } from '../fault.ts';
-import { lineOf, shownPlace } from '../problem.ts';
+import { lineOf, locationText } from '../problem.ts';
 import { leaveOf, ruling, verdictOf } from '../run/control-values.ts';
 import {
   type Compiler,
+  constant,
   type Environment,
   type Eval,
   evaluateAll,
-  given,
   newPath,
 } from '../run/environment.ts';
 import { addHook, roundOf, type ScriptHook } from '../run/hooks.ts';
@@ -45,7 +46,7 @@ import { applyPolicy, declarePolicy, missingNeeds, profileOf } from './policy.ts
 import { compileArguments } from './reference.ts';
 import { compileOption } from './with-options.ts';
 
-/** What a guard or hook sees besides its file's names. */
+/** Returns the environment of a guard or hook: the names of its file, `@input` and `@output`. */
 function ruleEnv(
   env: Environment,
   frame: Environment['frame'],
@@ -66,7 +67,7 @@ export function compileGuard(c: Compiler, node: NodeOf<'guard'>): Eval {
     if (privileged && !env.run.mayBePrivileged(c.unit)) {
       return raise(
         'permission_denied',
-        'a privileged guard is accepted only in the script you start, its project modules, signed items and policy files',
+        'a privileged guard is allowed only in the script you start, its project modules, signed items and policy files',
       );
     }
     const decide = (view: GuardView): MaybePromise<Outcome<Verdict>> =>
@@ -75,7 +76,7 @@ export function compileGuard(c: Compiler, node: NodeOf<'guard'>): Eval {
         const inside = ruleEnv(env, view.frame, input, view.output);
         return whenReady(rules({ ...inside, chain: undefined }), verdict);
       });
-    const place = `guard at ${shownPlace(c.unit, node.at)}`;
+    const place = `guard at ${locationText(c.unit, node.at)}`;
     const named = name ? { name } : {};
     const on = folderLabel(env.run.world.root, filter);
     const { mayLift } = env.run;
@@ -86,28 +87,32 @@ export function compileGuard(c: Compiler, node: NodeOf<'guard'>): Eval {
   };
 }
 
-/** What it says, or puts in the place of a value, was chosen by its conditions. */
-function marked(given: Verdict, marks: Descriptor): Verdict {
-  if (given.kind === 'allow') return { ...given, isSaid: true };
-  if (given.kind !== 'allow_value') return { ...given, marks };
-  const { value } = given;
+/** Adds the marks of the conditions to a decision and to its text or value. */
+function withMarks(decision: Verdict, marks: Descriptor): Verdict {
+  if (decision.kind === 'allow') return { ...decision, isSaid: true };
+  if (decision.kind !== 'allow_value') return { ...decision, marks };
+  const { value } = decision;
   return {
-    ...given,
+    ...decision,
     value: addMarks(isValue(value) ? value : makeValue(value), marks),
     isSaid: true,
   };
 }
 
-/** No arm matched: allow. */
+/** Returns the decision of a guard. If no arm matched, it is `allow`. */
 function verdict(value: Value): Verdict {
-  const left = leaveOf(value);
-  const said = left ? left.value : value;
-  const given = verdictOf(said);
-  const { descriptor: marks } = said.meta;
-  if (given) return marked(given, marks);
-  if (left?.word === 'retry')
-    return { kind: 'retry', text: isAbsent(left.value) ? 'try again' : left.value.text, marks };
-  if (left || value.data === null) return { kind: 'allow' };
+  const leaving = leaveOf(value);
+  const result = leaving ? leaving.value : value;
+  const decision = verdictOf(result);
+  const { descriptor: marks } = result.meta;
+  if (decision) return withMarks(decision, marks);
+  if (leaving?.word === 'retry')
+    return {
+      kind: 'retry',
+      text: isAbsent(leaving.value) ? 'try again' : leaving.value.text,
+      marks,
+    };
+  if (leaving || value.data === null) return { kind: 'allow' };
   return raise('invalid_input', 'an arm of a guard must allow, deny, retry or ask');
 }
 
@@ -121,8 +126,8 @@ export function compileHook(c: Compiler, node: NodeOf<'hook'>): Eval {
     const filter = createGuardSet([unwrap(defineGuard({ name, on, timing, decide }))]);
     const run: ScriptHook['run'] = async (subject, output, frame) => {
       const input = 'one' in subject ? subject.one : guardInputs(subject.all);
-      const left = leaveOf(await block(ruleEnv(env, frame, input, output)));
-      return left?.word === 'return' && !isAbsent(left.value) ? left.value : undefined;
+      const leaving = leaveOf(await block(ruleEnv(env, frame, input, output)));
+      return leaving?.word === 'return' && !isAbsent(leaving.value) ? leaving.value : undefined;
     };
     addHook(env.run, { name, timing, filter, prefix, round: roundOf(on), run });
     return absent();
@@ -138,7 +143,7 @@ export function compilePolicy(c: Compiler, node: NodeOf<'policy'>): Eval {
     const isOne = first && found.length === 1;
     const all = isOne ? first : makeValue(Object.assign({}, ...found.map(({ data }) => data)));
     declarePolicy(all, found);
-    c.unit.scope.define(node.name, 'var', all, shownPlace(c.unit, node.at));
+    c.unit.scope.define(node.name, 'var', all, locationText(c.unit, node.at));
     return absent();
   };
 }
@@ -164,8 +169,6 @@ export function compileNeeds(c: Compiler, node: NodeOf<'needs'>): Eval {
   };
 }
 
-// `allow`, `allow VALUE`, `deny "…"`, `retry "…"`, `ask "…"` in the arms of a guard.
-
 const DEFAULT_TEXT = { deny: 'denied', retry: 'try again', ask: 'may this be done?' } as const;
 
 const list = (value: Value | undefined): readonly string[] => {
@@ -179,9 +182,9 @@ export function compileVerdict(c: Compiler, node: NodeOf<'verdict'>): Eval {
   const edit = node.labels;
   const add = compileOption(c, options, 'addLabels');
   const remove = compileOption(c, options, 'removeLabels');
-  // A bare `allow`, which most arms are, is always the same.
+  // A bare `allow` is the most common decision and is always the same.
   if (decision === 'allow' && !evaluate && !edit && !options)
-    return given(ruling({ kind: 'allow' }));
+    return constant(ruling({ kind: 'allow' }));
   return async (env) => {
     const value = await evaluate?.(env);
     if (decision !== 'allow')

@@ -1,4 +1,4 @@
-// Guards, hooks and policies of scripts, one rule a row: what is printed, or what the fault says.
+// Guards, hooks and policies of scripts. Each row has one rule with the printed text or the fault.
 import { play } from '@kernmantle/test-support/script-world';
 import { describe, expect, test } from 'vitest';
 
@@ -479,9 +479,9 @@ describe('policies', () =>
       'name rules that exist',
       'policy @p = { defaults: { rules: ["no-such"] } }',
       '',
-      '`no-such` is no rule',
+      '`no-such` is not a rule',
     ],
-    ['say nothing else', 'policy @p = { auth: {} }', '', '`auth` is nothing'],
+    ['say nothing else', 'policy @p = { auth: {} }', '', '`auth` is not a key'],
     [
       'choose a profile',
       'policy @p = { deny: ["sh"] }\nprofiles { full: { requires: { sh, cmd: [git] } }, small: { requires: { cmd: [git] } }, none: {} }\nshow @mx.profile',

@@ -1,4 +1,4 @@
-// A guard judges what an operation really takes, before anything happens; a mistake in it denies.
+// A guard judges the real inputs of an operation before it happens. A mistake in a guard denies.
 import { createWorldFixture, play } from '@kernmantle/test-support/script-world';
 import { describe, expect, test } from 'vitest';
 import { unboundIn } from '../execute-script.ts';
@@ -8,7 +8,7 @@ const TOKEN = 'var secret @tok = "ran.txt"\n';
 const MODULE =
   'var secret @tok = "ran.txt"\nexe @s() = cmd {cp a.txt @tok}\nexe @one(x) = cmd {cp a.txt @x}\nexport { s, one }\n';
 
-/** Everything that reached the world outside, and the fault. */
+/** Returns everything that left the script, and the fault. */
 async function tried(script: string) {
   const world = createWorldFixture({ 'a.txt': 'A', 'm.mld': MODULE });
   const reached: string[] = [];

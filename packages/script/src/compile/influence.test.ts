@@ -1,5 +1,5 @@
-// What no single test can show: whatever a program does, an output that an input had a part in says so,
-// and nothing untrusted decides about what a guard lets pass to a trusted place.
+// Properties over random programs: an output that depends on an input has its label, and no untrusted value
+// decides which outputs a guard allows.
 import { type Program, program } from '@kernmantle/test-support/random-programs';
 import { createWorldFixture, play } from '@kernmantle/test-support/script-world';
 import { runs, timeoutMs } from '@kernmantle/test-support/soak';
@@ -8,7 +8,7 @@ import { expect, test } from 'vitest';
 
 const RUNS = runs(50, 10_000);
 
-/** Every input has a label of its own name. */
+/** Each input has a label with its own name. */
 const INPUTS = ['a', 'b', 'c'];
 
 const withInputs = ({ lines }: Program, values: readonly string[], guards = ''): string =>
@@ -18,7 +18,7 @@ const withInputs = ({ lines }: Program, values: readonly string[], guards = ''):
     ...lines,
   ].join('\n');
 
-/** Every thing that leaves: kind, text, target. Labels apart. */
+/** Returns each effect with kind, text and target, but without labels. */
 async function effectsOf(text: string) {
   const { effects, fault } = await play(text, { world: createWorldFixture({}, NO_CODE) });
   return { effects: effects.filter(({ kind }) => kind !== 'warning'), fault };
@@ -59,7 +59,7 @@ test(
           const label = `in_${INPUTS[changed]}`;
           const before = await effectsOf(withInputs(made, values));
           const after = await effectsOf(withInputs(made, values.with(changed, other)));
-          // A program that fails in one of the runs ends there: termination is not tracked.
+          // A program that fails in one run ends there, because labels do not track termination.
           if (before.fault !== '' || after.fault !== '') return;
           ended += 1;
           const without = (effects: typeof before.effects) =>
@@ -71,13 +71,13 @@ test(
       ),
       { numRuns: RUNS },
     );
-    // Programs that all fail would show nothing.
+    // A set of programs that all fail would prove nothing.
     expect(ended).toBeGreaterThan(RUNS / 4);
   },
   timeoutMs(600_000),
 );
 
-/** Nothing that `a` had a part in reaches the log; what takes its place is the same in every run. */
+/** The log never depends on `a`. The replacement is the same in every run. */
 const GUARD =
   'guard @closed before in_a = when [ @mx.op.type == "log" => allow "[closed]"  * => allow ]';
 

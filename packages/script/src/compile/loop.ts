@@ -1,5 +1,5 @@
 // Hot: runs for each step of a script, and a promise costs more than most steps.
-// Loops: `for` in order and in parallel, `foreach`, `loop`.
+// Compiles loops: `for` in order and in parallel, `foreach`, and `loop`.
 import { setTimeout as wait } from 'node:timers/promises';
 import { type Fault, inTurn, type Json, whenReady } from '@kernmantle/core/base';
 import {
@@ -15,19 +15,19 @@ import {
   type Value,
 } from '@kernmantle/core/flow';
 import { raise, toFault } from '../fault.ts';
-import { placeOf } from '../problem.ts';
+import { locationOf } from '../problem.ts';
 import { leave, leaveOf, takeReturn } from '../run/control-values.ts';
 import {
   asPath,
   type Compiler,
-  given as constant,
+  constant,
   type Environment,
   type Eval,
   evaluateAll,
   joinPaths,
   newPath,
-  onPath,
   under,
+  withPathMarks,
 } from '../run/environment.ts';
 import { hookedRound, type RoundHooks, roundHooks } from '../run/hooks.ts';
 import { withFacts } from '../run/names.ts';
@@ -38,7 +38,13 @@ import { fieldOf } from '../values/access.ts';
 import { itemsOf, type LoopItem } from '../values/data.ts';
 import { entriesOf, isAbsent, isTruthy, shapeMarks } from '../values/kinds.ts';
 import { textOf } from '../values/text.ts';
-import { type Branches, branchesOf, compileBlock, compileWhen, decided } from './control-flow.ts';
+import {
+  applyConditionMarks,
+  type Branches,
+  branchesOf,
+  compileBlock,
+  compileWhen,
+} from './control-flow.ts';
 import { compileCallee, invoke } from './reference.ts';
 import { compileWith } from './with-options.ts';
 
@@ -55,15 +61,15 @@ function bindItem(scope: VariableScope, bind: Binding, item: LoopItem): void {
   }
 }
 
-/** What one round gave: an item of the result, nothing, or the end of the loop. */
+/** The result of one round: an item, nothing, or the end of the loop. */
 interface Round {
   readonly item?: Value;
   readonly end?: Value;
-  /** Items know about what decided over them; what is left out leaves its marks on the whole. */
+  /** Marks of the conditions of the round. An item has them itself; for other rounds they mark the whole result. */
   readonly marks: Descriptor;
 }
 
-/** What all rounds gave; `marks` are those of everything that decided which rounds there were. */
+/** The results of all rounds. `marks` are the marks of everything that decided which rounds ran. */
 interface Rounds {
   readonly found: Value[];
   readonly end: Value | undefined;
@@ -85,7 +91,7 @@ interface Plan {
   readonly body: Eval;
   readonly isCollecting: boolean;
   readonly branches: Branches;
-  /** Who looks at each round. */
+  /** Hooks that observe each round; absent if there are none. */
   readonly hooks?: RoundHooks;
 }
 
@@ -104,14 +110,14 @@ function roundEnv(
   return parallel ? { ...inner, path: newPath(env.path) } : inner;
 }
 
-/** A round the filter leaves out is one that was skipped, because of what the filter read. */
+/** Runs a round. If the filter is false, the round is skipped, with the marks of the filter. */
 function runRound(env: Environment, plan: Plan, item: LoopItem): MaybePromise<Round> {
   return whenReady(plan.filter?.(env), (answer) => {
     const marks = answer?.meta.descriptor ?? EMPTY;
-    if (answer) decided(env, marks, plan.branches);
+    if (answer) applyConditionMarks(env, marks, plan.branches);
     if (answer && !isTruthy(answer)) return { marks };
     return whenReady(roundBody(under(env, marks), plan, item), (value) =>
-      // `return` inside the block of a collecting loop is the item's value.
+      // `=>` in the block of a collecting loop gives the value of the item.
       roundOf(addMarks(plan.isCollecting ? takeReturn(value) : value, marks)),
     );
   });
@@ -128,10 +134,10 @@ function inOrder(env: Environment, plan: Plan, items: readonly LoopItem[]): Mayb
   const found: Value[] = [];
   let marks = EMPTY;
   const round = (index: number, item: LoopItem) =>
-    runRound(roundEnv(onPath(env), plan, items, index), plan, item);
+    runRound(roundEnv(withPathMarks(env), plan, items, index), plan, item);
   const ended = inTurn(items, (next, index) =>
     whenReady(
-      whenReady(env.run.breathe(), () => round(index, next)),
+      whenReady(env.run.yieldTurn(), () => round(index, next)),
       ({ item, end, marks: more }) => {
         marks = mergeDescriptors(marks, more);
         if (item) found.push(item);
@@ -147,15 +153,15 @@ const SKIPPED = Symbol('skipped');
 interface Branched<T> {
   readonly results: (T | Value)[];
   readonly errors: Json[];
-  /** Of what failed. */
   readonly codes: readonly string[];
   readonly marks: Descriptor;
 }
 
 /**
- * Branches side by side, at most `cap` at once, with a pause between starts; results in the order given.
- * One that fails gives a record of its error instead. `marks`: of those that failed. `isFatal`: a fault
- * that ends them all. `from`: the place of the first in a longer list.
+ * Runs branches concurrently, at most `cap` at once, with a pause between starts. Results are in the order
+ * of `items`. A failed branch gives a record of its error, and `marks` are the marks of these errors.
+ * `isFatal` is true for a fault that ends all branches. `from` is the index of the first item in a longer
+ * list.
  */
 export async function runBranches<T, I extends LoopItem>(
   { run }: Environment,
@@ -194,7 +200,7 @@ export async function runBranches<T, I extends LoopItem>(
       const index = next++;
       if (pauseMs > 0 && index > 0) gate = gate.then(() => wait(pauseMs));
       await gate;
-      await run.breathe();
+      await run.yieldTurn();
       results[index] = await branch(items[index] as I, index);
     }
   };
@@ -206,7 +212,7 @@ export async function runBranches<T, I extends LoopItem>(
   return { results, errors, codes, marks };
 }
 
-/** Somebody looks at each window of so many branches: the next one begins when it has ended. */
+/** Runs branches in windows of `cap`, with hooks around each. The next window starts after the last. */
 async function inWindows(
   env: Environment,
   items: LoopItem[],
@@ -229,9 +235,9 @@ async function inWindows(
       window.map(({ value }) => value),
       inner,
     );
-    const given = window.map((item, at) => ({ ...item, value: values[at] ?? item.value }));
-    items.splice(from, given.length, ...given);
-    const ran = await branches(given, from);
+    const replaced = window.map((item, at) => ({ ...item, value: values[at] ?? item.value }));
+    items.splice(from, replaced.length, ...replaced);
+    const ran = await branches(replaced, from);
     const found = ran.results.filter((result) => result !== SKIPPED);
     const list = makeContainer(found);
     const now = await hooks.after(list, values, inner);
@@ -275,7 +281,7 @@ async function inParallel(
   if (errors.length > 0 && errors.length === items.length) {
     const [first] = errors as { message: string }[];
     const message = `every item of the loop failed; the first: ${first?.message ?? ''}`;
-    // What was refused in every item was refused, and what is unknown of every item is unknown.
+    // If every item has the same refusal or unknown outcome, the loop has that code.
     const [code = ''] = ran.codes;
     const isKept = KEPT_CODES.has(code) && ran.codes.every((one) => one === code);
     raise(isKept ? code : 'tool_failed', message, { errors });
@@ -294,11 +300,11 @@ function compileCap(c: Compiler, node: NodeOf<'for'>): Eval<number> {
     const count = countOf(value);
     return count > 0
       ? count
-      : raise('invalid_input', `\`${textOf(value)}\` is no number of parallel branches`);
+      : raise('invalid_input', `\`${textOf(value)}\` is not a number of parallel branches`);
   };
 }
 
-/** `when [ arms ]` in place of a body: what no arm matches is left out of the result. */
+/** Compiles `when [ arms ]` as the body of a loop. An item that no arm matches is left out. */
 export const compileSifted = (
   c: Compiler,
   node: NodeOf<'when'>,
@@ -317,13 +323,18 @@ export function compileFor(
   const plan: Plan = { node, filter, body, isCollecting, branches };
   const cap = compileCap(c, node);
   const batch = node.batch && c.piped(node.batch);
-  const op = { type: 'for' as const, name: '', opLabels: [], location: placeOf(c.unit, node.at) };
+  const op = {
+    type: 'for' as const,
+    name: '',
+    opLabels: [],
+    location: locationOf(c.unit, node.at),
+  };
   return (env) =>
     operate(env, op, [lazyInput(env, 'collection', collection)], ([list], inner) => {
       const items = itemsOf(list);
-      // How often the body runs is decided by how many elements there are.
+      // The number of elements decides how often the body runs.
       const shape = shapeMarks(list);
-      decided(inner, shape, branches);
+      applyConditionMarks(inner, shape, branches);
       const round = under(inner, shape);
       const hooks = roundHooks(round, 'iteration', node.at);
       const own = hooks ? { ...plan, hooks } : plan;
@@ -338,7 +349,7 @@ export function compileFor(
     });
 }
 
-/** `foreach @f(@xs, @ys)`: every combination, the last list fastest. */
+/** Compiles `foreach @f(@xs, @ys)`: one call for every combination, in which the last list changes fastest. */
 export function compileForeach(c: Compiler, node: NodeOf<'foreach'>): Eval {
   const { call } = node;
   const { target, values } = compileCallee(c, call);
@@ -347,14 +358,14 @@ export function compileForeach(c: Compiler, node: NodeOf<'foreach'>): Eval {
   const batch = stages.length > 0 ? c.piped(stages) : undefined;
   const evaluate: Eval = async (env) => {
     const executable = await target(env);
-    const given = await evaluateAll(values, env);
-    const lists = given.map(listItems);
+    const collections = await evaluateAll(values, env);
+    const lists = collections.map(listItems);
     const found: Value[] = [];
     for (const combination of combinations(lists)) {
-      await env.run.breathe();
+      await env.run.yieldTurn();
       found.push(await invoke(executable, call.name, combination.map(constant), env, node.at));
     }
-    const list = makeContainer(found, mergeAll(given.map(shapeMarks)));
+    const list = makeContainer(found, mergeAll(collections.map(shapeMarks)));
     return batch ? await batch(list, env) : list;
   };
   const { at, end } = node;
@@ -382,11 +393,16 @@ export function compileLoop(c: Compiler, node: NodeOf<'loop'>): Eval {
   const limit = node.limit && c.expression(node.limit);
   const until = node.until && c.expression(node.until, 'condition');
   const branches = branchesOf(c, [node.body]);
-  const op = { type: 'loop' as const, name: '', opLabels: [], location: placeOf(c.unit, node.at) };
+  const op = {
+    type: 'loop' as const,
+    name: '',
+    opLabels: [],
+    location: locationOf(c.unit, node.at),
+  };
   return (outer) =>
-    operate(outer, op, limit ? [lazyInput(outer, 'limit', limit)] : [], async ([given], env) => {
-      const rounds = roundsOf(given);
-      let marks = given?.meta.descriptor ?? EMPTY;
+    operate(outer, op, limit ? [lazyInput(outer, 'limit', limit)] : [], async ([maximum], env) => {
+      const rounds = roundsOf(maximum);
+      let marks = maximum?.meta.descriptor ?? EMPTY;
       let input = makeValue(null);
       const hooks = roundHooks(env, 'round', node.at);
       const round = (inside: Environment) => {
@@ -394,39 +410,39 @@ export function compileLoop(c: Compiler, node: NodeOf<'loop'>): Eval {
         return hooks ? hookedRound(hooks, inside, input, bind, () => body(inside)) : body(inside);
       };
       for (let index = 0; index < rounds; index++) {
-        await env.run.breathe(index > 0 ? node.pauseMs : 0);
+        await env.run.yieldTurn(index > 0 ? node.pauseMs : 0);
         const scope = new VariableScope('block', env.scope);
         scope.bind('input', 'loop', input);
         const limited = Number.isFinite(rounds) ? rounds : null;
         const facts = { loop: { iteration: index + 1, limit: limited, active: true } };
-        const inner = under(withFacts({ ...onPath(env), scope }, facts), marks);
+        const inner = under(withFacts({ ...withPathMarks(env), scope }, facts), marks);
         const stop = await until?.(inner);
         if (stop) {
           marks = mergeDescriptors(marks, stop.meta.descriptor);
-          decided(env, stop.meta.descriptor, branches);
+          applyConditionMarks(env, stop.meta.descriptor, branches);
           if (isTruthy(stop)) return addMarks(input, marks);
         }
-        const left = leaveOf(await round(under(inner, marks)));
-        if (left?.word === 'retry')
+        const leaving = leaveOf(await round(under(inner, marks)));
+        if (leaving?.word === 'retry')
           raise('invalid_input', '`retry` has no meaning in a loop', { hint: 'use `continue`' });
-        if (left?.word === 'done') return addMarks(left.value, marks);
-        if (left?.word === 'return') return addMarks(leave('return', left.value), marks);
-        if (left?.word === 'continue' && !isAbsent(left.value)) input = left.value;
+        if (leaving?.word === 'done') return addMarks(leaving.value, marks);
+        if (leaving?.word === 'return') return addMarks(leave('return', leaving.value), marks);
+        if (leaving?.word === 'continue' && !isAbsent(leaving.value)) input = leaving.value;
       }
       return addMarks(makeValue(null), marks);
     });
 }
 
-/** A whole number, or a text that is one; anything else is NaN. */
+/** Returns the integer of a number or numeric text; NaN for other values. */
 export function countOf({ data }: Value): number {
   const isNumber = typeof data === 'number' || (typeof data === 'string' && data.trim() !== '');
   return isNumber && Number.isInteger(Number(data)) ? Number(data) : Number.NaN;
 }
 
-function roundsOf(given: Value | undefined): number {
-  if (!given) return Number.POSITIVE_INFINITY;
-  const rounds = countOf(given);
+function roundsOf(limit: Value | undefined): number {
+  if (!limit) return Number.POSITIVE_INFINITY;
+  const rounds = countOf(limit);
   if (rounds >= 0) return rounds;
-  const written = `loop(${textOf(given)})`;
+  const written = `loop(${textOf(limit)})`;
   return raise('invalid_input', `\`${written}\` needs a whole number of rounds, or \`endless\``);
 }

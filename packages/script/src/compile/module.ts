@@ -1,4 +1,5 @@
-// `import` and `export`. What is imported keeps its labels; functions keep their scope.
+// Compiles `import` and `export`, and loads modules. A file is loaded once per run; its definitions run,
+// but not its effects. Imported values keep their labels, and functions keep their scope.
 import { basename, extname, join } from 'node:path';
 import {
   addMarks,
@@ -8,7 +9,7 @@ import {
   type Value,
 } from '@kernmantle/core/flow';
 import { raise } from '../fault.ts';
-import { placeOf, shownPlace } from '../problem.ts';
+import { locationOf, locationText } from '../problem.ts';
 import {
   type Compiler,
   type Environment,
@@ -29,8 +30,6 @@ import { contentOf } from './file.ts';
 import { compileFunction } from './function.ts';
 import { applyPolicy } from './policy.ts';
 import { compileOption } from './with-options.ts';
-
-// `import templates from "./dir" as @t(arg)`: every `.att` and `.mtt` below, by folder, as a function.
 
 const MAX_DEPTH = 10;
 
@@ -71,40 +70,40 @@ async function membersOf(
   return found;
 }
 
-// Loading modules: each file once per run, its definitions run, its effects do not.
-
-/** What a file that was run as a module left behind. */
-interface Left {
+/** The state of a file that ran as a module. */
+interface ModuleRun {
   readonly unit: SourceUnit;
   readonly returned: Value | undefined;
 }
 
-type RunModule = (read: LoadedText, path: string, env: Environment) => MaybePromise<Left>;
+type RunModule = (read: LoadedText, path: string, env: Environment) => MaybePromise<ModuleRun>;
 
 export function createImports(runModule: RunModule): ImportPort {
   const loaded = new Map<string, Exports>();
   const loading: string[] = [];
 
   const file = async (path: string, env: Environment): Promise<Exports> => {
-    const known = loaded.get(path);
-    if (known) return known;
+    const cached = loaded.get(path);
+    if (cached) return cached;
     if (loading.includes(path)) {
       const circle = [...loading.slice(loading.indexOf(path)), path].map((one) => basename(one));
-      const message = `the imports go in a circle: ${circle.join(' -> ')}`;
+      const message = `the imports form a cycle: ${circle.join(' -> ')}`;
       return raise('invalid_input', message, { files: circle });
     }
     const { world } = env.run;
     const content = unwrap(await world.readFile(path, env.frame));
     const isData = /\.jsonl?$/.test(path);
     loading.push(path);
-    const left = isData ? undefined : await runModule(content, path, env);
+    const result = isData ? undefined : await runModule(content, path, env);
     loading.splice(loading.indexOf(path), 1);
-    const exports = left ? exportsOfUnit(left) : exportsOf(contentOf(content, world.root), path);
+    const exports = result
+      ? exportsOfUnit(result)
+      : exportsOf(contentOf(content, world.root), path);
     loaded.set(path, exports);
     return exports;
   };
 
-  /** The file as written, a folder, or the file with an extension added. */
+  /** Loads the file, the folder, or the file with the extension `.mld`. */
   return async (written, skipDirs, env) => {
     const { world } = env.run;
     if (extname(written) !== '') return await file(written, env);
@@ -115,8 +114,8 @@ export function createImports(runModule: RunModule): ImportPort {
   };
 }
 
-/** `export { … }` limits what can be had; names it lists must be there. */
-function exportsOfUnit({ unit, returned }: Left): Exports {
+/** Returns the exports of a file. Fails with `not_found` if an exported name is not defined. */
+function exportsOfUnit({ unit, returned }: ModuleRun): Exports {
   const { scope, exports, frontMatter, name } = unit;
   const wanted = exports.names ?? scope.names().map((one) => [one, ''] as const);
   const names = new Map<string, Value>();
@@ -136,7 +135,7 @@ function exportsOfUnit({ unit, returned }: Left): Exports {
 
 const SKIPPED = /^[._]/;
 
-/** One member per subfolder with an `index.mld`. */
+/** Returns one member for each subfolder with an `index.mld`. */
 async function folderExports(
   folder: string,
   skipDirs: readonly string[] | undefined,
@@ -157,16 +156,16 @@ async function folderExports(
   return { names, frontMatter: makeValue(null), path: folder };
 }
 
-/** Its members; a name it does not have is an error where it is read. */
+/** Returns the exports as a namespace. Reading a name that it does not have is an error. */
 const namespaceOf = ({ whole, names, path, frontMatter }: Exports): Value =>
   whole ?? makeNamespace(makeContainer(names), path, frontMatter);
 
-/** May come first: what is exported is judged when the file has come to its end. */
+/** Compiles an `export`. It may precede the definitions, because the exports are judged at the end of the file. */
 export function compileExport(c: Compiler, node: NodeOf<'export'>): Eval {
   return () => {
     if (node.names) {
       c.unit.exports.names ??= new Map();
-      for (const name of node.names) c.unit.exports.names.set(name, shownPlace(c.unit, node.at));
+      for (const name of node.names) c.unit.exports.names.set(name, locationText(c.unit, node.at));
     }
     return absent();
   };
@@ -204,7 +203,7 @@ export function compileImport(c: Compiler, node: NodeOf<'import'>): Eval {
     refuseAddress(textOf(value), node.mode);
     const place = resolvePath(env, textOf(value));
     let found: Exports | undefined;
-    const location = placeOf(c.unit, node.at);
+    const location = locationOf(c.unit, node.at);
     const named = { name: place, target: place, opLabels: [], retryOwner: false };
     const op = { type: 'import' as const, ...named, location };
     await operate(env, op, [{ name: 'source', value }], async (_values, inner) => {
@@ -215,7 +214,7 @@ export function compileImport(c: Compiler, node: NodeOf<'import'>): Eval {
   };
 }
 
-/** `import tools … from mcp "NAME"`: few scripts do it, so what it needs is loaded when one does. */
+/** Compiles `import tools … from mcp "NAME"`. Few scripts use it, so its code is loaded when one does. */
 function compileTools(c: Compiler, node: NodeOf<'import'>, written: NodeOf<'template'>): Eval {
   const name = c.text(written.parts);
   return async (env) => {
@@ -223,7 +222,7 @@ function compileTools(c: Compiler, node: NodeOf<'import'>, written: NodeOf<'temp
     const place = `mcp:${textOf(value).trim()}`;
     let found: Exports | undefined;
     const named = { name: place, target: place, opLabels: [], retryOwner: false };
-    const op = { type: 'import' as const, ...named, location: placeOf(c.unit, node.at) };
+    const op = { type: 'import' as const, ...named, location: locationOf(c.unit, node.at) };
     await operate(env, op, [{ name: 'source', value }], async ([source], inner) => {
       const { toolExports } = await import('../run/connector-tools.ts');
       found = await toolExports(source, inner);
@@ -254,14 +253,13 @@ async function load(
   if (node.form.kind === 'templates') {
     const names = await membersOf(c, place, node.form.parameters, env, 0);
     if (names.size === 0)
-      raise('not_found', `there are no templates (\`.att\`, \`.mtt\`) in \`${place}\``);
+      raise('not_found', `no templates (\`.att\`, \`.mtt\`) found in \`${place}\``);
     return { names, frontMatter: makeValue(null), path: place };
   }
   const skipDirs = folders && Array.isArray(folders.data) ? folders.data.map(String) : undefined;
   return await env.run.import(place, skipDirs, env);
 }
 
-/** The members of data as exports. */
 function exportsOf(value: Value, path: string): Exports {
   const whole = isAbsent(value) ? undefined : value;
   return { names: new Map(entriesOf(value)), frontMatter: makeValue(null), path, whole };
@@ -269,15 +267,15 @@ function exportsOf(value: Value, path: string): Exports {
 
 function bindFrom(c: Compiler, node: NodeOf<'import'>, env: Environment, exports: Exports): Value {
   const { form, source } = node;
-  const place = shownPlace(c.unit, node.at);
+  const place = locationText(c.unit, node.at);
   const bind = (name: string, value: Value) =>
     env.unit.scope.define(name, 'import', value, `${place} (from ${exports.path})`);
   switch (form.kind) {
     case 'names':
       for (const { name, alias } of form.names) {
-        // Guards are active already; their names stand for no value.
+        // Guards are active already, and their names have no value.
         if (exports.guards?.has(name) && !exports.names.has(name)) continue;
-        const isAsked = source.kind === 'input' && c.unit.asksFor(alias);
+        const isAsked = source.kind === 'input' && c.unit.testsName(alias);
         bind(alias, memberOf(exports, name, source.kind === 'payload' || isAsked));
       }
       break;
@@ -303,7 +301,7 @@ function memberOf(exports: Exports, name: string, isLoose: boolean): Value {
   if (exports.path === '@input')
     return raise('not_found', `\`@input\` has no \`${name}\``, {
       name,
-      hint: `it is what comes in on stdin, ${names.length > 0 ? `with ${names.join(', ')}` : 'and has no names'}; ask \`@${name} ?? …\` if it may be missing`,
+      hint: `it is the input from stdin, ${names.length > 0 ? `with ${names.join(', ')}` : 'without names'}; ask \`@${name} ?? …\` if it may be missing`,
     });
   return raise('not_found', `\`${exports.path}\` exports no \`${name}\``, {
     name,

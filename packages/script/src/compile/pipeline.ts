@@ -1,5 +1,5 @@
-// Pipelines. A stage may ask for the stage before it to run again; how often is bounded per asking
-// stage and per stage, and guards share those bounds.
+// Runs pipelines. A stage can request that the stage before it runs again. The number of repetitions is
+// limited per requesting stage and per stage, and guards share these limits.
 import { isObject, type Json } from '@kernmantle/core/base';
 import {
   type ActPorts,
@@ -30,7 +30,7 @@ import { isAbsent, isReadNull } from '../values/kinds.ts';
 const MAX_ATTEMPTS = 10;
 const MAX_RUNS = 20;
 
-/** One stage: a function, code, a group; effects written behind it belong to it. */
+/** One stage: a function, code or a group, with the effects that follow it. */
 export interface StagePlan {
   readonly name: string;
   readonly run: Walk;
@@ -38,36 +38,35 @@ export interface StagePlan {
 }
 
 export interface SourcePlan {
-  /** Undefined: the value is given. */
+  /** Absent if the caller passes the value. */
   readonly evaluate: Eval | undefined;
-  /** A call, command or code can be asked again. */
+  /** True for a call, command or code, which can run again. */
   readonly repeats: Eval<boolean>;
   readonly effects: StagePlan['effects'];
 }
 
-/** The attempts one asking stage has caused. */
 interface Context {
   attempt: number;
   readonly tries: Try[];
   readonly outputs: Value[];
   hint: Value | undefined;
-  /** A guard asked, not the stage: then the hint is for the stage as well. */
+  /** True if a guard made the request. Then the stage itself also receives the hint. */
   isOfGuard?: boolean;
 }
 
-/** What is known while a pipeline runs. */
+/** State of a pipeline while it runs. */
 class State {
   readonly env: Environment;
   readonly source: SourcePlan;
-  /** `outputs[0]` is the source's. */
+  /** Outputs of the stages; `outputs[0]` is the output of the source. */
   readonly outputs: Value[] = [];
   readonly inputs: Value[] = [];
   readonly runs: number[] = [];
   readonly contexts = new Map<number, Context>();
   readonly history: Value[][] = [];
   readonly guards: Json[] = [];
-  /** Marks of the answers that asked for another attempt. */
-  learnt: Descriptor = EMPTY;
+  /** Marks of the results that requested another attempt. */
+  requestMarks: Descriptor = EMPTY;
 
   constructor(env: Environment, source: SourcePlan) {
     this.env = env;
@@ -79,7 +78,6 @@ const NO_TRIES: readonly never[] = Object.freeze([]);
 
 const FIRST: Context = { attempt: 1, tries: [], outputs: [], hint: undefined };
 
-/** One pass through one stage. */
 interface Pass {
   readonly stage: number;
   readonly input: Value;
@@ -110,18 +108,18 @@ function stageEnv(state: State, pass: Pass): { env: Environment; budget: RetryBu
     hints: context.tries.flatMap((one) => (one.hint ? [one.hint.text] : [])),
   };
   const ctx = { pipe: () => pipeFacts(pipe) };
-  const frame = childFrame(state.env.frame, { ctx, retry: budget, influence: state.learnt });
+  const frame = childFrame(state.env.frame, { ctx, retry: budget, influence: state.requestMarks });
   const process = stage === 0 ? state.env.process : undefined;
   const isGuarded = frame.guards.list.length > 0;
   const act = isGuarded ? { ...state.env.act, record: recorder(state) } : state.env.act;
   return { env: { ...state.env, frame, act, pipe, note: undefined, process }, budget };
 }
 
-/** `@p.guards`: one record per check of this pipeline. */
+/** Returns an observer that adds one record to `@p.guards` for each check of the pipeline. */
 function recorder({ env, guards }: State): NonNullable<ActPorts['record']> {
   const outer = env.act.record;
   return (entry) => {
-    // A stage that went through has told its checks before its body ran.
+    // A successful stage has recorded its checks before its body ran.
     const isTold = entry.op.type === 'pipeline-stage' && entry.outcome.ok;
     if (entry.trace.length > 0 && !isTold) guards.push(checkOf(entry.trace));
     return outer?.(entry);
@@ -138,17 +136,18 @@ export function checkOf(trace: readonly TraceEntry[]): Json {
   };
 }
 
-/** A stage's answer: a value, or the wish that what it got be made again. */
+/** The result of a stage: a value, or a request to compute its input again. */
 type Staged =
   | { readonly value: Value }
-  /** `marks`: of whatever decided that it be made again. */
+  /** `marks` are the marks of everything that decided about the request. */
   | { readonly hint: Value | undefined; readonly marks: Descriptor; readonly isOfGuard?: boolean };
 
 function answerOf(value: Value): Staged {
-  const left = leaveOf(value);
+  const leaving = leaveOf(value);
   const marks = value.meta.descriptor;
-  if (left?.word === 'retry') return { hint: isAbsent(left.value) ? undefined : left.value, marks };
-  if (left) return { value: left.value };
+  if (leaving?.word === 'retry')
+    return { hint: isAbsent(leaving.value) ? undefined : leaving.value, marks };
+  if (leaving) return { value: leaving.value };
   const { data } = value;
   if (data === 'retry') return { hint: undefined, marks };
   if (!isObject(data) || data['value'] !== 'retry') return { value };
@@ -166,12 +165,17 @@ async function runStage(state: State, plan: StagePlan, pass: Pass): Promise<Stag
       await runEffects(plan.effects, answer.value, env);
     return answer;
   } catch (error) {
-    return askedByGuard(error, budget, stage, plan);
+    return requestOfGuard(error, budget, stage, plan);
   }
 }
 
-/** A guard of this stage said retry: the same wish, on the same budget. */
-function askedByGuard(error: unknown, budget: RetryBudget, stage: number, plan: StagePlan): Staged {
+/** Returns the request of a guard that decided retry, within the same limits. Throws other faults. */
+function requestOfGuard(
+  error: unknown,
+  budget: RetryBudget,
+  stage: number,
+  plan: StagePlan,
+): Staged {
   const fault = toFault(error);
   const hint = retryHint(fault.fault, budget);
   if (hint !== undefined)
@@ -204,31 +208,32 @@ const tooOften = (message: string): never =>
     hint: 'let the stage that asks for `retry` give up after some attempts',
   });
 
-/** The source, asked again by the first stage. */
+/** Runs the source, or runs it again for the first stage. */
 async function runSource(state: State, context: Context): Promise<void> {
   const { source } = state;
-  const held = state.outputs[0] ?? makeValue(null);
-  const { env } = stageEnv(state, { stage: 0, input: held, context });
+  const current = state.outputs[0] ?? makeValue(null);
+  const { env } = stageEnv(state, { stage: 0, input: current, context });
   countRun(state, 0, 'the source');
-  const ready = takeSource((await source.evaluate?.(env)) ?? held);
+  const ready = takeSource((await source.evaluate?.(env)) ?? current);
   state.outputs[0] = ready;
   await runEffects(source.effects, ready, env);
 }
 
 function takeSource(value: Value): Value {
-  const left = leaveOf(value);
-  if (left?.word === 'retry')
+  const leaving = leaveOf(value);
+  if (leaving?.word === 'retry')
     raise('invalid_input', '`retry` in the source of a pipeline has nothing to run again');
-  return left ? left.value : value;
+  return leaving ? leaving.value : value;
 }
 
-/** Each answer decides where it goes on. */
+/** Runs the stages. The result of each decides which stage runs next. */
 async function runStages(state: State, stages: readonly StagePlan[]): Promise<Value> {
   let stage = 1;
   for (let plan = stages[0]; plan; plan = stages[stage - 1]) {
     const asking = state.contexts.get(stage);
     const serving = state.contexts.get(stage + 1) ?? FIRST;
-    // The hint is for whoever is asked: what made the input, and the stage itself when a guard asks.
+    // The hint is for the stage that computes the input, and for the stage itself if a guard made the
+    // request.
     const own = asking && { ...asking, hint: asking.isOfGuard ? asking.hint : undefined };
     const context = own ?? serving;
     const input = valueAt(state.outputs, stage - 1);
@@ -238,15 +243,15 @@ async function runStages(state: State, stages: readonly StagePlan[]): Promise<Va
       if (endsHere(answer.value)) break;
       stage += 1;
     } else {
-      // Whatever runs again runs because of what the stage has seen.
-      state.learnt = mergeDescriptors(state.learnt, answer.marks);
-      stage = await again(state, stage, plan.name, answer);
+      // A repeated stage runs because of the result of the requesting stage, so it has its marks.
+      state.requestMarks = mergeDescriptors(state.requestMarks, answer.marks);
+      stage = await repeatInput(state, stage, plan.name, answer);
     }
   }
   return valueAt(state.outputs, -1);
 }
 
-/** An empty result ends the pipeline. */
+/** True for an empty result, which ends the pipeline. */
 const endsHere = (value: Value): boolean =>
   value.data === '' || (value.data === null && !isReadNull(value));
 
@@ -255,17 +260,17 @@ function finish(state: State, stage: number, value: Value): void {
   state.outputs.push(
     endsHere(value) ? makeValue('', { descriptor: value.meta.descriptor }) : value,
   );
-  const asked = state.contexts.get(stage);
-  if (asked) {
+  const context = state.contexts.get(stage);
+  if (context) {
     state.contexts.delete(stage);
-    if (asked.outputs.length > 0) state.history.push(asked.outputs);
+    if (context.outputs.length > 0) state.history.push(context.outputs);
   }
   const serving = state.contexts.get(stage + 1);
   if (serving) serving.outputs.push(valueAt(state.outputs, stage));
 }
 
-/** `stage` asks: what made its input runs again. Answers with the stage to go on with. */
-async function again(
+/** Repeats the computation of a stage's input. Returns the stage that runs next. */
+async function repeatInput(
   state: State,
   stage: number,
   name: string,
@@ -278,7 +283,7 @@ async function again(
   context.attempt += 1;
   Object.assign(context, { hint, isOfGuard });
   if (context.attempt > MAX_ATTEMPTS)
-    tooOften(`\`${name}\` asked for another attempt ${MAX_ATTEMPTS} times`);
+    tooOften(`\`${name}\` requested another attempt ${MAX_ATTEMPTS} times`);
   if (stage > 1) {
     state.outputs.length = stage - 1;
     return stage - 1;
@@ -288,26 +293,26 @@ async function again(
   return stage;
 }
 
-/** Runs a pipeline; `given` is its first input when the source is no expression of its own. */
+/** Runs a pipeline. `given` is its input if the source is not an expression. */
 export async function runPipeline(
   env: Environment,
   source: SourcePlan,
   stages: readonly StagePlan[],
-  given?: Value,
+  firstInput?: Value,
 ): Promise<Value> {
   const state = new State(env, source);
-  if (given) state.outputs.push(given);
+  if (firstInput) state.outputs.push(firstInput);
   else await runSource(state, FIRST);
-  if (given && source.effects.length > 0)
+  if (firstInput && source.effects.length > 0)
     await runEffects(
       source.effects,
-      given,
-      stageEnv(state, { stage: 0, context: FIRST, input: given }).env,
+      firstInput,
+      stageEnv(state, { stage: 0, context: FIRST, input: firstInput }).env,
     );
   const value = await runStages(state, stages);
   const stage = stages.length;
   const input = state.inputs[stage] ?? value;
-  // The counters a guard sees while the result is judged: those of the pass that made it.
+  // A guard on the result reads the counters of the attempt that computed it.
   const context = { ...FIRST, attempt: Math.max(1, state.runs.at(-1) ?? 1) };
   env.note?.(pipeFacts(pipeOf(state, { stage, input, context })));
   return value;

@@ -1,6 +1,6 @@
-// `/policy`, `/profiles` and `/needs` of a script, in the words of flow's policies. A script's policy
-// only narrows: its `allow` and `deny` patterns become a guard nobody can leave out, everything else a
-// level of its own below those in force.
+// Compiles `policy`, `profiles` and `needs`. A policy in a script only narrows: its `allow` and `deny`
+// patterns become a guard that cannot be switched off, and its other rules become a level below the
+// policies in force.
 import { isObject, type Json, type JsonObject, ok, shellQuote } from '@kernmantle/core/base';
 import {
   childFrame,
@@ -34,11 +34,11 @@ const words = (data: Json | undefined): string[] => {
   if (Array.isArray(data)) return data.map(textual);
   if (typeof data === 'string') return [data];
   if (!isObject(data)) return [];
-  return Object.entries(data).flatMap(([key, value]) => listed(key, value));
+  return Object.entries(data).flatMap(([key, value]) => patternsOfEntry(key, value));
 };
 
-/** `{ sh: true, cmd: ["git:*"], fs: { r: ["**"] } }` as patterns. */
-function listed(key: string, value: Json): string[] {
+/** Returns the patterns of an object such as `{ sh: true, cmd: ["git:*"], fs: { r: ["**"] } }`. */
+function patternsOfEntry(key: string, value: Json): string[] {
   if (value === true) return [key];
   if (value === false || value === null) return [];
   return words(value).map((rest) => (rest === '*' ? key : `${key}:${rest}`));
@@ -64,7 +64,7 @@ function patternsOf(data: JsonObject, world: Patterns['world']): Patterns {
 const rulesOf = (data: Json | undefined): Record<string, RuleState> =>
   Array.isArray(data) ? Object.fromEntries(data.map((name) => [textual(name), 'deny'])) : {};
 
-/** What flow's policies can say already. */
+/** Returns the rules that core's policies support. */
 function rulesIn(data: JsonObject, root: string): PolicyRules {
   const defaults = isObject(data['defaults']) ? data['defaults'] : {};
   const unlabelled = words(defaults['unlabeled'] ?? defaults['unlabelled']);
@@ -72,9 +72,9 @@ function rulesIn(data: JsonObject, root: string): PolicyRules {
   const packs = Object.keys(rules);
   const unknown = packs.find((name) => !RULE_NAMES.includes(name));
   if (unknown !== undefined)
-    raise('config_invalid', `\`${unknown}\` is no rule`, { hint: RULE_NAMES.join(', ') });
+    raise('config_invalid', `\`${unknown}\` is not a rule`, { hint: RULE_NAMES.join(', ') });
   const { labels, operations, locked = false } = data;
-  if (typeof locked !== 'boolean') raise('config_invalid', '`locked` is true or false');
+  if (typeof locked !== 'boolean') raise('config_invalid', '`locked` must be true or false');
   return {
     ...(locked && { locked }),
     ...(isObject(labels) ? { labels: labelsOf(labels, root) } : {}),
@@ -84,7 +84,7 @@ function rulesIn(data: JsonObject, root: string): PolicyRules {
   };
 }
 
-/** By the names that files carry. */
+/** Replaces folder labels with the labels that files have. */
 const labelsOf = (data: JsonObject, root: string): NonNullable<PolicyRules['labels']> =>
   Object.fromEntries(
     Object.entries(data as NonNullable<PolicyRules['labels']>).map(([label, rule]) => [
@@ -104,7 +104,7 @@ function locked(on: string, refusal: (view: GuardView) => string | undefined): G
   return unwrap(defineGuard({ name: 'policy', on, timing: 'before', locked: true, decide }));
 }
 
-/** `op:…` patterns are filters of guards; an allowed one closes the others of its first word. */
+/** Returns guards for `op:…` patterns. An allowed pattern closes the other operations with the same first word. */
 function operationGuards({ allow = [], deny }: Patterns): Guard[] {
   const denied = deny.filter((pattern) => pattern.startsWith('op:'));
   const allowed = allow.filter((pattern) => pattern.startsWith('op:'));
@@ -123,7 +123,7 @@ function operationGuards({ allow = [], deny }: Patterns): Guard[] {
 }
 
 function guardOf(patterns: Patterns): GuardSet {
-  // A list of what is allowed is no list of the script's own modules and templates.
+  // An `allow` list does not apply to modules and templates of the script itself.
   const unlisted = { ...patterns, allow: undefined };
   const decide = ({ op, inputs }: GuardView) =>
     refusalOf(op.metadata?.['own'] === true ? unlisted : patterns, op, inputs);
@@ -140,16 +140,15 @@ interface Narrowed {
   readonly patterns: Patterns;
 }
 
-/** A frame under one more policy. */
-function narrowed(frame: Frame, { world }: RunState, { data }: Value): Narrowed {
-  if (!isObject(data)) return raise('config_invalid', 'a policy is an object');
+function narrowFrame(frame: Frame, { world }: RunState, { data }: Value): Narrowed {
+  if (!isObject(data)) return raise('config_invalid', 'a policy must be an object');
   for (const key of Object.keys(data)) {
     if (key === 'authorizations')
       raise('config_invalid', '`authorizations` is not part of this version', {
-        hint: 'say what is allowed with `allow`, `labels` and guards',
+        hint: 'state what is allowed with `allow`, `labels` and guards',
       });
     if (!KEYS.includes(key))
-      raise('config_invalid', `\`${key}\` is nothing a script's policy can say`, {
+      raise('config_invalid', `\`${key}\` is not a key of a script's policy`, {
         hint: KEYS.join(', '),
       });
   }
@@ -161,12 +160,12 @@ function narrowed(frame: Frame, { world }: RunState, { data }: Value): Narrowed 
 }
 
 export function applyPolicy(run: RunState, value: Value): void {
-  const { frame, patterns } = narrowed(run.ground, run, value);
+  const { frame, patterns } = narrowFrame(run.ground, run, value);
   run.policies.push(patterns);
   run.ground = frame;
 }
 
-// What `policy @p = …` has declared, with all that it is made of.
+// Members of each policy that `policy @p = …` has declared.
 const declared = new WeakMap<object, readonly Value[]>();
 
 export function declarePolicy({ data }: Value, members: readonly Value[]): void {
@@ -176,7 +175,7 @@ export function declarePolicy({ data }: Value, members: readonly Value[]): void 
 const declaredIn = ({ data }: Value): readonly Value[] | undefined =>
   isObject(data) ? declared.get(data) : undefined;
 
-/** `with { policy: @p }`. INVARIANT: what data says, rather than a script's own text, sets no rules. */
+/** Applies `with { policy: @p }`. INVARIANT: data from outside of the script's text never sets rules. */
 export function narrowedEnv(env: Environment, value: Value): Environment {
   const members = declaredIn(value);
   const origin = value.meta.descriptor.taint.find((mark) => mark.startsWith('src:'));
@@ -185,20 +184,20 @@ export function narrowedEnv(env: Environment, value: Value): Environment {
     return raise('permission_denied', message, { hint: "write it in the script's own text" });
   }
   const frame = (members ?? [value]).reduce(
-    (inner, member) => narrowed(inner, env.run, member).frame,
+    (inner, member) => narrowFrame(inner, env.run, member).frame,
     env.frame,
   );
   return { ...env, frame };
 }
 
-/** `requires: { cmd: [git], sh, network }` as patterns. */
+/** Returns the patterns of `requires: { cmd: [git], sh, network }`. */
 const requirements = (data: Json | undefined): string[] =>
   words(data).map((word) => word.replace(/^cmd:([^:]+)$/, 'cmd:$1:*'));
 
 const isGranted = (run: RunState, pattern: string): boolean =>
   run.policies.every((patterns) => refusal(patterns, [pattern.replace(/:\*$/, '')]) === undefined);
 
-/** The first profile whose requirements no policy denies, else the last. It grants nothing. */
+/** Returns the first profile whose requirements every policy permits, or else the last. A profile grants nothing. */
 export function profileOf(run: RunState, profiles: JsonObject): Json {
   const entries = Object.entries(profiles);
   const fits = entries.find(([, profile]) => {
@@ -208,7 +207,7 @@ export function profileOf(run: RunState, profiles: JsonObject): Json {
   return (fits ?? entries.at(-1))?.[0] ?? null;
 }
 
-/** What a script says it cannot do without, and does not have: refused, or not installed. */
+/** Returns the needs that a policy refuses, or else those that are not installed. */
 export async function missingNeeds(env: Environment, needs: JsonObject): Promise<string[]> {
   const wanted = requirements(needs);
   const refused = wanted.filter((pattern) => !isGranted(env.run, pattern));
@@ -225,7 +224,7 @@ function programOf(pattern: string): string[] {
   return program === undefined || program === '*' ? [] : [program];
 }
 
-/** Asked of the shell that would run them, all at once. */
+/** Asks the shell for all programs at once and returns those that it does not find. */
 async function absentPrograms(
   programs: readonly string[],
   { run, unit, frame }: Environment,

@@ -1,5 +1,5 @@
 // Hot: runs for each step of a script, and a promise costs more than most steps.
-// `@name.field[0].method(…)`: a name and steps, taken one after the other.
+// Compiles references: `@name.field[0].method(…)`. The steps are evaluated one after the other.
 import { getOwn, whenReady } from '@kernmantle/core/base';
 import {
   addMarks,
@@ -11,15 +11,15 @@ import {
 import { raise } from '../fault.ts';
 import {
   type Compiler,
+  constant,
   type Environment,
   type Eval,
   evaluateAll,
   executableOf,
-  given,
   type Reading,
   type Walk,
 } from '../run/environment.ts';
-import { asksWhether, compileExistence } from '../run/existence.ts';
+import { compileExistence, testsExistence } from '../run/existence.ts';
 import {
   contextValue,
   findName,
@@ -49,11 +49,11 @@ import { misspeltFact, mxOf } from '../values/metadata.ts';
 import { callMethod, hasMethod, LIST_METHODS, PatternData } from '../values/methods.ts';
 import { guardInputMember, type Quantified, quantified, quantifiedOf } from './guard-input.ts';
 
-/** Arguments are strict: an unknown name there is an error. */
+/** Compiles arguments. An unknown name in an argument is an error. */
 export const compileArguments = (c: Compiler, nodes: readonly Expression[]): Eval[] =>
   nodes.map((node) => c.expression(node));
 
-/** `@f(a, b)` as what is called and what it is given. */
+/** Splits `@f(a, b)` into the called function and its arguments. */
 export function compileCallee(
   c: Compiler,
   node: NodeOf<'reference'>,
@@ -80,7 +80,7 @@ function field(name: string, reading: Reading, variable: string): Walk {
   };
 }
 
-/** `<>.k` in the template of a file: its field, and where it has none the fact of that name. */
+/** Reads `<>.k` in the template of a file: a field of the content, or else a fact of that name. */
 function fileField(name: string, reading: Reading): Walk {
   return (value) => {
     const facts = mxOf(value);
@@ -90,14 +90,14 @@ function fileField(name: string, reading: Reading): Walk {
   };
 }
 
-/** In a guard a misspelt mark would never hold. */
+/** Fails on a misspelt member of `.mx` in a guard, because its condition would never hold. */
 function refuseSlip(value: Value, name: string): void {
   const meant = misspeltFact(value, name);
   if (meant !== undefined)
     raise('not_found', `\`.mx\` has no \`${name}\``, { hint: `did you mean \`${meant}\`?` });
 }
 
-/** What a variable knows about itself. */
+/** Returns the facts about a variable for `.mx`. */
 function factsOf(name: string, { scope, unit }: Environment): MxFacts {
   const place = scope.find(name)?.place;
   const exported = unit.exports.names?.has(name) ?? false;
@@ -106,13 +106,13 @@ function factsOf(name: string, { scope, unit }: Environment): MxFacts {
 
 type StepOf<K extends PathStep['kind']> = Extract<PathStep, { kind: K }>;
 
-/** Everything a guard's `@input.any.mx.taint.includes(…)` needs answers through ordinary fields. */
+/** Compiles a method call. Questions such as `@input.any.mx.taint.includes(…)` are read as fields. */
 function method(c: Compiler, step: StepOf<'field'>, call: StepOf<'call'>, reading: Reading): Walk {
   const { name, at } = step;
   const [pattern, ...others] = call.arguments;
   const isPattern = pattern?.kind === 'pattern';
   const values = isPattern
-    ? [given(patternOf(pattern)), ...compileArguments(c, others)]
+    ? [constant(patternOf(pattern)), ...compileArguments(c, others)]
     : compileArguments(c, call.arguments);
   return (value, env) => {
     const measured = guardInputMember(value, name);
@@ -123,20 +123,20 @@ function method(c: Compiler, step: StepOf<'field'>, call: StepOf<'call'>, readin
     if (reading === 'condition' && isAbsent(value) && name !== 'isDefined')
       return absent(value.meta.descriptor);
     if (!hasMethod(value, name)) return callMethod(value, name, []);
-    return whenReady(evaluateAll(values, env), (given) => callMethod(value, name, given));
+    return whenReady(evaluateAll(values, env), (results) => callMethod(value, name, results));
   };
 }
 
 const patternOf = ({ body, flags }: NodeOf<'pattern'>): Value =>
   makeOpaque(new PatternData(body, flags));
 
-/** A pattern is no value: no function can be given one. */
+/** Fails on a pattern that is used as a value. */
 export const refusePattern = (): never =>
   raise('invalid_input', 'a pattern can only be given to a method of a text', {
     hint: 'the first argument of `match`, `replace`, `replaceAll` or `split`',
   });
 
-/** A function in a field, or one that hangs on the name of another. */
+/** Returns the function in a field, or a variant of a function; absent if there is none. */
 function callableField(value: Value, name: string): Value | undefined {
   const executable = executableOf(value);
   const member = executable?.signature.members?.get(name);
@@ -147,7 +147,7 @@ function callableField(value: Value, name: string): Value | undefined {
   return executableOf(found) && found;
 }
 
-/** Null, unless it was read: such a one is an output like any other. */
+/** True for null, except for a null that was read from data. */
 const isNothing = (value: Value): boolean => value.data === null && !isReadNull(value);
 
 export function invoke(
@@ -157,13 +157,13 @@ export function invoke(
   env: Environment,
   at: number,
   isStage = false,
-  asked?: Eval,
+  existence?: Eval,
 ): MaybePromise<Value> {
   const executable = executableOf(target);
-  if (!executable) return raise('invalid_input', `\`@${name}\` is no function`, { name });
-  const site = asked ? { env, at, isStage, asked } : { env, at, isStage };
+  if (!executable) return raise('invalid_input', `\`@${name}\` is not a function`, { name });
+  const site = existence ? { env, at, isStage, asked: existence } : { env, at, isStage };
   const called = located(env, at, () => executable.call(values, site));
-  // Which function was called may itself be a secret.
+  // Which function was called may itself be secret.
   return whenReady(called, (value) => addMarks(value, target.meta.descriptor));
 }
 
@@ -180,9 +180,9 @@ function compileStep(c: Compiler, step: PathStep, reading: Reading, variable: st
     case 'call': {
       const values = compileArguments(c, step.arguments);
       const [first] = step.arguments;
-      const asked =
-        first && asksWhether(variable) ? compileExistence(c, variable, first) : undefined;
-      return (value, env) => invoke(value, variable, values, env, step.at, false, asked);
+      const existence =
+        first && testsExistence(variable) ? compileExistence(c, variable, first) : undefined;
+      return (value, env) => invoke(value, variable, values, env, step.at, false, existence);
     }
   }
 }
@@ -204,21 +204,20 @@ function slice(c: Compiler, from: Expression | undefined, to: Expression | undef
 
 interface Walked {
   readonly walk: Walk;
-  /** `[*]`: the steps behind it are taken for each element … */
+  /** True for `[*]`. The following steps run for each element. */
   readonly isEach: boolean;
-  /** … up to a method of lists, which is asked of them all. */
+  /** True for a method of lists, which ends `[*]` and receives the whole list. */
   readonly isOfList: boolean;
-  /** Of a field. */
   readonly name?: string;
 }
 
-/** A field and the call after it are one step: a method, or a function in a field. */
+/** Compiles steps. A field and the call after it are one step: a method, or a function in a field. */
 function compileSteps(c: Compiler, node: NodeOf<'reference'>, reading: Reading): Walked[] {
   const walks: Walked[] = [];
   const { steps, name } = node;
   for (let at = 0; at < steps.length; at++) {
     const [step, next] = [steps[at] as PathStep, steps[at + 1]];
-    // Only a field may be missing: what is called must be there, also where a condition asks.
+    // Only a field may be absent. A called function must exist, also in a condition.
     const isReceiver = !node.isOptional && steps.slice(at + 1).some(({ kind }) => kind === 'call');
     if (step.kind === 'field' && next?.kind === 'call') {
       const walk = method(c, step, next, reading);
@@ -251,14 +250,14 @@ function walkSteps(
 
 const MARKS = new Set(['labels', 'taint', 'sources', 'tokens']);
 
-/** `@input.any.mx…`: the rest of the steps for each input, then one answer. */
+/** Evaluates the steps after `@input.any` for each input and combines the results. */
 async function overInputs(
   walks: readonly Walked[],
   many: Quantified,
   env: Environment,
 ): Promise<Value> {
   const answers: Value[] = [];
-  // `@input.any.taint` is short for `@input.any.mx.taint`, and every plain value has a text.
+  // `@input.any.taint` means `@input.any.mx.taint`, and every plain value has a text.
   const name = walks[0]?.name ?? '';
   const isOfMarks = MARKS.has(name);
   for (const item of many.content.values) {
@@ -271,7 +270,7 @@ async function overInputs(
     : quantified(many.content.quantifier, answers);
 }
 
-/** `[*].name`: the rest of the steps for each element. */
+/** Evaluates the steps after `[*]` for each element. */
 async function overEach(walks: readonly Walked[], list: Value, env: Environment): Promise<Value> {
   const { data } = list;
   if (!Array.isArray(data)) return raise('invalid_input', '`[*]` needs a list');
@@ -284,7 +283,7 @@ async function overEach(walks: readonly Walked[], list: Value, env: Environment)
   return end < 0 ? all : await walkSteps(walks.slice(end), all, env);
 }
 
-/** Steps behind something that is no name: `<a.json>.k[0]`. */
+/** Compiles the steps after a value without a name, as in `<a.json>.k[0]`. */
 export function walkStepsOf(c: Compiler, steps: readonly PathStep[], reading: Reading): Walk {
   if (steps.length === 0) return (value) => value;
   const node = { kind: 'reference', name: '', steps, isOptional: false, at: 0, end: 0 } as const;
@@ -292,7 +291,7 @@ export function walkStepsOf(c: Compiler, steps: readonly PathStep[], reading: Re
   return (value, env) => walkSteps(walks, value, env);
 }
 
-/** In a guard, and in what it calls, only a name that the script itself asks about may be missing. */
+/** In a guard and in the functions that it calls, only a name that the script tests may be unbound. */
 const mustBeBound = ({ frame }: Environment, name: string): boolean =>
   frame.isJudging && !PROVIDED.has(name);
 
@@ -307,7 +306,7 @@ function unknownName(env: Environment, name: string): never {
 const asksDefined = ([first]: readonly PathStep[]): boolean =>
   first?.kind === 'field' && first.name === 'isDefined';
 
-/** `@mx["guard"]` is `@mx.guard`. */
+/** Returns the first member of `@mx`. `@mx["guard"]` means `@mx.guard`. */
 function contextStep([first]: readonly PathStep[]): { readonly name: string } | undefined {
   if (first?.kind !== 'index') return first?.kind === 'field' ? first : undefined;
   const { index } = first;
@@ -316,7 +315,7 @@ function contextStep([first]: readonly PathStep[]): { readonly name: string } | 
   return name === 'guard' ? { name } : undefined;
 }
 
-/** `@mx.name…` makes only that member. */
+/** Compiles `@mx.name…`, which computes only that member. */
 function contextReference(
   c: Compiler,
   node: NodeOf<'reference'>,
@@ -326,7 +325,7 @@ function contextReference(
   const first = contextStep(node.steps);
   if (!isContextName(node.name) || !first || second?.kind === 'call') return undefined;
   const found = second?.kind === 'field' && third?.kind !== 'call' ? second.name : undefined;
-  // An argument may be called `names` too: that one is `@mx.args["names"]`.
+  // An argument can have the name `names` too; it is read with `@mx.args["names"]`.
   const hasInner = /^op(?:eration)?$/.test(first.name) || `${first.name}.${found}` === 'args.names';
   const inner = hasInner ? found : undefined;
   const isNeeded = reading === 'value';
@@ -338,8 +337,8 @@ function contextReference(
     );
 }
 
-export function compileReference(c: Compiler, node: NodeOf<'reference'>, asked: Reading): Eval {
-  const reading = node.isOptional ? 'condition' : asked;
+export function compileReference(c: Compiler, node: NodeOf<'reference'>, requested: Reading): Eval {
+  const reading = node.isOptional ? 'condition' : requested;
   const context = contextReference(c, node, reading);
   const walks = compileSteps(c, node, reading);
   const isAsked = node.isOptional || asksDefined(node.steps);
@@ -356,7 +355,7 @@ export function compileReference(c: Compiler, node: NodeOf<'reference'>, asked: 
   return context ? (env) => (env.scope.find(name) ? find(env) : context(env)) : find;
 }
 
-/** For texts: undefined when the name is unknown, so that it stays as written. */
+/** Compiles a reference in a text. Returns `undefined` for an unknown name, which stays unchanged. */
 export function compileKnownReference(
   c: Compiler,
   node: NodeOf<'reference'>,
@@ -367,7 +366,7 @@ export function compileKnownReference(
   const isCalled = steps.some(({ kind }) => kind === 'call');
   const isGuard = contextStep(steps)?.name === 'guard' && isContextName(name);
   const isNeeded = reading !== 'condition' && !node.isOptional && !isPlainText(c.unit.text, node);
-  // A text has no undefined to go on with.
+  // A text cannot contain undefined.
   const needsGuard = isGuard && reading !== 'condition' && !node.isOptional;
   return (env) => {
     if (needsGuard && !isJudged(env)) return located(env, node.at, refuseGuard);
@@ -375,7 +374,7 @@ export function compileKnownReference(
     const cell = env.scope.find(name);
     if (cell) return cell.isMissing ? undefined : evaluate(env);
     const found = findName(env, name);
-    // `bob@json.org` is no function of the language unless it is called.
+    // `@json` in `bob@json.org` is a function only if it is called.
     if (found && (isCalled || !executableOf(found.value))) return evaluate(env);
     return isNeeded && mustBeBound(env, name)
       ? located(env, node.at, () => unknownName(env, name))

@@ -1,5 +1,5 @@
 // Hot: runs for each step of a script, and a promise costs more than most steps.
-// Stages as written: functions, transformers, code, commands, effects, `while`, groups.
+// Compiles the stages of pipelines: functions, transformers, code, commands, effects, `while` and groups.
 import { whenReady } from '@kernmantle/core/base';
 import {
   addMarks,
@@ -10,21 +10,21 @@ import {
   type Value,
 } from '@kernmantle/core/flow';
 import { raise } from '../fault.ts';
-import { placeOf } from '../problem.ts';
+import { locationOf } from '../problem.ts';
 import { leaveOf } from '../run/control-values.ts';
 import {
   type Compiler,
+  constant,
   type Environment,
   type Eval,
   evaluateAll,
   executableOf,
-  given,
   newPath,
   pipeFacts,
   under,
   type Walk,
 } from '../run/environment.ts';
-import { asksWhether, isPlace } from '../run/existence.ts';
+import { isPlace, testsExistence } from '../run/existence.ts';
 import { withFacts } from '../run/names.ts';
 import { operate } from '../run/operate.ts';
 import type { Expression, NodeOf, PipelineStage } from '../syntax/ast.ts';
@@ -46,10 +46,10 @@ const stageOperation = ({ unit }: Compiler, name: string, at: number): Operation
   subtype: name,
   name,
   opLabels: [],
-  location: placeOf(unit, at),
+  location: locationOf(unit, at),
 });
 
-/** The stage input comes first, explicit arguments follow; the call inside shares the stage's budget. */
+/** Compiles a call. The input is the first argument. The call shares the retry limits of the stage. */
 function callRun(
   c: Compiler,
   { target: node, at, ...stage }: NodeOf<'call-stage' | 'while-stage'>,
@@ -59,20 +59,20 @@ function callRun(
   const fields = steps.flatMap((step) => (step.kind === 'field' ? [step.name] : []));
   const name = [node.name, ...fields].join('.');
   const op = stageOperation(c, name, at);
-  // Nothing comes in where a group begins: `|| @a(1) || @b(2)` are plain calls.
+  // The start of a group has no input: `|| @a(1) || @b(2)` are plain calls.
   const takesInput = !isFirst || extra.length === 0;
   const run: Walk = async (input, outer) => {
-    const env = streamed(outer, stage);
+    const env = withStream(outer, stage);
     const callee = await target(env);
     const first = takesInput ? [stageInput(input)] : [];
     const executable = executableOf(callee);
     if (!executable)
-      return raise('invalid_input', `\`@${name}\` is no function, so it cannot be a stage`);
+      return raise('invalid_input', `\`@${name}\` is not a function and cannot be a stage`);
     const call = (values: readonly Eval[], inner: Environment) =>
       invoke(callee, name, values, inner, at, true);
-    // Transformers are no operations.
+    // Transformers are not operations, so no guard judges them.
     if (executable.signature.bodyKind === 'transformer')
-      return await call([...first.map(given), ...extra], env);
+      return await call([...first.map(constant), ...extra], env);
     const values = [...first, ...(await evaluateAll(extra, env))];
     const inputs = values.map((value, index) =>
       index < first.length
@@ -84,7 +84,7 @@ function callRun(
       operate(env, op, inputs, (passed, inner, { trace }) => {
         hasBegun = true;
         if (trace.length > 0) env.pipe?.guards.push(checkOf(trace));
-        return call(passed.map(given), {
+        return call(passed.map(constant), {
           ...inner,
           pipe: takesInput ? withInput(inner, passed[0]) : inner.pipe,
         });
@@ -99,18 +99,18 @@ function callRun(
   return { run, name };
 }
 
-/** What a guard made of the input is what `@input` is. */
+/** Sets `@input` to the input after the guards. */
 const withInput = ({ pipe }: Environment, input: Value | undefined): Environment['pipe'] =>
   pipe && input ? { ...pipe, input } : pipe;
 
-/** In an effect `@input` and `@mx.input` are the value that passes. */
-function passing(env: Environment, value: Value): Environment {
+/** Returns the environment of an effect, in which `@input` and `@mx.input` are the value of the pipeline. */
+function effectEnv(env: Environment, value: Value): Environment {
   const pipe = withInput(env, value);
   return pipe ? { ...withFacts(env, { pipe: () => pipeFacts(pipe) }), pipe } : env;
 }
 
-/** `| stream @f`: for this stage alone. */
-const streamed = (env: Environment, stage: object): Environment =>
+/** Applies `| stream @f` to this stage only. */
+const withStream = (env: Environment, stage: object): Environment =>
   'isStream' in stage ? { ...env, process: { ...NO_OPTIONS, isStream: true } } : env;
 
 const NO_OPTIONS = { stdin: undefined, timeoutMs: undefined };
@@ -120,7 +120,7 @@ function codeRun(c: Compiler, { code, at, ...stage }: NodeOf<'code-stage'>): Nam
   const name = code.kind === 'command' ? 'cmd' : code.language;
   const op = stageOperation(c, name, at);
   const run: Walk = (input, outer) => {
-    const env = streamed(outer, stage);
+    const env = withStream(outer, stage);
     const inputs = [{ name: 'input', value: stageInput(input) }] as const;
     return operate(env, op, inputs, async ([passed], inner) => {
       const here = { ...inner, pipe: withInput(inner, passed) };
@@ -133,7 +133,7 @@ function codeRun(c: Compiler, { code, at, ...stage }: NodeOf<'code-stage'>): Nam
   return { run, name };
 }
 
-/** `while(n) @f`: f answers `done v` or `continue v`. */
+/** Compiles `while(n) @f`, where `f` returns `done v` or `continue v`. */
 function whileRun(c: Compiler, stage: NodeOf<'while-stage'>): NamedRun {
   const { run: once, name } = callRun(c, stage);
   const limit = c.expression(stage.limit);
@@ -143,17 +143,17 @@ function whileRun(c: Compiler, stage: NodeOf<'while-stage'>): NamedRun {
     if (!(count > 0))
       return raise('invalid_input', `\`while(${textOf(rounds)})\` needs a number of rounds`);
     let value = input;
-    // That there is another round was decided by the answers so far.
+    // The results so far decided that there is another round.
     let marks = rounds.meta.descriptor;
     for (let round = 1; round <= count; round++) {
-      await env.run.breathe(round > 1 ? stage.pauseMs : 0);
+      await env.run.yieldTurn(round > 1 ? stage.pauseMs : 0);
       const facts = { while: { iteration: round, limit: count, active: true } };
       const answer = await once(value, under(withFacts(env, facts), marks));
-      const left = leaveOf(answer);
+      const leaving = leaveOf(answer);
       marks = mergeDescriptors(marks, answer.meta.descriptor);
-      if (left && isAbsent(left.value)) value = addMarks(value, marks);
-      else if (left) value = left.value;
-      if (left?.word !== 'continue') return addMarks(left ? value : answer, marks);
+      if (leaving && isAbsent(leaving.value)) value = addMarks(value, marks);
+      else if (leaving) value = leaving.value;
+      if (leaving?.word !== 'continue') return addMarks(leaving ? value : answer, marks);
     }
     const message = `\`while(${count}) @${name}\` did not finish in ${count} rounds`;
     return raise('quota_exceeded', message, { limit: 'rounds' });
@@ -197,12 +197,12 @@ function planOf(
   return stage.kind === 'group-stage' ? groupRun(c, stage, isFirst) : callRun(c, stage, isFirst);
 }
 
-/** Effects belong to the stage before them; those before the first stage to the source. */
+/** Returns the plans of stages. An effect belongs to the stage before it, or to the source. */
 function plansOf(
   c: Compiler,
   stages: readonly PipelineStage[],
   ofSource: Walk[],
-  /** So many of them have nothing before them. */
+  /** Number of stages at the start that have no input. */
   leading = 0,
 ): StagePlan[] {
   const plans: { run: Walk; name: string; effects: Walk[] }[] = [];
@@ -210,13 +210,13 @@ function plansOf(
     if (stage.kind === 'effect-stage') {
       const run = compileEffect(c, stage.effect);
       const effects = plans.at(-1)?.effects ?? ofSource;
-      effects.push((value, env) => run(passing(env, value), value));
+      effects.push((value, env) => run(effectEnv(env, value), value));
     } else plans.push({ ...planOf(c, stage, plans.length < leading), effects: [] });
   }
   return plans;
 }
 
-/** Calls, commands and code can be asked again. */
+/** True for calls, commands and code, which can run again. */
 function isRepeatable(node: Expression | undefined): boolean {
   if (!node) return false;
   if (node.kind === 'reference') return node.steps.some(({ kind }) => kind === 'call');
@@ -227,10 +227,10 @@ function isRepeatable(node: Expression | undefined): boolean {
 const isName = (node: Expression): node is NodeOf<'reference'> =>
   node.kind === 'reference' && !node.steps.some(({ kind }) => kind === 'call');
 
-/** A bare name of a function as the source is a call of it, which can be made again. */
+/** Compiles a source. The bare name of a function is a call, which can run again. */
 function compileSource(c: Compiler, node: Expression): Pick<SourcePlan, 'evaluate' | 'repeats'> {
   const evaluate = c.expression(node);
-  if (!isName(node)) return { evaluate, repeats: given(isRepeatable(node)) };
+  if (!isName(node)) return { evaluate, repeats: constant(isRepeatable(node)) };
   return {
     evaluate: (env) =>
       whenReady(evaluate(env), (value) =>
@@ -247,16 +247,16 @@ export function compilePipeline(
   format?: Eval,
 ): Eval {
   const piped = compilePlans(c, source, stages, format);
-  const asked = source && compileAsked(c, source, stages);
-  if (!asked) return piped;
-  return (env) => (env.scope.find(asked.name) ? piped(env) : asked.answer(env));
+  const existence = source && compileAsked(c, source, stages);
+  if (!existence) return piped;
+  return (env) => (env.scope.find(existence.name) ? piped(env) : existence.answer(env));
 }
 
-/** `"a.md" | @exists` is `@exists("a.md")`: the stage asks about what is written before it. */
+/** Compiles `"a.md" | @exists` like `@exists("a.md")`, because the syntax of the argument matters. */
 function compileAsked(c: Compiler, source: Expression, [first, ...rest]: readonly PipelineStage[]) {
   if (first?.kind !== 'call-stage' || !isPlace(source)) return undefined;
   const { name, steps } = first.target;
-  if (!asksWhether(name) || steps.length > 0) return undefined;
+  if (!testsExistence(name) || steps.length > 0) return undefined;
   const call = { kind: 'call', arguments: [source], at: source.at } as const;
   const question: Expression = { ...first.target, steps: [call] };
   return {
@@ -274,7 +274,7 @@ function compilePlans(
   const effects: Walk[] = [];
   const plans = plansOf(c, stages, effects, source ? 0 : 1);
   if (!source) {
-    const plan: SourcePlan = { evaluate: undefined, repeats: given(false), effects };
+    const plan: SourcePlan = { evaluate: undefined, repeats: constant(false), effects };
     return (env) => runPipeline(env, plan, plans, env.pipe?.input ?? absent());
   }
   const { evaluate, repeats } = compileSource(c, source);
@@ -292,6 +292,6 @@ function compilePlans(
 export function compilePiped(c: Compiler, stages: readonly PipelineStage[]): Walk {
   const effects: Walk[] = [];
   const plans = plansOf(c, stages, effects);
-  const plan: SourcePlan = { evaluate: undefined, repeats: given(false), effects };
+  const plan: SourcePlan = { evaluate: undefined, repeats: constant(false), effects };
   return (value, env) => runPipeline(env, plan, plans, value);
 }

@@ -1,5 +1,5 @@
 // Hot: runs for each step of a script, and a promise costs more than most steps.
-// Statements and actions: what they do, and what they print.
+// Compiles statements and actions, and decides what they print.
 import { whenReady } from '@kernmantle/core/base';
 import {
   addMarks,
@@ -9,18 +9,18 @@ import {
   withLabels,
 } from '@kernmantle/core/flow';
 import { raise } from '../fault.ts';
-import { lineOf, placeOf, shownPlace } from '../problem.ts';
+import { lineOf, locationOf, locationText } from '../problem.ts';
 import { leave, leaveOf, refuseLeave, takeReturn } from '../run/control-values.ts';
 import {
   type Compiler,
   type Environment,
   type Eval,
   executableOf,
-  onPath,
+  withPathMarks,
 } from '../run/environment.ts';
 import { isText } from '../run/existence.ts';
 import { addHelper } from '../run/helpers.ts';
-import { wasShown } from '../run/live.ts';
+import { wasPrinted } from '../run/live.ts';
 import { lazyInput, located, operate } from '../run/operate.ts';
 import {
   type ActionExpression,
@@ -53,16 +53,16 @@ import { compileWith, withGuards, withPolicy } from './with-options.ts';
 function compileVar(c: Compiler, node: NodeOf<'var'>): Eval {
   const evaluate = c.expression(node.value);
   const { name, labels } = node;
-  const location = placeOf(c.unit, node.at);
+  const location = locationOf(c.unit, node.at);
   const op = { type: 'var' as const, name, labels, opLabels: [], retryOwner: true, location };
-  const place = shownPlace(c.unit, node.at);
+  const place = locationText(c.unit, node.at);
   const labelled = (given: Value): Value => withLabels(refuseLeave(given), labels);
   return (env) => {
     const input = lazyInput(env, name, evaluate, labelled);
     return whenReady(
-      operate(env, op, [input], ([given]) => given),
+      operate(env, op, [input], ([result]) => result),
       (value) => {
-        // `var` and `exe` bind at file level.
+        // `var` and `exe` bind at the level of the file.
         env.unit.scope.define(name, 'var', value, place);
         return absent();
       },
@@ -75,7 +75,7 @@ function compileExe(c: Compiler, node: NodeOf<'exe'>): Eval {
   return (env) => {
     const { scope } = env.unit;
     const value = makeFunction(make({ ...env, scope }));
-    scope.define(node.name, 'exe', value, shownPlace(c.unit, node.at));
+    scope.define(node.name, 'exe', value, locationText(c.unit, node.at));
     return absent();
   };
 }
@@ -89,7 +89,7 @@ function compileHelpers(_c: Compiler, node: NodeOf<'helpers'>): Eval {
 
 function compileLet(c: Compiler, node: NodeOf<'let'>): Eval {
   const evaluate = c.expression(node.value);
-  const place = shownPlace(c.unit, node.at);
+  const place = locationText(c.unit, node.at);
   return (env) =>
     whenReady(evaluate(env), (found) => {
       const value = withLabels(refuseLeave(found), node.labels);
@@ -110,7 +110,6 @@ function compileAugment(c: Compiler, node: NodeOf<'augment'>): Eval {
   };
 }
 
-/** `=> v` and `return { … }`. */
 function compileReturn(c: Compiler, node: NodeOf<'return'>): Eval {
   const evaluate = node.value && c.expression(node.value);
   if (node.labels && (node.labels.remove.length > 0 || node.labels.clear)) {
@@ -125,11 +124,11 @@ function compileReturn(c: Compiler, node: NodeOf<'return'>): Eval {
     });
 }
 
-/** Prints like `run`: results as text, nothing for nothing. */
-function print(env: Environment, given: Value, at: number, text = runText(given)): void {
-  if (text === undefined || wasShown(env.printing, text)) return;
+/** Prints a result like `run`: as text, and nothing for null. */
+function print(env: Environment, result: Value, at: number, text = runText(result)): void {
+  if (text === undefined || wasPrinted(env.printing, text)) return;
   const { emit, ports, influence } = env.frame;
-  const value = addMarks(given, influence);
+  const value = addMarks(result, influence);
   const effect = { kind: 'run', value, text, line: lineOf(env.unit, at) };
   if (emit) emit(effect);
   else ports.effects?.(effect);
@@ -137,10 +136,7 @@ function print(env: Environment, given: Value, at: number, text = runText(given)
 
 const PIPED = new Set<ActionExpression['kind']>(['pipeline', 'for', 'foreach']);
 
-/**
- * Is this made without an operation that its values were inputs of? Texts, transformers and methods are
- * none, and what a pipeline gives may come from them.
- */
+/** True if no operation judged the values of this action: texts, transformers and methods are none. */
 function isUnjudged(node: ActionExpression): boolean {
   if (node.kind === 'with') return isUnjudged(node.value) || node.options.pipeline !== undefined;
   if (node.kind === 'run-value') return isUnjudged(node.action);
@@ -159,7 +155,7 @@ const showAt = (location: NonNullable<Operation['location']>): Operation => ({
   location,
 });
 
-/** Leaves as by `show`, judged as that. Gives the value as it is. */
+/** Prints a value through the operation `show`, so that guards judge it. Returns the value unchanged. */
 function printShown(
   env: Environment,
   value: Value,
@@ -167,15 +163,15 @@ function printShown(
   text: (value: Value) => string | undefined,
 ): MaybePromise<Value> {
   if (text(value) === undefined) return value;
-  const op = showAt(placeOf(env.unit, at));
-  const done = operate(env, op, [{ name: 'value', value }], ([shown], inner) => {
-    print(inner, shown, at, text(shown));
-    return shown;
+  const op = showAt(locationOf(env.unit, at));
+  const done = operate(env, op, [{ name: 'value', value }], ([passed], inner) => {
+    print(inner, passed, at, text(passed));
+    return passed;
   });
   return whenReady(done, () => value);
 }
 
-/** The result of what was run, or of what no operation has judged yet. */
+/** Prints the result of an action. If no operation has judged it, it is printed through `show`. */
 function printResult(
   env: Environment,
   value: Value,
@@ -187,21 +183,21 @@ function printResult(
   return value;
 }
 
-/** `run @f` and `run @f()` are the same; what is no function cannot be run. */
+/** Compiles the action of `run`. `run @f` means `run @f()`. Fails at run time if `@f` is not a function. */
 function compileRunnable(c: Compiler, action: Expression): Eval {
-  const ran = ranWith(action);
+  const ran = runTargetOf(action);
   if (ran && action.kind === 'with') {
-    // `stream @x` of what is no function shows it.
+    // `stream @x` prints the value if it is not a function.
     const isShown = action.options.entries.has('stream');
     const run = compileRunnable(c, ran);
     const value = c.expression(ran);
-    const location = placeOf(c.unit, action.at);
+    const location = locationOf(c.unit, action.at);
     const op = showAt(location);
     const either: Eval = (env) =>
       whenReady(value(env), (found) =>
         executableOf(found)
           ? run(env)
-          : operate(env, op, [{ name: 'value', value: found }], ([shown]) => shown),
+          : operate(env, op, [{ name: 'value', value: found }], ([passed]) => passed),
       );
     return compileWith(c, action, isShown && !isCall(ran) ? either : run);
   }
@@ -214,27 +210,27 @@ function compileRunnable(c: Compiler, action: Expression): Eval {
     );
 }
 
-/** `run @f(…) with { … }`: what is run, unless the options do more than run it. */
-function ranWith(action: Expression): NodeOf<'reference'> | undefined {
+/** Returns the function of `run @f(…) with { … }`, unless the options add stages or a format. */
+function runTargetOf(action: Expression): NodeOf<'reference'> | undefined {
   if (action.kind !== 'with') return undefined;
   const { value, options } = action;
   const isPlain = options.pipeline === undefined && !options.entries.has('format');
   return isPlain && value.kind === 'reference' ? value : undefined;
 }
 
-/** The name of what is run, at the front of a pipeline as well; commands and code have none. */
-function ranName(action: Expression | undefined): string | undefined {
+/** Returns the name of the function that runs, also at the start of a pipeline. Commands and code have none. */
+function runTargetName(action: Expression | undefined): string | undefined {
   if (action?.kind === 'reference') return action.name;
-  if (action?.kind === 'with') return ranName(action.value);
-  return action?.kind === 'pipeline' ? ranName(action.source) : undefined;
+  if (action?.kind === 'with') return runTargetName(action.value);
+  return action?.kind === 'pipeline' ? runTargetName(action.source) : undefined;
 }
 
-/** `run @f(…)` contains the call; commands and code are operations of their own. */
+/** Compiles a `run` of a function as an operation that contains the call. Commands and code need none. */
 export function compileRunning(c: Compiler, action: Expression, at: number): Eval {
   const evaluate = compileRunnable(c, action);
-  const name = ranName(action);
+  const name = runTargetName(action);
   if (name === undefined) return evaluate;
-  const location = placeOf(c.unit, at);
+  const location = locationOf(c.unit, at);
   const op: Operation = { type: 'run', name, opLabels: [], retryOwner: true, location };
   return (env) => operate(env, op, [], (_inputs, inner) => evaluate(inner));
 }
@@ -255,14 +251,14 @@ const isCall = (node: ActionExpression): boolean =>
 
 const PRINTED = new Set<ActionExpression['kind']>(['run-value', 'command', 'code']);
 
-/** Is the result of this action printed, as that of `run` is? */
+/** True if the result of this action is printed, like that of `run`. */
 function isPrinted(node: ActionExpression, isWhen: boolean): boolean {
   if (node.kind === 'with') return isPrinted(node.value, isWhen) && !endsInEffect(node);
   if (node.kind === 'pipeline') return !endsInEffect(node);
   return isCall(node) || PRINTED.has(node.kind) || (isWhen && isText(node));
 }
 
-/** A pipeline whose last stage is an effect has printed what there is to print. */
+/** True if the last stage is an effect, which has already printed the result. */
 function endsInEffect(node: ActionExpression): boolean {
   if (node.kind === 'pipeline') return node.stages.at(-1)?.kind === 'effect-stage';
   if (node.kind === 'for' || node.kind === 'foreach')
@@ -272,11 +268,11 @@ function endsInEffect(node: ActionExpression): boolean {
   return stages ? stages.at(-1)?.kind === 'effect-stage' : endsInEffect(node.value);
 }
 
-/** The action of a `for … =>` or `when … =>` statement: results of calls are printed, of `when` also texts. */
+/** Compiles the action of a `for … =>` or `when … =>` statement. Only `when` also prints texts. */
 function compilePrinted(c: Compiler, node: ActionExpression, isWhen: boolean): Eval {
   if (node.kind === 'block') return isWhen ? compileArmBlock(c, node) : c.action(node);
   if (c.isFunction) return c.action(node);
-  // A choice is printed by what it chooses.
+  // The chosen arm prints the result.
   if (node.kind === 'when') {
     const choose = compileWhen(c, node, (arm) => compilePrinted(c, arm.action, isWhen));
     return (env) => whenReady(choose(env), takeReturn);
@@ -287,7 +283,7 @@ function compilePrinted(c: Compiler, node: ActionExpression, isWhen: boolean): E
   if (isStatement(node)) return act;
   const prints = isPrinted(node, isWhen);
   return (env) => {
-    // A module's values that nobody takes are not made.
+    // An unused value of a module is not computed.
     if (env.isDefining) return absent();
     return whenReady(act(env), (value) =>
       prints && !leaveOf(value) ? printResult(env, value, node) : value,
@@ -304,7 +300,7 @@ function compilePrintedFor(c: Compiler, node: NodeOf<'for'>, isCollecting: boole
   return compileFor(c, node, round, isCollecting);
 }
 
-/** In a function a matching arm that is a value returns it; an effect does not. */
+/** Compiles an arm in a function. A value in a matching arm is returned; an effect is not. */
 function compileReturningArm(c: Compiler, arm: NodeOf<'arm'>): Eval {
   const act = compileArm(c, arm);
   if (!givesValue(arm.action)) return act;
@@ -328,15 +324,15 @@ function compileFlow(c: Compiler, { value }: NodeOf<'flow'>): Eval {
   }
 }
 
-/** What a loop collected is its value; that of its last stage is printed, unless this is an effect. */
+/** Compiles a collecting loop. The result of its last stage is printed, unless that stage is an effect. */
 function compileBatch(c: Compiler, node: NodeOf<'for' | 'foreach'>): Eval {
   const evaluate = c.expression(node);
-  const run = endsInEffect(node) ? evaluate : printing(c, evaluate, node);
+  const run = endsInEffect(node) ? evaluate : printedUnlessModule(c, evaluate, node);
   return (env) => (env.isDefining && !c.isFunction ? absent() : run(env));
 }
 
-/** Prints what it gives, but not in functions and modules. */
-function printing(c: Compiler, evaluate: Eval, node: ActionExpression): Eval {
+/** Prints the result of an action, except in functions and modules. */
+function printedUnlessModule(c: Compiler, evaluate: Eval, node: ActionExpression): Eval {
   return (env) =>
     whenReady(evaluate(env), (value) =>
       c.isFunction || env.isDefining || leaveOf(value) ? value : printResult(env, value, node),
@@ -346,14 +342,14 @@ function printing(c: Compiler, evaluate: Eval, node: ActionExpression): Eval {
 function compileCall(c: Compiler, node: NodeOf<'call'>): Eval {
   const evaluate = c.expression(node.value);
   const refused: Eval = (env) => whenReady(evaluate(env), refuseLeave);
-  const run = endsInEffect(node.value) ? refused : printing(c, refused, node.value);
+  const run = endsInEffect(node.value) ? refused : printedUnlessModule(c, refused, node.value);
   return (env) => (env.isDefining ? absent() : run(env));
 }
 
-/** A call or a pipeline as a line of a block prints as it does on a line of the script. */
+/** Compiles a call or pipeline in a block, which prints like a statement of the script. */
 export function compileBare(c: Compiler, node: Expression, act: Eval): Eval {
   if (!isPrinted(node, false)) return act;
-  return (env) => printing(c, act, node)({ ...env, printing: {} });
+  return (env) => printedUnlessModule(c, act, node)({ ...env, printing: {} });
 }
 
 function compileBail(c: Compiler, node: NodeOf<'bail'>): Eval {
@@ -365,7 +361,7 @@ function compileBail(c: Compiler, node: NodeOf<'bail'>): Eval {
   };
 }
 
-/** `show @x with { guards: … }`, `{ policy: … }`: it holds for the whole statement. */
+/** Returns an option such as `guards` or `policy`, which applies to the whole statement. */
 function optionOf(node: Statement, name: string): Expression | undefined {
   const value = node.kind === 'run' ? node.action : 'value' in node ? node.value : undefined;
   return value?.kind === 'with' ? value.options.entries.get(name) : undefined;
@@ -375,14 +371,13 @@ export function compileStatement(c: Compiler, node: Statement): Eval {
   const guards = optionOf(node, 'guards');
   const policy = optionOf(node, 'policy');
   const compile = STATEMENTS[node.kind] as Compile<Statement['kind']>;
-  const made = compile(c, node);
-  const judged = guards ? withGuards(c, guards, made, true) : made;
+  const statement = compile(c, node);
+  const judged = guards ? withGuards(c, guards, statement, true) : statement;
   const run = policy ? withPolicy(c, policy, judged) : judged;
   if (!PRINTING.has(node.kind)) return (env) => located(env, node.at, () => run(env));
   return (env) => located(env, node.at, () => run({ ...env, printing: {} }));
 }
 
-/** Statements that print what comes of them. */
 const PRINTING: ReadonlySet<Statement['kind']> = new Set(['run', 'call', 'flow', 'effect']);
 
 type Compile<K extends Statement['kind']> = (c: Compiler, node: NodeOf<K>) => Eval;
@@ -416,18 +411,18 @@ const STATEMENTS: { readonly [K in Statement['kind']]: Compile<K> } = {
 export const isStatement = (node: ActionExpression): node is Statement =>
   Object.hasOwn(STATEMENTS, node.kind);
 
-/** The top of a file: guards and policies of earlier statements hold for later ones. */
+/** Compiles a statement of the file. Guards and policies of earlier statements apply to it. */
 export function compileTop(c: Compiler, node: Statement): Eval {
   const run = compileStatement(c, node);
   return (env) => {
-    const here = onPath({ ...env, frame: env.run.ground });
+    const here = withPathMarks({ ...env, frame: env.run.ground });
     return whenReady(run(here), (value) =>
       whenReady(env.run.written(), () => addMarks(value, here.frame.influence)),
     );
   };
 }
 
-/** A top-level `=> v` prints as `show` does. */
+/** Prints the value of `=> v` at the top level like `show`. */
 export function printReturn(env: Environment, value: Value, at: number): MaybePromise<Value> {
   const ready = resolveOpen(value, env);
   if (isAbsent(ready)) return ready;

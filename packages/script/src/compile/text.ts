@@ -1,6 +1,6 @@
 // Hot: runs for each step of a script, and a promise costs more than most steps.
-// Texts with something put in. The result carries the marks of everything that was put in; what an
-// unknown name would stand for stays as written.
+// Compiles texts with references. The result has the marks of every inserted value. An unknown name stays
+// unchanged.
 import { extname } from 'node:path';
 import { inTurn, type Json, whenReady } from '@kernmantle/core/base';
 import {
@@ -15,10 +15,10 @@ import {
 import { toFault } from '../fault.ts';
 import {
   type Compiler,
+  constant,
   type Environment,
   type Eval,
   executableOf,
-  given,
   resolvePath,
   under,
 } from '../run/environment.ts';
@@ -33,12 +33,10 @@ import { isTruthy } from '../values/kinds.ts';
 import { textOf } from '../values/text.ts';
 import { compileKnownReference, invoke } from './reference.ts';
 
-// A `:::` template with names nobody knew: it stays open, and is resolved again in the scope where it
-// is used. The slots are kept apart from the text, so text that came from data is never read again.
-
 /**
- * A piece of a text, or a value and the quotes it stands in. `mark`: no text at all, only the marks of
- * what decided about the text beside it. `slot`: a name that was unknown in a `:::` template, as written.
+ * A piece of a text, or an inserted value with the quotes around it. `mark` has no text, only the marks of
+ * a condition. `slot` is an unknown name of a `:::` template. Such a template stays open and is filled in
+ * the scope that uses it. Slots are stored separately, so text from data is never parsed again.
  */
 export type Word = string | { readonly value: Value; readonly quote: Quote | 'mark' | 'slot' };
 
@@ -48,7 +46,7 @@ const slotWord = (raw: string): Word => ({ value: makeValue(raw), quote: 'slot' 
 
 const isSlot = (word: Word): boolean => typeof word !== 'string' && word.quote === 'slot';
 
-/** The text of words with the marks of all that was put in; open when there is a slot among them. */
+/** Joins words to a text with the marks of all inserted values. The text is open if a word is a slot. */
 export function textOfWords(words: readonly Word[], marks: Descriptor = EMPTY): Value {
   let text = '';
   let descriptor = marks;
@@ -64,7 +62,7 @@ export function textOfWords(words: readonly Word[], marks: Descriptor = EMPTY): 
 
 const pieceOf = (word: Word): string => (typeof word === 'string' ? word : textOf(word.value));
 
-/** What was chosen because of a value with these marks. */
+/** Returns words with the marks of the value that selected them. */
 const marked = (words: readonly Word[], descriptor: Descriptor): readonly Word[] =>
   descriptor === EMPTY
     ? words
@@ -72,7 +70,7 @@ const marked = (words: readonly Word[], descriptor: Descriptor): readonly Word[]
 
 const SLOT_KEY = /\.([\w-]+)|\[(?:"([^"]*)"|(-?\d+))\]/g;
 
-/** `{{ user.name[0] }}`: a name and keys. */
+/** Returns the value of a slot such as `{{ user.name[0] }}`; `undefined` if its name is unknown. */
 function valueOfSlot(slot: string, env: Environment): Value | undefined {
   const inner = slot.replace(/^\{\{\s*|\s*\}\}$/g, '');
   const name = /^[A-Za-z_][\w-]*/.exec(inner)?.[0] ?? '';
@@ -88,7 +86,7 @@ function valueOfSlot(slot: string, env: Environment): Value | undefined {
   return value;
 }
 
-/** The value itself unless it is an open text. */
+/** Fills the slots of an open text. Other values are returned unchanged. */
 export function resolveOpen(value: Value, env: Environment): Value {
   const { open } = value.meta.origin;
   if (!Array.isArray(open)) return value;
@@ -102,11 +100,13 @@ export function resolveOpen(value: Value, env: Environment): Value {
 
 type Make = Eval<readonly Word[]>;
 
-const put = (value: Value, env: Environment, { quote = 'none' }: { quote?: Quote }): Word[] => [
-  { value: resolveOpen(value, env), quote },
-];
+const insertedWords = (
+  value: Value,
+  env: Environment,
+  { quote = 'none' }: { quote?: Quote },
+): Word[] => [{ value: resolveOpen(value, env), quote }];
 
-/** The value of an insertion after its stages; undefined when the name is unknown. */
+/** Compiles a reference in a text with its stages. Returns `undefined` for an unknown name. */
 function compileInsertion(c: Compiler, part: NodeOf<'insert'>): Eval<Value | undefined> {
   const isLenient = part.mode.kind !== 'plain';
   const find = compileKnownReference(c, part.value, isLenient ? 'condition' : 'operand');
@@ -114,17 +114,16 @@ function compileInsertion(c: Compiler, part: NodeOf<'insert'>): Eval<Value | und
   const piped = c.piped(part.stages);
   const { name, steps, at } = part.value;
   const isName = steps.at(-1)?.kind !== 'call';
-  // A function's bare name as the source is a call of it.
+  // The bare name of a function as the source of stages is a call.
   const source = (value: Value, env: Environment) =>
     isName && executableOf(value) ? invoke(value, name, [], env, at) : value;
   return (env) =>
     whenReady(
       find(env),
-      (value) => value && whenReady(source(value, env), (made) => piped(made, env)),
+      (value) => value && whenReady(source(value, env), (input) => piped(input, env)),
     );
 }
 
-/** `@x`, `` @x?`…` `` and friends. */
 function compileInsert(c: Compiler, part: NodeOf<'insert'>, isMustache: boolean): Make {
   const find = compileInsertion(c, part);
   const { mode, raw } = part;
@@ -134,24 +133,24 @@ function compileInsert(c: Compiler, part: NodeOf<'insert'>, isMustache: boolean)
     const descriptor = value?.meta.descriptor ?? EMPTY;
     if (fallback && (value?.data ?? null) === null)
       return whenReady(fallback(under(env, descriptor)), (other) =>
-        put(addMarks(other, descriptor), env, part),
+        insertedWords(addMarks(other, descriptor), env, part),
       );
     if (!value) return mode.kind === 'plain' ? [isMustache ? slotWord(raw) : raw] : [];
-    if (mode.kind === 'plain' || fallback) return put(value, env, part);
+    if (mode.kind === 'plain' || fallback) return insertedWords(value, env, part);
     if (!isTruthy(value)) return marked([], descriptor);
-    if (!fragment) return put(value, env, part);
+    if (!fragment) return insertedWords(value, env, part);
     return whenReady(fragment(under(env, descriptor)), (inner) => marked(inner, descriptor));
   };
   return (env) => whenReady(find(env), (value) => words(value, env));
 }
 
-/** A missing file in a text is nothing, and a warning. */
+/** Compiles a file in a text. A missing file gives an empty text and a warning. */
 function compileFilePart(c: Compiler, part: NodeOf<'file-part'>): Make {
   const load =
     part.stages.length === 0 ? c.expression(part.file) : c.stages(part.file, part.stages);
   return async (env) => {
     try {
-      return put(await load(env), env, part);
+      return insertedWords(await load(env), env, part);
     } catch (error) {
       const fault = toFault(error);
       if (fault.fault.code !== 'not_found') throw fault;
@@ -193,18 +192,17 @@ export function compileParts(
   return (env) => {
     const words: Word[] = [];
     const done = inTurn(makers, (make) =>
-      whenReady(typeof make === 'string' ? [make] : make(env), (made) => {
-        words.push(...made);
+      whenReady(typeof make === 'string' ? [make] : make(env), (pieces) => {
+        words.push(...pieces);
       }),
     );
     return whenReady(done, () => words);
   };
 }
 
-/** The text of any interpolating form. */
 export function compileText(c: Compiler, parts: readonly TemplatePart[], isMustache = false): Eval {
   const [first = '', ...others] = parts;
-  if (typeof first === 'string' && others.length === 0) return given(makeValue(first));
+  if (typeof first === 'string' && others.length === 0) return constant(makeValue(first));
   const all = compileParts(c, parts, isMustache);
   return (env) => whenReady(all(env), (words) => textOfWords(words));
 }
@@ -212,23 +210,23 @@ export function compileText(c: Compiler, parts: readonly TemplatePart[], isMusta
 export const compileTemplate = (c: Compiler, node: NodeOf<'template'>): Eval =>
   compileText(c, node.parts, node.style === 'mustache');
 
-/** Read once per definition, when the function is first called. */
+/** Compiles a template file. It is read at the first call of each definition. */
 export function compileTemplateFile(c: Compiler, node: NodeOf<'template-file'>): Eval {
   const path = c.text(node.path.parts);
-  const known = new Map<string, Eval>();
+  const templates = new Map<string, Eval>();
   const read = async (place: string, env: Environment): Promise<Eval> => {
     const { text, descriptor } = unwrap(await env.run.world.readFile(place, env.frame));
     const kind = extname(place) === '.mtt' ? 'mtt' : 'att';
-    const made = compileTemplate(c, parseTemplateFile(text, kind));
-    // The file says the text, and decides what is done for it.
-    return async (caller) => addMarks(await made(under(caller, descriptor)), descriptor);
+    const template = compileTemplate(c, parseTemplateFile(text, kind));
+    // The text has the marks of the file, and so has everything that it does.
+    return async (caller) => addMarks(await template(under(caller, descriptor)), descriptor);
   };
   return async (env) => {
     const named = await path(env);
     const place = resolvePath(env, named.text);
     await judgeReading(place, env, /^\.[am]tt$/.test(extname(place)));
-    const made = known.get(place) ?? (await read(place, env));
-    known.set(place, made);
-    return addMarks(await made(env), named.meta.descriptor);
+    const compiled = templates.get(place) ?? (await read(place, env));
+    templates.set(place, compiled);
+    return addMarks(await compiled(env), named.meta.descriptor);
   };
 }

@@ -1,5 +1,5 @@
 // Hot: runs for each step of a script, and a promise costs more than most steps.
-// Values and operators: literals, lists, objects, arithmetic, choice.
+// Compiles values and operators: lists, objects, arithmetic and choices.
 import { whenReady } from '@kernmantle/core/base';
 import {
   addMarks,
@@ -13,7 +13,7 @@ import { type Compiler, type Eval, evaluateAll, type Reading, under } from '../r
 import { located, valueAt } from '../run/operate.ts';
 import type { Expression, NodeOf } from '../syntax/ast.ts';
 import { entriesOf, isTruthy, kindName, shapeMarks, typeName } from '../values/kinds.ts';
-import { applied, minus, negate } from '../values/operators.ts';
+import { minus, negate, operatorFunction } from '../values/operators.ts';
 import { quantifiedOf } from './guard-input.ts';
 
 export function compileArray(c: Compiler, node: NodeOf<'array'>): Eval {
@@ -41,7 +41,7 @@ export function compileArray(c: Compiler, node: NodeOf<'array'>): Eval {
     });
 }
 
-/** What `...` takes apart: a list in a list, an object in an object. */
+/** Compiles `...` in a list or object. Fails with `invalid_input` if the value is of another kind. */
 function compileSpread(c: Compiler, node: Expression, wanted: 'array' | 'object'): Eval {
   const evaluate = c.expression(node);
   return (env) =>
@@ -87,7 +87,7 @@ export function compileUnary(c: Compiler, node: NodeOf<'unary'>): Eval {
   return (env) => whenReady(evaluate(env), apply);
 }
 
-/** `&&`, `||`, `??`: the deciding operand is the value, and both sides' marks stay on it. */
+/** Compiles `&&`, `||` and `??`. The result is the deciding operand with the marks of every evaluated operand. */
 function shortCircuit(
   c: Compiler,
   node: NodeOf<'binary'>,
@@ -110,11 +110,11 @@ export function compileBinary(c: Compiler, node: NodeOf<'binary'>, reading: Read
   if (operator === '??') return shortCircuit(c, node, (left) => left.data !== null);
   const inner = reading === 'condition' ? reading : 'operand';
   const [left, right] = [c.expression(node.left, inner), c.expression(node.right, inner)];
-  const apply = applied(operator);
+  const apply = operatorFunction(operator);
   const both: Eval = (env) =>
     whenReady(left(env), (one) =>
       whenReady(right(env), (other) => {
-        // `@input.any.mx.tokens > 100`: asked of every input.
+        // `@input.any.mx.tokens > 100` compares every input.
         const many = quantifiedOf(one);
         if (!many) return apply(one, other);
         return many.decide(many.content.values.map((value) => apply(value, other)));

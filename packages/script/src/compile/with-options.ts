@@ -1,4 +1,4 @@
-// `value with { … }`: options for one statement or process.
+// Compiles `value with { … }`: options for one statement or process.
 import { isObject } from '@kernmantle/core/base';
 import { childFrame, type GuardSelection, type Value } from '@kernmantle/core/flow';
 import { raise } from '../fault.ts';
@@ -9,32 +9,32 @@ import { isTruthy } from '../values/kinds.ts';
 import { formatReader } from '../values/transforms.ts';
 import { narrowedEnv } from './policy.ts';
 
-/** Those of a guard's decision are none of a value. */
+/** Options of a value. Those of a guard's decision are not among them. */
 const KNOWN = [...OPTION_NAMES].filter((name) => !/^(?:add|remove)Labels$/.test(name));
 
 const OF_LISTS: readonly string[] = ['separator', 'template'];
 const OF_STAGES: readonly string[] = ['format', 'parallel', 'delay'];
 
-/** What would have no effect is refused, too. */
+/** Fails on an unknown option, and on one that would have no effect. */
 function refuseUnknown({ value, options: { entries } }: NodeOf<'with'>): void {
   const isList = value.kind === 'foreach';
   for (const key of entries.keys()) {
     if (!KNOWN.includes(key))
-      raise('invalid_input', `\`with { ${key}: … }\` is no option`, { hint: KNOWN.join(', ') });
+      raise('invalid_input', `\`with { ${key}: … }\` is not an option`, { hint: KNOWN.join(', ') });
     if (!isList && OF_LISTS.includes(key))
-      raise('invalid_input', `\`with { ${key}: … }\` is an option of \`foreach\` alone`);
+      raise('invalid_input', `\`with { ${key}: … }\` is an option of \`foreach\` only`);
     if (isList && OF_STAGES.includes(key))
-      raise('invalid_input', `\`with { ${key}: … }\` is no option of \`foreach\``);
+      raise('invalid_input', `\`with { ${key}: … }\` is not an option of \`foreach\``);
   }
 }
 
-/** Milliseconds: a number is seconds, `"250ms"`, `"5s"` and `"2m"` say it. */
+/** Returns milliseconds. A number is in seconds; a text such as `"250ms"`, `"5s"` or `"2m"` has a unit. */
 function durationMs(value: Value): number {
   const { data } = value;
   if (typeof data === 'number' && data > 0) return data * 1000;
   const match = typeof data === 'string' ? /^(\d+(?:\.\d+)?)(ms|s|m|h)?$/.exec(data.trim()) : null;
   if (!match)
-    return raise('invalid_input', `\`${value.text}\` is no duration`, {
+    return raise('invalid_input', `\`${value.text}\` is not a duration`, {
       hint: '"500ms", "10s", "2m"',
     });
   return Number(match[1]) * (UNITS_MS[match[2] ?? 's'] ?? 1000);
@@ -45,7 +45,7 @@ function names(value: unknown): string[] {
   return list.map((name) => (String(name).startsWith('@') ? String(name) : `@${String(name)}`));
 }
 
-/** `false`, `{ only: […] }`, `{ except: […] }`. */
+/** Reads the option `guards`: `false`, `{ only: […] }` or `{ except: […] }`. Fails on other objects. */
 function selectionOf({ data }: Value): GuardSelection | undefined {
   if (data === false) return { only: [] };
   if (!isObject(data)) return undefined;
@@ -54,7 +54,7 @@ function selectionOf({ data }: Value): GuardSelection | undefined {
   return raise('invalid_input', '`guards` takes `false`, `{ only: […] }` or `{ except: […] }`');
 }
 
-/** One option, where it is given. */
+/** Compiles one option; absent if it was not written. */
 export function compileOption(
   c: Compiler,
   options: NodeOf<'options'> | undefined,
@@ -64,7 +64,7 @@ export function compileOption(
   return node && c.expression(node);
 }
 
-/** What is not said here holds as it was said further out. */
+/** Compiles the options of a process. An option that is absent keeps the value of the outer `with`. */
 export function compileProcess(
   c: Compiler,
   node: NodeOf<'options'>,
@@ -86,7 +86,7 @@ export function compileProcess(
   };
 }
 
-/** `format` is about the source of a pipeline, wherever that stands; without stages, about the value. */
+/** Compiles the value with its stages. `format` applies to the source of the pipeline, or to the value. */
 function compileStaged(c: Compiler, { value, options }: NodeOf<'with'>): Eval {
   const format = compileOption(c, options, 'format');
   const stages = options.pipeline ?? [];
@@ -101,7 +101,7 @@ function compileStaged(c: Compiler, { value, options }: NodeOf<'with'>): Eval {
   };
 }
 
-/** `inner`: what is done with the options, unless it is the value itself. */
+/** Compiles a value with options. `inner` replaces the evaluation of the value itself. */
 export function compileWith(c: Compiler, node: NodeOf<'with'>, inner?: Eval): Eval {
   const { options } = node;
   refuseUnknown(node);
@@ -113,20 +113,20 @@ export function compileWith(c: Compiler, node: NodeOf<'with'>, inner?: Eval): Ev
   const selected = policy ? withPolicy(c, policy, judged) : judged;
   if (!process) return selected;
   return async (env) => {
-    const given = await process(env);
-    if (options.pipeline && given.isStream) refuseJudged(env);
-    return await selected({ ...env, process: given });
+    const processOptions = await process(env);
+    if (options.pipeline && processOptions.isStream) refuseJudged(env);
+    return await selected({ ...env, process: processOptions });
   };
 }
 
-/** What streams is out before an after-guard could object to what a stage made. */
+/** Fails if a guard could refuse the result of a stage, because streamed output cannot be withdrawn. */
 function refuseJudged({ frame }: Environment): void {
   const stage = { type: 'pipeline-stage' as const, name: '', opLabels: [] };
   if (frame.guards.mayObjectAfter(stage, frame.held))
     raise('invalid_input', 'a pipeline cannot stream while a guard judges its result');
 }
 
-/** INVARIANT: privileged guards and policies run all the same; leaving others out is said aloud. */
+/** INVARIANT: privileged guards and policies always run. Leaving out other guards always gives a warning. */
 export function withGuards(c: Compiler, node: Expression, inner: Eval, isStatement = false): Eval {
   const evaluate = c.expression(node);
   return async (env) => {
@@ -137,7 +137,6 @@ export function withGuards(c: Compiler, node: Expression, inner: Eval, isStateme
   };
 }
 
-/** One more policy, for this and everything inside it. */
 export function withPolicy(c: Compiler, node: Expression, inner: Eval): Eval {
   const evaluate = c.expression(node);
   return async (env) => await inner(narrowedEnv(env, await evaluate(env)));

@@ -1,24 +1,24 @@
+// Selects definitions of a code file: `<a.ts { greet, *Service, *fn }>`. The scanner is no parser: it removes
+// comments and strings, and finds the end of a definition by brackets or indentation.
 import { createLines } from '@kernmantle/core/base';
 import { makeValue, type Value } from '@kernmantle/core/flow';
 import { raise } from '../fault.ts';
 
-// How definitions look in families of languages.
-
 type Kind = 'function' | 'method' | 'class' | 'variable' | 'interface' | 'type' | 'enum';
 
-/** The pattern is tried at the start of a line; its group `name` names the definition. */
+/** A pattern for the start of a line. Its group `name` is the name of the definition. */
 type Rule = readonly [kind: Kind, pattern: RegExp];
 
 interface Family {
   readonly extensions: readonly string[];
-  /** Comments and strings; absent: as in C. */
+  /** Matches comments and strings. Absent: those of C. */
   readonly skip?: RegExp;
-  /** Bodies by indentation instead of braces. */
+  /** True if bodies are indented instead of enclosed in braces. */
   readonly isIndented?: true;
   readonly top: readonly Rule[];
-  /** Inside classes. */
+  /** Rules for the lines inside of a class. */
   readonly members?: readonly Rule[];
-  /** A variable that holds a function. */
+  /** Matches a variable whose value is a function. */
   readonly isFunction?: RegExp;
 }
 
@@ -89,7 +89,7 @@ const RUST: Family = {
     ['interface', new RegExp(String.raw`${PUB}(?:unsafe\s+)?trait\s+(?<name>\w+)`)],
     ['type', new RegExp(String.raw`${PUB}type\s+(?<name>\w+)`)],
     ['variable', new RegExp(String.raw`${PUB}(?:const|static)\s+(?:mut\s+)?(?<name>\w+)`)],
-    // Holds methods and has no name of its own.
+    // An `impl` has methods but no name.
     ['class', /^(?:unsafe\s+)?impl\b(?<name>)/],
   ],
   members: [['method', new RegExp(String.raw`^\s+(?:pub(?:\([^)]*\))?\s+)?${RUST_FN}`)]],
@@ -122,9 +122,6 @@ const familyOf = (file: string): Family | undefined => {
   return FAMILIES.find(({ extensions }) => extensions.includes(extension));
 };
 
-// Definitions of a code file by name: `<a.ts { greet, *Service, *fn }>`. A light scanner, no parser:
-// comments and strings are blanked out, then brackets and indentation say where a definition ends.
-
 interface Definition {
   readonly name: string;
   readonly kind: Kind;
@@ -135,7 +132,7 @@ interface Definition {
 const OPEN = '([{';
 const CLOSE = ')]}';
 
-/** Every line between two places that starts `depth` brackets deep, as far as somebody reads on. */
+/** Yields every line between two offsets that starts inside of `depth` brackets. */
 function* linesAt(
   text: string,
   from: number,
@@ -156,11 +153,11 @@ function* linesAt(
   }
 }
 
-/** A line that goes on in the next one: it ends with an operator, or the next begins with one. */
+/** True if the line continues: it ends with an operator, or the next line begins with one. */
 const isContinued = (before: string, after: string): boolean =>
   /(?:[=+\-*/%&|^<>?:,.([{]|=>)\s*$/.test(before) || /^\s*(?:[.?:|&+*/%=<>,)\]}]|=>)/.test(after);
 
-/** Where a definition that begins at `from` ends, by brackets. */
+/** Returns the end of the definition at `from` by its brackets. */
 function bracketEnd(text: string, from: number, hasBody: boolean): number {
   let level = 0;
   for (let at = from; at < text.length; at++) {
@@ -180,13 +177,13 @@ function bracketEnd(text: string, from: number, hasBody: boolean): number {
   return text.length;
 }
 
-/** Where it ends, by indentation: at the first line outside brackets that stands as far left. */
+/** Returns the end of an indented definition: the first line that is not indented more than its start. */
 function indentEnd(text: string, from: number): number {
   let indent: number | undefined;
   for (const line of linesAt(text, from, text.length, 0)) {
-    const left = line.text.search(/\S/);
-    if (indent === undefined) indent = left;
-    else if (left !== -1 && left <= indent) return line.at;
+    const column = line.text.search(/\S/);
+    if (indent === undefined) indent = column;
+    else if (column !== -1 && column <= indent) return line.at;
   }
   return text.length;
 }
@@ -238,7 +235,7 @@ const KIND_WORDS = new Map<string, Kind>([
   ['enum', 'enum'],
 ]);
 
-/** A kind (`*fn`), a name, or a name with `*`; methods are found by name only. */
+/** True if a word selects the definition: a kind (`*fn`), a name, or a name with `*` (not for methods). */
 function isNamed({ name, kind }: Definition, word: string): boolean {
   const wanted = word.startsWith('*') ? KIND_WORDS.get(word.slice(1)) : undefined;
   if (wanted) return kind === wanted;
@@ -247,8 +244,11 @@ function isNamed({ name, kind }: Definition, word: string): boolean {
   return kind !== 'method' && new RegExp(`^${parts.join('.*')}$`).test(name);
 }
 
-/** A method inside a class that is there already would be there twice. */
-function picked(definitions: readonly Definition[], words: readonly string[]): Definition[] {
+/** Returns the selected definitions. A method inside of a selected class is not repeated. */
+function selectedDefinitions(
+  definitions: readonly Definition[],
+  words: readonly string[],
+): Definition[] {
   let covered = 0;
   return definitions.filter((definition) => {
     const isWanted = definition.from >= covered && words.some((word) => isNamed(definition, word));
@@ -290,7 +290,7 @@ function textual<T extends string | { code: string }>(
   return makeValue([...items], { descriptor, origin, text: items.map(print).join(separator) });
 }
 
-/** The definitions asked for in file order, or the sorted names when a word ends with `??`. */
+/** Returns the selected definitions in file order, or sorted names if a word ends with `??`. */
 export function selectDefinitions(value: Value, words: readonly string[]): Value {
   const { filename } = value.meta.origin;
   const file = typeof filename === 'string' ? filename : 'this value';
@@ -308,7 +308,7 @@ export function selectDefinitions(value: Value, words: readonly string[]): Value
   }
   if (listings.length > 0) return listing(value, all, words);
   const lines = createLines(source);
-  const items = picked(all, words).map((definition) => ({
+  const items = selectedDefinitions(all, words).map((definition) => ({
     name: definition.name,
     code: codeOf(source, definition),
     type: definition.kind,

@@ -66,10 +66,10 @@ test('several sections come in document order without the excluded ones', () => 
 
 test('a missing section is an error that lists what is there, unless it is optional', () => {
   expect(() => select(['Usage'])).toThrow(
-    'there is no section `Usage`; there are `Guide`, `Installing`',
+    'section `Usage` not found; the headings are `Guide`, `Installing`',
   );
-  expect(() => select(['Guide'], ['Usage'])).toThrow('there is no section `Usage`');
-  expect(() => select(['###'])).toThrow('there is no section');
+  expect(() => select(['Guide'], ['Usage'])).toThrow('section `Usage` not found');
+  expect(() => select(['###'])).toThrow('not found');
   expect(select(['Usage?', 'tldr'])).toBe('## TL;DR ##\nShort.');
 });
 

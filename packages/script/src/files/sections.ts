@@ -1,12 +1,10 @@
+// Finds the headings and sections of a markdown text. Fenced code and front matter contain no headings.
 import { splitFrontMatter } from '@kernmantle/core/base';
 import { raise } from '../fault.ts';
-
-// Headings of a markdown text. Fenced code and front matter hold none, whatever their lines look like.
 
 export interface Heading {
   readonly level: number;
   readonly title: string;
-  /** Index of its line. */
   readonly line: number;
 }
 
@@ -33,26 +31,22 @@ export function findHeadings(lines: readonly string[]): Heading[] {
   return headings;
 }
 
-/** Without the `##` that may end a heading. */
+/** Drops the `##` that may end a heading. */
 const closed = (title: string): string =>
   title
     .trimEnd()
     .replace(/[ \t]#+$/, '')
     .trimEnd();
 
-/** The line after the last one of a section. */
 const sectionEnd = (headings: readonly Heading[], at: number, lines: number): number =>
   headings.slice(at + 1).find(({ level }) => level <= (headings[at]?.level ?? 0))?.line ?? lines;
 
-/** Without blank lines at either end. */
 export function trimBlankLines(lines: readonly string[]): readonly string[] {
   let [from, to] = [0, lines.length];
   while (from < to && lines[from]?.trim() === '') from++;
   while (to > from && lines[to - 1]?.trim() === '') to--;
   return lines.slice(from, to);
 }
-
-// Sections of markdown files: `<a.md # Install>`, lists of headings.
 
 interface WantedSection {
   readonly name: string;
@@ -62,11 +56,11 @@ interface WantedSection {
 interface WantedSections {
   readonly include: readonly WantedSection[];
   readonly exclude: readonly WantedSection[];
-  /** All headings of this level instead, 0: of every level. */
+  /** Level of the headings to list; 0 lists all levels. Absent: sections are selected. */
   readonly list: number | undefined;
 }
 
-/** Without case and punctuation. */
+/** Returns a title without case and punctuation. */
 const folded = (title: string): string =>
   title
     .normalize('NFKC')
@@ -75,7 +69,7 @@ const folded = (title: string): string =>
     .replace(/\s+/g, ' ')
     .trim();
 
-/** Exactly this heading, else the first that begins so; -1 when there is none. */
+/** Returns the index of the heading with this name, or else of the first one that begins with it, or -1. */
 function position(headings: readonly Heading[], name: string): number {
   const wanted = folded(name.replace(/^#+\s+/, ''));
   if (wanted === '') return headings.findIndex(({ title }) => title === name.trim());
@@ -96,14 +90,14 @@ function rangesOf(
     if (isOptional) return [];
     const there = headings.map(({ title }) => `\`${title}\``).slice(0, 10);
     const hint =
-      there.length > 0 ? `; there are ${there.join(', ')}` : '; there is no heading at all';
-    return raise('not_found', `there is no section \`${name}\`${hint}`, { section: name });
+      there.length > 0 ? `; the headings are ${there.join(', ')}` : '; the text has no headings';
+    return raise('not_found', `section \`${name}\` not found${hint}`, { section: name });
   });
 }
 
 /**
- * The sections asked for in document order without the excluded ones, a blank line between; a list
- * when headings were asked for. Without an `include` the whole text counts as asked for.
+ * Returns the selected sections in document order without the excluded ones, or a list of headings. Without
+ * `include` the whole text is selected. Fails with `not_found` if a section does not exist.
  */
 export function selectSections(text: string, wanted: WantedSections): string | string[] {
   const { list: level } = wanted;
@@ -116,21 +110,21 @@ export function selectSections(text: string, wanted: WantedSections): string | s
   const excluded = rangesOf(lines, headings, wanted.exclude);
   const within = (at: number) => (range: { from: number; to: number }) =>
     at >= range.from && at < range.to;
-  const kept = [...lines.keys()].filter(
+  const selection = [...lines.keys()].filter(
     (at) => (isWhole || included.some(within(at))) && !excluded.some(within(at)),
   );
-  return trimBlankLines(joined(lines, kept)).join('\n');
+  return trimBlankLines(joined(lines, selection)).join('\n');
 }
 
-/** Lines that did not follow one another before get a blank one between. */
-const joined = (lines: readonly string[], kept: readonly number[]): string[] =>
-  kept.flatMap((at, index) => {
-    const before = kept[index - 1];
+/** Adds a blank line between lines that were not adjacent before. */
+const joined = (lines: readonly string[], selection: readonly number[]): string[] =>
+  selection.flatMap((at, index) => {
+    const before = selection[index - 1];
     const isJoint = before !== undefined && before !== at - 1 && lines[before]?.trim() !== '';
     return isJoint ? ['', lines[at] ?? ''] : [lines[at] ?? ''];
   });
 
-/** A section under another heading; one without `#` keeps the level. */
+/** Replaces the heading of a section. A heading without `#` keeps the level. */
 export function renameSection(section: string, heading: string): string {
   const [first = '', ...others] = section.split('\n');
   const hashes = /^ {0,3}(#+)/.exec(first)?.[1] ?? '#';

@@ -1,25 +1,21 @@
-// What the text between the braces of a `js` or `node` block means: an expression, statements of which
-// the last may be one, or a function body with `return`. Whether a piece parses is V8's to say, which
-// compiles it and never runs it.
+// Finds the meaning of a `js` or `node` block: an expression, statements that may end in one, or a function
+// body with `return`. V8 decides whether a piece parses; it compiles the piece and never runs it.
 import { compileFunction } from 'node:vm';
 import { type Failure, fail, type Outcome, ok } from '@kernmantle/core/base';
 import { isPlainText } from './data.ts';
 
-/**
- * A token of a block, as far as one must see them to find where its last statement begins. They decide
- * nothing about what is allowed: whoever hides something gets an odd answer, not more rights.
- */
+/** A token of a block. Tokens decide nothing about rights, so code that misleads the scanner gains none. */
 interface JsToken {
   readonly kind: 'word' | 'number' | 'string' | 'regex' | 'template' | 'mark';
   readonly text: string;
   readonly at: number;
-  /** Brackets open around it; a bracket itself counts as outside. */
+  /** Number of open brackets around the token. A bracket itself is outside. */
   readonly depth: number;
-  /** A line break stands before it. */
+  /** True if a line break precedes the token. */
   readonly isFirst: boolean;
 }
 
-/** After these words a `/` begins a regular expression, and a value may follow. */
+/** Words that a value follows, so that a `/` after them begins a regular expression. */
 const BEFORE_VALUE = new Set(
   'return typeof instanceof in of new delete void throw case do else await yield'.split(' '),
 );
@@ -35,9 +31,9 @@ const LEXEMES = [
   ['string', STRING],
   ['regex', REGEX],
 ] as const;
-/** A quote alone is none: it opens a text that is never closed. */
+/** A quote alone does not match, because its text is not closed. */
 const MARK = /=>|\?\.(?!\d)|\.\.\.|\+\+|--|[=!]==?|[^"']/y;
-/** The piece of a template up to its end or the next `${`. */
+/** Matches the part of a template up to its end or the next `${`. */
 const PIECE = /(?:[^`\\$]|\\[\s\S]|\$(?!\{))*(?:`|\$\{)/y;
 
 function isValueBefore(last: JsToken | undefined): boolean {
@@ -46,10 +42,10 @@ function isValueBefore(last: JsToken | undefined): boolean {
   return !(last.kind === 'word' && BEFORE_VALUE.has(last.text));
 }
 
-/** Undefined when brackets, quotes or templates do not match. */
+/** Returns the tokens; `undefined` if brackets, quotes or templates do not match. */
 function scanJs(source: string): JsToken[] | undefined {
   const tokens: JsToken[] = [];
-  /** Open brackets; `${` stands for a template that goes on after its `}`. */
+  /** Open brackets. `${` means a template that continues after its `}`. */
   const open: string[] = [];
   let at = 0;
   let isFirst = true;
@@ -63,7 +59,7 @@ function scanJs(source: string): JsToken[] | undefined {
     at += text.length;
     isFirst = false;
   };
-  /** From a backtick, or from the `}` that ends an insertion. */
+  /** Takes a part of a template from a backtick, or from the `}` of an insertion. */
   const template = (): boolean => {
     const start = at;
     at += 1;
@@ -107,7 +103,7 @@ function scanJs(source: string): JsToken[] | undefined {
   return open.length === 0 ? tokens : undefined;
 }
 
-/** No block can load a module; this is said before it runs. */
+/** Matches an import of a module, which is refused before the block runs. */
 const DYNAMIC_IMPORT = /import\s*(?:[(/<-]|\.\s*[a-z/<])/;
 
 const STATEMENT_WORDS = new Set(
@@ -116,7 +112,7 @@ const STATEMENT_WORDS = new Set(
     'try var while with'
   ).split(' '),
 );
-/** What may go on with an expression of the line before; such a line begins no statement. */
+/** Matches a line that continues the expression of the previous line. */
 const CONTINUES = /^(?:[([`+\-*/,.?:=&|<>%^]|instanceof\b|in\b|\?\.)/;
 const MAX_TRIES = 60;
 
@@ -129,7 +125,7 @@ function errorIn(code: string, names: readonly string[]): Error | undefined {
   }
 }
 
-/** Where statements of the block may begin, last first. */
+/** Yields the possible starts of statements, the last first. */
 function* beginnings(tokens: readonly JsToken[]): Generator<JsToken> {
   for (let index = tokens.length - 1; index > 0; index--) {
     const [token, before] = [tokens[index] as JsToken, tokens[index - 1] as JsToken];
@@ -139,7 +135,7 @@ function* beginnings(tokens: readonly JsToken[]): Generator<JsToken> {
   }
 }
 
-/** The block with its last expression returned; undefined when it does not end in one. */
+/** Returns the block with its last expression returned; `undefined` if it does not end in an expression. */
 function returning(
   source: string,
   tokens: readonly JsToken[],
@@ -169,14 +165,14 @@ function syntaxFault(error: Error): Failure {
   return fail('invalid_input', `the js block does not parse: ${error.message}`, where);
 }
 
-/** `await (x)` parses as a call of something named await where nothing waits. */
+/** Without `async`, `await (x)` parses as a call of a function named await. */
 const mayAwaitUnseen = (tokens: readonly JsToken[]): boolean =>
   tokens.some(
     ({ kind, text }, index) =>
       kind === 'word' && text === 'await' && /^[(['"`+\-/]/.test(tokens[index + 1]?.text ?? ''),
   );
 
-/** The text of a function body that yields what the block means, with these parameter names. */
+/** Returns a function body with the result of the block. Fails with `invalid_input` if it does not parse. */
 export function readJsBody(
   source: string,
   names: readonly string[],
@@ -191,7 +187,7 @@ export function readJsBody(
   const wrap = (code: string): string => (isAsync ? `return (async () => {${code}\n})()` : code);
   const parses = (code: string): boolean => errorIn(wrap(code), names) === undefined;
   const code = wrap(returning(source, tokens, parses) ?? source);
-  // An expression alone need not parse as statements (`{ a: 1, b: 2 }`), so this is asked last.
+  // Checked last, because an expression such as `{ a: 1, b: 2 }` does not parse as statements.
   const error = errorIn(code, names);
   return error ? syntaxFault(error) : ok(code);
 }
@@ -204,7 +200,7 @@ const RESERVED = new Set(
   ).split(' '),
 );
 
-/** Script names may hold `-` or be words of JavaScript. */
+/** Returns a JavaScript name for a script name, which may contain `-` or be a reserved word. */
 export function identifier(name: string): string {
   const plain = name.replace(/[^\p{ID_Continue}$]/gu, '_').replace(/^(?=\d)/, '_');
   return RESERVED.has(plain) ? `${plain}_` : plain;
@@ -213,12 +209,9 @@ export function identifier(name: string): string {
 const OPERATORS = /^(?:[-+*/%<>=!?:;&|^~(),]|[=!]==?)$/;
 const PLAIN_WORDS = new Set('return const let typeof null true false undefined'.split(' '));
 
-/**
- * Nothing but operators on its parameters and constants: when those are plain values, no other code
- * can run, whatever was replaced before, so nothing can take long.
- */
+/** True if the block has only operators on parameters and constants, so that it cannot take long. */
 export function isArithmetic(source: string, names: readonly string[]): boolean {
-  // No escapes: what comes out is as plain as what goes in.
+  // Escapes are excluded, so that the result is as plain as the source.
   if (source.length > 1000 || source.includes('\\') || !isPlainText(source)) return false;
   const tokens = scanJs(source);
   if (!tokens) return false;
@@ -235,7 +228,7 @@ export function isArithmetic(source: string, names: readonly string[]): boolean 
     if (kind === 'number') return !text.endsWith('n');
     if (kind === 'string') return true;
     if (kind === 'template') return text[0] === '}' || !isAfterValue;
-    // A bracket behind a value is a call.
+    // A parenthesis after a value is a call.
     return kind === 'mark' && OPERATORS.test(text) && !(text === '(' && isAfterValue);
   });
 }

@@ -1,5 +1,5 @@
-// What is called from outside, on the inside of a context. The text of these functions is compiled
-// there before any block, so they use nothing but what they find there and what they are given.
+// Functions that the engine calls inside of a context. Their text is compiled there before any block, so
+// they use only built-ins of the context and their arguments.
 import {
   type Bag,
   type Codec,
@@ -12,18 +12,14 @@ import { type AskHost, addGlobals, addLocales, scriptOf } from './globals.ts';
 
 type Guarded = (work: () => string) => string;
 
-/** Each answers a letter and a text: `u v o` a value, `p` a promise of one, `e` what was thrown, `m` when
- * not even that could be said. */
+/** Calls into a context. Each returns a letter and a text: `u v o` value, `p` promise, `e` error, `m` unknown. */
 export interface Calls {
-  /** A function of a block, made callable; `free`: JSON of the names given after its arguments. */
+  /** Adds the function of a block. `free` is the JSON of the names that follow its arguments. */
   add(id: number, run: unknown, free: string): unknown;
-  /** Begins the list of what a call is given by name. */
+  /** Starts the list of names for the next call. */
   open(): void;
   name(name: string, text: string): void;
-  /**
-   * A function of the script; `unit` 0: called back. `shape` and `parts` (JSON of them): what it is given
-   * behind as many arguments as it takes.
-   */
+  /** Adds a function of the script to that list. `unit` 0 means that the host is called. */
   define(
     job: number,
     name: string,
@@ -36,19 +32,19 @@ export interface Calls {
   answer(ticket: number, text: string): string;
 }
 
-/** Nothing leaves as an exception: with no memory left there may be no room to describe it. */
+/** Catches everything, because without memory an exception may not even be describable. */
 function createGuarded(): Guarded {
   const { stringify } = JSON;
   const String_ = String;
   const describe = (error: unknown): string => {
-    let message = 'something was thrown that cannot be shown';
+    let message = 'the thrown value has no description';
     let name = '';
     try {
       const isObject = typeof error === 'object' && error !== null;
-      // Read once: it may be a getter that says something else each time.
-      const said = isObject ? (error as Bag)['message'] : undefined;
-      if (typeof said === 'string') name = String_((error as Bag)['name']);
-      message = typeof said === 'string' ? said : String_(error);
+      // Read once, because a getter could return a different value each time.
+      const text = isObject ? (error as Bag)['message'] : undefined;
+      if (typeof text === 'string') name = String_((error as Bag)['name']);
+      message = typeof text === 'string' ? text : String_(error);
     } catch {}
     return `e${stringify({ __proto__: null, message, name })}`;
   };
@@ -65,7 +61,7 @@ function createGuarded(): Guarded {
   };
 }
 
-/** Functions of the script: those that answer later are waited for. */
+/** Calls functions of the script. A call that takes longer returns a promise. */
 function createCallbacks(ask: AskHost, { encode, decode }: Codec) {
   type Waiting = { resolve(value: unknown): void; reject(error: unknown): void };
   const { apply } = Reflect;
@@ -113,7 +109,7 @@ function createCalls({ ask, codec, guarded, argumentsOf, callbacks, fire }: Inne
   const { parse } = JSON;
   const { freeze, values } = Object;
   const { encode, decode } = codec;
-  /** Only `mx` and `ctx` come by name, and they are for reading. */
+  /** Freezes `mx` and `ctx`, which blocks may only read. */
   const frozen = (value: unknown): unknown => {
     if (typeof value !== 'object' || value === null) return value;
     for (const part of values(value)) frozen(part);
@@ -160,11 +156,14 @@ function createCalls({ ask, codec, guarded, argumentsOf, callbacks, fire }: Inne
       }
       named[name] = (...args: unknown[]) => {
         const { run, free } = unit;
-        const known = argumentsOf(shape, parse(parts) as unknown[], free, all);
-        const given = { __proto__: null, length: arity + known.length } as unknown as unknown[];
-        for (let at = 0; at < arity; at++) given[at] = args[at];
-        for (let at = 0; at < known.length; at++) given[arity + at] = known[at];
-        return apply(run, undefined, given);
+        const captured = argumentsOf(shape, parse(parts) as unknown[], free, all);
+        const allValues = {
+          __proto__: null,
+          length: arity + captured.length,
+        } as unknown as unknown[];
+        for (let at = 0; at < arity; at++) allValues[at] = args[at];
+        for (let at = 0; at < captured.length; at++) allValues[arity + at] = captured[at];
+        return apply(run, undefined, allValues);
       };
     },
     fire: (timer) =>
@@ -191,7 +190,8 @@ const PARTS = {
 function assemble(parts: typeof PARTS) {
   return (host: AskHost): Calls => {
     const { parse, stringify } = JSON;
-    // As JSON: the border cuts a text at its first NUL and has no word for half a character.
+    // The text is passed as JSON, because the border ends a text at NUL and cannot represent half of a
+    // surrogate pair.
     const ask: AskHost = (kind, id, text) => parse(host(kind, id, stringify(text))) as string;
     const codec = {
       encode: parts.createEncoder(),
@@ -210,5 +210,5 @@ function assemble(parts: typeof PARTS) {
   };
 }
 
-/** A script whose value is a function that takes the host's `ask` and gives the `Calls`. */
+/** Returns a script whose value is a function from the host's `ask` to the `Calls`. */
 export const insideText = (): string => scriptOf(assemble, PARTS);

@@ -1,9 +1,8 @@
-// Where js blocks run: QuickJS, compiled to WebAssembly, in a memory of its own for every script. It is
-// loaded when the first block runs.
-//
-// INVARIANT: code of a project never runs in this process's JavaScript, and nothing of this process is
-// reachable from a block. There is one way out of a context, the function `ask`: a text, a number and a
-// text go out, a text comes back. What comes out is read as data by someone who believes nothing of it.
+// Runs js blocks in QuickJS, compiled to WebAssembly, with a separate memory for every script. The engine
+// is loaded at the first block. INVARIANT: code of a project never runs in this process's JavaScript, and a
+// block can never reach an object of this process. The function `ask` is the only way out of a context: it
+// passes two texts and a number and returns a text. The host reads everything that a block passes as
+// untrusted data.
 import { readFile } from 'node:fs/promises';
 import { createRequire } from 'node:module';
 import { setFlagsFromString } from 'node:v8';
@@ -17,14 +16,14 @@ import type { AskHost } from './globals.ts';
 
 const PAGES = { initial: 256, maximum: 1024 };
 export const MEMORY_MB = (PAGES.maximum * 64) / 1024;
-/** Less than what the frames of the engine itself take of the process's stack. */
+/** Smaller than the part of the process's stack that the frames of the engine use. */
 const MAX_STACK = 192 * 1024;
-/** Jobs of promises between two looks at the clock. */
+/** Number of promise jobs between two checks of the clock. */
 const JOBS = 1000;
 const COMPILING_MS = 5000;
 
 declare global {
-  // Not among the types of Node.
+  // The types of Node do not declare it.
   var WebAssembly: {
     Module: new (bytes: Uint8Array) => object;
     Memory: new (pages: typeof PAGES) => { readonly buffer: ArrayBuffer };
@@ -32,10 +31,10 @@ declare global {
 }
 
 /**
- * Optimising the engine takes more than most scripts do with it; a block that computes for a while still
- * gets there. V8 optimises a function when the code it has run is as long as a budget (bytes, set when a
- * module is compiled). A step of the engine's main loop counts as all of that loop, which is very long,
- * but never for more than a quarter of the budget at the time the loop itself is compiled.
+ * Optimising the engine takes longer than most scripts run. V8 optimises a function after it has run code
+ * of a given length (a budget in bytes, set when a module is compiled). One step of the engine's main loop
+ * counts as the whole loop, but at most as a quarter of the budget at the time when the loop is compiled. A
+ * block that computes for a while still reaches the budget.
  */
 const setBudget = (bytes: number): void => setFlagsFromString(`--wasm-tiering-budget=${bytes}`);
 const BUDGET = 1_000_000_000;
@@ -49,18 +48,18 @@ async function load() {
     import('@jitl/quickjs-wasmfile-release-sync'),
     readFile(wasm),
   ]);
-  // Its types say that the module itself is one level further down, as it is for `require`.
+  // The types describe the module as `require` returns it, one level deeper.
   const variant = 'default' in found ? found.default : found;
   return { core, variant, wasmModule: new WebAssembly.Module(bytes) };
 }
 
-// Code only, the same for everybody; what a script has is made for it.
+// The loaded code is shared by all scripts. Memory and runtime are created for each script.
 let loaded: ReturnType<typeof load> | undefined;
 
 async function newMachine() {
   const { core, variant, wasmModule } = await (loaded ??= load());
   const wasmMemory = new WebAssembly.Memory(PAGES);
-  // What the engine itself prints when it gives up is said by a fault.
+  // A fault reports the failure of the engine instead.
   const emscriptenModule: object = { print() {}, printErr() {} };
   const own = core.newVariant(variant, { wasmModule, wasmMemory, emscriptenModule });
   const runtime = (await core.newQuickJSWASMModuleFromVariant(own)).newRuntime();
@@ -69,12 +68,10 @@ async function newMachine() {
 }
 
 /**
- * Runs `work` so that V8 ends it, whatever it does, when the time is over: the engine looks at the clock
- * only between steps of JavaScript, and one step may be a search in a very long text; with no memory left
- * it may not come back at all. Costs a thread for each entry. With `breaks`, Ctrl-C ends it, too.
- *
- * At the begin and at the end of an entry that breaks, Node has no listener for Ctrl-C: for a moment the
- * signal is lost or ends the process. A timer that fires a hundred times a second must not do that.
+ * Runs `work` until the time limit. V8 stops it then even if the engine does not return, because the engine
+ * checks the clock only between JavaScript steps and a step can be long. Each entry costs a thread. With
+ * `breaks`, Ctrl-C stops it too. At the start and end of such an entry Node briefly has no listener for
+ * Ctrl-C, so the signal can be lost or end the process. Therefore a frequent timer must not use it.
  */
 function createWatch(): (work: () => void, timeout: number, breaks: boolean) => void {
   let current: (() => void) | undefined;
@@ -94,38 +91,37 @@ function createWatch(): (work: () => void, timeout: number, breaks: boolean) => 
 }
 
 let watch: ReturnType<typeof createWatch> | undefined;
-/** The engine itself ends in better order, so it goes first. */
+/** The engine stops more cleanly than V8, so it gets this much less time. */
 const GRACE_MS = 200;
 
-/** Why nothing more can be done in a context. */
+/** Reason why a context cannot be used any longer. */
 export type Broken = 'time' | 'interrupt' | 'memory';
 
 type Entered = { readonly said: string } | { readonly broken: Broken };
 
-/** A block, compiled once for each text and set of names. */
+/** A compiled block. There is one for each source text and set of names. */
 export interface Unit {
   readonly id: number;
-  /** Its function, and the one that wraps it (`createCalls`). */
+  /** The function of the block, and its wrapper from `createCalls`. */
   readonly run: QuickJSHandle;
   readonly call: QuickJSHandle;
-  /** Parameters of the block itself; after them come the values of `free`. */
+  /** Number of parameters. The values of `free` follow them. */
   readonly arity: number;
-  /** Helpers, `mx` and `ctx`, as far as the block mentions them. */
+  /** Helpers, `mx` and `ctx`, if the block mentions them. */
   readonly free: readonly string[];
-  /** With plain values for all parameters it cannot take long. */
+  /** True if the block cannot take long with plain values. */
   readonly isBrief: boolean;
 }
 
 export class JsContext {
   readonly vm: QuickJSContext;
   readonly memory: { readonly buffer: ArrayBuffer };
-  /** The object of the `Calls`, and those that were taken from it. */
+  /** The object of the `Calls`, and the functions that were read from it. */
   readonly calls: QuickJSHandle;
   readonly taken = new Map<string, QuickJSHandle>();
-  // By text, then by names: a block that runs again and again is found without building a long key.
+  // Indexed by text and then by names, so that finding a repeated block needs no long key.
   readonly units = new Map<string, Map<string, Outcome<Unit>>>();
   unitCount = 0;
-  /** Entries inside of one another. */
   depth = 0;
   deadline = Infinity;
   broken: Broken | undefined;
@@ -141,16 +137,16 @@ export async function openContext(ask: AskHost): Promise<JsContext> {
   const { runtime, memory } = await newMachine();
   const vm = runtime.newContext();
   const host = vm.newFunction('ask', (kind, id, text) => {
-    const said: unknown = JSON.parse(vm.getString(text));
-    const answer = ask(vm.getString(kind), vm.getNumber(id), String(said));
+    const question: unknown = JSON.parse(vm.getString(text));
+    const answer = ask(vm.getString(kind), vm.getNumber(id), String(question));
     return vm.newString(JSON.stringify(answer));
   });
-  // Functions are compiled when they first run: the main loop now.
+  // V8 compiles a function at its first run, so the main loop is compiled here.
   setBudget(BUDGET_OF_LOOP);
   const evaluated = vm.evalCode(insideText(), 'inside.js');
   setBudget(BUDGET);
-  const made = vm.unwrapResult(evaluated);
-  const calls = vm.unwrapResult(vm.callFunction(made, vm.undefined, host));
+  const factory = vm.unwrapResult(evaluated);
+  const calls = vm.unwrapResult(vm.callFunction(factory, vm.undefined, host));
   const js = new JsContext(vm, memory, calls);
   runtime.setInterruptHandler(() => {
     if (performance.now() > js.deadline) js.broken = 'time';
@@ -159,19 +155,19 @@ export async function openContext(ask: AskHost): Promise<JsContext> {
   return js;
 }
 
-/** All the memory that there may be has been taken. It never shrinks, and may stop growing before. */
+/** True if the memory has nearly reached its maximum. It never shrinks. */
 export const isFull = ({ memory }: JsContext): boolean =>
   memory.buffer.byteLength > (PAGES.maximum - 64) * 65_536;
 
-/** Not `instanceof`: the error belongs to the context of the watch. */
-function whyEnded(error: unknown): Broken {
+/** The error belongs to the context of the watch, so `instanceof` would not work. */
+function brokenReason(error: unknown): Broken {
   const code = isObject(error) ? error['code'] : undefined;
   if (code === 'ERR_SCRIPT_EXECUTION_TIMEOUT') return 'time';
-  // Everything else is a trap of WebAssembly, or no stack: the state inside is unknown.
+  // Any other error is a WebAssembly trap or a stack overflow, after which the state is unknown.
   return code === 'ERR_SCRIPT_EXECUTION_INTERRUPTED' ? 'interrupt' : 'memory';
 }
 
-/** Promises go on inside of entries only, so every step has its time limit. */
+/** Promises continue only inside of entries, so every step has a time limit. */
 function runPendingJobs(js: JsContext): void {
   const { runtime } = js.vm;
   while (js.broken === undefined && runtime.hasPendingJob()) {
@@ -181,7 +177,7 @@ function runPendingJobs(js: JsContext): void {
   }
 }
 
-/** What is outermost sets the time limit of all that is done inside of it. `breaks`: by Ctrl-C. */
+/** Enters the context. The outermost entry sets the time limit for nested ones. `breaks` lets Ctrl-C stop it. */
 export function within(js: JsContext, ms: number, work: () => string, breaks = false): Entered {
   if (js.depth === 0) return outermost(js, ms, work, breaks);
   js.depth += 1;
@@ -193,9 +189,9 @@ export function within(js: JsContext, ms: number, work: () => string, breaks = f
 }
 
 function outermost(js: JsContext, ms: number, work: () => string, breaks: boolean): Entered {
-  let said = '';
+  let answer = '';
   const step = (): void => {
-    said = work();
+    answer = work();
     runPendingJobs(js);
   };
   js.deadline = performance.now() + ms;
@@ -204,13 +200,13 @@ function outermost(js: JsContext, ms: number, work: () => string, breaks: boolea
     watch ??= createWatch();
     watch(step, Math.ceil(ms) + GRACE_MS, breaks);
   } catch (error) {
-    js.broken ??= whyEnded(error);
+    js.broken ??= brokenReason(error);
   } finally {
     js.depth = 0;
     js.deadline = Infinity;
   }
-  if (said === 'm') js.broken ??= 'memory';
-  return js.broken ? { broken: js.broken } : { said };
+  if (answer === 'm') js.broken ??= 'memory';
+  return js.broken ? { broken: js.broken } : { said: answer };
 }
 
 function apply({ vm }: JsContext, called: QuickJSHandle, parts: readonly Part[]) {
@@ -224,15 +220,15 @@ function apply({ vm }: JsContext, called: QuickJSHandle, parts: readonly Part[])
   return result;
 }
 
-/** Calls a compiled block: a job, the shape of its arguments, and what they are made of. */
+/** Calls a compiled block with a job number, the shape of its arguments and their parts. */
 export function enter(js: JsContext, called: QuickJSHandle, parts: readonly Part[]): string {
   const result = apply(js, called, parts);
-  const said = result.error ? 'm' : js.vm.getString(result.value);
+  const answer = result.error ? 'm' : js.vm.getString(result.value);
   (result.error ?? result.value).dispose();
-  return said;
+  return answer;
 }
 
-/** The same for a block that is all operators: plain values in, one out, or undefined. */
+/** Calls a block that has only operators. Returns its plain value; `undefined` if the result is of another kind. */
 export function enterPlain(js: JsContext, { run }: Unit, parts: readonly Part[]): Part | undefined {
   try {
     const result = apply(js, run, parts);
@@ -243,7 +239,7 @@ export function enterPlain(js: JsContext, { run }: Unit, parts: readonly Part[])
     handle.dispose();
     return isText || kind === 'number' ? value : undefined;
   } catch (error) {
-    js.broken ??= whyEnded(error);
+    js.broken ??= brokenReason(error);
     return undefined;
   }
 }
@@ -260,7 +256,7 @@ export const callInside = (
   parts: readonly Part[],
 ): string => enter(js, functionOf(js, name), parts);
 
-/** Makes a function of the block; its parts have been parsed before, one by one. */
+/** Compiles a block into a function. Its parts were parsed before. */
 function compile(
   js: JsContext,
   id: number,
@@ -271,7 +267,7 @@ function compile(
   const { vm } = js;
   const run = vm.evalCode(`(function (${names.join(', ')}\n) {\n${code}\n})`, 'block.js');
   if (run.error) {
-    // Something V8 could read and QuickJS cannot.
+    // V8 accepts this syntax, but QuickJS does not.
     const about: unknown = run.error.consume((error) => vm.dump(error));
     const message = isObject(about) ? about['message'] : about;
     return fail('invalid_input', `the js block does not parse: ${plainText(message)}`);
@@ -295,17 +291,17 @@ function makeUnit(
   if (!code.ok) return code;
   const id = ++js.unitCount;
   const missing = fail('internal_error', 'the js block could not be compiled');
-  let made = missing as ReturnType<typeof compile>;
+  let compiled = missing as ReturnType<typeof compile>;
   within(js, COMPILING_MS, () => {
-    made = compile(js, id, code.output, all, free);
+    compiled = compile(js, id, code.output, all, free);
     return 'u';
   });
-  if (!made.ok) return made;
+  if (!compiled.ok) return compiled;
   const isBrief = free.length === 0 && isArithmetic(source, names);
-  return ok({ id, ...made.output, arity: names.length, free, isBrief });
+  return ok({ id, ...compiled.output, arity: names.length, free, isBrief });
 }
 
-/** `helpers`: names that the block may call. */
+/** Returns the compiled block. `helpers` has the names that it may call. */
 export function unitOf(
   js: JsContext,
   source: string,
@@ -314,13 +310,13 @@ export function unitOf(
 ): Outcome<Unit> {
   const same = js.units.get(source) ?? new Map<string, Outcome<Unit>>();
   const key = `${parameters.join(' ')}|${helpers.join(' ')}`;
-  const known = same.get(key);
-  if (known) return known;
+  const cached = same.get(key);
+  if (cached) return cached;
   const names = parameters.map(identifier);
   const free = [...helpers, 'mx', 'ctx'].filter(
     (name) => source.includes(name) && !names.includes(name) && identifier(name) === name,
   );
-  const made = makeUnit(js, source, names, free);
-  js.units.set(source, same.set(key, made));
-  return made;
+  const unit = makeUnit(js, source, names, free);
+  js.units.set(source, same.set(key, unit));
+  return unit;
 }

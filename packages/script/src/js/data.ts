@@ -1,8 +1,6 @@
-// Data on its way into code blocks and out of them, always as text:
-// `u` nothing · `v` JSON · `o` JSON with the numbers that it has no word for as `"~NaN"` and their like;
-// every other text that begins with `~` has one more of them there.
-// The functions that are named `create…` run on the other side: their text is compiled there, so they
-// use nothing but what they find there.
+// Encodes data for code blocks as text: `u` is undefined, `v` is JSON, `o` is JSON in which non-finite
+// numbers are texts such as `"~NaN"`; any other text that starts with `~` gets one more `~`. The functions
+// `create…` are compiled on the other side from their text, so they use only what exists there.
 import type { Json } from '@kernmantle/core/base';
 import type { JsArgument } from '../world.ts';
 
@@ -18,18 +16,18 @@ export function dataText(data: Json | undefined): string {
   return hasOddNumber(data) ? encode(data) : `v${JSON.stringify(data)}`;
 }
 
-/** Crosses the border of the engine as it is: no NUL ends it, no mark of bytes or half character is lost. */
+/** True if a text crosses the border of the engine unchanged: no NUL, byte order mark or half character. */
 export const isPlainText = (text: string): boolean =>
   text.isWellFormed() && !text.includes('\0') && !text.includes('\ufeff');
 
-/** Text of our own encoder. Blocks can influence what it says, so nothing in it is believed. */
+/** Decodes text of our encoder. A block can influence the text, so it is untrusted data. */
 export const readData = createDecoder() as (text: string) => Json | undefined;
 
-/** What crosses the border as it is. */
+/** A value that crosses the border unchanged. */
 export type Part = string | number | boolean;
 
-/** Adds what the argument is made of; the letter says how (`createArguments`). */
-export function give(argument: JsArgument, parts: Part[]): string {
+/** Adds the parts of an argument and returns the letter of its kind (see `createArguments`). */
+export function addArgument(argument: JsArgument, parts: Part[]): string {
   if (argument.kind === 'undefined') {
     parts.push('u');
     return 'd';
@@ -45,19 +43,19 @@ export function give(argument: JsArgument, parts: Part[]): string {
   return argument.kind === 'kept' ? 'k' : argument.isStage ? 's' : 't';
 }
 
-/** An object of a block, of which nothing is known. */
+/** An object of a block with unknown members. */
 export type Bag = Record<PropertyKey, unknown>;
 
 export interface Codec {
   encode(value: unknown): string;
   decode(text: string): unknown;
-  /** The same data, which converts to `text`; in stages with the string methods it has not. */
+  /** Returns the data with a conversion to `text`; in stages it also gets the string methods that it lacks. */
   textual(data: unknown, text: string, isStage: boolean): unknown;
 }
 
-/** Values out. Runs a block's own code: getters, `toJSON`. */
+/** Creates the encoder. It runs code of the block: getters and `toJSON`. */
 export function createEncoder(): Codec['encode'] {
-  /** What stands around a value. */
+  /** The values that contain the current value. */
   type Above = { value: unknown; up: Above | undefined };
   const { apply, ownKeys, getOwnPropertyDescriptor, setPrototypeOf } = Reflect;
   const { stringify } = JSON;
@@ -83,7 +81,7 @@ export function createEncoder(): Codec['encode'] {
   };
   const list = (value: unknown[], here: Above): unknown => {
     const copy: unknown[] = [];
-    // A list that no block has a say in: setters and `toJSON` live on prototypes.
+    // A block must not influence the copy. Setters and `toJSON` come from prototypes, so it has none.
     setPrototypeOf(copy, null);
     for (let at = 0; at < value.length; at++) {
       const part = value[at];
@@ -129,7 +127,7 @@ export function createEncoder(): Codec['encode'] {
   };
 }
 
-/** Values in. Runs nothing but itself. */
+/** Creates the decoder, which runs no code of a block. */
 export function createDecoder(): Codec['decode'] {
   const { apply } = Reflect;
   const { parse } = JSON;
@@ -145,7 +143,7 @@ export function createDecoder(): Codec['decode'] {
   };
 }
 
-/** Data that speaks: what a string conversion gives is the text it came from. */
+/** Creates a function that gives data a text: string conversion returns the text it was parsed from. */
 export function createTextual(): Codec['textual'] {
   const { apply, defineProperty, ownKeys, setPrototypeOf } = Reflect;
   const { get, set } = WeakMap.prototype;
@@ -194,7 +192,7 @@ export function createTextual(): Codec['textual'] {
   };
 }
 
-/** `shape`: a letter for each argument, which says how many of `parts` it is made of and how. */
+/** Creates a function that builds arguments. `shape` has one letter for the kind of each. */
 export function createArguments({ decode, textual }: Pick<Codec, 'decode' | 'textual'>) {
   return (shape: string, parts: unknown[], free: string[], named: Bag): unknown[] => {
     const args = { __proto__: null, length: shape.length + free.length } as unknown as unknown[];

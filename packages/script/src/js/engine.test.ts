@@ -35,13 +35,13 @@ const valueOf = (outcome: Outcome<JsResult>): Json | undefined => {
   if (!outcome.ok) throw new Error(JSON.stringify(outcome.error));
   return outcome.output.value;
 };
-/** An engine that is loaded: what does not wait is there at once. */
+/** Returns a loaded engine, which runs a block without waiting synchronously. */
 async function ready(): Promise<JsEngine> {
   const engine = open();
   valueOf(await engine.run(callOf('0')));
   return engine;
 }
-/** The result of a block that does not wait. */
+/** Returns the result of a synchronous block. */
 async function now(
   source: string,
   given?: Record<string, JsArgument>,
@@ -448,7 +448,7 @@ describe('memory', () => {
   );
 
   const ENDLESS = [
-    // No memory is left even for a failure to be told, and a search that one step of the engine is.
+    // The memory is too full even for an error, and the search is one step of the engine.
     'await 1; const all = []; for (;;) all.push([all])',
     '"a".repeat(4e6).indexOf("a".repeat(2e6) + "b")',
   ];

@@ -1,6 +1,6 @@
 // Hot: runs for each step of a script, and a promise costs more than most steps.
 // Runs the js blocks of one script, all in one context (`context.ts`). A call is synchronous unless the
-// block waits for a timer or for a function of the script, or the engine is not loaded yet.
+// block waits for a timer or a function of the script, or the engine is not loaded yet.
 import {
   type Failure,
   type Fault,
@@ -34,7 +34,7 @@ import {
   unitOf,
   within,
 } from './context.ts';
-import { dataText, give, type Part, readData } from './data.ts';
+import { addArgument, dataText, type Part, readData } from './data.ts';
 import { ANSWERS } from './globals.ts';
 
 const DEFAULT_TIMEOUT_MS = 30_000;
@@ -42,7 +42,6 @@ const MAX_PRINTED = 1 << 20;
 const MAX_TIMERS = 10_000;
 const MAX_DELAY = 2 ** 31 - 1;
 
-/** One call while it lasts. */
 class Job {
   readonly id: number;
   readonly call: JsCall;
@@ -50,9 +49,9 @@ class Job {
   readonly deadline: number;
   readonly logs: string[] = [];
   readonly warnings: string[] = [];
-  /** Characters; infinite when no more is taken. */
+  /** Number of printed characters. It is infinite after the maximum was reached. */
   printed = 0;
-  /** Why a function of the script failed. A refusal stays: the block cannot make it undone. */
+  /** Fault of a called function of the script. A refusal stays, because the block must not be able to hide it. */
   fault: Fault | undefined;
   ended: Outcome<JsResult> | undefined;
   tell: ((outcome: Outcome<JsResult>) => void) | undefined;
@@ -67,16 +66,16 @@ class Job {
 
 class Engine {
   readonly jobs = new Map<number, Job>();
-  /** None keeps the process alive by itself: a call that waits has a deadline, and that does. */
+  /** Timers never keep the process alive. A waiting call has a deadline, which does. */
   readonly timers = new Map<number, { handle: NodeJS.Timeout; job: Job }>();
   context: JsContext | undefined;
   opening: Promise<Outcome<JsContext>> | undefined;
   /**
-   * The marks of everything that ever went in. Whatever a block left behind (a global, a prototype, a
-   * timer) may come out of another one, so every result carries all of them.
+   * Marks of everything that was ever passed in. A block can leave data behind in a global, a prototype or
+   * a timer, and another block can return it. So every result has all these marks.
    */
-  seen: Descriptor = EMPTY;
-  /** What is printed inside is its. */
+  marks: Descriptor = EMPTY;
+  /** The job that receives what is printed now. */
   current: Job | undefined;
   jobCount = 0;
   tickets = 0;
@@ -97,7 +96,7 @@ export function createJsEngine(): JsEngine {
     close() {
       if (engine.isClosed) return;
       engine.isClosed = true;
-      leave(engine, fail('cancelled', 'the script ended before its js block did'));
+      discardContext(engine, fail('cancelled', 'the script ended before its js block did'));
     },
   };
 }
@@ -124,29 +123,27 @@ const slowFault = ({ timeoutMs }: Job): Failure =>
 const memoryFault = (): Failure =>
   fail(
     'tool_failed',
-    `the js block needs more memory or stack than there is (${MEMORY_MB} MB); use \`node { … }\` for more`,
+    `the js block exceeded the memory or stack (${MEMORY_MB} MB); use \`node { … }\` for more`,
     { error: 'out_of_memory' },
   );
 
-/** Names that `node` blocks have. */
+/** Names that exist in `node` blocks. */
 const ELSEWHERE = /^'(Intl|process|require|fetch|Buffer|setImmediate)' is not defined$/;
 
-/** A failure that says what was thrown; the text comes from a block and is believed in nothing. */
+/** Returns the fault of a thrown error. Its text comes from a block and is untrusted data. */
 function thrownFault(text: string, isFull: boolean): Failure {
   const read = parseJson(text);
   const { message, name } = read.ok && isObject(read.output) ? read.output : {};
   const line = typeof message === 'string' ? message.split('\n', 1)[0] : '';
-  // With no memory left there is none for an error either, and null is thrown.
+  // Without memory the engine cannot create an error, and null is thrown.
   if (line === 'out of memory' || (isFull && line === 'null')) return memoryFault();
-  const hint = ELSEWHERE.test(line ?? '') ? ': a js block has no such thing; use `node { … }`' : '';
+  const hint = ELSEWHERE.test(line ?? '') ? ': not available in js blocks; use `node { … }`' : '';
   const detail = typeof name === 'string' && name !== '' ? { error: name } : {};
   return fail('tool_failed', `${line || 'an error without a message'}${hint}`, detail);
 }
 
-// ---- how a call ends
-
-/** Ends everything that is under way inside; the next call finds a new context. */
-function leave(engine: Engine, failure: Failure): void {
+/** Ends all jobs with a failure. The next call opens a new context. */
+function discardContext(engine: Engine, failure: Failure): void {
   for (const id of engine.timers.keys()) stopTimer(engine, id);
   engine.context = undefined;
   for (const job of engine.jobs.values()) end(engine, job, failure);
@@ -160,21 +157,21 @@ function end(engine: Engine, job: Job, outcome: Outcome<JsResult>): void {
   for (const [id, timer] of engine.timers) if (timer.job === job) stopTimer(engine, id);
 }
 
-function leftBroken(engine: Engine, job: Job, why: Broken): Failure {
+function failBroken(engine: Engine, job: Job, why: Broken): Failure {
   const failure = {
     time: () => slowFault(job),
     memory: memoryFault,
     interrupt: () => fail('cancelled', 'the js block was interrupted'),
   }[why]();
-  // Inside of another entry, the outer one finds the same.
-  if (!engine.context?.depth) leave(engine, failure);
+  // A nested entry leaves this to the outer one, which finds the same state.
+  if (!engine.context?.depth) discardContext(engine, failure);
   return failure;
 }
 
-/** After a failure: with its memory used up, a context is good for nothing any more. */
-function leftFull(engine: Engine, failure: Failure): Failure {
+/** Discards the context if its memory is used up. Returns the failure. */
+function discardIfFull(engine: Engine, failure: Failure): Failure {
   const { context } = engine;
-  if (context && isFull(context) && context.depth === 0) leave(engine, failure);
+  if (context && isFull(context) && context.depth === 0) discardContext(engine, failure);
   return failure;
 }
 
@@ -184,18 +181,17 @@ function resultOf(engine: Engine, job: Job, text: string): Outcome<JsResult> {
   const { logs, warnings, fault } = job;
   if (fault && isRefusal(fault)) return { ok: false, error: fault };
   if (text[0] !== 'e')
-    return ok({ value: readData(text), logs, warnings, descriptor: engine.seen });
+    return ok({ value: readData(text), logs, warnings, descriptor: engine.marks });
   const thrown = thrownFault(text.slice(1), engine.context ? isFull(engine.context) : false);
-  // An exception may only have passed through the block.
+  // The exception may be the fault of a called function that the block did not catch.
   const isPassing = fault?.detail.message === thrown.error.detail.message;
-  return leftFull(engine, isPassing ? { ok: false, error: fault } : thrown);
+  return discardIfFull(engine, isPassing ? { ok: false, error: fault } : thrown);
 }
 
-/** How it ended, or a promise of it. */
 function outcomeOf(engine: Engine, job: Job): MaybePromise<Outcome<JsResult>> {
   if (job.ended) return job.ended;
   return new Promise((resolve) => {
-    const onLate = (): void => end(engine, job, leftFull(engine, slowFault(job)));
+    const onLate = (): void => end(engine, job, discardIfFull(engine, slowFault(job)));
     const late = setTimeout(onLate, Math.max(1, job.deadline - performance.now()));
     job.tell = (outcome) => {
       clearTimeout(late);
@@ -204,9 +200,7 @@ function outcomeOf(engine: Engine, job: Job): MaybePromise<Outcome<JsResult>> {
   });
 }
 
-// ---- what the context asks
-
-/** A kind of question, a number, a text. */
+/** Handles a question of the context: a kind, a number and a text. */
 function answer(engine: Engine, kind: string, id: number, text: string): string {
   const { current, jobs } = engine;
   const job = jobs.get(id);
@@ -237,7 +231,7 @@ function print(job: Job, list: string[], line: string): void {
   job.printed = job.printed > MAX_PRINTED ? Infinity : job.printed + line.length + 1;
 }
 
-/** `text`: `o` once or `r` again and again, and the milliseconds. Says why it cannot be. */
+/** Starts a timer. `text` is `o` (once) or `r` (repeated) and the milliseconds. Returns why it was refused. */
 function startTimer(engine: Engine, job: Job, id: number, text: string): string {
   const { timers } = engine;
   if (timers.size >= MAX_TIMERS) return `a script may have ${MAX_TIMERS} timers at once`;
@@ -258,47 +252,49 @@ function stopTimer({ timers }: Engine, id: number): void {
   timers.delete(id);
 }
 
-/** What a block hears from a function of the script. */
+/** Calls a function of the script. Returns its encoded result for the block. */
 function callHelper(engine: Engine, job: Job | undefined, text: string): string {
   const name = text.slice(0, text.indexOf('\n'));
   const helper = job?.call.helpers.findLast((one) => one.name === name);
-  if (!job || !helper) return `ethe function \`${name}\` cannot be called any more`;
+  if (!job || !helper) return `ethe function \`${name}\` cannot be called after its block ended`;
   const failed = (error: unknown): string => {
-    const known = error instanceof ScriptFault ? error.fault : undefined;
-    if (!isRefusal(job.fault)) job.fault = known;
-    return `e${known?.detail.message ?? messageOf(error)}`;
+    const fault = error instanceof ScriptFault ? error.fault : undefined;
+    if (!isRefusal(job.fault)) job.fault = fault;
+    return `e${fault?.detail.message ?? messageOf(error)}`;
   };
   const taken = ({ data, meta }: Value): string => {
-    notice(engine, meta.descriptor);
+    recordMarks(engine, meta.descriptor);
     return dataText(data);
   };
   try {
     const values = readData(text.slice(name.length + 1));
-    const value = helper.call?.(Array.isArray(values) ? values : [], engine.seen);
+    const value = helper.call?.(Array.isArray(values) ? values : [], engine.marks);
     if (!value) return failed(`the function \`${name}\` cannot be called from here`);
     if (!(value instanceof Promise)) return taken(value);
     const ticket = ++engine.tickets;
-    void value.then(taken, failed).then((said) => resume(engine, job, 'answer', [ticket, said]));
+    void value
+      .then(taken, failed)
+      .then((answer) => resume(engine, job, 'answer', [ticket, answer]));
     return `p${ticket}`;
   } catch (error) {
     return failed(error);
   }
 }
 
-/** Goes on with something that a block waits for. */
+/** Continues a block after a timer or an answer. */
 function resume(engine: Engine, job: Job, what: 'fire' | 'answer', parts: readonly Part[]): void {
   const { context } = engine;
   if (!context) return;
   const leftMs = Math.max(1, Math.ceil(job.deadline - performance.now()));
-  const entered = asJob(engine, job, () =>
+  const entered = runAsJob(engine, job, () =>
     within(context, leftMs, () => callInside(context, what, parts)),
   );
-  if ('broken' in entered) end(engine, job, leftBroken(engine, job, entered.broken));
+  if ('broken' in entered) end(engine, job, failBroken(engine, job, entered.broken));
   else if (entered.said[0] === 'e') end(engine, job, resultOf(engine, job, entered.said));
 }
 
-/** On behalf of a job. */
-function asJob<T>(engine: Engine, job: Job, work: () => T): T {
+/** Runs work as a part of a job, which receives its output. */
+function runAsJob<T>(engine: Engine, job: Job, work: () => T): T {
   const outer = engine.current;
   engine.current = job;
   try {
@@ -308,12 +304,10 @@ function asJob<T>(engine: Engine, job: Job, work: () => T): T {
   }
 }
 
-// ---- running a block
-
-/** A value that nobody vouches for does not become trusted by having been near one that is. */
-function notice(engine: Engine, descriptor: Descriptor): void {
+/** Adds marks to the context, but never `trusted`, because another value in it may not be trusted. */
+function recordMarks(engine: Engine, descriptor: Descriptor): void {
   if (descriptor !== EMPTY)
-    engine.seen = mergeDescriptors(engine.seen, removeLabels(descriptor, ['trusted']));
+    engine.marks = mergeDescriptors(engine.marks, removeLabels(descriptor, ['trusted']));
 }
 
 function runIn(engine: Engine, js: JsContext, call: JsCall): MaybePromise<Outcome<JsResult>> {
@@ -321,21 +315,21 @@ function runIn(engine: Engine, js: JsContext, call: JsCall): MaybePromise<Outcom
   const names = call.parameters.map(({ name }) => name);
   const helpers = call.helpers.map(({ name }) => name);
   const unit = unitOf(js, call.source, names, helpers);
-  if (!unit.ok) return leftFull(engine, isFull(js) ? memoryFault() : unit);
+  if (!unit.ok) return discardIfFull(engine, isFull(js) ? memoryFault() : unit);
   const brief = unit.output.isBrief ? runBrief(engine, js, call, unit.output) : undefined;
   return brief ? ok(brief) : start(engine, js, call, unit.output);
 }
 
 const NONE: readonly string[] = Object.freeze([]);
 
-/** Undefined: it is no such call, or did not yield a number or a text. */
+/** Runs a brief block. Returns `undefined` if a value or the result is neither a number nor a text. */
 function runBrief(engine: Engine, js: JsContext, call: JsCall, unit: Unit): JsResult | undefined {
   const parts: Part[] = [];
-  for (const { value } of call.parameters) if (give(value, parts) !== 'p') return undefined;
+  for (const { value } of call.parameters) if (addArgument(value, parts) !== 'p') return undefined;
   const value = enterPlain(js, unit, parts);
   if (value === undefined) return undefined;
-  notice(engine, call.descriptor);
-  return { value, logs: NONE, warnings: NONE, descriptor: engine.seen };
+  recordMarks(engine, call.descriptor);
+  return { value, logs: NONE, warnings: NONE, descriptor: engine.marks };
 }
 
 function start(
@@ -346,10 +340,10 @@ function start(
 ): MaybePromise<Outcome<JsResult>> {
   const job = new Job(++engine.jobCount, call);
   engine.jobs.set(job.id, job);
-  notice(engine, call.descriptor);
+  recordMarks(engine, call.descriptor);
   const parts: Part[] = [job.id, ''];
   let shape = '';
-  for (const { value } of call.parameters) shape += give(value, parts);
+  for (const { value } of call.parameters) shape += addArgument(value, parts);
   parts[1] = shape;
   let defined: Outcome<null> = ok(null);
   const work = (): string => {
@@ -359,24 +353,24 @@ function start(
     }
     return defined.ok ? enter(js, unit.call, parts) : 'u';
   };
-  const entered = asJob(engine, job, () => within(js, job.timeoutMs, work, true));
+  const entered = runAsJob(engine, job, () => within(js, job.timeoutMs, work, true));
   if ('said' in entered && entered.said === 'p') return outcomeOf(engine, job);
   engine.jobs.delete(job.id);
-  if ('broken' in entered) return leftBroken(engine, job, entered.broken);
+  if ('broken' in entered) return failBroken(engine, job, entered.broken);
   return defined.ok ? resultOf(engine, job, entered.said) : defined;
 }
 
-/** Functions and facts by name: those that the block mentions, and those that they mention. */
+/** Defines the functions and facts that the block mentions, and those that they mention. */
 function define(
   js: JsContext,
   job: Job,
   free: readonly string[],
-  known: Set<string>,
+  defined: Set<string>,
 ): Outcome<null> {
   const { call } = job;
   for (const name of free) {
-    if (known.has(name)) continue;
-    known.add(name);
+    if (defined.has(name)) continue;
+    defined.add(name);
     const helper = call.helpers.findLast((one) => one.name === name);
     if (!helper) callInside(js, 'name', [name, dataText(call.mx())]);
     else if (helper.source === undefined) callInside(js, 'define', [job.id, name, 0, 0, '', '[]']);
@@ -386,12 +380,12 @@ function define(
       const own = [...parameters, ...captured.map((one) => one.name)];
       const unit = unitOf(js, source, own, names);
       if (!unit.ok) return unit;
-      const more = define(js, job, unit.output.free, known);
+      const more = define(js, job, unit.output.free, defined);
       if (!more.ok) return more;
       const parts: Part[] = [];
-      const shape = captured.map(({ value }) => give(value, parts)).join('');
-      const given = JSON.stringify(parts);
-      callInside(js, 'define', [job.id, name, unit.output.id, parameters.length, shape, given]);
+      const shape = captured.map(({ value }) => addArgument(value, parts)).join('');
+      const values = JSON.stringify(parts);
+      callInside(js, 'define', [job.id, name, unit.output.id, parameters.length, shape, values]);
     }
   }
   return ok(null);

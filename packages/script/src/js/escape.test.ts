@@ -1,5 +1,5 @@
-// Ways out of a context that have worked somewhere. Each block calls `check` with whatever
-// it got hold of; the answer names everything that does not belong to the realm of the blocks.
+// Known ways out of a JavaScript context. Each block calls `check` with the objects that it obtained; the
+// result names every object from outside of the realm of the blocks.
 import { createContext, runInContext } from 'node:vm';
 import { EMPTY, makeValue } from '@kernmantle/core/flow';
 import { afterAll, describe, expect, test } from 'vitest';
@@ -239,7 +239,7 @@ describe('nothing of the host is reachable from a js block', () => {
   afterAll(() => engine.close());
 
   test.each(TRICKS)('%s', async (_name, trick) => {
-    // One realm for all: what an earlier trick replaced must not help a later one.
+    // All tricks share one realm, because a replacement by one must not help a later one.
     const source = `${DETECTOR}try {\n${trick}\n} catch (e) { check(e, 'escaped error') }\nreturn found;`;
     const parameters = Object.entries(given).map(([name, value]) => ({ name, value }));
     const outcome = await engine.run(callOf(source, parameters));

@@ -1,13 +1,12 @@
-// The globals of js blocks that the language itself has not: console, timers, addresses, encodings,
-// clones, and what depends on a locale. The text of these functions is compiled inside the context, so
-// they use nothing but what they find there, and `ask`. What the host works out for them is at the end:
-// text in, text out, nothing kept.
+// The globals of js blocks that the engine lacks: console, timers, URLs, encodings, clones and locales. The
+// text of these functions is compiled inside of the context, so they use only what exists there and `ask`.
+// The functions at the end run in the host. They convert text to text and keep no state.
 import type { Bag, Codec } from './data.ts';
 
-/** A kind of question, a number and a text; the answer is text. */
+/** Asks the host: a kind of question, a number and a text. The answer is a text. */
 export type AskHost = (kind: string, id: number, text: string) => string;
 
-/** Adds them to the global object; the answer lets a timer fire. */
+/** Adds globals to the global object. Returns the function that fires a timer. */
 export function addGlobals(ask: AskHost, encode: Codec['encode']): (timer: number) => void {
   type Timer = { run: () => void; args: unknown[]; repeats: boolean };
   const { apply, defineProperty } = Reflect;
@@ -20,7 +19,7 @@ export function addGlobals(ask: AskHost, encode: Codec['encode']): (timer: numbe
     defineProperty(globalThis, key, { __proto__: null, ...hidden, value } as PropertyDescriptor);
   };
 
-  const shown = (value: unknown): string => {
+  const textOf = (value: unknown): string => {
     if (typeof value === 'function') return '[function]';
     if (typeof value !== 'object' || value === null || value instanceof Error_) {
       return String_(value);
@@ -35,19 +34,19 @@ export function addGlobals(ask: AskHost, encode: Codec['encode']): (timer: numbe
     (kind: string) =>
     (...values: unknown[]): void => {
       let line = '';
-      for (let at = 0; at < values.length; at++) line += (at === 0 ? '' : ' ') + shown(values[at]);
+      for (let at = 0; at < values.length; at++) line += (at === 0 ? '' : ' ') + textOf(values[at]);
       ask(kind, 0, line);
     };
   const [log, warn] = [printer('log'), printer('warn')];
   put('console', { log, info: log, debug: log, warn, error: warn, trace: warn });
 
   const timers = { __proto__: null } as unknown as Record<number, Timer>;
-  let made = 0;
+  let lastId = 0;
   const start =
     (repeats: boolean) =>
     (run: unknown, ms: unknown, ...args: unknown[]): number => {
       if (typeof run !== 'function') throw new TypeError_('a timer needs a function');
-      const id = ++made;
+      const id = ++lastId;
       const refused = ask('timer', id, `${repeats ? 'r' : 'o'}${+(ms as number) || 0}`);
       if (refused !== '') throw new Error_(refused);
       timers[id] = { run: run as () => void, args, repeats };
@@ -69,7 +68,7 @@ export function addGlobals(ask: AskHost, encode: Codec['encode']): (timer: numbe
   put('global', globalThis);
   Reflect.deleteProperty(globalThis, 'SharedArrayBuffer');
 
-  // Most blocks never touch these.
+  // Most blocks never use these, so they are compiled at their first use.
   let further: Bag | undefined;
   for (const key of ['URL', 'URLSearchParams', 'TextEncoder', 'TextDecoder', 'structuredClone']) {
     const get = (): unknown => {
@@ -88,14 +87,14 @@ export function addGlobals(ask: AskHost, encode: Codec['encode']): (timer: numbe
   };
 }
 
-/** What depends on a locale: the engine has no tables for it, the host has. */
+/** Adds the functions that depend on a locale. The host computes them, because the engine has no locale data. */
 export function addLocales(ask: AskHost): void {
   const { stringify } = JSON;
   const [String_, Number_, RangeError_] = [String, Number, RangeError];
   const { slice } = String.prototype;
   const { apply, defineProperty } = Reflect;
-  const asked = (what: string, given: unknown, locales: unknown, options: unknown): string => {
-    const answer = ask(what, 0, stringify([given, locales, options]));
+  const askHost = (what: string, subject: unknown, locales: unknown, options: unknown): string => {
+    const answer = ask(what, 0, stringify([subject, locales, options]));
     if (answer[0] === 'e') throw new RangeError_(apply(slice, answer, [1]));
     return apply(slice, answer, [1]);
   };
@@ -107,21 +106,19 @@ export function addLocales(ask: AskHost): void {
     'localeCompare',
     function (this: unknown, other: unknown, locales: unknown, options: unknown): number {
       const pair = [String_(this), String_(other)];
-      return Number_(asked('localeCompare', pair, locales, options));
+      return Number_(askHost('localeCompare', pair, locales, options));
     },
   );
   const methods = ['toLocaleString', 'toLocaleDateString', 'toLocaleTimeString'];
   for (const key of methods) {
     put(Date.prototype, key, function (this: unknown, locales: unknown, options: unknown): string {
-      return asked(key, Number_(this), locales, options);
+      return askHost(key, Number_(this), locales, options);
     });
   }
   put(Number.prototype, 'toLocaleString', function (this: unknown, l: unknown, o: unknown): string {
-    return asked('numberToLocale', String_(this), l, o);
+    return askHost('numberToLocale', String_(this), l, o);
   });
 }
-
-// ---- compiled when one of them is first used
 
 type ParamsClass = new (given?: unknown, tell?: (text: string) => void) => unknown;
 
@@ -133,18 +130,18 @@ function createUrl(ask: AskHost, Params: ParamsClass): unknown {
     const answer = ask('url', 0, stringify(words));
     return answer === '' ? undefined : (parse(answer) as Bag);
   };
-  const made = (address: unknown, base: unknown): Bag | undefined =>
+  const parsedUrl = (address: unknown, base: unknown): Bag | undefined =>
     make(base === undefined ? [textOf(address)] : [textOf(address), textOf(base)]);
   return class URL {
     #parts: Bag;
     #params: unknown;
     constructor(address: unknown, base?: unknown) {
-      const parts = made(address, base);
+      const parts = parsedUrl(address, base);
       if (!parts) throw new TypeError_('Invalid URL');
       this.#parts = parts;
     }
     static canParse(address: unknown, base?: unknown): boolean {
-      return made(address, base) !== undefined;
+      return parsedUrl(address, base) !== undefined;
     }
     static parse(address: unknown, base?: unknown): URL | null {
       return URL.canParse(address, base) ? new URL(address, base) : null;
@@ -189,19 +186,19 @@ function createParams(ask: AskHost): ParamsClass {
   type Pairs = [string, string][];
   const { parse, stringify } = JSON;
   const textOf: (value: unknown) => string = String;
-  /** What a method gives is worked out by the host, and the pairs as they are after it. */
-  const worked = (given: unknown, method: string, words: unknown[]): [Pairs, unknown] =>
+  /** Asks the host for the result of a method and for the pairs after it. */
+  const askParams = (given: unknown, method: string, words: unknown[]): [Pairs, unknown] =>
     parse(ask('params', 0, stringify([given, method, words.map(textOf)]))) as [Pairs, unknown];
-  const read = (given: unknown): unknown => {
-    if (typeof given !== 'object' || given === null) return textOf(given ?? '');
-    const pairs = Symbol.iterator in given ? [...(given as Pairs)] : Object.entries(given);
+  const read = (source: unknown): unknown => {
+    if (typeof source !== 'object' || source === null) return textOf(source ?? '');
+    const pairs = Symbol.iterator in source ? [...(source as Pairs)] : Object.entries(source);
     return pairs.map((pair) => [textOf(pair[0]), textOf(pair[1])]);
   };
   return class URLSearchParams {
     #pairs: Pairs;
     #tell: ((text: string) => void) | undefined;
-    constructor(given?: unknown, tell?: (text: string) => void) {
-      [this.#pairs] = worked(read(given), 'toString', []);
+    constructor(init?: unknown, tell?: (text: string) => void) {
+      [this.#pairs] = askParams(read(init), 'toString', []);
       this.#tell = tell;
     }
     static {
@@ -211,12 +208,12 @@ function createParams(ask: AskHost): ParamsClass {
       };
       for (const key of ['get', 'getAll', 'has', 'toString']) {
         put(key, function (this: URLSearchParams, ...words: unknown[]) {
-          return worked(this.#pairs, key, words)[1];
+          return askParams(this.#pairs, key, words)[1];
         });
       }
       for (const key of ['append', 'set', 'delete', 'sort']) {
         put(key, function (this: URLSearchParams, ...words: unknown[]) {
-          [this.#pairs] = worked(this.#pairs, key, words);
+          [this.#pairs] = askParams(this.#pairs, key, words);
           this.#tell?.(textOf(this));
         });
       }
@@ -244,10 +241,10 @@ function createParams(ask: AskHost): ParamsClass {
 
 function createEncodings(ask: AskHost): Bag {
   const { fromCharCode } = String;
-  const bytesOf = (given: unknown): Uint8Array => {
-    if (given === undefined) return new Uint8Array(0);
-    if (given instanceof ArrayBuffer) return new Uint8Array(given);
-    const { buffer, byteOffset, byteLength } = given as Uint8Array;
+  const bytesOf = (source: unknown): Uint8Array => {
+    if (source === undefined) return new Uint8Array(0);
+    if (source instanceof ArrayBuffer) return new Uint8Array(source);
+    const { buffer, byteOffset, byteLength } = source as Uint8Array;
     return new Uint8Array(buffer, byteOffset, byteLength);
   };
   class TextEncoder {
@@ -256,9 +253,9 @@ function createEncodings(ask: AskHost): Bag {
     }
     encode(text: unknown = ''): Uint8Array {
       const bytes = ask('utf8', 0, String(text));
-      const made = new Uint8Array(bytes.length);
-      for (let at = 0; at < bytes.length; at++) made[at] = bytes.charCodeAt(at);
-      return made;
+      const result = new Uint8Array(bytes.length);
+      for (let at = 0; at < bytes.length; at++) result[at] = bytes.charCodeAt(at);
+      return result;
     }
   }
   class TextDecoder {
@@ -271,8 +268,8 @@ function createEncodings(ask: AskHost): Bag {
     get encoding(): string {
       return (this.#name.split('\n')[0] as string).toLowerCase();
     }
-    decode(given?: unknown): string {
-      const bytes = bytesOf(given);
+    decode(bytesSource?: unknown): string {
+      const bytes = bytesOf(bytesSource);
       let text = '';
       for (let at = 0; at < bytes.length; at += 4096) {
         text += fromCharCode(...bytes.subarray(at, at + 4096));
@@ -290,42 +287,42 @@ function createClone() {
   const copyOf = (
     value: object,
     clone: (part: unknown) => unknown,
-    seen: Map<object, unknown>,
+    clones: Map<object, unknown>,
   ): unknown => {
-    const keep = <T>(made: T): T => {
-      seen.set(value, made);
-      return made;
+    const keep = <T>(copy: T): T => {
+      clones.set(value, copy);
+      return copy;
     };
     if (value instanceof Date) return keep(new Date(value.getTime()));
     if (value instanceof RegExp) return keep(new RegExp(value.source, value.flags));
     if (value instanceof ArrayBuffer) return keep(value.slice(0));
     if (ArrayBuffer.isView(value) && 'slice' in value) return keep((value as Uint8Array).slice());
     if (value instanceof Map) {
-      const made = keep(new Map<unknown, unknown>());
-      for (const [key, part] of value) made.set(clone(key), clone(part));
-      return made;
+      const map = keep(new Map<unknown, unknown>());
+      for (const [key, part] of value) map.set(clone(key), clone(part));
+      return map;
     }
     if (value instanceof Set) {
-      const made = keep(new Set<unknown>());
-      for (const part of value) made.add(clone(part));
-      return made;
+      const set = keep(new Set<unknown>());
+      for (const part of value) set.add(clone(part));
+      return set;
     }
-    const made = keep(
+    const target = keep(
       Array.isArray(value) ? [] : value instanceof Error_ ? new Error_(value.message) : {},
     ) as Bag;
-    if (Array.isArray(value)) made['length'] = value.length;
-    if (value instanceof Error_) made['name'] = value.name;
-    for (const [key, part] of Object.entries(value)) made[key] = clone(part);
-    return made;
+    if (Array.isArray(value)) target['length'] = value.length;
+    if (value instanceof Error_) target['name'] = value.name;
+    for (const [key, part] of Object.entries(value)) target[key] = clone(part);
+    return target;
   };
   return function structuredClone(value: unknown): unknown {
-    const seen = new Map<object, unknown>();
+    const allClones = new Map<object, unknown>();
     const clone = (part: unknown): unknown => {
       if (typeof part === 'function' || typeof part === 'symbol') {
         throw new Error_(`a ${typeof part} could not be cloned`);
       }
       if (typeof part !== 'object' || part === null) return part;
-      return seen.has(part) ? seen.get(part) : copyOf(part, clone, seen);
+      return allClones.has(part) ? allClones.get(part) : copyOf(part, clone, allClones);
     };
     return clone(value);
   };
@@ -345,11 +342,8 @@ function assemble(parts: typeof FURTHER) {
   };
 }
 
-// ---- the host
-
 type Part = (...given: never[]) => unknown;
 
-/** A script whose value is what `assemble` makes of the parts. */
 export function scriptOf(assemble: Part, parts: Readonly<Record<string, Part>>): string {
   const texts = Object.entries(parts).map(([name, part]) => `${name}: ${part.toString()}`);
   return `'use strict';(${assemble.toString()})({ ${texts.join(',\n')} })`;
@@ -359,30 +353,30 @@ const URL_PARTS = 'href protocol username password host hostname port pathname s
   ' ',
 );
 
-/** `[address]`, `[address, base]` or `[address, null, part, value]`; empty when it is no address. */
+/** Reads `[address]`, `[address, base]` or `[address, null, part, value]`. Empty if the URL is invalid. */
 function url(text: string): string {
   const [address, base, part, value] = JSON.parse(text) as (string | null | undefined)[];
   if (!URL.canParse(address ?? '', base ?? undefined)) return '';
-  const made = new URL(address ?? '', base ?? undefined);
+  const result = new URL(address ?? '', base ?? undefined);
   if (part === 'href' && !URL.canParse(value ?? '')) return '';
-  if (part && URL_PARTS.includes(part)) Reflect.set(made, part, value ?? '');
+  if (part && URL_PARTS.includes(part)) Reflect.set(result, part, value ?? '');
   const parts: Bag = {};
-  for (const name of [...URL_PARTS, 'origin']) parts[name] = Reflect.get(made, name);
+  for (const name of [...URL_PARTS, 'origin']) parts[name] = Reflect.get(result, name);
   return JSON.stringify(parts);
 }
 
 const PARAMS = ['get', 'getAll', 'has', 'toString', 'append', 'set', 'delete', 'sort'];
 
-/** `[text or pairs, method, words]`: the pairs after it, and what it gave. */
+/** Reads `[text or pairs, method, words]`. Returns the pairs after the method, and its result. */
 function params(text: string): string {
-  const [given, method, words] = JSON.parse(text) as [string, string, string[]];
-  const made = new URLSearchParams(given);
-  const run: unknown = PARAMS.includes(method) ? made[method as 'get'] : undefined;
-  const value: unknown = typeof run === 'function' ? Reflect.apply(run, made, words) : null;
-  return JSON.stringify([[...made], value ?? null]);
+  const [pairs, method, words] = JSON.parse(text) as [string, string, string[]];
+  const result = new URLSearchParams(pairs);
+  const run: unknown = PARAMS.includes(method) ? result[method as 'get'] : undefined;
+  const value: unknown = typeof run === 'function' ? Reflect.apply(run, result, words) : null;
+  return JSON.stringify([[...result], value ?? null]);
 }
 
-/** Name of the encoding, flags, and bytes as characters, on a line each. */
+/** Decodes bytes. The lines of `text` are the name of the encoding, the flags, and the bytes as characters. */
 function decode(text: string): string {
   const [name = '', flags = ''] = text.split('\n', 2);
   const bytes = Buffer.from(text.slice(name.length + flags.length + 2), 'latin1');
@@ -397,14 +391,14 @@ function decode(text: string): string {
 type Options = Intl.NumberFormatOptions & Intl.DateTimeFormatOptions & Intl.CollatorOptions;
 type Locale = string | string[] | undefined;
 
-/** `[what it is about, locales, options]`; `v` and the answer, or `e` and why not. */
+/** Reads `[value, locales, options]`. Returns `v` and the result, or `e` and the reason of the failure. */
 const localized =
   (work: (given: unknown, locale: Locale, options: Options) => string | number) =>
   (text: string): string => {
-    const [given, locales, options] = JSON.parse(text) as [unknown, unknown, Options | null];
+    const [value, locales, options] = JSON.parse(text) as [unknown, unknown, Options | null];
     const isLocale = typeof locales === 'string' || Array.isArray(locales);
     try {
-      return `v${work(given, isLocale ? (locales as Locale) : undefined, options ?? {})}`;
+      return `v${work(value, isLocale ? (locales as Locale) : undefined, options ?? {})}`;
     } catch (error) {
       return `e${error instanceof Error ? error.message : ''}`;
     }
@@ -412,7 +406,7 @@ const localized =
 
 const DATES = ['toLocaleString', 'toLocaleDateString', 'toLocaleTimeString'] as const;
 
-/** By the kind of question. */
+/** Answers of the host by kind of question. */
 export const ANSWERS: ReadonlyMap<string, (text: string) => string> = new Map([
   ['url', url],
   ['params', params],

@@ -1,5 +1,5 @@
-// What could be typed at a place of a script. Which list it is depends on the line up to that place;
-// what is in it depends on the tree of the whole text, read as if the name being typed were there.
+// Completes names in scripts and tags in directives. The line before the cursor decides the kind of
+// completion. Its entries come from the syntax tree, parsed as if the typed name were complete.
 import { isObject, parseYaml } from '@kernmantle/core/base';
 import { childShape, DIRECTIVE, type Shape } from '@kernmantle/core/items';
 import { keysOf, literalAt } from '../syntax/outline.ts';
@@ -15,9 +15,6 @@ import {
 } from './view.ts';
 import { about, wordList } from './words.ts';
 
-// The markup of directives around a place: which element is open there, which tags and attributes it
-// may have. Reads tags only; the table of what is allowed is the one that the reader of items uses.
-
 const TAG = /<!--[\s\S]*?(?:-->|$)|<(\/?)([A-Za-z_][\w.:-]*)([^<>]*?)(\/?)>/g;
 const RAW = new Set(['when', 'script', 'template', 'example', 'raw']);
 
@@ -26,7 +23,7 @@ interface Open {
   readonly shape: Shape | undefined;
 }
 
-/** The elements that are open at a place, outermost first. */
+/** Returns the elements that are open at an offset, the outermost first. */
 function openAt(text: string, offset: number): Open[] {
   const start = text.search(/<directive[\s>/]/);
   if (start === -1 || start > offset) return [];
@@ -48,11 +45,10 @@ function openAt(text: string, offset: number): Open[] {
 
 interface TagOffer {
   readonly names: readonly string[];
-  /** Where what is being typed begins. */
   readonly at: number;
 }
 
-/** What could be typed here in the markup of a directive. */
+/** Returns the tags that are legal at an offset in a directive. */
 function offerTags(text: string, offset: number): TagOffer | undefined {
   const line = text.slice(text.lastIndexOf('\n', offset - 1) + 1, offset);
   const [, closing] = /<\/([\w.:-]*)$/.exec(line) ?? [];
@@ -75,19 +71,18 @@ function offerTags(text: string, offset: number): TagOffer | undefined {
 function offerAttributes(text: string, offset: number): TagOffer | undefined {
   const start = text.lastIndexOf('<', offset - 1);
   if (start === -1) return undefined;
-  const [, name = '', given = '', typed = ''] =
+  const [, name = '', attributes = '', typed = ''] =
     /^<([A-Za-z_][\w.:-]*)((?:\s+[\w.:-]+\s*=\s*(?:"[^"]*"|'[^']*'))*)\s+([\w.:-]*)$/.exec(
       text.slice(start, offset),
     ) ?? [];
   if (name === '') return undefined;
   const parent = openAt(text, start).at(-1);
   const shape = parent ? childShape(parent.shape, name) : DIRECTIVE;
-  const used = new Set([...given.matchAll(/([\w.:-]+)\s*=/g)].map(([, key]) => key));
+  const used = new Set([...attributes.matchAll(/([\w.:-]+)\s*=/g)].map(([, key]) => key));
   const names = (shape?.attributes ?? []).filter((key) => !used.has(key));
   return { names, at: offset - typed.length };
 }
 
-/** The name of the tag at a place. */
 export function tagAt(
   text: string,
   offset: number,
@@ -101,7 +96,7 @@ export function tagAt(
     : undefined;
 }
 
-/** As the protocol numbers them. */
+/** Numbers of the protocol for completion kinds. */
 export const KINDS = {
   method: 2,
   function: 3,
@@ -121,7 +116,6 @@ interface Item {
 
 export interface Completion {
   readonly items: readonly Item[];
-  /** Where what is being typed begins. */
   readonly at: number;
 }
 
@@ -151,7 +145,7 @@ const TYPED_NAME = /(?:(?<![@\w])@|\{\{\s*)([\w\u0080-\uffff-]*)$/;
 interface AskedAt {
   readonly view: Scripted;
   readonly offset: number;
-  /** The line up to the place. */
+  /** Text of the line before the cursor. */
   readonly line: string;
   readonly modules: Modules;
 }
@@ -159,10 +153,10 @@ interface AskedAt {
 function completeScript(view: Scripted, offset: number, modules: Modules): Completion | undefined {
   const { text } = view.script;
   const line = text.slice(text.lastIndexOf('\n', offset - 1) + 1, offset);
-  const asked: AskedAt = { view, offset, line, modules };
-  const begun = beginning(asked);
-  if (begun) return begun;
-  const repaired = repair(asked);
+  const request: AskedAt = { view, offset, line, modules };
+  const statement = beginning(request);
+  if (statement) return statement;
+  const repaired = repair(request);
   if (isProse(repaired.view.script, Math.max(0, offset - 1))) return undefined;
   return (
     ruleHead(repaired) ??
@@ -173,17 +167,16 @@ function completeScript(view: Scripted, offset: number, modules: Modules): Compl
   );
 }
 
-/** A statement that ends in `@` or `.` does not parse; with a name there it may. */
-function repair(asked: AskedAt): AskedAt {
-  const { view, offset, line } = asked;
-  if (!/[@.]$/.test(line)) return asked;
+/** A statement that ends with `@` or `.` does not parse. It may parse with a name inserted there. */
+function repair(request: AskedAt): AskedAt {
+  const { view, offset, line } = request;
+  if (!/[@.]$/.test(line)) return request;
   const { text, mode, from, to, inputs } = view.script;
-  const made = `${text.slice(0, offset)}x${text.slice(offset)}`;
-  const script = readScript(made, mode, view.file, { from, to: to + 1 }, inputs);
-  return { ...asked, view: { ...view, script } };
+  const repairedText = `${text.slice(0, offset)}x${text.slice(offset)}`;
+  const script = readScript(repairedText, mode, view.file, { from, to: to + 1 }, inputs);
+  return { ...request, view: { ...view, script } };
 }
 
-/** Statement words at the beginning of a line. */
 function beginning({ view, offset, line }: AskedAt): Completion | undefined {
   const found = /^[ \t]*(\/?)([a-z]*)$/.exec(line);
   if (!found) return undefined;
@@ -197,7 +190,7 @@ function beginning({ view, offset, line }: AskedAt): Completion | undefined {
 const isInside = ({ parsed }: ScriptView, offset: number): boolean =>
   parsed.partial.body.some(({ kind, at, end }) => kind !== 'text' && at < offset && offset < end);
 
-/** Timings and filters of `guard` and `hook`. */
+/** Completes the timings and filters of `guard` and `hook`. */
 function ruleHead({ view, offset, line }: AskedAt): Completion | undefined {
   const [, rule, head = ''] = /^[ \t]*\/?(guard|hook)[ \t]+([^=]*)$/.exec(line) ?? [];
   if (rule === undefined) return undefined;
@@ -226,7 +219,7 @@ function filters({ names }: ScriptView): Item[] {
   ];
 }
 
-/** `import { … } from "./m.mld"`: what that file offers. */
+/** Completes `import { … } from "./m.mld"` with the exports of that file. */
 function imported({ view, offset, line, modules }: AskedAt): Completion | undefined {
   const [, tools, typed] =
     /^[ \t]*\/?import[ \t]*(tools[ \t]*)?\{[^}]*?@?([\w-]*)$/.exec(line) ?? [];
@@ -247,26 +240,25 @@ function imported({ view, offset, line, modules }: AskedAt): Completion | undefi
 }
 
 function toolsOf(connector: string | undefined, { file }: Scripted, modules: Modules): Item[] {
-  const known = connector === undefined ? undefined : modules.tools(connector, file);
-  return known && 'names' in known ? known.names.map((name) => item('function', name)) : [];
+  const tools = connector === undefined ? undefined : modules.tools(connector, file);
+  return tools && 'names' in tools ? tools.names.map((name) => item('function', name)) : [];
 }
 
-/** Names after `@`. */
 function named({ view, offset, line }: AskedAt): Completion | undefined {
   const [, typed] = TYPED_NAME.exec(line) ?? [];
   if (typed === undefined) return undefined;
   const { names, inputs, text, parsed } = view.script;
   const at = offset - typed.length;
-  const seen = names.filter(
+  const visible = names.filter(
     (bound) =>
       !/^(?:guard|hook)$/.test(bound.kind) &&
-      // Not the name that is just being given.
+      // The name that is being bound is left out.
       bound.place.at !== at &&
       bound.seen.at <= offset &&
       offset <= bound.seen.end,
   );
   const items = [
-    ...seen.map(({ name, kind, labels }) =>
+    ...visible.map(({ name, kind, labels }) =>
       item(kind === 'function' ? 'function' : 'variable', name, [kind, ...labels].join(' ')),
     ),
     ...inputs.map(({ name, description }) => item('variable', name, description)),
@@ -280,7 +272,7 @@ function named({ view, offset, line }: AskedAt): Completion | undefined {
 const BINDING =
   /(?:^|[^\w-])(?:var|let|exe|for)[ \t]+(?:[\w:,.-]+[ \t]+)?@([\w-]+)(?:\(([^()\n]*)\))?/g;
 
-/** Names that stand where names are bound; a statement that does not parse binds none in the tree. */
+/** Returns names at binding locations of the text, because a statement that does not parse binds none in the tree. */
 function looseNames(text: string, typedAt: number): Item[] {
   return Array.from(text.matchAll(BINDING)).flatMap(
     ({ index, 0: whole, 1: name = '', 2: list = '' }) => {
@@ -299,7 +291,6 @@ function unique(items: readonly Item[]): Item[] {
   return [...first.values()];
 }
 
-/** Fields and methods after `.`. */
 function member({ view, offset, line, modules }: AskedAt): Completion | undefined {
   const [, name, steps = '', typed = ''] = MEMBER.exec(line) ?? [];
   if (name === undefined) {
@@ -316,7 +307,6 @@ function member({ view, offset, line, modules }: AskedAt): Completion | undefine
   return { items: unique(items), at: offset - typed.length };
 }
 
-/** Methods of a type; of all when it is not known. */
 function methodsOf(type: string | undefined): Item[] {
   const common = [...listed('method', 'questions'), ...listed('field', 'value_members')];
   const text = type === undefined || type === 'string' ? listed('method', 'text_methods') : [];
@@ -377,7 +367,7 @@ function frontMatterKeys(text: string | undefined, fields: readonly string[]): s
   return isObject(value) ? Object.keys(value) : [];
 }
 
-/** Bare words inside a statement: verdicts, effects as stages, blocks. */
+/** Completes words inside of a statement: decisions, effects as stages, and block words. */
 function word({ view, offset, line }: AskedAt): Completion | undefined {
   const [, sign, typed] = /(=>|\|)[ \t]*([a-z]*)$/.exec(line) ?? [];
   if (typed === undefined) return undefined;
@@ -388,7 +378,7 @@ function word({ view, offset, line }: AskedAt): Completion | undefined {
   return { items: isGuard ? listed('word', 'verdicts') : stages, at };
 }
 
-/** The word of the last statement that begins at or before a place. */
+/** Returns the word of the last statement that begins before an offset. */
 function headBefore(text: string, offset: number): string | undefined {
   const before = text.slice(0, offset).split('\n');
   for (let index = before.length - 1; index >= 0; index -= 1) {

@@ -1,4 +1,4 @@
-// Where a name is bound: in this file, or in the one it is imported from.
+// Finds the definition of a name, in this file or in the file that it is imported from.
 import type { DirectiveInput } from '@kernmantle/core/items';
 import { type Bound, literalAt, namesReadBy, typeOf } from '../syntax/outline.ts';
 import { type Home, type Module, type Modules, ownName } from './modules.ts';
@@ -11,15 +11,13 @@ import {
   type View,
 } from './view.ts';
 
-// From a name as written to what it stands for: through scopes, namespaces and imports, as far as
-// literals say.
-
+/** The meaning of a name, found through scopes, namespaces, imports and literals. */
 export type Meaning =
-  /** `fields` are what is left after namespaces were followed. */
+  /** `fields` are the fields after the namespaces. */
   | { readonly kind: 'bound'; readonly home: Home; readonly fields: readonly string[] }
   | { readonly kind: 'module'; readonly module: Module }
   | { readonly kind: 'input'; readonly input: DirectiveInput; readonly fields: readonly string[] }
-  /** Something the language provides, or nothing anybody knows. */
+  /** A name of the language, or an unknown name. */
   | { readonly kind: 'ambient'; readonly name: string; readonly fields: readonly string[] };
 
 export function resolve(
@@ -49,7 +47,7 @@ function ofBound(start: Home, fields: readonly string[], modules: Modules): Mean
   return ofBound({ file: module.file, script: module.script, bound: inner }, rest, modules);
 }
 
-/** The type of a name or field, where a literal or a declaration says it. */
+/** Returns the type of a name or field if a literal or declaration decides it. */
 export function typeOfMeaning(meaning: Meaning): string | undefined {
   if (meaning.kind === 'module') return 'object';
   if (meaning.kind === 'ambient') return undefined;
@@ -61,18 +59,15 @@ export function typeOfMeaning(meaning: Meaning): string | undefined {
 
 const MOST_NAMES = 500;
 
-/**
- * Labels a value may have from what it is made of: a guess without running, never too few for names
- * that are written, and too many where only an unlabelled part is used.
- */
-export function carriedLabels(home: Home, modules: Modules): string[] {
+/** Returns the labels that a value may have from the names it reads. It never omits a written name. */
+export function possibleLabels(home: Home, modules: Modules): string[] {
   const labels = new Set<string>();
-  const seen = new Set<Bound>();
+  const visited = new Set<Bound>();
   const open: Home[] = [home];
-  for (let next = open.pop(); next && seen.size < MOST_NAMES; next = open.pop()) {
+  for (let next = open.pop(); next && visited.size < MOST_NAMES; next = open.pop()) {
     const { file, script, bound } = next;
-    if (seen.has(bound)) continue;
-    seen.add(bound);
+    if (visited.has(bound)) continue;
+    visited.add(bound);
     for (const label of bound.labels) labels.add(label);
     for (const { name, at } of namesReadBy(bound)) {
       const inner = findBound(script.names, name, at);
@@ -81,9 +76,6 @@ export function carriedLabels(home: Home, modules: Modules): string[] {
   }
   return [...labels];
 }
-
-// What stands at a place of a script, as written: a name with its fields, or a word of the language.
-// Read from the line, not from the tree, because a statement that is being typed is in no tree.
 
 const WORD = '[A-Za-z_\\u0080-\\uffff](?:[\\w\\u0080-\\uffff-]*[\\w\\u0080-\\uffff])?';
 const STEP = `\\.(?:${WORD}|\\d+)|\\[\\d+\\]|\\["[^"\\n]*"\\]|\\([^()\\n]*\\)`;
@@ -98,7 +90,7 @@ interface Covered {
 export interface NameToken extends Covered {
   readonly kind: 'name';
   readonly name: string;
-  /** Fields up to the one that was asked about; none: the name itself. */
+  /** Fields up to the one at the cursor; empty for the name itself. */
   readonly fields: readonly string[];
 }
 
@@ -107,7 +99,7 @@ interface WordToken extends Covered {
   readonly word: string;
 }
 
-/** A step as a field: `.a`, `[0]`, `["k"]`; calls are none. */
+/** Returns the field of a step such as `.a`, `[0]` or `["k"]`; `undefined` for a call. */
 export const fieldOf = (step: string): string | undefined =>
   step.startsWith('(') ? undefined : step.replace(/^\.|^\["?|"?\]$/g, '');
 
@@ -121,7 +113,7 @@ function nameIn(match: RegExpExecArray, start: number, offset: number): NameToke
     const from = first + step.index;
     const end = from + step[0].length;
     const field = fieldOf(step[0]);
-    // Between the parentheses of a call stand other names.
+    // The parentheses of a call contain other names.
     if (offset < from || (field === undefined && offset < end)) return undefined;
     if (field === undefined) continue;
     fields.push(field);
@@ -132,7 +124,7 @@ function nameIn(match: RegExpExecArray, start: number, offset: number): NameToke
 
 export function tokenAt(script: ScriptView, offset: number): NameToken | WordToken | undefined {
   const { names: bound, text } = script;
-  // Where a name is bound it may stand without `@`.
+  // A binding location may have the name without `@`.
   const here = bound.find(({ place }) => place.at <= offset && offset <= place.end);
   if (here) return { kind: 'name', name: here.name, fields: [], ...here.place };
   if (isProse(script, offset)) return undefined;
@@ -144,7 +136,7 @@ export function tokenAt(script: ScriptView, offset: number): NameToken | WordTok
     if (from > offset) break;
     const found = offset <= from + match[0].length ? nameIn(match, start, offset) : undefined;
     if (found) return found;
-    // Arguments of a call are looked at on their own.
+    // Arguments of a call are searched separately.
     names.lastIndex = match.index + match[0].length - (match[2] ?? '').length;
   }
   for (const match of line.matchAll(/(^[ \t]*\/?|=>?[ \t]*)([a-z]+)(?![\w-])/g)) {
@@ -159,7 +151,7 @@ export function tokenAt(script: ScriptView, offset: number): NameToken | WordTok
 
 interface Target extends Covered {
   readonly file: string;
-  /** The text that the offsets are in. */
+  /** Text that the offsets refer to. */
   readonly text: string;
 }
 
@@ -192,7 +184,6 @@ export function definitionAt(view: View, offset: number, modules: Modules): Targ
   }
 }
 
-/** The file whose path is written here, behind `import`. */
 function pathAt({ script, file }: Scripted, offset: number, modules: Modules): Target | undefined {
   const bound = script.names.find(
     ({ source }) => source && source.path.at < offset && offset < source.path.end,
@@ -201,7 +192,7 @@ function pathAt({ script, file }: Scripted, offset: number, modules: Modules): T
   return module && startOf(module);
 }
 
-/** `<input name="x"`, `<x type=…` below `<inputs>`, or a key of that name. */
+/** Returns the declaration of an input: `<input name="x"`, `<x type=…` in `<inputs>`, or a key with its name. */
 function inputIn({ text, file }: View, name: string): Target | undefined {
   const start = Math.max(0, text.search(/<inputs[\s>]|^inputs\s*:/m));
   const word = name.replace(/[^\w-]/g, '\\$&');

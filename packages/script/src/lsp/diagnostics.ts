@@ -1,5 +1,5 @@
-// What is wrong with an open text: the form and the names of its script, and what the check of items says about the
-// rest. The same findings as `check`, with ranges.
+// Findings for an open document: problems of its script, and of the item around it. They are the same as
+// those of `check`, with ranges.
 import type { Diagnostic } from '@kernmantle/core/base';
 import { checkItemText, type Library } from '@kernmantle/core/items';
 import { unboundIn } from '../execute-script.ts';
@@ -10,10 +10,10 @@ import type { View } from './view.ts';
 type Finding = { range: Span; severity: 1 | 2 | 3; code: string; source: string; message: string };
 
 const SEVERITY = { error: 1, warning: 2, note: 3 } as const;
-/** More than anybody reads at once. */
+/** Maximum number of findings for a document. */
 const MOST = 200;
 
-const worded = (message: string, hint: string | undefined): string =>
+const messageText = (message: string, hint: string | undefined): string =>
   hint === undefined ? message : `${message}\nhint: ${hint}`;
 
 export function findingsOf(
@@ -28,11 +28,11 @@ export function findingsOf(
   ];
   const items =
     view.kind === 'directive' || view.kind === 'item' ? itemFindings(view, document, library) : [];
-  const seen = new Set<string>();
+  const keys = new Set<string>();
   return [...script, ...items]
     .filter(({ range, message }) => {
       const key = `${range.start.line}:${range.start.character}:${message}`;
-      return !seen.has(key) && seen.add(key);
+      return !keys.has(key) && keys.add(key);
     })
     .slice(0, MOST);
 }
@@ -43,10 +43,10 @@ const scriptFindings = ({ script }: View, document: Document): Finding[] =>
     severity: 1,
     code: `script_${code}`,
     source: 'kernmantle',
-    message: worded(message, hint),
+    message: messageText(message, hint),
   }));
 
-/** Of a script that is whole: a name may be bound in what cannot be read. */
+/** Checks the names of a script that parses completely, because an unparsed part may bind names. */
 function nameFindings(
   { script, file }: View,
   document: Document,
@@ -64,7 +64,7 @@ function nameFindings(
     severity: SEVERITY[found.severity],
     code: `script_${found.code}`,
     source: 'kernmantle',
-    message: worded(found.message, found.hint),
+    message: messageText(found.message, found.hint),
   }));
 }
 
@@ -76,10 +76,10 @@ const itemFindings = ({ text, file }: View, document: Document, library?: Librar
       severity: SEVERITY[diagnostic.severity],
       code: diagnostic.code,
       source: 'kernmantle',
-      message: worded(diagnostic.message, diagnostic.hint),
+      message: messageText(diagnostic.message, diagnostic.hint),
     }));
 
-/** Findings about items know where they begin; they are shown up to the end of the word there. */
+/** Findings of items have only a start. Their range ends with the word there. */
 function rangeOf({ line, column }: Diagnostic, document: Document): Span {
   const at = document.offsetAt({ line: line - 1, character: column - 1 });
   const word = /[\w./:@-]+|[^\s\w]/y;

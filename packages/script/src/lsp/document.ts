@@ -1,5 +1,5 @@
-// A text that an editor has open: kept whole, changed as the editor says, with places in both
-// directions. Lines and characters count from 0, characters in UTF-16 units.
+// The text of an open document, with conversions between offsets and positions. Lines and characters are
+// counted from 0, and characters in UTF-16 units.
 
 export type LspPosition = { readonly line: number; readonly character: number };
 export type Span = { readonly start: LspPosition; readonly end: LspPosition };
@@ -18,10 +18,10 @@ function startsOf(text: string): number[] {
 }
 
 export function createDocument(uri: string, text: string, version: number) {
-  let known: number[] | undefined;
+  let cachedStarts: number[] | undefined;
   const starts = (): number[] => {
-    known ??= startsOf(text);
-    return known;
+    cachedStarts ??= startsOf(text);
+    return cachedStarts;
   };
   const placeAt = (offset: number): LspPosition => {
     const list = starts();
@@ -38,7 +38,7 @@ export function createDocument(uri: string, text: string, version: number) {
     uri,
     version,
     text,
-    /** Never outside the text, whatever was asked. */
+    /** Returns the offset of a position. A position outside of the text is moved to its nearest end. */
     offsetAt({ line, character }: LspPosition): number {
       const list = starts();
       if (line >= list.length) return text.length;
@@ -51,7 +51,7 @@ export function createDocument(uri: string, text: string, version: number) {
   };
 }
 
-/** The document after the changes of an editor, one after the other. */
+/** Returns the document after the changes of an editor, in order. */
 export function changeDocument(
   document: Document,
   changes: readonly TextChange[],
@@ -62,8 +62,8 @@ export function changeDocument(
     const [from, to] = range
       ? [current.offsetAt(range.start), current.offsetAt(range.end)]
       : [0, current.text.length];
-    const made = current.text.slice(0, from) + text + current.text.slice(Math.max(from, to));
-    current = createDocument(document.uri, made, version);
+    const next = current.text.slice(0, from) + text + current.text.slice(Math.max(from, to));
+    current = createDocument(document.uri, next, version);
   }
   return current;
 }

@@ -1,5 +1,5 @@
-// The documents an editor has open, with what is known about each. Bounded: what is too long, or one
-// too many, is not kept, and said so.
+// The documents that an editor has open, with their views. Their number and length are limited. A document
+// beyond the limits is dropped with a message.
 import { fileURLToPath, pathToFileURL } from 'node:url';
 import type { Json, JsonObject } from '@kernmantle/core/base';
 import { changeDocument, createDocument, type Document } from './document.ts';
@@ -13,7 +13,7 @@ export type Notify = (method: string, params: Json) => void;
 
 export type OpenDocuments = ReturnType<typeof createOpenDocuments>;
 
-/** Only files have a place among others; a text without one is treated as if it lay at the root. */
+/** Returns the file of a URI. A document that is not a file gets a path at the root. */
 export function fileOf(uri: string): string {
   try {
     if (uri.startsWith('file:')) return fileURLToPath(uri);
@@ -43,11 +43,10 @@ export function createOpenDocuments(notify: Notify) {
       return;
     }
     drop(uri);
-    const message = `${uri} is not looked at: ${hasRoom ? 'it is too long' : 'too many are open'}`;
+    const message = `${uri} gets no diagnostics: ${hasRoom ? 'it is too long' : 'too many are open'}`;
     notify('window/logMessage', { type: 2, message });
   }
 
-  /** By method, what a client tells about documents. */
   const notifications: Readonly<Record<string, (params: JsonObject) => void>> = {
     'textDocument/didOpen'({ textDocument }) {
       const uri = textField(textDocument, 'uri');
@@ -59,7 +58,7 @@ export function createOpenDocuments(notify: Notify) {
       keep(changeDocument(document, contentChanges.map(changeOf), versionOf(textDocument)));
     },
     'textDocument/didSave'() {
-      // What one file holds may change what is wrong with the others.
+      // The text of one file can change the findings of others.
       for (const uri of documents.keys()) changed.add(uri);
     },
     'textDocument/didClose'({ textDocument }) {
@@ -70,16 +69,16 @@ export function createOpenDocuments(notify: Notify) {
   return {
     notifications,
     get: (uri: string): Document | undefined => documents.get(uri),
-    /** The text of a file that is open. */
+    /** Returns the text of an open file; `undefined` if it is not open. */
     textOf: (file: string): string | undefined => documents.get(pathToFileURL(file).href)?.text,
     view(document: Document): View {
-      const known = views.get(document);
-      if (known) return known;
-      const made = viewOf(document.text, fileOf(document.uri));
-      views.set(document, made);
-      return made;
+      const cached = views.get(document);
+      if (cached) return cached;
+      const fresh = viewOf(document.text, fileOf(document.uri));
+      views.set(document, fresh);
+      return fresh;
     },
-    /** Those whose findings have to be told again; asking empties the list. */
+    /** Returns the documents that need new findings, and empties that list. */
     takeChanged(): Document[] {
       const list = [...changed].flatMap((uri) => documents.get(uri) ?? []);
       changed.clear();

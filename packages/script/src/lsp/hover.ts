@@ -1,11 +1,11 @@
-// What a name or a word is, in a few lines of markdown.
+// Describes a name or word in a few lines of markdown.
 import type { Expression } from '../syntax/ast.ts';
 import { bodyKindOf, staticText } from '../syntax/outline.ts';
 import { tagAt } from './completion.ts';
 import {
-  carriedLabels,
   type Meaning,
   type NameToken,
+  possibleLabels,
   resolve,
   tokenAt,
   typeOfMeaning,
@@ -48,7 +48,7 @@ function hoverInScript(view: Scripted, offset: number, modules: Modules): Hover 
   return text === '' ? undefined : { text, at, end };
 }
 
-/** Empty when nothing is known. */
+/** Returns the description; empty if nothing is known. */
 function describe(meaning: Meaning, token: NameToken, modules: Modules): string {
   const written = `@${[token.name, ...token.fields].join('.')}`;
   switch (meaning.kind) {
@@ -75,9 +75,8 @@ const lines = (...parts: (string | undefined)[]): string =>
 const labelled = (labels: readonly string[]): string =>
   labels.length === 0 ? '' : `, labels ${labels.map((label) => `\`${label}\``).join(' ')}`;
 
-/** Labels that come along with the names something is made from. */
-const carriedLine = (home: Home, modules: Modules): string => {
-  const carried = carriedLabels(home, modules).filter((one) => !home.bound.labels.includes(one));
+const possibleLabelsLine = (home: Home, modules: Modules): string => {
+  const carried = possibleLabels(home, modules).filter((one) => !home.bound.labels.includes(one));
   return carried.length === 0 ? '' : `may carry${labelled(carried).replace(', labels', '')}`;
 };
 
@@ -94,7 +93,7 @@ function aboutBound(meaning: Meaning & { kind: 'bound' }, modules: Modules): str
   return lines(
     code([word, labels.join(','), `@${name}${called}`].filter((part) => part !== '').join(' ')),
     `${exe ? `function, body ${bodyKindOf(exe.body)}` : typed}${labelled(labels)}`,
-    carriedLine(meaning.home, modules),
+    possibleLabelsLine(meaning.home, modules),
     text && writtenText(text),
   );
 }
@@ -104,7 +103,6 @@ function writtenText(value: Expression): string | undefined {
   return value.kind === 'literal' && typeof value.value === 'string' ? value.value : undefined;
 }
 
-/** A field or a method of something. */
 function aboutMember(meaning: Meaning & { fields: readonly string[] }, written: string): string {
   const { fields } = meaning;
   const last = fields.at(-1) ?? '';

@@ -1,5 +1,4 @@
-// Files that scripts import, read for their names only. Open documents come first, so that what is
-// being typed in one is seen in the others.
+// Reads the names of files that scripts import. Open documents come first, so that unsaved changes count.
 import { existsSync, readdirSync, statSync } from 'node:fs';
 import { dirname, extname, isAbsolute, join, resolve } from 'node:path';
 import { isObject, type Json, parseJson, readRegularFile } from '@kernmantle/core/base';
@@ -22,11 +21,10 @@ const MAX_HOPS = 8;
 export interface Module {
   readonly file: string;
   readonly script: ScriptView | undefined;
-  /** Of a JSON file. */
+  /** Data of a JSON file; absent for a script. */
   readonly data: Json | undefined;
 }
 
-/** A name and where it is bound. */
 export interface Home {
   readonly file: string;
   readonly script: ScriptView;
@@ -44,22 +42,22 @@ function stampOf(file: string): string | undefined {
   }
 }
 
-/** `opened` gives the text of a file that is open. */
+/** Creates the modules. `opened` returns the text of an open file. */
 export function createModules(userFolder: string, opened: (file: string) => string | undefined) {
-  const kept = new Map<string, { stamp: string; module: Module }>();
+  const cache = new Map<string, { stamp: string; module: Module }>();
 
   function read(file: string): Module | undefined {
     const open = opened(file);
     if (open !== undefined) return moduleOf(file, open);
     const stamp = stampOf(file);
     if (stamp === undefined) return undefined;
-    const known = kept.get(file);
-    if (known?.stamp === stamp) return known.module;
+    const cached = cache.get(file);
+    if (cached?.stamp === stamp) return cached.module;
     const content = readRegularFile(file, { max: MAX_FILE, followsLinks: true });
     if ('problem' in content) return undefined;
     const module = moduleOf(file, content.bytes.toString('utf8'));
-    if (kept.size >= MAX_KEPT) kept.clear();
-    kept.set(file, { stamp, module });
+    if (cache.size >= MAX_KEPT) cache.clear();
+    cache.set(file, { stamp, module });
     return module;
   }
 
@@ -72,31 +70,30 @@ export function createModules(userFolder: string, opened: (file: string) => stri
   }
 
   const modules = {
-    /** The file of a path as it is written in another. */
+    /** Returns the file of a path that is written in another file. */
     at(written: string, from: string): Module | undefined {
       const path = locate(written, from);
       return read(path) ?? (extname(path) === '' ? read(`${path}.mld`) : undefined);
     },
-    /** The file an import names. */
     of({ source }: Bound, from: string): Module | undefined {
       const written = source && staticText(source.path);
       return written === undefined ? undefined : modules.at(written, from);
     },
-    /** What the check of names asks about imports; of a broken file nothing is known. */
+    /** Returns the surroundings for the check of names. A file that does not parse is unknown. */
     around: (from: string, inputs: readonly string[] = []): AroundScript => ({
       inputs,
       module: (written) => modules.at(written, from)?.script?.parsed.script,
       exists: (written) => modules.exists(written, from),
       tools: (connector) => modules.tools(connector, from),
     }),
-    /** Is there a file or folder where an import says? Of an address nothing is known. */
+    /** Returns whether the path of an import exists; `undefined` for a URL. */
     exists(written: string, from: string): boolean | undefined {
       if (/^[a-z][a-z0-9+.-]*:\/\//i.test(written) || /^@(?!root|base)/.test(written))
         return undefined;
       const path = locate(written, from);
       return opened(path) !== undefined || existsSync(path) || existsSync(`${path}.mld`);
     },
-    /** The tools of a connector, by the files that stand for them. */
+    /** Returns the tools of a connector from their files; `undefined` if the folder cannot be read. */
     tools(connector: string, from: string): KnownTools | undefined {
       if (/[\s/\\:@]/.test(connector)) {
         const message = `\`${connector}\` is no connector`;
@@ -108,10 +105,10 @@ export function createModules(userFolder: string, opened: (file: string) => stri
         const names = files.flatMap((file) => /^(.+)\.ya?ml$/.exec(file)?.[1] ?? []);
         return { names: names.filter((name) => !/^(?:connector|mapping)$/.test(name)).sort() };
       } catch {
-        return undefined; // a connector of one's own may have put them elsewhere
+        return undefined; // the files may be in another folder
       }
     },
-    /** Goes from an imported name to where it is bound; a name that is not imported is at home. */
+    /** Follows an imported name to the file that binds it. */
     home(start: Home): Home {
       let here = start;
       for (let hop = 0; hop < MAX_HOPS && here.bound.kind === 'import'; hop += 1) {
@@ -123,7 +120,7 @@ export function createModules(userFolder: string, opened: (file: string) => stri
       }
       return here;
     },
-    /** What other files can import from it. */
+    /** Returns the names that other files can import. */
     exports({ script, data }: Module): readonly string[] {
       if (!script) return isObject(data) ? Object.keys(data) : [];
       const limits = script.parsed.partial.body.flatMap((node) =>
@@ -139,7 +136,7 @@ export function createModules(userFolder: string, opened: (file: string) => stri
   return modules;
 }
 
-/** A name that is seen in the whole file. */
+/** Returns the name with this spelling that is visible in the whole file. */
 export const ownName = (script: ScriptView, name: string | undefined): Bound | undefined =>
   script.names.find(
     (bound) => bound.name === name && bound.seen.at === 0 && bound.seen.end === script.text.length,
@@ -160,7 +157,7 @@ const toolsOf = (library: Library): ToolItem[] =>
 const directivesOf = (library: Library): Directive[] =>
   library.all().flatMap((item) => (item.kind === 'directive' ? (item.directive ?? []) : []));
 
-/** What a script tool may be called with: its own parameters and those of tools that run it. */
+/** Returns the parameters of a script tool: its own, and those of tools that run it. */
 function parametersOf({ id }: ToolItem, library: Library): string[] {
   const callers = toolsOf(library).filter((item) => {
     const chain = item.id === id ? undefined : library.chainOf(item);
@@ -174,17 +171,17 @@ function parametersOf({ id }: ToolItem, library: Library): string[] {
   });
 }
 
-/** The variables that a script in an item is given. */
+/** Returns the names of the variables that the script of an item receives. */
 export function inputNames(item: Directive | ToolItem, library: Library): string[] {
   if ('kind' in item) return parametersOf(item, library);
   const all = directivesOf(library);
   const whole = resolveExtends(item, (name) => all.find((one) => one.name === name));
-  // Whoever extends it runs this script with inputs of its own.
+  // A directive that extends this one runs the script with its own inputs.
   const heirs = all.filter(({ relationships }) => relationships.extends.includes(item.name));
   return [whole, ...heirs].flatMap(({ inputs }) => inputs.map(({ name }) => name));
 }
 
-/** Of a script file that tools name as their module. */
+/** Returns the variables of a script file that tools use as their module. */
 export const inputsOfModule = (file: string, library: Library): string[] =>
   toolsOf(library)
     .filter(({ tool, file: own }) => {

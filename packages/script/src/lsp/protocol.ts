@@ -1,18 +1,16 @@
+// The framing of protocol messages, and readers for their fields, which are untrusted data. The framing never
+// waits without limit and stores one message at most; other bytes are reported and skipped.
 import { isObject, type Json } from '@kernmantle/core/base';
 import type { LspPosition, TextChange } from './document.ts';
-
-// Messages of the protocol on a stream of bytes: headers, an empty line, then as many bytes as the
-// headers say. Whatever else arrives is reported and passed over; nothing makes it wait for ever or
-// keep more than one message.
 
 const MAX_HEADER = 4096;
 const MAX_MESSAGE = 32 * 1024 * 1024;
 const BREAK = Buffer.from('\r\n\r\n');
 
-/** `take` gets the text of every whole message, `complain` what was wrong with the others. */
+/** Creates the framing of a stream. `take` receives each message, `complain` why one was skipped. */
 export function createFraming(take: (text: string) => void, complain: (why: string) => void) {
-  let kept: Buffer = Buffer.alloc(0);
-  /** Parts of the message that is coming; joined once, when all of it is there. */
+  let pending: Buffer = Buffer.alloc(0);
+  /** Parts of the current message. They are joined once, when it is complete. */
   let parts: Uint8Array[] = [];
   let missing = 0;
   let skipping = 0;
@@ -29,22 +27,22 @@ export function createFraming(take: (text: string) => void, complain: (why: stri
     return chunk.subarray(part.length);
   }
 
-  /** Undefined: the header is not complete yet. */
+  /** Returns the bytes after the header; `undefined` if the header is not complete. */
   function readHeader(bytes: Buffer): Buffer | undefined {
     const end = bytes.indexOf(BREAK);
     if (end === -1) {
       if (bytes.length <= MAX_HEADER) return undefined;
-      complain('bytes without a header were passed over');
-      // The last bytes may be the first of a break.
+      complain('bytes without a header were skipped');
+      // The last bytes may be the start of the break.
       return bytes.subarray(bytes.length - BREAK.length + 1);
     }
     const header = bytes.subarray(Math.max(0, end - MAX_HEADER), end).toString('latin1');
     const [, length] =
       /(?:^|\n)content-length:[ \t]*(\d{1,15})[ \t]*(?:\r?$|\r\n)/i.exec(header) ?? [];
     const rest = bytes.subarray(end + BREAK.length);
-    if (length === undefined) complain('a header without `Content-Length` was passed over');
+    if (length === undefined) complain('a header without `Content-Length` was skipped');
     else if (Number(length) > MAX_MESSAGE) {
-      complain(`a message of ${length} bytes is longer than ${MAX_MESSAGE} and was passed over`);
+      complain(`a message of ${length} bytes is longer than ${MAX_MESSAGE} and was skipped`);
       skipping = Number(length);
     } else if (Number(length) === 0) take('');
     else missing = Number(length);
@@ -62,15 +60,16 @@ export function createFraming(take: (text: string) => void, complain: (why: stri
 
   return {
     push(chunk: Uint8Array): void {
-      let bytes: Buffer = kept.length === 0 ? Buffer.from(chunk) : Buffer.concat([kept, chunk]);
-      kept = Buffer.alloc(0);
+      let bytes: Buffer =
+        pending.length === 0 ? Buffer.from(chunk) : Buffer.concat([pending, chunk]);
+      pending = Buffer.alloc(0);
       while (bytes.length > 0) {
         const rest = readSome(bytes);
         bytes = rest ?? bytes;
-        // Garbage that is being waited out is kept without being looked at again.
+        // Bytes that are waiting for more input are not examined again.
         const isShort = bytes.length < BREAK.length && missing === 0 && skipping === 0;
         if (rest === undefined || isShort) {
-          kept = bytes;
+          pending = bytes;
           return;
         }
       }
@@ -83,9 +82,6 @@ export function frame(message: unknown): string {
   return `Content-Length: ${Buffer.byteLength(text)}\r\n\r\n${text}`;
 }
 
-// What a client sends is not ours: every field is looked at before it is used.
-
-/** As the protocol numbers them. */
 export const ERROR = {
   parse: -32700,
   request: -32600,
@@ -95,7 +91,7 @@ export const ERROR = {
   early: -32002,
 } as const;
 
-/** Stays inside this folder: the server answers with it. */
+/** A refused request. The server catches it and answers with its code. */
 export class Refusal extends Error {
   readonly code: number;
 

@@ -1,4 +1,4 @@
-// Whatever is typed, at whatever place one asks: an answer, inside the text, or none.
+// For any text and position, a request returns a range inside of the text, or nothing.
 import { runs } from '@kernmantle/test-support/soak';
 import fc from 'fast-check';
 import { expect, test } from 'vitest';

@@ -1,4 +1,5 @@
-// What a client asks about a place of a document.
+// The language server. It handles one message after the other, and sends diagnostics when no message is
+// waiting. It answers every request; only `exit` and the end of its input stop it.
 import { pathToFileURL } from 'node:url';
 import { isObject, type Json, type JsonObject, messageOf, parseJson } from '@kernmantle/core/base';
 import type { Library } from '@kernmantle/core/items';
@@ -13,7 +14,7 @@ import { ERROR, placeField, Refusal, textField } from './protocol.ts';
 import { symbolsOf } from './symbols.ts';
 import type { View } from './view.ts';
 
-/** By method; null is the answer when there is nothing to say, or the document is not kept. */
+/** Handlers of requests, by method. The result is null if there is nothing to return or the document was dropped. */
 function createRequests(
   documents: OpenDocuments,
   modules: Modules,
@@ -63,15 +64,11 @@ function completionList({ items, at }: Completion, document: Document, offset: n
   return { isIncomplete: false, items: list };
 }
 
-// The language server: one message after the other, diagnostics when nothing else is waiting. It
-// answers whatever it is sent; only `exit` and the end of its input end it.
-
 export interface ServerPorts {
   readonly version: string;
-  /** The user's folder. */
   readonly home: string;
   send(message: JsonObject): void;
-  /** The items that a file lies among; undefined when there are none. */
+  /** Returns the items of the project of a file; `undefined` if there is none. */
   library(file: string): Promise<Library | undefined>;
 }
 
@@ -96,20 +93,20 @@ export function createServer(ports: ServerPorts) {
   let state: 'new' | 'ready' | 'closed' = 'new';
 
   function answer(method: string, params: JsonObject): Json {
-    if (state === 'closed') throw new Refusal(ERROR.request, 'it was shut down');
+    if (state === 'closed') throw new Refusal(ERROR.request, 'the server was shut down');
     if (method === 'initialize') {
-      if (state !== 'new') throw new Refusal(ERROR.request, 'it is initialized already');
+      if (state !== 'new') throw new Refusal(ERROR.request, 'the server is already initialized');
       state = 'ready';
       const serverInfo = { name: 'kernmantle', version: ports.version };
       return { capabilities: CAPABILITIES, serverInfo };
     }
-    if (state === 'new') throw new Refusal(ERROR.early, 'it is not initialized yet');
+    if (state === 'new') throw new Refusal(ERROR.early, 'the server is not initialized');
     if (method === 'shutdown') {
       state = 'closed';
       return null;
     }
     const work = Object.hasOwn(requests, method) ? requests[method] : undefined;
-    if (!work) throw new Refusal(ERROR.method, `\`${method}\` is not known`);
+    if (!work) throw new Refusal(ERROR.method, `unknown method \`${method}\``);
     return work(params);
   }
 
@@ -121,7 +118,7 @@ export function createServer(ports: ServerPorts) {
     }
   }
 
-  function note(method: string, params: JsonObject): void {
+  function handleNotification(method: string, params: JsonObject): void {
     const { notifications } = documents;
     const work = Object.hasOwn(notifications, method) ? notifications[method] : undefined;
     if (!work || state !== 'ready') return;
@@ -136,7 +133,7 @@ export function createServer(ports: ServerPorts) {
     const { uri, version } = document;
     const view = documents.view(document);
     const isItem = view.kind === 'directive' || view.kind === 'item';
-    // A script beside tools may be the module of one.
+    // A script beside tools may be the module of a tool.
     const isModule = view.kind === 'script' && /[\\/]\.ai[\\/]/.test(view.file);
     const library = isItem || isModule ? await ports.library(view.file) : undefined;
     const diagnostics = findingsOf(view, document, modules, library);
@@ -144,23 +141,23 @@ export function createServer(ports: ServerPorts) {
   }
 
   return {
-    /** One message as it came. An exit code when it was the last. */
+    /** Handles one message. Returns the exit code after the last message; otherwise `undefined`. */
     handle(text: string): number | undefined {
       const parsed = parseJson(text);
       if (!parsed.ok || !isObject(parsed.output)) {
-        ports.send(failure(null, new Refusal(ERROR.parse, 'this is no JSON object')));
+        ports.send(failure(null, new Refusal(ERROR.parse, 'the message is not a JSON object')));
         return undefined;
       }
       const { id, method, params } = parsed.output;
       if (method === 'exit') return state === 'closed' ? 0 : 1;
-      const given = isObject(params) ? params : {};
-      // Without a method it is an answer; nothing was asked.
+      const object = isObject(params) ? params : {};
+      // A message without a method is an answer. The server sends no requests, so it is ignored.
       if (typeof method !== 'string') return undefined;
-      if (id === undefined) note(method, given);
-      else request(id, method, given);
+      if (id === undefined) handleNotification(method, object);
+      else request(id, method, object);
       return undefined;
     },
-    /** Tells what is wrong with the documents that changed; called when nothing else waits. */
+    /** Sends the diagnostics of changed documents. It is called when no message is waiting. */
     async settle(): Promise<void> {
       for (const document of documents.takeChanged()) {
         try {

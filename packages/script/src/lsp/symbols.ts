@@ -1,5 +1,5 @@
-// The outline of a document: names that a script binds, its guards and hooks, headings of markdown, sections of
-// a directive. In the order of the text, without nesting.
+// Builds the outline of a document: names of scripts, guards and hooks, markdown headings, and sections of
+// directives. The entries are in text order without nesting.
 import type { View } from './view.ts';
 
 interface DocumentSymbol {
@@ -9,7 +9,6 @@ interface DocumentSymbol {
   readonly end: number;
 }
 
-/** Numbers of the protocol. */
 const KIND = { module: 2, property: 7, function: 12, variable: 13, heading: 15, rule: 24 } as const;
 
 const OF_NAMES: Readonly<Record<string, number>> = {
@@ -23,7 +22,7 @@ const OF_NAMES: Readonly<Record<string, number>> = {
   hook: KIND.rule,
 };
 
-/** Names that the whole script sees, and guards and hooks without a name by what they are asked about. */
+/** Returns the names visible in the whole script. A guard or hook without a name has its filter. */
 function scriptSymbols({ script }: View): DocumentSymbol[] {
   if (!script) return [];
   const { names, parsed } = script;
@@ -45,17 +44,17 @@ const HEADING = /^#{1,6}[ \t]+(\S[^\r\n]*?)[ \t#]*$/;
 const SECTION =
   /<(directive|metadata|limits|permissions|hooks|guards|inputs|process|outputs|context|success_criteria|expect)(?=[\s/>])[^>\n]*>?|<(step|input|output)\b[^>\n]*?\bname="([^"\n]+)"/g;
 
-/** The name of a section: of an element with a name, this name. */
+/** Returns the sections in a line. An element with a name has this name. */
 function sectionsIn(line: string, at: number): DocumentSymbol[] {
   return [...line.matchAll(SECTION)].map(({ 0: whole, 1: tag, 2: element, 3: own, index }) => {
     const name = tag === 'directive' ? /\bname="([^"\n]+)"/.exec(whole)?.[1] : own;
-    const shown = name === undefined ? `<${tag ?? element}>` : `${tag ?? element} ${name}`;
+    const label = name === undefined ? `<${tag ?? element}>` : `${tag ?? element} ${name}`;
     const kind = own === undefined ? KIND.module : KIND.property;
-    return { name: shown, kind, at: at + index, end: at + index + whole.length };
+    return { name: label, kind, at: at + index, end: at + index + whole.length };
   });
 }
 
-/** Headings outside of fences, and sections of a directive outside of its script. */
+/** Returns the headings outside of fences, and the sections of a directive outside of its script. */
 function textSymbols({ kind, text, script }: View): DocumentSymbol[] {
   const isDirective = kind === 'directive';
   if (!isDirective && script?.mode !== 'markdown') return [];
@@ -76,7 +75,7 @@ function textSymbols({ kind, text, script }: View): DocumentSymbol[] {
   return found;
 }
 
-/** The longest outline that is told. */
+/** Maximum number of symbols in an outline. */
 const MOST_SYMBOLS = 5000;
 
 export const symbolsOf = (view: View): DocumentSymbol[] =>

@@ -1,5 +1,5 @@
-// What an open text is (a script, a directive, another item, or nothing of ours) and what can be said
-// about the script in it. Runs nothing.
+// Classifies an open text as a script, a directive, another item or something else, and parses the script
+// in it. Nothing is run.
 import {
   type Directive,
   type DirectiveInput,
@@ -10,16 +10,15 @@ import { type Bound, namesIn } from '../syntax/outline.ts';
 import { type Parsed, parseScript } from '../syntax/parse.ts';
 
 export interface ScriptView {
-  /** As long as the file; what is no script is blank, so that places are those of the file. */
+  /** Text with the length of the file. Everything outside of the script is blank, so that offsets match the file. */
   readonly text: string;
   readonly mode: 'strict' | 'markdown';
   readonly from: number;
   readonly to: number;
   readonly parsed: Parsed;
   readonly names: readonly Bound[];
-  /** Of the directive it stands in: variables of the script. */
   readonly inputs: readonly DirectiveInput[];
-  /** It may see more than that: what the directive extends has inputs too. */
+  /** True if the directive extends another one, whose inputs are variables too. */
   readonly isOpen?: true;
 }
 
@@ -30,10 +29,9 @@ export interface View {
   readonly script: ScriptView | undefined;
 }
 
-/** A view of something that has a script. */
 export type Scripted = View & { readonly script: ScriptView };
 
-/** The view, when the place is inside its script. */
+/** Returns the view if the offset is inside of its script. */
 export function scriptedAt(view: View, offset: number): Scripted | undefined {
   const { script } = view;
   return script && script.from <= offset && offset <= script.to ? { ...view, script } : undefined;
@@ -65,16 +63,16 @@ const blank = (text: string): string => text.replace(/[^\r\n]/g, ' ');
 
 function scriptInside(text: string, file: string): ScriptView | undefined {
   const { directive, draft } = parseDirective(text, file);
-  const known = directive ?? draft;
-  const range = known && rangeOf(known, text);
-  if (!known || !range) return undefined;
+  const item = directive ?? draft;
+  const range = item && rangeOf(item, text);
+  if (!item || !range) return undefined;
   const { from, to } = range;
   const alone = `${blank(text.slice(0, from))}${text.slice(from, to)}${blank(text.slice(to))}`;
-  const script = readScript(alone, 'strict', file, range, known.inputs);
-  return known.relationships.extends.length === 0 ? script : { ...script, isOpen: true };
+  const script = readScript(alone, 'strict', file, range, item.inputs);
+  return item.relationships.extends.length === 0 ? script : { ...script, isOpen: true };
 }
 
-/** Where the script stands in the file: from its first character to the end of its last line. */
+/** Returns the range of the script in the file: from its first character to the end of its last line. */
 function rangeOf({ process }: Directive, text: string): { from: number; to: number } | undefined {
   const { script } = process;
   if (!script) return undefined;
@@ -88,7 +86,7 @@ function rangeOf({ process }: Directive, text: string): { from: number; to: numb
   return { from, to: startOf(end) + Math.max(0, column) + last.length };
 }
 
-/** The innermost name of that spelling that can be seen from here. */
+/** Returns the innermost visible name with this spelling. */
 export function findBound(
   names: readonly Bound[],
   name: string,
@@ -101,7 +99,7 @@ export function findBound(
   return found;
 }
 
-/** Text that passes through, or a comment: nothing in it means anything. */
+/** True inside of markdown text or a comment. */
 export function isProse({ parsed, text, mode }: ScriptView, offset: number): boolean {
   const start = text.lastIndexOf('\n', offset - 1) + 1;
   if (/^[ \t]*(?:>>|<<(?!\S))/.test(text.slice(start, offset + 3))) return true;

@@ -1,5 +1,5 @@
-// One line about everything the language itself provides, for hover and completion. The lines are data
-// of the package: `bundle/config/editor-words.yaml`.
+// Texts about the names of the language, for hover and completion. They are data of the package:
+// `bundle/config/editor-words.yaml`.
 import { readFileSync } from 'node:fs';
 import { packagePath, parseYaml } from '@kernmantle/core/base';
 
@@ -26,14 +26,14 @@ type ListName =
 
 let lists: Readonly<Record<ListName, WordList>> | undefined;
 
-/** By the name it has there; read when the first one is asked for. */
+/** Returns a list of the file. The file is read when the first list is needed. */
 export function wordList(name: ListName): WordList {
   const read = () => readFileSync(packagePath('bundle/config/editor-words.yaml'), 'utf8');
   lists ??= parseYaml(read()).value as unknown as NonNullable<typeof lists>;
   return lists[name];
 }
 
-/** The line about a word of a list; undefined when it is none of them. */
+/** Returns the text about a word; `undefined` if the list does not have it. */
 export function about(list: ListName, word: string): string | undefined {
   const words = wordList(list);
   return Object.hasOwn(words, word) ? words[word] : undefined;

@@ -1,24 +1,20 @@
-// The words of commands, as far as they can be read without running anything: for keys of operations and
-// for policies. What cannot be told apart counts as more rather than less.
+// Reads the words of commands without running them, for the keys of operations and for policies. In doubt,
+// a text counts as more commands rather than fewer.
 import { shellQuote } from '@kernmantle/core/base';
 
 const PIECE = /'[^']*'|"(?:\\.|[^"\\])*"|\\.|\$(?:\{(\w+)[^}]*\}|(\w+))|[^'"\\$]+|./gs;
 const INSIDE = /\\.|\$(?:\{(\w+)[^}]*\}|(\w+))/gs;
 
-/** Its words, where they stand between quotes no more. */
 const splitWords = (text: string): string =>
   text.replaceAll(/\S+|\s+/g, (part) => (/\s/.test(part) ? ' ' : shellQuote(part)));
 
 const insideQuotes = (text: string): string =>
   text.replaceAll(/\s/g, ' ').replaceAll(/["\\$`]/g, '\\$&');
 
-/**
- * The command with what its variables hold, to be read and never to be run: `$name` outside quotes is any
- * number of words, inside double quotes a part of one.
- */
-export function withVariables(line: string, held: Readonly<Record<string, string>>): string {
+/** Returns the command with the values of its variables, for checks only. Only quoted ones stay one word. */
+export function withVariables(line: string, variables: Readonly<Record<string, string>>): string {
   const valueOf = (name: string | undefined): string | undefined =>
-    name !== undefined && Object.hasOwn(held, name) ? held[name] : undefined;
+    name !== undefined && Object.hasOwn(variables, name) ? variables[name] : undefined;
   if (!line.includes('$')) return line;
   return line.replaceAll(PIECE, (piece: string, braced?: string, bare?: string) => {
     if (piece.startsWith('"')) {
@@ -32,12 +28,12 @@ export function withVariables(line: string, held: Readonly<Record<string, string
   });
 }
 
-/** `op:cmd:git:push`: the leading plain words of a command, and of each command of a pipe. */
+/** Returns the keys of a line, such as `op:cmd:git:push`: the leading plain words of each command of a pipe. */
 export function commandKeys(lines: readonly string[]): string[] {
   const keys = new Set<string>();
   for (const line of lines) {
     for (const command of [line, ...substituted(line)].flatMap(splitPipes)) {
-      for (const one of carriedIn(wordsOf(command))) {
+      for (const one of withNestedCommands(wordsOf(command))) {
         const words = leadingWords(one);
         if (words.length > 0) keys.add(`op:cmd:${words.join(':')}`);
       }
@@ -46,7 +42,7 @@ export function commandKeys(lines: readonly string[]): string[] {
   return [...keys];
 }
 
-/** What stands in `$( … )` and backticks is run as well; single quotes and backslashes keep it from that. */
+/** Returns the commands in `$( … )` and backticks, which run too unless single quotes or a backslash protect them. */
 export function substituted(line: string): string[] {
   const read = line.replaceAll(/\\.|'[^']*'/gs, (part) => ' '.repeat(part.length));
   const opened = [...read.matchAll(/\$\((?!\()/g)].map(({ index }) => line.slice(index + 2));
@@ -59,7 +55,7 @@ export const splitPipes = (line: string): string[] =>
 
 const MAX_WORDS = 4;
 
-/** Programs that run another one, with those of their options that take a word of their own. */
+/** Programs that run another program, with their options that take a value. */
 const CARRIERS: Readonly<Record<string, string>> = {
   builtin: '',
   busybox: '',
@@ -91,25 +87,24 @@ const CARRIERS: Readonly<Record<string, string>> = {
   watch: 'n',
   xargs: 'nIPLdaEs',
 };
-/** Programs that run a text as a shell does, when it comes behind `-c`. */
+/** Programs that run the text after `-c` as a shell. */
 const SHELLS = /^(?:(?:ba|da|z|k|fi)?sh|su|runuser|script)$/;
 
 const WORD = /(?:'[^']*'|"(?:\\.|[^"\\])*"|\\.|[^\s'"\\])+/g;
 const wordsOf = (command: string): string[] => command.match(WORD) ?? [];
-/** What the shell makes of a word. */
 const bareWord = (word: string): string =>
   word.replace(/'([^']*)'|"((?:\\.|[^"\\])*)"|\\(.)/g, (_, single, double, one) =>
     String(single ?? double?.replace(/\\(.)/g, '$1') ?? one ?? ''),
   );
 const programOf = (word: string): string => bareWord(word).split('/').at(-1) ?? '';
 
-/** Long options of carriers that take the next word. */
+/** Long options of these programs that take the next word. */
 const VALUED =
   /^--(?:unset|chdir|signal|kill-after|arg-file|delimiter|eof|input|output|error|format|argv0)$/;
 const SPLIT = /^(?:-[A-RT-Za-z0-9]*S|--split-string(?:=|$))/;
 
-/** What `find` runs: behind the first command there may be more. */
-function foundBy(words: readonly string[]): string[] {
+/** Returns the words of the command that `find` runs. More commands may follow. */
+function commandOfFind(words: readonly string[]): string[] {
   const isFind = programOf(words[0] ?? '') === 'find';
   const at = words.findIndex(
     (word, index) =>
@@ -119,30 +114,30 @@ function foundBy(words: readonly string[]): string[] {
   return at < 0 ? [] : words.slice(at + 1);
 }
 
-/** The words of the command that a carrier runs; undefined when it runs none. */
-export function carriedBy(given: readonly string[]): string[] | undefined {
-  const begin = given.findIndex((word) => !/^\w+=/.test(word));
-  const program = programOf(given[begin] ?? '');
-  const found = foundBy(given.slice(Math.max(begin, 0)));
+/** Returns the words of the command that a program runs; `undefined` if it runs none. */
+export function commandRunBy(words: readonly string[]): string[] | undefined {
+  const begin = words.findIndex((word) => !/^\w+=/.test(word));
+  const program = programOf(words[begin] ?? '');
+  const found = commandOfFind(words.slice(Math.max(begin, 0)));
   if (found.length > 0) return found;
   const valued = Object.hasOwn(CARRIERS, program) ? CARRIERS[program] : undefined;
   if (begin < 0 || valued === undefined) return undefined;
   let at = begin + 1;
-  for (; at < given.length; at++) {
-    const word = bareWord(given[at] ?? '');
+  for (; at < words.length; at++) {
+    const word = bareWord(words[at] ?? '');
     if (program === 'env' && SPLIT.test(word)) {
       const text = word.replace(SPLIT, '');
-      return wordsOf(text === '' ? bareWord(given[at + 1] ?? '') : text);
+      return wordsOf(text === '' ? bareWord(words[at + 1] ?? '') : text);
     }
     if (VALUED.test(word) || (/^-\w$/.test(word) && valued.includes(word[1] ?? ''))) at += 1;
     else if (!/^-|^\d+(?:\.\d+)?[smhd]?$|^\w+=/.test(word)) break;
   }
-  return at < given.length ? given.slice(at) : undefined;
+  return at < words.length ? words.slice(at) : undefined;
 }
 
-/** The text that a shell is given to run; undefined when there is none. */
-function shellText(given: readonly string[]): string | undefined {
-  const words = given.slice(given.findIndex((word) => !/^\w+=/.test(word)));
+/** Returns the text that a shell runs; `undefined` if there is none. */
+function shellText(allWords: readonly string[]): string | undefined {
+  const words = allWords.slice(allWords.findIndex((word) => !/^\w+=/.test(word)));
   const program = programOf(words[0] ?? '');
   if (program === 'eval') return words.slice(1).map(bareWord).join(' ');
   if (!SHELLS.test(program)) return undefined;
@@ -153,13 +148,13 @@ function shellText(given: readonly string[]): string | undefined {
 
 const MAX_CARRIED = 20;
 
-/** A command and all that it runs in turn, as far as it can be read. */
-function carriedIn(words: readonly string[]): string[] {
+/** Returns a command and all commands that it runs, directly or indirectly. */
+function withNestedCommands(words: readonly string[]): string[] {
   const found: string[] = [];
   const open = [words];
   for (let next = open.pop(); next && found.length < MAX_CARRIED; next = open.pop()) {
     found.push(next.join(' '));
-    const inner = carriedBy(next);
+    const inner = commandRunBy(next);
     if (inner) open.push(inner);
     const text = shellText(next);
     const commands = text?.split(/[;&|\n(){}]+/) ?? [];
@@ -168,11 +163,11 @@ function carriedIn(words: readonly string[]): string[] {
   return found;
 }
 
-/** Between the commands of a shell's text, as far as they can be told apart. */
+/** Matches the parts of a shell text between operators. */
 const SHELL_PARTS = /(?:'[^']*'|"(?:\\.|[^"\\])*"|\\.|[^;&|\n(){}'"\\])+/g;
 const KEYWORDS = /^(?:if|then|else|elif|while|until|do|case|function|!)$/;
 
-/** `>file program` is `program >file`. */
+/** Drops leading redirections: `>file program` means `program >file`. */
 function withoutRedirections(words: readonly string[]): readonly string[] {
   const at = words.findIndex(
     (word, index) => !/^\d*[<>]/.test(word) && !/^\d*(?:[<>]|>>|>\|)$/.test(words[index - 1] ?? ''),
@@ -180,9 +175,9 @@ function withoutRedirections(words: readonly string[]): readonly string[] {
   return words.slice(Math.max(at, 0));
 }
 
-/** The bare words of every command that a line, or a shell's text, runs: its program first. */
-export function commandsIn(given: string, isShell: boolean): string[][] {
-  const text = given.replaceAll(/\\\r?\n/g, '');
+/** Returns the unquoted words of each command that a line or a shell text runs, with the program first. */
+export function commandsIn(source: string, isShell: boolean): string[][] {
+  const text = source.replaceAll(/\\\r?\n/g, '');
   const lines = [text, ...substituted(text)];
   const commands = isShell
     ? lines.flatMap((line) => line.match(SHELL_PARTS) ?? [])
@@ -191,7 +186,7 @@ export function commandsIn(given: string, isShell: boolean): string[][] {
     .map(wordsOf)
     .map((words) => words.slice(words.findIndex((word) => !KEYWORDS.test(word))))
     .map(withoutRedirections)
-    .flatMap(carriedIn)
+    .flatMap(withNestedCommands)
     .map((command) => {
       const words = wordsOf(command);
       const own = words.slice(words.findIndex((word) => !/^\w+=/.test(word))).map(bareWord);

@@ -1,6 +1,6 @@
-// `import tools … from mcp "NAME"`: the tools of a connector as functions. A call is the operation
-// `tool` with the item's id, exactly as by `@tool`; what is different is how it is written: arguments by
-// position, texts where the tool wants numbers, and an answer without the envelope of the protocol.
+// Implements `import tools … from mcp "NAME"`: the tools of a connector as functions. A call is the
+// operation `tool` with the item's id, as with `@tool`. Arguments are passed by position, texts are
+// converted to the types of the schema, and the result has no protocol envelope.
 import {
   getOwn,
   isObject,
@@ -34,18 +34,16 @@ import {
 import { performTool } from './names.ts';
 import { unwrap } from './operate.ts';
 
-// Arguments: from what the script wrote to what the schema wants.
-
 const MOST_REFS = 16;
 
-/** What a reference inside the same schema means. */
-function resolved(schema: Json | undefined, root: JsonObject, depth = 0): JsonObject {
+/** Resolves a reference inside of the same schema. */
+function resolveReference(schema: Json | undefined, root: JsonObject, depth = 0): JsonObject {
   if (!isObject(schema)) return {};
   const ref = getOwn(schema, '$ref');
   if (typeof ref !== 'string' || !ref.startsWith('#/') || depth > MOST_REFS) return schema;
   let at: Json | undefined = root;
   for (const step of ref.slice(2).split('/')) at = getOwn(at, step);
-  return resolved(at, root, depth + 1);
+  return resolveReference(at, root, depth + 1);
 }
 
 function typeOfData(data: Json): string {
@@ -58,9 +56,9 @@ const listIn = (schema: JsonObject, key: string): readonly Json[] | undefined =>
   return Array.isArray(list) ? list : undefined;
 };
 
-/** The types a schema takes; `any` where it does not say. */
+/** Returns the types that a schema accepts; `any` if it does not restrict them. */
 function typesIn(schema: Json | undefined, root: JsonObject, depth = 0): ReadonlySet<string> {
-  const own = resolved(schema, root);
+  const own = resolveReference(schema, root);
   const { type } = own;
   if (typeof type === 'string') return new Set([type]);
   if (Array.isArray(type)) return new Set(type.map(String));
@@ -71,7 +69,7 @@ function typesIn(schema: Json | undefined, root: JsonObject, depth = 0): Readonl
   return new Set(branches.flatMap((branch) => [...typesIn(branch, root, depth + 1)]));
 }
 
-/** A text as what the schema wants; undefined where it does not read as that. */
+/** Converts a text to a type of the schema; `undefined` if it does not match. */
 function readAs(text: string, schema: Json | undefined, root: JsonObject): Json | undefined {
   const types = typesIn(schema, root);
   if (types.has('string') || types.has('any')) return text;
@@ -83,12 +81,12 @@ function readAs(text: string, schema: Json | undefined, root: JsonObject): Json 
   if (types.has('object') && parsed.ok && isObject(parsed.output)) return parsed.output;
   if (!types.has('array')) return undefined;
   if (parsed.ok && Array.isArray(parsed.output)) return parsed.output;
-  const element = readAs(text, resolved(schema, root).items, root);
+  const element = readAs(text, resolveReference(schema, root).items, root);
   return element === undefined ? undefined : [element];
 }
 
-/** What does not read as what is wanted stays as it is, and the tool's own check refuses it. */
-function fitted(value: Value, schema: Json | undefined, root: JsonObject): Value {
+/** Converts an argument. A value that does not match stays unchanged, and the tool refuses it. */
+function convertArgument(value: Value, schema: Json | undefined, root: JsonObject): Value {
   if (typeof value.data !== 'string') return value;
   const read = readAs(value.data, schema, root);
   return read === undefined || read === value.data ? value : computed(read, [value]);
@@ -96,14 +94,14 @@ function fitted(value: Value, schema: Json | undefined, root: JsonObject): Value
 
 interface Callee {
   readonly tool: ConnectorTool;
-  /** Of its properties, in the order of the schema. */
+  /** Names of the tool's properties in the order of the schema. */
   readonly parameters: readonly string[];
   readonly names: readonly string[];
 }
 
-/** One object stands for all arguments, unless it is the only one that the tool takes. */
-function isByName({ parameters, tool: { schema } }: Callee, given: readonly Value[]): boolean {
-  const [only, ...others] = given;
+/** True if a single object has all arguments by name. It is an ordinary argument of a one-object tool. */
+function isByName({ parameters, tool: { schema } }: Callee, values: readonly Value[]): boolean {
+  const [only, ...others] = values;
   const isObjectAlone =
     only && others.length === 0 && isObject(only.data) && isStructure(only.data);
   if (!isObjectAlone) return false;
@@ -112,17 +110,17 @@ function isByName({ parameters, tool: { schema } }: Callee, given: readonly Valu
   return parameters.length !== 1 || !typesIn(own, schema).has('object');
 }
 
-function argumentsOf(callee: Callee, given: readonly Value[], isStage: boolean) {
+function argumentsOf(callee: Callee, values: readonly Value[], isStage: boolean) {
   const { parameters, tool, names } = callee;
   const properties = getOwn(tool.schema, 'properties');
   const fit = (name: string, value: Value): readonly [string, Value] => [
     name,
-    fitted(value, getOwn(properties, name), tool.schema),
+    convertArgument(value, getOwn(properties, name), tool.schema),
   ];
-  const [first] = given;
-  if (first && isByName(callee, given))
+  const [first] = values;
+  if (first && isByName(callee, values))
     return entriesOf(first).map(([name, one]) => fit(name, one));
-  const taken = isStage && parameters.length === 0 ? [] : given;
+  const taken = isStage && parameters.length === 0 ? [] : values;
   if (taken.length > parameters.length) {
     const [name = ''] = names;
     const list = parameters.length === 0 ? 'none' : parameters.join(', ');
@@ -137,8 +135,7 @@ function argumentsOf(callee: Callee, given: readonly Value[], isStage: boolean) 
   return taken.flatMap((value, at) => (isAbsent(value) ? [] : [fit(parameters[at] ?? '', value)]));
 }
 
-// The answer: structured content, or the text, as data where it is JSON; anything else as it came.
-
+/** Returns the result of a tool: structured content, or its text as JSON if possible, or the content. */
 function answerOf(output: Value): Value {
   if (!isObject(output.data) || !Array.isArray(output.data.content)) return output;
   if (output.data.structured !== undefined) return elementOf(output, 'structured');
@@ -146,11 +143,13 @@ function answerOf(output: Value): Value {
   const texts = elementsOf(content).map((block) =>
     getOwn(block.data, 'type') === 'text' ? elementOf(block, 'text') : undefined,
   );
-  const said = texts.filter((text) => text !== undefined);
-  if (said.length < texts.length) return content;
-  const [only, ...others] = said;
+  const present = texts.filter((text) => text !== undefined);
+  if (present.length < texts.length) return content;
+  const [only, ...others] = present;
   if (!only) return makeValue(null, { descriptor: content.meta.descriptor });
-  return parseJsonText(others.length === 0 ? only : computed(said.map(textOf).join('\n'), said));
+  return parseJsonText(
+    others.length === 0 ? only : computed(present.map(textOf).join('\n'), present),
+  );
 }
 
 function functionOf(callee: Callee, name: string): Value {
@@ -163,7 +162,7 @@ function functionOf(callee: Callee, name: string): Value {
   return makeFunction(new Executable(signature, { call, refused: undefined }));
 }
 
-/** Each tool under the names of its file and its server, and in camel case where only one has that. */
+/** Returns each tool under its file and server names, and in camel case if no other tool has that. */
 function namedTools(tools: readonly ConnectorTool[]): ReadonlyMap<string, Value> {
   const callees = tools.map((tool): Callee => {
     const own = [...new Set([lastSegment(tool.id), tool.name])];
@@ -190,9 +189,9 @@ export async function toolExports(source: Value, env: Environment): Promise<Expo
   const listed = await world.connector?.(name, env.frame);
   if (!listed) return raise('not_found', `there is no connector \`${name}\` here`);
   const names = new Map(
-    Array.from(namedTools(unwrap(listed)), ([key, made]) => [
+    Array.from(namedTools(unwrap(listed)), ([key, tool]) => [
       key,
-      addMarks(made, source.meta.descriptor),
+      addMarks(tool, source.meta.descriptor),
     ]),
   );
   return { names, frontMatter: makeValue(null), path: `mcp ${name}` };

@@ -1,51 +1,49 @@
-// How control leaves a place: `=> v`, `done v`, `continue v`, `skip`, `retry hint`. It travels as the
-// data of a value, so that it keeps its marks and passes through operations like any result; whoever
-// owns the place (function, loop, stage) takes the value out again.
+// Represents `=> v`, `done v`, `continue v`, `skip` and `retry hint`, and the decision of a guard. Each is
+// the data of a value, so that it keeps its marks and passes through operations like a result. The
+// function, loop, stage or guard that it leaves takes the value out again.
 import { addMarks, type Descriptor, type Value, type Verdict } from '@kernmantle/core/flow';
 import { raise } from '../fault.ts';
 import { absent, makeOpaque, Opaque } from '../values/kinds.ts';
 
 type LeaveWord = 'return' | 'done' | 'continue' | 'skip' | 'retry';
 
-interface Left {
+interface LeavingValue {
   readonly word: LeaveWord;
   readonly value: Value;
 }
 
-class Leave extends Opaque<Left> {}
+class Leave extends Opaque<LeavingValue> {}
 
 export const leave = (word: LeaveWord, value: Value = absent()): Value =>
   makeOpaque(new Leave({ word, value }, word), value.meta.descriptor);
 
-/** What it leaves with has been marked on the way by everything that decided about leaving. */
-export function leaveOf({ data, meta }: Value): Left | undefined {
+/** Returns the word and value of a leaving value with the marks that led there; absent for others. */
+export function leaveOf({ data, meta }: Value): LeavingValue | undefined {
   if (!(data instanceof Leave)) return undefined;
   const { word, value } = data.content;
   return { word, value: addMarks(value, meta.descriptor) };
 }
 
-/** What `=> v` gives back where it ends; everything else leaves further. */
+/** Returns the value of `=> v`. Other values are returned unchanged. */
 export function takeReturn(value: Value): Value {
-  const left = leaveOf(value);
-  return left?.word === 'return' ? left.value : value;
+  const leaving = leaveOf(value);
+  return leaving?.word === 'return' ? leaving.value : value;
 }
 
-/** Leaving has a meaning only where somebody takes it. */
+/** Fails if nothing around the value can handle the word. */
 export function refuseLeave(value: Value): Value {
-  const left = leaveOf(value);
-  if (!left) return value;
-  if (left.word === 'return') return left.value;
-  const isRetry = left.word === 'retry';
-  return raise('invalid_input', `\`${left.word}\` has no meaning here`, {
+  const leaving = leaveOf(value);
+  if (!leaving) return value;
+  if (leaving.word === 'return') return leaving.value;
+  const isRetry = leaving.word === 'retry';
+  return raise('invalid_input', `\`${leaving.word}\` has no meaning here`, {
     hint: isRetry ? 'only a pipeline stage can ask for another attempt' : 'only a loop has rounds',
   });
 }
 
-// A guard's decision on its way out of the arm that made it: data of a value, like a `Leave`.
-
 class Ruling extends Opaque<Verdict> {}
 
-/** `marks`: of what it was made of. */
+/** Makes the value of a decision. `marks` are the marks of the values it was computed from. */
 export const ruling = (verdict: Verdict, marks?: Descriptor): Value =>
   makeOpaque(new Ruling(verdict, verdict.kind), marks);
 

@@ -1,7 +1,7 @@
 // Hot: runs for each step of a script, and a promise costs more than most steps.
-// Where evaluation stands. Lexical: scope and unit. Dynamic: the flow frame (guards, `ctx`), the chain
-// of calls, the pipeline we are a stage of. All immutable; only `Path` and `Run` change, and each says
-// what for.
+// Types that all parts of the compiler share. An `Environment` is the context of an evaluation. Its lexical
+// part is the scope and the file; its dynamic part is the flow frame, the chain of calls and the pipeline.
+// It is immutable, except for `path` and `run`.
 import { isAbsolute, join, resolve } from 'node:path';
 import { inTurn, type Json, type JsonObject, whenReady } from '@kernmantle/core/base';
 import {
@@ -21,72 +21,66 @@ import { FunctionData } from '../values/kinds.ts';
 import type { ScriptWorld } from '../world.ts';
 import type { VariableScope } from './scope.ts';
 
-/** One file of a script. */
 export interface SourceUnit {
-  /** Absolute; `-e` and stdin have a name in angle brackets. */
+  /** Absolute path. The text of `-e` and stdin has a name in angle brackets. */
   readonly file: string;
-  /** As shown to people. */
+  /** Name of the file in messages. */
   readonly name: string;
   readonly folder: string;
   readonly text: string;
   readonly frontMatter: Value;
-  /** Imported: effects and commands at its top level do not run. */
+  /** True for an imported file: effects and commands at its top level do not run. */
   readonly isModule: boolean;
-  /** Of the file it was imported from: all that it says and does carries them. */
+  /** Marks of the file that it was imported from. All its values and operations get them. */
   readonly marks: Descriptor;
   readonly scope: VariableScope;
-  /** Set by `export { … }`; undefined names: everything. */
+  /** Names set by `export { … }`. Absent names: everything is exported. */
   readonly exports: { names: Map<string, string> | undefined };
-  /** Names of its guards: they can be exported and imported, and stand for no value. */
+  /** Names of its guards. They can be exported and imported, but they have no value. */
   readonly guards: Set<string>;
-  /** Does the script itself ask whether there is such a name (`@x?`, `@x ?? 1`, `@x == null`)? */
-  asksFor(name: string): boolean;
+  /** True if the script itself tests the name, as in `@x?`, `@x ?? 1` or `@x == null`. */
+  testsName(name: string): boolean;
 }
 
 /** One run of a script, with everything it imports. */
 export interface RunState {
   readonly world: ScriptWorld;
   readonly act: ActPorts;
-  /** What statements at the top of a file start from: guards, hooks and policies add to it. */
+  /** Frame in which statements of a file start. Guards, hooks and policies are added to it. */
   ground: Frame;
   readonly input: Value;
   readonly payload: Value;
-  /** Set by `output … to env:NAME`, for later commands. */
+  /** Variables set by `output … to env:NAME`, for later commands. */
   readonly environment: Map<string, Value>;
-  /** `exe js = { … }` and its like. */
+  /** Functions that blocks can call by name, from statements such as `exe js = { … }`. */
   readonly helpers: Readonly<Record<HelperLanguage, Map<string, Executable>>>;
-  /** Names of the functions called so far. */
+  /** Names of the functions that were called, in order. */
   readonly calls: string[];
-  /** What was printed so far. */
+  /** Returns the text that was printed so far. */
   document(): string;
   warn(message: string, unit: SourceUnit, at: number): void;
-  /** What a successful command or block wrote to stderr. */
+  /** Delivers text that a successful command or block wrote to stderr. */
   stderr(text: string): void;
-  /** Shows what is printed as it comes; at its end the whole is one effect. */
+  /** Prints the output of an operation in pieces. At its end the whole output is one effect. */
   live(line: number): LiveOutput;
-  /** Effects held back and let go may still have to be written. */
+  /** Adds work that writes effects which a guard has released. */
   later(work: Promise<unknown>): void;
-  /** When they are: before the next statement of a file, and before anything is read or started. */
+  /** Resolves when that work is done. The next statement, and every read or start of a process, waits for it. */
   written(): Promise<unknown> | undefined;
-  /**
-   * Before every round of a loop. Most of a script is done in one go; after so many rounds, timers and
-   * signals have their turn, and a script that is to end does; so it does in a pause.
-   */
-  breathe(pauseMs?: number): Promise<void> | undefined;
+  /** Called before every round of a loop: timers and signals run, and a cancelled script fails. */
+  yieldTurn(pauseMs?: number): Promise<void> | undefined;
   readonly import: ImportPort;
-  /** Statements that may name privileged guards: the script a person started, and project modules. */
+  /** True if the file may declare privileged guards: the script that a person started, and modules of the project. */
   mayBePrivileged(unit: SourceUnit): boolean;
-  /** Started by a person, not in a thread: what those guards allow is an exception to policies. */
+  /** True if a person started the script outside of a thread: privileged guards may make exceptions. */
   readonly mayLift: boolean;
   /** The `allow` and `deny` patterns in force, for profiles. */
   readonly policies: Patterns[];
-  /** `return { … }` of a directive or tool. */
+  /** Value of `return { … }` in a directive or tool. */
   outputs: Value | undefined;
 }
 
-// Paths of a script that run at the same time. A run that repeats the script's steps asks whether one of them can still go on.
-
-/** Adds a path until this work is done. */
+/** Counts `work` as a concurrent path until it is done. A replay asks whether any path can continue. */
 export async function asPath<T>({ world }: Pick<RunState, 'world'>, work: Promise<T>): Promise<T> {
   world.paths?.(1);
   try {
@@ -96,7 +90,7 @@ export async function asPath<T>({ world }: Pick<RunState, 'world'>, work: Promis
   }
 }
 
-/** Waits for other paths: this one does nothing meanwhile. */
+/** Waits for other paths. The waiting path does not count meanwhile. */
 export async function joinPaths(
   { world }: Pick<RunState, 'world'>,
   works: readonly Promise<unknown>[],
@@ -109,25 +103,25 @@ export async function joinPaths(
   }
 }
 
-/** The output of one operation while it lasts. */
+/** The output of one operation while it runs. */
 export interface LiveOutput {
   push(text: string): void;
-  /** The text that was shown; undefined when there was none. */
+  /** Ends the output. Returns the printed text; `undefined` if there was none. */
   end(descriptor: Descriptor): string | undefined;
 }
 
-/** `allow` and `deny` of a script's policy. */
+/** The `allow` and `deny` lists of a script's policy. */
 export interface Patterns {
-  /** Undefined: nothing is closed. */
+  /** Patterns that are allowed. Absent: nothing is closed. */
   readonly allow: readonly string[] | undefined;
   readonly deny: readonly string[];
-  /** What of the dangerous `allow` is to open. */
+  /** Patterns that `allow` may open although they are dangerous. */
   readonly danger: readonly string[];
-  /** Globs of files are read from its folders, and links followed in it. */
+  /** The folders that relative file patterns start from, and the resolver of links. */
   readonly world: Pick<ScriptWorld, 'root' | 'home' | 'dangers' | 'realPath'>;
 }
 
-/** Loads a module and gives its exports; kept apart so that no file needs the whole compiler. */
+/** Loads a module and returns its exports. It is a port, so that no file imports the whole compiler. */
 export type ImportPort = (
   path: string,
   skipDirs: readonly string[] | undefined,
@@ -138,16 +132,16 @@ export interface Exports {
   readonly names: ReadonlyMap<string, Value>;
   readonly frontMatter: Value;
   readonly path: string;
-  /** Data that is a namespace by itself: a JSON file, a folder. */
+  /** Data that is a namespace by itself, such as a JSON file or a folder. */
   readonly whole?: Value | undefined;
   readonly guards?: ReadonlySet<string>;
 }
 
-/** What has been learnt on the way through a function or file, for everything after it. */
+/** State collected on the way through a function or file. It applies to everything after it. */
 interface TakenPath {
-  /** Marks of conditions that could have led away. */
+  /** Marks of conditions that could have ended the function or file. */
   marks: Descriptor;
-  /** Of the last parallel loop or group, for `@mx.errors`. */
+  /** Errors of the last parallel loop or group, for `@mx.errors`. */
   errors: { readonly list: Json; readonly marks: Descriptor } | undefined;
 }
 
@@ -159,7 +153,6 @@ export const newPath = (from?: TakenPath): TakenPath => ({
 export interface CallChain {
   readonly executable: object;
   readonly parent: CallChain | undefined;
-  /** Of calls inside of one another, from 1. */
   readonly depth: number;
 }
 
@@ -168,20 +161,20 @@ export interface Environment {
   readonly unit: SourceUnit;
   readonly run: RunState;
   readonly frame: Frame;
-  /** Of every operation here. */
+  /** Callbacks for every operation in this environment. */
   readonly act: ActPorts;
   readonly chain: CallChain | undefined;
   readonly pipe: Pipe | undefined;
   readonly path: TakenPath;
-  /** For an assignment: the state in which the pipeline of its right-hand side ended. */
+  /** Receives the final state of the pipeline on the right-hand side of an assignment. */
   readonly note: ((pipe: Json) => void) | undefined;
-  /** The top level of a module: definitions run, effects and commands do not. */
+  /** True at the top level of a module, where definitions run but effects and commands do not. */
   readonly isDefining: boolean;
-  /** Parameters of the function we are in: code blocks inside it see them as variables. */
+  /** Parameters of the current function. Code blocks inside of it read them as variables. */
   readonly named: readonly Named[];
-  /** `with { stdin, timeout, stream }` for the process about to be started. */
+  /** Options `stdin`, `timeout` and `stream` for the next process. */
   readonly process: ProcessOptions | undefined;
-  /** The statement that prints what comes out of this: not again what was shown as it came. */
+  /** State of the statement that prints the result. Output that was printed in pieces is not printed again. */
   readonly printing?: Printing;
 }
 
@@ -189,7 +182,7 @@ export interface Printing {
   streamed?: string | undefined;
 }
 
-/** A parameter of a function, or a name listed before the braces of code. */
+/** A parameter of a function, or a name before the braces of code. */
 export interface Named {
   readonly name: string;
   readonly value: Value;
@@ -203,62 +196,55 @@ export interface ProcessOptions {
 
 export type Eval<T = Value> = (env: Environment) => MaybePromise<T>;
 
-/** From one value to another, where evaluation stands. */
 export type Walk = (value: Value, env: Environment) => MaybePromise<Value>;
 
-// How a function is called, whatever its body: arguments by position, and from where.
-
-/** Where a call stands. */
 export interface CallSite {
   readonly env: Environment;
   readonly at: number;
-  /** The call is a pipeline stage: its missing parameters are empty text, its input is data. */
+  /** True for a pipeline stage: absent parameters are empty texts, and the input is data. */
   readonly isStage: boolean;
-  /** Of a call that asks whether something is there: the answer, by how its argument is written. */
+  /** Answers a test such as `@exists(…)` by the syntax of its argument; absent for other calls. */
   readonly asked?: Eval;
 }
 
-/**
- * Throws `ScriptFault`; a function gives `absent()` when it returns nothing. Its arguments are
- * evaluated inside the call's operation, once per attempt.
- */
+/** Calls a function; throws `ScriptFault`. The arguments are evaluated inside its operation, once per attempt. */
 export type ScriptCall = (values: readonly Eval[], site: CallSite) => MaybePromise<Value>;
 
-/** Why a call was not performed, or not to its end, and what its answer carries. */
+/** The fault of a refused or unfinished call, and the marks for its result. */
 export interface CallRefusal {
   readonly fault: ScriptFault;
   readonly marks: Descriptor;
 }
 
-/** What a function answers when a guard refused its call: the values it would have got. */
+/** Returns the result of a call that a guard refused. `values` are the arguments of that call. */
 type Refused = (
   values: readonly Value[],
   site: CallSite,
   refusal: CallRefusal,
 ) => MaybePromise<Value>;
 
-export const given =
+export const constant =
   <T>(value: T): Eval<T> =>
   () =>
     value;
 
-/** Kinds of blocks that call functions of the script by name. */
+/** Languages of blocks that can call functions of the script by name. */
 export type HelperLanguage = 'js' | 'node' | 'py';
 
-/** What a function whose body is code tells, so that other code can call it. */
+/** The body of a function in code, for calls from other code. */
 interface HelperBody {
   readonly op: Operation;
-  /** Of the file it stands in. */
+  /** Marks of the file of the function. */
   readonly marks: Descriptor;
-  /** Why its body cannot stand beside another one. */
+  /** The reason why the body cannot be compiled beside another one; absent if it can. */
   readonly refusal: string | undefined;
-  /** The names listed before its braces, with what they stand for where it stands. */
+  /** Returns the variables before the braces of the code, with their values. */
   captured(env: Environment): MaybePromise<readonly Named[]>;
 }
 
 interface Callable {
   readonly call: ScriptCall;
-  /** Its `denied =>` arm. */
+  /** The `denied =>` arm of the function. */
   readonly refused: Refused | undefined;
   readonly helper?: HelperBody | undefined;
 }
@@ -282,7 +268,7 @@ export function executableOf(value: Value): Executable | undefined {
   return data instanceof Executable ? data : undefined;
 }
 
-/** One after the other, in order. */
+/** Evaluates values one after the other, in order. */
 export function evaluateAll<T>(values: readonly Eval<T>[], env: Environment): MaybePromise<T[]> {
   const found: T[] = [];
   const done = inTurn(values, (evaluate) =>
@@ -293,41 +279,36 @@ export function evaluateAll<T>(values: readonly Eval<T>[], env: Environment): Ma
   return whenReady(done, () => found);
 }
 
-/**
- * `value`: an unknown name is an error. `operand`: it is undefined. `condition`: fields of plain
- * values are undefined too.
- */
+/** Unknown names: an error (`value`) or undefined (`operand`; `condition` also for missing fields). */
 export type Reading = 'value' | 'operand' | 'condition';
 
-/** The pieces of the compiler see one another through this only. */
+/** The parts of the compiler use each other only through this interface. */
 export interface Compiler {
   readonly unit: SourceUnit;
-  /** Inside a function: lines print nothing by themselves, and values of `when` arms return. */
+  /** True inside of a function, where lines print nothing and the values of `when` arms return. */
   readonly isFunction: boolean;
-  /** The same for a function's body. */
+  /** Returns the compiler for the body of a function. */
   forFunction(): Compiler;
   expression(node: Expression, reading?: Reading): Eval;
   action(node: ActionExpression): Eval;
-  /** A list of lines; answers with a `Leave` when one of them leaves. */
+  /** Compiles a list of lines. The result is a `Leave` if a line leaves. */
   lines(nodes: readonly ActionExpression[]): Eval;
   text(parts: readonly TemplatePart[]): Eval;
-  /** `format`: `"json"` or `"text"`, for the source. */
+  /** Compiles a pipeline. `format` is `"json"` or `"text"`, for the source. */
   stages(source: Expression | undefined, stages: readonly PipelineStage[], format?: Eval): Eval;
-  /** Stages over a value that is already there. */
   piped(stages: readonly PipelineStage[]): Walk;
 }
 
-/** The same place under a condition. */
 export function under(env: Environment, marks: Descriptor): Environment {
   return marks === EMPTY ? env : { ...env, frame: childFrame(env.frame, { influence: marks }) };
 }
 
-export function learn(path: TakenPath, marks: Descriptor): void {
+export function addPathMarks(path: TakenPath, marks: Descriptor): void {
   path.marks = mergeDescriptors(path.marks, marks);
 }
 
-/** The frame for the next line: everything learnt on the way holds for it. */
-export function onPath(env: Environment): Environment {
+/** Returns the environment for the next line, with the state of the path. */
+export function withPathMarks(env: Environment): Environment {
   const { marks, errors } = env.path;
   if (marks === EMPTY && errors === undefined) return env;
   const ctx =
@@ -335,8 +316,7 @@ export function onPath(env: Environment): Environment {
   return { ...env, frame: childFrame(env.frame, { influence: marks, ...ctx }) };
 }
 
-// Paths in a script are relative to the file they are written in; `@root/…` to the project.
-
+/** Resolves a path of a script. It is relative to the file that contains it; `@root/…` is relative to the project. */
 export function resolvePath(env: Environment, written: string): string {
   const path = written.trim();
   const rooted = /^@(?:root|base)(?:\/|$)/.exec(path);
@@ -344,27 +324,23 @@ export function resolvePath(env: Environment, written: string): string {
   return isAbsolute(path) ? resolve(path) : join(env.unit.folder, path);
 }
 
-// What a stage can know about its pipeline: `@p`, `@mx.pipe`. One object per pipeline run; each stage
-// sees a frozen picture of it.
-
-/** One pass through one stage. */
+/** State of one attempt of one pipeline stage, which `@p` and `@mx.pipe` show. A stage receives a frozen copy. */
 export interface Pipe {
-  /** From 1; the source is 0. */
+  /** Number of the stage, from 1; the source is 0. */
   readonly stage: number;
   readonly attempt: number;
   readonly hint: Value | undefined;
   readonly input: Value;
-  /** `outputs[0]` is the source. */
+  /** Outputs of the stages so far. `outputs[0]` is the source. */
   readonly outputs: readonly Value[];
   readonly tries: readonly Try[];
-  /** What the stage that is asked again has given since, while it is being asked. */
+  /** Results of the stage that is being repeated, during the repetition. */
   readonly reruns: readonly Value[] | undefined;
   readonly history: readonly (readonly Value[])[];
-  /** Grows while the pipeline runs. */
+  /** Guard results, which grow while the pipeline runs. */
   readonly guards: Json[];
 }
 
-/** One attempt of the retry context we are in. */
 export interface Try {
   readonly attempt: number;
   readonly result: 'retry' | 'done';
@@ -374,7 +350,7 @@ export interface Try {
 
 const data = (value: Value | undefined): Json => value?.data ?? null;
 
-/** For `@mx.pipe` and its aliases. */
+/** Returns the facts for `@mx.pipe` and its aliases. */
 export const pipeFacts = (pipe: Pipe): JsonObject => ({
   try: pipe.attempt,
   tries: pipe.tries.map((one) => ({ ...one, hint: data(one.hint), output: data(one.output) })),

@@ -1,6 +1,6 @@
-// `@exists(…)` and `@fileExists(…)`: is there such a thing? What is asked is decided by how the argument
-// is written: a quoted text is a path, `<…>` a file, everything else a value. What fails on the way is
-// not there; what was refused, ended or ran out stays what it is.
+// Implements `@exists(…)` and `@fileExists(…)`. The syntax of the argument decides what is tested: a quoted
+// text is a path, `<…>` a file, and everything else a value. A failed lookup gives false. A refusal, a
+// cancellation or an exceeded limit stays an error.
 import {
   addMarks,
   descriptorOfFault,
@@ -17,10 +17,9 @@ import { judgeReading } from './operate.ts';
 
 const QUESTION = /^(?:file)?exists$/i;
 
-/** The name of a function that asks. */
-export const asksWhether = (name: string): boolean => QUESTION.test(name);
+export const testsExistence = (name: string): boolean => QUESTION.test(name);
 
-/** `<…>` without fields behind it, also as all that stands in quotes. */
+/** Returns the file of `<…>` without fields, alone or as the only part of a quoted text. */
 function fileIn(node: Expression): NodeOf<'file'> | undefined {
   if (node.kind === 'file') return node.steps.length === 0 ? node : undefined;
   const [part, ...others] = node.kind === 'template' ? node.parts : [];
@@ -28,16 +27,16 @@ function fileIn(node: Expression): NodeOf<'file'> | undefined {
   return isFile && part.stages.length + others.length === 0 ? fileIn(part.file) : undefined;
 }
 
-/** Is it a text, with or without something put in? */
+/** True for a text, with or without references. */
 export const isText = (node: ActionExpression): boolean =>
   node.kind === 'template' || (node.kind === 'literal' && typeof node.value === 'string');
 
-/** Is it written as a path or a file, whatever asks? */
+/** True for a text or a file, which name a path. */
 export const isPlace = (node: Expression): boolean => isText(node) || fileIn(node) !== undefined;
 
 const GLOB = /[*?[{]/;
 
-/** What may not be read is not there for whoever asks. */
+/** False if policies forbid to read the path. Such a file does not exist for the script. */
 async function mayRead(path: string, env: Environment): Promise<boolean> {
   try {
     await judgeReading(path, env);
@@ -54,7 +53,7 @@ async function isAnyReadable(paths: readonly string[], env: Environment): Promis
   return false;
 }
 
-/** A file or folder; `mayMatch`: or, where there is none, any that a glob matches. */
+/** Returns whether a file or folder exists. With `mayMatch` a path that does not exist may also be a glob. */
 async function isAt(env: Environment, written: Value, mayMatch: boolean): Promise<Value> {
   const path = textOf(written).trim();
   if (path === '') return computed(false, [written]);
@@ -73,14 +72,14 @@ async function isAt(env: Environment, written: Value, mayMatch: boolean): Promis
 const FINAL =
   /^(?:bail|cancelled|signalled|needs_input|not_recorded|ended_by_hook|permission_denied|signature_invalid|sandbox_missing|journal_unreadable|(?:approval|store|stale|lease|disk)_\w+|\w+_exceeded)$/;
 
-/** Whoever asks may learn that something failed, but cannot go on where the script has to end. */
+/** Returns the fault of a failed test. Throws it if the script has to end. */
 function failed(error: unknown): ScriptFault {
   const fault = toFault(error);
   if (FINAL.test(fault.fault.code)) throw fault;
   return fault;
 }
 
-/** What failed did so because of everything it was made of. */
+/** Returns the answer for a failed test. It has the marks of all names in the argument. */
 function failing(node: Expression): (env: Environment, fault: ScriptFault) => Value {
   const names = new Set<string>();
   visit(node, (inner) => {
@@ -93,7 +92,7 @@ function failing(node: Expression): (env: Environment, fault: ScriptFault) => Va
   };
 }
 
-/** Nothing is read for a whole file: one that holds no JSON, or a folder, is there all the same. */
+/** A whole file is not read, so a folder or a file without valid JSON exists too. */
 function fileQuestion(c: Compiler, node: NodeOf<'file'>): Eval {
   const path = c.text(node.path.parts);
   if (!node.sections && !node.definitions) return async (env) => isAt(env, await path(env), true);
@@ -119,7 +118,7 @@ function question(c: Compiler, node: Expression, isOfFiles: boolean): Eval {
   };
 }
 
-/** The answer for one argument, never an error. */
+/** Compiles the test of one argument. The result is true or false and is an error only if the script has to end. */
 export function compileExistence(c: Compiler, name: string, node: Expression): Eval {
   const ask = question(c, node, /^file/i.test(name));
   const answerTo = failing(node);
@@ -129,7 +128,8 @@ export function compileExistence(c: Compiler, name: string, node: Expression): E
     } catch (error) {
       const answer = answerTo(env, failed(error));
       const { code, detail } = toFault(error).fault;
-      // "It was not done" and "nobody knows whether it was" are the same answer; the code tells them apart.
+      // A write with an unknown outcome gives the same answer as a missing file. The code in `@mx.errors`
+      // tells them apart.
       if (code === 'outcome_unknown')
         env.path.errors = {
           list: [{ code, message: detail.message }],

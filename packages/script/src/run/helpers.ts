@@ -1,8 +1,7 @@
-// Helpers: functions of a script that code blocks call by name (`exe js = { up, clean }`). Their bodies
-// are compiled beside the block that mentions them, so inside it a call of one is no operation; the
-// block is.
-// INVARIANT: whatever a helper knows counts for the block: what it captured is an input of it, its labels
-// and those of its file are the block's, and whoever judges calls of it judges the block.
+// Helpers: functions of a script that code blocks call by name (`exe js = { up, clean }`). Their bodies are
+// compiled beside the block, so a call of a helper is not an operation; the block is. INVARIANT: a block
+// always counts as its helpers. Their captured values are inputs of the block, the block has their labels
+// and the labels of their files, and every guard that judges calls of a helper judges the block.
 import type { Input, MaybePromise, Value } from '@kernmantle/core/flow';
 import { raise } from '../fault.ts';
 import { HELPER_BODIES } from '../syntax/outline.ts';
@@ -16,12 +15,12 @@ import {
 } from './environment.ts';
 import { operate } from './operate.ts';
 
-/** `exe py = { name }` */
+/** Adds a helper, as in `exe py = { name }`. */
 export function addHelper({ scope, run }: Environment, language: HelperLanguage, name: string) {
   const found = scope.find(name);
   const executable = found && executableOf(found.value);
   if (!executable)
-    return raise('not_found', `\`${name}\` is no function, so it cannot be a helper`, { name });
+    return raise('not_found', `\`${name}\` is not a function and cannot be a helper`, { name });
   const { bodyKind } = executable.signature;
   const { helper } = executable;
   if (!helper || !HELPER_BODIES[language].includes(bodyKind)) {
@@ -36,7 +35,7 @@ export function addHelper({ scope, run }: Environment, language: HelperLanguage,
   return run.helpers[language].set(name, executable);
 }
 
-/** A helper that a block mentions, or that one of its helpers mentions. */
+/** A helper that a block, or one of its helpers, mentions. */
 export interface UsedHelper {
   readonly name: string;
   readonly executable: Executable;
@@ -51,7 +50,7 @@ const mentions = (source: string, name: string): boolean =>
     'u',
   ).test(source);
 
-/** `own`: names that mean something else in the block itself. */
+/** Returns the helpers that a block uses. `own` has names with another meaning in the block itself. */
 export async function helpersIn(
   env: Environment,
   language: HelperLanguage,
@@ -74,10 +73,7 @@ export async function helpersIn(
   return [...used.values()];
 }
 
-/**
- * Does the work of a block as the operations that its helpers are: their guards, hooks and policies see
- * everything that goes into the block, and decide before it begins.
- */
+/** Runs a block inside of the operations of its helpers, whose guards judge everything that goes in. */
 export function asHelpers(
   env: Environment,
   helpers: readonly UsedHelper[],
@@ -88,7 +84,10 @@ export function asHelpers(
   const helper = first?.executable.helper;
   if (!helper) return work(env, inputs);
   return operate(under(env, helper.marks), helper.op, inputs, (passed, inner) => {
-    const given = inputs.map((input, at) => ({ ...input, value: passed[at] ?? input.value }));
-    return asHelpers(inner, others, given, work);
+    const passedInputs = inputs.map((input, at) => ({
+      ...input,
+      value: passed[at] ?? input.value,
+    }));
+    return asHelpers(inner, others, passedInputs, work);
   });
 }

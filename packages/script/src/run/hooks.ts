@@ -1,5 +1,5 @@
-// `/hook before|after FILTER = [ … ]`: blocks that see operations and rounds of loops go by and may replace
-// what goes in or comes out. They cannot decide; their errors are collected, never raised.
+// Implements `/hook before|after FILTER = [ … ]`: blocks that observe operations and rounds of loops and
+// may replace inputs or results. A hook cannot decide. Its errors are collected and never raised.
 import type { Json } from '@kernmantle/core/base';
 import {
   type Argument,
@@ -14,28 +14,28 @@ import {
   type Value,
 } from '@kernmantle/core/flow';
 import { toFault } from '../fault.ts';
-import { placeOf } from '../problem.ts';
+import { locationOf } from '../problem.ts';
 import { entriesOf } from '../values/kinds.ts';
 import { textOf } from '../values/text.ts';
 import { leave, leaveOf } from './control-values.ts';
 import type { Environment, RunState } from './environment.ts';
 
-/** What is no operation, and yet something a hook can look at. */
+/** Kinds of rounds. A round is not an operation, but a hook can observe it. */
 type RoundKind = 'iteration' | 'batch' | 'round';
 
-/** What it is called for: one value, by its label, or all the inputs. */
+/** The input that matched the label of the filter, or all inputs. */
 type Subject = { readonly one: Value } | { readonly all: readonly Argument[] };
 
 export interface ScriptHook {
   readonly name: string;
   readonly timing: 'before' | 'after';
-  /** Filters are those of guards, so the guards' own index answers them. */
+  /** The filter as a guard set, because hooks and guards have the same filters. */
   readonly filter: GuardSet;
-  /** How the text of the first argument begins. */
+  /** Prefix that the text of the first argument must have. */
   readonly prefix: string | undefined;
-  /** It looks at rounds, and at no operation. */
+  /** Kind of round that the hook observes; absent for a hook on operations. */
   readonly round: RoundKind | undefined;
-  /** Undefined: it replaces nothing. */
+  /** Runs the hook. Returns the replacement; `undefined` if it replaces nothing. */
   run(subject: Subject, output: Value | undefined, frame: Frame): MaybePromise<Value | undefined>;
 }
 
@@ -55,11 +55,11 @@ export const roundOf = (filter: string): RoundKind | undefined =>
 
 const states = new WeakMap<RunState, HookState>();
 
-/** The first hook mounts the port; until then operations pay nothing. */
+/** Adds a hook. The first hook mounts the port, so operations of a script without hooks cost nothing more. */
 export function addHook(run: RunState, hook: ScriptHook): void {
-  const known = states.get(run);
-  if (known) {
-    known.hooks.push(hook);
+  const existing = states.get(run);
+  if (existing) {
+    existing.hooks.push(hook);
     return;
   }
   const state: HookState = { hooks: [hook], errors: [] };
@@ -70,7 +70,7 @@ export function addHook(run: RunState, hook: ScriptHook): void {
   });
 }
 
-async function ask(
+async function runHook(
   { errors }: HookState,
   hook: ScriptHook,
   ...call: Parameters<ScriptHook['run']>
@@ -83,10 +83,15 @@ async function ask(
   }
 }
 
-/** A list replaces by position, anything else the first; what was there keeps its labels. */
-function replaced(inputs: readonly Argument[], given: Value | undefined): readonly Argument[] {
-  if (!given) return inputs;
-  const values = Array.isArray(given.data) ? entriesOf(given).map(([, value]) => value) : [given];
+/** A list replaces inputs by position; another value replaces the first. Labels of the old values stay. */
+function replaceInputs(
+  inputs: readonly Argument[],
+  replacement: Value | undefined,
+): readonly Argument[] {
+  if (!replacement) return inputs;
+  const values = Array.isArray(replacement.data)
+    ? entriesOf(replacement).map(([, value]) => value)
+    : [replacement];
   return inputs.map((input, at) => {
     const value = values[at];
     return value ? { ...input, value: addMarks(value, input.value.meta.descriptor) } : input;
@@ -106,26 +111,29 @@ function isConcerned(
 
 function portOf(state: HookState): ScriptHooks {
   return {
-    async before(op, given, frame) {
-      let inputs = given;
+    async before(op, original, frame) {
+      let inputs = original;
       for (const hook of state.hooks) {
         if (hook.timing !== 'before') continue;
-        // A label: once for each input that carries it, else once where the operation has it. Otherwise
-        // once, for all of them.
+        // A label filter runs the hook for each input with the label, or else once if the operation has it.
+        // Other filters run the hook once for all inputs.
         let isOfOperation = inputs.length > 0;
         for (const [at, { value }] of inputs.entries()) {
           if (hook.filter.forMarks(value.meta.descriptor, 'before').length === 0) continue;
           isOfOperation = false;
-          const now = await ask(state, hook, { one: value }, undefined, frame);
+          const now = await runHook(state, hook, { one: value }, undefined, frame);
           inputs = inputs.map((input, index) =>
             now && index === at ? { ...input, value: addMarks(now, value.meta.descriptor) } : input,
           );
         }
         const labels = isOfOperation ? labelsOfOperation(op, frame) : [];
         if (isConcerned(hook, op, inputs, frame) || hook.filter.forLabels(labels).length > 0)
-          inputs = replaced(inputs, await ask(state, hook, { all: inputs }, undefined, frame));
+          inputs = replaceInputs(
+            inputs,
+            await runHook(state, hook, { all: inputs }, undefined, frame),
+          );
       }
-      return inputs === given ? undefined : inputs.map(({ value }) => value);
+      return inputs === original ? undefined : inputs.map(({ value }) => value);
     },
     async after(op, result, inputs, frame) {
       let current = result;
@@ -133,22 +141,19 @@ function portOf(state: HookState): ScriptHooks {
         if (hook.timing !== 'after') continue;
         const isMarked = hook.filter.forResult(op, current.meta.descriptor).length > 0;
         if (!isMarked && !isConcerned(hook, op, inputs, frame)) continue;
-        current = (await ask(state, hook, { all: inputs }, current, frame)) ?? current;
+        current = (await runHook(state, hook, { all: inputs }, current, frame)) ?? current;
       }
       return current === result ? undefined : current;
     },
   };
 }
 
-/** Hooks on rounds of a loop. */
 export interface RoundHooks {
-  /** What goes into the round, as the hooks leave it. */
   before(values: readonly Value[], env: Environment): Promise<readonly Value[]>;
-  /** What came out of it. */
   after(result: Value, values: readonly Value[], env: Environment): Promise<Value>;
 }
 
-/** One round, with hooks around it. `bind`: what they made of the value that goes in. */
+/** Runs one round with its hooks. `bind` receives the replaced input. */
 export async function hookedRound(
   hooks: RoundHooks,
   env: Environment,
@@ -156,17 +161,17 @@ export async function hookedRound(
   bind: (value: Value) => void,
   body: () => MaybePromise<Value>,
 ): Promise<Value> {
-  const [given = value] = await hooks.before([value], env);
-  if (given !== value) bind(given);
+  const [replacement = value] = await hooks.before([value], env);
+  if (replacement !== value) bind(replacement);
   const result = await body();
-  const left = leaveOf(result);
-  const shown = left ? left.value : result;
-  const now = await hooks.after(shown, [given], env);
-  if (now === shown || left?.word === 'skip' || left?.word === 'retry') return result;
-  return left ? leave(left.word, now) : now;
+  const leaving = leaveOf(result);
+  const output = leaving ? leaving.value : result;
+  const now = await hooks.after(output, [replacement], env);
+  if (now === output || leaving?.word === 'skip' || leaving?.word === 'retry') return result;
+  return leaving ? leave(leaving.word, now) : now;
 }
 
-/** Undefined: nobody looks at these rounds, or we are inside a hook or guard. */
+/** Returns the hooks on these rounds. Absent if there are none, or inside of a hook or guard. */
 export function roundHooks(
   { run, frame, unit }: Environment,
   kind: RoundKind,
@@ -178,7 +183,7 @@ export function roundHooks(
   if (hooks.length === 0) return undefined;
   const what =
     kind === 'round' ? { type: 'loop' as const } : { type: 'for' as const, subtype: kind };
-  const op: Operation = { ...what, name: '', opLabels: [], location: placeOf(unit, at) };
+  const op: Operation = { ...what, name: '', opLabels: [], location: locationOf(unit, at) };
   const named = (values: readonly Value[]): readonly Argument[] =>
     values.map((value) => ({ name: 'item', role: undefined, value }));
   const frameOf = (inner: Frame): Frame => ({
@@ -192,8 +197,14 @@ export function roundHooks(
       let inputs = named(values);
       for (const hook of hooks) {
         if (hook.timing === 'after') continue;
-        const given = await ask(state, hook, { all: inputs }, undefined, frameOf(env.frame));
-        inputs = replaced(inputs, given);
+        const replacement = await runHook(
+          state,
+          hook,
+          { all: inputs },
+          undefined,
+          frameOf(env.frame),
+        );
+        inputs = replaceInputs(inputs, replacement);
       }
       return inputs.map(({ value }) => value);
     },
@@ -202,8 +213,8 @@ export function roundHooks(
       for (const hook of hooks) {
         if (hook.timing === 'before') continue;
         const all = { all: named(values) };
-        const given = await ask(state, hook, all, current, frameOf(env.frame));
-        if (given) current = addMarks(given, current.meta.descriptor);
+        const changed = await runHook(state, hook, all, current, frameOf(env.frame));
+        if (changed) current = addMarks(changed, current.meta.descriptor);
       }
       return current;
     },

@@ -47,7 +47,7 @@ test('of several at work each shows whole lines', () => {
   expect([one.shown, two.shown]).toEqual([['a1\n'], []]);
 });
 
-/** What somebody who watches sees, in order, and the document. */
+/** Returns the pieces that an observer receives in order, and the document. */
 async function watched(script: string): Promise<{ seen: string; text: string; fault: string }> {
   const seen: string[] = [];
   const { text, fault } = await play(script, {

@@ -1,5 +1,5 @@
-// `with { stream: true }`: what an operation prints is shown as it comes, and once it has ended the
-// whole is one effect, as if `run` had printed it. The statement around it does not print it again.
+// Implements `with { stream: true }`. The output of an operation is printed in pieces, and at its end the
+// whole is one effect of kind `run`. The statement around it does not print it again.
 import { isDeepStrictEqual } from 'node:util';
 import { type Outcome, parseJson } from '@kernmantle/core/base';
 import {
@@ -16,7 +16,7 @@ import { unwrap } from './operate.ts';
 
 type OnOutput = (text: string) => void;
 
-/** Does something that prints; where nothing is to be shown as it comes there is nobody to tell. */
+/** Runs work that prints. Without `stream` the output is not passed on in pieces. */
 export async function streaming<T extends { readonly descriptor: Descriptor }>(
   env: Environment,
   at: number,
@@ -24,53 +24,50 @@ export async function streaming<T extends { readonly descriptor: Descriptor }>(
   work: (onOutput: OnOutput | undefined) => MaybePromise<Outcome<T>>,
 ): Promise<T> {
   if (!env.process?.isStream) return unwrap(await work(undefined));
-  // INVARIANT: what a guard may still withhold is not shown.
+  // INVARIANT: output that a guard can still withhold is never printed in pieces.
   if (env.frame.emit) {
     return raise('invalid_input', 'this cannot stream while a guard judges its result');
   }
   const live = env.run.live(lineOf(env.unit, at));
   const outcome = await work((text) => live.push(text));
   const own = outcome.ok ? outcome.output.descriptor : descriptorOfFault(outcome.error);
-  const shown = live.end(mergeAll([own, env.frame.influence, describe({ taint: [source] })]));
-  if (env.printing) env.printing.streamed = shown;
+  const printed = live.end(mergeAll([own, env.frame.influence, describe({ taint: [source] })]));
+  if (env.printing) env.printing.streamed = printed;
   return unwrap(outcome);
 }
 
-/** Was this shown as it came, by what the statement did? Asked once: the next one is printed. */
-export function wasShown(printing: Printing | undefined, text: string): boolean {
-  const shown = printing?.streamed;
-  if (printing === undefined || shown === undefined) return false;
+/** True if the text was already printed in pieces. Only the first question returns true. */
+export function wasPrinted(printing: Printing | undefined, text: string): boolean {
+  const printed = printing?.streamed;
+  if (printing === undefined || printed === undefined) return false;
   printing.streamed = undefined;
-  return shown === text.trimEnd() || isSameData(shown, text);
+  return printed === text.trimEnd() || isSameData(printed, text);
 }
 
-/** A function gives data, which prints in a layout of its own. */
-function isSameData(shown: string, text: string): boolean {
-  const [one, two] = [parseJson(shown), parseJson(text)];
+/** A function returns data, which has its own layout when printed. */
+function isSameData(printed: string, text: string): boolean {
+  const [one, two] = [parseJson(printed), parseJson(text)];
   return one.ok && two.ok && isDeepStrictEqual(one.output, two.output);
 }
 
-/** How many of a run are at work: several show whole lines only. */
+/** Number of open outputs of a run. If there are several, each prints only whole lines. */
 export interface LiveCount {
   open: number;
 }
 
-/** Of what waits for the end of its line, or for something behind its blanks. */
+/** Maximum length of text that waits for the end of its line. */
 const MAX_WAITING = 64 * 1024;
-/** What comes to more is refused by whoever runs it; it is shown all the same. */
+/** Maximum length of the text of the effect. Longer output is still printed in pieces. */
 const MAX_TEXT = 16 * 1024 * 1024;
 
-/** Without the blanks at its end, but for the line break of its last line. */
-function settled(text: string, isLineOver: boolean): string {
-  const said = text.trimEnd();
-  if (said === '' && isLineOver) return '';
-  return said + (/^\r?\n/.exec(text.slice(said.length))?.[0] ?? '');
+/** Drops trailing blanks, except for the line break of the last line. */
+function withoutTrailingBlanks(text: string, isLineOver: boolean): string {
+  const trimmed = text.trimEnd();
+  if (trimmed === '' && isLineOver) return '';
+  return trimmed + (/^\r?\n/.exec(text.slice(trimmed.length))?.[0] ?? '');
 }
 
-/**
- * `show` gets pieces that together are the text and a line break; further blanks at the end wait until
- * there is something behind them. `done` gets the whole.
- */
+/** Creates an output. `show` receives the pieces, without trailing blanks; `done` the whole text. */
 export function createLive(
   count: LiveCount,
   show: OnOutput | undefined,
@@ -85,7 +82,7 @@ export function createLive(
     const isFull = waiting.length > MAX_WAITING;
     const isWhole = isLast || isFull || count.open === 1;
     const end = isWhole ? waiting.length : waiting.lastIndexOf('\n') + 1;
-    const ready = isFull ? waiting : settled(waiting.slice(0, end), isLineOver);
+    const ready = isFull ? waiting : withoutTrailingBlanks(waiting.slice(0, end), isLineOver);
     if (ready === '') return;
     waiting = waiting.slice(ready.length);
     isLineOver = ready.endsWith('\n');

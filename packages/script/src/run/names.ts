@@ -1,5 +1,5 @@
 // Hot: runs for each step of a script, and a promise costs more than most steps.
-// Finding what a name stands for: the scopes first, then what the language itself provides.
+// Finds the value of a name: in the scopes first, then among the names of the language.
 import { isObject, nearest, whenReady } from '@kernmantle/core/base';
 import {
   CONTEXT_VIEW,
@@ -18,7 +18,7 @@ import {
   withOrigin,
 } from '@kernmantle/core/flow';
 import { raise } from '../fault.ts';
-import { placeOf } from '../problem.ts';
+import { locationOf } from '../problem.ts';
 import { plainCopy } from '../values/data.ts';
 import { absent, entriesOf, makeFunction, marksOf } from '../values/kinds.ts';
 import { textOf } from '../values/text.ts';
@@ -32,7 +32,7 @@ import {
   resolvePath,
   type ScriptCall,
 } from './environment.ts';
-import { asksWhether } from './existence.ts';
+import { testsExistence } from './existence.ts';
 import { operate, unwrap, valueAt } from './operate.ts';
 
 interface FoundName {
@@ -72,10 +72,9 @@ const AMBIENT: ReadonlyMap<string, Ambient> = new Map<string, Ambient>([
   ['help', () => HELP],
 ]);
 
-/** Names that nobody has to bind. */
 export const PROVIDED: ReadonlySet<string> = new Set([...AMBIENT.keys(), ...TRANSFORMERS.keys()]);
 
-/** What came in on stdin; a policy may label what carries no label. */
+/** Returns the input from stdin. A policy can label input without labels. */
 function inputOf({ run, frame }: Environment): Value {
   const isLabelled = run.input.meta.descriptor.labels.length > 0;
   return isLabelled ? run.input : withLabels(run.input, frame.policy.unlabelled);
@@ -83,7 +82,7 @@ function inputOf({ run, frame }: Environment): Value {
 
 export const isContextName = (name: string): boolean => name === 'mx' || name === 'ctx';
 
-/** In a guard, a `denied` arm, or something they call. */
+/** True in a guard, in a `denied` arm, and in the functions that they call. */
 export const isJudged = ({ frame }: Environment): boolean => frame.facts.guard !== undefined;
 
 export const refuseGuard = (): never =>
@@ -91,17 +90,17 @@ export const refuseGuard = (): never =>
     hint: 'in conditions, and as `@mx.guard.reason?`, it is undefined elsewhere',
   });
 
-/** A condition of a guard about what nobody knows would never hold. */
+/** Fails on an unknown member in a guard, because the condition would never hold. */
 function refuseMember(name: string, inner: string | undefined): never {
   const [whole, member] = inner === undefined ? ['@mx', name] : [`@mx.${name}`, inner];
-  const known = Object.keys(inner === undefined ? CONTEXT_VIEW : OPERATION_VIEW);
-  const meant = nearest(member, known);
+  const members = Object.keys(inner === undefined ? CONTEXT_VIEW : OPERATION_VIEW);
+  const meant = nearest(member, members);
   return raise('not_found', `\`${whole}\` has no \`${member}\``, {
-    hint: meant === undefined ? known.join(', ') : `did you mean \`${meant}\`?`,
+    hint: meant === undefined ? members.join(', ') : `did you mean \`${meant}\`?`,
   });
 }
 
-/** One member of `@mx`, or of `@mx.op`; the others are not even made. */
+/** Returns one member of `@mx` or `@mx.op`. Other members are not computed. */
 export function contextValue(
   env: Environment,
   name: string,
@@ -125,24 +124,24 @@ function marksOfContext(env: Environment, name: string): Descriptor {
     return marksOf([...(pipe.hint ? [pipe.hint] : []), ...pipe.outputs, pipe.input]);
   }
   if (name === 'errors') return frame.facts.errorMarks ?? EMPTY;
-  // Outside guards it tells the names of functions only.
+  // Outside of guards `tools` has only the names of functions.
   const isOfData = name === 'tools' ? frame.isJudging : OF_DATA.has(name);
   if (!isOfData) return EMPTY;
   return frame.facts.descriptor ?? marksOf(callOf(frame).inputs.map(({ value }) => value));
 }
 
-/** `@p`: outputs by number from both ends, and the counters. */
+/** Returns `@p`: the outputs by number from both ends, and the counters. */
 function pipeView(pipe: Pipe): Value {
-  const made = pipe.outputs.slice(1);
+  const results = pipe.outputs.slice(1);
   const lists = pipe.history.map((outputs) => makeContainer(outputs));
   const running = pipe.reruns && makeContainer(pipe.reruns);
   const all =
     pipe.reruns && pipe.reruns.length > 0 ? [...lists, makeContainer(pipe.reruns)] : lists;
   const members: [string, Value][] = [
     ...pipe.outputs.map((value, at): [string, Value] => [String(at), value]),
-    ...made.map((value, at): [string, Value] => [String(at - made.length), value]),
+    ...results.map((value, at): [string, Value] => [String(at - results.length), value]),
     ['stage', makeValue(pipe.stage)],
-    ['length', makeValue(made.length)],
+    ['length', makeValue(results.length)],
     ['try', makeValue(pipe.attempt)],
     ['tries', running ?? makeContainer(lists)],
     ['retries', makeContainer(new Map([['all', makeContainer(all)]]))],
@@ -153,10 +152,9 @@ function pipeView(pipe: Pipe): Value {
   return withOrigin(makeContainer(new Map(members)), { pipe: true });
 }
 
-/** A member of `@p` that is not there prints as nothing. */
+/** True for `@p`, whose missing members print an empty text. */
 export const isPipeView = ({ meta }: Value): boolean => meta.origin['pipe'] === true;
 
-/** The same frame with facts for `@mx`. */
 export const withFacts = (
   env: Environment,
   ctx: NonNullable<Parameters<typeof childFrame>[1]['ctx']>,
@@ -173,15 +171,15 @@ function builtIn(
   return new Executable(signature, { call, refused: undefined });
 }
 
-/** Transformers are no operations: marks pass through, guards do not see them. */
+/** Returns a transformer as a function. It is not an operation: marks pass through, and guards do not see it. */
 function transformerOf(transformer: Transformer): Executable {
   const variants = [...transformer.variants];
   const members = new Map(variants.map(([name, variant]) => [name, transformerOf(variant)]));
-  const asks = asksWhether(transformer.name);
+  const asks = testsExistence(transformer.name);
   const call: ScriptCall = (values, { env, asked }) => {
     if (asks && asked) return asked(env);
-    return whenReady(evaluateAll(values, env), (given) =>
-      transformer.call(given, {
+    return whenReady(evaluateAll(values, env), (results) =>
+      transformer.call(results, {
         exists: (path) => env.run.world.exists(resolvePath(env, path), env.frame),
       }),
     );
@@ -193,12 +191,15 @@ let transformers: ReadonlyMap<string, Value> | undefined;
 
 function findTransformer(name: string): Value | undefined {
   transformers ??= new Map(
-    Array.from(TRANSFORMERS, ([key, made]) => [key, makeFunction(transformerOf(made))]),
+    Array.from(TRANSFORMERS, ([key, transformer]) => [
+      key,
+      makeFunction(transformerOf(transformer)),
+    ]),
   );
   return transformers.get(name);
 }
 
-/** `@tool("fs/read_file", { path: @p })`: each parameter is an input of the operation. */
+/** Implements `@tool("fs/read_file", { path: @p })`. */
 const callTool: ScriptCall = async (values, { env, at }) => {
   const [id, parameters] = values;
   if (!id)
@@ -206,13 +207,13 @@ const callTool: ScriptCall = async (values, { env, at }) => {
       hint: '@tool("fs/read_file", { path: @p })',
     });
   const tool = textOf(await id(env));
-  const given = await parameters?.(env);
-  if (given && !isObject(given.data))
+  const input = await parameters?.(env);
+  if (input && !isObject(input.data))
     return raise('invalid_input', 'the parameters of `@tool` are an object');
-  return await performTool(tool, given ? entriesOf(given) : [], { env, at });
+  return await performTool(tool, input ? entriesOf(input) : [], { env, at });
 };
 
-/** The operation `tool`: each parameter is an input. */
+/** Performs the operation `tool`. Each parameter is one input of it. */
 export async function performTool(
   tool: string,
   entries: readonly (readonly [string, Value])[],
@@ -226,11 +227,12 @@ export async function performTool(
     opLabels: [`op:tool:${tool}`],
     sources: [`tool:${tool}`],
     retryOwner: true,
-    location: placeOf(env.unit, at),
+    location: locationOf(env.unit, at),
     ...(reads && { reads }),
     ...(called.length > 0 && { called }),
   };
-  const preview: PreviewWrite = async (given) => await env.run.world.previewTool?.(tool, given);
+  const preview: PreviewWrite = async (allInputs) =>
+    await env.run.world.previewTool?.(tool, allInputs);
   const inputs = entries.map(([key, value]) => ({ name: key, value, preview }));
   return await operate(env, op, inputs, async (passed, inner) => {
     const named = new Map(entries.map(([key], index) => [key, valueAt(passed, index)]));
@@ -245,7 +247,7 @@ const callHelp: ScriptCall = async (values, { env }) => {
   return unwrap(await env.run.world.help(textOf(action), message ?? makeValue(''), env.frame));
 };
 
-/** How many arguments the language's own functions take. */
+/** Numbers of arguments of the built-in functions. */
 export const ARITIES: ReadonlyMap<string, number> = new Map<string, number>([
   ...Array.from(TRANSFORMERS.keys(), (name) => [name, 1] as const),
   ['tool', 2],

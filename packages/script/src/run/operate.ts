@@ -1,6 +1,6 @@
 // Hot: runs for each step of a script, and a promise costs more than most steps.
-// From the language to `perform` and back: thrown faults become outcomes inside, and thrown again
-// outside, with their places.
+// Connects the language with `perform` of core. Thrown faults become outcomes inside of an operation and
+// are thrown again outside of it, with their location.
 import { type Outcome, ok, shielded, whenReady } from '@kernmantle/core/base';
 import {
   type BodyScope,
@@ -15,7 +15,7 @@ import {
 import { raise, toFault } from '../fault.ts';
 import type { Environment, Eval } from './environment.ts';
 
-/** Of what statements need, as the catalogue has it: `process.spawn`, `fs.write`, `fs.read`. */
+/** Tiers of operations, as in the capability catalogue: `process.spawn`, `fs.write`, `fs.read`. */
 export const TIERS = { process: 'elevated', write: 'write', read: 'read' } as const;
 
 export function unwrap<T>(outcome: Outcome<T>): T {
@@ -24,14 +24,13 @@ export function unwrap<T>(outcome: Outcome<T>): T {
   return raise(code, detail.message, detail);
 }
 
-/** Whatever is thrown, as an outcome. */
 export const caught = <T>(work: () => MaybePromise<T>): MaybePromise<Outcome<T>> =>
   shielded<Outcome<T>>(
     () => whenReady(work(), ok),
     (error) => ({ ok: false, error: toFault(error).fault }),
   );
 
-/** An input that is evaluated inside the operation, once per attempt, and finished by `finish`. */
+/** Returns an input that is evaluated inside of the operation, once per attempt. `finish` converts its value. */
 export const lazyInput = (
   env: Environment,
   name: string,
@@ -45,13 +44,13 @@ export const lazyInput = (
   },
 });
 
-/** As many values as inputs, in their order. */
+/** A tuple with one value for each input, in their order. */
 type Values<I extends readonly Input[]> = { readonly [K in keyof I]: Value };
 
-/** A value of a list that has so many, such as the inputs that an operation let through. */
+/** Returns an element of a list that must have it. A missing element is a bug. */
 export function valueAt(values: readonly Value[], at: number): Value {
   const value = values.at(at);
-  if (!value) throw new Error(`there is no value ${at} of ${values.length}`);
+  if (!value) throw new Error(`no value ${at} of ${values.length}`);
   return value;
 }
 
@@ -82,10 +81,7 @@ const LOAD: Operation = {
   tier: TIERS.read,
 };
 
-/**
- * Loading is no operation of the language; who speaks of files from outside is asked all the same.
- * `isOwn`: a piece of the script that lies in a file of its own.
- */
+/** Performs the operation `file` for guards and policies. `isOwn`: a part of the script in its own file. */
 export async function judgeReading(path: string, env: Environment, isOwn = false): Promise<void> {
   const { guards, policy, held, influence } = env.frame;
   const isJudged = guards.locked.list.length > 0 || policy.mayObject(LOAD, held, [], influence);
@@ -95,7 +91,7 @@ export async function judgeReading(path: string, env: Environment, isOwn = false
   await operate({ ...env, frame }, op, [], () => makeValue(null));
 }
 
-/** Adds the place to a fault on its way out. */
+/** Runs work and adds the location to its fault. */
 export const located = <T>(
   env: Environment,
   at: number,

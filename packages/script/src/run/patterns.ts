@@ -1,11 +1,12 @@
-// Patterns of a script's policy: `cmd:git:push`, `cmd:git:*`, `sh`, `js`, `network`, `fs:w:GLOB`, `op:…`.
-// A deny pattern covers everything that begins like it; an allow pattern must cover all of it. A word
-// behind `*` may stand anywhere, and `a|b` is either. What is dangerous is said in the same words, by the
-// bundle: an `allow` list opens it only together with a `danger` pattern.
+// Matches operations against the patterns of a script's policy: `cmd:git:push`, `cmd:git:*`, `sh`, `js`,
+// `network`, `fs:w:GLOB`, `op:…`. A deny pattern matches everything that begins with it. An allow pattern
+// must match the whole. A word after `*` may be at any position, and `a|b` matches either. Dangerous
+// operations have the same patterns in the bundle; `allow` opens them only together with a `danger`
+// pattern.
 import { isAbsolute, relative, resolve } from 'node:path';
 import { matchGlob, plainText } from '@kernmantle/core/base';
 import type { Argument, ClosedFiles, Operation } from '@kernmantle/core/flow';
-import { carriedBy, commandsIn, splitPipes, substituted } from './command-words.ts';
+import { commandRunBy, commandsIn, splitPipes, substituted } from './command-words.ts';
 import type { Patterns } from './environment.ts';
 
 const KINDS = new Set(['cmd', 'sh', 'bash', 'js', 'node', 'py', 'python', 'network', 'fs', 'op']);
@@ -14,13 +15,13 @@ const SHELLS = new Set(['sh', 'bash', 'zsh', 'dash', 'fish', 'ksh']);
 export function patternProblem(pattern: string): string | undefined {
   const [kind = ''] = pattern.split(':', 1);
   if (!KINDS.has(kind))
-    return `begins with \`${kind}\`, which is no kind (${[...KINDS].join(', ')})`;
+    return `begins with \`${kind}\`, which is not a kind (${[...KINDS].join(', ')})`;
   return kind === 'fs' && !/^fs:(r|w|rw)(:|$)/.test(pattern)
     ? 'must say `fs:r:…` or `fs:w:…`'
     : undefined;
 }
 
-/** What an operation needs, in the words of patterns; undefined when policies have no word for it. */
+/** Returns the needs of an operation as patterns; empty if no pattern describes it. */
 function needOf(op: Operation): readonly string[] {
   const { type, subtype, target, name } = op;
   switch (type) {
@@ -39,18 +40,18 @@ function needOf(op: Operation): readonly string[] {
 }
 
 const NETWORK = /^(?:curl|wget|ssh|scp|sftp|rsync|ftp|telnet|nc|ncat)$/;
-/** The shell would run what stands inside. */
+/** Matches constructs whose content a shell would run. */
 const SUBSTITUTION = /\$\(|`|<\(/;
 
-/** Every command of every pipe; a shell as a program counts as `sh`. */
+/** Returns the needs of every command of every pipe. A shell as a program counts as `sh`. */
 const commandNeeds = (op: Operation): string[] =>
   textsRun(op)?.flatMap((text) => needsOfText(text)) ?? ['cmd'];
 
-/** As it is written, and with what its variables hold. */
+/** Returns the text of the command as written and with the values of its variables. */
 function textsRun({ metadata }: Operation): string[] | undefined {
   const texts = [metadata?.['command'], metadata?.['expanded']];
-  const known = texts.filter((text) => typeof text === 'string');
-  return known.length === 0 ? undefined : known;
+  const present = texts.filter((text) => typeof text === 'string');
+  return present.length === 0 ? undefined : present;
 }
 
 function needsOfText(text: string): string[] {
@@ -63,13 +64,13 @@ function needsOfText(text: string): string[] {
   return isShell ? ['sh', ...needs] : needs;
 }
 
-function programNeeds(given: readonly string[]): string[] {
-  const words = given.slice(given.findIndex((word) => !/^\w+=/.test(word)));
+function programNeeds(allWords: readonly string[]): string[] {
+  const words = allWords.slice(allWords.findIndex((word) => !/^\w+=/.test(word)));
   const program = (words[0] ?? '').split('/').at(-1) ?? '';
   if (SHELLS.has(program)) return ['sh'];
   const needs = [['cmd', program, ...words.slice(1)].join(':')];
   if (NETWORK.test(program)) needs.push('network');
-  const inner = carriedBy(words);
+  const inner = commandRunBy(words);
   return inner ? [...needs, ...programNeeds(inner)] : needs;
 }
 
@@ -78,43 +79,43 @@ const parts = (pattern: string): string[] => pattern.split(':');
 const aliasOf = (pattern: string): string =>
   pattern.replace(/^bash\b/, 'sh').replace(/^python\b/, 'py');
 
-/** One word of a pattern, or `a|b`; a `*` at its end is any rest. */
-const isWord = (wanted: string, given: string | undefined): boolean =>
-  given !== undefined &&
+/** Matches one word of a pattern, or `a|b`. A `*` at the end matches any rest. */
+const isWord = (wanted: string, word: string | undefined): boolean =>
+  word !== undefined &&
   wanted
     .split('|')
-    .some((one) => one === given || (one.endsWith('*') && given.startsWith(one.slice(0, -1))));
+    .some((one) => one === word || (one.endsWith('*') && word.startsWith(one.slice(0, -1))));
 
-/** `-[fs]T*` is `-T…`, also behind any of these letters: flags that take no word. */
-const isGrouped = (wanted: string, given: string): boolean =>
+/** `-[fs]T*` matches `-T…`, also after any of these letters, which are flags without a value. */
+const isGrouped = (wanted: string, word: string): boolean =>
   wanted.split('|').some((one) => {
     const [, letters = '', flag = ''] = /^-\[(\w+)\](\w)\*$/.exec(one) ?? [];
-    const at = given.indexOf(flag);
+    const at = word.indexOf(flag);
     return (
       flag !== '' &&
-      given[0] === '-' &&
+      word[0] === '-' &&
       at > 0 &&
-      given
+      word
         .slice(1, at)
         .split('')
         .every((letter) => letters.includes(letter))
     );
   });
 
-/** `-f` in `-rf`, `--force` as `--force=…` or cut short: what a program would take for it. */
-function isFlag(wanted: string, given: string): boolean {
-  if (isWord(wanted, given) || isGrouped(wanted, given)) return true;
-  const [name = ''] = given.split('=', 1);
+/** `-f` matches `-rf`; `--force` matches `--force=…` and abbreviations, as programs accept them. */
+function isFlag(wanted: string, word: string): boolean {
+  if (isWord(wanted, word) || isGrouped(wanted, word)) return true;
+  const [name = ''] = word.split('=', 1);
   return wanted
     .split('|')
     .some((one) =>
       /^-\w$/.test(one)
-        ? /^-\w+$/.test(given) && given.includes(one.charAt(1))
+        ? /^-\w+$/.test(word) && word.includes(one.charAt(1))
         : one.startsWith('--') && name.length > 2 && name.startsWith('--') && one.startsWith(name),
     );
 }
 
-/** Up to the first `*`, and what has to stand behind it. */
+/** Splits a pattern into the words before the first `*` and the words after it. */
 function split(pattern: string): { head: string[]; tail: string[]; isOpen: boolean } {
   const wanted = parts(aliasOf(pattern));
   const at = wanted.indexOf('*');
@@ -126,41 +127,41 @@ function split(pattern: string): { head: string[]; tail: string[]; isOpen: boole
   };
 }
 
-const begins = (head: readonly string[], given: readonly string[]): boolean =>
-  head.every((word, at) => isWord(word, given[at]));
+const begins = (head: readonly string[], words: readonly string[]): boolean =>
+  head.every((word, at) => isWord(word, words[at]));
 
-/** `cmd:git:push` begins `cmd:git:push:origin`; flags behind `*` are found however they are spelled. */
-function meets(pattern: string, need: string): boolean {
+/** True if a deny pattern matches the start of a need. Flags after `*` match in every spelling. */
+function denyMatches(pattern: string, need: string): boolean {
   const { head, tail } = split(pattern);
-  const given = parts(need);
-  const rest = given.slice(head.length);
-  return begins(head, given) && tail.every((word) => rest.some((one) => isFlag(word, one)));
+  const words = parts(need);
+  const rest = words.slice(head.length);
+  return begins(head, words) && tail.every((word) => rest.some((one) => isFlag(word, one)));
 }
 
-/** All the words, in their places; behind `*` any rest that holds what is named there. */
-function covers(pattern: string, need: string): boolean {
+/** True if an allow pattern matches all words. After `*` the rest must contain the named words. */
+function allowMatches(pattern: string, need: string): boolean {
   const { head, tail, isOpen } = split(pattern);
-  const given = parts(need);
-  if (!begins(head, given)) return false;
-  if (!isOpen) return head.length === 1 || head.length === given.length;
-  const rest = given.slice(head.length);
+  const words = parts(need);
+  if (!begins(head, words)) return false;
+  if (!isOpen) return head.length === 1 || head.length === words.length;
+  const rest = words.slice(head.length);
   return tail.every((word) => rest.some((one) => isWord(word, one)));
 }
 
 const atHome = (glob: string, { home }: Patterns['world']): string =>
   home === undefined ? glob : glob.replace(/^~(?=\/|$)/, home);
 
-/** A folder that is denied by its name is denied with all that is in it; `x/**` is `x`, too. */
+/** A deny pattern for a folder also matches everything in it. */
 const whole = (glob: string): string => glob.replace(/((?:^|\/)[^/*?]+)\/*$/, '$1/**');
 
-/** Relative globs begin at the project, `~` at the person's folder; a denied one bites wherever such a path ends. */
+/** Relative globs start at the project, `~` at the home folder. A deny glob matches other paths too. */
 function coversFile(pattern: string, need: string, { world }: Patterns, isDeny: boolean): boolean {
   const [, mode = '', ...globs] = parts(pattern);
   const [, wanted = '', ...path] = parts(need);
   if (!need.startsWith('fs:') || !mode.includes(wanted)) return false;
   const written = globs.join(':').replace(/^\.\//, '');
-  const given = atHome(written, world);
-  const glob = isDeny ? whole(given) : given;
+  const expanded = atHome(written, world);
+  const glob = isDeny ? whole(expanded) : expanded;
   const place = path.join(':');
   if (glob === '' || matchGlob(glob, place)) return true;
   return (
@@ -170,26 +171,30 @@ function coversFile(pattern: string, need: string, { world }: Patterns, isDeny: 
 }
 
 const denies = (pattern: string, need: string, patterns: Patterns): boolean =>
-  pattern.startsWith('fs:') ? coversFile(pattern, need, patterns, true) : meets(pattern, need);
+  pattern.startsWith('fs:')
+    ? coversFile(pattern, need, patterns, true)
+    : denyMatches(pattern, need);
 
 const allows = (pattern: string, need: string, patterns: Patterns): boolean =>
-  pattern.startsWith('fs:') ? coversFile(pattern, need, patterns, false) : covers(pattern, need);
+  pattern.startsWith('fs:')
+    ? coversFile(pattern, need, patterns, false)
+    : allowMatches(pattern, need);
 
-/** With an `allow` list, `cmd` and `fs` are closed, and every other kind it mentions. */
+/** An `allow` list closes `cmd`, `fs` and every other kind that it mentions. */
 function isClosed(patterns: readonly string[], need: string): boolean {
   const [kind] = parts(need);
   const isKnown = kind === 'cmd' || kind === 'fs';
   return isKnown || patterns.some((pattern) => parts(aliasOf(pattern))[0] === kind);
 }
 
-/** Where a file really is, where that has another name. */
+/** Returns a file need, and the same need for the resolved path if that differs. */
 function realNeed(need: string, { world }: Patterns): string[] {
   const [, kind, path] = /^(fs:\w+):(.*)$/s.exec(need) ?? [];
   const real = path === undefined ? undefined : world.realPath?.(path);
   return real === undefined || real === path ? [need] : [need, `${kind}:${real}`];
 }
 
-/** What a shell is given to do is nothing that patterns of commands speak of, but it may be dangerous. */
+/** Returns the commands of a shell text. Command patterns do not match them, but they may be dangerous. */
 function hiddenNeeds(op: Operation): string[] {
   const texts = op.type === 'run' ? (textsRun(op) ?? []) : [];
   return texts
@@ -197,15 +202,15 @@ function hiddenNeeds(op: Operation): string[] {
     .map((words) => ['cmd', ...words].join(':'));
 }
 
-/** Case is no difference on every disk. */
+/** Letter case is ignored for files, because some disks ignore it. */
 const isDangerous = (pattern: string, need: string, patterns: Patterns): boolean =>
   denies(pattern, need, patterns) ||
   (need.startsWith('fs:') && denies(pattern.toLowerCase(), need.toLowerCase(), patterns));
 
 function danger(patterns: Patterns, needs: readonly string[]): string | undefined {
-  const known = patterns.world.dangers?.() ?? [];
+  const dangerPatterns = patterns.world.dangers?.() ?? [];
   for (const need of needs) {
-    const found = known.find((pattern) => isDangerous(pattern, need, patterns));
+    const found = dangerPatterns.find((pattern) => isDangerous(pattern, need, patterns));
     if (!found || patterns.danger.some((pattern) => allows(pattern, need, patterns))) continue;
     return `\`${need}\` is dangerous (\`${found}\`), and \`allow\` opens it only with a \`danger\` pattern that covers it`;
   }
@@ -226,13 +231,13 @@ function refusalOfNeed(
   return danger(patterns, names);
 }
 
-/** Why a policy does not let this happen; undefined: it does. Deny wins. */
+/** Returns the reason why a policy refuses these needs; `undefined` if it allows them. Deny wins. */
 export function refusal(
   patterns: Patterns,
   needs: readonly string[],
   hidden: readonly string[] = [],
 ): string | undefined {
-  // `op:…` is asked of the operation itself, by guards of its own.
+  // Patterns `op:…` are not checked here; guards of their own check them.
   for (const need of needs) {
     const found = refusalOfNeed(patterns, need, realNeed(need, patterns));
     if (found) return found;
@@ -240,7 +245,7 @@ export function refusal(
   return patterns.allow && danger(patterns, hidden);
 }
 
-/** What an absolute glob says of what is below a folder. */
+/** Returns the part of an absolute glob below a folder. */
 function below(glob: readonly string[], folder: readonly string[]): string[] {
   const [first, ...rest] = glob;
   const [name, ...deeper] = folder;
@@ -250,7 +255,7 @@ function below(glob: readonly string[], folder: readonly string[]): string[] {
   return matchGlob(first, name) ? below(rest, deeper) : [];
 }
 
-/** The globs in patterns of files, from the project. As a process knows them: a bare name is one anywhere. */
+/** Returns file globs relative to the project, for the sandbox. A bare name matches in every folder. */
 const globsIn = (patterns: readonly string[], mode: string, world: Patterns['world']) =>
   patterns.flatMap((pattern) => {
     const [, modes = '', written = ''] = /^fs:(r|w|rw)(?::(?:\.\/)?(.*))?$/s.exec(pattern) ?? [];
@@ -260,7 +265,7 @@ const globsIn = (patterns: readonly string[], mode: string, world: Patterns['wor
     return written.includes('/') ? [glob] : [glob || '**', `**/${glob || '**'}`];
   });
 
-/** The same of files, one by one. Whoever asks knows where they really are. */
+/** Returns the denied files, which are checked one by one. The caller passes resolved paths. */
 export function closedFiles(patterns: Patterns): ClosedFiles {
   const { deny, world } = patterns;
   const denied = { r: globsIn(deny, 'r', world), w: globsIn(deny, 'w', world) };
@@ -275,40 +280,39 @@ export function closedFiles(patterns: Patterns): ClosedFiles {
   };
 }
 
-/** What a tool is given in a role, as texts. */
 const textsIn = (inputs: readonly Argument[], wanted: Argument['role']): string[] =>
   inputs.flatMap(({ role, value }) => {
     if (role !== wanted || value.data === null) return [];
     return Array.isArray(value.data) ? value.data.map(plainText) : [value.text];
   });
 
-/** The files a tool reads or changes; commands of a tool are a shell's. */
+/** Returns the files that a tool reads or changes. A command of a tool counts as `sh`. */
 function toolNeeds(op: Operation, inputs: readonly Argument[], { world }: Patterns): string[] {
   const kind = op.metadata?.['effect'] === 'read' ? 'fs:r' : 'fs:w';
   const files = textsIn(inputs, 'path').map((path) => `${kind}:${resolve(world.root, path)}`);
   return textsIn(inputs, 'command').length > 0 ? ['sh', ...files] : files;
 }
 
-/** The shell makes it of something else: what would run is not known before. */
+/** Matches a program name that the shell computes, so that it is unknown before the run. */
 const UNREAD = /^cmd:[^:]*[$`*?{]/;
 
-function unread({ danger: open }: Patterns, op: Operation): string | undefined {
+function unknownProgram({ danger: open }: Patterns, op: Operation): string | undefined {
   const text = op.type === 'run' && op.subtype === 'cmd' ? textsRun(op)?.at(-1) : undefined;
   const need = text && needsOfText(text).find((one) => UNREAD.test(one));
-  if (!need || open.some((pattern) => covers(pattern, need))) return undefined;
+  if (!need || open.some((pattern) => allowMatches(pattern, need))) return undefined;
   return `the program of \`${need}\` is not known before it runs, and \`allow\` opens it only with a \`danger\` pattern that covers it; write its name`;
 }
 
-/** The same of an operation. */
+/** Returns the reason why a policy refuses an operation; `undefined` if it allows it. */
 export function refusalOf(
   patterns: Patterns,
   op: Operation,
   inputs: readonly Argument[] = [],
 ): string | undefined {
-  const given = op.type === 'tool' ? inputs : [];
-  const needs = [...needOf(op), ...toolNeeds(op, given, patterns)];
+  const evals = op.type === 'tool' ? inputs : [];
+  const needs = [...needOf(op), ...toolNeeds(op, evals, patterns)];
   if (!patterns.allow) return refusal(patterns, needs);
-  const commands = textsIn(given, 'command').flatMap((text) => commandsIn(text, true));
+  const commands = textsIn(evals, 'command').flatMap((text) => commandsIn(text, true));
   const hidden = commands.map((words) => ['cmd', ...words].join(':'));
-  return refusal(patterns, needs, [...hiddenNeeds(op), ...hidden]) ?? unread(patterns, op);
+  return refusal(patterns, needs, [...hiddenNeeds(op), ...hidden]) ?? unknownProgram(patterns, op);
 }

@@ -1,4 +1,4 @@
-// Names. A scope is a map with a parent; a cell is rebound only by `+=` and by a repeated `let`.
+// Names with their values. A scope is a map with a parent. Only `+=` and a repeated `let` change an entry.
 import type { Value } from '@kernmantle/core/flow';
 import { raise } from '../fault.ts';
 
@@ -7,13 +7,13 @@ type BindingKind = 'var' | 'exe' | 'let' | 'parameter' | 'loop' | 'import' | 'am
 interface BoundName {
   value: Value;
   readonly kind: BindingKind;
-  /** A parameter nobody gave: stays as written in text, undefined elsewhere. */
+  /** True for a parameter without an argument. In text it stays unchanged; elsewhere it is undefined. */
   readonly isMissing: boolean;
-  /** Where it was bound, as `file:line`, for errors that name both places. */
+  /** Location of the binding as `file:line`, for errors that name both locations. */
   readonly place: string;
 }
 
-/** `file`: a file's names. `arm`: the block of a `when` arm, where `let` may shadow. */
+/** `file` has the names of a file. `arm` is the block of a `when` arm, in which `let` may shadow. */
 export type ScopeKind = 'file' | 'function' | 'block' | 'arm' | 'branch';
 
 export class VariableScope {
@@ -42,7 +42,7 @@ export class VariableScope {
     this.#cells.set(name, { value, kind, isMissing, place });
   }
 
-  /** `var`, `exe` and imports: once per file. */
+  /** Binds a name of `var`, `exe` or an import. Fails with `invalid_input` if it exists. */
   define(name: string, kind: BindingKind, value: Value, place: string): void {
     const taken = this.#cells.get(name);
     if (taken) {
@@ -54,7 +54,7 @@ export class VariableScope {
     this.bind(name, kind, value, place);
   }
 
-  /** `let`: again in its own block; elsewhere only where nothing of this file holds the name. */
+  /** Binds a name of `let`. Outside of its own block, `invalid_input` if the file has the name already. */
   let(name: string, value: Value, place: string): void {
     const isOwn = this.kind === 'arm' || this.#cells.has(name);
     const outer = isOwn ? undefined : this.parent?.find(name);
@@ -67,7 +67,7 @@ export class VariableScope {
     this.bind(name, 'let', value, place);
   }
 
-  /** The cell `+=` rebinds; leaving a parallel branch for it is an error. */
+  /** Returns the entry that `+=` changes. Fails in a parallel branch if the name belongs to the code outside. */
   rebindable(name: string): BoundName {
     const own = this.#cells.get(name);
     if (own) return own;

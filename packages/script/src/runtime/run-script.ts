@@ -1,4 +1,4 @@
-// One run of a script for a program: text or file in, outputs and what was printed out.
+// Runs a script for a program: a text or file in, outputs and printed text out.
 import { resolve } from 'node:path';
 import {
   fail,
@@ -16,38 +16,37 @@ import { readScript, runMarked, type ScriptSource, shownFile } from './script-po
 import { openScripts } from './script-setup.ts';
 
 export interface ScriptRun {
-  /** From the project; `.mld` is strict, everything else markdown with statements in it. */
+  /** Path from the project. `.mld` is strict; other files are markdown with statements. */
   file?: string;
-  /** Instead of a file; strict, unless the mode says otherwise. */
+  /** Text instead of a file. It is strict unless `mode` says otherwise. */
   text?: string;
   mode?: 'strict' | 'markdown';
-  /** Variables of that name, and fields of `@input`. */
+  /** Variables with these names, which are also the fields of `@input`. */
   inputs?: JsonObject;
   payload?: JsonObject;
-  /** Called with everything printed or written, as it happens. */
+  /** Receives every effect when it happens. */
   onEffect?: (effect: ScriptEffect) => void;
-  /** Called with what `with { stream: true }` shows, piece by piece; the whole is an effect then. */
+  /** Receives output of `with { stream: true }` in pieces. At its end the whole output is an effect too. */
   onOutput?: (text: string) => void;
 }
 
 export interface ScriptRunResult {
-  /** Of `/return { … }`; null when there was none. */
+  /** Value of `/return { … }`; null if there was none. */
   outputs: Json;
-  /** Everything that was printed. */
   text: string;
-  /** What the outputs and the text carry. */
+  /** Labels of the outputs and the text. */
   labels: readonly string[];
   taint: readonly string[];
 }
 
-/** The parts of a runtime that a script needs. */
-interface RunPlace {
+/** Parts of a runtime that a script needs. */
+interface ScriptHost {
   readonly project: string;
   readonly audit: Pick<Audit, 'write'>;
   readonly rooms: Rooms;
 }
 
-function sourceOf({ project }: RunPlace, { file, text, mode }: ScriptRun): Outcome<ScriptSource> {
+function sourceOf({ project }: ScriptHost, { file, text, mode }: ScriptRun): Outcome<ScriptSource> {
   if (text !== undefined) {
     return ok({ file: resolve(project, '<text>'), text, mode: mode ?? 'strict' });
   }
@@ -64,14 +63,14 @@ const valuesOf = (inputs: JsonObject): ReadonlyMap<string, Value> =>
   new Map(
     Object.entries(inputs).map(([name, data]) => [
       name,
-      // A copy: what becomes a value is frozen.
+      // A copy, because data that becomes a value is frozen.
       makeValue(structuredClone(data), { descriptor: FROM_USER }),
     ]),
   );
 
-/** Under the policy for scripts. What it cannot do, it answers; it never throws. */
+/** Runs a script under the policy for scripts. Never throws; every failure is returned. */
 export async function runScriptIn(
-  place: RunPlace,
+  place: ScriptHost,
   request: ScriptRun,
   signal?: AbortSignal,
 ): Promise<Outcome<ScriptRunResult>> {

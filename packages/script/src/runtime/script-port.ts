@@ -1,5 +1,5 @@
-// Scripts inside items: the process of a directive, run for the thread that runs the directive. What
-// they reach outside goes through the thread, which counts and records it.
+// Runs scripts inside of items, such as the process of a directive, for the thread that runs the item.
+// Every access goes through the thread, which counts and records it.
 import { isAbsolute, relative, resolve } from 'node:path';
 import {
   type ErrorCode,
@@ -33,7 +33,7 @@ import type { ConnectorTool } from '@kernmantle/core/items';
 import { refusesWriting, resolveProjectPath } from '@kernmantle/core/kernel';
 import type { Rooms } from '@kernmantle/core/runtime';
 import type { ScriptOptions } from '../execute-script.ts';
-import type { CodeResult, LoadedText, Looked, ProcessResult, ScriptWorld } from '../world.ts';
+import type { CodeResult, LoadedText, LookupResult, ProcessResult, ScriptWorld } from '../world.ts';
 import { openScripts, type ScriptUse } from './script-setup.ts';
 
 const textIn = (data: Json, name: string): string => {
@@ -41,9 +41,9 @@ const textIn = (data: Json, name: string): string => {
   return typeof value === 'string' ? value : '';
 };
 
-/** A hook may have put something else in the place of a result: then there was no output. */
+/** Reads the recorded result of a process. A hook may have replaced it; then the output is empty. */
 const processOf = (data: Json): ProcessResult => ({
-  descriptor: unmarked(data),
+  descriptor: recordedMarks(data),
   stdout: textIn(data, 'stdout'),
   stderr: textIn(data, 'stderr'),
   code: isObject(data) && typeof data.code === 'number' ? data.code : 0,
@@ -51,23 +51,23 @@ const processOf = (data: Json): ProcessResult => ({
 });
 
 const codeOf = (data: Json): CodeResult => ({
-  descriptor: unmarked(data),
+  descriptor: recordedMarks(data),
   stdout: textIn(data, 'stdout'),
   stderr: textIn(data, 'stderr'),
   value: isObject(data) ? data.value : undefined,
 });
 
-/** As it was noted; older journals have no marks of processes. */
-const unmarked = (data: Json): Descriptor =>
+/** Reads the recorded marks. Older journals have no marks of processes. */
+const recordedMarks = (data: Json): Descriptor =>
   describe(((isObject(data) ? data.marks : undefined) ?? {}) as Parameters<typeof describe>[0]);
 
-/** A file is noted by its path from the project; older journals hold the whole path. */
+/** Reads a recorded file. The path is relative to the project; older journals have the absolute path. */
 const loadedIn =
   (root: string) =>
   (data: Json): LoadedText => ({
     path: resolve(root, textIn(data, 'path')),
     text: textIn(data, 'text'),
-    descriptor: unmarked(data),
+    descriptor: recordedMarks(data),
   });
 
 const withMarks = ({ descriptor, ...rest }: ProcessResult | CodeResult): Json => ({
@@ -99,18 +99,18 @@ const pathsIn =
       resolve(root, path),
     );
 
-/** Older journals hold what was found alone. */
+/** Reads a recorded lookup. Older journals have only its result. */
 const lookedOf =
   <T>(read: (data: Json) => T) =>
-  (data: Json): Looked<T> => {
+  (data: Json): LookupResult<T> => {
     const isMarked = isObject(data) && 'marks' in data && 'found' in data;
     return {
       found: read(isMarked ? (data.found ?? null) : data),
-      descriptor: unmarked(data),
+      descriptor: recordedMarks(data),
     };
   };
 
-const packedLook = ({ found, descriptor }: Looked<unknown>): Json => ({
+const packedLook = ({ found, descriptor }: LookupResult<unknown>): Json => ({
   found: plainJson(found),
   marks: marksIn(descriptor),
 });
@@ -136,11 +136,11 @@ async function refusesWriteIn(
   const place = resolveProjectPath(root, path);
   if (!place.ok) return place;
   const scope = { path: place.output.relative };
-  const held = actions.check({ capability: 'fs.write', scope });
-  return held.ok ? await refusesWriting(place.output) : held;
+  const right = actions.check({ capability: 'fs.write', scope });
+  return right.ok ? await refusesWriting(place.output) : right;
 }
 
-/** The world of a script whose acts are steps of a thread: a second run is handed what was noted. */
+/** Returns the world of a script whose operations are steps of a thread. A replay receives the recorded results. */
 function throughThread(world: ScriptWorld, actions: ScriptActions): ScriptWorld {
   const act = async <T>(
     about: ScriptAct,
@@ -157,11 +157,11 @@ function throughThread(world: ScriptWorld, actions: ScriptActions): ScriptWorld 
     );
   // The recorded path is the same on every machine.
   const { root } = world;
-  const shown = (path: string): string => shownFile(root, path) || '.';
+  const shortPath = (path: string): string => shownFile(root, path) || '.';
   const look = (name: string, path: string): ScriptAct => ({
     name,
     effect: 'read',
-    arguments: { path: shown(path) },
+    arguments: { path: shortPath(path) },
   });
   return {
     ...world,
@@ -171,19 +171,19 @@ function throughThread(world: ScriptWorld, actions: ScriptActions): ScriptWorld 
       act(
         look('glob', pattern),
         () => world.glob(pattern, frame),
-        ({ found, ...rest }) => packedLook({ ...rest, found: found.map(shown) }),
+        ({ found, ...rest }) => packedLook({ ...rest, found: found.map(shortPath) }),
         lookedOf(pathsIn(root)),
       ),
     list: (path, frame) =>
       act(look('list', path), () => world.list(path, frame), packedLook, lookedOf(namesOf)),
     async exists(path, frame) {
-      const asked = await act(
+      const lookup = await act(
         look('exists', path),
         async () => ok(await world.exists(path, frame)),
         packedLook,
         lookedOf((data) => data === true),
       );
-      return asked.ok ? asked.output : { found: false, descriptor: EMPTY };
+      return lookup.ok ? lookup.output : { found: false, descriptor: EMPTY };
     },
     ...(world.connector && {
       connector: (name, frame) =>
@@ -201,11 +201,11 @@ function throughThread(world: ScriptWorld, actions: ScriptActions): ScriptWorld 
     refusesWrite: (path) => refusesWriteIn(root, actions, path),
     writeFile(request, frame) {
       const { path, text, append } = request;
-      // A whole file may be written twice; what is added may not.
+      // A whole file may be written twice, but an append may not be repeated.
       const about: ScriptAct = {
         name: append ? 'append' : 'write',
         effect: append ? 'write' : 'idempotent',
-        arguments: { path: shown(path), text },
+        arguments: { path: shortPath(path), text },
       };
       return act(
         about,
@@ -215,8 +215,8 @@ function throughThread(world: ScriptWorld, actions: ScriptActions): ScriptWorld 
       );
     },
     process(request, frame) {
-      const { kind, ...given } = request;
-      const noted = plainJson({ ...given, folder: shown(given.folder) });
+      const { kind, ...settings } = request;
+      const noted = plainJson({ ...settings, folder: shortPath(settings.folder) });
       const about = { name: kind, arguments: { ...(noted as object) } };
       const run = () => world.process(request, frame);
       return act({ ...about, effect: 'write' }, run, withMarks, processOf);
@@ -229,20 +229,26 @@ function throughThread(world: ScriptWorld, actions: ScriptActions): ScriptWorld 
         captured: plainJson(captured),
       }));
       const called = helpers.length > 0 ? { helpers } : {};
-      const place = shown(folder);
-      const given = { source, parameters: plainJson(parameters), stdin, folder: place, ...called };
-      const about: ScriptAct = { name: kind, effect: 'write', arguments: given };
+      const place = shortPath(folder);
+      const codeSettings = {
+        source,
+        parameters: plainJson(parameters),
+        stdin,
+        folder: place,
+        ...called,
+      };
+      const about: ScriptAct = { name: kind, effect: 'write', arguments: codeSettings };
       return act(about, () => world.code(request, frame), withMarks, codeOf);
     },
   };
 }
 
-/** A world that is not there: `asked` tells that the script wanted more than to compute. */
-function nowhere(world: ScriptWorld): { world: ScriptWorld; asked: () => boolean } {
+/** Returns a world without access to anything. `asked` is true after the script tried to use it. */
+function refusingWorld(world: ScriptWorld): { world: ScriptWorld; asked: () => boolean } {
   let isAsked = false;
   const refuse = (): Outcome<never> => {
     isAsked = true;
-    return fail('permission_denied', 'this script may only compute');
+    return fail('permission_denied', 'this script can only compute');
   };
   const later = async (): Promise<Outcome<never>> => refuse();
   return {
@@ -265,10 +271,10 @@ function nowhere(world: ScriptWorld): { world: ScriptWorld; asked: () => boolean
 
 const PRINTED: ReadonlySet<string> = new Set(['text', 'show', 'run']);
 
-/** Where the text begins in the file that it is part of. */
+/** Location of the text in the file that contains it. */
 type Beginning = Pick<ScriptRequest, 'line' | 'column'>;
 
-/** All that comes out of it is marked with what it printed, too; a fault has its place in the file. */
+/** Runs a script. The marks of the answer include those of the printed text. A fault has its location in the file. */
 export async function runMarked(
   text: string,
   options: ScriptOptions & { name: string },
@@ -292,14 +298,17 @@ export async function runMarked(
     ...(outputs && { outputs }),
     ...(fault && {
       fault: withoutPlaces(
-        { ok: false, error: placed(fault.outside(), diagnosticOf(fault, name), begins, name) },
+        {
+          ok: false,
+          error: withFileLocation(fault.outside(), diagnosticOf(fault, name), begins, name),
+        },
         [[options.world.root, '']],
       ).error,
     }),
   };
 }
 
-/** A script before it is run; `file` is what it was read from, or stands for it. */
+/** A script before its run. `file` is its path, or a name in place of one. */
 export interface ScriptSource {
   text: string;
   file: string;
@@ -308,7 +317,7 @@ export interface ScriptSource {
 
 const MAX_FILE = 8 * 1024 * 1024;
 
-/** The text of a script's file; `written` is how it was named, `code` what it means that it cannot be read. */
+/** Reads the text of a script file. A failure has the given code and names the file as `written`. */
 export function readScript(path: string, written: string, code: ErrorCode): Outcome<string> {
   const read = readRegularFile(path, { max: MAX_FILE, followsLinks: true });
   return 'problem' in read
@@ -316,14 +325,14 @@ export function readScript(path: string, written: string, code: ErrorCode): Outc
     : ok(read.bytes.toString('utf8'));
 }
 
-/** As a person would look for it: from the project. */
+/** Returns a path relative to the project, or the absolute path of a file outside. */
 export function shownFile(project: string, file: string): string {
   const short = relative(project, file);
   return short.startsWith('..') || isAbsolute(short) ? file : short;
 }
 
-/** The same fault, with its place in the file that the script is part of. */
-function placed(
+/** Returns the fault with its location in the file that contains the script. */
+function withFileLocation(
   fault: Fault,
   at: { file: string } & Beginning,
   begins: Beginning,
@@ -337,7 +346,7 @@ function placed(
   return { ...fault, detail: { ...fault.detail, message, file, line, column } };
 }
 
-/** In the audit it is the thread that acts, and a guard that asks does so through it. */
+/** In the audit the thread is the caller, and an approval request of a guard belongs to the thread. */
 function asThread(actions: ScriptActions): ScriptUse {
   const { __thread_id: name = '' } = actions.auth();
   return {
@@ -353,7 +362,7 @@ export function createScriptPort(rooms: Rooms): ScriptPort {
     const { text, file, inputs, isSigned, guards, actions, signal } = request;
     const { project } = rooms.open;
     const name = shownFile(project, file);
-    // What only computes can ask nobody: it is run as a thread then.
+    // A script without a thread cannot create an approval request, so it runs again as a thread.
     let wantsPerson = false;
     const askLater = () => {
       wantsPerson = true;
@@ -367,7 +376,7 @@ export function createScriptPort(rooms: Rooms): ScriptPort {
     });
     const reach = actions
       ? { world: throughThread(bare, actions), asked: () => false }
-      : nowhere(bare);
+      : refusingWorld(bare);
     const { marks } = request;
     const options = {
       ...setup,
@@ -384,7 +393,7 @@ export function createScriptPort(rooms: Rooms): ScriptPort {
     return { ...answer, ...((reach.asked() || wantsPerson) && { needsThread: true }) };
   };
   return Object.assign(runOne, {
-    readPlan: async (text: string, given: readonly string[]) =>
-      (await import('../plan.ts')).readPlan(text, given),
+    readPlan: async (text: string, variables: readonly string[]) =>
+      (await import('../plan.ts')).readPlan(text, variables),
   });
 }

@@ -1,5 +1,5 @@
-// The primitive `script`: a tool that is a script. Its text stands in the config (`script`) or in a file
-// beside the YAML (`module`); it runs with what its caller holds of what the tool requires.
+// The primitive `script`: a tool that is a script. The text is in the config (`script`) or in a file beside
+// the YAML (`module`). It runs with those rights of its caller that the tool requires.
 import {
   fail,
   isObject,
@@ -19,10 +19,10 @@ import type { OpenProject, Rooms } from '@kernmantle/core/runtime';
 import { readScript, runMarked, type ScriptSource, shownFile } from './script-port.ts';
 import { APPROVED, openScripts, type ScriptUse } from './script-setup.ts';
 
-/** Script tools that call one another are given up at this depth. */
+/** Maximum number of script tools that run at once, which limits tools that call each other. */
 const MAX_AT_WORK = 64;
 
-/** Its file is named as errors name it. */
+/** Returns the script of a tool. `file` has the form that errors show. */
 function sourceOf({ tool, config, projectRoot }: PrimitiveCall): Outcome<ScriptSource> {
   const { script, module } = config;
   if (typeof script === 'string') return ok({ text: script, file: tool.id, mode: 'strict' });
@@ -40,7 +40,7 @@ function sourceOf({ tool, config, projectRoot }: PrimitiveCall): Outcome<ScriptS
   return ok({ text: read.output, file: shownFile(projectRoot, file.output), mode });
 }
 
-/** Parameters are variables, each with the marks of all that went in. */
+/** Returns the parameters as variables, each with the marks of all inputs. */
 const inputsOf = ({ parameters, given }: PrimitiveCall): ReadonlyMap<string, Value> =>
   new Map(
     Object.entries(parameters).map(([name, data]) => [
@@ -55,7 +55,7 @@ function outputOf(returned: Json | undefined, text: string): JsonObject {
   return text === '' || Object.hasOwn(fields, 'text') ? fields : { ...fields, text };
 }
 
-/** Inside a thread a model is asked by the thread: it has the budget, and it keeps the books. */
+/** Inside of a thread the thread sends the prompt, because it has the budget and records the cost. */
 function modelOf(open: OpenProject, thread: string | undefined): Pick<ScriptUse, 'model'> {
   if (thread === undefined) return {};
   return {
@@ -72,7 +72,7 @@ function modelOf(open: OpenProject, thread: string | undefined): Pick<ScriptUse,
   };
 }
 
-/** What holds in a thread holds in the tools that it calls; what a person approved, they may do. */
+/** Returns the rules of the calling thread. A call that a person approved needs no second approval. */
 function rulesOf(
   open: OpenProject,
   { from, tool, idempotencyKey = '' }: PrimitiveCall,
@@ -133,7 +133,7 @@ export function createScriptPrimitive(rooms: () => Rooms): Primitive {
     name: 'script',
     async run(call) {
       if (atWork >= MAX_AT_WORK) {
-        return fail('quota_exceeded', `more than ${MAX_AT_WORK} script tools are at work at once`);
+        return fail('quota_exceeded', `more than ${MAX_AT_WORK} script tools run at the same time`);
       }
       atWork += 1;
       try {

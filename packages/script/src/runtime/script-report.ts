@@ -1,5 +1,5 @@
-// One run of a script, watched: its effects as they happen, problems with their place, and, where somebody
-// asks for it, how each value came to be.
+// Runs a script and reports its effects when they happen, its problems with their location, and on request
+// the origin of each value.
 import {
   type Diagnostic,
   exitCodeOf,
@@ -17,19 +17,18 @@ import type { ScriptEffect } from '../execute-script.ts';
 import { openScripts } from './script-setup.ts';
 
 export interface WatchedScript {
-  /** The absolute path, and as people know it. */
   readonly path: string;
   readonly name: string;
   readonly text: string;
   readonly payload?: JsonObject;
-  /** What is piped in; nothing when absent. */
+  /** Returns the text of stdin. Absent: stdin is empty. */
   stdin?(): string;
   onEffect?(effect: ScriptEffect): void;
-  /** Told what is printed `with { stream: true }`, as it comes. */
+  /** Receives text that is printed `with { stream: true }` in pieces. */
   onOutput?(text: string): void;
-  /** Keeps track of how values came to be. */
+  /** Collects the origin of each value. */
   readonly trail?: Trail;
-  /** Absent: nobody is there to answer now, so a question waits in the queue. */
+  /** Asks the person at the terminal. Absent: approval requests wait in the queue. */
   readonly ask?: AskPerson;
   readonly signal?: AbortSignal;
 }
@@ -41,7 +40,7 @@ export interface WatchedEnd {
   readonly outputs: Json;
 }
 
-/** Under the policy for scripts, as `km script` runs it. */
+/** Runs a script under the policy for scripts, as `km script` does. */
 export async function watchScript(runtime: Runtime, job: WatchedScript): Promise<WatchedEnd> {
   const { runScript, diagnosticOf } = await import('../execute-script.ts');
   const { path, name, signal } = job;
@@ -51,7 +50,7 @@ export async function watchScript(runtime: Runtime, job: WatchedScript): Promise
     ...(job.trail ? { trail: job.trail.note } : {}),
     ...(signal ? { signal } : {}),
   });
-  // Commands hear of it by themselves; a block that waits for something does not.
+  // Commands receive the signal themselves, but a waiting block does not.
   signal?.addEventListener('abort', () => stage.world.js.close(), { once: true });
   const { fault, diagnostics, outputs } = await runScript(job.text, {
     ...stage,
@@ -74,36 +73,33 @@ export async function watchScript(runtime: Runtime, job: WatchedScript): Promise
   };
 }
 
-/**
- * The same with a trail. Asked for a line: the last thing made there. Otherwise the refusal, or the last
- * thing that left.
- */
+/** Runs a script and explains a value: the last value of `line`, or else the refusal, or else the last effect. */
 export async function explainScript(
   runtime: Runtime,
   job: Omit<WatchedScript, 'trail'>,
   line?: number,
 ): Promise<WatchedEnd & { readonly explained: Outcome<Explained> }> {
   const trail = createTrail();
-  let left: number | undefined;
+  let lastLine: number | undefined;
   const end = await watchScript(runtime, {
     ...job,
     trail,
     onEffect(effect) {
-      left = effect.line ?? left;
+      lastLine = effect.line ?? lastLine;
       job.onEffect?.(effect);
     },
   });
   const { fault } = end;
   if (fault && line === undefined) {
-    // Only here: it reads journals too, and would bring the whole harness into every run of a script.
+    // Loaded here, because it also reads journals and would load the whole harness for every script.
     const { ofScriptFault } = await import('@kernmantle/core/reports');
     return { ...end, explained: ok(ofScriptFault(fault, trail.ofFault(fault))) };
   }
-  const last = line ?? left;
-  const made = last === undefined ? undefined : trail.atLine(job.name, last).at(-1);
-  if (made) {
+  const last = line ?? lastLine;
+  const value = last === undefined ? undefined : trail.atLine(job.name, last).at(-1);
+  if (value) {
     const subject = `${job.name}:${last}`;
-    return { ...end, explained: ok({ subject, refusal: null, ...trail.ofMarks(made) }) };
+    return { ...end, explained: ok({ subject, refusal: null, ...trail.ofMarks(value) }) };
   }
   if (fault) return { ...end, explained: { ok: false, error: fault } };
   const where = line === undefined ? 'the script made nothing' : `nothing was made at line ${line}`;

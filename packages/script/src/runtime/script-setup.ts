@@ -1,5 +1,5 @@
-// Scripts over one project: their world, with the right of whoever runs them. The language and all
-// that belongs to it are loaded when the first script is.
+// Creates the world of a script in a project, with the rights of the caller. The language is loaded with
+// the first script.
 import { hash } from 'node:crypto';
 import { readFileSync } from 'node:fs';
 import { homedir } from 'node:os';
@@ -55,32 +55,31 @@ import {
 import type { ScriptWorld } from '../world.ts';
 
 export interface ScriptUse {
-  /** A name for the audit. */
   name?: string;
   signal?: AbortSignal;
-  /** Of whoever runs the script, asked at every act; without it the operator's policy holds. */
+  /** Returns the token of the caller. It is called before every operation. Absent: the operator's policy applies. */
   auth?: () => Pick<Caller, '__auth' | '__thread_id' | '__directive_id'>;
-  /** Where the call came in; `script` when absent. */
+  /** Surface of the call; absent: `script`. */
   surface?: string;
-  /** Names of rights that it is held to, besides what its caller holds. */
+  /** Capability names that further restrict the rights of the caller. */
   only?: readonly string[];
-  /** Of the call it is part of: what it calls gets keys of its own, the same when it is made again. */
+  /** Idempotency key of the script's call. The keys of its own calls are derived from it. */
   key?: string;
-  /** Asked before every operation: may the script go on? */
+  /** Called before every operation. A failure stops the script. */
   gate?: () => Outcome<null>;
-  /** Inside a thread: its own way to a model. */
+  /** Sends prompts through the calling thread. */
   model?: ScriptWorld['model'];
-  /** Keeps track of how values came to be. */
+  /** Collects the origin of each value. */
   trail?: NonNullable<Ports['trail']>;
-  /** Of the thread it works for; they hold whatever its statements say. */
+  /** Guards of the calling thread. A script cannot switch them off. */
   guards?: GuardSet;
-  /** Who answers a guard that asks; the queue when absent. */
+  /** Answers the approval requests of guards. Absent: they wait in the queue. */
   ask?: NonNullable<Ports['ask']>;
-  /** Somebody is there to be asked, besides the queue. */
+  /** Asks a person at the terminal, besides the queue. */
   person?: AskPerson;
 }
 
-/** What `runScript` needs, together with the script itself. */
+/** Parts of `ScriptOptions` that the project decides. */
 interface ScriptSetup {
   world: ScriptWorld;
   frame: Frame;
@@ -88,23 +87,20 @@ interface ScriptSetup {
   signal?: AbortSignal;
 }
 
-/** Answers every question of a call that a person has approved. */
+/** Answers every approval request of a call that a person has approved. */
 export const APPROVED: NonNullable<Ports['ask']> = () => ok({ answer: 'approved' });
 const SURFACE = 'script';
-/** How long a decision about policies and tokens is reused; each right is checked anew. */
+/** Milliseconds for which an authority is reused. Each right is still checked every time. */
 const FRESH_MS = 50;
 const PROJECT_SIGNS = ['.ai', 'mlld-config.json', 'package.json', '.git'];
 const KINDS: readonly ItemKind[] = ['tool', 'directive', 'knowledge'];
 const MAX_ANSWER = 4096;
 
-/** The nearest folder upwards that says it is a project; otherwise the script's own. */
+/** Returns the nearest folder above that is a project; otherwise the folder itself. */
 export const findScriptProject = (folder: string, home: string): string =>
   findProject(folder, home, PROJECT_SIGNS);
 
-/**
- * A project may get its `.ai` folder at any time; what was remembered before that is in the user's
- * folder and still holds.
- */
+/** Returns the label records of a project, with older ones in the user's folder, which still apply. */
 function recordsOf(open: OpenProject): LabelRecords {
   const { project, home } = open;
   const records = labelRecords(open);
@@ -121,21 +117,21 @@ function recordsOf(open: OpenProject): LabelRecords {
 
 const fresh = (): string => Buffer.from(systemRandom(12)).toString('hex');
 
-/** Asked at every act, decided anew when the last answer has aged. */
-function steady(
+/** Returns a function that gives the current authority and reuses it for `FRESH_MS`. */
+function cachedAuthority(
   open: OpenProject,
   authorize: ReturnType<typeof createAuthorize>,
   caller: () => Caller,
 ): () => Outcome<Authority> {
-  let known: { at: number; authority: Outcome<Authority> } | undefined;
+  let cached: { at: number; authority: Outcome<Authority> } | undefined;
   return () => {
     const now = open.clock.monotonic();
-    if (!known || now - known.at > FRESH_MS) known = { at: now, authority: authorize(caller()) };
-    return known.authority;
+    if (!cached || now - cached.at > FRESH_MS) cached = { at: now, authority: authorize(caller()) };
+    return cached.authority;
   };
 }
 
-/** A model without tools, for a script that no thread runs. */
+/** Returns a model without tools, for a script outside of a thread. */
 function modelFor(rooms: Rooms, use: ScriptUse) {
   const { open, library } = rooms;
   const model: ScriptWorld['model'] = async ({ prompt, tier = 'general', onText }, frame) => {
@@ -170,34 +166,34 @@ function modelFor(rooms: Rooms, use: ScriptUse) {
     );
     if (!answer.ok) return answer;
     const { content, broken } = answer.output;
-    if (broken) return fail('stream_incomplete', 'the answer of the model broke off');
+    if (broken) return fail('stream_incomplete', 'the answer of the model is incomplete');
     const text = content.map((block) => (block.type === 'text' ? block.text : '')).join('');
     return ok(makeValue(text, { descriptor: describe({ taint: ['src:llm'] }) }));
   };
   return model;
 }
 
-/** Read once, and only where a policy has a list of what is allowed. */
-let known: readonly string[] | undefined;
+/** The patterns of dangerous operations, read when a policy has an `allow` list. */
+let cachedDangers: readonly string[] | undefined;
 function dangers(): readonly string[] {
-  if (known) return known;
+  if (cachedDangers) return cachedDangers;
   const file = join(BUNDLE, 'config/danger.yaml');
   const { value } = parseYaml(readFileSync(file, 'utf8'));
   const listed = isObject(value) ? Object.values(value).flat() : [];
   const patterns = listed.filter((one) => typeof one === 'string');
-  // Nothing would be dangerous: whoever asks is told that it cannot be known.
+  // Without patterns nothing would be dangerous, so a missing list is an error.
   if (patterns.length === 0) throw new Error(`${file} lists no patterns`);
-  known = patterns;
+  cachedDangers = patterns;
   return patterns;
 }
 
-/** Shows what a call of a tool would write. */
+/** Returns the preview of a tool call for approval requests. */
 const previewsIn =
   ({ open, library }: Rooms): NonNullable<ScriptWorld['previewTool']> =>
-  async (id, given) => {
+  async (id, inputs) => {
     const found = library.find('tool', id);
     const ports = { library, projectRoot: open.project, labels: recordsOf(open) };
-    return found.ok ? await previewTool(ports, found.output, given) : undefined;
+    return found.ok ? await previewTool(ports, found.output, inputs) : undefined;
   };
 
 export async function openScripts(rooms: Rooms, use: ScriptUse): Promise<ScriptSetup> {
@@ -214,10 +210,10 @@ export async function openScripts(rooms: Rooms, use: ScriptUse): Promise<ScriptS
   };
   const write = (entry: RecordEntry): MaybePromise<void> => {
     const written = audit.write(auditRow(entry, { ...who, subject: subjectNow() }));
-    const kept = written.ok ? audit.kept?.() : undefined;
-    return kept ? kept.then(mustBeKept) : mustBeKept(written);
+    const stored = written.ok ? audit.kept?.() : undefined;
+    return stored ? stored.then(mustBeKept) : mustBeKept(written);
   };
-  /** Statements that stay inside the script leave no row; refusals and exceptions always do. */
+  /** Statements without an effect outside leave no audit row. Refusals and exceptions to policies always do. */
   const record = (entry: RecordEntry): MaybePromise<void> => {
     const { outcome } = entry;
     const isRefused = !outcome.ok && outcome.error.code === 'permission_denied';
@@ -229,7 +225,7 @@ export async function openScripts(rooms: Rooms, use: ScriptUse): Promise<ScriptS
     ...(guards && { guards }),
   });
   const act = { record, ...(gate && { gate }) };
-  const speaker = (): Caller => ({
+  const currentCaller = (): Caller => ({
     surface,
     name,
     frame,
@@ -237,7 +233,7 @@ export async function openScripts(rooms: Rooms, use: ScriptUse): Promise<ScriptS
     ...(only && { only }),
     ...(signal && { signal }),
   });
-  const authorityNow = steady(open, createAuthorize(open, library), speaker);
+  const authorityNow = cachedAuthority(open, createAuthorize(open, library), currentCaller);
   let calls = 0;
   const nextKey = (): string => {
     calls += 1;
@@ -257,11 +253,11 @@ export async function openScripts(rooms: Rooms, use: ScriptUse): Promise<ScriptS
     subprocess: () => open.primitives.get('subprocess') as Primitive,
     kernel,
     caller: (inner) => ({
-      ...speaker(),
+      ...currentCaller(),
       idempotencyKey: nextKey(),
-      // The script's guards and hooks have seen this call already; policies and privileged ones judge it
-      // again, and guards on what only the tool says of itself. What a person has said to the statement
-      // holds for the call it makes.
+      // The guards and hooks of the script have judged this call. Policies and privileged guards judge it
+      // again, and so do guards on facts that only the tool declares. The approval of the statement applies
+      // to its call.
       frame: {
         ...childFrame(inner, {
           selection: { ...inner.selection, partOf: inner },

@@ -1,5 +1,5 @@
-// What may follow `=>`, and the lines of a block. An action is a value or something that acts; a block
-// is a list of actions that may bind names of its own and give back a value.
+// Parses the action after `=>` and the lines of a block. An action is a value or a statement. A block is a
+// list of actions that can bind its own names and can return a value.
 import { nearest } from '@kernmantle/core/base';
 import type { ActionExpression, Expression, LabelEdit, NodeOf, Statement } from './ast.ts';
 import type { Reader } from './cursor.ts';
@@ -30,7 +30,7 @@ const VALUE_WORDS = new Set(
 );
 const NO_VALUE = /[\n\]);,}>]|$|<<|<=|<(?=[ \t])|==|!=|!?~=|=>/my;
 
-/** Behind `=>`. `mayVar`: the single action of a `when` statement binds at file level. */
+/** Parses an action after `=>`. `mayVar` allows the action of a single `when` statement to bind at file level. */
 export function parseAction(r: Reader, mayVar = false): ActionExpression {
   return r.deeper(() => {
     refuseSlash(r, 'let');
@@ -49,7 +49,7 @@ function parseActing(r: Reader, word: string, mayVar: boolean): Statement | unde
   if (isEffectWord(word)) return parseEffect(r, false);
   if (isLeaveWord(word)) return parseLeave(r, word);
   if (word === 'var' && !mayVar) {
-    r.fail('`var` cannot stand in a block', {
+    r.fail('`var` is not allowed in a block', {
       end: at + word.length,
       hint: 'use `let @x = …`',
       code: 'misplaced',
@@ -61,6 +61,7 @@ function parseActing(r: Reader, word: string, mayVar: boolean): Statement | unde
   return parse(r, at);
 }
 
+/** Parsers of statements in a block. The reader is after the word of the statement. */
 const ACTING = new Map<string, (r: Reader, at: number) => Statement>(
   Object.entries({
     let: parseLet,
@@ -71,12 +72,10 @@ const ACTING = new Map<string, (r: Reader, at: number) => Statement>(
   }),
 );
 
-/** Stands behind `bail`. */
 export function parseBail(r: Reader, at: number): NodeOf<'bail'> {
   return { kind: 'bail', value: parseOptionalValue(r), at, end: r.pos };
 }
 
-/** Stands behind `return`. */
 export function parseOutputs(r: Reader, at: number): NodeOf<'return'> {
   const value = parseOptionalValue(r);
   return { kind: 'return', isOutputs: true, value, labels: undefined, at, end: r.pos };
@@ -87,7 +86,7 @@ const LEAVE_WORDS = ['done', 'continue', 'skip', 'retry'] as const;
 export const isLeaveWord = (word: string | undefined): word is NodeOf<'leave'>['word'] =>
   LEAVE_WORDS.some((one) => one === word);
 
-/** A value that may be missing at the end of a line, a block or an arm. */
+/** Parses a value that may be absent at the end of a line, block or arm. */
 function parseOptionalValue(r: Reader): Expression | undefined {
   const here = r.pos;
   r.blanks();
@@ -98,17 +97,17 @@ function parseOptionalValue(r: Reader): Expression | undefined {
   return r.within({ blocks: 'none' }, () => parseValue(r));
 }
 
-/** `done v`, `continue v`, `skip`, `retry hint` */
+/** Parses `done v`, `continue v`, `skip` or `retry hint`. */
 function parseLeave(r: Reader, word: NodeOf<'leave'>['word']): NodeOf<'leave'> {
   const at = r.pos;
   r.pos += word.length;
   if (word === 'retry' && r.scope.inLoop) {
-    r.fail('`retry` cannot stand in a loop', { at, hint: 'use `continue`', code: 'misplaced' });
+    r.fail('`retry` is not allowed in a loop', { at, hint: 'use `continue`', code: 'misplaced' });
   }
   if (!r.scope.inBody) {
-    r.fail(`\`${word}\` has nothing to leave here`, {
+    r.fail(`\`${word}\` cannot be used here`, {
       at,
-      hint: 'it stands in a function, a loop or a stage',
+      hint: 'use it in a function, a loop or a stage',
       code: 'misplaced',
     });
   }
@@ -116,7 +115,7 @@ function parseLeave(r: Reader, word: NodeOf<'leave'>['word']): NodeOf<'leave'> {
   return { kind: 'leave', word, value, at, end: r.pos };
 }
 
-/** The value of an arm, unless it turns out to be the condition of the next one on the line. */
+/** Parses the value of an arm, unless that value is the condition of the next arm on the line. */
 function parseArmValue(r: Reader): Expression | undefined {
   const here = r.pos;
   const value = parseOptionalValue(r);
@@ -128,7 +127,7 @@ function parseArmValue(r: Reader): Expression | undefined {
 
 const VERDICTS: readonly NodeOf<'verdict'>['decision'][] = ['allow', 'deny', 'retry', 'ask'];
 
-/** In a guard's arm: a decision, or `!label @v` and its like, which allow the changed value. */
+/** Parses the decision of a guard's arm. `!label @v` and similar forms allow the changed value. */
 function parseVerdict(r: Reader, word: string | undefined): NodeOf<'verdict'> | undefined {
   const at = r.pos;
   const written = VERDICTS.find((one) => one === word);
@@ -141,7 +140,7 @@ function parseVerdict(r: Reader, word: string | undefined): NodeOf<'verdict'> | 
   return { kind: 'verdict', decision, value, labels, options: parseOptions(r), at, end: r.pos };
 }
 
-/** Its `with` belongs to the decision. */
+/** A `with` after the value belongs to the decision, not to the value. */
 function parseVerdictValue(r: Reader): Expression | undefined {
   if (r.sees(/[ \t]*with[ \t]*\{/y)) return undefined;
   const value = parseArmValue(r);
@@ -150,12 +149,12 @@ function parseVerdictValue(r: Reader): Expression | undefined {
   return value.value;
 }
 
-/** `denny "reason"` would allow. */
+/** Fails on a misspelt decision, because `denny "reason"` would otherwise allow. */
 function refuseMistyped(r: Reader, at: number, added: readonly string[]): void {
   const [word = ''] = added;
   const close = added.length === 1 ? nearest(word, VERDICTS) : undefined;
   if (close === undefined) return;
-  r.fail(`\`${word}\` is no decision`, {
+  r.fail(`\`${word}\` is not a decision`, {
     at,
     end: at + word.length,
     hint: `did you mean \`${close}\`? A label is added with \`allow with { addLabels: ["${word}"] }\``,
@@ -163,8 +162,8 @@ function refuseMistyped(r: Reader, at: number, added: readonly string[]): void {
 }
 
 /**
- * `label`, `!label`, `trusted!`, `clear!`, separated by commas, before a value. What has a `!` may stand
- * alone in a guard; a word alone is more likely a slip.
+ * Parses `label`, `!label`, `trusted!` or `clear!`, separated by commas, before a value. In a guard a
+ * change with `!` needs no value. A bare word needs one, because it is more likely a mistake.
  */
 function parseLabelEdit(r: Reader): LabelEdit | undefined {
   const at = r.pos;
@@ -195,7 +194,7 @@ function editOf(r: Reader, at: number, changes: readonly string[]): LabelEdit {
       edit.remove.push('untrusted');
       edit.add.push('trusted');
     } else if (change.endsWith('!')) {
-      r.fail(`\`${change}\` is no change of labels`, {
+      r.fail(`\`${change}\` is not a change of labels`, {
         at,
         hint: 'write `label`, `!label`, `trusted!` or `clear!`',
       });
@@ -205,7 +204,7 @@ function editOf(r: Reader, at: number, changes: readonly string[]): LabelEdit {
   return edit;
 }
 
-/** `=> value`, standing behind the arrow: gives back from a function, a block, the script. */
+/** Parses the value after `=>`, which a function, a block or the script returns. */
 export function parseReturn(r: Reader, at: number): Statement {
   r.breakAfter();
   const word = r.word();
@@ -217,7 +216,6 @@ export function parseReturn(r: Reader, at: number): Statement {
   return { kind: 'return', isOutputs: false, value, labels, at, end: r.pos };
 }
 
-/** Stands at `[`. */
 export function parseBlock(r: Reader, what: string): NodeOf<'block'> {
   const at = r.pos;
   r.expect('[', `before the block of ${what}`);
@@ -225,7 +223,7 @@ export function parseBlock(r: Reader, what: string): NodeOf<'block'> {
   return { kind: 'block', body, at, end: r.pos };
 }
 
-/** Lines up to and with `]`. */
+/** Parses the lines of a block up to and including `]`. */
 export function parseBlockRest(
   r: Reader,
   first: readonly ActionExpression[],
@@ -239,7 +237,7 @@ export function parseBlockRest(
       if (r.take(']')) return lines;
       if (r.isAtEnd) {
         r.far = r.end;
-        r.failUnclosed(opened, 'the block is never closed');
+        r.failUnclosed(opened, 'the block is not closed');
       }
       lines.push(parseLine(r));
       r.overrun = undefined;
@@ -247,7 +245,7 @@ export function parseBlockRest(
   });
 }
 
-/** The last line of a guard's block: what it decides is what the arm does. */
+/** Returns the last line of a guard's block as its decision. */
 const decidedBy = (value: NodeOf<'verdict'>): Statement => {
   const { at, end } = value;
   return { kind: 'return', isOutputs: false, value, labels: undefined, at, end };
@@ -268,7 +266,7 @@ function parseLine(r: Reader): ActionExpression {
     if (r.peek() !== '@' && !isText) r.fail(`expected a statement, found ${r.shown()}`);
     const line = parseAugment(r) ?? parseValue(r);
     if (isText && line.kind !== 'pipeline' && line.kind !== 'with')
-      r.fail('expected a statement, found a text alone', {
+      r.fail('expected a statement, found only a text', {
         at,
         hint: 'show it, or pipe it: `"…" | show`',
       });
@@ -280,7 +278,7 @@ function parseLine(r: Reader): ActionExpression {
   if (word === 'run' || isFlowWord(word)) return asLine(parseValue(r));
   const end = at + word.length;
   if (STATEMENT_WORDS.has(word))
-    r.fail(`\`${word}\` cannot stand in a block`, { end, code: 'misplaced' });
+    r.fail(`\`${word}\` is not allowed in a block`, { end, code: 'misplaced' });
   const hint = hintOfWord(r, word);
   return r.fail(`expected a statement, found ${r.shown()}`, { end, ...(hint && { hint }) });
 }

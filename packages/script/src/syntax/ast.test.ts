@@ -26,7 +26,7 @@ test('a way out is found behind parts that are absent', () => {
   expect(mayLeave(branch('if @a [ => 1 ]'), false)).toBe(true);
   expect(mayLeave(branch('when [ @a => [ if @n [ => 2 ] ] ]'), false)).toBe(true);
   expect(mayLeave(branch('show @n'), true)).toBe(false);
-  // The value of an arm leads out of a function, not out of a script.
+  // The value of an arm ends a function, but not a script.
   expect(mayLeave(branch('when @a => "x"'), true)).toBe(true);
   expect(mayLeave(branch('when @a => "x"'), false)).toBe(false);
   expect(mayLeave(branch('when @a => show "x"'), true)).toBe(false);

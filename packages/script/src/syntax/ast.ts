@@ -1,6 +1,6 @@
-// The tree of a script. Statements act, expressions give a value; an action (an arm, a loop's body, a
-// line of a block) may be either. Every node knows where it stands: `at` and `end` are offsets into
-// the text of the file, turned into lines and columns only when somebody asks.
+// Types of the syntax tree. Statements act and expressions give a value. An action (an arm, the body of a
+// loop, a line of a block) may be either. Each node has offsets into the text of the file; `createLines`
+// turns them into lines and columns.
 
 export interface Range {
   readonly at: number;
@@ -9,7 +9,7 @@ export interface Range {
 
 interface Nodes extends Statements, Expressions, Stages, TextParts, Inner {}
 
-/** A node of one kind, or of one of several; the tables below say what each holds. */
+/** A node of one kind, or a union of several. The interfaces below define the fields of each kind. */
 export type NodeOf<K extends keyof Nodes> = {
   [P in K]: { readonly kind: P } & Range & Readonly<Nodes[P]>;
 }[K];
@@ -25,47 +25,46 @@ export type Mode = 'markdown' | 'strict';
 export interface ScriptTree {
   readonly mode: Mode;
   readonly text: string;
-  /** The YAML between the `---` lines, as written. */
+  /** Text of the YAML between the `---` lines; absent without front matter. */
   readonly frontMatter: string | undefined;
   readonly body: readonly (NodeOf<'text'> | Statement)[];
 }
 
 interface Statements {
-  /** `var L1,L2 @x = value` */
+  /** Binds a name for the file: `var L1,L2 @x = value`. */
   var: Assignment;
-  /** `let [labels] @x = value`, only in blocks and among arms. */
+  /** Binds a name in a block or among arms: `let [labels] @x = value`. */
   let: Assignment;
-  /** `@x += value`, `let @x += value` */
+  /** Adds to a variable: `@x += value` or `let @x += value`. */
   augment: { name: string; value: Expression };
-  /** `exe L @f(a, b) = body [with { … }]`; without a parameter list `parameters` is empty. */
+  /** Defines a function: `exe L @f(a, b) = body [with { … }]`. Without a parameter list `parameters` is empty. */
   exe: {
     labels: readonly string[];
     name: string;
     parameters: readonly Parameter[];
     body: Expression;
-    /** `with { description }` and friends, when written after the body of a function. */
+    /** Options such as `with { description }`, if they follow the body of a function. */
     options: NodeOf<'options'> | undefined;
   };
-  /** `exe js = { up, clean }` */
+  /** Names functions that blocks of a language may call: `exe js = { up, clean }`. */
   helpers: { language: 'js' | 'node' | 'py'; names: readonly string[] };
-  /** `show`, `log`, `output`, `append`; also as an arm, an action, an inline stage. */
+  /** One of `show`, `log`, `output` and `append`, as a statement, an arm, an action or an inline stage. */
   effect: {
     effect: 'show' | 'log' | 'output' | 'append';
-    /** Absent: `output to "f"` writes the document so far; an inline stage passes its input. */
+    /** Absent: `output to "f"` writes the document so far, and an inline stage passes its input. */
     value: Expression | undefined;
     target: Target | undefined;
     format: 'json' | 'yaml' | 'text' | undefined;
   };
-  /** `run cmd {…}`, `run @f(…)`, `run @x | {…}`: prints its result. */
+  /** Prints the result of `run cmd {…}`, `run @f(…)` or `run @x | {…}`. */
   run: { action: Expression };
-  /** `@f(…)`, `@x | …` on a line of its own. */
+  /** A call `@f(…)` or pipeline `@x | …` on its own line. */
   call: { value: Expression };
-  /** `when`, `if`, `for`, `loop` where a statement stands. */
   flow: { value: NodeOf<'when' | 'if' | 'for' | 'foreach' | 'loop'> };
   import: {
     form:
       | { readonly kind: 'names'; readonly names: readonly { name: string; alias: string }[] }
-      /** `as` undefined: derived from the file's name. */
+      /** Absent: the alias comes from the name of the file. */
       | { readonly kind: 'namespace'; readonly alias: string | undefined }
       | {
           readonly kind: 'templates';
@@ -73,23 +72,22 @@ interface Statements {
           readonly parameters: readonly Parameter[];
         }
       | { readonly kind: 'policy'; readonly alias: string };
-    /** A path, or `@input` / `@payload`, or any other registry-like reference as text. */
+    /** A path, `@input`, `@payload`, or a connector. */
     source:
       | { readonly kind: 'path'; readonly path: NodeOf<'template'> }
-      /** `tools … from mcp "NAME"` */
+      /** The connector of `import tools … from mcp "NAME"`. */
       | { readonly kind: 'connector'; readonly name: NodeOf<'template'> }
       | { readonly kind: 'input' | 'payload' };
-    /** `static`, `live`, `local`, `cached(1h)`, `module`: as written. */
+    /** Text of the mode, such as `static`, `live`, `local`, `cached(1h)` or `module`. */
     mode: string | undefined;
     options: NodeOf<'options'> | undefined;
   };
-  /** Undefined: `{ * }`. */
   export: { names: readonly string[] | undefined };
   guard: {
     privileged: boolean;
     name: string | undefined;
     timing: 'before' | 'after' | 'always';
-    /** As written: `secret`, `op:exe`, `@f`. */
+    /** Text of the filter, such as `secret`, `op:exe` or `@f`. */
     filter: string;
     rules: NodeOf<'when'>;
   };
@@ -97,27 +95,27 @@ interface Statements {
     name: string | undefined;
     timing: 'before' | 'after';
     filter: string;
-    /** `@f("src/")`: how the text of the first argument begins. */
+    /** Prefix that the text of the first argument must have, as in `@f("src/")`. */
     prefix: string | undefined;
     body: NodeOf<'block'>;
   };
-  /** `policy @p = { … }` or `union(@a, @b)`. */
+  /** Defines a policy: `policy @p = { … }` or `union(@a, @b)`. */
   policy: { name: string; members: readonly Expression[] };
-  /** `profiles { name: { requires: { cmd: [git], sh } } }`; a bare word counts as `word: true`. */
+  /** Profiles: `profiles { name: { requires: { cmd: [git], sh } } }`. A bare word means `word: true`. */
   profiles: { value: NodeOf<'object'> };
-  /** `needs { … }`, bare words allowed as in profiles. */
+  /** Needs: `needs { … }`. A bare word means `word: true`. */
   needs: { value: NodeOf<'object'> };
-  /** `=> value`, `=> label @v`, `=> !label @v`, `=> trusted! @v`, `=> clear! @v`, `return { … }`. */
+  /** Returns a value: `=> v`, `=> label @v`, `=> !label @v`, `=> trusted! @v`, `=> clear! @v` or `return { … }`. */
   return: {
-    /** True for the word `return` (a directive's outputs). */
+    /** True for the word `return`, which gives the outputs of a directive. */
     isOutputs: boolean;
     value: Expression | undefined;
     labels: LabelEdit | undefined;
   };
   bail: { value: Expression | undefined };
-  /** What ends a round, an item or an attempt. Legal places are checked by the parser. */
+  /** Ends a round, an item or an attempt. The parser checks that the word is legal at its location. */
   leave: { word: 'done' | 'continue' | 'skip' | 'retry'; value: Expression | undefined };
-  /** A fence of kind `mlld-run`: a strict script inside a markdown one. */
+  /** A fence of kind `mlld-run`: a strict script inside of a markdown script. */
   fence: { body: readonly Statement[] };
 }
 
@@ -129,7 +127,7 @@ interface Assignment {
 
 export interface Parameter {
   readonly name: string;
-  /** As written after `:`; documentation only. */
+  /** Text of the type after `:`. It is documentation only. */
   readonly type: string | undefined;
 }
 
@@ -141,74 +139,73 @@ export type Target =
 export interface LabelEdit {
   readonly add: readonly string[];
   readonly remove: readonly string[];
-  /** `clear!` */
+  /** True for `clear!`, which removes all labels. */
   readonly clear: boolean;
 }
 
 interface Expressions {
-  /** Numbers, booleans, null, `'literal text'` and interpolating text without anything to put in. */
+  /** A number, boolean, null, `'literal text'`, or a template without references. */
   literal: {
     value: null | boolean | number | string;
-    /** `*`: true, and always matches as a condition. */
+    /** True for `*`, which always matches as a condition. */
     isWildcard?: true;
   };
   template: { style: TextStyle; parts: readonly TemplatePart[] };
-  /** `/body/flags`: only the first argument of `match`, `replace`, `replaceAll`, `split`. */
+  /** A pattern `/body/flags`: only the first argument of `match`, `replace`, `replaceAll` and `split`. */
   pattern: { body: string; flags: string };
   array: { items: readonly ArrayItem[] };
   object: { entries: readonly ObjectEntry[] };
-  /** `@name` and everything that hangs on it. `@o.f(1)[0]`: field f, call, index 0. */
+  /** A name with its accesses. `@o.f(1)[0]` has the steps field `f`, call and index 0. */
   reference: {
     name: string;
     steps: readonly PathStep[];
-    /** `@x?` as a value of its own: undefined instead of an error where something is missing. */
+    /** True for `@x?` as a value: a missing part gives undefined instead of an error. */
     isOptional: boolean;
   };
   unary: { operator: '!' | '-'; value: Expression };
   binary: { operator: BinaryOperator; left: Expression; right: Expression };
   ternary: { condition: Expression; then: Expression; else: Expression };
-  /** `source | @a | @b`; without a source it begins with a group. */
+  /** A pipeline `source | @a | @b`. Without a source it begins with a group. */
   pipeline: { source: Expression | undefined; stages: readonly PipelineStage[] };
-  /** `value with { stdin: …, guards: … }`; a `pipeline` key is parsed into stages. */
+  /** A value with options: `value with { stdin: …, guards: … }`. The key `pipeline` is parsed into stages. */
   with: { value: Expression; options: NodeOf<'options'> };
-  /** `cmd {…}`, `{…}` and `run "…"`: one entry of `lines` per command line. */
+  /** A command: `cmd {…}`, `{…}` or `run "…"`. `lines` has one entry for each command line. */
   command: {
     lines: readonly (readonly TemplatePart[])[];
-    /** As written between the braces, for the printer. */
+    /** Text between the braces, which the printer writes again. */
     raw: string;
-    /** `cmd (@a, @b) {…}`: in its environment. */
+    /** Variables for the environment of the command: `cmd (@a, @b) {…}`. */
     names: readonly NodeOf<'reference'>[];
-    /** `cmd:DIR`, `cmd (@a):DIR` */
+    /** Folder of the command, as in `cmd:DIR` or `cmd (@a):DIR`. */
     folder: NodeOf<'template'> | undefined;
     using: Using | undefined;
   };
   code: {
     language: Language;
-    /** `js (@a, @b) {…}` */
+    /** Variables that the code receives, as in `js (@a, @b) {…}`. */
     names: readonly NodeOf<'reference'>[];
-    /** Between the braces; lines end with `\n`. */
+    /** Text between the braces. Its lines end with `\n`. */
     body: string;
     folder: NodeOf<'template'> | undefined;
     using: Using | undefined;
   };
-  /** `<path # Section>`; fields after it (`<a.json>.k[0]`) are `steps`. */
+  /** A file `<path # Section>`. Fields after it, as in `<a.json>.k[0]`, are `steps`. */
   file: {
-    /** Style `bare`; the parts hold `@var`s of the path. */
+    /** The path in the style `bare`. Its parts may contain variables. */
     path: NodeOf<'template'>;
     sections: Sections | undefined;
-    /** `{ greet, *Service }`, `{ ?? }`: the words between the braces. */
+    /** Words between the braces of `{ greet, *Service }` or `{ ?? }`. */
     definitions: readonly string[] | undefined;
-    /** `as "…"`: a heading, or a template over `<>`. */
+    /** The text of `as "…"`: a heading, or a template over `<>`. */
     as: NodeOf<'template'> | undefined;
     isOptional: boolean;
     steps: readonly PathStep[];
   };
-  /** `run …` where a value stands. */
   'run-value': { action: Expression };
   when: {
-    /** `when V [ … ]`: conditions are compared with it. */
+    /** Value of `when V [ … ]` that the conditions are compared with; absent without one. */
     subject: Expression | undefined;
-    /** `when C => action` without a list. */
+    /** True for `when C => action` without a list. */
     isSimple: boolean;
     items: readonly NodeOf<'arm' | 'let' | 'augment'>[];
   };
@@ -219,46 +216,46 @@ interface Expressions {
     collection: Expression;
     filter: Expression | undefined;
     body: ActionExpression;
-    /** `when [ arms ]` in place of a body: what no arm matches is left out. */
+    /** True if `when [ arms ]` is the body. An item that no arm matches is left out. */
     isSifted?: true;
-    /** `=> | @stage`: pipes the collected array. */
+    /** Stages after `=> |`, which process the collected array. */
     batch: readonly PipelineStage[] | undefined;
   };
-  /** `foreach @f(@xs, @ys) => | @stage with { separator }` */
+  /** Calls a function for each combination: `foreach @f(@xs, @ys) => | @stage with { separator }`. */
   foreach: {
     call: NodeOf<'reference'>;
     batch: readonly PipelineStage[] | undefined;
     options: NodeOf<'options'> | undefined;
   };
   loop: {
-    /** Undefined: `loop [ … ]` without a number. */
+    /** Maximum number of rounds. Absent for `loop [ … ]` without a number. */
     limit: Expression | undefined;
     pauseMs: number;
     until: Expression | undefined;
     body: NodeOf<'block'>;
   };
-  /** `template "./page.att"` as a function's body. */
+  /** A template file as the body of a function: `template "./page.att"`. */
   'template-file': { path: NodeOf<'template'> };
-  /** `prose { … }`, `llm "…"`, `llm:tier { … }`: a model through the kernel, without tools. */
+  /** A prompt to a model without tools: `prose { … }`, `llm "…"` or `llm:tier { … }`. */
   model: {
     word: 'prose' | 'llm';
-    /** `llm:tier`; undefined: the default. */
+    /** Tier of `llm:tier`. Absent: the default tier. */
     tier: string | undefined;
     prompt: NodeOf<'template'>;
     options: NodeOf<'options'> | undefined;
   };
-  /** In a guard's arms only. */
+  /** Decision of a guard. It is legal only in the arms of a guard. */
   verdict: {
     decision: 'allow' | 'deny' | 'retry' | 'ask';
     value: Expression | undefined;
     labels: LabelEdit | undefined;
-    /** `allow @v with { addLabels, removeLabels }` */
+    /** Options such as `allow @v with { addLabels, removeLabels }`. */
     options: NodeOf<'options'> | undefined;
   };
   block: { body: readonly ActionExpression[] };
 }
 
-/** How text was written; decides what is put in, and how the printer writes it again. */
+/** Notation of a text. It decides which references are replaced and how the printer writes the text. */
 export type TextStyle =
   | 'double'
   | 'backtick'
@@ -271,13 +268,13 @@ export type TextStyle =
 
 interface TextParts {
   /**
-   * `@name.field(args)|@stage`, `{{name.field}}`, `@x?`, `` @x?`…` ``, `@x??"d"`. In the `as` of a file
-   * a reference named `<>` is the file.
+   * A reference in a text: `@name.field(args)|@stage`, `{{name.field}}`, `@x?`, `` @x?`…` `` or `@x??"d"`.
+   * In the `as` of a file the name `<>` means the file.
    */
   insert: {
     value: NodeOf<'reference'>;
     stages: readonly PipelineStage[];
-    /** What stays when the name is unknown. */
+    /** Text that is printed unchanged if the name is unknown. */
     raw: string;
     mode:
       | { readonly kind: 'plain' | 'optional' }
@@ -285,30 +282,30 @@ interface TextParts {
       | { readonly kind: 'default'; readonly value: Expression };
     quote?: Quote;
   };
-  /** `<a.md # S>|@stage` inside text. */
+  /** A file inside of a text: `<a.md # S>|@stage`. */
   'file-part': {
     file: NodeOf<'file'>;
     stages: readonly PipelineStage[];
     raw: string;
     quote?: Quote;
   };
-  /** `/for @x in @xs` … `/end` inside a template. */
+  /** A repetition inside of a template: `/for @x in @xs` … `/end`. */
   repeat: {
     bind: Binding;
     collection: Expression;
-    /** The lines between, each with its line break. */
+    /** Lines of the repetition, each with its line break. */
     parts: readonly TemplatePart[];
-    /** The text ends here: the last line break of what it gives is dropped. */
+    /** True at the end of the text, where the last line break of the result is dropped. */
     trimsEnd?: true;
   };
 }
 
-/** In commands: the quotes around what is put in. */
+/** Quotes around an inserted value in a command. */
 export type Quote = 'none' | 'single' | 'double';
 
 export interface ArrayItem {
   readonly value: Expression;
-  /** `@x?`: left out when falsy. */
+  /** True for `@x?`: the item is left out if it is falsy. */
   readonly isOptional: boolean;
   readonly isSpread: boolean;
 }
@@ -330,7 +327,7 @@ export type PathStep = { readonly at: number } & (
       readonly from: Expression | undefined;
       readonly to: Expression | undefined;
     }
-  /** `[*]` */
+  /** The step `[*]`, which reads each element. */
   | { readonly kind: 'each' }
   | { readonly kind: 'call'; readonly arguments: readonly Expression[] }
 );
@@ -341,24 +338,24 @@ type Equality = '==' | '!=' | '~=' | '!~=';
 export type BinaryOperator = Comparison | Arithmetic | Equality | '&&' | '||' | '??';
 
 interface Stages {
-  /** `@f`, `@f("x")`, `@parse.llm`: the target's last `call` step holds the further arguments. */
+  /** A stage `@f`, `@f("x")` or `@parse.llm`. The last `call` step of the target has the further arguments. */
   'call-stage': { target: NodeOf<'reference'>; isStream?: true };
-  /** `stream sh {…}`: what it says is shown as it comes. */
+  /** A stage of code. `stream sh {…}` prints its output in pieces. */
   'code-stage': { code: NodeOf<'command' | 'code'>; isStream?: true };
   'effect-stage': { effect: NodeOf<'effect'> };
-  /** `while(20, 5ms) @step` */
+  /** A repeated stage: `while(20, 5ms) @step`. */
   'while-stage': { limit: Expression; pauseMs: number; target: NodeOf<'reference'> };
-  /** `|| @a || @b (2, 5ms)`; the members of one array in `with { pipeline: [...] }`. */
+  /** A parallel group: `|| @a || @b (2, 5ms)`, or an array inside of `with { pipeline: [...] }`. */
   'group-stage': Parallel & { members: readonly PipelineStage[] };
 }
 
 export interface Parallel {
-  /** Undefined: the default. */
+  /** Maximum number of concurrent members. Absent: the default. */
   readonly cap: Expression | undefined;
   readonly pauseMs: number;
 }
 
-/** `using @v as NAME` */
+/** Passes a value as an environment variable: `using @v as NAME`. */
 export interface Using {
   readonly value: NodeOf<'reference'>;
   readonly name: string;
@@ -374,20 +371,20 @@ export interface SectionName {
 export interface Sections {
   readonly include: readonly SectionName[];
   readonly exclude: readonly SectionName[];
-  /** `# ??` gives 0, `# ##??` 2; undefined when sections are named. */
+  /** Heading level of a listing: 0 for `# ??`, 2 for `# ##??`. Absent if sections are named. */
   readonly list: number | undefined;
 }
 
 export type Condition =
-  /** In a match list: equal to its subject. */
+  /** In a match list: equal to the subject. */
   | { readonly kind: 'test'; readonly value: Expression }
-  /** `>= 0.7` in a match list. */
+  /** A comparison in a match list, such as `>= 0.7`. */
   | {
       readonly kind: 'compare';
       readonly operator: Comparison | Equality;
       readonly value: Expression;
     }
-  /** `!P`, `P && Q`, `P || Q` in a match list. */
+  /** Combinations `!P`, `P && Q` and `P || Q` in a match list. */
   | { readonly kind: 'not'; readonly pattern: Condition }
   | { readonly kind: 'and' | 'or'; readonly left: Condition; readonly right: Condition }
   | { readonly kind: 'any' | 'none' | 'denied' };
@@ -395,18 +392,18 @@ export type Condition =
 export interface Binding {
   readonly key: string | undefined;
   readonly name: string;
-  /** `for @item.path in …`: fields every item must have. */
+  /** Fields that each item must have, as in `for @item.path in …`. */
   readonly path: readonly string[];
 }
 
-/** What stands inside others only. */
+/** Nodes that occur only inside of other nodes. */
 interface Inner {
-  /** Text that passes through, with its line breaks. Only in markdown mode. */
+  /** Text that is printed with its line breaks. It occurs only in markdown mode. */
   text: { text: string };
   arm: { condition: Condition; action: ActionExpression };
   options: {
     entries: ReadonlyMap<string, Expression>;
-    /** From `pipeline: [@a, [@b, @c], show, @d(1)]`. */
+    /** Stages from `pipeline: [@a, [@b, @c], show, @d(1)]`. */
     pipeline: readonly PipelineStage[] | undefined;
   };
 }
@@ -414,10 +411,10 @@ interface Inner {
 const isNode = (thing: object): thing is ActionExpression | PipelineStage =>
   'kind' in thing && typeof thing.kind === 'string';
 
-/** Visits a node and everything inside it; functions are not entered. */
+/** Visits a node and all nodes inside of it, except the bodies of functions. */
 export function visit(node: unknown, see: (node: ActionExpression | PipelineStage) => void): void {
   const open: unknown[] = [node];
-  // What is absent in a node is on the list too: only an empty list is the end.
+  // Absent fields are pushed too, so only an empty list ends the walk.
   while (open.length > 0) {
     const item = open.pop();
     if (Array.isArray(item)) open.push(...item);
@@ -430,11 +427,11 @@ export function visit(node: unknown, see: (node: ActionExpression | PipelineStag
   }
 }
 
-/** Could it, being a value, also end more than itself? */
+/** True if the value can end an enclosing function, loop or script. */
 export function mayEscape(node: Expression): boolean {
   let found = false;
   visit(node, (inner) => {
-    // Items and rounds are left inside of their loop.
+    // `done`, `continue` and `skip` inside of a loop end only that loop.
     const isOwn = node.kind === 'for' || node.kind === 'loop';
     if (inner.kind === 'leave') found ||= !isOwn || inner.word === 'retry';
     else if (inner.kind === 'bail') found = true;
@@ -442,7 +439,6 @@ export function mayEscape(node: Expression): boolean {
   return found;
 }
 
-/** Names that `+=` rebinds somewhere inside. */
 export function augmentedNames(node: ActionExpression): string[] {
   const found = new Set<string>();
   visit(node, (inner) => {
@@ -451,7 +447,6 @@ export function augmentedNames(node: ActionExpression): string[] {
   return [...found];
 }
 
-/** What a condition reads. */
 export function valuesOf(condition: Condition): Expression[] {
   if ('value' in condition) return [condition.value];
   if ('pattern' in condition) return valuesOf(condition.pattern);
@@ -461,14 +456,11 @@ export function valuesOf(condition: Condition): Expression[] {
 
 const NO_RESULT = new Set(['effect', 'leave', 'return', 'bail', 'let', 'var', 'exe', 'augment']);
 
-/** An arm whose value ends the function, the round or the block whose line the `when` is. */
+/** True if the value of a `when` arm with this action ends the function, round or block around the `when`. */
 export const givesValue = ({ kind }: ActionExpression): boolean =>
   kind !== 'block' && !NO_RESULT.has(kind);
 
-/**
- * Could what stands here end the function, the loop or the script it stands in? `armsReturn`: it is
- * where the value of a `when` arm does.
- */
+/** True if the node can end the code around it. `armsReturn`: the value of a `when` arm ends it too. */
 export function mayLeave(node: ActionExpression, armsReturn: boolean): boolean {
   let found = false;
   visit(node, (inner) => {

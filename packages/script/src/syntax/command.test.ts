@@ -13,7 +13,7 @@ function action(text: string): Expression | undefined {
 const problem = (text: string): string | undefined =>
   parseScript(text, { mode: 'strict', file: 'x' }).problems[0]?.message;
 
-/** Lines of a command, with what is put in as `‹quote:raw›`. */
+/** Returns the lines of a command, with inserted values as `‹quote:raw›`. */
 function commandLines(text: string): string[] | undefined {
   const command = action(text);
   if (command?.kind !== 'command') return undefined;
@@ -62,7 +62,7 @@ describe('commands', () => {
 
   test('braces in quotes and balanced braces belong to the command', () => {
     expect(commandLines('run {echo "}" ${HOME} \'{\'}')).toEqual(['echo "}" ${HOME} \'{\'']);
-    expect(problem("run {echo it's}")).toBe("the quote `'` in the command is never closed");
+    expect(problem("run {echo it's}")).toBe("the quote `'` in the command is not closed");
   });
 
   test('folder, environment and options', () => {
@@ -97,12 +97,12 @@ describe('code', () => {
   });
 
   test('@name in js is a slip, in its texts it is not', () => {
-    expect(problem('exe @f(x) = js { return @x }')).toBe('`@x` is no name in js code');
+    expect(problem('exe @f(x) = js { return @x }')).toBe('`@x` is not a name in js code');
     expect(problem('exe @f(x) = js { return "@x" + `@x` }')).toBeUndefined();
     expect(problem('exe @f(x) = sh { echo @x }')).toBeUndefined();
   });
 
   test('a body that never ends is a problem', () => {
-    expect(problem('exe @f() = js { if (a) {')).toBe('the brace of `js` is never closed');
+    expect(problem('exe @f() = js { if (a) {')).toBe('the brace of `js` is not closed');
   });
 });

@@ -1,6 +1,6 @@
-// Commands and code. A command is read part by part, because what is put in must know the quotes that
-// stand around it, and because operators that would start a second command belong into `sh { }`. Code
-// stays as it is written.
+// Parses commands and code. A command is parsed part by part, because an inserted value must know the
+// quotes around it, and because operators that start a second command are legal only in `sh { }`. Code is
+// not changed.
 import type { Language, NodeOf, TemplatePart, Using } from './ast.ts';
 import type { Reader } from './cursor.ts';
 import { takeRaw } from './raw-body.ts';
@@ -21,7 +21,7 @@ const ALIASES: Readonly<Record<string, Language>> = {
 };
 const BODIES = { sh: 'shell', bash: 'shell', js: 'js', node: 'js', py: 'py' } as const;
 
-/** Words that a body in braces follows. */
+/** Words that are followed by a body in braces. */
 export const CODE_WORDS = 'cmd|sh|bash|javascript|js|nodejs|node|python|py';
 const FOLDER = String.raw`(?::(?:"[^"\n]*"|\x60[^\x60\n]*\x60|[^\s{]+))?`;
 const OPENS_CODE = new RegExp(
@@ -29,10 +29,9 @@ const OPENS_CODE = new RegExp(
   'y',
 );
 
-/** `cmd {`, `js (@a) {`, `sh (@a):out {` …: a word followed by a body. */
+/** True at `cmd {`, `js (@a) {`, `sh (@a):out {` and similar starts. */
 export const isCodeStart = (r: Reader): boolean => r.sees(OPENS_CODE);
 
-/** Stands at the word. */
 export function parseCode(r: Reader): NodeOf<'command' | 'code'> {
   const at = r.pos;
   const word = r.word() ?? '';
@@ -47,19 +46,19 @@ export function parseCode(r: Reader): NodeOf<'command' | 'code'> {
   const { from, to, strayAt } = takeRaw(r, BODIES[language], `\`${word}\``);
   if (strayAt !== undefined) {
     const name = /@[\w.]+/.exec(r.slice(strayAt, to))?.[0] ?? '@';
-    r.fail(`\`${name}\` is no name in ${word} code`, {
+    r.fail(`\`${name}\` is not a name in ${word} code`, {
       at: strayAt,
       end: strayAt + name.length,
       hint: `write \`${name.slice(1)}\` and pass it as a parameter`,
     });
   }
-  // To a shell and to Python a carriage return is a character like any other.
+  // A shell and Python would treat a carriage return as part of the line.
   const body = r.slice(from, to).replaceAll('\r\n', '\n');
   const using = parseUsing(r);
   return { kind: 'code', language, names, body, folder, using, at, end: r.pos };
 }
 
-/** `:DIR` behind `cmd`, or behind the names. */
+/** Parses `:DIR` after `cmd` or after the names. */
 function parseFolder(r: Reader): NodeOf<'template'> | undefined {
   if (!r.take(':')) return undefined;
   if (/["`]/.test(r.peek())) {
@@ -69,13 +68,13 @@ function parseFolder(r: Reader): NodeOf<'template'> | undefined {
   return parseBareMatch(r, /[^\s{]+/y) ?? r.fail('expected a folder after `:`');
 }
 
-/** `using @v as NAME` */
+/** Parses `using @v as NAME`; absent if there is none. */
 function parseUsing(r: Reader): Using | undefined {
   if (r.sees(/[ \t]*using[ \t]+auth:/y)) {
     r.blanks();
     r.fail('`using auth:…` is not part of this version', {
       end: r.pos + 'using auth:'.length,
-      hint: 'hand a value over with `using @value as NAME`',
+      hint: 'pass a value with `using @value as NAME`',
       code: 'unsupported',
     });
   }
@@ -88,27 +87,25 @@ function parseUsing(r: Reader): Using | undefined {
   return { value, name };
 }
 
-/** What stands before the braces. */
 type CommandHead = Pick<NodeOf<'command'>, 'names' | 'folder'>;
 
 const NO_HEAD: CommandHead = { names: [], folder: undefined };
 
-/** Stands at `{`. */
 export function parseCommand(r: Reader, at: number, head = NO_HEAD): NodeOf<'command'> {
   const { from, to } = takeRaw(r, 'shell', 'a command');
   return finishCommand(r, at, from, to, '{', head);
 }
 
-/** `run "echo hi"`, standing at the quote: the text is a command. */
+/** Parses the command text of `run "echo hi"`. The reader is at the quote. */
 export function parseCommandString(r: Reader): NodeOf<'command'> {
   const at = r.pos;
   const quote = r.peek();
   if (r.match(/"(?:[^"\\\n]|\\[^\n])*"|'(?:[^'\\\n]|\\[^\n])*'|`[^`]*`/y) === undefined)
-    r.failUnclosed(at, 'the text of the command is never closed');
+    r.failUnclosed(at, 'the text of the command is not closed');
   return finishCommand(r, at, at + 1, r.pos - 1, quote);
 }
 
-/** The text from `from` to `to`. In `"…"` a `\"` is a quote of the command; into `'…'` nothing is put. */
+/** Parses a command from `from` to `to`. In `"…"` a `\"` is a quote; in `'…'` no value is inserted. */
 function finishCommand(
   r: Reader,
   at: number,
@@ -129,8 +126,8 @@ function finishCommand(
 
 type OpenQuote = '' | '"' | "'";
 
-// INVARIANT: every value knows the quotes it stands in, also in a fragment, and no text that is put in
-// under a condition holds an operator or ends the quotes around it.
+// INVARIANT: every inserted value always knows the quotes around it, also inside of a fragment. A text that
+// is inserted under a condition never contains an operator and never ends the quotes around it.
 function readFragment(r: Reader, quote: '' | '"'): TemplatePart[] {
   const parts = createParts();
   readText(r, { isString: false, isLiteral: false, stop: '`', quote }, parts, () =>
@@ -154,9 +151,9 @@ function readLines(r: Reader, isString: boolean, isLiteral: boolean): TemplatePa
 interface Rules {
   readonly isString: boolean;
   readonly isLiteral: boolean;
-  /** Closes it; empty: the end of what the reader sees. */
+  /** Character that ends the text; empty if the text ends with the range of the reader. */
   readonly stop: '' | '`';
-  /** That stands open around it. */
+  /** Quote that is open around the text. */
   readonly quote: OpenQuote;
 }
 
@@ -169,7 +166,7 @@ function readText(
   let quote = outer;
   let opened = r.pos;
   let isInTicks = false;
-  // The quotes around each `$(` that is open: inside it they count for nothing.
+  // The quotes around each open `$(`. They have no effect inside of it.
   const around: OpenQuote[] = [];
   const isClosed = (): boolean =>
     stop !== '' && quote === outer && around.length === 0 && r.starts(stop);
@@ -207,17 +204,17 @@ function readText(
       if (piece === undefined) take(char);
       else if (isLiteral) parts.add(r.slice(at));
       else if (typeof piece !== 'string' && isInTicks)
-        r.fail('a value cannot stand in backticks', { at, hint: 'write `$( … )`' });
+        r.fail('a value cannot be inserted in backticks', { at, hint: 'write `$( … )`' });
       else parts.add(piece);
     }
   }
-  if (around.length > 0) r.fail('`$(` in the command is never closed', { code: 'unclosed' });
+  if (around.length > 0) r.fail('`$(` in the command is not closed', { code: 'unclosed' });
   if (quote !== outer) {
-    r.failUnclosed(opened, `the quote \`${quote || outer}\` in the command is never closed`);
+    r.failUnclosed(opened, `the quote \`${quote || outer}\` in the command is not closed`);
   }
 }
 
-/** Anything that is more than the character it is; taken when given. */
+/** Takes an escape, a reference, a file or a comment. Returns `undefined` for an ordinary character. */
 function parsePiece(r: Reader, quote: '' | '"'): TemplatePart | undefined {
   const kind = quote === '' ? 'none' : 'double';
   const next = r.peek(1);
@@ -264,7 +261,7 @@ function refuseOperator(r: Reader, quote: '' | '"'): undefined {
   });
 }
 
-/** A pipe at the end of a line or the start of the next carries a command on. */
+/** True if a pipe at the end of this line or at the start of the next one joins them. */
 function joinsLines(r: Reader): boolean {
   let before = r.pos - 1;
   while (/[ \t\r]/.test(r.text[before] ?? '')) before -= 1;

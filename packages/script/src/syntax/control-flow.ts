@@ -1,4 +1,5 @@
-// `when`, `if`, `for`, `foreach`, `loop`. The same forms serve as statements, as values and as actions.
+// Parses `when`, `if`, `for`, `foreach` and `loop`. Each form can be a statement, a value or an action.
+// Most functions start after the word of the form; `at` is the offset of that word.
 import { parseAction, parseBlock } from './action.ts';
 import {
   type ActionExpression,
@@ -31,7 +32,7 @@ import {
 type When = NodeOf<'when'>;
 type WhenItem = When['items'][number];
 
-/** Stands at the word. `mayVar`: as a statement of the script, whose action may bind at file level. */
+/** Parses a form. The reader is at its word. `mayVar`: its action can bind at file level. */
 export function parseFlow(r: Reader, mayVar = false): NodeOf<'flow'>['value'] {
   const at = r.pos;
   const word = r.word() ?? '';
@@ -41,8 +42,6 @@ export function parseFlow(r: Reader, mayVar = false): NodeOf<'flow'>['value'] {
   if (word === 'for') return parseFor(r, at);
   return word === 'foreach' ? parseForeach(r, at) : parseLoop(r, at, mayVar);
 }
-
-// ---- when: like all of them, they stand behind their word, which stands at `at`, and blanks
 
 export function parseWhen(r: Reader, at: number, mayVar = false): When {
   r.take(/first[ \t]*(?=\[)/y);
@@ -70,7 +69,7 @@ export function parseWhen(r: Reader, at: number, mayVar = false): When {
   return listOf(r, at, condition.value, mayVar);
 }
 
-/** Stands at `[`; `at`: where the word stands. */
+/** Parses the arms of a `when`. The reader is at `[`. */
 function listOf(r: Reader, at: number, subject: Expression | undefined, mayVar: boolean): When {
   const opened = r.pos;
   r.pos += 1;
@@ -88,14 +87,15 @@ function parseArms(r: Reader, opened: number, isMatch: boolean, mayVar: boolean)
     while (r.take(';')) r.gap();
     if (r.overrun === undefined) {
       if (r.take(']')) return items;
-      if (r.isAtEnd) r.failUnclosed(opened, 'the list of `when` is never closed');
+      if (r.isAtEnd) r.failUnclosed(opened, 'the list of `when` is not closed');
       if (r.peek() === ',') {
         r.fail('no commas between the arms of `when`', {
           hint: 'put each arm on its own line, or use `;`',
         });
       }
     }
-    // A list of statements instead of arms begins with one; behind arms the list was to end.
+    // A statement in place of the first arm gets its own error. After an arm it means that the list was not
+    // closed.
     if (items.length > 0 && r.text[r.pos - 1] === '\n' && r.startsStatement()) {
       r.failUnclosed(opened, 'the list of `when` is not closed before the next statement');
     }
@@ -122,14 +122,13 @@ function parseItem(r: Reader, isMatch: boolean, mayVar: boolean): WhenItem {
   return parseArm(r, condition, start, mayVar);
 }
 
-/** Behind `=>`. */
 function parseArm(r: Reader, condition: Condition, at: number, mayVar: boolean): NodeOf<'arm'> {
   r.breakAfter();
   const action = parseAction(r, mayVar);
   return { kind: 'arm', condition, action, at, end: r.pos };
 }
 
-/** A list that holds statements instead of arms. */
+/** Fails on a list that has statements instead of arms. */
 function refuseStatement(r: Reader, word: string | undefined): void {
   if (r.starts('=>')) {
     r.fail('an arm needs a condition before `=>`', {
@@ -139,7 +138,7 @@ function refuseStatement(r: Reader, word: string | undefined): void {
   }
   if (word === undefined || /^(?:when|run|for)$/.test(word)) return;
   if (!STATEMENT_WORDS.has(word) && word !== 'done' && word !== 'continue') return;
-  r.fail(`\`${word}\` is no arm of \`when\``, {
+  r.fail(`\`${word}\` is not an arm of \`when\``, {
     end: r.pos + word.length,
     hint: 'use `when @c => [ … ]` or `if @c [ … ]`',
   });
@@ -166,13 +165,11 @@ function parseCondition(r: Reader, isMatch: boolean): { condition: Condition; at
   return { condition: { kind: 'test', value }, at };
 }
 
-// ---- patterns of `when V [ … ]`: what its value is compared with
-
-// `<@x` may begin a file, whose name ends in its own `>`.
+// `<@x` can also begin a file, whose name ends with `>`.
 const COMPARED = /<=|>=|==|!=|!?~=|>(?!>)|<(?=[\s\d=(-]|@[^<>\n&|]*(?:=>|&&|\|\|))/y;
 const COMPARISONS: readonly Compared[] = ['<=', '>=', '==', '!=', '~=', '!~=', '>', '<'];
 
-/** `P || Q`, which binds weakest. */
+/** Parses a pattern of `when V [ … ]`. `||` has the lowest precedence. */
 const parsePattern = (r: Reader): Condition =>
   parseChain(r, 'or', /\|\|(?![ \t]*=>)/y, () => parseChain(r, 'and', '&&', () => parseSide(r)));
 
@@ -191,7 +188,7 @@ function parseChain(
   return left;
 }
 
-/** `!P`, `(P)`, `>= 3`, a value. */
+/** Parses `!P`, `(P)`, a comparison such as `>= 3`, or a value. */
 function parseSide(r: Reader): Condition {
   const written = r.match(COMPARED);
   const operator = COMPARISONS.find((one) => one === written);
@@ -205,11 +202,11 @@ function parseSide(r: Reader): Condition {
   }
   if (r.peek() !== '(') return { kind: 'test', value: parseCompared(r) };
   const inner = r.deeper(() => parseInner(r));
-  // A value in parentheses may be part of a larger one.
+  // A value in parentheses can be the start of a larger value.
   return inner.kind === 'test' ? { ...inner, value: parseCompared(r, inner.value) } : inner;
 }
 
-/** Stands at the parenthesis. */
+/** Parses a pattern in parentheses. The reader is at the opening one. */
 function parseInner(r: Reader): Condition {
   r.pos += 1;
   return r.within({ isOpen: true }, () => {
@@ -222,7 +219,7 @@ function parseInner(r: Reader): Condition {
   });
 }
 
-/** A value that was read before it was clear that a pattern stands here. */
+/** Converts a value that was parsed as a condition into a pattern. */
 function patternOf(value: Expression): Condition {
   if (value.kind === 'unary' && value.operator === '!')
     return { kind: 'not', pattern: patternOf(value.value) };
@@ -233,7 +230,7 @@ function patternOf(value: Expression): Condition {
 
 const LOGICAL: Readonly<Record<string, 'and' | 'or'>> = { '&&': 'and', '||': 'or' };
 
-/** `none` comes last and never behind `*`. */
+/** Fails if a condition follows `none`, or if `none` follows `*`. */
 function checkOrder(r: Reader, items: readonly WhenItem[]): void {
   let earlier: 'none' | 'any' | undefined;
   for (const item of items) {
@@ -241,7 +238,7 @@ function checkOrder(r: Reader, items: readonly WhenItem[]): void {
     const { kind } = item.condition;
     const place = { at: item.at, end: item.at + 4, code: 'misplaced' } as const;
     if (kind === 'none' && earlier === 'any') {
-      r.fail('`none` cannot stand behind `*`, which always matches', place);
+      r.fail('`none` cannot follow `*`, which always matches', place);
     }
     if (kind !== 'none' && kind !== 'any' && earlier === 'none') {
       r.fail('`none` must be the last condition of a `when`', { ...place, end: item.at + 1 });
@@ -249,8 +246,6 @@ function checkOrder(r: Reader, items: readonly WhenItem[]): void {
     if (kind === 'none' || kind === 'any') earlier = kind;
   }
 }
-
-// ---- if, loop
 
 function parseIf(r: Reader, at: number): NodeOf<'if'> {
   const condition = parseBareCondition(r);
@@ -264,7 +259,7 @@ function parseIf(r: Reader, at: number): NodeOf<'if'> {
 }
 
 function parseElse(r: Reader): NodeOf<'block' | 'if'> | undefined {
-  // The word alone may be text below the statement.
+  // The word alone can be text after the statement.
   if (r.match(/\s*else(?=\s*\[|[ \t]+if\s)\s*/y) === undefined) return undefined;
   const at = r.pos;
   return r.take(/if(?![\w-])[ \t]*/y) ? r.deeper(() => parseIf(r, at)) : parseBlock(r, '`else`');
@@ -286,15 +281,15 @@ function parseLoop(r: Reader, at: number, isTop: boolean): NodeOf<'loop'> {
   return { kind: 'loop', limit, pauseMs, until, body, at, end: r.pos };
 }
 
-interface LoopPlace {
-  /** A statement of the script: a value of an arm is printed there, and ends nothing. */
+interface LoopContext {
+  /** True for a statement of the script, where the value of an arm is printed and ends nothing. */
   readonly isTop: boolean;
-  /** Inside a loop that has a `done` of its own. */
+  /** True inside of an inner loop, whose `done` ends only that loop. */
   readonly isInner: boolean;
 }
 
-/** Could what stands in the block of a loop end it? */
-function mayEnd(node: ActionExpression, place: LoopPlace): boolean {
+/** True if a node in the block of a loop can end the loop. */
+function mayEnd(node: ActionExpression, place: LoopContext): boolean {
   switch (node.kind) {
     case 'return':
     case 'bail':
@@ -317,14 +312,11 @@ function mayEnd(node: ActionExpression, place: LoopPlace): boolean {
   }
 }
 
-const armMayEnd = (action: ActionExpression, place: LoopPlace): boolean =>
+const armMayEnd = (action: ActionExpression, place: LoopContext): boolean =>
   mayEnd(action, place) || (!place.isTop && givesValue(action));
 
-/** Before a block. */
 const parseBareCondition = (r: Reader): Expression =>
   r.within({ blocks: 'none' }, () => parseTernary(r));
-
-// ---- for
 
 function parseFor(r: Reader, at: number): NodeOf<'for'> {
   const parallel = parseParallel(r);
@@ -343,11 +335,11 @@ function parseFor(r: Reader, at: number): NodeOf<'for'> {
   return { ...head, ...(sifted && { isSifted: true }), end: r.pos };
 }
 
-/** `when [ arms ]` in place of a body. */
+/** Parses `when [ arms ]` as the body of a `for`; absent if there is none. */
 const parseSifted = (r: Reader, at: number): When | undefined =>
   r.sees(/(?:first[ \t]*)?\[/y) ? r.deeper(() => parseWhen(r, at)) : undefined;
 
-/** `=> | @stage`, `=> || @a || @b` behind what was collected. */
+/** Parses `=> | @stage` or `=> || @a || @b` after a body; absent if there is none. */
 const parseBatch = (r: Reader): PipelineStage[] | undefined =>
   r.takeAfterSpace(/=>\s*(?=\|)/y) ? parseStages(r) : undefined;
 
@@ -362,7 +354,7 @@ function parseForBody(r: Reader): ActionExpression {
   return parseAction(r);
 }
 
-/** `parallel`, `parallel(n, pause)`, `n parallel` */
+/** Parses `parallel`, `parallel(n, pause)` or `n parallel`; absent if there is none. */
 function parseParallel(r: Reader): Parallel | undefined {
   const at = r.pos;
   if (r.sees(/(?:\d+|@[\w.]+)[ \t]+parallel(?![\w-])/y)) {
@@ -376,7 +368,7 @@ function parseParallel(r: Reader): Parallel | undefined {
   return r.takeWord('parallel') ? parseCap(r) : undefined;
 }
 
-/** `foreach @f(@xs, @ys) => | @stage with { … }` */
+/** Parses the call, stages and options of `foreach @f(@xs, @ys) => | @stage with { … }`. */
 function parseForeach(r: Reader, at: number): NodeOf<'foreach'> {
   const call = parseReference(r);
   if (call.steps.at(-1)?.kind !== 'call') {

@@ -1,39 +1,37 @@
-// The cursor every rule of the grammar reads through. There is no list of tokens, because what a
-// character means depends on where it stands (text, command, code, value); the reader offers the few
-// steps all rules share and keeps the promises that make any input end:
-//
-// INVARIANT: nesting is bounded (`deeper`), so no input overflows the stack.
-// INVARIANT: reading twice is bounded. `attempt` and a failed statement pay for what they read in
-// vain out of `fuel`; once it is used up nothing is tried any more, so the whole is linear.
+// The reader that every grammar rule uses. There is no list of tokens, because the meaning of a character
+// depends on its context: text, command, code or value. INVARIANT: nesting is always bounded (`deeper`), so
+// no input overflows the stack. INVARIANT: reading again is always bounded. `attempt` and failed statements
+// pay from `fuel` for what they read without success. Without fuel nothing is attempted, so the total time
+// is linear.
 import { ParseError, type ProblemCode } from '../problem.ts';
 import type { ActionExpression, Expression, Mode, NodeOf, Statement } from './ast.ts';
 
 const DEEPEST = 200;
 const PRICE_OF_A_TRY = 400;
-// Two hundred levels are costly to enter and no script has them.
+// Entering two hundred levels is expensive, and no real script has that many.
 const PRICE_OF_DEPTH = 20_000;
 
-/** Rules that lower ones need from higher ones; the door brings them, so that no file imports up. */
+/** Rules of higher layers that lower layers call. `parseScript` passes them, so that no file imports upwards. */
 export interface Rules {
   value(reader: Reader): Expression;
   file(reader: Reader): NodeOf<'file'>;
-  /** `when for if loop foreach`, standing at the word. */
+  /** Parses a `when for if loop foreach`. The reader is at the word. */
   flow(reader: Reader): Expression;
-  /** `show log output append`, standing at the word. */
+  /** Parses a `show log output append`. The reader is at the word. */
   effect(reader: Reader, isInline: boolean): Statement;
-  /** The lines of a block up to and with its `]`, after those already read; `opened`: where its `[` stands. */
+  /** Parses the lines of a block up to and including `]`, after `first`. `opened` is the offset of its `[`. */
   blockRest(reader: Reader, first: readonly ActionExpression[], opened: number): ActionExpression[];
 }
 
-/** What the place allows. */
+/** Constructs that are legal at the current location. */
 interface Scope {
-  /** Arms decide: `allow deny retry ask`. */
+  /** True if arms may contain `allow deny retry ask`. */
   readonly inGuard: boolean;
-  /** `retry` is a slip for `continue` here. */
+  /** True in a loop, where `retry` is a mistake for `continue`. */
   readonly inLoop: boolean;
-  /** Inside a function, loop or block: `done`, `continue`, `skip`, `retry` have a meaning. */
+  /** True inside of a function, loop or block, where `done`, `continue`, `skip` and `retry` have a meaning. */
   readonly inBody: boolean;
-  /** What `[` may open besides an array. */
+  /** Blocks that `[` can open, besides an array. */
   readonly blocks: 'none' | 'value' | 'action';
 }
 
@@ -41,12 +39,12 @@ export const OUTERMOST: Scope = { inGuard: false, inLoop: false, inBody: false, 
 
 const BARE_WORD = /[A-Za-z_][\w-]*/y;
 
-/** Words that are no value and, with what follows them, no key. */
+/** Matches words that are neither a value nor, with the text after them, a key. */
 const STATEMENT =
   /\/[a-z]+[ \t]|(?:var|show|exe|output|append|log|import|export|guard|hook|policy|bail)[ \t]+[^\s:,=)\]}]/y;
 const DASH = 45;
 const isDigit = (code: number): boolean => code >= 48 && code <= 57;
-// Beyond ASCII the tables decide; asking them first would cost every name.
+// The Unicode tables apply only beyond ASCII, because asking them is slow.
 const isLetter = (code: number): boolean => {
   if (code < 128) return (code >= 97 && code <= 122) || (code >= 65 && code <= 90) || code === 95;
   return /[\p{L}\p{N}\p{M}\p{Cs}]/u.test(String.fromCharCode(code));
@@ -64,17 +62,17 @@ export class Reader {
   readonly mode: Mode;
   readonly rules: Rules;
   pos = 0;
-  /** Nothing at or past this is seen. */
+  /** The reader never sees text at or after this offset. */
   end: number;
-  /** Inside parentheses and literals a line break is a blank. */
+  /** True inside of parentheses and literals, where a line break counts as a space. */
   isOpen = false;
   scope: Scope = OUTERMOST;
-  /** Nothing is a mistake: what is not well formed is text. */
+  /** True for a template file, in which malformed constructs are text instead of errors. */
   isTemplateFile = false;
-  /** The furthest offset looked at, for the price of a failure. */
+  /** Furthest offset that was read. It decides the price of a failed attempt. */
   far = 0;
   fuel: number;
-  /** A value that turned out to be the condition of the next arm. */
+  /** A parsed value that turned out to be the condition of the next arm. */
   overrun: Expression | undefined;
   #depth = 0;
   #tries = 0;
@@ -101,7 +99,7 @@ export class Reader {
     return this.pos + text.length <= this.end && this.text.startsWith(text, this.pos);
   }
 
-  /** A text, or what a sticky pattern matches. */
+  /** Takes a text, or the match of a sticky pattern. Returns false if there is none. */
   take(wanted: string | RegExp): boolean {
     const isText = typeof wanted === 'string';
     if (isText ? !this.starts(wanted) : !this.sees(wanted)) return false;
@@ -109,7 +107,7 @@ export class Reader {
     return true;
   }
 
-  /** The same behind blanks, which are not taken alone. */
+  /** Like `take`, after optional blanks. If nothing matches, the blanks are not taken either. */
   takeAfterSpace(wanted: string | RegExp): boolean {
     const at = this.pos;
     this.space();
@@ -118,13 +116,12 @@ export class Reader {
     return false;
   }
 
-  /** Whether a sticky pattern matches here; looking does not move. */
+  /** True if a sticky pattern matches here. The position does not change. */
   sees(pattern: RegExp): boolean {
     pattern.lastIndex = this.pos;
     return this.pos <= this.end && pattern.test(this.text) && pattern.lastIndex <= this.end;
   }
 
-  /** Takes what a sticky pattern matches. */
   match(pattern: RegExp): string | undefined {
     pattern.lastIndex = this.pos;
     const found = pattern.exec(this.text)?.[0];
@@ -134,7 +131,6 @@ export class Reader {
     return taken;
   }
 
-  /** Moves past what a sticky pattern matches. */
   skip(pattern: RegExp): void {
     pattern.lastIndex = this.pos;
     if (pattern.test(this.text)) this.pos = Math.min(pattern.lastIndex, this.end);
@@ -144,7 +140,7 @@ export class Reader {
     return this.text.slice(from, to);
   }
 
-  /** The word that stands here, if any. */
+  /** Returns the word at the position without taking it. */
   word(): string | undefined {
     const at = this.pos;
     const found = this.match(BARE_WORD);
@@ -152,7 +148,7 @@ export class Reader {
     return found;
   }
 
-  /** With the blanks behind it. */
+  /** Takes a word and the blanks after it. */
   takeWord(word: string): boolean {
     if (this.word() !== word) return false;
     this.pos += word.length;
@@ -160,7 +156,6 @@ export class Reader {
     return true;
   }
 
-  /** Blanks of this line. */
   blanks(): void {
     for (;;) {
       const char = this.peek();
@@ -169,7 +164,7 @@ export class Reader {
     }
   }
 
-  /** Things separated by commas up to `close`; a last comma is fine. Stands behind what opened them. */
+  /** Parses items between commas up to `close`. The reader is after the opening character. */
   list<T>(close: string, what: string, item: () => T, opened = this.pos - 1): T[] {
     const items: T[] = [];
     let needsComma = false;
@@ -177,14 +172,14 @@ export class Reader {
       for (;;) {
         this.space();
         if (this.starts('>>') || this.starts('<<')) {
-          this.fail(`a comment cannot stand between ${what}`, {
+          this.fail(`a comment is not allowed between ${what}`, {
             hint: 'put it on a line before the statement',
           });
         }
         if (this.take(close)) return items;
         if (this.isAtEnd) {
           this.far = this.end;
-          this.failUnclosed(opened, `\`${this.slice(opened, opened + 1)}\` is never closed`);
+          this.failUnclosed(opened, `\`${this.slice(opened, opened + 1)}\` is not closed`);
         }
         if (this.startsStatement()) {
           const opener = this.slice(opened, opened + 1);
@@ -199,27 +194,27 @@ export class Reader {
     });
   }
 
-  /** Does a statement begin with this line? Whatever is open was meant to be closed before it. */
+  /** True if a statement begins with this line. An open bracket should then have been closed before it. */
   startsStatement(): boolean {
     if (!this.sees(STATEMENT)) return false;
     const line = this.text.lastIndexOf('\n', this.pos - 1) + 1;
-    // An indented slash is a slip inside of what is open, and is told as such.
+    // An indented slash is a mistake inside of the open construct and gets its own error.
     if (this.text[this.pos] === '/' && line !== this.pos) return false;
     return line > 0 && this.slice(line).trim() === '';
   }
 
-  /** `at`: what opened it, `length` characters long. */
+  /** Fails with `unclosed` at the opening text, which has `length` characters. */
   failUnclosed(at: number, message: string, length = 1): never {
     return this.fail(message, { at, end: at + length, code: 'unclosed' });
   }
 
-  /** Blanks, and line breaks where something is open. */
+  /** Skips blanks; where a bracket is open, also line breaks. */
   space(): void {
     if (this.isOpen) this.breakAfter();
     else this.blanks();
   }
 
-  /** `>> …` or `<< …`; at the start of a line `<<` needs a blank behind it. */
+  /** True at `>> …` or `<< …`. At the start of a line `<<` needs a blank after it. */
   startsComment(): boolean {
     const sign = this.peek();
     if (sign !== '>' && sign !== '<') return false;
@@ -229,7 +224,7 @@ export class Reader {
     return /^\s?$/.test(this.peek(2)) || this.slice(line).trim() !== '';
   }
 
-  /** Blanks, line breaks and comments: between the lines of a block or the arms of a list. */
+  /** Skips blanks, line breaks and comments between the lines of a block or the arms of a list. */
   gap(): void {
     for (;;) {
       this.blanks();
@@ -239,7 +234,7 @@ export class Reader {
     }
   }
 
-  /** After an operator, `=` or `=>` the value may stand on the next line. */
+  /** Skips blanks and line breaks: after an operator, `=` or `=>` the value may be on the next line. */
   breakAfter(): void {
     this.blanks();
     while (this.peek() === '\n') {
@@ -248,17 +243,16 @@ export class Reader {
     }
   }
 
-  /** Offset of the line break that ends this line, or of the end. */
   lineEnd(): number {
     const at = this.find('\n');
     return at < 0 ? this.end : at;
   }
 
-  /** Next place of `text` from here on, before the end; -1 when there is none. Never scans a stretch twice. */
+  /** Returns the next offset of `text` before the end, or -1. It never scans a part of the text twice. */
   find(text: string, from: number = this.pos): number {
-    const known = this.#found.get(text);
-    let at = known?.at ?? -1;
-    if (known === undefined || from < known.from || (known.at >= 0 && from > known.at)) {
+    const cached = this.#found.get(text);
+    let at = cached?.at ?? -1;
+    if (cached === undefined || from < cached.from || (cached.at >= 0 && from > cached.at)) {
       at = this.text.indexOf(text, from);
       this.#found.set(text, { from, at });
     }
@@ -271,7 +265,6 @@ export class Reader {
     throw new ParseError({ at, end: stop, message, code, ...(hint === undefined ? {} : { hint }) });
   }
 
-  /** What stands here, for a message. */
   shown(): string {
     if (this.isAtEnd) return 'the end of the script';
     if (this.peek() === '\n') return 'the end of the line';
@@ -286,7 +279,7 @@ export class Reader {
     if (!this.take(text)) this.fail(`expected \`${text}\` ${after}, found ${this.shown()}`);
   }
 
-  /** Letters, digits, `_`, and `-` between them; no digit in front. */
+  /** Takes a name: letters, digits, `_`, and `-` between them. The first character is not a digit. */
   takeName(): string | undefined {
     const from = this.pos;
     if (!isLetter(this.text.charCodeAt(from)) || this.isAtEnd) return undefined;
@@ -305,7 +298,7 @@ export class Reader {
     return this.takeName() ?? this.fail(`expected a name ${what}, found ${this.shown()}`);
   }
 
-  /** Every rule that may contain itself goes through here. */
+  /** Runs a rule that can contain itself. Fails with `too_deep` beyond the maximum depth. */
   deeper<T>(rule: () => T): T {
     if (this.#depth >= DEEPEST) {
       this.fail(`nested more than ${DEEPEST} levels deep`, { code: 'too_deep' });
@@ -318,7 +311,7 @@ export class Reader {
     }
   }
 
-  /** Runs a rule where `changes` hold; what held before holds again afterwards, failed or not. */
+  /** Runs a rule with changed settings. The old settings are restored, also after a failure. */
   within<T>(changes: Partial<Scope> & { isOpen?: boolean; end?: number }, rule: () => T): T {
     const { scope, isOpen, end } = this;
     const { isOpen: opened = isOpen, end: stop = end, ...rest } = changes;
@@ -335,12 +328,12 @@ export class Reader {
   }
 
   /**
-   * Undefined, and nothing taken, when the rule does not fit here. Without fuel nothing is tried, and
-   * what is being tried already is given up as a whole, not level by level.
+   * Runs a rule. If it fails, returns `undefined` and takes nothing. Without fuel no rule is attempted, and
+   * a running attempt fails as a whole instead of level by level.
    */
   attempt<T>(rule: () => T): T | undefined {
     if (this.fuel <= 0) {
-      if (this.#tries > 0) this.fail('too much could not be read', { code: 'too_deep' });
+      if (this.#tries > 0) this.fail('too much of the text does not parse', { code: 'too_deep' });
       return undefined;
     }
     const at = this.pos;

@@ -1,21 +1,21 @@
-// What binds names: `var`, `exe`, `let`, `+=`.
+// Parses the statements that bind names: `var`, `exe`, `let` and `+=`.
 import type { Expression, NodeOf, Parameter } from './ast.ts';
 import type { Reader } from './cursor.ts';
 import { parseValue, refuseUnsupported } from './value.ts';
 
 const LABELS = /[A-Za-z_][\w:.-]*(?:[ \t]*,[ \t]*[A-Za-z_][\w:.-]*)*[ \t]+(?=@)/y;
-/** With `@` an object may be meant; then it holds more than names. */
+/** Matches `exe js = { … }`. After `@` the braces may be an object, so they must contain only names. */
 const HELPERS =
   /(?:@(?=\w+[ \t]*=[ \t]*\{[^{}:"'.]*\}))?(?:javascript|js|nodejs|node|python|py)[ \t]*=[ \t]*\{/y;
 const FIXED = new Set(['root', 'base', 'now', 'mx', 'ctx', 'fm', 'frontmatter', 'p', 'pipeline']);
 
-/** Names before `@`; words may hold `:`. */
+/** Parses the labels before `@`. A label may contain `:`. */
 function parseLabels(r: Reader): string[] {
   const found = r.match(LABELS);
   return found === undefined ? [] : found.split(',').map((label) => label.trim());
 }
 
-/** `@name` that is to be bound. */
+/** Parses the `@name` that a statement binds. */
 export function parseTarget(r: Reader, word: string): string {
   const at = r.pos;
   if (!r.take('@')) {
@@ -30,7 +30,7 @@ export function parseTarget(r: Reader, word: string): string {
       hint: `build the object at once: \`var @${name} = { … }\``,
     });
   }
-  // A policy is in force without being asked by its name, so `@p` may be one.
+  // A policy applies without being read by its name, so `@p` may name one.
   if (word !== 'policy') refuseFixed(r, name, at);
   return name;
 }
@@ -39,10 +39,9 @@ export function refuseFixed(r: Reader, name: string, at: number): void {
   if (FIXED.has(name)) r.fail(`\`@${name}\` cannot be assigned`, { at, code: 'reserved_name' });
 }
 
-/** Stands behind `var`. */
 export function parseVar(r: Reader, at: number): NodeOf<'var'> {
   if (r.sees(/tools[ \t]+(?:[A-Za-z_][\w:.,\t -]*)?@/y)) {
-    const hint = 'functions can stand in an object: `var @t = { name: @f }`';
+    const hint = 'functions may be values of an object: `var @t = { name: @f }`';
     refuseUnsupported(r, 'var tools', { at, end: r.pos + 'tools'.length, hint });
   }
   const labels = parseLabels(r);
@@ -50,7 +49,6 @@ export function parseVar(r: Reader, at: number): NodeOf<'var'> {
   return { kind: 'var', labels, name, value: parseRight(r, name), at, end: r.pos };
 }
 
-/** `= value` behind a name. */
 function parseRight(r: Reader, name: string): Expression {
   r.blanks();
   r.expect('=', `after \`@${name}\``);
@@ -71,10 +69,9 @@ function refuseAugment(r: Reader): void {
   if (!r.sees(/[ \t]*\+=/y)) return;
   r.blanks();
   const hint = 'write `@x += value` on a line of its own in a block';
-  r.fail('`+=` cannot stand in a value', { end: r.pos + 2, hint });
+  r.fail('`+=` is not allowed in a value', { end: r.pos + 2, hint });
 }
 
-/** Stands behind `let`. */
 export function parseLet(r: Reader, at: number): NodeOf<'let' | 'augment'> {
   const labels = parseLabels(r);
   const name = parseTarget(r, 'let');
@@ -83,7 +80,7 @@ export function parseLet(r: Reader, at: number): NodeOf<'let' | 'augment'> {
   return { kind: 'let', labels, name, value: parseRight(r, name), at, end: r.pos };
 }
 
-/** `@x += value`, when it stands here. */
+/** Parses `@x += value`; absent if there is none. */
 export function parseAugment(r: Reader): NodeOf<'augment'> | undefined {
   if (!r.sees(/@[\w\u0080-\uffff-]+[ \t]*\+=/y)) return undefined;
   const at = r.pos;
@@ -100,13 +97,11 @@ function finishAugment(r: Reader, at: number, name: string): NodeOf<'augment'> {
   return { kind: 'augment', name, value, at, end: r.pos };
 }
 
-/** A name that may be written with `@`. */
 export function takeName(r: Reader, what: string): string {
   r.take('@');
   return r.name(what);
 }
 
-/** Stands behind `exe`. */
 export function parseExe(r: Reader, at: number): NodeOf<'exe' | 'helpers'> {
   if (r.sees(HELPERS)) return parseHelpers(r, at);
   const labels = parseLabels(r);
@@ -115,48 +110,55 @@ export function parseExe(r: Reader, at: number): NodeOf<'exe' | 'helpers'> {
   r.blanks();
   r.expect('=', `after \`@${name}\``);
   r.breakAfter();
-  const made = r.within({ inBody: true, inLoop: false, inGuard: false, blocks: 'action' }, () =>
-    parseValue(r),
+  const expression = r.within(
+    { inBody: true, inLoop: false, inGuard: false, blocks: 'action' },
+    () => parseValue(r),
   );
   refuseAugment(r);
-  const { body, options } = split(made);
+  const { body, options } = split(expression);
   return { kind: 'exe', labels, name, parameters, body, options, at, end: r.pos };
 }
 
-/** `with { description }` says something about the function, everything else about its body. */
-function split(made: Expression): { body: Expression; options: NodeOf<'options'> | undefined } {
-  if (made.kind === 'run-value') {
-    const { body: action, options } = split(made.action);
-    return { body: { ...made, action }, options };
+/** Separates `with { description }`, which describes the function, from the options of its body. */
+function split(expression: Expression): {
+  body: Expression;
+  options: NodeOf<'options'> | undefined;
+} {
+  if (expression.kind === 'run-value') {
+    const { body: action, options } = split(expression.action);
+    return { body: { ...expression, action }, options };
   }
-  const description = made.kind === 'with' ? made.options.entries.get('description') : undefined;
-  if (made.kind !== 'with' || description === undefined) return { body: made, options: undefined };
-  const { entries, pipeline } = made.options;
+  const description =
+    expression.kind === 'with' ? expression.options.entries.get('description') : undefined;
+  if (expression.kind !== 'with' || description === undefined)
+    return { body: expression, options: undefined };
+  const { entries, pipeline } = expression.options;
   const rest = new Map([...entries].filter(([key]) => key !== 'description'));
   const own = new Map([['description', description]]);
   const isAll = rest.size === 0 && pipeline === undefined;
   return {
-    body: isAll ? made.value : { ...made, options: { ...made.options, entries: rest } },
-    options: { ...made.options, entries: own, pipeline: undefined },
+    body: isAll
+      ? expression.value
+      : { ...expression, options: { ...expression.options, entries: rest } },
+    options: { ...expression.options, entries: own, pipeline: undefined },
   };
 }
 
-/** `(a, @b, c: string)`, standing at the parenthesis. */
 export function parseParameters(r: Reader): Parameter[] {
   r.pos += 1;
-  const seen = new Set<string>();
+  const names = new Set<string>();
   return r.list(')', 'parameters', () => {
     const at = r.pos;
     const name = takeName(r, 'of a parameter');
-    if (seen.has(name)) r.fail(`there are two parameters \`${name}\``, { at });
-    seen.add(name);
+    if (names.has(name)) r.fail(`there are two parameters \`${name}\``, { at });
+    names.add(name);
     r.space();
     const type = r.match(/:[ \t]*[\w.<>[\]| ]*[\w>\]]/y);
     return { name, type: type?.slice(1).trim() };
   });
 }
 
-/** `js = { up, clean }`, `@py = { half }` */
+/** Parses `js = { up, clean }` or `@py = { half }`. */
 function parseHelpers(r: Reader, at: number): NodeOf<'helpers'> {
   const head = r.match(HELPERS) ?? '';
   const language = (['node', 'py'] as const).find((word) => head.includes(word)) ?? 'js';

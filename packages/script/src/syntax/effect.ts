@@ -1,5 +1,5 @@
-// `show`, `log`, `output`, `append`: as statements, as actions, and inline between the stages of a
-// pipeline, where the value is optional because the passing value is meant.
+// Parses `show`, `log`, `output` and `append` as statements, as actions, and inline between the stages of a
+// pipeline. Inline, an absent value means the value of the pipeline.
 import type { Expression, NodeOf, Target } from './ast.ts';
 import { isCodeStart } from './command.ts';
 import type { Reader } from './cursor.ts';
@@ -10,14 +10,13 @@ const FORMATS = ['json', 'yaml', 'text'] as const;
 
 export const isEffectWord = (word: string): boolean => /^(?:show|log|output|append)$/.test(word);
 
-/** Stands at the word. */
 export function parseEffect(r: Reader, isInline: boolean): NodeOf<'effect'> {
   const at = r.pos;
   const effect = r.word() as NodeOf<'effect'>['effect'];
   r.takeWord(effect);
   const parts =
     effect === 'show' || effect === 'log'
-      ? { value: shown(r, effect, isInline) }
+      ? { value: parseShown(r, effect, isInline) }
       : written(r, effect, isInline);
   return { kind: 'effect', effect, target: undefined, format: undefined, ...parts, at, end: r.pos };
 }
@@ -32,14 +31,14 @@ const isNothing = (r: Reader): boolean =>
   r.starts('=>') ||
   isWildcardArm(r);
 
-function shown(r: Reader, effect: string, isInline: boolean): Expression | undefined {
+function parseShown(r: Reader, effect: string, isInline: boolean): Expression | undefined {
   if (isInline) return isNothing(r) || r.sees(/with\b/y) ? undefined : parsePrimary(r);
   if (isNothing(r) && !r.starts('||')) r.fail(`\`${effect}\` needs a value`);
   if (effect === 'show') refuseExecution(r);
   return parseValue(r);
 }
 
-/** `show` executes nothing, and prints no literals of data. */
+/** Fails on an execution or a data literal after `show`. */
 function refuseExecution(r: Reader): void {
   if (r.sees(/\{\s*(?:["'}]|\.\.\.|\w+\s*\??:)/y) || (r.peek() === '[' && !r.starts('[['))) {
     r.fail('`show` takes no array or object literal', {
@@ -48,7 +47,7 @@ function refuseExecution(r: Reader): void {
   }
   const isStream = r.sees(/stream[ \t]+(?!@)/y);
   if (r.peek() === '{' || isCodeStart(r) || isStream || r.sees(/run(?![\w-])/y)) {
-    r.fail('`show` executes nothing', {
+    r.fail('`show` cannot execute anything', {
       hint: 'write `run { … }`, or show a variable that holds the result',
     });
   }
@@ -59,7 +58,7 @@ function written(r: Reader, effect: 'output' | 'append', isInline: boolean): Eff
   let value = takesTo(r) ? undefined : isInline ? parsePrimary(r) : parseValue(r);
   if (value === undefined) r.blanks();
   else if (!takesTo(r) && !isTextStart(r)) {
-    // A lone text is no value but the target.
+    // A text alone is the target, not the value.
     if (value.kind !== 'template' && value.kind !== 'literal') {
       r.fail(`\`${effect}\` needs a target`, { hint: `write \`${effect} … to "file.txt"\`` });
     }
@@ -93,7 +92,7 @@ function parseTarget(r: Reader): Target {
   return { kind: 'file', path };
 }
 
-/** `data.json`, `@root/out/x.txt`: up to a blank. */
+/** Parses a path such as `data.json` or `@root/out/x.txt`, up to a blank. */
 export function parseBarePath(r: Reader, why: string): NodeOf<'template'> {
   const path = parseBareMatch(r, /[^\s|,;\])}"'`>]+/y);
   return path ?? r.fail(`expected a file ${why}, found ${r.shown()}`);

@@ -1,5 +1,5 @@
-// `<path # Section>` and its relatives: sections with exclusions, lists of headings, definitions of
-// code files, `as "…"`, `?`.
+// Parses `<path # Section>` with its variants: excluded sections, lists of headings, definitions of code
+// files, `as "…"` and `?`.
 import type { NodeOf, SectionName, Sections, TemplatePart } from './ast.ts';
 import type { Reader } from './cursor.ts';
 import { parseSteps, parseTextSteps } from './reference.ts';
@@ -8,7 +8,7 @@ import { createParts, parseBare, parseText, parseTrimmed } from './text.ts';
 const PATH = /(?:[^<>#{\n]|#(?<! #)|\{(?<! \{))+/y;
 const LISTING = /(#{0,6})\?\?\s*(?=>)/y;
 
-/** Stands at `<`; in a value all of it, in text without `as`. */
+/** Parses a file. The reader is at `<`. In a text, `as` is not part of the file. */
 export function parseFile(r: Reader, isText = true): NodeOf<'file'> {
   const at = r.pos;
   r.expect('<', 'before a file');
@@ -16,7 +16,7 @@ export function parseFile(r: Reader, isText = true): NodeOf<'file'> {
   const sections = r.take('#') ? parseSections(r) : undefined;
   const definitions = sections === undefined && r.peek() === '{' ? parseDefinitions(r) : undefined;
   r.blanks();
-  if (!r.take('>')) r.failUnclosed(at, '`<` opens a file that is never closed with `>`');
+  if (!r.take('>')) r.failUnclosed(at, '`<` opens a file that is not closed with `>`');
   const isOptional = takesMark(r, isText);
   const steps = isText ? parseTextSteps(r, true) : parseSteps(r);
   const as = isText ? undefined : parseAs(r);
@@ -86,7 +86,7 @@ function parseDefinitions(r: Reader): string[] {
   const at = r.pos;
   r.pos += 1;
   const close = r.find('}');
-  if (close < 0 || close > r.lineEnd()) r.failUnclosed(at, 'the brace is never closed');
+  if (close < 0 || close > r.lineEnd()) r.failUnclosed(at, 'the brace is not closed');
   const words = r
     .slice(r.pos, close)
     .trim()
@@ -100,7 +100,7 @@ function parseDefinitions(r: Reader): string[] {
   return words;
 }
 
-/** ` as "…"`: `<>` in it stands for the file. */
+/** Parses `as "…"`, in which `<>` means the file. */
 function parseAs(r: Reader): NodeOf<'template'> | undefined {
   if (!r.takeAfterSpace(/as[ \t]+(?=["`]|::)/y)) return undefined;
   const text = parseText(r);
@@ -109,21 +109,21 @@ function parseAs(r: Reader): NodeOf<'template'> | undefined {
 
 const PLACEHOLDER = /(<>(?:\.[A-Za-z_]\w*|\[\d+\])*)/;
 
-/** Cuts the strings of a template at `<>.field`, which becomes an insert named `<>`. */
+/** Splits the strings of a template at `<>.field`, which becomes an insert named `<>`. */
 function withPlaceholders({ parts, at, end }: NodeOf<'template'>): TemplatePart[] {
-  const made = createParts();
+  const result = createParts();
   for (const part of parts) {
     const pieces = typeof part === 'string' ? part.split(PLACEHOLDER) : [part];
     for (const raw of pieces) {
       if (typeof raw !== 'string' || !raw.startsWith('<>')) {
-        made.add(raw);
+        result.add(raw);
         continue;
       }
       const [name = '', ...fields] = raw.replaceAll(']', '').split(/[.[]/);
       const steps = fields.map((field) => ({ kind: 'field', name: field, at }) as const);
       const value = { kind: 'reference', name, steps, isOptional: false, at, end } as const;
-      made.add({ kind: 'insert', value, stages: [], raw, mode: { kind: 'plain' }, at, end });
+      result.add({ kind: 'insert', value, stages: [], raw, mode: { kind: 'plain' }, at, end });
     }
   }
-  return made.done();
+  return result.done();
 }

@@ -76,7 +76,7 @@ test('labels of imported functions and of policies are known to operations', () 
 
 test('a label that nothing has is a warning with the nearest one, and the guard stays in force', async () => {
   expect(found(guard('secrt'))).toEqual([
-    'warning 1:17 | nothing here is labelled `secrt` | did you mean `secret`?',
+    'warning 1:17 | no value or function here has the label `secrt` | did you mean `secret`?',
   ]);
   expect(found(`var vip @x = 1\n${guard('vpi')}`).join()).toContain('did you mean `vip`?');
   expect(found(`import { ann } from "./m.mld"\n${guard('vpi')}`).join()).toContain('`vip`');
@@ -92,7 +92,7 @@ test.each(['shwo', 'cmd', 'exec', ''])('`@mx.op.type` is never `%s`', async (wor
   }
 });
 
-/** The rows of the table of types in the documentation: words of the first two columns. */
+/** Returns the rows of the table of types in the documentation: the words of the first two columns. */
 function table(): Map<string, string[]> {
   const page = readFileSync(
     new URL('../../../../docs/policies-and-guards.md', import.meta.url),
@@ -161,7 +161,7 @@ export { x }`;
 
 test('what an import names must be there', () => {
   expect(found('import { x } from "./nope.mld"\nshow @x')).toEqual([
-    expect.stringMatching(/^error 1:19 \| there is no `\.\/nope\.mld` to import/),
+    expect.stringMatching(/^error 1:19 \| import `\.\/nope\.mld` not found/),
   ]);
   expect(found('import { send } from "./m.mld"\nshow @send("a")')).toEqual([]);
   expect(unboundIn(treeOf('import { x } from "./nope.mld"'))).toEqual([]);
@@ -212,7 +212,7 @@ test('a label that nothing has is a warning with the nearest one, and its guard 
       expect(warning).toContain('warning 3:17');
       expect(warning).toContain(`did you mean \`${nearest(label, all)}\`?`);
       expect(others).toEqual([]);
-      // The script runs, and nothing else is held to the guard.
+      // The script runs, and the guard judges no other operation.
       expect(await play(`${given}${rule}`)).toMatchObject({ text: 'a\n', fault: '' });
       const appeared = `${given}var ${label} @x = "x"\n${rule}\nshow @x`;
       expect(found(appeared)).toEqual([]);

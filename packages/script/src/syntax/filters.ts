@@ -1,6 +1,6 @@
-// Filters of guards and hooks, looked at without running. Kinds of operations are a closed set: a filter on
-// one that does not exist protects nobody, and the script is refused. Labels are an open set: one that is
-// nearly a known label is a warning.
+// Checks the filters of guards and hooks without running the script. Kinds of operations are a closed set:
+// a filter on an unknown kind would protect nothing, so the script is refused. Labels are an open set: a
+// label that is similar to a known one gives a warning.
 import { nearest } from '@kernmantle/core/base';
 import { isRisk, keyProblem, OPERATION_TYPES, OWN_LABELS } from '@kernmantle/core/flow';
 import type { SyntaxProblem } from '../problem.ts';
@@ -10,11 +10,11 @@ import type { NameFinding } from './unbound.ts';
 
 type RuleNode = NodeOf<'guard' | 'hook'>;
 
-type SeenNode = Parameters<Parameters<typeof visit>[1]>[0];
+type VisitedNode = Parameters<Parameters<typeof visit>[1]>[0];
 
-/** Every node of a file, also in its functions. */
-function nodesOf({ body }: Pick<ScriptTree, 'body'>): SeenNode[] {
-  const found: SeenNode[] = [];
+/** Returns every node of a file, including the bodies of functions. */
+function nodesOf({ body }: Pick<ScriptTree, 'body'>): VisitedNode[] {
+  const found: VisitedNode[] = [];
   const open: unknown[] = [body];
   for (let next = open.pop(); next !== undefined; next = open.pop()) {
     visit(next, (node) => {
@@ -25,7 +25,7 @@ function nodesOf({ body }: Pick<ScriptTree, 'body'>): SeenNode[] {
   return found;
 }
 
-/** Labels that `operations` of a policy gives, and what it puts on data without a label. */
+/** Returns the labels that a policy adds to operations and to unlabelled data. */
 function labelsOfPolicy({ entries }: NodeOf<'object'>): string[] {
   return entries.flatMap((entry): string[] => {
     if (entry.kind !== 'pair') return [];
@@ -37,7 +37,6 @@ function labelsOfPolicy({ entries }: NodeOf<'object'>): string[] {
   });
 }
 
-/** All labels that a file puts on values and functions. */
 function labelsIn(tree: Pick<ScriptTree, 'body'>): string[] {
   const found: string[] = [];
   for (const node of nodesOf(tree)) {
@@ -54,7 +53,7 @@ function labelsIn(tree: Pick<ScriptTree, 'body'>): string[] {
 const isRule = (node: { kind: string }): node is RuleNode =>
   node.kind === 'guard' || node.kind === 'hook';
 
-/** A file that imports may get labels of functions from elsewhere. */
+/** True if the file imports nothing. Imported functions can have further labels. */
 const isClosed = ({ body }: Pick<ScriptTree, 'body'>): boolean =>
   !body.some((node) => node.kind === 'import' && /^(?:path|connector)$/.test(node.source.kind));
 
@@ -63,20 +62,19 @@ function placeOf({ filter, at }: RuleNode, text: string): { at: number; end: num
   return { at: from, end: from + filter.length };
 }
 
-/** Where a run would never ask: `labels` are those of the file and of what it imports. */
+/** Returns the problem of a filter that can never match. `labels` are the labels of the file and its imports. */
 function unknownKind({ filter }: RuleNode, labels: readonly string[], isKnown: boolean) {
   const problem = keyProblem(filter, labels);
   return problem && (isKnown || problem.hint?.startsWith('did you mean')) ? problem : undefined;
 }
 
-/** `@mx.op.type`. */
 function isTypeOf(node: Expression): boolean {
   if (node.kind !== 'reference' || !/^(?:mx|ctx)$/.test(node.name)) return false;
   const path = node.steps.map((step) => (step.kind === 'field' ? step.name : ''));
   return /^op(?:eration)?\.type$/.test(path.join('.'));
 }
 
-/** Comparisons of `@mx.op.type` in a guard with what is never its value. */
+/** Returns comparisons of `@mx.op.type` in a guard with a text that it can never have. */
 function typeProblems(rule: RuleNode): SyntaxProblem[] {
   const found: SyntaxProblem[] = [];
   visit(rule, (node) => {
@@ -92,7 +90,7 @@ function typeProblems(rule: RuleNode): SyntaxProblem[] {
   return found;
 }
 
-/** Problems for which a script is refused before anything of it runs. */
+/** Returns the problems for which a script is refused before any statement runs. */
 export function filterProblems(tree: Pick<ScriptTree, 'body' | 'text'>): SyntaxProblem[] {
   if (!/\bop:|\.type\b/.test(tree.text)) return [];
   const rules = nodesOf(tree).filter(isRule);
@@ -107,7 +105,7 @@ export function filterProblems(tree: Pick<ScriptTree, 'body' | 'text'>): SyntaxP
   });
 }
 
-/** What only somebody who sees the imported files can say, and labels that look misspelt. */
+/** Returns filter problems that need the imported files, and labels that are probably misspelt. */
 export function filterFindings(
   tree: ScriptTree,
   module: (path: string) => ScriptTree | undefined,
@@ -134,7 +132,7 @@ export function filterFindings(
     const isOwn = filter.startsWith('@') || /^(?:src|dir):/.test(filter) || isRisk(filter);
     const close = isGiven || isOwn ? undefined : nearest(filter, all);
     if (close === undefined) return [];
-    const message = `nothing here is labelled \`${filter}\``;
+    const message = `no value or function here has the label \`${filter}\``;
     const hint = `did you mean \`${close}\`?`;
     return [{ ...at, code: 'filter_unknown', severity: 'warning', message, hint }];
   });

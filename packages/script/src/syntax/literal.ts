@@ -1,5 +1,5 @@
-// What brackets and braces hold. `[` opens an array or, where the place allows it, a block; the first
-// thing inside tells which, and when it does not, what follows that thing does. Nothing is read twice.
+// Parses brackets and braces. `[` opens an array or, where one is legal, a block. The first item decides,
+// or the text after it, so nothing is parsed twice.
 import { ParseError, type SyntaxProblem } from '../problem.ts';
 import type { ActionExpression, ArrayItem, Expression, NodeOf, ObjectEntry } from './ast.ts';
 import type { Reader } from './cursor.ts';
@@ -7,14 +7,14 @@ import type { Reader } from './cursor.ts';
 const OPENS_BLOCK =
   /=>|(?:let|var|show|log|output|append|done|continue|skip|retry|bail|return|if|import|export|exe|guard)(?![\w-])|stream[ \t]+["'`<[]|@[\w\u0080-\uffff-]+[ \t]*\+=/y;
 const MAY_OPEN_BLOCK = /@|(?:run|stream|when|for|foreach|loop)(?![\w-])/y;
-/** A text that is piped may be a line. */
+/** Matches a text that is followed by a pipe. It can be a line of a block. */
 const PIPED_TEXT =
   /(?:"(?:[^"\\\n]|\\.)*"|'(?:[^'\\\n]|\\.)*'|`(?:[^`\\]|\\.)*`|::(?!:)(?:(?!::)[^])*::)\s*\|(?!\|)/y;
 const BLOCK_IN_ARGUMENT = /=>|let[ \t]+(?:[\w:.,-]+[ \t]+)*@/y;
-const BLOCK_HERE = 'a block cannot stand here';
+const BLOCK_HERE = 'a block is not allowed here';
 const KEY = /"(?:[^"\\\n]|\\.)*"|'(?:[^'\\\n]|\\.)*'|[\w$\u0080-\uffff-]+/y;
 
-/** Stands at `[`. */
+/** Parses an array, a block or a bracket text. The reader is at `[`. */
 export function parseBracket(r: Reader): Expression {
   return r.deeper(() => {
     if (!r.starts('[[')) return parseList(r);
@@ -33,7 +33,7 @@ export function parseBracket(r: Reader): Expression {
   });
 }
 
-/** A block as an element makes it neither an array nor a text; an arrow before words is text. */
+/** Fails if an element is a block: such a bracket is neither an array nor a text. An arrow before words is text. */
 function refuseBlocks(r: Reader, slip: SyntaxProblem | undefined): void {
   const here = r.pos;
   const binds = slip?.message === BLOCK_HERE && /^\[\s*let\s/.test(r.slice(slip.at, slip.end + 9));
@@ -42,7 +42,7 @@ function refuseBlocks(r: Reader, slip: SyntaxProblem | undefined): void {
   if (found !== undefined) refuseElement(r, found);
 }
 
-/** Where the first block stands that gives a value, if these are elements. */
+/** Returns the offset of the first block with a value among the elements. */
 function findBlock(r: Reader): number | undefined {
   r.pos += 1;
   const items = r.list(']', 'elements', () =>
@@ -60,7 +60,7 @@ const refuseElement = (r: Reader, at: number): never =>
     hint: 'bind it with `let` or `var` first: `let @x = [ … ]`',
   });
 
-/** `[[ … ]]` that is no array: text without anything to put in. */
+/** Parses `[[ … ]]` as a literal text. */
 function parseBracketText(r: Reader): NodeOf<'template'> | undefined {
   const at = r.pos;
   const close = r.find(']]', at + 2);
@@ -93,7 +93,7 @@ function finishBlock(r: Reader, at: number, first: readonly ActionExpression[]):
   return { kind: 'block', body, at, end: r.pos };
 }
 
-/** The first thing could be an element or a line: what follows it decides. */
+/** Parses a bracket whose first item may be an element or a line. The text after the item decides. */
 function parseUnsure(r: Reader, at: number, inside: number): Expression {
   const isAction = r.scope.blocks === 'action';
   const value = r.within({ isOpen: false, inBody: true }, () => r.rules.value(r));
@@ -101,7 +101,7 @@ function parseUnsure(r: Reader, at: number, inside: number): Expression {
   const isOnly = r.peek() === ']';
   if (r.peek() === ',' || (isOnly && !(isAction && isLine(value)))) {
     const between = r.slice(inside, value.at) + r.slice(value.end);
-    if (/>>|<</.test(between)) r.fail('a comment cannot stand between elements', { at: inside });
+    if (/>>|<</.test(between)) r.fail('a comment is not allowed between elements', { at: inside });
     const rest = r.take(',') ? r.list(']', 'elements', () => parseItem(r), at) : [];
     if (isOnly) r.pos += 1;
     return { kind: 'array', items: [toItem(value), ...rest], at, end: r.pos };
@@ -109,18 +109,17 @@ function parseUnsure(r: Reader, at: number, inside: number): Expression {
   return finishBlock(r, at, [asLine(value)]);
 }
 
-/** Alone in brackets: a name is an element, and so is a text, unless it is piped into an effect. */
+/** True if a value alone in brackets is a line: no name, and no text unless it is piped into an effect. */
 function isLine(value: Expression): boolean {
   const isText =
     value.kind === 'pipeline' && /^(?:literal|template)$/.test(value.source?.kind ?? '');
   return isText ? value.stages.at(-1)?.kind === 'effect-stage' : value.kind !== 'reference';
 }
 
-/** How a value stands as a line of a block. */
 export function asLine(value: Expression): ActionExpression {
   const { kind, at, end } = value;
   if (kind === 'run-value') return { kind: 'run', action: value.action, at, end };
-  // `stream` before it, not among its options.
+  // `stream` was written before the value, not among its options.
   if (kind === 'with' && value.options.entries.get('stream')?.at === at)
     return { kind: 'run', action: value, at, end };
   const isFlow =
@@ -145,7 +144,6 @@ const toItem = (value: Expression): ArrayItem => ({
   isSpread: false,
 });
 
-/** Stands at `{`. */
 export function parseObject(r: Reader, parse = parsePair): NodeOf<'object'> {
   const at = r.pos;
   r.expect('{', 'before an object');
@@ -160,7 +158,7 @@ export function parseObject(r: Reader, parse = parsePair): NodeOf<'object'> {
   return { kind: 'object', entries, at, end: r.pos };
 }
 
-/** Of `profiles` and `needs`: a bare word counts as `word: true`, lists hold bare words. */
+/** Parses the object of `profiles` or `needs`. A bare word means `word: true`; lists contain bare words. */
 export const parseWordObject = (r: Reader): NodeOf<'object'> => parseObject(r, parseWordPair);
 
 function parseKey(r: Reader, brace: number, isFirst: boolean): string {

@@ -1,4 +1,4 @@
-// `import` and `export` in all their forms.
+// Parses `import` and `export` statements.
 import type { NodeOf } from './ast.ts';
 import type { Reader } from './cursor.ts';
 import { parseParameters, refuseFixed, takeName } from './define.ts';
@@ -13,7 +13,6 @@ const MODE = /(?:static|live|local|module|cached)(?:\([^()\n]*\))?[ \t]+(?=[{"'`
 type ImportForm = NodeOf<'import'>['form'];
 type ImportSource = NodeOf<'import'>['source'];
 
-/** Stands behind `import`. */
 export function parseImport(r: Reader, at: number): NodeOf<'import'> {
   const mode = r.match(MODE)?.trim();
   const { form, source } = parseForm(r);
@@ -38,7 +37,7 @@ const isRegistry = (r: Reader, at: number): boolean =>
 
 const ADDRESS = /^\s*[a-z][a-z0-9+.-]*:\/\//i;
 
-/** Surely a path; what a run puts in at the front is looked at then. */
+/** True if the source is certainly a path. A reference at the start is checked at run time. */
 function isNoAddress(source: ImportSource): boolean {
   if (source.kind !== 'path') return true;
   const [first] = source.path.parts;
@@ -63,7 +62,7 @@ function parseForm(r: Reader): { form: ImportForm; source: ImportSource } {
   return { form: { kind: 'namespace', alias: parseAlias(r) }, source };
 }
 
-/** `{ @a } from mcp "NAME"`, `from mcp "NAME" as @n` */
+/** Parses `{ @a } from mcp "NAME"` or `from mcp "NAME" as @n`. */
 function parseTools(r: Reader): { form: ImportForm; source: ImportSource } {
   const form = r.take('{') ? parseNames(r) : undefined;
   r.blanks();
@@ -79,12 +78,12 @@ function parseTools(r: Reader): { form: ImportForm; source: ImportSource } {
   return { form: { kind: 'namespace', alias }, source };
 }
 
-/** ` as @x` */
+/** Parses `as @x`; absent if there is none. */
 function parseAlias(r: Reader): string | undefined {
   return r.take(/[ \t]*as(?![\w-])[ \t]*/y) ? takeName(r, 'after `as`') : undefined;
 }
 
-/** `{ @a, b as @c }`, `{ * as @lib }` */
+/** Parses `{ @a, b as @c }` or `{ * as @lib }`. */
 function parseNames(r: Reader): ImportForm {
   if (r.take(/\s*\*/y)) return parseEverything(r, r.pos - 1);
   const names = r.list('}', 'names', () => {
@@ -126,7 +125,6 @@ function parseSource(r: Reader): ImportSource {
   return { kind: 'path', path: (isTextStart(r) ? parsePathText : parseBarePath)(r, 'to import') };
 }
 
-/** Stands behind `export`. */
 export function parseExport(r: Reader, at: number): NodeOf<'export'> {
   r.expect('{', 'after `export`');
   const isAll = r.match(/\s*\*\s*\}/y) !== undefined;

@@ -14,7 +14,7 @@ import { parseScript } from './parse.ts';
 const read = (text: string, mode: Mode = 'strict') =>
   parseScript(text, { mode, file: 'a.mld' }).partial;
 
-/** Each name with its kind and the text in which it is seen. */
+/** Returns each name with its kind and the text in which it is visible. */
 function listed(text: string): string[] {
   return namesIn(read(text)).map(({ name, kind, place, seen }) => {
     const written = text.slice(place.at, place.end);

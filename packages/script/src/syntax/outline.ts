@@ -1,5 +1,5 @@
-// Which names a script binds: where each is written, where it can be seen, what is known about it
-// without running anything. For editors, so it works on what could be read of a broken script too.
+// Lists the names that a script binds: their location, their scope, and the facts that are known without
+// running the script. Editors use it, so it also works on a partly parsed script.
 import { basename, extname } from 'node:path';
 import {
   type Binding,
@@ -14,20 +14,18 @@ import {
 export interface Bound {
   readonly name: string;
   readonly kind: BoundKind;
-  /** The name as written, without `@`. */
+  /** Range of the name in the text, without `@`. */
   readonly place: Range;
   readonly seen: Range;
   readonly labels: readonly string[];
-  /** Right-hand side of a variable. */
   readonly value?: Expression;
   readonly exe?: NodeOf<'exe'>;
-  /** What a loop variable is taken from. */
+  /** Expression that a loop variable iterates over. */
   readonly collection?: Expression;
-  /** As written after the `:` of a parameter. */
+  /** Text of the type after the `:` of a parameter. */
   readonly type?: string;
-  /** Of `import`: the file, and the name it has there. */
+  /** File of an import, and the name in that file. */
   readonly source?: { readonly path: NodeOf<'template'>; readonly name?: string };
-  /** Of `import tools`: the connector. */
   readonly connector?: string;
 }
 
@@ -45,7 +43,7 @@ type BoundKind =
 
 const isNameChar = (char: string | undefined): boolean => /[\w\u0080-\uffff-]/.test(char ?? '');
 
-/** A name as a whole word; where the search began when it is nowhere. */
+/** Returns the range of a name as a whole word; an empty range at `from` if it does not occur. */
 function placeOfName(text: string, name: string, from: number, to: number): Range {
   const bare = name.replace(/^@/, '');
   for (let at = text.indexOf(name, from); at !== -1 && at < to; at = text.indexOf(name, at + 1)) {
@@ -56,7 +54,7 @@ function placeOfName(text: string, name: string, from: number, to: number): Rang
   return { at: from, end: from };
 }
 
-/** Kinds whose names are seen inside them only. */
+/** Kinds of nodes whose names are visible only inside of them. */
 const CLOSED = new Set(['block', 'when', 'exe', 'for', 'repeat']);
 
 export function namesIn({ text, body }: ScriptTree): Bound[] {
@@ -71,9 +69,9 @@ export function namesIn({ text, body }: ScriptTree): Bound[] {
       continue;
     }
     const { kind } = item as { kind?: string };
-    const seen = CLOSED.has(kind ?? '') ? (item as Range) : around;
-    found.push(...boundBy(item as Statement | NodeOf<'repeat'>, text, whole, seen));
-    for (const inner of Object.values(item)) open.push([inner, seen]);
+    const range = CLOSED.has(kind ?? '') ? (item as Range) : around;
+    found.push(...boundBy(item as Statement | NodeOf<'repeat'>, text, whole, range));
+    for (const inner of Object.values(item)) open.push([inner, range]);
   }
   return found.sort((a, b) => a.place.at - b.place.at);
 }
@@ -85,11 +83,16 @@ function boundBy(
   around: Range,
 ): Bound[] {
   const { at, end } = node;
-  const named = (kind: BoundKind, name: string, seen: Range, more: Partial<Bound> = {}): Bound => ({
+  const named = (
+    kind: BoundKind,
+    name: string,
+    range: Range,
+    more: Partial<Bound> = {},
+  ): Bound => ({
     name,
     kind,
     place: placeOfName(text, `@${name}`, at, end),
-    seen,
+    seen: range,
     labels: [],
     ...more,
   });
@@ -124,13 +127,13 @@ function boundBy(
   }
 }
 
-/** Names of a loop, each with the one it is written as: `@x_key` comes with `@x`. */
+/** Returns the names of a loop, each with the name in the text: `@x` also binds `@x_key`. */
 const loopNames = ({ key, name }: Binding): [name: string, written: string][] => [
   key === undefined ? [`${name}_key`, name] : [key, key],
   [name, name],
 ];
 
-function importedBy(node: NodeOf<'import'>, text: string, seen: Range): Bound[] {
+function importedBy(node: NodeOf<'import'>, text: string, range: Range): Bound[] {
   const { form, source } = node;
   const path = source.kind === 'path' ? source.path : undefined;
   const connector = source.kind === 'connector' ? staticText(source.name) : undefined;
@@ -138,7 +141,7 @@ function importedBy(node: NodeOf<'import'>, text: string, seen: Range): Bound[] 
     name,
     kind,
     place,
-    seen,
+    seen: range,
     labels: [],
     ...(path ? { source: { path, ...(inFile === undefined ? {} : { name: inFile }) } } : {}),
     ...(connector === undefined ? {} : { connector }),
@@ -157,7 +160,7 @@ function importedBy(node: NodeOf<'import'>, text: string, seen: Range): Bound[] 
   return [bound(form.kind, form.alias, place)];
 }
 
-/** `as @alias`, or the name itself between commas. */
+/** Returns the range of the alias: `as @alias`, or a name between commas. */
 function placeOfAlias(text: string, alias: string, from: number, to: number): Range {
   const written = alias.replace(/[^\w\u0080-\uffff-]/g, '');
   const pattern = new RegExp(
@@ -170,15 +173,15 @@ function placeOfAlias(text: string, alias: string, from: number, to: number): Ra
   return { at, end: at + alias.length };
 }
 
-/** `./my-lib.mld` is `@my_lib` when nothing else is said. */
+/** Returns the default alias of a file: `./my-lib.mld` gives `@my_lib`. */
 export const derivedName = (path: string): string =>
   basename(path, extname(path)).replace(/[^A-Za-z0-9_]/g, '_');
 
-/** `list_files` is `listFiles` as well: how tools of connectors are called. */
+/** Returns the camel case form that a tool of a connector can be called by: `list_files` gives `listFiles`. */
 export const camelCased = (name: string): string =>
   name.replace(/[^A-Za-z0-9]+([A-Za-z0-9])/g, (_, letter: string) => letter.toUpperCase());
 
-/** A path without anything put in but `@root`; undefined when it is known only at run time. */
+/** Returns a text whose only reference may be `@root`; `undefined` if it is known only at run time. */
 export function staticText({ parts }: NodeOf<'template'>): string | undefined {
   const texts = parts.map((part) => {
     if (typeof part === 'string') return part;
@@ -188,7 +191,7 @@ export function staticText({ parts }: NodeOf<'template'>): string | undefined {
   return texts.includes(undefined) ? undefined : texts.join('');
 }
 
-/** The texts of a list as they are written. A text that is computed is left out. */
+/** Returns the constant texts of a list. A computed text is left out. */
 export const staticTexts = (list: Expression | undefined): string[] =>
   list?.kind === 'array'
     ? list.items.flatMap(({ value }) =>
@@ -196,7 +199,7 @@ export const staticTexts = (list: Expression | undefined): string[] =>
       )
     : [];
 
-/** The names that what is bound was made from, and where each is read. */
+/** Returns the names that a bound value reads, with their offsets. */
 export function namesReadBy(bound: Bound): { name: string; at: number }[] {
   const found: { name: string; at: number }[] = [];
   visit(bound.value ?? bound.exe?.body ?? bound.collection, (node) => {
@@ -211,7 +214,6 @@ const TYPES: { readonly [K in Expression['kind']]?: string } = {
   object: 'object',
 };
 
-/** The type of a value where its form says it. */
 export function typeOf(value: Expression | undefined): string | undefined {
   if (!value) return undefined;
   switch (value.kind) {
@@ -232,7 +234,7 @@ export function typeOf(value: Expression | undefined): string | undefined {
   }
 }
 
-/** Follows fields into literals: `{ a: { b: 1 } }` and `a`, `b`. */
+/** Follows fields into literals, such as `a`, `b` into `{ a: { b: 1 } }`. */
 export function literalAt(
   value: Expression | undefined,
   path: readonly string[],
@@ -247,7 +249,7 @@ export function literalAt(
   return found;
 }
 
-/** The keys of an object literal. */
+/** Returns the keys of an object literal; empty for other values. */
 export const keysOf = (value: Expression | undefined): string[] =>
   value?.kind === 'object'
     ? value.entries.flatMap((entry) => (entry.kind === 'pair' ? [entry.key] : []))
@@ -261,7 +263,7 @@ const BODY_KINDS: typeof TYPES = {
   model: 'llm',
 };
 
-/** What a function's body is made of, in the words of `op:` filters. */
+/** Returns the kind of a function body, in the words of `op:` filters. */
 export function bodyKindOf(body: Expression): string {
   if (body.kind === 'run-value') return bodyKindOf(body.action);
   if (body.kind === 'with') return bodyKindOf(body.value);
@@ -269,7 +271,7 @@ export function bodyKindOf(body: Expression): string {
   return BODY_KINDS[body.kind] ?? 'exe';
 }
 
-/** Bodies that a block of each kind can call by name. */
+/** Kinds of function bodies that a block of each language can call by name. */
 export const HELPER_BODIES: Readonly<Record<NodeOf<'helpers'>['language'], readonly string[]>> = {
   js: ['js'],
   node: ['node', 'js'],

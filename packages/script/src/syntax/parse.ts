@@ -1,5 +1,5 @@
-// The door of the parser: a whole file becomes a tree, or a list of everything that is wrong with its
-// form. Statements that fail are skipped, so that an editor sees the problems of all of them.
+// Parses a whole file into a tree, or into a list of its syntax problems. A statement that fails is
+// skipped, so that an editor shows the problems of all statements.
 import { frontMatterAt } from '@kernmantle/core/base';
 import { ParseError, type SyntaxProblem } from '../problem.ts';
 import { parseBlockRest } from './action.ts';
@@ -22,29 +22,29 @@ const RULES: Rules = {
 };
 
 const SLASHED = /[ \t]*\/(?:([a-z]+)(?=[\s[({]|$)|(?=@[A-Za-z_\u0080-\uffff])|(?==>))/y;
-/** Behind `/`: a call, or a value that is piped on; any other name there is text. */
+/** Matches a call or a piped value after `/`. Any other name there is text. */
 const BARE =
   /@[\w\u0080-\uffff-]+(?:\.[\w\u0080-\uffff-]+|\[(?:[^[\]\n]|\[[^[\]\n]*\])*\])*(?:\(|[ \t]*\||[ \t]+with[ \t]*\{|[ \t]*\r?\n[ \t]*\|\|?[ \t]*(?:[@{]|[a-z]+\b(?![ \t]*\|)))/y;
 const FENCE = /[ \t]*(`{3,}|~{3,})[ \t]*([^`\n]*)/y;
 
 export interface Parsed {
-  /** Undefined when there is any problem: nothing of such a file runs. */
+  /** Absent if there is a problem: such a file does not run at all. */
   readonly script: ScriptTree | undefined;
-  /** What could be read, for editors. */
+  /** The statements that could be parsed, for editors. */
   readonly partial: ScriptTree;
   readonly problems: readonly SyntaxProblem[];
 }
 
-/** Never throws; `file` is for whoever reports the problems. */
+/** Parses a script, also a broken one. Never throws. */
 export function parseScript(text: string, { mode }: { mode: Mode; file: string }): Parsed {
   const r = new Reader(text, mode, RULES);
   const problems: SyntaxProblem[] = [];
   if (text.startsWith('\uFEFF')) r.pos = 1;
   const frontMatter = takeFrontMatter(r, problems);
   const body = mode === 'markdown' ? readMarkdown(r, problems) : readStrict(r, problems);
-  // Nothing is tried any more once the fuel is used up, so what was read may not be what was meant.
+  // Without fuel nothing is attempted, so the parsed tree may not be what the author wrote.
   if (r.fuel <= 0 && problems.length === 0) {
-    const message = 'the script holds too much that could not be read';
+    const message = 'too much of the script does not parse';
     problems.push({ at: Math.min(r.pos, r.end), end: r.end, message, code: 'too_deep' });
   }
   const partial: ScriptTree = { mode, text, frontMatter, body };
@@ -61,14 +61,13 @@ function takeFrontMatter(r: Reader, problems: SyntaxProblem[]): string | undefin
   const resumes = RESUMES.exec(r.slice(found.start, found.end));
   if (resumes) {
     const at = found.start + resumes.index;
-    const message = '`resume` is not part of this version: every run begins at the beginning';
+    const message = '`resume` is not part of this version: every run starts at the first statement';
     const end = at + 'resume'.length;
     problems.push({ at, end, message, hint: 'leave the line out', code: 'unsupported' });
   }
   return r.slice(found.start, found.end).replace(/\r?\n$/, '');
 }
 
-/** Statements up to the end of what the reader sees. */
 function readStrict(r: Reader, problems: SyntaxProblem[]): Statement[] {
   const body: Statement[] = [];
   while (!isSpent(r, problems)) {
@@ -81,11 +80,11 @@ function readStrict(r: Reader, problems: SyntaxProblem[]): Statement[] {
   return body;
 }
 
-// More than anybody reads; what follows them is most likely no script at all.
+// A file with more problems is most likely not a script.
 const MOST_PROBLEMS = 1000;
 
-// INVARIANT: what failed statements read in vain is paid out of the reader's fuel; a file that is
-// garbage all over ends after its first problems instead of being read again from every line.
+// INVARIANT: failed statements always pay from the fuel of the reader, so a file without any valid
+// statement ends after its first problems.
 const isSpent = (r: Reader, problems: readonly SyntaxProblem[]): boolean =>
   r.isAtEnd || problems.length >= MOST_PROBLEMS || (r.fuel <= 0 && problems.length > 0);
 
@@ -97,7 +96,7 @@ function tryStatement(r: Reader, problems: SyntaxProblem[]): Statement | undefin
   } catch (error) {
     if (!(error instanceof ParseError)) throw error;
     problems.push(error.problem);
-    // What was never closed says nothing about where the statement ends; anything else was read so far.
+    // An unclosed bracket does not reveal where its statement ends, so parsing continues at the next line.
     const { at, code } = error.problem;
     recover(r, code === 'unclosed' ? at : Math.max(at, r.pos));
     return undefined;
@@ -137,7 +136,6 @@ function isSlashed(r: Reader): boolean {
   return found === '' || isLater || STATEMENT_WORDS.has(found);
 }
 
-/** Text and statements, line by line. */
 function readMarkdown(r: Reader, problems: SyntaxProblem[]): (NodeOf<'text'> | Statement)[] {
   const body: (NodeOf<'text'> | Statement)[] = [];
   let from = r.pos;
@@ -156,7 +154,7 @@ function readMarkdown(r: Reader, problems: SyntaxProblem[]): (NodeOf<'text'> | S
   return body;
 }
 
-/** The next line: text, a statement, or nothing (a comment, a failed statement). Always moves on. */
+/** Parses the next line: text, a statement, or `undefined` for a comment or failed statement. It always advances. */
 function readLine(r: Reader, problems: SyntaxProblem[]): Statement | 'text' | undefined {
   if (r.sees(FENCE)) return readFence(r, problems);
   const isComment = r.sees(/[ \t]*(?:>>|<<(?!\S))/y);
@@ -168,7 +166,7 @@ function readLine(r: Reader, problems: SyntaxProblem[]): Statement | 'text' | un
   return tryStatement(r, problems);
 }
 
-/** Fenced code is text, except `mlld-run`, whose content is a strict script. */
+/** Passes a fence as text, except for `mlld-run`, whose content is a strict script. */
 function readFence(r: Reader, problems: SyntaxProblem[]): NodeOf<'fence'> | 'text' {
   const at = r.pos;
   const head = r.match(FENCE) ?? '';
@@ -186,7 +184,7 @@ function readFence(r: Reader, problems: SyntaxProblem[]): NodeOf<'fence'> | 'tex
   return { kind: 'fence', body, at, end: r.pos };
 }
 
-/** Goes behind the line that closes a fence and says where that begins; an open one reaches to the end. */
+/** Moves after the line that closes a fence and returns the offset of that line. An open fence ends with the text. */
 function passFence(r: Reader, mark: string): number {
   const close = new RegExp(`[ \\t]*\\${mark[0]}{${mark.length},}[ \\t]*\\r?(?:\\n|$)`, 'y');
   while (!r.isAtEnd) {
@@ -197,7 +195,7 @@ function passFence(r: Reader, mark: string): number {
   return r.end;
 }
 
-/** A template file: `.att` reads like `::`, `.mtt` only `{{…}}`. One final line break is dropped. */
+/** Parses a template file: `.att` like `::`, `.mtt` with `{{…}}` only. A final line break is dropped. */
 export function parseTemplateFile(text: string, kind: 'att' | 'mtt'): NodeOf<'template'> {
   const r = new Reader(text.replace(/\r?\n$/, ''), 'markdown', RULES);
   r.isTemplateFile = true;

@@ -1,4 +1,4 @@
-// Stages, groups and `with { … }`: what happens to a value after it has been made.
+// Parses pipelines: stages, groups and `with { … }`.
 import type { Expression, NodeOf, Parallel, PipelineStage } from './ast.ts';
 import { CODE_WORDS, isCodeStart, parseCode, parseCommand } from './command.ts';
 import type { Reader } from './cursor.ts';
@@ -22,31 +22,31 @@ export const UNITS_MS: Readonly<Record<string, number>> = {
   h: 3_600_000,
 };
 
-/** Moves to a `|` that carries the value on, here or on the next line. */
+/** Moves to a `|` here or on the next line that continues the value. Returns false if there is none. */
 export function atPipe(r: Reader): boolean {
   const at = r.pos;
   r.space();
-  // A table right below a statement is text, so in markdown the bar must look like a stage.
+  // A table after a statement is text, so in markdown the bar must look like a stage.
   if (!r.isOpen) r.match(r.mode === 'markdown' ? STAGE_ON_NEXT_LINE : ANY_ON_NEXT_LINE);
   if (r.peek() === '|') return true;
   r.pos = at;
   return false;
 }
 
-/** `source | @a || @b | @c`, or the source alone. `isRun`: what `run` runs, where `{…}` is a command. */
+/** Parses `source | @a || @b | @c`. `isRun` is true after `run`, where `{…}` is a command. */
 export function parsePipes(r: Reader, source: Expression, isRun = false): Expression {
   if (!atPipe(r)) return source;
   const stages = parseStages(r, isRun ? parseCommandStage : refuseBraces);
   return { kind: 'pipeline', source, stages, at: source.at, end: r.pos };
 }
 
-/** `|| @a || @b (2, 5ms) | @c` where a value begins. */
+/** Parses a group at the start of a value: `|| @a || @b (2, 5ms) | @c`. */
 export function parseLeadingGroup(r: Reader): NodeOf<'pipeline'> {
   const at = r.pos;
   return { kind: 'pipeline', source: undefined, stages: parseStages(r), at, end: r.pos };
 }
 
-/** What `{` means where a stage begins. */
+/** Parses a stage that begins with `{`. */
 type Braces = (r: Reader) => PipelineStage;
 
 const parseCommandStage: Braces = (r) => {
@@ -57,10 +57,10 @@ const parseCommandStage: Braces = (r) => {
 const refuseBraces: Braces = (r) => {
   const at = r.pos;
   const [body = '{ … }'] = /^\{[^{}\n]{0,60}\}/.exec(r.slice(at, r.lineEnd())) ?? [];
-  return r.fail('braces alone are no stage', { end: at + 1, hint: `write \`| cmd ${body}\`` });
+  return r.fail('braces alone are not a stage', { end: at + 1, hint: `write \`| cmd ${body}\`` });
 };
 
-/** Stands at the first `|` or `||`. */
+/** Parses stages. The reader is at the first `|` or `||`. */
 export function parseStages(r: Reader, braces = refuseBraces): PipelineStage[] {
   const stages: PipelineStage[] = [];
   while (atPipe(r)) {
@@ -71,7 +71,6 @@ export function parseStages(r: Reader, braces = refuseBraces): PipelineStage[] {
   return stages;
 }
 
-/** One stage, or several joined by `||`. */
 function parseGroup(r: Reader, braces: Braces): PipelineStage {
   const at = r.pos;
   const leads = r.take('||');
@@ -90,17 +89,17 @@ function parseGroup(r: Reader, braces: Braces): PipelineStage {
   return { kind: 'group-stage', members, ...parseCap(r, CAP), at, end: r.pos };
 }
 
-/** `(2, 5ms)`, when it stands here. */
+/** Parses `(2, 5ms)`; the defaults if there is none. */
 export const parseCap = (r: Reader, opens: string | RegExp = '('): Parallel =>
   r.take(opens) ? parseLimits(r, () => r.rules.value(r)) : { cap: undefined, pauseMs: 0 };
 
-/** `(n, pause)`, `(endless, pause)` of a loop; `endless` is as without a limit. */
+/** Parses `(n, pause)` or `(endless, pause)` of a loop. `endless` means no limit. */
 export function parseRounds(r: Reader): Parallel {
   if (!r.take(/\(\s*(?=endless(?![\w-]))/y)) return parseCap(r);
   return parseLimits(r, () => void r.take('endless'));
 }
 
-/** `n, pause)`, standing behind the parenthesis. */
+/** Parses `n, pause)`. The reader is after the opening parenthesis. */
 function parseLimits<T>(r: Reader, limit: () => T): { cap: T; pauseMs: number } {
   return r.within({ isOpen: true, blocks: 'none' }, () => {
     r.space();
@@ -152,13 +151,12 @@ function readStage(r: Reader, braces: Braces): PipelineStage {
   }
   const word = r.word();
   if (word === undefined) return r.fail(`expected a stage after \`|\`, found ${r.shown()}`);
-  return r.fail(`\`${word}\` is no stage`, {
+  return r.fail(`\`${word}\` is not a stage`, {
     end: at + word.length,
     hint: `functions begin with @: \`| @${word}\``,
   });
 }
 
-/** ` with { … }` behind a value. */
 export function parseWith(r: Reader, value: Expression): Expression {
   const options = parseOptions(r);
   if (options === undefined) return value;
@@ -189,7 +187,7 @@ function parseKey(r: Reader): string {
   if (!OPTION_NAMES.has(key)) {
     r.fail(`\`with\` has no option \`${key}\``, {
       at,
-      hint: `it knows ${[...OPTION_NAMES].join(', ')}`,
+      hint: `the options are ${[...OPTION_NAMES].join(', ')}`,
       code: 'unknown_key',
     });
   }
@@ -199,7 +197,7 @@ function parseKey(r: Reader): string {
   return key;
 }
 
-/** `[@a, [@b, @c], show, @d(1)]` */
+/** Parses the stages of `[@a, [@b, @c], show, @d(1)]`. */
 function parseStageList(r: Reader): PipelineStage[] {
   r.expect('[', 'before the stages');
   return r.list(']', 'stages', () => {

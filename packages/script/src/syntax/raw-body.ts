@@ -1,19 +1,19 @@
-// The raw bodies of commands and code: from an opening brace to the one that matches it. Braces inside
-// quotes, comments, and in js template literals and regular expressions do not count. That is read
-// leniently: when quotes do not add up (an apostrophe in an echo), braces alone decide.
+// Finds the end of a body of code: the brace that matches the opening one. Braces in quotes, in comments,
+// and in template literals and regular expressions of js do not count. If quotes are not balanced, as with
+// an apostrophe in an echo, only braces count.
 import type { Reader } from './cursor.ts';
 
 interface RawBody {
   readonly from: number;
   readonly to: number;
-  /** Where `@name` stands in js code outside its texts. */
+  /** Offset of an `@name` in js code outside of its texts; absent if there is none. */
   readonly strayAt: number | undefined;
 }
 
-/** Texts that end with their line at the latest. */
+/** Matches a text that ends with its line at the latest. */
 const QUOTED = String.raw`"[^"\\\n]*(?:\\[\s\S][^"\\\n]*)*"?|'[^'\\\n]*(?:\\[\s\S][^'\\\n]*)*'?`;
 
-/** What is passed at once: plain characters, what is escaped, texts, comments. */
+/** Patterns that skip plain characters, escapes, texts and comments. */
 const PASSED = {
   plain: /[^{}]+/y,
   shell: /[^{}\\'"#]+|\\[\s\S]|'[^']*'?|"[^"\\]*(?:\\[\s\S][^"\\]*)*"?|(?<=\s)#[^\n]*/y,
@@ -27,11 +27,11 @@ const PASSED = {
   ),
   hole: new RegExp(String.raw`[^{}'"]+|${QUOTED}`, 'y'),
 };
-/** The piece of a template literal up to its end or the next `${`. */
+/** Matches the part of a template literal up to its end or the next `${`. */
 const PIECE = /[^`\\$]*(?:(?:\\[\s\S]|\$(?!\{))[^`\\$]*)*/y;
 const PATTERN = /\/(?:[^/\\\n[]|\\[\s\S]|\[(?:[^\]\\\n]|\\[\s\S])*\])+\//y;
 
-/** Stands at `{`; afterwards behind its `}`. */
+/** Takes a body. The reader is at `{` and ends after the matching `}`. */
 export function takeRaw(r: Reader, kind: 'js' | 'py' | 'shell' | 'plain', what: string): RawBody {
   const at = r.pos;
   r.expect('{', `before the body of ${what}`);
@@ -47,13 +47,13 @@ export function takeRaw(r: Reader, kind: 'js' | 'py' | 'shell' | 'plain', what: 
   const to = exact ?? closing(r, from, (next) => passed(r, PASSED.plain, next));
   if (to === undefined) {
     r.far = r.end;
-    return r.failUnclosed(at, `the brace of ${what} is never closed`);
+    return r.failUnclosed(at, `the brace of ${what} is not closed`);
   }
   r.pos = to + 1;
   return { from, to, strayAt: exact === undefined ? undefined : strayAt };
 }
 
-/** Offset of the brace that closes what was opened before `from`. */
+/** Returns the offset of the brace that closes the one before `from`. */
 function closing(r: Reader, from: number, after: (at: number) => number): number | undefined {
   let depth = 0;
   for (let at = from; at < r.end; at = after(at)) {
@@ -65,7 +65,7 @@ function closing(r: Reader, from: number, after: (at: number) => number): number
   return undefined;
 }
 
-/** Offset behind what the pattern matches at `at`, or behind that character. */
+/** Returns the offset after the match at `at`, or after one character if nothing matches. */
 function passed({ text }: Reader, pattern: RegExp, at: number): number {
   pattern.lastIndex = at;
   return pattern.test(text) ? pattern.lastIndex : at + 1;
@@ -76,11 +76,11 @@ function afterScript(r: Reader, at: number): number {
   if (char === '`') return afterTemplate(r, at);
   const isPattern = char === '/' && !/[/*]/.test(r.text[at + 1] ?? '') && !isValueBefore(r, at);
   const behind = passed(r, isPattern ? PATTERN : PASSED.js, at);
-  // One that is closed further on than can be seen is none.
+  // A pattern that closes after the end of the range is not a pattern.
   return isPattern && behind > r.end ? at + 1 : behind;
 }
 
-/** Holes are walked by a stack of their own braces, never by calling oneself. */
+/** Skips the holes of a template literal by counting their braces, without recursion. */
 function afterTemplate(r: Reader, at: number): number {
   PIECE.lastIndex = at + 1;
   while (PIECE.test(r.text) && PIECE.lastIndex < r.end) {
@@ -92,7 +92,7 @@ function afterTemplate(r: Reader, at: number): number {
   return r.end;
 }
 
-/** A `/` after a value divides; anywhere else it opens a regular expression. */
+/** True if a value precedes `/`. Then it divides; otherwise it opens a regular expression. */
 function isValueBefore({ text }: Reader, at: number): boolean {
   let before = at - 1;
   while (text[before] === ' ' || text[before] === '\t') before -= 1;

@@ -1,5 +1,5 @@
-// `@name` and what hangs on it: fields, indexes, slices, calls. In a value every step must be well
-// formed; in text a step that is not simply ends the reference.
+// Parses `@name` with its fields, indexes, slices and calls. In a value a malformed step is an error. In
+// text it ends the reference.
 import { messageOf } from '@kernmantle/core/base';
 import type { Binding, Expression, NodeOf, PathStep } from './ast.ts';
 import type { Reader } from './cursor.ts';
@@ -8,7 +8,6 @@ const DIGITS = /\d+/y;
 const NEXT_LINE_METHOD = /[ \t\r]*\n[ \t]*(?=\.[A-Za-z_]\w*\()/y;
 const ENDS_OPTIONAL = /\?[ \t]*(?:$|[\n\r,\])}|;]|=>|==|!=|!?~=|&&|>>|<<)/my;
 
-/** Stands at `@`. */
 export function parseReference(r: Reader): NodeOf<'reference'> {
   const at = r.pos;
   r.expect('@', 'before a name');
@@ -37,7 +36,7 @@ function parseStep(r: Reader, last: PathStep | undefined): PathStep | undefined 
   }
 }
 
-/** Steps in running text. */
+/** Parses the steps of a reference in text. */
 export const parseTextSteps = (r: Reader, mayCall: boolean): PathStep[] =>
   allOf((last) => textStep(r, mayCall, last));
 
@@ -74,7 +73,7 @@ function fieldStep(r: Reader): PathStep | undefined {
   return undefined;
 }
 
-/** `[0]`, `["k"]`, `[@i]`, `[*]`, `[1:-1]` */
+/** Parses `[0]`, `["k"]`, `[@i]`, `[*]` or `[1:-1]`. */
 function parseIndex(r: Reader): PathStep {
   const at = r.pos;
   r.pos += 1;
@@ -94,7 +93,6 @@ function parseIndex(r: Reader): PathStep {
   });
 }
 
-/** Stands at `(`. */
 export function parseArguments(r: Reader, mayPattern = false): Expression[] {
   r.pos += 1;
   let isFirst = mayPattern;
@@ -110,27 +108,31 @@ const PATTERN_METHODS = new Set(['match', 'replace', 'replaceAll', 'split']);
 const takesPattern = (step: PathStep | undefined): boolean =>
   step?.kind === 'field' && PATTERN_METHODS.has(step.name);
 
-// A slash between brackets is one of the characters, as everywhere.
+// A slash inside of brackets is an ordinary character.
 const PATTERN = /\/(?:\\[^\n]|\[(?:\\[^\n]|[^\]\\\n])*\]|[^/\\[\n])*\/[A-Za-z]*/y;
 
-/** `/body/flags`, standing at the slash. */
+/** Parses `/body/flags`. The reader is at the slash. */
 function parsePattern(r: Reader): NodeOf<'pattern'> {
   const at = r.pos;
   const text = r.match(PATTERN);
-  if (text === undefined) return r.failUnclosed(at, 'the pattern is never closed');
+  if (text === undefined) return r.failUnclosed(at, 'the pattern is not closed');
   const close = text.lastIndexOf('/');
   const [body, flags] = [text.slice(1, close), text.slice(close + 1)];
   return { kind: 'pattern', body, flags, at, end: r.pos };
 }
 
-/** A pattern that cannot be compiled is a mistake, also in text, where other calls would be text. */
+/** Fails on a pattern that cannot be compiled, also in text, where another malformed call would be text. */
 function compilable(r: Reader, values: Expression[]): Expression[] {
   const [first] = values;
   if (first?.kind !== 'pattern') return values;
   const { body, flags, at, end } = first;
   const unknown = /[^gimsu]/.exec(flags)?.[0];
   if (unknown !== undefined) {
-    r.fail(`\`${unknown}\` is no flag of a pattern`, { at, end, hint: 'flags are g, i, m, s, u' });
+    r.fail(`\`${unknown}\` is not a flag of a pattern`, {
+      at,
+      end,
+      hint: 'flags are g, i, m, s, u',
+    });
   }
   try {
     RegExp(body, flags);
@@ -142,7 +144,7 @@ function compilable(r: Reader, values: Expression[]): Expression[] {
 
 const reasonOf = (error: unknown): string => messageOf(error).replace(/^.*: /s, '').toLowerCase();
 
-/** `@k, @v in`, `@item.path in`, `@x in`; afterwards behind `in`. */
+/** Parses `@k, @v in`, `@item.path in` or `@x in`. The reader ends after `in`. */
 export function parseBinding(r: Reader): Binding {
   const first = parseReference(r);
   r.blanks();

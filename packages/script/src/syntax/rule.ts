@@ -1,4 +1,5 @@
-// Guards, script hooks, policies, profiles, needs.
+// Parses guards, script hooks and policies, and checks changes of labels without running the script: who
+// removes a label, and labels that are never removed.
 import { parseBlock } from './action.ts';
 import type { ActionExpression, Expression, LabelEdit, NodeOf, ScriptTree } from './ast.ts';
 import { parseWhen } from './control-flow.ts';
@@ -12,7 +13,7 @@ import { parseValue, refuseUnsupported } from './value.ts';
 
 type Head = Pick<NodeOf<'guard'>, 'name' | 'timing' | 'filter'> & Pick<NodeOf<'hook'>, 'prefix'>;
 
-/** `[@name] before|after|always|for FILTER =`, name and timing in either order. */
+/** Parses `[@name] before|after|always|for FILTER =`. Name and timing may come in either order. */
 function parseHead(r: Reader, word: string): Head {
   let name: string | undefined;
   let timing: Head['timing'] | undefined;
@@ -44,11 +45,11 @@ function parseHead(r: Reader, word: string): Head {
   return { name, timing: timing ?? 'before', filter: filter.replaceAll('"', ''), prefix };
 }
 
-/** `("src/")` behind a hook's function: how the text of the first argument begins. */
+/** Parses `("src/")` after the function of a hook: the prefix of the first argument. */
 function parsePrefix(r: Reader, word: string): string {
-  const given =
+  const prefix =
     word === 'hook' ? r.match(/\([ \t]*(?:"[^"\n]*"|'[^'\n]*'|`[^`\n]*`)[ \t]*\)/y) : undefined;
-  if (given !== undefined) return given.slice(1, -1).trim().slice(1, -1);
+  if (prefix !== undefined) return prefix.slice(1, -1).trim().slice(1, -1);
   return r.fail(`expected \`=\` after the filter, found ${r.shown()}`, {
     hint:
       word === 'hook'
@@ -57,18 +58,17 @@ function parsePrefix(r: Reader, word: string): string {
   });
 }
 
-/** A name, not the filter `@f`: something other than `=` or `(` follows it. */
+/** True if `@f` is the name of the rule and not its filter, which is followed by `=` or `(`. */
 const isName = (r: Reader, timing: string | undefined): boolean =>
   r.peek() === '@' && (timing === undefined || !r.sees(/@[\w.-]+[ \t]*[=(]/y));
 
 const DECIDES = new Set(['verdict', 'when', 'if']);
 const LINES = new Set(['let', 'augment', 'flow', 'return']);
 
-/** `let`, `log` and `append` and whatever chooses among them. */
+/** True for `let`, `log`, `append` and the forms that choose among them. */
 const mayPrecede = (line: ActionExpression): boolean =>
   line.kind === 'effect' ? line.effect === 'log' || line.effect === 'append' : LINES.has(line.kind);
 
-/** A decision, or a block that ends in one. */
 function decides(action: ActionExpression): boolean {
   if (action.kind !== 'block') return DECIDES.has(action.kind);
   const last = action.body.at(-1);
@@ -77,12 +77,11 @@ function decides(action: ActionExpression): boolean {
   return last.kind === 'return' && last.value !== undefined && DECIDES.has(last.value.kind);
 }
 
-/** Stands behind `guard`. */
 export function parseGuard(r: Reader, at: number): NodeOf<'guard'> {
   const isMarked = r.takeWord('privileged');
   const { prefix: _, ...head } = parseHead(r, 'guard');
   if (/^op:for:(?:iteration|batch)$/.test(head.filter)) {
-    r.fail(`no guard is asked about \`${head.filter}\`: rounds are no operations`, {
+    r.fail(`guards cannot judge \`${head.filter}\`: rounds are not operations`, {
       hint: 'write `op:for` for the whole loop, or a `hook` to look at its rounds',
     });
   }
@@ -93,7 +92,7 @@ export function parseGuard(r: Reader, at: number): NodeOf<'guard'> {
   const rules = r.within(place, () => parseWhen(r, start));
   for (const item of rules.items) {
     if (item.kind === 'arm' && !decides(item.action)) {
-      r.fail('an arm of a guard decides', {
+      r.fail('an arm of a guard must decide', {
         at: item.action.at,
         hint: 'write `=> allow`, `=> deny "reason"`, `=> retry "hint"`, `=> ask "question"`, or a block of `let`, `log` and `append` that ends in one of them',
         code: 'misplaced',
@@ -104,30 +103,29 @@ export function parseGuard(r: Reader, at: number): NodeOf<'guard'> {
   return { kind: 'guard', privileged, ...head, rules, at, end: r.pos };
 }
 
-/** `with { privileged: true }`, all that a guard takes. */
+/** Parses `with { privileged: true }`, the only option of a guard. */
 function parsePrivileged(r: Reader): boolean {
   if (!r.sees(/[ \t]*with[ \t]*\{/y)) return false;
-  const given = r.match(
+  const options = r.match(
     /[ \t]*with[ \t]*\{\s*(?:privileged|"privileged")\s*:\s*(?:true|false)\s*,?\s*\}/y,
   );
-  if (given === undefined) {
+  if (options === undefined) {
     r.blanks();
-    r.fail('a guard takes no other option than `privileged`', {
+    r.fail('a guard has no option except `privileged`', {
       hint: 'write `] with { privileged: true }`',
     });
   }
-  return given.includes('true');
+  return options.includes('true');
 }
 
-/** Stands behind `hook`. */
 export function parseHook(r: Reader, at: number): NodeOf<'hook'> {
   const { timing, ...head } = parseHead(r, 'hook');
-  if (timing === 'always') r.fail('a hook runs before or after', { at });
+  if (timing === 'always') r.fail('a hook needs the timing `before` or `after`', { at });
   const body = r.within({ inLoop: false, inBody: true }, () => parseHookBody(r));
   return { kind: 'hook', timing, ...head, body, at, end: r.pos };
 }
 
-/** A `when` is the only line of its block: what its arms give is given back. */
+/** A `when` is the only line of its block, so the result of its arm is the result of the hook. */
 function parseHookBody(r: Reader): NodeOf<'block'> {
   const at = r.pos;
   if (!r.takeWord('when')) return parseBlock(r, 'the hook');
@@ -141,12 +139,11 @@ function refuseAuthorizations(r: Reader, member: Expression): void {
   for (const entry of entries) {
     if (entry.kind !== 'pair' || entry.key !== 'authorizations') continue;
     const { at, end } = entry.value;
-    const hint = 'say what is allowed with `allow`, `labels` and guards';
+    const hint = 'state what is allowed with `allow`, `labels` and guards';
     refuseUnsupported(r, 'authorizations', { at, end, hint });
   }
 }
 
-/** Stands behind `policy`. */
 export function parsePolicy(r: Reader, at: number): NodeOf<'policy'> {
   const name = parseTarget(r, 'policy');
   r.blanks();
@@ -158,9 +155,6 @@ export function parsePolicy(r: Reader, at: number): NodeOf<'policy'> {
   for (const member of members) refuseAuthorizations(r, member);
   return { kind: 'policy', name, members, at, end: r.pos };
 }
-
-// What can be said about changes of labels without running: where a label would be taken away by somebody
-// who may not, and which ones nobody may.
 
 type RemovalSaid = Pick<NameFinding, 'severity' | 'message' | 'hint'>;
 
@@ -200,7 +194,7 @@ function findingsAt(node: LabelHolder, isPrivileged: boolean): RemovalSaid[] {
   return node.kind === 'return' && isRemoving(node.labels) ? [BY_OTHERS] : [];
 }
 
-/** Removals of labels that a run would refuse, in no order. */
+/** Returns the removals of labels that a run would refuse, in no particular order. */
 export function labelFindings({ body }: Pick<ScriptTree, 'body'>): NameFinding[] {
   const found: NameFinding[] = [];
   const open: (readonly [item: unknown, isPrivileged: boolean])[] = [[body, false]];

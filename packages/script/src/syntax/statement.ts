@@ -1,4 +1,4 @@
-// One statement at the level of the script, and where it ends.
+// Parses one statement of the script up to the end of its line.
 import { isLeaveWord, parseBail, parseOutputs, parseReturn } from './action.ts';
 import type { Statement } from './ast.ts';
 import { parseFlow } from './control-flow.ts';
@@ -19,7 +19,7 @@ import {
   refuseStream,
 } from './value.ts';
 
-/** Stands at the first character behind an optional slash. Its line is used up afterwards. */
+/** Parses a statement. The reader is after an optional slash and ends after the line. */
 export function parseStatement(r: Reader): Statement {
   const statement = readStatement(r);
   endStatement(r, statement);
@@ -42,6 +42,7 @@ function readStatement(r: Reader): Statement {
   return parse(r, at);
 }
 
+/** Parsers of statements. The reader is after the word of the statement. */
 const DEFINITIONS = new Map<string, (r: Reader, at: number) => Statement>(
   Object.entries({
     var: parseVar,
@@ -63,33 +64,32 @@ function refuseText(r: Reader, word: string): never {
   refuseLater(r, word);
   const end = r.pos + word.length;
   if (word === 'let') {
-    r.fail('`let` stands in blocks only', { end, hint: 'use `var @x = …`', code: 'misplaced' });
+    r.fail('`let` is allowed only in blocks', { end, hint: 'use `var @x = …`', code: 'misplaced' });
   }
   if (word === 'foreach') {
     r.fail('`foreach` is a value', { end, hint: 'write `show foreach …` or `var @x = foreach …`' });
   }
-  if (isLeaveWord(word))
-    r.fail(`\`${word}\` has nothing to leave here`, { end, code: 'misplaced' });
+  if (isLeaveWord(word)) r.fail(`\`${word}\` cannot be used here`, { end, code: 'misplaced' });
   if (word === 'stream') refuseStream(r);
   return r.fail(`expected a statement, found ${r.shown()}`, {
     end: r.lineEnd(),
-    hint: hintOfWord(r, word) ?? 'text stands in markdown files (.md); here write `show "…"`',
+    hint: hintOfWord(r, word) ?? 'text is allowed only in markdown files (.md); write `show "…"`',
   });
 }
 
-/** `@f(…)`, `@x | …`, `"x" | …` on a line of its own. */
+/** Parses `@f(…)`, `@x | …` or `"x" | …` as a statement. */
 function parseCall(r: Reader): Statement {
   const at = r.pos;
   if (r.sees(/@[\w\u0080-\uffff-]+[ \t]*(?:\+=|=(?![=>]))/y)) {
-    r.fail('a name is bound with `var`', { hint: 'write `var @x = …`; `+=` stands in blocks' });
+    r.fail('a name is bound with `var`', { hint: 'write `var @x = …`; `+=` is allowed in blocks' });
   }
   const value = parseValue(r);
-  const made = value.kind === 'with' ? value.value : value;
+  const core = value.kind === 'with' ? value.value : value;
   const isPiped =
-    made.kind === 'pipeline' || (value.kind === 'with' && value.options.pipeline !== undefined);
-  const isCall = made.kind === 'reference' && made.steps.at(-1)?.kind === 'call';
+    core.kind === 'pipeline' || (value.kind === 'with' && value.options.pipeline !== undefined);
+  const isCall = core.kind === 'reference' && core.steps.at(-1)?.kind === 'call';
   if (!isCall && !isPiped) {
-    r.fail('a value alone is no statement', {
+    r.fail('a value alone is not a statement', {
       at,
       hint: 'show it with `show @x`, call it with `@f()`, pipe it with `@x | …`',
     });
@@ -97,17 +97,17 @@ function parseCall(r: Reader): Statement {
   return { kind: 'call', value, at, end: r.pos };
 }
 
-/** Nothing but a comment may follow on the line. */
+/** Fails if anything except a comment follows the statement on its line. */
 function endStatement(r: Reader, statement: Statement): void {
   r.blanks();
   if (r.startsComment()) r.pos = r.lineEnd();
   if (r.isAtEnd || r.take('\n')) return;
   if (statement.kind === 'effect' && statement.target === undefined && r.peek() !== '|') {
-    r.fail(`\`${statement.effect}\` takes one argument, found ${r.shown()} behind it`, {
+    r.fail(`\`${statement.effect}\` takes one argument, found ${r.shown()} after it`, {
       hint: `one text for both: ${statement.effect} \`@a @b\``,
     });
   }
   const isWritten = statement.kind === 'run' && r.word() === 'to';
   const hint = isWritten ? 'write `output … to` to write a file' : undefined;
-  r.fail(`unexpected ${r.shown()} behind the statement`, { hint });
+  r.fail(`unexpected ${r.shown()} after the statement`, { hint });
 }

@@ -2,7 +2,7 @@ import { describe, expect, test } from 'vitest';
 import type { TemplatePart } from './ast.ts';
 import { parseScript } from './parse.ts';
 
-/** Strings as they are, what is put in by its raw text in angle quotes. */
+/** Returns strings unchanged, and inserted parts as raw text in angle quotes. */
 function parts(text: string): string[] {
   const { script, problems } = parseScript(`var @x = ${text}`, { mode: 'strict', file: 'x' });
   const [statement] = script?.body ?? [];
@@ -32,8 +32,8 @@ describe('the forms', () => {
   });
 
   test('"…" and \'…\' end on their line', () => {
-    expect(parts('"a\nb"')).toEqual(['! the text that begins with `"` is never closed']);
-    expect(parts("'a\nb'")).toEqual(["! the text that begins with `'` is never closed"]);
+    expect(parts('"a\nb"')).toEqual(['! the text that begins with `"` is not closed']);
+    expect(parts("'a\nb'")).toEqual(["! the text that begins with `'` is not closed"]);
   });
 
   test('[[ … ]] is an array when it reads as one', () => {

@@ -1,20 +1,19 @@
+// Parses all text forms with one loop. The table `FORMS` defines which references each form replaces, what it
+// escapes and what it trims. `:::…:::` and `.mtt` files replace only `{{name.field}}`; `'…'` replaces nothing.
 import type { Expression, NodeOf, PipelineStage, Quote, TemplatePart, TextStyle } from './ast.ts';
 import type { Reader } from './cursor.ts';
 import { parseBinding, parseTextSteps } from './reference.ts';
 
-// Building blocks of every text form: parts gathered from runs of characters, the trimming at the end,
-// the failure when a text is never closed.
-
-/** What a backslash and a letter stand for. */
+/** Characters that a backslash and a letter mean. */
 const CONTROL: Readonly<Record<string, string>> = { n: '\n', t: '\t' };
 
 function unclosedText(r: Reader, at: number, length: number): never {
   const quote = r.slice(at, at + length);
-  const shown = quote === '`' ? 'a backtick' : `\`${quote}\``;
-  return r.failUnclosed(at, `the text that begins with ${shown} is never closed`, length);
+  const opener = quote === '`' ? 'a backtick' : `\`${quote}\``;
+  return r.failUnclosed(at, `the text that begins with ${opener} is not closed`, length);
 }
 
-/** Drops the line break before the closing mark; lines that are repeated lose their last one as well. */
+/** Drops the line break before the closing mark. Repeated lines lose their last line break too. */
 function withoutLastBreak(parts: readonly TemplatePart[]): TemplatePart[] {
   const last = parts.at(-1);
   if (typeof last === 'string') {
@@ -27,7 +26,7 @@ function withoutLastBreak(parts: readonly TemplatePart[]): TemplatePart[] {
   return [...parts];
 }
 
-/** Gathers parts; texts that follow one another become one. */
+/** Collects parts. Adjacent texts are joined. */
 export function createParts() {
   const parts: TemplatePart[] = [];
   return {
@@ -37,7 +36,6 @@ export function createParts() {
         if (part !== '') parts.push(part);
       } else parts[parts.length - 1] = last + part;
     },
-    /** All of them; it is empty afterwards. */
     done: (): TemplatePart[] => parts.splice(0),
   };
 }
@@ -57,20 +55,17 @@ function parseSlot(r: Reader): NodeOf<'insert'> | undefined {
   return { kind: 'insert', value, stages: [], raw, mode: { kind: 'plain' }, at, end: r.pos };
 }
 
-// The text forms: what is put in, what is escaped, what is trimmed. One loop reads them all; a table
-// says how they differ. Into `:::…:::` and `.mtt` files only `{{name.field}}` is put, into `'…'` nothing.
-
 interface TextForm {
   readonly style: TextStyle;
-  /** Closes it; empty: the end of what the reader sees. */
+  /** Text that closes the form; empty if the form ends with the reader's range. */
   readonly stop: string;
-  /** Characters that a backslash makes plain. */
+  /** Characters that a backslash makes literal. */
   readonly escapes: string;
   readonly takesFiles: boolean;
   readonly takesRepeats: boolean;
-  /** Around what is put into a command. */
+  /** Quotes around a value that is inserted into a command. */
   readonly quote?: Quote;
-  /** Reads a fragment by other rules, up to its closing backtick: in a command quotes matter there too. */
+  /** Parses a fragment up to its closing backtick by other rules. Commands need it, because quotes matter there. */
   fragment?(reader: Reader): TemplatePart[];
 }
 
@@ -94,7 +89,7 @@ const WHOLE_FILE = /"<[^\s/<>"'=][^<>"'=\n]*>(?:\.[\w.[\]]+)?(?:\|@[^"\n]*)?"/y;
 const FILE_IN_TEXT = /<(?![\s/])(?=[^<>"'=\n]*[.*@])[^<>"'=\n]+>/y;
 const NOT_A_FRAGMENT = /^\s*(?:$|[,)\]};:|?]|=>|==|!=|!?~=|&&|>>|<<|(?:with|to|as|in)\b)/;
 
-/** Whatever text form stands here: `"`, `'`, `` ` ``, `::`, `:::`. */
+/** Parses a text that begins with `"`, `'`, `` ` ``, `::` or `:::`. */
 export function parseText(r: Reader): NodeOf<'template' | 'literal'> {
   switch (r.peek()) {
     case "'":
@@ -110,7 +105,7 @@ export function parseText(r: Reader): NodeOf<'template' | 'literal'> {
 
 export const isTextStart = (r: Reader): boolean => /["'`]/.test(r.peek()) || r.starts('::');
 
-/** Text between here and `to`, as in a path: only `@…` is put in. */
+/** Parses the text up to `to`, such as a path. Only `@…` is replaced. */
 export function parseBare(
   r: Reader,
   to: number,
@@ -122,7 +117,7 @@ export function parseBare(
   return { kind: 'template', style: form.style, parts, at, end: r.pos };
 }
 
-/** The same for what stands between two places, without the blanks around it; the reader does not move. */
+/** Parses the text between two offsets without the blanks around it. The reader does not move. */
 export function parseTrimmed(
   r: Reader,
   from: number,
@@ -137,7 +132,7 @@ export function parseTrimmed(
   return template;
 }
 
-/** The same for what a pattern matches here; undefined when it does not. */
+/** Parses the text that a pattern matches; `undefined` if it does not match. */
 export function parseBareMatch(r: Reader, pattern: RegExp): NodeOf<'template'> | undefined {
   const from = r.pos;
   return r.take(pattern) ? parseTrimmed(r, from, r.pos) : undefined;
@@ -151,7 +146,7 @@ function parseSingle(r: Reader): NodeOf<'literal'> {
   return { kind: 'literal', value, at, end: r.pos };
 }
 
-/** Stands at the mark that opens it and closes it. */
+/** Parses a text. The reader is at the mark that opens and closes it. */
 function parseEnclosed(r: Reader, form: TextForm): NodeOf<'template'> {
   const at = r.pos;
   const { stop, style } = form;
@@ -170,10 +165,10 @@ function parseEnclosed(r: Reader, form: TextForm): NodeOf<'template'> {
   };
 }
 
-/** Characters that mean nothing in any form: most of a text is passed at once. */
+/** Characters without a meaning in any form. The loop skips them at once. */
 const PLAIN = /[\p{L}\p{N} ,.;!?_=+-]+/uy;
 
-/** Up to the closing mark, which is left standing, or the end. */
+/** Parses parts up to the closing mark, which is not taken, or up to the end. */
 function parseParts(r: Reader, form: TextForm, isRepeat = false): TemplatePart[] {
   const parts = createParts();
   const opened = r.pos;
@@ -223,7 +218,7 @@ function parseSpecial(r: Reader, form: TextForm): TemplatePart | undefined {
   }
 }
 
-/** A fence of kind `mlld` in a template file is shown as it is. */
+/** A fence of kind `mlld` in a template file is printed unchanged. */
 function literalFence(r: Reader): string | undefined {
   const before = r.text[r.pos - 1];
   if (before !== undefined && before !== '\n') return undefined;
@@ -234,7 +229,7 @@ function literalFence(r: Reader): string | undefined {
   return r.slice(at);
 }
 
-/** Stands at `@`. Undefined when no name follows. */
+/** Parses a reference in a text. The reader is at `@`. Returns `undefined` if no name follows. */
 export function parseInsert(r: Reader, form: TextForm): NodeOf<'insert'> | undefined {
   const value = parseTextReference(r);
   if (value === undefined) return undefined;
@@ -280,8 +275,8 @@ function parseInsertMode(r: Reader, form: TextForm): NodeOf<'insert'>['mode'] {
   return parts === undefined ? { kind: 'optional' } : { kind: 'fragment', parts };
 }
 
-// `"a @x?"` may close the text or open a fragment of it. It is a fragment when two more quotes follow
-// on the line and what stands between is not what follows a closed text.
+// `"a @x?"` can close the text or open a fragment. It opens a fragment if two more quotes follow on the
+// line and the text between them cannot follow a closed text.
 function isFragment(r: Reader, quote: string): boolean {
   return r.within({ end: r.lineEnd() }, () => {
     const second = r.find(quote, r.pos + 1);
@@ -300,7 +295,7 @@ function parseTextStages(r: Reader): PipelineStage[] {
   return stages;
 }
 
-/** Stands at `<`. Undefined when it is only a character. */
+/** Parses a file in a text. The reader is at `<`. Returns `undefined` if that is an ordinary character. */
 export function parseFilePart(r: Reader, quote?: Quote): NodeOf<'file-part'> | undefined {
   const at = r.pos;
   if (!r.sees(FILE_IN_TEXT)) return undefined;
@@ -317,7 +312,7 @@ const writtenFrom = (r: Reader, at: number, quote: Quote | undefined) => ({
   end: r.pos,
 });
 
-/** `/for @x in @xs` … `/end`, standing at the start of a line. */
+/** Parses `/for @x in @xs` … `/end`. The reader is at the start of a line. */
 function parseRepeat(r: Reader, form: TextForm): NodeOf<'repeat'> | undefined {
   if (!r.sees(REPEAT)) return undefined;
   const at = r.pos;

@@ -10,7 +10,7 @@ const treeOf = (text: string) => {
 
 const MODULE = 'var @known = 1\nexe @join(a, b) = `@a-@b`\nvar @own = 2\nexport { known, join }\n';
 
-/** Severity, what is underlined and the message, one line each. */
+/** Returns severity, underlined text and message, one finding per line. */
 const found = (text: string, inputs: string[] = []): string[] =>
   unboundIn(treeOf(text), {
     inputs,
@@ -50,10 +50,10 @@ test('a stage, a rebinding, a helper and an export need what they name', () => {
 
 test('in conditions and texts it is a warning, and a condition in doubt makes all below it one', () => {
   expect(found('var @name = 1\nshow "hi @nmae"')).toEqual([
-    'warning | @nmae | nothing binds `@nmae`, so it stays as written | did you mean `@name`?',
+    'warning | @nmae | nothing binds `@nmae`, so the text stays unchanged | did you mean `@name`?',
   ]);
   expect(found('if @nobody > 1 [ show @neither ]')).toEqual([
-    'warning | @nobody | nothing binds `@nobody`, so there is never a value here',
+    'warning | @nobody | nothing binds `@nobody`, so the value is always undefined',
     'warning | @neither | nothing binds `@neither`',
   ]);
 });
@@ -121,6 +121,6 @@ test('imports are looked up where the module is known', () => {
     'warning | @join | `@join` gets no `b` here | it is `@join(a, b)`',
   ]);
   expect(found('import "./m.mld" as @lib\nshow @lib.join(1, 2, 3)')).toEqual([
-    'warning | 3 | `@join` takes 2 arguments, 3 arguments given | what is too much is ignored',
+    'warning | 3 | `@join` takes 2 arguments, 3 arguments given | additional arguments are ignored',
   ]);
 });

@@ -1,7 +1,7 @@
-// What can be said about the names of a script without running it: names that nothing binds, calls
-// with too few or too many arguments, imports of what a module does not have. Where a run would fail
-// it is an error; where it would go on with nothing, or with the text as written, a warning; where the
-// script itself asks whether something is there (`@x?`, `??`, `@exists(@x)`), nothing is said.
+// Checks the names of a script without running it: unbound names, calls with a wrong number of arguments,
+// and imports that a module does not export. A finding is an error if a run would fail there, and a warning
+// if it would continue with undefined or with the unchanged text. A name that the script tests itself
+// (`@x?`, `??`, `@exists(@x)`) gives no finding.
 import { nearest } from '@kernmantle/core/base';
 import { CONTEXT_VIEW, OPERATION_VIEW } from '@kernmantle/core/flow';
 import {
@@ -32,51 +32,57 @@ export interface NameFinding extends Range {
   readonly hint?: string;
 }
 
-/** What a script can see besides its own text. */
+/** Names and modules that a script can use besides its own text. */
 export interface Surroundings {
-  /** Names of the language. */
   readonly provided: ReadonlySet<string>;
-  /** Inputs of a directive, parameters of a tool. */
+  /** Inputs of a directive, or parameters of a tool. */
   readonly inputs: readonly string[];
-  /** The script that an import names; undefined where that cannot be known. */
+  /** Returns the script that an import names; `undefined` if that is unknown before a run. */
   module(path: string): ScriptTree | undefined;
-  /** Is there something at the path of an import? Undefined where that cannot be known. */
+  /** Returns whether an import path exists; `undefined` if that is unknown before a run. */
   exists?(path: string): boolean | undefined;
-  /** How many arguments a function of the language takes. */
+  /** Returns the number of arguments of a built-in function; `undefined` for other names. */
   arity?(name: string): number | undefined;
-  /** The tools of a connector; undefined where that cannot be known. */
+  /** Returns the tools of a connector; `undefined` if they are unknown before a run. */
   tools?(connector: string): KnownTools | undefined;
 }
 
-/** Names of tools, or why there are none. */
+/** Names of tools, or the reason why there are none. */
 export type KnownTools =
   | { readonly names: readonly string[] }
   | { readonly message: string; readonly hint: string };
 
-// How names are read. The same as the compiler reads them, by the form of what they stand in.
-
-/** `needed`: a run fails without it. `text`: it stays as written. `open`: undefined. `asked`: fine. */
+/**
+ * How a name is read. `needed`: a run fails without it. `text`: the text stays unchanged. `open`: it gives
+ * undefined. `asked`: the script tests it.
+ */
 type Use = 'needed' | 'text' | 'open' | 'asked';
 
-interface NamePlace {
+interface NameContext {
   readonly use: Use;
-  /** In the rules of a guard or hook there is an `@output`. */
+  /** True in the rules of a guard or hook, where `@output` exists. */
   readonly isRule: boolean;
-  /** In the rules of a guard, or in what they call: a name that nothing binds denies. */
+  /** True in the rules of a guard and in the functions that they call, where an unbound name denies. */
   readonly isJudging: boolean;
-  /** What a bare name stands for: itself, a call of it, one with an input, one at the very front. */
+  /** Meaning of a bare name: itself, a call, a call with an input, or a call at the start of a pipeline. */
   readonly call: 'none' | 'plain' | 'stage' | 'front';
-  /** What decides whether this is reached. */
+  /** Conditions that decide whether this code is reached. */
   readonly under: readonly Expression[];
 }
 
-type Seen = readonly [item: unknown, place: NamePlace];
-type Reads = (use: Use, ...items: unknown[]) => Seen[];
+type PendingNode = readonly [item: unknown, place: NameContext];
+type Reads = (use: Use, ...items: unknown[]) => PendingNode[];
 
-const TOP: NamePlace = { use: 'needed', isRule: false, isJudging: false, call: 'none', under: [] };
+const TOP: NameContext = {
+  use: 'needed',
+  isRule: false,
+  isJudging: false,
+  call: 'none',
+  under: [],
+};
 const ASKS = /^(?:exists|fileexists)$/i;
 
-const inStep = (step: PathStep, isAsked: boolean, read: Reads): Seen[] => {
+const inStep = (step: PathStep, isAsked: boolean, read: Reads): PendingNode[] => {
   if (step.kind === 'call') return read(isAsked ? 'asked' : 'needed', ...step.arguments);
   if (step.kind === 'index') return read('open', step.index);
   return step.kind === 'slice' ? read('open', step.from, step.to) : [];
@@ -85,16 +91,16 @@ const inStep = (step: PathStep, isAsked: boolean, read: Reads): Seen[] => {
 const inStages = (
   source: Expression | undefined,
   stages: readonly unknown[],
-  inner: NamePlace,
-): Seen[] => [
+  inner: NameContext,
+): PendingNode[] => [
   [source, { ...inner, call: 'plain' }],
-  ...stages.map((stage, at): Seen => {
+  ...stages.map((stage, at): PendingNode => {
     const call = at === 0 && source === undefined ? 'front' : 'stage';
     return [stage, { ...inner, call }];
   }),
 ];
 
-/** What a loop pipes on: something that nothing has to be said about. */
+/** The source of the pipeline after a loop. It gives no findings. */
 const COLLECTED: Expression = { kind: 'literal', value: null, at: 0, end: 0 };
 
 type Holder = NodeOf<
@@ -127,13 +133,13 @@ type Holder = NodeOf<
 type Inside<K extends Holder['kind']> = (
   node: NodeOf<K>,
   read: Reads,
-  inner: NamePlace,
-  place: NamePlace,
-) => Seen[];
+  inner: NameContext,
+  place: NameContext,
+) => PendingNode[];
 
 const isNull = (item: Expression): boolean => item.kind === 'literal' && item.value === null;
 
-const decided = (inner: NamePlace, ...by: readonly Expression[]): NamePlace =>
+const decided = (inner: NameContext, ...by: readonly Expression[]): NameContext =>
   by.length > 0 ? { ...inner, under: [...inner.under, ...by] } : inner;
 
 const called: Inside<'run' | 'run-value'> = ({ action }, _read, inner) => [
@@ -143,7 +149,7 @@ const rule: Inside<'guard' | 'hook'> = (node, _read, inner) => [
   [Object.values(node), { ...inner, isRule: true, isJudging: node.kind === 'guard' }],
 ];
 
-/** What stands in a node; of a kind that is not here everything is needed. */
+/** Returns the parts of a node with the way each is read. In other kinds of nodes every name is needed. */
 const INSIDE: { readonly [K in Holder['kind']]: Inside<K> } = {
   reference: ({ steps, name }, read) =>
     steps.flatMap((step) => inStep(step, ASKS.test(name), read)),
@@ -199,11 +205,11 @@ const INSIDE: { readonly [K in Holder['kind']]: Inside<K> } = {
   hook: rule,
   pipeline: ({ source, stages }, _read, inner) => inStages(source, stages, inner),
   with: ({ value, options }, read, inner, { call }) => [
-    // Names of guards are texts there.
+    // In the option `guards`, the names of guards are texts.
     ...[...options.entries].flatMap(([key, entry]) =>
       key === 'guards' && entry.kind !== 'reference' ? [] : read('needed', entry),
     ),
-    ...inStages(value, options.pipeline ?? [], inner).map(([item, place]): Seen => {
+    ...inStages(value, options.pipeline ?? [], inner).map(([item, place]): PendingNode => {
       const isBare = item === value && options.pipeline === undefined;
       return [item, isBare ? { ...place, call } : place];
     }),
@@ -223,26 +229,23 @@ const INSIDE: { readonly [K in Holder['kind']]: Inside<K> } = {
   ],
 };
 
-type Speaker = NodeOf<'reference' | 'import' | 'augment' | 'export' | 'helpers'>;
+type NameNode = NodeOf<'reference' | 'import' | 'augment' | 'export' | 'helpers'>;
 
-const isSpeaker = (item: { kind?: string }): item is Speaker =>
+const isNameNode = (item: { kind?: string }): item is NameNode =>
   /^(?:reference|import|augment|export|helpers)$/.test(item.kind ?? '');
 const isHolder = (item: { kind?: string }): item is Holder =>
   item.kind !== undefined && Object.hasOwn(INSIDE, item.kind);
 
-/** `@x?`, `@x.isDefined()` and `@exists(@x)` ask in a guard, too; everything else needs the name there. */
+/** In a guard only `@x?`, `@x.isDefined()` and `@exists(@x)` test a name; every other use needs it. */
 const inGuard = (use: Use, { kind }: { kind?: string }): Use =>
   use === 'asked' && kind !== 'reference' && kind !== 'insert' ? 'open' : use;
 
-/**
- * Everything that speaks of names, with how it is read there; `judging` are names of the functions that
- * guards call.
- */
-function* spoken(
+/** Yields every node that uses names. `judging` has the names of the functions that guards call. */
+function* nameNodes(
   root: unknown,
   judging: ReadonlySet<string> = NO_NAMES,
-): Generator<readonly [node: Speaker, place: NamePlace]> {
-  const open: Seen[] = [[root, TOP]];
+): Generator<readonly [node: NameNode, place: NameContext]> {
+  const open: PendingNode[] = [[root, TOP]];
   for (let next = open.pop(); next !== undefined; next = open.pop()) {
     const [item, place] = next;
     if (typeof item !== 'object' || item === null) continue;
@@ -252,10 +255,10 @@ function* spoken(
     }
     const { isRule, under } = place;
     const isJudging = place.isJudging || isCalledIn(judging, item);
-    const inner: NamePlace = { ...TOP, isRule, isJudging, under };
+    const inner: NameContext = { ...TOP, isRule, isJudging, under };
     const read: Reads = (use, ...items) =>
       items.map((one) => [one, { ...inner, use: isJudging ? inGuard(use, item) : use }]);
-    if (isSpeaker(item)) yield [item, place];
+    if (isNameNode(item)) yield [item, place];
     if (isHolder(item)) {
       const inside = INSIDE[item.kind] as Inside<Holder['kind']>;
       open.push(...inside(item, read, inner, place));
@@ -268,7 +271,7 @@ const NO_NAMES: ReadonlySet<string> = new Set();
 const isCalledIn = (names: ReadonlySet<string>, item: { kind?: string; name?: unknown }): boolean =>
   names.size > 0 && item.kind === 'exe' && typeof item.name === 'string' && names.has(item.name);
 
-/** The functions of a file that its guards call, and those that these call. */
+/** Returns the functions of a file that its guards call, directly or indirectly. */
 function calledByGuards({ body }: ScriptTree): ReadonlySet<string> {
   const bodies = new Map(
     body.flatMap((node) => (node.kind === 'exe' ? [[node.name, node.body]] : [])),
@@ -276,7 +279,7 @@ function calledByGuards({ body }: ScriptTree): ReadonlySet<string> {
   const found = new Set<string>();
   const open: unknown[] = body.filter(({ kind }) => kind === 'guard');
   for (let next = open.pop(); next !== undefined; next = open.pop()) {
-    for (const [node] of spoken(next)) {
+    for (const [node] of nameNodes(next)) {
       const name = node.kind === 'reference' ? node.name : '';
       if (found.has(name) || !bodies.has(name)) continue;
       found.add(name);
@@ -286,9 +289,7 @@ function calledByGuards({ body }: ScriptTree): ReadonlySet<string> {
   return found;
 }
 
-// What is wrong with them.
-
-/** A difference without blanks is one name; otherwise the closest that there is. */
+/** Returns a hint for an unbound name: a missing blank around `-`, or a similar name. */
 export function hintOfName(name: string, names: readonly string[]): string | undefined {
   const dash = name.lastIndexOf('-');
   if (dash > 0 && names.includes(name.slice(0, dash))) {
@@ -298,7 +299,7 @@ export function hintOfName(name: string, names: readonly string[]): string | und
   return close && `did you mean \`@${close}\`?`;
 }
 
-/** `user@example.com` and `@scope/package` in a text are texts. */
+/** True for the text of an address such as `user@example.com` or a package such as `@scope/package`. */
 export function isPlainText(text: string, { name, at }: NodeOf<'reference'>): boolean {
   const from = text[at] === '@' ? at + 1 : at;
   const before = text[from - 2] ?? '';
@@ -309,7 +310,7 @@ export function isPlainText(text: string, { name, at }: NodeOf<'reference'>): bo
 
 type Exe = NodeOf<'exe'>;
 
-// Folders, or a name with one of the usual endings; an address is none.
+// Matches a path with folders, or a file name with a usual extension, but not a URL.
 const LOOKS_LIKE_PATH =
   /^(?!\w+:\/\/)(?:[^\s<>]*\/[^\s<>]*|[^\s<>/]+\.(?:md|mld|att|mtt|txt|jsonl?|ya?ml|csv|xml|html?|[cm]?[jt]s|py|sh|toml|log|pdf|env))$/i;
 
@@ -318,19 +319,19 @@ const textOf = (value: Expression | undefined): string | undefined => {
   return value?.kind === 'literal' && typeof value.value === 'string' ? value.value : undefined;
 };
 
-/** The texts that a variable is given, or a loop variable one after the other; none when unknown. */
+/** Returns the constant texts that a variable can have; empty if one is unknown. */
 function textsOf(bound: Bound | undefined): string[] {
   const { value, collection } = bound ?? {};
-  const made = collection?.kind === 'array' ? collection.items.map((item) => item.value) : [value];
-  const texts = made.map(textOf);
+  const values =
+    collection?.kind === 'array' ? collection.items.map((item) => item.value) : [value];
+  const texts = values.map(textOf);
   return texts.every((text) => text !== undefined) ? texts : [];
 }
 
-/** `.a["b"]`, to compare what two references stand for. */
 const stepsText = (steps: readonly PathStep[]): string =>
   JSON.stringify(steps, (key, part: unknown) => (key === 'at' || key === 'end' ? undefined : part));
 
-/** What `<@path>` and `output … to @path` say about their names. */
+/** Returns the references that begin the path of a file, as in `<@path>` and `output … to @path`. */
 function placesIn(tree: ScriptTree): NodeOf<'reference'>[] {
   const found: NodeOf<'reference'>[] = [];
   const note = (path: Expression | undefined): void => {
@@ -338,7 +339,7 @@ function placesIn(tree: ScriptTree): NodeOf<'reference'>[] {
     const [first] = path?.kind === 'template' ? path.parts : [];
     if (typeof first === 'object' && first.kind === 'insert') found.push(first.value);
   };
-  // Functions are entered one by one.
+  // `visit` does not enter functions, so their bodies are visited too.
   const bodies = tree.body.flatMap((node) => (node.kind === 'exe' ? [node.body] : []));
   visit([tree.body, bodies], (node) => {
     if (node.kind === 'file') note(node.path);
@@ -347,7 +348,6 @@ function placesIn(tree: ScriptTree): NodeOf<'reference'>[] {
   return found;
 }
 
-/** What can be imported. */
 function exportsOf(tree: ScriptTree): ReadonlyMap<string, Bound> {
   const own = namesIn(tree).filter(({ seen }) => seen.at === 0 && seen.end === tree.text.length);
   const limits = tree.body.flatMap((node) => (node.kind === 'export' ? [node.names] : []));
@@ -363,13 +363,13 @@ class Names {
   readonly #tree: ScriptTree;
   readonly #around: Surroundings;
   readonly #bound = new Map<string, Bound[]>();
-  /** An import without a name whose path is made by the run: anything may be bound. */
+  /** True if a namespace import without an alias has a computed path, so that any name may be bound. */
   readonly #isOpen: boolean;
-  /** What each path that is imported from exports; undefined where that cannot be known. */
+  /** Exports of each imported path; `undefined` if they are unknown. */
   readonly #modules = new Map<string, ReadonlyMap<string, Bound> | undefined>();
   readonly #optional = new Map<Exe, Map<string, boolean>>();
   #hints = 0;
-  /** References that begin the path of a file. */
+  /** References that begin the path of a file. They are collected when first needed. */
   #places: readonly NodeOf<'reference'>[] | undefined;
 
   constructor(tree: ScriptTree, around: Surroundings) {
@@ -387,12 +387,12 @@ class Names {
     );
   }
 
-  /** The innermost binding that can be seen from a place. */
+  /** Returns the innermost binding that is visible at an offset. */
   #find(name: string, at: number): Bound | undefined {
     const size = ({ seen }: Bound): number => seen.end - seen.at;
     const isIn = (range: Range | undefined): boolean =>
       range !== undefined && range.at <= at && at < range.end;
-    // Not yet where its own value is made, or the list that a loop goes through.
+    // A name is not visible in its own value, or in the collection of its loop.
     const isSeen = ({ seen, kind, value, collection }: Bound): boolean =>
       (isIn(seen) || at === seen.end) &&
       !/^(?:guard|hook)$/.test(kind) &&
@@ -407,10 +407,10 @@ class Names {
     return (isRule && name === 'output') || this.#find(name, at) !== undefined;
   }
 
-  /** A condition over names that nobody binds may never hold. */
-  #isDoubtful({ under, isRule }: NamePlace): boolean {
+  /** True if a condition around the code reads an unbound name, so that the code may never run. */
+  #isDoubtful({ under, isRule }: NameContext): boolean {
     return under.some((condition) => {
-      for (const [node] of spoken(condition)) {
+      for (const [node] of nameNodes(condition)) {
         if (node.kind === 'reference' && !this.#isKnown(node.name, node.at, isRule)) return true;
       }
       return false;
@@ -432,18 +432,18 @@ class Names {
     };
   }
 
-  /** Looked for as often as anybody reads them: all names are compared each time. */
+  /** Returns a hint for a name. Only the first findings get one, because each compares all names. */
   #closeTo(name: string, at: number): string | undefined {
     this.#hints += 1;
     if (this.#hints > MOST_HINTS) return undefined;
-    const seen = [...this.#bound.keys()].filter((one) => this.#find(one, at));
+    const visible = [...this.#bound.keys()].filter((one) => this.#find(one, at));
     return (
-      hintOfName(name, [...seen, ...this.#around.inputs]) ??
+      hintOfName(name, [...visible, ...this.#around.inputs]) ??
       hintOfName(name, name.length > 2 ? [...this.#around.provided] : [])
     );
   }
 
-  ofReference(node: NodeOf<'reference'>, place: NamePlace): NameFinding[] {
+  ofReference(node: NodeOf<'reference'>, place: NameContext): NameFinding[] {
     const { name, steps, at } = node;
     const [first] = steps;
     const asks = first?.kind === 'field' && first.name === 'isDefined';
@@ -459,18 +459,18 @@ class Names {
     return [...ofContext, ...this.#ofCall(node, place), ...this.#ofQuestion(node)];
   }
 
-  /** In a guard: `@mx.…` and `@mx.op.…` that nobody knows. */
+  /** Returns members of `@mx` and `@mx.op` in a guard that do not exist. */
   #ofContext({ name, steps: [first, second], at }: NodeOf<'reference'>): NameFinding[] {
     if ((name !== 'mx' && name !== 'ctx') || first?.kind !== 'field' || this.#find(name, at))
       return [];
     const isOp = /^op(?:eration)?$/.test(first.name);
     const inner = isOp && second?.kind === 'field' ? second : undefined;
     const step = inner ?? first;
-    const known = Object.keys(inner ? OPERATION_VIEW : CONTEXT_VIEW);
-    if (known.includes(step.name)) return [];
+    const members = Object.keys(inner ? OPERATION_VIEW : CONTEXT_VIEW);
+    if (members.includes(step.name)) return [];
     const message = `\`@${name}${inner ? `.${first.name}` : ''}\` has no \`${step.name}\`${ENDINGS.judged[1]}`;
-    const meant = nearest(step.name, known);
-    const hint = meant === undefined ? known.join(', ') : `did you mean \`${meant}\`?`;
+    const meant = nearest(step.name, members);
+    const hint = meant === undefined ? members.join(', ') : `did you mean \`${meant}\`?`;
     return [
       {
         at: step.at,
@@ -483,25 +483,26 @@ class Names {
     ];
   }
 
-  /** `@exists(@path)` asks about the variable; where it holds a path, the file was meant. */
+  /** Warns about `@exists(@path)`, which tests the variable, if the variable has the path of a file. */
   #ofQuestion({ name, steps: [call], at }: NodeOf<'reference'>): NameFinding[] {
-    const [asked] = call?.kind === 'call' ? call.arguments : [];
-    if (!/^exists$/i.test(name) || asked?.kind !== 'reference' || this.#find(name, at)) return [];
-    const written = this.#tree.text.slice(asked.at, asked.end);
-    if (!this.#isPath(asked)) return [];
+    const [argument] = call?.kind === 'call' ? call.arguments : [];
+    if (!/^exists$/i.test(name) || argument?.kind !== 'reference' || this.#find(name, at))
+      return [];
+    const written = this.#tree.text.slice(argument.at, argument.end);
+    if (!this.#isPath(argument)) return [];
     return [
       {
         at,
-        end: asked.end,
+        end: argument.end,
         code: 'exists_of_path',
         severity: 'warning',
-        message: `\`@${name}(${written})\` asks whether the variable has a value, not whether there is a file`,
+        message: `\`@${name}(${written})\` tests whether the variable has a value, not whether the file exists`,
         hint: `for the file write \`@fileExists(${written})\``,
       },
     ];
   }
 
-  /** A variable with the text of a path, or one that is used as the path of a file somewhere. */
+  /** True for a variable with the text of a path, or one that is used as the path of a file. */
   #isPath({ name, steps, at }: NodeOf<'reference'>): boolean {
     if (steps.some(({ kind }) => kind !== 'field' && kind !== 'index')) return false;
     const bound = this.#find(name, at);
@@ -516,7 +517,7 @@ class Names {
     );
   }
 
-  /** A function of this file, or of a module that is imported. */
+  /** Returns the called function of this file or of an imported module; absent for other calls. */
   #callee({ name, steps, at }: NodeOf<'reference'>): { exe: Exe; depth: number } | undefined {
     const bound = this.#find(name, at);
     const all = this.#bound.get(name) ?? [];
@@ -541,14 +542,14 @@ class Names {
   }
 
   #isOptional(exe: Exe, name: string): boolean {
-    const known = this.#optional.get(exe) ?? new Map<string, boolean>();
-    this.#optional.set(exe, known);
-    const answer = known.get(name) ?? isOptionalIn(exe, name);
-    known.set(name, answer);
+    const cached = this.#optional.get(exe) ?? new Map<string, boolean>();
+    this.#optional.set(exe, cached);
+    const answer = cached.get(name) ?? isOptionalIn(exe, name);
+    cached.set(name, answer);
     return answer;
   }
 
-  /** A call of a function of the language; its one input may come from a pipeline. */
+  /** Checks a call of a built-in function. Its input may come from a pipeline. */
   #ofBuiltIn({ name, steps, at }: NodeOf<'reference'>, before: number): NameFinding[] {
     const arity = this.#find(name, at) ? undefined : this.#around.arity?.(name);
     const call = steps.find(({ kind }) => kind === 'call');
@@ -557,27 +558,27 @@ class Names {
     return surplusArguments(name, arity, call.arguments, before);
   }
 
-  #ofCall(node: NodeOf<'reference'>, { call }: NamePlace): NameFinding[] {
+  #ofCall(node: NodeOf<'reference'>, { call }: NameContext): NameFinding[] {
     const callee = this.#callee(node);
     const step = node.steps[callee?.depth ?? 0];
     const isBare = node.steps.length === callee?.depth;
     if (!callee) return this.#ofBuiltIn(node, call === 'stage' ? 1 : 0);
     if (step?.kind !== 'call' && !(isBare && call !== 'none')) return [];
-    const given = step?.kind === 'call' ? step.arguments : [];
-    // At the front of a group nothing comes in but where no argument is given.
-    if (call === 'front' && given.length === 0) return [];
+    const values = step?.kind === 'call' ? step.arguments : [];
+    // At the start of a pipeline, a call without arguments may receive the input.
+    if (call === 'front' && values.length === 0) return [];
     const { exe } = callee;
     const before = call === 'stage' ? 1 : 0;
     const missing = exe.parameters
-      .slice(given.length + before)
+      .slice(values.length + before)
       .filter(({ name }) => !this.#isOptional(exe, name));
-    return countArguments(node, exe, given, before, missing);
+    return countArguments(node, exe, values, before, missing);
   }
 
-  /** A name is a warning: a person may have given the tool another one. */
+  /** An unknown tool is a warning, because a person may have renamed the tool. */
   #ofTools({ form }: NodeOf<'import'>, name: NodeOf<'template'>): NameFinding[] {
     const connector = staticText(name);
-    const known = connector === undefined ? undefined : this.#around.tools?.(connector);
+    const tools = connector === undefined ? undefined : this.#around.tools?.(connector);
     const { at, end } = name;
     const finding = (message: string, hint: string): NameFinding => ({
       at,
@@ -587,9 +588,9 @@ class Names {
       message,
       hint,
     });
-    if (!known) return [];
-    if ('message' in known) return [{ ...finding(known.message, known.hint), severity: 'error' }];
-    const { names } = known;
+    if (!tools) return [];
+    if ('message' in tools) return [{ ...finding(tools.message, tools.hint), severity: 'error' }];
+    const { names } = tools;
     const all = new Set([...names, ...names.map(camelCased)]);
     const wanted = form.kind === 'names' ? form.names.map((one) => one.name) : [];
     return wanted
@@ -602,25 +603,25 @@ class Names {
       );
   }
 
-  /** Names that a directive or tool is not given; of a script, those that look like the environment's. */
+  /** Returns imported inputs that do not exist; in a script without inputs only likely variables. */
   #ofInput({ form, at, end }: NodeOf<'import'>): NameFinding[] {
     const { inputs } = this.#around;
     const names = form.kind === 'names' ? form.names : [];
     return names
       .filter(({ name, alias }) => {
         const isGiven = inputs.length > 0 ? inputs.includes(name) : !/^[A-Z][A-Z0-9_]*$/.test(name);
-        return !isGiven && !asksAbout(this.#tree.body, alias);
+        return !isGiven && !testsName(this.#tree.body, alias);
       })
       .map(({ name }) => ({
         at,
         end,
         code: 'name_unbound',
         severity: inputs.length > 0 ? 'error' : 'warning',
-        message: `\`@input\` has no \`${name}\`${inputs.length > 0 ? '' : ' unless it comes in on stdin; a run without it fails'}`,
+        message: `\`@input\` has no \`${name}\`${inputs.length > 0 ? '' : ' unless stdin has it; a run without it fails'}`,
         hint:
           inputs.length > 0
             ? `it has ${inputs.join(', ')}`
-            : 'a script does not see the environment',
+            : 'a script cannot read environment variables',
       }));
   }
 
@@ -631,8 +632,8 @@ class Names {
     const path = source.kind === 'path' ? staticText(source.path) : undefined;
     if (source.kind === 'path' && path !== undefined && this.#around.exists?.(path) === false) {
       const { at, end } = source.path;
-      const message = `there is no \`${path}\` to import`;
-      const hint = 'a path is read from the folder of this file, `@root/…` from the project';
+      const message = `import \`${path}\` not found`;
+      const hint = 'a path is relative to the folder of this file, `@root/…` from the project';
       return [{ at, end, code: 'module_missing', severity: 'error', message, hint }];
     }
     const exports = this.#exportsOf(path);
@@ -651,7 +652,7 @@ class Names {
       });
   }
 
-  /** Names without `@` before them, or with something done to them. */
+  /** Checks statements that use names without `@`, or change a variable. */
   ofStatement(node: NodeOf<'augment' | 'export' | 'helpers'>): NameFinding[] {
     const names = 'names' in node ? (node.names ?? []) : [node.name];
     const isGuard = (name: string): boolean => this.#bound.has(name);
@@ -677,39 +678,39 @@ class Names {
   }
 }
 
-/** Code of one of these kinds and nothing else. */
+/** True for a body that is only code of one of these kinds. */
 const isBody = ({ body }: Exe, kinds: readonly string[]): boolean =>
   kinds.includes(bodyKindOf(body)) && !(body.kind === 'with' && body.options.pipeline);
 
 const ENDINGS: Readonly<Record<Use | 'judged', readonly ['error' | 'warning', string]>> = {
   judged: ['error', ', so the guard denies'],
   needed: ['error', ''],
-  text: ['warning', ', so it stays as written'],
-  open: ['warning', ', so there is never a value here'],
+  text: ['warning', ', so the text stays unchanged'],
+  open: ['warning', ', so the value is always undefined'],
   asked: ['warning', ''],
 };
 
 const several = (count: number): string => `${count} ${count === 1 ? 'argument' : 'arguments'}`;
 
-/** `before`: what a pipeline gives in front of those that are written. */
+/** Warns about arguments beyond `most`. `before` is the number of arguments that a pipeline passes first. */
 function surplusArguments(
   name: string,
   most: number,
-  given: readonly Expression[],
+  values: readonly Expression[],
   before: number,
 ): NameFinding[] {
-  const [extra] = given.slice(Math.max(0, most - before));
-  if (given.length + before <= most || !extra) return [];
+  const [extra] = values.slice(Math.max(0, most - before));
+  if (values.length + before <= most || !extra) return [];
   const takes = several(Math.max(0, most - before));
   const from = before > 0 ? ' beside what comes in' : '';
   return [
     {
       at: extra.at,
-      end: given.at(-1)?.end ?? extra.end,
+      end: values.at(-1)?.end ?? extra.end,
       code: 'argument_surplus',
       severity: 'warning',
-      message: `\`@${name}\` takes ${takes}${from}, ${several(given.length)} given`,
-      hint: 'what is too much is ignored',
+      message: `\`@${name}\` takes ${takes}${from}, ${several(values.length)} given`,
+      hint: 'additional arguments are ignored',
     },
   ];
 }
@@ -717,12 +718,12 @@ function surplusArguments(
 function countArguments(
   node: NodeOf<'reference'>,
   exe: Exe,
-  given: readonly Expression[],
+  values: readonly Expression[],
   before: number,
   missing: Exe['parameters'],
 ): NameFinding[] {
   const { parameters, name } = exe;
-  const surplus = surplusArguments(name, parameters.length, given, before);
+  const surplus = surplusArguments(name, parameters.length, values, before);
   if (surplus.length > 0) return surplus;
   if (missing.length === 0) return [];
   const list = missing.map((one) => `\`${one.name}\``).join(', ');
@@ -740,12 +741,12 @@ function countArguments(
   ];
 }
 
-/** Does the function itself ask whether the parameter was given? */
-const isOptionalIn = ({ body }: Exe, name: string): boolean => asksAbout(body, name);
+/** True if the function itself tests whether the parameter was passed. */
+const isOptionalIn = ({ body }: Exe, name: string): boolean => testsName(body, name);
 
-/** Is there a question about the name, such as `@x?`, `@x ?? 1` or `@x == null`? */
-export function asksAbout(body: unknown, name: string): boolean {
-  for (const [node, place] of spoken(body)) {
+/** True if the code tests the name, as in `@x?`, `@x ?? 1` or `@x == null`. */
+export function testsName(body: unknown, name: string): boolean {
+  for (const [node, place] of nameNodes(body)) {
     if (node.kind !== 'reference' || node.name !== name) continue;
     const [first] = node.steps;
     const asks = first?.kind === 'field' && first.name === 'isDefined';
@@ -760,7 +761,7 @@ const isNamed = (item: unknown, name: string): boolean =>
   (item as Partial<NodeOf<'reference'>>).kind === 'reference' &&
   (item as NodeOf<'reference'>).name === name;
 
-/** `@x => …`, `!@x`, `@x && …`, `@x ? … : …`; in code what looks like these. */
+/** True if the name is tested in `@x => …`, `!@x`, `@x && …`, `@x ? … : …`, or in code that looks like these. */
 function asksInForm(root: unknown, name: string): boolean {
   const open: unknown[] = [root];
   const word = name.replace(/[^\w]/g, '\\$&');
@@ -785,11 +786,11 @@ function asksInForm(root: unknown, name: string): boolean {
   return false;
 }
 
-/** In order of the text. Broken scripts too: names in what could not be read are not there. */
+/** Returns the findings of a script in text order. A partly parsed script is checked as far as it was parsed. */
 export function nameFindings(tree: ScriptTree, around: Surroundings): NameFinding[] {
   const names = new Names(tree, around);
   const found: NameFinding[] = [];
-  for (const [node, place] of spoken(tree.body, calledByGuards(tree))) {
+  for (const [node, place] of nameNodes(tree.body, calledByGuards(tree))) {
     if (node.kind === 'reference') found.push(...names.ofReference(node, place));
     else if (node.kind === 'import') found.push(...names.ofImport(node));
     else found.push(...names.ofStatement(node));
@@ -800,7 +801,7 @@ export function nameFindings(tree: ScriptTree, around: Surroundings): NameFindin
   return found.sort((a, b) => a.at - b.at);
 }
 
-/** `"a" + "b"`: two texts as they are written. */
+/** Reports `"a" + "b"` with two constant texts. */
 function addedTexts(node: { kind: string }): NameFinding[] {
   if (!isSum(node) || textOf(node.left) === undefined || textOf(node.right) === undefined)
     return [];
@@ -813,21 +814,20 @@ function addedTexts(node: { kind: string }): NameFinding[] {
 const isSum = (node: { kind: string }): node is NodeOf<'binary'> =>
   node.kind === 'binary' && 'operator' in node && node.operator === '+';
 
-/** `*`, or what is always true. */
 const isAlways = ({ condition }: NodeOf<'arm'>): boolean =>
   condition.kind === 'any' ||
   (condition.kind === 'test' &&
     condition.value.kind === 'literal' &&
     condition.value.value === true);
 
-/** By itself, or at the end of a block. */
+/** True for the decision `allow`, alone or at the end of a block. */
 function isAllowing(action: NodeOf<'arm'>['action']): boolean {
   const last = action.kind === 'block' ? action.body.at(-1) : undefined;
   const decided = last?.kind === 'return' ? last.value : action;
   return decided?.kind === 'verdict' && decided.decision === 'allow';
 }
 
-/** What a privileged guard allows is an exception to policies: of everything, it is none. */
+/** Warns about a privileged guard that allows every operation of its filter, which makes the policies ineffective. */
 function wideExceptions({ privileged, timing, filter, rules }: NodeOf<'guard'>): NameFinding[] {
   if (!privileged || timing !== 'before' || !/^(?:op:|@)/.test(filter)) return [];
   return rules.items.flatMap((item): NameFinding[] => {
@@ -838,8 +838,8 @@ function wideExceptions({ privileged, timing, filter, rules }: NodeOf<'guard'>):
         end: item.action.end,
         code: 'exception_wide',
         severity: 'warning',
-        message: `this lifts what policies refuse for every \`${filter}\``,
-        hint: 'say for which ones, or leave the arm out: without a match nothing is lifted, and nothing denied',
+        message: `this makes an exception to all policies for every \`${filter}\``,
+        hint: 'name the allowed cases, or delete the arm: without a match the policies apply',
       },
     ];
   });

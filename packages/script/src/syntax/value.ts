@@ -1,5 +1,6 @@
-// One grammar for every value: right-hand sides, arguments, conditions, entries, arms. Operators bind
-// as the table says; `|` binds weaker than all of them, `with` belongs to the whole before it.
+// Parses values in all positions: right-hand sides, arguments, conditions, entries and arms. The table
+// `LEVELS` has the precedence of operators. `|` binds weaker than all of them, and `with` applies to the
+// whole value before it.
 import { nearest } from '@kernmantle/core/base';
 import type { BinaryOperator, Expression, NodeOf } from './ast.ts';
 import { CODE_WORDS, isCodeStart, parseCode, parseCommand, parseCommandString } from './command.ts';
@@ -13,7 +14,7 @@ import { isTextStart, parseText, parseTrimmed } from './text.ts';
 
 export const LONGEST_CHAIN = 1000;
 
-/** Operators by how tightly they bind, the loosest first. */
+/** Operators by precedence, the lowest first. */
 const LEVELS = ['??', '||', '&&', '== != ~= !~=', '<= >= < >', '+ -', '* / %'];
 const OPERATOR_LEVEL = Object.fromEntries(
   LEVELS.flatMap((operators, at) => operators.split(' ').map((operator) => [operator, at + 1])),
@@ -27,7 +28,7 @@ export const STATEMENT_WORDS = new Set(
    return bail stream`.split(/\s+/),
 );
 
-/** Words of older versions and of other languages, and what is written here. */
+/** Words of older versions and of other languages, with the word of this language. */
 const OTHER_WORDS: Readonly<Record<string, string>> = {
   add: 'show',
   embed: 'show',
@@ -46,44 +47,44 @@ const OTHER_WORDS: Readonly<Record<string, string>> = {
   while: 'loop',
 };
 
-/** The word that was meant, where what follows shows that a statement was. */
+/** Returns a hint with the intended word, if the rest of the line shows that a statement was intended. */
 export function hintOfWord(r: Reader, word: string): string | undefined {
   const isStatement = /^[ \t]+[@"'`{[(<]|^\(/.test(r.text.slice(r.pos + word.length));
   if (!isStatement) return undefined;
-  const known = Object.hasOwn(OTHER_WORDS, word) ? OTHER_WORDS[word] : undefined;
-  const meant = known ?? nearest(word, STATEMENT_WORDS);
+  const replacement = Object.hasOwn(OTHER_WORDS, word) ? OTHER_WORDS[word] : undefined;
+  const meant = replacement ?? nearest(word, STATEMENT_WORDS);
   return meant && `did you mean \`${meant}\`?`;
 }
 
 const NOT_YET = 'is not part of this version';
 
-/** Words that begin a statement where what they need follows; this version only knows them. */
+/** Words that begin a statement that this version does not support, with the pattern of such a statement. */
 const LATER: Readonly<Record<string, { needs: RegExp; hint: string }>> = {
-  auth: { needs: /auth[ \t]+@/y, hint: 'hand a value over with `using @value as NAME`' },
+  auth: { needs: /auth[ \t]+@/y, hint: 'pass a value with `using @value as NAME`' },
   box: {
     needs: /box(?:[ \t]*[[{]|[ \t]+@|[ \t]+with[ \t]*\{)/y,
     hint: 'work in a folder of the project: `sh:folder { … }`',
   },
   checkpoint: {
     needs: /checkpoint(?:[ \t]*["'`]|[ \t]+(?:@|::))/y,
-    hint: 'leave it out: every run begins at the beginning',
+    hint: 'leave it out: every run starts at the first statement',
   },
   file: { needs: /file(?:[ \t]*["'`<]|[ \t]+@)/y, hint: 'write `output @value to "path"`' },
   files: { needs: /files(?:[ \t]*["'`<]|[ \t]+@)/y, hint: 'write each with `output … to "path"`' },
 };
 
-/** Stands at the word. */
+/** True if such a statement begins here. The reader is at the word. */
 export const isLaterStart = (r: Reader): boolean =>
   Object.values(LATER).some(({ needs }) => r.sees(needs));
 
 export function refuseLater(r: Reader, word: string): void {
-  const known = Object.hasOwn(LATER, word) ? LATER[word] : undefined;
-  if (known && r.sees(known.needs)) {
-    refuseUnsupported(r, word, { at: r.pos, end: r.pos + word.length, hint: known.hint });
+  const later = Object.hasOwn(LATER, word) ? LATER[word] : undefined;
+  if (later && r.sees(later.needs)) {
+    refuseUnsupported(r, word, { at: r.pos, end: r.pos + word.length, hint: later.hint });
   }
 }
 
-/** What has its rules in the language, and nobody has made yet. */
+/** Fails on a construct that is specified but not implemented. */
 export const refuseUnsupported = (
   r: Reader,
   written: string,
@@ -100,13 +101,13 @@ const STREAM = new RegExp(
   'y',
 );
 
-/** `stream @f()`, `stream sh {…}`: with `{ stream: true }`. */
+/** True at `stream @f()` or `stream sh {…}`, which mean `with { stream: true }`. */
 const isStreamStart = (r: Reader): boolean => r.sees(STREAM);
 
-/** The same before anything that a statement may show: a text, a file, a list. */
+/** Matches `stream` before a value that `show` accepts: a text, a file or a list. */
 const STREAM_STATEMENT = /stream[ \t]+(?=["'`<[]|::)/y;
 
-/** A line that begins with the word, where what it needs follows; stands at the word. */
+/** Parses a statement that begins with `stream`; absent if there is none. The reader is at the word. */
 export function parseStream(r: Reader): NodeOf<'run' | 'effect'> | undefined {
   const at = r.pos;
   if (isStreamStart(r)) return { kind: 'run', action: parseRunAction(r), at, end: r.pos };
@@ -116,43 +117,43 @@ export function parseStream(r: Reader): NodeOf<'run' | 'effect'> | undefined {
   return { kind: 'effect', effect: 'show', value, ...rest };
 }
 
-/** Nothing follows that could be shown as it comes. */
 export const refuseStream = (r: Reader): never =>
   r.fail('expected a command, code or a call after `stream`', {
     end: r.pos + 'stream'.length,
     hint: 'write `stream @f()` or `stream sh { … }`',
   });
 
-/** For markdown, where other lines are text. */
+/** True for a stream statement. Markdown treats other lines as text. */
 export const isStreamLine = (r: Reader): boolean => isStreamStart(r) || r.sees(STREAM_STATEMENT);
 
-/** Inside of a value, where it belongs to what follows alone. */
+/** Parses `stream` inside of a value, where it applies only to the next value. */
 function parseStreamed(r: Reader): Expression {
   const at = r.pos;
   r.take(STREAM);
   return asStream(r.peek() === '{' ? parseCommand(r, r.pos) : parsePrimary(r), at);
 }
 
-function asStream(made: Expression, at: number): Expression {
-  const { value, options } = made.kind === 'with' ? made : { value: made, options: undefined };
+function asStream(expression: Expression, at: number): Expression {
+  const { value, options } =
+    expression.kind === 'with' ? expression : { value: expression, options: undefined };
   const flag: Expression = { kind: 'literal', value: true, at, end: at + 'stream'.length };
   const entries = new Map([...(options?.entries ?? []), ['stream', flag] as const]);
-  const { end } = made;
+  const { end } = expression;
   const own: NodeOf<'options'> = { kind: 'options', entries, pipeline: options?.pipeline, at, end };
   return { kind: 'with', value, options: own, at, end };
 }
 
-/** What a rule reads, with its pipes and options; without it a group leads. */
+/** Parses a value with its pipes and options. A value that begins with `||` is a group. */
 function parsePiped(r: Reader, source: (r: Reader) => Expression, isRun = false): Expression {
   const at = r.pos;
   const isStream = r.take(STREAM);
-  const made = r.deeper(() =>
+  const value = r.deeper(() =>
     parseWith(r, r.starts('||') ? parseLeadingGroup(r) : parsePipes(r, source(r), isRun)),
   );
-  return isStream ? asStream(made, at) : made;
+  return isStream ? asStream(value, at) : value;
 }
 
-/** A side of a pattern: the value it is compared with, with pipes. `&&` and `||` join patterns. */
+/** Parses one side of a pattern with its pipes. `&&` and `||` join patterns, so they end the side. */
 export function parseCompared(r: Reader, first?: Expression): Expression {
   const value = parseBinary(r, OPERATOR_LEVEL['=='], first);
   const here = r.pos;
@@ -162,7 +163,7 @@ export function parseCompared(r: Reader, first?: Expression): Expression {
   return goesOn ? parsePipes(r, parseTernary(r, value)) : value;
 }
 
-/** A value without pipes and `with`: a condition, a subject. `first`: read already. */
+/** Parses a value without pipes and `with`, such as a condition. `first` is a part that is already parsed. */
 export function parseTernary(r: Reader, first?: Expression): Expression {
   const condition = parseBinary(r, 1, first);
   if (!r.takeAfterSpace(/\?(?!\?)/y)) return condition;
@@ -170,7 +171,7 @@ export function parseTernary(r: Reader, first?: Expression): Expression {
     r.breakAfter();
     const then = parseTernary(r);
     if (atPipe(r)) {
-      r.fail('a pipe cannot stand in a branch of `? :`', {
+      r.fail('a pipe is not allowed in a branch of `? :`', {
         hint: 'put the piped value in parentheses or in a variable',
       });
     }
@@ -189,7 +190,7 @@ function parseBinary(r: Reader, floor: number, first?: Expression): Expression {
   for (let count = 0; ; count += 1) {
     const here = r.pos;
     r.space();
-    // `/show` on a new line is no division.
+    // `/show` on a new line is a statement, not a division.
     const operator = r.startsStatement()
       ? undefined
       : (r.match(OPERATOR) as BinaryOperator | undefined);
@@ -216,7 +217,6 @@ function parseUnary(r: Reader): Expression {
   return { kind: 'unary', operator, value, at, end: r.pos };
 }
 
-/** A value that no operator and no pipe carries on. */
 export function parsePrimary(r: Reader): Expression {
   const at = r.pos;
   switch (r.peek()) {
@@ -290,22 +290,25 @@ function parseWord(r: Reader): Expression {
     case 'allow':
     case 'deny':
     case 'ask':
-      return r.fail(`\`${word}\` decides in the arms of a guard only`, { end, code: 'misplaced' });
+      return r.fail(`\`${word}\` is allowed only in the arms of a guard`, {
+        end,
+        code: 'misplaced',
+      });
     case 'none':
       return r.fail('`none` cannot be used with operators or as a value', {
         end,
-        hint: 'it stands alone as the last condition of a `when`: `none => …`',
+        hint: 'it must be alone as the last condition of a `when`: `none => …`',
         code: 'misplaced',
       });
     default:
-      return r.fail(`\`${word}\` is no value`, {
+      return r.fail(`\`${word}\` is not a value`, {
         end,
         hint: `a text is quoted, a variable begins with @: \`"${word}"\` or \`@${word}\``,
       });
   }
 }
 
-/** `also`: a further word that stands here without one. */
+/** Fails on a slash before a statement word. `also` is a further word that takes no slash here. */
 export function refuseSlash(r: Reader, also?: string): void {
   const at = r.pos;
   const word = r.match(/\/[a-z]+(?![\w/])/y)?.slice(1);
@@ -316,7 +319,7 @@ export function refuseSlash(r: Reader, also?: string): void {
   }
 }
 
-/** What `run` runs, with its pipes and options; stands behind the word. */
+/** Parses the action of `run` with its pipes and options. The reader is after the word. */
 export const parseRunAction = (r: Reader): Expression => parsePiped(r, parseRunSource, true);
 
 function parseRunSource(r: Reader): Expression {
@@ -332,7 +335,7 @@ function parseRunSource(r: Reader): Expression {
   });
 }
 
-/** A quoted text is a command, unless it is piped somewhere: then it is the input. */
+/** A quoted text is a command. If it is piped, it is the input of the pipeline. */
 function parseRunText(r: Reader): Expression {
   const at = r.pos;
   parseText(r);
@@ -341,7 +344,7 @@ function parseRunText(r: Reader): Expression {
   return isInput ? parseText(r) : parseCommandString(r);
 }
 
-/** `template "./page.att"` */
+/** Parses a template file, as in `template "./page.att"`. */
 function parseTemplateFile(r: Reader): Expression {
   const at = r.pos;
   r.takeWord('template');
@@ -349,7 +352,6 @@ function parseTemplateFile(r: Reader): Expression {
   return { kind: 'template-file', path, at, end: r.pos };
 }
 
-/** A quoted path. */
 export function parsePathText(r: Reader, where: string): NodeOf<'template'> {
   if (!isTextStart(r)) r.fail(`expected a quoted path ${where}, found ${r.shown()}`);
   const text = parseText(r);
@@ -358,7 +360,7 @@ export function parsePathText(r: Reader, where: string): NodeOf<'template'> {
   return { kind: 'template', style: 'single', parts: [String(value)], at, end };
 }
 
-/** `prose { … }`, `llm "…"`, `llm:tier { … }` */
+/** Parses `prose { … }`, `llm "…"` or `llm:tier { … }`. */
 function parseModel(r: Reader, word: 'prose' | 'llm'): NodeOf<'model'> {
   const at = r.pos;
   r.pos += word.length;
@@ -374,5 +376,5 @@ function parsePrompt(r: Reader, word: string): NodeOf<'template'> {
   return parseTrimmed(r, from, to, 'file');
 }
 
-/** `*` that begins an arm: it never carries the value before it on. */
+/** True at a `*` that begins an arm. It never continues the value before it. */
 export const isWildcardArm = (r: Reader): boolean => r.sees(WILDCARD_ARM);

@@ -90,7 +90,7 @@ test('slices of lists and texts count from either end', () => {
   expect(sliceOf(list, of(-2), undefined).data).toEqual([3, 4]);
   expect(sliceOf(of('abc'), undefined, of(2)).data).toBe('ab');
   expect(() => sliceOf(of({}), of(1), undefined)).toThrow('slices');
-  expect(() => sliceOf(list, of('x'), undefined)).toThrow('no position');
+  expect(() => sliceOf(list, of('x'), undefined)).toThrow('not an index');
   expect(sliceOf(makeContainer([of(1), marked(2)]), of(0), of(1)).meta.descriptor).toBe(EMPTY);
   expect(sliceOf(marked([1]), of(1), undefined).meta.descriptor).toBe(secret);
 });

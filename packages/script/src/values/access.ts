@@ -1,4 +1,4 @@
-// Reading parts of values: fields, indexes, slices.
+// Reads parts of values: fields, indexes and slices.
 import { getOwn, nearest, plainText } from '@kernmantle/core/base';
 import { addMarks, elementOf, makeValue, type Value, withText } from '@kernmantle/core/flow';
 import { raise } from '../fault.ts';
@@ -23,7 +23,7 @@ import {
 import { type MxFacts, mxMember, mxOf } from './metadata.ts';
 import { textOf } from './text.ts';
 
-/** Lenient in conditions, operands of `?: ?? && ||` and `?` forms: undefined instead of an error. */
+/** `lenient` reads a missing part as undefined, as in conditions and operands of `?: ?? && ||`. */
 export type AccessMode = 'strict' | 'lenient';
 
 const INDEX = /^-?\d+$/;
@@ -53,7 +53,7 @@ export function fieldOf(value: Value, name: string, mode: AccessMode, facts?: Mx
   }
 }
 
-/** What is read of something that has no such part, where that is no error. */
+/** Returns the value of a missing part; `undefined` if reading it is an error. */
 function missing(value: Value, mode: AccessMode): Value | undefined {
   if (typeName(value) === 'null') return nothing(value);
   const isNothing = mode === 'lenient' || isAbsent(value);
@@ -103,7 +103,7 @@ function noField(value: Value, name: string, mode: AccessMode): Value {
   return raise('expression_error', `${kindName(value)} has no field \`${name}\`${hint}`);
 }
 
-/** Negative positions count from the end. */
+/** Returns an element. A negative index counts from the end; an index outside of the list gives null. */
 function element(value: Value, index: number): Value {
   const length = lengthOf(value);
   const at = index < 0 ? length + index : index;
@@ -111,7 +111,7 @@ function element(value: Value, index: number): Value {
   return isThere ? elementOf(value, at) : nothing(value);
 }
 
-/** `[…]`: never the metadata view, so every key can be reached. */
+/** Reads `value[index]`. Unlike `.mx`, an index never reads metadata, so every key can be reached. */
 export function indexOf(value: Value, index: Value, mode: AccessMode): Value {
   return addMarks(pick(value, index, mode), index.meta.descriptor);
 }
@@ -131,10 +131,10 @@ function bound(value: Value | undefined): number | undefined {
   if (value === undefined || value.data === null) return undefined;
   const at = numericOf(value.data);
   if (at !== undefined && Number.isInteger(at)) return at;
-  return raise('expression_error', `\`${textOf(value)}\` is no position for a slice`);
+  return raise('expression_error', `\`${textOf(value)}\` is not an index of a slice`);
 }
 
-/** `[a:b]` of lists and texts; either end may be left out or count from the end. */
+/** Returns `value[from:to]` of a list or text. Each end may be absent or count from the end. */
 export function sliceOf(value: Value, from: Value | undefined, to: Value | undefined): Value {
   const ends = [from, to].filter((end) => end !== undefined);
   const [start, end] = [bound(from), bound(to)];

@@ -1,5 +1,5 @@
-// Where text becomes data: the output of commands, the input of stages, what a loop goes over. The
-// text is kept, so that printing gives back what was read.
+// Turns text into data: command output, stage inputs and loop collections. The value keeps its text, so
+// that printing it gives the same text again.
 import { type Json, parseJson, plainJson } from '@kernmantle/core/base';
 import { elementOf, makeValue, type Value, withOrigin } from '@kernmantle/core/flow';
 import { raise } from '../fault.ts';
@@ -13,7 +13,7 @@ const withData = (value: Value, data: Json): Value => {
   return makeValue(data, { descriptor, origin, text: value.text });
 };
 
-/** Text that is a complete JSON value as data. A number that would lose digits stays text. */
+/** Parses a text that is one complete JSON value. A number that would lose digits stays text. */
 export function parseJsonText(value: Value): Value {
   const { data } = value;
   if (typeof data !== 'string' || !JSON_START.test(data)) return value;
@@ -24,7 +24,7 @@ export function parseJsonText(value: Value): Value {
   return isRounded ? value : withData(value, output);
 }
 
-/** Text that is a JSON list or object is data for a stage. */
+/** Parses a text that is a JSON list or object, for a pipeline stage. */
 export function stageInput(value: Value): Value {
   const isText = typeof value.data === 'string' && value.meta.origin['format'] !== 'text';
   const data = isText ? structureIn(value.data) : undefined;
@@ -36,7 +36,7 @@ export interface LoopItem {
   readonly value: Value;
 }
 
-/** What `for` goes over: elements with exactly their marks, and where they stood. */
+/** Returns the elements that `for` visits, each with its own marks, key and index. */
 export function itemsOf(value: Value): readonly LoopItem[] {
   const collection = stageInput(value);
   const type = typeName(collection);
@@ -44,13 +44,13 @@ export function itemsOf(value: Value): readonly LoopItem[] {
   if (type !== 'array' && (type !== 'object' || isText)) {
     raise('expression_error', `\`for\` goes over a list or an object, not ${kindName(value)}`);
   }
-  const kept = isKept(value) ? { keep: true } : {};
+  const keepMark = isKept(value) ? { keep: true } : {};
   return keysOf(collection).map((key, index) => ({
     key,
-    value: withOrigin(elementOf(collection, key), { key, index, ...kept }),
+    value: withOrigin(elementOf(collection, key), { key, index, ...keepMark }),
   }));
 }
 
-/** Views compute when read; a value holds plain data. */
+/** Copies data whose members are computed, because the data of a value must be plain. */
 export const plainCopy = (data: Json): Json =>
   typeof data === 'object' && data !== null ? plainJson(data) : data;

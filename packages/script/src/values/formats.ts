@@ -1,4 +1,4 @@
-// `@csv`: lists of objects and markdown tables as rows.
+// Text formats: CSV, relaxed JSON and the XML that prompts use.
 import {
   fail,
   isObject,
@@ -19,7 +19,7 @@ function cell(data: Json | undefined): string {
 
 const row = (cells: readonly (Json | undefined)[]): string => cells.map(cell).join(',');
 
-/** The columns are the first object's keys; what is no object is a row of its own. */
+/** Returns CSV. The keys of the first object are the columns; an item that is not an object becomes a row. */
 export function csvOfData(data: Json[] | { [key: string]: Json }): string {
   const list = Array.isArray(data) ? data : [data];
   const columns = isObject(list[0]) ? Object.keys(list[0]) : undefined;
@@ -33,7 +33,7 @@ export function csvOfData(data: Json[] | { [key: string]: Json }): string {
 const isRule = (line: string): boolean =>
   line.includes('|') && /^\|?:?-+:?(?:\|:?-+:?)*\|?$/.test(line.replaceAll(/\s/g, ''));
 
-/** Cells between bars; a bar after a backslash is text. */
+/** Splits a table row into cells. A bar after a backslash is text. */
 const cellsOf = (line: string): string[] =>
   line
     .trim()
@@ -42,7 +42,7 @@ const cellsOf = (line: string): string[] =>
     .split(/(?<!\\)\|/)
     .map((text) => text.trim().replaceAll('\\|', '|'));
 
-/** The first markdown table in a text; undefined when there is none. */
+/** Returns the first markdown table of a text as CSV; `undefined` if there is none. */
 export function csvOfTable(text: string): string | undefined {
   const lines = linesOf(text);
   const rule = lines.findIndex(
@@ -55,11 +55,11 @@ export function csvOfTable(text: string): string | undefined {
   return [lines[rule - 1] ?? '', ...body].map((line) => row(cellsOf(line))).join('\n');
 }
 
-/** A cell, quoted or bare; behind the closing quote more of it may follow. */
+/** Matches one cell. Text after a closing quote belongs to the cell. */
 const CELL = /"([^"]*(?:""[^"]*)*)"([^,\r\n]*)|[^,\r\n]*/y;
 const LINE_END = /\r\n|\n|\r/y;
 
-/** Rows of texts, a header like any other; undefined when a quote is never closed. Empty lines are none. */
+/** Parses CSV and skips empty lines. Returns `undefined` if a quote is not closed. */
 export function rowsOfCsv(text: string): string[][] | undefined {
   const rows: string[][] = [];
   let row: string[] = [];
@@ -72,7 +72,7 @@ export function rowsOfCsv(text: string): string[][] | undefined {
     at += written.length;
     const isComma = text[at] === ',';
     if (isComma) at += 1;
-    // A comma at the very end has an empty cell behind it.
+    // A comma at the end of the text is followed by an empty cell.
     if (isComma && at === end) row.push('');
     LINE_END.lastIndex = at;
     const [broken = ''] = isComma ? [] : (LINE_END.exec(text) ?? []);
@@ -84,16 +84,15 @@ export function rowsOfCsv(text: string): string[][] | undefined {
   return rows;
 }
 
-// JSON as people and models write it: comments, trailing commas, bare keys, single quotes, line
-// breaks in texts. The text is rewritten token by token as strict JSON and read by the usual parser,
-// so bounds and own properties hold here as everywhere.
-
+/**
+ * Tokens of relaxed JSON: comments, trailing commas, bare keys, single quotes and line breaks in texts.
+ * `parseRelaxed` rewrites them as strict JSON, so that `parseJson` applies its limits to them too.
+ */
 const TOKEN =
   /\s+|\/\/[^\n]*|\/\*[\s\S]*?\*\/|"[^"\\]*(?:\\[\s\S][^"\\]*)*"|'[^'\\]*(?:\\[\s\S][^'\\]*)*'|[{}[\],:]|[^\s{}[\],:"'/]+/y;
 
 const CONTROL: Readonly<Record<string, string>> = { '\n': '\\n', '\r': '\\r', '\t': '\\t' };
 
-/** Any quoted text as a JSON string. */
 function quoted(token: string): string {
   const inner = token.slice(1, -1).replace(/\\([\s\S])|["\n\r\t]/g, (part, escaped?: string) => {
     if (escaped === undefined) return part === '"' ? '\\"' : (CONTROL[part] ?? part);
@@ -118,7 +117,7 @@ function tokensOf(text: string): Outcome<string[]> {
   return { ok: true, output: tokens };
 }
 
-/** Only a comma after a value may be one too many. */
+/** True if the comma at `at` follows a value and precedes a closing bracket. */
 const isTrailing = (tokens: readonly string[], at: number): boolean =>
   /^[\]}]$/.test(tokens[at + 1] ?? '') && !/^[[{,:]?$/.test(tokens[at - 1] ?? '');
 
@@ -129,29 +128,29 @@ function strict(token: string, at: number, tokens: readonly string[]): string {
   return next === ':' && !/^[{}[\],:]$/.test(token) ? JSON.stringify(token) : token;
 }
 
-/** Never throws; everything that is JSON is read as JSON. */
+/** Parses relaxed JSON. Strict JSON gives the same result as `parseJson`. Never throws. */
 export function parseRelaxed(text: string): Outcome<Json> {
   const tokens = tokensOf(text);
   if (!tokens.ok) return tokens;
   return parseJson(tokens.output.map(strict).join(' '));
 }
 
-/** Brackets looked at in vain before giving up on a text. */
+/** Maximum number of brackets that `findJson` examines. */
 const BUDGET = 200_000;
 
-/** Where the bracket at `from` is closed (-1: nowhere near enough), and how many brackets that took. */
+/** Returns the end of the bracket at `from`, or -1, and the number of tokens examined. */
 function closing(text: string, from: number): { end: number; seen: number } {
   const skipped = /"[^"\\]*(?:\\[\s\S][^"\\]*)*"|'[^'\\\n]*(?:\\[\s\S][^'\\\n]*)*'|[{}[\]]/g;
   skipped.lastIndex = from;
-  let [depth, seen] = [0, 0];
+  let [depth, examined] = [0, 0];
   for (let found = skipped.exec(text); found; found = skipped.exec(text)) {
-    seen++;
+    examined++;
     if (/^["']/.test(found[0])) continue;
     depth += /[{[]/.test(found[0]) ? 1 : -1;
-    if (depth === 0) return { end: skipped.lastIndex, seen };
+    if (depth === 0) return { end: skipped.lastIndex, seen: examined };
     if (depth > MAX_DEPTH) break;
   }
-  return { end: -1, seen };
+  return { end: -1, seen: examined };
 }
 
 function structure(text: string): Json | undefined {
@@ -163,7 +162,7 @@ function structure(text: string): Json | undefined {
 
 const FENCED = /^[^\S\n]*```[^\n]*\n([\s\S]*?)^[^\S\n]*```/gm;
 
-/** The first list or object in chatty text, fenced ones before others; undefined when there is none. */
+/** Returns the first list or object in a text, from fenced blocks first; `undefined` if there is none. */
 export function findJson(text: string): Json | undefined {
   for (const [, block = ''] of text.matchAll(FENCED)) {
     const found = structure(block.trim());
@@ -180,9 +179,7 @@ export function findJson(text: string): Json | undefined {
   return undefined;
 }
 
-// `@xml`: data and markdown as elements in capitals, the way prompts like them.
-
-/** `Getting started!` is `GETTING_STARTED`; names that would not be names get an underscore. */
+/** Returns the tag of a name: `Getting started!` gives `GETTING_STARTED`. An invalid name gets an underscore. */
 function tagOf(name: string): string {
   const tag = name
     .toUpperCase()
@@ -213,7 +210,7 @@ export function xmlOfData(data: Json[] | { [key: string]: Json }): string {
   return (Array.isArray(data) ? element('ROOT', data, '') : members(data, '')).join('\n');
 }
 
-/** Headings become elements, nested by level; their lines stay as they are. */
+/** Turns headings into elements that are nested by level. Other lines are unchanged. */
 export function xmlOfText(text: string): string {
   const lines = linesOf(text);
   const headings = findHeadings(lines);

@@ -1,4 +1,5 @@
-// The elements of a list or object, each with exactly its own marks.
+// Kinds of values: type, truth, number, elements, functions. INVARIANT: a result always has the marks of
+// everything it was computed from, and an element of a list or object keeps exactly its own.
 import type { Json } from '@kernmantle/core/base';
 import {
   type Descriptor,
@@ -12,32 +13,27 @@ import {
   withOrigin,
 } from '@kernmantle/core/flow';
 
-// A function as a value. It travels like anything else: in variables, fields, lists, through imports.
-
 interface Signature {
   readonly name: string;
   readonly parameters: readonly string[];
-  /** Labels of every operation inside it. */
+  /** Labels of every operation inside of the function. */
   readonly labels: readonly string[];
-  /** `cmd sh js node py template exe transformer` …: the kind of its body. */
+  /** Kind of the body: `cmd sh js node py template exe transformer` and others. */
   readonly bodyKind: string;
-  /** The text of a body that is code, for helpers. */
+  /** Source text of a code body, for helpers; absent for other bodies. */
   readonly source: string | undefined;
-  /** `@parse.llm`: what hangs on its name. */
+  /** Variants of the function, such as `llm` of `@parse.llm`. */
   readonly members?: ReadonlyMap<string, FunctionData>;
 }
 
-/**
- * Data that is an object of ours: it travels as the data of a value like any other, its content is
- * private, so that freezing stops at it, and whoever prints it sees what `shown` says.
- */
+/** Data with private content. Freezing stops at it, and JSON shows only `shown`. */
 export class Opaque<T> {
   readonly #content: T;
   readonly #shown: Json;
 
-  constructor(content: T, shown: Json) {
+  constructor(content: T, preview: Json) {
     this.#content = content;
-    this.#shown = shown;
+    this.#shown = preview;
     Object.freeze(this);
   }
 
@@ -50,7 +46,7 @@ export class Opaque<T> {
   }
 }
 
-/** How it is called is not said here (`Executable`): values know no environment. */
+/** A function as data. The type of `call` is in `Executable`: this folder does not import the environment. */
 export class FunctionData<Call = unknown> extends Opaque<{ signature: Signature; call: Call }> {
   constructor(signature: Signature, call: Call) {
     super({ signature, call }, `<function(${signature.parameters.join(', ')})>`);
@@ -68,36 +64,28 @@ export const makeOpaque = (data: Opaque<unknown>, descriptor = EMPTY): Value =>
 
 export const makeFunction = (data: FunctionData): Value => makeOpaque(data);
 
-// Undefined as a value: no data, but marks like any other (a condition chose that there is nothing).
-
 const NOTHING = makeValue(null, { origin: { absent: true } });
 
-/** No value. */
+/** Returns the value undefined. It has marks, because a condition may have chosen it. */
 export const absent = (descriptor: Descriptor = EMPTY): Value =>
   descriptor === EMPTY ? NOTHING : makeValue(null, { descriptor, origin: { absent: true } });
 
 export const isAbsent = ({ data, meta }: Value): boolean =>
   data === null && meta.origin['absent'] === true;
 
-// A null that was read is a value like any other: it has a text, and a pipeline goes on with it.
-
+/** Returns a null that was read from data. It has a text, and a pipeline continues with it. */
 export const readNull = (descriptor: Descriptor, origin: Value['meta']['origin']): Value =>
   makeValue(null, { descriptor, origin: { ...origin, readNull: true }, text: 'null' });
 
 export const isReadNull = ({ data, meta }: Value): boolean =>
   data === null && meta.origin['readNull'] === true;
 
-/** Empty for everything that has no elements. */
+/** Returns the elements of a list or object; empty for other values. */
 export function entriesOf(value: Value): readonly (readonly [string, Value])[] {
   const { data } = value;
   if (typeof data !== 'object' || data === null || isFunctionData(data)) return [];
   return Object.keys(data).map((key) => [key, elementOf(value, key)] as const);
 }
-
-// What a value is to the language: its type, whether it counts as true, which number it stands for.
-// Everything in the middle of the script room is a function from values to values, and
-// INVARIANT: a result carries the marks of everything it was computed from; the elements of a list or
-// an object keep exactly their own.
 
 type TypeName = keyof typeof KINDS;
 
@@ -109,7 +97,6 @@ export function typeName(value: Value): TypeName {
   return typeof data as TypeName;
 }
 
-/** For messages: `text`, `a list` and so on. */
 export const kindName = (value: Value): string => KINDS[typeName(value)];
 
 const KINDS = {
@@ -129,17 +116,17 @@ export function isTruthy({ data }: Value): boolean {
   if (typeof data === 'string') return !FALSY_TEXTS.has(data);
   if (typeof data !== 'object' || data === null) return Boolean(data);
   if (Array.isArray(data)) return data.length > 0;
-  // What is no data is never nothing: a question about a guard's inputs that has no answer denies.
+  // An opaque object is always true, so that a guard denies if its question has no answer.
   return data instanceof Opaque || Object.keys(data).length > 0;
 }
 
-/** A list or an object of data; functions are neither. */
+/** True for a list or an object; false for a function. */
 export const isStructure = (data: Json): data is Json[] | { [key: string]: Json } =>
   typeof data === 'object' && data !== null && !isFunctionData(data);
 
 const NUMBER = /^\s*[+-]?(?:\d+(?:\.\d*)?|\.\d+)(?:e[+-]?\d+)?\s*$/i;
 
-/** The number of a number or of text that is one; undefined otherwise. */
+/** Returns the number that a number or numeric text stands for; `undefined` otherwise. */
 export function numericOf(data: Json): number | undefined {
   if (typeof data === 'number') return data;
   return typeof data === 'string' && NUMBER.test(data) ? Number(data) : undefined;
@@ -147,14 +134,14 @@ export function numericOf(data: Json): number | undefined {
 
 export const KEEP: ReadonlySet<string> = new Set(['keep', 'keepStructured']);
 
-/** `.keep`: code that gets this value gets all of it. */
+/** Marks a value with `.keep`: code receives the value with its metadata. */
 export const keepOf = (value: Value): Value => withOrigin(value, { keep: true });
 
 export const isKept = (value: Value): boolean => value.meta.origin['keep'] === true;
 
 const metas = new WeakMap<object, Value>();
 
-/** The members of a module; `__meta__` is what stands at its top, with its own marks. */
+/** Returns the exports of a module as a value. Its `__meta__` is the front matter with its own marks. */
 export function makeNamespace(members: Value, path: string, frontMatter: Value): Value {
   const { data } = members;
   const meta = frontMatter.data === null ? makeValue({}) : frontMatter;
@@ -165,38 +152,38 @@ export function makeNamespace(members: Value, path: string, frontMatter: Value):
 export const metaOf = ({ data, meta }: Value): Value | undefined =>
   isStructure(data) && meta.origin['namespace'] !== undefined ? metas.get(data) : undefined;
 
-/** A list of loaded files prints their texts. */
+/** True for a list of loaded files, which prints their texts. */
 export const isFileList = ({ data, meta }: Value): boolean =>
   Array.isArray(data) && meta.origin['files'] === true;
 
 export const marksOf = (values: readonly Value[]): Descriptor =>
   mergeAll(values.map(({ meta }) => meta.descriptor));
 
-/** The marks that hold for all of a container, whatever is taken out of it. */
+/** Returns the marks that apply to the whole container and to each of its elements. */
 export const ownMarks = ({ meta }: Value): Descriptor => meta.elements?.own ?? meta.descriptor;
 
-/** The marks of everything that decided which elements it has. */
+/** Returns the marks of everything that decided which elements the container has. */
 export const shapeMarks = ({ meta: { elements, descriptor } }: Value): Descriptor =>
   elements ? mergeDescriptors(elements.own, elements.shape) : descriptor;
 
-/** Plain data computed from some values. */
+/** Returns plain data with the marks of the values that it was computed from. */
 export const computed = (data: Json, from: readonly Value[]): Value =>
   makeValue(data, { descriptor: marksOf(from) });
 
-/** The elements of a list with exactly their marks. */
+/** Returns the elements of a list with their own marks; empty for other values. */
 export function elementsOf(value: Value): Value[] {
   const { data } = value;
   return Array.isArray(data) ? data.map((_, index) => elementOf(value, index)) : [];
 }
 
-/** The keys of an object or the positions of a list; none for everything else. */
+/** Returns the keys of an object or the indexes of a list; empty for other values. */
 export const keysOf = ({ data }: Value): string[] =>
   typeof data === 'object' && data !== null ? Object.keys(data) : [];
 
-/** Of a list; 0 for everything else. */
+/** Returns the length of a list; 0 for other values. */
 export const lengthOf = ({ data }: Value): number => (Array.isArray(data) ? data.length : 0);
 
-/** A list of some elements of `source`; the other values chose them. */
+/** Returns a list of some elements of `source`, with the marks of the values that selected them. */
 export function listFrom(
   source: Value,
   parts: readonly Value[],

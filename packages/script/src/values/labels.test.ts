@@ -1,4 +1,4 @@
-// The promise of the whole middle of the language: no function loses a mark or changes its input.
+// Property: no function on values loses a mark or changes its input.
 import type { Json } from '@kernmantle/core/base';
 import { describe, EMPTY, makeContainer, makeValue, type Value } from '@kernmantle/core/flow';
 import { runs } from '@kernmantle/test-support/soak';
@@ -11,7 +11,7 @@ import { itemsOf, parseJsonText, stageInput } from './data.ts';
 import { absent, keepOf, ownMarks } from './kinds.ts';
 import { mxOf } from './metadata.ts';
 import { callMethod, LIST_METHODS, TEXT_METHODS } from './methods.ts';
-import { applied, augment, equals, minus, negate } from './operators.ts';
+import { augment, equals, minus, negate, operatorFunction } from './operators.ts';
 import { TRANSFORMERS } from './transforms.ts';
 
 const MARKS = ['secret', 'pii', 'untrusted', 'src:file', 'net:w'];
@@ -58,7 +58,7 @@ const { value } = fc.letrec<{ value: Value; leaf: Value; list: Value; object: Va
 
 const taintOf = ({ meta }: Value): readonly string[] => meta.descriptor.taint;
 
-/** What the function answers; undefined when it refuses. */
+/** Returns the result of the function; `undefined` if it fails. */
 function attempt(work: () => Value): Value | undefined {
   try {
     return work();
@@ -68,7 +68,7 @@ function attempt(work: () => Value): Value | undefined {
   }
 }
 
-/** The same answer or fault, once it is there. */
+/** Returns the same result or fault after a possible wait. */
 async function answered(work: () => Value | Promise<Value>): Promise<() => Value> {
   try {
     const value = await work();
@@ -95,10 +95,10 @@ test('operators carry the marks of both sides', () => {
   fc.assert(
     fc.property(value, value, (left, right) => {
       for (const operator of ['+', '-', '*', '/', '%'] as const) {
-        expectMarks(() => applied(operator)(left, right), [left, right]);
+        expectMarks(() => operatorFunction(operator)(left, right), [left, right]);
       }
       for (const operator of ['<', '>', '<=', '>='] as const) {
-        expectMarks(() => applied(operator)(left, right), [left, right]);
+        expectMarks(() => operatorFunction(operator)(left, right), [left, right]);
       }
       expectMarks(() => equals(left, right), [left, right]);
       expectMarks(() => negate(left), [left]);
@@ -135,7 +135,7 @@ test('transformers and the ways from text to data carry the marks of what they a
   );
 });
 
-// What picks elements out of a list: the result has their marks and those of the whole list.
+// Functions that select elements: the result has their marks and those of the whole list.
 const PICKING = new Set(['slice', 'at']);
 
 test('methods carry the marks of receiver and arguments, elements exactly their own', () => {
@@ -146,7 +146,7 @@ test('methods carry the marks of receiver and arguments, elements exactly their 
   fc.assert(
     fc.property(value, names, fc.array(value, { maxLength: 2 }), (receiver, name, args) => {
       const isExact = Array.isArray(receiver.data) && PICKING.has(name);
-      // The marks of an argument that a list method has no use for are not wanted.
+      // An argument that a list method ignores does not mark the result.
       const used = name === 'length' || name === 'reverse' || name === 'sort' ? [] : args;
       const whole = isExact ? [makeValue(null, { descriptor: ownMarks(receiver) })] : [receiver];
       expectMarks(() => callMethod(receiver, name, args), [...whole, ...used]);

@@ -1,5 +1,5 @@
-// `.mx` of a value: what is known about it. The members are computed when read, and the view
-// remembers whose it is, so that `.mx.data.b` has exactly the marks of `.b`.
+// Builds `.mx`, the metadata of a value. Members are computed when read. The view refers to its value, so
+// that `.mx.data.b` has exactly the marks of `.b`.
 import { getOwn, type Json, type JsonObject, nearest, setOwn } from '@kernmantle/core/base';
 import {
   elementOf,
@@ -22,14 +22,14 @@ import {
 } from './kinds.ts';
 import { textOf } from './text.ts';
 
-/** What only the holder of a name knows. */
+/** Facts about a variable or export that the value itself does not contain. */
 export interface MxFacts {
   readonly name?: string;
   readonly definedAt?: Json;
   readonly exported?: boolean;
 }
 
-/** Origin facts that steer this room and say nothing to a script. */
+/** Origin entries for internal use. Scripts cannot read them. */
 const INTERNAL = new Set(
   'absent bare facts files keep loaded namespace of open readNull told'.split(' '),
 );
@@ -47,11 +47,11 @@ function tokensOf(value: Value): number {
   return typeof exact === 'number' ? exact : tokestOf(value);
 }
 
-/** On lists one number per element. */
+/** Returns one count; for a list one count per element. */
 const countOf = (value: Value, count: (value: Value) => number): Json =>
   Array.isArray(value.data) ? elementsOf(value).map((element) => count(element)) : count(value);
 
-/** The members whose marks are exact; everything else has the marks of the whole. */
+/** Members with exact marks. Other members have the marks of the whole value. */
 const EXACT: Readonly<Record<string, (value: Value) => Value | undefined>> = {
   data: (value) => withOrigin(withText(value, undefined), { bare: true }),
   text: (value) => computed(textOf(value), [value]),
@@ -66,14 +66,14 @@ function ofKeys(value: Value, make: (key: string) => Value): Value | undefined {
   return makeContainer(keysOf(value).map(make), ownMarks(value));
 }
 
-/** One member of a view with its exact marks; undefined when `value` is no view or has no such member. */
+/** Returns one member of a view with its exact marks; `undefined` if `value` is not a view or has no such member. */
 export function mxMember(value: Value, name: string): Value | undefined {
   const { data } = value;
   const subject = typeof data === 'object' && data !== null ? subjects.get(data) : undefined;
   return subject && Object.hasOwn(EXACT, name) ? EXACT[name]?.(subject) : undefined;
 }
 
-/** The member of a view that a name it does not have is close to; undefined for everything else. */
+/** Returns the member of a view with a similar name; `undefined` if the name exists or nothing is similar. */
 export function misspeltFact({ data }: Value, name: string): string | undefined {
   const isView = isStructure(data) && subjects.has(data) && !Object.hasOwn(data, name);
   return isView ? nearest(name, Object.keys(data)) : undefined;
@@ -85,17 +85,17 @@ function lengthOf(value: Value): number {
   return isStructure(data) ? Object.keys(data).length : textOf(value).length;
 }
 
-/** As `@typeof`, but `text` for what was loaded from a file as text. */
+/** Returns the same as `@typeof`, but `text` for text that was loaded from a file. */
 export function mxType(value: Value): string {
   const isText = typeof value.data === 'string' && value.meta.origin['loaded'] === true;
   return isText ? 'text' : typeName(value);
 }
 
-/** One literal, with getters for what costs: guards read `.mx` on every call. */
+/** The expensive members are getters, because guards read `.mx` on every call. */
 function factsOf(value: Value, facts: MxFacts): JsonObject {
   const { descriptor, origin } = value.meta;
   const data: unknown = value.data;
-  // The labels of a function are those it gives to what it does.
+  // A function has the labels that it gives to its operations.
   const own = isFunctionData(data) ? data.signature.labels : [];
   return {
     labels:

@@ -96,7 +96,7 @@ test.each([
   ['a', 'repeat', [1e9], 'longer than'],
   ['a', 'padStart', [1e12], 'longer than'],
   ['a', 'slice', ['x'], '`slice` needs a number, not `x`'],
-  ['a', 'match', ['('], '`(` is no pattern'],
+  ['a', 'match', ['('], '`(` is not a pattern'],
 ] as [Json, string, Json[], string][])('%j.%s(%j) is refused', (data, name, args, message) => {
   expect(() => call(data, name, ...args)).toThrow(message);
 });
@@ -107,7 +107,7 @@ test('a pattern that never ends is stopped, also when the process got no CPU at 
     const started = { user: 0, system: 0 };
     measured.mockReturnValueOnce(started).mockReturnValueOnce({ user: 1000, system: 0 });
     expect(() => call(`${'a'.repeat(40)}!`, 'match', '(a+)+$')).toThrow('took longer');
-    // Other programs may keep the process waiting once more.
+    // Other programs may delay the process once more.
     expect(measured.mock.calls.length).toBeGreaterThanOrEqual(4);
   } finally {
     measured.mockRestore();
@@ -119,7 +119,7 @@ test('elements keep exactly their marks, and file lists stay file lists', () => 
   const sorted = callMethod(list, 'sort', []);
   expect(sorted.data).toEqual(['a', 'b']);
   expect(elementOf(sorted, 0).meta.descriptor).toBe(secret);
-  // Where each one stands was decided by all of them.
+  // All elements decided about the position of each one.
   expect(elementOf(sorted, 1).meta.descriptor).toBe(secret);
   expect(callMethod(list, 'slice', [of(0), of(1)]).meta.descriptor).toBe(EMPTY);
   expect(callMethod(list, 'join', []).meta.descriptor).toBe(secret);

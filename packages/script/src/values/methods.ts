@@ -1,4 +1,5 @@
-// The methods of lists. What they take out of a list keeps exactly its marks; none changes the list.
+// Methods of lists and texts: `@text.trim()`, `@list.join(", ")`, `@x.isArray()`. A method never changes
+// its value. Elements that a method takes from a list keep exactly their marks.
 import { type Context, createContext, Script } from 'node:vm';
 import { errnoOf, type Json, messageOf, nearest } from '@kernmantle/core/base';
 import { addMarks, makeContainer, mergeAll, type Value, withOrigin } from '@kernmantle/core/flow';
@@ -51,13 +52,13 @@ function positionIn(list: Value, values: readonly Value[]): number {
   return wanted ? elementsOf(list).findIndex((element) => isEqual(element, wanted)) : -1;
 }
 
-/** Nothing for null, as everywhere in JavaScript. */
+/** Null elements give no text, as in JavaScript. */
 function join(list: Value, args: Arguments, values: readonly Value[]): Value {
   const texts = elementsOf(list).map((item) => (item.data === null ? '' : textOf(item)));
   return computed(texts.join(args.optionalText(0) ?? ','), [list, ...values]);
 }
 
-/** Elements bring their marks along; how many each list has decides where those of the next stand. */
+/** Elements keep their marks. The length of each list decides where the next elements are. */
 function concat(lists: readonly Value[]): Value {
   const parts = lists.flatMap((each) => (Array.isArray(each.data) ? elementsOf(each) : [each]));
   const own = lists.filter(({ data }) => Array.isArray(data)).map(ownMarks);
@@ -67,7 +68,7 @@ function concat(lists: readonly Value[]): Value {
 
 export const byCodeUnit = (a: string, b: string): number => (a < b ? -1 : Number(a > b));
 
-/** By text, code unit by code unit; null last. Every element has a say in where the others stand. */
+/** Sorts by text in code unit order, with null last. Each element influences the position of the others. */
 export function sortList(list: Value): Value {
   const keyed = elementsOf(list).map((item) => ({
     item,
@@ -92,17 +93,15 @@ function flat(list: Value, depth: number, values: readonly Value[]): Value {
   return makeContainer(parts, mergeAll(own));
 }
 
-// Patterns run on data from anywhere. A pattern can need longer than anybody will wait, so it runs
-// where the engine can be stopped.
-
+/** Milliseconds after which a pattern is stopped, because it may need exponential time. */
 const LIMIT_MS = 1000;
 const ATTEMPTS = 5;
 const WORK = new Script('work()');
 
-// An empty global object, made when first needed.
-let room: (Context & { work?: (() => unknown) | undefined }) | undefined;
+// The context in which patterns run. It is created at the first pattern.
+let patternContext: (Context & { work?: (() => unknown) | undefined }) | undefined;
 
-/** `/body/flags`, as an argument of the methods that take one. */
+/** A pattern `/body/flags` as an argument of a method. */
 export class PatternData extends Opaque<{ body: string; flags: string }> {
   constructor(body: string, flags: string) {
     super({ body, flags }, `/${body}/${flags}`);
@@ -113,52 +112,52 @@ function compiled(body: string, flags: string): RegExp {
   try {
     return new RegExp(body, flags);
   } catch (error) {
-    return raise('invalid_input', `\`${body}\` is no pattern: ${messageOf(error)}`);
+    return raise('invalid_input', `\`${body}\` is not a pattern: ${messageOf(error)}`);
   }
 }
 
-/** What is done with a pattern, as long as it does not take too long. */
-function inTime(pattern: RegExp, work: (pattern: RegExp) => Json, attempt = 1): Json {
-  room ??= createContext(Object.create(null));
+/** Runs `work` with a pattern. Fails with `timeout` after `LIMIT_MS`. */
+function runPattern(pattern: RegExp, work: (pattern: RegExp) => Json, attempt = 1): Json {
+  patternContext ??= createContext(Object.create(null));
   let answer: Json = null;
-  room.work = () => {
+  patternContext.work = () => {
     pattern.lastIndex = 0;
     answer = work(pattern);
   };
   const before = process.cpuUsage();
   try {
-    WORK.runInContext(room, { timeout: LIMIT_MS });
+    WORK.runInContext(patternContext, { timeout: LIMIT_MS });
     return answer;
   } catch (error) {
     if (errnoOf(error) !== 'ERR_SCRIPT_EXECUTION_TIMEOUT') throw error;
-    // A process that other programs kept waiting has not used its time, and tries again.
+    // A process that has hardly received CPU time has not used its limit. It tries again.
     const { user, system } = process.cpuUsage(before);
     const isStarved = (user + system) / 1000 < LIMIT_MS / 2;
-    if (isStarved && attempt < ATTEMPTS) return inTime(pattern, work, attempt + 1);
+    if (isStarved && attempt < ATTEMPTS) return runPattern(pattern, work, attempt + 1);
     return raise('timeout', `the pattern \`${pattern.source}\` took longer than ${LIMIT_MS} ms`);
   } finally {
-    room.work = undefined;
+    patternContext.work = undefined;
   }
 }
 
-/** A group that took no part is null. */
+/** A group that did not match is null. */
 const withNulls = (found: readonly (string | undefined)[]): Json[] =>
   found.map((text) => text ?? null);
 
-/** All matches of a pattern that is a text; of a literal what its flags ask for, null when none. */
+/** Returns all matches of a text pattern. For a pattern literal the flags decide; no match gives null. */
 function match(text: string, args: Arguments): Json {
-  const given = args.pattern(0);
-  const pattern = given ? compiled(given.body, given.flags) : compiled(args.text(0), 'g');
-  return inTime(pattern, (each) => {
+  const literal = args.pattern(0);
+  const pattern = literal ? compiled(literal.body, literal.flags) : compiled(args.text(0), 'g');
+  return runPattern(pattern, (each) => {
     const found = text.match(each);
-    return found ? withNulls([...found]) : given ? null : [];
+    return found ? withNulls([...found]) : literal ? null : [];
   });
 }
 
 const SLOT = /\$(?:([$&])|(\d\d?)|<([^>]*)>)/g;
 
-/** What `$1`, `$<name>`, `$&` and `$$` of a replacement stand for in one match; all else is text. */
-function filled(to: string, found: readonly unknown[]): string {
+/** Replaces `$1`, `$<name>`, `$&` and `$$` in a replacement. Other text is unchanged. */
+function expandReplacement(to: string, found: readonly unknown[]): string {
   const named = found.at(-1);
   const groups: object | undefined =
     typeof named === 'object' && named !== null ? named : undefined;
@@ -176,15 +175,15 @@ function filled(to: string, found: readonly unknown[]): string {
   });
 }
 
-/** `more`: flags that hold whatever is written. */
+/** Replaces matches. `more` has flags that are added to the flags of the pattern. */
 function replaceMatches(text: string, { body, flags }: Pattern, to: string, more = ''): Json {
   const all = flags.includes('g') ? flags : flags + more;
-  return inTime(compiled(body, all), (pattern) => {
+  return runPattern(compiled(body, all), (pattern) => {
     let length = text.length;
     const replaced = text.replace(pattern, (...found: unknown[]) => {
-      const piece = to.includes('$') ? filled(to, found) : to;
+      const piece = to.includes('$') ? expandReplacement(to, found) : to;
       length += piece.length;
-      bounded(length);
+      checkLength(length);
       return piece;
     });
     return replaced;
@@ -194,25 +193,22 @@ function replaceMatches(text: string, { body, flags }: Pattern, to: string, more
 type Pattern = PatternData['content'];
 
 function splitMatches(text: string, { body, flags }: Pattern, limit: number | undefined): Json {
-  return inTime(compiled(body, flags), (pattern) => withNulls(text.split(pattern, limit)));
+  return runPattern(compiled(body, flags), (pattern) => withNulls(text.split(pattern, limit)));
 }
-
-// The methods of strings, as functions of a text and its arguments. They answer with plain data; the
-// marks are merged by the caller.
 
 type Arguments = ReturnType<typeof argumentsOf>;
 
 type TextMethod = (text: string, args: Arguments) => Json;
 
-/** More than any prompt holds; a mistaken count must not fill the memory. */
+/** Maximum length of a result. It prevents that a wrong count fills the memory. */
 const MAX_LENGTH = 16 * 1024 * 1024;
 
-function bounded(length: number): number {
+function checkLength(length: number): number {
   if (length <= MAX_LENGTH) return length;
   return raise('invalid_input', `the result would be longer than ${MAX_LENGTH} characters`);
 }
 
-// Replacements are literal: `$&` in a text from outside is no instruction.
+// Replacements are literal: `$&` in a text from outside has no meaning.
 export const TEXT_METHODS: ReadonlyMap<string, TextMethod> = new Map<string, TextMethod>([
   ['length', (text) => text.length],
   ['includes', (text, args) => text.includes(args.text(0))],
@@ -231,8 +227,8 @@ export const TEXT_METHODS: ReadonlyMap<string, TextMethod> = new Map<string, Tex
   ['replace', replace],
   ['replaceAll', replaceAll],
   ['match', match],
-  ['padStart', (text, args) => text.padStart(bounded(args.number(0)), args.optionalText(1))],
-  ['padEnd', (text, args) => text.padEnd(bounded(args.number(0)), args.optionalText(1))],
+  ['padStart', (text, args) => text.padStart(checkLength(args.number(0)), args.optionalText(1))],
+  ['padEnd', (text, args) => text.padEnd(checkLength(args.number(0)), args.optionalText(1))],
   ['repeat', (text, args) => repeated(text, args.number(0))],
   ['at', (text, args) => text.at(args.optionalNumber(0) ?? 0) ?? null],
 ]);
@@ -255,14 +251,14 @@ function replaceAll(text: string, args: Arguments): Json {
   const pattern = args.pattern(0);
   if (pattern) return replaceMatches(text, pattern, args.text(1), 'g');
   const entries = args.entries(0) ?? [[args.text(0), args.text(1)] as const];
-  // Entry by entry, each in what the one before left.
-  return entries.reduce((left, [from, to]) => replaceEach(left, from, to), text);
+  // Each entry is replaced in the result of the previous one.
+  return entries.reduce((result, [from, to]) => replaceEach(result, from, to), text);
 }
 
 function replaceEach(text: string, from: string, to: string): string {
   if (to.length > from.length) {
     const found = from === '' ? text.length + 1 : text.split(from).length - 1;
-    bounded(text.length + found * (to.length - from.length));
+    checkLength(text.length + found * (to.length - from.length));
   }
   return text.replaceAll(from, () => to);
 }
@@ -271,12 +267,9 @@ function repeated(text: string, count: number): string {
   if (!Number.isInteger(count) || count < 0) {
     raise('invalid_input', `\`repeat\` needs a whole number from 0 up, not \`${count}\``);
   }
-  bounded(text.length * count);
+  checkLength(text.length * count);
   return text.repeat(count);
 }
-
-// Built-in methods: `@text.trim()`, `@list.join(", ")`, `@x.isArray()`. Lists and parsed files with a
-// text of their own also answer to the methods of that text, where they have none of that name.
 
 const QUESTIONS = new Map<string, (value: Value) => boolean>([
   ['isArray', (value) => typeName(value) === 'array'],
@@ -288,7 +281,7 @@ const QUESTIONS = new Map<string, (value: Value) => boolean>([
   ['isDefined', (value) => value.data !== null],
 ]);
 
-/** The text whose methods a value has; undefined when it has none. */
+/** Returns the text whose methods the value has, which may be the source of parsed data; else absent. */
 function textUnder(value: Value): string | undefined {
   if (typeof value.data === 'string') return value.data;
   return value.hasOwnText && !isReadNull(value) ? value.text : undefined;
@@ -301,16 +294,16 @@ export function hasMethod(value: Value, name: string): boolean {
 }
 
 function argumentsOf(method: string, values: readonly Value[]) {
-  const given = (position: number): Value | undefined => {
+  const valueAt = (position: number): Value | undefined => {
     const value = values[position];
     return value === undefined || value.data === null ? undefined : value;
   };
   const optionalText = (position: number): string | undefined => {
-    const value = given(position);
+    const value = valueAt(position);
     return value && (typeof value.data === 'string' ? value.data : textOf(value));
   };
   const optionalNumber = (position: number): number | undefined => {
-    const value = given(position);
+    const value = valueAt(position);
     if (value === undefined) return undefined;
     const number = numericOf(value.data);
     if (number !== undefined && !Number.isNaN(number)) return number;
@@ -318,14 +311,14 @@ function argumentsOf(method: string, values: readonly Value[]) {
   };
   const missing = (position: number): never =>
     raise('invalid_input', `\`${method}\` needs ${position === 0 ? 'an' : 'a second'} argument`);
-  /** Of an object: its keys and the texts of its values. */
+  /** Returns the keys of an object argument with the texts of their values. */
   const entries = (position: number): (readonly [string, string])[] | undefined => {
-    const value = given(position);
+    const value = valueAt(position);
     if (value === undefined || typeName(value) !== 'object') return undefined;
     return entriesOf(value).map(([key, part]) => [key, textOf(part)] as const);
   };
   const pattern = (position: number): Pattern | undefined => {
-    const data: unknown = given(position)?.data;
+    const data: unknown = valueAt(position)?.data;
     return data instanceof PatternData ? data.content : undefined;
   };
   return {
@@ -338,7 +331,7 @@ function argumentsOf(method: string, values: readonly Value[]) {
   };
 }
 
-/** Never changes the receiver; an unknown method, or one the receiver does not have, is a fault. */
+/** Calls a method. Fails with `expression_error` if the value has no such method. */
 export function callMethod(value: Value, name: string, values: readonly Value[]): Value {
   const question = QUESTIONS.get(name);
   if (question) return computed(question(value), [value, ...values]);

@@ -3,7 +3,7 @@ import { describe, elementOf, makeContainer, makeValue } from '@kernmantle/core/
 import fc from 'fast-check';
 import { expect, test } from 'vitest';
 import { absent, FunctionData, isTruthy, makeFunction, typeName } from './kinds.ts';
-import { applied, augment, isEqual, minus, negate } from './operators.ts';
+import { augment, isEqual, minus, negate, operatorFunction } from './operators.ts';
 
 const secret = describe({ labels: ['secret'] });
 const pii = describe({ labels: ['pii'] });
@@ -57,33 +57,33 @@ test.each([
   ['*', [], 1, Number.NaN],
   ['-', '', 1, Number.NaN],
 ] as const)('%s of %j and %j is %d', (operator, left, right, result) => {
-  expect(applied(operator)(of(left as Json), of(right as Json)).data).toBe(result);
+  expect(operatorFunction(operator)(of(left as Json), of(right as Json)).data).toBe(result);
 });
 
 test('undefined is no number, unlike null', () => {
-  expect(applied('+')(absent(), of(1)).data).toBeNaN();
+  expect(operatorFunction('+')(absent(), of(1)).data).toBeNaN();
   expect(minus(of('2')).data).toBe(-2);
 });
 
 test('two texts are not added, the message names a template', () => {
-  expect(() => applied('+')(of('1'), of('2'))).toThrow('use a template: `@a @b`');
+  expect(() => operatorFunction('+')(of('1'), of('2'))).toThrow('use a template: `@a @b`');
 });
 
 test('only numbers and texts that are numbers have an order', () => {
-  expect(applied('<')(of('9'), of('10')).data).toBe(true);
-  expect(applied('>=')(of(2), of('2.0')).data).toBe(true);
+  expect(operatorFunction('<')(of('9'), of('10')).data).toBe(true);
+  expect(operatorFunction('>=')(of(2), of('2.0')).data).toBe(true);
   for (const [left, right] of [
     ['a', 'b'],
     [null, 1],
     [true, 2],
     [[1], 2],
   ] as [Json, Json][]) {
-    expect(applied('<')(of(left), of(right)).data).toBe(false);
+    expect(operatorFunction('<')(of(left), of(right)).data).toBe(false);
   }
 });
 
 test('a million digits and a letter are no number, and that is seen at once', () => {
-  expect(applied('>')(of(`${'1'.repeat(1_000_000)}x`), of(1)).data).toBe(false);
+  expect(operatorFunction('>')(of(`${'1'.repeat(1_000_000)}x`), of(1)).data).toBe(false);
 });
 
 test.each([
@@ -126,7 +126,9 @@ test('equal values stand in the same order to everything', () => {
   fc.assert(
     fc.property(plain, plain, plain, (left, right, third) => {
       if (!isEqual(of(left), of(right))) return;
-      expect(applied('<')(of(left), of(third)).data).toBe(applied('<')(of(right), of(third)).data);
+      expect(operatorFunction('<')(of(left), of(third)).data).toBe(
+        operatorFunction('<')(of(right), of(third)).data,
+      );
     }),
   );
 });

@@ -1,4 +1,4 @@
-// The operators. Numbers where both sides can be numbers, no joining of texts, equality by value.
+// The operators of expressions. They compare by value. `+` adds numbers and never joins texts.
 import { isObject, type Json, plainText } from '@kernmantle/core/base';
 import {
   EMPTY,
@@ -25,7 +25,7 @@ import {
 } from './kinds.ts';
 import { textOf } from './text.ts';
 
-/** True is 1, null is 0; what is no number at all is NaN. */
+/** Converts a value to a number: true is 1, null is 0, and other values without a number are NaN. */
 function numberOf(value: Value): number {
   const { data } = value;
   if (typeName(value) === 'null') return 0;
@@ -60,7 +60,7 @@ function compare(operator: Comparison, left: Value, right: Value): Value {
   return computed(holds, [left, right]);
 }
 
-/** A number equals text that is that number, a boolean the text that names it; texts as they are. */
+/** A number equals a text with that number, and a boolean equals its name as a text. */
 function isEqualPlain(a: Json, b: Json): boolean {
   if (a === b) return true;
   if (typeof a === typeof b) return false;
@@ -71,14 +71,10 @@ function isEqualPlain(a: Json, b: Json): boolean {
   return isNamedBy(a, b) || isNamedBy(b, a);
 }
 
-/** `true` and `"true"`, `false` and `"false"`. */
 const isNamedBy = (a: Json, b: Json): boolean =>
   typeof a === 'boolean' && typeof b === 'string' && String(a) === b;
 
-/**
- * `==`: null and undefined are equal to each other and to nothing else. Walks without recursion: both
- * sides may be nested as deep as JSON allows.
- */
+/** Compares values for `==`, without recursion. Null and undefined equal each other and nothing else. */
 export const isEqual = (left: Value, right: Value): boolean => isSame(left.data, right.data);
 
 function isSame(left: Json, right: Json): boolean {
@@ -102,14 +98,11 @@ function isSame(left: Json, right: Json): boolean {
   return true;
 }
 
-/** `==` as a value. */
 export const equals = (left: Value, right: Value): Value =>
   computed(isEqual(left, right), [left, right]);
 
-// `~=`: for values a model wrote. Both sides are lists of what was named; the left may name less.
-
-/** Nothing, a text with commas, one plain value or a list: as a list. */
-function namedIn(data: Json): readonly Json[] {
+/** Returns the items of one side of `~=`: null gives none, a text is split at commas. */
+function itemsIn(data: Json): readonly Json[] {
   if (data === null) return [];
   if (Array.isArray(data)) return data;
   if (typeof data !== 'string') return [data];
@@ -121,21 +114,16 @@ function namedIn(data: Json): readonly Json[] {
     .filter((part) => part !== '');
 }
 
-/** How often each of them is there. */
 function countOf<T>(items: readonly T[]): Map<T, number> {
   const counts = new Map<T, number>();
   for (const item of items) counts.set(item, (counts.get(item) ?? 0) + 1);
   return counts;
 }
 
-/** What plain elements stand for: a number and all texts that are it share a key. */
+/** Returns the key of an item. A number and all texts with that number have the same key. */
 const keyOf = (item: Json): Json => (typeof item === 'string' ? (numericOf(item) ?? item) : item);
 
-/**
- * Does every element on the left have one of its own on the right? A text is taken by the same text
- * first, since it has no other but numbers; what is left of texts needs numbers, a number anything of
- * its key.
- */
+/** True if each item on the left has its own equal on the right. A text takes an equal text first. */
 function coversPlain(left: readonly Json[], right: readonly Json[]): boolean {
   const [keys, available] = [countOf(left.map(keyOf)), countOf(right.map(keyOf))];
   for (const [key, count] of keys)
@@ -153,10 +141,10 @@ function coversPlain(left: readonly Json[], right: readonly Json[]): boolean {
   return true;
 }
 
-/** More pairs of lists and objects than this are not compared with one another. */
+/** Maximum number of pairs of lists and objects that `~=` compares. */
 const MOST_PAIRS = 250_000;
 
-/** The same for lists and objects, which may equal several that differ: moves others until all fit. */
+/** Matches lists and objects. A match moves to another partner if that lets more items fit. */
 function coversWhole(left: readonly Json[], right: readonly Json[]): boolean {
   if (left.length > right.length) return false;
   if (left.length * right.length > MOST_PAIRS)
@@ -165,12 +153,12 @@ function coversWhole(left: readonly Json[], right: readonly Json[]): boolean {
     [...right.keys()].filter((at) => isSame(item, right[at] ?? null)),
   );
   const takenBy = new Map<number, number>();
-  const place = (item: number, seen: Set<number>): boolean =>
+  const place = (item: number, tried: Set<number>): boolean =>
     (fits[item] ?? []).some((at) => {
-      if (seen.has(at)) return false;
-      seen.add(at);
+      if (tried.has(at)) return false;
+      tried.add(at);
       const holder = takenBy.get(at);
-      if (holder !== undefined && !place(holder, seen)) return false;
+      if (holder !== undefined && !place(holder, tried)) return false;
       takenBy.set(at, item);
       return true;
     });
@@ -179,16 +167,16 @@ function coversWhole(left: readonly Json[], right: readonly Json[]): boolean {
 
 function isTolerated({ data: left }: Value, { data: right }: Value): boolean {
   if (isObject(left) || isObject(right)) return isSame(left, right);
-  const [given, expected] = [namedIn(left), namedIn(right)];
-  if (given.length === 0 || expected.length === 0) return given.length === expected.length;
+  const [actual, expected] = [itemsIn(left), itemsIn(right)];
+  if (actual.length === 0 || expected.length === 0) return actual.length === expected.length;
   const isPlain = (item: Json): boolean => !isStructure(item);
   return (
-    coversPlain(given.filter(isPlain), expected.filter(isPlain)) &&
-    coversWhole(given.filter(isStructure), expected.filter(isStructure))
+    coversPlain(actual.filter(isPlain), expected.filter(isPlain)) &&
+    coversWhole(actual.filter(isStructure), expected.filter(isStructure))
   );
 }
 
-/** `~=` as a value: what came on the left, what is expected on the right. */
+/** Returns `left ~= right`, which tolerates a shorter list on the left. It is meant for values from a model. */
 const tolerates = (left: Value, right: Value): Value =>
   computed(isTolerated(left, right), [left, right]);
 
@@ -197,8 +185,8 @@ export const negate = (value: Value): Value => computed(!isTruthy(value), [value
 type Plain = Exclude<BinaryOperator, '&&' | '||' | '??'>;
 type Arithmetic = Exclude<Plain, Comparison | '==' | '!=' | '~=' | '!~='>;
 
-/** What an operator that looks at both its sides makes of them. */
-export function applied(operator: Plain): (left: Value, right: Value) => Value {
+/** Returns the function of a binary operator that evaluates both sides. */
+export function operatorFunction(operator: Plain): (left: Value, right: Value) => Value {
   switch (operator) {
     case '==':
       return equals;
@@ -220,10 +208,10 @@ export function applied(operator: Plain): (left: Value, right: Value) => Value {
 
 export const minus = (value: Value): Value => computed(-numberOf(value), [value]);
 
-// Facts about a variable or a round of a loop, which an element of a list has no use for.
+// These facts belong to a variable or a round of a loop. An element of a list does not need them.
 const PASSING = new Set(['name', 'definedAt', 'exported', 'key', 'index']);
 
-/** Nothing but data: no marks, no text, no facts, also not inside. */
+/** True if the value and its parts have no marks, no own text and no other facts. */
 const isBare = ({ meta, hasOwnText }: Value): boolean =>
   meta.descriptor === EMPTY &&
   !hasOwnText &&
@@ -233,17 +221,17 @@ const isBare = ({ meta, hasOwnText }: Value): boolean =>
 function append(left: Value, right: Value): Value {
   const { data } = right;
   const isList = Array.isArray(data);
-  // Loops collect one by one, and a value per element and round would cost more than the rounds.
+  // Loops collect one element per round. Creating a value for each would cost more than the rounds.
   if (isBare(left) && isBare(right)) {
     return makeValue([...(Array.isArray(left.data) ? left.data : []), ...(isList ? data : [data])]);
   }
   const more = isList ? elementsOf(right) : [right];
-  // How many come in decides where the next one will stand.
+  // The number of new elements decides the position of the next one.
   const count = isList ? [makeValue(null, { descriptor: ownMarks(right) })] : [];
   return listFrom(left, [...elementsOf(left), ...more], count);
 }
 
-/** `+=`: what the left side is decides, and what was marked as a whole stays so. */
+/** Returns `left += right`. The type of the left side decides. The marks of the whole left value stay. */
 export function augment(left: Value, right: Value): Value {
   switch (typeName(left)) {
     case 'array':

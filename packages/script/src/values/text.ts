@@ -1,17 +1,15 @@
-// What effects print: `show`, `run`, files. Data is laid out for people at the outermost level only;
-// text that happens to be JSON is laid out like data.
+// Converts values to text for templates, processes, `show`, `run` and files. `show` formats data, and text
+// that is JSON, over several lines.
 import { formatYaml, type Json, parseJson, plainText } from '@kernmantle/core/base';
 import type { Value } from '@kernmantle/core/flow';
 import { raise } from '../fault.ts';
 import { elementsOf, isAbsent, isFileList, isFunctionData, isStructure } from './kinds.ts';
 
-// Values as text: in templates, for processes, as arguments of template stages.
-
 function stringify(data: Json, indent: number): string {
   try {
     return JSON.stringify(data, null, indent);
   } catch (error) {
-    // Deeper or longer than the engine can write.
+    // The engine cannot write data that is nested too deeply or too long.
     if (!(error instanceof RangeError)) throw error;
     return raise(
       'invalid_input',
@@ -20,17 +18,17 @@ function stringify(data: Json, indent: number): string {
   }
 }
 
-/** Functions as `"<function(a, b)>"`; a number or a function alone as it prints alone. */
+/** Returns compact JSON. A function becomes `"<function(a, b)>"`. */
 export function compactJson(data: Json): string {
   if (typeof data === 'number') return String(data);
   return isFunctionData(data) ? plainText(data.toJSON()) : stringify(data, 0);
 }
 
-/** Two blanks per level. */
+/** Returns JSON with an indentation of two spaces. */
 export const prettyJson = (data: Json): string =>
   isStructure(data) ? stringify(data, 2) : compactJson(data);
 
-/** Each file's text, a blank line between. */
+/** Joins the texts of files with a blank line between them. */
 function fileListText(value: Value): string {
   const texts = elementsOf(value).map((element) => textOf(element));
   return texts
@@ -38,7 +36,7 @@ function fileListText(value: Value): string {
     .join('\n\n');
 }
 
-/** A value inside a text; what does not exist is nothing. */
+/** Returns the text of a value inside of a template. An absent value gives an empty text. */
 export function textOf(value: Value): string {
   const { data } = value;
   if (value.hasOwnText) return value.text;
@@ -47,7 +45,7 @@ export function textOf(value: Value): string {
   return isFileList(value) ? fileListText(value) : compactJson(data);
 }
 
-/** For a process (stdin, shell variables): lists of plain values as lines. */
+/** Returns the text of a value for stdin and shell variables. A list of plain values has one line for each. */
 export function stageText(value: Value): string {
   const { data } = value;
   if (value.hasOwnText || isFileList(value)) return textOf(value);
@@ -55,13 +53,12 @@ export function stageText(value: Value): string {
   return isLines ? data.map(textOfData).join('\n') : textOf(value);
 }
 
-/** Text as it is, everything else compactly. */
 export const textOfData = (data: Json): string =>
   typeof data === 'string' ? data : compactJson(data);
 
 const OPENERS = /^\s*[[{]/;
 
-/** The list or object that a text is; undefined when it is something else. */
+/** Returns the list or object that a text contains as JSON; `undefined` for other texts. */
 export function structureIn(text: string): Json | undefined {
   if (!OPENERS.test(text)) return undefined;
   const parsed = parseJson(text);
@@ -72,7 +69,7 @@ const ONE_LINE = 60;
 
 const isPlain = (data: Json | undefined): data is Json => data !== undefined && !isStructure(data);
 
-/** Two blanks per level; one short plain value stays on its line. */
+/** Formats data with an indentation of two spaces. One short plain value stays on its line. */
 function laidOut(data: Json): string {
   if (!isStructure(data)) return compactJson(data);
   if (Array.isArray(data)) {
@@ -86,20 +83,20 @@ function laidOut(data: Json): string {
 
 const TOKENS = /"[^"\\]*(?:\\.[^"\\]*)*"|-?\d[\d.eE+-]*/g;
 
-/** Long numbers are ids more often than quantities: better as they stand than rounded. */
+/** True if parsing would change a number. A long number is usually an id, so it is printed unchanged. */
 export function losesDigits(text: string): boolean {
   const tokens = /\d{16}/.test(text) ? (text.match(TOKENS) ?? []) : [];
   return tokens.some((token) => /^-?\d*\.?\d{16}/.test(token) && String(Number(token)) !== token);
 }
 
-/** A module shows what stands at its top beside what it exports. */
+/** Returns the printed form of a module: its front matter and its exports. */
 function namespaceIn({ data, meta }: Value): Json | undefined {
   const { namespace, fm = null } = meta.origin;
   if (namespace === undefined) return undefined;
   return fm === null ? { exports: data } : { frontmatter: fm, exports: data };
 }
 
-/** What `show` prints; undefined: nothing, not even a line. */
+/** Returns what `show` prints; `undefined` if it prints nothing, not even an empty line. */
 export function showText(value: Value, origin: 'reference' | 'call' | 'other'): string | undefined {
   if (isAbsent(value)) return origin === 'reference' ? 'undefined' : undefined;
   if (value.data === null && !value.hasOwnText) return origin === 'call' ? 'null' : '';
@@ -111,14 +108,14 @@ export function showText(value: Value, origin: 'reference' | 'call' | 'other'): 
   return inside === undefined || losesDigits(text) ? text : laidOut(inside);
 }
 
-/** What `run` and a bare call print; undefined: nothing. */
+/** Returns what `run` or a bare call prints; `undefined` if it prints nothing. */
 export function runText(value: Value): string | undefined {
   if (value.data === null && !value.hasOwnText) return undefined;
   const text = textOf(value);
   return text === '' ? undefined : text;
 }
 
-/** Text that is a complete JSON value counts as that value. */
+/** Returns the JSON value of a text if the text is one complete JSON value; otherwise the data. */
 function dataIn(value: Value): Json {
   if (typeof value.data !== 'string') return value.data;
   const parsed = parseJson(value.data);
@@ -131,7 +128,7 @@ function fileJson(value: Value): string {
   return isStructure(data) ? prettyJson(data) : JSON.stringify(data);
 }
 
-/** What `output` writes; a value's own text first when no format is asked for. */
+/** Returns what `output` writes. Without a format, the own text of a value is written first. */
 export function fileText(value: Value, format: 'json' | 'yaml' | 'text' | undefined): string {
   if (format === 'json') return fileJson(value);
   if (format === 'yaml') return formatYaml(dataIn(value)).replace(/\n$/, '');
@@ -139,7 +136,7 @@ export function fileText(value: Value, format: 'json' | 'yaml' | 'text' | undefi
   return isLaidOut && isStructure(value.data) ? prettyJson(value.data) : textOf(value);
 }
 
-/** One line of a `.jsonl` file. */
+/** Returns one line of a `.jsonl` file. Fails with `invalid_input` if the value is not JSON. */
 export function jsonLine(value: Value): string {
   const { data } = value;
   if (typeof data === 'string') {

@@ -51,11 +51,11 @@ test('parse reads JSON and relaxed JSON, and prints it laid out', () => {
 });
 
 test.each([
-  ['parse', 'not json', 'the text is no JSON'],
+  ['parse', 'not json', 'the text is not JSON'],
   ['parse', '', 'it is empty'],
   ['parse', '```json\n{"a":1}\n```', '`@parse.llm`'],
-  ['parse.strict', '{a: 1}', 'the text is no JSON'],
-  ['json.loose', '{a: }', 'the text is no JSON'],
+  ['parse.strict', '{a: 1}', 'the text is not JSON'],
+  ['json.loose', '{a: }', 'the text is not JSON'],
 ] as const)('%s refuses %j', (name, text, message) => {
   expect(() => apply(name, of(text))).toThrow(message);
 });

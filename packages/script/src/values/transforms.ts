@@ -1,4 +1,5 @@
-// `@parse` and `@json`: text as data. The result prints with two blanks per level.
+// The built-in transformers: functions such as `@upper("a")` or `| @upper`. They are not operations: no
+// guard judges them, and the marks of their input pass through.
 import { type Json, type Outcome, parseJson } from '@kernmantle/core/base';
 import {
   addMarks,
@@ -47,7 +48,7 @@ const parsed = (value: Value, data: Json): Value => {
 };
 
 function read(value: Value, parse: (text: string) => Outcome<Json>): Value {
-  // Data passes: it has been read already.
+  // Data was parsed earlier, so it passes unchanged.
   if (typeof value.data !== 'string') return laidOut(value);
   const text = value.data.trim();
   const outcome = parse(text);
@@ -56,23 +57,23 @@ function read(value: Value, parse: (text: string) => Outcome<Json>): Value {
     raise('invalid_input', 'the text is fenced; `@parse.llm` reads the JSON inside');
   }
   const reason = outcome.error.detail.message.replace(/^not valid JSON: /, '');
-  return raise('invalid_input', `the text is no JSON: ${text === '' ? 'it is empty' : reason}`);
+  return raise('invalid_input', `the text is not JSON: ${text === '' ? 'it is empty' : reason}`);
 }
 
-/** Strict first, so that everything that is JSON is read as JSON and the reason is the plain one. */
-function eitherWay(text: string): Outcome<Json> {
+/** Parses strict JSON first, then relaxed JSON. Fails with the message of the strict parser. */
+function parseAny(text: string): Outcome<Json> {
   const strict = parseJson(text);
-  // Prose and fences are no relaxed JSON either.
+  // Prose and fenced blocks are not relaxed JSON.
   if (strict.ok || !/^[[{"'/]/.test(text)) return strict;
   const relaxed = parseRelaxed(text);
   return relaxed.ok ? relaxed : strict;
 }
 
-const parseValue = (value: Value): Value => read(value, eitherWay);
+const parseValue = (value: Value): Value => read(value, parseAny);
 
 const PARSE_VARIANTS: Readonly<Record<string, (value: Value) => Value>> = {
   strict: (value) => read(value, parseJson),
-  loose: (value) => read(value, eitherWay),
+  loose: (value) => read(value, parseAny),
   llm(value) {
     if (typeof value.data !== 'string') return laidOut(value);
     const whole = parseJson(value.data);
@@ -88,11 +89,8 @@ const PARSE_VARIANTS: Readonly<Record<string, (value: Value) => Value>> = {
   },
 };
 
-// The built-in transformers: ordinary functions over values, `@upper("a")` or `| @upper`. They are no
-// operations; marks pass through.
-
 interface TransformPort {
-  /** Is there such a file? Paths are as written. */
+  /** Looks up a file by its path as written. */
   exists(path: string): MaybePromise<{ found: boolean; descriptor: Descriptor }>;
 }
 
@@ -100,14 +98,14 @@ export interface Transformer {
   readonly name: string;
 
   call(values: readonly Value[], port: TransformPort): MaybePromise<Value>;
-  /** `.strict`, `.loose` … of `@parse` and `@json`. */
+  /** Variants of `@parse` and `@json`, such as `.strict` and `.loose`. */
   readonly variants: ReadonlyMap<string, Transformer>;
 }
 
-/** A text or data made from the first argument, with its marks. */
-const made = (make: (value: Value) => Json) => (value: Value) => computed(make(value), [value]);
+/** Makes a transformer that computes data from its first argument, with the marks of that argument. */
+const transform = (make: (value: Value) => Json) => (value: Value) =>
+  computed(make(value), [value]);
 
-/** The list or object that a value is, or that its text is. */
 function structureOf(value: Value): Json[] | { [key: string]: Json } | undefined {
   const data = typeof value.data === 'string' ? structureIn(value.data) : value.data;
   return data !== undefined && isStructure(data) ? data : undefined;
@@ -137,7 +135,7 @@ function csv(value: Value): string {
   return csvOfTable(text) ?? text;
 }
 
-/** Lists by text, objects by key, text by lines. */
+/** Sorts lists by text, objects by key, and texts by line. */
 function sort(value: Value): Value {
   if (Array.isArray(value.data)) return sortList(value);
   if (typeName(value) === 'object') {
@@ -148,10 +146,9 @@ function sort(value: Value): Value {
   return computed(lines.toSorted(byCodeUnit).join('\n'), [value]);
 }
 
-/** As a stage, or by another name: a value is there when it is not null. */
-const exists = made(({ data }) => data !== null);
+const exists = transform(({ data }) => data !== null);
 
-/** The text of a value as a path. */
+/** Uses the text of a value as a path and looks up the file. An error counts as a missing file. */
 async function fileExists(value: Value, port: TransformPort): Promise<Value> {
   const answer = (isThere: boolean) => computed(isThere, [value]);
   if (isFileList(value)) return answer(lengthOf(value) > 0);
@@ -165,7 +162,7 @@ async function fileExists(value: Value, port: TransformPort): Promise<Value> {
   }
 }
 
-/** The text of a source, read as something else; its own text stays. */
+/** Returns new data for a source. The source keeps its own text. */
 function readAs(value: Value, data: Json): Value {
   const { descriptor, origin } = value.meta;
   return makeValue(data, {
@@ -175,7 +172,7 @@ function readAs(value: Value, data: Json): Value {
   });
 }
 
-// How `with { format }` reads the source of a pipeline.
+// Readers for `with { format }`, which parse the source of a pipeline.
 const FORMATS: Readonly<Record<string, (value: Value) => Value>> = {
   text: (value) =>
     makeValue(textOf(value), { descriptor: value.meta.descriptor, origin: { format: 'text' } }),
@@ -184,18 +181,18 @@ const FORMATS: Readonly<Record<string, (value: Value) => Value>> = {
     const outcome = typeof data === 'string' ? parseJson(data) : undefined;
     if (!outcome || outcome.ok) return parseJsonText(value);
     const reason = outcome.error.detail.message.replace(/^not valid JSON: /, '');
-    return raise('invalid_input', `the source is no JSON: ${reason}`);
+    return raise('invalid_input', `the source is not JSON: ${reason}`);
   },
   csv(value) {
     const rows = value.data === null ? [] : rowsOfCsv(textOf(value));
-    if (!rows) return raise('invalid_input', 'the source is no CSV: a quote is never closed');
+    if (!rows) return raise('invalid_input', 'the source is not CSV: a quote is not closed');
     return readAs(value, rows);
   },
   xml: (value) =>
     makeValue(xml(value), { descriptor: value.meta.descriptor, origin: { format: 'text' } }),
 };
 
-/** `"json"`, `"text"`, `"csv"`, `"xml"`: reads a source so. Which it is may be somebody's secret. */
+/** Returns the reader of a format. Its result has the marks of the format name, which may be secret. */
 export function formatReader(format: Value): (value: Value) => Value {
   const word = textOf(format);
   const read = Object.hasOwn(FORMATS, word) ? FORMATS[word] : undefined;
@@ -203,21 +200,21 @@ export function formatReader(format: Value): (value: Value) => Value {
     const hint = `use ${Object.keys(FORMATS)
       .map((one) => `"${one}"`)
       .join(', ')}`;
-    return raise('invalid_input', `\`${word}\` is no format`, { hint });
+    return raise('invalid_input', `\`${word}\` is not a format`, { hint });
   }
   return (value) => addMarks(read(value), format.meta.descriptor);
 }
 
 const FUNCTIONS: Readonly<Record<string, Work>> = {
-  pretty: made(pretty),
-  xml: made(xml),
-  csv: made(csv),
-  md: made(markdown),
-  upper: made((value) => textOf(value).toUpperCase()),
-  lower: made((value) => textOf(value).toLowerCase()),
-  trim: made((value) => textOf(value).trim()),
+  pretty: transform(pretty),
+  xml: transform(xml),
+  csv: transform(csv),
+  md: transform(markdown),
+  upper: transform((value) => textOf(value).toUpperCase()),
+  lower: transform((value) => textOf(value).toLowerCase()),
+  trim: transform((value) => textOf(value).trim()),
   sort,
-  typeof: made(typeName),
+  typeof: transform(typeName),
   exists,
   fileExists,
   keep: keepOf,
@@ -235,13 +232,13 @@ function define(name: string, work: Work, variants: Record<string, Work> = {}): 
       return raise('invalid_input', `the value is nested too deeply or too long for \`@${name}\``);
     }
   };
-  const made = Object.entries(variants).map(
+  const entries = Object.entries(variants).map(
     ([variant, inner]) => [variant, define(`${name}.${variant}`, inner)] as const,
   );
-  return { name, call, variants: new Map(made) };
+  return { name, call, variants: new Map(entries) };
 }
 
-/** By name; also under the name in capitals. */
+/** Transformers by name. Each is also available under its name in capitals. */
 export const TRANSFORMERS: ReadonlyMap<string, Transformer> = new Map(
   [
     ...Object.entries(FUNCTIONS).map(([name, work]) => define(name, work)),

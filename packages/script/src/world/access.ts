@@ -1,5 +1,5 @@
-// What a script may touch: the project through the authority that speaks for it, and, for a person at
-// the command line, files elsewhere for reading.
+// Checks which files a script may access: the project with the rights of the caller, and for a person at
+// the command line also reading elsewhere.
 import { isAbsolute, relative, resolve, sep } from 'node:path';
 import {
   type Clock,
@@ -22,43 +22,39 @@ import {
 } from '@kernmantle/core/kernel';
 import type { ScriptWorld } from '../world.ts';
 
-/** What a script's world is made from. */
 export interface WorldPorts {
-  /** Real path of the project. */
   readonly root: string;
   readonly clock: Clock;
   readonly env: Readonly<Record<string, string | undefined>>;
-  /** The person's own folder. */
   readonly personsHome: string;
-  /** Patterns of what is dangerous. */
+  /** Returns the patterns of dangerous operations. */
   dangers(): readonly string[];
   readonly signal: AbortSignal;
-  /** Folders no script reads: the user's keys. */
+  /** Folders that no script may read, such as the folder of the user's keys. */
   readonly closed: readonly string[];
-  /** True for a person at the command line, never inside a thread. */
+  /** True for a person at the command line; never true inside of a thread. */
   readonly readsAnywhere: boolean;
   readonly labels: LabelRecords;
   authority(): Outcome<Authority>;
   subprocess(): Primitive;
   readonly kernel: Kernel;
-  /** Who speaks to the kernel for what is done in this frame. */
+  /** Returns the caller of kernel requests in this frame. */
   caller(frame: Frame): Caller;
-  /** The kind of an item, when there is one of that id. */
+  /** Returns the kind of an item; `undefined` if the id is unknown. */
   kindOf(id: string): string | undefined;
-  /** How the tool of this id reads what strangers wrote. */
+  /** Returns how a tool reads untrusted data. */
   readsOf(id: string): Operation['reads'];
   readonly previewTool: NonNullable<ScriptWorld['previewTool']>;
   readonly connector: NonNullable<ScriptWorld['connector']>;
   readonly model: ScriptWorld['model'];
-  /** A fresh name nobody can guess. */
+  /** Returns a random name that cannot be guessed. */
   unguessable(): string;
   audit(operation: string, failure: Failure | undefined): Outcome<null>;
 }
 
-export interface FilePlace {
-  /** Real path. */
+export interface ResolvedFile {
   readonly absolute: string;
-  /** From the project, with `/`; absolute when outside. */
+  /** Path relative to the project, with `/`; absolute for a file outside. */
   readonly relative: string;
   readonly isInside: boolean;
 }
@@ -73,14 +69,14 @@ export function createAccess(ports: WorldPorts) {
     return authority.ok ? authority.output.check({ capability, scope: { path } }) : authority;
   };
 
-  /** A right to all files is a right to those elsewhere; one to some files is not. */
-  function outside(real: string, path: string): Outcome<FilePlace> {
+  /** Allows a read outside of the project if the right covers all files. */
+  function outside(real: string, path: string): Outcome<ResolvedFile> {
     const refusal = (why: string, about: JsonObject = { missing: '', rule: 'closed_place' }) =>
       fail('permission_denied', `\`${path}\` ${why}`, { ...about, attempted: path });
     if (ports.closed.some((folder) => isInside(real, folder))) {
       return refusal('is in the folder that holds your keys');
     }
-    if (isKeptPlace(real)) return refusal('is where a project keeps its records');
+    if (isKeptPlace(real)) return refusal('is in the folder with the records of a project');
     const name = ports.unguessable();
     if (!ports.readsAnywhere || !check('fs.read', `${name}/${name}`).ok) {
       return refusal('leads out of the project', { missing: 'fs.absolute' });
@@ -88,24 +84,24 @@ export function createAccess(ports: WorldPorts) {
     return ok({ absolute: real, relative: real, isInside: false });
   }
 
-  /** `real` is free of links. */
-  function mayReadReal(real: string, shown: string): Outcome<FilePlace> {
+  /** Checks a read. `real` must have no links. */
+  function mayReadReal(real: string, label: string): Outcome<ResolvedFile> {
     const way = relative(root, real);
-    if (way.startsWith('..') || isAbsolute(way)) return outside(real, shown);
+    if (way.startsWith('..') || isAbsolute(way)) return outside(real, label);
     const inside = way === '' ? '.' : asScope(way);
-    const held = check('fs.read', inside);
-    return held.ok ? ok({ absolute: real, relative: inside, isInside: true }) : held;
+    const right = check('fs.read', inside);
+    return right.ok ? ok({ absolute: real, relative: inside, isInside: true }) : right;
   }
 
   return {
     mayReadReal,
-    /** May the names in this folder be looked at, as far as the place itself is concerned? */
+    /** True if the names in this folder may be read. */
     mayListReal: (real: string): boolean => !isClosed(mayReadReal(real, real)),
-    mayWrite(path: string): Outcome<FilePlace> {
+    mayWrite(path: string): Outcome<ResolvedFile> {
       const place = resolveProjectPath(root, resolve(root, path));
       if (!place.ok) return place;
-      const held = check('fs.write', place.output.relative);
-      return held.ok ? ok({ ...place.output, isInside: true }) : held;
+      const writeRight = check('fs.write', place.output.relative);
+      return writeRight.ok ? ok({ ...place.output, isInside: true }) : writeRight;
     },
   };
 }

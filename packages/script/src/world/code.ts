@@ -1,6 +1,6 @@
-// `node` and `py` blocks: processes of their own. The values go in as one JSON text on stdin, which
-// the runner takes away before the block starts; what a block returns comes back at the end of stdout,
-// behind a mark nobody else can know.
+// Runs `node` and `py` blocks, each in a process of its own. The values are one JSON text on stdin, which
+// the runner reads before the block starts. The result of the block follows at the end of stdout, after a
+// random mark that the block cannot know.
 import {
   type Failure,
   fail,
@@ -12,19 +12,19 @@ import {
 import { type Frame, markFailure } from '@kernmantle/core/flow';
 import { identifier, readJsBody } from '../js/block-body.ts';
 import {
+  addArgument,
   createArguments,
   createDecoder,
   createEncoder,
   createTextual,
   dataText,
-  give,
   type Part,
   readData,
 } from '../js/data.ts';
 import type { CodeRequest, CodeResult, JsArgument, ProcessResult } from '../world.ts';
 import { networkHint, type Processes } from './process.ts';
 
-/** Runs in the child: text in, text out, nothing of ours is there. */
+/** Source of the node runner in the child process. It contains no object of this process. */
 const nodeRunner = (): string => `
 const fs = require('node:fs'), path = require('node:path');
 const job = JSON.parse(fs.readFileSync(0, 'utf8'));
@@ -121,7 +121,7 @@ def shared(tree):
         visit_AsyncFunctionDef = visit_ClassDef = visit_Lambda = visit_FunctionDef
     return Bare().visit(tree)
 def block(tree):
-    # A function, so that it may return; what it binds is its file's all the same.
+    # A function, because the block may return. Its names belong to the file.
     import ast
     head, file = "def block():\\n pass", "<py block>"
     whole = [one for one in tree.body if isinstance(one, ast.ImportFrom) and one.names[0].name == "*"]
@@ -162,7 +162,7 @@ const PYTHON_WORDS = new Set(
   ).split(' '),
 );
 
-/** Script names may hold `-` or be words of Python. */
+/** Returns a Python name for a script name, which may contain `-` or be a Python keyword. */
 function pythonName(name: string): string {
   const plain = name.replace(/[^\p{ID_Continue}]/gu, '_').replace(/^(?=\d)/, '_');
   return PYTHON_WORDS.has(plain) ? `${plain}_` : plain;
@@ -171,25 +171,25 @@ function pythonName(name: string): string {
 const pythonValues = (values: CodeRequest['parameters']): [string, string][] =>
   values.map(({ name, value }) => [
     pythonName(name),
-    value.kind === 'undefined' ? 'u' : dataText(handedOver(value)),
+    value.kind === 'undefined' ? 'u' : dataText(jsonOf(value)),
   ]);
 
-/** Without a source it is no js, and cannot be called. */
+/** Compiles a helper. A helper without a source is not js and cannot be called. */
 function nodeUnit(
   source: string | undefined,
   parameters: readonly string[],
-  known: readonly string[],
+  knownNames: readonly string[],
 ): Outcome<{ names: string[]; free: string[]; code: string | null }> {
   if (source === undefined) return ok({ names: [], free: [], code: null });
   const names = parameters.map(identifier);
   const isFree = (name: string): boolean =>
     source.includes(name) && !names.includes(name) && identifier(name) === name;
-  const free = [...new Set(known)].filter(isFree);
+  const free = [...new Set(knownNames)].filter(isFree);
   const body = readJsBody(source, [...names, ...free], true);
   return body.ok ? ok({ names, free, code: body.output }) : body;
 }
 
-/** A non-zero exit or a signal, as a fault that shows stderr. */
+/** Returns the fault of a non-zero exit or a signal, with stderr; `undefined` after success. */
 function failure(
   { kind, source }: CodeRequest,
   { code, signal, stderr, descriptor }: ProcessResult,
@@ -208,10 +208,10 @@ export function createCode(processes: Processes, random: () => string) {
     job: JsonObject,
     [command = '', ...args]: string[],
   ) {
-    const given = { ...job, mx: dataText(request.mx), stdin: request.stdin ?? null };
+    const input = { ...job, mx: dataText(request.mx), stdin: request.stdin ?? null };
     return processes.start({
       config: { command, args },
-      request: { ...request, stdin: JSON.stringify(given) },
+      request: { ...request, stdin: JSON.stringify(input) },
       operation: `run:${request.kind}`,
       frame,
     });
@@ -219,25 +219,29 @@ export function createCode(processes: Processes, random: () => string) {
 
   async function node(request: CodeRequest, frame: Frame): Promise<Outcome<CodeResult>> {
     const helpers = request.helpers.map(({ name }) => name);
-    const known = [...helpers, 'require', 'mx', 'ctx'];
+    const knownNames = [...helpers, 'require', 'mx', 'ctx'];
     const names = request.parameters.map(({ name }) => name);
-    const main = nodeUnit(request.source, names, known);
+    const main = nodeUnit(request.source, names, knownNames);
     if (!main.ok) return main;
     const units: Json[] = [];
     for (const { name, source, parameters, captured = [] } of request.helpers) {
-      const unit = nodeUnit(source, [...parameters, ...captured.map((one) => one.name)], known);
+      const unit = nodeUnit(
+        source,
+        [...parameters, ...captured.map((one) => one.name)],
+        knownNames,
+      );
       if (!unit.ok) return unit;
       const own: Part[] = [];
-      const shape = captured.map(({ value }) => give(value, own)).join('');
+      const shape = captured.map(({ value }) => addArgument(value, own)).join('');
       units.push({ name, ...unit.output, shape, parts: own });
     }
     const mark = `${random()}:`;
     const parts: Part[] = [];
-    const shape = request.parameters.map(({ value }) => give(value, parts)).join('');
+    const shape = request.parameters.map(({ value }) => addArgument(value, parts)).join('');
     const job = { ...main.output, mark, shape, parts, helpers: units };
     const { onOutput } = request;
-    const told = { ...request, onOutput: onOutput && withoutMarked(mark, onOutput) };
-    const ended = await start(told, frame, job, [process.execPath, '-e', nodeRunner()]);
+    const quietRequest = { ...request, onOutput: onOutput && withoutMarked(mark, onOutput) };
+    const ended = await start(quietRequest, frame, job, [process.execPath, '-e', nodeRunner()]);
     if (!ended.ok) return ended;
     return failure(request, ended.output) ?? markedResult(request, ended.output, mark);
   }
@@ -252,10 +256,10 @@ export function createCode(processes: Processes, random: () => string) {
     ]);
     const mark = `${random()}:`;
     const job = { source, values: pythonValues(parameters), helpers, mark };
-    // Into a pipe Python prints in blocks, unless it is told not to.
+    // Python buffers its output to a pipe unless it gets the flag `-u`.
     const flags = onOutput ? ['-u', '-c'] : ['-c'];
-    const told = { ...request, onOutput: onOutput && withoutMarked(mark, onOutput) };
-    const ended = await start(told, frame, job, ['python3', ...flags, PYTHON_RUNNER]);
+    const quiet = { ...request, onOutput: onOutput && withoutMarked(mark, onOutput) };
+    const ended = await start(quiet, frame, job, ['python3', ...flags, PYTHON_RUNNER]);
     if (!ended.ok) return ended;
     return failure(request, ended.output) ?? markedResult(request, ended.output, mark);
   }
@@ -264,29 +268,29 @@ export function createCode(processes: Processes, random: () => string) {
     request.kind === 'node' ? node(request, frame) : python(request, frame);
 }
 
-/** `.keep`: all of it. */
-function handedOver(value: Exclude<JsArgument, { kind: 'undefined' }>): Json {
+/** Returns the JSON of a value. A value with `.keep` has its metadata. */
+function jsonOf(value: Exclude<JsArgument, { kind: 'undefined' }>): Json {
   if (value.kind !== 'kept') return value.data;
   const { text, data, type, mx } = value;
   return { text, data, type, mx };
 }
 
-/** Hands on what is printed, as it comes, without the line that begins with the mark. */
+/** Passes on printed text, except for the line that begins with the mark. */
 function withoutMarked(mark: string, onOutput: (text: string) => void): (text: string) => void {
-  let held = '';
+  let buffer = '';
   return (text) => {
-    held += text;
-    const at = held.indexOf(mark);
-    const line = at < 0 ? -1 : held.indexOf('\n', at);
-    if (line >= 0) held = held.slice(0, at) + held.slice(line + 1);
-    // What may be the beginning of the mark waits for the rest of it.
-    const end = line < 0 && at >= 0 ? at : held.length - sharedEnd(held, mark);
-    onOutput(held.slice(0, end));
-    held = held.slice(end);
+    buffer += text;
+    const at = buffer.indexOf(mark);
+    const line = at < 0 ? -1 : buffer.indexOf('\n', at);
+    if (line >= 0) buffer = buffer.slice(0, at) + buffer.slice(line + 1);
+    // Text that may be the start of the mark waits for more.
+    const end = line < 0 && at >= 0 ? at : buffer.length - sharedEnd(buffer, mark);
+    onOutput(buffer.slice(0, end));
+    buffer = buffer.slice(end);
   };
 }
 
-/** How many characters at the end of a text are the first ones of another. */
+/** Returns the number of characters at the end of a text that begin the other text. */
 function sharedEnd(text: string, other: string): number {
   for (let size = Math.min(other.length - 1, text.length); size > 0; size -= 1) {
     if (text.endsWith(other.slice(0, size))) return size;
@@ -294,7 +298,7 @@ function sharedEnd(text: string, other: string): number {
   return 0;
 }
 
-/** Everything before the mark was printed; what follows is what the block returned or threw. */
+/** Reads the output of a block: printed text before the mark, the result or the error after it. */
 function markedResult(
   { source }: CodeRequest,
   { stdout, stderr, descriptor }: ProcessResult,
@@ -302,7 +306,7 @@ function markedResult(
 ): Outcome<CodeResult> {
   const at = stdout.lastIndexOf(mark);
   if (at < 0) return ok({ value: undefined, stdout, stderr, descriptor });
-  // The result is one line of JSON; timers may have printed after it.
+  // The result is one line of JSON, and timers may have printed after it.
   const line = stdout.indexOf('\n', at);
   const text = stdout.slice(at + mark.length, line < 0 ? undefined : line);
   const printed = stdout.slice(0, at) + (line < 0 ? '' : stdout.slice(line + 1));

@@ -1,31 +1,31 @@
-// The world of one script, made from the kernel: every act is asked for with the right of whoever
-// runs the script, and leaves a row behind.
+// Creates the world of a script from the kernel. Each access needs the rights of the caller and is written
+// to the audit.
 import type { Failure, Outcome } from '@kernmantle/core/base';
 import { previewProjectWrite, refusesWriting, writeProjectFile } from '@kernmantle/core/kernel';
 import { createJsEngine } from '../js/engine.ts';
 import type { ScriptWorld } from '../world.ts';
-import { createAccess, type FilePlace, type WorldPorts } from './access.ts';
+import { createAccess, type ResolvedFile, type WorldPorts } from './access.ts';
 import { createCode } from './code.ts';
 import { createWorldFiles, nearestReal } from './files.ts';
 import { createProcesses } from './process.ts';
 
 function createWriter(ports: WorldPorts, access: ReturnType<typeof createAccess>) {
-  // Branches of one script append to the same file one after the other.
+  // Concurrent branches append to a file one after the other.
   let last: Promise<unknown> = Promise.resolve();
   type Request = Parameters<ScriptWorld['writeFile']>[0];
-  const writeTo = (place: FilePlace, { text, append, descriptor, approved }: Request) =>
+  const writeTo = (place: ResolvedFile, { text, append, descriptor, approved }: Request) =>
     writeProjectFile(place, {
       text,
       append,
       approved,
       willWrite(sha256, before) {
-        // What was in the file before is still in it after an append.
-        const known =
+        // After an append the file still contains its old content, so it keeps the old marks.
+        const oldMarks =
           before === undefined ? undefined : ports.labels.recall(place.absolute, before);
-        const marks = known ? [known, descriptor] : descriptor;
-        const kept = ports.labels.remember(place.absolute, sha256, marks);
+        const marks = oldMarks ? [oldMarks, descriptor] : descriptor;
+        const stored = ports.labels.remember(place.absolute, sha256, marks);
         const { shared } = ports.labels;
-        return kept.ok && shared ? shared.keep() : kept;
+        return stored.ok && shared ? shared.keep() : stored;
       },
     });
   const write = async (request: Request): Promise<Outcome<null>> => {
@@ -36,8 +36,8 @@ function createWriter(ports: WorldPorts, access: ReturnType<typeof createAccess>
     const written =
       place.ok && named.ok ? await writeTo(place.output, request) : (named as Failure);
     const name = place.ok ? place.output.relative : request.path;
-    const kept = ports.audit(`write:${name}`, written.ok ? undefined : written);
-    return written.ok ? kept : written;
+    const auditRow = ports.audit(`write:${name}`, written.ok ? undefined : written);
+    return written.ok ? auditRow : written;
   };
   return (request: Request): Promise<Outcome<null>> => {
     const next = last.then(() => write(request));
@@ -75,9 +75,9 @@ export function createScriptWorld(ports: WorldPorts): ScriptWorld {
     },
     connector: (name, frame) => ports.connector(name, frame),
     reads: (id) => ports.readsOf(id),
-    previewTool: (id, given) => ports.previewTool(id, given),
+    previewTool: (id, inputs) => ports.previewTool(id, inputs),
     help: (action, message, frame) =>
-      // What guidance is asked about is a topic; everything else is told why.
+      // For the action `guidance` the message is a topic; for others it is a reason.
       kernel.help(
         action === 'guidance' ? { action, topic: message.text } : { action, reason: message.text },
         ports.caller(frame),

@@ -1,5 +1,5 @@
-// Files as scripts see them. Reading is synchronous: a script waits for its file anyway, and a
-// promise per file would cost more than the file.
+// Files as scripts read them. Reads are synchronous, because a promise for each file would cost more than
+// the read.
 import { createHash } from 'node:crypto';
 import {
   closeSync,
@@ -38,47 +38,47 @@ import {
   namedFolders,
 } from '@kernmantle/core/flow';
 import type { LoadedText, ScriptWorld } from '../world.ts';
-import type { Access, FilePlace } from './access.ts';
+import type { Access, ResolvedFile } from './access.ts';
 
 const MAX_FILE = 32 * 1024 * 1024;
 const MAX_ENTRIES = 200_000;
 const MAX_DEPTH = 64;
-/** Not looked into unless the pattern names them. */
+/** Folders that a glob skips unless its pattern names them. */
 const SKIPPED = ['node_modules', '.git'];
 
 const isMissing = (error: unknown): boolean => ['ENOENT', 'ENOTDIR'].includes(errnoOf(error));
 
 const readFault = (error: unknown, path: string): Failure =>
   isMissing(error)
-    ? fail('not_found', `there is no file \`${path}\``, { path })
+    ? fail('not_found', `file \`${path}\` not found`, { path })
     : diskFault(error, path);
 
-/** The bytes at a real path, and nothing else: what was opened is compared with what was allowed. */
+/** Reads a file. The opened file must be the one at the checked path. */
 function bytesAt(
   absolute: string,
-  shown: string,
+  name: string,
 ): Outcome<{ bytes: Buffer; inode: string | undefined }> {
   const { O_NOFOLLOW, O_NONBLOCK, O_RDONLY } = constants;
   let descriptor: number | undefined;
   try {
     descriptor = openSync(absolute, O_RDONLY | O_NOFOLLOW | O_NONBLOCK);
     const info = fstatSync(descriptor);
-    if (info.isDirectory()) return diskFault({ code: 'EISDIR' }, shown);
-    if (!info.isFile()) return fail('invalid_input', `\`${shown}\` is not a regular file`);
+    if (info.isDirectory()) return diskFault({ code: 'EISDIR' }, name);
+    if (!info.isFile()) return fail('invalid_input', `\`${name}\` is not a regular file`);
     if (info.size > MAX_FILE) {
-      return fail('invalid_input', `\`${shown}\` has ${info.size} bytes, more than ${MAX_FILE}`);
+      return fail('invalid_input', `\`${name}\` has ${info.size} bytes, more than ${MAX_FILE}`);
     }
     const there = linkOf(descriptor) ?? realpathSync.native(absolute);
-    if (there !== absolute) return diskFault({ code: 'ELOOP' }, shown);
+    if (there !== absolute) return diskFault({ code: 'ELOOP' }, name);
     return ok({ bytes: readFileSync(descriptor), inode: inodeOf(info) });
   } catch (error) {
-    return readFault(error, shown);
+    return readFault(error, name);
   } finally {
     if (descriptor !== undefined) closeSync(descriptor);
   }
 }
 
-/** Linux tells the real path behind an open file. */
+/** Returns the real path of an open file on Linux. */
 function linkOf(descriptor: number): string | undefined {
   try {
     return readlinkSync(`/proc/self/fd/${descriptor}`);
@@ -89,19 +89,19 @@ function linkOf(descriptor: number): string | undefined {
 
 const UNTRUSTED = describe({ labels: ['untrusted'] });
 
-function marksOf(place: FilePlace, bytes: Buffer, labels: LabelRecords): Descriptor {
+function marksOf(place: ResolvedFile, bytes: Buffer, labels: LabelRecords): Descriptor {
   const taint = fileLabels(labels.root, place.absolute);
   const own = describe({ taint, sources: [`file:${place.relative}`] });
   const sha256 = createHash('sha256').update(bytes).digest('hex');
-  const known = labels.recall(place.absolute, sha256) ?? EMPTY;
-  return mergeAll([own, known, ...(place.isInside ? [] : [UNTRUSTED])]);
+  const stored = labels.recall(place.absolute, sha256) ?? EMPTY;
+  return mergeAll([own, stored, ...(place.isInside ? [] : [UNTRUSTED])]);
 }
 
-/** A name that begins with a dot is matched only by a pattern that says so. */
+/** True if a pattern may match the name. A name that starts with a dot needs a dot in the pattern. */
 const isShown = (name: string, rest: string): boolean =>
   !name.startsWith('.') || rest.startsWith('.') || rest.includes('/.');
 
-/** Files below a folder whose absolute path matches; links are not followed. */
+/** Returns the files below a folder whose absolute path matches. Links are not followed. */
 function walk(
   folder: string,
   rest: string,
@@ -111,18 +111,18 @@ function walk(
   const found: string[] = [];
   const folders: string[] = [];
   const open = [{ folder, depth: 0 }];
-  let seen = 0;
+  let count = 0;
   for (let next = open.pop(); next; next = open.pop()) {
     let entries: Dirent[];
     if (!mayList(next.folder)) continue;
     try {
       entries = readdirSync(next.folder, { withFileTypes: true });
     } catch {
-      continue; // gone, or not for us
+      continue; // deleted, or not readable for this process
     }
     folders.push(next.folder);
     for (const entry of entries) {
-      if (++seen > MAX_ENTRIES) return { found: found.sort(), folders };
+      if (++count > MAX_ENTRIES) return { found: found.sort(), folders };
       const path = join(next.folder, entry.name);
       if (!isShown(entry.name, rest)) continue;
       if (entry.isFile()) {
@@ -136,7 +136,7 @@ function walk(
   return { found: found.sort(), folders };
 }
 
-/** Where a path leads, as far as it exists. */
+/** Resolves the links in the existing part of a path. */
 export function nearestReal(path: string): string {
   try {
     return realpathSync.native(path);
@@ -148,53 +148,53 @@ export function nearestReal(path: string): string {
 
 type WorldFiles = Pick<ScriptWorld, 'readFile' | 'glob' | 'exists' | 'list'>;
 
-/** Looked at again when others have written meanwhile: they say first what a file is made of. */
-function followed({ shared }: LabelRecords, files: WorldFiles): WorldFiles {
+/** Repeats a read if another process recorded marks meanwhile, because marks are recorded before a write. */
+function withSharedRecords({ shared }: LabelRecords, files: WorldFiles): WorldFiles {
   if (!shared) return files;
-  async function steady<T>(look: () => MaybePromise<T>): Promise<T> {
+  async function repeatUntilStable<T>(look: () => MaybePromise<T>): Promise<T> {
     let before = await shared?.catchUp();
     for (;;) {
-      const seen = await look();
+      const result = await look();
       const now = await shared?.catchUp();
-      if (now === before) return seen;
+      if (now === before) return result;
       before = now;
     }
   }
   return {
-    readFile: (path, frame) => steady(() => files.readFile(path, frame)),
-    glob: (pattern, frame) => steady(() => files.glob(pattern, frame)),
-    exists: (path, frame) => steady(() => files.exists(path, frame)),
-    list: (path, frame) => steady(() => files.list(path, frame)),
+    readFile: (path, frame) => repeatUntilStable(() => files.readFile(path, frame)),
+    glob: (pattern, frame) => repeatUntilStable(() => files.glob(pattern, frame)),
+    exists: (path, frame) => repeatUntilStable(() => files.exists(path, frame)),
+    list: (path, frame) => repeatUntilStable(() => files.list(path, frame)),
   };
 }
 
 export const createWorldFiles = (access: Access, labels: LabelRecords): WorldFiles =>
-  followed(labels, createFiles(access, labels));
+  withSharedRecords(labels, createFiles(access, labels));
 
 function createFiles(access: Access, labels: LabelRecords): WorldFiles {
-  /** Path relative to the project, for messages. */
-  const shown = (path: string): string => pathWithin(labels.root, path);
+  /** Returns the path relative to the project, for messages. */
+  const shortPath = (path: string): string => pathWithin(labels.root, path);
 
-  /** Where a path really leads, if that is a place the script may read. */
-  function place(path: string): Outcome<FilePlace> {
+  /** Resolves a path and checks that the script may read it. */
+  function place(path: string): Outcome<ResolvedFile> {
     try {
-      return access.mayReadReal(realpathSync.native(path), shown(path));
+      return access.mayReadReal(realpathSync.native(path), shortPath(path));
     } catch (error) {
-      return readFault(error, shown(path));
+      return readFault(error, shortPath(path));
     }
   }
 
-  const looked = (folders: Iterable<string>, frame: Frame): Descriptor =>
+  const folderMarks = (folders: Iterable<string>, frame: Frame): Descriptor =>
     labels.looked(folders, namedFolders(frame));
 
-  /** Of a place and its folder, also where there is nothing. */
+  /** Returns the marks of a path and its folder, also if nothing exists there. */
   function marksAround(path: string, frame: Frame): Descriptor {
     const real = nearestReal(path);
     const own = describe({ taint: fileLabels(labels.root, real) });
-    return mergeAll([own, looked([dirname(real)], frame)]);
+    return mergeAll([own, folderMarks([dirname(real)], frame)]);
   }
 
-  /** A refusal comes before any look; everything else tells something about the place. */
+  /** Adds marks to a failure. A refusal needs none, because it came before any access. */
   const missing = (path: string, failure: Failure, frame: Frame): Failure =>
     failure.error.code === 'permission_denied'
       ? failure
@@ -204,7 +204,7 @@ function createFiles(access: Access, labels: LabelRecords): WorldFiles {
     readFile(path, frame): Outcome<LoadedText> {
       const allowed = place(path);
       if (!allowed.ok) return missing(path, allowed, frame);
-      const read = bytesAt(allowed.output.absolute, shown(path));
+      const read = bytesAt(allowed.output.absolute, shortPath(path));
       if (!read.ok) return missing(path, read, frame);
       const { bytes, inode } = read.output;
       const text = new TextDecoder().decode(bytes);
@@ -217,17 +217,19 @@ function createFiles(access: Access, labels: LabelRecords): WorldFiles {
       const prefix = literalPrefix(pattern);
       const folder = prefix.endsWith('/') ? prefix : dirname(prefix);
       try {
-        // Matched on real paths, so that a link on the way cannot lead past the check.
+        // The pattern is matched on real paths, so that a link cannot bypass the check.
         const real = realpathSync.native(folder);
         const rest = pattern.slice(folder.length).replace(/^\//, '');
         const { found, folders } = walk(real, rest, access.mayListReal);
         return ok({
           found: found.filter((file) => access.mayReadReal(file, file).ok),
-          descriptor: looked(folders, frame),
+          descriptor: folderMarks(folders, frame),
         });
       } catch (error) {
-        const descriptor = looked([nearestReal(folder)], frame);
-        return isMissing(error) ? ok({ found: [], descriptor }) : diskFault(error, shown(pattern));
+        const descriptor = folderMarks([nearestReal(folder)], frame);
+        return isMissing(error)
+          ? ok({ found: [], descriptor })
+          : diskFault(error, shortPath(pattern));
       }
     },
     exists: (path, frame) => ({ found: place(path).ok, descriptor: marksAround(path, frame) }),
@@ -238,9 +240,9 @@ function createFiles(access: Access, labels: LabelRecords): WorldFiles {
         const entries = readdirSync(allowed.output.absolute, { withFileTypes: true });
         const named = entries.map((entry) => ({ name: entry.name, isFolder: entry.isDirectory() }));
         const found = named.sort((a, b) => (a.name < b.name ? -1 : 1));
-        return ok({ found, descriptor: looked([allowed.output.absolute], frame) });
+        return ok({ found, descriptor: folderMarks([allowed.output.absolute], frame) });
       } catch (error) {
-        return missing(path, readFault(error, shown(path)), frame);
+        return missing(path, readFault(error, shortPath(path)), frame);
       }
     },
   };

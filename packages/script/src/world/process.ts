@@ -1,5 +1,5 @@
-// Commands and shell blocks: one start of the kernel's process primitive for each, however many lines
-// it has. Rights, sandbox, caps and clean-up are the primitive's.
+// Runs commands and shell blocks. Each is one start of the kernel's process primitive, which checks rights,
+// sandbox and limits and cleans up.
 import { accessSync, constants } from 'node:fs';
 import { delimiter, join } from 'node:path';
 import {
@@ -31,7 +31,7 @@ import type { WorldPorts } from './access.ts';
 
 const DEFAULT_TIMEOUT_MS = 120_000;
 const MAX_OUTPUT = 16 * 1024 * 1024;
-/** What the system takes as one argument or variable, less what is put around it. */
+/** Maximum length of one argument or variable in the operating system, with a reserve. */
 const MAX_WORD = 120_000;
 
 const ASKS_NETWORK =
@@ -39,47 +39,43 @@ const ASKS_NETWORK =
 const NO_NETWORK =
   /could not resolve|couldn't resolve|name resolution|name or service not known|network is unreachable|getaddrinfo|EAI_AGAIN|ENETUNREACH|ENOTFOUND|fetch failed/i;
 
-/** For what failed and seems to have asked the network: processes of a script have none. */
-export const networkHint = (source: string, said: string): { hint?: string } =>
-  ASKS_NETWORK.test(source) || NO_NETWORK.test(said)
+/** Returns a hint for a failure that looks like a network access, because processes of a script have no network. */
+export const networkHint = (source: string, output: string): { hint?: string } =>
+  ASKS_NETWORK.test(source) || NO_NETWORK.test(output)
     ? {
-        hint: 'commands and code blocks have no network; ask with `@tool("http/get", { url: "…" })`',
+        hint: 'commands and code blocks have no network; use `@tool("http/get", { url: "…" })`',
       }
     : {};
 
-/** What a process is told to do, in the words of the primitive's config. */
+/** The start of one process, in terms of the primitive's config. */
 interface Start {
   readonly config: JsonObject;
   readonly request: Pick<ProcessRequest, 'env' | 'stdin' | 'folder' | 'timeoutMs' | 'onOutput'>;
-  /** For the audit. */
   readonly operation: string;
-  /** The operation it is for: its inputs and conditions went in. */
+  /** Frame of the operation. Its inputs and conditions mark the result. */
   readonly frame: Frame;
 }
 
-/** Values that were handed over as variables do not come back in a message. */
+/** Removes the values of variables from a message, because they may be secret. */
 function redact(fault: Fault, env: Readonly<Record<string, string>>): Failure {
-  const shown = createRedactor(Object.values(env));
-  const detail = Object.entries(fault.detail).map(([key, value]) => [key, shown.json(value)]);
-  return fail(fault.code, shown.text(fault.detail.message), Object.fromEntries(detail));
+  const redactor = createRedactor(Object.values(env));
+  const detail = Object.entries(fault.detail).map(([key, value]) => [key, redactor.json(value)]);
+  return fail(fault.code, redactor.text(fault.detail.message), Object.fromEntries(detail));
 }
 
-/** Names of a script may hold `-`, those of variables may not. */
+/** A name in a script may contain `-`, but the name of a variable may not. */
 const variableName = (name: string): string => name.replace(/\W|^(?=\d)/g, '_');
 
 const variables = (env: Readonly<Record<string, string>>): Record<string, string> =>
   Object.fromEntries(Object.entries(env).map(([name, value]) => [variableName(name), value]));
 
-/** What a shell, a loader or an interpreter goes by. */
+/** Variables that control a shell, a loader or an interpreter. */
 const NEEDED =
   /^(?:PATH|HOME|IFS|PWD|OLDPWD|CDPATH|SHELL|SHELLOPTS|BASHOPTS|ENV|PS[0-4]|PROMPT_COMMAND|GLOBIGNORE|POSIXLY_CORRECT|TMPDIR|TEMP|TMP|USER|LOGNAME|LANG|LANGUAGE|TERM|TZ|GCONV_PATH|LOCPATH|NLSPATH|HOSTALIASES|CLASSPATH|_JAVA_OPTIONS|(?:LD|DYLD|LC|BASH|NODE|NPM|npm|GIT|SSH|JAVA|MALLOC|GLIBC|KERNMANTLE)_\w*|(?:PYTHON|PERL|RUBY|JDK)\w*|_)$/;
-/** Of all of them together: they share the room with the command itself. */
+/** Maximum total length of the variables, which share their space with the command. */
 const MAX_VARIABLES = 500_000;
 
-/**
- * Parameters that come to a command by themselves, as far as it can have them: none takes the place of
- * what the process needs, and what is too large for an environment stays out of it.
- */
+/** Returns the parameters that become variables of a command: no name that the process needs, none too long. */
 export function commandVariables(env: Readonly<Record<string, string>>): Record<string, string> {
   let room = MAX_VARIABLES;
   const fits = ([name, value]: [string, string]): boolean => {
@@ -101,11 +97,11 @@ function tooLong({ config, request }: Start): Failure | undefined {
   if (name === undefined) return undefined;
   return fail(
     'invalid_input',
-    `${name} has more than ${MAX_WORD} bytes, which the system does not hand to a process; pass it with \`stdin\` or in a file`,
+    `${name} has more than ${MAX_WORD} bytes, which is too long for a process; pass it with \`stdin\` or in a file`,
   );
 }
 
-/** The primitive's answer: also that of a failed command is a result here. */
+/** Returns the result of a process. A failed command is a result too. */
 function finished(facts: JsonObject, descriptor: Descriptor): Outcome<ProcessResult> {
   const { stdout, stderr, exit_code, signal, truncated } = facts;
   if (truncated !== false && truncated !== undefined) {
@@ -171,14 +167,14 @@ export function createProcesses(ports: WorldPorts) {
     if (!noted.ok) return noted;
     const isEnded = !ran.ok && ran.error.code === 'tool_failed' && 'exit_code' in ran.error.detail;
     const failure = ran.ok || isEnded ? undefined : ran;
-    const kept = ports.audit(what.operation, failure);
+    const stored = ports.audit(what.operation, failure);
     if (failure) return markFailure(redact(failure.error, what.request.env), marks);
-    if (!kept.ok) return kept;
+    if (!stored.ok) return stored;
     return finished((ran.ok ? ran.output.output : ran.error.detail) as JsonObject, marks);
   }
 
   let shell: string | undefined;
-  /** The `echo` of some `sh` rewrites backslashes, so `bash` where there is one. */
+  /** Uses `bash` if it is installed, because the `echo` of some `sh` rewrites backslashes. */
   function shellName(): string {
     shell ??= (ports.env['PATH'] ?? '/usr/bin:/bin').split(delimiter).some(hasBash) ? 'bash' : 'sh';
     return shell;
@@ -206,12 +202,12 @@ function hasBash(folder: string): boolean {
   }
 }
 
-/** Without the values in it: some may be secret. */
+/** Returns the name of the operation without values, which may be secret. */
 function operationOf({ kind, source }: ProcessRequest): string {
   const first = typeof source === 'string' ? '' : (source[0]?.trim().split(/\s/, 1)[0] ?? '');
   return first === '' ? `run:${kind}` : `run:${kind}:${first}`;
 }
 
-/** The first line that fails ends it with its own status. */
+/** Joins command lines. The first line that fails ends the script with its exit code. */
 const inTurn = (lines: readonly string[]): string =>
   lines.length === 1 ? lines.join('') : `set -e\n${lines.join('\n')}`;
