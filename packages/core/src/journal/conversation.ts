@@ -44,16 +44,16 @@ export interface Display {
   show(value: Value): Visible;
   /** The same for a result. `whole`: the result before it was shortened. */
   result(kept: KeptResult, whole?: Json): Visible;
-  /** Large results by their hash. */
+  /** Results that were too large for the journal, by their hash. */
   readonly wholes: ReadonlyMap<string, Json>;
 }
 
 /** Put on everything a model writes, besides what it has read. */
 const FROM_MODEL = /* @__PURE__ */ describe({ taint: ['src:llm'] });
 
-/** What a tool answered, of which no stranger had a hand in all, or in some fields. */
+/** A result that is trusted as a whole, or in some of its fields. */
 interface HeardResult {
-  /** '' for another verb than a call of one. */
+  /** The tool is '' if the verb was not `execute`. */
   readonly tool: string;
   readonly content: Json;
   readonly marks: Descriptor;
@@ -74,9 +74,9 @@ export class Conversation {
   #bytes = 0;
   #trusted: Trusted = { texts: [], results: [] };
   #stranger: string | undefined;
-  /** Where strangers' text is kept from the model; absent: it is shown. */
+  /** Hides untrusted text from the model. Absent: the model is shown it. */
   readonly #display: Display | undefined;
-  /** Of what came in and was not shown. */
+  /** The marks of values that the model was not shown. */
   #apart = EMPTY;
 
   constructor(display?: Display) {
@@ -96,7 +96,7 @@ export class Conversation {
     return mergeDescriptors(this.#marks, FROM_MODEL);
   }
 
-  /** The same with all that has come in and was not shown: what others are told of the thread carries it. */
+  /** The own marks and those of values that the model was not shown. Texts about the thread carry them. */
   allMarks(): Descriptor {
     return mergeDescriptors(this.ownMarks(), this.#apart);
   }
@@ -158,7 +158,7 @@ export class Conversation {
     return { marks: this.#marks, from: this.#stranger };
   }
 
-  /** What no stranger had a hand in, as far as it is part of what is said. */
+  /** The trusted texts and results of this conversation. */
   trusted(): Readonly<Trusted> {
     return this.#trusted;
   }
@@ -218,7 +218,7 @@ const unpackGiven = (packed: JsonObject): ReadonlyMap<string, Value> =>
     }),
   );
 
-/** A conversation that grows. */
+/** A conversation to which events are added. */
 interface OpenTalk {
   readonly conversation: Conversation;
   readonly references?: Display;
@@ -296,7 +296,7 @@ function asOpening(event: JournalEvent): Opening[] {
   return type === 'assistant_message' && data.injected ? [{ type, data }] : [];
 }
 
-/** What a new attempt begins with: what was said before the thread was told to start. */
+/** The events that a new attempt begins with: those before the thread started. */
 const openingOf = (history: readonly Recorded[]): readonly Opening[] => {
   const start = history.findIndex(({ type }) => type === 'signal');
   return history.slice(0, start < 0 ? undefined : start).flatMap(asOpening);
@@ -323,7 +323,6 @@ function readTalk(events: readonly Recorded[]): ReadTalk {
 
 /** Immutable. The states of one journal share a list, so that one more event copies nothing. */
 class ConversationState {
-  /** The last event. */
   readonly seq: number;
   /** The snapshot that the thread last went back to. */
   readonly forkedAt: number | undefined;
@@ -398,7 +397,7 @@ export const conversation: Projection<ConversationState> = {
 export const eventsInForce = (history: readonly Recorded[]): Recorded[] =>
   project(conversation, history).events();
 
-/** Was it let through? What no hook could withhold was. */
+/** True if the reply counts: no hook could withhold it, or the end of its turn says so. */
 const isSaid = (history: readonly Recorded[], at: number, { open, withheld }: Reply): boolean =>
   !withheld && (!open || history.slice(at).find(isTurnEnd)?.data.done === true);
 

@@ -218,11 +218,13 @@ test('the flags of each type are those that its readers rely on', () => {
   const fields = TYPES.map((type) => [type, eventFlags(type).volatile ?? []] as const);
   expect(Object.fromEntries(fields.filter(([, names]) => names.length > 0))).toEqual({
     thread_start: ['ran', 'title'],
-    signal: ['process'],
+    turn_start: ['key', 'n'],
+    injected_message: ['by'],
+    signal: ['process', 'by'],
     permission_denied: ['stage', 'about'],
-    tool_call: ['target', 'about', 'use', 'group'],
+    tool_call: ['target', 'about', 'use', 'group', 'key', 'n', 'child', 'volatile'],
     tool_result: ['about', 'unused'],
-    hook: ['call_id', 'held'],
+    hook: ['call_id', 'held', 'duration_ms'],
     plan: ['needs'],
   });
 });

@@ -100,7 +100,7 @@ export const EVENTS = {
   tool_call: entry(call, {
     text: ({ tool, arguments: given }) =>
       line('→', 'run', `${tool} ${argumentsText(given)}`.trim()),
-    volatile: ['target', 'about', 'use', 'group'],
+    volatile: ['target', 'about', 'use', 'group', 'key', 'n', 'child', 'volatile'],
     turn: 'calls',
   }),
   tool_result: entry(result, {
@@ -124,6 +124,7 @@ export const EVENTS = {
       turn: 'begins',
       isDetail: true,
       acknowledges: true,
+      volatile: ['key', 'n'],
     },
   ),
   turn_end: entry(turnEnd, {
@@ -141,7 +142,7 @@ export const EVENTS = {
   }),
   hook: entry(hook, {
     text: (answer) => line('◆', 'idle', `hook ${answer.directive} ${hookDecision(answer)}`),
-    volatile: ['call_id', 'held'],
+    volatile: ['call_id', 'held', 'duration_ms'],
     survivesRewind: true,
     isProgress: true,
   }),
@@ -227,6 +228,7 @@ export const EVENTS = {
     hasRow: true,
     acknowledges: true,
     changesConversation: true,
+    volatile: ['by'],
   }),
   signal: entry(
     fields(
@@ -258,7 +260,7 @@ export const EVENTS = {
           ? line('›', 'dim', `answered by ${by}`)
           : line('!', 'idle', `${kind} by ${by}`);
       },
-      volatile: ['process'],
+      volatile: ['process', 'by'],
       survivesRewind: true,
       hasRow: true,
       acknowledges: true,

@@ -9,7 +9,6 @@ import type { HookStart, Marks } from './shapes.ts';
 /** A call since the last reply of the model that has an intent without a result. */
 interface OpenCall {
   readonly id: string;
-  /** The last intent. */
   readonly intent: RecordedOf<'tool_call'>;
   /** The number of the first intent since the last result of the call. */
   readonly since: number;
@@ -28,7 +27,7 @@ interface Undoable {
   readonly asked: ReadonlyMap<string, number>;
   /** The number of a reply that hooks can still withhold. */
   readonly openReply?: number;
-  /** By the ids of their threads. */
+  /** Hooks without a decision, by the ids of their threads. */
   readonly hooks: ReadonlyMap<string, HookStart>;
   readonly approvals: ReadonlyMap<string, EscalatedNote>;
 }
@@ -53,7 +52,7 @@ export interface OpenWork extends Undoable {
 const withEntry = <T>(map: ReadonlyMap<string, T>, key: string, value: T): ReadonlyMap<string, T> =>
   new Map(map).set(key, value);
 
-function without<T>(
+function dropEntries<T>(
   map: ReadonlyMap<string, T>,
   isLeftOut: (value: T, key: string) => boolean,
 ): ReadonlyMap<string, T> {
@@ -62,12 +61,12 @@ function without<T>(
 }
 
 /** The state without the calls before the event `seq`: the model replied there. */
-function since<State extends Undoable>(state: State, seq: number): State {
+function since(state: OpenWork, seq: number): OpenWork {
   const { openReply: _, ...rest } = state;
   return {
-    ...(rest as State),
-    calls: without(state.calls, ({ intent }) => intent.seq <= seq),
-    asked: without(state.asked, (question) => question <= seq),
+    ...rest,
+    calls: dropEntries(state.calls, ({ intent }) => intent.seq <= seq),
+    asked: dropEntries(state.asked, (question) => question <= seq),
   };
 }
 
@@ -76,7 +75,7 @@ function applyLasting<State extends Undoable>(state: State, event: Recorded): St
   if (event.type === 'hook') {
     const { thread_id } = event.data;
     return thread_id !== undefined && state.hooks.has(thread_id)
-      ? { ...state, hooks: without(state.hooks, (_, id) => id === thread_id) }
+      ? { ...state, hooks: dropEntries(state.hooks, (_, id) => id === thread_id) }
       : state;
   }
   if (event.type !== 'approval' || event.data.kind !== 'question') return state;
@@ -88,14 +87,14 @@ function applyLasting<State extends Undoable>(state: State, event: Recorded): St
 
 function applyResult(state: OpenWork, { data }: RecordedOf<'tool_result'>): OpenWork {
   const { call_id: call } = data;
-  const hooks = without(state.hooks, (start) => start.call_id === call);
+  const hooks = dropEntries(state.hooks, (start) => start.call_id === call);
   const isKnown = state.calls.has(call) || state.approvals.has(call);
   if (!isKnown && hooks === state.hooks) return state;
   return {
     ...state,
     hooks,
-    calls: without(state.calls, (_, id) => id === call),
-    approvals: without(state.approvals, (_, id) => id === call),
+    calls: dropEntries(state.calls, (_, id) => id === call),
+    approvals: dropEntries(state.approvals, (_, id) => id === call),
   };
 }
 
@@ -105,7 +104,7 @@ function applyQuestion(state: OpenWork, { seq, data }: RecordedOf<'approval'>): 
   const { call_id: call } = data;
   if (data.state === 'pending') return { ...state, asked: withEntry(state.asked, call, seq) };
   return data.state === 'used' && state.asked.has(call)
-    ? { ...state, asked: without(state.asked, (_, id) => id === call) }
+    ? { ...state, asked: dropEntries(state.asked, (_, id) => id === call) }
     : state;
 }
 
@@ -144,7 +143,7 @@ function applyUndoable(state: OpenWork, event: Recorded): OpenWork {
     case 'error': {
       const thread = plainText(event.data.detail.thread ?? '');
       return PASSED_HOOK.has(event.data.code) && state.hooks.has(thread)
-        ? { ...state, hooks: without(state.hooks, (_, id) => id === thread) }
+        ? { ...state, hooks: dropEntries(state.hooks, (_, id) => id === thread) }
         : state;
     }
     default:
@@ -171,7 +170,7 @@ function applyRequest(state: OpenWork, event: Recorded): OpenWork {
   const role = eventFlags(type).turn;
   if (role === undefined || role === 'calls') return state;
   const isEnd = type === 'turn_end' || (type === 'assistant_message' && !data.injected);
-  const requests = isEnd ? without(state.requests, (of) => of === turn) : state.requests;
+  const requests = isEnd ? dropEntries(state.requests, (of) => of === turn) : state.requests;
   const { lastRequest } = state;
   const isAnswered = lastRequest?.isAnswered === false && !isBrokenOff(event);
   if (!isAnswered && requests === state.requests) return state;

@@ -1,18 +1,8 @@
-// Two journals side by side: where is the first event that is another one?
+// Runs a thread again from its journal: the same harness, with the directive, hooks, limits and policies of today.
+// Everything that came from outside is taken from the journal: no model is asked, and no tool runs. A thread that was
+// resumed stops where its process stopped, and is resumed again. If the new journal differs, something was changed.
+import { fail, getOwn, type JsonObject, type Outcome, ok } from '../../base/index.ts';
 import {
-  canonicalJson,
-  fail,
-  getOwn,
-  isObject,
-  type Json,
-  type JsonObject,
-  type Outcome,
-  ok,
-  plainText,
-} from '../../base/index.ts';
-import {
-  eventFlags,
-  type Noted,
   notedOf,
   type Recorded,
   type RecordedOf,
@@ -40,87 +30,14 @@ import { restoreThread } from '../thread/restore.ts';
 import type { HarnessPorts, Prepared, Thread } from '../thread/thread.ts';
 import { withLease } from '../thread/with-lease.ts';
 import { finalAccount } from '../turn/turn-account.ts';
+import { compareJournals, type JournalComparison } from './compare-journals.ts';
 import { createReplayStage, type ReplayStage, readRepeated } from './replay-ports.ts';
 
-export interface ReplayReport {
+export interface ReplayReport extends JournalComparison {
   thread_id: string;
-  /** How many events were compared and found to be the same. */
-  same: number;
-  /** How many the journal has, up to the one that was asked for. */
-  recorded: number;
-  isSame: boolean;
-  /** The first event that is another one; a side is absent when its journal has ended. */
-  difference?: { seq: number; recorded?: Noted; replayed?: Noted };
-  /** How the replay ended; absent when it was stopped at `until`. */
+  /** The status after the replay. Absent: the replay was stopped at `until`. */
   status?: string;
 }
-
-/** Names, times, sizes and places in the books of one run, and what the tool's file says of its parameters. */
-const OF_ONE_RUN: ReadonlySet<string> = new Set(
-  'key n child by bytes duration_seconds duration_ms volatile failed_calls'.split(' '),
-);
-
-/** A set is written as a list: older journals have it in order of appearance. */
-const MARKS: ReadonlySet<string> = new Set(['labels', 'taint', 'sources']);
-
-const sorted = (marks: JsonObject): JsonObject =>
-  Object.fromEntries(
-    Object.entries(marks).map(([name, list]) => [
-      name,
-      MARKS.has(name) && Array.isArray(list) ? list.map(plainText).toSorted() : list,
-    ]),
-  );
-
-function plain(value: Json): Json {
-  if (Array.isArray(value)) return value.map(plain);
-  if (!isObject(value)) return value;
-  return Object.fromEntries(
-    Object.entries(value)
-      .filter(([name]) => !OF_ONE_RUN.has(name))
-      .map(([name, inner]) => [
-        name,
-        name === 'marks' && isObject(inner) ? sorted(inner) : plain(inner),
-      ]),
-  );
-}
-
-function withoutVolatile(data: JsonObject, { type }: Recorded): JsonObject {
-  const left = eventFlags(type).volatile ?? [];
-  if (left.length === 0) return data;
-  return Object.fromEntries(Object.entries(data).filter(([name]) => !left.includes(name)));
-}
-
-function textOf(event: Recorded | undefined, recorded = event): string {
-  if (!event) return '';
-  // The data is JSON by construction: `decode` has checked it.
-  const whole = event.data as JsonObject;
-  // How long an answer could be was up to others.
-  const isFitted = recorded?.type === 'turn_start' && recorded.data.fitted === true;
-  const { max_tokens: _, fitted: __, ...rest } = whole;
-  const data = isFitted ? rest : whole;
-  const all = recorded ? withoutVolatile(data, recorded) : data;
-  return canonicalJson([event.type, event.turn, plain(all)]);
-}
-
-function compareJournals(
-  recorded: readonly Recorded[],
-  replayed: readonly Recorded[],
-): Pick<ReplayReport, 'same' | 'recorded' | 'isSame' | 'difference'> {
-  const length = Math.max(recorded.length, replayed.length);
-  for (let at = 0; at < length; at++) {
-    if (textOf(recorded[at]) === textOf(replayed[at], recorded[at])) continue;
-    const [was, is] = [recorded[at], replayed[at]].map((event) => event && notedOf(event));
-    const seq = recorded[at]?.seq ?? replayed[at]?.seq ?? 0;
-    const difference = { seq, ...(was && { recorded: was }), ...(is && { replayed: is }) };
-    return { same: at, recorded: recorded.length, isSame: false, difference };
-  }
-  return { same: length, recorded: recorded.length, isSame: true };
-}
-
-// A thread again, from its journal: the same harness, with today's directive, hooks, limits and
-// policies, but everything that came from outside is taken from the journal. No model is asked, no
-// tool is run. A thread that was resumed is left where its process left it and resumed again. Where
-// the new journal is not the old one, somebody has changed something.
 
 export interface ReplayOptions {
   /** The last event to go to; the end when absent. */

@@ -7,7 +7,7 @@ import type { HarnessPorts, HookAbout, Thread } from '../thread/thread.ts';
 
 interface Insertion {
   parent?: Pick<Thread, 'journal' | 'hooks'>;
-  /** The question to a hook. */
+  /** The checkpoint at which a hook is asked. Absent: the child is no hook. */
   about?: HookAbout;
   /** Other changes in the commit of the parent. It is called when the commit is made. */
   spawn?: () => Pick<Refusable, 'charge' | 'reserve' | 'cost'>;

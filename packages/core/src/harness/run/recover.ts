@@ -57,7 +57,7 @@ export function leaveUnbegunTurn(
   if (isAsked && lastRequest?.turn !== turn) journal.turn -= 1;
 }
 
-/** It had begun and is not made again: the model is told that nobody knows, or what a hook says `instead`. */
+/** A call that had begun is not made again: the model is told that its outcome is unknown, or `instead`. */
 function noteUnknown(thread: Thread, call: ToolCallBlock, tool: string, instead?: Json): void {
   thread.budget.meter.countToolCall();
   const event: JournalEvent = {

@@ -1,6 +1,6 @@
-// Going back to a snapshot. A journal only grows: going back is one more event in it, and what came
-// after the snapshot no longer counts for the conversation. What it cost, which limits were raised and
-// which hooks have fired stays as it is, and nothing that was done is undone.
+// Restores a thread from its journal, and goes back to snapshots. A journal only grows: a rewind is one more event,
+// and the events after the snapshot no longer count for the conversation. Costs, raised limits and fired hooks stay
+// as they are, and no effect is undone.
 import { fail, getOwn, type Json, type Outcome, ok } from '../../base/index.ts';
 import { LIMIT_NAMES } from '../../flow/index.ts';
 import {
@@ -104,9 +104,6 @@ export function rewindEvents(
     events.push({ type: 'injected_message', data: { ...words, marks: packMarks(FROM_USER) } });
   return events;
 }
-
-// What happened before, put back in place. The conversation grows from events in one way only, live
-// and after a restart; everything else a thread remembers is read back here.
 
 /** The step was done: skips of it are no longer in a row. */
 export function stepDone(bounds: Bounds, step: string): Bounds {
