@@ -37,7 +37,7 @@ $$;
 CREATE OR REPLACE FUNCTION km_view(p_thread text, p_more jsonb) RETURNS json LANGUAGE sql STABLE AS $$
   SELECT json_build_object('seq', t.seq, 'epoch', t.epoch, 'status', t.status, 'wakes', t.wakes,
     'heard', t.heard, 'lease_ms', t.lease_until - km_now(), 'chain', t.chain,
-    'accounts', (SELECT json_agg(json_build_object('thread', b.thread, 'version', b.version, 'account', b.account)
+    'accounts', (SELECT json_agg(json_build_object('thread', b.thread, 'version', b.version, 'account', b.account::text)
         ORDER BY u.at)
       FROM unnest(t.chain) WITH ORDINALITY u(id, at) JOIN budgets b ON b.thread = u.id),
     'taken', km_taken(p_more -> 'children'), 'secret', km_secret(t.id, p_more -> 'secrets'))
@@ -64,7 +64,8 @@ DECLARE
 BEGIN
   INSERT INTO budgets (thread, account) VALUES (v_id, (p_child ->> 'account')::jsonb);
   INSERT INTO threads (id, parent, root, chain, depth, kind, directive, version, runner, tenant, project,
-      items, detached, status, seq, epoch, attempt, owner, lease_until, queued, priority, format, created, updated, title)
+      items, detached, status, seq, epoch, attempt, owner, lease_until, queued, priority, format, created, updated,
+      title)
     VALUES (v_id, p_parent.id, coalesce(p_parent.root, v_id), v_id || coalesce(p_parent.chain, '{}'),
       coalesce(p_parent.depth + CASE WHEN v_kind = 'hook' THEN 0 ELSE 1 END, 0), v_kind,
       p_child ->> 'directive', p_child ->> 'version', p_child ->> 'runner',
@@ -150,7 +151,8 @@ BEGIN
       (SELECT s ->> 'thread' FROM jsonb_array_elements(p_more -> 'tell') s) ORDER BY id FOR UPDATE;
   END IF;
   UPDATE threads SET seq = seq + cardinality(p_types), updated = v_now, cost = coalesce(p_cost, cost),
-    attempt = coalesce(p_attempt, attempt), items = coalesce(p_more ->> 'items', items), status = coalesce(p_status, status),
+    attempt = coalesce(p_attempt, attempt), items = coalesce(p_more ->> 'items', items),
+    status = coalesce(p_status, status),
     ended = CASE WHEN p_status IS NULL THEN ended WHEN km_ended(p_status) THEN v_now END, heard = p_heard,
     owner = CASE WHEN p_release THEN NULL ELSE owner END,
     lease_until = CASE WHEN p_release THEN NULL ELSE lease_until END,
@@ -159,7 +161,9 @@ BEGIN
       AND (p_wakes IS NULL OR wakes = p_wakes)
     RETURNING * INTO t;
   IF t.id IS NULL THEN
-    PERFORM 1 FROM threads WHERE id = p_thread FOR NO KEY UPDATE;
+    -- Only a new signal allows another try. Any other lock would hide a lost thread from a sweep.
+    PERFORM 1 FROM threads WHERE id = p_thread AND seq = p_seq AND epoch = p_epoch AND lease_until > km_now()
+      FOR NO KEY UPDATE;
     o_view := km_view(p_thread, p_more);
     RETURN;
   END IF;

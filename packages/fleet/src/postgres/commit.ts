@@ -43,7 +43,7 @@ const WRITE = `SELECT * FROM km_write($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $
 interface WriteColumns {
   o_view: ViewColumns | null;
   o_lease_ms: number;
-  /** Null: nothing was written. */
+  /** The number of signals. Null: nothing was written. */
   o_wakes: number | null;
   o_signals: SignalColumns[] | null;
   o_revoked: string | null;
@@ -132,7 +132,7 @@ interface CommitAnswer {
 const MAX_CONFLICTS = 3;
 
 /** Decides and writes until the rows did not change in between. Throws a refusal. Undefined: too many conflicts. */
-async function write(
+async function decideAndWrite(
   registry: ServerRegistry,
   sql: Sql,
   thread: string,
@@ -167,14 +167,14 @@ async function write(
     const values = valuesOf(registry, thread, encoded, view, decision, now);
     const row = await sql.get<WriteColumns>(WRITE, ...values);
     if (!row) throw new Error('a commit answered nothing');
-    if (row.o_wakes !== null) return answerOf(row, row.o_wakes, view, decision);
+    if (row.o_wakes !== null) return toAnswer(row, row.o_wakes, view, decision);
     conflicts += 1;
     view = freshView(thread, row.o_view, clock.now());
   }
   return undefined;
 }
 
-function answerOf(
+function toAnswer(
   { o_lease_ms, o_signals, o_revoked }: WriteColumns,
   wakes: number,
   { chain, accounts }: ServerView,
@@ -214,7 +214,7 @@ async function writeWhole(
 ): Promise<CommitAnswer | undefined> {
   const { jobs, time } = registry;
   const { ask, use, children = [], tell = [], release } = encoded.commit;
-  const written = await write(registry, sql, thread, encoded);
+  const written = await decideAndWrite(registry, sql, thread, encoded);
   if (!written) return undefined;
   const approvals = ask ? await askInThread(sql, time, thread, ask) : [];
   if (use) await useInThread(sql, time, thread, use);
@@ -291,7 +291,7 @@ async function commitThread(
     until: lease?.until,
   };
   const answer = await database.write(async (sql) => {
-    const tryWrite = how.plain ? write : writeWhole;
+    const tryWrite = how.plain ? decideAndWrite : writeWhole;
     const written = await tryWrite(registry, sql, thread, encoded.output);
     if (written) return written;
     // INVARIANT: the next try always ends. In a transaction, each conflict locks the rows that it returns.

@@ -3,7 +3,7 @@
 import { createHash } from 'node:crypto';
 import { fail, ok } from '@kernmantle/core/base';
 import type { AuditFilter, AuditRow } from '@kernmantle/core/kernel';
-import type { AccountText, Answer, BudgetState, Records, Sealed } from '@kernmantle/core/store';
+import type { Answer, Records, Sealed } from '@kernmantle/core/store';
 import { noThread, secretExists, toBudgetState } from '@kernmantle/core/store';
 import type { Database } from './connection.ts';
 import { RefusedWrite } from './errors.ts';
@@ -12,7 +12,7 @@ import { auditRowsOf, sealedRows } from './rows.ts';
 const MAX_BYTES = 64 * 1024 * 1024;
 const MAX_READ = 100_000;
 
-const BUDGETS = 'SELECT thread, account FROM budgets WHERE thread = ANY ($1)';
+const BUDGETS = 'SELECT thread, account::text AS account FROM budgets WHERE thread = ANY ($1)';
 const THREAD = 'SELECT id FROM threads WHERE id = $1 FOR KEY SHARE';
 const SECRET = 'SELECT km_secret($1, $2) AS number';
 const KEEP = 'SELECT km_keep($1, $2)';
@@ -24,9 +24,12 @@ const FIND =
   'SELECT bytes FROM artifacts JOIN artifact_uses USING (hash) WHERE thread = $1 AND hash = $2';
 const SECRETS = 'SELECT number, sealed FROM secrets WHERE thread = $1 ORDER BY number';
 
-async function budgets(database: Database, threads: readonly string[]): Answer<BudgetState[]> {
+async function budgets(
+  database: Database,
+  threads: readonly string[],
+): ReturnType<Records['budgets']> {
   const found = await database.read((sql) =>
-    sql.all<{ thread: string; account: AccountText }>(BUDGETS, threads),
+    sql.all<{ thread: string; account: string }>(BUDGETS, threads),
   );
   if (!found.ok) return found;
   const states = new Map(

@@ -1,5 +1,5 @@
 // Converts values of the port to parameters and columns, and back. An absent value is null.
-import type { Account, AuditEntry, Sealed, ThreadSummary } from '@kernmantle/core/store';
+import type { AuditEntry, Sealed, ThreadSummary } from '@kernmantle/core/store';
 import { costAndTitle, type ThreadText, writeAccount } from '@kernmantle/core/store';
 import type { ServerRegistry } from './registry.ts';
 
@@ -47,10 +47,10 @@ export const auditRowsOf = (rows: readonly AuditEntry[] | undefined) =>
     reason: short(row.reason),
   }));
 
-/** The parameter of `km_insert`. */
+/** Returns a new thread as `km_insert` takes it. */
 export function birthOf(
   { thread, events, limits, inputs, search }: ThreadText,
-  account: Account | undefined,
+  account: Parameters<typeof writeAccount>[0] | undefined,
   { clock, formats, maxLeaseMs }: ServerRegistry,
 ): Readonly<Record<string, unknown>> {
   const { id, directive, version, runner, project, items, start } = thread;

@@ -1,7 +1,6 @@
 // The rows of threads, how one comes into the world, and its journal.
 import { ok } from '@kernmantle/core/base';
 import type {
-  AccountText,
   Answer,
   EventFields,
   EventRange,
@@ -20,7 +19,6 @@ import {
   noThread,
   openReservations,
   readAccount,
-  threadExists,
   threadQuery,
   valuesAt,
 } from '@kernmantle/core/store';
@@ -51,7 +49,7 @@ interface FoundColumns extends SummaryColumns {
 interface HeldColumns extends FoundColumns {
   heard: number;
   now: number;
-  account: AccountText;
+  account: string;
 }
 
 /** Equals `km_revoked`, without a call for every row. */
@@ -61,7 +59,7 @@ const FOUND = `${SUMMARY_COLUMNS}, chain, limits, inputs, result, ${REVOKED}`;
 const FROM = 'FROM threads t JOIN thread_data d ON d.thread = t.id';
 const FIND = `SELECT ${FOUND} ${FROM} WHERE id = $1`;
 const HOLD = `SELECT ${FOUND}, heard, km_now() AS now,
-  (SELECT account FROM budgets b WHERE b.thread = t.id) AS account ${FROM} WHERE id = ANY ($1)`;
+  (SELECT account::text FROM budgets b WHERE b.thread = t.id) AS account ${FROM} WHERE id = ANY ($1)`;
 
 function rowOf(columns: FoundColumns): ThreadRow {
   const { chain, limits, inputs, result, revoked, ...summary } = columns;
@@ -129,14 +127,14 @@ async function createThread(registry: ServerRegistry, thread: NewThread): Answer
   };
   const made = await database.write(
     async (sql) => {
-      const decision = decideBudgets([], { children: [thread] });
-      if (decision.kind === 'refuse') {
-        const isTaken = (await sql.get(TAKEN, id)) !== undefined;
-        throw new RefusedWrite(isTaken ? threadExists(id) : await explainRefusal(sql, decision));
-      }
-      const json = JSON.stringify(birthOf(text.output, decision.children[0], registry));
-      const made = await sql.get<{ made: boolean }>(CREATE, json, birth);
-      if (!made?.made) throw new RefusedWrite(threadExists(id));
+      const decide = (takenId?: string) => decideBudgets([], { children: [thread] }, takenId);
+      let decision = decide();
+      if (decision.kind === 'write') {
+        const json = JSON.stringify(birthOf(text.output, decision.children[0], registry));
+        const made = await sql.get<{ made: boolean }>(CREATE, json, birth);
+        if (!made?.made) decision = decide(id);
+      } else if (await sql.get(TAKEN, id)) decision = decide(id);
+      if (decision.kind === 'refuse') throw new RefusedWrite(await explainRefusal(sql, decision));
       if ('queue' in thread.start) await jobs.follow(sql, [id]);
       return hold(sql);
     },
