@@ -1,5 +1,5 @@
 // Checks the SQL files with the parser of PostgreSQL itself: the statements, the body of every function, and
-// their form. A formatter of npm was not enough: it leaves the bodies, which are nearly everything, as they are.
+// their form. `sql-formatter` leaves the bodies, which are nearly all of the text, as they are, so it is not used.
 import { readdirSync, readFileSync } from 'node:fs';
 import { fileURLToPath } from 'node:url';
 import { loadModule, parsePlPgSQLSync, parseSync, scanSync } from 'libpg-query';

@@ -2,7 +2,7 @@
 // Accounts and audit rows stay for good: they are what somebody must answer for, and an id that has an
 // account is never given again. Small steps, so that nobody waits long for us.
 import { ok } from '@kernmantle/core/base';
-import type { Answer, PruneOptions } from '@kernmantle/core/store';
+import type { Answer, ThreadTable } from '@kernmantle/core/store';
 import type { Database, Sql } from './connection.ts';
 
 const TREES_A_STEP = 50;
@@ -46,7 +46,7 @@ async function removeTrees(
 
 export async function pruneTrees(
   database: Database,
-  { before, keepFailed = false, trees, project }: PruneOptions,
+  { before, keepFailed = false, trees, project }: Parameters<ThreadTable['prune']>[0],
 ): Answer<{ removed: string[] }> {
   const found = await database.read((sql) =>
     sql.all<{ root: string }>(FIND, before, keepFailed, trees ?? null, project ?? null),
