@@ -196,7 +196,7 @@ function toAnswer(
       approvals: [],
       ...(o_revoked === null ? {} : { revoked: o_revoked }),
     },
-    row: { chain, status: row.status, wakes, heard: row.heard },
+    row: { chain, seq: row.seq, status: row.status, wakes, heard: row.heard },
     accounts: [
       ...accounts.filter(({ account }) => !isChanged.has(account.thread)),
       ...changed,
@@ -231,7 +231,6 @@ const OPEN = `SELECT r ->> 'key' AS key FROM budgets, jsonb_array_elements(accou
   WHERE thread = ANY ($1) AND r ->> 'key' = ANY ($2)`;
 
 interface WrittenColumns extends CachedRow {
-  seq: number;
   epoch: number;
   lease_ms: number;
   revoked: string | null;
@@ -265,7 +264,7 @@ async function findWritten(
       approvals: ask ? await approvalsOf(sql, registry.time, thread, ask) : [],
       ...(revoked === null ? {} : { revoked }),
     },
-    row: { chain, status, wakes, heard },
+    row: { chain, seq, status, wakes, heard },
     accounts: [],
   };
 }
@@ -289,6 +288,11 @@ async function commitThread(
     tree: changesBudgets(commit) ? lease?.row?.chain.at(-1) : undefined,
     written: (sql) => findWritten(registry, sql, thread, commit),
     until: lease?.until,
+    // Only what was committed is cached: a version of the cache always has the content of the server.
+    done(answer) {
+      accounts.add(answer.accounts);
+      held.setRow(thread, epoch, answer.row);
+    },
   };
   const answer = await database.write(async (sql) => {
     const tryWrite = how.plain ? decideAndWrite : writeWhole;
@@ -308,8 +312,6 @@ async function commitThread(
   }
   const { committed, row } = answer.output;
   const { seq, signals, lease_ms, children: made } = committed;
-  accounts.add(answer.output.accounts);
-  held.setRow(thread, epoch, row);
   const fresh = held.tell(thread, epoch, signals);
   if (release) held.drop(thread, epoch);
   else held.renew(thread, epoch, start + lease_ms);

@@ -39,6 +39,8 @@ export interface SqlWriting<T> {
   lane?: string;
   /** Root of a tree whose writes are made in order. */
   tree?: string | undefined;
+  /** Called with the answer of a write, before the next write of its lane and tree starts. */
+  done?: (answer: T) => void;
   /** What was answered, if it was written before. Without it, making it again does no harm. */
   written?: (sql: Sql) => Promise<T | undefined>;
   /** How long to look for it, on the monotonic clock; as long as anybody is patient when left out. */
@@ -279,12 +281,18 @@ export async function openDatabase(options: DatabaseOptions): Answer<Database> {
     return answer;
   }
 
+  async function finish<T>(work: SqlWork<T>, how: SqlWriting<T>): Answer<T> {
+    const answer = await send(way, work, how);
+    if (answer.ok) how.done?.(answer.output);
+    return answer;
+  }
+
   return ok({
     schema: place.schema,
     place: shown,
     read: (work, ms = patienceMs) => asked(() => readAgain(way, work, ms)),
     write: (work, how = {}) =>
-      asked(() => inLane(how.lane, () => inTree(how.tree, () => send(way, work, how)))),
+      asked(() => inLane(how.lane, () => inTree(how.tree, () => finish(work, how)))),
     async connect(settings = {}) {
       const client = new Client({ ...config, ...settings });
       client.on('error', () => {});

@@ -2,8 +2,10 @@
 // next commit of the thread is decided on. An entry lives as long as the lease.
 import type { readAccount, Signal, ThreadStatus } from '@kernmantle/core/store';
 
-/** Columns of a thread that only its own commits and signals change. */
+/** A thread after its last commit. Under one epoch, only a commit or a signal changes these columns. */
 export interface CachedRow {
+  /** The last event. A commit that expects another one reads the row. */
+  readonly seq: number;
   readonly status: ThreadStatus;
   /** Number of the last signal to the thread. The server can have a higher one. */
   readonly wakes: number;

@@ -22,6 +22,8 @@ const SWEEP = `SELECT count(*) FILTER (WHERE o_interrupted) AS count FROM km_swe
 // Ended ones that were never let go stay so: whoever sweeps writes their transcripts.
 const RAISE = `UPDATE threads SET epoch = epoch + ${RAISED_BY}, job = NULL, work = NULL,
   lease_until = CASE WHEN owner IS NOT NULL THEN 0 END`;
+// A version of before can return with other content, so no cached account has a version of from now on.
+const RAISE_ACCOUNTS = `UPDATE budgets SET version = version + ${RAISED_BY}`;
 const COUNT = `SELECT count(*) AS threads, coalesce(max(updated), 0) AS until FROM threads`;
 const QUEUED = `SELECT id FROM threads WHERE queued IS NOT NULL AND job IS NULL ORDER BY id LIMIT ${BATCH}`;
 
@@ -41,6 +43,7 @@ async function setBack(sql: Sql, jobs: JobQueues): Promise<Omit<RestoredStore, '
   const [ids, epochs] = [lost.map(({ id }) => id), lost.map(({ epoch }) => epoch)];
   const swept = await sql.get<Counted>(SWEEP, ids, epochs);
   await sql.executeSql(RAISE);
+  await sql.executeSql(RAISE_ACCOUNTS);
   // Jobs are made anew, by what the rows say.
   await sql.executeSql(`DELETE FROM ${jobs.table}`);
   for (const table of ['workers', 'places', 'waiting'])

@@ -92,11 +92,11 @@ export function rememberHeld({ held }: ServerRegistry, all: readonly Held[], ask
   for (const { thread, epoch, row, heard, lease_ms } of all) {
     if (lease_ms <= 0) continue;
     // The true number of signals can be higher: `km_write` then returns it.
-    const { chain, status } = row;
+    const { chain, seq, status } = row;
     held.add(thread, {
       epoch,
       until: asked + lease_ms,
-      row: { chain, status, heard, wakes: heard },
+      row: { chain, seq, status, heard, wakes: heard },
     });
   }
 }

@@ -68,13 +68,12 @@ export function cachedView(
   needsAccounts: boolean,
 ): ServerView | undefined {
   const lease = held.get(thread);
-  if (!lease?.row || lease.epoch !== expect.epoch) return undefined;
+  if (lease?.row?.seq !== expect.seq || lease.epoch !== expect.epoch) return undefined;
   const { chain, ...row } = lease.row;
   // A signal that arrived here since the last commit is on the server as well.
   const wakes = Math.max(row.wakes, lease.told, lease.announced);
   const found = needsAccounts ? accounts.chain(chain) : [];
-  const { seq, epoch } = expect;
-  const fence = { ...row, wakes, seq, epoch, lease_until: Number.POSITIVE_INFINITY };
+  const fence = { ...row, wakes, epoch: lease.epoch, lease_until: Number.POSITIVE_INFINITY };
   return found && { fence, chain, accounts: found, isFresh: false };
 }
 
