@@ -128,7 +128,7 @@ END $$;
 -- The rows in it stay locked until the transaction ends, so a second call in it does not fail for them.
 CREATE OR REPLACE FUNCTION km_write(p_thread text, p_seq int, p_epoch int, p_wakes int, p_chain text[],
   p_versions int[], p_types text[], p_turns int[], p_times bigint[], p_texts text[], p_told int, p_heard int,
-  p_status text, p_cost text, p_attempt int, p_release boolean, p_queue_in bigint, p_rest boolean, p_more jsonb,
+  p_status text, p_cost text, p_attempt int, p_release boolean, p_queue_in bigint, p_more jsonb,
   OUT o_view json, OUT o_lease_ms bigint, OUT o_wakes int, OUT o_signals json, OUT o_revoked text)
 -- A list of one or two ids would be planned anew each time.
 LANGUAGE plpgsql SET plan_cache_mode = force_generic_plan AS $$
@@ -174,7 +174,9 @@ BEGIN
     UPDATE budgets SET account = (p_more -> 'accounts' ->> thread)::jsonb, version = version + 1
       WHERE thread = ANY (p_chain) AND p_more -> 'accounts' ? thread;
   END IF;
-  IF p_rest THEN PERFORM km_write_rest(t, p_more, v_now); END IF;
+  IF p_more ?| '{children,result,limits,search,tell,secrets,audit}' THEN
+    PERFORM km_write_rest(t, p_more, v_now);
+  END IF;
   o_lease_ms := coalesce(t.lease_until - v_now, 0);
   o_wakes := t.wakes;
   IF t.wakes > p_told THEN o_signals := km_signals(p_thread, p_told); END IF;

@@ -142,7 +142,7 @@ interface Uses {
   taken: number;
 }
 
-/** May whoever asks use this one, for this? */
+/** Checks that the approval belongs to the caller and to this binding. */
 function checkUse(found: Approval, use: ApprovalUse, chain: readonly string[]): void {
   const isTheirs =
     chain.length === 0

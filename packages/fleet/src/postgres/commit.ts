@@ -38,7 +38,7 @@ import {
   type ViewColumns,
 } from './view.ts';
 
-const WRITE = `SELECT * FROM km_write($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19)`;
+const WRITE = `SELECT * FROM km_write($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18)`;
 
 interface WriteColumns {
   o_view: ViewColumns | null;
@@ -50,16 +50,6 @@ interface WriteColumns {
 }
 
 type Write = Extract<ReturnType<typeof decide>, { kind: 'write' }>;
-
-/** A part of the commit that `km_write_rest` writes. */
-const hasRest = ({ commit, result, limits, search, children, tell }: CommitText): boolean =>
-  result !== undefined ||
-  limits !== undefined ||
-  search !== undefined ||
-  children.length > 0 ||
-  tell.length > 0 ||
-  commit.secrets !== undefined ||
-  commit.audit !== undefined;
 
 /** The parts that few commits have, as JSON. Null: there is none. */
 function moreOf(
@@ -112,7 +102,7 @@ function valuesOf(
     deliveredOf(registry, thread, commit), row.heard, status, cost, attempt, row.release !== undefined,
     // Relative, because the clock of the server can differ.
     queued === null ? null : Math.round(queued - now),
-    hasRest(encoded), moreOf(encoded, decision, registry),
+    moreOf(encoded, decision, registry),
   ];
 }
 

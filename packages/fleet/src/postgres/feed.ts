@@ -123,7 +123,7 @@ interface Hearing {
   hear(line: string): void;
   /** What was said while nobody listened, which may be so long. */
   catchUp(client: pg.Client, silentMs: number): Promise<void>;
-  /** Asked all the time: whoever does not answer is gone. */
+  /** Called regularly: a connection that does not answer is closed. */
   look(client: pg.Client): Promise<void>;
 }
 
@@ -284,7 +284,7 @@ export function createListeningFeed(database: Database, held: HeldHereMap, clock
       if (isOver) listener();
       return joinSet(closing, listener);
     },
-    /** Whoever waits is told; what is `answered` meanwhile is still told to others. Before the database is closed. */
+    /** Ends all waiting calls. Commits that `answered` waits for are still announced. Called before the database closes. */
     async close(answered: () => Promise<void>): Promise<void> {
       isOver = true;
       for (const listener of closing) listener();

@@ -76,7 +76,7 @@ async function createEngine(place: DatabasePlace, migrate: boolean): Promise<PgB
     monitorIntervalSeconds: 2,
   };
   const engine = new drivers.output.PgBoss(options);
-  // What went wrong is thrown to whoever asked.
+  // Each call throws its own errors.
   engine.on('error', () => {});
   try {
     await engine.start();
@@ -179,13 +179,13 @@ export function createJobs(place: DatabasePlace) {
   return {
     follow,
     drop,
-    /** Locked until the end of the transaction; whoever comes meanwhile gets others. */
+    /** Fetches jobs and locks them until the transaction ends. Other calls get other jobs. */
     async fetch(db: Sql, name: string, count: number): Promise<FetchedJob[]> {
       const boss = await withQueue(name);
       const jobs = await boss.fetch<{ thread: string }>(name, { batchSize: count, db });
       return jobs.map(({ id, data }) => ({ id, thread: data.thread }));
     },
-    /** Fetched, and to wait again: until then, or for whoever comes next. */
+    /** Puts a fetched job back, to wait until `at` or for the next fetch. */
     async putBack(db: Sql, name: string, job: WaitingJob): Promise<void> {
       await drop(db, name, [job.id]);
       await insert(db, name, [job]);
@@ -201,7 +201,7 @@ export function createJobs(place: DatabasePlace) {
     async supervise(): Promise<void> {
       await (await started()).supervise();
     },
-    /** Of the engine's own jobs; for whoever looks whether one is there. */
+    /** Table of the jobs of the queue, for checks whether a job exists. */
     table: `${schemaOf(place)}.job`,
     close,
   } satisfies Jobs & Record<string, unknown>;

@@ -221,7 +221,7 @@ async function takeDue(
   return taken;
 }
 
-/** Whoever was visited first comes last the next time. */
+/** Rotates a list, so that the first entry is the last one next time. */
 function createTurns() {
   let turn = 0;
   return <T>(all: readonly T[]): T[] => {
@@ -411,7 +411,7 @@ function createMending(parts: LeaseParts) {
     const now = parts.clock.monotonic();
     const isDue = next !== undefined && now >= next;
     next = isDue ? now + MEND_MS : (next ?? now);
-    // What cannot be done now is done by whoever comes next.
+    // If it fails, the next sweep repeats it.
     if (isDue) await mendJobs(parts).catch(() => {});
   };
 }

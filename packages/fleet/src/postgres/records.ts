@@ -1,5 +1,5 @@
-// What lies beside the journal: accounts, results that are too large for it (by the hash of their bytes,
-// equal ones once), encrypted bytes of a thread by number, and the audit.
+// Records beside the journal: accounts, artifacts (by the hash of their bytes, equal ones once), encrypted bytes
+// of a thread by number, and the audit.
 import { createHash } from 'node:crypto';
 import { fail, ok } from '@kernmantle/core/base';
 import type { AuditFilter, AuditRow } from '@kernmantle/core/kernel';
@@ -18,7 +18,7 @@ const SECRET = 'SELECT km_secret($1, $2) AS number';
 const KEEP = 'SELECT km_keep($1, $2)';
 const PUT = `INSERT INTO artifacts (hash, bytes, created) VALUES ($1, $2, km_now()) ON CONFLICT DO NOTHING`;
 const USE = 'INSERT INTO artifact_uses (thread, hash) VALUES ($1, $2) ON CONFLICT DO NOTHING';
-// Whoever prunes meanwhile waits, and finds that it is used.
+// A prune at the same time waits for this lock, and then finds that the artifact is used.
 const STAYS = 'SELECT hash FROM artifacts WHERE hash = $1 FOR KEY SHARE';
 const FIND =
   'SELECT bytes FROM artifacts JOIN artifact_uses USING (hash) WHERE thread = $1 AND hash = $2';
@@ -66,18 +66,18 @@ async function putArtifact(
   });
 }
 
-/** What a filter asks of a row; `at` stands for the value that it compares. */
+/** SQL condition of each filter; `at` is the parameter to compare with. */
 const WHERE: Readonly<Record<Exclude<keyof AuditFilter, 'limit'>, (at: string) => string>> = {
   decision: (at) => `decision = ${at}`,
   surface: (at) => `surface = ${at}`,
   thread: (at) => `${at} IN (caller, target)`,
-  // The whole id, or what stands after its last slash.
+  // The whole id, or the part after its last slash.
   tool: (at) =>
     `operation LIKE 'tool:%' AND right(operation, length(${at}) + 1) IN (':' || ${at}, '/' || ${at})`,
   since: (at) => `time COLLATE "C" >= ${at}`,
 };
 
-/** The latest, oldest first. */
+/** Returns the latest rows, oldest first. */
 async function auditRows(
   database: Database,
   { limit, ...filter }: AuditFilter,
@@ -89,7 +89,7 @@ async function auditRows(
     values.push(value);
     texts.push(where(`$${values.length}::text`));
   }
-  // For the index, which holds nothing else.
+  // This condition lets the server use the index of refusals.
   if (filter.decision && filter.decision !== 'allowed') texts.push("decision <> 'allowed'");
   const where = texts.length > 0 ? `WHERE ${texts.join(' AND ')}` : '';
   const count = Math.max(0, Math.min(limit, MAX_READ));
