@@ -1,8 +1,7 @@
-// The queue of a fleet: jobs of the engine (pg-boss) follow what the rows of threads say. A thread that
-// is queued has one job, whose id its row keeps; who takes it holds it by that job. INVARIANT: jobs are
-// made, moved and dropped in the transaction that changes the row, and no job decides anything: a thread
-// is taken when its row says so (`km_take`). A job too many is dropped by whoever fetches it, and one that
-// is missing is made again by the sweep, so the engine may lose, repeat and delay what it likes.
+// The queue of a fleet: jobs of pg-boss follow the rows of threads. A queued thread has one job, whose id is in its
+// row. INVARIANT: jobs are always made, moved and dropped in the transaction that changes the row, and a job never
+// decides: `km_take` claims a thread only if its row allows it. A worker drops a superfluous job that it fetches,
+// and the sweep makes a missing one, so pg-boss can lose, repeat and delay jobs.
 // Not `stately`: there a thread with two jobs makes every fetch of its queue come back empty.
 import type { PgBoss, QueueOptions } from 'pg-boss';
 import type { DatabasePlace, Sql } from './connection.ts';

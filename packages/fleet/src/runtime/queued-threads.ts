@@ -1,5 +1,5 @@
-// Threads where machines share the store: whoever asks for a run queues it and looks on while a worker
-// runs it. INVARIANT: nothing runs in the process that asks, and leaving it ends nothing.
+// Threads in a store that machines share: a run is queued, and this process follows it while a worker runs it.
+// INVARIANT: a thread never runs in this process, and the end of this process never ends a thread.
 import { createRecent, fail, type Outcome, ok, systemRandom } from '@kernmantle/core/base';
 import type { Live, ResumeOptions, ThreadResult } from '@kernmantle/core/harness';
 import type { ProjectIdentity, ThreadObserver, Threads } from '@kernmantle/core/runtime';
