@@ -44,6 +44,7 @@ const TASKS = {
       'bench',
       'scripts',
     ],
+    ['node', join(root, 'scripts', 'lint-sql.js')],
   ],
   types: [
     [...bin('typescript', 'bin', 'tsc'), '-p', 'tsconfig.json'],

@@ -14,6 +14,7 @@ const [outDir = `${root}/dist`, ...programs] = process.argv.slice(2);
 const SQL_FILE = /readFileSync\(new URL\('([^']+\.sql)', import\.meta\.url\), 'utf8'\)/g;
 const sqlTexts = {
   name: 'sql-texts',
+  enforce: 'pre',
   transform: (code, id) =>
     code.replaceAll(SQL_FILE, (_, path) =>
       JSON.stringify(readFileSync(new URL(path, pathToFileURL(id)), 'utf8')),

@@ -107,7 +107,7 @@ export function readSources(root) {
       .filter(
         (path) => !/\/(?:node_modules|dist)\//.test(path) && statSync(join(root, path)).isFile(),
       );
-  const paths = list('packages').filter((path) => /^packages\/[^/]+\/src\//.test(path));
+  const paths = list('packages').filter((path) => /^packages\/[^/]+\/(?:src|sql)\//.test(path));
   const texts = paths
     .filter((path) => /\.(?:tsx?|css|sql)$/.test(path) && !/\.test\.tsx?$/.test(path))
     .sort()

@@ -1,6 +1,9 @@
--- One thread, by its name. Refused: why (not_found, store_newer, thread_ended, lease_held), with what is
--- known of it. Its journal is of the holder's form from here on. The jobs that count no more are told, with
--- the form that their queue has in its name, to be dropped in the same transaction.
+-- Leases, and the jobs of the queue that follow from them. INVARIANT: rows of threads are locked in the order of
+-- their ids, and before the jobs. `km_take` and `km_sweep` wait for no row: they skip a locked one.
+
+-- Claims the lease of one thread. `o_refused`: not_found, store_newer, thread_ended or lease_held, with columns of
+-- the thread. From here on its journal has the format of the new owner. `o_dropped`: its jobs, which the caller
+-- drops in the same transaction, in the queue of format `o_format`.
 CREATE OR REPLACE FUNCTION km_claim(p_thread text, p_owner text, p_ttl bigint, p_max bigint,
   p_force boolean, p_reopen boolean, p_gone text[], p_format int,
   OUT o_refused text, OUT o_status text, OUT o_owner text, OUT o_until bigint, OUT o_tenant text,
@@ -24,8 +27,9 @@ BEGIN
   o_dropped := array_remove(ARRAY[r.job, r.work], NULL);
 END $$;
 
--- Threads by their fetched jobs. 'taken'; 'drop': nobody needs the job; 'back': it is not time (o_at),
--- or somebody is at the row. One that was of an older form has no job any more: its queue was that form's.
+-- Claims the threads of fetched jobs. 'taken'; 'drop': the job is not needed; 'back': the thread is due later
+-- (`o_at`), or another transaction has locked its row. A thread of an older format loses its job, because the
+-- queue of that job has the older format too.
 CREATE OR REPLACE FUNCTION km_take(p_threads text[], p_jobs uuid[], p_owner text, p_ttl bigint,
   p_format int)
   RETURNS TABLE (o_thread text, o_job uuid, o_verdict text, o_at bigint, o_priority int)
@@ -58,7 +62,7 @@ BEGIN
     ORDER BY s.priority DESC, l.queued, n.id;
 END $$;
 
--- All that a process holds. Those that are missing in the answer are lost.
+-- Renews all leases of a process. A lease that is missing in the answer is lost.
 CREATE OR REPLACE FUNCTION km_renew(p_threads text[], p_epochs int[], p_ttl bigint)
   RETURNS TABLE (o_thread text, o_wakes int, o_tenant text, o_project text, o_work uuid)
   LANGUAGE plpgsql AS $$
@@ -70,8 +74,8 @@ BEGIN
     RETURNING t.id, t.wakes, t.tenant, t.project, t.work;
 END $$;
 
--- Queued as it is asked for; else, with an unheard signal, at once, as by a commit. False: it was not
--- held any more.
+-- Releases a lease. The thread is queued if the caller asks for it, or if it has a signal that it did not
+-- acknowledge. False: the lease was already gone.
 CREATE OR REPLACE FUNCTION km_release(p_thread text, p_epoch int, p_again boolean, p_delay bigint)
   RETURNS boolean LANGUAGE plpgsql AS $$
 BEGIN
@@ -81,7 +85,8 @@ BEGIN
     WHERE id = p_thread AND epoch = p_epoch AND owner IS NOT NULL;
   RETURN FOUND;
 END $$;
--- Whoever has a lease that is over, or was let go while at work and taken by nobody.
+
+-- Finds threads whose lease is over, and threads at work that have neither a lease nor a place in a queue.
 CREATE OR REPLACE FUNCTION km_lost(p_max bigint, p_gone text[])
   RETURNS TABLE (o_thread text, o_epoch int, o_seq int, o_ended boolean) LANGUAGE plpgsql AS $$
 DECLARE
@@ -95,12 +100,13 @@ BEGIN
       AND t.updated <= v_now - 60000;
 END $$;
 
--- At work: interrupted. Else (claimed and not begun): free again, as it was. Only under these epochs, and
--- only what is still lost: its holder may have come back after somebody looked.
+-- Interrupts lost threads that are at work, and queues the others. A thread that has another epoch, or whose owner
+-- renewed the lease after `km_lost`, is left alone.
 CREATE OR REPLACE FUNCTION km_sweep(p_threads text[], p_epochs int[], p_max bigint, p_gone text[])
   RETURNS TABLE (o_thread text, o_seq int, o_interrupted boolean) LANGUAGE plpgsql AS $$
 DECLARE
   r record;
+  v_cause text;
   v_now bigint := km_now();
 BEGIN
   FOR r IN SELECT t.id, t.number, t.seq, t.owner, km_at_work(t.status) AS work FROM threads t
@@ -109,23 +115,22 @@ BEGIN
       AND (t.lease_until <= v_now OR t.lease_until > v_now + p_max OR t.owner = ANY (p_gone)))
     ORDER BY t.id FOR UPDATE OF t SKIP LOCKED
   LOOP
+    v_cause := CASE WHEN r.owner IS NULL OR r.owner = ANY (p_gone) THEN 'process_lost' ELSE 'lease_expired' END;
     UPDATE threads SET epoch = epoch + 1, owner = NULL, lease_until = NULL, queued = v_now,
       status = CASE WHEN r.work THEN 'interrupted' ELSE status END,
       seq = CASE WHEN r.work THEN seq + 1 ELSE seq END,
       updated = CASE WHEN r.work THEN v_now ELSE updated END WHERE id = r.id;
     IF r.work THEN
       INSERT INTO thread_events (thread, seq, ts, turn, type, data)
-        VALUES (r.number, r.seq + 1, v_now, 0, 'status', json_strip_nulls(CASE WHEN r.owner IS NULL OR r.owner = ANY (p_gone)
-  THEN json_build_object('status', 'interrupted', 'cause', 'process_lost',
-    'reason', km_reason('process_lost'), 'owner', r.owner)
-  ELSE json_build_object('status', 'interrupted', 'cause', 'lease_expired',
-    'reason', km_reason('lease_expired'), 'owner', r.owner) END)::text);
+        VALUES (r.number, r.seq + 1, v_now, 0, 'status', json_strip_nulls(json_build_object('status', 'interrupted',
+          'cause', v_cause, 'reason', km_reason(v_cause), 'owner', r.owner))::text);
     END IF;
     o_thread := r.id; o_interrupted := r.work; o_seq := r.seq + r.work::int;
     RETURN NEXT;
   END LOOP;
 END $$;
--- What the engine has to do so that jobs are what these rows say; others are told that they moved.
+
+-- Returns the jobs that the queue must make and drop for these threads, and announces their new state.
 CREATE OR REPLACE FUNCTION km_follow(p_threads text[])
   RETURNS TABLE (o_thread text, o_tenant text, o_project text, o_format int, o_priority int, o_at bigint,
     o_job uuid, o_made boolean, o_dropped uuid[]) LANGUAGE plpgsql AS $$

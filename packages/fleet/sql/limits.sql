@@ -1,4 +1,12 @@
--- When the backend of this session began: with its number it names one connection, for good.
+-- Limits of requests that machines share, and labels of files. How a limit holds, as the provider sees it:
+-- - A request locks the rows of its limits first, in the order of their names. Only the clock of the server counts.
+-- - `places` are open requests. A place is lost if its owner did not renew it in time and the connection of the last
+--   renewal is closed as well: a process that stands still cannot end a request, and stays connected.
+-- - `rate_buckets` hold the seconds in which requests arrive at the latest: first `SEND_WITHIN_MS` after they were
+--   admitted, then when they were answered. A second counts for 60 more, so no 60 seconds exceed the limit.
+-- - `waiting` are requests without a place. A place that one of them waits for is not given to a later one.
+
+-- Start of the backend of this session. Together with its number it identifies one connection.
 CREATE OR REPLACE FUNCTION km_backend_since() RETURNS timestamptz LANGUAGE sql STABLE AS
   'SELECT backend_start FROM pg_stat_get_activity(pg_backend_pid())';
 
@@ -10,12 +18,13 @@ BEGIN
     WHERE (p.provider = p_provider OR p.tenant = p_tenant) AND p.until < p_now
       AND NOT EXISTS (
         SELECT 1 FROM pg_stat_get_activity(p.backend) a
-        -- Of another user's connections we only see that they are there.
+        -- The start of a connection of another user cannot be read.
         WHERE a.backend_start = p.backend_since OR a.backend_start IS NULL)
     ORDER BY p.place FOR UPDATE SKIP LOCKED);
 END $$;
 
--- Empty texts: it has a place. Else the limit that has no room, and when to ask again; `never`: not today.
+-- Empty texts: the request has a place. Otherwise the limit that is reached, and when to ask again. `never`: the
+-- request cannot have a place today.
 CREATE OR REPLACE FUNCTION km_enter(
   p_provider text, p_tenant text, p_owner text, p_tokens bigint, p_spend numeric, p_ttl bigint,
   p_send_within bigint,
@@ -116,7 +125,7 @@ BEGIN
   END LOOP;
 END $$;
 
--- Answered: so it arrived by now. What is touched is touched in the order of km_enter.
+-- Ends a request. Its answer proves that it arrived. The rows are locked in the order of km_enter.
 CREATE OR REPLACE FUNCTION km_exit(p_place bigint, p_tokens bigint, p_spend numeric)
 RETURNS void LANGUAGE plpgsql AS $$
 DECLARE
@@ -152,7 +161,7 @@ BEGIN
   END LOOP;
 END $$;
 
--- Held longer, over the connection that their holder has now.
+-- Renews places, over the present connection of their owner.
 CREATE OR REPLACE FUNCTION km_stay(p_places bigint[], p_ttl bigint) RETURNS SETOF bigint
 LANGUAGE plpgsql AS $$
 BEGIN
@@ -163,7 +172,7 @@ BEGIN
   FROM mine WHERE p.place = mine.place RETURNING p.place;
 END $$;
 
--- Rows of a project are numbered in the order in which they are seen: who is second waits for the first.
+-- Numbers the rows of a project in the order in which readers see them: a second writer waits for the first.
 CREATE OR REPLACE FUNCTION km_add_labels(p_project text, p_rows text[]) RETURNS bigint
 LANGUAGE plpgsql AS $$
 DECLARE

@@ -1,18 +1,21 @@
+-- Time, the channel of the registry, and signals.
+
 -- Milliseconds since 1970. All times of the registry are the server's.
 CREATE OR REPLACE FUNCTION km_now() RETURNS bigint LANGUAGE sql VOLATILE
   AS $$ SELECT (extract(epoch FROM clock_timestamp()) * 1000)::bigint $$;
 
--- A time that somebody named when his clock said p_said, on the server's clock: as it is where the two
--- agree, else as far from now as he meant it.
+-- Converts a time of a caller, whose clock shows `p_said`, to the clock of the server. If the clocks differ, the
+-- distance from now is kept.
 CREATE OR REPLACE FUNCTION km_when(p_time bigint, p_said bigint) RETURNS bigint LANGUAGE sql VOLATILE
   AS $$ SELECT CASE WHEN abs(km_now() - p_said) <= km_agree_ms() THEN p_time ELSE p_time + km_now() - p_said END $$;
 
--- One word to the channel of the registry: see feed.ts. Whoever may connect to a database may speak on
--- every channel and listen to it: so its name is known to those alone who may read the registry.
+-- Sends one message to the channel of the registry (feed.ts). Every user of a database can use every channel, so
+-- only users who can read the registry know the name of this one.
 CREATE OR REPLACE FUNCTION km_tell(p_word text) RETURNS void LANGUAGE sql VOLATILE
   AS $$ SELECT pg_notify('km_' || coalesce((SELECT value FROM about WHERE name = 'channel'),
     current_schema()), left(p_word, 7000)) $$;
--- The same key again is the same signal. No number: nobody is there, or it has ended.
+
+-- Sends a signal once for each key. No number: the thread does not exist (no status) or has ended.
 CREATE OR REPLACE FUNCTION km_signal(p_thread text, p_kind text, p_payload text, p_key text, p_by text,
   p_now bigint, OUT o_number int, OUT o_status text) LANGUAGE plpgsql AS $$
 BEGIN

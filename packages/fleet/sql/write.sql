@@ -37,7 +37,7 @@ $$;
 CREATE OR REPLACE FUNCTION km_view(p_thread text, p_more jsonb) RETURNS json LANGUAGE sql STABLE AS $$
   SELECT json_build_object('seq', t.seq, 'epoch', t.epoch, 'status', t.status, 'wakes', t.wakes,
     'heard', t.heard, 'lease_ms', t.lease_until - km_now(), 'chain', t.chain,
-    'accounts', (SELECT json_agg(json_build_object('thread', b.thread, 'version', b.version, 'account', b.account)
+    'accounts', (SELECT json_agg(json_build_object('thread', b.thread, 'version', b.version, 'account', b.account::text)
         ORDER BY u.at)
       FROM unnest(t.chain) WITH ORDINALITY u(id, at) JOIN budgets b ON b.thread = u.id),
     'taken', km_taken(p_more -> 'children'), 'secret', km_secret(t.id, p_more -> 'secrets'))
@@ -64,7 +64,8 @@ DECLARE
 BEGIN
   INSERT INTO budgets (thread, account) VALUES (v_id, (p_child ->> 'account')::jsonb);
   INSERT INTO threads (id, parent, root, chain, depth, kind, directive, version, runner, tenant, project,
-      items, detached, status, seq, epoch, attempt, owner, lease_until, queued, priority, format, created, updated, title)
+      items, detached, status, seq, epoch, attempt, owner, lease_until, queued, priority, format, created, updated,
+      title)
     VALUES (v_id, p_parent.id, coalesce(p_parent.root, v_id), v_id || coalesce(p_parent.chain, '{}'),
       coalesce(p_parent.depth + CASE WHEN v_kind = 'hook' THEN 0 ELSE 1 END, 0), v_kind,
       p_child ->> 'directive', p_child ->> 'version', p_child ->> 'runner',
@@ -127,7 +128,7 @@ END $$;
 -- The rows in it stay locked until the transaction ends, so a second call in it does not fail for them.
 CREATE OR REPLACE FUNCTION km_write(p_thread text, p_seq int, p_epoch int, p_wakes int, p_chain text[],
   p_versions int[], p_types text[], p_turns int[], p_times bigint[], p_texts text[], p_told int, p_heard int,
-  p_status text, p_cost text, p_attempt int, p_release boolean, p_queue_in bigint, p_rest boolean, p_more jsonb,
+  p_status text, p_cost text, p_attempt int, p_release boolean, p_queue_in bigint, p_more jsonb,
   OUT o_view json, OUT o_lease_ms bigint, OUT o_wakes int, OUT o_signals json, OUT o_revoked text)
 -- A list of one or two ids would be planned anew each time.
 LANGUAGE plpgsql SET plan_cache_mode = force_generic_plan AS $$
@@ -150,7 +151,8 @@ BEGIN
       (SELECT s ->> 'thread' FROM jsonb_array_elements(p_more -> 'tell') s) ORDER BY id FOR UPDATE;
   END IF;
   UPDATE threads SET seq = seq + cardinality(p_types), updated = v_now, cost = coalesce(p_cost, cost),
-    attempt = coalesce(p_attempt, attempt), items = coalesce(p_more ->> 'items', items), status = coalesce(p_status, status),
+    attempt = coalesce(p_attempt, attempt), items = coalesce(p_more ->> 'items', items),
+    status = coalesce(p_status, status),
     ended = CASE WHEN p_status IS NULL THEN ended WHEN km_ended(p_status) THEN v_now END, heard = p_heard,
     owner = CASE WHEN p_release THEN NULL ELSE owner END,
     lease_until = CASE WHEN p_release THEN NULL ELSE lease_until END,
@@ -159,7 +161,9 @@ BEGIN
       AND (p_wakes IS NULL OR wakes = p_wakes)
     RETURNING * INTO t;
   IF t.id IS NULL THEN
-    PERFORM 1 FROM threads WHERE id = p_thread FOR NO KEY UPDATE;
+    -- Only a new signal allows another try. Any other lock would hide a lost thread from a sweep.
+    PERFORM 1 FROM threads WHERE id = p_thread AND seq = p_seq AND epoch = p_epoch AND lease_until > km_now()
+      FOR NO KEY UPDATE;
     o_view := km_view(p_thread, p_more);
     RETURN;
   END IF;
@@ -170,7 +174,9 @@ BEGIN
     UPDATE budgets SET account = (p_more -> 'accounts' ->> thread)::jsonb, version = version + 1
       WHERE thread = ANY (p_chain) AND p_more -> 'accounts' ? thread;
   END IF;
-  IF p_rest THEN PERFORM km_write_rest(t, p_more, v_now); END IF;
+  IF p_more ?| '{children,result,limits,search,tell,secrets,audit}' THEN
+    PERFORM km_write_rest(t, p_more, v_now);
+  END IF;
   o_lease_ms := coalesce(t.lease_until - v_now, 0);
   o_wakes := t.wakes;
   IF t.wakes > p_told THEN o_signals := km_signals(p_thread, p_told); END IF;

@@ -1,7 +1,6 @@
-// A real PostgreSQL on loopback, to try a fleet on one machine: made in a folder of its own, gone with
-// whoever asked for it. It is a process in a group of its own, because Ctrl-C in a terminal reaches a
-// whole group and a worker needs its store until it has handed over; and it ends when the pipe to us
-// does, so nothing of it stays behind, however we ended.
+// Starts a real PostgreSQL on loopback, to try a fleet on one machine. Its folder is removed with it. It runs in its
+// own process group, because Ctrl-C in a terminal reaches a whole group and a worker needs its store until it has
+// handed over its threads. It ends with the pipe to this process, so nothing of it stays behind.
 import { chmodSync, mkdtempSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';

@@ -5,15 +5,12 @@ import { type AmountsText, amountsText, positive, readAmounts } from './amounts.
 import type { Account } from './decide.ts';
 import type { BudgetState, OpenReservation } from './port.ts';
 
-/** The JSON of an account, as a store returns it. */
-export interface AccountText extends Record<'limits' | 'used' | 'reserved', AmountsText> {
+interface AccountText extends Record<'limits' | 'used' | 'reserved', AmountsText> {
   open: readonly { key: string; amounts: AmountsText; from?: string | null; standing?: unknown }[];
 }
 
-export function readAccount(
-  thread: string,
-  { limits, used, reserved, open }: AccountText,
-): Account {
+export function readAccount(thread: string, text: string): Account {
+  const { limits, used, reserved, open }: AccountText = JSON.parse(text);
   return {
     thread,
     limits: readAmounts(limits),
@@ -40,7 +37,7 @@ export function writeAccount({ limits, used, reserved, open }: Account): string 
 
 const ZERO = { spawns: 0n, tokens: 0n, input_tokens: 0n, output_tokens: 0n, spend: 0n };
 
-export function toBudgetState(thread: string, text: AccountText): BudgetState {
+export function toBudgetState(thread: string, text: string): BudgetState {
   const { limits, used, reserved } = readAccount(thread, text);
   return { thread, limits, used: { ...ZERO, ...used }, reserved: { ...ZERO, ...reserved } };
 }

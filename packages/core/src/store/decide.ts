@@ -355,11 +355,15 @@ type BudgetChange = Pick<Commit, (typeof CHANGES)[number]>;
 export const changesBudgets = (change: BudgetChange): boolean =>
   CHANGES.some((part) => change[part] !== undefined);
 
-/** Decides about budgets alone: for a new root, whose chain is empty. */
+/** Decides without a fence: for a new root, whose chain is empty. `takenId`: a child whose id is in use. */
 export function decideBudgets(
   before: readonly Account[],
   change: BudgetChange,
+  takenId?: string,
 ): BudgetDecision | BudgetRefusal {
+  const ids = change.children?.map(({ id }) => id);
+  const taken = takenId ?? ids?.find((id, at) => ids.indexOf(id) !== at);
+  if (taken !== undefined) return refuse(threadExists(taken));
   let chain = [...before];
   const reserved: string[] = [];
   for (const one of change.settle ?? []) {
@@ -389,10 +393,7 @@ export function decideBudgets(
 export function decide(view: ChainView, commit: Commit, now: number): Decision {
   const refusal = checkFence(view, commit, now);
   if (refusal) return refusal;
-  const ids = commit.children?.map(({ id }) => id);
-  const taken = view.takenId ?? ids?.find((id, at) => ids.indexOf(id) !== at);
-  if (taken !== undefined) return refuse(threadExists(taken));
-  const budgets = decideBudgets(view.accounts, commit);
+  const budgets = decideBudgets(view.accounts, commit, view.takenId);
   if (budgets.kind === 'refuse') return budgets;
   const { accounts, children, reserved } = budgets;
   return { kind: 'write', row: changeRow(view.fence, commit, now), accounts, children, reserved };

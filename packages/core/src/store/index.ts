@@ -1,5 +1,4 @@
 export {
-  type AccountText,
   openReservations,
   readAccount,
   toBudgetState,
@@ -14,14 +13,10 @@ export {
   readAmounts,
 } from './amounts.ts';
 export {
-  type Account,
-  type BudgetRefusal,
   changesBudgets,
   decide,
   decideBudgets,
-  type Fence,
   LEASE_LOST,
-  type RowChange,
 } from './decide.ts';
 export {
   approvalTexts,
@@ -112,7 +107,6 @@ export {
   secretExists,
   THREAD_STATUSES,
   type ThreadStatus,
-  threadExists,
 } from './thread-id.ts';
 export { readTranscript } from './transcript/read.ts';
 export {

@@ -32,7 +32,7 @@ const WORK = AT_WORK.map((status) => `'${status}'`).join(', ');
 
 const list = (table: CopiedTable): string => columnsOf(table).join(', ');
 
-// Whoever held it is lost: what was not at work is free again, the rest is found by a sweep.
+// The owners are lost: a thread that was not at work is free, and a sweep finds the others.
 const QUEUED = `CASE WHEN owner IS NOT NULL AND status NOT IN (${ENDED}, ${WORK}) THEN updated ELSE queued END AS queued`;
 const THREADS = `SELECT ${columnsOf('threads')
   .map((name) => (name === 'queued' ? QUEUED : name))

@@ -1,7 +1,6 @@
-// A registry moves: from a file to a server, back, or to another place of the same kind. The source stays
-// as it is. INVARIANT: nothing that somebody works on is copied; the target shows all of it or nothing;
-// every epoch is raised, so whoever held a thread before cannot write to the copy. A copy that was broken
-// off goes on where it was: trees that did not change are not sent again.
+// Copies a registry between files and servers. The source does not change. INVARIANT: a leased thread is never
+// copied; the target always shows the whole copy or nothing of it; every epoch is raised, so an earlier owner can
+// never write to the copy. A copy that was stopped continues: an unchanged tree is not sent again.
 import { type Clock, fail, type Outcome, ok, systemRandom } from '@kernmantle/core/base';
 import type { Answer } from '@kernmantle/core/store';
 import { readPlace, shownPlace } from '../postgres/address.ts';

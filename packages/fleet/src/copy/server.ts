@@ -1,5 +1,5 @@
-// A registry on a server, as the source or the target of a copy. A target's rows wait in tables beside
-// ours, a tree at a time, and come into ours in one transaction when all of them are there.
+// A registry on a server, as the source or the target of a copy. The rows of a target are staged in extra tables,
+// one tree at a time, and are moved in one transaction when they are complete.
 import { fail, type Outcome, ok } from '@kernmantle/core/base';
 import type { Answer } from '@kernmantle/core/store';
 import type pg from 'pg';
@@ -22,19 +22,19 @@ import {
   type RowCounts,
 } from './rows.ts';
 
-/** Longer than any of it takes. */
+/** Longer than any statement of a copy takes. */
 const LONG_MS = 24 * 60 * 60 * 1000;
 const PATIENT = 'SET statement_timeout = 0; SET idle_in_transaction_session_timeout = 0';
 
 interface Line {
   all<R extends object>(text: string, values?: readonly unknown[]): Promise<R[]>;
-  /** How many rows it touched. */
+  /** Returns the number of changed rows. */
   run(text: string, values?: readonly unknown[]): Promise<number>;
   fault(error: unknown): Outcome<never>;
   close(): Promise<void>;
 }
 
-/** One connection that waits as long as it takes, to a registry of this version and user. */
+/** Opens one connection without time limits to a registry of this version and user. */
 async function openLine(options: OwnedDatabase): Answer<Line> {
   const opened = await openDatabase({ ...options, connections: 1 });
   if (!opened.ok) return opened;
@@ -64,7 +64,7 @@ async function openLine(options: OwnedDatabase): Answer<Line> {
   });
 }
 
-/** What stands in ours otherwise than it travels. */
+/** SQL of the columns whose form in a copy differs from ours. */
 const MADE: Readonly<Record<string, string>> = {
   chain: 'array_to_json(t.chain)::text',
   detached: 't.detached::int',
@@ -111,10 +111,10 @@ const OF_NONE: Partial<Record<CopiedTable, string>> = {
     WHERE $1::text IS NOT NULL AND b.thread NOT IN (SELECT id FROM threads)`,
 };
 
-/** Where other projects are in it, too: what the audit has of the threads of one. */
+/** Audit rows of the copied threads, if the registry has other projects as well. */
 const AUDIT_OF = `audit WHERE caller IN (SELECT id FROM copied_trees) OR target IN (SELECT id FROM copied_trees)`;
 
-/** `project`: only its trees, where there are others; what belongs to no thread is not told apart and stays there. */
+/** `project`: copies only its trees. If there are other projects, rows without a thread stay. */
 export async function openServerSource(
   options: OwnedDatabase,
   project: string | undefined,
@@ -191,7 +191,7 @@ export async function openServerSource(
   });
 }
 
-/** Counted by the tables themselves, not by the way in which they are read. */
+/** Counts the rows in the tables, independently of the queries that read them. */
 async function countSource(line: Line, isWhole: boolean): Promise<RowCounts> {
   const mine = isWhole ? 'true' : 'thread IN (SELECT id FROM copied_trees)';
   const from: Readonly<Record<CopiedTable, string>> = {
@@ -223,8 +223,6 @@ async function countIn(line: Line, from: (table: CopiedTable) => string): Promis
   return Object.fromEntries<number>(counted) as RowCounts;
 }
 
-// Tables beside ours, in which a copy waits.
-
 const SQL_TYPES = { text: 'text', int: 'bigint', bytes: 'bytea' } as const;
 const typesOf = (table: CopiedTable): string[] =>
   Object.values<'text' | 'int' | 'bytes'>(COPIED[table]).map((kind) => SQL_TYPES[kind]);
@@ -254,7 +252,7 @@ const insertRows = (line: Line, tree: string, table: CopiedTable, rows: readonly
   const columns = columnsOf(table).map((_, index) =>
     rows.map((row) => {
       const cell = row[index] ?? null;
-      // A file keeps characters that a server does not.
+      // A file can contain characters that a server refuses.
       return typeof cell === 'string' ? storable(cell) : cell;
     }),
   );
@@ -271,7 +269,7 @@ const ARRIVING: Readonly<Record<string, string>> = {
 const same = (table: CopiedTable, more = ''): string =>
   `INSERT INTO ${table} (${list(table)}) SELECT ${list(table)} FROM ${waiting(table)} ORDER BY place ${more}`;
 
-/** Out of the waiting tables into ours. */
+/** Moves the staged rows into our tables. */
 const ARRIVE: Readonly<Record<CopiedTable, string>> = {
   threads: `INSERT INTO threads (${OWN.join(', ')}, killed) SELECT ${OWN.map((name) => ARRIVING[name] ?? name).join(', ')},
     EXISTS (SELECT 1 FROM copying_signals s WHERE s.thread = c.id AND s.kind = 'kill')
@@ -311,7 +309,7 @@ async function arrive(line: Line, counts: RowCounts): Promise<Outcome<null>> {
   if (wrong !== undefined) return fail('store_failed', `the copy is not whole: ${wrong}`);
   for (const table of COPIED_TABLES) {
     const count = await line.run(ARRIVE[table]);
-    // Artifacts that were there already are the same.
+    // An artifact with the same hash is equal.
     if (table === 'artifacts' || count === counts[table]) continue;
     return fail('store_failed', `the copy is not whole: ${count} rows of ${table} arrived`);
   }

@@ -1,6 +1,6 @@
-// Questions to people and their answers. An approval is bound: to one exact call, or to a named
-// capability or limit. INVARIANT: only a human channel decides, once, and what was approved is used no
-// more often and no later than was said, by the server's clock. Rows are locked, the thread's first.
+// Approval requests and their decisions. An approval is bound to one exact call, or to a named capability or limit.
+// INVARIANT: a request is decided at most once, by a human channel, and an approval is never used more often or
+// later than the decision allows, on the clock of the server. The row of the thread is locked first.
 import { canonicalJson, type Failure, fail } from '@kernmantle/core/base';
 import type {
   Answer,
@@ -27,7 +27,7 @@ const COLUMNS =
 const SELECT = `SELECT ${COLUMNS}, km_now() AS now FROM approvals`;
 const ONE = `${SELECT} WHERE id = $1`;
 const LOCK_ONE = `${ONE} FOR UPDATE`;
-// The same question of two at once: the second waits, and finds the first one's.
+// Of two equal requests at once, the second waits and finds the first.
 const ALONE = "SELECT pg_advisory_xact_lock(hashtextextended(current_schema() || ' ' || $1, 0))";
 const OPEN = `${SELECT} WHERE md5(binding) = md5($1) AND binding = $1 AND thread IS NOT DISTINCT FROM $2
   AND kind = $3 AND state = 'pending' ORDER BY asked DESC, id DESC LIMIT 1`;
@@ -51,7 +51,7 @@ const REFUSALS: Readonly<Record<Exclude<ApprovalState, 'approved'>, string>> = {
   used: 'was used as often as allowed',
 };
 
-/** Expiry is a fact of the clock, not of the row. */
+/** Returns the state now: a row does not change when it expires. */
 function stateOf(row: ApprovalColumns): ApprovalState {
   const { state, expires, uses_left, now } = row;
   if (state !== 'pending' && state !== 'approved') return state;
@@ -98,7 +98,7 @@ async function chainOf(sql: Sql, thread: string): Promise<readonly string[]> {
   return (await sql.get<{ chain: string[] }>(CHAIN, thread))?.chain ?? [];
 }
 
-/** A thread asks for itself, or as a hook for a thread above it. */
+/** Makes the requests of a thread, for itself or (as a hook) for a thread above it. */
 export async function askInThread(
   sql: Sql,
   time: ServerTime,
@@ -120,7 +120,7 @@ export async function askInThread(
   return made;
 }
 
-/** What was asked by a commit that was written: under its own id, or the one that stood. */
+/** Returns the requests of a commit that was written, or the pending ones that it found. */
 export async function approvalsOf(
   sql: Sql,
   time: ServerTime,
@@ -142,7 +142,7 @@ interface Uses {
   taken: number;
 }
 
-/** May whoever asks use this one, for this? */
+/** Checks that the approval belongs to the caller and to this binding. */
 function checkUse(found: Approval, use: ApprovalUse, chain: readonly string[]): void {
   const isTheirs =
     chain.length === 0
@@ -164,13 +164,13 @@ function count(id: string, { left, taken }: Uses, back: boolean, state: Approval
     const message = `no use of approval \`${id}\` was taken here`;
     return refuse(fail('invalid_input', message, { approval: id }));
   }
-  // Uses of the same commit count: what the row says of them is not so any more.
+  // Earlier uses of the same commit count, which the row does not contain.
   const now = state === 'used' && left > 0 ? 'approved' : state;
   if (now !== 'approved') return refused(id, now);
   return left > 0 ? { left: left - 1, taken: taken + 1 } : refused(id, 'used');
 }
 
-/** By a thread, or outside of all (no chain). */
+/** Uses approvals for a thread, or outside of threads (no chain). */
 async function useAll(
   sql: Sql,
   time: ServerTime,
@@ -239,7 +239,7 @@ async function decide(
       const made = await sql.get<ApprovalColumns>(DECIDE, ...values);
       if (audit) await sql.all(AUDIT, JSON.stringify(auditRowsOf([audit])));
       if (row.thread !== null) {
-        // Who has ended needs no word of it.
+        // A thread that has ended gets no signal.
         await sql.all(
           SIGNAL,
           row.thread,
@@ -263,7 +263,7 @@ async function decide(
   return decided;
 }
 
-/** What stands in the rows that may be in a state now. */
+/** The stored states of rows that can be in a state now. */
 const STORED_AS: Readonly<Record<ApprovalState, readonly ApprovalState[]>> = {
   pending: ['pending'],
   approved: ['approved'],

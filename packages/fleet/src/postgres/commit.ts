@@ -38,28 +38,18 @@ import {
   type ViewColumns,
 } from './view.ts';
 
-const WRITE = `SELECT * FROM km_write($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19)`;
+const WRITE = `SELECT * FROM km_write($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18)`;
 
 interface WriteColumns {
   o_view: ViewColumns | null;
   o_lease_ms: number;
-  /** Null: nothing was written. */
+  /** The number of signals. Null: nothing was written. */
   o_wakes: number | null;
   o_signals: SignalColumns[] | null;
   o_revoked: string | null;
 }
 
 type Write = Extract<ReturnType<typeof decide>, { kind: 'write' }>;
-
-/** A part of the commit that `km_write_rest` writes. */
-const hasRest = ({ commit, result, limits, search, children, tell }: CommitText): boolean =>
-  result !== undefined ||
-  limits !== undefined ||
-  search !== undefined ||
-  children.length > 0 ||
-  tell.length > 0 ||
-  commit.secrets !== undefined ||
-  commit.audit !== undefined;
 
 /** The parts that few commits have, as JSON. Null: there is none. */
 function moreOf(
@@ -112,7 +102,7 @@ function valuesOf(
     deliveredOf(registry, thread, commit), row.heard, status, cost, attempt, row.release !== undefined,
     // Relative, because the clock of the server can differ.
     queued === null ? null : Math.round(queued - now),
-    hasRest(encoded), moreOf(encoded, decision, registry),
+    moreOf(encoded, decision, registry),
   ];
 }
 
@@ -132,7 +122,7 @@ interface CommitAnswer {
 const MAX_CONFLICTS = 3;
 
 /** Decides and writes until the rows did not change in between. Throws a refusal. Undefined: too many conflicts. */
-async function write(
+async function decideAndWrite(
   registry: ServerRegistry,
   sql: Sql,
   thread: string,
@@ -167,14 +157,14 @@ async function write(
     const values = valuesOf(registry, thread, encoded, view, decision, now);
     const row = await sql.get<WriteColumns>(WRITE, ...values);
     if (!row) throw new Error('a commit answered nothing');
-    if (row.o_wakes !== null) return answerOf(row, row.o_wakes, view, decision);
+    if (row.o_wakes !== null) return toAnswer(row, row.o_wakes, view, decision);
     conflicts += 1;
     view = freshView(thread, row.o_view, clock.now());
   }
   return undefined;
 }
 
-function answerOf(
+function toAnswer(
   { o_lease_ms, o_signals, o_revoked }: WriteColumns,
   wakes: number,
   { chain, accounts }: ServerView,
@@ -196,7 +186,7 @@ function answerOf(
       approvals: [],
       ...(o_revoked === null ? {} : { revoked: o_revoked }),
     },
-    row: { chain, status: row.status, wakes, heard: row.heard },
+    row: { chain, seq: row.seq, status: row.status, wakes, heard: row.heard },
     accounts: [
       ...accounts.filter(({ account }) => !isChanged.has(account.thread)),
       ...changed,
@@ -214,7 +204,7 @@ async function writeWhole(
 ): Promise<CommitAnswer | undefined> {
   const { jobs, time } = registry;
   const { ask, use, children = [], tell = [], release } = encoded.commit;
-  const written = await write(registry, sql, thread, encoded);
+  const written = await decideAndWrite(registry, sql, thread, encoded);
   if (!written) return undefined;
   const approvals = ask ? await askInThread(sql, time, thread, ask) : [];
   if (use) await useInThread(sql, time, thread, use);
@@ -231,7 +221,6 @@ const OPEN = `SELECT r ->> 'key' AS key FROM budgets, jsonb_array_elements(accou
   WHERE thread = ANY ($1) AND r ->> 'key' = ANY ($2)`;
 
 interface WrittenColumns extends CachedRow {
-  seq: number;
   epoch: number;
   lease_ms: number;
   revoked: string | null;
@@ -265,7 +254,7 @@ async function findWritten(
       approvals: ask ? await approvalsOf(sql, registry.time, thread, ask) : [],
       ...(revoked === null ? {} : { revoked }),
     },
-    row: { chain, status, wakes, heard },
+    row: { chain, seq, status, wakes, heard },
     accounts: [],
   };
 }
@@ -289,9 +278,14 @@ async function commitThread(
     tree: changesBudgets(commit) ? lease?.row?.chain.at(-1) : undefined,
     written: (sql) => findWritten(registry, sql, thread, commit),
     until: lease?.until,
+    // Only what was committed is cached: a version of the cache always has the content of the server.
+    done(answer) {
+      accounts.add(answer.accounts);
+      held.setRow(thread, epoch, answer.row);
+    },
   };
   const answer = await database.write(async (sql) => {
-    const tryWrite = how.plain ? write : writeWhole;
+    const tryWrite = how.plain ? decideAndWrite : writeWhole;
     const written = await tryWrite(registry, sql, thread, encoded.output);
     if (written) return written;
     // INVARIANT: the next try always ends. In a transaction, each conflict locks the rows that it returns.
@@ -308,8 +302,6 @@ async function commitThread(
   }
   const { committed, row } = answer.output;
   const { seq, signals, lease_ms, children: made } = committed;
-  accounts.add(answer.output.accounts);
-  held.setRow(thread, epoch, row);
   const fresh = held.tell(thread, epoch, signals);
   if (release) held.drop(thread, epoch);
   else held.renew(thread, epoch, start + lease_ms);

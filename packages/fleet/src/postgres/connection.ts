@@ -1,7 +1,7 @@
-// The way to a server: a pool of connections, what happens when one breaks, and when nobody said whether
-// a write arrived. INVARIANT: a write whose answer was lost is looked for before it is made again, so it
-// is there once or not at all; who cannot find out in time says so (`store_unknown`).
-/* oxlint-disable typescript/no-unnecessary-type-parameters -- whoever asks says what the columns are */
+// Connects to a server: a pool of connections, and what happens if one breaks, or if the answer of a write is
+// lost. INVARIANT: a write whose answer was lost is always looked for before it is repeated, so it is there at
+// most once. If that takes too long, the result is `store_unknown`.
+/* oxlint-disable typescript/no-unnecessary-type-parameters -- the caller names the columns */
 
 import {
   type Clock,
@@ -17,18 +17,18 @@ import { loadDrivers } from './drivers/load.ts';
 import { type Trouble, troubleOf, UNREACHABLE } from './errors.ts';
 
 export interface DatabasePlace {
-  /** As `pg` takes it. */
+  /** Connection string in the format of `pg`. */
   readonly url: string;
-  /** Of our tables; the engine's have a schema of their own, `SCHEMA_jobs`. */
+  /** Schema of our tables. The tables of the queue are in `SCHEMA_jobs`. */
   readonly schema: string;
 }
 
-/** Statements on one connection. They throw what the server throws; the doors make an answer of it. */
+/** Statements on one connection. They throw the errors of the server; `read` and `write` convert them. */
 export interface Sql {
-  /** Planned once a connection: for texts that are always the same. */
+  /** Prepares the statement once per connection, so the text must be constant. */
   all<R extends object>(text: string, ...values: unknown[]): Promise<R[]>;
   get<R extends object>(text: string, ...values: unknown[]): Promise<R | undefined>;
-  /** Any text, as the engine asks for it. */
+  /** Runs any text, for the library of the queue. */
   executeSql(text: string, values?: unknown[]): Promise<{ rows: Record<string, unknown>[] }>;
 }
 
@@ -39,38 +39,40 @@ export interface SqlWriting<T> {
   lane?: string;
   /** Root of a tree whose writes are made in order. */
   tree?: string | undefined;
-  /** What was answered, if it was written before. Without it, making it again does no harm. */
+  /** Called with the answer of a write, before the next write of its lane and tree starts. */
+  done?: (answer: T) => void;
+  /** Finds the answer of a write that arrived. Absent: the write can be repeated. */
   written?: (sql: Sql) => Promise<T | undefined>;
-  /** How long to look for it, on the monotonic clock; as long as anybody is patient when left out. */
+  /** When to stop looking, on the monotonic clock. Absent: after `patienceMs`. */
   until?: number | undefined;
   patienceMs?: number;
 }
 
 export interface Database {
   readonly schema: string;
-  /** Of the server, as it may be shown. */
+  /** Address of the server, without its password. */
   readonly place: string;
-  /** Statements that only read, on one connection. */
+  /** Runs statements that only read, on one connection. */
   read<T>(work: (sql: Sql) => Promise<T>, patienceMs?: number): Answer<T>;
-  /** In one transaction, which a throw undoes: `RefusedWrite`, or a refusal of the server's functions. */
+  /** Runs statements in one transaction. An exception rolls it back; `RefusedWrite` is the answer. */
   write<T>(work: (sql: Sql) => Promise<T>, how?: SqlWriting<T>): Answer<T>;
-  /** A connection of its own, for who listens or takes long; theirs to end. */
+  /** Opens a connection for listening or for long work. The caller ends it. */
   connect(settings?: pg.ClientConfig): Promise<pg.Client>;
-  /** Answers what was asked for; `store_closed` after it. */
+  /** Waits for the open requests. Later ones fail with `store_closed`. */
   close(): Promise<void>;
 }
 
 export interface DatabaseOptions {
   readonly place: DatabasePlace;
-  /** As it may be shown. */
+  /** The address without its password. */
   readonly shown: string;
   readonly clock: Clock;
   readonly random: RandomBytes;
-  /** How long others, or a server that starts again, are waited for. */
+  /** How long a request waits for locks, or for a server that restarts. */
   readonly patienceMs?: number;
-  /** Connections at most, besides the one that listens. */
+  /** The most connections, besides the one that listens. */
   readonly connections?: number;
-  /** The library's own, for who wants to see what happens when it fails. */
+  /** Replaces the client of the library, for tests of its failures. */
   readonly Client?: new (
     config?: pg.ClientConfig,
   ) => pg.Client;
@@ -78,11 +80,11 @@ export interface DatabaseOptions {
 
 const PATIENCE_MS = 10_000;
 const CONNECTIONS = 10;
-/** Whoever holds rows and does not go on loses them; a connection that says nothing is given up. */
+/** A transaction that stands still loses its locks, and a silent connection is closed, after these times. */
 const [STATEMENT_MS, SILENT_MS, CONNECT_MS] = [5000, 6000, 5000];
 const MAX_NAMES = 300;
 
-/** Every connection begins with these, without asking. */
+/** Adds the settings with which every connection starts. */
 function settingsOf({ url, schema }: DatabasePlace): string {
   const address = new URL(url);
   const given = address.searchParams.get('options');
@@ -105,7 +107,7 @@ function configOf({ place }: DatabaseOptions, library: typeof pg): pg.ClientConf
     connectionTimeoutMillis: CONNECT_MS,
     query_timeout: SILENT_MS,
     types: {
-      // Times and counts: all of them are far below 2^53.
+      // All times and counts are far below 2^53.
       getTypeParser: (type, format) =>
         type === library.types.builtins.INT8 ? Number : library.types.getTypeParser(type, format),
     },
@@ -114,7 +116,7 @@ function configOf({ place }: DatabaseOptions, library: typeof pg): pg.ClientConf
 
 const names = new Map<string, string>();
 
-/** The same text has the same name on every connection. */
+/** Names a statement. The same text has the same name on every connection. */
 function nameOf(text: string): { name?: string } {
   let name = names.get(text);
   if (name === undefined) {
@@ -186,13 +188,13 @@ async function attempt<T>(
   }
 }
 
-/** The pool, and how long whoever uses it is patient. */
+/** The pool, and how long a request waits for it. */
 interface Way extends Pick<DatabaseOptions, 'shown' | 'clock' | 'random'> {
   readonly pool: pg.Pool;
   readonly patienceMs: number;
 }
 
-/** Short at first; never two of them in step. */
+/** Waits before another try: a short time first, with a random part. */
 const pause = ({ random }: Way, tries: number): Promise<void> =>
   new Promise((resolve) => {
     setTimeout(resolve, Math.min(2 ** tries, 100) * (0.5 + (random(1)[0] ?? 0) / 512));
@@ -205,7 +207,7 @@ const unknown = (place: string): Failure =>
     { place },
   );
 
-/** Once more after what others did, or after a connection was lost, as long as it makes sense. */
+/** Repeats a write after a conflict or after a lost connection, until its time is over. */
 async function send<T>(way: Way, work: SqlWork<T>, how: SqlWriting<T>): Answer<T> {
   const { clock, shown } = way;
   const deadline = clock.monotonic() + (how.patienceMs ?? way.patienceMs);
@@ -215,7 +217,7 @@ async function send<T>(way: Way, work: SqlWork<T>, how: SqlWriting<T>): Answer<T
     if ('output' in tried) return ok(tried.output);
     const { kind, failure } = tried.trouble;
     if (kind === 'refused' || kind === 'final') {
-      // What was lost may have arrived after we looked, and be why this one is refused.
+      // The lost write can have arrived after the search, and be the reason for this refusal.
       const late =
         isInDoubt && how.written ? await attempt(way, how.written, READ, false) : undefined;
       const found = late && 'output' in late ? late.output : undefined;
@@ -228,7 +230,7 @@ async function send<T>(way: Way, work: SqlWork<T>, how: SqlWriting<T>): Answer<T
   }
 }
 
-/** Reading again does no harm, whatever became of the first. */
+/** Repeats a read, which changes nothing. */
 async function readAgain<T>(way: Way, work: SqlWork<T>, patienceMs: number): Answer<T> {
   const outcome: Outcome<T> = await send(way, work, { ...READ, patienceMs });
   if (outcome.ok || outcome.error.code !== 'store_unknown') return outcome;
@@ -237,7 +239,7 @@ async function readAgain<T>(way: Way, work: SqlWork<T>, patienceMs: number): Ans
   return fail('store_failed', message, { place, ...UNREACHABLE });
 }
 
-/** What is asked in one lane is asked in order. */
+/** Runs the requests of one lane one after the other. */
 function createLanes() {
   const lanes = new Map<string, Promise<unknown>>();
   return async <T>(lane: string | undefined, run: () => Answer<T>): Answer<T> => {
@@ -251,7 +253,7 @@ function createLanes() {
   };
 }
 
-/** Nothing is connected before it is needed. */
+/** Opens no connection before the first request. */
 export async function openDatabase(options: DatabaseOptions): Answer<Database> {
   const { place, shown, patienceMs = PATIENCE_MS, connections: max = CONNECTIONS } = options;
   const drivers = await loadDrivers();
@@ -260,7 +262,7 @@ export async function openDatabase(options: DatabaseOptions): Answer<Database> {
   const config = configOf(options, library);
   const Client = options.Client ?? library.Client;
   const pool = new library.Pool({ ...config, max, Client });
-  // A connection that breaks while nobody uses it is replaced by the next one.
+  // The pool replaces a connection that breaks while it is idle.
   pool.on('error', () => {});
   pool.on('connect', (client) => void client.on('error', () => {}));
   const way: Way = { ...options, pool, patienceMs };
@@ -279,12 +281,18 @@ export async function openDatabase(options: DatabaseOptions): Answer<Database> {
     return answer;
   }
 
+  async function finish<T>(work: SqlWork<T>, how: SqlWriting<T>): Answer<T> {
+    const answer = await send(way, work, how);
+    if (answer.ok) how.done?.(answer.output);
+    return answer;
+  }
+
   return ok({
     schema: place.schema,
     place: shown,
     read: (work, ms = patienceMs) => asked(() => readAgain(way, work, ms)),
     write: (work, how = {}) =>
-      asked(() => inLane(how.lane, () => inTree(how.tree, () => send(way, work, how)))),
+      asked(() => inLane(how.lane, () => inTree(how.tree, () => finish(work, how)))),
     async connect(settings = {}) {
       const client = new Client({ ...config, ...settings });
       client.on('error', () => {});

@@ -1,17 +1,17 @@
-// What a server and the way to it say, in codes that a caller can act on. INVARIANT: nothing of an
-// address is in a message but what `shownPlace` shows.
+// Converts errors of the server and of the network to codes that a caller can act on. INVARIANT: a message never
+// contains more of an address than `shownPlace` returns.
 import { type Failure, fail } from '@kernmantle/core/base';
 
 /** The server's code for a transaction that can succeed if it is repeated. */
 export const SERIALIZATION_FAILURE = '40001';
 
-/** `busy`: rolled back, others were at it. `lost`: the connection is gone, nobody said what happened. */
+/** `busy`: rolled back because of other transactions. `lost`: the connection broke before the answer. */
 export interface Trouble {
   readonly kind: 'refused' | 'busy' | 'lost' | 'final';
   readonly failure: Failure;
 }
 
-/** Thrown inside a transaction: it is undone, and this is the answer. */
+/** Rolls back the transaction in which it is thrown. Its failure is the answer. */
 export class RefusedWrite extends Error {
   readonly failure: Failure;
   constructor(failure: Failure) {
@@ -56,11 +56,11 @@ const KNOWN: ReadonlyMap<string, Known> = new Map([
   ['25006', ['final', 'store_failed', 'takes no writes (it is a replica, or read-only)']],
 ]);
 
-/** The server is away, and may come back. A worker that starts waits for it. */
+/** Marks a failure to reach the server. A worker that starts waits for the server. */
 export const UNREACHABLE = { unreachable: true } as const;
 
 const NETWORK = /^(E[A-Z_]{3,}|08...)$/;
-/** The library gives these no code. */
+/** Messages of errors for which the library has no code. */
 const CUT = /terminated|timeout|not queryable|closed the connection|socket/i;
 
 function knownOf(code: string, message: string): Known | undefined {
@@ -72,7 +72,7 @@ function knownOf(code: string, message: string): Known | undefined {
     : undefined;
 }
 
-/** Never throws. `place`: of the server, as it is shown. */
+/** Converts an exception and never throws. `place`: the address without its password. */
 export function troubleOf(error: unknown, place: string): Trouble {
   if (error instanceof RefusedWrite) return { kind: 'refused', failure: error.failure };
   const { code: state = '', message = String(error) } = Object(error);
@@ -83,7 +83,7 @@ export function troubleOf(error: unknown, place: string): Trouble {
     `failed: ${message}`,
   ];
   const why = name === 'store_failed' && NETWORK.test(code) ? ` (${code})` : '';
-  // Errors of Node and TLS, such as a wrong certificate, do not go away by waiting.
+  // Waiting does not help against errors of Node and TLS, such as a wrong certificate.
   const detail = { place, ...(kind === 'lost' && !code.startsWith('ERR_') && UNREACHABLE) };
   return { kind, failure: fail(name, `the registry at ${place} ${what}${why}`, detail) };
 }

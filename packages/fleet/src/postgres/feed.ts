@@ -1,7 +1,6 @@
-// What is new, for everybody in this process who waits for it. One connection listens for all of them;
-// what this process commits is told here at once, and to others by one word for many commits. INVARIANT:
-// no word is needed for the truth: whoever waits reads by a cursor, at the latest when the connection
-// is back, so a lost word is late and never missing. Nobody has a queue here.
+// Announces changes to the waiting calls of this process. One connection listens for all of them. A commit of this
+// process is announced here at once, and to other processes with one message for many commits. INVARIANT: a lost
+// message never hides a change: a waiting call reads from a cursor, at the latest when the connection is back.
 import type { Clock } from '@kernmantle/core/base';
 import type { Head, SignalNote, ThreadStatus } from '@kernmantle/core/store';
 import type pg from 'pg';
@@ -26,7 +25,7 @@ const SINCE = 'SELECT id AS thread, seq, status FROM threads WHERE updated >= km
 const CALLED = `SELECT s.thread, s.number, s.kind FROM threads t JOIN signals s ON s.thread = t.id
   WHERE t.owner IS NOT NULL AND t.wakes > t.heard AND s.number > t.heard ORDER BY s.thread, s.number`;
 
-// Words are told one after the other, and a word needs no disk: whoever has one to tell waits for none.
+// Messages are sent one after the other. A message needs no flush, so sending does not wait for the disk.
 const TELL = `SELECT set_config('synchronous_commit', 'off', true), km_tell($1)`;
 
 type OnHead = (head: Head) => void;
@@ -123,7 +122,7 @@ interface Hearing {
   hear(line: string): void;
   /** What was said while nobody listened, which may be so long. */
   catchUp(client: pg.Client, silentMs: number): Promise<void>;
-  /** Asked all the time: whoever does not answer is gone. */
+  /** Called regularly: a connection that does not answer is closed. */
   look(client: pg.Client): Promise<void>;
 }
 
@@ -284,7 +283,7 @@ export function createListeningFeed(database: Database, held: HeldHereMap, clock
       if (isOver) listener();
       return joinSet(closing, listener);
     },
-    /** Whoever waits is told; what is `answered` meanwhile is still told to others. Before the database is closed. */
+    /** Ends all waiting calls. Commits that `answered` waits for are still announced. Called before the database closes. */
     async close(answered: () => Promise<void>): Promise<void> {
       isOver = true;
       for (const listener of closing) listener();

@@ -1,8 +1,7 @@
-// The queue of a fleet: jobs of the engine (pg-boss) follow what the rows of threads say. A thread that
-// is queued has one job, whose id its row keeps; who takes it holds it by that job. INVARIANT: jobs are
-// made, moved and dropped in the transaction that changes the row, and no job decides anything: a thread
-// is taken when its row says so (`km_take`). A job too many is dropped by whoever fetches it, and one that
-// is missing is made again by the sweep, so the engine may lose, repeat and delay what it likes.
+// The queue of a fleet: jobs of pg-boss follow the rows of threads. A queued thread has one job, whose id is in its
+// row. INVARIANT: jobs are always made, moved and dropped in the transaction that changes the row, and a job never
+// decides: `km_take` claims a thread only if its row allows it. A worker drops a superfluous job that it fetches,
+// and the sweep makes a missing one, so pg-boss can lose, repeat and delay jobs.
 // Not `stately`: there a thread with two jobs makes every fetch of its queue come back empty.
 import type { PgBoss, QueueOptions } from 'pg-boss';
 import type { DatabasePlace, Sql } from './connection.ts';
@@ -76,7 +75,7 @@ async function createEngine(place: DatabasePlace, migrate: boolean): Promise<PgB
     monitorIntervalSeconds: 2,
   };
   const engine = new drivers.output.PgBoss(options);
-  // What went wrong is thrown to whoever asked.
+  // Each call throws its own errors.
   engine.on('error', () => {});
   try {
     await engine.start();
@@ -179,13 +178,13 @@ export function createJobs(place: DatabasePlace) {
   return {
     follow,
     drop,
-    /** Locked until the end of the transaction; whoever comes meanwhile gets others. */
+    /** Fetches jobs and locks them until the transaction ends. Other calls get other jobs. */
     async fetch(db: Sql, name: string, count: number): Promise<FetchedJob[]> {
       const boss = await withQueue(name);
       const jobs = await boss.fetch<{ thread: string }>(name, { batchSize: count, db });
       return jobs.map(({ id, data }) => ({ id, thread: data.thread }));
     },
-    /** Fetched, and to wait again: until then, or for whoever comes next. */
+    /** Puts a fetched job back, to wait until `at` or for the next fetch. */
     async putBack(db: Sql, name: string, job: WaitingJob): Promise<void> {
       await drop(db, name, [job.id]);
       await insert(db, name, [job]);
@@ -201,7 +200,7 @@ export function createJobs(place: DatabasePlace) {
     async supervise(): Promise<void> {
       await (await started()).supervise();
     },
-    /** Of the engine's own jobs; for whoever looks whether one is there. */
+    /** Table of the jobs of the queue, for checks whether a job exists. */
     table: `${schemaOf(place)}.job`,
     close,
   } satisfies Jobs & Record<string, unknown>;

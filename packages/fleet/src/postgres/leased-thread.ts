@@ -1,9 +1,16 @@
 // Caches the leases of this process: when each ends, which signals were delivered, and the rows that the
 // next commit of the thread is decided on. An entry lives as long as the lease.
-import type { Account, Fence, Signal } from '@kernmantle/core/store';
+import type { readAccount, Signal, ThreadStatus } from '@kernmantle/core/store';
 
-/** Columns of a thread that only its own commits and signals change. */
-export interface CachedRow extends Pick<Fence, 'status' | 'wakes' | 'heard'> {
+/** A thread after its last commit. Under one epoch, only a commit or a signal changes these columns. */
+export interface CachedRow {
+  /** The last event. A commit that expects another one reads the row. */
+  readonly seq: number;
+  readonly status: ThreadStatus;
+  /** Number of the last signal to the thread. The server can have a higher one. */
+  readonly wakes: number;
+  /** Number of the last signal that the thread acknowledged. */
+  readonly heard: number;
   /** The thread first, its root last. */
   readonly chain: readonly string[];
 }
@@ -14,7 +21,7 @@ interface HeldHere {
   told: number;
   /** The last signal that listeners were called for. */
   announced: number;
-  /** On the monotonic clock of this process. */
+  /** When the lease ends, on the monotonic clock of this process. */
   until: number;
   /** Absent: the next commit reads the row. */
   row?: CachedRow | undefined;
@@ -30,7 +37,7 @@ export function createHeldHere() {
     add(thread: string, { epoch, until, row }: { epoch: number; until: number; row: CachedRow }) {
       all.set(thread, { epoch, told: row.heard, announced: row.heard, until, row });
     },
-    /** Does nothing under another epoch. */
+    /** Removes the entry if its lease has this epoch. */
     drop(thread: string, epoch: number): void {
       if (all.get(thread)?.epoch === epoch) all.delete(thread);
     },
@@ -55,7 +62,7 @@ export function createHeldHere() {
 }
 
 export interface VersionedAccount {
-  readonly account: Account;
+  readonly account: ReturnType<typeof readAccount>;
   readonly version: number;
 }
 

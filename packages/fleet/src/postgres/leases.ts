@@ -1,6 +1,6 @@
-// Who may act for a thread, on a server. A lease has a deadline by the server's clock and an epoch; every
-// claim raises the epoch, so what an earlier holder still tries is refused. Jobs of the engine say where
-// to look; the row says who gets it.
+// Leases of threads on a server. A lease has a deadline on the clock of the server and an epoch. Every claim raises
+// the epoch, so the writes of an earlier owner are refused. Jobs only show which threads are queued: the row
+// decides who gets the lease.
 import { type Failure, fail, type Outcome, ok } from '@kernmantle/core/base';
 import type { Held, Lease, Leases, Owner, Renewed, Wanted } from '@kernmantle/core/store';
 import { createBell, noThread, type ThreadStatus } from '@kernmantle/core/store';
@@ -17,9 +17,9 @@ export interface LeaseParts extends ServerRegistry {
   readonly feed: ListeningFeed;
 }
 
-/** What is due and cannot be had now is asked for again; what nobody tells of, at the latest. */
+/** Pause before another try if a due thread was locked, and the longest pause without a message. */
 const [BUSY_MS, IDLE_MS] = [1000, 5000];
-/** Jobs are looked through for what is missing, by one process at a time. */
+/** How often one process looks for missing jobs. */
 const MEND_MS = 60_000;
 
 interface ClaimColumns {
@@ -117,7 +117,7 @@ interface TakeColumns {
 type Queue = Readonly<{ name: string; format: number }>;
 type Fetched = FetchedJob & { readonly queue: Queue };
 
-/** Of each queue its share; what one leaves, the next may have. */
+/** Fetches an equal share from each queue. A share that one queue leaves goes to the next. */
 async function fetchFairly(
   jobs: JobQueues,
   sql: Sql,
@@ -142,12 +142,12 @@ async function fetchFairly(
 
 const TAKE = 'SELECT * FROM km_take($1, $2, $3, $4, $5)';
 const TAKEN = 'SELECT id FROM threads WHERE owner = $1 AND work = ANY ($2)';
-/** Jobs that nobody needs, or that are not to be had now, are passed over: so many times in one go. */
+/** How often one call passes over jobs that are superfluous or locked. */
 const ROUNDS = 20;
 
 interface Taking {
   readonly taken: { readonly thread: string; readonly job: string }[];
-  /** To wait again. */
+  /** Jobs that are put back into their queue. */
   readonly back: (Fetched & { priority: number; at: number | undefined })[];
   dropped: number;
 }
@@ -169,7 +169,7 @@ async function takeOnce(
     if (!job) continue;
     if (o_verdict === 'taken') {
       state.taken.push({ thread, job: o_job });
-      // Its next job waits among those of our form.
+      // Its next job is in the queue of our format.
       if (job.queue.format !== format) await jobs.drop(sql, job.queue.name, [job.id]);
     } else if (o_verdict === 'back') {
       state.back.push({ ...job, priority: row.o_priority ?? 0, at: o_at ?? undefined });
@@ -181,7 +181,7 @@ async function takeOnce(
   return state;
 }
 
-/** Jobs and rows in one transaction: who is gone before its end has taken nothing. */
+/** Claims due threads. Jobs and rows change in one transaction, so a process that dies in it has claimed nothing. */
 async function takeDue(
   parts: LeaseParts,
   owner: Owner,
@@ -221,7 +221,7 @@ async function takeDue(
   return taken;
 }
 
-/** Whoever was visited first comes last the next time. */
+/** Rotates a list, so that the first entry is the last one next time. */
 function createTurns() {
   let turn = 0;
   return <T>(all: readonly T[]): T[] => {
@@ -233,7 +233,7 @@ function createTurns() {
 function createTaking(parts: LeaseParts) {
   const inTurn = createTurns();
 
-  /** Without threads: how long until there may be some. */
+  /** Tries once. `wait`: how long until there can be a thread. */
   async function tryTo(
     owner: Owner,
     { count, projects }: Wanted,
@@ -318,11 +318,11 @@ async function renew(
   const working = new Map<string, string[]>();
   for (const { o_tenant, o_project, o_work } of rows) {
     if (o_work === null) continue;
-    // What is held is of our form.
+    // A leased thread has our format.
     const name = queueName(formats.at(-1) ?? 0, o_tenant ?? undefined, o_project);
     working.set(name, [...(working.get(name) ?? []), o_work]);
   }
-  // The lease is what counts: nobody waits for the engine.
+  // Only the lease counts, so this does not wait for the queue.
   void jobs.touch(working).catch(() => {});
   const renewed: Renewed[] = [];
   for (const { thread, epoch } of leases) {
@@ -385,7 +385,7 @@ const unmadeOf = (table: string): string => `UPDATE threads SET job = NULL WHERE
         WHERE j.name = $3 AND j.id = t.job AND j.state < 'active')
       ORDER BY t.id LIMIT 1000 FOR UPDATE SKIP LOCKED) RETURNING id`;
 
-/** Queued without a job that waits: it gets one. */
+/** Makes the jobs of queued threads that have none. */
 async function mendJobs({ database, jobs }: LeaseParts): Promise<void> {
   const mine = await database.write((sql) => sql.get(MENDER));
   if (!mine.ok || !mine.output) return;
@@ -404,21 +404,21 @@ async function mendJobs({ database, jobs }: LeaseParts): Promise<void> {
   }
 }
 
-/** Who sweeps once only looks; who does it all the time also mends. */
+/** Repairs jobs in a process that sweeps regularly. The first sweep of a process repairs nothing. */
 function createMending(parts: LeaseParts) {
   let next: number | undefined;
   return async (): Promise<void> => {
     const now = parts.clock.monotonic();
     const isDue = next !== undefined && now >= next;
     next = isDue ? now + MEND_MS : (next ?? now);
-    // What cannot be done now is done by whoever comes next.
+    // If it fails, the next sweep repeats it.
     if (isDue) await mendJobs(parts).catch(() => {});
   };
 }
 
 async function sweep(parts: LeaseParts): ReturnType<Leases['sweep']> {
   const { database, jobs, feed, maxLeaseMs } = parts;
-  // Most sweeps find nothing: then nobody has to write.
+  // Most sweeps find nothing and then write nothing.
   const looked = await database.read((sql) => findLost(parts, sql));
   if (!looked.ok) return looked;
   const { found, gone } = looked.output;

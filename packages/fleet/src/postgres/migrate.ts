@@ -1,6 +1,5 @@
-// The form of a registry on a server. Nobody who opens one changes it: that is a step of its own, made
-// once before new programs come, by one at a time and as a whole. Whose a registry is says a proof that
-// it was made with the key of whoever uses it.
+// Checks and migrates the schema of a registry. Opening a registry changes no table: the migration is a separate
+// step, before new programs start, in one transaction. The registry contains a proof of the key that made it.
 import { createHmac, timingSafeEqual } from 'node:crypto';
 import { type Clock, fail, type Outcome, ok, type RandomBytes } from '@kernmantle/core/base';
 import type { Answer } from '@kernmantle/core/store';
@@ -21,15 +20,15 @@ const OLDEST_SERVER = 150_000;
 export interface OwnedDatabase extends DatabaseOptions {
   readonly clock: Clock;
   readonly random: RandomBytes;
-  /** Of whoever may read what is sealed in it: another one's registry is refused (`store_foreign`). */
+  /** Key of the user. A registry that was made with another key is refused (`store_foreign`). */
   readonly identity?: Uint8Array | undefined;
-  /** As in `PostgresOptions`. */
+  /** Journal formats, with the meaning of `PostgresOptions`. */
   readonly formats?: readonly number[];
 }
 
 type About = Readonly<Partial<Record<'schema' | 'oldest' | 'journal' | 'id' | 'proof', string>>>;
 
-/** Undefined: there is no registry. */
+/** Returns undefined if there is no registry. */
 async function readAbout(sql: Sql): Promise<About | undefined> {
   const [there] = await sql.all<{ there: string | null }>(
     `SELECT to_regclass('about')::text AS there`,
@@ -44,14 +43,14 @@ function newer(place: string, what: string, version: number, known: number): Out
   return fail('store_newer', message, { place, [what]: version, known });
 }
 
-/** Of what is there, by what this program knows. */
+/** Returns the versions of the registry and of this program. */
 function versionsOf(about: About | undefined, { formats = JOURNAL_FORMATS }: OwnedDatabase) {
   const version = Number(about?.schema ?? 0);
   const oldest = Number(about?.oldest ?? version);
   return { version, oldest, journal: Number(about?.journal ?? 0), writes: formats.at(-1) ?? 0 };
 }
 
-/** Threads that others go on with in a newer form of the journal are none of ours, and lock nobody out. */
+/** Checks the schema. A newer journal format locks no program out: it only hides the threads of this format. */
 function checkVersion(about: About | undefined, options: OwnedDatabase): Outcome<null> {
   const { shown: place } = options;
   const { version, oldest, journal, writes } = versionsOf(about, options);
@@ -69,7 +68,7 @@ function checkVersion(about: About | undefined, options: OwnedDatabase): Outcome
   return fail('store_failed', `${what}; run the migration first`, detail);
 }
 
-/** Whoever is older than what is there leaves it alone. */
+/** Refuses to migrate a registry that is newer than this program. */
 function checkOlder(about: About | undefined, options: OwnedDatabase): Outcome<null> {
   const { shown: place } = options;
   const { version, journal, writes } = versionsOf(about, options);
@@ -90,13 +89,13 @@ function isMine(identity: Uint8Array, { id = '', proof = '' }: About): boolean {
 const HOLDS_ANY = `SELECT EXISTS (SELECT 1 FROM budgets) OR EXISTS (SELECT 1 FROM approvals) AS "any"`;
 const SIGN = 'INSERT INTO about (name, value) VALUES ($1, $2)';
 
-/** Signs a registry that is still empty; `store_foreign` for one that was made with another key. */
+/** Signs an empty registry. Fails with `store_foreign` if another key made it. */
 async function checkOwner(sql: Sql, options: OwnedDatabase): Promise<Outcome<null>> {
   const { identity, random, shown } = options;
   if (!identity) return ok(null);
   let about = (await readAbout(sql)) ?? {};
   if (about.id === undefined && about.proof === undefined) {
-    // One after the other: whoever comes second finds the first one's.
+    // The lock lets a second process find the proof of the first.
     await sql.all('LOCK TABLE about IN SHARE ROW EXCLUSIVE MODE');
     about = (await readAbout(sql)) ?? {};
     const holds = await sql.get<{ any: boolean }>(HOLDS_ANY);
@@ -125,7 +124,7 @@ const STATE = `SELECT current_setting('server_version_num')::int AS server,
     WHERE n.nspname = $1 AND c.relkind = 'r' AND NOT has_table_privilege(c.oid, 'SELECT')) AS closed,
   EXISTS (SELECT 1 FROM pg_namespace WHERE nspname = $1 || '_jobs') AS engine`;
 
-/** Can it be used at all? `store_failed` says what is missing. */
+/** Checks the server and the rights of the user. Fails with `store_failed` and says what is missing. */
 function checkServer({ schema, place }: Database, state: ServerState | undefined): Outcome<null> {
   const { server = 0, enters, closed } = state ?? {};
   const no = (what: string) => fail('store_failed', what, { place, server });
@@ -139,14 +138,14 @@ function checkServer({ schema, place }: Database, state: ServerState | undefined
   return ok(null);
 }
 
-/** A server that we can use, a registry of this version, and with the proof. Only reads where that is so. */
+/** Checks server, version and proof. Writes only to sign an empty registry. */
 export async function checkForm(database: Database, options: OwnedDatabase): Answer<null> {
   const { schema, place } = database;
   const found = await database.read(async (sql) => {
     const state = await sql.get<ServerState>(STATE, schema);
     const usable = checkServer(database, state);
     return { usable, engine: state?.engine, about: usable.ok ? await readAbout(sql) : undefined };
-    // Whoever opens it is told at once what is wrong with the address.
+    // No patience: a wrong address is reported at once.
   }, 0);
   if (!found.ok) return found;
   const { usable, about, engine } = found.output;
@@ -176,7 +175,7 @@ async function bringUp(sql: Sql, database: Database, options: OwnedDatabase): An
   const known = checkOlder(about, options);
   if (!known.ok) return known;
   const { version: from, writes } = versionsOf(about, options);
-  // Whose it is comes first: a stranger's is not worked on.
+  // The proof is checked first: the registry of another key is not changed.
   const before = about ? await checkOwner(sql, options) : ok(null);
   if (!before.ok) return before;
   if (!about) {
@@ -195,13 +194,13 @@ async function bringUp(sql: Sql, database: Database, options: OwnedDatabase): An
   return owned.ok ? ok({ from, to: SERVER_SCHEMA_VERSION }) : owned;
 }
 
-/** All of it or nothing; whoever comes at the same time waits and finds it done. */
+/** Migrates in one transaction. A second process waits and finds nothing to do. */
 export async function migrateStore(options: OwnedDatabase): Answer<Migrated> {
   const database = await openDatabase({ ...options, connections: 1 });
   if (!database.ok) return database;
   let client: Awaited<ReturnType<Database['connect']>> | undefined;
   try {
-    // Others may be at it.
+    // Another process can hold the lock for long.
     client = await database.output.connect({ query_timeout: 0 });
     const [state] = await sqlOf(client).all<ServerState>(STATE, options.place.schema);
     const usable = checkServer(database.output, state);
@@ -210,7 +209,7 @@ export async function migrateStore(options: OwnedDatabase): Answer<Migrated> {
     await client.query('SET LOCAL statement_timeout = 0');
     const done = await bringUp(sqlOf(client), database.output, options);
     await client.query(done.ok ? 'COMMIT' : 'ROLLBACK');
-    // The engine does its own, once; whoever was stopped between the two begins again.
+    // The queue migrates its own tables. After a stop in between, the next migration completes it.
     if (done.ok) await migrateJobs(options.place);
     return done;
   } catch (error) {

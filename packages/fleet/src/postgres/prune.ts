@@ -1,8 +1,8 @@
-// Old trees go, whole: a thread stays as long as anything above, beside or below it is alive or young.
-// Accounts and audit rows stay for good: they are what somebody must answer for, and an id that has an
-// account is never given again. Small steps, so that nobody waits long for us.
+// Removes old trees as a whole: a thread stays while any thread of its tree is alive or young. Accounts and audit
+// rows always stay, because people answer for them, and because an id with an account is never used again. The
+// steps are small, so that other writes do not wait long.
 import { ok } from '@kernmantle/core/base';
-import type { Answer, PruneOptions } from '@kernmantle/core/store';
+import type { Answer, ThreadTable } from '@kernmantle/core/store';
 import type { Database, Sql } from './connection.ts';
 
 const TREES_A_STEP = 50;
@@ -10,11 +10,11 @@ const OVER = `HAVING bool_and(km_ended(status)) AND max(ended) < $1
   AND NOT ($2 AND bool_or(status = 'failed'))`;
 const FIND = `SELECT root FROM threads WHERE $4::text IS NULL OR root IN
   (SELECT id FROM threads WHERE id = root AND project = $4) GROUP BY root ${OVER} ORDER BY root LIMIT $3`;
-// Looked at again where it is removed, by whoever holds all of its rows: it may have been opened meanwhile.
+// The tree is checked again after its rows are locked, because a thread of it can have been reopened.
 const HOLD = 'SELECT id FROM threads WHERE root = ANY ($1) ORDER BY id FOR UPDATE';
 const STILL = `SELECT root FROM threads WHERE root = ANY ($3) GROUP BY root ${OVER}`;
 
-// Artifacts that nobody else uses go with their threads, after their uses.
+// An artifact without other uses is removed after the uses of these threads.
 const REMOVE: readonly string[] = [
   'DELETE FROM thread_events WHERE thread IN (SELECT number FROM threads WHERE id = ANY ($1))',
   'DELETE FROM signals WHERE thread = ANY ($1)',
@@ -46,7 +46,7 @@ async function removeTrees(
 
 export async function pruneTrees(
   database: Database,
-  { before, keepFailed = false, trees, project }: PruneOptions,
+  { before, keepFailed = false, trees, project }: Parameters<ThreadTable['prune']>[0],
 ): Answer<{ removed: string[] }> {
   const found = await database.read((sql) =>
     sql.all<{ root: string }>(FIND, before, keepFailed, trees ?? null, project ?? null),

@@ -1,9 +1,9 @@
-// What lies beside the journal: accounts, results that are too large for it (by the hash of their bytes,
-// equal ones once), encrypted bytes of a thread by number, and the audit.
+// Records beside the journal: accounts, artifacts (by the hash of their bytes, equal ones once), encrypted bytes
+// of a thread by number, and the audit.
 import { createHash } from 'node:crypto';
 import { fail, ok } from '@kernmantle/core/base';
 import type { AuditFilter, AuditRow } from '@kernmantle/core/kernel';
-import type { AccountText, Answer, BudgetState, Records, Sealed } from '@kernmantle/core/store';
+import type { Answer, Records, Sealed } from '@kernmantle/core/store';
 import { noThread, secretExists, toBudgetState } from '@kernmantle/core/store';
 import type { Database } from './connection.ts';
 import { RefusedWrite } from './errors.ts';
@@ -12,21 +12,24 @@ import { auditRowsOf, sealedRows } from './rows.ts';
 const MAX_BYTES = 64 * 1024 * 1024;
 const MAX_READ = 100_000;
 
-const BUDGETS = 'SELECT thread, account FROM budgets WHERE thread = ANY ($1)';
+const BUDGETS = 'SELECT thread, account::text AS account FROM budgets WHERE thread = ANY ($1)';
 const THREAD = 'SELECT id FROM threads WHERE id = $1 FOR KEY SHARE';
 const SECRET = 'SELECT km_secret($1, $2) AS number';
 const KEEP = 'SELECT km_keep($1, $2)';
 const PUT = `INSERT INTO artifacts (hash, bytes, created) VALUES ($1, $2, km_now()) ON CONFLICT DO NOTHING`;
 const USE = 'INSERT INTO artifact_uses (thread, hash) VALUES ($1, $2) ON CONFLICT DO NOTHING';
-// Whoever prunes meanwhile waits, and finds that it is used.
+// A prune at the same time waits for this lock, and then finds that the artifact is used.
 const STAYS = 'SELECT hash FROM artifacts WHERE hash = $1 FOR KEY SHARE';
 const FIND =
   'SELECT bytes FROM artifacts JOIN artifact_uses USING (hash) WHERE thread = $1 AND hash = $2';
 const SECRETS = 'SELECT number, sealed FROM secrets WHERE thread = $1 ORDER BY number';
 
-async function budgets(database: Database, threads: readonly string[]): Answer<BudgetState[]> {
+async function budgets(
+  database: Database,
+  threads: readonly string[],
+): ReturnType<Records['budgets']> {
   const found = await database.read((sql) =>
-    sql.all<{ thread: string; account: AccountText }>(BUDGETS, threads),
+    sql.all<{ thread: string; account: string }>(BUDGETS, threads),
   );
   if (!found.ok) return found;
   const states = new Map(
@@ -63,18 +66,18 @@ async function putArtifact(
   });
 }
 
-/** What a filter asks of a row; `at` stands for the value that it compares. */
+/** SQL condition of each filter; `at` is the parameter to compare with. */
 const WHERE: Readonly<Record<Exclude<keyof AuditFilter, 'limit'>, (at: string) => string>> = {
   decision: (at) => `decision = ${at}`,
   surface: (at) => `surface = ${at}`,
   thread: (at) => `${at} IN (caller, target)`,
-  // The whole id, or what stands after its last slash.
+  // The whole id, or the part after its last slash.
   tool: (at) =>
     `operation LIKE 'tool:%' AND right(operation, length(${at}) + 1) IN (':' || ${at}, '/' || ${at})`,
   since: (at) => `time COLLATE "C" >= ${at}`,
 };
 
-/** The latest, oldest first. */
+/** Returns the latest rows, oldest first. */
 async function auditRows(
   database: Database,
   { limit, ...filter }: AuditFilter,
@@ -86,7 +89,7 @@ async function auditRows(
     values.push(value);
     texts.push(where(`$${values.length}::text`));
   }
-  // For the index, which holds nothing else.
+  // This condition lets the server use the index of refusals.
   if (filter.decision && filter.decision !== 'allowed') texts.push("decision <> 'allowed'");
   const where = texts.length > 0 ? `WHERE ${texts.join(' AND ')}` : '';
   const count = Math.max(0, Math.min(limit, MAX_READ));

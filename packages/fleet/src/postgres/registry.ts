@@ -1,32 +1,32 @@
-// What all parts of a registry on a server work with.
+// The parts that all functions of a registry on a server share.
 import type { Clock, RandomBytes } from '@kernmantle/core/base';
 import type { Head, SignalNote } from '@kernmantle/core/store';
 import type { Database, Sql } from './connection.ts';
 import type { AccountCache, HeldHereMap } from './leased-thread.ts';
 import { AGREE_MS } from './schema.ts';
 
-/** What happened, told to whoever waits in this process and in others; after it is written. */
+/** Announces events to waiting callers in this process and in others, after they are written. */
 export interface ServerFeed {
   moved(head: Head): void;
-  /** Something was queued here. */
+  /** Announces that this process queued a thread. */
   queued(): void;
   said(note: SignalNote): void;
 }
 
-/** Jobs of the engine follow what the rows say. */
+/** Keeps the jobs of the queue equal to the rows. */
 export interface Jobs {
   /**
-   * Inside the transaction that changed them: a thread with `queued` has a job that is due then, one
-   * without has none (what this process held is completed).
+   * Called inside the transaction that changed the threads. A thread with `queued` gets a job that is due at that
+   * time. The job of any other thread is dropped, or completed if this process fetched it.
    */
   follow(sql: Sql, threads: readonly string[]): Promise<void>;
 }
 
-/** What the server's times are on the clock of this process. */
+/** Converts times of the server to the clock of this process. */
 export interface ServerTime {
-  /** The clock of this process. */
+  /** The time on the clock of this process. */
   said(): number;
-  /** `now`: of the server, in the same answer. */
+  /** `now`: the time of the server in the same answer. */
   here(time: number, now: number): number;
 }
 
@@ -39,15 +39,15 @@ export interface ServerRegistry {
   readonly accounts: AccountCache;
   readonly feed: ServerFeed;
   readonly jobs: Jobs;
-  /** Forms of the journal that this program reads; it writes the last of them. */
+  /** Journal formats that this program reads. It writes the last of them. */
   readonly formats: readonly number[];
-  /** The longest lease. */
+  /** The longest lease in milliseconds. */
   readonly maxLeaseMs: number;
-  /** Is the process behind a lease certainly not there any more? */
+  /** True if the process of this owner is certainly gone. */
   readonly isGone: (owner: string) => boolean;
 }
 
-/** Changes only when the clocks do, so that the same time is always shown as the same. */
+/** The difference is kept until the clocks change, so one time is always converted to the same value. */
 export function createServerTime(clock: Clock): ServerTime {
   let ahead = 0;
   return {

@@ -1,6 +1,6 @@
-// After a restore a registry is at a moment of the past, while its threads went on in the world. Whatever a
-// forgotten process still holds is older from here on, what was at work was lost in the middle (so calls
-// without a result are unknown, and not made again), and nobody is there any more who was there then.
+// Prepares a restored registry, whose threads did more after the backup. Every lease of before becomes too old to
+// write. Threads at work are interrupted, so a call without a result has an unknown outcome and is not repeated.
+// The workers of before are removed.
 import { fail, ok } from '@kernmantle/core/base';
 import type { RestoredStore } from '@kernmantle/core/runtime';
 import type { Answer } from '@kernmantle/core/store';
@@ -10,18 +10,20 @@ import { RefusedWrite, troubleOf } from './errors.ts';
 import { createJobs, type JobQueues } from './jobs.ts';
 import { checkForm, type OwnedDatabase } from './migrate.ts';
 
-/** More than any thread was claimed since the backup. */
+/** More than the claims of any thread since the backup. */
 const RAISED_BY = 1_000_000;
 const BATCH = 1000;
 
 const HEARD = `SELECT count(*) AS count FROM workers WHERE heard > km_now() - ${GONE_MS}`;
 const LOST = `SELECT id, epoch FROM threads WHERE NOT km_ended(status)
   AND (owner IS NOT NULL OR (queued IS NULL AND km_at_work(status))) ORDER BY id`;
-// No lease holds any more, however long it would have lasted.
+// Every lease ends now.
 const SWEEP = `SELECT count(*) FILTER (WHERE o_interrupted) AS count FROM km_sweep($1, $2, 0, '{}')`;
-// Ended ones that were never let go stay so: whoever sweeps writes their transcripts.
+// A thread that ended and was not released stays so: the process that sweeps writes its transcript.
 const RAISE = `UPDATE threads SET epoch = epoch + ${RAISED_BY}, job = NULL, work = NULL,
   lease_until = CASE WHEN owner IS NOT NULL THEN 0 END`;
+// The versions after the backup come again with other content, so they must differ from those in a cache.
+const RAISE_ACCOUNTS = `UPDATE budgets SET version = version + ${RAISED_BY}`;
 const COUNT = `SELECT count(*) AS threads, coalesce(max(updated), 0) AS until FROM threads`;
 const QUEUED = `SELECT id FROM threads WHERE queued IS NOT NULL AND job IS NULL ORDER BY id LIMIT ${BATCH}`;
 
@@ -41,7 +43,8 @@ async function setBack(sql: Sql, jobs: JobQueues): Promise<Omit<RestoredStore, '
   const [ids, epochs] = [lost.map(({ id }) => id), lost.map(({ epoch }) => epoch)];
   const swept = await sql.get<Counted>(SWEEP, ids, epochs);
   await sql.executeSql(RAISE);
-  // Jobs are made anew, by what the rows say.
+  await sql.executeSql(RAISE_ACCOUNTS);
+  // The jobs are made again from the rows.
   await sql.executeSql(`DELETE FROM ${jobs.table}`);
   for (const table of ['workers', 'places', 'waiting'])
     await sql.executeSql(`DELETE FROM ${table}`);
@@ -49,7 +52,7 @@ async function setBack(sql: Sql, jobs: JobQueues): Promise<Omit<RestoredStore, '
   return { threads, until, interrupted: swept?.count ?? 0 };
 }
 
-/** Whoever is stopped here leaves it to the sweep of any worker. */
+/** Makes the jobs of queued threads. If it is stopped, the sweep of a worker completes it. */
 async function makeJobs(database: Database, jobs: JobQueues): Answer<number> {
   for (let made = 0; ; ) {
     const done = await database.write(async (sql) => {
@@ -63,7 +66,7 @@ async function makeJobs(database: Database, jobs: JobQueues): Answer<number> {
   }
 }
 
-/** Once, before any worker starts over the restored server. `conflict`: there are some. */
+/** Runs once, before any worker uses the restored server. Fails with `conflict` if workers are running. */
 export async function setRestored(options: OwnedDatabase): Answer<RestoredStore> {
   const opened = await openDatabase({ ...options, connections: 2 });
   if (!opened.ok) return opened;

@@ -1,16 +1,16 @@
 // Converts values of the port to parameters and columns, and back. An absent value is null.
-import type { Account, AuditEntry, Sealed, ThreadSummary } from '@kernmantle/core/store';
+import type { AuditEntry, Sealed, ThreadSummary } from '@kernmantle/core/store';
 import { costAndTitle, type ThreadText, writeAccount } from '@kernmantle/core/store';
 import type { ServerRegistry } from './registry.ts';
 
-/** How what may be absent stands in a row. */
+/** A row in which an absent field is null. */
 export type ServerColumns<T> = {
   [K in keyof T]-?: object extends Pick<T, K> ? NonNullable<T[K]> | null : T[K];
 };
 type Empty<R> = { [K in keyof R]: null extends R[K] ? K : never }[keyof R];
 type Present<R> = Omit<R, Empty<R>> & { [K in Empty<R>]?: NonNullable<R[K]> };
 
-/** The columns that are not NULL. */
+/** Returns the columns that are not NULL. */
 export const presentOnly = <R extends object>(row: R): Present<R> =>
   Object.fromEntries(Object.entries(row).filter(([, value]) => value !== null)) as Present<R>;
 
@@ -32,7 +32,7 @@ export const sealedRows = (secrets: readonly Sealed[] | undefined) =>
   }));
 
 const MAX_TEXT = 500;
-/** The server keeps no NUL and no half characters: an odd name must not be a way to leave no row. */
+/** Replaces NUL and half characters, which the server refuses, so that an odd name cannot prevent an audit row. */
 export const storable = (text: string): string => text.toWellFormed().replaceAll('\0', '␀');
 const short = (text: string): string =>
   storable(text.length > MAX_TEXT ? `${text.slice(0, MAX_TEXT)}…` : text);
@@ -47,10 +47,10 @@ export const auditRowsOf = (rows: readonly AuditEntry[] | undefined) =>
     reason: short(row.reason),
   }));
 
-/** The parameter of `km_insert`. */
+/** Returns a new thread as `km_insert` takes it. */
 export function birthOf(
   { thread, events, limits, inputs, search }: ThreadText,
-  account: Account | undefined,
+  account: Parameters<typeof writeAccount>[0] | undefined,
   { clock, formats, maxLeaseMs }: ServerRegistry,
 ): Readonly<Record<string, unknown>> {
   const { id, directive, version, runner, project, items, start } = thread;

@@ -48,5 +48,5 @@ CREATE OR REPLACE FUNCTION km_reason(p_cause text) RETURNS text LANGUAGE sql IMM
 CREATE OR REPLACE FUNCTION km_agree_ms() RETURNS bigint LANGUAGE sql IMMUTABLE PARALLEL SAFE RETURN ${AGREE_MS};
 `;
 
-/** Written again by every migration. */
+/** Every migration writes all of them again. */
 export const FUNCTIONS = `${CONSTANTS}${SIGNALS}${LEASES}${WRITE}${LIMITS}`;

@@ -1,6 +1,6 @@
-// What people and other threads want of a thread. A signal raises the thread's `wakes` and is that
-// number (`km_signal`), so signals of one thread have no gaps. A thread that nobody holds is queued in
-// the same transaction, job included: no wake-up is lost.
+// Signals of people and threads to a thread. A signal raises `wakes` of the thread and has this number
+// (`km_signal`), so the numbers of one thread have no gaps. A thread without a lease is queued in the same
+// transaction, with its job, so no signal is lost.
 import { fail } from '@kernmantle/core/base';
 import type { AuditEntry, NewSignal, Signal, Signals } from '@kernmantle/core/store';
 import { encodeSignal, noThread, signalPayload, type ThreadStatus } from '@kernmantle/core/store';
@@ -52,7 +52,7 @@ async function send(
   const text = encodeSignal(signal);
   if (!text.ok) return text;
   const { thread, kind, text: payload, key, by } = text.output;
-  // The same key again is the same signal: made again, it does no harm.
+  // A signal with a known key is not written again, so the write can be repeated.
   return database.write(
     async (sql) => {
       type Sent = { o_number: number | null; o_status: ThreadStatus | null };
@@ -73,7 +73,7 @@ async function send(
   );
 }
 
-/** Without `onSignal`, which listens. */
+/** Returns the port without `onSignal`, which the feed has. */
 export function serverSignals(registry: ServerRegistry): Omit<Signals, 'onSignal'> {
   return {
     signal: (signal, audit) => send(registry, signal, audit),

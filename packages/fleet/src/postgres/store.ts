@@ -1,5 +1,5 @@
-// The registry on a server that several machines share: what is asked goes through a pool of
-// connections, one more listens, and the engine of the queue has one of its own.
+// Opens a registry on a server that several machines share. Requests use a pool of connections, one more
+// connection listens, and the library of the queue has its own.
 import { type Clock, fail, ok, type RandomBytes, systemRandom } from '@kernmantle/core/base';
 import type { Answer, Store } from '@kernmantle/core/store';
 import { createWatch, isOwnerGone } from '@kernmantle/core/store';
@@ -21,29 +21,29 @@ import { createEventReader } from './watch.ts';
 
 export type { DatabasePlace } from './connection.ts';
 
-/** Whoever is lost is found soon: nobody holds a thread longer without saying so. */
+/** The longest lease without a renewal, so that a lost worker is found soon. */
 const MAX_LEASE_MS = 10_000;
 
 export interface PostgresOptions
   extends Pick<DatabaseOptions, 'patienceMs' | 'connections' | 'Client'> {
   readonly place: DatabasePlace;
-  /** As it may be shown. */
+  /** The address without its password. */
   readonly shown: string;
   readonly clock: Clock;
   readonly random?: RandomBytes;
-  /** Of whoever may read what is sealed in it: another one's registry is refused (`store_foreign`). */
+  /** Key of the user. A registry that was made with another key is refused (`store_foreign`). */
   readonly identity?: Uint8Array;
-  /** Forms of the journal that are read, the last of which is written; another program's, for tests. */
+  /** Journal formats that are read; the last one is written. Tests set those of another program. */
   readonly formats?: readonly number[];
-  /** The longest lease. */
+  /** The longest lease in milliseconds. */
   readonly maxLeaseMs?: number;
-  /** Is the process behind a lease certainly not there any more? Asked before its time is up. */
+  /** True if the process of this owner is certainly gone, so its lease is over early. */
   readonly isGone?: (owner: string) => boolean;
 }
 
 type Method = (...given: never[]) => Promise<unknown>;
 
-/** Refuses what comes after the end; what was asked for before goes on to its end. */
+/** Refuses requests after the store was closed. Earlier ones are completed. */
 function createGate(place: string) {
   const closed = fail('store_closed', `the registry at ${place} was closed`, { place });
   const unanswered = new Set<Promise<unknown>>();

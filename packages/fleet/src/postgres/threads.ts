@@ -1,7 +1,6 @@
-// The rows of threads, how one comes into the world, and its journal.
+// Creates and reads the rows of threads, and reads their journals.
 import { ok } from '@kernmantle/core/base';
 import type {
-  AccountText,
   Answer,
   EventFields,
   EventRange,
@@ -20,7 +19,6 @@ import {
   noThread,
   openReservations,
   readAccount,
-  threadExists,
   threadQuery,
   valuesAt,
 } from '@kernmantle/core/store';
@@ -51,7 +49,7 @@ interface FoundColumns extends SummaryColumns {
 interface HeldColumns extends FoundColumns {
   heard: number;
   now: number;
-  account: AccountText;
+  account: string;
 }
 
 /** Equals `km_revoked`, without a call for every row. */
@@ -61,7 +59,7 @@ const FOUND = `${SUMMARY_COLUMNS}, chain, limits, inputs, result, ${REVOKED}`;
 const FROM = 'FROM threads t JOIN thread_data d ON d.thread = t.id';
 const FIND = `SELECT ${FOUND} ${FROM} WHERE id = $1`;
 const HOLD = `SELECT ${FOUND}, heard, km_now() AS now,
-  (SELECT account FROM budgets b WHERE b.thread = t.id) AS account ${FROM} WHERE id = ANY ($1)`;
+  (SELECT account::text FROM budgets b WHERE b.thread = t.id) AS account ${FROM} WHERE id = ANY ($1)`;
 
 function rowOf(columns: FoundColumns): ThreadRow {
   const { chain, limits, inputs, result, revoked, ...summary } = columns;
@@ -82,28 +80,28 @@ function heldOf({ heard, now, account, ...found }: HeldColumns): Held {
   return { thread, epoch, row, heard, lease_ms: lease_until - now, open };
 }
 
-/** With what it takes to run them, in the order asked for; who is not there is left out. */
+/** Reads what a run of each thread needs, in the order of `ids`. A missing thread is left out. */
 export async function holdThreads(sql: Sql, ids: readonly string[]): Promise<Held[]> {
   const rows = await sql.all<HeldColumns>(HOLD, ids);
   const found = new Map(rows.map((row) => [row.id, heldOf(row)]));
   return ids.flatMap((id) => found.get(id) ?? []);
 }
 
-/** What was written is remembered as held, from the moment of the question on. */
+/** Caches the leases of these threads. `asked`: when the request was sent, on the monotonic clock. */
 export function rememberHeld({ held }: ServerRegistry, all: readonly Held[], asked: number): void {
   for (const { thread, epoch, row, heard, lease_ms } of all) {
     if (lease_ms <= 0) continue;
     // The true number of signals can be higher: `km_write` then returns it.
-    const { chain, status } = row;
+    const { chain, seq, status } = row;
     held.add(thread, {
       epoch,
       until: asked + lease_ms,
-      row: { chain, status, heard, wakes: heard },
+      row: { chain, seq, status, heard, wakes: heard },
     });
   }
 }
 
-/** Told to whoever waits, after they are written. */
+/** Announces new threads to waiting callers. Called after they are written. */
 export function tellBirths({ feed }: ServerRegistry, all: readonly Held[]): void {
   for (const { thread, row, lease_ms } of all) {
     feed.moved({ thread, seq: row.seq, status: row.status });
@@ -129,14 +127,14 @@ async function createThread(registry: ServerRegistry, thread: NewThread): Answer
   };
   const made = await database.write(
     async (sql) => {
-      const decision = decideBudgets([], { children: [thread] });
-      if (decision.kind === 'refuse') {
-        const isTaken = (await sql.get(TAKEN, id)) !== undefined;
-        throw new RefusedWrite(isTaken ? threadExists(id) : await explainRefusal(sql, decision));
-      }
-      const json = JSON.stringify(birthOf(text.output, decision.children[0], registry));
-      const made = await sql.get<{ made: boolean }>(CREATE, json, birth);
-      if (!made?.made) throw new RefusedWrite(threadExists(id));
+      const decide = (takenId?: string) => decideBudgets([], { children: [thread] }, takenId);
+      let decision = decide();
+      if (decision.kind === 'write') {
+        const json = JSON.stringify(birthOf(text.output, decision.children[0], registry));
+        const made = await sql.get<{ made: boolean }>(CREATE, json, birth);
+        if (!made?.made) decision = decide(id);
+      } else if (await sql.get(TAKEN, id)) decision = decide(id);
+      if (decision.kind === 'refuse') throw new RefusedWrite(await explainRefusal(sql, decision));
       if ('queue' in thread.start) await jobs.follow(sql, [id]);
       return hold(sql);
     },
@@ -161,7 +159,7 @@ const LAST = `SELECT * FROM (${EVENTS} ORDER BY seq DESC LIMIT $2) e ORDER BY se
 const COUNT = `SELECT count(*) AS count FROM thread_events e JOIN threads t ON t.number = e.thread
   WHERE t.id = ANY ($1) AND e.type = $2`;
 
-/** Oldest first. */
+/** Returns the events of a range, oldest first. */
 export async function readJournal(
   sql: Sql,
   thread: string,
@@ -180,14 +178,14 @@ export async function readJournal(
   return rows.map(({ data, ...row }) => ({ thread, ...row, data: eventData(data) }));
 }
 
-/** So many events at a time. */
+/** The most events that one query reads. */
 const MAX_FIELDS = 1000;
 const FIELDS = `SELECT t.id, e.thread, e.seq, e.type, e.data
   FROM threads t JOIN thread_events e ON e.thread = t.number
   WHERE t.id = ANY ($1) AND e.type = ANY ($2) AND (e.thread, e.seq) > ($3::bigint, $4::int)
   ORDER BY e.thread, e.seq LIMIT ${MAX_FIELDS}`;
 
-/** The server's own kinds of JSON refuse some texts of ours, so the fields are taken out here. */
+/** Reads fields here and not on the server, whose JSON types refuse some texts of a journal. */
 export async function journalFields(
   sql: Sql,
   threads: readonly string[],

@@ -1,12 +1,13 @@
 // The rows that a commit is decided on: from the cache of this process, or from the server (`km_view`). A
 // cached view can be old. It is enough to write, because `km_write` compares it, and never to refuse.
 import type { Failure } from '@kernmantle/core/base';
-import type { AccountText, BudgetRefusal, Fence } from '@kernmantle/core/store';
-import { noThread, readAccount } from '@kernmantle/core/store';
+import { type decide, type decideBudgets, noThread, readAccount } from '@kernmantle/core/store';
 import type { Sql } from './connection.ts';
 import { RefusedWrite } from './errors.ts';
 import type { VersionedAccount } from './leased-thread.ts';
 import type { ServerRegistry } from './registry.ts';
+
+type Fence = Parameters<typeof decide>[0]['fence'];
 
 export interface ServerView {
   readonly fence: Fence;
@@ -20,11 +21,11 @@ export interface ServerView {
   readonly isFresh: boolean;
 }
 
-/** JSON of `km_view`. */
+/** The JSON that `km_view` returns. */
 export interface ViewColumns extends Pick<Fence, 'seq' | 'epoch' | 'status' | 'wakes' | 'heard'> {
   lease_ms: number | null;
   chain: string[];
-  accounts: { thread: string; version: number; account: AccountText }[];
+  accounts: { thread: string; version: number; account: string }[];
   taken: string | null;
   secret: number | null;
 }
@@ -67,20 +68,21 @@ export function cachedView(
   needsAccounts: boolean,
 ): ServerView | undefined {
   const lease = held.get(thread);
-  if (!lease?.row || lease.epoch !== expect.epoch) return undefined;
+  if (lease?.row?.seq !== expect.seq || lease.epoch !== expect.epoch) return undefined;
   const { chain, ...row } = lease.row;
   // A signal that arrived here since the last commit is on the server as well.
   const wakes = Math.max(row.wakes, lease.told, lease.announced);
   const found = needsAccounts ? accounts.chain(chain) : [];
-  const { seq, epoch } = expect;
-  const fence = { ...row, wakes, seq, epoch, lease_until: Number.POSITIVE_INFINITY };
+  const fence = { ...row, wakes, epoch: lease.epoch, lease_until: Number.POSITIVE_INFINITY };
   return found && { fence, chain, accounts: found, isFresh: false };
 }
 
 const ELSEWHERE = `SELECT 1 FROM budgets b JOIN threads t ON t.id = b.thread
   WHERE NOT km_ended(t.status) AND b.account -> 'open' @> jsonb_build_array(jsonb_build_object('key', $1::text)) LIMIT 1`;
-const BELOW = `SELECT b.thread, b.account, t.owner IS NULL OR t.lease_until <= km_now() AS "isLeft"
+const BELOW = `SELECT b.thread, b.account::text AS account, t.owner IS NULL OR t.lease_until <= km_now() AS "isLeft"
   FROM threads t JOIN budgets b ON b.thread = t.id WHERE t.root = $1 AND $2 = ANY (t.chain)`;
+
+type BudgetRefusal = Extract<ReturnType<typeof decideBudgets>, { kind: 'refuse' }>;
 
 /** Reports a refusal. The queries only make it more precise. */
 export async function explainRefusal(sql: Sql, refusal: BudgetRefusal): Promise<Failure> {
@@ -90,7 +92,7 @@ export async function explainRefusal(sql: Sql, refusal: BudgetRefusal): Promise<
     case 'is_elsewhere':
       return refusal.explain((await sql.get(ELSEWHERE, refusal.key)) !== undefined);
     case 'accounts_below': {
-      type Below = { thread: string; account: AccountText; isLeft: boolean };
+      type Below = { thread: string; account: string; isLeft: boolean };
       const rows = await sql.all<Below>(BELOW, refusal.root, refusal.thread);
       return refusal.explain(
         rows.map(({ thread, account, isLeft }) => ({ ...readAccount(thread, account), isLeft })),

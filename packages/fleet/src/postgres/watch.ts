@@ -86,7 +86,7 @@ function createGatheredReads(database: Database) {
   async function run(): Promise<void> {
     if (reading === READS_AT_ONCE) return;
     reading += 1;
-    // Whoever asks in this turn goes with it.
+    // All requests of this turn share one query.
     await Promise.resolve();
     while (waiting.size > 0) {
       const some = [...waiting.entries()].slice(0, CURSORS_A_READ);

@@ -1,5 +1,5 @@
-// Threads where machines share the store: whoever asks for a run queues it and looks on while a worker
-// runs it. INVARIANT: nothing runs in the process that asks, and leaving it ends nothing.
+// Threads in a store that machines share: a run is queued, and this process follows it while a worker runs it.
+// INVARIANT: a thread never runs in this process, and the end of this process never ends a thread.
 import { createRecent, fail, type Outcome, ok, systemRandom } from '@kernmantle/core/base';
 import type { Live, ResumeOptions, ThreadResult } from '@kernmantle/core/harness';
 import type { ProjectIdentity, ThreadObserver, Threads } from '@kernmantle/core/runtime';
@@ -20,7 +20,7 @@ const MAX_KNOWN = 10_000;
 /** What names a thread or a tree names it wherever it is. */
 const NAMED = ['project', 'parent', 'root', 'within'] as const satisfies (keyof ThreadFilter)[];
 
-/** The store as one project sees it: lists are of its own threads, whoever else keeps theirs there. */
+/** The store of one project. Lists contain only the threads of this project. */
 function ofProject(store: Store, project: string): Store {
   const known = createRecent<string, boolean>(MAX_KNOWN);
   async function isOwn(thread: string | undefined): Promise<boolean> {
@@ -113,7 +113,7 @@ async function lookOn(
 }
 
 const AT_WORK: ReadonlySet<ThreadStatus> = new Set(['spawning', 'running', 'terminating']);
-/** What cannot be said by a signal: it is written down by whoever holds the thread. */
+/** Changes that need the lease of the thread, because no signal carries them. */
 const WRITTEN = ['from', 'limits', 'model', 'items'] as const satisfies (keyof ResumeOptions)[];
 
 /** What was said is in its journal, or waits for it, and it is queued; how far it was before that. */

@@ -1,8 +1,7 @@
-// Requests to providers, where machines share the limits of a key or a tenant: each has a place in the
-// database before it is sent, and gives it back with what it took. INVARIANT: nothing is sent without a
-// place, nor later than its place allows; whoever cannot say in time that a request is still open ends
-// it before others may take its place. Who waits stands in line: of all that wait here for the same, one
-// asks, so a crowd asks no more often than one does.
+// Limits requests to providers when machines share the limits of a key or a tenant. A request gets a place in the
+// database before it is sent, and returns it with the amounts that it used. INVARIANT: a request is never sent
+// without a place or later than its place allows. A process that cannot renew a place in time ends the request
+// before another one can get the place. Of all requests that wait here for the same limit, one asks the database.
 import { setTimeout as sleep } from 'node:timers/promises';
 import {
   type Clock,

@@ -135,7 +135,7 @@ const NOT_OURS: ReadonlySet<string> = new Set([
   'store_closed',
 ]);
 
-/** Longer than a start takes; whoever goes on with it renews it. */
+/** Longer than a start takes. The run then renews the lease. */
 export const TAKE_MS = 30_000;
 
 interface Refusal {

@@ -1,5 +1,5 @@
-// So many threads a worker has at once, and no more. Whoever waits for a place gets the next one that is
-// free, in the order of asking: so tenants that are visited in turn stay in turn.
+// Limits the threads that a worker runs at once. Free slots are given in the order of the requests, so tenants that
+// take turns keep taking turns.
 import { availableParallelism, totalmem } from 'node:os';
 
 export interface Slots {

@@ -110,11 +110,11 @@ export async function lookForCrashes(
   return noted.ok ? ok({ held: noted.output, crashes, isNoted: true }) : noted;
 }
 
-/** Where files differ: who began it, for whoever takes it later. */
+/** Records which worker began the thread, because files differ between workers. */
 export const notePlace = (store: Store, held: Held, worker: string): Promise<Outcome<Held>> =>
   note(store, held, worker, 'placed', 'begun by a worker, where its files are');
 
-/** Whoever had it last, as its journal says: that noted its place, or went on with it. */
+/** Returns the last worker of the thread according to its journal. */
 export async function lastPlace(store: Store, thread: string): Promise<string | undefined> {
   const told = await store.read(thread, { types: ['signal', 'status'] });
   if (!told.ok) return undefined;
@@ -125,7 +125,7 @@ export async function lastPlace(store: Store, thread: string): Promise<string | 
   return typeof name === 'string' ? name : undefined;
 }
 
-/** It did not begin here, in good order; whoever looks at the thread sees why. */
+/** Records why this worker returned the thread before its start. */
 export const noteReturned = (
   store: Store,
   held: Held,

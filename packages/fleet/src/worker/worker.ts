@@ -1,6 +1,6 @@
-// A worker: takes queued threads of the projects that it has, as many as it has places for, until it is
-// told to drain. It knows the port of the store and nothing of what is behind it. Safety is not here:
-// whoever holds a thread is fenced by the store, and what a worker forgets its lease gives back.
+// A worker claims queued threads of its projects, as many as it has slots, until it drains. It uses only the port of
+// the store. Safety does not depend on it: the store fences every lease, and a lease that a worker does not renew
+// ends.
 import { hostname } from 'node:os';
 import {
   type Clock,

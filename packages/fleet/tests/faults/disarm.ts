@@ -3,10 +3,14 @@
 // find nothing wrong at all.
 import pg from 'pg';
 
-/** What makes a commit refuse: the number, the epoch and the end of the lease; and the number it goes on with. */
+/**
+ * The conditions of a write: number, epoch and end of the lease, the number of its first event, and the versions
+ * of the accounts, because a difference in them leads to a decision on the current number and epoch.
+ */
 const FENCES = [
   [/AND seq = p_seq AND epoch = p_epoch AND lease_until > km_now\(\)/, ''],
   [/p_seq \+ at/, 't.seq - cardinality(p_types) + at'],
+  [/v_versions IS DISTINCT FROM p_versions/, 'false'],
 ] as const;
 
 export async function disarm(url: string, schema: string): Promise<void> {

@@ -33,7 +33,7 @@ export function createAccounts(connection: Connection) {
     if (account) return account;
     const row = connection.get<{ budget: string }>(READ, thread);
     if (!row) throw new Error(`thread \`${thread}\` has no account`);
-    const read = readAccount(thread, JSON.parse(row.budget));
+    const read = readAccount(thread, row.budget);
     known.set(thread, read);
     return read;
   }

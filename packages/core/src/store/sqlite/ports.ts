@@ -17,7 +17,7 @@ import type {
   ThreadTable,
   Wanted,
 } from '../port.ts';
-import { noThread, threadExists } from '../thread-id.ts';
+import { noThread } from '../thread-id.ts';
 import { createBell, createWatch } from '../watch.ts';
 import {
   askApproval,
@@ -89,9 +89,9 @@ export function threadsPort(parts: Parts): ThreadTable {
     };
     return parts.write(
       () => {
-        if (isThread(connection, id)) return threadExists(id);
         const now = clock.now();
-        const decision = decideBudgets([], { children: [thread] });
+        const takenId = isThread(connection, id) ? id : undefined;
+        const decision = decideBudgets([], { children: [thread] }, takenId);
         if (decision.kind === 'refuse') return parts.accounts.explain(decision, now);
         for (const account of decision.children) {
           insertThread(parts, text.output, { birth, budget: writeAccount(account) }, now);
@@ -278,7 +278,7 @@ function readBudgets(connection: Connection, threads: readonly string[]): Outcom
   for (const thread of threads) {
     const row = connection.get<{ budget: string }>(BUDGET, thread);
     if (!row) return noThread(thread);
-    states.push(toBudgetState(thread, JSON.parse(row.budget)));
+    states.push(toBudgetState(thread, row.budget));
   }
   return ok(states);
 }
