@@ -86,10 +86,10 @@ function valuesOf(
   now: number,
 ): unknown[] {
   const { commit, events, cost = null } = encoded;
-  const { expect, heard = 0, status = null, attempt = null } = commit;
+  const { expect, heard, status = null, attempt = null } = commit;
   const { row } = decision;
   // The decision depends on the number of signals only in these cases.
-  const wakes = expect.quiet || row.release || heard > fence.wakes ? fence.wakes : null;
+  const wakes = expect.quiet || row.release || heard !== undefined ? fence.wakes : null;
   const queued = row.release?.queued ?? null;
   const isBudget = changesBudgets(commit);
   // biome-ignore format: in the order of the function
@@ -132,7 +132,7 @@ async function decideAndWrite(
   const { commit } = encoded;
   const read = (now: number): Promise<ServerView> =>
     readView(sql, thread, moreOf(encoded, undefined, registry), now);
-  let view = cachedView(registry, thread, commit.expect, changesBudgets(commit));
+  let view = cachedView(registry, thread, commit, changesBudgets(commit));
   for (let conflicts = 0; conflicts < MAX_CONFLICTS; ) {
     const now = clock.now();
     view ??= await read(now);

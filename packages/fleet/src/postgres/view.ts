@@ -1,7 +1,13 @@
 // The rows that a commit is decided on: from the cache of this process, or from the server (`km_view`). A
 // cached view can be old. It is enough to write, because `km_write` compares it, and never to refuse.
 import type { Failure } from '@kernmantle/core/base';
-import { type decide, type decideBudgets, noThread, readAccount } from '@kernmantle/core/store';
+import {
+  type Commit,
+  type decide,
+  type decideBudgets,
+  noThread,
+  readAccount,
+} from '@kernmantle/core/store';
 import type { Sql } from './connection.ts';
 import { RefusedWrite } from './errors.ts';
 import type { VersionedAccount } from './leased-thread.ts';
@@ -64,14 +70,14 @@ export async function readView(
 export function cachedView(
   { held, accounts }: ServerRegistry,
   thread: string,
-  expect: { seq: number; epoch: number },
+  { expect, heard = 0 }: Pick<Commit, 'expect' | 'heard'>,
   needsAccounts: boolean,
 ): ServerView | undefined {
   const lease = held.get(thread);
   if (lease?.row?.seq !== expect.seq || lease.epoch !== expect.epoch) return undefined;
   const { chain, ...row } = lease.row;
-  // A signal that arrived here since the last commit is on the server as well.
-  const wakes = Math.max(row.wakes, lease.told, lease.announced);
+  // A signal that arrived here, or that the commit acknowledges, is on the server as well. `km_write` compares it.
+  const wakes = Math.max(row.wakes, lease.told, lease.announced, heard);
   const found = needsAccounts ? accounts.chain(chain) : [];
   const fence = { ...row, wakes, epoch: lease.epoch, lease_until: Number.POSITIVE_INFINITY };
   return found && { fence, chain, accounts: found, isFresh: false };
