@@ -4,7 +4,7 @@ import { mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { type Outcome, systemClock } from '@kernmantle/core/base';
-import type { Commit, Held, NewThread, Store } from '../packages/core/src/store/port.ts';
+import type { Commit, LeasedThread, NewThread, Store } from '../packages/core/src/store/port.ts';
 import { openSqliteStore } from '../packages/core/src/store/sqlite/store.ts';
 import { type BenchRow, cpuMicros } from './row.ts';
 
@@ -43,7 +43,7 @@ interface Writer {
   commit(more: Omit<Commit, 'expect'>): Promise<void>;
 }
 
-function writerOf(store: Store, held: Held): Writer {
+function writerOf(store: Store, held: LeasedThread): Writer {
   const { thread: id, epoch } = held;
   let { seq } = held.row;
   return {
@@ -62,7 +62,10 @@ async function makeWriters(store: Store, count: number, depth: 1 | 3): Promise<W
     return made.map((held) => writerOf(store, must(held)));
   }
   const root = must(await store.createThread(aThread('root')));
-  const children = async (parent: Held, names: readonly string[]): Promise<readonly Held[]> => {
+  const children = async (
+    parent: LeasedThread,
+    names: readonly string[],
+  ): Promise<readonly LeasedThread[]> => {
     const expect = { seq: parent.row.seq, epoch: parent.epoch };
     const made = await store.commit(parent.thread, {
       expect,

@@ -7,7 +7,7 @@ import { tmpdir } from 'node:os';
 import { dirname, join } from 'node:path';
 import { createInterface } from 'node:readline';
 import { fileURLToPath } from 'node:url';
-import type { Live } from '@kernmantle/core/harness';
+import type { RunObserver } from '@kernmantle/core/harness';
 import type { Runtime } from '@kernmantle/core/runtime';
 
 const HOOKS = ['a', 'b', 'c', 'd', 'e']
@@ -97,7 +97,7 @@ export async function openBareStage(
 interface StageOptions {
   /** Beside the directives. */
   files?: Readonly<Record<string, string>>;
-  live?: Live;
+  live?: RunObserver;
   provider?: () => Promise<StageProvider>;
 }
 

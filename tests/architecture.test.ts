@@ -74,6 +74,7 @@ const ORDER: Readonly<Record<string, readonly (readonly string[])[]>> = {
     ['amounts.ts', 'thread-id.ts', 'fleet-port.ts'],
     ['port.ts'],
     ['encode.ts', 'decide.ts', 'list-threads.ts', 'watch.ts'],
+    ['account.ts'],
     ['thread-filter.ts'],
     ['leases', 'transcript', 'vault.ts'],
     ['sqlite'],

@@ -3,7 +3,13 @@
 // fault suite tries with it is the fence.
 import { setTimeout as sleep } from 'node:timers/promises';
 import { type Outcome, systemClock } from '@kernmantle/core/base';
-import type { Commit, Committed, Held, Signal, Store } from '../../packages/core/src/store/port.ts';
+import type {
+  Commit,
+  Committed,
+  LeasedThread,
+  Signal,
+  Store,
+} from '../../packages/core/src/store/port.ts';
 import { openSqliteStore } from '../../packages/core/src/store/sqlite/store.ts';
 import { openServerStore } from '../../packages/fleet/src/postgres/address.ts';
 
@@ -27,7 +33,7 @@ export async function openAt(address: string): Promise<Store> {
 
 /** One thread that this process holds. */
 export interface Grip {
-  readonly held: Held;
+  readonly held: LeasedThread;
   readonly seq: () => number;
   /** Is there time left for an effect, by the clock of this process. */
   isHeld(): boolean;
@@ -46,8 +52,8 @@ export interface Serving {
   signal: AbortSignal;
   /** Ends when the thread is let go of. */
   work(grip: Grip): Promise<void>;
-  onTake?(held: Held): void;
-  onLeave?(held: Held): void;
+  onTake?(held: LeasedThread): void;
+  onLeave?(held: LeasedThread): void;
 }
 
 interface LiveGrip extends Grip {
@@ -55,7 +61,7 @@ interface LiveGrip extends Grip {
   lose(): void;
 }
 
-function gripOf(store: Store, held: Held, askedAt: number): LiveGrip {
+function gripOf(store: Store, held: LeasedThread, askedAt: number): LiveGrip {
   let deadline = askedAt + held.lease_ms;
   let { seq } = held.row;
   const waiting = new Map<number, Signal>();

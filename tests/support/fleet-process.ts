@@ -38,11 +38,11 @@ const threads = await runtime.threads({
   },
 });
 if (!threads.ok) throw new Error(threads.error.detail.message);
-const { store, goOnWith, handOver } = threads.output;
+const { store, resumeLeased, requeueAll } = threads.output;
 const going = new AbortController();
 async function go(): Promise<void> {
   going.abort();
-  await handOver();
+  await requeueAll();
   await runtime.close();
   say('gone');
   process.exit(0);
@@ -57,7 +57,7 @@ while (!going.signal.aborted) {
   for (const held of taken.ok ? taken.output : []) {
     say(`taken ${held.thread}`);
     if (moment === 'take') die();
-    void goOnWith(held, since).then((done) =>
+    void resumeLeased(held, since).then((done) =>
       say(`done ${held.thread} ${done.ok ? done.output.status : JSON.stringify(done.error)}`),
     );
   }

@@ -2,22 +2,22 @@
 // worker that is nothing but `take` and `goOnWith`.
 import { type Outcome, systemClock } from '@kernmantle/core/base';
 import type { RuntimeOptions, Threads } from '@kernmantle/core/runtime';
-import type { Held, StoredEvent } from '@kernmantle/core/store';
+import type { LeasedThread, StoredEvent } from '@kernmantle/core/store';
 import { onTestFinished } from 'vitest';
 import { isLate } from './late-store.ts';
 import { timeoutMs } from './soak.ts';
 import { openStage, type Play, type Stage } from './thread-project.ts';
 
-type ThreadResult = Extract<Awaited<ReturnType<Threads['goOnWith']>>, { ok: true }>['output'];
+type ThreadResult = Extract<Awaited<ReturnType<Threads['resumeLeased']>>, { ok: true }>['output'];
 
 export interface TestWorker {
   threads: Threads;
   /** Of this project, as soon as there is one. */
-  take(): Promise<{ held: Held; since: number }>;
+  take(): Promise<{ held: LeasedThread; since: number }>;
   /** Takes one and goes on with it until it rests or ends. */
   work(): Promise<ThreadResult>;
   /** What there is at once. */
-  takeNow(): Promise<Held[]>;
+  takeNow(): Promise<LeasedThread[]>;
 }
 
 export const got = <T>(outcome: Outcome<T>): T => {
@@ -59,7 +59,7 @@ export async function openWorker(
   workers += 1;
   const owner = { owner: `worker-${workers}`, ttlMs: timeoutMs(30_000) };
   const wanted = { count: 1, projects: [server ? PROJECT : fixture.root] };
-  const takeNow = async (waitMs = 0): Promise<Held[]> =>
+  const takeNow = async (waitMs = 0): Promise<LeasedThread[]> =>
     got(await threads.store.take(owner, { ...wanted, waitMs }));
   async function take(): ReturnType<TestWorker['take']> {
     for (;;) {
@@ -74,7 +74,7 @@ export async function openWorker(
     takeNow: () => takeNow(),
     async work() {
       const { held, since } = await take();
-      return got(await threads.goOnWith(held, since));
+      return got(await threads.resumeLeased(held, since));
     },
   };
 }

@@ -7,10 +7,10 @@ import { join } from 'node:path';
 import { type Outcome, ok } from '@kernmantle/core/base';
 import { type ScriptedProvider, startScriptedProvider } from '@kernmantle/core/llm';
 import {
+  type Actor,
   createRuntime,
   type Extension,
   type Runtime,
-  type Speaker,
   signFiles,
   type Threads,
 } from '@kernmantle/core/runtime';
@@ -74,7 +74,7 @@ function directiveText(name: string, suite: string, mode: ReadingMode): string {
 `;
 }
 
-const SPEAKER: Speaker = { who: 'evaluation', channel: 'cli' };
+const SPEAKER: Actor = { who: 'evaluation', channel: 'cli' };
 
 /** Signs the directives with a new key, so that they get the permissions that they declare. */
 async function prepare(

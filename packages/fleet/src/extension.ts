@@ -1,6 +1,6 @@
 // Adds stores on a server to a runtime: the driver for PostgreSQL addresses, and the request limits that
 // the machines of such a store share. The code behind it is loaded when a runtime has such a store.
-import type { Extension, Rooms, StoreDriver } from '@kernmantle/core/runtime';
+import type { Extension, RuntimeContext, StoreDriver } from '@kernmantle/core/runtime';
 import type { Fleet, Store } from '@kernmantle/core/store';
 import type { SharedRequests } from './runtime/request-limits.ts';
 
@@ -18,9 +18,13 @@ const postgres: StoreDriver = {
 };
 
 /** Has an entry for each open project that has asked a model. */
-const requests = new WeakMap<Rooms, Promise<SharedRequests>>();
+const requests = new WeakMap<RuntimeContext, Promise<SharedRequests>>();
 
-const openRequests = async (rooms: Rooms, store: Store, fleet: Fleet): Promise<SharedRequests> =>
+const openRequests = async (
+  rooms: RuntimeContext,
+  store: Store,
+  fleet: Fleet,
+): Promise<SharedRequests> =>
   (await import('./runtime/share-model.ts')).openRequests(rooms, store, fleet);
 
 export const fleet: Extension = {

@@ -1,6 +1,6 @@
 // The queue on a real server: jobs and rows say the same, whoever crashes, overtakes or comes late.
 import { systemClock } from '@kernmantle/core/base';
-import type { Held, Store } from '@kernmantle/core/store';
+import type { LeasedThread, Store } from '@kernmantle/core/store';
 import { timeoutMs } from '@kernmantle/test-support/soak';
 import {
   aThread,
@@ -31,7 +31,7 @@ async function stage(): Promise<ServerStores> {
   return opened;
 }
 
-const names = (all: readonly Held[]): string[] => all.map(({ thread }) => thread);
+const names = (all: readonly LeasedThread[]): string[] => all.map(({ thread }) => thread);
 const said = (thread: string, key: string) => ({
   thread,
   kind: 'message',
@@ -69,7 +69,7 @@ describe.skipIf(url === '')(`jobs${noServer(url)}`, () => {
     const [held] = must(await other.take(owner('there'), ONE));
     expect(await jobsOf(on)).toEqual(['active t']);
     must(await other.renew(held ? [held] : [], 1000));
-    const writer = writerOf(other, held as Held);
+    const writer = writerOf(other, held as LeasedThread);
     await writer.must({ status: 'running' });
     await writer.must({ ...quiet, status: 'waiting', release: true });
     expect(await jobsOf(on)).toEqual([]);
@@ -177,14 +177,14 @@ describe.skipIf(url === '')(`jobs${noServer(url)}`, () => {
     const [next] = must(await other.take(owner('alive'), ONE));
     expect(next).toMatchObject({ thread: 't', epoch: 3, row: { status: 'interrupted' } });
     // The zombie: nothing that it does counts, and nothing of the next is touched.
-    expect(codeOf(await writerOf(store, held as Held).commit({ release: true }))).toBe(
+    expect(codeOf(await writerOf(store, held as LeasedThread).commit({ release: true }))).toBe(
       'stale_epoch',
     );
-    must(await store.release(held as Held, { again: true }));
-    expect(must(await store.renew([held as Held], 1000))).toEqual([]);
+    must(await store.release(held as LeasedThread, { again: true }));
+    expect(must(await store.renew([held as LeasedThread], 1000))).toEqual([]);
     expect(await jobsOf(on)).toEqual(['active t']);
     expect(must(await store.take(owner('dead'), ONE))).toEqual([]);
-    await writerOf(other, next as Held).must({ status: 'completed', release: true });
+    await writerOf(other, next as LeasedThread).must({ status: 'completed', release: true });
     expect(await jobsOf(on)).toEqual([]);
   });
 

@@ -1,10 +1,15 @@
 // A lease that expires while its worker is alive is no crash, and a worker that brings the items of
 // waiting threads ends their backoff. The stores are those of a real server.
-import { GONE_MS, type Held, type NewEvent, type WorkerState } from '@kernmantle/core/store';
+import {
+  GONE_MS,
+  type LeasedThread,
+  type NewEvent,
+  type WorkerState,
+} from '@kernmantle/core/store';
 import { must } from '@kernmantle/test-support/registry';
 import { aThread } from '@kernmantle/test-support/store-suite/stage';
 import { expect, inject, onTestFinished, test } from 'vitest';
-import { lookForCrashes, MAX_CRASHES } from '../src/worker/worker-log.ts';
+import { countCrashes, MAX_CRASHES } from '../src/worker/worker-log.ts';
 import { noServer, openServerStores } from './support/server-stores.ts';
 
 const url = inject('postgres');
@@ -42,8 +47,8 @@ async function openLab() {
       await store.take({ owner: id, ttlMs: 9000 }, { count: 1, projects: ['p'] }),
     );
     if (!held) throw new Error('nothing is queued');
-    const looked = must(await lookForCrashes(store, held, id));
-    const { thread, epoch, row }: Held = looked.held;
+    const looked = must(await countCrashes(store, held, id));
+    const { thread, epoch, row }: LeasedThread = looked.held;
     const commit = { expect: { seq: row.seq, epoch }, events: BEGIN, status: 'running' as const };
     if (isBegun) must(await store.commit(thread, commit));
     await stores.query("UPDATE @@.threads SET lease_until = 1 WHERE id = 't'");

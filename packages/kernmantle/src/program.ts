@@ -2,31 +2,31 @@
 // threads and approval requests have the names of the commands.
 import { compact, fail, type Json, type JsonObject, type Outcome, ok } from '@kernmantle/core/base';
 import type {
-  Live,
   PlainRequest,
   PlainResult,
   ReplayOptions,
   ReplayReport,
   ResumeOptions,
+  RunObserver,
   RunRequest,
 } from '@kernmantle/core/harness';
 import type { Library } from '@kernmantle/core/items';
 import type { Recorded } from '@kernmantle/core/journal';
 import type { Audit, Verb } from '@kernmantle/core/kernel';
 import {
+  type Actor,
+  actorName,
   type CallOptions,
   createRuntime,
   decideApproval,
   endThread,
-  personIn,
-  personRow,
+  findPerson,
+  personAuditRow,
   type Runtime,
   type RuntimeOptions,
-  type Speaker,
-  spokenBy,
+  type SignalResult,
+  signalThread,
   type Threads,
-  type Told,
-  tellThread,
   waitForEnd,
 } from '@kernmantle/core/runtime';
 import type {
@@ -68,19 +68,19 @@ export interface ProgramThreads {
   show(id: string): Promise<Outcome<{ thread: ShownThread; events: Recorded[] }>>;
   /** Waits until the thread has ended or is parked, in any process, or the signal aborts. */
   wait(id: string, options?: { signal?: AbortSignal }): Promise<Outcome<ShownThread>>;
-  pause(id: string, options?: { reason?: string }): Promise<Outcome<Told>>;
+  pause(id: string, options?: { reason?: string }): Promise<Outcome<SignalResult>>;
   /** Adds a message that the thread reads before its next turn. */
   inject(
     id: string,
     message: string,
     options?: { role?: 'user' | 'system' },
-  ): Promise<Outcome<Told>>;
+  ): Promise<Outcome<SignalResult>>;
   /** Cancels the current reply. The thread continues with the message, or pauses without one. */
-  interrupt(id: string, message?: string): Promise<Outcome<Told>>;
+  interrupt(id: string, message?: string): Promise<Outcome<SignalResult>>;
   /** Ends the thread and its descendants at the next step. */
-  stop(id: string): Promise<Outcome<Told>>;
+  stop(id: string): Promise<Outcome<SignalResult>>;
   /** Ends the thread even if its process does not respond. */
-  kill(id: string): Promise<Outcome<Told>>;
+  kill(id: string): Promise<Outcome<SignalResult>>;
   /** Replays an ended thread from its journal, without a model and without tools. */
   replay(id: string, options?: ReplayOptions): Promise<Outcome<ReplayReport>>;
 }
@@ -172,7 +172,7 @@ async function runIn(
   inside: ProgramParts,
   request: RunRequest,
   signal?: AbortSignal,
-  live?: Live,
+  live?: RunObserver,
 ): Promise<Outcome<RunResult>> {
   const may = await inside.mayRun(request);
   if (!may.ok) return may;
@@ -186,19 +186,19 @@ async function resumeIn(
   threads: Threads,
   id: string,
   { message, signal, from, limits, model }: ResumeRequest,
-  speaker: Speaker,
+  speaker: Actor,
 ): ReturnType<Threads['resume']> {
-  const by = spokenBy(speaker);
-  const audit = personRow(speaker, 'resume', id);
+  const by = actorName(speaker);
+  const audit = personAuditRow(speaker, 'resume', id);
   const words = message === undefined ? undefined : { text: message, by };
   const options = compact<ResumeOptions>({ from, limits, model, words, by, audit });
   return await threads.resume(id, signal, options);
 }
 
-function createProgramThreads(inside: ProgramParts, reach: Reach, by: Speaker): ProgramThreads {
+function createProgramThreads(inside: ProgramParts, reach: Reach, by: Actor): ProgramThreads {
   const registry = inStore(reach);
-  const tell = (id: string, kind: Parameters<typeof tellThread>[2], payload: JsonObject) =>
-    registry((store) => tellThread(store, id, kind, payload, by));
+  const tell = (id: string, kind: Parameters<typeof signalThread>[2], payload: JsonObject) =>
+    registry((store) => signalThread(store, id, kind, payload, by));
   return {
     start: (request, { signal } = {}) =>
       createThreadRun((live) => runIn(inside, request, signal, live)),
@@ -240,7 +240,7 @@ function createProgramThreads(inside: ProgramParts, reach: Reach, by: Speaker): 
   };
 }
 
-function createProgramApprovals(reach: Reach, speaker: Speaker): ProgramApprovals {
+function createProgramApprovals(reach: Reach, speaker: Actor): ProgramApprovals {
   const registry = inStore(reach);
   const decide = (
     id: string,
@@ -272,8 +272,8 @@ export async function openProgram(options: RuntimeOptions = {}): Promise<Outcome
   const opened = await createRuntime({ ...options, extensions: EXTENSIONS });
   if (!opened.ok) return opened;
   const runtime = opened.output;
-  const inside = { ...runtime, who: personIn(options.env ?? process.env) };
-  const by: Speaker = { who: inside.who, channel: 'library' };
+  const inside = { ...runtime, who: findPerson(options.env ?? process.env) };
+  const by: Actor = { who: inside.who, channel: 'library' };
   const reach = createReach(inside);
   const { project, home, library } = runtime;
   return ok({

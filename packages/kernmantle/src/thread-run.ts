@@ -2,7 +2,7 @@
 // A program that reads slowly, or not at all, never delays the thread: the queue is bounded, and a
 // `missed` event counts the events that were dropped.
 import { fail, messageOf, type Outcome, ok } from '@kernmantle/core/base';
-import type { Live, ThreadResult } from '@kernmantle/core/harness';
+import type { RunObserver, ThreadResult } from '@kernmantle/core/harness';
 import type { Noted } from '@kernmantle/core/journal';
 
 /** Cost of a thread, including all its descendants. */
@@ -132,7 +132,7 @@ async function createBill() {
 
 /** Starts `run` at once. `resumed` is the id of the resumed thread; absent for a new one. */
 export function createThreadRun(
-  run: (live: Live) => Promise<Outcome<ThreadResult>>,
+  run: (live: RunObserver) => Promise<Outcome<ThreadResult>>,
   resumed?: string,
 ): ThreadRun {
   const queue = createQueue();

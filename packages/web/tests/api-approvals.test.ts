@@ -16,7 +16,7 @@ import {
 } from '@kernmantle/test-support/thread-project';
 import { expect, test } from 'vitest';
 import type {
-  Acted,
+  ActionResult,
   ApprovalList,
   ApprovalReview,
   ListedApproval,
@@ -54,7 +54,7 @@ const waits = async (served: ServedStage, query = ''): Promise<readonly ListedAp
 async function asked(
   served: ServedStage,
 ): Promise<{ id: string; thread: string; review: ApprovalReview }> {
-  const { thread_id } = await output<Acted>(served, 'threads', { directive: 'lead' });
+  const { thread_id } = await output<ActionResult>(served, 'threads', { directive: 'lead' });
   await expect.poll(async () => (await waits(served)).length).toBe(1);
   const [first] = await waits(served);
   const id = first?.id ?? '';
@@ -313,7 +313,7 @@ test('the server is killed while something waits; the next one goes on after the
   const first = await spawnWeb(made.fixture, '--port', '0');
   const headers = await login(first.url, first.link);
   const begun = await ask(first.url, 'threads', headers, { directive: 'lead' });
-  const thread = (begun.answer.output as Acted).thread_id;
+  const thread = (begun.answer.output as ActionResult).thread_id;
   const status = async () => {
     const row = await made.threads.store.thread(thread);
     return row.ok && row.output.status;

@@ -2,7 +2,7 @@
 // after the answer, wherever it was given; what is interrupted is left to people.
 import { systemClock } from '@kernmantle/core/base';
 import type { ScriptedReply } from '@kernmantle/core/llm';
-import { decideApproval, goOnHere } from '@kernmantle/core/runtime';
+import { decideApproval, resumeInProcess } from '@kernmantle/core/runtime';
 import { TRUSTING } from '@kernmantle/test-support/project';
 import {
   directive,
@@ -151,7 +151,7 @@ test('a server of MCP clients goes on with it, too', async () => {
   const made = await asking();
   const first = await made.threads.run({ directive: 'lead' });
   const id = first.ok ? first.output.thread_id : '';
-  const goingOn = goOnHere(made.runtime, new AbortController().signal, () => {});
+  const goingOn = resumeInProcess(made.runtime, new AbortController().signal, () => {});
   onTestFinished(() => goingOn.close());
   await approveAll(made);
   await until(async () => (await statusOf(made, id)) === 'completed');

@@ -4,7 +4,7 @@ import type { ScriptedReply } from '@kernmantle/core/llm';
 import { expectSame } from '@kernmantle/test-support/expect-same';
 import { directive, READ, read } from '@kernmantle/test-support/thread-project';
 import { expect, test } from 'vitest';
-import type { Acted, ReplayView } from '../src/model/api.ts';
+import type { ActionResult, ReplayView } from '../src/model/api.ts';
 import { bearerOf, openServed, type ServedStage } from './support/serve.ts';
 
 const DONE: ScriptedReply = { text: 'done' };
@@ -19,10 +19,10 @@ async function act(
   path: string,
   body: unknown = {},
   more = {},
-): Promise<Acted> {
+): Promise<ActionResult> {
   const { answer, status } = await served.post(path, body, { ...served.headers, ...more });
   if (!answer.ok) throw new Error(`${status} ${JSON.stringify(answer.error)}`);
-  return answer.output as Acted;
+  return answer.output as ActionResult;
 }
 const codeOf = async (
   served: ServedStage,
@@ -233,7 +233,7 @@ test('a role may do what it says and nothing more', async () => {
   );
   const begun = await served.post('threads', { directive: 'lead' }, steer);
   expect(begun.answer.ok).toBe(true);
-  const id = (begun.answer.output as Acted).thread_id;
+  const id = (begun.answer.output as ActionResult).thread_id;
   await reaches(served, id, 'completed');
   for (const name of ['pause', 'resume', 'inject', 'interrupt', 'stop', 'kill', 'replay']) {
     expect(await codeOf(served, `threads/${id}/${name}`, {}, view)).toBe('403 permission_denied');

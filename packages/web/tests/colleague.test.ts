@@ -3,7 +3,7 @@
 import { TRUSTING } from '@kernmantle/test-support/project';
 import { directive, execute, READ, run } from '@kernmantle/test-support/thread-project';
 import { expect, test } from 'vitest';
-import type { Acted, ListedApproval } from '../src/model/api.ts';
+import type { ActionResult, ListedApproval } from '../src/model/api.ts';
 import { ask, bearerOf, openServed, type ServedStage } from './support/serve.ts';
 
 const DONE = { text: 'done' };
@@ -31,7 +31,7 @@ test('a key that was used for one thing is not taken for another', async () => {
   const headers = { ...served.headers, 'idempotency-key': 'k' };
   const first = await served.post('threads', { directive: 'lead' }, headers);
   expect(first.status).toBe(200);
-  const { thread_id: id } = first.answer.output as Acted;
+  const { thread_id: id } = first.answer.output as ActionResult;
   const other = await served.post('threads', { directive: 'lead', message: 'else' }, headers);
   expect(other).toMatchObject({ status: 409, answer: { error: { code: 'conflict' } } });
   // In other words, the same.
@@ -42,7 +42,7 @@ test('a key that was used for one thing is not taken for another', async () => {
   // Somebody else's key is another one.
   const bea = { ...bearerOf(served.fixture, 'steer', 'bea'), 'idempotency-key': 'k' };
   const hers = await served.post('threads', { directive: 'lead' }, bea);
-  expect((hers.answer.output as Acted).thread_id).not.toBe(id);
+  expect((hers.answer.output as ActionResult).thread_id).not.toBe(id);
 });
 
 test('a script that is asked for twice under one key runs once', async () => {
@@ -68,7 +68,7 @@ test('what a role may not do, and what cannot begin, is told in the audit', asyn
   expect((await served.post('approvals/ap_x/decision', {}, sam)).status).toBe(403);
   expect((await served.post('threads', { directive: 'none' }, sam)).status).toBe(404);
   const begun = await served.post('threads', { directive: 'lead' }, sam);
-  const { thread_id: id } = begun.answer.output as Acted;
+  const { thread_id: id } = begun.answer.output as ActionResult;
   await expect.poll(() => statusOf(served, id)).toBe('completed');
   expect((await served.post(`threads/${id}/resume`, {}, sam)).status).toBe(409);
   expect((await refusals(served)).toSorted()).toEqual([
@@ -87,7 +87,7 @@ test('a decision about something else than what is there is told in the audit', 
     },
   );
   const begun = await served.post('threads', { directive: 'lead' });
-  const { thread_id: thread } = begun.answer.output as Acted;
+  const { thread_id: thread } = begun.answer.output as ActionResult;
   const pending = async () =>
     ((await served.get('approvals')).answer.output as { approvals: ListedApproval[] }).approvals;
   await expect.poll(async () => (await pending()).length).toBe(1);
@@ -133,7 +133,7 @@ test('a token opens so many sessions, and then nobody is locked out', async () =
 test('of two who resume it at once and want different things, one is told no', async () => {
   const served = await openServed(LEAD, { lead: [DONE] });
   const begun = await served.post('threads', { directive: 'lead' });
-  const { thread_id: id } = begun.answer.output as Acted;
+  const { thread_id: id } = begun.answer.output as ActionResult;
   await expect.poll(() => statusOf(served, id)).toBe('completed');
   const go = (message: string) => served.post(`threads/${id}/resume`, { message });
   const [one, other, same] = await Promise.all([go('this'), go('that'), go('this')]);

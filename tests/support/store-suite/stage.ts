@@ -4,7 +4,7 @@ import type { Clock, Outcome } from '@kernmantle/core/base';
 import type {
   Commit,
   Committed,
-  Held,
+  LeasedThread,
   NewEvent,
   NewThread,
   Owner,
@@ -104,7 +104,7 @@ export interface Writer {
   must(more?: Partial<Commit>): Promise<Committed>;
 }
 
-export function writerOf(store: Store, { thread, epoch, row }: Held): Writer {
+export function writerOf(store: Store, { thread, epoch, row }: LeasedThread): Writer {
   const writer: Writer = {
     thread,
     epoch,

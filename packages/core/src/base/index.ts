@@ -19,6 +19,7 @@ export {
 } from './json.ts';
 export {
   type Code,
+  catchToOutcome,
   type ErrorCode,
   EXIT,
   errnoOf,
@@ -35,7 +36,6 @@ export {
   messageOf,
   type Outcome,
   ok,
-  shielded,
   whenReady,
   withDetail,
 } from './outcome.ts';
@@ -74,7 +74,7 @@ export {
   wholeBetween,
   wrongType,
 } from './read-shape.ts';
-export { createLooks, createRecent, createRecentPairs } from './recent.ts';
+export { createFreshness, createRecent, createRecentPairs } from './recent.ts';
 export { createRedactor, type RedactionStream, type Redactor } from './redact.ts';
 export {
   diskFault,

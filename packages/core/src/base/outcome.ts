@@ -107,7 +107,7 @@ export const heard = <T>(
   answer instanceof Promise || typeof answer.ok === 'boolean' ? answer : Promise.resolve(answer);
 
 /** Calls `work` and passes its exception or rejection to `caught`. */
-export function shielded<T>(
+export function catchToOutcome<T>(
   work: () => T | Promise<T>,
   caught: (thrown: unknown) => T | Promise<T>,
 ): T | Promise<T> {

@@ -22,14 +22,14 @@ export function createRecent<K, V>(size: number) {
 }
 
 /** How long a look at a file counts. A change takes effect after this time at the latest. */
-const LOOK_MS = 20;
+const FRESH_MS = 20;
 
 /** For code that checks a file many times in a call and would read the disk each time. */
-export function createLooks(clock: Pick<Clock, 'monotonic'>) {
+export function createFreshness(clock: Pick<Clock, 'monotonic'>) {
   let since = Number.NEGATIVE_INFINITY;
   return {
     /** True if the last look is recent enough. */
-    isRecent: () => clock.monotonic() - since < LOOK_MS,
+    isRecent: () => clock.monotonic() - since < FRESH_MS,
     /** Call it before looking, never after: the next look must see changes during this one. */
     begin() {
       since = clock.monotonic();

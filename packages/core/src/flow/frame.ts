@@ -336,7 +336,7 @@ export interface Question {
   readonly sources: readonly string[];
 }
 
-export interface Asked {
+export interface ApprovalAnswer {
   readonly answer: 'approved' | 'denied' | 'pending' | 'expired';
   readonly why?: string;
   /** Identity of the file that the person saw. The write is refused if the file differs. */
@@ -376,7 +376,7 @@ export interface OriginPort {
 /** Functions that the pipeline calls at fixed stages. Every operation inside of a frame uses the same ports. */
 export interface Ports {
   /** Stages 5 and 8, if the verdict is `ask`. Absent: no person can be asked, so the operation is refused. */
-  ask?(question: Question, frame: Frame): MaybePromise<Outcome<Asked>>;
+  ask?(question: Question, frame: Frame): MaybePromise<Outcome<ApprovalAnswer>>;
   /** Stage 5, before policies judge. Absent: only the marks of the arguments count. */
   origins?: OriginPort;
   /** Runs just before stage 5 and just before stage 8. */

@@ -1,5 +1,5 @@
 export type {
-  Asked,
+  ApprovalAnswer,
   ClosedFiles,
   Effect,
   Frame,

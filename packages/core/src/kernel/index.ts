@@ -34,15 +34,15 @@ export {
   auditRow,
   callTarget,
   createAudit,
+  exemptionsIn,
   forwardAudit,
   isOfUser,
-  liftedIn,
   withUserAudit,
 } from './rights/audit.ts';
 export {
-  forViewer,
-  heldTo,
   policyAuthority,
+  readOnly,
+  restrictTo,
   tokenAuthority,
   underPolicies,
   verifierOf,

@@ -13,10 +13,10 @@ import {
   plainText,
   systemRandom,
 } from '../base/index.ts';
-import type { Asked, Ports, Question } from '../flow/index.ts';
+import type { ApprovalAnswer, Ports, Question } from '../flow/index.ts';
 import type { Approval, Decision, Store } from '../store/index.ts';
 import type { OpenProject } from './open-project.ts';
-import { decideApproval, isFileChanged, personIn, type Speaker } from './thread-signals.ts';
+import { type Actor, decideApproval, findPerson, isFileChanged } from './thread-signals.ts';
 
 export type PersonAnswer = Pick<Decision, 'decision' | 'answer' | 'why'>;
 
@@ -33,7 +33,7 @@ interface Asker {
   person?: AskPerson | undefined;
 }
 
-const LOOK_MS = 500;
+const POLL_MS = 500;
 
 /** A client can change its own name with each request, so its identity is behind it. */
 const knownAs = ({ surface, name }: Asker): string =>
@@ -70,7 +70,7 @@ export async function findAnswer(
 /** Settles when any process has decided the request. */
 async function decided(store: Store, id: string, signal: AbortSignal): Promise<Outcome<Approval>> {
   for (;;) {
-    await sleep(LOOK_MS, undefined, { signal }).catch(() => undefined);
+    await sleep(POLL_MS, undefined, { signal }).catch(() => undefined);
     const row = await rowOf(store, id);
     if (!row.ok || row.output.state !== 'pending' || signal.aborted) return row;
   }
@@ -139,7 +139,7 @@ export async function askHere(
   store: Store,
   row: Approval,
   person: AskPerson,
-  by: Speaker,
+  by: Actor,
 ): Promise<Outcome<Approval>> {
   const over = new AbortController();
   const here = async (): Promise<Outcome<Approval>> => {
@@ -176,7 +176,7 @@ async function answerTo(
   open: OpenProject,
   asker: Asker,
   question: Question,
-): Promise<Outcome<Asked>> {
+): Promise<Outcome<ApprovalAnswer>> {
   const { surface, name, person } = asker;
   const opened = await open.store?.();
   if (!opened)
@@ -200,7 +200,7 @@ async function answerTo(
     surface,
     ...(name !== '' && { caller: name }),
   });
-  const by = { who: personIn(open.env), channel: 'cli' } as const;
+  const by = { who: findPerson(open.env), channel: 'cli' } as const;
   const request = present.output
     ? await renewed(store, present.output, question, show)
     : await putQuestion(open, store, binding, await show());

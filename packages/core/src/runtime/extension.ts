@@ -2,10 +2,10 @@
 // extension is data and functions that return objects. Registration does no I/O and starts nothing:
 // each function loads its own code with `import()` when a call needs it.
 import type { Clock, Outcome } from '../base/index.ts';
-import type { Live, ModelPort, ScriptPort } from '../harness/index.ts';
+import type { ModelPort, RunObserver, ScriptPort } from '../harness/index.ts';
 import type { Kind, Primitive } from '../kernel/index.ts';
 import type { Store } from '../store/index.ts';
-import type { Rooms, RuntimeOptions } from './open-project.ts';
+import type { RuntimeContext, RuntimeOptions } from './open-project.ts';
 import type { Threads } from './threads.ts';
 
 export interface Extension {
@@ -16,23 +16,23 @@ export interface Extension {
    * `rooms()` may be called inside `run` but not during registration. Two extensions that return the same
    * primitive name are an error (`config_invalid`).
    */
-  primitives?(rooms: () => Rooms): readonly Primitive[];
+  primitives?(rooms: () => RuntimeContext): readonly Primitive[];
   /** Item kinds that `execute` accepts besides directive, tool and knowledge. */
-  kinds?(rooms: () => Rooms): readonly Kind[];
+  kinds?(rooms: () => RuntimeContext): readonly Kind[];
   /**
    * Runs scripts of directives and hooks. At most one extension provides it. Without it a directive with
    * a script fails with `script_unavailable`.
    */
-  script?(rooms: Rooms): ScriptPort;
+  script?(rooms: RuntimeContext): ScriptPort;
   /** Store drivers by URL scheme, with the colon: `postgres:`. */
   readonly stores?: Readonly<Record<string, StoreDriver>>;
   /**
    * Wraps the model port, for example to share rate limits between machines. Wrappers run in registration
    * order.
    */
-  model?(rooms: Rooms, store: Store, model: ModelPort): ModelPort;
+  model?(rooms: RuntimeContext, store: Store, model: ModelPort): ModelPort;
   /** Called once when the runtime closes, after all threads have stopped. */
-  close?(rooms: Rooms): Promise<void>;
+  close?(rooms: RuntimeContext): Promise<void>;
 }
 
 /** Options of `createRuntime`. An embedding program gets `RuntimeOptions`, without the extensions. */
@@ -77,6 +77,6 @@ export interface ProjectIdentity {
 }
 
 /** Receives events and text of threads that run here; `onQueued` when a run was queued instead. */
-export interface ThreadObserver extends Live {
+export interface ThreadObserver extends RunObserver {
   onQueued?(thread: string): void;
 }

@@ -13,21 +13,21 @@ import {
   type OpenOther,
   type OtherProject,
   openProject,
-  type Rooms,
+  type RuntimeContext,
 } from './open-project.ts';
 import { identify, servedItems } from './project-identity.ts';
 import { registerExtensions } from './register-extensions.ts';
 import { createRegistryDoor, findServer, openStore, queueDriver } from './registry.ts';
 import type { pruneThreads as prune } from './retention.ts';
 import type { Runtime } from './runtime.ts';
-import { reachThreads } from './thread-primitives.ts';
+import { threadPrimitives } from './thread-primitives.ts';
 import {
   checkRun,
   createThreads,
   openPorts,
-  openThreadWorld,
+  openThreadServices,
   runPlain,
-  type ThreadWorld,
+  type ThreadServices,
 } from './threads.ts';
 
 /** Opens a project and runs nothing of it. Problems of the project appear where it is used. */
@@ -38,12 +38,12 @@ export async function createRuntime(options: ExtendedOptions = {}): Promise<Outc
 
 /** Opens the store and the services that all threads share, on the first request. */
 function createWorlds(
-  rooms: () => Rooms,
+  rooms: () => RuntimeContext,
   openFirst: () => Promise<Outcome<Store>>,
   host?: HostProject,
 ) {
   let opening: Promise<Outcome<Store>> | undefined = host && Promise.resolve(ok(host.store));
-  let world: Promise<ThreadWorld> | undefined;
+  let world: Promise<ThreadServices> | undefined;
   let plain: HarnessPorts | undefined;
   const store = async (): Promise<Outcome<Store>> => {
     opening ??= openFirst();
@@ -51,10 +51,10 @@ function createWorlds(
     if (!opened.ok) opening = undefined;
     return opened;
   };
-  const open = async (): Promise<Outcome<ThreadWorld>> => {
+  const open = async (): Promise<Outcome<ThreadServices>> => {
     const opened = await store();
     if (!opened.ok) return opened;
-    world ??= openThreadWorld(rooms(), opened.output);
+    world ??= openThreadServices(rooms(), opened.output);
     return ok(await world);
   };
   return {
@@ -100,7 +100,7 @@ async function wireRuntime(
   open.policies.checkCapabilities(files);
   mountPrimitives(open, library, functions);
   const harness = (): Promise<Outcome<HarnessPorts>> => worlds.harness();
-  const reached = reachThreads(open, harness);
+  const reached = threadPrimitives(open, harness);
   for (const primitive of reached.primitives) open.primitives.set(primitive.name, primitive);
   const kindsOfCore = [...KINDS, ...reached.kinds.map(({ name }) => name)];
   const own = { primitives: open.primitives.keys(), kinds: kindsOfCore };
@@ -116,7 +116,7 @@ async function wireRuntime(
   );
   for (const primitive of primitives) open.primitives.set(primitive.name, primitive);
   const kernel = createVerbs(open, library, [...reached.kinds, ...kinds]);
-  const rooms: Rooms = { open, library, kernel, script, model };
+  const rooms: RuntimeContext = { open, library, kernel, script, model };
   const { project, home, keys, trustStore, catalogs, audit } = open;
   open.store = worlds.store;
   const runtime: Runtime = {
@@ -205,7 +205,7 @@ export {
   closedPlaces,
   createAuthorize,
   labelRecords,
-  mustBeKept,
+  throwIfNotRecorded,
 } from './open-kernel.ts';
 export {
   type Authorizer,
@@ -216,12 +216,12 @@ export {
   type OpenProject,
   ownKey,
   processPorts,
-  type Rooms,
+  type RuntimeContext,
   type RuntimeOptions,
   recordsFolder,
 } from './open-project.ts';
 export { identify, type ServedItems } from './project-identity.ts';
-export { goOnAfterAnswers, goOnHere } from './resume-after-approval.ts';
+export { resumeAfterApprovals, resumeInProcess } from './resume-after-approval.ts';
 
 /** Removes old trees with their transcripts. The code is loaded with the first call. */
 export const pruneThreads = async (...values: Parameters<typeof prune>): ReturnType<typeof prune> =>
@@ -229,18 +229,18 @@ export const pruneThreads = async (...values: Parameters<typeof prune>): ReturnT
 export type { Runtime } from './runtime.ts';
 export { noted, signFiles } from './sign-files.ts';
 export {
+  type Actor,
+  actorName,
   approvalDigest,
   choicesFor,
   decideApproval,
   endThread,
+  findPerson,
   isFileChanged,
-  personIn,
-  personRow,
-  type Speaker,
+  personAuditRow,
+  type SignalResult,
   STANDS_STILL,
-  spokenBy,
-  type Told,
-  tellThread,
+  signalThread,
   waitForEnd,
 } from './thread-signals.ts';
 export { allThreads, openModel, registryFile, registryKey, type Threads } from './threads.ts';

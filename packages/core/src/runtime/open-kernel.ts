@@ -24,14 +24,14 @@ import {
   createToolPreparer,
   directiveKind,
   type EmbeddedKernel,
-  forViewer,
   type Handles,
-  heldTo,
   type Kind,
   knowledgeKind,
   moduleSink,
   type ProgramTools,
   policyAuthority,
+  readOnly,
+  restrictTo,
   type SignaturePolicy,
   shippedPrimitives,
   shippedSinks,
@@ -179,17 +179,19 @@ export function createAuthorize(
       const { policy } = open.policies.current();
       const { catalog } = library.capabilities();
       const authority = keepOut(policyAuthority(policy, caller.surface, catalog));
-      return ok(heldTo(caller.isViewer ? forViewer(authority, catalog) : authority, caller.only));
+      return ok(
+        restrictTo(caller.isViewer ? readOnly(authority, catalog) : authority, caller.only),
+      );
     }
     const token = verify(caller.__auth, caller.__thread_id);
     if (!token.ok) return token;
     const authority = keepOut(tokenAuthority(token.output), caller.__thread_id);
-    return ok(heldTo(authority, caller.only));
+    return ok(restrictTo(authority, caller.only));
   };
 }
 
 /** Throws if a row could not be written, which makes the call fail. */
-export function mustBeKept(written: Outcome<null>): void {
+export function throwIfNotRecorded(written: Outcome<null>): void {
   if (!written.ok) throw new Error(written.error.detail.message);
 }
 
@@ -203,7 +205,7 @@ export function callerOf(
     const target = handles?.claimOf(row.target) ?? row.target;
     const written = open.audit.write({ ...row, target });
     const stored = written.ok ? open.audit.kept?.() : undefined;
-    return stored ? stored.then(mustBeKept) : mustBeKept(written);
+    return stored ? stored.then(throwIfNotRecorded) : throwIfNotRecorded(written);
   };
   const ask = askOutside(open, { surface, name, person });
   const frame = createFrame({ policy: open.policies.current().policy, ports: { ask } });

@@ -86,7 +86,7 @@ export interface RuntimeOptions {
 }
 
 /** True if other machines can use the same store. */
-export const mayShare = ({ shared, own }: Pick<OpenProject, 'shared' | 'own'>): boolean =>
+export const isSharedStore = ({ shared, own }: Pick<OpenProject, 'shared' | 'own'>): boolean =>
   shared.address !== undefined || own.openStore !== undefined;
 
 export const BUNDLE = packagePath('bundle');
@@ -202,7 +202,7 @@ export interface OpenProject {
 }
 
 /** A project and the services over it. */
-export interface Rooms {
+export interface RuntimeContext {
   open: OpenProject;
   library: Library;
   kernel: EmbeddedKernel;
@@ -239,11 +239,11 @@ const policyOf = (host: HostProject | undefined): PolicyPlace[] =>
  * These variables give access to the store and the keys of all projects. They are never passed to a tool
  * process.
  */
-const OURS = ['KERNMANTLE_STORE', 'KERNMANTLE_KEY_PASSPHRASE'] as const;
+const OWN_VARIABLES = ['KERNMANTLE_STORE', 'KERNMANTLE_KEY_PASSPHRASE'] as const;
 
-function withoutOurs(env: Env): Env {
-  if (OURS.every((name) => !env[name])) return env;
-  return { ...env, ...Object.fromEntries(OURS.map((name) => [name, undefined])) };
+function withoutOwnVariables(env: Env): Env {
+  if (OWN_VARIABLES.every((name) => !env[name])) return env;
+  return { ...env, ...Object.fromEntries(OWN_VARIABLES.map((name) => [name, undefined])) };
 }
 
 /** Surfaces whose caller is a thread. */
@@ -280,7 +280,7 @@ export function openProject(
     tierExemption: Object.freeze({}),
     project,
     home,
-    env: withoutOurs(env),
+    env: withoutOwnVariables(env),
     clock,
     policies: createPolicyFiles(
       places,
@@ -290,7 +290,7 @@ export function openProject(
     ),
     trustStore,
     keys: createKeyFolder(join(home, 'keys')),
-    catalogs: createCatalogs({ project, home, trustStore, clock, env: withoutOurs(env) }),
+    catalogs: createCatalogs({ project, home, trustStore, clock, env: withoutOwnVariables(env) }),
     audit: {
       ...audit,
       write(row) {

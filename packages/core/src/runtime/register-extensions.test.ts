@@ -5,7 +5,7 @@ import type { ModelPort, ScriptPort } from '../harness/index.ts';
 import type { Kind, Primitive } from '../kernel/index.ts';
 import type { Store } from '../store/index.ts';
 import type { Extension, StoreDriver } from './extension.ts';
-import type { Rooms } from './open-project.ts';
+import type { RuntimeContext } from './open-project.ts';
 import { registerExtensions } from './register-extensions.ts';
 
 const CORE = ['http_client', 'function'];
@@ -17,7 +17,7 @@ const kind = (name: string): Kind => ({
 });
 const driver = {} as StoreDriver;
 const port = {} as ScriptPort;
-const rooms = {} as Rooms;
+const rooms = {} as RuntimeContext;
 
 const register = (extensions: readonly Extension[], from = () => rooms) =>
   registerExtensions(extensions, from, { primitives: CORE, kinds: ['thread'] });

@@ -6,7 +6,7 @@ import type { ModelPort, ScriptPort } from '../harness/index.ts';
 import type { Kind, Primitive } from '../kernel/index.ts';
 import type { Store } from '../store/index.ts';
 import type { Extension, StoreDriver } from './extension.ts';
-import type { Rooms } from './open-project.ts';
+import type { RuntimeContext } from './open-project.ts';
 
 interface RegisteredExtensions {
   readonly primitives: readonly Primitive[];
@@ -77,7 +77,7 @@ function withoutScripts(): ScriptPort {
 /** `own`: names of what core provides itself. Fails with `config_invalid`; no extension is called after that. */
 export function registerExtensions(
   extensions: readonly Extension[],
-  rooms: () => Rooms,
+  rooms: () => RuntimeContext,
   own: { readonly primitives: Iterable<string>; readonly kinds: readonly string[] },
 ): Outcome<RegisteredExtensions> {
   const claim = createClaims();

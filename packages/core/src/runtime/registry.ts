@@ -7,7 +7,7 @@ import type { OpenProject } from './open-project.ts';
 import { hasRegistry, openRegistry, registryKey } from './threads.ts';
 
 /** Administration of a registry on a server. A file needs none, because it is updated when it is opened. */
-export interface RegistryDoor {
+export interface RegistryAdmin {
   /** Address of its server, without its password. Undefined: it is a file of the project. */
   readonly place?: string;
   /** Returns false before the first thread has created the file, so that there is nothing to read. */
@@ -77,7 +77,7 @@ export const createRegistryDoor = (
   open: OpenProject,
   server: StoreServer | undefined,
   store: () => Promise<Outcome<Store>>,
-): RegistryDoor => ({
+): RegistryAdmin => ({
   ...(server && { place: server.place }),
   isThere: () => hasRegistry(open),
   open: store,

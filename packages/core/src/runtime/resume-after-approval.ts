@@ -8,7 +8,7 @@ import type { Threads } from './threads.ts';
 interface GoOnPorts {
   /** Fails if the registry does not exist yet. */
   store(): Promise<Outcome<Store>>;
-  goOn(id: string): Promise<Outcome<unknown>>;
+  resumeAnywhere(id: string): Promise<Outcome<unknown>>;
   /** True if the thread ran in this process, so that no other process resumes it. */
   isOwn(id: string): boolean;
   now(): number;
@@ -22,7 +22,7 @@ interface GoingOn {
   close(): Promise<void>;
 }
 
-const LOOK_MS = 500;
+const POLL_MS = 500;
 /** Time for the terminal that asked to resume its own thread. */
 const GRACE_MS = 2000;
 const MAX_OPEN = 1000;
@@ -52,7 +52,7 @@ function answeredAt(
   return times.length === 0 ? undefined : Math.max(...times);
 }
 
-export function goOnAfterAnswers(ports: GoOnPorts): GoingOn {
+export function resumeAfterApprovals(ports: GoOnPorts): GoingOn {
   let open = new Set<string>();
   /** Requests that were answered or expired while this process watched. */
   const decided = createRecent<string, true>(MAX_OPEN);
@@ -70,7 +70,7 @@ export function goOnAfterAnswers(ports: GoOnPorts): GoingOn {
     if (at === undefined || obeyed.get(row.id) === at) return 'done';
     if (!ports.isOwn(row.id) && ports.now() < at + GRACE_MS) return 'later';
     obeyed.set(row.id, at);
-    void ports.goOn(row.id).then((done) => {
+    void ports.resumeAnywhere(row.id).then((done) => {
       // Another process was faster, which is fine.
       if (done.ok || done.error.code === 'lease_held') return;
       ports.onError(new Error(`thread \`${row.id}\` cannot go on: ${done.error.detail.message}`));
@@ -118,7 +118,7 @@ export function goOnAfterAnswers(ports: GoOnPorts): GoingOn {
         if (again) {
           again = false;
           look();
-        } else timer = setTimeout(look, LOOK_MS).unref();
+        } else timer = setTimeout(look, POLL_MS).unref();
       });
   }
   look();
@@ -133,7 +133,7 @@ export function goOnAfterAnswers(ports: GoOnPorts): GoingOn {
 }
 
 /** The same for a server without threads of its own, until the signal aborts. */
-export function goOnHere(
+export function resumeInProcess(
   runtime: {
     readonly registry: { isThere(): boolean };
     threads(): Promise<Outcome<Threads>>;
@@ -141,15 +141,15 @@ export function goOnHere(
   signal: AbortSignal,
   onError: (error: Error) => void,
 ): { close(): Promise<void> } {
-  return goOnAfterAnswers({
+  return resumeAfterApprovals({
     async store() {
       if (!runtime.registry.isThere()) return fail('not_found', 'no thread has run here yet');
       const threads = await runtime.threads();
       return threads.ok ? { ok: true, output: threads.output.store } : threads;
     },
-    async goOn(id) {
+    async resumeAnywhere(id) {
       const threads = await runtime.threads();
-      return threads.ok ? await threads.output.goOn(id, signal) : threads;
+      return threads.ok ? await threads.output.resumeAnywhere(id, signal) : threads;
     },
     // A client that asked resumes its thread itself.
     isOwn: () => false,

@@ -3,7 +3,7 @@ import { rmSync } from 'node:fs';
 import { join } from 'node:path';
 import type { Outcome } from '../base/index.ts';
 import type { PruneOptions, Store } from '../store/index.ts';
-import type { Rooms } from './open-project.ts';
+import type { RuntimeContext } from './open-project.ts';
 import { identify } from './project-identity.ts';
 
 /** Removes old trees with their transcripts. Their cost and their audit rows stay. */
@@ -25,7 +25,7 @@ const TREES_A_RUN = 20;
 
 /** Threads of one runtime, to which the retention rule is applied once. */
 export interface Retained {
-  readonly rooms: Rooms;
+  readonly rooms: RuntimeContext;
   readonly store: Store;
   /** True after the rule was applied. */
   hasRetained?: boolean;

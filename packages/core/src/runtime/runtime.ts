@@ -7,15 +7,15 @@ import type { Audit, AuditFilter, Caller, Kernel, SandboxReport, Verb } from '..
 import type { KeyFolder, TrustStore } from '../trust/index.ts';
 import type { ThreadObserver } from './extension.ts';
 import type { CallOptions } from './open-kernel.ts';
-import type { Rooms } from './open-project.ts';
+import type { RuntimeContext } from './open-project.ts';
 import type { ServedItems } from './project-identity.ts';
 import type { AuditAnswer } from './read-audit.ts';
-import type { RegistryDoor } from './registry.ts';
+import type { RegistryAdmin } from './registry.ts';
 import type { Threads } from './threads.ts';
 
 export interface Runtime {
   /** The parts of the open project, for extensions. */
-  readonly rooms: Rooms;
+  readonly rooms: RuntimeContext;
   readonly project: string;
   /** The user's folder: keys, trust store, own items and policy. */
   readonly home: string;
@@ -30,7 +30,7 @@ export interface Runtime {
     /** Returns the rows of threads and of all other callers, oldest first. */
     read(filter: AuditFilter): Promise<AuditAnswer>;
   };
-  readonly registry: RegistryDoor;
+  readonly registry: RegistryAdmin;
   /** Probes the sandbox once, on the first call. */
   sandbox(): Promise<SandboxReport>;
   caller(options?: CallOptions): Caller;

@@ -4,12 +4,12 @@ import { type Outcome, ok, systemClock } from '../base/index.ts';
 import { type SignedFile, signItem } from '../items/index.ts';
 import { ownKey } from './open-project.ts';
 import type { Runtime } from './runtime.ts';
-import { personRow, type Speaker } from './thread-signals.ts';
+import { type Actor, personAuditRow } from './thread-signals.ts';
 
 /** Writes the audit row of a person's action, with its result. Fails if the row cannot be written. */
 export function noted<T>(
   { audit }: Runtime,
-  row: ReturnType<typeof personRow>,
+  row: ReturnType<typeof personAuditRow>,
   done: Outcome<T>,
 ): Outcome<T> {
   const failed = done.ok ? undefined : done.error;
@@ -22,13 +22,13 @@ export function noted<T>(
 export function signFiles(
   runtime: Runtime,
   files: readonly string[],
-  by: Speaker,
+  by: Actor,
 ): Outcome<SignedFile[]> {
   const key = ownKey(runtime);
   if (!key.ok) return key;
   const signed: SignedFile[] = [];
   for (const file of files) {
-    const row = personRow(by, 'sign', relative(runtime.project, file));
+    const row = personAuditRow(by, 'sign', relative(runtime.project, file));
     const tried = signItem(file, key.output, systemClock, runtime.library.roots());
     const done = noted(runtime, row, tried);
     runtime.library.noteChange();

@@ -50,7 +50,7 @@ const readerConfig = record(
 );
 
 /** Returns the primitives for tool chains and the kinds for `execute`. */
-export function reachThreads(
+export function threadPrimitives(
   open: OpenProject,
   harness: () => Promise<Outcome<HarnessPorts>>,
 ): { primitives: Primitive[]; kinds: Kind[] } {

@@ -28,13 +28,13 @@ import type {
 import { scopeProblem } from '../trust/index.ts';
 
 /** A person, and the channel of their request. */
-export interface Speaker {
+export interface Actor {
   readonly who: string;
   readonly channel: Decision['channel'];
 }
 
 /** Returns the user of this process, from the environment or else from the system. */
-export function personIn(env: Readonly<Record<string, string | undefined>>): string {
+export function findPerson(env: Readonly<Record<string, string | undefined>>): string {
   try {
     return env.USER || env.LOGNAME || userInfo().username;
   } catch {
@@ -44,12 +44,12 @@ export function personIn(env: Readonly<Record<string, string | undefined>>): str
 }
 
 /** Returns the name for journals and approvals. */
-export const spokenBy = ({ who, channel }: Speaker): string =>
+export const actorName = ({ who, channel }: Actor): string =>
   who === '' ? channel : `${who} (${channel})`;
 
 /** Returns the audit row of a person's action. */
-export const personRow = (
-  { who, channel }: Speaker,
+export const personAuditRow = (
+  { who, channel }: Actor,
   operation: string,
   target: string,
   reason = '',
@@ -75,7 +75,7 @@ async function auditFailure<T>(store: Store, row: AuditEntry, done: Promise<Outc
 /** Kinds of signals by the name of their command. */
 const COMMANDS = { pause: 'pause', message: 'inject', interrupt: 'interrupt' } as const;
 
-export interface Told {
+export interface SignalResult {
   thread_id: string;
   kind: string;
   status: ThreadStatus;
@@ -85,21 +85,25 @@ export interface Told {
 const signalKey = (key?: string): string =>
   key === undefined ? `told:${Buffer.from(systemRandom(9)).toString('base64url')}` : key;
 
-async function signalResult(store: Store, id: string, kind: string): Promise<Outcome<Told>> {
+async function signalResult(
+  store: Store,
+  id: string,
+  kind: string,
+): Promise<Outcome<SignalResult>> {
   const now = await store.thread(id);
   return now.ok ? ok({ thread_id: id, kind, status: now.output.status }) : now;
 }
 
-export async function tellThread(
+export async function signalThread(
   store: Store,
   thread: string,
   kind: 'pause' | 'message' | 'interrupt',
   payload: JsonObject,
-  by: Speaker,
+  by: Actor,
   key?: string,
-): Promise<Outcome<Told>> {
-  const row = personRow(by, COMMANDS[kind], thread, plainText(payload.reason ?? ''));
-  const signal = { thread, kind, payload, key: signalKey(key), by: spokenBy(by) };
+): Promise<Outcome<SignalResult>> {
+  const row = personAuditRow(by, COMMANDS[kind], thread, plainText(payload.reason ?? ''));
+  const signal = { thread, kind, payload, key: signalKey(key), by: actorName(by) };
   const sent = await auditFailure(store, row, store.signal(signal, row));
   return sent.ok ? await signalResult(store, thread, kind) : sent;
 }
@@ -158,11 +162,11 @@ export function endThread(
   store: Store,
   id: string,
   kind: 'terminate' | 'kill',
-  by: Speaker,
+  by: Actor,
   reason?: string,
-): Promise<Outcome<Told>> {
-  const row = personRow(by, kind === 'kill' ? 'kill' : 'stop', id, reason);
-  return auditFailure(store, row, endBy(store, id, kind, spokenBy(by), row));
+): Promise<Outcome<SignalResult>> {
+  const row = personAuditRow(by, kind === 'kill' ? 'kill' : 'stop', id, reason);
+  return auditFailure(store, row, endBy(store, id, kind, actorName(by), row));
 }
 
 async function endBy(
@@ -171,7 +175,7 @@ async function endBy(
   kind: 'terminate' | 'kill',
   by: string,
   audit: AuditEntry,
-): Promise<Outcome<Told>> {
+): Promise<Outcome<SignalResult>> {
   const [{ endUnattended }, { allThreads, isEnded }] = await Promise.all([
     import('../harness/index.ts'),
     import('../store/index.ts'),
@@ -242,18 +246,18 @@ export async function decideApproval(
   store: Store,
   id: string,
   request: Omit<Decision, 'who' | 'channel'> & {
-    readonly by: Speaker;
+    readonly by: Actor;
     readonly who?: string;
     readonly digest?: string;
   },
   isWords = false,
 ): Promise<Outcome<Approval>> {
-  const { by, who = spokenBy(by), digest, ...fields } = request;
+  const { by, who = actorName(by), digest, ...fields } = request;
   const act = isWords ? 'answer' : fields.decision === 'approved' ? 'approve' : 'deny';
   const decision = { ...fields, who, channel: by.channel };
   const digestNote = digest === undefined ? '' : `shown ${digest}`;
   const reason = [fields.why, digestNote].filter((part) => part !== '').join('; ');
-  const row = personRow(by, `${act}:${id}`, '', reason);
+  const row = personAuditRow(by, `${act}:${id}`, '', reason);
   return await auditFailure(store, row, decideBy(store, id, decision, isWords, row));
 }
 

@@ -6,7 +6,6 @@ import { createFrame } from '../flow/index.ts';
 import type {
   FollowedRun,
   HarnessPorts,
-  Live,
   LiveThreads,
   ModelPort,
   PlainRequest,
@@ -15,12 +14,13 @@ import type {
   ReplayOptions,
   ReplayReport,
   ResumeOptions,
+  RunObserver,
   RunRequest,
   ThreadResult,
 } from '../harness/index.ts';
 import { type Library, signItem } from '../items/index.ts';
 import type {
-  Held,
+  LeasedThread,
   Store,
   StoredEvent,
   ThreadFilter,
@@ -29,7 +29,13 @@ import type {
 } from '../store/index.ts';
 import { deriveVaultKey } from '../trust/index.ts';
 import { callerOf, createVerify, sharedVerify } from './open-kernel.ts';
-import { mayShare, type OpenProject, ownKey, type Registry, type Rooms } from './open-project.ts';
+import {
+  isSharedStore,
+  type OpenProject,
+  ownKey,
+  type Registry,
+  type RuntimeContext,
+} from './open-project.ts';
 import { identify } from './project-identity.ts';
 import type { Retained } from './retention.ts';
 
@@ -41,16 +47,20 @@ export interface Threads {
   run(request: RunRequest, signal?: AbortSignal): Promise<Outcome<ThreadResult>>;
   resume(id: string, signal?: AbortSignal, options?: ResumeOptions): Promise<Outcome<ThreadResult>>;
   /** Resumes a thread in its own project. Fails if it has ended. */
-  goOn(id: string, signal?: AbortSignal): Promise<Outcome<ThreadResult>>;
+  resumeAnywhere(id: string, signal?: AbortSignal): Promise<Outcome<ThreadResult>>;
   /** Checks a run as `run` does and queues it for a worker. Nothing runs here. */
   enqueue(request: RunRequest): Promise<Outcome<{ thread: string; created: number }>>;
   /**
    * Starts or resumes a thread whose lease this process has taken. `since`: time of the request on the
    * monotonic clock. If it is refused, the lease is released.
    */
-  goOnWith(held: Held, since: number, signal?: AbortSignal): Promise<Outcome<ThreadResult>>;
+  resumeLeased(
+    held: LeasedThread,
+    since: number,
+    signal?: AbortSignal,
+  ): Promise<Outcome<ThreadResult>>;
   /** Ends the step of every thread here and queues the threads again. No thread starts afterwards. */
-  handOver(): Promise<void>;
+  requeueAll(): Promise<void>;
   /** Follows a thread that runs anywhere, event by event after number `after`, until it is parked or ends. */
   follow(id: string, signal: AbortSignal, after?: number): FollowedRun;
   atWork(): readonly string[];
@@ -92,7 +102,10 @@ export const hasRegistry = (open: Pick<OpenProject, 'project' | 'own' | 'shared'
 type Harness = typeof import('../harness/index.ts');
 
 /** Loads threads with the first one, with the checks before it. */
-async function loadHarness({ open, library }: Rooms): Promise<Harness & { ports: PreparePorts }> {
+async function loadHarness({
+  open,
+  library,
+}: RuntimeContext): Promise<Harness & { ports: PreparePorts }> {
   const { project, policies, clock, env } = open;
   const [harness, { createPrices, withEndpoints, withStandIn }] = await Promise.all([
     import('../harness/index.ts'),
@@ -113,7 +126,7 @@ async function loadHarness({ open, library }: Rooms): Promise<Harness & { ports:
 }
 
 /** Checks a run without a registry, so that a refused one leaves no files. */
-export async function checkRun(rooms: Rooms, request: RunRequest): Promise<Outcome<null>> {
+export async function checkRun(rooms: RuntimeContext, request: RunRequest): Promise<Outcome<null>> {
   if (rooms.open.host || hasRegistry(rooms.open)) return ok(null);
   const { prepareThread, ports } = await loadHarness(rooms);
   const prepared = await prepareThread(ports, request);
@@ -121,17 +134,17 @@ export async function checkRun(rooms: Rooms, request: RunRequest): Promise<Outco
 }
 
 /** Returns the model port for a caller that is no thread. Opens the registry only if machines may share it. */
-export async function openModel(rooms: Rooms): Promise<ModelPort> {
+export async function openModel(rooms: RuntimeContext): Promise<ModelPort> {
   const { createModelPort } = await import('../harness/index.ts');
   const model = createModelPort(rooms.kernel);
-  const store = mayShare(rooms.open) ? await rooms.open.store?.() : undefined;
+  const store = isSharedStore(rooms.open) ? await rooms.open.store?.() : undefined;
   if (store?.ok === false) return () => Promise.resolve(store);
   return store ? rooms.model(store.output, model) : model;
 }
 
 /** Runs the loop without a directive: no registry, no thread, only the model and the program's tools. */
 export async function runPlain(
-  rooms: Rooms,
+  rooms: RuntimeContext,
   request: PlainRequest,
   signal?: AbortSignal,
 ): Promise<Outcome<PlainResult>> {
@@ -274,7 +287,7 @@ function changeDirective(
 type Watch = ReturnType<Harness['watchThreads']>;
 
 function watchOver(
-  { open, library, kernel }: Rooms,
+  { open, library, kernel }: RuntimeContext,
   { watchThreads }: Harness,
   store: Store,
 ): Watch {
@@ -317,7 +330,7 @@ const resumeIn = (
     : ports.threads.live.resumed(id, () => resumeThread(ports, id, signal, options));
 
 /** The services that all threads of a project share, created once. */
-export interface ThreadWorld extends Retained {
+export interface ThreadServices extends Retained {
   harness: Awaited<ReturnType<typeof loadHarness>>;
   watch: Watch;
   live: LiveThreads;
@@ -329,7 +342,10 @@ export interface ThreadWorld extends Retained {
 /** The check reads the registry, so it is made once for many runs. */
 const LOOK_AGAIN_MS = 60_000;
 
-export async function openThreadWorld(rooms: Rooms, store: Store): Promise<ThreadWorld> {
+export async function openThreadServices(
+  rooms: RuntimeContext,
+  store: Store,
+): Promise<ThreadServices> {
   const { open } = rooms;
   const harness = await loadHarness(rooms);
   const { nameOwner } = await import('../store/index.ts');
@@ -341,7 +357,10 @@ export async function openThreadWorld(rooms: Rooms, store: Store): Promise<Threa
 }
 
 /** Returns the ports for threads that `view` observes. */
-export async function openPorts(world: ThreadWorld, view: Live = {}): Promise<HarnessPorts> {
+export async function openPorts(
+  world: ThreadServices,
+  view: RunObserver = {},
+): Promise<HarnessPorts> {
   const ports = createPorts(world, view);
   const { host, clock } = world.rooms.open;
   const isRecent = clock.monotonic() - (world.looked ?? Number.NEGATIVE_INFINITY) < LOOK_AGAIN_MS;
@@ -353,8 +372,8 @@ export async function openPorts(world: ThreadWorld, view: Live = {}): Promise<Ha
 }
 
 function createPorts(
-  { rooms, store, harness, watch, live, owner }: ThreadWorld,
-  view: Live,
+  { rooms, store, harness, watch, live, owner }: ThreadServices,
+  view: RunObserver,
 ): HarnessPorts {
   const { open, library, kernel } = rooms;
   const { runners } = open.own;
@@ -398,7 +417,7 @@ function createPorts(
 }
 
 /** Returns the threads of a project. `view` observes those that are run through the returned object. */
-export async function createThreads(world: ThreadWorld, view: Live): Promise<Threads> {
+export async function createThreads(world: ThreadServices, view: RunObserver): Promise<Threads> {
   const { rooms, store, harness, watch } = world;
   const { open, library } = rooms;
   const ports = await openPorts(world, view);
@@ -430,7 +449,7 @@ export async function createThreads(world: ThreadWorld, view: Live): Promise<Thr
     // Only a person or their program calls this, so ended threads are reopened.
     resume: (id, signal, options) =>
       withNotice(() => resumeIn(harness, ports, id, signal, { ...options, reopen: true })),
-    goOn: (id, signal) =>
+    resumeAnywhere: (id, signal) =>
       withNotice(async () => {
         const row = await store.thread(id);
         if (!row.ok) return row;
@@ -441,17 +460,17 @@ export async function createThreads(world: ThreadWorld, view: Live): Promise<Thr
       await (await import('./retention.ts')).retain(world);
       return await harness.enqueueDirective(ports, request);
     },
-    goOnWith: (leased, since, signal) =>
+    resumeLeased: (leased, since, signal) =>
       withNotice(() =>
         world.live.taken(leased.thread, async () => {
           const opened = await watch.opened(leased);
-          if (!opened.ok) return await harness.refuseTaken(ports, leased, opened);
+          if (!opened.ok) return await harness.releaseUnstarted(ports, leased, opened);
           const there = await openRowProject(open, ports, leased.row);
-          if (!there.ok) return await harness.refuseTaken(ports, leased, there);
-          return await harness.goOnWithThread(there.output, opened.output, since, signal);
+          if (!there.ok) return await harness.releaseUnstarted(ports, leased, there);
+          return await harness.resumeLeasedThread(there.output, opened.output, since, signal);
         }),
       ),
-    handOver: () => world.live.handOver(),
+    requeueAll: () => world.live.requeueAll(),
     follow: (id, signal, after) => harness.followThread(store, id, signal, after),
     atWork: () => world.live.all().map(({ thread }) => thread.place.id),
     isAtWork: (id) => world.live.get(id) !== undefined,

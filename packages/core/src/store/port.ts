@@ -20,7 +20,7 @@ export interface Store extends ThreadTable, Journal, Leases, Signals, Approvals,
 /** Creates, reads and removes the rows of threads. */
 export interface ThreadTable {
   /** A root: row, budget, first events, lease or job in one commit. Children are made by `commit`. `thread_exists`. */
-  createThread(thread: NewThread): Answer<Held>;
+  createThread(thread: NewThread): Answer<LeasedThread>;
   thread(id: string): Answer<ThreadRow>;
   query(filter?: ThreadFilter): Answer<ThreadPage>;
   /** Threads that began at `since` (milliseconds since 1970) or later, newest first, for sums over all of them. */
@@ -55,9 +55,9 @@ export interface Journal {
 
 export interface Leases {
   /** `lease_held`, `thread_ended`. `force`: from whoever holds it; `reopen`: also what has ended. */
-  claim(thread: string, owner: Owner, how?: { force?: true; reopen?: true }): Answer<Held>;
+  claim(thread: string, owner: Owner, how?: { force?: true; reopen?: true }): Answer<LeasedThread>;
   /** Queued threads of these projects, the longest waiting first; waits at most `waitMs` for the first. */
-  take(owner: Owner, wanted: Wanted): Answer<Held[]>;
+  take(owner: Owner, wanted: Wanted): Answer<LeasedThread[]>;
   /** All that this process holds, in one call; what is missing in the answer is lost. */
   renew(leases: readonly Lease[], ttlMs: number): Answer<Renewed[]>;
   /**
@@ -154,7 +154,7 @@ export interface Committed {
   /** Keys of what was set aside, for the thread and for its new children. */
   reserved: readonly string[];
   /** As asked for, in that order. */
-  children: readonly Held[];
+  children: readonly LeasedThread[];
   approvals: readonly Approval[];
 }
 
@@ -215,7 +215,7 @@ export interface Lease {
 }
 
 /** Everything a run needs to begin or go on, but its history. Without a lease (queued): epoch 0, 0 ms. */
-export interface Held extends Lease {
+export interface LeasedThread extends Lease {
   row: ThreadRow;
   /** The last signal that its journal has obeyed. */
   heard: number;

@@ -73,7 +73,7 @@ test('a model request under way is finished, kept, and not sent again', async ()
   const id = await made.queue('look');
   const left = first.work();
   await under.begun;
-  const gone = first.threads.handOver();
+  const gone = first.threads.requeueAll();
   under.letThrough();
   expect(await left).toMatchObject({ status: 'interrupted' });
   await gone;
@@ -108,7 +108,7 @@ test('the last word of a model is its last word, also in a process that goes', a
   await made.queue('look');
   const left = worker.work();
   await under.begun;
-  const gone = worker.threads.handOver();
+  const gone = worker.threads.requeueAll();
   under.letThrough();
   expect(await left).toMatchObject({ status: 'completed', text: 'all there is' });
   await gone;
@@ -129,7 +129,7 @@ test('a call that writes is finished and its result is kept', async () => {
   const id = await made.queue('look');
   const left = first.work();
   await under.begun;
-  const gone = first.threads.handOver();
+  const gone = first.threads.requeueAll();
   under.letThrough();
   expect(await left).toMatchObject({ status: 'interrupted' });
   await gone;
@@ -163,7 +163,7 @@ test('a hook that is asked is handed over with the thread that it serves', async
   const id = await made.queue('look');
   const left = first.work();
   await under.begun;
-  const gone = first.threads.handOver();
+  const gone = first.threads.requeueAll();
   under.letThrough();
   expect(await left).toMatchObject({ status: 'interrupted' });
   await gone;
@@ -220,7 +220,7 @@ for (const how of ['a wait', 'a spawn that waits', 'the end'] as const) {
     const turns = how === 'a spawn that waits' ? 1 : 2;
     const spoken = () => countOf(made, id, 'assistant_message');
     await expect.poll(spoken).toBe(turns + 1);
-    const gone = first.threads.handOver();
+    const gone = first.threads.requeueAll();
     under.letThrough();
     expect(await left).toMatchObject({ thread_id: id, status: 'interrupted' });
     await gone;
@@ -262,7 +262,7 @@ test.skipIf(!isOnServer())('a parent and its child go on in two processes', asyn
   const id = await made.queue('lead');
   const left = first.work();
   await under.begun;
-  const gone = first.threads.handOver();
+  const gone = first.threads.requeueAll();
   under.letThrough();
   await Promise.all([left, gone]);
   // The child was handed over first, and so it is taken first.
@@ -308,7 +308,7 @@ test('a script goes on with what it has done', async () => {
   await made.queue('look');
   const left = first.work();
   await under.begun;
-  const gone = first.threads.handOver();
+  const gone = first.threads.requeueAll();
   under.letThrough();
   expect(await left).toMatchObject({ status: 'interrupted' });
   await gone;
@@ -329,7 +329,7 @@ test('what was said while it was handed over is heard by whoever goes on', async
   const id = await made.queue('look');
   const left = first.work();
   await under.begun;
-  const gone = first.threads.handOver();
+  const gone = first.threads.requeueAll();
   const said = {
     thread: id,
     kind: 'message',
@@ -365,11 +365,13 @@ test('what only waits does not hold anybody up, and nothing begins in a process 
   const left = first.work();
   await tried;
   await expect.poll(() => countOf(made, id, 'error')).toBeGreaterThan(0);
-  await first.threads.handOver();
+  await first.threads.requeueAll();
   expect(await left).toMatchObject({ status: 'interrupted' });
   // It has gone: what it is given by mistake it leaves at once.
   const { held, since } = await first.take();
-  expect(got(await first.threads.goOnWith(held, since))).toMatchObject({ status: 'interrupted' });
+  expect(got(await first.threads.resumeLeased(held, since))).toMatchObject({
+    status: 'interrupted',
+  });
   expect(tries).toBe(1);
   expect(await second.work()).toMatchObject({
     thread_id: id,

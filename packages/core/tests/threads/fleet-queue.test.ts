@@ -76,14 +76,14 @@ test('what a taker cannot go on with is let go, and queued for later', async () 
   const without = await openWorker(made, { env });
   const id = await made.queue('look');
   const { held, since } = await without.take();
-  const refused = await without.threads.goOnWith(held, since);
+  const refused = await without.threads.resumeLeased(held, since);
   expect(refused).toMatchObject({ ok: false, error: { code: 'model_unavailable' } });
   const row = got(await made.threads.store.thread(id));
   expect(row).toMatchObject({ status: 'spawning', epoch: 1 });
   expect(row.owner).toBeUndefined();
   expect(await without.takeNow()).toEqual([]);
   // Who has the key begins it; it was never begun before.
-  expect(got(await made.threads.goOn(id))).toMatchObject({ status: 'completed' });
+  expect(got(await made.threads.resumeAnywhere(id))).toMatchObject({ status: 'completed' });
   expect(statesIn(await eventsOf(made, id))).toEqual(['spawning', 'running', 'completed']);
 });
 
@@ -141,7 +141,7 @@ test('the transcript is whole where a thread goes on, whatever was there', async
     const worker = await openWorker(made, { tools: [leave] });
     const id = await made.queue('look');
     const { held, since } = await worker.take();
-    const left = got(await worker.threads.goOnWith(held, since, controller.signal));
+    const left = got(await worker.threads.resumeLeased(held, since, controller.signal));
     expect(left.status).toBe('interrupted');
     const file = join(made.fixture.root, '.ai', 'threads', id, 'transcript.jsonl');
     const lines = readFileSync(file, 'utf8').trimEnd().split('\n');
@@ -151,7 +151,7 @@ test('the transcript is whole where a thread goes on, whatever was there', async
     if (before === 'newer') writeFileSync(file, `${[...lines, JSON.stringify(past)].join('\n')}\n`);
     if (before === 'torn') writeFileSync(file, lines.join('\n').slice(0, -5));
     const second = await openWorker(made, { tools: [leave] });
-    const again = got(await second.threads.goOn(id));
+    const again = got(await second.threads.resumeAnywhere(id));
     expect(again.status).toBe('completed');
     const written = readFileSync(file, 'utf8').trimEnd().split('\n');
     const seqs = written.map((line) => (JSON.parse(line) as { seq: number }).seq);
@@ -184,7 +184,7 @@ test('a lease of our own that ran out is lost, and what was taken anew goes on a
   const claimed = got(await store.claim(id, { owner: 'other', ttlMs: 30_000 }, { force: true }));
   got(await store.release(claimed, { again: true }));
   const second = await worker.take();
-  const gone = worker.threads.goOnWith(second.held, second.since);
+  const gone = worker.threads.resumeLeased(second.held, second.since);
   expect(await first).toMatchObject({ status: 'interrupted' });
   open();
   expect(got(await gone)).toMatchObject({ status: 'completed', text: 'seen' });

@@ -241,7 +241,7 @@ test('a thread whose lease ran out here while the registry kept it is taken up a
   const [first, second] = [await openWorker(made), await openWorker(made)];
   const id = await made.queue('look');
   // The process counts its lease as over, as after a long stop; the registry has not noticed.
-  const held = vi.spyOn(JournalWriter.prototype, 'isHeld');
+  const held = vi.spyOn(JournalWriter.prototype, 'hasLease');
   late = () => held.mockReturnValue(false);
   expect(await first.work()).toMatchObject({ thread_id: id, status: 'interrupted' });
   held.mockRestore();

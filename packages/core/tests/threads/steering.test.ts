@@ -482,7 +482,7 @@ test.each(CASES)('a %s thread is queued: a %s before its start ends it', async (
   const queued = await made.threads.enqueue(request);
   const id = (queued.ok && queued.output.thread) || '';
   await tell(made, id, kind, { reason: 'enough' });
-  const ended = await made.threads.goOn(id);
+  const ended = await made.threads.resumeAnywhere(id);
   expect(ended).toMatchObject({ output: { status, reason: 'enough', cost: { tool_calls: 0 } } });
   expect(made.provider.count()).toBe(0);
   expectSame(await made.threads.replay(id), { status });

@@ -3,7 +3,7 @@
 import { fail, type Outcome, ok, systemRandom } from '@kernmantle/core/base';
 import type { RestoredStore } from '@kernmantle/core/runtime';
 import type { Answer, Store } from '@kernmantle/core/store';
-import type { DatabasePlace, PostgresOptions } from './store.ts';
+import type { DatabaseAddress, PostgresOptions } from './store.ts';
 
 const SCHEMES: ReadonlySet<string> = new Set(['postgres:', 'postgresql:']);
 const DEFAULT_SCHEMA = 'kernmantle';
@@ -22,7 +22,7 @@ export function shownPlace(text: string): string {
 }
 
 /** `postgres://user:password@host:port/database?schema=name`; the schema is `kernmantle` unless said. */
-export function readPlace(text: string): Outcome<DatabasePlace> {
+export function readPlace(text: string): Outcome<DatabaseAddress> {
   const how = 'a store is given as `postgres://user@host:5432/database`';
   if (!URL.canParse(text)) return fail('invalid_input', `this is no address of a store; ${how}`);
   const url = new URL(text);

@@ -19,15 +19,15 @@ import type { Sql, SqlWriting } from './connection.ts';
 import { RefusedWrite, SERIALIZATION_FAILURE } from './errors.ts';
 import type { CachedRow, VersionedAccount } from './leased-thread.ts';
 import type { ServerRegistry } from './registry.ts';
-import { auditRowsOf, birthOf, sealedRows } from './rows.ts';
+import { auditRowsOf, childRow, sealedRows } from './rows.ts';
 import { type SignalColumns, signalOf, signalsAfter } from './signals.ts';
 import {
+  cacheLeases,
+  claimChildren,
   countJournal,
-  holdThreads,
   journalFields,
+  notifyChildren,
   readJournal,
-  rememberHeld,
-  tellBirths,
 } from './threads.ts';
 import {
   cachedView,
@@ -66,7 +66,7 @@ function moreOf(
     accounts: changed && changed.length > 0 ? Object.fromEntries(changed) : undefined,
     children:
       children.length > 0
-        ? children.map((child, at) => birthOf(child, decision?.children[at], registry))
+        ? children.map((child, at) => childRow(child, decision?.children[at], registry))
         : undefined,
     tell: tell.length > 0 ? tell : undefined,
     secrets: sealedRows(commit.secrets),
@@ -211,7 +211,7 @@ async function writeWhole(
   const ids = children.map(({ id }) => id);
   const moved = [...ids, ...tell.map((signal) => signal.thread), ...(release ? [thread] : [])];
   if (moved.length > 0) await jobs.follow(sql, [...new Set(moved)]);
-  const held = ids.length > 0 ? await holdThreads(sql, ids) : [];
+  const held = ids.length > 0 ? await claimChildren(sql, ids) : [];
   return { ...written, committed: { ...written.committed, approvals, children: held } };
 }
 
@@ -250,7 +250,7 @@ async function findWritten(
       signals: (signals ?? []).map(signalOf),
       lease_ms: release ? 0 : lease_ms,
       reserved: keys.filter((key) => made.has(key)),
-      children: ids.length > 0 ? await holdThreads(sql, ids) : [],
+      children: ids.length > 0 ? await claimChildren(sql, ids) : [],
       approvals: ask ? await approvalsOf(sql, registry.time, thread, ask) : [],
       ...(revoked === null ? {} : { revoked }),
     },
@@ -305,8 +305,8 @@ async function commitThread(
   const fresh = held.tell(thread, epoch, signals);
   if (release) held.drop(thread, epoch);
   else held.renew(thread, epoch, start + lease_ms);
-  rememberHeld(registry, made, start);
-  tellBirths(registry, made);
+  cacheLeases(registry, made, start);
+  notifyChildren(registry, made);
   feed.moved({ thread, seq, status: row.status });
   if (release && !isEnded(row.status)) feed.queued();
   return ok({ ...committed, signals: fresh });

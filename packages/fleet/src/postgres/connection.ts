@@ -16,7 +16,7 @@ import type pg from 'pg';
 import { loadDrivers } from './drivers/load.ts';
 import { type Trouble, troubleOf, UNREACHABLE } from './errors.ts';
 
-export interface DatabasePlace {
+export interface DatabaseAddress {
   /** Connection string in the format of `pg`. */
   readonly url: string;
   /** Schema of our tables. The tables of the queue are in `SCHEMA_jobs`. */
@@ -63,7 +63,7 @@ export interface Database {
 }
 
 export interface DatabaseOptions {
-  readonly place: DatabasePlace;
+  readonly place: DatabaseAddress;
   /** The address without its password. */
   readonly shown: string;
   readonly clock: Clock;
@@ -85,7 +85,7 @@ const [STATEMENT_MS, SILENT_MS, CONNECT_MS] = [5000, 6000, 5000];
 const MAX_NAMES = 300;
 
 /** Adds the settings with which every connection starts. */
-function settingsOf({ url, schema }: DatabasePlace): string {
+function settingsOf({ url, schema }: DatabaseAddress): string {
   const address = new URL(url);
   const given = address.searchParams.get('options');
   const settings = {

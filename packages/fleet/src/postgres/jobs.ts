@@ -4,7 +4,7 @@
 // and the sweep makes a missing one, so pg-boss can lose, repeat and delay jobs.
 // Not `stately`: there a thread with two jobs makes every fetch of its queue come back empty.
 import type { PgBoss, QueueOptions } from 'pg-boss';
-import type { DatabasePlace, Sql } from './connection.ts';
+import type { DatabaseAddress, Sql } from './connection.ts';
 import { loadDrivers } from './drivers/load.ts';
 import { RefusedWrite } from './errors.ts';
 import type { Jobs } from './registry.ts';
@@ -54,10 +54,10 @@ export function queueName(format: number, tenant: string | undefined, project: s
   return `threads.f${format}.${whose}.${plain(project)}`;
 }
 
-const schemaOf = ({ schema }: DatabasePlace): string => `${schema}_jobs`;
+const schemaOf = ({ schema }: DatabaseAddress): string => `${schema}_jobs`;
 
 /** With one connection of its own, for what is no part of our transactions. */
-async function createEngine(place: DatabasePlace, migrate: boolean): Promise<PgBoss> {
+async function createEngine(place: DatabaseAddress, migrate: boolean): Promise<PgBoss> {
   const drivers = await loadDrivers();
   if (!drivers.ok) throw new RefusedWrite(drivers);
   const options = {
@@ -87,13 +87,13 @@ async function createEngine(place: DatabasePlace, migrate: boolean): Promise<PgB
 }
 
 /** The tables of the engine; throws what the server throws. */
-export async function migrateJobs(place: DatabasePlace): Promise<void> {
+export async function migrateJobs(place: DatabaseAddress): Promise<void> {
   const engine = await createEngine(place, true);
   await engine.stop({ graceful: false });
 }
 
 /** The engine and its queues, each when it is needed for the first time. */
-function createQueues(place: DatabasePlace) {
+function createQueues(place: DatabaseAddress) {
   let engine: Promise<PgBoss> | undefined;
   const known = new Map<string, Promise<void>>();
 
@@ -131,7 +131,7 @@ function createQueues(place: DatabasePlace) {
 export type JobQueues = ReturnType<typeof createJobs>;
 
 /** Nothing is loaded and connected before it is needed. */
-export function createJobs(place: DatabasePlace) {
+export function createJobs(place: DatabaseAddress) {
   const { started, withQueue, close } = createQueues(place);
 
   async function insert(db: Sql, name: string, jobs: readonly WaitingJob[]): Promise<void> {

@@ -2,7 +2,7 @@
 // the epoch, so the writes of an earlier owner are refused. Jobs only show which threads are queued: the row
 // decides who gets the lease.
 import { type Failure, fail, type Outcome, ok } from '@kernmantle/core/base';
-import type { Held, Lease, Leases, Owner, Renewed, Wanted } from '@kernmantle/core/store';
+import type { Lease, LeasedThread, Leases, Owner, Renewed, Wanted } from '@kernmantle/core/store';
 import { createBell, noThread, type ThreadStatus } from '@kernmantle/core/store';
 import type { Sql } from './connection.ts';
 import { RefusedWrite } from './errors.ts';
@@ -10,7 +10,7 @@ import type { ListeningFeed } from './feed.ts';
 import { type FetchedJob, type JobQueues, queueName } from './jobs.ts';
 import type { ServerRegistry } from './registry.ts';
 import { signalsOfEach } from './signals.ts';
-import { holdThreads, rememberHeld } from './threads.ts';
+import { cacheLeases, claimChildren } from './threads.ts';
 
 export interface LeaseParts extends ServerRegistry {
   readonly jobs: JobQueues;
@@ -58,7 +58,7 @@ async function claimOnce(
   { owner, ttlMs }: Owner,
   how: { force?: true; reopen?: true },
   gone: readonly string[],
-): Promise<Outcome<Held>> {
+): Promise<Outcome<LeasedThread>> {
   const { database, jobs, clock, maxLeaseMs, formats } = parts;
   const asked = clock.monotonic();
   const [force, reopen] = [how.force === true, how.reopen === true];
@@ -71,13 +71,13 @@ async function claimOnce(
       }
       const name = queueName(row.o_format, row.o_tenant ?? undefined, row.o_project);
       await jobs.drop(sql, name, row.o_dropped);
-      const [held] = await holdThreads(sql, [thread]);
+      const [held] = await claimChildren(sql, [thread]);
       if (!held) throw new RefusedWrite(noThread(thread));
       return held;
     },
     { lane: thread },
   );
-  if (answer.ok) rememberHeld(parts, [answer.output], asked);
+  if (answer.ok) cacheLeases(parts, [answer.output], asked);
   return answer;
 }
 
@@ -86,7 +86,7 @@ async function claim(
   thread: string,
   owner: Owner,
   how: { force?: true; reopen?: true },
-): Promise<Outcome<Held>> {
+): Promise<Outcome<LeasedThread>> {
   const claimed = await claimOnce(parts, thread, owner, how, []);
   if (claimed.ok || claimed.error.code !== 'lease_held') return claimed;
   const { owner: holder } = claimed.error.detail;
@@ -187,7 +187,7 @@ async function takeDue(
   owner: Owner,
   queues: readonly Queue[],
   count: number,
-): Promise<Outcome<Held[]>> {
+): Promise<Outcome<LeasedThread[]>> {
   const { database, jobs, clock } = parts;
   const asked = clock.monotonic();
   let mine: { thread: string; job: string }[] = [];
@@ -203,7 +203,7 @@ async function takeDue(
         if (got.dropped + got.back.length === 0 || mine.length === count) break;
       }
       for (const job of back) await jobs.putBack(sql, job.queue.name, job);
-      return holdThreads(
+      return claimChildren(
         sql,
         mine.map(({ thread }) => thread),
       );
@@ -213,11 +213,11 @@ async function takeDue(
         const ids = mine.map(({ job }) => job);
         const rows = await sql.all<{ id: string }>(TAKEN, owner.owner, ids);
         const threads = rows.map(({ id }) => id);
-        return threads.length === 0 ? undefined : holdThreads(sql, threads);
+        return threads.length === 0 ? undefined : claimChildren(sql, threads);
       },
     },
   );
-  if (taken.ok) rememberHeld(parts, taken.output, asked);
+  if (taken.ok) cacheLeases(parts, taken.output, asked);
   return taken;
 }
 
@@ -238,7 +238,7 @@ function createTaking(parts: LeaseParts) {
     owner: Owner,
     { count, projects }: Wanted,
     tenant: string | undefined,
-  ): Promise<Outcome<{ held: Held[]; wait: number }>> {
+  ): Promise<Outcome<{ held: LeasedThread[]; wait: number }>> {
     const due = await parts.database.read((sql) =>
       sql.all<Due>(DUE, projects, tenant ?? '', parts.formats),
     );
@@ -253,7 +253,7 @@ function createTaking(parts: LeaseParts) {
     return held.ok ? ok({ held: held.output, wait: Math.min(next, BUSY_MS) }) : held;
   }
 
-  return async (owner: Owner, wanted: Wanted): Promise<Outcome<Held[]>> => {
+  return async (owner: Owner, wanted: Wanted): Promise<Outcome<LeasedThread[]>> => {
     const { count, projects, waitMs = 0 } = wanted;
     const tenant = wanted.tenant === '' ? undefined : wanted.tenant;
     if (projects.length === 0 || count < 1) return ok([]);

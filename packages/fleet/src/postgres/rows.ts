@@ -48,7 +48,7 @@ export const auditRowsOf = (rows: readonly AuditEntry[] | undefined) =>
   }));
 
 /** Returns a new thread as `km_insert` takes it. */
-export function birthOf(
+export function childRow(
   { thread, events, limits, inputs, search }: ThreadText,
   account: Parameters<typeof writeAccount>[0] | undefined,
   { clock, formats, maxLeaseMs }: ServerRegistry,

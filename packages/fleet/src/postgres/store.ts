@@ -5,7 +5,7 @@ import type { Answer, Store } from '@kernmantle/core/store';
 import { createWatch, isOwnerGone } from '@kernmantle/core/store';
 import { serverApprovals } from './approvals.ts';
 import { serverJournal } from './commit.ts';
-import { type DatabaseOptions, type DatabasePlace, openDatabase } from './connection.ts';
+import { type DatabaseAddress, type DatabaseOptions, openDatabase } from './connection.ts';
 import { createListeningFeed } from './feed.ts';
 import { createFleet } from './fleet.ts';
 import { createJobs } from './jobs.ts';
@@ -19,14 +19,14 @@ import { serverSignals } from './signals.ts';
 import { serverThreads } from './threads.ts';
 import { createEventReader } from './watch.ts';
 
-export type { DatabasePlace } from './connection.ts';
+export type { DatabaseAddress } from './connection.ts';
 
 /** The longest lease without a renewal, so that a lost worker is found soon. */
 const MAX_LEASE_MS = 10_000;
 
 export interface PostgresOptions
   extends Pick<DatabaseOptions, 'patienceMs' | 'connections' | 'Client'> {
-  readonly place: DatabasePlace;
+  readonly place: DatabaseAddress;
   /** The address without its password. */
   readonly shown: string;
   readonly clock: Clock;

@@ -4,7 +4,7 @@ import type {
   Answer,
   EventFields,
   EventRange,
-  Held,
+  LeasedThread,
   NewThread,
   SpentThread,
   StoredEvent,
@@ -27,7 +27,7 @@ import { RefusedWrite } from './errors.ts';
 import { pruneTrees } from './prune.ts';
 import type { ServerRegistry } from './registry.ts';
 import {
-  birthOf,
+  childRow,
   presentOnly,
   type ServerColumns,
   SUMMARY_COLUMNS,
@@ -73,7 +73,7 @@ function rowOf(columns: FoundColumns): ThreadRow {
   };
 }
 
-function heldOf({ heard, now, account, ...found }: HeldColumns): Held {
+function heldOf({ heard, now, account, ...found }: HeldColumns): LeasedThread {
   const row = rowOf(found);
   const { id: thread, epoch, lease_until = now } = row;
   const open = openReservations(readAccount(thread, account));
@@ -81,14 +81,18 @@ function heldOf({ heard, now, account, ...found }: HeldColumns): Held {
 }
 
 /** Reads what a run of each thread needs, in the order of `ids`. A missing thread is left out. */
-export async function holdThreads(sql: Sql, ids: readonly string[]): Promise<Held[]> {
+export async function claimChildren(sql: Sql, ids: readonly string[]): Promise<LeasedThread[]> {
   const rows = await sql.all<HeldColumns>(HOLD, ids);
   const found = new Map(rows.map((row) => [row.id, heldOf(row)]));
   return ids.flatMap((id) => found.get(id) ?? []);
 }
 
 /** Caches the leases of these threads. `asked`: when the request was sent, on the monotonic clock. */
-export function rememberHeld({ held }: ServerRegistry, all: readonly Held[], asked: number): void {
+export function cacheLeases(
+  { held }: ServerRegistry,
+  all: readonly LeasedThread[],
+  asked: number,
+): void {
   for (const { thread, epoch, row, heard, lease_ms } of all) {
     if (lease_ms <= 0) continue;
     // The true number of signals can be higher: `km_write` then returns it.
@@ -102,7 +106,7 @@ export function rememberHeld({ held }: ServerRegistry, all: readonly Held[], ask
 }
 
 /** Announces new threads to waiting callers. Called after they are written. */
-export function tellBirths({ feed }: ServerRegistry, all: readonly Held[]): void {
+export function notifyChildren({ feed }: ServerRegistry, all: readonly LeasedThread[]): void {
   for (const { thread, row, lease_ms } of all) {
     feed.moved({ thread, seq: row.seq, status: row.status });
     if (lease_ms === 0) feed.queued();
@@ -111,17 +115,17 @@ export function tellBirths({ feed }: ServerRegistry, all: readonly Held[]): void
 
 const CREATE = 'SELECT km_create($1, $2) AS made';
 const TAKEN = 'SELECT 1 FROM budgets WHERE thread = $1';
-const BORN = 'SELECT 1 FROM thread_data WHERE thread = $1 AND birth = $2';
+const INITIAL_STATUS = 'SELECT 1 FROM thread_data WHERE thread = $1 AND birth = $2';
 
-async function createThread(registry: ServerRegistry, thread: NewThread): Answer<Held> {
+async function createThread(registry: ServerRegistry, thread: NewThread): Answer<LeasedThread> {
   const { database, clock, random, jobs } = registry;
   const text = encodeThread(thread);
   if (!text.ok) return text;
   const birth = Buffer.from(random(8)).toString('hex');
   const { id } = thread;
   const asked = clock.monotonic();
-  const hold = async (sql: Sql): Promise<Held> => {
-    const [held] = await holdThreads(sql, [id]);
+  const hold = async (sql: Sql): Promise<LeasedThread> => {
+    const [held] = await claimChildren(sql, [id]);
     if (!held) throw new Error(`thread ${id} was made and is not there`);
     return held;
   };
@@ -130,7 +134,7 @@ async function createThread(registry: ServerRegistry, thread: NewThread): Answer
       const decide = (takenId?: string) => decideBudgets([], { children: [thread] }, takenId);
       let decision = decide();
       if (decision.kind === 'write') {
-        const json = JSON.stringify(birthOf(text.output, decision.children[0], registry));
+        const json = JSON.stringify(childRow(text.output, decision.children[0], registry));
         const made = await sql.get<{ made: boolean }>(CREATE, json, birth);
         if (!made?.made) decision = decide(id);
       } else if (await sql.get(TAKEN, id)) decision = decide(id);
@@ -140,12 +144,12 @@ async function createThread(registry: ServerRegistry, thread: NewThread): Answer
     },
     {
       lane: id,
-      written: async (sql) => ((await sql.get(BORN, id, birth)) ? hold(sql) : undefined),
+      written: async (sql) => ((await sql.get(INITIAL_STATUS, id, birth)) ? hold(sql) : undefined),
     },
   );
   if (!made.ok) return made;
-  rememberHeld(registry, [made.output], asked);
-  tellBirths(registry, [made.output]);
+  cacheLeases(registry, [made.output], asked);
+  notifyChildren(registry, [made.output]);
   return made;
 }
 

@@ -1,7 +1,7 @@
 // Threads in a store that machines share: a run is queued, and this process follows it while a worker runs it.
 // INVARIANT: a thread never runs in this process, and the end of this process never ends a thread.
 import { createRecent, fail, type Outcome, ok, systemRandom } from '@kernmantle/core/base';
-import type { Live, ResumeOptions, ThreadResult } from '@kernmantle/core/harness';
+import type { ResumeOptions, RunObserver, ThreadResult } from '@kernmantle/core/harness';
 import type { ProjectIdentity, ThreadObserver, Threads } from '@kernmantle/core/runtime';
 import type {
   Fleet,
@@ -55,7 +55,7 @@ function ofProject(store: Store, project: string): Store {
 }
 
 /** Workers that were heard of and have this project with these items, for this tenant. */
-export async function whoServes(
+export async function findWorkersFor(
   fleet: Fleet,
   { project, items, tenant }: Pick<ThreadSummary, 'project' | 'items' | 'tenant'>,
 ): Promise<Outcome<string[]>> {
@@ -71,7 +71,12 @@ export async function whoServes(
 }
 
 /** What happens in a thread and below it, told as it would be where it runs; only words come whole. */
-function createTeller({ decode }: Journal, threads: Threads, live: Live, signal: AbortSignal) {
+function createTeller(
+  { decode }: Journal,
+  threads: Threads,
+  live: RunObserver,
+  signal: AbortSignal,
+) {
   const below: Promise<void>[] = [];
   async function tell(from: AsyncIterable<StoredEvent>): Promise<void> {
     for await (const event of from) {
@@ -176,6 +181,6 @@ export function onWorkers(
       const queued = await queueAgain(threads, id, wanted, { project, items });
       return queued.ok ? await lookOn(threads, live, id, queued.output, signal) : queued;
     },
-    goOn: lookAt,
+    resumeAnywhere: lookAt,
   };
 }

@@ -39,7 +39,7 @@ const HELD_MS = 20_000;
 const STAY_MS = 5_000;
 /** A request is ended so long before its place may be lost, and looked at so often. */
 const END_BEFORE_MS = 4_000;
-const LOOK_MS = 1_000;
+const POLL_MS = 1_000;
 /** What is let in is on its way by then; the rest of `SEND_WITHIN_MS` is for the way. */
 const SEND_MS = SEND_WITHIN_MS - 2_000;
 /** How often a place is taken for a request that then comes too late for it. */
@@ -91,7 +91,7 @@ function createHolder({ limits, clock }: SharedPorts) {
     hold(place: string, asked: number): HeldPlace {
       const one: HeldPlace = { place, end: new AbortController(), until: asked + HELD_MS };
       held.add(one);
-      timer ??= setInterval(look, LOOK_MS);
+      timer ??= setInterval(look, POLL_MS);
       return one;
     },
     letGo(one: HeldPlace): void {

@@ -1,7 +1,7 @@
 // Request limits that machines share, for one project: whose a thread is, and what a model costs.
 import { ok, systemRandom } from '@kernmantle/core/base';
 import { createPrices, type Prices } from '@kernmantle/core/llm';
-import type { Rooms } from '@kernmantle/core/runtime';
+import type { RuntimeContext } from '@kernmantle/core/runtime';
 import { type Fleet, nameOwner, type Store } from '@kernmantle/core/store';
 import { createSharedRequests, type SharedPorts, type SharedRequests } from './request-limits.ts';
 
@@ -22,7 +22,7 @@ function tenantsIn(store: Store, own: string): SharedPorts['tenantOf'] {
   };
 }
 
-function pricesIn({ open, library }: Rooms): SharedPorts['priceOf'] {
+function pricesIn({ open, library }: RuntimeContext): SharedPorts['priceOf'] {
   let layers: unknown;
   let prices: Prices | undefined;
   return (model) => {
@@ -38,7 +38,7 @@ function pricesIn({ open, library }: Rooms): SharedPorts['priceOf'] {
 }
 
 /** The request limits that the machines of a store share. A project has one. */
-export const openRequests = (rooms: Rooms, store: Store, limits: Fleet): SharedRequests =>
+export const openRequests = (rooms: RuntimeContext, store: Store, limits: Fleet): SharedRequests =>
   createSharedRequests({
     limits,
     owner: nameOwner(),

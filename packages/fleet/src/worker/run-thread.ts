@@ -12,19 +12,19 @@ import {
 import type { ThreadResult } from '@kernmantle/core/harness';
 import type { Threads } from '@kernmantle/core/runtime';
 import {
-  type Held,
   isEnded,
+  type LeasedThread,
   type Store,
   type ThreadStatus,
   type WorkerRow,
 } from '@kernmantle/core/store';
 import {
-  lastDeed,
-  lastPlace,
-  lookForCrashes,
+  countCrashes,
+  describeLastEffect,
+  lastWorker,
   MAX_CRASHES,
-  notePlace,
-  noteReturned,
+  recordReturned,
+  recordWorker,
 } from './worker-log.ts';
 
 /** A project that a worker has on its disk, and what goes on with the threads of it. */
@@ -33,7 +33,7 @@ export interface WorkerProject {
   readonly id: string;
   /** Digest of its items as they are now. */
   items(): Promise<Outcome<string>>;
-  readonly threads: Pick<Threads, 'goOnWith' | 'handOver'>;
+  readonly threads: Pick<Threads, 'resumeLeased' | 'requeueAll'>;
   /** Its files differ from worker to worker: what was begun by one that lives goes on there. */
   readonly isSticky?: boolean;
   close(): Promise<void>;
@@ -146,7 +146,11 @@ interface Refusal {
 const letGo = ({ tell }: Shift, thread: string, { error }: Failure): void =>
   tell({ kind: 'let_go', thread, code: error.code, reason: error.detail.message });
 
-async function handBack(shift: Shift, held: Held, { failure, delayMs }: Refusal): Promise<void> {
+async function handBack(
+  shift: Shift,
+  held: LeasedThread,
+  { failure, delayMs }: Refusal,
+): Promise<void> {
   const { store, tell } = shift;
   const { code, detail } = failure.error;
   const released = await store.release(held, { again: true, delayMs });
@@ -165,7 +169,7 @@ async function handBack(shift: Shift, held: Held, { failure, delayMs }: Refusal)
 async function checkItems(
   shift: Shift,
   project: WorkerProject,
-  { row }: Held,
+  { row }: LeasedThread,
 ): Promise<Refusal | undefined> {
   const items = await project.items();
   if (!items.ok) {
@@ -196,10 +200,10 @@ async function checkItems(
 async function checkPlace(
   shift: Shift,
   project: WorkerProject,
-  { thread, row }: Held,
+  { thread, row }: LeasedThread,
 ): Promise<Refusal | undefined> {
   if (!project.isSticky || row.status === 'spawning') return undefined;
-  const holder = await lastPlace(shift.store, thread);
+  const holder = await lastWorker(shift.store, thread);
   if (holder === undefined || holder === shift.worker) return undefined;
   const peers = await shift.peers();
   const lives = peers.some(({ id, draining }) => id === holder && !draining);
@@ -211,11 +215,11 @@ async function checkPlace(
 }
 
 /** It has taken down its process so often that nobody should try again before somebody has looked. */
-async function endPoisoned(shift: Shift, held: Held, crashes: number): Promise<void> {
+async function endPoisoned(shift: Shift, held: LeasedThread, crashes: number): Promise<void> {
   const { store, worker, tell } = shift;
   const { thread, row } = held;
   const tail = await store.read(thread, { last: 100 });
-  const where = tail.ok ? lastDeed(tail.output) : '';
+  const where = tail.ok ? describeLastEffect(tail.output) : '';
   const reason = `the process that worked on it was lost ${crashes} times ${where}, and it got no further`;
   const { endUnattended } = await import('@kernmantle/core/harness');
   const ended = await endUnattended(store, thread, 'failed', worker, { reason });
@@ -231,7 +235,7 @@ async function endPoisoned(shift: Shift, held: Held, crashes: number): Promise<v
 /** Refused in good order: queued again later. Whether it was let go already is all the same. */
 async function giveBackRefused(
   shift: Shift,
-  held: Held,
+  held: LeasedThread,
   failure: Failure,
   isNoted: boolean,
 ): Promise<void> {
@@ -242,27 +246,27 @@ async function giveBackRefused(
   if (!again.ok) return letGo(shift, held.thread, again);
   // Said once in its journal: it may come back for hours.
   if (isNoted || returned.get(held.thread) !== why) {
-    await noteReturned(store, again.output, worker, why);
+    await recordReturned(store, again.output, worker, why);
     returned.set(held.thread, why);
   }
   const delayMs = delays.next(`thread ${held.thread}`, FIRST_MS, LAST_MS);
   await handBack(shift, again.output, { failure, delayMs });
 }
 
-async function goOn(
+async function resumeTaken(
   { threads }: WorkerProject,
-  held: Held,
+  held: LeasedThread,
   since: number,
 ): Promise<Outcome<ThreadResult>> {
   try {
-    return await threads.goOnWith(held, since);
+    return await threads.resumeLeased(held, since);
   } catch (error) {
     return fail('internal_error', messageOf(error));
   }
 }
 
 /** Until it rests or ends, or is somebody else's. Never rejects. */
-export async function workOn(shift: Shift, taken: Held, since: number): Promise<void> {
+export async function workOn(shift: Shift, taken: LeasedThread, since: number): Promise<void> {
   const { store, worker, tell, clock, delays } = shift;
   const { thread, row } = taken;
   const project = shift.projects.get(row.project);
@@ -271,18 +275,18 @@ export async function workOn(shift: Shift, taken: Held, since: number): Promise<
   const refused =
     (await checkItems(shift, project, taken)) ?? (await checkPlace(shift, project, taken));
   if (refused) return await handBack(shift, taken, refused);
-  const looked = await lookForCrashes(store, taken, worker);
+  const looked = await countCrashes(store, taken, worker);
   if (!looked.ok) return await giveBackRefused(shift, taken, looked, false);
   const { crashes, isNoted } = looked.output;
   if (crashes >= MAX_CRASHES) return await endPoisoned(shift, taken, crashes);
   const isNew = project.isSticky && row.status === 'spawning';
-  const placed = isNew ? await notePlace(store, looked.output.held, worker) : undefined;
+  const placed = isNew ? await recordWorker(store, looked.output.held, worker) : undefined;
   if (placed && !placed.ok) return await giveBackRefused(shift, taken, placed, isNoted);
   const held = placed?.output ?? looked.output.held;
   const { directive, tenant = '' } = row;
   tell({ kind: 'claimed', thread, directive, project: project.id, tenant });
   const begun = clock.monotonic();
-  const done = await goOn(project, held, since);
+  const done = await resumeTaken(project, held, since);
   if (!done.ok) return await giveBackRefused(shift, held, done, isNoted);
   for (const about of ['thread', 'place']) delays.forget(`${about} ${thread}`);
   const { status, reason } = done.output;

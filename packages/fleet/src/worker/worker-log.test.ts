@@ -1,5 +1,5 @@
 import { fail, ok } from '@kernmantle/core/base';
-import type { Held, NewEvent, Store } from '@kernmantle/core/store';
+import type { LeasedThread, NewEvent, Store } from '@kernmantle/core/store';
 import { openMemoryStore } from '@kernmantle/test-support/late-store';
 import { makeClock, must } from '@kernmantle/test-support/registry';
 import { aThread } from '@kernmantle/test-support/store-suite/stage';
@@ -7,7 +7,7 @@ import { turn } from '@kernmantle/test-support/store-time';
 import { expect, onTestFinished, test } from 'vitest';
 import type { WorkerNews, WorkerProject } from './run-thread.ts';
 import { startWorker } from './worker.ts';
-import { lookForCrashes, MAX_CRASHES } from './worker-log.ts';
+import { countCrashes, MAX_CRASHES } from './worker-log.ts';
 
 async function openLab() {
   const clock = makeClock();
@@ -23,12 +23,12 @@ async function openLab() {
     store,
     clock,
     /** A worker takes it, does this much, and is lost. */
-    async crash(work: (held: Held) => Promise<unknown>): Promise<number> {
+    async crash(work: (held: LeasedThread) => Promise<unknown>): Promise<number> {
       count += 1;
       const owner = `w${count}`;
       const [held] = must(await store.take({ owner, ttlMs: 9000 }, { count: 1, projects: ['p'] }));
       if (!held) throw new Error('nothing is queued');
-      const looked = must(await lookForCrashes(store, held, owner));
+      const looked = must(await countCrashes(store, held, owner));
       if (looked.crashes < MAX_CRASHES) await work(looked.held);
       gone.add(owner);
       await store.sweep();
@@ -37,8 +37,11 @@ async function openLab() {
   };
 }
 
-const say = (store: Store, { thread, epoch, row }: Held, events: [NewEvent, ...NewEvent[]]) =>
-  store.commit(thread, { expect: { seq: row.seq, epoch }, events, status: 'running' });
+const say = (
+  store: Store,
+  { thread, epoch, row }: LeasedThread,
+  events: [NewEvent, ...NewEvent[]],
+) => store.commit(thread, { expect: { seq: row.seq, epoch }, events, status: 'running' });
 
 const BEGIN: [NewEvent, ...NewEvent[]] = [
   { type: 'status', data: { status: 'running' } },
@@ -101,8 +104,8 @@ test('what was handed back in good order is not counted, however often', async (
     id: 'p',
     items: async () => ok('i'),
     threads: {
-      goOnWith: async () => fail('model_unavailable', 'the provider has no key'),
-      handOver: async () => {},
+      resumeLeased: async () => fail('model_unavailable', 'the provider has no key'),
+      requeueAll: async () => {},
     },
     close: async () => {},
   };
@@ -143,8 +146,8 @@ test('after so many a worker ends it as failed, with what it was at, and does no
     id: 'p',
     items: async () => ok('i'),
     threads: {
-      goOnWith: async ({ thread }) => fail('internal_error', String(touched.push(thread))),
-      handOver: async () => {},
+      resumeLeased: async ({ thread }) => fail('internal_error', String(touched.push(thread))),
+      requeueAll: async () => {},
     },
     close: async () => {},
   };

@@ -7,7 +7,7 @@
 // lease that expired while its worker is alive, or that was released, is never counted.
 import { isObject, type Outcome, ok, plainText } from '@kernmantle/core/base';
 import { eventFlags } from '@kernmantle/core/journal';
-import type { Held, Store, StoredEvent } from '@kernmantle/core/store';
+import type { LeasedThread, Store, StoredEvent } from '@kernmantle/core/store';
 
 /** So often a thread may take down its process and has got no further. */
 export const MAX_CRASHES = 5;
@@ -67,11 +67,11 @@ function crashesIn(events: readonly StoredEvent[], isLost: WasLost): number {
 
 async function note(
   store: Store,
-  held: Held,
+  held: LeasedThread,
   worker: string,
   cause: 'taken' | 'placed' | 'returned',
   reason: string,
-): Promise<Outcome<Held>> {
+): Promise<Outcome<LeasedThread>> {
   const { thread, epoch, row } = held;
   const data = { status: row.status, by: worker, cause, reason };
   const expect = { seq: row.seq, epoch };
@@ -80,16 +80,16 @@ async function note(
 }
 
 interface LookedAt {
-  held: Held;
+  held: LeasedThread;
   crashes: number;
   /** It was noted that it is taken up: so is that it is handed back. */
   isNoted: boolean;
 }
 
 /** Looks at what may have taken down a process before; of all others nothing is read. */
-export async function lookForCrashes(
+export async function countCrashes(
   store: Store,
-  held: Held,
+  held: LeasedThread,
   worker: string,
 ): Promise<Outcome<LookedAt>> {
   const { thread, epoch, row } = held;
@@ -111,11 +111,15 @@ export async function lookForCrashes(
 }
 
 /** Records which worker began the thread, because files differ between workers. */
-export const notePlace = (store: Store, held: Held, worker: string): Promise<Outcome<Held>> =>
+export const recordWorker = (
+  store: Store,
+  held: LeasedThread,
+  worker: string,
+): Promise<Outcome<LeasedThread>> =>
   note(store, held, worker, 'placed', 'begun by a worker, where its files are');
 
 /** Returns the last worker of the thread according to its journal. */
-export async function lastPlace(store: Store, thread: string): Promise<string | undefined> {
+export async function lastWorker(store: Store, thread: string): Promise<string | undefined> {
   const told = await store.read(thread, { types: ['signal', 'status'] });
   if (!told.ok) return undefined;
   const named = told.output.findLast(
@@ -126,18 +130,18 @@ export async function lastPlace(store: Store, thread: string): Promise<string | 
 }
 
 /** Records why this worker returned the thread before its start. */
-export const noteReturned = (
+export const recordReturned = (
   store: Store,
-  held: Held,
+  held: LeasedThread,
   worker: string,
   why: string,
-): Promise<Outcome<Held>> => {
+): Promise<Outcome<LeasedThread>> => {
   const [name] = worker.split('@');
   return note(store, held, worker, 'returned', `handed back by a worker (${name}): ${why}`);
 };
 
 /** For people: what the thread did when it was lost. */
-export function lastDeed(events: readonly StoredEvent[]): string {
+export function describeLastEffect(events: readonly StoredEvent[]): string {
   const last = events.findLast(({ type }) => type === 'tool_call' || type === 'turn_start');
   if (last === undefined) return 'before its first turn';
   const tool = isObject(last.data) ? last.data.tool : undefined;

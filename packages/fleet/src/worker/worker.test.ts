@@ -1,6 +1,6 @@
 import { fail, type Outcome, ok, plainText } from '@kernmantle/core/base';
 import type { ThreadResult } from '@kernmantle/core/harness';
-import type { Fleet, Held, Store, ThreadStatus, WorkerRow } from '@kernmantle/core/store';
+import type { Fleet, LeasedThread, Store, ThreadStatus, WorkerRow } from '@kernmantle/core/store';
 import { openMemoryStore } from '@kernmantle/test-support/late-store';
 import { makeClock, must, type TestClock } from '@kernmantle/test-support/registry';
 import { aThread } from '@kernmantle/test-support/store-suite/stage';
@@ -12,7 +12,7 @@ import { openWhenBack, startWorker } from './worker.ts';
 
 type WorkerOptions = Parameters<typeof startWorker>[0];
 
-type GoOn = (held: Held) => Promise<Outcome<ThreadResult>>;
+type GoOn = (held: LeasedThread) => Promise<Outcome<ThreadResult>>;
 
 const result = (thread_id: string, status: ThreadStatus): Outcome<ThreadResult> =>
   ok({ thread_id, status, outputs: {}, text: '', reason: '', cost: {} });
@@ -83,7 +83,7 @@ async function openYard(change: (store: Store) => Partial<Store> = () => ({})): 
         id: 'p',
         isSticky,
         items: async () => ok(items.now),
-        threads: { goOnWith: goOn, handOver: async () => {}, ...threads },
+        threads: { resumeLeased: goOn, requeueAll: async () => {}, ...threads },
         close: async () => {},
       };
       return startWorker({
@@ -342,7 +342,7 @@ test('told to drain it takes nothing, hands over what it has, and gives back wha
     return result(held.thread, 'interrupted');
   };
   const ended = yard.start(goOn, {
-    threads: { goOnWith: goOn, handOver: async () => handOver() },
+    threads: { resumeLeased: goOn, requeueAll: async () => handOver() },
     isStill: true,
   });
   await yard.until(() => kinds(yard).includes('claimed'));

@@ -209,7 +209,7 @@ async function drain(floor: Floor, lanes: Promise<unknown>): Promise<void> {
   shift.tell({ kind: 'draining', busy: running.size });
   const over = new AbortController();
   const said = announce(floor);
-  const handed = [...shift.projects.values()].map(({ threads }) => threads.handOver());
+  const handed = [...shift.projects.values()].map(({ threads }) => threads.requeueAll());
   const ended = (async () => {
     await Promise.allSettled([lanes, said, ...handed]);
     // What was taken last is begun or given back by now.

@@ -1,17 +1,17 @@
 import { compact, fail, type Outcome, ok } from '@kernmantle/core/base';
 import {
+  type Actor,
   createRuntime,
-  personIn,
+  findPerson,
   type Runtime,
   type RuntimeOptions,
-  type Speaker,
 } from '@kernmantle/core/runtime';
 import { EXTENSIONS } from '../extensions.ts';
 import { asText, type CommandCall, type CommandRun, type Ending } from './command.ts';
 
 /** The actor of a command. Threads and the audit record it with every signal. */
-export const speaker = ({ terminal }: Pick<CommandCall, 'terminal'>): Speaker => ({
-  who: personIn(terminal.env),
+export const speaker = ({ terminal }: Pick<CommandCall, 'terminal'>): Actor => ({
+  who: findPerson(terminal.env),
   channel: 'cli',
 });
 

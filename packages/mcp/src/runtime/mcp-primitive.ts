@@ -26,10 +26,10 @@ import {
   labelRecords,
   type OpenProject,
   ownKey,
-  personRow,
+  personAuditRow,
   processPorts,
   putQuestion,
-  type Rooms,
+  type RuntimeContext,
 } from '@kernmantle/core/runtime';
 import type { Store } from '@kernmantle/core/store';
 import { createMcpPool } from '../client/create-pool.ts';
@@ -75,7 +75,7 @@ function bothVerify(one: Verifier, other: Verifier): Verifier {
 }
 
 /** `caller` limits the access of every server in this pool. */
-function openPool({ open, library }: Rooms, caller?: Verifier): McpPool {
+function openPool({ open, library }: RuntimeContext, caller?: Verifier): McpPool {
   const { clock, project, home, policies } = open;
   const keepOut = createKeepOut(closedPlaces(open), clock);
   const isGranted = hostGate(open, library);
@@ -117,7 +117,7 @@ function putTool(open: OpenProject, library: Library): SyncPorts['put'] {
     const key = ownKey(open);
     if (!key.ok) return key;
     const { file } = place.output;
-    const row = personRow({ who, channel: 'cli' }, 'sign', id);
+    const row = personAuditRow({ who, channel: 'cli' }, 'sign', id);
     const noted = open.audit.write({ ...row, decision: 'allowed' });
     if (!noted.ok) return noted;
     const put = putSigned(file, text, key.output, open.clock);
@@ -174,7 +174,7 @@ const approvalIn =
     return ok({ answer: 'approved', approval: id, who: used.output.who ?? '' });
   };
 
-export function createServersPrimitive(rooms: Rooms): Primitive {
+export function createServersPrimitive(rooms: RuntimeContext): Primitive {
   const { open, library } = rooms;
   const pool = openPool(rooms);
   const primitive = createMcpPrimitive({

@@ -12,7 +12,7 @@ import { decoded } from './native-results.ts';
 const MAX_URIS = 200;
 /** Maximum number of listeners of one connection. */
 const MAX_LISTENS = 64;
-const LOOK_MS = 1000;
+const POLL_MS = 1000;
 
 const THREAD = /^thread:\/\/([^/?#]{1,200})\/(?:status|transcript)(?:\?.*)?$/;
 const ITEM = /^(directive|knowledge):\/\/([^?#]{1,500})$/;
@@ -64,7 +64,7 @@ function followItems(
       tell(uri);
     }
   };
-  const timer = setInterval(() => void look().catch(() => undefined), LOOK_MS).unref();
+  const timer = setInterval(() => void look().catch(() => undefined), POLL_MS).unref();
   signal.addEventListener('abort', () => clearInterval(timer), { once: true });
 }
 

@@ -1,7 +1,7 @@
 // Hot: runs for each step of a script, and a promise costs more than most steps.
 // Compiles functions. A call is one operation, and its arguments are the inputs. The body reads the names
 // of its file and its parameters, but no variables of the caller.
-import { type JsonObject, shielded, whenReady } from '@kernmantle/core/base';
+import { catchToOutcome, type JsonObject, whenReady } from '@kernmantle/core/base';
 import {
   addMarks,
   type Descriptor,
@@ -74,7 +74,7 @@ const executed = (kind: string, execute: Execute): FunctionBody => ({
 const recordMarks =
   (evaluate: Eval, noted: Descriptor[]): Eval =>
   (env) =>
-    shielded(
+    catchToOutcome(
       () => evaluate(env),
       (error) => {
         noted.push(descriptorOfFault(toFault(error).fault));
@@ -324,7 +324,7 @@ export const orDenied = (
   call: () => MaybePromise<Value>,
   caught: (fault: ScriptFault) => MaybePromise<Value>,
 ): MaybePromise<Value> =>
-  shielded(call, (error) => {
+  catchToOutcome(call, (error) => {
     if (error instanceof ScriptFault && isCatchableDenial({ ok: false, error: error.fault }))
       return caught(error);
     throw error;

@@ -1,7 +1,7 @@
 // Hot: runs for each step of a script, and a promise costs more than most steps.
 // Connects the language with `perform` of core. Thrown faults become outcomes inside of an operation and
 // are thrown again outside of it, with their location.
-import { type Outcome, ok, shielded, whenReady } from '@kernmantle/core/base';
+import { catchToOutcome, type Outcome, ok, whenReady } from '@kernmantle/core/base';
 import {
   type BodyScope,
   childFrame,
@@ -25,7 +25,7 @@ export function unwrap<T>(outcome: Outcome<T>): T {
 }
 
 export const caught = <T>(work: () => MaybePromise<T>): MaybePromise<Outcome<T>> =>
-  shielded<Outcome<T>>(
+  catchToOutcome<Outcome<T>>(
     () => whenReady(work(), ok),
     (error) => ({ ok: false, error: toFault(error).fault }),
   );
@@ -97,7 +97,7 @@ export const located = <T>(
   at: number,
   work: () => MaybePromise<T>,
 ): MaybePromise<T> =>
-  shielded(work, (error) => {
+  catchToOutcome(work, (error) => {
     throw toFault(error)
       .under(env.frame.influence)
       .locate({ file: env.unit.name, text: env.unit.text, at });

@@ -10,7 +10,7 @@ import {
 } from '@kernmantle/core/base';
 import { describe, makeValue, type Value } from '@kernmantle/core/flow';
 import type { Audit } from '@kernmantle/core/kernel';
-import type { Rooms } from '@kernmantle/core/runtime';
+import type { RuntimeContext } from '@kernmantle/core/runtime';
 import type { ScriptEffect } from '../execute-script.ts';
 import { readScript, runMarked, type ScriptSource, shownFile } from './script-port.ts';
 import { openScripts } from './script-setup.ts';
@@ -43,7 +43,7 @@ export interface ScriptRunResult {
 interface ScriptHost {
   readonly project: string;
   readonly audit: Pick<Audit, 'write'>;
-  readonly rooms: Rooms;
+  readonly rooms: RuntimeContext;
 }
 
 function sourceOf({ project }: ScriptHost, { file, text, mode }: ScriptRun): Outcome<ScriptSource> {

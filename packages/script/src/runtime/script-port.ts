@@ -31,7 +31,7 @@ import type {
 } from '@kernmantle/core/harness';
 import type { ConnectorTool } from '@kernmantle/core/items';
 import { refusesWriting, resolveProjectPath } from '@kernmantle/core/kernel';
-import type { Rooms } from '@kernmantle/core/runtime';
+import type { RuntimeContext } from '@kernmantle/core/runtime';
 import type { ScriptOptions } from '../execute-script.ts';
 import type { CodeResult, LoadedText, LookupResult, ProcessResult, ScriptWorld } from '../world.ts';
 import { openScripts, type ScriptUse } from './script-setup.ts';
@@ -357,7 +357,7 @@ function asThread(actions: ScriptActions): ScriptUse {
   };
 }
 
-export function createScriptPort(rooms: Rooms): ScriptPort {
+export function createScriptPort(rooms: RuntimeContext): ScriptPort {
   const runOne = async (request: ScriptRequest): Promise<ScriptAnswer> => {
     const { text, file, inputs, isSigned, guards, actions, signal } = request;
     const { project } = rooms.open;

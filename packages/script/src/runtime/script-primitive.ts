@@ -15,7 +15,7 @@ import {
   type PrimitiveResult,
   resolveModule,
 } from '@kernmantle/core/kernel';
-import type { OpenProject, Rooms } from '@kernmantle/core/runtime';
+import type { OpenProject, RuntimeContext } from '@kernmantle/core/runtime';
 import { readScript, runMarked, type ScriptSource, shownFile } from './script-port.ts';
 import { APPROVED, openScripts, type ScriptUse } from './script-setup.ts';
 
@@ -108,7 +108,10 @@ function useOf(open: OpenProject, call: PrimitiveCall, signal: AbortSignal): Scr
   };
 }
 
-async function runTool(rooms: Rooms, call: PrimitiveCall): Promise<Outcome<PrimitiveResult>> {
+async function runTool(
+  rooms: RuntimeContext,
+  call: PrimitiveCall,
+): Promise<Outcome<PrimitiveResult>> {
   const { open } = rooms;
   const source = sourceOf(call);
   if (!source.ok) return source;
@@ -127,7 +130,7 @@ async function runTool(rooms: Rooms, call: PrimitiveCall): Promise<Outcome<Primi
   return ok({ output: outputOf(done.outputs?.data, done.text), marks: done.marks });
 }
 
-export function createScriptPrimitive(rooms: () => Rooms): Primitive {
+export function createScriptPrimitive(rooms: () => RuntimeContext): Primitive {
   let atWork = 0;
   return {
     name: 'script',

@@ -34,7 +34,7 @@ import {
   type Authority,
   auditRow,
   type Caller,
-  liftedIn,
+  exemptionsIn,
   type Primitive,
   previewTool,
   readsOf,
@@ -46,11 +46,11 @@ import {
   createAuthorize,
   findProject,
   labelRecords,
-  mustBeKept,
   type OpenProject,
   openModel,
-  type Rooms,
+  type RuntimeContext,
   recordsFolder,
+  throwIfNotRecorded,
 } from '@kernmantle/core/runtime';
 import type { ScriptWorld } from '../world.ts';
 
@@ -132,7 +132,7 @@ function cachedAuthority(
 }
 
 /** Returns a model without tools, for a script outside of a thread. */
-function modelFor(rooms: Rooms, use: ScriptUse) {
+function modelFor(rooms: RuntimeContext, use: ScriptUse) {
   const { open, library } = rooms;
   const model: ScriptWorld['model'] = async ({ prompt, tier = 'general', onText }, frame) => {
     const llm = await import('@kernmantle/core/llm');
@@ -189,14 +189,14 @@ function dangers(): readonly string[] {
 
 /** Returns the preview of a tool call for approval requests. */
 const previewsIn =
-  ({ open, library }: Rooms): NonNullable<ScriptWorld['previewTool']> =>
+  ({ open, library }: RuntimeContext): NonNullable<ScriptWorld['previewTool']> =>
   async (id, inputs) => {
     const found = library.find('tool', id);
     const ports = { library, projectRoot: open.project, labels: recordsOf(open) };
     return found.ok ? await previewTool(ports, found.output, inputs) : undefined;
   };
 
-export async function openScripts(rooms: Rooms, use: ScriptUse): Promise<ScriptSetup> {
+export async function openScripts(rooms: RuntimeContext, use: ScriptUse): Promise<ScriptSetup> {
   const { createScriptWorld } = await import('../world/create-world.ts');
   const { open, library, kernel } = rooms;
   const { project, home, clock, env, audit } = open;
@@ -211,13 +211,13 @@ export async function openScripts(rooms: Rooms, use: ScriptUse): Promise<ScriptS
   const write = (entry: RecordEntry): MaybePromise<void> => {
     const written = audit.write(auditRow(entry, { ...who, subject: subjectNow() }));
     const stored = written.ok ? audit.kept?.() : undefined;
-    return stored ? stored.then(mustBeKept) : mustBeKept(written);
+    return stored ? stored.then(throwIfNotRecorded) : throwIfNotRecorded(written);
   };
   /** Statements without an effect outside leave no audit row. Refusals and exceptions to policies always do. */
   const record = (entry: RecordEntry): MaybePromise<void> => {
     const { outcome } = entry;
     const isRefused = !outcome.ok && outcome.error.code === 'permission_denied';
-    if (isRefused || (outcome.ok && liftedIn(entry) !== '')) return write(entry);
+    if (isRefused || (outcome.ok && exemptionsIn(entry) !== '')) return write(entry);
   };
   const frame = createFrame({
     policy,

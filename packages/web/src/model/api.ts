@@ -144,7 +144,7 @@ export interface ThreadView {
   readonly due: readonly ListedApproval[];
   readonly children: readonly ListedRun[];
   /** What can be asked of it now. */
-  readonly acts: readonly Act[];
+  readonly acts: readonly WebAction[];
   /** For the sheet that raises limits: by the name of the limit, the highest that would be taken and whose word that is. */
   readonly ceilings: { readonly [limit: string]: { readonly max: number; readonly from: string } };
   /** What one more turn costs at most, where it can be told. */
@@ -152,7 +152,7 @@ export interface ThreadView {
   readonly position: string;
 }
 
-export type Act = 'pause' | 'resume' | 'inject' | 'interrupt' | 'stop' | 'kill' | 'replay';
+export type WebAction = 'pause' | 'resume' | 'inject' | 'interrupt' | 'stop' | 'kill' | 'replay';
 
 /**
  * `GET threads/ID/events`, oldest first: those from `after` on, or the last ones before `before`; the
@@ -353,7 +353,7 @@ export interface ResumeWish {
 }
 
 /** `POST threads/ID/inject`: goes in before the next turn. */
-export interface InjectWish {
+export interface InjectRequestBody {
   readonly text: string;
   readonly role: 'user' | 'system';
 }
@@ -381,7 +381,7 @@ export interface ReplayView {
 }
 
 /** `POST threads`. */
-export interface RunWish {
+export interface RunRequestBody {
   readonly directive: string;
   readonly inputs: DataObject;
   readonly limits?: { readonly [limit: string]: number | string };
@@ -390,7 +390,7 @@ export interface RunWish {
 }
 
 /** What an act on a thread answers with. */
-export interface Acted {
+export interface ActionResult {
   readonly thread_id: string;
   readonly kind: string;
   readonly status: string;

@@ -1,7 +1,7 @@
 // What a thread cost, turn by turn, summed: its own replies and those of its children as two tones of
 // the same steps.
 import type { ListedRun } from './api.ts';
-import type { TimelineRow } from './timeline-entry.ts';
+import type { TimelineEntry } from './timeline-entry.ts';
 
 /** A chart shows no more steps than this; of a longer thread every second, third, … turn. */
 const MOST_POINTS = 200;
@@ -24,7 +24,7 @@ const spendOf = ({ cost }: ListedRun): number => Number(cost['spend'] ?? 0) || 0
 
 /** `below` are the children as the list has them: what those spent that have not ended yet counts now. */
 export function costSeries(
-  rows: readonly TimelineRow[],
+  rows: readonly TimelineEntry[],
   below: readonly ListedRun[] = [],
 ): CostSeries {
   const points: CostPoint[] = [];

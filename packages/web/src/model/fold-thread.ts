@@ -10,12 +10,12 @@ import {
   refusalWords,
   replySums,
   rowFrom,
-  type TimelineRow,
+  type TimelineEntry,
 } from './timeline-entry.ts';
 
 export interface FoldedThread {
   /** In the order of their first events; a row that changed is another object. */
-  readonly rows: readonly TimelineRow[];
+  readonly rows: readonly TimelineEntry[];
   readonly events: number;
   readonly unreadable: number;
   readonly first: number;
@@ -30,7 +30,7 @@ export const endsReplyText = (type: string): boolean =>
 
 /** What is known after some of the events. */
 interface Folding {
-  readonly rows: TimelineRow[];
+  readonly rows: TimelineEntry[];
   /** Where the rows are that something may still happen to: by call, child, hook and approval. */
   readonly calls: Map<string, number>;
   readonly children: Map<string, number>;
@@ -51,7 +51,7 @@ interface Folding {
   readonly span: { started?: number; ended?: number };
 }
 
-const push = (fold: Folding, row: TimelineRow): number => fold.rows.push(row) - 1;
+const push = (fold: Folding, row: TimelineEntry): number => fold.rows.push(row) - 1;
 function change(fold: Folding, at: number | undefined, made: RowChange): void {
   const row = at === undefined ? undefined : fold.rows[at];
   if (at !== undefined && row) fold.rows[at] = { ...row, ...made };
@@ -123,7 +123,7 @@ function beginCall(fold: Folding, event: SlimEvent): void {
 }
 
 /** The last call of the turn that nothing came of yet, and that fits. */
-function lastOpen(fold: Folding, fits: (row: TimelineRow) => boolean): number | undefined {
+function lastOpen(fold: Folding, fits: (row: TimelineEntry) => boolean): number | undefined {
   while (fold.recent.length > 0 && !fold.open.has(fold.recent.at(-1) ?? -1)) fold.recent.pop();
   return fold.recent.findLast((at) => {
     const row = fold.open.has(at) ? fold.rows[at] : undefined;
@@ -165,7 +165,7 @@ function denied(fold: Folding, event: SlimEvent): void {
   reach(fold, event.ts);
 }
 
-function outcomeOf(event: SlimEvent, row: TimelineRow): RowChange {
+function outcomeOf(event: SlimEvent, row: TimelineEntry): RowChange {
   if (event.is_error !== true) return { state: 'done', why: '' };
   if (event.code === 'outcome_unknown') return { state: 'unknown', why: 'outcome unknown' };
   if (event.code === 'permission_denied' || (row.state === 'denied' && row.denials.length > 0)) {

@@ -44,11 +44,11 @@ interface LayerSizes {
 
 const SWEEPS = 4;
 
-interface Spot {
+interface GraphNode {
   readonly id: number;
   readonly width: number;
-  readonly above: Spot[];
-  readonly below: Spot[];
+  readonly above: GraphNode[];
+  readonly below: GraphNode[];
   layer: number;
   /** Where it stands in its layer, from 0 to 1; then the middle of its box. */
   at: number;
@@ -60,8 +60,8 @@ interface Spot {
  * INVARIANT: every edge points downwards. Only ids before a node's own count, each id once, so there are
  * no loops to break, whatever the data says.
  */
-function spotsOf(nodes: readonly LayerNode[]): Spot[] {
-  const byId = new Map<number, Spot>();
+function spotsOf(nodes: readonly LayerNode[]): GraphNode[] {
+  const byId = new Map<number, GraphNode>();
   const order = nodes.filter(({ id }) => Number.isFinite(id)).sort((a, b) => a.id - b.id);
   for (const { id, from, width } of order) {
     if (byId.has(id)) continue;
@@ -69,7 +69,7 @@ function spotsOf(nodes: readonly LayerNode[]): Spot[] {
     const above = known.flatMap((earlier) => byId.get(earlier) ?? []);
     const layer = above.reduce((deepest, spot) => Math.max(deepest, spot.layer + 1), 0);
     const size = Number.isFinite(width) ? Math.max(1, width) : 1;
-    const spot: Spot = { id, width: size, above, below: [], layer, at: 0, x: 0, y: 0 };
+    const spot: GraphNode = { id, width: size, above, below: [], layer, at: 0, x: 0, y: 0 };
     for (const other of above) other.below.push(spot);
     byId.set(id, spot);
   }
@@ -82,8 +82,8 @@ function spotsOf(nodes: readonly LayerNode[]): Spot[] {
   return spots;
 }
 
-function layersOf(spots: readonly Spot[]): Spot[][] {
-  const layers: Spot[][] = [];
+function layersOf(spots: readonly GraphNode[]): GraphNode[][] {
+  const layers: GraphNode[][] = [];
   for (const spot of spots) {
     const layer = layers[spot.layer] ?? [];
     layer.push(spot);
@@ -92,16 +92,16 @@ function layersOf(spots: readonly Spot[]): Spot[][] {
   return layers.filter(Boolean);
 }
 
-const spread = (layer: readonly Spot[]): void =>
+const spread = (layer: readonly GraphNode[]): void =>
   layer.forEach((spot, index) => {
     spot.at = (index + 0.5) / layer.length;
   });
 
-const middle = (spots: readonly Spot[], fallback: number): number =>
+const middle = (spots: readonly GraphNode[], fallback: number): number =>
   spots.length === 0 ? fallback : spots.reduce((sum, { at }) => sum + at, 0) / spots.length;
 
 /** Each node moves to the middle of its neighbours: down by those above, then up by those below. */
-function sweep(layers: readonly Spot[][]): void {
+function sweep(layers: readonly GraphNode[][]): void {
   layers.forEach(spread);
   for (let round = 0; round < SWEEPS; round += 1) {
     const isDown = round % 2 === 0;
@@ -120,11 +120,11 @@ function sweep(layers: readonly Spot[][]): void {
 }
 
 /** Rows of at most `maxWidth`, filled evenly so that the last is not left with one box. */
-function rowsOf(layer: readonly Spot[], { maxWidth, gapX }: LayerSizes): Spot[][] {
+function rowsOf(layer: readonly GraphNode[], { maxWidth, gapX }: LayerSizes): GraphNode[][] {
   const total = layer.reduce((sum, { width }) => sum + width + gapX, -gapX);
   const fair = total / Math.max(1, Math.ceil(total / maxWidth));
-  const rows: Spot[][] = [];
-  let row: Spot[] = [];
+  const rows: GraphNode[][] = [];
+  let row: GraphNode[] = [];
   let used = 0;
   for (const spot of layer) {
     if (row.length > 0 && (used >= fair || used + gapX + spot.width > maxWidth)) {
@@ -140,7 +140,7 @@ function rowsOf(layer: readonly Spot[], { maxWidth, gapX }: LayerSizes): Spot[][
 }
 
 /** Boxes as near to the middle of what is above them as their neighbours leave room. */
-function placeRow(row: readonly Spot[], width: number, gapX: number): void {
+function placeRow(row: readonly GraphNode[], width: number, gapX: number): void {
   const total = row.reduce((sum, spot) => sum + spot.width + gapX, -gapX);
   const slack = Math.max(0, width - total) / 2;
   let even = slack;
@@ -169,7 +169,7 @@ function placeRow(row: readonly Spot[], width: number, gapX: number): void {
 const tenth = (value: number): number => Math.round(value * 10) / 10;
 
 /** Edges leave and enter a box side by side, in the order of their other ends. */
-function portsOf(spot: Spot, others: readonly Spot[]): Map<Spot, number> {
+function portsOf(spot: GraphNode, others: readonly GraphNode[]): Map<GraphNode, number> {
   const sorted = others.toSorted((a, b) => a.x - b.x);
   const inner = Math.max(0, Math.min(spot.width - 16, others.length * 18));
   const first = spot.x + spot.width / 2 - inner / 2;
@@ -177,7 +177,7 @@ function portsOf(spot: Spot, others: readonly Spot[]): Map<Spot, number> {
   return new Map(sorted.map((other, index) => [other, tenth(first + (index + 1) * step)]));
 }
 
-function edgesOf(spots: readonly Spot[], height: number): PlacedEdge[] {
+function edgesOf(spots: readonly GraphNode[], height: number): PlacedEdge[] {
   const leaves = new Map(spots.map((spot) => [spot, portsOf(spot, spot.below)]));
   return spots.flatMap((lower) => {
     const enters = portsOf(lower, lower.above);

@@ -1,7 +1,7 @@
 // What a thread did, counted from the rows of its timeline: calls by outcome, and what they touched.
-import type { TimelineRow } from './timeline-entry.ts';
+import type { TimelineEntry } from './timeline-entry.ts';
 
-export interface DeedSums {
+export interface EffectTotals {
   readonly calls: number;
   readonly done: number;
   /** Rows that were refused, also when something better came of them later. */
@@ -16,11 +16,11 @@ export interface DeedSums {
   readonly turns: number;
 }
 
-export type DeedVerb = 'wrote' | 'sent' | 'read' | 'started';
+export type EffectKind = 'wrote' | 'sent' | 'read' | 'started';
 
 /** Where something was left behind, sent to or taken from; the largest consequence first. */
-export interface DeedTarget {
-  readonly verb: DeedVerb;
+export interface EffectTarget {
+  readonly verb: EffectKind;
   /** Foreign. */
   readonly target: string;
   readonly times: number;
@@ -35,14 +35,14 @@ export interface DeedTarget {
 
 export type RowFilter = 'denied' | 'failed' | 'writes' | 'hooks' | 'untrusted';
 
-const isCall = ({ kind }: TimelineRow): boolean => kind === 'call' || kind === 'child';
-export const isRefused = (row: TimelineRow): boolean =>
+const isCall = ({ kind }: TimelineEntry): boolean => kind === 'call' || kind === 'child';
+export const isRefused = (row: TimelineEntry): boolean =>
   row.state === 'denied' || row.denials.length > 0;
 /** What `e` goes to and the rail marks. */
-export const isTrouble = (row: TimelineRow): boolean =>
+export const isTrouble = (row: TimelineEntry): boolean =>
   isRefused(row) || row.state === 'failed' || row.state === 'waits' || row.state === 'unknown';
 
-export const FILTERS: Readonly<Record<RowFilter, (row: TimelineRow) => boolean>> = {
+export const FILTERS: Readonly<Record<RowFilter, (row: TimelineEntry) => boolean>> = {
   denied: isRefused,
   failed: (row) => isCall(row) && row.state === 'failed',
   /** Done again or not: it leaves something behind. */
@@ -51,7 +51,7 @@ export const FILTERS: Readonly<Record<RowFilter, (row: TimelineRow) => boolean>>
   untrusted: ({ kind, labels }) => kind !== 'turn' && labels.includes('untrusted'),
 };
 
-export function sumRows(rows: readonly TimelineRow[]): DeedSums {
+export function sumRows(rows: readonly TimelineEntry[]): EffectTotals {
   const sums = { calls: 0, done: 0, denied: 0, failed: 0, waits: 0, unknown: 0, open: 0 };
   const kinds = { writes: 0, hooks: 0, untrusted: 0, turns: 0 };
   for (const row of rows) {
@@ -70,12 +70,12 @@ export function sumRows(rows: readonly TimelineRow[]): DeedSums {
   return { ...sums, ...kinds };
 }
 
-const ORDER: readonly DeedVerb[] = ['wrote', 'sent', 'started', 'read'];
+const ORDER: readonly EffectKind[] = ['wrote', 'sent', 'started', 'read'];
 /** `GET status.example.com`, `https://…`, `api.example.com`: somewhere else. */
 const OUTSIDE = /^(?:[A-Z]{3,7} |[a-z][a-z0-9+.-]*:\/\/)|^(?:[\w-]+\.)+[a-z]{2,}(?::\d+)?$/;
 const NETWORK = /^(?:http|net|mcp)\b/;
 
-function verbOf(row: TimelineRow): DeedVerb | undefined {
+function verbOf(row: TimelineEntry): EffectKind | undefined {
   if (row.kind === 'child') return 'started';
   if (row.target === undefined || row.target === '') return undefined;
   const isFile = /^(?:fs|file|git)\b/.test(row.name);
@@ -84,8 +84,8 @@ function verbOf(row: TimelineRow): DeedVerb | undefined {
 }
 
 /** By target, of what was done and of what may have been. */
-export function deedTargets(rows: readonly TimelineRow[]): DeedTarget[] {
-  const found = new Map<string, { -readonly [name in keyof DeedTarget]: DeedTarget[name] }>();
+export function deedTargets(rows: readonly TimelineEntry[]): EffectTarget[] {
+  const found = new Map<string, { -readonly [name in keyof EffectTarget]: EffectTarget[name] }>();
   for (const row of rows) {
     const isOpenChild = row.kind === 'child' && (row.state === 'open' || row.thread !== undefined);
     if (!isCall(row) || !(row.state === 'done' || row.state === 'unknown' || isOpenChild)) continue;

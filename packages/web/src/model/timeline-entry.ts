@@ -6,7 +6,7 @@ type TimelineKind = 'turn' | 'call' | 'child' | 'hook' | 'note';
 /** `open`: nothing came of it yet. `unknown`: nobody can tell any more whether it happened. */
 export type TimelineState = 'plain' | 'open' | 'done' | 'waits' | 'denied' | 'failed' | 'unknown';
 
-export interface TimelineRow {
+export interface TimelineEntry {
   /** Of its first event; with `kind` it tells rows apart. */
   readonly seq: number;
   readonly kind: TimelineKind;
@@ -69,12 +69,12 @@ export function refusalWords({ rule, stage, missing }: SlimEvent): string {
   return stage === undefined ? '' : (REFUSED_BY[stage] ?? stage);
 }
 
-export type RowChange = Partial<TimelineRow>;
+export type RowChange = Partial<TimelineEntry>;
 type Mutable<T> = { -readonly [name in keyof T]: T[name] };
 
 /** As an event begins it. */
-export function rowFrom(event: SlimEvent, kind: TimelineKind, state: TimelineState): TimelineRow {
-  const row: Mutable<TimelineRow> = {
+export function rowFrom(event: SlimEvent, kind: TimelineKind, state: TimelineState): TimelineEntry {
+  const row: Mutable<TimelineEntry> = {
     seq: event.seq,
     kind,
     turn: event.turn,
@@ -102,9 +102,9 @@ export function mergeLabels(one: readonly string[], other: readonly string[] | u
 
 /** Of a turn that was asked more than once. */
 export function replySums(
-  row: TimelineRow,
+  row: TimelineEntry,
   event: SlimEvent,
-): Pick<TimelineRow, 'usage' | 'spend'> {
+): Pick<TimelineEntry, 'usage' | 'spend'> {
   const [one, other] = [row.usage, event.usage];
   const usage =
     one && other

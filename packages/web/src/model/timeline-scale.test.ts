@@ -2,7 +2,7 @@ import fc from 'fast-check';
 import { expect, test } from 'vitest';
 import type { ListedRun } from './api.ts';
 import { costSeries } from './cost-series.ts';
-import type { TimelineRow } from './timeline-entry.ts';
+import type { TimelineEntry } from './timeline-entry.ts';
 import { createScale, scaleMarks } from './timeline-scale.ts';
 
 const moments = fc
@@ -75,7 +75,7 @@ test('a thread of one moment has a scale', () => {
   expect(scaleMarks(scale)).toEqual([{ left: 0, ms: 0 }]);
 });
 
-const turn = (number: number, spend: number): TimelineRow => ({
+const turn = (number: number, spend: number): TimelineEntry => ({
   seq: number * 10,
   kind: 'turn',
   turn: number,

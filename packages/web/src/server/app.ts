@@ -2,7 +2,7 @@
 // of the page.
 import { basename } from 'node:path';
 import { compact, fail, ok, plainText } from '@kernmantle/core/base';
-import { personRow } from '@kernmantle/core/runtime';
+import { personAuditRow } from '@kernmantle/core/runtime';
 import { type Context, Hono } from 'hono';
 import type { Me, WebRole } from '../model/api.ts';
 import type { WebAccess } from './access/authenticate.ts';
@@ -72,7 +72,7 @@ function addSession(
     fleet: runtime.registry.place !== undefined,
   });
   const note = ({ who, id }: WebAsker, operation: string) =>
-    runtime.audit.write(personRow({ who, channel: 'web' }, operation, id));
+    runtime.audit.write(personAuditRow({ who, channel: 'web' }, operation, id));
   api.post('/session', async (context) => {
     const body = await readBody(context);
     if (!body.ok) return answer(context, body);
@@ -135,7 +135,7 @@ function noteRefused({ runtime }: WebParts, context: Context<ApiEnv>, needed: We
   const { method, path } = context.req;
   const act = `${method} ${path.slice(0, MAX_NOTED)}`;
   const reason = `permission_denied: the role \`${role}\` is not \`${needed}\``;
-  const row = personRow({ who, channel: 'web' }, act, '', reason);
+  const row = personAuditRow({ who, channel: 'web' }, act, '', reason);
   runtime.audit.write({ ...row, decision: 'denied' });
 }
 

@@ -6,11 +6,11 @@ import type { Runtime } from '@kernmantle/core/runtime';
 import type { Store, ThreadSummary } from '@kernmantle/core/store';
 import type { Hono } from 'hono';
 import type {
-  Acted,
+  ActionResult,
   FleetState,
   ListedRun,
   ResumeWish,
-  RunWish,
+  RunRequestBody,
   StreamFrame,
   Topic,
   Totals,
@@ -80,8 +80,8 @@ export interface Hub {
 /** Threads that run in this process because somebody asked for them here. */
 export interface Runs {
   /** Answers when the thread is there, not when it is over. */
-  start(wish: RunWish, by: WebAsker): Promise<Outcome<Acted>>;
-  resume(id: string, wish: ResumeWish, by: WebAsker): Promise<Outcome<Acted>>;
+  start(wish: RunRequestBody, by: WebAsker): Promise<Outcome<ActionResult>>;
+  resume(id: string, wish: ResumeWish, by: WebAsker): Promise<Outcome<ActionResult>>;
   /** What waited and was decided goes on here, unless another process is at work on it. */
   decided(thread: string): void;
   /** A question that no longer fits its file: the thread goes on here and asks again. */

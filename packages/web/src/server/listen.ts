@@ -8,7 +8,7 @@ import { fail, messageOf, type Outcome, ok } from '@kernmantle/core/base';
 /** Headers, then the whole request. */
 const HEADERS_MS = 5000;
 const REQUEST_MS = 60_000;
-const LOOK_MS = 1000;
+const POLL_MS = 1000;
 const MAX_CONNECTIONS = 1000;
 /** What is still on its way at the end gets so long. */
 const GRACE_MS = 1000;
@@ -64,7 +64,7 @@ function createServer({ fetch, tls }: OpenOptions): Outcome<Server> {
   const limits = {
     headersTimeout: HEADERS_MS,
     requestTimeout: REQUEST_MS,
-    connectionsCheckingInterval: LOOK_MS,
+    connectionsCheckingInterval: POLL_MS,
   };
   const plain = { fetch, overrideGlobalObjects: false };
   try {

@@ -20,15 +20,15 @@ import {
   type RunRequest,
 } from '@kernmantle/core/harness';
 import {
-  goOnAfterAnswers,
-  personRow,
+  type Actor,
+  actorName,
+  personAuditRow,
   type Runtime,
-  type Speaker,
-  spokenBy,
+  resumeAfterApprovals,
   type ThreadObserver,
   type Threads,
 } from '@kernmantle/core/runtime';
-import type { Acted, ResumeWish, RunWish } from '../model/api.ts';
+import type { ActionResult, ResumeWish, RunRequestBody } from '../model/api.ts';
 import type { Hub, Runs, WebAsker, WebParts } from './context.ts';
 
 interface RunsPorts extends Pick<WebParts, 'runtime' | 'store' | 'clock' | 'onError'> {
@@ -38,10 +38,10 @@ interface RunsPorts extends Pick<WebParts, 'runtime' | 'store' | 'clock' | 'onEr
 /** So many are remembered to have been at work here. */
 const MAX_OWN = 10_000;
 const AT_WORK: ReadonlySet<string> = new Set(['spawning', 'running', 'terminating']);
-const LOOK_MS = 20;
+const POLL_MS = 20;
 const MAX_LOOKS = 100;
 
-export const speakerOf = ({ who }: WebAsker): Speaker => ({ who, channel: 'web' });
+export const speakerOf = ({ who }: WebAsker): Actor => ({ who, channel: 'web' });
 
 /** More than it would have anyway is refused, where the run could only be given less. */
 function checkLowered(
@@ -69,11 +69,13 @@ function checkLowered(
 }
 
 /** Limits are read by name where they are used; what is no limit is refused there. */
-const limitsIn = (limits: RunWish['limits']): { limits?: NonNullable<RunRequest['limits']> } =>
+const limitsIn = (
+  limits: RunRequestBody['limits'],
+): { limits?: NonNullable<RunRequest['limits']> } =>
   limits === undefined ? {} : { limits: { ...limits } };
 
 const requestOf = (
-  { directive, inputs, limits, model, message }: RunWish,
+  { directive, inputs, limits, model, message }: RunRequestBody,
   by: WebAsker,
 ): RunRequest =>
   compact<RunRequest>({
@@ -87,7 +89,7 @@ const requestOf = (
 
 function optionsOf(id: string, wish: ResumeWish, asker: WebAsker): ResumeOptions {
   const speaker = speakerOf(asker);
-  const by = spokenBy(speaker);
+  const by = actorName(speaker);
   const { limits, model, message, from, why } = wish;
   return compact<ResumeOptions>({
     from,
@@ -95,7 +97,7 @@ function optionsOf(id: string, wish: ResumeWish, asker: WebAsker): ResumeOptions
     ...limitsIn(limits),
     words: message === undefined ? undefined : { text: message, by },
     by,
-    audit: personRow(speaker, 'resume', id, why),
+    audit: personAuditRow(speaker, 'resume', id, why),
   });
 }
 
@@ -114,7 +116,7 @@ const noting =
   <T>(outcome: Outcome<T>): Outcome<T> => {
     if (outcome.ok) return outcome;
     const { code, detail } = outcome.error;
-    const row = personRow(speakerOf(by), operation, target, `${code}: ${detail.message}`);
+    const row = personAuditRow(speakerOf(by), operation, target, `${code}: ${detail.message}`);
     audit.write({ ...row, decision: code === 'permission_denied' ? 'denied' : 'failed' });
     return withRestart(outcome);
   };
@@ -133,7 +135,7 @@ function createLauncher({ runtime, hub, onError }: RunsPorts) {
     isHere: (id: string): boolean => here.isAtWork(id),
     count: (): number => here.atWork().length,
     /** One run: it has begun when the first thing is noted in its journal. */
-    async launch(work: RunWork, kind: string, known?: string): Promise<Outcome<Acted>> {
+    async launch(work: RunWork, kind: string, known?: string): Promise<Outcome<ActionResult>> {
       if (isClosed) return fail('unavailable', 'the server is closing');
       const begun = Promise.withResolvers<Outcome<string>>();
       const live: ThreadObserver = {
@@ -178,7 +180,7 @@ function createLauncher({ runtime, hub, onError }: RunsPorts) {
 export function createRuns(ports: RunsPorts): Runs {
   const { runtime, store, clock, onError } = ports;
   const launcher = createLauncher(ports);
-  const beginning = new Map<string, { wish: string; begun: Promise<Outcome<Acted>> }>();
+  const beginning = new Map<string, { wish: string; begun: Promise<Outcome<ActionResult>> }>();
 
   /** Its end is in the registry a little before it has let go; one that goes on working has not left. */
   async function hasLeft(id: string): Promise<boolean> {
@@ -186,7 +188,7 @@ export function createRuns(ports: RunsPorts): Runs {
       const opened = await store();
       const row = opened.ok ? await opened.output.thread(id) : opened;
       if (!row.ok || AT_WORK.has(row.output.status) || look > MAX_LOOKS) return false;
-      await sleep(LOOK_MS);
+      await sleep(POLL_MS);
     }
     return true;
   }
@@ -195,7 +197,11 @@ export function createRuns(ports: RunsPorts): Runs {
    * Once at a time: who comes second and wants the same hears what the first one does. INVARIANT: nobody
    * is told that it goes on who wanted it to go on otherwise.
    */
-  async function takeUp(id: string, work: RunWork, wish: ResumeWish = {}): Promise<Outcome<Acted>> {
+  async function takeUp(
+    id: string,
+    work: RunWork,
+    wish: ResumeWish = {},
+  ): Promise<Outcome<ActionResult>> {
     const wanted = canonicalJson(compact<JsonObject>({ ...wish }));
     const under = beginning.get(id);
     if (under && (under.wish === wanted || wanted === '{}')) return await under.begun;
@@ -211,12 +217,12 @@ export function createRuns(ports: RunsPorts): Runs {
     return await begun;
   }
 
-  const goingOn = goOnAfterAnswers({
+  const goingOn = resumeAfterApprovals({
     store,
     isOwn: launcher.isOwn,
     now: () => clock.now(),
     onError,
-    goOn: (id) => takeUp(id, (threads, signal) => threads.goOn(id, signal)),
+    resumeAnywhere: (id) => takeUp(id, (threads, signal) => threads.resumeAnywhere(id, signal)),
   });
 
   return {
@@ -238,7 +244,7 @@ export function createRuns(ports: RunsPorts): Runs {
     },
     decided: () => goingOn.look(),
     askAgain(id) {
-      void takeUp(id, (threads, signal) => threads.goOn(id, signal)).then((begun) => {
+      void takeUp(id, (threads, signal) => threads.resumeAnywhere(id, signal)).then((begun) => {
         if (!begun.ok && begun.error.code !== 'lease_held') {
           onError(new Error(`thread \`${id}\` cannot ask again: ${begun.error.detail.message}`));
         }

@@ -12,7 +12,7 @@ import {
   packagePath,
   systemClock,
 } from '@kernmantle/core/base';
-import { personIn, type Runtime } from '@kernmantle/core/runtime';
+import { findPerson, type Runtime } from '@kernmantle/core/runtime';
 import { createAccess, type WebAccess } from './access/authenticate.ts';
 import { inUrl, isLoopback } from './access/request-guard.ts';
 import { linkTo, openSessions } from './access/sessions.ts';
@@ -56,7 +56,7 @@ interface RunningWeb {
 }
 
 /** How often open streams are asked whether their session or token still counts. */
-const LOOK_MS = 1000;
+const POLL_MS = 1000;
 const FIRST_PORT = 42_000;
 const PORTS = 1000;
 /** So many are tried after the project's own. */
@@ -258,7 +258,7 @@ export async function startWeb(
   const sockets = addSocket(listener.server, admitting(access, open), parts);
   const url = behind?.origin ?? `${tls ? 'https' : 'http'}://${reachable(hostname)}:${port}`;
   const forget = openRunningServers(runtime.home).note({ project: runtime.project, port, url });
-  const timer = setInterval(() => open.check(), LOOK_MS).unref();
+  const timer = setInterval(() => open.check(), POLL_MS).unref();
   const stop = (): void => {
     clearInterval(timer);
     forget();
@@ -268,7 +268,7 @@ export async function startWeb(
     port,
     routes: app.routes,
     link() {
-      const made = sessions.addLink(port, { who: personIn(env), role: 'approve' });
+      const made = sessions.addLink(port, { who: findPerson(env), role: 'approve' });
       return made.ok ? ok(linkTo(url, made.output)) : made;
     },
     close: closing({ parts, listener, sockets, stop }),

@@ -2,13 +2,13 @@
 // the guards in the fixed order: per input, policy, per operation. Each one gets the values that the
 // guards before it left, and every guard is called, whatever the others decided.
 import {
+  catchToOutcome,
   heard,
   inTurn,
   isObject,
   type Json,
   type JsonObject,
   type Outcome,
-  shielded,
   whenReady,
 } from '../../base/index.ts';
 import type {
@@ -365,7 +365,7 @@ const readerOf = ({ ports, parent }: Frame): ModelReader | undefined =>
   parent?.op === undefined ? ports.origins?.reader() : undefined;
 
 const answerOf = (guard: Guard, view: GuardView): MaybePromise<Outcome<Verdict>> =>
-  shielded(
+  catchToOutcome(
     () => heard(guard.decide(view)),
     (error) => crashed(`guard ${guard.name}`, error),
   );

@@ -11,7 +11,7 @@ import {
   plainText,
 } from '../../base/index.ts';
 import type {
-  Asked,
+  ApprovalAnswer,
   Finding,
   Frame,
   MaybePromise,
@@ -85,7 +85,7 @@ function secretTexts({ text, data, meta }: Value): string[] {
   return texts;
 }
 
-const askedJson = ({ answer, approval, why = '' }: Asked): JsonObject => ({
+const askedJson = ({ answer, approval, why = '' }: ApprovalAnswer): JsonObject => ({
   answer,
   ...(approval !== undefined && { approval }),
   ...(why !== '' && { why }),
@@ -95,7 +95,7 @@ const askedJson = ({ answer, approval, why = '' }: Asked): JsonObject => ({
  * Returns the remedies that every objecting rule accepts, including an approval. Empty if a rule denies
  * and accepts none.
  */
-function waysOut({ findings }: Judgement, answer: Asked | undefined): string[] {
+function waysOut({ findings }: Judgement, answer: ApprovalAnswer | undefined): string[] {
   if (findings.some(({ kind, ways = [] }) => kind === 'deny' && ways.length === 0)) return [];
   const ways = [...new Set(findings.flatMap((finding) => finding.ways ?? []))];
   if (answer?.answer !== 'pending' || answer.approval === undefined) return ways;
@@ -107,7 +107,7 @@ function denial(
   op: Operation,
   judgement: Judgement,
   deciding: Finding,
-  why?: { reason: string; code?: string; asked?: Asked },
+  why?: { reason: string; code?: string; asked?: ApprovalAnswer },
 ): Failure {
   const { findings, phase, inputs, output } = judgement;
   const judged = [...inputs.map(({ value }) => value), ...(output ? [output] : [])];
@@ -202,7 +202,7 @@ function retry(op: Operation, judgement: Judgement, frame: Frame): Failure {
 }
 
 /** Returns code and reason for an answer other than an approval, with the person's comment. */
-function refusalOf({ answer, why = '' }: Asked): { code: string; reason: string } {
+function refusalOf({ answer, why = '' }: ApprovalAnswer): { code: string; reason: string } {
   const comment = why === '' ? '' : ` (${why})`;
   switch (answer) {
     case 'pending':
@@ -257,7 +257,7 @@ async function answerOf(
   port: NonNullable<Ports['ask']>,
   question: Question,
   frame: Frame,
-): Promise<Outcome<Asked>> {
+): Promise<Outcome<ApprovalAnswer>> {
   try {
     return await port(question, frame);
   } catch (error) {

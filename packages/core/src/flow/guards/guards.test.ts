@@ -1,6 +1,14 @@
 import { expect, test } from 'vitest';
 import { type Failure, fail, type Outcome, ok } from '../../base/index.ts';
-import type { Asked, Effect, Frame, GuardSet, Input, Question, Verdict } from '../frame.ts';
+import type {
+  ApprovalAnswer,
+  Effect,
+  Frame,
+  GuardSet,
+  Input,
+  Question,
+  Verdict,
+} from '../frame.ts';
 import type { Operation } from '../operation.ts';
 import { childFrame, createFrame } from '../pipeline/create-frame.ts';
 import { perform } from '../pipeline/perform.ts';
@@ -165,7 +173,7 @@ test('deny wins over ask, ask over retry, and every reason is kept', async () =>
   ]);
   const asked: Question[] = [];
   const ports = {
-    ask: (question: Question) => (asked.push(question), ok<Asked>({ answer: 'approved' })),
+    ask: (question: Question) => (asked.push(question), ok<ApprovalAnswer>({ answer: 'approved' })),
   };
   const frame = createFrame({ ports, guards: guards(retry, ask, replace) });
   expect(data(await run(call, [labelled('x')], frame))).toBe('new');
@@ -174,7 +182,7 @@ test('deny wins over ask, ask over retry, and every reason is kept', async () =>
 
 test('a question is answered by a person, or the answer is no', async () => {
   const set = guards({ on: 'op:show', verdict: { kind: 'ask', text: 'really?' } });
-  const answered = async (answer: () => Outcome<Asked>) =>
+  const answered = async (answer: () => Outcome<ApprovalAnswer>) =>
     failure(await run(show, [], createFrame({ guards: set, ports: { ask: answer } }))).error;
   expect((await answered(() => ok({ answer: 'denied' }))).code).toBe('permission_denied');
   expect(await answered(() => ok({ answer: 'pending' }))).toMatchObject({

@@ -7,11 +7,11 @@
 // The caller can pass ports for one operation: `intent` runs before 3, `keep` and `audit` run after 8.
 // Never throws: an exception of a body or a port becomes a fault.
 import {
+  catchToOutcome,
   type Failure,
   type Fault,
   type Outcome,
   ok,
-  shielded,
   whenReady,
 } from '../../base/index.ts';
 import type { Frame, Input, MaybePromise } from '../frame.ts';
@@ -50,7 +50,7 @@ export function perform(
   frame: Frame,
   own: ActPorts = NO_ACT_PORTS,
 ): MaybePromise<Outcome<Value>> {
-  return shielded(
+  return catchToOutcome(
     () => {
       const attempt = startAttempt({ op, inputs, body, outer: frame, own }, 1, []);
       return whenReady(runStages(attempt, STAGE.inputs), (ending) => {

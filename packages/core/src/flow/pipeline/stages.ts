@@ -2,6 +2,7 @@
 // stages of one attempt. They run synchronously if the ports do, because a tick per stage would cost
 // more than the stages.
 import {
+  catchToOutcome,
   type Failure,
   fail,
   heard,
@@ -9,7 +10,6 @@ import {
   type Json,
   type Outcome,
   ok,
-  shielded,
   whenReady,
 } from '../../base/index.ts';
 import type {
@@ -438,7 +438,7 @@ function streamsTooEarly({ op, frame }: Attempt): Failure | undefined {
 
 /** Runs the stages from `first` on. An exception of a stage is a fault of this operation. */
 export const runStages = (attempt: Attempt, first: Stage): MaybePromise<Outcome<Value> | 'again'> =>
-  shielded(
+  catchToOutcome(
     () =>
       whenReady(admit(attempt, first), (refused) => {
         const isStream = attempt.op.metadata?.stream === true;

@@ -6,7 +6,7 @@ import { realpathSync, statSync } from 'node:fs';
 import { resolve } from 'node:path';
 import {
   type Clock,
-  createLooks,
+  createFreshness,
   type Diagnostic,
   errnoOf,
   hasErrors,
@@ -164,7 +164,7 @@ export function createPolicyFiles(
 ) {
   let library: CapabilitySource | undefined;
   let cached: { stamp: string; catalog: unknown; state: PolicyState } | undefined;
-  const looks = createLooks(clock);
+  const looks = createFreshness(clock);
   return {
     places,
     /**

@@ -20,8 +20,8 @@ import {
 import {
   type Amounts,
   allThreads,
-  type Held,
   isEnded,
+  type LeasedThread,
   type OpenReservation,
   type Store,
   THREAD_STATUSES,
@@ -32,11 +32,11 @@ import {
 } from '../../store/index.ts';
 import { type Cost, createCostMeter, packCost, unpackCost } from '../limits/cost.ts';
 import type { Ending } from '../loop.ts';
-import { apartKey } from '../thread/budget.ts';
+import { detachedKey } from '../thread/budget.ts';
 import { packMarks, unpackMarks } from '../thread/conversation.ts';
 import {
   deadlineFault,
-  obeySignals,
+  handleSignals,
   STOPS_WAIT,
   stopThread,
   watchForInterruption,
@@ -48,14 +48,14 @@ import type {
   Control,
   HarnessPorts,
   Interruptible,
-  Place,
+  Lineage,
   Thread,
 } from '../thread/thread.ts';
 import { transcriberOf, withLease } from '../thread/with-lease.ts';
 import { finalAccount } from '../turn/turn-account.ts';
 
 /** Interval at which a waiting thread sweeps expired leases of other processes. */
-const LOOK_MS = 10_000;
+const POLL_MS = 10_000;
 
 /** Returns the result of a thread that has ended, and `undefined` for every other thread. */
 export function resultOf(row: ThreadRow): ThreadResult | undefined {
@@ -227,7 +227,7 @@ async function waitRound(
   children: ReadonlySet<string>,
 ): Promise<CalledOff | undefined> {
   const interruption = await watchForInterruption(parent, STOPS_WAIT);
-  const look = setInterval(() => void ports.store.sweep(), LOOK_MS);
+  const look = setInterval(() => void ports.store.sweep(), POLL_MS);
   const over = new AbortController();
   const signal = AbortSignal.any([over.signal, interruption.signal]);
   await Promise.race([
@@ -258,7 +258,7 @@ async function waitForChildren(thread: Thread): Promise<Ending | undefined> {
     // A thread without open children ends, even if this process is leaving.
     const before = thread.control.leaving ? await openChildren(thread) : undefined;
     if (before?.ok === false) return childrenUnreadable(before);
-    const told = before?.output.size === 0 ? undefined : obeySignals(thread);
+    const told = before?.output.size === 0 ? undefined : handleSignals(thread);
     if (told) return told;
     const open = before?.output.size === 0 ? before : await openChildren(thread);
     if (!open.ok) return childrenUnreadable(open);
@@ -307,7 +307,7 @@ const stopsAs = ({ status }: Ending): Ending['status'] =>
   status === 'aborted' || status === 'killed' || status === 'interrupted' ? status : 'terminated';
 
 async function stopChildren(thread: Parent, ending: Ending): Promise<void> {
-  const isSpared = ({ detached }: Place): boolean =>
+  const isSpared = ({ detached }: Lineage): boolean =>
     detached && !WHOLE_TREE.has(ending.status) && ending.status !== 'interrupted';
   const children = thread.ports.threads.live
     .childrenOf(thread.place.id)
@@ -352,7 +352,7 @@ async function abortTree({ ports, place: { id, chain } }: InTree, ending: Ending
  * Adds the cost and the end of a child to its parent's journal. A parked child is resumed after the answer of a
  * person, for as long as its parent runs here.
  */
-export function tellParent({ ports, place }: InTree, result: ThreadResult): void {
+export function signalParent({ ports, place }: InTree, result: ThreadResult): void {
   const above = ports.threads.live.get(place.parent ?? '');
   if (!above || place.kind === 'hook') return;
   if (isEnded(result.status)) countChild(above.thread, result);
@@ -391,7 +391,7 @@ async function leaveWithChildren({ ports, place }: InTree, ending: Ending): Prom
 }
 
 /** Ends or awaits the children after the loop and before the end is recorded. Returns the ending that counts. */
-export async function endFamily(thread: Thread, ending: Ending): Promise<Ending> {
+export async function endDescendants(thread: Thread, ending: Ending): Promise<Ending> {
   const { place, control } = thread;
   if (RESTS.has(ending.status)) return ending;
   if (isHandedOver(control, ending)) return await leaveWithChildren(thread, ending);
@@ -418,8 +418,8 @@ async function apartOfEnded(
 ): Promise<{ key: string; actual: Amounts }[]> {
   const free: { key: string; actual: Amounts }[] = [];
   for (const { key } of open) {
-    if (!key.endsWith(apartKey(''))) continue;
-    const child = await store.thread(key.slice(0, -apartKey('').length));
+    if (!key.endsWith(detachedKey(''))) continue;
+    const child = await store.thread(key.slice(0, -detachedKey('').length));
     if (!child.ok || isEnded(child.output.status)) free.push({ key, actual: {} });
   }
   return free;
@@ -551,7 +551,7 @@ export async function endUnattended(
 ): Promise<Outcome<null>> {
   const lease = { owner: by, ...(force && { force }) };
   const transcribe = watch && transcriberOf(watch, id);
-  const work = async (held: Held) => {
+  const work = async (held: LeasedThread) => {
     const { row } = held;
     const sparesDetached = status === 'failed';
     const options = { sparesDetached, reason, ...(watch && { watch }) };
@@ -561,7 +561,7 @@ export async function endUnattended(
     if (!counts.ok) return counts;
     const { events, cost } = counts.output;
     // The end of a detached child frees its reservation.
-    const apart = row.detached && row.parent !== undefined ? [apartKey(id)] : [];
+    const apart = row.detached && row.parent !== undefined ? [detachedKey(id)] : [];
     const kind = { killed: 'kill', terminated: 'terminate', failed: 'fail' }[status];
     const signal: JournalEvent = { type: 'signal', data: { kind, by } };
     const end: JournalEvent = { type: 'thread_end', data: { status, reason, cost } };

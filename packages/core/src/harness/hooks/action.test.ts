@@ -6,9 +6,9 @@ import { contextWarning, limitEvent } from '../limits/limit.ts';
 import type { RaiseRoom } from '../limits/limit-ceiling.ts';
 import { stepDone } from '../thread/restore.ts';
 import {
-  type Deed,
   decide,
   decideFailure,
+  type HookDecision,
   NO_BOUNDS,
   type Situation,
   withoutHook,
@@ -45,7 +45,7 @@ const verdict = (action: Action, more: Partial<HookVerdict> = {}): HookVerdict =
   ...more,
 });
 
-const TABLE: Record<Action, Record<keyof typeof events, Deed['do']>> = {
+const TABLE: Record<Action, Record<keyof typeof events, HookDecision['do']>> = {
   continue: {
     before_step: 'proceed',
     after_step: 'proceed',

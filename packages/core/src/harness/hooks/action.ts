@@ -18,7 +18,7 @@ export const MAX_HOOK_NESTING = 2;
 
 export const NO_BOUNDS: Bounds = { retries: 0, skips: {} };
 
-export type Deed =
+export type HookDecision =
   /** The run continues. The model can get a message, for example to repair an error. */
   | { readonly do: 'proceed' | 'tell_error' | 'tell_warning' }
   /** At the start: the run begins with the rights that it has, or is checked again after new approvals. */
@@ -40,7 +40,7 @@ export type Deed =
   | { readonly do: 'ask_person' | 'wait' | 'stop' | 'fail' | 'abort'; readonly fault: Fault };
 
 export interface Decision {
-  readonly deed: Deed;
+  readonly deed: HookDecision;
   readonly model?: string;
   readonly notes: JsonObject;
   /** Hook that wrote the notes, and the marks of the notes. */
@@ -78,7 +78,7 @@ export interface Situation {
   };
 }
 
-type Cell = (situation: Situation, verdict: HookVerdict) => Deed;
+type Cell = (situation: Situation, verdict: HookVerdict) => HookDecision;
 
 function faultFor({ event, step }: Situation, reason: string | undefined): Fault {
   const behind = faultOf(event);
@@ -95,7 +95,7 @@ function faultFor({ event, step }: Situation, reason: string | undefined): Fault
 const proceed: Cell = () => ({ do: 'proceed' });
 const end: Cell = (situation, { error }) => ({ do: 'fail', fault: faultFor(situation, error) });
 const abort: Cell = (situation, { error }) => ({ do: 'abort', fault: faultFor(situation, error) });
-const stop = (situation: Situation, reason?: string): Deed => ({
+const stop = (situation: Situation, reason?: string): HookDecision => ({
   do: 'stop',
   fault: faultFor(situation, reason),
 });
@@ -153,11 +153,11 @@ const TABLE: Readonly<Record<Action, Readonly<Record<Checkpoint, Cell>>>> = {
   abort: { before_step: abort, after_step: abort, on_error: abort, on_limit: abort },
 };
 
-type Doing = Deed['do'];
+type Doing = HookDecision['do'];
 const RETRIES = new Set<Doing>(['repeat_step', 'restart', 'new_attempt']);
 const SKIPS = new Set<Doing>(['skip_step', 'withhold_result', 'count_as_done']);
 
-function bounded(deed: Deed, situation: Situation): { deed: Deed; bounds: Bounds } {
+function bounded(deed: HookDecision, situation: Situation): { deed: HookDecision; bounds: Bounds } {
   const { bounds, step, event } = situation;
   if (RETRIES.has(deed.do)) {
     if (bounds.retries < MAX_RETRIES) {
@@ -197,7 +197,7 @@ export function decideFailure(hook: string, failure: Failure, situation: Situati
   return { deed: { do: 'fail', fault: error }, notes: {}, bounds: situation.bounds };
 }
 
-function defaultDeed(situation: Situation): Deed {
+function defaultDeed(situation: Situation): HookDecision {
   const { event, isStart, isFatal, isOwn, loops = 1 } = situation;
   switch (event.name) {
     case 'before_step':

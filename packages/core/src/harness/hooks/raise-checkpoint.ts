@@ -63,9 +63,9 @@ import type {
 } from '../thread/thread.ts';
 import {
   type Decision,
-  type Deed,
   decide,
   decideFailure,
+  type HookDecision,
   NO_BOUNDS,
   type Situation,
   withoutHook,
@@ -307,7 +307,7 @@ async function decisionOf(
 }
 
 /** Decisions after which the result of the call is recorded unchanged. */
-const KEEPS_RESULT: ReadonlySet<Deed['do']> = new Set<Deed['do']>([
+const KEEPS_RESULT: ReadonlySet<HookDecision['do']> = new Set<HookDecision['do']>([
   'proceed',
   'tell_error',
   'tell_warning',
@@ -316,13 +316,13 @@ const KEEPS_RESULT: ReadonlySet<Deed['do']> = new Set<Deed['do']>([
 ]);
 
 /** Adds the marks of the hook to its reason, because the hook has read data with these marks. */
-const carriedBy = (deed: Deed, marks: Descriptor): Deed =>
+const carriedBy = (deed: HookDecision, marks: Descriptor): HookDecision =>
   'fault' in deed
     ? { ...deed, fault: markFailure({ ok: false, error: deed.fault }, marks).error }
     : deed;
 
 /** Returns the decision after it has applied the changes for the rest of the run. */
-async function consult(thread: Thread, situation: Situation): Promise<Deed> {
+async function consult(thread: Thread, situation: Situation): Promise<HookDecision> {
   const { deed, bounds, model, notes, marks, hook = '' } = await decisionOf(thread, situation);
   thread.hooks.bounds = bounds;
   if (model !== undefined) switchModel(thread, model);
@@ -350,7 +350,7 @@ const INSTEAD = {
 /** Carries out a decision. Without a `default`, a new decision does not compile. */
 function carryOut(
   thread: Thread,
-  deed: Deed,
+  deed: HookDecision,
   event: CheckpointEvent,
   step: string,
 ): CheckpointVerdict | undefined {

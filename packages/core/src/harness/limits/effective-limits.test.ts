@@ -4,7 +4,7 @@ import fc from 'fast-check';
 import { expect, test } from 'vitest';
 import { type JsonObject, parseYaml } from '../../base/index.ts';
 import { LIMIT_NAMES } from '../../flow/index.ts';
-import { packLimits, setAside, unpackLimits } from './effective-limits.ts';
+import { packLimits, reserveAmounts, unpackLimits } from './effective-limits.ts';
 import { limitsView } from './limit.ts';
 
 const shipped = {
@@ -132,14 +132,14 @@ test('what is set aside for hooks comes out of the limit', () => {
   fc.assert(
     fc.property(fc.nat(10_000_000), fc.double({ min: 0, max: 1, noNaN: true }), (tokens, share) => {
       const limits = limitsOf({ tokens });
-      const { own, hooks } = setAside(limits, share);
+      const { own, hooks } = reserveAmounts(limits, share);
       for (const name of ['tokens', 'spend', 'duration'] as const) {
         expect((own[name]?.value ?? 0n) + (hooks[name] ?? 0n)).toBe(limits[name]?.value);
       }
       expect(own.turns).toEqual(limits.turns);
     }),
   );
-  expect(setAside(limitsOf({ tokens: 1000 }), 0.1).hooks.tokens).toBe(100n);
+  expect(reserveAmounts(limitsOf({ tokens: 1000 }), 0.1).hooks.tokens).toBe(100n);
 });
 
 test('limits survive the registry, and what cannot be read there allows nothing', () => {

@@ -146,7 +146,7 @@ const SET_ASIDE = ['tokens', 'input_tokens', 'output_tokens', 'spend', 'duration
  * Divides the limits between the thread and its hooks, so that hooks can run when a limit is reached. INVARIANT:
  * both parts always add up to the limit.
  */
-export function setAside(
+export function reserveAmounts(
   limits: EffectiveLimits,
   share: number,
   { least = {}, room = {} }: { least?: LimitAmounts; room?: LimitAmounts } = {},

@@ -91,10 +91,14 @@ const factsOf = ({ directive, parent, kind, title }: ThreadFacts): ThreadFacts =
 /** Loaded by whoever has found one. */
 export const telemetry = () => import('./telemetry.ts');
 
-export type Live = Pick<WatchPort, 'onEvent' | 'onText'>;
+export type RunObserver = Pick<WatchPort, 'onEvent' | 'onText'>;
 
 /** For one view. Pieces of text are shown as soon as no secret can begin in them. */
-function createListening(live: Live, known: KnownSecrets, trouble: (message: string) => void) {
+function createListening(
+  live: RunObserver,
+  known: KnownSecrets,
+  trouble: (message: string) => void,
+) {
   const streams = new Map<string, RedactionStream>();
   const show = harmless('onText', live.onText, trouble);
   const tell = harmless('onEvent', live.onEvent, trouble);
@@ -185,7 +189,7 @@ export function watchThreads(ports: WatchPorts) {
   return {
     ...sealed,
     /** For threads that this view looks at, and those below them. */
-    portFor(live: Live): WatchPort {
+    portFor(live: RunObserver): WatchPort {
       if (!live.onEvent && !live.onText) return port;
       const { flush, onText, onEvent } = createListening(live, known, trouble);
       return {

@@ -9,7 +9,7 @@ import { saidIn } from '../rights/mentioned-values.ts';
 import { declaredFacts } from '../rights/origins.ts';
 import { askModel } from '../script-thread/script-actions.ts';
 import { wholeResult } from '../step/large-result.ts';
-import { obeySignals } from '../thread/interruption.ts';
+import { handleSignals } from '../thread/interruption.ts';
 import { resultIn } from '../thread/recorded-answers.ts';
 import type { HarnessPorts, OwnJournal, Thread } from '../thread/thread.ts';
 import { type AnswerShape, leavesOf, readShape } from './answer-shape.ts';
@@ -63,7 +63,7 @@ const SPOKEN_TO: Ending = { status: 'interrupted', reason: 'the thread received 
 export async function heardBetween(thread: Thread): Promise<Ending | undefined> {
   if (thread.talk.conversation.pending().length > 0) return SPOKEN_TO;
   await thread.journal.catchUp();
-  const told = obeySignals(thread);
+  const told = handleSignals(thread);
   if (told) thread.control.ending ??= told;
   return told;
 }

@@ -15,7 +15,7 @@ import {
   plainText,
 } from '../../base/index.ts';
 import {
-  type Asked,
+  type ApprovalAnswer,
   addMarks,
   createFrame,
   descriptorOfFault,
@@ -38,7 +38,7 @@ import type { Caller, Kernel } from '../../kernel/index.ts';
 import type {
   Answer,
   Commit,
-  Held,
+  LeasedThread,
   NewEvent,
   Signal,
   Store,
@@ -55,7 +55,7 @@ import { wholeValue } from '../step/large-result.ts';
 import { BUDGETED } from '../thread/budget.ts';
 import { stopThread } from '../thread/interruption.ts';
 import { createLiveThreads } from '../thread/live-threads.ts';
-import { createReplayRecord, type ReplayRecord } from '../thread/recorded-answers.ts';
+import { createReplayRecord, type RecordedAnswers } from '../thread/recorded-answers.ts';
 import type { HarnessPorts, Thread } from '../thread/thread.ts';
 import { askAgain } from './ask-again.ts';
 import { ReplayJournal } from './replay-journal.ts';
@@ -85,7 +85,7 @@ export async function readRepeated(store: Store, id: string): Answer<Recorded[]>
  */
 function countEvents(
   empty: Store,
-  recordOf: (thread: string) => ReplayRecord,
+  recordOf: (thread: string) => RecordedAnswers,
   endOf: (thread: string) => number,
 ) {
   const counts = new Map<string, number>();
@@ -95,7 +95,7 @@ function countEvents(
   const shown = (thread: string, at: number): number =>
     at === 0 ? 0 : (recordOf(thread).events[at - 1]?.seq ?? at);
   const isLost = (thread: string): boolean => count(thread) >= endOf(thread);
-  function held(one: Held, events: number): Held {
+  function held(one: LeasedThread, events: number): LeasedThread {
     const { thread, row } = one;
     real.set(thread, row.seq);
     counts.set(thread, count(thread) + events);
@@ -162,7 +162,7 @@ function countEvents(
 /** Puts the next events of others into the journal, if they are next. */
 async function playOthers(
   thread: Thread,
-  { events }: ReplayRecord,
+  { events }: RecordedAnswers,
   count: () => number,
   end: number,
 ): Promise<void> {
@@ -221,7 +221,7 @@ function refusedThen(next: Recorded | undefined, own: string): Failure | undefin
 }
 
 /** What a person had said to a question, as the events say that came with it. */
-function answerAmong(events: readonly Recorded[]): Asked {
+function answerAmong(events: readonly Recorded[]): ApprovalAnswer {
   for (const { type, data } of events.toReversed()) {
     if (type !== 'approval' || data.kind !== 'call' || data.action !== 'ask') continue;
     const { state, approval, why } = data;
@@ -282,7 +282,7 @@ function envWithKeys(ports: HarnessPorts): HarnessPorts['env'] {
 /** Hooks are known by when they began: between two events of the thread they served. */
 async function hookBetween(
   real: Store,
-  parent: ReplayRecord,
+  parent: RecordedAnswers,
   parentId: string,
   count: number,
 ): Promise<string> {
@@ -298,7 +298,7 @@ async function hookBetween(
 /** Of a thread that happens again: which one it was, and what is recorded of it. */
 interface ReplayedThread {
   was: string;
-  record: ReplayRecord;
+  record: RecordedAnswers;
 }
 
 const NOTHING = createReplayRecord([]);
@@ -308,7 +308,7 @@ interface Scene extends ReturnType<typeof countEvents> {
   empty: Store;
   id: string;
   known: Map<string, ReplayedThread>;
-  recordOf(thread: string): ReplayRecord;
+  recordOf(thread: string): RecordedAnswers;
   /** Puts the next events of others into the journal. */
   play(thread: string): Promise<void>;
 }
@@ -584,12 +584,12 @@ export function createReplayStage(
   real: Store,
   empty: Store,
   id: string,
-  record: ReplayRecord,
+  record: RecordedAnswers,
 ) {
   const live = createLiveThreads();
   let end = Number.POSITIVE_INFINITY;
   const known = new Map<string, ReplayedThread>([[id, { was: id, record }]]);
-  const recordOf = (thread: string): ReplayRecord => known.get(thread)?.record ?? NOTHING;
+  const recordOf = (thread: string): RecordedAnswers => known.get(thread)?.record ?? NOTHING;
   const endOf = (thread: string): number => (thread === id ? end : Number.POSITIVE_INFINITY);
   const counted = countEvents(empty, recordOf, endOf);
   const { count } = counted;

@@ -10,8 +10,8 @@ import {
   startOf,
 } from '../../journal/index.ts';
 import {
-  type Held,
   isEnded,
+  type LeasedThread,
   type NewThread,
   type Store,
   type ThreadRow,
@@ -21,7 +21,7 @@ import type { ResumeOptions } from '../run/reopen.ts';
 import { prepareAgain, resumeThread } from '../run/resume.ts';
 import { hasShippedRunner } from '../run/runner.ts';
 import { type BirthPlace, runHook, runPrepared } from '../run/start.ts';
-import { apartKey } from '../thread/budget.ts';
+import { detachedKey } from '../thread/budget.ts';
 import { unpackMarks } from '../thread/conversation.ts';
 import { LEASE_MS } from '../thread/journal-writer.ts';
 import type { ThreadResult } from '../thread/ports.ts';
@@ -68,9 +68,9 @@ async function placeAncestors(
   stage: ReplayStage,
   real: Store,
   { chain }: ThreadRow,
-): Promise<Outcome<Held | undefined>> {
+): Promise<Outcome<LeasedThread | undefined>> {
   const { store } = stage.ports;
-  let above: Held | undefined;
+  let above: LeasedThread | undefined;
   for (const id of chain.slice(1).toReversed()) {
     const row = await real.thread(id);
     if (!row.ok) return row;
@@ -98,7 +98,7 @@ async function parentOf(
   { ports }: ReplayStage,
   real: Store,
   row: ThreadRow,
-  held: Held | undefined,
+  held: LeasedThread | undefined,
 ): Promise<Outcome<Thread | undefined>> {
   if (row.parent === undefined || !held) return ok(undefined);
   const journal = await readJournal(real, row.parent);
@@ -120,7 +120,7 @@ async function parentOf(
 
 /** A kind that nobody limits, and more than anybody uses: what a detached child draws from. */
 const PLENTY = 10n ** 15n;
-const APART = { tokens: PLENTY, input_tokens: PLENTY, output_tokens: PLENTY, spend: PLENTY };
+const DETACHED = { tokens: PLENTY, input_tokens: PLENTY, output_tokens: PLENTY, spend: PLENTY };
 
 async function placeOf(
   stage: ReplayStage,
@@ -148,7 +148,7 @@ async function placeOf(
     marks: unpackMarks(said?.data.marks),
     ...(untrusted && { given: givenIn(shown, message === '' ? undefined : told) }),
     ...(parent.output ? { parent: parent.output } : {}),
-    ...(detached && { spawn: () => ({ reserve: [{ key: apartKey(id), amounts: APART }] }) }),
+    ...(detached && { spawn: () => ({ reserve: [{ key: detachedKey(id), amounts: DETACHED }] }) }),
   });
 }
 

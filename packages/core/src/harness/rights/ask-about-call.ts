@@ -17,7 +17,7 @@ import {
 } from '../../base/index.ts';
 import type { ToolEffect } from '../../flow/index.ts';
 import {
-  type Asked,
+  type ApprovalAnswer,
   type Descriptor,
   operationName,
   type Ports,
@@ -33,8 +33,8 @@ import type {
   Control,
   EscalatedCall,
   HarnessPorts,
+  Lineage,
   OwnJournal,
-  Place,
   Thread,
 } from '../thread/thread.ts';
 import { filePreview, threadCallShown } from './call-shown.ts';
@@ -46,7 +46,7 @@ type AskPort = NonNullable<Ports['ask']>;
 export type ApprovalRequester = OwnJournal & Pick<Thread, 'control'>;
 
 /** Returns the thread that a request is for. A hook asks for its parent; its id keeps its requests apart. */
-export const askedFor = ({ id, kind, parent }: Place) =>
+export const askedFor = ({ id, kind, parent }: Lineage) =>
   kind === 'hook' && parent !== undefined
     ? { thread: parent, owner: { thread: parent }, hook: { hook: id } }
     : { thread: id, owner: {}, hook: {} };
@@ -64,7 +64,7 @@ export function callBinding({ op, arguments: given }: Question, about?: Json): J
 }
 
 /** Returns the answer of a person, and `undefined` while the request is pending. */
-export function answerIn({ id, state, why = '', shown }: Approval): Asked | undefined {
+export function answerIn({ id, state, why = '', shown }: Approval): ApprovalAnswer | undefined {
   if (state === 'pending') return undefined;
   // The request is bound to this call, so this call used it before its process was lost.
   const answer = state === 'used' ? 'approved' : state;
@@ -85,7 +85,7 @@ interface AskedCall {
 }
 
 /** Returns a digest of the declared rights. A renewed token has the same digest. */
-function rightsHash(ports: HarnessPorts, { directive }: Place): string {
+function rightsHash(ports: HarnessPorts, { directive }: Lineage): string {
   const rights = declaredRights(ports, directive);
   const grants = rights.ok ? rights.output.grants : [];
   return digest(grants.map(({ capability, scope = {} }) => ({ capability, scope: { ...scope } })));
@@ -124,7 +124,7 @@ async function putQuestion(
   question: Question,
   binding: JsonObject,
   call: string,
-): Promise<Outcome<Asked>> {
+): Promise<Outcome<ApprovalAnswer>> {
   const { journal, ports, place, control } = thread;
   const expires = ports.clock.now() + ports.policies().policy.approvalMs;
   const shown = await threadCallShown(thread, question);
@@ -144,13 +144,17 @@ async function putQuestion(
   return ok(rest(control, question, done.output.approvals[0]?.id ?? id));
 }
 
-function rest(control: Control, { questions }: Question, approval: string): Asked {
+function rest(control: Control, { questions }: Question, approval: string): ApprovalAnswer {
   control.ending ??= { status: 'waiting', reason: questions.join('; ') };
   return { answer: 'pending', approval };
 }
 
 /** Takes the answer, once, before the effect of the call. */
-async function take(journal: JournalWriter, row: Approval, call: string): Promise<Outcome<Asked>> {
+async function take(
+  journal: JournalWriter,
+  row: Approval,
+  call: string,
+): Promise<Outcome<ApprovalAnswer>> {
   const answer = answerIn(row) ?? { answer: 'pending' };
   if (row.state === 'approved') {
     const use = [{ approval: row.id, binding: row.binding }];
@@ -183,7 +187,7 @@ async function askedBefore(
   { place, control }: ApprovalRequester,
   question: Question,
   replay: ReplayPort,
-): Promise<Outcome<Asked>> {
+): Promise<Outcome<ApprovalAnswer>> {
   const asked = await replay.asked(place.id);
   if (!asked.ok || asked.output.answer !== 'pending') return asked;
   return ok(rest(control, question, asked.output.approval ?? ''));

@@ -92,7 +92,7 @@ interface Vouching {
   readonly kind: string | undefined;
 }
 
-type Heard = ReturnType<Thread['talk']['conversation']['trusted']>;
+type ObservedRun = ReturnType<Thread['talk']['conversation']['trusted']>;
 
 /** Trusted words of a conversation: messages and fields of results. They only grow, so each is read once. */
 class Sayings {
@@ -100,13 +100,16 @@ class Sayings {
   readonly #fields = new Map<Json, Vouching[]>();
   #read = 0;
 
-  update({ texts, results }: Heard, ports: HarnessPorts): void {
+  update({ texts, results }: ObservedRun, ports: HarnessPorts): void {
     for (const text of texts.slice(this.#said.length)) this.#said.push(sayingOf(text));
     for (const result of results.slice(this.#read)) this.#hear(result, ports);
     this.#read = results.length;
   }
 
-  #hear({ tool, content, marks, facts }: Heard['results'][number], ports: HarnessPorts): void {
+  #hear(
+    { tool, content, marks, facts }: ObservedRun['results'][number],
+    ports: HarnessPorts,
+  ): void {
     const known = facts ?? declaredFacts(ports, tool);
     if (!known) return;
     for (const single of leavesOf(restoreFields(withoutTime(content), marks, known))) {
@@ -133,7 +136,7 @@ class Sayings {
   }
 }
 
-const sayings = new WeakMap<Heard, Sayings>();
+const sayings = new WeakMap<ObservedRun, Sayings>();
 
 /** Trusted words of a thread, for one call. */
 class SaidToThread {

@@ -1,7 +1,7 @@
 // The state of one running thread, made from its row and what was prepared for it.
 import { type Outcome, ok } from '../../base/index.ts';
 import { type Recorded, startOf } from '../../journal/index.ts';
-import type { Held } from '../../store/index.ts';
+import type { LeasedThread } from '../../store/index.ts';
 import { NO_BOUNDS } from '../hooks/action.ts';
 import { createCostMeter, NO_COST, unpackCost } from '../limits/cost.ts';
 import { createApproved } from '../rights/approved-rights.ts';
@@ -9,7 +9,7 @@ import { createRules, rulesOf } from '../rights/thread-rules.ts';
 import { createRights } from '../rights/thread-token.ts';
 import { shortenShown } from '../step/large-result.ts';
 import { createLoopDetector } from '../step/loop-detector.ts';
-import { apartKey } from '../thread/budget.ts';
+import { detachedKey } from '../thread/budget.ts';
 import { Conversation } from '../thread/conversation.ts';
 import { JournalWriter } from '../thread/journal-writer.ts';
 import { withoutStrangers } from '../thread/opening.ts';
@@ -23,7 +23,7 @@ import { hasHooks } from './runner.ts';
 
 interface Start {
   prepared: Prepared;
-  held: Held;
+  held: LeasedThread;
   /** When the lease was asked for, by the clock of `live.leases`. */
   since: number;
   signal: AbortSignal;
@@ -178,7 +178,8 @@ export async function createThread(ports: HarnessPorts, start: Start): Promise<O
       meter: createCostMeter(() => ports.clock.monotonic(), cost),
       limits: split.own,
       initial: prepared.limits,
-      drawFrom: start.drawFrom ?? (detached && row.parent !== undefined ? apartKey(id) : undefined),
+      drawFrom:
+        start.drawFrom ?? (detached && row.parent !== undefined ? detachedKey(id) : undefined),
       warned: new Set(),
       windowSeen: cost.context_tokens,
     },

@@ -4,16 +4,16 @@ import { shownPolicyFile } from '../../flow/index.ts';
 import type { Recorded } from '../../journal/index.ts';
 import { isEnded } from '../../store/index.ts';
 import { capsOn, type Grant, grantName } from '../../trust/index.ts';
-import { endFamily, tellParent } from '../children/children.ts';
+import { endDescendants, signalParent } from '../children/children.ts';
 import { raiseError, raiseWarnings } from '../hooks/raise-checkpoint.ts';
 import { type Ending, type LoopPorts, runLoop } from '../loop.ts';
 import { declaredRights } from '../rights/thread-token.ts';
-import { NOT_HELD } from '../script-thread/script-steps.ts';
+import { LEASE_LOST } from '../script-thread/script-steps.ts';
 import { runScriptThread } from '../script-thread/script-thread.ts';
 import { runSteps } from '../step/steps.ts';
-import { obeySignals, stopThread } from '../thread/interruption.ts';
+import { handleSignals, stopThread } from '../thread/interruption.ts';
 import type { ThreadResult } from '../thread/ports.ts';
-import type { HeldLease, Thread } from '../thread/thread.ts';
+import type { RenewedLease, Thread } from '../thread/thread.ts';
 import { runTurn } from '../turn/turn.ts';
 import { checkExpected } from './expected-calls.ts';
 import { finalEnding, finish } from './finish.ts';
@@ -81,7 +81,7 @@ async function checkStart(thread: Thread): Promise<Ending | undefined> {
   for (;;) {
     // A kill revokes the token. It is handled first, so that the thread does not end for want of rights.
     await thread.journal.catchUp();
-    const ending = obeySignals(thread);
+    const ending = handleSignals(thread);
     if (ending) return ending;
     const refused = asked ? ok({ ok: false as const, error: asked }) : missingRights(thread);
     asked = undefined;
@@ -103,7 +103,7 @@ async function checkStart(thread: Thread): Promise<Ending | undefined> {
 async function pausedAtEnd(thread: Thread): Promise<Ending | undefined> {
   await thread.journal.catchUp();
   const isPaused = thread.journal.signals().some(({ kind }) => kind === 'pause');
-  return isPaused ? obeySignals(thread) : undefined;
+  return isPaused ? handleSignals(thread) : undefined;
 }
 
 function loopPorts(thread: Thread): LoopPorts {
@@ -112,8 +112,8 @@ function loopPorts(thread: Thread): LoopPorts {
     if (control.ending) return control.ending;
     ports.threads.live.leases.beat();
     await journal.catchUp();
-    if (!journal.isHeld()) return NOT_HELD;
-    const told = obeySignals(thread);
+    if (!journal.hasLease()) return LEASE_LOST;
+    const told = handleSignals(thread);
     if (told) return told;
     const warned = raiseWarnings(thread);
     if (warned) await warned;
@@ -158,25 +158,24 @@ async function runToEnding(
     const last = stopped ? ending : own;
     // The ends of children that it stops are in the journal; an abort notes more after them.
     if (last.status === 'aborted') await thread.journal.catchUp();
-    const final = await checkExpected(thread, await endFamily(thread, last));
+    const final = await checkExpected(thread, await endDescendants(thread, last));
     if (isEnded(final.status) && thread.hooks.pending.size > 0) await endHooks(thread);
     if (isEnded(final.status) && final.status !== 'completed') await thread.journal.catchUp();
     return final;
   } catch (error) {
     const reason = messageOf(error);
     const failed: Ending = { status: 'failed', reason, code: 'internal_error' };
-    return await endFamily(thread, failed).catch(() => failed);
+    return await endDescendants(thread, failed).catch(() => failed);
   }
 }
 
 const LEAVES_PAUSED: ReadonlySet<string> = new Set(['pause', 'message', 'interrupt']);
 
 /** Said to a thread that is paused, it does not make it go on. */
-export const isHeardInPause = ({ kind }: { readonly kind: string }): boolean =>
-  LEAVES_PAUSED.has(kind);
+export const keepsPause = ({ kind }: { readonly kind: string }): boolean => LEAVES_PAUSED.has(kind);
 
 /** A pause holds until somebody resumes or ends the thread: what else was said is heard, and it rests. */
-export async function finishOrHear(
+export async function finishUnlessSignalled(
   thread: Thread,
   ending: Ending,
 ): Promise<ThreadResult | undefined> {
@@ -184,8 +183,8 @@ export async function finishOrHear(
     const result = await finish(thread, ending);
     const told = thread.journal.signals();
     if (result || ending.status !== 'paused' || told.length === 0) return result;
-    if (!told.every(isHeardInPause)) return undefined;
-    obeySignals(thread);
+    if (!told.every(keepsPause)) return undefined;
+    handleSignals(thread);
   }
 }
 
@@ -196,7 +195,7 @@ async function runToRest(
   settle?: () => Promise<void>,
 ): Promise<ThreadResult> {
   for (let first = settle; ; first = undefined) {
-    const result = await finishOrHear(thread, await runToEnding(thread, history, first));
+    const result = await finishUnlessSignalled(thread, await runToEnding(thread, history, first));
     if (result) return result;
     thread.control.ending = undefined;
   }
@@ -228,16 +227,16 @@ export async function drive(
   // Many may be set off at once, and those before this one wait meanwhile.
   live.leases.beat();
   // Renewed while the loop runs; whoever lost it is stopped where it is.
-  const lease: HeldLease = {
+  const lease: RenewedLease = {
     store: ports.store,
     thread: place.id,
     epoch: journal.epoch,
     lease_ms: journal.lease_ms,
     renewed: (answer, asked) => journal.renewed(answer, asked),
   };
-  const letGo = live.leases.keep(lease, since);
+  const releaseLease = live.leases.keep(lease, since);
   // Signals come from any process; what is under way looks at them as soon as they are there.
-  const deaf = ports.store.onSignal(({ thread: id }) => {
+  const unsubscribe = ports.store.onSignal(({ thread: id }) => {
     if (id === place.id) void journal.listen();
   });
   const { promise: done, resolve } = Promise.withResolvers<ThreadResult>();
@@ -248,9 +247,9 @@ export async function drive(
   const result = await runToRest(thread, history, settle);
   signal.removeEventListener('abort', whenStopped);
   live.remove(place.id);
-  letGo();
-  deaf();
-  tellParent(thread, result);
+  releaseLease();
+  unsubscribe();
+  signalParent(thread, result);
   resolve(result);
   return result;
 }

@@ -9,7 +9,7 @@ import type { Ending } from '../loop.ts';
 import { packMarks } from '../thread/conversation.ts';
 import type { ThreadResult } from '../thread/ports.ts';
 import { tell } from '../thread/talk.ts';
-import type { Place, Thread } from '../thread/thread.ts';
+import type { Lineage, Thread } from '../thread/thread.ts';
 import { aboutEnd } from './about-run.ts';
 import { finalOutputs, missingOutputs, resultText } from './final-outputs.ts';
 import { hasShippedRunner } from './runner.ts';
@@ -128,7 +128,10 @@ async function releaseOf(
 }
 
 /** Only the loop can go on where it stood; a script begins again, so it rests and is resumed. */
-const quietly = ({ plan, directive, runner }: Place, status: Ending['status']): { quiet?: true } =>
+const quietly = (
+  { plan, directive, runner }: Lineage,
+  status: Ending['status'],
+): { quiet?: true } =>
   RESTS.has(status) && !plan && !directive.process.script && hasShippedRunner(runner)
     ? { quiet: true }
     : {};

@@ -1,7 +1,7 @@
 // Inserts the row of a new thread: a root by itself, a child in a commit of its parent, which records it.
 import { fail, type Outcome, ok } from '../../base/index.ts';
 import type { HookStart, JournalEvent } from '../../journal/index.ts';
-import type { Held, NewThread } from '../../store/index.ts';
+import type { LeasedThread, NewThread } from '../../store/index.ts';
 import type { Refusable } from '../thread/journal-writer.ts';
 import type { HarnessPorts, HookAbout, Thread } from '../thread/thread.ts';
 
@@ -39,7 +39,7 @@ export async function insertThread(
   { store }: Pick<HarnessPorts, 'store'>,
   { parent, spawn, about }: Insertion,
   thread: NewThread,
-): Promise<Outcome<Held>> {
+): Promise<Outcome<LeasedThread>> {
   if (!parent) return await store.createThread(thread);
   const { id: thread_id, directive, runner, detached = false } = thread;
   const start = about && (await hookStart(about, thread_id, directive));

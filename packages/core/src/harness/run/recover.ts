@@ -8,7 +8,7 @@ import { hooksOf } from '../children/children.ts';
 import { raiseError } from '../hooks/raise-checkpoint.ts';
 import { createCostMeter, NO_COST, packCost, unpackCost } from '../limits/cost.ts';
 import { endCall } from '../step/call-intent.ts';
-import { failureJson, isAtRest, isHeld, unknownOutcome } from '../step/step.ts';
+import { failureJson, hasWithheldResult, isParked, unknownOutcome } from '../step/step.ts';
 import { packMarks } from '../thread/conversation.ts';
 import type { LostCommits } from '../thread/ports.ts';
 import { addToConversation, tell } from '../thread/talk.ts';
@@ -39,7 +39,7 @@ export function chargeUnreadRequests(
 }
 
 /** A request without an answer is made again. Its turn counts once. */
-export function giveBackTurn(
+export function uncountTurn(
   { budget: { meter } }: Thread,
   { lastRequest }: Pick<OpenWork, 'lastRequest'>,
 ): void {
@@ -48,7 +48,7 @@ export function giveBackTurn(
 }
 
 /** A turn whose hook is asked before its request went out has not begun: it keeps its number. */
-export function leaveUnbegunTurn(
+export function revertUnstartedTurn(
   { journal, hooks: { pending } }: Thread,
   { lastRequest }: Pick<OpenWork, 'lastRequest'>,
 ): void {
@@ -58,7 +58,12 @@ export function leaveUnbegunTurn(
 }
 
 /** A call that had begun is not made again: the model is told that its outcome is unknown, or `instead`. */
-function noteUnknown(thread: Thread, call: ToolCallBlock, tool: string, instead?: Json): void {
+function recordUnknownOutcome(
+  thread: Thread,
+  call: ToolCallBlock,
+  tool: string,
+  instead?: Json,
+): void {
   thread.budget.meter.countToolCall();
   const event: JournalEvent = {
     type: 'tool_result',
@@ -86,13 +91,13 @@ export async function settleUnfinishedCalls(
     const isSpawn = thread.control.intents.get(call.id)?.child !== undefined;
     // An intent that waits for a person has not begun, and goes on waiting.
     const isAsked = asked.has(call.id) || thread.control.escalated.has(call.id);
-    const isOpen = isAsked || isHeld(thread, call.id);
+    const isOpen = isAsked || hasWithheldResult(thread, call.id);
     if (!intent || intent.effect !== 'write' || isSpawn || isOpen) continue;
     const { tool, target = '' } = intent;
     const unknown = unknownOutcome(call, tool);
     const verdict = await raiseError(thread, unknown, tool, { isTold: true, call: call.id });
     // Its hook asks somebody, and answers later.
-    if (isAtRest(thread)) return;
+    if (isParked(thread)) return;
     const { id, item } = thread.place;
     // The process that made the call had no time to leave its row.
     thread.journal.audit({
@@ -105,7 +110,7 @@ export async function settleUnfinishedCalls(
       reason: `outcome_unknown: ${unknown.error.detail.message}`,
     });
     const instead = verdict?.action === 'end' && verdict.outcome.ok ? verdict.outcome : undefined;
-    noteUnknown(thread, call, tool, instead?.output.data);
+    recordUnknownOutcome(thread, call, tool, instead?.output.data);
     if (thread.control.ending || thread.journal.lost()) return;
   }
 }
@@ -211,7 +216,7 @@ export async function finishEnded({ store, watch }: HarnessPorts): Promise<void>
 function settleBegun(thread: Thread, begun: ReadonlyMap<string, string>): void {
   for (const call of thread.talk.conversation.pending()) {
     const tool = begun.get(call.id);
-    if (tool !== undefined) noteUnknown(thread, call, tool);
+    if (tool !== undefined) recordUnknownOutcome(thread, call, tool);
   }
 }
 

@@ -16,8 +16,8 @@ import {
   type Amounts,
   type AuditEntry,
   type BudgetKind,
-  type Held,
   isEnded,
+  type LeasedThread,
   type ThreadRow,
   type ThreadStatus,
 } from '../../store/index.ts';
@@ -111,7 +111,7 @@ interface RaiseBounds {
 /** What was used of each, and how far each may go. */
 async function boundsOf(
   ports: HarnessPorts,
-  { row }: Held,
+  { row }: LeasedThread,
   prepared: Prepared,
   charged: Readonly<Record<BudgetKind, bigint>>,
 ): Promise<Outcome<RaiseBounds>> {
@@ -150,7 +150,7 @@ interface NewLimits {
 /** The limits with what a person wants instead; `invalid_input` for what is used already or above what may be. */
 export async function newLimits(
   ports: HarnessPorts,
-  held: Held,
+  held: LeasedThread,
   prepared: Prepared,
   wanted: DirectiveLimits,
 ): Promise<Outcome<NewLimits>> {

@@ -22,32 +22,32 @@ import {
   startOf,
 } from '../../journal/index.ts';
 import type { Block } from '../../llm/index.ts';
-import { type Held, isEnded, type ThreadRow } from '../../store/index.ts';
+import { isEnded, type LeasedThread, type ThreadRow } from '../../store/index.ts';
 import { adoptChildren, catchUp, childrenUnreadable } from '../children/children.ts';
 import { applyApproved, resumeAfterProposal } from '../hooks/improve-directive.ts';
 import { packLimits } from '../limits/effective-limits.ts';
 import type { Ending } from '../loop.ts';
 import { restoreIntents } from '../step/call-intent.ts';
 import { loadWholes } from '../step/large-result.ts';
-import { returned } from '../step/step.ts';
+import { toReturnValue } from '../step/step.ts';
 import { unpackMarks } from '../thread/conversation.ts';
-import { obeySignals } from '../thread/interruption.ts';
+import { handleSignals } from '../thread/interruption.ts';
 import { LEASE_MS, type Refusable } from '../thread/journal-writer.ts';
 import type { LostCommits, ThreadResult } from '../thread/ports.ts';
 import { replyAt } from '../thread/recorded-answers.ts';
 import { findSnapshot, restoreThread, rewindEvents } from '../thread/restore.ts';
 import type { HarnessPorts, Prepared, Thread } from '../thread/thread.ts';
 import { createThread } from './create.ts';
-import { drive, finishOrHear, isHeardInPause } from './drive.ts';
+import { drive, finishUnlessSignalled, keepsPause } from './drive.ts';
 import { finalEnding } from './finish.ts';
 import { mayStart, prepareThread } from './prepare.ts';
 import {
   chargeUnreadRequests,
   endOrphanedHooks,
-  giveBackTurn,
-  leaveUnbegunTurn,
+  revertUnstartedTurn,
   settleUnfinishedCalls,
   tellLostCommits,
+  uncountTurn,
 } from './recover.ts';
 import {
   limitsSet,
@@ -78,7 +78,7 @@ function handedBack(
     const call = content.find((block) => block.type === 'tool_call' && block.id === call_id);
     if (call?.type !== 'tool_call' || call.name !== 'execute') continue;
     const known = { verb: 'execute', request: call.arguments } as const;
-    const ending = returned(thread, known, answer, unpackMarks(marks));
+    const ending = toReturnValue(thread, known, answer, unpackMarks(marks));
     if (ending) return ending;
   }
   return undefined;
@@ -138,7 +138,7 @@ interface MadeAgain {
 /** With the limits and the model that a person wants from here on. */
 async function withNews(
   ports: HarnessPorts,
-  held: Held,
+  held: LeasedThread,
   prepared: Prepared,
   options: ResumeOptions,
 ): Promise<Outcome<Pick<MadeAgain, 'prepared' | 'news' | 'change'>>> {
@@ -158,7 +158,7 @@ async function withNews(
 
 async function makeAgain(
   ports: HarnessPorts,
-  held: Held,
+  held: LeasedThread,
   since: number,
   signal: AbortSignal,
   options: ResumeOptions,
@@ -254,7 +254,7 @@ async function beginAgain(
 /** What a lost process left behind is brought to an end before the thread goes on. */
 async function catchUpWith(
   thread: Thread,
-  held: Held,
+  held: LeasedThread,
   prepared: Prepared,
   whole: readonly Recorded[],
   lost?: LostCommits,
@@ -263,8 +263,8 @@ async function catchUpWith(
   const history = eventsInForce(whole);
   await thread.journal.listen();
   const hooks = await endOrphanedHooks(thread);
-  leaveUnbegunTurn(thread, work);
-  giveBackTurn(thread, work);
+  revertUnstartedTurn(thread, work);
+  uncountTurn(thread, work);
   restoreIntents(thread, work, history);
   chargeUnreadRequests(thread, work, held.open);
   const children = hooks.ok ? await catchUp(thread, work, held.open) : hooks;
@@ -302,7 +302,7 @@ export async function resumeThread(
   const mayHaveEnded = hasEnded && (back !== undefined || options.reopen === true);
   const held = await ports.store.claim(id, lease, mayHaveEnded ? { reopen: true } : {});
   if (!held.ok) return held;
-  const gone = await goOnHeld(ports, held.output, since, signal, {
+  const gone = await resumeWithLease(ports, held.output, since, signal, {
     ...options,
     back,
     hadEnded: mayHaveEnded,
@@ -320,9 +320,9 @@ interface GoOnOptions extends ResumeOptions {
 }
 
 /** A thread that is held: from its journal on. Refused: it is as it was, and the caller lets it go. */
-async function goOnHeld(
+async function resumeWithLease(
   ports: HarnessPorts,
-  held: Held,
+  held: LeasedThread,
   since: number,
   signal: AbortSignal,
   { back, hadEnded = false, ...options }: GoOnOptions,
@@ -375,9 +375,9 @@ async function leftElsewhere(
 const REFUSED_MS = 30_000;
 
 /** What was taken and cannot be gone on with here is let go, and queued for later. */
-export async function refuseTaken(
+export async function releaseUnstarted(
   { store, watch }: Pick<HarnessPorts, 'store' | 'watch'>,
-  held: Held,
+  held: LeasedThread,
   failure: Failure,
   how: { again?: true; delayMs?: number } = { again: true, delayMs: REFUSED_MS },
 ): Promise<Failure> {
@@ -390,32 +390,32 @@ export async function refuseTaken(
  * A thread that was taken from the queue begins, or goes on. Refused: it is let go, and queued for later. A
  * hook's thread goes on with the one that it serves, and is only let go.
  */
-export async function goOnWithThread(
+export async function resumeLeasedThread(
   ports: HarnessPorts,
-  held: Held,
+  held: LeasedThread,
   since: number,
   signal: AbortSignal = new AbortController().signal,
 ): Promise<Outcome<ThreadResult>> {
   const { thread: id, row } = held;
   if (isEnded(row.status)) {
     const message = `thread \`${id}\` has ended: ${row.status}`;
-    return await refuseTaken(ports, held, fail('thread_ended', message), {});
+    return await releaseUnstarted(ports, held, fail('thread_ended', message), {});
   }
   const told = await ports.store.signals(id, held.heard);
-  if (!told.ok) return await refuseTaken(ports, held, told);
+  if (!told.ok) return await releaseUnstarted(ports, held, told);
   if (row.kind === 'hook') return ok(await leaveToServed(ports, held, told.output.length > 0));
-  const staysPaused = row.status === 'paused' && told.output.every(isHeardInPause);
+  const staysPaused = row.status === 'paused' && told.output.every(keepsPause);
   const gone = staysPaused
     ? await hearInPause(ports, held, since, signal)
-    : await goOnHeld(ports, held, since, signal, {});
-  if (!gone.ok) return await refuseTaken(ports, held, gone);
+    : await resumeWithLease(ports, held, since, signal, {});
+  if (!gone.ok) return await releaseUnstarted(ports, held, gone);
   return await goOnChanged(ports, ok(await gone.output));
 }
 
 /** Whoever goes on with the thread that it serves goes on with it too, and hears what was said to it. */
 async function leaveToServed(
   { store, watch }: HarnessPorts,
-  held: Held,
+  held: LeasedThread,
   isSpokenToNow: boolean,
 ): Promise<ThreadResult> {
   // What was said would queue it at once.
@@ -429,7 +429,7 @@ async function leaveToServed(
 /** What was said to a paused thread stands in its journal, and it goes on resting. */
 async function hearInPause(
   ports: HarnessPorts,
-  held: Held,
+  held: LeasedThread,
   since: number,
   signal: AbortSignal,
 ): Promise<Outcome<Promise<ThreadResult>>> {
@@ -439,9 +439,9 @@ async function hearInPause(
   restoreThread(thread, history);
   await thread.journal.listen();
   // One at a time, as each ends a stretch.
-  while (thread.journal.signals().length > 0) obeySignals(thread);
+  while (thread.journal.signals().length > 0) handleSignals(thread);
   const paused: Ending = { status: 'paused', reason: 'it was paused, and nobody has resumed it' };
-  const rested = await finishOrHear(thread, paused);
+  const rested = await finishUnlessSignalled(thread, paused);
   return rested
     ? ok(Promise.resolve(rested))
     : fail('conflict', `thread \`${held.thread}\` was told to go on`);

@@ -4,9 +4,9 @@ import { fail, getOwn, isObject, type JsonObject, type Outcome, ok } from '../..
 import { makeValue, markFailure, type Value } from '../../flow/index.ts';
 import type { Directive } from '../../items/index.ts';
 import { estimateTokens, resolveModel, worstCost } from '../../llm/index.ts';
-import type { Held, OpenReservation, Reserve } from '../../store/index.ts';
+import type { LeasedThread, OpenReservation, Reserve } from '../../store/index.ts';
 import { unpackCost } from '../limits/cost.ts';
-import { directiveLimits, HOOK_MARGIN, setAside } from '../limits/effective-limits.ts';
+import { directiveLimits, HOOK_MARGIN, reserveAmounts } from '../limits/effective-limits.ts';
 import type { EffectiveLimit, EffectiveLimits, LimitAmounts, LimitName } from '../limits/limit.ts';
 import { createRules, rulesOf } from '../rights/thread-rules.ts';
 import { scriptOutputs, scriptRequest } from '../script-thread/script-thread.ts';
@@ -76,9 +76,9 @@ export function splitLimits(
 ): { own: EffectiveLimits; hooks: LimitAmounts } {
   const share = getOwn(ports.library.config('limits').value, 'hook_reserve');
   const asking = hooks.flatMap((hook) => askingDirective(ports, hook) ?? []);
-  if (asking.length === 0 || typeof share !== 'number') return setAside(limits, 0);
+  if (asking.length === 0 || typeof share !== 'number') return reserveAmounts(limits, 0);
   const least = leastForHooks(ports, asking);
-  return setAside(limits, share, { least, ...(room && { room }) });
+  return reserveAmounts(limits, share, { least, ...(room && { room }) });
 }
 
 const DRAWN = ['tokens', 'input_tokens', 'output_tokens', 'spend'] as const;
@@ -104,7 +104,7 @@ export function unaffordableHooks(
     if (!asking) return [];
     const least = leastForHooks(ports, [asking]);
     const own = directiveLimits(ports.library, most, asking.directive, {});
-    const kept = setAside(limits.output, share, { least }).hooks;
+    const kept = reserveAmounts(limits.output, share, { least }).hooks;
     const [mine, its] = [
       tooLittle(least, kept),
       own.ok ? tooLittle(least, valuesOf(own.output)) : undefined,
@@ -123,7 +123,7 @@ export const isUnaffordable = ({ status, code, cost }: ThreadResult): boolean =>
   status === 'limit' && BUDGETED.some((name) => code === `${name}_exceeded`) && cost.tokens === 0;
 
 /** What is set aside already: at the birth of the thread, or by a process that was lost. */
-export const openReserve = ({ thread, open }: Held): OpenReservation | undefined =>
+export const openReserve = ({ thread, open }: LeasedThread): OpenReservation | undefined =>
   open.find(({ key }) => key.startsWith(reservePrefix(thread)));
 
 /**

@@ -19,7 +19,7 @@ import {
 } from '../../flow/index.ts';
 import type { DirectiveItem } from '../../items/index.ts';
 import type { HookStart, JournalEvent, WhatRan } from '../../journal/index.ts';
-import type { AuditEntry, Held } from '../../store/index.ts';
+import type { AuditEntry, LeasedThread } from '../../store/index.ts';
 import { capsOn } from '../../trust/index.ts';
 import { RESTS, resultOf } from '../children/children.ts';
 import { MAX_HOOK_NESTING, MAX_RETRIES } from '../hooks/action.ts';
@@ -29,9 +29,9 @@ import { takeGranted } from '../rights/approved-rights.ts';
 import { modeFor } from '../rights/reading-mode.ts';
 import { packRules } from '../rights/thread-rules.ts';
 import { declaredRights } from '../rights/thread-token.ts';
-import { apartKey, budgetOf } from '../thread/budget.ts';
+import { budgetOf, detachedKey } from '../thread/budget.ts';
 import { unpackMarks } from '../thread/conversation.ts';
-import { obeySignals } from '../thread/interruption.ts';
+import { handleSignals } from '../thread/interruption.ts';
 import { checkedEvents, LEASE_MS, type Refusable, statusEvent } from '../thread/journal-writer.ts';
 import { type GivenMarks, openingEvents, withFreshId } from '../thread/opening.ts';
 import type { ThreadResult } from '../thread/ports.ts';
@@ -89,14 +89,14 @@ async function createRow(
   events: readonly JournalEvent[],
   aside: LimitAmounts,
   { title, search }: AboutRun,
-): Promise<Outcome<Held>> {
+): Promise<Outcome<LeasedThread>> {
   const { parent, kind, detached = false, runner = 'safety' } = place;
   const known = ports.identity?.();
   if (known && !known.ok) return known;
   const checked = checkedEvents(events, 0);
   if (!checked.ok) return checked;
-  const create = (id: string): Promise<Outcome<Held>> => {
-    const drawFrom = place.drawFrom ?? (detached && parent ? apartKey(id) : undefined);
+  const create = (id: string): Promise<Outcome<LeasedThread>> => {
+    const drawFrom = place.drawFrom ?? (detached && parent ? detachedKey(id) : undefined);
     return insertThread(ports, place, {
       id,
       directive: item.id,
@@ -197,7 +197,7 @@ const PEOPLE: ReadonlySet<string> = new Set(['cli', 'library', 'web']);
 /** It is there and runs elsewhere: nothing of it stays in this process. */
 async function leaveQueued(
   { store, watch }: HarnessPorts,
-  { row: { id, created, status, cost } }: Held,
+  { row: { id, created, status, cost } }: LeasedThread,
   row: AuditEntry | undefined,
 ): Promise<Outcome<Started>> {
   watch.done?.(id);
@@ -321,7 +321,7 @@ async function startHook(
   const was = await ports.replay?.hook(place.id);
   if (was !== undefined) {
     const begun = await recordHook(thread, about, was, prepared.output.item.id);
-    return await goOnWithHook(thread, begun);
+    return await resumeHook(thread, begun);
   }
   const { reserve } = hooks;
   // What it is told of may be anything that its thread has read.
@@ -333,7 +333,7 @@ async function startHook(
 }
 
 /** A hook that was begun before: from its journal on, or what it said before anybody heard of it. */
-async function goOnWithHook(
+async function resumeHook(
   { ports, place }: Thread,
   { thread_id }: HookStart,
 ): Promise<Outcome<ThreadResult>> {
@@ -363,7 +363,7 @@ function waitsFor(name: string, { status, reason, thread_id }: ThreadResult): Fa
 export const runHook: RunHook = async (thread, name, inputs, asked) => {
   const ran =
     'before' in asked
-      ? await goOnWithHook(thread, asked.before)
+      ? await resumeHook(thread, asked.before)
       : await startHook(thread, name, inputs, asked);
   if (!ran.ok) return ran;
   if ('computed' in ran.output) return ok(ran.output.computed);
@@ -375,7 +375,7 @@ export const runHook: RunHook = async (thread, name, inputs, asked) => {
   // A replay has the answer at once. The thread may have handled signals while the hook waited for a person:
   // they were recorded before the answer, and so was what came after them.
   if (thread.ports.replay) {
-    obeySignals(thread);
+    handleSignals(thread);
     await thread.journal.catchUp();
   }
   const descriptor = unpackMarks(ran.output.marks);

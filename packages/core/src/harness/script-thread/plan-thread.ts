@@ -29,7 +29,7 @@ import {
   toolsFor,
   variablesOf,
 } from './plan-prompt.ts';
-import { createScriptRecord, type ScriptRecord, stepsIn } from './recorded-steps.ts';
+import { createScriptRecord, type RecordedSteps, recordedSteps } from './recorded-steps.ts';
 import { endingOf, givenMarks, inputValues, runRecorded } from './script-thread.ts';
 
 const MAX_PLANS = 3;
@@ -217,7 +217,7 @@ function variables({ thread, ground, done }: Planning): ReadonlyMap<string, Valu
 async function runPlan(
   planning: Planning,
   plan: PlanNote,
-  record: ScriptRecord,
+  record: RecordedSteps,
 ): Promise<Ending | After> {
   const { thread, done, between } = planning;
   const { ports } = thread;
@@ -253,7 +253,7 @@ async function doneBefore(
   history: readonly Recorded[],
 ): Promise<{ done: Done[]; count: number }> {
   const whole = (content: Json) => wholeResult(ports, place.id, content);
-  const steps = await stepsIn(history, whole);
+  const steps = await recordedSteps(history, whole);
   const done = [...steps.values()].flatMap(({ intent: { verb, tool }, result }) =>
     verb === 'execute' && result?.ok ? [{ tool, ...kept(result.output) }] : [],
   );

@@ -7,7 +7,7 @@ import { type DataOf, madeCalls, type Recorded } from '../../journal/index.ts';
 import { resultIn } from '../thread/recorded-answers.ts';
 
 /** A step as the journal has it. */
-export interface PastStep {
+export interface RecordedStep {
   call: string;
   intent: DataOf<'tool_call'>;
   /** Absent: its process ended before it did. */
@@ -16,22 +16,22 @@ export interface PastStep {
   waits: boolean;
 }
 
-export type ScriptRecord = Awaited<ReturnType<typeof createScriptRecord>>;
+export type RecordedSteps = Awaited<ReturnType<typeof createScriptRecord>>;
 
 const PREFIX = 'step_';
 
 const nameOf = (verb: string, given: Json): string => canonicalJson([verb, given]);
 
 /** All steps of a script, in the order they were begun. */
-export async function stepsIn(
+export async function recordedSteps(
   history: readonly Recorded[],
   whole: (content: Json) => Json | Promise<Json>,
-): Promise<Map<string, PastStep>> {
-  const steps = new Map<string, PastStep>();
+): Promise<Map<string, RecordedStep>> {
+  const steps = new Map<string, RecordedStep>();
   for (const { call: made, intent, result } of madeCalls(history)) {
     const call = made.id;
     if (!call.startsWith(PREFIX)) continue;
-    const step: PastStep = { call, intent: intent.data, waits: made.approval?.waits === true };
+    const step: RecordedStep = { call, intent: intent.data, waits: made.approval?.waits === true };
     steps.set(call, step);
     if (!result || result.seq < intent.seq) continue;
     step.result = resultIn({ ...result.data, content: await whole(result.data.content) });
@@ -39,7 +39,7 @@ export async function stepsIn(
   return steps;
 }
 
-export const differs = (step: string, recorded: PastStep): Outcome<never> =>
+export const differs = (step: string, recorded: RecordedStep): Outcome<never> =>
   fail(
     'steps_differ',
     `the script did not come by \`${recorded.intent.tool}\` again, which it had done before it was interrupted, but by ${step}; it reads something that has changed, or time or chance decide in it`,
@@ -56,8 +56,8 @@ export async function createScriptRecord(
   before = 0,
   settle: () => MaybePromise<void> = () => undefined,
 ) {
-  const steps = await stepsIn(history, whole);
-  const open = new Map<string, PastStep[]>();
+  const steps = await recordedSteps(history, whole);
+  const open = new Map<string, RecordedStep[]>();
   for (const step of steps.values()) {
     const name = nameOf(step.intent.verb, step.intent.arguments);
     open.set(name, [...(open.get(name) ?? []), step]);
@@ -67,7 +67,7 @@ export async function createScriptRecord(
   let paths = 1;
   const waiting: { isReady(): boolean; wake(isReady: boolean): void }[] = [];
   let looks = 0;
-  const first = (): PastStep | undefined => [...open.values()].flat()[0];
+  const first = (): RecordedStep | undefined => [...open.values()].flat()[0];
   /** Wakes the paths that are ready; all of them when every path waits, because nothing would make one ready then. */
   async function look(): Promise<void> {
     looks += 1;
@@ -91,7 +91,7 @@ export async function createScriptRecord(
   }
   return {
     /** Undefined: it is a step that was never begun. A failure: another one was done in its place. */
-    async take(verb: string, given: Json): Promise<Outcome<PastStep | undefined>> {
+    async take(verb: string, given: Json): Promise<Outcome<RecordedStep | undefined>> {
       const step = open.get(nameOf(verb, given))?.shift();
       if (step) {
         left -= 1;

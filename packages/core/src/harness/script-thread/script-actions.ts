@@ -12,7 +12,7 @@ import {
   plainText,
 } from '../../base/index.ts';
 import {
-  type Asked,
+  type ApprovalAnswer,
   addMarks,
   childFrame,
   createFrame,
@@ -31,7 +31,13 @@ import type { ToolCallBlock } from '../../llm/index.ts';
 import type { Ending } from '../loop.ts';
 import { askAbout, callBinding } from '../rights/ask-about-call.ts';
 import { callKey } from '../step/call-intent.ts';
-import { callKernel, judgeHeld, runStep, type StepFacts, stepAct } from '../step/step.ts';
+import {
+  callKernel,
+  decideWithheldResult,
+  runStep,
+  type StepFacts,
+  stepAct,
+} from '../step/step.ts';
 import { identifyCall } from '../step/tool-call.ts';
 import { modelFor, priced } from '../thread/choose-model.ts';
 import { Conversation } from '../thread/conversation.ts';
@@ -133,7 +139,8 @@ async function performOwn(
   work: (signal?: AbortSignal) => Promise<Outcome<Value>>,
 ): Promise<Outcome<Value>> {
   const act = stepAct(thread, call, facts);
-  const judged = thread.hooks.pending.size > 0 ? await judgeHeld(thread, call, act) : undefined;
+  const judged =
+    thread.hooks.pending.size > 0 ? await decideWithheldResult(thread, call, act) : undefined;
   if (judged) return judged;
   return await perform(
     { type: 'step', name: facts.tool, opLabels: ['op:step'], retryOwner: false },
@@ -189,7 +196,7 @@ async function putQuestion(
   return recorded ?? ok(makeValue({ ...asked.output }));
 }
 
-const askedIn = (data: Json): Asked => {
+const askedIn = (data: Json): ApprovalAnswer => {
   const answer = ANSWERS.find((word) => word === getOwn(data, 'answer')) ?? 'denied';
   const why = plainText(getOwn(data, 'why') ?? '');
   const holds = getOwn(data, 'holds');

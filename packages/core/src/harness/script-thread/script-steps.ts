@@ -18,35 +18,35 @@ import { keepResult } from '../step/large-result.ts';
 import {
   asResult,
   type CallGroup,
-  carrying,
-  isAtRest,
-  isHeld,
-  isLeftOpen,
+  hasWithheldResult,
+  isOpenCall,
+  isParked,
+  markedWith,
   noteResult,
   type StepFacts,
   unknownOutcome,
 } from '../step/step.ts';
 import { packMarks } from '../thread/conversation.ts';
-import { deadlineFault, obeySignals, timeLeft } from '../thread/interruption.ts';
+import { deadlineFault, handleSignals, timeLeft } from '../thread/interruption.ts';
 import { isResume, resultIn } from '../thread/recorded-answers.ts';
 import type { EscalatedCall, Thread } from '../thread/thread.ts';
-import type { PastStep, ScriptRecord } from './recorded-steps.ts';
+import type { RecordedStep, RecordedSteps } from './recorded-steps.ts';
 import { createOrder } from './step-order.ts';
 
 /** How often a script that only computes looks whether somebody has said something. */
-const LOOK_MS = 50;
+const POLL_MS = 50;
 
 /** What a script gets once its thread is to end; nothing in it can catch that. */
 const STOPPED: Failure = fail('cancelled', 'the thread was stopped');
 
-export const NOT_HELD: Ending = {
+export const LEASE_LOST: Ending = {
   status: 'interrupted',
   reason: 'this process no longer holds the thread',
 };
 
 function look(thread: Thread): Ending | undefined {
-  if (!thread.journal.isHeld()) return NOT_HELD;
-  const told = obeySignals(thread);
+  if (!thread.journal.hasLease()) return LEASE_LOST;
+  const told = handleSignals(thread);
   if (told || timeLeft(thread) > 0) return told;
   const { error } = deadlineFault(thread, STOPPED);
   return { status: 'limit', reason: error.detail.message, code: error.code };
@@ -57,7 +57,7 @@ export function createGate(thread: Thread): () => Outcome<null> {
   let looked = clock.monotonic();
   return () => {
     const now = clock.monotonic();
-    if (!thread.control.ending && now - looked > LOOK_MS) {
+    if (!thread.control.ending && now - looked > POLL_MS) {
       looked = now;
       thread.control.ending = look(thread);
     }
@@ -90,7 +90,7 @@ const blockOf = (id: string, { facts, arguments: given }: ScriptWork): ToolCallB
 const isModel = ({ facts }: ScriptWork): boolean => facts.verb === 'model';
 
 /** What only looks; who reads for the thread takes a turn of it, and hooks see one step at a time. */
-const mayShare = ({ hooks }: Thread, { facts }: ScriptWork): boolean =>
+const mayRunInParallel = ({ hooks }: Thread, { facts }: ScriptWork): boolean =>
   facts.effect === 'read' && !facts.isReading && !ASKS.has(facts.verb) && hooks.list.length === 0;
 
 /** What reads for the thread has said itself what its result carries. */
@@ -100,7 +100,7 @@ async function carried(
   group: CallGroup,
 ): Promise<Outcome<Value>> {
   const done = await body(call, group);
-  return done.ok && facts.isReading ? done : carrying(done, marks);
+  return done.ok && facts.isReading ? done : markedWith(done, marks);
 }
 
 /** A step that was begun before a crash and may have had its effect is not done again. */
@@ -172,7 +172,7 @@ const modelIn = (rest: readonly Recorded[]): string | undefined => intentIn(rest
 
 function createReplayOrder(
   { ports: { replay }, place: { id } }: Thread,
-  record: ScriptRecord,
+  record: RecordedSteps,
   heard: () => Promise<Ending | undefined>,
 ) {
   const begun = new Set<string>();
@@ -206,7 +206,7 @@ function createReplayOrder(
   }
   return {
     /** The name of the step that may begin now, where the journal has one. */
-    async begin(work: ScriptWork, past: PastStep | undefined): Promise<string | undefined> {
+    async begin(work: ScriptWork, past: RecordedStep | undefined): Promise<string | undefined> {
       const nameOf = isModel(work) ? modelIn : nameIn;
       return await turn((rest) => {
         // What was begun before has its name, and may get its result without being begun again.
@@ -260,7 +260,7 @@ function groupOf({ control }: Thread, inTurn: () => Promise<void>) {
 }
 
 /** A path that waits for the steps of others cannot go on. It counts again when `work` begins. */
-function afterOthers<T>(record: ScriptRecord, work: () => Promise<T>): () => Promise<T> {
+function afterOthers<T>(record: RecordedSteps, work: () => Promise<T>): () => Promise<T> {
   record.paths(-1);
   return () => {
     record.paths(1);
@@ -271,9 +271,9 @@ function afterOthers<T>(record: ScriptRecord, work: () => Promise<T>): () => Pro
 /** Returns the recorded result of a step that was done before. A step that differs from the record ends the thread. */
 async function unlessDone(
   { control }: Thread,
-  record: ScriptRecord,
+  record: RecordedSteps,
   { facts, arguments: given }: ScriptWork,
-  work: (past: PastStep | undefined) => Promise<Outcome<Value>>,
+  work: (past: RecordedStep | undefined) => Promise<Outcome<Value>>,
 ): Promise<Outcome<Value>> {
   if (control.ending) return STOPPED;
   const past = await record.take(facts.verb, given);
@@ -287,7 +287,7 @@ async function unlessDone(
 
 export function createScriptSteps(
   thread: Thread,
-  record: ScriptRecord,
+  record: RecordedSteps,
   between: () => Promise<Ending | undefined>,
 ) {
   const { control } = thread;
@@ -304,7 +304,7 @@ export function createScriptSteps(
 
   async function perform(
     work: ScriptWork,
-    past: PastStep | undefined,
+    past: RecordedStep | undefined,
     name: string | undefined,
   ): Promise<Outcome<Value>> {
     if (await heard()) return STOPPED;
@@ -314,12 +314,15 @@ export function createScriptSteps(
     const group = groupOf(thread, () => order.after(call.id));
     const isSpawn = control.intents.get(call.id)?.child !== undefined;
     const outcome =
-      past?.intent.effect === 'write' && !past.waits && !isSpawn && !isHeld(thread, call.id)
+      past?.intent.effect === 'write' &&
+      !past.waits &&
+      !isSpawn &&
+      !hasWithheldResult(thread, call.id)
         ? await leaveUnknown(thread, call, work.facts.tool)
         : await carried(work, call, group);
     if (group.isTooLate) return STOPPED;
     // A person was asked: the step stays open, its result is the answer.
-    if (isAtRest(thread) || isLeftOpen(thread, call.id, outcome, work.facts.isReading))
+    if (isParked(thread) || isOpenCall(thread, call.id, outcome, work.facts.isReading))
       return STOPPED;
     const result = asResult(outcome, work.marks);
     if (!ASKS.has(work.facts.verb)) {
@@ -335,7 +338,7 @@ export function createScriptSteps(
 
   /** Its body counts it and notes its intent; its result is noted here. */
   async function step(work: ScriptWork): Promise<Outcome<Value>> {
-    const isShared = mayShare(thread, work);
+    const isShared = mayRunInParallel(thread, work);
     return await unlessDone(thread, record, work, async (past) => {
       const name = await order.begin(work, past);
       const own = afterOthers(record, () => perform(work, past, name));
@@ -347,7 +350,7 @@ export function createScriptSteps(
   const alone = <T>(work: () => Promise<T>): Promise<T> =>
     inOrder(false, () => lookInOrder(false, work));
 
-  async function look(work: ScriptWork, past: PastStep | undefined): Promise<Outcome<Value>> {
+  async function look(work: ScriptWork, past: RecordedStep | undefined): Promise<Outcome<Value>> {
     const name = await order.begin(work, past);
     const own = afterOthers(record, () => lookNow(work, past, name));
     return await (isModel(work) ? alone(own) : lookInOrder(true, own));
@@ -355,7 +358,7 @@ export function createScriptSteps(
 
   async function lookNow(
     work: ScriptWork,
-    past: PastStep | undefined,
+    past: RecordedStep | undefined,
     name: string | undefined,
   ): Promise<Outcome<Value>> {
     if (isModel(work) ? await heard() : control.ending) return STOPPED;

@@ -25,7 +25,7 @@ import { wholeResult } from '../step/large-result.ts';
 import { unpackMarks } from '../thread/conversation.ts';
 import type { ScriptActions, ScriptAnswer, ScriptRequest } from '../thread/ports.ts';
 import type { HarnessPorts, Prepared, Thread } from '../thread/thread.ts';
-import { createScriptRecord, differs, type ScriptRecord } from './recorded-steps.ts';
+import { createScriptRecord, differs, type RecordedSteps } from './recorded-steps.ts';
 import { createScriptActions } from './script-actions.ts';
 import { createGate, createScriptSteps } from './script-steps.ts';
 
@@ -95,7 +95,7 @@ export function scriptRequest(
 export const givenMarks = ({ talk: { opening } }: Thread): Descriptor =>
   unpackMarks(opening.find((event) => event.type === 'tool_result')?.data.marks);
 
-export function endingOf(thread: Thread, answer: ScriptAnswer, record: ScriptRecord): Ending {
+export function endingOf(thread: Thread, answer: ScriptAnswer, record: RecordedSteps): Ending {
   const { journal, control, talk, place } = thread;
   const lost = journal.lost();
   if (lost) return { status: 'interrupted', reason: lost.error.detail.message };
@@ -117,7 +117,7 @@ export function endingOf(thread: Thread, answer: ScriptAnswer, record: ScriptRec
 
 interface RecordedRun {
   request: ReturnType<typeof scriptRequest>;
-  record: ScriptRecord;
+  record: RecordedSteps;
   /** What of it is left; all when absent. */
   actions?(own: ScriptActions): ScriptActions;
 }

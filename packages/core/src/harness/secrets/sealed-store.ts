@@ -9,7 +9,7 @@ import {
   type Commit,
   type Committed,
   createVault,
-  type Held,
+  type LeasedThread,
   type NewEvent,
   type NewThread,
   type Sealed,
@@ -146,7 +146,7 @@ function sealThreads({ store, known }: SealPorts, vaults: Vaults) {
     return ok({ ...thread, inputs: inputs.output, events: events.output, secrets });
   }
   /** Born: what was sealed for it is kept, and whoever holds it sees what it was given. */
-  function born(held: Held, { inputs }: NewThread, sealed: NewThread): Held {
+  function born(held: LeasedThread, { inputs }: NewThread, sealed: NewThread): LeasedThread {
     vaults.kept(held.thread, sealed.secrets);
     return { ...held, row: { ...held.row, inputs } };
   }
@@ -218,8 +218,10 @@ function sealThreads({ store, known }: SealPorts, vaults: Vaults) {
 function sealReads(
   { store, known }: SealPorts,
   vaults: Vaults,
-): Pick<Store, 'claim' | 'putArtifact' | 'artifact'> & { opened(held: Held): Answer<Held> } {
-  async function opened(held: Held): Answer<Held> {
+): Pick<Store, 'claim' | 'putArtifact' | 'artifact'> & {
+  opened(held: LeasedThread): Answer<LeasedThread>;
+} {
+  async function opened(held: LeasedThread): Answer<LeasedThread> {
     const { thread } = held;
     const loaded = await vaults.load(thread);
     const inputs = loaded.ok ? vaults.reveal(thread, held.row.inputs) : loaded;

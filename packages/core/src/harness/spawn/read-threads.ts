@@ -327,7 +327,7 @@ export async function waitThreads(
   const timer = setTimeout(() => over.abort(), Math.max(0, Math.min(timeoutMs, MAX_WAIT_MS)));
   const signal = AbortSignal.any([over.signal, asker.signal]);
   // A thread that waits can get signals. The wait ends with the current state then.
-  const deaf = asker.thread
+  const unsubscribe = asker.thread
     ? asker.ports.store.onSignal(({ thread }) => {
         if (thread === asker.thread?.place.id) over.abort();
       })
@@ -357,7 +357,7 @@ export async function waitThreads(
       : ok(answers.flatMap((answer) => (answer.ok ? [answer.output] : [])));
   } finally {
     clearTimeout(timer);
-    deaf();
+    unsubscribe();
     leave.release();
     over.abort();
   }

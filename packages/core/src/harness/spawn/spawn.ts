@@ -10,7 +10,7 @@ import { declaredRights } from '../rights/thread-token.ts';
 import { type LimitsLeft, prepareThread, type RunRequest } from '../run/prepare.ts';
 import { hasShippedRunner, knownRunner } from '../run/runner.ts';
 import { type BirthPlace, prepareElsewhere, type Started, startSpawned } from '../run/start.ts';
-import { apartKey, BUDGETED, budgetOf, shortageFault, shortageIn } from '../thread/budget.ts';
+import { BUDGETED, budgetOf, detachedKey, shortageFault, shortageIn } from '../thread/budget.ts';
 import { withFreshId } from '../thread/opening.ts';
 import type {
   BudgetHolder,
@@ -110,11 +110,11 @@ const figuresOf = (left: LimitsLeft): LimitAmounts =>
   );
 
 /** Returns the reservation of a detached child, which outlives the end of its parent. */
-function setApart(child: string, prepared: Prepared): Reserve {
+function reserveDetached(child: string, prepared: Prepared): Reserve {
   const { spawns: _, tokens = 0n, ...rest } = budgetOf(prepared.limits);
   // Kinds without a limit are reserved too, because requests draw all kinds from this reservation.
   const amounts = { input_tokens: tokens, output_tokens: tokens, ...rest, tokens };
-  return { key: apartKey(child), amounts, standing: true };
+  return { key: detachedKey(child), amounts, standing: true };
 }
 
 /** Counts the child before the commit, so that two spawns cannot pass a limit. A refusal uncounts it. */
@@ -132,7 +132,7 @@ async function begin(
   const spawn: BirthPlace['spawn'] = () => ({
     charge: { spawns: 1n },
     cost: packCost(meter.read()),
-    ...(detached && { reserve: [setApart(id, prepared)] }),
+    ...(detached && { reserve: [reserveDetached(id, prepared)] }),
   });
   const place: BirthPlace = { parent, id, runner, detached, marks, given, spawn };
   // INVARIANT: a child is only ever stopped by the end of its parent, never by the signal of one call.

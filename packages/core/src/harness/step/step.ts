@@ -79,7 +79,7 @@ export type StepFacts = Pick<
 > & { verb: string };
 
 /** Returns the ending of a run whose directive returned its outputs. `given`: marks of the outputs. */
-export function returned(
+export function toReturnValue(
   { place, talk }: DirectiveTalk,
   known: Pick<IdentifiedCall, 'verb' | 'request'>,
   output: Json,
@@ -186,8 +186,9 @@ export async function callKernel(
   const guards = rights.rules.guards();
   const key = callKey(thread, call);
   const act = stepAct(thread, call, known, { key, group, marks });
-  const judged = thread.hooks.pending.size > 0 ? await judgeHeld(thread, call, act) : undefined;
-  if (judged) return carrying(judged, marks);
+  const judged =
+    thread.hooks.pending.size > 0 ? await decideWithheldResult(thread, call, act) : undefined;
+  if (judged) return markedWith(judged, marks);
   // If a person approved the script statement, the call that the statement makes needs no second approval.
   const ask = frame?.isApproved
     ? APPROVED
@@ -208,7 +209,7 @@ export async function callKernel(
   const request = { ...known.request, values };
   const done = await ports.kernel[known.verb](request as never, caller);
   const added = done.ok ? addRules(thread, call, known) : ok(null);
-  return done.ok && known.isReading ? done : carrying(added.ok ? done : added, marks);
+  return done.ok && known.isReading ? done : markedWith(added.ok ? done : added, marks);
 }
 
 /** Calls that run at the same time ask in their order, because a question is recorded. */
@@ -255,7 +256,7 @@ const NOTHING = fail('internal_error', 'the call has no result yet').error;
  * Returns the known outcome of a call whose hook had not answered, after the hook has answered now. `undefined`:
  * the call must be made.
  */
-export async function judgeHeld(
+export async function decideWithheldResult(
   thread: Thread,
   { id }: ToolCallBlock,
   { checkpoint }: Pick<ActPorts, 'checkpoint'>,
@@ -280,7 +281,7 @@ export async function judgeHeld(
 const UNJUDGED = { type: 'step', name: 'held', opLabels: [], retryOwner: false } as const;
 
 /** Adds the marks of the arguments to the outcome, whatever the verb did with them. */
-export const carrying = (outcome: Outcome<Value>, marks: Descriptor): Outcome<Value> =>
+export const markedWith = (outcome: Outcome<Value>, marks: Descriptor): Outcome<Value> =>
   outcome.ok ? ok(addMarks(outcome.output, marks)) : markFailure(outcome, marks);
 
 /** Runs the effect. The deadline or a kill stops it. */
@@ -442,18 +443,20 @@ function noteOrigins(
   }
 }
 
-export const isAtRest = ({ control: { ending } }: Pick<Thread, 'control'>): boolean =>
+export const isParked = ({ control: { ending } }: Pick<Thread, 'control'>): boolean =>
   ending?.status === 'waiting' || ending?.status === 'needs_input';
 
 /** True if a hook was asked about the result of this call. */
-export const isHeld = ({ hooks: { pending } }: Pick<Thread, 'hooks'>, id: string): boolean =>
-  [...pending.values()].some(({ call_id, held }) => held && call_id === id);
+export const hasWithheldResult = (
+  { hooks: { pending } }: Pick<Thread, 'hooks'>,
+  id: string,
+): boolean => [...pending.values()].some(({ call_id, held }) => held && call_id === id);
 
 /**
  * True if the call stays open: a hook is asked about it, or the thread is handed over before its result. An
  * interrupted reader's call is repeated after the resume.
  */
-export const isLeftOpen = (
+export const isOpenCall = (
   { control: { ending, leaving }, hooks: { pending } }: Pick<Thread, 'control' | 'hooks'>,
   id: string,
   outcome: Outcome<Value>,
@@ -527,8 +530,8 @@ export async function endStep(
   const { ending } = thread.control;
   if (
     ending &&
-    ((isAtRest(thread) && isPending(outcome)) ||
-      isLeftOpen(thread, call.id, outcome, known.isReading))
+    ((isParked(thread) && isPending(outcome)) ||
+      isOpenCall(thread, call.id, outcome, known.isReading))
   )
     return ending;
   const done = asResult(outcome, thread.talk.conversation.ownMarks());
@@ -539,7 +542,7 @@ export async function endStep(
   const ended = stop(thread);
   if (ended) return ended;
   if (!outcome.ok) return undefined;
-  return returned(thread, known, outcome.output.data, outcome.output.meta.descriptor);
+  return toReturnValue(thread, known, outcome.output.data, outcome.output.meta.descriptor);
 }
 
 /** Returns the ending of a run. After a lost commit this process stops and another can resume. */

@@ -4,13 +4,13 @@ import type { ToolCallBlock } from '../../llm/index.ts';
 import type { Ending } from '../loop.ts';
 import { asExecute } from '../thread/permitted-tools.ts';
 import type { HarnessPorts, Talk, Thread } from '../thread/thread.ts';
-import { beginStep, type CallGroup, endStep, isAtRest, performCall } from './step.ts';
+import { beginStep, type CallGroup, endStep, isParked, performCall } from './step.ts';
 import { type IdentifiedCall, identifyCall } from './tool-call.ts';
 
 const MAX_AT_ONCE = 8;
 
 /** True for searches, loads and tools that only read. */
-function mayShare(ports: HarnessPorts, call: ToolCallBlock): boolean {
+function mayRunInParallel(ports: HarnessPorts, call: ToolCallBlock): boolean {
   const known = identifyCall(ports, call);
   // A reader takes a turn of the thread.
   if (!known.ok || known.output.effect !== 'read' || known.output.isReading) return false;
@@ -36,7 +36,7 @@ function groupSize(
   let end = first;
   while (end < calls.length && end - first < MAX_AT_ONCE) {
     const call = calls[end];
-    if (!call || !mayShare(ports, call)) break;
+    if (!call || !mayRunInParallel(ports, call)) break;
     end++;
   }
   return Math.max(1, end - first);
@@ -102,7 +102,7 @@ async function runGroup(
     await thread.journal.catchUp();
     ended = await endStep(thread, call, known, outcome);
     // The call waits for a person. The results of the other calls are kept.
-    if (ended && !isAtRest(thread)) return ended;
+    if (ended && !isParked(thread)) return ended;
   }
   return ended;
 }

@@ -16,7 +16,7 @@ import type { HarnessPorts, Thread } from './thread.ts';
 export const BUDGETED = ['tokens', 'spend', 'spawns', 'input_tokens', 'output_tokens'] as const;
 
 /** The reservation a detached child lives on. */
-export const apartKey = (id: string): string => `${id}:detached`;
+export const detachedKey = (id: string): string => `${id}:detached`;
 
 export const budgetOf = (limits: EffectiveLimits): BudgetLimits =>
   Object.fromEntries(

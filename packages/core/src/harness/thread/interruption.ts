@@ -62,7 +62,7 @@ export function watchForInterruption(
     signal: controller.signal,
     cause: () => cause,
     check() {
-      if (!journal.isHeld()) callOff('lost');
+      if (!journal.hasLease()) callOff('lost');
       else if (
         (control.leaving && stops.has('pause')) ||
         journal.signals().some(({ kind }) => stops.has(kind))
@@ -182,7 +182,7 @@ const isPast = (signal: Signal, { control }: Thread): boolean =>
     (control.hadEnded && endingOf(signal) !== undefined));
 
 /** Injected words go in; a pause, an end or a kill is the run's ending. One stretch for each signal. */
-export function obeySignals(thread: Thread): Ending | undefined {
+export function handleSignals(thread: Thread): Ending | undefined {
   const { journal, control } = thread;
   // What was said is heard by whoever goes on with it.
   if (control.leaving) return control.leaving;

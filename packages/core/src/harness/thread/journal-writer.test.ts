@@ -132,7 +132,7 @@ test('whoever lost the thread writes nothing more, and everybody who waits is to
   expect(await journal.flush()).toBe(false);
   expect(await asked).toMatchObject({ ok: false, error: { code: 'stale_epoch' } });
   expect(journal.lost()?.error.code).toBe('stale_epoch');
-  expect(journal.isHeld()).toBe(false);
+  expect(journal.hasLease()).toBe(false);
   expect(alarms).toBeGreaterThan(0);
   journal.note(said('never'));
   expect(await written()).toEqual([]);
@@ -141,9 +141,9 @@ test('whoever lost the thread writes nothing more, and everybody who waits is to
 test('the lease is a local deadline; before an effect an old answer is asked for again', async () => {
   await open();
   now = 29_999;
-  expect(journal.isHeld()).toBe(true);
+  expect(journal.hasLease()).toBe(true);
   now = 30_000;
-  expect(journal.isHeld()).toBe(false);
+  expect(journal.hasLease()).toBe(false);
   now = 1000;
   expect(await journal.confirm()).toBe(true);
   now = 1100;

@@ -11,7 +11,7 @@ import type {
   AuditEntry,
   Commit,
   Committed,
-  Held,
+  LeasedThread,
   NewEvent,
   Signal,
   Store,
@@ -149,7 +149,7 @@ export class JournalWriter {
   #soon: NodeJS.Immediate | undefined;
 
   /** `since`: when the lease was asked for, by `now`. */
-  constructor(held: Held, turn: number, since: number, ports: WriterPorts) {
+  constructor(held: LeasedThread, turn: number, since: number, ports: WriterPorts) {
     this.thread = held.thread;
     this.epoch = held.epoch;
     this.lease_ms = held.lease_ms;
@@ -221,11 +221,11 @@ export class JournalWriter {
   confirm(): boolean | Promise<boolean> {
     const isFlushed = this.#queue.length + this.#underWay === 0 && this.#held === NOTHING;
     const isFresh = this.#ports.now() - this.#answered <= FRESH_MS;
-    return isFlushed && isFresh ? this.isHeld() : this.#look();
+    return isFlushed && isFresh ? this.hasLease() : this.#look();
   }
 
   /** By the local deadline; nothing is asked. */
-  isHeld(): boolean {
+  hasLease(): boolean {
     return this.#lost === undefined && this.#ports.now() < this.#deadline;
   }
 
@@ -327,11 +327,11 @@ export class JournalWriter {
   async #look(): Promise<boolean> {
     if (!(await this.flush())) return false;
     const asked = this.#ports.now();
-    if (asked - this.#answered <= FRESH_MS) return this.isHeld();
+    if (asked - this.#answered <= FRESH_MS) return this.hasLease();
     const { thread, epoch } = this;
     const answer = await this.#ports.store.renew([{ thread, epoch }], LEASE_MS);
     if (answer.ok) this.renewed(answer.output[0], asked);
-    return this.isHeld();
+    return this.hasLease();
   }
 
   #hear(signals: readonly Signal[]): void {
@@ -388,7 +388,7 @@ export class JournalWriter {
     const cause = done;
     // INVARIANT: by this clock too, because a lease is renewed even where the commit finds no room.
     const until = since + LEASE_MS;
-    while (!done.ok && AGAIN.has(done.error.code) && this.isHeld() && this.#ports.now() < until) {
+    while (!done.ok && AGAIN.has(done.error.code) && this.hasLease() && this.#ports.now() < until) {
       await sleep(AGAIN_MS);
       since = this.#ports.now();
       done = await this.#ports.store.commit(this.thread, commit);

@@ -2,7 +2,7 @@
 // enough: with a thousand running threads one round of the event loop can take longer than a lease, and
 // timers fire once a round. So every step checks whether a renewal is due, which costs nothing if none is.
 import { LEASE_MS } from './journal-writer.ts';
-import type { HeldLease, LeaseKeeper } from './thread.ts';
+import type { LeaseKeeper, RenewedLease } from './thread.ts';
 
 interface KeptLease {
   at: number;
@@ -11,13 +11,16 @@ interface KeptLease {
 
 /** `mostMs`: between two renewals; a short lease is renewed after a third of it. */
 export function createLeaseKeeper(monotonic: () => number, mostMs: number): LeaseKeeper {
-  const due = new Map<HeldLease, KeptLease>();
+  const due = new Map<RenewedLease, KeptLease>();
   let next = Number.POSITIVE_INFINITY;
   let timer: NodeJS.Timeout | undefined;
   let timerMs = Number.POSITIVE_INFINITY;
   const everyOf = (leaseMs: number): number => Math.min(mostMs, Math.max(1, leaseMs / 3));
 
-  async function renew(store: HeldLease['store'], leases: readonly HeldLease[]): Promise<void> {
+  async function renew(
+    store: RenewedLease['store'],
+    leases: readonly RenewedLease[],
+  ): Promise<void> {
     const asked = monotonic();
     const plain = leases.map(({ thread, epoch }) => ({ thread, epoch }));
     const answer = await store.renew(plain, LEASE_MS);
@@ -37,7 +40,7 @@ export function createLeaseKeeper(monotonic: () => number, mostMs: number): Leas
     const now = monotonic();
     if (now < next) return;
     next = Number.POSITIVE_INFINITY;
-    const byStore = new Map<HeldLease['store'], HeldLease[]>();
+    const byStore = new Map<RenewedLease['store'], RenewedLease[]>();
     for (const [lease, kept] of due) {
       // A server gives short leases: what would be due soon goes along, so that all stay one call.
       const soon = kept.everyMs < mostMs ? kept.everyMs / 2 : 0;

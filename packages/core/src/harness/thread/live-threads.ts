@@ -103,7 +103,7 @@ export function createLiveThreads(): LiveThreads {
       await resuming.get(id);
       return await threads.resumed(id, goOn);
     },
-    async handOver() {
+    async requeueAll() {
       isLeaving = true;
       for (const { thread } of live.values()) leaveThread(thread, HANDED_OVER);
       // Who takes longer is broken off, as by the end of this process.

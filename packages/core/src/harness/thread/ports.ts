@@ -2,7 +2,7 @@
 // thread; what a thread asks of threads is in thread.ts.
 import type { Failure, Fault, Json, JsonObject, Outcome } from '../../base/index.ts';
 import type {
-  Asked,
+  ApprovalAnswer,
   Descriptor,
   Frame,
   GuardSet,
@@ -47,7 +47,7 @@ export interface ScriptActions {
     frame: Frame,
   ): Promise<Outcome<Value>>;
   /** A guard or a rule asks about a statement. */
-  ask(question: Question, frame: Frame): Promise<Outcome<Asked>>;
+  ask(question: Question, frame: Frame): Promise<Outcome<ApprovalAnswer>>;
   act(act: ScriptAct, work: () => MaybePromise<Outcome<Json>>): Promise<Outcome<Json>>;
   /** The script goes on along so many more paths at once, or fewer. It begins with one. */
   paths(change: number): void;
@@ -200,7 +200,7 @@ export interface ReplayPort {
   /** What that hook came to before the process ended; `interrupted` when it was not heard of any more. */
   hookResult(thread: string, hook: string): Promise<ThreadResult>;
   /** What a person had said when the thread last asked. */
-  asked(thread: string): Promise<Outcome<Asked>>;
+  asked(thread: string): Promise<Outcome<ApprovalAnswer>>;
   /** What it was shown of a directive that is still the same: tools and advice have their own time. */
   shown(content: Json): Json;
 }

@@ -192,7 +192,7 @@ function signalOf(event: RecordedOf<'signal'>, number: number, after: readonly R
   return { number, thread: event.thread, kind, payload, key: '', by, ts: event.ts };
 }
 
-export type ReplayRecord = ReturnType<typeof createReplayRecord>;
+export type RecordedAnswers = ReturnType<typeof createReplayRecord>;
 
 export function createReplayRecord(events: readonly Recorded[]) {
   const answered = new Set<number>();

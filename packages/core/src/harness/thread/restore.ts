@@ -112,7 +112,7 @@ export function stepDone(bounds: Bounds, step: string): Bounds {
   return { ...bounds, skips };
 }
 
-function firedAgain({ hooks }: Thread, fired: readonly number[]): void {
+function restoreFired({ hooks }: Thread, fired: readonly number[]): void {
   hooks.fired.clear();
   for (const index of fired) hooks.fired.add(index);
 }
@@ -122,14 +122,14 @@ function learnHeld({ talk }: Thread, { held }: Pick<HookStart, 'held'>): void {
   if (held) talk.conversation.learn(unpackMarks(held.marks), false);
 }
 
-function hookBegun(thread: Thread, data: HookStart): void {
+function hookStarted(thread: Thread, data: HookStart): void {
   learnHeld(thread, data);
-  if (data.step !== undefined) firedAgain(thread, data.fired ?? []);
+  if (data.step !== undefined) restoreFired(thread, data.fired ?? []);
 }
 
-function hookAnswered(thread: Thread, data: DataOf<'hook'>): void {
+function hookDecided(thread: Thread, data: DataOf<'hook'>): void {
   learnHeld(thread, data);
-  firedAgain(thread, data.fired);
+  restoreFired(thread, data.fired);
   thread.hooks.bounds = data.bounds;
   if (data.model !== undefined) switchModel(thread, data.model);
   // The registry was told in the commit of this event.
@@ -174,13 +174,13 @@ function restore(thread: Thread, event: JournalEvent, own: EffectiveLimits): voi
       resumedWith(thread, event.data, own);
       return;
     case 'hook':
-      hookAnswered(thread, event.data);
+      hookDecided(thread, event.data);
       return;
     case 'hook_start':
-      hookBegun(thread, event.data);
+      hookStarted(thread, event.data);
       return;
     case 'hook_state':
-      firedAgain(thread, event.data.fired);
+      restoreFired(thread, event.data.fired);
       return;
     case 'model_fallback':
       thread.talk.triedModels.add(event.data.to);

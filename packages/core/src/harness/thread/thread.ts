@@ -52,7 +52,7 @@ import type { References } from './references.ts';
 
 export interface Thread {
   readonly ports: HarnessPorts;
-  readonly place: Place;
+  readonly place: Lineage;
   readonly rights: Rights;
   readonly budget: Budget;
   readonly talk: Talk;
@@ -75,7 +75,7 @@ export type CallRecord = Pick<Thread, 'place' | 'control' | 'journal'>;
 export type Interruptible = Pick<Thread, 'budget' | 'control' | 'journal'>;
 
 /** Position of the thread in its tree, and the directive that it runs. */
-export interface Place {
+export interface Lineage {
   readonly id: string;
   readonly parent: string | undefined;
   readonly depth: number;
@@ -176,7 +176,7 @@ export interface TakenUse {
   readonly uses_left: number;
 }
 
-export interface Budget {
+interface Budget {
   readonly meter: CostMeter;
   limits: EffectiveLimits;
   readonly initial: EffectiveLimits;
@@ -456,12 +456,12 @@ export interface LiveThreads {
   /** Resumes a thread whose lease was taken just now. An older run of the thread in this process ends first. */
   taken(id: string, goOn: () => Promise<Outcome<ThreadResult>>): Promise<Outcome<ThreadResult>>;
   /** Ends the current step of every thread for other processes to resume. Resolves when nothing runs. */
-  handOver(): Promise<void>;
+  requeueAll(): Promise<void>;
   /** Stops every thread, including those that are about to start. Resolves when nothing runs. */
   close(ending: Ending): Promise<void>;
 }
 
-export interface HeldLease extends Lease {
+export interface RenewedLease extends Lease {
   readonly store: Pick<Store, 'renew'>;
   /** Duration of the lease when it was claimed. */
   readonly lease_ms: number;
@@ -471,7 +471,7 @@ export interface HeldLease extends Lease {
 
 export interface LeaseKeeper {
   /** Renews the lease at each third of its time until the returned function is called. `since`: its start. */
-  keep(lease: HeldLease, since?: number): () => void;
+  keep(lease: RenewedLease, since?: number): () => void;
   beat(): void;
   now(): number;
 }

@@ -1,12 +1,12 @@
 import { expect, test } from 'vitest';
 import { fail, ok } from '../../base/index.ts';
-import type { Commit, Held, ThreadStatus } from '../../store/index.ts';
+import type { Commit, LeasedThread, ThreadStatus } from '../../store/index.ts';
 import { withLease } from './with-lease.ts';
 
 /** What a store is asked, in order. */
 function listening() {
   const asked: string[] = [];
-  const held = { thread: 't', epoch: 2, row: { seq: 4 } } as unknown as Held;
+  const held = { thread: 't', epoch: 2, row: { seq: 4 } } as unknown as LeasedThread;
   return {
     asked,
     store: {

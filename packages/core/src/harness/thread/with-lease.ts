@@ -2,7 +2,7 @@
 import { type Outcome, ok } from '../../base/index.ts';
 import type { MaybePromise } from '../../flow/index.ts';
 import type { JournalEvent, Noted } from '../../journal/index.ts';
-import { type Commit, type Held, isEnded, type Store } from '../../store/index.ts';
+import { type Commit, isEnded, type LeasedThread, type Store } from '../../store/index.ts';
 import { checkedEvents, type Encoded, LEASE_MS } from './journal-writer.ts';
 import type { WatchPort } from './ports.ts';
 
@@ -18,7 +18,7 @@ export async function withLease(
   store: Pick<Store, 'claim' | 'commit' | 'release'>,
   thread: string,
   { owner, force }: { owner: string; force?: true },
-  work: (held: Held) => MaybePromise<Outcome<HolderWork>>,
+  work: (held: LeasedThread) => MaybePromise<Outcome<HolderWork>>,
   transcribe?: (events: readonly Noted[], firstSeq: number) => MaybePromise<void>,
 ): Promise<Outcome<null>> {
   const held = await store.claim(thread, { owner, ttlMs: LEASE_MS }, force ? { force } : {});

@@ -4,7 +4,7 @@ import type { Outcome } from '../../base/index.ts';
 import type { AuditRow } from '../../kernel/index.ts';
 import { formatMoney, type ModelReply } from '../../llm/index.ts';
 import type { Amounts } from '../../store/index.ts';
-import type { Place, Talk } from '../thread/thread.ts';
+import type { Lineage, Talk } from '../thread/thread.ts';
 
 interface RequestFacts {
   outcome: Outcome<unknown>;
@@ -16,7 +16,7 @@ interface RequestFacts {
 export type Asked = Pick<Talk, 'model' | 'price'>;
 
 export function requestRow(
-  { id, item }: Place,
+  { id, item }: Lineage,
   { model, price }: Asked,
   { outcome, reply, charged }: RequestFacts,
 ): Omit<AuditRow, 'time'> {

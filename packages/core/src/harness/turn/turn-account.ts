@@ -12,7 +12,7 @@ import {
   tokenRatio,
   type Usage,
 } from '../../llm/index.ts';
-import type { Amounts, Held } from '../../store/index.ts';
+import type { Amounts, LeasedThread } from '../../store/index.ts';
 import { mayAnswer } from '../hooks/raise-checkpoint.ts';
 import {
   type Cost,
@@ -388,7 +388,7 @@ interface FinalAccount {
 }
 
 /** Returns the final account of a thread that will not be resumed. `open`: its reservations. */
-export function finalAccount({ row, open }: Pick<Held, 'row' | 'open'>): FinalAccount {
+export function finalAccount({ row, open }: Pick<LeasedThread, 'row' | 'open'>): FinalAccount {
   const isRequest = (key: string): boolean => key.startsWith(`${row.id}:turn:`);
   const requests = open.filter(({ key }) => isRequest(key));
   const before = unpackCost(row.cost);

@@ -11,7 +11,7 @@ import { deadlineFault, STOPS_WAIT, watchForInterruption } from '../thread/inter
 import type { BudgetHolder, HarnessPorts, Interruptible, Interruption } from '../thread/thread.ts';
 
 /** Interval at which a waiting thread sweeps expired leases, whose reservations are never settled. */
-const LOOK_MS = 10_000;
+const POLL_MS = 10_000;
 const OPEN: readonly ThreadStatus[] = THREAD_STATUSES.filter((status) => !isEnded(status));
 
 /** Returns the limits, none above the current use plus this room. */
@@ -92,7 +92,7 @@ async function waitAndTry<T>(
   const line = ports.threads.live.queueUp(first.thread);
   const interruption = await watchForInterruption(thread, STOPS_WAIT);
   const { signal } = interruption;
-  const look = setInterval(() => void ports.store.sweep(), LOOK_MS);
+  const look = setInterval(() => void ports.store.sweep(), POLL_MS);
   try {
     await Promise.race([line.isFirst, aborted(signal)]);
     for (let { thread: within } = first; !signal.aborted; ) {

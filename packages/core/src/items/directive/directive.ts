@@ -10,7 +10,7 @@ import type { GuardSource } from '../../flow/index.ts';
 import type { CapabilityCatalog, Permissions } from '../../trust/index.ts';
 import type { Exposed } from '../expose.ts';
 import type { Source } from '../item-kinds.ts';
-import type { Findings, Place } from './findings.ts';
+import type { Findings, LazyOffset } from './findings.ts';
 
 /** Returns the parts that a thread needs and this directive lacks. A missing part is not an error. */
 export function canSpawn(
@@ -177,7 +177,7 @@ export interface DirectivePlaces {
    * Returns the location of a part by its key, such as `hooks.0.when`. Unknown keys give the start of
    * the directive.
    */
-  at(key: string): Place;
+  at(key: string): LazyOffset;
   /** Returns an empty list for findings about this file among the other items. */
   findings(): Findings;
 }

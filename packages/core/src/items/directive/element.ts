@@ -1,19 +1,19 @@
 // The elements of a directive, the same for both forms, and attributes with structured values.
 import { didYouMean, isObject, type Json, type JsonObject, setOwn } from '../../base/index.ts';
 import { offsetIn, type TextPiece } from './entities.ts';
-import { type Findings, offsetOf, type Place, quoted } from './findings.ts';
+import { type Findings, type LazyOffset, offsetOf, quoted } from './findings.ts';
 import { type Shape, takesAttribute } from './shape.ts';
 
 export interface Attribute {
   readonly name: string;
   readonly value: string;
-  readonly at: Place;
+  readonly at: LazyOffset;
 }
 
 export interface Element {
   readonly kind: 'element';
   readonly name: string;
-  readonly at: Place;
+  readonly at: LazyOffset;
   readonly attributes: Attribute[];
   readonly children: (Element | TextPiece)[];
   /** Undefined if the table of shapes does not contain the tag. */

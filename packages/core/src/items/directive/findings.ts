@@ -13,12 +13,18 @@ const MAX_FINDINGS = 100;
 const MAX_LINE = 2000;
 
 /** An offset into the file, or a function that finds it: locations in YAML are computed only if needed. */
-export type Place = number | (() => number);
+export type LazyOffset = number | (() => number);
 
-export const offsetOf = (place: Place): number => (typeof place === 'number' ? place : place());
+export const offsetOf = (place: LazyOffset): number =>
+  typeof place === 'number' ? place : place();
 
 /** Adds a finding and returns undefined, so that a reader can return it as its missing value. */
-type Add = (code: string, place: Place | Position, message: string, hint?: string) => undefined;
+type Add = (
+  code: string,
+  place: LazyOffset | Position,
+  message: string,
+  hint?: string,
+) => undefined;
 
 export type Findings = ReturnType<typeof createFindings>;
 
@@ -36,7 +42,7 @@ export function createFindings(
   const lines = createLines(text);
   const found: Diagnostic[] = [];
   let more = 0;
-  const position = (place: Place): Position => lines.at(offsetOf(place));
+  const position = (place: LazyOffset): Position => lines.at(offsetOf(place));
   const add =
     (severity: Severity): Add =>
     (code, place, message, hint) => {

@@ -20,7 +20,7 @@ import {
   readChoice,
   sourceOf,
 } from './element.ts';
-import { type Findings, type Place, quoted } from './findings.ts';
+import { type Findings, type LazyOffset, quoted } from './findings.ts';
 import {
   ALL_FIELDS,
   EVENT_FIELDS,
@@ -110,7 +110,7 @@ function checkWhen(when: Element, findings: Findings): readonly EventName[] {
 /**
  * Returns the texts inside of an element with their locations: of the text itself in XML, of the key in YAML.
  */
-function textsIn(element: Element): { text: string; place: (index: number) => Place }[] {
+function textsIn(element: Element): { text: string; place: (index: number) => LazyOffset }[] {
   if (element.data !== undefined) {
     return [{ text: JSON.stringify(element.data), place: () => element.at }];
   }

@@ -22,7 +22,7 @@ import {
   readFlag,
   sourceOf,
 } from './element.ts';
-import { type Findings, type Place, quoted } from './findings.ts';
+import { type Findings, type LazyOffset, quoted } from './findings.ts';
 import { reportRetired } from './limits.ts';
 import { splitList } from './permissions.ts';
 
@@ -189,4 +189,4 @@ export function readRelationships(element: Element | undefined, remember: Rememb
 }
 
 /** Stores the location of a part for checks across items. */
-export type Remember = (key: string, place: Place | undefined) => void;
+export type Remember = (key: string, place: LazyOffset | undefined) => void;

@@ -12,7 +12,7 @@ import {
   sourceOf,
 } from './element.ts';
 import { outcomeText, readInputs, readOutputs, reportUnknownInputs } from './fields.ts';
-import { createFindings, type Findings, type Place } from './findings.ts';
+import { createFindings, type Findings, type LazyOffset } from './findings.ts';
 import { readGuards, readHooks } from './hooks.ts';
 import { readLimits, reportCost } from './limits.ts';
 import { findAnother, type Located, locateDirective, textAround } from './locate.ts';
@@ -95,7 +95,7 @@ function rememberPlaces(metadata: Element | undefined, remember: Remember): void
 
 function build({ root, around }: DirectiveSource, findings: Findings): Directive {
   const { text: content, file, words } = findings;
-  const locations = new Map<string, Place>();
+  const locations = new Map<string, LazyOffset>();
   const remember: Remember = (key, place) => {
     if (place !== undefined) locations.set(key, place);
   };

@@ -11,7 +11,7 @@ import {
 } from '../../base/index.ts';
 import { type Attribute, childOf, type Element } from './element.ts';
 import type { TextPiece } from './entities.ts';
-import { type Findings, offsetOf, type Place, quoted } from './findings.ts';
+import { type Findings, type LazyOffset, offsetOf, quoted } from './findings.ts';
 import { childShape, DIRECTIVE, METADATA, type Shape, takesAttribute } from './shape.ts';
 
 /** No real directive has more. Finding the locations of more would take too long. */
@@ -23,17 +23,17 @@ const MAX_LENGTH = 512 * 1024;
 type Scalar = string | number | boolean | null;
 
 /** One node of the front matter while it is read. */
-interface Spot {
+interface Location {
   readonly findings: Findings;
   /** The key or index that leads to this node. */
   readonly step: string | number;
-  place(part: 'key' | 'value'): Place;
-  below(step: string | number): Spot;
+  place(part: 'key' | 'value'): LazyOffset;
+  below(step: string | number): Location;
 }
 
 const isScalar = (value: Json): value is Scalar => typeof value !== 'object' || value === null;
 const scalarText = (value: Scalar): string => (value === null ? '' : String(value));
-const nameOf = ({ step }: Spot): string => quoted(String(step));
+const nameOf = ({ step }: Location): string => quoted(String(step));
 
 /** Free content keeps its lists and objects. Scalars are text, as they are between tags. */
 function freeData(value: Json): Json {
@@ -54,7 +54,7 @@ function contentStart(text: string, at: number, value: string): number {
   return newline === -1 || found === -1 ? at : found;
 }
 
-function textPiece({ findings, place }: Spot, value: Scalar): TextPiece {
+function textPiece({ findings, place }: Location, value: Scalar): TextPiece {
   const content = scalarText(value);
   const at = place('value');
   return {
@@ -66,12 +66,12 @@ function textPiece({ findings, place }: Spot, value: Scalar): TextPiece {
   };
 }
 
-function wrong(spot: Spot, expected: string): void {
+function wrong(spot: Location, expected: string): void {
   const message = `${nameOf(spot)} must be ${expected}`;
   spot.findings.error('value_invalid', spot.place('value'), message);
 }
 
-function bounded<T>(spot: Spot, items: T[]): T[] {
+function bounded<T>(spot: Location, items: T[]): T[] {
   if (items.length <= MAX_ITEMS) return items;
   const message = `${nameOf(spot)} may hold at most ${MAX_ITEMS} items, not ${items.length}`;
   spot.findings.error('too_large', spot.place('key'), message);
@@ -86,7 +86,7 @@ function attributeText(name: string, value: Json): string | undefined {
   return undefined;
 }
 
-function addAttribute(spot: Spot, to: Attribute[], name: string, value: Json): void {
+function addAttribute(spot: Location, to: Attribute[], name: string, value: Json): void {
   if (value === null) return;
   const text = attributeText(name, value);
   if (text === undefined) wrong(spot, 'one value, not a list or mapping');
@@ -94,13 +94,18 @@ function addAttribute(spot: Spot, to: Attribute[], name: string, value: Json): v
 }
 
 /** Returns the children for a key: one, or one for each item of a list. */
-function childrenOf(spot: Spot, name: string, value: Json, shape: Shape | undefined): Element[] {
+function childrenOf(
+  spot: Location,
+  name: string,
+  value: Json,
+  shape: Shape | undefined,
+): Element[] {
   if (!Array.isArray(value) || !shape?.repeat) return [build(spot, name, value, shape)];
   return bounded(spot, value).map((item, index) => build(spot.below(index), name, item, shape));
 }
 
 /** Returns an item of a list under a container: `- read: {…}`, or the fields of the usual child. */
-function listItem(spot: Spot, item: Json, shape: Shape): Element[] {
+function listItem(spot: Location, item: Json, shape: Shape): Element[] {
   const keys = isObject(item) ? Object.keys(item) : [];
   const only = keys.length === 1 ? (keys[0] ?? '') : undefined;
   const isWrapped =
@@ -118,7 +123,7 @@ function listItem(spot: Spot, item: Json, shape: Shape): Element[] {
   return [];
 }
 
-function fillFrom(spot: Spot, element: Element, value: JsonObject, shape: Shape): void {
+function fillFrom(spot: Location, element: Element, value: JsonObject, shape: Shape): void {
   const { aliases = {}, flat = {}, textKeys = [] } = shape;
   const later: [string, Json][] = [];
   for (const [fieldName, item] of bounded(spot, Object.entries(value))) {
@@ -139,7 +144,7 @@ function fillFrom(spot: Spot, element: Element, value: JsonObject, shape: Shape)
   }
 }
 
-function build(spot: Spot, name: string, value: Json, shape: Shape | undefined): Element {
+function build(spot: Location, name: string, value: Json, shape: Shape | undefined): Element {
   const isData = shape === undefined || shape.free || shape.gone;
   const element: Element = {
     kind: 'element',
@@ -170,7 +175,7 @@ function build(spot: Spot, name: string, value: Json, shape: Shape | undefined):
 }
 
 /** Metadata may be at the top level, because front matter needs no extra level. */
-function buildRoot(spot: Spot, value: JsonObject): Element {
+function buildRoot(spot: Location, value: JsonObject): Element {
   const [own, hoisted]: [JsonObject, JsonObject] = [{}, {}];
   for (const [key, item] of Object.entries(value)) {
     const isHoisted = !childShape(DIRECTIVE, key) && Object.hasOwn(METADATA.children, key);
@@ -196,7 +201,7 @@ export function readYaml(start: number, end: number, findings: Findings): Elemen
   const document = parseYaml(isTooLong ? 'name: x' : yaml);
   const lines = createLines(yaml);
   const offset = (position: Position): number => start + lines.offset(position);
-  const spotAt = (path: readonly (string | number)[]): Spot => ({
+  const spotAt = (path: readonly (string | number)[]): Location => ({
     findings,
     step: path.at(-1) ?? 'directive',
     place: (part) => () => offset(document.locate(path, part)),

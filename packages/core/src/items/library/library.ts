@@ -1,7 +1,13 @@
 // The library: every item of every root, found by name, searched by words, checked and written. Reading
 // never runs or expands anything. Files are listed at the first look-up of an item. Later changes appear
 // after the next `refresh`.
-import { type Clock, createLooks, type Diagnostic, type Outcome, ok } from '../../base/index.ts';
+import {
+  type Clock,
+  createFreshness,
+  type Diagnostic,
+  type Outcome,
+  ok,
+} from '../../base/index.ts';
 import type { PolicyPlace } from '../../flow/index.ts';
 import { type CatalogData, createCatalogReader } from '../data/capability-data.ts';
 import { createDataReader, type DataFile } from '../data/data-files.ts';
@@ -124,7 +130,7 @@ function addExtra(
 
 /** Scans the files on demand: the first time at once, later at most every few milliseconds. */
 function createLooking(clock: Clock, files: LibraryFiles, changed: () => void) {
-  const looks = createLooks(clock);
+  const looks = createFreshness(clock);
   let looking: Promise<void> | undefined;
   async function look(): Promise<void> {
     looks.begin();

@@ -61,7 +61,7 @@ export function withBounds(
   ];
 }
 
-const LOOK_MS = 100;
+const POLL_MS = 100;
 
 /** The bound that a child exceeded. */
 export type Overrun = 'processes' | 'memory';
@@ -101,7 +101,7 @@ export function watchBounds(
     if (isRoot && pids.length > processes) overrun ??= 'processes';
     else if (isOver(pids, false) && isOver(pids, true)) overrun ??= 'memory';
     if (overrun) end();
-  }, LOOK_MS);
+  }, POLL_MS);
   timer.unref();
   return () => {
     clearInterval(timer);

@@ -106,7 +106,7 @@ export interface Ended {
    */
   hasBegun: boolean;
   /** Files that the child created and that were moved out of the project. */
-  setAside: SetAside;
+  quarantine: SetAside;
 }
 
 export interface StartedProcess {
@@ -252,7 +252,7 @@ export async function runProcess(launch: Launch, options: RunOptions): Promise<E
       stderr: NOTHING,
       channel: NOTHING,
       hasBegun: false,
-      setAside: NOTHING_MADE,
+      quarantine: NOTHING_MADE,
     };
   }
   const { child, channel, exit, overrun, begun: isStarted } = started.output;
@@ -283,6 +283,6 @@ export async function runProcess(launch: Launch, options: RunOptions): Promise<E
     stderr,
     channel: fromChannel,
     hasBegun: ended.errno === undefined && isSetUp,
-    setAside,
+    quarantine: setAside,
   };
 }

@@ -59,8 +59,8 @@ function factsOf(ended: Ended, prepared: PreparedLaunch, projectRoot: string): J
     duration_ms: ended.durationMs,
     sandbox: prepared.mode,
     network: prepared.network,
-    ...(ended.setAside.paths.length > 0
-      ? { set_aside: ended.setAside.paths, set_aside_in: ended.setAside.folder }
+    ...(ended.quarantine.paths.length > 0
+      ? { set_aside: ended.quarantine.paths, set_aside_in: ended.quarantine.folder }
       : {}),
   };
 }

@@ -3,7 +3,7 @@
 import { closeSync, fstatSync, readSync } from 'node:fs';
 import {
   type Clock,
-  createLooks,
+  createFreshness,
   errnoOf,
   fail,
   getOwn,
@@ -82,7 +82,7 @@ export function callTarget({
 }
 
 /** Names the exceptions to policies and the guards that made them. Empty if there were none. */
-export const liftedIn = ({ trace }: Pick<RecordEntry, 'trace'>): string =>
+export const exemptionsIn = ({ trace }: Pick<RecordEntry, 'trace'>): string =>
   trace
     .filter(({ decision }) => decision === 'lift')
     .map(({ guardName, reason }) => `${guardName} lifted ${reason ?? ''}`)
@@ -99,7 +99,7 @@ export function auditRow(
   const operation = `${type}:${isNamed || target === '' ? name : target}`;
   const about = { ...who, operation, target: isNamed ? target : callTarget(entry) };
   if (outcome.ok) {
-    const reason = entry.trace.length === 0 ? '' : liftedIn(entry);
+    const reason = entry.trace.length === 0 ? '' : exemptionsIn(entry);
     return { ...about, decision: 'allowed', reason };
   }
   const { code, detail } = outcome.error;
@@ -206,7 +206,7 @@ function readRows(file: string, filter: AuditFilter): AuditRow[] {
 
 export function createAudit(file: string, clock: Clock): Audit {
   const records = createRecordFile(file);
-  const looks = createLooks(clock);
+  const looks = createFreshness(clock);
   const refuse = (error: unknown) =>
     fail('internal_error', `the audit file \`${file}\` cannot be written: ${messageOf(error)}`);
   return {

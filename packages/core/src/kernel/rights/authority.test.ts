@@ -2,7 +2,7 @@ import fc from 'fast-check';
 import { expect, test } from 'vitest';
 import { fail, ok } from '../../base/index.ts';
 import type { Authority } from '../call.ts';
-import { heldTo } from './authority.ts';
+import { restrictTo } from './authority.ts';
 
 const NAMES = ['fs.read', 'fs.write', 'net.http', 'tool.execute', 'process.spawn'];
 const names = fc.subarray(NAMES);
@@ -24,7 +24,7 @@ const holding = (held: readonly string[]): Authority => {
 test('being held to names never gives a right, and takes all others but calling tools', () => {
   fc.assert(
     fc.property(names, names, fc.constantFrom(...NAMES), (held, only, capability) => {
-      const narrowed = heldTo(holding(held), only);
+      const narrowed = restrictTo(holding(held), only);
       const expected =
         held.includes(capability) && (only.includes(capability) || capability === 'tool.execute');
       expect(narrowed.check({ capability }).ok).toBe(expected);
@@ -35,5 +35,5 @@ test('being held to names never gives a right, and takes all others but calling 
 
 test('nobody held to anything is as before', () => {
   const authority = holding(NAMES);
-  expect(heldTo(authority, undefined)).toBe(authority);
+  expect(restrictTo(authority, undefined)).toBe(authority);
 });

@@ -142,7 +142,7 @@ export function forModels(authority: Authority): Authority {
 }
 
 /** Restricts the authority to these names. Calls of tools stay open, because each is judged itself. */
-export function heldTo(authority: Authority, only: readonly string[] | undefined): Authority {
+export function restrictTo(authority: Authority, only: readonly string[] | undefined): Authority {
   if (only === undefined) return authority;
   return without(authority, (capability) =>
     capability === 'tool.execute' || only.includes(capability)
@@ -200,7 +200,7 @@ const TOKEN = '`km web token add --role steer` makes a token for a client that m
  * Returns the authority of a caller that may only read. It refuses to start, steer, write or send, and
  * every tool that does.
  */
-export function forViewer(authority: Authority, catalog: CapabilityCatalog): Authority {
+export function readOnly(authority: Authority, catalog: CapabilityCatalog): Authority {
   const refuse = (what: string): Failure =>
     fail('permission_denied', `this client may only look, which excludes \`${what}\`; ${TOKEN}`, {
       missing: what,

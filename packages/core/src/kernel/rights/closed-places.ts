@@ -3,7 +3,7 @@
 // the files of the runtime. One list serves file tools, scripts, MCP and, as globs, the sandbox.
 import { hash } from 'node:crypto';
 import { isAbsolute, join, relative, resolve } from 'node:path';
-import { type Clock, createLooks, fail, isInside, type Outcome } from '../../base/index.ts';
+import { type Clock, createFreshness, fail, isInside, type Outcome } from '../../base/index.ts';
 import { RECORD_NAMES } from '../../items/index.ts';
 import type { Authority } from '../call.ts';
 import type { Verifier } from '../primitive.ts';
@@ -62,7 +62,7 @@ export function createKeepOut(
   { project, home, whyKept }: ClosedPlaces,
   clock: Clock,
 ): (authority: Authority, thread?: string) => Authority {
-  const looks = createLooks(clock);
+  const looks = createFreshness(clock);
   const listed = { home, items: join(project, '.ai') };
   let real = { home: '', items: '', isHomeNear: true, isUsual: false };
   const cache = new WeakMap<Authority, { thread: string | undefined; made: Authority }>();

@@ -9,7 +9,7 @@ import { fail, type Outcome, ok } from '../../base/index.ts';
 import { writeAccount } from '../account.ts';
 import { type Account, changesBudgets, decide, LEASE_LOST, type RowChange } from '../decide.ts';
 import type { CommitText, ThreadText } from '../encode.ts';
-import type { Approval, AuditEntry, Commit, Committed, Held } from '../port.ts';
+import type { Approval, AuditEntry, Commit, Committed, LeasedThread } from '../port.ts';
 import { isEnded, noThread, REVOKING } from '../thread-id.ts';
 import {
   approvalExists,
@@ -24,7 +24,7 @@ import type { Connection } from './file/connection.ts';
 import { EVENTS_A_THREAD } from './file/schema.ts';
 import type { FenceRow } from './leased-thread.ts';
 import { AUDIT, checkSecrets, keepSecrets } from './records.ts';
-import { sendSignal, signalsAfter, untoldSignals } from './signals.ts';
+import { sendSignal, signalsAfter, undelivered } from './signals.ts';
 import {
   chainOf,
   holdThread,
@@ -101,7 +101,7 @@ function insertChildren(
   accounts: readonly Account[],
   parent: Parent,
   now: number,
-): Held[] {
+): LeasedThread[] {
   return accounts.flatMap((account, at) => {
     const child = children[at];
     if (!child) return [];
@@ -192,7 +192,7 @@ export function runCommit(
   const known = same ?? held.add(thread, { ...fence, chain });
   if (decision.kind === 'refuse') {
     const signals = signalsAfter(connection, thread, decision.after);
-    held.setTold(known, signals.at(-1)?.number ?? 0);
+    held.markDelivered(known, signals.at(-1)?.number ?? 0);
     return decision.explain(signals);
   }
   const { seq, status } = decision.row;
@@ -219,7 +219,7 @@ export function runCommit(
   const revoked = held.revokedIn(chain, known);
   return ok({
     seq,
-    signals: untoldSignals(registry, thread, known, fence.wakes),
+    signals: undelivered(registry, thread, known, fence.wakes),
     lease_ms: release || fence.lease_until === null ? 0 : fence.lease_until - now,
     reserved: decision.reserved,
     children,

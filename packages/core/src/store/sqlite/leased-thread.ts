@@ -10,7 +10,7 @@ export interface FenceRow extends Fence {
   depth: number;
 }
 
-export interface HeldThread {
+export interface CachedLease {
   epoch: number;
   chain: readonly string[];
   /** The last signal that went out with an answer. */
@@ -34,17 +34,17 @@ const revokedOf = byLength(
 export type HeldThreads = ReturnType<typeof createHeldThreads>;
 
 export function createHeldThreads(connection: Connection) {
-  const all = new Map<string, HeldThread>();
+  const all = new Map<string, CachedLease>();
   let [version, rowVersion] = [0, 0];
   const forgetRows = (): void => void (rowVersion += 1);
 
   return {
-    get: (thread: string): HeldThread | undefined => all.get(thread),
+    get: (thread: string): CachedLease | undefined => all.get(thread),
     /** A new one; `heard` is what its journal has obeyed, `wakes` what was said to it so far. */
     add(
       thread: string,
       facts: { epoch: number; chain: readonly string[]; heard: number; wakes: number },
-    ): HeldThread {
+    ): CachedLease {
       const { epoch, chain, heard: told, wakes: announced } = facts;
       const held = { epoch, chain, told, announced, revoked: undefined, asOf: -1, rowAsOf: -1 };
       all.set(thread, held);
@@ -54,7 +54,7 @@ export function createHeldThreads(connection: Connection) {
     drop(thread: string, epoch: number): void {
       if (all.get(thread)?.epoch === epoch) all.delete(thread);
     },
-    setTold(held: HeldThread, to: number): void {
+    markDelivered(held: CachedLease, to: number): void {
       const before = held.told;
       if (to <= before) return;
       held.told = to;
@@ -63,7 +63,7 @@ export function createHeldThreads(connection: Connection) {
       });
     },
     /** The nearest of the chain whose word counts no more. Remembered for what is held. */
-    revokedIn(chain: readonly string[], held?: HeldThread): string | undefined {
+    revokedIn(chain: readonly string[], held?: CachedLease): string | undefined {
       if (held?.asOf === version) return held.revoked;
       const rows = connection.all(revokedOf(chain.length), ...chain);
       const found =
@@ -72,9 +72,9 @@ export function createHeldThreads(connection: Connection) {
       return found;
     },
     /** Undefined: it has to be read. INVARIANT: true inside a transaction, as the file has it. */
-    rowOf: (held: HeldThread | undefined): FenceRow | undefined =>
+    rowOf: (held: CachedLease | undefined): FenceRow | undefined =>
       held?.rowAsOf === rowVersion ? held.row : undefined,
-    keepRow(held: HeldThread, row: FenceRow): void {
+    keepRow(held: CachedLease, row: FenceRow): void {
       [held.row, held.rowAsOf] = [row, rowVersion];
       connection.afterRollback(forgetRows);
     },

@@ -1,11 +1,11 @@
 // Who may act for a thread. A lease has a deadline and an epoch; every claim raises the epoch, so
 // what an earlier holder still tries is refused. A lease whose process is certainly gone is over.
 import { fail, type Outcome, ok } from '../../base/index.ts';
-import type { Held, Lease, Owner, Renewed, Wanted } from '../port.ts';
+import type { Lease, LeasedThread, Owner, Renewed, Wanted } from '../port.ts';
 import { AT_WORK, interruption, isEnded, noThread, type ThreadStatus } from '../thread-id.ts';
 import { byLength } from './file/connection.ts';
 import { ENDED } from './file/schema.ts';
-import { untoldSignals } from './signals.ts';
+import { undelivered } from './signals.ts';
 import { holdThread, insertEvents, MAX_LEASE_MS, type Registry } from './threads.ts';
 
 interface Abandoned {
@@ -72,7 +72,7 @@ function checkClaim(
 const untilOf = ({ clock }: Registry, ttlMs: number): number =>
   clock.now() + Math.min(ttlMs, MAX_LEASE_MS);
 
-function hold(registry: Registry, thread: string, owner: Owner): Outcome<Held> {
+function hold(registry: Registry, thread: string, owner: Owner): Outcome<LeasedThread> {
   const until = untilOf(registry, owner.ttlMs);
   registry.connection.run(CLAIM, owner.owner, until, thread);
   return holdThread(registry, thread, registry.clock.now());
@@ -83,7 +83,7 @@ export function claimThread(
   thread: string,
   owner: Owner,
   how: How,
-): Outcome<Held> {
+): Outcome<LeasedThread> {
   const sql = 'SELECT status, owner, lease_until FROM threads WHERE id = ?';
   const row = registry.connection.get<Claimable>(sql, thread);
   if (!row) return noThread(thread);
@@ -101,11 +101,11 @@ export function takeThreads(
   registry: Registry,
   owner: Owner,
   { count, tenant, projects }: Wanted,
-): Outcome<Held[]> {
+): Outcome<LeasedThread[]> {
   const { connection, clock } = registry;
   const sql = `SELECT id ${takeable(projects.length)} AND queued <= ? ORDER BY priority DESC, queued, id LIMIT ?`;
   const given = [tenant || null, ...projects, clock.now(), count];
-  const taken: Held[] = [];
+  const taken: LeasedThread[] = [];
   for (const { id } of connection.all<{ id: string }>(sql, ...given)) {
     const got = hold(registry, id, owner);
     if (got.ok) taken.push(got.output);
@@ -131,7 +131,7 @@ export function renewLeases(
       connection.afterCommit(() => held.drop(thread, epoch));
       continue;
     }
-    const signals = known ? untoldSignals(registry, thread, known, row.wakes) : [];
+    const signals = known ? undelivered(registry, thread, known, row.wakes) : [];
     renewed.push({ thread, lease_ms: until - clock.now(), signals });
   }
   return ok(renewed);
@@ -162,7 +162,7 @@ export function findAbandoned({ connection, clock, isGone }: Registry): Abandone
 }
 
 /** At work: interrupted. Else (claimed and not begun): free again, as it was. */
-function letGo(registry: Registry, lost: Abandoned): string[] {
+function abandonLease(registry: Registry, lost: Abandoned): string[] {
   const { connection, clock, feed, isGone } = registry;
   const { number, id: thread, seq, status, owner } = lost;
   const now = clock.now();
@@ -180,7 +180,7 @@ function letGo(registry: Registry, lost: Abandoned): string[] {
 }
 
 export const interruptAbandoned = (registry: Registry): Outcome<string[]> =>
-  ok(findAbandoned(registry).flatMap((lost) => letGo(registry, lost)));
+  ok(findAbandoned(registry).flatMap((lost) => abandonLease(registry, lost)));
 
 /** Threads that ended, whose holder was lost before it let them go. */
 export function findUnreleased({ connection, clock, isGone }: Registry) {

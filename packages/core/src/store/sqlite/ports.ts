@@ -7,8 +7,8 @@ import type {
   Answer,
   Approvals,
   BudgetState,
-  Held,
   Journal,
+  LeasedThread,
   Leases,
   NewThread,
   Owner,
@@ -78,7 +78,7 @@ export interface Parts extends Registry {
 export function threadsPort(parts: Parts): ThreadTable {
   const { connection, clock, group } = parts;
 
-  function createThread(thread: NewThread): Answer<Held> {
+  function createThread(thread: NewThread): Answer<LeasedThread> {
     const text = encodeThread(thread);
     if (!text.ok) return Promise.resolve(text);
     const birth = Buffer.from(parts.random(8)).toString('hex');
@@ -141,7 +141,7 @@ export function journalPort(parts: Parts): Journal {
 }
 
 /** Waits for the first queued thread: rung by what is queued, or when the next one is due. */
-async function take(parts: Parts, owner: Owner, wanted: Wanted): Answer<Held[]> {
+async function take(parts: Parts, owner: Owner, wanted: Wanted): Answer<LeasedThread[]> {
   const { group, feed, clock } = parts;
   const { count, projects, waitMs = 0 } = wanted;
   if (projects.length === 0 || count < 1) return ok([]);

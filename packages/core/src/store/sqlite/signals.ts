@@ -6,7 +6,7 @@ import { type SignalText, signalPayload } from '../encode.ts';
 import type { Signal } from '../port.ts';
 import { isEnded, noThread, type ThreadStatus } from '../thread-id.ts';
 import type { Connection } from './file/connection.ts';
-import type { HeldThread } from './leased-thread.ts';
+import type { CachedLease } from './leased-thread.ts';
 import type { Registry } from './threads.ts';
 
 const MAX_READ = 1000;
@@ -55,14 +55,14 @@ export function sendSignal(
 }
 
 /** What the holder was not told yet; it is told now. */
-export function untoldSignals(
+export function undelivered(
   { connection, held }: Registry,
   thread: string,
-  known: HeldThread,
+  known: CachedLease,
   wakes: number,
 ): readonly Signal[] {
   if (wakes <= known.told) return NOTHING;
   const signals = signalsAfter(connection, thread, known.told);
-  held.setTold(known, signals.at(-1)?.number ?? known.told);
+  held.markDelivered(known, signals.at(-1)?.number ?? known.told);
   return signals;
 }

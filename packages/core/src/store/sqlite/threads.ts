@@ -4,7 +4,7 @@ import { costAndTitle, type EventText, eventData, type ThreadText } from '../enc
 import type {
   EventFields,
   EventRange,
-  Held,
+  LeasedThread,
   NewThread,
   SpentThread,
   StoredEvent,
@@ -97,7 +97,7 @@ export function queryThreads(connection: Connection, filter: ThreadFilter): Outc
 }
 
 /** With what it takes to run it; remembered as held when it has a lease. */
-export function holdThread(registry: Registry, id: string, now: number): Outcome<Held> {
+export function holdThread(registry: Registry, id: string, now: number): Outcome<LeasedThread> {
   const { connection, held, accounts } = registry;
   const row = connection.get<FoundRow>(FIND, id);
   if (!row) return noThread(id);

@@ -16,10 +16,10 @@ import type { RunRequest, ThreadResult } from '@kernmantle/core/harness';
 import { checkItemText, type Library } from '@kernmantle/core/items';
 import type { ProviderEndpoint } from '@kernmantle/core/llm';
 import {
-  personRow,
+  type Actor,
+  actorName,
+  personAuditRow,
   type Runtime,
-  type Speaker,
-  spokenBy,
   type Threads,
 } from '@kernmantle/core/runtime';
 import type { Store } from '@kernmantle/core/store';
@@ -40,16 +40,16 @@ import { signalKey, type ThreadWork, withThreads } from '../threads/open-threads
 import {
   countRefused,
   exitCodeOfThread,
+  printNextStep,
+  printResult,
   showResult,
-  tellEnding,
-  tellNext,
 } from '../threads/result-text.ts';
 import { parseParameters, readInput, textsOf } from './exec.ts';
 
 /** Time in which an interrupted thread can record its interruption. */
 const LEAVE_PATIENCE_MS = 1000;
 
-function listenForInterrupts(view: RunView, store: Store, person: Speaker) {
+function listenForInterrupts(view: RunView, store: Store, person: Actor) {
   const controller = new AbortController();
   let [presses, last]: [number, NodeJS.Timeout | undefined] = [0, undefined];
 
@@ -60,12 +60,12 @@ function listenForInterrupts(view: RunView, store: Store, person: Speaker) {
   async function askToStop(): Promise<void> {
     const thread = view.isAtWork() ? view.root() : undefined;
     // Only this run receives the signal. A later resume must not be stopped by it.
-    const by = spokenBy(person);
+    const by = actorName(person);
     const wish = { kind: 'terminate', payload: { this_run: true }, key: signalKey(), by };
     const sent =
       thread === undefined
         ? undefined
-        : await store.signal({ thread, ...wish }, personRow(person, 'stop', thread));
+        : await store.signal({ thread, ...wish }, personAuditRow(person, 'stop', thread));
     if (sent?.ok) view.say('stopping; press Ctrl-C again to leave at once and resume later');
     else controller.abort();
   }
@@ -125,8 +125,8 @@ async function finish(
     const limits = row.ok ? row.output.limits : {};
     const around = { limits, ...refused, isShared: store.fleet !== undefined };
     showResult(result, terminal);
-    tellEnding(result, around, terminal);
-    tellNext(result, around, terminal);
+    printResult(result, around, terminal);
+    printNextStep(result, around, terminal);
   }
   return await exitCodeOfThread(result, store);
 }
@@ -189,7 +189,7 @@ async function answered(
     const { thread_id } = done.output;
     if (!(await answerHere(store, thread_id, person, speaker(call)))) break;
     // In a shared store the answer has queued the thread for a worker.
-    done = await (store.fleet ? threads.goOn : threads.resume)(thread_id, signal);
+    done = await (store.fleet ? threads.resumeAnywhere : threads.resume)(thread_id, signal);
   }
   return done;
 }

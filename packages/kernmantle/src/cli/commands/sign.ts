@@ -2,7 +2,7 @@ import { existsSync } from 'node:fs';
 import { join, relative, resolve } from 'node:path';
 import { EXIT, ok } from '@kernmantle/core/base';
 import { type SignatureState, verifyItem } from '@kernmantle/core/items';
-import { noted, personRow, signFiles } from '@kernmantle/core/runtime';
+import { noted, personAuditRow, signFiles } from '@kernmantle/core/runtime';
 import { asList } from '../command.ts';
 import { inProject, speaker } from '../project.ts';
 import { type Colour, visible } from '../terminal/terminal.ts';
@@ -13,7 +13,12 @@ export const showKeys = inProject(async (runtime, call) => {
   const before = runtime.keys.list();
   const isNew = before.ok && !before.output.some(({ name }) => name === 'signing');
   const signing = runtime.keys.signingKey();
-  const row = personRow(speaker(call), 'keys', signing.ok ? signing.output.id : '', 'made a key');
+  const row = personAuditRow(
+    speaker(call),
+    'keys',
+    signing.ok ? signing.output.id : '',
+    'made a key',
+  );
   const key = isNew ? noted(runtime, row, signing) : signing;
   if (!key.ok) return key;
   const { id, publicKey } = key.output;

@@ -20,7 +20,7 @@ import { BUNDLE } from '@kernmantle/core/runtime';
 import type { StoredEvent } from '@kernmantle/core/store';
 import { drawProvenance } from '../commands/provenance.ts';
 import { createRunView } from '../threads/live-view.ts';
-import { countRefused, tellEnding } from '../threads/result-text.ts';
+import { countRefused, printResult } from '../threads/result-text.ts';
 import { count } from '../threads/status-text.ts';
 import { type DemoProject, heading } from './demo-project.ts';
 
@@ -55,7 +55,7 @@ async function runThread(
   if (!done.ok) return done;
   const row = await store.thread(done.output.thread_id);
   const refused = await countRefused(store, done.output.thread_id);
-  tellEnding(done.output, { limits: row.ok ? row.output.limits : {}, ...refused }, shown);
+  printResult(done.output, { limits: row.ok ? row.output.limits : {}, ...refused }, shown);
   const events = await readStored(store, done.output.thread_id);
   return events.ok ? ok({ result: done.output, events: events.output }) : events;
 }

@@ -35,13 +35,13 @@ export function createScreen(write: (text: string) => void) {
       write(`${erase()}${bottom(lines)}`);
       drawn = lines;
     },
-    /** Removes the drawn lines and draws nothing until `goOn` is called. */
+    /** Removes the drawn lines and draws nothing until `resume` is called. */
     pause(): void {
       if (!isOpen) return;
       write(`${erase()}${SHOW}`);
       [drawn, isPaused] = [[], true];
     },
-    goOn(): void {
+    resume(): void {
       if (isOpen) write(HIDE);
       isPaused = false;
     },

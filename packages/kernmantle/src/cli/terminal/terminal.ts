@@ -97,7 +97,7 @@ const CODES: Readonly<Record<Colour, readonly [number, number]>> = {
 export interface Drawn {
   /** Shows all pending events, then stops drawing. */
   pause(): Promise<void> | void;
-  goOn(): void;
+  resume(): void;
 }
 
 export type Terminal = ReturnType<typeof createTerminal>;
@@ -205,7 +205,7 @@ export function createTerminal(json: boolean, output: Output) {
       const written = later;
       later = undefined;
       for (const write of written) write();
-      for (const one of paused) one.goOn();
+      for (const one of paused) one.resume();
     }
   }
 

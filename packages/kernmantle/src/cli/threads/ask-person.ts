@@ -3,13 +3,13 @@
 import { getOwn, isObject, plainText } from '@kernmantle/core/base';
 import type { Noted } from '@kernmantle/core/journal';
 import {
+  type Actor,
   type AskPerson,
   askHere,
   choicesFor,
   isFileChanged,
   type PersonAnswer,
   reasonsText,
-  type Speaker,
   type Threads,
 } from '@kernmantle/core/runtime';
 import type { Approval, Store } from '@kernmantle/core/store';
@@ -119,7 +119,7 @@ export async function answerHere(
   store: Store,
   thread: string,
   person: AskPerson,
-  by: Speaker,
+  by: Actor,
 ): Promise<boolean> {
   const open = await store.approvals({ thread, state: 'pending' });
   const rows = open.ok ? open.output.filter(({ shown }) => shown.action === 'ask') : [];
@@ -136,25 +136,25 @@ export async function answerHere(
  * Questions of the threads below the one that is followed, which runs on meanwhile: they are put to the
  * person one after the other, and the thread that asked goes on with the answer.
  */
-export function answerBelow(terminal: Terminal, by: Speaker) {
+export function answerBelow(terminal: Terminal, by: Actor) {
   const over = new AbortController();
   const person = personAt(terminal, over.signal);
   const asked = new Set<string>();
 
   async function ask(threads: Threads, id: string, root: string): Promise<void> {
-    const { store, goOn } = threads;
+    const { store, resumeAnywhere } = threads;
     const found = await store.approvals({ id, state: 'pending' });
     const [row] = found.ok ? found.output : [];
     if (!row || !person || row.thread === undefined || row.thread === root) return;
     const done = await askHere(store, row, person, by);
     if (!done.ok && isFileChanged(done)) {
-      await goOn(row.thread, over.signal);
+      await resumeAnywhere(row.thread, over.signal);
       if (!over.signal.aborted) await ask(threads, id, root);
       return;
     }
     const isOpen = !done.ok || done.output.state === 'pending';
     // Where machines share the store, the answer has queued it.
-    if (!isOpen && !store.fleet) void goOn(row.thread, over.signal);
+    if (!isOpen && !store.fleet) void resumeAnywhere(row.thread, over.signal);
   }
   return {
     hear(threads: Threads | undefined, root: string | undefined, { type, data }: Noted): void {

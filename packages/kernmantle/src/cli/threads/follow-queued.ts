@@ -39,8 +39,8 @@ export const howToGoOn = (thread: string): string =>
   `\`km threads tail -f ${thread}\` follows it, \`km threads stop ${thread}\` ends it`;
 
 async function isUnserved({ fleet }: Store, row: ThreadRow): Promise<boolean> {
-  const { whoServes } = await import('@kernmantle/fleet');
-  const serving = fleet ? await whoServes(fleet, row) : undefined;
+  const { findWorkersFor } = await import('@kernmantle/fleet');
+  const serving = fleet ? await findWorkersFor(fleet, row) : undefined;
   return serving?.ok === true && serving.output.length === 0;
 }
 
@@ -60,7 +60,7 @@ export async function tellUnserved(
   return isSo;
 }
 
-const LOOK_MS = 3000;
+const POLL_MS = 3000;
 /** A worker would go on with it. */
 const LEFT: ReadonlySet<ThreadStatus> = new Set(['spawning', 'interrupted', 'running']);
 
@@ -87,7 +87,7 @@ export function watchServer(
     }
     isAsking = false;
   };
-  const timer = setInterval(() => void look(), LOOK_MS);
+  const timer = setInterval(() => void look(), POLL_MS);
   return () => clearInterval(timer);
 }
 

@@ -1,7 +1,7 @@
 // The output of a command while a thread runs: a live view on a terminal, a line per event without one, and JSON
 // events for programs. The views only show events.
 import { shorten } from '@kernmantle/core/base';
-import type { Live } from '@kernmantle/core/harness';
+import type { RunObserver } from '@kernmantle/core/harness';
 import { argumentsText, eventFlags, type Noted, summary } from '@kernmantle/core/journal';
 import type { Store } from '@kernmantle/core/store';
 import { createScreen } from '../terminal/screen.ts';
@@ -10,7 +10,7 @@ import { figureLines, SAYING_MAX } from './figure-lines.ts';
 import { toldOf } from './status-text.ts';
 
 export interface RunView {
-  live: Live;
+  live: RunObserver;
   /** Called when the registry is open. `root`: a thread that existed before. */
   begin(store: Store, root?: string): Promise<void>;
   /** The thread of the first event. */
@@ -32,7 +32,7 @@ interface HeardFrom {
 type Hear = (thread: string, event: Noted, at: HeardFrom) => Promise<void>;
 
 /** The part that all views share: it finds the root thread and handles one event at a time. */
-function createEars(hear: Hear, onText: (thread: string, piece: string) => void = () => {}) {
+function createObserver(hear: Hear, onText: (thread: string, piece: string) => void = () => {}) {
   let root: string | undefined;
   let store: Store | undefined;
   let heard: Promise<void> = Promise.resolve();
@@ -60,25 +60,25 @@ function createEars(hear: Hear, onText: (thread: string, piece: string) => void 
 function createJsonView(terminal: Terminal): RunView {
   const printed = new Map<string, number>();
   async function flush(thread: string): Promise<void> {
-    const events = await ears.store()?.read(thread, { after: printed.get(thread) ?? 0 });
+    const events = await observer.store()?.read(thread, { after: printed.get(thread) ?? 0 });
     for (const event of events?.ok ? events.output : []) {
       printed.set(thread, event.seq);
       terminal.out(JSON.stringify(event));
     }
   }
-  const ears = createEars((thread) => flush(thread));
+  const observer = createObserver((thread) => flush(thread));
   return {
-    ...ears,
+    ...observer,
     async begin(store, root) {
-      await ears.begin(store, root);
+      await observer.begin(store, root);
       const row = root === undefined ? undefined : await store.thread(root);
       // `threads show` prints older events.
       if (row?.ok) printed.set(row.output.id, row.output.seq);
     },
     say: (line) => terminal.note(line),
     async end() {
-      await ears.heard();
-      const root = ears.root();
+      await observer.heard();
+      const root = observer.root();
       for (const thread of new Set([...printed.keys(), ...(root === undefined ? [] : [root])])) {
         await flush(thread);
       }
@@ -138,8 +138,8 @@ function createTeller(terminal: Terminal, print: (line: string) => void): Hear {
 }
 
 function createPlainView(terminal: Terminal): RunView {
-  const ears = createEars(createTeller(terminal, terminal.note));
-  const drawn = { pause: () => ears.heard(), goOn: () => {} };
+  const ears = createObserver(createTeller(terminal, terminal.note));
+  const drawn = { pause: () => ears.heard(), resume: () => {} };
   terminal.drawn.add(drawn);
   async function end(): Promise<void> {
     await ears.heard();
@@ -191,7 +191,7 @@ function createLiveView(terminal: Terminal): RunView {
     doing = visible(`${tool} ${argumentsText(values, 60)}`).trim();
   }
 
-  const ears = createEars(
+  const ears = createObserver(
     async (thread, event, at) => {
       follow(thread, event);
       if (eventFlags(event.type).turn !== 'begins') await tell(thread, event, at);
@@ -209,7 +209,7 @@ function createLiveView(terminal: Terminal): RunView {
       await ears.heard();
       screen.pause();
     },
-    goOn: screen.goOn,
+    resume: screen.resume,
   };
   terminal.drawn.add(drawn);
   return {

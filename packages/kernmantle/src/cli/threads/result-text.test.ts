@@ -4,7 +4,7 @@ import { arbitraryEvent } from '@kernmantle/test-support/journals';
 import fc from 'fast-check';
 import { expect, test } from 'vitest';
 import type { Terminal } from '../terminal/terminal.ts';
-import { exitCodeOfThread, showResult, tellNext } from './result-text.ts';
+import { exitCodeOfThread, printNextStep, showResult } from './result-text.ts';
 
 /** A registry whose threads have events of these types. */
 function having(...types: string[]): Store {
@@ -65,7 +65,11 @@ test.each([
   } as unknown as Terminal;
   const ended = { thread_id: 't', outputs: {}, text: '', reason: '', cost: {} };
   const result = { ...ended, status: 'limit', code: `${limit}_exceeded` } as const;
-  tellNext(result, { limits: { [limit]: { value: 1, from } }, denied: 0, failed: 0 }, terminal);
+  printNextStep(
+    result,
+    { limits: { [limit]: { value: 1, from } }, denied: 0, failed: 0 },
+    terminal,
+  );
   expect(notes.join()).toContain(hint);
   if (limit === 'spend') expect(notes.join()).not.toContain('hook');
 });
@@ -77,7 +81,7 @@ test('a person who stopped a run is told how to resume it', () => {
     note: (text: string) => void notes.push(text),
   } as unknown as Terminal;
   const ended = { thread_id: 't', outputs: {}, text: '', reason: '', cost: {} };
-  tellNext({ ...ended, status: 'terminated' }, { limits: {}, denied: 0, failed: 0 }, terminal);
+  printNextStep({ ...ended, status: 'terminated' }, { limits: {}, denied: 0, failed: 0 }, terminal);
   expect(notes.join()).toContain('`km threads resume t`');
 });
 

@@ -169,7 +169,7 @@ function nextStep(
 }
 
 /** One line with the cost and what was denied or failed, on standard error; the result itself is data. */
-export function tellEnding(
+export function printResult(
   result: ThreadResult,
   { limits, denied, failed }: Circumstances,
   terminal: Terminal,
@@ -185,8 +185,11 @@ export function tellEnding(
   terminal.note(`${status}${why} (${costText(result.cost, currency)})${told}`);
 }
 
-export const tellNext = (result: ThreadResult, around: Circumstances, terminal: Terminal): void =>
-  terminal.note(terminal.paint('dim', `next: ${nextStep(result, around)}`));
+export const printNextStep = (
+  result: ThreadResult,
+  around: Circumstances,
+  terminal: Terminal,
+): void => terminal.note(terminal.paint('dim', `next: ${nextStep(result, around)}`));
 
 /** Outputs when the directive has some, else what the model said last. Words around outputs are for people. */
 export function showResult(

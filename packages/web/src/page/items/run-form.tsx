@@ -1,7 +1,7 @@
 // The form that starts a directive: one field for each input, limits that can only be lowered, and at its
 // foot what the run may do and what it costs at most.
 import { useId, useState } from 'preact/hooks';
-import type { Acted, ItemInput, ItemView, LimitMeter } from '../../model/api.ts';
+import type { ActionResult, ItemInput, ItemView, LimitMeter } from '../../model/api.ts';
 import { limitName, limitOrigin, limitValue } from '../../model/format.ts';
 import { type PageFault, post } from '../api.ts';
 import { connection } from '../connection.ts';
@@ -203,7 +203,7 @@ export function RunForm(props: { directive: string; view: ItemView; onClose: () 
     setFaults('faults' in read ? read.faults : {});
     if ('faults' in read) return;
     setBusy(true);
-    const answer = await post<Acted>('threads', read.wish);
+    const answer = await post<ActionResult>('threads', read.wish);
     setBusy(false);
     if (answer.ok) return go(pathOf('t', answer.output.thread_id));
     setFaults(faultsOf(answer.error, view.inputs));

@@ -1,6 +1,6 @@
 // What the fields of the run form say, as a request: each text read by the type of its input, limits only
 // ever lower than they are. Faults of a field stand under its name, those of the server too.
-import type { Data, ItemInput, LimitMeter, RunWish } from '../../model/api.ts';
+import type { Data, ItemInput, LimitMeter, RunRequestBody } from '../../model/api.ts';
 import { shellWord } from '../../model/format.ts';
 import type { PageFault } from '../api.ts';
 
@@ -63,7 +63,7 @@ export function readWish(
   directive: string,
   about: { readonly inputs: readonly ItemInput[]; readonly limits: readonly LimitMeter[] },
   fields: RunFields,
-): { readonly wish: RunWish } | { readonly faults: FieldFaults } {
+): { readonly wish: RunRequestBody } | { readonly faults: FieldFaults } {
   const faults: Record<string, string> = {};
   const inputs: Record<string, Data> = {};
   for (const input of about.inputs) {
@@ -86,7 +86,7 @@ export function readWish(
   }
   if (Object.keys(faults).length > 0) return { faults };
   const [model, message] = [fields.model.trim(), fields.message.trim()];
-  const wish: RunWish = {
+  const wish: RunRequestBody = {
     directive,
     inputs,
     ...(Object.keys(limits).length > 0 ? { limits } : {}),
@@ -118,7 +118,13 @@ export function faultsOf(fault: PageFault, inputs: readonly ItemInput[]): FieldF
 }
 
 /** `km run` with the same words. */
-export function runCommand({ directive, inputs, limits = {}, model, message }: RunWish): string {
+export function runCommand({
+  directive,
+  inputs,
+  limits = {},
+  model,
+  message,
+}: RunRequestBody): string {
   const option = (name: string): string =>
     name === 'duration_seconds' ? 'duration' : name.replaceAll('_', '-');
   const words = [

@@ -5,12 +5,12 @@ import type { LimitMeter, ListedRun, RightUse } from '../../model/api.ts';
 import { costSeries } from '../../model/cost-series.ts';
 import { bytes, count, counted, limitName, rightWords } from '../../model/format.ts';
 import {
-  type DeedSums,
-  type DeedTarget,
-  type DeedVerb,
   deedTargets,
+  type EffectKind,
+  type EffectTarget,
+  type EffectTotals,
 } from '../../model/thread-sums.ts';
-import type { TimelineRow } from '../../model/timeline-entry.ts';
+import type { TimelineEntry } from '../../model/timeline-entry.ts';
 import { Button } from '../parts/button.tsx';
 import { MeterBar, MeterValue } from '../parts/figures.tsx';
 import { Icon, type IconName } from '../parts/icons.tsx';
@@ -84,14 +84,14 @@ export function RightsCard(props: { rights: readonly RightUse[]; onAll: () => vo
   );
 }
 
-const VERB_ICONS: Readonly<Record<DeedVerb, IconName>> = {
+const VERB_ICONS: Readonly<Record<EffectKind, IconName>> = {
   wrote: 'write',
   sent: 'net',
   read: 'read',
   started: 'child',
 };
 
-function deedNote({ verb, times, bytes: size, open, unknown }: DeedTarget): string {
+function deedNote({ verb, times, bytes: size, open, unknown }: EffectTarget): string {
   const parts: string[] = [];
   if (verb === 'started') parts.push(count(times));
   else if (times > 1) parts.push(`${count(times)}×`);
@@ -101,7 +101,7 @@ function deedNote({ verb, times, bytes: size, open, unknown }: DeedTarget): stri
   return parts.join(', ');
 }
 
-function Sums({ sums }: { sums: DeedSums }) {
+function Sums({ sums }: { sums: EffectTotals }) {
   const figures: readonly (readonly [number, string, string])[] = [
     [sums.done, 'done', ''],
     [sums.denied, 'denied', 'bad'],
@@ -124,8 +124,8 @@ function Sums({ sums }: { sums: DeedSums }) {
 }
 
 export function DeedsCard(props: {
-  rows: readonly TimelineRow[];
-  sums: DeedSums;
+  rows: readonly TimelineEntry[];
+  sums: EffectTotals;
   onTarget: (seq: number) => void;
   onAll: () => void;
 }) {
@@ -185,7 +185,7 @@ function MeterRows(props: { meters: readonly LimitMeter[]; currency: string; mos
 
 export function CostCard(props: {
   thread: ListedRun;
-  rows: readonly TimelineRow[];
+  rows: readonly TimelineEntry[];
   below: readonly ListedRun[];
   currency: string;
   onRaise: () => void;

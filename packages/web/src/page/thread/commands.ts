@@ -1,8 +1,8 @@
 // Commands of a terminal that do the same as the page, and what a sheet with limits comes to.
-import type { Act, LimitMeter, ResumeWish } from '../../model/api.ts';
+import type { LimitMeter, ResumeWish, WebAction } from '../../model/api.ts';
 import { limitValue, shellWord } from '../../model/format.ts';
 
-const COMMANDS: Readonly<Record<Act, string>> = {
+const COMMANDS: Readonly<Record<WebAction, string>> = {
   pause: 'threads pause',
   resume: 'threads resume',
   inject: 'threads inject',
@@ -12,7 +12,7 @@ const COMMANDS: Readonly<Record<Act, string>> = {
   replay: 'replay',
 };
 /** The command that does the same. */
-export const commandOf = (act: Act, id: string, rest = ''): string =>
+export const commandOf = (act: WebAction, id: string, rest = ''): string =>
   `km ${COMMANDS[act]} ${id}${rest}`;
 
 /** As the option of `threads resume` is called. */

@@ -5,7 +5,7 @@ import { eventFlags } from '@kernmantle/core/journal';
 import { useEffect, useMemo, useRef, useState } from 'preact/hooks';
 import type { EventDetail, SlimEvent } from '../../model/api.ts';
 import { bytes, count } from '../../model/format.ts';
-import type { TimelineRow } from '../../model/timeline-entry.ts';
+import type { TimelineEntry } from '../../model/timeline-entry.ts';
 import { Button } from '../parts/button.tsx';
 import { Time } from '../parts/figures.tsx';
 import { PiecesView } from '../parts/json-view.tsx';
@@ -36,7 +36,7 @@ const authorOf = ({ by = 'harness' }: SlimEvent): string =>
   Object.hasOwn(AUTHORS, by) ? (AUTHORS[by] ?? by) : by;
 
 /** Messages, and one line for each call and hook. */
-function useLines(events: readonly SlimEvent[], rows: readonly TimelineRow[]) {
+function useLines(events: readonly SlimEvent[], rows: readonly TimelineEntry[]) {
   return useMemo(() => {
     const said = events
       .filter(
@@ -95,14 +95,14 @@ function Message({ id, event }: { id: string; event: SlimEvent }) {
   );
 }
 
-const OUTCOMES: Readonly<Partial<Record<TimelineRow['state'], string>>> = {
+const OUTCOMES: Readonly<Partial<Record<TimelineEntry['state'], string>>> = {
   done: 'done',
   open: 'runs',
   waits: 'waits for you',
   unknown: 'outcome unknown',
 };
 
-function StepLine({ row, onSelect }: { row: TimelineRow; onSelect: (seq: number) => void }) {
+function StepLine({ row, onSelect }: { row: TimelineEntry; onSelect: (seq: number) => void }) {
   const isBad = row.state === 'denied' || row.state === 'failed';
   const isYou = row.state === 'waits' || row.state === 'unknown';
   const word = isBad ? `${row.state}${row.why === '' ? '' : `, ${row.why}`}` : OUTCOMES[row.state];
@@ -159,7 +159,7 @@ function useFollowed(follow: boolean, onFollow: (follow: boolean) => void) {
 export function Conversation(props: {
   id: string;
   events: readonly SlimEvent[];
-  rows: readonly TimelineRow[];
+  rows: readonly TimelineEntry[];
   /** The reply under way. */
   text: string;
   /** The end of the conversation stays in sight. */

@@ -10,7 +10,7 @@ import {
   money,
   shortCount,
 } from '../../model/format.ts';
-import type { TimelineRow } from '../../model/timeline-entry.ts';
+import type { TimelineEntry } from '../../model/timeline-entry.ts';
 import { Button } from '../parts/button.tsx';
 import { MeterBar } from '../parts/figures.tsx';
 import { ErrorState, LoadingRows, useResource } from '../parts/states.tsx';
@@ -113,7 +113,7 @@ function Limits({ meters, currency }: { meters: readonly LimitMeter[]; currency:
 
 export function CostTab(props: {
   view: ThreadView;
-  rows: readonly TimelineRow[];
+  rows: readonly TimelineEntry[];
   currency: string;
   onSelect: (seq: number) => void;
 }) {

@@ -3,7 +3,7 @@
 import { useState } from 'preact/hooks';
 import type { ArgumentView, EventDetail, Gate, LongText, ProvenanceView } from '../../model/api.ts';
 import { bytes } from '../../model/format.ts';
-import type { TimelineRow } from '../../model/timeline-entry.ts';
+import type { TimelineEntry } from '../../model/timeline-entry.ts';
 import { get, type PageAnswer } from '../api.ts';
 import { ProvenanceGraph } from '../graph/provenance-graph.tsx';
 import { Icon, type IconName } from '../parts/icons.tsx';
@@ -122,7 +122,7 @@ export function Provenance(props: {
   return <ProvenanceGraph provenance={answer.output} onSelect={onSelect} focus={seq} />;
 }
 
-function Result({ id, row }: { id: string; row: TimelineRow }) {
+function Result({ id, row }: { id: string; row: TimelineEntry }) {
   const seq = row.result;
   const { answer, again } = useResource<EventDetail>(
     seq === undefined ? undefined : threadResource(id, `/events/${seq}`),
@@ -143,7 +143,7 @@ function Result({ id, row }: { id: string; row: TimelineRow }) {
   );
 }
 
-const TONES: Readonly<Partial<Record<TimelineRow['state'], string>>> = {
+const TONES: Readonly<Partial<Record<TimelineEntry['state'], string>>> = {
   denied: 'bad',
   failed: 'bad',
   waits: 'you',
@@ -152,7 +152,7 @@ const TONES: Readonly<Partial<Record<TimelineRow['state'], string>>> = {
 };
 
 /** `Denied before anything was sent.` and why; the gates that it came to. */
-function Verdict({ detail, row }: { detail: EventDetail; row: TimelineRow }) {
+function Verdict({ detail, row }: { detail: EventDetail; row: TimelineEntry }) {
   const { verdict, why, gates } = detail;
   if (verdict === undefined && !gates) return null;
   return (
@@ -182,7 +182,7 @@ export const Ways = ({ ways }: { ways: readonly string[] }) => (
 
 export function Decision(props: {
   id: string;
-  row: TimelineRow;
+  row: TimelineEntry;
   detail: EventDetail;
   onSelect: (seq: number) => void;
 }) {

@@ -1,5 +1,5 @@
 // Who this thread is: name, state, who started it, what ran by hash and key, and what can be done to it.
-import type { Act, Data, DataObject, ListedRun, ThreadView } from '../../model/api.ts';
+import type { Data, DataObject, ListedRun, ThreadView, WebAction } from '../../model/api.ts';
 import { isUnserved, NO_WORKER, SERVE_IT, workerName } from '../../model/fleet.ts';
 import { clockTime, seconds } from '../../model/format.ts';
 import { visibleText } from '../../model/untrusted-text.ts';
@@ -164,7 +164,7 @@ const ENDED = new Set([
 export const isEndedStatus = (status: string): boolean => ENDED.has(status);
 
 interface ThreadAct {
-  readonly act: Act;
+  readonly act: WebAction;
   readonly icon: IconName;
   readonly word: string;
   /** What it says while it is busy. */

@@ -4,7 +4,7 @@ import { useState } from 'preact/hooks';
 import type { Data, EventDetail, SlimEvent } from '../../model/api.ts';
 import { clockTime, count, money, seconds } from '../../model/format.ts';
 import { isTrouble } from '../../model/thread-sums.ts';
-import type { TimelineRow } from '../../model/timeline-entry.ts';
+import type { TimelineEntry } from '../../model/timeline-entry.ts';
 import { Button } from '../parts/button.tsx';
 import { Command } from '../parts/copy.tsx';
 import { Time } from '../parts/figures.tsx';
@@ -22,7 +22,7 @@ import { iconOf } from './timeline-row.tsx';
 
 function Turn(props: {
   id: string;
-  row: TimelineRow;
+  row: TimelineEntry;
   detail: EventDetail;
   reply: SlimEvent | undefined;
   currency: string;
@@ -69,7 +69,7 @@ const at = (value: Data | undefined, name: string): Data | undefined =>
     ? (value as { readonly [name: string]: Data })[name]
     : undefined;
 
-function Hook({ row, detail }: { row: TimelineRow; detail: EventDetail }) {
+function Hook({ row, detail }: { row: TimelineEntry; detail: EventDetail }) {
   const data = at(detail.event, 'data') ?? detail.event;
   const changed = (['limits', 'model', 'notes'] as const)
     .map((name) => [name, at(data, name)] as const)
@@ -112,7 +112,7 @@ function Hook({ row, detail }: { row: TimelineRow; detail: EventDetail }) {
 function Note(props: {
   id: string;
   seq: number;
-  row: TimelineRow | undefined;
+  row: TimelineEntry | undefined;
   detail: EventDetail;
 }) {
   const { id, seq, row, detail } = props;
@@ -127,7 +127,7 @@ function Note(props: {
 }
 
 /** Which were denied and why, before anything is selected. */
-function Overview(props: { rows: readonly TimelineRow[]; onSelect: (seq: number) => void }) {
+function Overview(props: { rows: readonly TimelineEntry[]; onSelect: (seq: number) => void }) {
   const troubles = props.rows.filter(isTrouble).slice(0, 100);
   return (
     <section class="card pane stack insp" aria-label="What needs a look">
@@ -203,14 +203,14 @@ interface InspectorProps {
   /** Whose event it is. */
   readonly thread: string;
   readonly seq: number | undefined;
-  readonly row: TimelineRow | undefined;
-  readonly rows: readonly TimelineRow[];
+  readonly row: TimelineEntry | undefined;
+  readonly rows: readonly TimelineEntry[];
   readonly events: readonly SlimEvent[];
   readonly currency: string;
   onSelect(seq: number | undefined): void;
 }
 
-const SIDES: Readonly<Record<TimelineRow['kind'], string>> = {
+const SIDES: Readonly<Record<TimelineEntry['kind'], string>> = {
   call: 'Decision',
   child: 'Decision',
   turn: 'Turn',
@@ -219,7 +219,7 @@ const SIDES: Readonly<Record<TimelineRow['kind'], string>> = {
 };
 
 /** The event that says most of a row: the refusal of a call, the reply of a turn, a hook's answer. */
-const telling = (row: TimelineRow | undefined, seq: number): number =>
+const telling = (row: TimelineEntry | undefined, seq: number): number =>
   row?.kind === 'turn' || row?.kind === 'hook'
     ? (row.result ?? row.seq)
     : (row?.denials.at(-1) ?? row?.seq ?? seq);

@@ -3,7 +3,7 @@
 import type { DataObject, EventDetail, RightUse, ThreadView } from '../../model/api.ts';
 import { count, rightWords, seconds } from '../../model/format.ts';
 import { isRefused } from '../../model/thread-sums.ts';
-import type { TimelineRow } from '../../model/timeline-entry.ts';
+import type { TimelineEntry } from '../../model/timeline-entry.ts';
 import { now, Time } from '../parts/figures.tsx';
 import { Icon } from '../parts/icons.tsx';
 import { EmptyState, useResource } from '../parts/states.tsx';
@@ -64,7 +64,7 @@ function Granted({ rights }: { rights: readonly RightUse[] }) {
   );
 }
 
-function Refusal(props: { id: string; row: TimelineRow; onSelect: (seq: number) => void }) {
+function Refusal(props: { id: string; row: TimelineEntry; onSelect: (seq: number) => void }) {
   const { id, row, onSelect } = props;
   const seq = row.denials.at(-1) ?? row.seq;
   const { answer } = useResource<EventDetail>(threadResource(id, `/events/${seq}`));
@@ -157,7 +157,7 @@ function InForce({ ran }: { ran: DataObject }) {
 
 export function RightsTab(props: {
   view: ThreadView;
-  rows: readonly TimelineRow[];
+  rows: readonly TimelineEntry[];
   onSelect: (seq: number) => void;
 }) {
   const { view, rows, onSelect } = props;

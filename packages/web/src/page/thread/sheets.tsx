@@ -1,10 +1,10 @@
 // What takes a second look before it is done: stopping and killing, replaying; and the rest of what can be
 // done to a thread.
 import { useState } from 'preact/hooks';
-import type { Act, ListedRun, ReplayView, ThreadView } from '../../model/api.ts';
+import type { ListedRun, ReplayView, ThreadView, WebAction } from '../../model/api.ts';
 import { count } from '../../model/format.ts';
 import { FILTERS } from '../../model/thread-sums.ts';
-import type { TimelineRow } from '../../model/timeline-entry.ts';
+import type { TimelineEntry } from '../../model/timeline-entry.ts';
 import { Button } from '../parts/button.tsx';
 import { Command } from '../parts/copy.tsx';
 import { Dialog } from '../parts/dialog.tsx';
@@ -16,12 +16,12 @@ import { commandOf } from './commands.ts';
 import { isEndedStatus, type Sheet } from './header.tsx';
 import type { Acting } from './thread-actions.ts';
 
-const Refused = ({ acting, act }: { acting: Acting; act: Act }) =>
+const Refused = ({ acting, act }: { acting: Acting; act: WebAction }) =>
   acting.refusal?.act === act ? (
     <ErrorState error={acting.refusal.error} command={acting.refusal.command} />
   ) : null;
 
-const OpenCall = ({ row }: { row: TimelineRow }) => (
+const OpenCall = ({ row }: { row: TimelineEntry }) => (
   <li class={FILTERS.writes(row) && row.state === 'open' ? 'you' : ''}>
     <Icon name={FILTERS.writes(row) ? 'write' : 'tool'} />
     <code>{row.name}</code> <ForeignText text={row.target ?? row.text} class="cut mono" />
@@ -45,13 +45,13 @@ const OpenChild = ({ run }: { run: ListedRun }) => (
 /** Names what is open and who stops too; a kill is offered only after a stop that was not answered. */
 export function StopDialog(props: {
   view: ThreadView;
-  rows: readonly TimelineRow[];
+  rows: readonly TimelineEntry[];
   acting: Acting;
   onClose: () => void;
 }) {
   const { view, rows, acting, onClose } = props;
   const { thread } = view;
-  const act: Act = acting.mayKill ? 'kill' : 'stop';
+  const act: WebAction = acting.mayKill ? 'kill' : 'stop';
   const open = rows.filter(
     ({ kind, state }) => kind === 'call' && (state === 'open' || state === 'waits'),
   );
@@ -190,7 +190,7 @@ export function MoreDialog(props: {
 }) {
   const { view, acting, onSheet, onClose } = props;
   const { id } = view.thread;
-  const item = (act: Act, icon: IconName, text: string, run: () => void) => {
+  const item = (act: WebAction, icon: IconName, text: string, run: () => void) => {
     const why = acting.why(act);
     return (
       <li>

@@ -2,7 +2,7 @@
 // back over the stream, so that what the page shows is what the journal holds.
 import { eventFlags } from '@kernmantle/core/journal';
 import { useEffect, useMemo, useRef, useState } from 'preact/hooks';
-import type { Act, Acted, SlimEvent, ThreadView } from '../../model/api.ts';
+import type { ActionResult, SlimEvent, ThreadView, WebAction } from '../../model/api.ts';
 import { type PageAnswer, type PageFault, post } from '../api.ts';
 import { connection } from '../connection.ts';
 import { may } from '../state/session.ts';
@@ -14,17 +14,17 @@ const PATIENCE_MS = 30_000;
 const STOP_MS = 10_000;
 
 interface RefusedAct {
-  readonly act: Act;
+  readonly act: WebAction;
   readonly error: PageFault;
   readonly command: string;
 }
 
 export interface Acting {
   /** Sends it; the answer is for whoever asked, the page shows what the journal says. */
-  send<T = Acted>(act: Act, body: object, command?: string): Promise<PageAnswer<T>>;
-  isBusy(act: Act): boolean;
+  send<T = ActionResult>(act: WebAction, body: object, command?: string): Promise<PageAnswer<T>>;
+  isBusy(act: WebAction): boolean;
   /** Why it cannot be done now; absent when it can. */
-  why(act: Act): string | undefined;
+  why(act: WebAction): string | undefined;
   readonly refusal?: RefusedAct;
   forget(): void;
   /** A stop was asked for and nothing came of it within ten seconds. */
@@ -32,13 +32,13 @@ export interface Acting {
 }
 
 interface Sent {
-  readonly act: Act;
+  readonly act: WebAction;
   readonly after: number;
   readonly status: string;
   readonly at: number;
 }
 
-const REASONS: Readonly<Partial<Record<Act, string>>> = {
+const REASONS: Readonly<Partial<Record<WebAction, string>>> = {
   pause: 'only a thread at work can be paused',
   resume: 'it is at work, or has ended for good',
   inject: 'it has ended for good',
@@ -48,7 +48,7 @@ const REASONS: Readonly<Partial<Record<Act, string>>> = {
   replay: 'only a thread that has ended can be replayed',
 };
 
-function reasonAgainst(act: Act, view: ThreadView | undefined): string | undefined {
+function reasonAgainst(act: WebAction, view: ThreadView | undefined): string | undefined {
   if (!view) return 'not loaded yet';
   if (!may('steer')) return 'your token may look, not steer';
   if (connection.value.state === 'lost') return 'not connected';
@@ -102,7 +102,7 @@ export function useActing(
   }, [isStoppable, isStopping]);
 
   return {
-    async send<T>(act: Act, body: object, command = commandOf(act, id)) {
+    async send<T>(act: WebAction, body: object, command = commandOf(act, id)) {
       setRefusal(undefined);
       const mark = { act, after: now.current.last, status: now.current.status, at: Date.now() };
       setSent((before) => [...before, mark]);

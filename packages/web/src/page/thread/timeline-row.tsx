@@ -2,7 +2,7 @@
 import type { ComponentChildren } from 'preact';
 import type { ListedRun } from '../../model/api.ts';
 import { count, money, seconds } from '../../model/format.ts';
-import type { TimelineRow, TimelineState } from '../../model/timeline-entry.ts';
+import type { TimelineEntry, TimelineState } from '../../model/timeline-entry.ts';
 import type { TimelineScale } from '../../model/timeline-scale.ts';
 import { Button } from '../parts/button.tsx';
 import { Icon, type IconName } from '../parts/icons.tsx';
@@ -39,7 +39,7 @@ const NOTE_ICONS: Readonly<Record<string, IconName>> = {
 };
 const KIND_ICONS = { turn: 'chev', call: 'tool', child: 'child', hook: 'hook' } as const;
 
-export function iconOf(row: TimelineRow): IconName {
+export function iconOf(row: TimelineEntry): IconName {
   const own = STATE_ICONS[row.state];
   if (row.kind === 'note') return row.state === 'waits' ? 'ask' : (NOTE_ICONS[row.name] ?? 'dash');
   return row.kind === 'turn' ? 'chev' : (own ?? KIND_ICONS[row.kind]);
@@ -71,7 +71,7 @@ function sinceStart(ms: number, whole: number): string {
   return hours > 0 ? `${hours}:${String(minutes).padStart(2, '0')}:${rest}` : `${minutes}:${rest}`;
 }
 
-function tookText(row: TimelineRow, { until, isAlive }: RowScene): string {
+function tookText(row: TimelineEntry, { until, isAlive }: RowScene): string {
   if (row.kind === 'note' && row.state !== 'waits') return '';
   if (row.state === 'denied') return '–';
   if (row.took_ms !== undefined) return seconds(row.took_ms / 1000);
@@ -82,7 +82,7 @@ function tookText(row: TimelineRow, { until, isAlive }: RowScene): string {
 }
 
 /** What stands behind its name: why it was refused, what it waits for, how far a child is. */
-function whyText(row: TimelineRow, { children, isAlive }: RowScene): string {
+function whyText(row: TimelineEntry, { children, isAlive }: RowScene): string {
   const { state, why, denials } = row;
   if (state === 'denied') return why === '' ? 'denied' : `denied, ${why}`;
   if (row.kind === 'child' && state === 'open') {
@@ -99,7 +99,7 @@ function whyText(row: TimelineRow, { children, isAlive }: RowScene): string {
   return state === 'open' && isAlive && row.kind !== 'turn' ? 'running' : '';
 }
 
-function turnText({ usage, spend, state }: TimelineRow, { currency, isAlive }: RowScene): string {
+function turnText({ usage, spend, state }: TimelineEntry, { currency, isAlive }: RowScene): string {
   const parts: string[] = [];
   if (usage) {
     const about = usage.estimated ? 'about ' : '';
@@ -154,7 +154,7 @@ function Bar(props: { kind: string; from: number; to: number; scale: TimelineSca
   return <i class={props.kind} style={{ left: `${left}%`, width: `${width}%` }} />;
 }
 
-function bars(row: TimelineRow, scene: RowScene): ComponentChildren {
+function bars(row: TimelineEntry, scene: RowScene): ComponentChildren {
   const { scale, until, isAlive } = scene;
   const end = row.end ?? (isAlive || row.state === 'waits' ? until : row.start);
   const bar = (kind: string, to = end) => (

@@ -4,7 +4,7 @@ import { useEffect, useMemo, useRef, useState } from 'preact/hooks';
 import type { SlimEvent } from '../../model/api.ts';
 import { createThreadFold, type FoldedThread, type ThreadFold } from '../../model/fold-thread.ts';
 import { FILTERS, isRefused, type RowFilter } from '../../model/thread-sums.ts';
-import type { TimelineRow } from '../../model/timeline-entry.ts';
+import type { TimelineEntry } from '../../model/timeline-entry.ts';
 
 /** From this many rows on, turns start closed. */
 export const MANY_ROWS = 2_000;
@@ -47,7 +47,7 @@ export function useFold(events: readonly SlimEvent[]): FoldedThread {
 export type ShownRow =
   | {
       readonly kind: 'row';
-      readonly row: TimelineRow;
+      readonly row: TimelineEntry;
       /** Whose row it is. */
       readonly thread: string;
       readonly depth: number;
@@ -78,7 +78,7 @@ interface RowWish {
 
 /** Turns without a row that fits are left out; with a filter every turn is open. */
 export function shownRows(
-  rows: readonly TimelineRow[],
+  rows: readonly TimelineEntry[],
   thread: string,
   wish: RowWish,
   depth = 0,

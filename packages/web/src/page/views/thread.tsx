@@ -4,8 +4,8 @@ import { useMemo, useState } from 'preact/hooks';
 import type { ListedRun, ThreadView } from '../../model/api.ts';
 import type { FoldedThread } from '../../model/fold-thread.ts';
 import { count } from '../../model/format.ts';
-import { type DeedSums, type RowFilter, sumRows } from '../../model/thread-sums.ts';
-import type { TimelineRow } from '../../model/timeline-entry.ts';
+import { type EffectTotals, type RowFilter, sumRows } from '../../model/thread-sums.ts';
+import type { TimelineEntry } from '../../model/timeline-entry.ts';
 import { connection } from '../connection.ts';
 import { Button } from '../parts/button.tsx';
 import { Dialog } from '../parts/dialog.tsx';
@@ -61,7 +61,7 @@ const TAB_NAMES: Readonly<Record<ThreadTab, string>> = {
   events: 'Events',
 };
 
-function Chips({ sums, filter }: { sums: DeedSums; filter: RowFilter | undefined }) {
+function Chips({ sums, filter }: { sums: EffectTotals; filter: RowFilter | undefined }) {
   const chip = (name: RowFilter | undefined, text: string, tone = '') => (
     <Button
       class={`chip ${tone}`}
@@ -117,7 +117,7 @@ interface ThreadParts {
   readonly view: ThreadView;
   readonly live: FollowedThread;
   readonly folded: FoldedThread;
-  readonly sums: DeedSums;
+  readonly sums: EffectTotals;
   readonly place: ThreadPlace;
   readonly rows: readonly ShownRow[];
   readonly selected: number;
@@ -183,7 +183,7 @@ function TabBody(shown: ThreadParts) {
 }
 
 /** The row that is looked at, also when it is folded away; among raw events none is. */
-function stepOf({ place, rows, selected, folded }: ThreadParts): TimelineRow | undefined {
+function stepOf({ place, rows, selected, folded }: ThreadParts): TimelineEntry | undefined {
   if (place.tab === 'events') return undefined;
   const row = selected < 0 ? undefined : rows[selected];
   if (row?.kind === 'row') return row.row;

@@ -23,7 +23,7 @@ const GATHER_MS = 20;
 const TAKING_MS = 3;
 const REST_MS = 50;
 /** Approvals are decided and expire without any thread moving. */
-const LOOK_MS = 1000;
+const POLL_MS = 1000;
 /** A process that died says nothing; its lease does. */
 const SWEEP_MS = 5000;
 const TROUBLE_MS = 60_000;
@@ -303,8 +303,8 @@ export function createReading(ports: ReadingPorts, from: number) {
   }
 
   const timers = [
-    setInterval(() => isWanted() && pace.schedule(), LOOK_MS).unref(),
-    setInterval(() => void tellFleet(fleet, rounds.listening, trouble), LOOK_MS).unref(),
+    setInterval(() => isWanted() && pace.schedule(), POLL_MS).unref(),
+    setInterval(() => void tellFleet(fleet, rounds.listening, trouble), POLL_MS).unref(),
     setInterval(() => (isWanted() || watched.isAny()) && void store.sweep(), SWEEP_MS).unref(),
   ];
 

@@ -2,7 +2,7 @@
 // was shown: whoever decides sends the digest of it back, and it is computed anew before anything is
 // decided; what has changed, was decided or is over is a conflict.
 import { compact, fail, type Outcome, ok } from '@kernmantle/core/base';
-import { decideApproval, isFileChanged, personRow } from '@kernmantle/core/runtime';
+import { decideApproval, isFileChanged, personAuditRow } from '@kernmantle/core/runtime';
 import type { Approval, Decision, Store } from '@kernmantle/core/store';
 import { parseThreadId } from '@kernmantle/core/store';
 import type { Context } from 'hono';
@@ -125,7 +125,7 @@ async function conflict(
   message: string,
 ): Promise<Outcome<never>> {
   const act = decision === 'deny' || decision === 'answer' ? decision : 'approve';
-  const row = personRow(speakerOf(asker), `${act}:${id}`, thread, `conflict: ${message}`);
+  const row = personAuditRow(speakerOf(asker), `${act}:${id}`, thread, `conflict: ${message}`);
   await store.audit([{ ...row, decision: 'failed' }]);
   return fail('conflict', message, { approval: id, state });
 }

@@ -20,9 +20,9 @@ import type { Context } from 'hono';
 import type {
   DataObject,
   DecisionRequest,
-  InjectWish,
+  InjectRequestBody,
   ResumeWish,
-  RunWish,
+  RunRequestBody,
   SignalWish,
 } from '../../model/api.ts';
 import { readBody } from '../answer.ts';
@@ -101,10 +101,10 @@ const RULES = {
   ),
 } as const;
 
-type Wishes = {
-  run: Omit<RunWish, 'inputs'> & { inputs?: DataObject };
+type BudgetChange = {
+  run: Omit<RunRequestBody, 'inputs'> & { inputs?: DataObject };
   resume: ResumeWish;
-  inject: Omit<InjectWish, 'role'> & Partial<Pick<InjectWish, 'role'>>;
+  inject: Omit<InjectRequestBody, 'role'> & Partial<Pick<InjectRequestBody, 'role'>>;
   signal: Pick<SignalWish, 'reason'>;
   interrupt: SignalWish;
   decision: DecisionRequest;
@@ -126,14 +126,14 @@ function renamed(body: JsonObject): JsonObject {
 export async function readWish<Kind extends keyof typeof RULES>(
   context: Context<ApiEnv>,
   kind: Kind,
-): Promise<Outcome<Wishes[Kind]>> {
+): Promise<Outcome<BudgetChange[Kind]>> {
   const body = await readBody(context);
   if (!body.ok) return body;
   const rule: Rule<unknown> = RULES[kind];
   const problems = problemsIn(body.output, '', rule).slice(0, 20);
   const [first] = problems;
   // The only cast: where the check is.
-  if (!first) return ok(renamed(body.output) as unknown as Wishes[Kind]);
+  if (!first) return ok(renamed(body.output) as unknown as BudgetChange[Kind]);
   const fieldOf = (path: readonly (string | number)[]): string => path.join('.').slice(0, MAX_NAME);
   return fail('invalid_input', first.message.slice(0, 500), {
     field: fieldOf(first.path),

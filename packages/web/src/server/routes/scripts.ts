@@ -17,7 +17,7 @@ import {
   readRegularFile,
 } from '@kernmantle/core/base';
 import { itemKindOf } from '@kernmantle/core/items';
-import { personRow, type Runtime } from '@kernmantle/core/runtime';
+import { personAuditRow, type Runtime } from '@kernmantle/core/runtime';
 import { createCeilingVerifier } from '@kernmantle/core/trust';
 import type { ScriptEffect, WatchedEnd } from '@kernmantle/script';
 import type { ListedScript, ProvenanceView, ScriptDocument, ScriptList } from '../../model/api.ts';
@@ -214,7 +214,7 @@ function createScriptRuns(parts: WebParts) {
     if (running >= AT_ONCE) {
       return fail('unavailable', `${AT_ONCE} scripts run here already; wait until one has ended`);
     }
-    const row = personRow({ who: by.who, channel: 'web' }, 'script', script.id);
+    const row = personAuditRow({ who: by.who, channel: 'web' }, 'script', script.id);
     const noted = parts.runtime.audit.write({ ...row, decision: 'allowed' });
     if (!noted.ok) return noted;
     running += 1;

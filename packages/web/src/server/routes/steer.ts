@@ -1,10 +1,10 @@
 // What a person, or a program with the role, does to a thread. Every act is done once under its key, is a row
 // of the audit with who did it, and answers with how the thread stands then.
 import { compact, type Json, type JsonObject, type Outcome, ok } from '@kernmantle/core/base';
-import { endThread, type Speaker, tellThread } from '@kernmantle/core/runtime';
+import { type Actor, endThread, signalThread } from '@kernmantle/core/runtime';
 import type { Store, ThreadRow } from '@kernmantle/core/store';
 import type { Context } from 'hono';
-import type { Acted, ReplayView } from '../../model/api.ts';
+import type { ActionResult, ReplayView } from '../../model/api.ts';
 import type { AddRoutes, ApiEnv, WebParts } from '../context.ts';
 import { maskedJson } from '../listed-approvals.ts';
 import { needs } from '../roles.ts';
@@ -15,7 +15,7 @@ import { findRow, readQuery, readWish } from './request-bodies.ts';
 interface SteeredThread {
   readonly store: Store;
   readonly row: ThreadRow;
-  readonly by: Speaker;
+  readonly by: Actor;
   readonly key: string | undefined;
 }
 
@@ -24,9 +24,9 @@ type SteerWork = (context: Context<ApiEnv>, place: SteeredThread) => Promise<Out
 /** A signal that it hears at its next step. */
 const told = (
   { store, row, by, key }: SteeredThread,
-  kind: Parameters<typeof tellThread>[2],
+  kind: Parameters<typeof signalThread>[2],
   payload: JsonObject,
-): Promise<Outcome<Acted>> => tellThread(store, row.id, kind, payload, by, key);
+): Promise<Outcome<ActionResult>> => signalThread(store, row.id, kind, payload, by, key);
 
 const pause: SteerWork = async (context, place) => {
   const wish = await readWish(context, 'signal');

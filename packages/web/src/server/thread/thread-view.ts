@@ -21,7 +21,7 @@ import {
   type Store,
   type ThreadRow,
 } from '@kernmantle/core/store';
-import type { Act, ListedApproval, ThreadView } from '../../model/api.ts';
+import type { ListedApproval, ThreadView, WebAction } from '../../model/api.ts';
 import type { WebParts } from '../context.ts';
 import { listedApprovals, maskedJson } from '../listed-approvals.ts';
 import type { CallBook, CallBooks } from './call-index.ts';
@@ -36,7 +36,11 @@ const NANO = 1e9;
 const FINAL: ReadonlySet<string> = new Set(['denied', 'aborted', 'killed']);
 
 /** What can be asked of it now; a hook's thread is its thread's matter. */
-function actsFor({ status, kind, parent }: Pick<ThreadRow, 'status' | 'kind' | 'parent'>): Act[] {
+function actsFor({
+  status,
+  kind,
+  parent,
+}: Pick<ThreadRow, 'status' | 'kind' | 'parent'>): WebAction[] {
   if (kind === 'hook') return isEnded(status) ? [] : ['stop', 'kill'];
   if (isEnded(status)) {
     return FINAL.has(status) || parent !== undefined ? ['replay'] : ['resume', 'replay'];

@@ -165,12 +165,12 @@ export function createGroup(connection: Connection, ports: GroupPorts) {
   let [isScheduled, isClosed] = [false, false];
 
   /** What comes meanwhile is for the next round of the loop. */
-  function goOn(): void {
+  function continueGroup(): void {
     isScheduled = waiting.length > 0;
     if (isScheduled) setImmediate(runNext);
     else for (const tell of idle.splice(0)) tell();
   }
-  const runNext = (): void => void runAll(cut(waiting)).then(goOn);
+  const runNext = (): void => void runAll(cut(waiting)).then(continueGroup);
 
   return {
     write<T>(work: () => Outcome<T>, how: Writing = {}): Answer<T> {

@@ -3,7 +3,7 @@
 import { existsSync, realpathSync, statSync } from 'node:fs';
 import { join, resolve } from 'node:path';
 import { fail, type Outcome, ok, systemClock } from '@kernmantle/core/base';
-import { identify, noted, personRow, type Runtime } from '@kernmantle/core/runtime';
+import { identify, noted, personAuditRow, type Runtime } from '@kernmantle/core/runtime';
 import { deriveVaultKey } from '@kernmantle/core/trust';
 import {
   type CopyOptions,
@@ -142,7 +142,7 @@ export const copyStore = inProject(async (runtime, call) => {
       signal,
     }),
   );
-  const row = personRow(
+  const row = personAuditRow(
     speaker(call),
     'store:copy',
     `${shown(from.output)} -> ${shown(to.output)}`,

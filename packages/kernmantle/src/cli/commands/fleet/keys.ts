@@ -10,7 +10,7 @@ import {
   readRegularFile,
   systemRandom,
 } from '@kernmantle/core/base';
-import { noted, ownKey, personRow, type Runtime } from '@kernmantle/core/runtime';
+import { noted, ownKey, personAuditRow, type Runtime } from '@kernmantle/core/runtime';
 import { openKeys, sealKeys } from '@kernmantle/core/trust';
 import { asText } from '../../command.ts';
 import { inProject, speaker } from '../../project.ts';
@@ -66,7 +66,7 @@ export const exportKeys = inProject(async (runtime, call) => {
   const parcel = { tokens: tokens.output, signer: { id, key: publicKey } };
   const sealed = sealKeys(parcel, passphrase.output, systemRandom);
   if (!sealed.ok) return fail('usage', sealed.error.detail.message);
-  const row = personRow(speaker(call), 'keys:export', tokens.output.id, `to ${file}`);
+  const row = personAuditRow(speaker(call), 'keys:export', tokens.output.id, `to ${file}`);
   const done = noted(runtime, row, writeFor(file, sealed.output, options.force === true));
   const shown = { file, token_key: tokens.output.id, signing_key: id };
   return terminal.finish(done.ok ? ok(shown) : done, () => {
@@ -99,11 +99,11 @@ export const importKeys = inProject(async (runtime, call) => {
   const by = speaker(call);
   const opened = openKeys(read.bytes.toString('utf8'), passphrase.output);
   if (!opened.ok) {
-    noted(runtime, personRow(by, 'keys:import', file), opened);
+    noted(runtime, personAuditRow(by, 'keys:import', file), opened);
     return opened;
   }
   const { tokens, signer } = opened.output;
-  const row = personRow(by, 'keys:import', tokens.id, `from ${file}`);
+  const row = personAuditRow(by, 'keys:import', tokens.id, `from ${file}`);
   const kept = noted(runtime, row, runtime.keys.keepTokenKey(tokens, options.force === true));
   if (!kept.ok) {
     const hint = 'replace it with `--force`; the old key is kept beside it';
@@ -113,7 +113,7 @@ export const importKeys = inProject(async (runtime, call) => {
   }
   const trusted = noted(
     runtime,
-    personRow(by, 'trust:add', signer.id),
+    personAuditRow(by, 'trust:add', signer.id),
     trustSigner(runtime, signer),
   );
   if (!trusted.ok) return trusted;

@@ -2,7 +2,7 @@
 // and updates its tables, once before new programs are installed. Limits for all machines together
 // are rows of the registry.
 import { compact, EXIT, fail, type Outcome, ok } from '@kernmantle/core/base';
-import { noted, personRow, type Runtime } from '@kernmantle/core/runtime';
+import { noted, personAuditRow, type Runtime } from '@kernmantle/core/runtime';
 import type {
   Fleet,
   FleetContents,
@@ -29,7 +29,7 @@ const onServer = (
 
 export const migrateTables = onServer(async (runtime, place, call) => {
   const { terminal } = call;
-  const row = personRow(speaker(call), 'store:migrate', place);
+  const row = personAuditRow(speaker(call), 'store:migrate', place);
   const done = noted(runtime, row, await runtime.registry.migrate());
   return terminal.finish(done.ok ? ok({ place, ...done.output }) : done, ({ from, to }) => {
     if (from === to) terminal.out(visible(`${place} is up to date (schema ${to})`));
@@ -40,7 +40,7 @@ export const migrateTables = onServer(async (runtime, place, call) => {
 
 export const restoredTables = onServer(async (runtime, place, call) => {
   const { terminal } = call;
-  const row = personRow(speaker(call), 'store:restored', place);
+  const row = personAuditRow(speaker(call), 'store:restored', place);
   const done = noted(runtime, row, await runtime.registry.restored());
   return terminal.finish(done.ok ? ok({ place, ...done.output }) : done, (found) => {
     const { threads, interrupted, queued, until } = found;
@@ -173,7 +173,7 @@ export const sharedLimits = onServer(async (runtime, _place, call) => {
   if (!fleet.ok) return fleet;
   if (wanted) {
     const [change] = await shownLimits([wanted.output]);
-    const row = personRow(speaker(call), 'store:limits', scope ?? '', JSON.stringify(change));
+    const row = personAuditRow(speaker(call), 'store:limits', scope ?? '', JSON.stringify(change));
     const set = noted(runtime, row, await fleet.output.setLimit(wanted.output));
     if (!set.ok) return set;
   }

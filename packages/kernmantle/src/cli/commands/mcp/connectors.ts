@@ -19,7 +19,7 @@ import { type KnownServer, knownServers } from '@kernmantle/core/items';
 import {
   decideApproval,
   noted,
-  personRow,
+  personAuditRow,
   type Runtime,
   signFiles,
 } from '@kernmantle/core/runtime';
@@ -294,7 +294,7 @@ export const addServer = withLogin(async (runtime, call) => {
   const by = speaker(call);
   const written = noted(
     runtime,
-    personRow(by, 'mcp:add', name),
+    personAuditRow(by, 'mcp:add', name),
     runtime.library.write('tool', id, connectorText(name, config.output), 'create'),
   );
   if (!written.ok) return written;
@@ -360,7 +360,7 @@ export const removeServer = inProject(async (runtime, call) => {
   }
   const ids = [...tools.map(({ id }) => id), item.id];
   for (const id of ids) {
-    const row = personRow(speaker(call), 'mcp:remove', id);
+    const row = personAuditRow(speaker(call), 'mcp:remove', id);
     const removed = noted(runtime, row, runtime.library.remove('tool', id));
     if (!removed.ok) return removed;
   }

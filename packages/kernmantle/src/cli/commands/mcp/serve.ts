@@ -46,8 +46,8 @@ async function serveHttp(
     const hint = line.replace('URL', reached).replace('TOKEN', token ?? 'TOKEN');
     terminal.note(`  ${hint}`);
   }
-  const { goOnHere } = await import('@kernmantle/core/runtime');
-  const goingOn = goOnHere(runtime, signal, createErrorPrinter(terminal.note, 'mcp'));
+  const { resumeInProcess } = await import('@kernmantle/core/runtime');
+  const goingOn = resumeInProcess(runtime, signal, createErrorPrinter(terminal.note, 'mcp'));
   await aborted(signal);
   await goingOn.close();
   await close();

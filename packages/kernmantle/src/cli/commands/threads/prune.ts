@@ -1,6 +1,6 @@
 // `threads prune`: old trees go, with their transcripts; what they cost and the audit stay.
 import { fail, type Outcome, ok } from '@kernmantle/core/base';
-import { noted, personRow, pruneThreads } from '@kernmantle/core/runtime';
+import { noted, personAuditRow, pruneThreads } from '@kernmantle/core/runtime';
 import { asText, type CommandRun } from '../../command.ts';
 import { speaker } from '../../project.ts';
 import { withRegistry } from '../../threads/open-threads.ts';
@@ -40,7 +40,7 @@ export const run: CommandRun = (call) =>
     const before = Date.now() - age.output;
     const done = await pruneThreads(store, runtime.project, { before, keepFailed });
     const count = done.ok ? `${done.output.removed.length} threads` : '';
-    const pruned = noted(runtime, personRow(speaker(call), 'prune', '', count), done);
+    const pruned = noted(runtime, personAuditRow(speaker(call), 'prune', '', count), done);
     return terminal.finish(pruned, ({ removed }) =>
       terminal.out(`${removed.length} threads removed; their budgets and the audit stay`),
     );

@@ -2,7 +2,7 @@
 // a snapshot of it. One that has ended goes on too, with new ceilings, another model or new words.
 import { compact, fail, type Outcome, ok } from '@kernmantle/core/base';
 import type { ResumeOptions } from '@kernmantle/core/harness';
-import { personRow, spokenBy } from '@kernmantle/core/runtime';
+import { actorName, personAuditRow } from '@kernmantle/core/runtime';
 import { asText, type CommandCall, type CommandRun } from '../../command.ts';
 import { speaker } from '../../project.ts';
 import { findThread } from '../../threads/open-threads.ts';
@@ -25,7 +25,7 @@ function optionsOf(call: CommandCall): Outcome<ResumeOptions> {
   if (items !== undefined && items !== 'today') {
     return fail('usage', `\`--items ${items}\`: only those of \`today\` can be had`);
   }
-  const [text, by] = [asText(options.message), spokenBy(speaker(call))];
+  const [text, by] = [asText(options.message), actorName(speaker(call))];
   return ok(
     compact<ResumeOptions>({
       from: from.output,
@@ -47,7 +47,7 @@ export const run: CommandRun = async (call) => {
       return row.ok ? ok(row.output.id) : row;
     },
     start({ threads }, signal, thread) {
-      const audit = personRow(speaker(call), 'resume', thread);
+      const audit = personAuditRow(speaker(call), 'resume', thread);
       return threads.resume(thread, signal, { ...options.output, audit });
     },
   });

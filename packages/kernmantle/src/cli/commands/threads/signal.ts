@@ -1,7 +1,7 @@
 // `threads pause|inject|interrupt|stop|kill`: what a person says to a thread, from any process. A
 // thread that nobody is at work on cannot hear; what it was told waits, and an end is written for it.
 import { fail, type Outcome, ok } from '@kernmantle/core/base';
-import { endThread, type Speaker, type Told, tellThread } from '@kernmantle/core/runtime';
+import { type Actor, endThread, type SignalResult, signalThread } from '@kernmantle/core/runtime';
 import { isEnded, type Store, type ThreadRow } from '@kernmantle/core/store';
 import { asList, asText, type CommandCall, type CommandRun } from '../../command.ts';
 import { speaker } from '../../project.ts';
@@ -18,7 +18,7 @@ const COMES: Readonly<Record<string, string>> = {
 };
 
 /** A thread that rests or has ended does nothing more by itself. */
-function toldText({ thread_id, kind, status }: Told): string {
+function toldText({ thread_id, kind, status }: SignalResult): string {
   if (isEnded(status)) return `${thread_id}: ${status}`;
   if (status === 'running' || status === 'spawning') {
     return `${thread_id}: ${COMES[kind] ?? `told to ${kind}`} (now ${status})`;
@@ -26,7 +26,7 @@ function toldText({ thread_id, kind, status }: Told): string {
   return `${thread_id}: it is ${status}, and hears it when it goes on`;
 }
 
-type Tell = (store: Store, row: ThreadRow, by: Speaker) => Promise<Outcome<Told>>;
+type Tell = (store: Store, row: ThreadRow, by: Actor) => Promise<Outcome<SignalResult>>;
 
 function command(tell: (call: CommandCall) => Outcome<Tell>): CommandRun {
   return async (call) => {
@@ -41,9 +41,9 @@ function command(tell: (call: CommandCall) => Outcome<Tell>): CommandRun {
 
 /** Sends this signal. */
 const send =
-  (kind: Parameters<typeof tellThread>[2], payload: Parameters<typeof tellThread>[3]): Tell =>
+  (kind: Parameters<typeof signalThread>[2], payload: Parameters<typeof signalThread>[3]): Tell =>
   (store, { id }, by) =>
-    tellThread(store, id, kind, payload, by);
+    signalThread(store, id, kind, payload, by);
 
 export const pause = command(({ options }) => {
   const reason = asText(options.reason) ?? '';

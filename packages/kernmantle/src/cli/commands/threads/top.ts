@@ -3,7 +3,7 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { EXIT, fail, type Outcome, ok, shorten, systemClock } from '@kernmantle/core/base';
 import { decode } from '@kernmantle/core/journal';
-import { type Runtime, tellThread } from '@kernmantle/core/runtime';
+import { type Runtime, signalThread } from '@kernmantle/core/runtime';
 import { isEnded, type Store, THREAD_STATUSES, type ThreadSummary } from '@kernmantle/core/store';
 import {
   type FleetState,
@@ -150,7 +150,7 @@ async function openedLines(
 async function pauseThread(call: CommandCall, store: Store, run: ListedRun): Promise<string> {
   if (isOver(run)) return `${run.id} has ended`;
   if (run.status === 'paused') return `paused already; go on with \`km threads resume ${run.id}\``;
-  const told = await tellThread(store, run.id, 'pause', {}, speaker(call));
+  const told = await signalThread(store, run.id, 'pause', {}, speaker(call));
   return told.ok ? `${run.id} pauses at its next step` : told.error.detail.message;
 }
 

@@ -2,7 +2,7 @@
 import { readFileSync } from 'node:fs';
 import { resolve } from 'node:path';
 import { compact, EXIT, errnoOf, fail, type Outcome, ok } from '@kernmantle/core/base';
-import { noted, personIn, personRow, type Runtime } from '@kernmantle/core/runtime';
+import { findPerson, noted, personAuditRow, type Runtime } from '@kernmantle/core/runtime';
 import { linkTo, openRunningServers, openSessions, startWeb } from '@kernmantle/web';
 import { asText, type CommandCall, type Ending, version } from '../../command.ts';
 import { inProject, speaker } from '../../project.ts';
@@ -101,9 +101,9 @@ export const printLink = inProject(async (runtime, call) => {
     const message = `the page is served on ${own.length} ports: ${ports.join(', ')}`;
     return fail('ambiguous', message, { ports, hint: 'choose one with `--port`' });
   }
-  const who = personIn(terminal.env);
+  const who = findPerson(terminal.env);
   const address = openSessions(runtime).addLink(page.port, { who, role: 'approve' });
-  const done = noted(runtime, personRow(speaker(call), 'session:link', page.url), address);
+  const done = noted(runtime, personAuditRow(speaker(call), 'session:link', page.url), address);
   return terminal.finish(
     done.ok ? ok({ link: linkTo(page.url, done.output) }) : done,
     ({ link }) => {
@@ -127,7 +127,7 @@ export const listSessions = inProject(async (runtime, { terminal }) => {
 export const endSession = inProject(async (runtime, call) => {
   const { args, terminal } = call;
   const id = asText(args[0]) ?? '';
-  const row = personRow(speaker(call), 'session:end', id);
+  const row = personAuditRow(speaker(call), 'session:end', id);
   const ended = noted(runtime, row, openSessions(runtime).end(id));
   return terminal.finish(ended.ok ? ok({ id }) : ended, () =>
     terminal.out(`ended ${id}; its connections are closed`),

@@ -1,6 +1,6 @@
 // Implements the commands for tokens, with which clients reach this project over HTTP.
 import { fail, ok } from '@kernmantle/core/base';
-import { noted, personRow } from '@kernmantle/core/runtime';
+import { noted, personAuditRow } from '@kernmantle/core/runtime';
 import { openTokens } from '@kernmantle/web';
 import { asText } from '../../command.ts';
 import { inProject, speaker } from '../../project.ts';
@@ -20,7 +20,11 @@ export const addToken = inProject(async (runtime, call) => {
     return fail('usage', tried.error.detail.message);
   }
   const id = tried.ok ? tried.output.id : '';
-  const added = noted(runtime, personRow(speaker(call), 'token:add', id, `${role} ${name}`), tried);
+  const added = noted(
+    runtime,
+    personAuditRow(speaker(call), 'token:add', id, `${role} ${name}`),
+    tried,
+  );
   return terminal.finish(added, ({ token, expires }) => {
     terminal.note(`${id} opens this project as ${role} until ${expires.slice(0, 10)}`);
     terminal.note('this token is shown once; clients send it as `Authorization: Bearer TOKEN`:');
@@ -43,7 +47,7 @@ export const listTokens = inProject(async (runtime, { terminal }) => {
 export const removeToken = inProject(async (runtime, call) => {
   const { args, terminal } = call;
   const id = asText(args[0]) ?? '';
-  const row = personRow(speaker(call), 'token:remove', id);
+  const row = personAuditRow(speaker(call), 'token:remove', id);
   const removed = noted(runtime, row, openTokens(runtime).remove(id));
   return terminal.finish(removed.ok ? ok({ id }) : removed, () =>
     terminal.out(`removed ${id}; its connections are closed`),
