@@ -141,7 +141,7 @@ describe.skipIf(server === '')('over a server (needs PostgreSQL)', () => {
     const shown = { scope: 'provider:anthropic', concurrent: 50, spend_per_day: '20.50' };
     expect(JSON.parse(output)).toEqual({ ok: true, output: [shown] });
     expect((await km('store', 'limits', 'provider:anthropic', '--none')).output).toContain(
-      'no limit',
+      'no shared limits',
     );
     for (const wrong of [['x'], ['tenant:a'], ['tenant:a', '--concurrent', '0']]) {
       expect((await km('store', 'limits', ...wrong)).code).toBe(2);

@@ -152,7 +152,7 @@ test('taking a token away ends the streams that it opened', async () => {
 
 test('where others can reach it, there is no server without a token', async () => {
   const empty = makeFixture();
-  await expect(serve(empty, '--host', '0.0.0.0')).rejects.toThrow('make one first');
+  await expect(serve(empty, '--host', '0.0.0.0')).rejects.toThrow('create one first');
   empty.remove();
   const made = await addToken('view');
   const open = await serve(fixture, '--host', '0.0.0.0');

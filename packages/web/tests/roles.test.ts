@@ -132,7 +132,7 @@ test.each(ERAS)('over loopback a client without a token only looks, %s', async (
   }
   // The token is told to the terminal, and is in no record.
   expect(served.said()).toContain(`Bearer ${token}`);
-  expect(served.said()).toContain('may only look');
+  expect(served.said()).toContain('can only read');
   expect(await call(owner, onThread(handle, 'cancel'))).toMatchObject({ ok: true });
 });
 

@@ -129,7 +129,9 @@ tlsTest('the command takes a certificate and its key', async () => {
   expect(opened.status).toBe(200);
   expect(opened.headers['set-cookie']?.[0]).toContain('; Secure');
   expect(await web.stop()).toBe(0);
-  await expect(spawnWeb(fixture, '--tls-cert', files.cert)).rejects.toThrow('belong together');
+  await expect(spawnWeb(fixture, '--tls-cert', files.cert)).rejects.toThrow(
+    'must be used together',
+  );
   await expect(spawnWeb(fixture, '--host', '0.0.0.0')).rejects.toThrow('without TLS');
   await expect(
     spawnWeb(fixture, '--host', '0.0.0.0', '--tls-cert', files.cert, '--tls-key', files.key),

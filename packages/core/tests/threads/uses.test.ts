@@ -196,9 +196,9 @@ const check = async (permissions: string) => {
 
 test('check refuses uses that mean nothing', async () => {
   for (const [line, why] of [
-    ['<execute resource="tool" id="fs/read_file" uses="0"/>', 'no whole number'],
-    ['<execute resource="tool" id="fs/read_file" uses="-1"/>', 'no whole number'],
-    ['<execute resource="tool" id="fs/read_file" uses="often"/>', 'no whole number'],
+    ['<execute resource="tool" id="fs/read_file" uses="0"/>', 'must be a whole number'],
+    ['<execute resource="tool" id="fs/read_file" uses="-1"/>', 'must be a whole number'],
+    ['<execute resource="tool" id="fs/read_file" uses="often"/>', 'must be a whole number'],
     ['<execute resource="tool" id="fs/*" uses="2"/>', 'names many'],
     ['<execute resource="shell" uses="2"/>', 'takes no `uses`'],
     ['<read resource="filesystem" path="a/**" uses="2"/>', 'takes no `uses`'],

@@ -59,7 +59,8 @@ function locate(
   kind: ItemKind,
   id: string,
 ): Outcome<{ file: string; isNew: boolean }> {
-  if (folder === undefined) return fail('not_found', 'project not found; run `km init`');
+  if (folder === undefined)
+    return fail('not_found', 'project not found; its folder `.ai` does not exist');
   const odd = idProblem(id);
   if (odd !== undefined) return fail('invalid_input', `the id \`${id}\` ${odd}`);
   const found = existing(folder, kind, id);
