@@ -17,6 +17,7 @@ import { afterAll, beforeAll, describe, expect, inject, test } from 'vitest';
 import { type Amounts, BUDGET_KINDS } from '../../../core/src/store/amounts.ts';
 import type { Commit, OpenReservation, Store } from '../../../core/src/store/port.ts';
 import { openSqliteStore } from '../../../core/src/store/sqlite/store.ts';
+import { createAccountCache } from '../../src/postgres/leased-thread.ts';
 import { migrateStore } from '../../src/postgres/migrate.ts';
 import { openPostgresStore } from '../../src/postgres/store.ts';
 import { noServer } from '../support/server-stores.ts';
@@ -157,6 +158,53 @@ describe.skipIf(url === '')(`commits of siblings${noServer(url)}`, () => {
     });
     await fc.assert(property, { numRuns: runs(15) });
     await file.close();
+  });
+
+  test.each([
+    ['created', (store: Store, id: string) => begin(store, id, { budget: { tokens: 10n } })],
+    [
+      'claimed',
+      async (store: Store, id: string) => {
+        const [child = ''] = await spawn(await open(), id, 1, { tokens: 10n });
+        return writerOf(store, must(await store.claim(child, owner())));
+      },
+    ],
+    [
+      'taken',
+      async (store: Store, id: string) => {
+        await spawn(await open(), id, 2, { tokens: 10n });
+        const wanted = { count: 2, projects: ['one'] };
+        const [, held] = must(await store.take(owner(), wanted));
+        if (!held) throw new Error('nothing was taken');
+        return writerOf(store, held);
+      },
+    ],
+    [
+      'spawned',
+      async (store: Store, id: string) => {
+        const parent = await begin(store, id, { budget: { tokens: 10n } });
+        const { children } = await parent.must({ children: [aThread(`${id}-0`)] });
+        const [held] = children;
+        if (!held) throw new Error('nothing was spawned');
+        return writerOf(store, held);
+      },
+    ],
+  ])('a thread that was %s makes a reservation in one statement', async (how, start) => {
+    const texts: string[] = [];
+    const store = await open({ Client: clientWith(async () => {}, texts) });
+    const writer = await start(store, `first-${how}`);
+    texts.length = 0;
+    await writer.must({ reserve: [{ key: 'k', amounts: { tokens: 3n } }] });
+    expect(texts.filter((text) => /^(write|BEGIN|COMMIT)$|km_view/.test(text))).toEqual(['write']);
+  });
+
+  test('an account in the cache is never replaced by an older one', () => {
+    const cache = createAccountCache();
+    const account = { thread: 'root', limits: {}, used: {}, reserved: {}, open: [] };
+    const newer = { account: { ...account, used: { tokens: 2n } }, version: 2 };
+    cache.add([newer]);
+    cache.add([{ account, version: 1 }]);
+    expect(cache.chain(['root'])).toEqual([newer]);
   });
 
   test('a commit that conflicts again and again is written in a transaction, whose locks end it', async () => {
