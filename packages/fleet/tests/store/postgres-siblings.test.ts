@@ -6,6 +6,7 @@ import { runs } from '@kernmantle/test-support/soak';
 import {
   aThread,
   begin,
+  codeOf,
   must,
   owner,
   type Writer,
@@ -87,6 +88,8 @@ function clientWith(before: (call: number) => Promise<unknown>, texts: string[])
     }
   };
 }
+
+const isOfCommit = (text: string): boolean => /^(write|BEGIN|COMMIT)$|km_view/.test(text);
 
 describe.skipIf(url === '')(`commits of siblings${noServer(url)}`, () => {
   const stores: Store[] = [];
@@ -195,7 +198,25 @@ describe.skipIf(url === '')(`commits of siblings${noServer(url)}`, () => {
     const writer = await start(store, `first-${how}`);
     texts.length = 0;
     await writer.must({ reserve: [{ key: 'k', amounts: { tokens: 3n } }] });
-    expect(texts.filter((text) => /^(write|BEGIN|COMMIT)$|km_view/.test(text))).toEqual(['write']);
+    expect(texts.filter(isOfCommit)).toEqual(['write']);
+  });
+
+  test('a commit after a refused one is one statement', async () => {
+    const texts: string[] = [];
+    const store = await open({ Client: clientWith(async () => {}, texts) });
+    const writer = await begin(store, 'refused', { budget: { tokens: 10n } });
+    expect(codeOf(await writer.commit({ charge: { tokens: 11n } }))).toBe('tokens_exceeded');
+    texts.length = 0;
+    await writer.must({ charge: { tokens: 2n } });
+    const { thread, seq, epoch } = writer;
+    must(await (await open()).signal({ thread, kind: 'inject', payload: {}, key: 'k', by: 'x' }));
+    const quiet = { expect: { seq, epoch, quiet: true as const } };
+    expect(codeOf(await writer.commit(quiet))).toBe('signalled');
+    const before = texts.filter(isOfCommit).length;
+    await writer.must({ heard: 1 });
+    const own = texts.filter(isOfCommit);
+    expect(own[0]).toBe('write');
+    expect(own.slice(before)).toEqual(['write']);
   });
 
   test('an account in the cache is never replaced by an older one', () => {
