@@ -5,7 +5,6 @@
 import { ok } from '@kernmantle/core/base';
 import type { Answer, Commit, Committed, Journal, Signal } from '@kernmantle/core/store';
 import {
-  BUDGET_KINDS,
   type CommitText,
   changesBudgets,
   decide,
@@ -121,8 +120,6 @@ interface CommitAnswer {
 }
 
 const MAX_CONFLICTS = 3;
-/** Refusals that come after the fence passed, so the row is as it was, and the next commit can use the cache. */
-const ROW_UNCHANGED = new Set(['signalled', ...BUDGET_KINDS.map((kind) => `${kind}_exceeded`)]);
 
 /** Decides and writes until the rows did not change in between. Throws a refusal. Undefined: too many conflicts. */
 async function decideAndWrite(
@@ -298,7 +295,9 @@ async function commitThread(
   }, how);
   if (!answer.ok) {
     const { code, detail } = answer.error;
-    if (!ROW_UNCHANGED.has(code)) held.setRow(thread, epoch, undefined);
+    // After these refusals the row is as it was, because the fence has passed.
+    const isUnchanged = code === 'signalled' || code.endsWith('_exceeded');
+    if (!isUnchanged) held.setRow(thread, epoch, undefined);
     if (LEASE_LOST.includes(code)) held.drop(thread, epoch);
     // The refusal delivers these signals, so the next answer does not.
     if (code === 'signalled') held.tell(thread, epoch, detail['signals'] as unknown as Signal[]);

@@ -49,7 +49,7 @@ interface FoundColumns extends SummaryColumns {
 interface HeldColumns extends FoundColumns {
   heard: number;
   now: number;
-  /** Of all rows. Null: another row has them. */
+  /** The accounts of all rows. Null: another row carries them. */
   accounts: AccountColumns[] | null;
 }
 

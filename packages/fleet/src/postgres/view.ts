@@ -27,7 +27,7 @@ export interface ServerView {
   readonly isFresh: boolean;
 }
 
-/** One account, as JSON. */
+/** An account in the JSON of a query. */
 export interface AccountColumns {
   thread: string;
   version: number;
