@@ -168,14 +168,13 @@ function toAnswer(
   { o_lease_ms, o_signals, o_revoked }: WriteColumns,
   wakes: number,
   { chain, accounts }: ServerView,
-  { row, reserved, ...decision }: Write,
+  { row, reserved, accounts: written }: Write,
 ): CommitAnswer {
   const versions = new Map(accounts.map(({ account, version }) => [account.thread, version]));
-  const changed = decision.accounts.map((account) => ({
+  const changed = written.map((account) => ({
     account,
     version: (versions.get(account.thread) ?? 0) + 1,
   }));
-  const isChanged = new Set(decision.accounts.map((account) => account.thread));
   return {
     committed: {
       seq: row.seq,
@@ -187,11 +186,7 @@ function toAnswer(
       ...(o_revoked === null ? {} : { revoked: o_revoked }),
     },
     row: { chain, seq: row.seq, status: row.status, wakes, heard: row.heard },
-    accounts: [
-      ...accounts.filter(({ account }) => !isChanged.has(account.thread)),
-      ...changed,
-      ...decision.children.map((account) => ({ account, version: 0 })),
-    ],
+    accounts: [...accounts, ...changed],
   };
 }
 
@@ -211,8 +206,13 @@ async function writeWhole(
   const ids = children.map(({ id }) => id);
   const moved = [...ids, ...tell.map((signal) => signal.thread), ...(release ? [thread] : [])];
   if (moved.length > 0) await jobs.follow(sql, [...new Set(moved)]);
-  const held = ids.length > 0 ? await claimChildren(sql, ids) : [];
-  return { ...written, committed: { ...written.committed, approvals, children: held } };
+  const held = await claimChildren(sql, ids);
+  const { committed, row, accounts } = written;
+  return {
+    committed: { ...committed, approvals, children: held.all },
+    row,
+    accounts: [...accounts, ...held.accounts],
+  };
 }
 
 const WRITTEN = `SELECT seq, epoch, status, wakes, heard, chain, coalesce(lease_until - km_now(), 0) AS lease_ms,
@@ -244,18 +244,19 @@ async function findWritten(
   const keys = wanted.map(({ key }) => key);
   const open = keys.length > 0 ? await sql.all<{ key: string }>(OPEN, [thread, ...ids], keys) : [];
   const made = new Set(open.map(({ key }) => key));
+  const held = await claimChildren(sql, ids);
   return {
     committed: {
       seq,
       signals: (signals ?? []).map(signalOf),
       lease_ms: release ? 0 : lease_ms,
       reserved: keys.filter((key) => made.has(key)),
-      children: ids.length > 0 ? await claimChildren(sql, ids) : [],
+      children: held.all,
       approvals: ask ? await approvalsOf(sql, registry.time, thread, ask) : [],
       ...(revoked === null ? {} : { revoked }),
     },
     row: { chain, seq, status, wakes, heard },
-    accounts: [],
+    accounts: held.accounts,
   };
 }
 
@@ -294,7 +295,9 @@ async function commitThread(
   }, how);
   if (!answer.ok) {
     const { code, detail } = answer.error;
-    held.setRow(thread, epoch, undefined);
+    // After these refusals the row is as it was, because the fence has passed.
+    const isUnchanged = code === 'signalled' || code.endsWith('_exceeded');
+    if (!isUnchanged) held.setRow(thread, epoch, undefined);
     if (LEASE_LOST.includes(code)) held.drop(thread, epoch);
     // The refusal delivers these signals, so the next answer does not.
     if (code === 'signalled') held.tell(thread, epoch, detail['signals'] as unknown as Signal[]);
@@ -305,7 +308,7 @@ async function commitThread(
   const fresh = held.tell(thread, epoch, signals);
   if (release) held.drop(thread, epoch);
   else held.renew(thread, epoch, start + lease_ms);
-  cacheLeases(registry, made, start);
+  cacheLeases(registry, { all: made, accounts: [] }, start);
   notifyChildren(registry, made);
   feed.moved({ thread, seq, status: row.status });
   if (release && !isEnded(row.status)) feed.queued();

@@ -84,7 +84,11 @@ export function createAccountCache() {
     },
     add(accounts: readonly VersionedAccount[]): void {
       if (all.size > MAX_ACCOUNTS) all.clear();
-      for (const entry of accounts) all.set(entry.account.thread, entry);
+      for (const entry of accounts) {
+        const { thread } = entry.account;
+        // Answers can arrive in another order than the server gave them.
+        if ((all.get(thread)?.version ?? -1) <= entry.version) all.set(thread, entry);
+      }
     },
   };
 }

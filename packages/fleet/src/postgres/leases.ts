@@ -71,14 +71,14 @@ async function claimOnce(
       }
       const name = queueName(row.o_format, row.o_tenant ?? undefined, row.o_project);
       await jobs.drop(sql, name, row.o_dropped);
-      const [held] = await claimChildren(sql, [thread]);
-      if (!held) throw new RefusedWrite(noThread(thread));
-      return held;
+      return claimChildren(sql, [thread]);
     },
     { lane: thread },
   );
-  if (answer.ok) cacheLeases(parts, [answer.output], asked);
-  return answer;
+  if (!answer.ok) return answer;
+  cacheLeases(parts, answer.output, asked);
+  const [held] = answer.output.all;
+  return held ? ok(held) : noThread(thread);
 }
 
 async function claim(
@@ -217,8 +217,9 @@ async function takeDue(
       },
     },
   );
-  if (taken.ok) cacheLeases(parts, taken.output, asked);
-  return taken;
+  if (!taken.ok) return taken;
+  cacheLeases(parts, taken.output, asked);
+  return ok([...taken.output.all]);
 }
 
 /** Rotates a list, so that the first entry is the last one next time. */

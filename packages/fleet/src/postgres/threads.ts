@@ -18,12 +18,12 @@ import {
   eventData,
   noThread,
   openReservations,
-  readAccount,
   threadQuery,
   valuesAt,
 } from '@kernmantle/core/store';
 import type { Sql } from './connection.ts';
 import { RefusedWrite } from './errors.ts';
+import type { VersionedAccount } from './leased-thread.ts';
 import { pruneTrees } from './prune.ts';
 import type { ServerRegistry } from './registry.ts';
 import {
@@ -34,7 +34,7 @@ import {
   type SummaryColumns,
   summaryOf,
 } from './rows.ts';
-import { explainRefusal } from './view.ts';
+import { type AccountColumns, accountOf, explainRefusal } from './view.ts';
 
 const MAX_READ = 10_000;
 
@@ -49,7 +49,8 @@ interface FoundColumns extends SummaryColumns {
 interface HeldColumns extends FoundColumns {
   heard: number;
   now: number;
-  account: string;
+  /** The accounts of all rows. Null: another row carries them. */
+  accounts: AccountColumns[] | null;
 }
 
 /** Equals `km_revoked`, without a call for every row. */
@@ -58,8 +59,11 @@ const REVOKED = `(SELECT u.id FROM unnest(t.chain) WITH ORDINALITY u(id, at) JOI
 const FOUND = `${SUMMARY_COLUMNS}, chain, limits, inputs, result, ${REVOKED}`;
 const FROM = 'FROM threads t JOIN thread_data d ON d.thread = t.id';
 const FIND = `SELECT ${FOUND} ${FROM} WHERE id = $1`;
-const HOLD = `SELECT ${FOUND}, heard, km_now() AS now,
-  (SELECT account::text FROM budgets b WHERE b.thread = t.id) AS account ${FROM} WHERE id = ANY ($1)`;
+/** The first row carries the accounts of all chains, so that siblings do not repeat those above them. */
+const HOLD = `WITH found AS (SELECT ${FOUND}, heard ${FROM} WHERE id = ANY ($1))
+  SELECT *, km_now() AS now, CASE row_number() OVER () WHEN 1 THEN
+    (SELECT json_agg(json_build_object('thread', thread, 'version', version, 'account', account::text))
+      FROM budgets WHERE thread IN (SELECT unnest(chain) FROM found)) END AS accounts FROM found`;
 
 function rowOf(columns: FoundColumns): ThreadRow {
   const { chain, limits, inputs, result, revoked, ...summary } = columns;
@@ -73,27 +77,43 @@ function rowOf(columns: FoundColumns): ThreadRow {
   };
 }
 
-function heldOf({ heard, now, account, ...found }: HeldColumns): LeasedThread {
-  const row = rowOf(found);
-  const { id: thread, epoch, lease_until = now } = row;
-  const open = openReservations(readAccount(thread, account));
-  return { thread, epoch, row, heard, lease_ms: lease_until - now, open };
+/** Threads, and the accounts of their chains, so that their first commit needs no view. */
+export interface HeldThreads {
+  readonly all: readonly LeasedThread[];
+  readonly accounts: readonly VersionedAccount[];
 }
 
 /** Reads what a run of each thread needs, in the order of `ids`. A missing thread is left out. */
-export async function claimChildren(sql: Sql, ids: readonly string[]): Promise<LeasedThread[]> {
+export async function claimChildren(sql: Sql, ids: readonly string[]): Promise<HeldThreads> {
+  if (ids.length === 0) return { all: [], accounts: [] };
   const rows = await sql.all<HeldColumns>(HOLD, ids);
-  const found = new Map(rows.map((row) => [row.id, heldOf(row)]));
-  return ids.flatMap((id) => found.get(id) ?? []);
+  const accounts = new Map<string, VersionedAccount>();
+  for (const columns of rows.flatMap((row) => row.accounts ?? [])) {
+    accounts.set(columns.thread, accountOf(columns));
+  }
+  const found = new Map<string, LeasedThread>();
+  for (const { heard, now, accounts: _, ...columns } of rows) {
+    const row = rowOf(columns);
+    const { id: thread, epoch, lease_until = now } = row;
+    const entry = accounts.get(thread);
+    if (!entry) throw new Error(`thread ${thread} has no account`);
+    const open = openReservations(entry.account);
+    found.set(thread, { thread, epoch, row, heard, lease_ms: lease_until - now, open });
+  }
+  return { all: ids.flatMap((id) => found.get(id) ?? []), accounts: [...accounts.values()] };
 }
 
-/** Caches the leases of these threads. `asked`: when the request was sent, on the monotonic clock. */
+/**
+ * Caches the leases and the accounts. Called after the transaction that read them is committed.
+ * `asked`: when the request was sent, on the monotonic clock.
+ */
 export function cacheLeases(
-  { held }: ServerRegistry,
-  all: readonly LeasedThread[],
+  { held, accounts }: ServerRegistry,
+  threads: HeldThreads,
   asked: number,
 ): void {
-  for (const { thread, epoch, row, heard, lease_ms } of all) {
+  accounts.add(threads.accounts);
+  for (const { thread, epoch, row, heard, lease_ms } of threads.all) {
     if (lease_ms <= 0) continue;
     // The true number of signals can be higher: `km_write` then returns it.
     const { chain, seq, status } = row;
@@ -124,11 +144,6 @@ async function createThread(registry: ServerRegistry, thread: NewThread): Answer
   const birth = Buffer.from(random(8)).toString('hex');
   const { id } = thread;
   const asked = clock.monotonic();
-  const hold = async (sql: Sql): Promise<LeasedThread> => {
-    const [held] = await claimChildren(sql, [id]);
-    if (!held) throw new Error(`thread ${id} was made and is not there`);
-    return held;
-  };
   const made = await database.write(
     async (sql) => {
       const decide = (takenId?: string) => decideBudgets([], { children: [thread] }, takenId);
@@ -140,17 +155,20 @@ async function createThread(registry: ServerRegistry, thread: NewThread): Answer
       } else if (await sql.get(TAKEN, id)) decision = decide(id);
       if (decision.kind === 'refuse') throw new RefusedWrite(await explainRefusal(sql, decision));
       if ('queue' in thread.start) await jobs.follow(sql, [id]);
-      return hold(sql);
+      return claimChildren(sql, [id]);
     },
     {
       lane: id,
-      written: async (sql) => ((await sql.get(INITIAL_STATUS, id, birth)) ? hold(sql) : undefined),
+      written: async (sql) =>
+        (await sql.get(INITIAL_STATUS, id, birth)) ? claimChildren(sql, [id]) : undefined,
     },
   );
   if (!made.ok) return made;
-  cacheLeases(registry, [made.output], asked);
-  notifyChildren(registry, [made.output]);
-  return made;
+  cacheLeases(registry, made.output, asked);
+  const { all } = made.output;
+  notifyChildren(registry, all);
+  const [held] = all;
+  return held ? ok(held) : noThread(id);
 }
 
 type EventColumns = Omit<StoredEvent, 'data' | 'thread'> & { data: string };

@@ -27,11 +27,23 @@ export interface ServerView {
   readonly isFresh: boolean;
 }
 
+/** An account in the JSON of a query. */
+export interface AccountColumns {
+  thread: string;
+  version: number;
+  account: string;
+}
+
+export const accountOf = ({ thread, version, account }: AccountColumns): VersionedAccount => ({
+  account: readAccount(thread, account),
+  version,
+});
+
 /** The JSON that `km_view` returns. */
 export interface ViewColumns extends Pick<Fence, 'seq' | 'epoch' | 'status' | 'wakes' | 'heard'> {
   lease_ms: number | null;
   chain: string[];
-  accounts: { thread: string; version: number; account: string }[];
+  accounts: AccountColumns[];
   taken: string | null;
   secret: number | null;
 }
@@ -43,10 +55,7 @@ export function freshView(thread: string, row: ViewColumns | null, now: number):
   return {
     fence: { ...fence, lease_until: lease_ms === null ? null : now + lease_ms },
     chain,
-    accounts: accounts.map(({ thread: id, version, account }) => ({
-      account: readAccount(id, account),
-      version,
-    })),
+    accounts: accounts.map(accountOf),
     taken: taken ?? undefined,
     secret: secret ?? undefined,
     isFresh: true,

@@ -6,6 +6,7 @@ import { runs } from '@kernmantle/test-support/soak';
 import {
   aThread,
   begin,
+  codeOf,
   must,
   owner,
   type Writer,
@@ -17,6 +18,7 @@ import { afterAll, beforeAll, describe, expect, inject, test } from 'vitest';
 import { type Amounts, BUDGET_KINDS } from '../../../core/src/store/amounts.ts';
 import type { Commit, OpenReservation, Store } from '../../../core/src/store/port.ts';
 import { openSqliteStore } from '../../../core/src/store/sqlite/store.ts';
+import { createAccountCache } from '../../src/postgres/leased-thread.ts';
 import { migrateStore } from '../../src/postgres/migrate.ts';
 import { openPostgresStore } from '../../src/postgres/store.ts';
 import { noServer } from '../support/server-stores.ts';
@@ -86,6 +88,8 @@ function clientWith(before: (call: number) => Promise<unknown>, texts: string[])
     }
   };
 }
+
+const isOfCommit = (text: string): boolean => /^(write|BEGIN|COMMIT)$|km_view/.test(text);
 
 describe.skipIf(url === '')(`commits of siblings${noServer(url)}`, () => {
   const stores: Store[] = [];
@@ -157,6 +161,71 @@ describe.skipIf(url === '')(`commits of siblings${noServer(url)}`, () => {
     });
     await fc.assert(property, { numRuns: runs(15) });
     await file.close();
+  });
+
+  test.each([
+    ['created', (store: Store, id: string) => begin(store, id, { budget: { tokens: 10n } })],
+    [
+      'claimed',
+      async (store: Store, id: string) => {
+        const [child = ''] = await spawn(await open(), id, 1, { tokens: 10n });
+        return writerOf(store, must(await store.claim(child, owner())));
+      },
+    ],
+    [
+      'taken',
+      async (store: Store, id: string) => {
+        await spawn(await open(), id, 2, { tokens: 10n });
+        const wanted = { count: 2, projects: ['one'] };
+        const [, held] = must(await store.take(owner(), wanted));
+        if (!held) throw new Error('nothing was taken');
+        return writerOf(store, held);
+      },
+    ],
+    [
+      'spawned',
+      async (store: Store, id: string) => {
+        const parent = await begin(store, id, { budget: { tokens: 10n } });
+        const { children } = await parent.must({ children: [aThread(`${id}-0`)] });
+        const [held] = children;
+        if (!held) throw new Error('nothing was spawned');
+        return writerOf(store, held);
+      },
+    ],
+  ])('a thread that was %s makes a reservation in one statement', async (how, start) => {
+    const texts: string[] = [];
+    const store = await open({ Client: clientWith(async () => {}, texts) });
+    const writer = await start(store, `first-${how}`);
+    texts.length = 0;
+    await writer.must({ reserve: [{ key: 'k', amounts: { tokens: 3n } }] });
+    expect(texts.filter(isOfCommit)).toEqual(['write']);
+  });
+
+  test('a commit after a refused one is one statement', async () => {
+    const texts: string[] = [];
+    const store = await open({ Client: clientWith(async () => {}, texts) });
+    const writer = await begin(store, 'refused', { budget: { tokens: 10n } });
+    expect(codeOf(await writer.commit({ charge: { tokens: 11n } }))).toBe('tokens_exceeded');
+    texts.length = 0;
+    await writer.must({ charge: { tokens: 2n } });
+    const { thread, seq, epoch } = writer;
+    must(await (await open()).signal({ thread, kind: 'inject', payload: {}, key: 'k', by: 'x' }));
+    const quiet = { expect: { seq, epoch, quiet: true as const } };
+    expect(codeOf(await writer.commit(quiet))).toBe('signalled');
+    const before = texts.filter(isOfCommit).length;
+    await writer.must({ heard: 1 });
+    const own = texts.filter(isOfCommit);
+    expect(own[0]).toBe('write');
+    expect(own.slice(before)).toEqual(['write']);
+  });
+
+  test('an account in the cache is never replaced by an older one', () => {
+    const cache = createAccountCache();
+    const account = { thread: 'root', limits: {}, used: {}, reserved: {}, open: [] };
+    const newer = { account: { ...account, used: { tokens: 2n } }, version: 2 };
+    cache.add([newer]);
+    cache.add([{ account, version: 1 }]);
+    expect(cache.chain(['root'])).toEqual([newer]);
   });
 
   test('a commit that conflicts again and again is written in a transaction, whose locks end it', async () => {
