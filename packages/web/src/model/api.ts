@@ -1,8 +1,8 @@
-// What the page and other programs are told over `/api`, `/api/stream` and `/api/socket`: data only, made
-// by the server, read by the page and by `threads top`. Answers stand in the envelope of `--json`:
-// `{ok: true, output}` or `{ok: false, error: {code, detail: {message, …}}}`. Times are milliseconds
-// since 1970 unless a name says otherwise. Text of models and tools is redacted before it gets here and
-// is still foreign: it is shown by `ForeignText` alone.
+// Data types of `/api`, `/api/stream` and `/api/socket`. The server writes them; the page and
+// `threads top` read them. Answers use the envelope of `--json`: `{ok: true, output}` or `{ok:
+// false, error: {code, detail: {message, …}}}`. Times are milliseconds since 1970 unless a name
+// says otherwise. Text of models and tools is redacted, but still untrusted: only `ForeignText`
+// renders it.
 
 import type { SlimEvent } from '@kernmantle/core/journal';
 
@@ -32,7 +32,6 @@ export interface Me {
   readonly currency: string;
   /** Machines share its store, and workers run its threads. */
   readonly fleet: boolean;
-  /** When the session is over. */
   readonly expires: number;
 }
 
@@ -42,11 +41,9 @@ export interface LimitMeter {
   readonly name: string;
   readonly used: number;
   readonly reserved: number;
-  /** Absent: no limit. */
   readonly max?: number;
-  /** Who set it: directive, policy, bundle, caller, `raised by …`. */
+  /** Source of the limit: directive, policy, bundle, caller, `raised by …`. */
   readonly from?: string;
-  /** What it was before it was raised. */
   readonly raised_from?: number;
 }
 
@@ -70,25 +67,24 @@ export interface ListedRun {
   readonly created: number;
   readonly updated: number;
   readonly ended?: number;
-  /** As `--json` shows it: turns, tokens, tool_calls, spend (text), duration_seconds, estimated. */
+  /** Same fields as in `--json`: turns, tokens, tool_calls, spend (text), duration_seconds, estimated. */
   readonly cost: DataObject;
   readonly meters: readonly LimitMeter[];
-  /** How many calls were denied. */
   readonly denied: number;
   /** How many other calls failed, after all retries. */
   readonly failed: number;
   /** How many approvals of this very thread wait for a person. */
   readonly due: number;
-  /** What it does now: a tool, `reply`, or what waits; a name, never foreign text. */
+  /** Current activity: a tool, `reply`, or the kind of pending request. A name, never untrusted text. */
   readonly now?: string;
   /** Why it ended (`thread_end.reason`), and the code behind it. Foreign text. */
   readonly reason?: string;
   readonly code?: string;
   /** Somebody is at work on it in this server's process. */
   readonly here: boolean;
-  /** Where workers run threads: the one that holds it, as leases name it (`host:process@…`). Foreign. */
+  /** Id of the worker that owns the lease (`host:process@…`). Absent without workers. Untrusted. */
   readonly worker?: string;
-  /** Where workers run threads: it waits for one of them, in this queue (`queueKey`). */
+  /** Key of the queue (`queueKey`) if the thread waits for a worker. */
   readonly queue?: string;
 }
 
@@ -96,7 +92,6 @@ export interface Totals {
   readonly waits: number;
   readonly at_work: number;
   readonly ended: number;
-  /** Pending approvals. */
   readonly due: number;
 }
 
@@ -106,28 +101,27 @@ export interface ThreadList {
   readonly totals: Totals;
   readonly directives: readonly string[];
   readonly next_cursor?: string;
-  /** Where a stream goes on from here. */
+  /** A stream that starts at this position continues the list without a gap. */
   readonly position: string;
 }
 
 /** A right in force at the start, or approved since, and what came of it. */
 export interface RightUse {
-  /** As `explain` names it: `fs.read notes/**`. */
+  /** Same text as in `explain`: `fs.read notes/**`. */
   readonly name: string;
   readonly capability: string;
   readonly scope: DataObject;
   readonly uses: number;
   readonly refused: number;
   readonly state: 'used' | 'unused' | 'asks' | 'approved';
-  /** What a policy took from it. */
+  /** Parts that a policy removed from the right. */
   readonly capped?: readonly string[];
-  /** Of an approved one: uses left, when it ends, who gave it. */
+  /** Only for an approved right: remaining uses, end time, and the person who approved it. */
   readonly left?: number;
   readonly until?: number;
   readonly by?: string;
 }
 
-/** `GET threads/ID`. */
 export interface ThreadView {
   readonly thread: ListedRun;
   readonly inputs: Data;
@@ -140,14 +134,14 @@ export interface ThreadView {
   /** `explain --thread`: items by hash and key, permissions, policies, guards, rules, by, sandbox. */
   readonly ran: DataObject;
   readonly rights: readonly RightUse[];
-  /** Of this thread and those below it. */
+  /** Pending approvals of this thread and of all its descendants. */
   readonly due: readonly ListedApproval[];
   readonly children: readonly ListedRun[];
-  /** What can be asked of it now. */
+  /** Actions that the current status allows. */
   readonly acts: readonly WebAction[];
   /** For the sheet that raises limits: by the name of the limit, the highest that would be taken and whose word that is. */
   readonly ceilings: { readonly [limit: string]: { readonly max: number; readonly from: string } };
-  /** What one more turn costs at most, where it can be told. */
+  /** Highest possible cost of the next turn. Absent if it cannot be computed. */
   readonly worst_turn?: number;
   readonly position: string;
 }
@@ -193,12 +187,11 @@ export interface Gate {
   readonly by: string;
 }
 
-/** `GET threads/ID/events/SEQ`. */
 export interface EventDetail {
-  /** As the journal has it, or `{}` with `raw` in pieces when it is long. */
+  /** The event as JSON. A long event is `{}` here, and `raw` has its text in pieces. */
   readonly event: Data;
   readonly raw: LongText;
-  /** What stands in it for a reader: arguments, the result, a message. */
+  /** The part that a person reads: arguments, the result, a message. */
   readonly content?: LongText;
   /** The seqs of the call, its denial and its result, when this is one of them. */
   readonly call?: { readonly call?: number; readonly denied?: number; readonly result?: number };
@@ -208,7 +201,7 @@ export interface EventDetail {
   readonly verdict?: string;
   /** Why, as the fault says it. Foreign. */
   readonly why?: string;
-  /** Of a hook: its condition, as the directive has it now. */
+  /** Only for a hook: its condition in the current version of the directive. */
   readonly when?: string;
   /** Ways out, the line to add among them. */
   readonly ways?: readonly string[];
@@ -262,7 +255,7 @@ export interface ListedApproval {
   readonly who?: string;
   readonly channel?: string;
   readonly why?: string;
-  /** Of what is shown; a decision sends it back. Its beginning is its `mark` (`7F3A-91C2`). */
+  /** Digest of `shown`. A decision sends it back. Its first digits are the `mark` (`7F3A-91C2`). */
   readonly digest: string;
   readonly mark: string;
 }
@@ -270,13 +263,12 @@ export interface ListedApproval {
 /** `GET approvals?state&thread`: oldest first. `state=decided` gives the latest that are not pending any more. */
 export interface ApprovalList {
   readonly approvals: readonly ListedApproval[];
-  /** Where a stream goes on from here. */
+  /** A stream that starts at this position continues the list without a gap. */
   readonly position: string;
 }
 
 export type DecisionWord = 'once' | 'value' | 'scope' | 'deny' | 'answer';
 
-/** `GET approvals/ID`. */
 export interface ApprovalReview {
   readonly approval: ListedApproval;
   readonly tool?: string;
@@ -286,9 +278,9 @@ export interface ApprovalReview {
   readonly arguments: readonly ArgumentView[];
   readonly gates: readonly Gate[];
   readonly provenance?: ProvenanceView;
-  /** Of a capability: the grant, and the line that would declare it. */
+  /** Only for a capability: the grant, and the line that would declare it. */
   readonly grant?: { readonly name: string; readonly line: string; readonly beyond: boolean };
-  /** Of a call: arguments that strangers had a hand in, and where each stands in what was read. Foreign. */
+  /** Only for a call: arguments with untrusted sources, and their position in the text that was read. Untrusted. */
   readonly tainted?: readonly {
     readonly name: string;
     readonly labels: readonly string[];
@@ -296,7 +288,7 @@ export interface ApprovalReview {
     readonly place?: string;
     readonly excerpt?: string;
   }[];
-  /** Of a call: the last ones of the same tool by threads of this directive, the latest first. */
+  /** Only for a call: earlier calls of the same tool by threads of this directive, the latest first. */
   readonly before?: readonly {
     readonly at: string;
     readonly thread: string;
@@ -304,7 +296,6 @@ export interface ApprovalReview {
     readonly same?: boolean;
     readonly came_to: string;
   }[];
-  /** Of a limit. */
   readonly limit?: {
     readonly name: string;
     readonly now: number;
@@ -318,18 +309,17 @@ export interface ApprovalReview {
   readonly diff?: string;
   /** Why it is asked, as the fault says it. Foreign. */
   readonly because?: string;
-  /** What the model said with the call. Foreign. */
+  /** Text of the model reply that contains the call. Untrusted. */
   readonly says?: string;
   readonly rights: readonly RightUse[];
   readonly meters: readonly LimitMeter[];
   readonly turn?: number;
   readonly seq?: number;
-  /** What can be decided, the safe answer last. `value`: which argument it would name. */
+  /** Allowed decisions, the safe one last. `named` lists the arguments that `value` would fix. */
   readonly choices: readonly DecisionWord[];
   readonly named?: readonly string[];
 }
 
-/** `POST approvals/ID/decision`. */
 export interface DecisionRequest {
   readonly decision: DecisionWord;
   readonly digest: string;
@@ -342,13 +332,11 @@ export interface DecisionRequest {
   readonly answer?: string;
 }
 
-/** `POST threads/ID/resume`. */
 export interface ResumeWish {
   readonly limits?: { readonly [limit: string]: number | string };
   readonly model?: string;
   readonly message?: string;
   readonly from?: number | 'last';
-  /** For the audit. */
   readonly why?: string;
 }
 
@@ -361,11 +349,11 @@ export interface InjectRequestBody {
 /** `POST threads/ID/pause`, `interrupt`, `stop` and `kill`. */
 export interface SignalWish {
   readonly reason?: string;
-  /** Of `interrupt`: what it is told instead of the reply that is broken off. */
+  /** Only for `interrupt`: message to the model that replaces the interrupted reply. */
   readonly text?: string;
 }
 
-/** What `POST threads/ID/replay` answers with: as `km replay --json`. */
+/** Answer of `POST threads/ID/replay`, same fields as `km replay --json`. */
 export interface ReplayView {
   readonly isSame: boolean;
   /** How many events were the same, of how many recorded ones. */
@@ -380,7 +368,6 @@ export interface ReplayView {
   };
 }
 
-/** `POST threads`. */
 export interface RunRequestBody {
   readonly directive: string;
   readonly inputs: DataObject;
@@ -389,7 +376,7 @@ export interface RunRequestBody {
   readonly message?: string;
 }
 
-/** What an act on a thread answers with. */
+/** Answer of an action on a thread. */
 export interface ActionResult {
   readonly thread_id: string;
   readonly kind: string;
@@ -494,7 +481,7 @@ export interface ItemView {
   /** `explain --json` of a directive or a tool. */
   readonly explained?: DataObject;
   readonly can_run: boolean;
-  /** Why not, one line each. */
+  /** Reasons why the item cannot run, one line each. */
   readonly missing: readonly string[];
   readonly steps: readonly string[];
   readonly runs: number;
@@ -511,7 +498,6 @@ export interface ListedScript {
   readonly bytes: number;
 }
 
-/** `GET scripts`. */
 export interface ScriptList {
   readonly scripts: readonly ListedScript[];
   /** There are more, in a project too large to look through. */
@@ -522,7 +508,7 @@ export interface ScriptList {
 export interface ScriptDocument {
   readonly id: string;
   readonly file: string;
-  /** Foreign. */
+  /** Source text of the file. Readers treat it as untrusted. */
   readonly document: string;
   readonly run?: {
     readonly outcome: string;
@@ -541,7 +527,7 @@ export interface ScriptDocument {
       readonly message: string;
       readonly line?: number;
       readonly column?: number;
-      /** Of `needs_input`: what a person has to decide before it is run again. */
+      /** Only for `needs_input`: id of the approval that must be decided before the next run. */
       readonly approval?: string;
     };
     readonly provenance?: ProvenanceView;
@@ -571,18 +557,16 @@ export interface HealthView {
 /** A worker as it told of itself. Its words are foreign. */
 export interface FleetWorker {
   readonly id: string;
-  /** Name of its machine. */
   readonly host: string;
   readonly version: string;
   readonly slots: number;
-  /** Threads that it holds. */
+  /** Number of threads that it owns the lease of. */
   readonly busy: number;
   /** None: it takes what belongs to nobody in particular. */
   readonly tenants: readonly string[];
   readonly projects: readonly { readonly project: string; readonly items: string }[];
   /** Takes nothing any more, and ends what it holds. */
   readonly draining: boolean;
-  /** Resident bytes. */
   readonly memory: number;
   /** How far its clock is from the store's, in milliseconds. */
   readonly clock_off: number;
@@ -593,12 +577,11 @@ export interface FleetWorker {
   readonly gone: boolean;
 }
 
-/** What waits for a worker that has this project with these items. */
+/** Waiting threads for a worker that has this project with these items. */
 export interface FleetQueue {
   readonly tenant: string;
   readonly project: string;
   readonly items: string;
-  /** Due now, and later. */
   readonly ready: number;
   readonly later: number;
   /** Since when the first of them waits, by the clock of the store. */
@@ -618,7 +601,6 @@ export interface FleetHold {
 
 /** A limit over all machines. Money is in the currency of `Me`. */
 export interface FleetLimit {
-  /** `provider:NAME` or `tenant:NAME`. */
   readonly scope: string;
   readonly concurrent?: number;
   readonly requests_per_minute?: number;
@@ -627,7 +609,7 @@ export interface FleetLimit {
 }
 
 export interface FleetState {
-  /** Of the server, without its password. */
+  /** Address of the store without its password. */
   readonly place: string;
   /** Time of the store when this was read; `heard`, `oldest` and `lease_until` are of the same clock. */
   readonly now: number;
@@ -640,11 +622,10 @@ export interface FleetState {
   readonly limits: readonly FleetLimit[];
 }
 
-/** `GET fleet`. */
 export interface FleetView {
   /** Null: the store is a file, and threads run in the process that was asked. */
   readonly fleet: FleetState | null;
-  /** Where a stream goes on from here. */
+  /** A stream that starts at this position continues the view without a gap. */
   readonly position: string;
 }
 
@@ -667,5 +648,5 @@ export type StreamFrame =
   /** Something was left out: read the snapshot of this topic again, events from `after` on. */
   | { readonly kind: 'reset'; readonly topic: string; readonly after?: number };
 
-/** `threads`, `approvals`, `fleet` or `thread:ID`. */
+/** A topic is `threads`, `approvals`, `fleet` or `thread:ID`. */
 export type Topic = string;

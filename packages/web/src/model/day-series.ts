@@ -1,5 +1,5 @@
-// What a chart of days draws: every day of the range, also those that cost nothing, stacked by model, and
-// an axis with few round numbers.
+// Computes a chart of cost per day: one bar for every day of the range, also without cost, stacked
+// by model, and an axis with few round numbers.
 import type { CostGroup, CostReport } from './api.ts';
 
 interface DayPart {
@@ -10,7 +10,6 @@ interface DayPart {
   readonly series: number;
 }
 export interface DayBar {
-  /** `2026-11-15`. */
   readonly day: string;
   readonly spend: number;
   readonly parts: readonly DayPart[];
@@ -50,7 +49,7 @@ function modelsOf(days: readonly CostGroup[]): string[] {
   return names.length > MAX_MODELS ? [...names.slice(0, MAX_MODELS - 1), OTHERS] : names;
 }
 
-/** What each model took of a day; what no model is named for stands on top. */
+/** Splits the cost of a day by model. The part without a model is the last one. */
 function partsOf(group: CostGroup, models: readonly string[]): DayPart[] {
   const amounts = new Map<number, number>();
   for (const one of group.models ?? []) {

@@ -1,5 +1,5 @@
-// The fleet in words, the same for the page and for `threads top`: how a worker is, what a queue waits for,
-// and whether anybody serves a thread. Pure; every name in it is foreign to whoever shows it.
+// Texts about the fleet, shared by the page and `threads top`: state of a worker, length of a queue, threads
+// without a worker. Pure. Names of workers and projects are untrusted; the caller must escape them.
 import type { FleetQueue, FleetState, FleetWorker, ListedRun, Tone } from './api.ts';
 import { count, seconds } from './format.ts';
 
@@ -21,7 +21,6 @@ export const isUnserved = (
 ): boolean => queue !== undefined && unserved.has(queue);
 
 export const NO_WORKER = 'no worker serves it';
-/** What to do about it. */
 export const SERVE_IT = 'start `km worker` where this project has the same items; it waits';
 
 /** `host:4711` of what leases call it; the rest tells processes apart, not people. */
@@ -29,7 +28,7 @@ export const workerName = (id: string): string => id.replace(/@[0-9a-f.]+$/, '')
 
 /** Leases do not depend on clocks of machines; times that people see do. */
 const CLOCK_OFF_MS = 5000;
-/** It says something every three seconds. */
+/** A worker reports to the store every three seconds. */
 const SILENT_MS = 8000;
 
 /** How it is, in a word, with its tone. */
@@ -46,7 +45,6 @@ export const clockWords = ({ clock_off: off }: Pick<FleetWorker, 'clock_off'>): 
     ? ''
     : `${seconds(Math.round(Math.abs(off) / 1000))} ${off > 0 ? 'ahead' : 'behind'}`;
 
-/** `1f3a9c02` of `sha256:1f3a9c02…`. */
 export const shortItems = (items: string): string =>
   items.replace(/^sha256:/, '').slice(0, 8) || 'any';
 
@@ -58,7 +56,7 @@ export function projectWords(project: string, items: string, own: FleetState['ow
   return items === own?.items ? 'this project' : `this project, other items (${shortItems(items)})`;
 }
 
-/** What it serves: this project first, others counted. */
+/** Lists the projects of a worker: this project first, then one other, then the number of the rest. */
 export function servesWords({ projects, tenants }: FleetWorker, own: FleetState['own']): string {
   const here = projects.find(({ project }) => isOwn(project, own));
   const others = projects.filter((one) => one !== here);

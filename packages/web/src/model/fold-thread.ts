@@ -28,17 +28,15 @@ export interface FoldedThread {
 export const endsReplyText = (type: string): boolean =>
   type === 'thread_end' || ['begins', 'replies', 'ends'].includes(eventFlags(type).turn ?? '');
 
-/** What is known after some of the events. */
+/** State of the fold. Rows are mutable until they are read. */
 interface Folding {
   readonly rows: TimelineEntry[];
-  /** Where the rows are that something may still happen to: by call, child, hook and approval. */
+  /** Indexes of rows that a later event can change: by call, child, hook and approval. */
   readonly calls: Map<string, number>;
   readonly children: Map<string, number>;
   readonly hooks: Map<string, number>;
   readonly asked: Map<string, number>;
-  /** Calls without a result. */
   readonly open: Set<number>;
-  /** Those of the current turn, in order; the last ones are in `open`. */
   recent: number[];
   /** The row of the current turn. */
   turn: number;
@@ -78,7 +76,7 @@ function beginTurn(fold: Folding, event: SlimEvent): void {
   });
 }
 
-/** Of a journal whose beginning is not here, or that never wrote `turn_start`. */
+/** Adds a row for the turn if the journal has no `turn_start` for it, or its first events are missing. */
 function needTurn(fold: Folding, event: SlimEvent): void {
   if (event.turn > 0 && rowAt(fold, fold.turn)?.turn !== event.turn) beginTurn(fold, event);
 }
@@ -178,7 +176,7 @@ function result(fold: Folding, event: SlimEvent): void {
   const at = event.call_id === undefined ? undefined : fold.calls.get(event.call_id);
   const row = rowAt(fold, at);
   if (at === undefined || !row) {
-    // What opens a conversation has results without fold.calls; only a failure is worth a row.
+    // Calls that open a conversation have a result without a call. Only a failure gets a row.
     if (event.is_error === true) {
       const own = rowFrom(event, 'call', 'failed');
       push(fold, { ...own, ...outcomeOf(event, own), end: event.ts, result: event.seq });
@@ -392,7 +390,7 @@ export function createThreadFold() {
     add(events: readonly SlimEvent[], from = 0): void {
       for (let index = from; index < events.length; index++) {
         const event = events[index];
-        // What was heard twice is one event.
+        // Skips events that the stream delivers twice.
         if (event && event.seq > fold.seen.last) takeEvent(fold, event);
       }
     },

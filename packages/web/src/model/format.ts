@@ -3,12 +3,10 @@ import type { RightUse } from './api.ts';
 
 const grouped = (digits: string): string => digits.replace(/\B(?=(\d{3})+$)/g, ',');
 
-/** `1,204`. */
 export const count = (value: number): string => {
   const whole = Math.round(value) || 0;
   return `${whole < 0 ? '-' : ''}${grouped(String(Math.abs(whole)))}`;
 };
-/** `1 call`, `1,204 calls`. */
 export const counted = (value: number, word: string): string =>
   `${count(value)} ${word}${value === 1 ? '' : 's'}`;
 
@@ -81,7 +79,6 @@ export function clockTime(at: number, isExact = false): string {
   return isExact ? `${text}.${String(date.getMilliseconds()).padStart(3, '0')}` : text;
 }
 
-/** `2026-11-15 02:00:52`. */
 export function dayTime(at: number): string {
   const date = new Date(at);
   return `${date.getFullYear()}-${two(date.getMonth() + 1)}-${two(date.getDate())} ${clockTime(at)}`;
@@ -100,7 +97,7 @@ export function limitValue(name: string, value: number): string {
   return name.includes('tokens') ? shortCount(value) : count(value);
 }
 
-/** Who sets a limit: `built in` for `default (bundle)`, `default of the project`, `policy`. */
+/** Names the source of a limit: `built in` for `default (bundle)`, `default of the project`, `policy`. */
 export function limitOrigin(from: string): string {
   const [, source] = /^default \((\w+)\)$/.exec(from) ?? [];
   if (source === undefined) return from;

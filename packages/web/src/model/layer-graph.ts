@@ -5,7 +5,6 @@
 
 interface LayerNode {
   readonly id: number;
-  /** Ids of earlier nodes. */
   readonly from: readonly number[];
   readonly width: number;
 }
@@ -50,7 +49,7 @@ interface GraphNode {
   readonly above: GraphNode[];
   readonly below: GraphNode[];
   layer: number;
-  /** Where it stands in its layer, from 0 to 1; then the middle of its box. */
+  /** Position in the layer, from 0 to 1; later the middle of its box. */
   at: number;
   x: number;
   y: number;
@@ -74,7 +73,7 @@ function spotsOf(nodes: readonly LayerNode[]): GraphNode[] {
     byId.set(id, spot);
   }
   const spots = [...byId.values()];
-  // What begins only further down stands right above what is made of it.
+  // A node without inputs moves down to the layer just above its first user.
   for (const spot of spots.toReversed()) {
     if (spot.above.length > 0 || spot.below.length === 0) continue;
     spot.layer = spot.below.reduce((least, { layer }) => Math.min(least, layer - 1), Infinity);
@@ -191,7 +190,7 @@ function edgesOf(spots: readonly GraphNode[], height: number): PlacedEdge[] {
   });
 }
 
-/** Where everything stands. Never throws; takes any graph, in a few milliseconds for a thousand nodes. */
+/** Computes all positions. Never throws; a thousand nodes take a few milliseconds. */
 export function layerGraph(nodes: readonly LayerNode[], sizes: LayerSizes): LayeredGraph {
   const spots = spotsOf(nodes);
   const layers = layersOf(spots);

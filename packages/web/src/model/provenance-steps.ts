@@ -1,5 +1,5 @@
-// What a graph of provenance shows: sources, operations and the end, with runs of operations that only
-// hand on folded to one box. Pure data; where it stands is `layer-graph.ts`, how it looks is the page's.
+// Computes the boxes of a provenance graph: sources, operations and the end. Runs of operations
+// that only pass a value on become one box. `layer-graph.ts` computes positions; the page draws.
 import type { ProvenanceStep, ProvenanceView } from './api.ts';
 
 type StepTone = 'hot' | 'warm' | 'cold';
@@ -11,19 +11,17 @@ export interface StepBox {
   readonly name: string;
   readonly detail: string;
   readonly labels: readonly string[];
-  /** What its edges downwards carry. */
+  /** Tone of the edges that leave this box downwards. */
   readonly tone: StepTone;
   readonly from: readonly number[];
-  /** The event to open. */
   readonly seq?: number;
-  /** Of a fold: the number of its first operation, to open it. */
+  /** Only for a fold: number of its first operation, which opens the fold. */
   readonly opens?: number;
 }
 
 interface StepChoice {
   /** Also what does not carry the label that decided. */
   readonly isWhole: boolean;
-  /** Folds that were opened. */
   readonly opened: ReadonlySet<number>;
   readonly limit: number;
 }
@@ -33,11 +31,11 @@ interface StepGraph {
   /** Operations that the boxes stand for, and all there are. */
   readonly shown: number;
   readonly total: number;
-  /** Boxes beyond the limit. */
+  /** Number of boxes beyond the limit. */
   readonly more: number;
 }
 
-/** Small ones are clearer whole. */
+/** A graph of at most this many steps is shown whole. */
 const SMALL = 8;
 
 /** The labels that the refusal speaks of; without a word about one, those that are not only `untrusted`. */
@@ -91,7 +89,7 @@ function chosenSteps(view: ProvenanceView, isWhole: boolean): ProvenanceStep[] {
   return paths.length > 0 ? paths : sorted;
 }
 
-/** What the end is made of: what it names, and whatever nothing else was made of. */
+/** Returns the inputs of the end: the steps that it names, and all steps without a user. */
 function endsOf(steps: readonly ProvenanceStep[], named: readonly number[]): number[] {
   const used = new Set(steps.flatMap(({ id, from }) => from.filter((earlier) => earlier < id)));
   return steps.filter(({ id }) => named.includes(id) || !used.has(id)).map(({ id }) => id);
@@ -181,7 +179,7 @@ export function stepGraph(view: ProvenanceView, choice: StepChoice): StepGraph {
   const idsOf = (keys: readonly (number | string)[]): number[] =>
     [...new Set(keys)].flatMap((key) => boxOf.get(key) ?? []);
   const entry = entriesOf(view);
-  /** Those that come in here: what was said before is handed on by the model, and drawn where it began. */
+  /** Adds the sources that first appear in this box. The model passes older ones on; they are drawn once. */
   const addSources = (id: number, sources: readonly string[]): readonly string[] => {
     const fresh = [...new Set(sources)].filter((name) => (entry.get(name) ?? id) === id);
     for (const source of fresh.filter((name) => !boxOf.has(name))) {

@@ -41,7 +41,7 @@ const AT_AN_END = new Set(['failed', 'limit', 'aborted', 'interrupted', 'termina
 export const waitsForPerson = ({ due, status }: Pick<ListedRun, 'due' | 'status'>): boolean =>
   due > 0 || status === 'needs_input';
 
-/** What a person can do with a thread that does not run: go on with it, or say something more. */
+/** Names the action that a person can take on a parked or ended thread: resume or follow up. */
 export function nextAct(status: string): 'Resume…' | 'Follow up…' | undefined {
   if (status === 'completed' || status === 'denied') return 'Follow up…';
   return AT_AN_END.has(status) || status === 'paused' ? 'Resume…' : undefined;
@@ -68,7 +68,7 @@ function isFoundIn(
   return [id, directive, status, now, reason].some((text) => text.toLowerCase().includes(find));
 }
 
-/** Whoever has no shown parent is a root. A row whose ancestors go in a circle is one, too. */
+/** Builds trees. A row without a listed parent, or in a cycle of parents, is a root. */
 function treesOf(rows: ReadonlyMap<string, ListedRun>, { hooks, find }: LineWish): Tree[] {
   const wanted = find.trim().toLowerCase();
   const trees = new Map<string, Tree>();

@@ -1,4 +1,4 @@
-// What a thread did, counted from the rows of its timeline: calls by outcome, and what they touched.
+// Sums over the rows of a timeline: calls by outcome, and the targets of their effects.
 import type { TimelineEntry } from './timeline-entry.ts';
 
 export interface EffectTotals {
@@ -18,10 +18,10 @@ export interface EffectTotals {
 
 export type EffectKind = 'wrote' | 'sent' | 'read' | 'started';
 
-/** Where something was left behind, sent to or taken from; the largest consequence first. */
+/** Target of writes, sends or reads. The list starts with the most severe effect. */
 export interface EffectTarget {
   readonly verb: EffectKind;
-  /** Foreign. */
+  /** Path, address or command of the effect. Untrusted. */
   readonly target: string;
   readonly times: number;
   readonly bytes: number;
@@ -29,7 +29,7 @@ export interface EffectTarget {
   readonly open: number;
   /** Nobody can tell whether these happened. */
   readonly unknown: number;
-  /** The last row of it. */
+  /** Seq of the last row with this target. */
   readonly seq: number;
 }
 
@@ -38,7 +38,7 @@ export type RowFilter = 'denied' | 'failed' | 'writes' | 'hooks' | 'untrusted';
 const isCall = ({ kind }: TimelineEntry): boolean => kind === 'call' || kind === 'child';
 export const isRefused = (row: TimelineEntry): boolean =>
   row.state === 'denied' || row.denials.length > 0;
-/** What `e` goes to and the rail marks. */
+/** Rows that key `e` visits and the rail marks. */
 export const isTrouble = (row: TimelineEntry): boolean =>
   isRefused(row) || row.state === 'failed' || row.state === 'waits' || row.state === 'unknown';
 

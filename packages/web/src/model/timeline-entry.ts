@@ -7,22 +7,22 @@ type TimelineKind = 'turn' | 'call' | 'child' | 'hook' | 'note';
 export type TimelineState = 'plain' | 'open' | 'done' | 'waits' | 'denied' | 'failed' | 'unknown';
 
 export interface TimelineEntry {
-  /** Of its first event; with `kind` it tells rows apart. */
+  /** Seq of the first event. It is unique together with `kind`. */
   readonly seq: number;
   readonly kind: TimelineKind;
   readonly turn: number;
   readonly state: TimelineState;
   /** A tool, a directive, the type of an event: ours, a code. */
   readonly name: string;
-  /** What it was given, or what a note says. Foreign. */
+  /** Input of the step, or the text of a note. Untrusted. */
   readonly text: string;
   /** Why it was denied or failed, or what it waits for: a rule, a code. */
   readonly why: string;
   readonly labels: readonly string[];
   readonly start: number;
-  /** Of a turn: when its request was answered. */
+  /** Only for a turn: time of the reply. */
   readonly end?: number;
-  /** Of a turn: when the last of its steps was over. */
+  /** Only for a turn: end time of its last step. */
   readonly until?: number;
   /** Seqs of its refusals, also of those that were followed by something better. */
   readonly denials: readonly number[];
@@ -30,18 +30,18 @@ export interface TimelineEntry {
   readonly call_id?: string;
   readonly effect?: string;
   readonly target?: string;
-  /** Of a request that failed: how often it was tried. */
+  /** Only for a failed request: number of attempts. */
   readonly tries?: number;
-  /** What was written, as its tool says. */
+  /** Number of bytes that the tool reports as written. */
   readonly wrote?: number;
-  /** Of a child or a hook that has a thread of its own. */
+  /** Only for a child or hook that runs in its own thread. */
   readonly thread?: string;
   readonly approval?: string;
   readonly tone?: SlimEvent['tone'];
   readonly usage?: SlimEvent['usage'];
   readonly spend?: number;
   readonly model?: string;
-  /** Of a child: how it ended. */
+  /** Only for a child: its final status. */
   readonly status?: string;
   readonly took_ms?: number;
 }
@@ -72,7 +72,7 @@ export function refusalWords({ rule, stage, missing }: SlimEvent): string {
 export type RowChange = Partial<TimelineEntry>;
 type Mutable<T> = { -readonly [name in keyof T]: T[name] };
 
-/** As an event begins it. */
+/** Creates the row of an event that starts a step. */
 export function rowFrom(event: SlimEvent, kind: TimelineKind, state: TimelineState): TimelineEntry {
   const row: Mutable<TimelineEntry> = {
     seq: event.seq,
@@ -100,7 +100,7 @@ export function mergeLabels(one: readonly string[], other: readonly string[] | u
   return one.length === 0 ? other : [...new Set([...one, ...other])];
 }
 
-/** Of a turn that was asked more than once. */
+/** Sums usage and cost over several requests of one turn. */
 export function replySums(
   row: TimelineEntry,
   event: SlimEvent,

@@ -12,9 +12,9 @@ export interface ForeignBit {
    * was too long. The last two open with `openedBits`.
    */
   readonly kind: 'text' | 'sign' | 'ansi' | 'host' | 'run' | 'fold';
-  /** What is shown. Holds no control but line ends and tabs, and no format character. */
+  /** Text to render, without control characters (except newline and tab) and format characters. */
   readonly text: string;
-  /** What stood there. */
+  /** Original text that `text` replaces. */
   readonly source: string;
 }
 
@@ -26,7 +26,7 @@ interface Bounds {
   readonly showsRuns?: boolean;
 }
 const FIRST_LOOK: Bounds = { line: 2_000, whole: 50_000 };
-/** Of what was folded, once it is opened. */
+/** Bounds of a fold after the user opens it. */
 const OPENED: Bounds = { line: 20_000, whole: 100_000 };
 
 const MAX_SPACES = 40;
@@ -146,7 +146,7 @@ const isBlank = (text: string, from: number, to: number): boolean => {
   return true;
 };
 
-/** Where the blank lines that begin at `from` end, and how many they are. */
+/** Finds the end and the number of the blank lines that start at `from`. */
 function blankLines(text: string, from: number): { end: number; lines: number } {
   let [end, lines] = [from, 0];
   for (;;) {
@@ -160,7 +160,7 @@ function blankLines(text: string, from: number): { end: number; lines: number } 
 /** The bits of `text`; a text with nothing special in it is one. */
 export const foreignBits = (text: string): readonly ForeignBit[] => cutText(text, FIRST_LOOK);
 
-/** What a `run` or a `fold` opens to; the rest of something very long is folded again. */
+/** Returns the bits of an opened `run` or `fold`. A very long rest is folded again. */
 export const openedBits = ({ kind, source }: ForeignBit): readonly ForeignBit[] =>
   cutText(source, { ...OPENED, showsRuns: kind === 'run' });
 
