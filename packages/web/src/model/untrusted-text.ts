@@ -14,7 +14,7 @@ export interface ForeignBit {
   readonly kind: 'text' | 'sign' | 'ansi' | 'host' | 'run' | 'fold';
   /** Text to render, without control characters (except newline and tab) and format characters. */
   readonly text: string;
-  /** Original text that `text` replaces. */
+  /** Original characters that `text` stands for when copied. */
   readonly source: string;
 }
 

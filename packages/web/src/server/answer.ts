@@ -1,5 +1,5 @@
-// What goes in and out of `/api`: bodies that are JSON and bounded, answers in the envelope of `--json`
-// with a status that says the same as their code.
+// Reads bodies of `/api` (bounded JSON) and writes answers in the envelope of `--json`. The HTTP
+// status follows from the code of the error.
 import {
   fail,
   isObject,

@@ -53,7 +53,7 @@ function refuse(context: Context<ApiEnv>, { status, message, wait }: Rejection):
 const addressOf = ({ env, req }: Context<ApiEnv>, access: WebAccess): string =>
   access.addressOf(req.raw.headers, env.incoming.socket.remoteAddress ?? '');
 
-/** Resources about whoever asks. */
+/** Adds the resources about the actor of the request. */
 function addSession(
   api: Hono<ApiEnv>,
   parts: WebParts,
@@ -125,11 +125,11 @@ export function createOpenAnswers(counts: (id: string) => boolean) {
 }
 type OpenAnswers = ReturnType<typeof createOpenAnswers>;
 
-/** A session is opened by whoever has none. */
+/** A client that opens a session does not have one yet. */
 const isLogin = ({ method, path }: { method: string; path: string }): boolean =>
   method === 'POST' && (path === '/api/session' || path === '/session');
 
-/** What somebody may not do, and tried, is a row too. */
+/** Writes an audit row for an action that the role does not allow. */
 function noteRefused({ runtime }: WebParts, context: Context<ApiEnv>, needed: WebRole): void {
   const { who, role } = context.get('asker');
   const { method, path } = context.req;

@@ -1,6 +1,6 @@
-// What answers say to browsers, whatever they are answers to, and the one cookie.
+// Security headers of all answers, and the session cookie.
 
-/** Of all answers that do not say otherwise. */
+/** Default headers of every answer. A route can override them. */
 const HEADERS: Readonly<Record<string, string>> = {
   'cache-control': 'no-store',
   'content-security-policy': "default-src 'none'; frame-ancestors 'none'",
@@ -11,7 +11,7 @@ const HEADERS: Readonly<Record<string, string>> = {
 };
 
 /**
- * Of the page: its own files and nothing else; no script, style or image in its text, and no text that
+ * Policy of the page: only its own files; no inline script, style or image, and no text that
  * becomes a script.
  */
 export const PAGE_POLICY = [

@@ -5,16 +5,15 @@ import { createServer as createTlsServer } from 'node:https';
 import { createAdaptorServer } from '@hono/node-server';
 import { fail, messageOf, type Outcome, ok } from '@kernmantle/core/base';
 
-/** Headers, then the whole request. */
+/** Time limit for the headers, then for the whole request. */
 const HEADERS_MS = 5000;
 const REQUEST_MS = 60_000;
 const POLL_MS = 1000;
 const MAX_CONNECTIONS = 1000;
-/** What is still on its way at the end gets so long. */
+/** Open requests get this much time to finish at the end. */
 const GRACE_MS = 1000;
 const IDLE_MS = 20;
 
-/** In PEM. */
 export interface TlsFiles {
   readonly cert: string;
   readonly key: string;

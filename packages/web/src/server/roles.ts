@@ -1,4 +1,4 @@
-// What a role may do. Every route names the role it needs; one that names none is not served at all.
+// Maps routes to roles. Every route names the role that it needs. A route without a role is not served.
 import { fail } from '@kernmantle/core/base';
 import type { Hono, MiddlewareHandler } from 'hono';
 import type { WebRole } from '../model/api.ts';
@@ -41,7 +41,7 @@ export function routeRoles(
 ): { method: string; path: string; role: WebRole | undefined }[] {
   const found = new Map<string, { method: string; path: string; role: WebRole | undefined }>();
   for (const { method, path, handler } of api.routes) {
-    // What stands before all of them is no route.
+    // A handler for all paths is a middleware, not a route.
     if (method === 'ALL' && path.endsWith('*')) continue;
     const key = `${method} ${path}`;
     const role = roles.get(handler) ?? found.get(key)?.role;

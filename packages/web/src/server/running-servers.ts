@@ -7,7 +7,6 @@ import { getOwn, isObject, parseJson, plainText } from '@kernmantle/core/base';
 interface ServedPage {
   readonly project: string;
   readonly port: number;
-  /** As browsers reach it. */
   readonly url: string;
   readonly pid: number;
 }
@@ -38,7 +37,7 @@ function readNote(file: string): ServedPage | undefined {
 
 export function openRunningServers(home: string) {
   const folder = join(home, 'web');
-  /** Those that are at work; notes of others are taken away. */
+  /** Lists running servers. Files of dead processes are removed. */
   function list(): ServedPage[] {
     let names: string[];
     try {

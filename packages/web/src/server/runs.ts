@@ -1,7 +1,7 @@
-// Threads that run in this process because somebody at the page, or a program, asked for it. Whoever asks
-// is answered when the thread is there or goes on, or with why it is not; how it ends stands in its
-// journal. What waited for a person goes on here after the answer, wherever that was given. Where machines
-// share the store nothing runs here: what was asked for is queued, and workers run it.
+// Threads that run in this process for a client of the server. The client gets an answer when the
+// thread has started or was refused; the journal has its end. A thread that waited for an approval
+// resumes here after the decision. With a fleet store nothing runs here: the thread is queued for
+// workers.
 import { setTimeout as sleep } from 'node:timers/promises';
 import {
   canonicalJson,
@@ -110,7 +110,7 @@ function withRestart({ error }: Failure): Failure {
   return fail(error.code, `${message}; ${remedy}`, error.detail);
 }
 
-/** What somebody asked for in vain is a row, too. */
+/** Writes an audit row for a failed request. */
 const noting =
   ({ audit }: Runtime, operation: string, target: string, by: WebAsker) =>
   <T>(outcome: Outcome<T>): Outcome<T> => {
@@ -150,7 +150,7 @@ function createLauncher({ runtime, hub, onError }: RunsPorts) {
       if (!opened.ok) return opened;
       const threads = opened.output;
       here = threads;
-      // Where a worker runs it, nobody here has to look on.
+      // With workers, this process does not observe the run.
       const signal = threads.store.fleet ? AbortSignal.abort() : over.signal;
       const done = work(threads, signal).then(
         (result) => begun.resolve(result.ok ? ok(result.output.thread_id) : result),
@@ -166,7 +166,7 @@ function createLauncher({ runtime, hub, onError }: RunsPorts) {
       const row = await threads.store.thread(id.output);
       return row.ok ? ok({ thread_id: id.output, kind, status: row.output.status }) : row;
     },
-    /** Nothing is begun any more. */
+    /** Refuses all new runs from now on. */
     refuse(): void {
       isClosed = true;
     },
@@ -182,7 +182,7 @@ export function createRuns(ports: RunsPorts): Runs {
   const launcher = createLauncher(ports);
   const beginning = new Map<string, { wish: string; begun: Promise<Outcome<ActionResult>> }>();
 
-  /** Its end is in the registry a little before it has let go; one that goes on working has not left. */
+  /** Waits for the release of the lease, which follows the final status. False: the thread still runs. */
   async function hasLeft(id: string): Promise<boolean> {
     for (let look = 0; launcher.isHere(id); look++) {
       const opened = await store();

@@ -33,7 +33,6 @@ const TRY_AGAIN = 1013;
 interface SocketWish {
   readonly action: 'subscribe' | 'unsubscribe';
   readonly topic: Topic;
-  /** Where it goes on: a position. */
   readonly after?: string;
 }
 
@@ -138,7 +137,7 @@ function serve(socket: WebSocket, { hub, clock }: WebParts, expires: number): vo
     isAlive = true;
   });
   socket.on('message', hear);
-  // What a client does wrong closes its socket, with a code that says so, and is no fault of ours.
+  // An error of the client closes its socket with a code. The server does not report it.
   socket.on('error', () => {});
   socket.on('close', () => {
     clearInterval(alive);
@@ -158,14 +157,14 @@ function refuse(socket: Duplex, status: number, message: string): void {
   const body = `${message}\n`;
   const head = `HTTP/1.1 ${status} ${STATUS[status] ?? 'Refused'}`;
   const length = `Content-Length: ${Buffer.byteLength(body)}`;
-  // Whoever was refused does not keep the connection by leaving its half open.
+  // A refused client cannot keep the connection half open.
   socket.once('finish', () => socket.destroy());
   socket.end(
     `${head}\r\nConnection: close\r\nContent-Type: text/plain\r\n${length}\r\n\r\n${body}`,
   );
 }
 
-/** What a request is for, as it stands in its first line; that may be anything. */
+/** Path of the request line. The client can write any text there. */
 function pathOf(target: string): string {
   if (target.startsWith('/')) return target.split('?', 1)[0] ?? '';
   return URL.canParse(target) ? new URL(target).pathname : '';

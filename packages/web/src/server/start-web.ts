@@ -37,14 +37,13 @@ interface WebSettings {
   readonly version: string;
   /** Whose process this is, for links. */
   readonly env?: Readonly<Record<string, string | undefined>>;
-  /** Where the page was built; that of this package unless said otherwise. */
+  /** Folder of the built page. Default: the page of this package. */
   readonly page?: string | undefined;
   readonly clock?: Clock | undefined;
   onError?(error: Error): void;
 }
 
 interface RunningWeb {
-  /** As browsers reach it. */
   readonly url: string;
   readonly port: number;
   /** Every resource of `/api` and the role it needs; undefined for logging in. */
@@ -66,7 +65,7 @@ const NEXT_PORTS = 20;
 const webPort = (project: string): number =>
   FIRST_PORT + (createHash('sha256').update(project).digest().readUInt32BE() % PORTS);
 
-/** Where it can be reached from elsewhere it needs TLS, and somebody who may come in. */
+/** An address outside of loopback needs TLS and at least one token. */
 function problemOf(
   { hostname, tls, behind }: { hostname: string; tls: unknown; behind: URL | undefined },
   tokens: TokenStore,
@@ -132,8 +131,8 @@ const admitting =
   };
 
 /**
- * Where it may listen: on the port that was asked for, or on the project's own; where another program has
- * that, on the next that is free, which is the same one tomorrow.
+ * Ports to try, in order: the requested port alone, or the default port of the project and those
+ * after it. The order is the same for every start.
  */
 function portsFor({ project }: Runtime, wanted: number | undefined, served: number[]): number[] {
   if (wanted !== undefined) return [wanted];
@@ -199,7 +198,7 @@ interface Served {
   readonly parts: WebParts;
   readonly listener: OpenListener;
   readonly sockets: { close(): Promise<void> };
-  /** Timers and notes. */
+  /** Stops timers and removes the notes of the server. */
   stop(): void;
 }
 

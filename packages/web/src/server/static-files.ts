@@ -14,9 +14,9 @@ const TYPES: Readonly<Record<string, string>> = {
   '.json': 'application/json; charset=utf-8',
 };
 
-/** What the page's own router knows; each is the same document. */
+/** Paths of the router of the page. All get the same document. */
 const DOCUMENTS = /^\/(?:$|(?:t|approvals|cost|items|scripts|health|login)(?:\/|$))/;
-/** Named after their content. */
+/** Asset names that contain a hash of their content. */
 const HASHED = /^\/assets\/.*-[\w-]{8}\.\w+$/;
 
 interface StoredFile {

@@ -28,7 +28,7 @@ export function readTopics(text: string): Outcome<Topic[]> {
     : fail('invalid_input', `at most ${MAX_TOPICS} topics can be listened to at once`);
 }
 
-/** Once; whoever is refused gets another answer. */
+/** Writes the headers once. A refused request gets another answer. */
 function begin(outgoing: ServerResponse): void {
   if (outgoing.headersSent) return;
   const headers = new Headers({
@@ -41,7 +41,7 @@ function begin(outgoing: ServerResponse): void {
   outgoing.flushHeaders();
 }
 
-/** Ends with the connection, with whoever asked, or when nothing is taken any more. */
+/** Sends frames until the connection, the session or the server ends. */
 function pour(
   hub: Hub,
   outgoing: ServerResponse,
@@ -52,7 +52,7 @@ function pour(
   let subscription: Subscription | undefined;
   let isCorked = false;
 
-  /** What is sent in one go leaves in one piece. */
+  /** Buffers the frames of one turn, so that they leave in one write. */
   function cork(): void {
     if (isCorked) return;
     isCorked = true;

@@ -1,5 +1,5 @@
-// Who asks `/api`: a person with a session (cookie and key) or a program with a bearer token. Names and
-// origins are looked at before, for whatever is asked.
+// Identifies the actor of a request to `/api`: a person with a session (cookie and key) or a
+// program with a bearer token. `Host` and `Origin` are checked before, for every request.
 import { X509Certificate } from 'node:crypto';
 import { isIP } from 'node:net';
 import { type Clock, type Outcome, ok } from '@kernmantle/core/base';
@@ -18,7 +18,6 @@ import { SESSION_MS, type SessionStore, type WebSession } from './sessions.ts';
 import type { TokenStore } from './tokens.ts';
 
 interface AccessOptions {
-  /** As it was bound. */
   readonly hostname: string;
   port(): number;
   readonly tls?: TlsFiles | undefined;
@@ -85,7 +84,7 @@ export function createAccess(options: AccessOptions) {
     return { asker: asAsker(found.output) };
   }
 
-  /** What a token or a link would open. */
+  /** Returns the session that a token or a link opens. */
   function opened(token: string): Outcome<Parameters<SessionStore['open']>[0] | undefined> {
     const link = sessions.findLink(port(), token);
     if (!link.ok) return link;
@@ -138,7 +137,7 @@ export function createAccess(options: AccessOptions) {
       const { key, cookie: value, ...session } = made.output;
       return { asker: asAsker(session), key, cookie: cookie.write(value, SESSION_MS / 1000) };
     },
-    /** Ends the session of whoever asks; the cookie that takes it back. */
+    /** Ends the session of the request. Returns the header that deletes the cookie. */
     end(id: string): Outcome<string> {
       const done = sessions.end(id);
       return done.ok ? ok(cookie.write('', 0)) : done;

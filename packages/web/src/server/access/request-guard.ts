@@ -1,7 +1,7 @@
-// Who may speak, before anybody looks at what was said. On loopback the danger is a web page in the
-// same browser: a name that is made to point here (`Host`), or a page of another origin; and a sandboxed
-// process with the network, which is why a request without a token may only look. Elsewhere nobody speaks
-// without a token.
+// Rejects requests before any route reads them. On loopback the danger is a web page in the same
+// browser, through a name that resolves to this address (`Host`) or from another origin, and a
+// sandboxed process with the network. Therefore a request without a token can only read there. On
+// other addresses every request needs a token.
 import { randomUUID } from 'node:crypto';
 import type { Clock } from '@kernmantle/core/base';
 import type { TokenClient, TokenStore } from './tokens.ts';
@@ -29,7 +29,6 @@ interface TokenGuardOptions {
 }
 
 interface GuardOptions extends TokenGuardOptions {
-  /** As it was bound. */
   readonly hostname: string;
   port(): number;
 }
@@ -43,7 +42,7 @@ type Admission = { client: AllowedClient } | Rejection;
 export const isLoopback = (hostname: string): boolean =>
   /^(localhost|127(\.\d{1,3}){3}|\[?::1\]?)$/i.test(hostname);
 
-/** As it stands in a URL. */
+/** Writes a host name for a URL. An IPv6 address gets brackets. */
 export const inUrl = (hostname: string): string =>
   hostname.includes(':') && !hostname.startsWith('[') ? `[${hostname}]` : hostname;
 
@@ -125,7 +124,7 @@ export function localNames(hostname: string, port: () => number): (host: string)
 export function createTokenGuard({ tokens, clock, onRefused }: TokenGuardOptions) {
   const attempts = createAttempts(clock);
 
-  /** One more that is wrong. */
+  /** Counts one more failed attempt of the address. */
   function refuse(address: string, reason: string): Rejection {
     if (attempts.note(address)) {
       onRefused(address, reason);
@@ -137,7 +136,7 @@ export function createTokenGuard({ tokens, clock, onRefused }: TokenGuardOptions
 
   return {
     refuse,
-    /** `given`: the header `Authorization`. */
+    /** Checks the header `Authorization`. Wrong tokens of an address are counted. */
     judge(given: string, address: string): { token: WebToken } | Rejection {
       const [, token] = /^bearer +([\w-]{1,200})$/i.exec(given) ?? [];
       if (token === undefined) return refuse(address, 'only bearer tokens are accepted');

@@ -35,7 +35,6 @@ export interface WebSession {
   readonly port: number;
   /** The link or the token that opened it. */
   readonly from: string;
-  /** Milliseconds since 1970. */
   readonly created: number;
   readonly expires: number;
 }
@@ -54,7 +53,6 @@ interface KeptLink extends Omit<WebSession, 'from'> {
 interface SessionState {
   readonly links: Map<string, KeptLink>;
   readonly sessions: Map<string, KeptSession>;
-  /** Links that have opened one. */
   readonly used: Set<string>;
   /** How many each token has opened, also such as are over. */
   readonly opened: Map<string, number>;
@@ -85,7 +83,7 @@ function apply(
     links.set(link.id, link);
   } else if (op === 'open' && readRow(row, ['id', 'who', 'project', 'from'], ['cookie', 'key'])) {
     const session = rest as unknown as KeptSession;
-    // INVARIANT: a link opens one session, the first that stands in the file, whoever wrote it.
+    // INVARIANT: a link opens at most one session, the first one in the file, whichever process wrote it.
     if (used.has(session.from)) return undefined;
     if (links.has(session.from)) used.add(session.from);
     else opened.set(session.from, (opened.get(session.from) ?? 0) + 1);

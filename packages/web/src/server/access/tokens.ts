@@ -1,5 +1,5 @@
-// Bearer tokens for whoever reaches a project over HTTP. A token opens one project, with one role, for
-// a time; only its hash is kept, so that nobody who reads the file can use it.
+// Bearer tokens for HTTP clients. A token opens one project, with one role, until it expires. The
+// file has only its hash, so a reader of the file cannot use the token.
 import { hash as digest, randomUUID, timingSafeEqual } from 'node:crypto';
 import { join } from 'node:path';
 import {
@@ -34,16 +34,14 @@ interface WebToken {
   readonly id: string;
   readonly name: string;
   readonly role: WebRole;
-  /** ISO times. */
   readonly created: string;
   readonly expires: string;
-  /** Its end, to tell it from others. */
+  /** Last characters of the token, to distinguish it from others. */
   readonly last: string;
 }
 
 interface KeptToken extends WebToken {
   readonly project: string;
-  /** SHA-256 in hex. */
   readonly hash: string;
 }
 
@@ -131,7 +129,7 @@ export function openTokens(
   const text = textFrom(random);
 
   return {
-    /** Those of this project, also such as are over. */
+    /** Lists all tokens of this project, including expired ones. */
     list(): Outcome<WebToken[]> {
       const tokens = own();
       return tokens.ok ? ok(tokens.output.map(shown)) : tokens;

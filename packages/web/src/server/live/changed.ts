@@ -1,6 +1,5 @@
-// What changed lately, the last state of each by its id, and with which number of the hub. Whoever was
-// away for a while is told what changed since; who was away for longer than is remembered has to read
-// everything again.
+// Keeps recent changes: the last state per id, with the number of the hub. A client that reconnects
+// gets the changes since its number. If its number is too old, it must read the snapshot again.
 
 export type Changed<T> = ReturnType<typeof createChanged<T>>;
 

@@ -29,18 +29,17 @@ export interface ReaderPorts {
   listed(approvals: readonly Approval[]): Promise<Outcome<ListedApproval[]>>;
 }
 
-/** What clients of both topics are told; each frame is the same object for all of them. */
+/** Changes for the clients of both topics. All clients get the same frame objects. */
 export interface Round {
   readonly rows: readonly ListedRun[];
   readonly approvals: readonly ListedApproval[];
-  /** Only when they changed. */
   readonly totals: Totals | undefined;
 }
 
 const isSame = (a: Totals, b: Totals): boolean =>
   a.waits === b.waits && a.at_work === b.at_work && a.ended === b.ended && a.due === b.due;
 
-/** Frames of a round for whoever listens to these topics, the same objects for all. */
+/** Frames of a round for these topics. Clients with the same topics share the objects. */
 export function roundFrames(round: Round, topics: readonly Topic[]): StreamFrame[] {
   const rows = topics.includes('threads') ? round.rows : [];
   const totals = topics.includes('threads') ? round.totals : undefined;
@@ -59,9 +58,9 @@ export function roundFrames(round: Round, topics: readonly Topic[]): StreamFrame
   return frames;
 }
 
-// What waits for a person, looked at in one question for all. Approvals are asked and decided outside of
-// threads too, by other processes, and expire by the clock alone, so nobody says that one changed: the
-// difference to the last look does.
+// Polls pending approvals, once for all clients. Other processes create and decide approvals
+// outside of threads, and approvals expire without an event. So changes are found by comparison
+// with the previous poll.
 /** More than a person can look at. */
 const MAX_PENDING = 500;
 
@@ -71,7 +70,7 @@ function createAsked(store: Pick<Store, 'approvals'>) {
   /** Approved while somebody looked on, by how many uses were left: a use is news, too. */
   const given = new Map<string, number>();
 
-  /** Those of `given` that were used since. */
+  /** Returns the approvals of `given` that were used since. */
   async function used(): Promise<Outcome<readonly Approval[]>> {
     if (given.size === 0) return { ok: true, output: [] };
     const found = await store.approvals({ state: 'approved', limit: MAX_PENDING });
@@ -96,10 +95,9 @@ function createAsked(store: Pick<Store, 'approvals'>) {
   }
 
   return {
-    /** As of the last look. */
     pending: (): readonly Approval[] => list,
 
-    /** What is new or asked anew, and what was decided, was used or has expired since. */
+    /** Returns approvals that are new, changed, decided, used or expired since the previous poll. */
     async look(): Promise<Outcome<readonly Approval[]>> {
       const found = await store.approvals({ state: 'pending', limit: MAX_PENDING });
       if (!found.ok) return found;
@@ -157,15 +155,14 @@ export function createChangeReader({ store, clock, isHere, listed }: ReaderPorts
   }
 
   return {
-    /** Events that somebody read anyway. */
     note: makeRows.note,
     rows: (threads: readonly ThreadSummary[]) => makeRows.rows(threads, asked.pending()),
     totals: () => counted.read(asked.pending()),
-    /** What changed after a number of the hub; undefined: that is not known any more. */
+    /** Changes after a number of the hub. Undefined: the number is too old. */
     rowsSince: changedRows.since,
     approvalsSince: changedApprovals.since,
 
-    /** Of a thread that moved, at once. */
+    /** Counts the new status of a thread immediately. */
     move(id: string, status: ThreadStatus): void {
       if (!counted.move(id, status)) strangers.add(id);
     },

@@ -21,7 +21,7 @@ export function createClient(
   const topics = new Set<Topic>(listener.topics);
   /** By thread, the last event that it was told of or that a reset stands for. */
   const cursors = new Map<string, number>();
-  /** What it missed, and after which event. */
+  /** Topics with lost frames, and the last event before the loss. */
   const missed = new Map<Topic, number | undefined>();
   let number: number | undefined;
   let isFull = false;
@@ -29,7 +29,7 @@ export function createClient(
 
   const position = (): string => writePosition(mark, number, cursors);
 
-  /** Its words go first and may be left out. */
+  /** Text goes out before other frames and can be dropped. */
   function text(frame: StreamFrame): void {
     if (!isFull && !isOver) listener.send(frame);
   }

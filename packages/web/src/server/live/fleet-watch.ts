@@ -1,6 +1,6 @@
-// What machines share, read once for all who look on: workers, queues, who holds what. A look is kept for a
-// moment, so that nobody who asks costs the store more; it is taken again when threads move, and every few
-// seconds, because workers say nothing else than that they are there.
+// Reads workers, queues and leases once for all clients. The result is cached for a moment, so that
+// the number of clients does not change the load of the store. It is read again when threads move,
+// and every few seconds, because workers only send heartbeats.
 import { type Clock, type Outcome, ok } from '@kernmantle/core/base';
 import {
   type Fleet,
@@ -17,10 +17,10 @@ const MAX_HELD = 200;
 /** Looks are at least so far apart, and at most so far while somebody listens. */
 const KEPT_MS = 1000;
 const AGAIN_MS = 3000;
-/** Whoever was lost is shown for a while, so that somebody sees it. */
+/** The view shows a lost worker for some time. */
 const LOST_MS = 10 * 60_000;
 const MAX_LOST = 50;
-/** Who goes by itself was heard of just before. */
+/** A worker that leaves cleanly sent a heartbeat just before. */
 const LEFT_MS = GONE_MS - 2000;
 const NANO = 1e9;
 
@@ -36,7 +36,7 @@ const limitOf = ({ spend_per_day: spend, ...limit }: SharedLimit): FleetLimit =>
   ...(spend === undefined ? {} : { spend_per_day: Number(spend) / NANO }),
 });
 
-/** Those that are there, and those that were and never said that they go. */
+/** Merges the live workers with those that vanished without a sign-off. */
 function createRoll() {
   let known: ReadonlyMap<string, FleetWorker> = new Map();
   return (workers: readonly Omit<FleetWorker, 'gone'>[], now: number): FleetWorker[] => {

@@ -1,6 +1,6 @@
-// Who is told of what happens. All clients share one reader of the store, which begins with the first of
-// them and rests when nobody has asked for a while; where nothing ever ran yet it begins when something
-// does. Positions of clients are the hub's own: see `live/positions.ts`.
+// Sends changes to subscribed clients. All clients share one reader of the store. It starts with
+// the first client and stops after some time without one. If the project has no store yet, it
+// starts when one appears. The hub defines the positions of clients: see `live/positions.ts`.
 import { type Clock, fail, type Outcome, ok, systemRandom } from '@kernmantle/core/base';
 import type { Store } from '@kernmantle/core/store';
 import type { Topic, Totals } from '../../model/api.ts';
@@ -13,7 +13,7 @@ import { createReading, type HubReading } from './reading.ts';
 import { NO_TOTALS } from './totals.ts';
 
 interface HubPorts {
-  /** `not_found` where nothing ever ran. */
+  /** Fails with `not_found` if no thread ever ran. */
   store(): Promise<Outcome<Store>>;
   readonly clock: Clock;
   /** Somebody is at work on it in this process. */
@@ -77,7 +77,7 @@ function createReadingLife(ports: HubPorts, clients: HubClients, onBegin: () => 
     return starting;
   }
 
-  /** What happens from now on is not known: numbers that were given before count no more. */
+  /** Stops the reader. Earlier numbers become invalid, because changes are not read from now on. */
   async function rest(): Promise<void> {
     const now = reading;
     reading = undefined;
@@ -226,7 +226,7 @@ export function createHub(ports: HubPorts): Hub {
       const client = createClient({ ...listener, topics }, mark);
       const { after } = listener;
       const position = after === undefined ? undefined : readPosition(after, mark);
-      // Until it reads, nobody knows what happens: whoever waits for that is told to read anew.
+      // No changes are read before the reader starts, so a waiting client must read its snapshot again.
       clients.set(client, position ?? UNKNOWN);
       void join(life, client, topics, position);
       void life.wake();

@@ -1,9 +1,8 @@
-// Where a client of the hub is: the hub's number, with a mark of its process, and how far it was told of
-// each thread that it watches. Nobody else reads these texts; those of another process, or broken ones,
-// know nothing of the hub's number, and then a reset is the answer.
+// Position of a client: number of the hub, mark of its process, and the last event of each watched
+// thread. Only the hub reads this text. A broken text, or one of another process, has no valid
+// number, so its client gets a reset.
 
 export interface HubPosition {
-  /** Up to which change of rows and approvals; undefined: unknown here. */
   readonly number: number | undefined;
   /** By thread, the last event it was told of. */
   readonly seqs: ReadonlyMap<string, number>;

@@ -11,13 +11,13 @@ import { createFleetWatch } from './fleet-watch.ts';
 import { createWatchedThreads } from './watched-threads.ts';
 
 const ROUND_MS = 100;
-/** What takes long is done less often, so that it never takes more than its part of the time. */
+/** A slow operation runs less often, so that it never takes more than its share of the time. */
 const EVENTS = { longest: 1000, share: 1 / 25 };
 const ROWS = { longest: 3000, share: 1 / 60 };
-/** What it takes to send a round to one client, and each row of it, which happens after it. */
+/** Time to send a round to one client, and each of its rows. The sending follows the round. */
 const SENDING_MS = 0.03;
 const ROW_MS = 0.003;
-/** What is committed together is told together. */
+/** Events that are committed together are sent together. */
 const GATHER_MS = 20;
 /** Heads are taken for so long, and then not for a while. */
 const TAKING_MS = 3;
@@ -133,7 +133,7 @@ function createRest(clock: Clock) {
   let wake: (() => void) | undefined;
   let ending: Promise<unknown> | undefined;
   return {
-    /** What has come until a rest is over is taken at once. */
+    /** Waits between heads. All heads that arrive during a rest are taken at its end. */
     async between(): Promise<void> {
       if (ending || clock.monotonic() - wokeAt < TAKING_MS) return;
       await new Promise<void>((resolve) => {
@@ -204,7 +204,7 @@ function createRounds(ports: ReadingPorts, from: number, trouble: (problem: Fail
       moved.set(thread, status);
       reader.move(thread, status);
     },
-    /** Answers how long it took. */
+    /** Runs one round. Returns the time that it took. */
     async run(): Promise<number> {
       const start = clock.monotonic();
       const now = moved;
@@ -312,7 +312,7 @@ export function createReading(ports: ReadingPorts, from: number) {
     reader,
     watched,
     fleet,
-    /** Those who are told of rows and approvals. */
+    /** Clients that receive rows and approvals. */
     listening: rounds.listening,
     number: rounds.number,
     lag: pace.lag,
@@ -325,7 +325,7 @@ export function createReading(ports: ReadingPorts, from: number) {
     flush: () => pace.run(false),
     /** Somebody came: whatever has moved is told when it is time. */
     soon: () => pace.schedule(),
-    /** What has happened until now is in what the reader knows. */
+    /** Resolves when the reader has read everything that happened before the call. */
     async settle(): Promise<void> {
       await rest.end();
       await pace.run(true);

@@ -90,7 +90,7 @@ export function createWatchedThreads({ store, onRead, onBehind }: WatchedPorts) 
         return;
       }
       fanOut(thread, [client], events.output);
-      // It may take some of it before there is more.
+      // Gives the client time to send before the next events.
       await setImmediate();
     }
   }

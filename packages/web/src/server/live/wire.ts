@@ -1,7 +1,7 @@
 // Frames as they go over the wire. The hub hands one object to many clients; it is put into words once.
 import type { ListedRun, StreamFrame } from '../../model/api.ts';
 
-/** Of one client; beyond these it is told to read anew instead. */
+/** Bounds per client. A client that exceeds them gets a reset. */
 const MAX_PENDING_BYTES = 256 * 1024;
 const MAX_PENDING_EVENTS = 2000;
 /** A client that takes nothing for so long is gone. */
@@ -12,7 +12,7 @@ const rows = new WeakMap<ListedRun, string>();
 const texts = new WeakMap<StreamFrame, string>();
 const blocks = new WeakMap<StreamFrame, Buffer>();
 
-/** Whoever comes back later is told the same rows in frames of its own. */
+/** A client that reconnects gets the same rows in its own frames. */
 function rowText(row: ListedRun): string {
   const known = rows.get(row);
   if (known !== undefined) return known;

@@ -53,7 +53,6 @@ function pageWish(query: Query): Outcome<PageWish> {
   });
 }
 
-/** Forwards from `after` on. */
 const readAfter = (
   store: Store,
   id: string,
@@ -136,7 +135,7 @@ async function findIn(
   return ok({ seqs, total, isComplete: false });
 }
 
-/** What was too long for the journal; a part of it by its pointer. */
+/** Text that was too long for the journal, or the part that a pointer selects. */
 async function artifactText(
   store: Store,
   id: string,

@@ -8,7 +8,7 @@ import type { AddRoutes, WebParts } from '../context.ts';
 import { needs } from '../roles.ts';
 import { readQuery } from './request-bodies.ts';
 
-/** Findings look through all items: whoever asks again at once is told the same. */
+/** Findings read all items, so the answer is cached for a short time. */
 const KEPT_MS = 3000;
 const MB = 1024 * 1024;
 
@@ -32,7 +32,7 @@ function createFindings({ runtime, clock, env }: WebParts) {
   };
 }
 
-/** Where nothing ever ran there is no store, and so no fleet. */
+/** Returns null if there is no store, because no thread ever ran. */
 async function fleetOf({ hub, store }: WebParts): Promise<Outcome<FleetState | null>> {
   const opened = await store();
   if (!opened.ok) return opened.error.code === 'not_found' ? ok(null) : opened;

@@ -46,7 +46,7 @@ interface Query {
   readonly cursor?: string;
 }
 
-/** As whoever looks at the page may see it. */
+/** Actor of runtime calls, so that policies of the web surface apply. */
 const asked = ({ who }: WebAsker) => ({ surface: 'web', name: who });
 
 async function listItems(
@@ -182,7 +182,7 @@ async function viewItem(
   const item: Item = found.output;
   const meta = getOwn(shown.output, 'item');
   const { explainItem } = await reports.explain();
-  // What has errors may do nothing that could be explained.
+  // A directive or tool with errors has no rights to explain.
   const explained = kind === 'knowledge' ? undefined : await explainItem(runtime, kind, item.id);
   const history = await historyOf(parts, item);
   if (!history.ok) return history;

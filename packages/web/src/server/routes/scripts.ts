@@ -36,7 +36,7 @@ const MAX_TEXT = 64 * 1024;
 const MAX_NODES = 1000;
 /** More of them wait for nobody: each may start processes. */
 const AT_ONCE = 4;
-/** Runs whose answer is kept for whoever asks again: they are long. */
+/** Bound of cached answers for retries. The answers are large. */
 const MAX_KEPT = 20;
 const LONGEST_MS = 10 * 60_000;
 
@@ -45,7 +45,7 @@ const isSkipped = (name: string): boolean => name.startsWith('.') || name === 'n
 /** Is there a line that could be a statement, or a fence that holds some? The parser has the last word. */
 const mayHoldStatement = (text: string): boolean => /^[ \t]*\/[a-z@=]|mlld-run/m.test(text);
 
-/** May whoever looks at the page read this file? */
+/** Checks that policies for the web surface allow reading this file. */
 function createReadCheck({ policies, library }: Runtime): (path: string) => Outcome<null> {
   const check = createCeilingVerifier(
     policies().policy.ceilings('web'),
@@ -138,7 +138,7 @@ const OUTCOMES: Readonly<Record<string, string>> = {
   cancelled: 'interrupted',
 };
 
-/** As it was shown; what was told piece by piece too. */
+/** Effect as the page gets it: secrets masked and texts cut. */
 const effectOf = ({ kind, text, target, labels, taint, line }: ScriptEffect) => ({
   kind,
   text: masked(text.slice(0, MAX_TEXT)),
@@ -163,7 +163,7 @@ function faultOf({ fault, diagnostics }: WatchedEnd): Pick<RunView, 'fault'> {
   };
 }
 
-/** One run, watched to its end. Whoever asked and is gone does not keep it going. */
+/** Runs a script to its end. A client that disconnects aborts the run. */
 async function runScript(
   { runtime }: WebParts,
   script: FoundScript,

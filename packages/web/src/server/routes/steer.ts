@@ -1,5 +1,5 @@
-// What a person, or a program with the role, does to a thread. Every act is done once under its key, is a row
-// of the audit with who did it, and answers with how the thread stands then.
+// Routes that act on a thread. An action runs once per idempotency key, writes an audit row with
+// its actor, and returns the status of the thread after it.
 import { compact, type Json, type JsonObject, type Outcome, ok } from '@kernmantle/core/base';
 import { type Actor, endThread, signalThread } from '@kernmantle/core/runtime';
 import type { Store, ThreadRow } from '@kernmantle/core/store';

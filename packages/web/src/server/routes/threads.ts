@@ -177,7 +177,7 @@ async function treeOf(
   return rows.ok ? ok({ rows: rows.output }) : rows;
 }
 
-/** What ran does not change; only whether its files still say the same does. */
+/** Describes the items that ran. Only the check against the current files can change. */
 async function ranOf(
   { runtime }: WebParts,
   store: Store,

@@ -1,5 +1,5 @@
-// What a person is shown before they decide: exactly what would be done, where it came from, who asks and what
-// the thread holds. Facts first; what the model said stands apart.
+// Builds the review that a person reads before a decision: the exact effect, its provenance, the
+// requesting thread and its rights. The text of the model is separate from the facts.
 import {
   fail,
   getOwn,
@@ -28,10 +28,10 @@ import { ceilingsOf } from './thread-view.ts';
 
 const MAX_SAYS = 8000;
 const MAX_APPROVALS = 1000;
-/** As whoever asked cut it. */
+/** Marks a text that the requester has cut. */
 const CUT = / …$/;
 
-/** What it is about, as far as it comes from a thread. */
+/** Facts about the thread of the request. Absent if it has none. */
 interface Story {
   readonly row: ThreadRow;
   readonly book: CallBook;
@@ -100,7 +100,7 @@ export async function reviewedArgument(
   return story.ok ? ok(masked(textOf(wholeValue(name, value, story.output)))) : story;
 }
 
-/** What the tool does, and how much of a risk its rights are. */
+/** Effect of the tool, and the risk tier of its rights. */
 function toolFacts(library: Library, { shown }: Approval): Partial<ApprovalReview> {
   const { tool } = shown;
   if (typeof tool !== 'string') return {};
@@ -169,7 +169,7 @@ async function limitPart(
   });
 }
 
-/** What the model said with the call. */
+/** Text of the model reply that contains the call. */
 function saysOf(events: CallEvents | undefined): { says?: string } {
   const blocks = events?.reply?.data.injected ? [] : (events?.reply?.data.content ?? []);
   const text = blocks
@@ -234,7 +234,7 @@ async function provenanceOf(store: Store, { entry, row }: Story): Promise<Partia
   if (seq === undefined) return {};
   const { explainRefusal } = await reports.provenance();
   const told = await explainRefusal(store, row.id, { seq });
-  // Where nothing can be told the review goes on without.
+  // If the provenance is not available, the review omits it.
   return told.ok ? { provenance: told.output } : {};
 }
 

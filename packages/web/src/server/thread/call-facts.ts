@@ -18,7 +18,7 @@ import { formatPermission, permissionFor, type Scope } from '@kernmantle/core/tr
 import type { ArgumentView, Gate } from '../../model/api.ts';
 import { textOf } from './text-piece.ts';
 
-/** Longer than this is opened by whoever wants to see it. */
+/** Longer texts are loaded only when the user opens them. */
 const MAX_SHOWN = 2000;
 const MAX_ARGUMENTS = 200;
 
@@ -61,7 +61,7 @@ export async function callEvents(
   return ok(found);
 }
 
-/** What it was given: of a tool its parameters; as the model wrote it when it did not begin. */
+/** Arguments of the call: the parameters of a tool, or the text of the model if the call did not start. */
 export function givenTo({ id }: Call, { call, reply }: CallEvents): JsonObject {
   const block = reply?.data.content.find((one) => one.type === 'tool_call' && one.id === id);
   const written = block?.type === 'tool_call' ? block.arguments : undefined;
@@ -157,7 +157,7 @@ const AT: Readonly<Record<string, Stage>> = {
   primitive: 'run',
 };
 
-/** Of those that do not say who refused: what the fault names. */
+/** Stage of the refusal. If the denial has none, the fields of the fault decide. */
 function refusedAt(call: Call, detail: JsonObject): Stage | undefined {
   const stage = call.denial?.stage;
   const isMissing = typeof detail.missing === 'string' && detail.missing !== '';
@@ -218,7 +218,7 @@ export function verdictOf(gates: readonly Gate[]): string {
   return run?.state === 'open' ? 'Under way' : 'Nobody knows whether it took effect';
 }
 
-/** What helps: what the rules themselves name, and the line that would grant what is missing. */
+/** Remedies: those that the rules name, and the line that would grant the missing right. */
 export function waysOut({ detail }: { detail: JsonObject }): string[] {
   const ways = textsAt(detail, 'ways');
   const missing = plainText(detail.missing ?? '');

@@ -35,7 +35,7 @@ const NANO = 1e9;
 /** Somebody said no, or ended it for good. */
 const FINAL: ReadonlySet<string> = new Set(['denied', 'aborted', 'killed']);
 
-/** What can be asked of it now; a hook's thread is its thread's matter. */
+/** Lists the actions that the status allows. A hook thread can only be stopped. */
 function actsFor({
   status,
   kind,
@@ -60,7 +60,7 @@ const CHARGED: readonly BudgetKind[] = [
   'input_tokens',
   'output_tokens',
 ];
-/** Its own alone. */
+/** Limits that only the thread itself is charged for. */
 const OWN = ['turns', 'tool_calls'] as const;
 
 const shown = (name: BudgetKind, value: bigint): number =>
@@ -120,7 +120,7 @@ function worstTurn({ library }: Runtime, { last }: CallBook): number | undefined
   return Number(worstCost(input, last.maxTokens, price.output)) / NANO;
 }
 
-/** What waits for a person in this thread and in those below it. */
+/** Pending approvals of this thread and of its descendants. */
 async function dueWithin(
   store: Store,
   id: string,
@@ -144,7 +144,7 @@ export async function viewThread(
   ran: ThreadView['ran'],
 ): Promise<Outcome<ThreadView>> {
   const { id } = before;
-  // What moves from here on is told by the stream.
+  // The stream reports every change from this position on.
   const position = hub.position({ id, seq: before.seq });
   const row = await store.thread(id);
   if (!row.ok) return row;
