@@ -33,7 +33,7 @@ const VIEWS: Readonly<Record<string, Load>> = {
 const loadFind: Load<{ onClose: () => void }> = async () =>
   (await import('./views/find.tsx')).FindDialog;
 
-/** What went wrong in a view stays in the view: bar and links go on. */
+/** Catches an exception of a view. The bar and the links still work. */
 class Fence extends Component<{ children: ComponentChildren }, { error?: PageFault }> {
   static override getDerivedStateFromError(error: unknown) {
     const message = error instanceof Error ? error.message : String(error);
@@ -92,7 +92,6 @@ function View() {
   );
 }
 
-/** The keys that work on every page. */
 const pageKeys = (find: () => void, help: () => void) => {
   const to = (path: string, says: string) => ({ says, run: () => go(path) });
   return {

@@ -1,8 +1,8 @@
-// The one stream of this tab. Whoever shows something live names its topic and from where it goes on
-// (the position of its snapshot); the stream is read with `fetch`, because the key has to be sent, and
-// goes on by the last id after every break. Frames are handed out together, once for each picture that
-// the browser draws. A hidden tab closes its stream after a while; one of them, the holder of a lock,
-// keeps the approvals, so that some title shows their count.
+// The one stream of this tab. A live view subscribes to its topic, with the position of its
+// snapshot. The stream uses `fetch`, because a request needs the key, and reconnects after the last
+// id. Frames are applied together, once per animation frame. A hidden tab closes its stream after
+// some time; one hidden tab, the owner of a lock, keeps the topic `approvals`, so that one title
+// shows their count.
 import { batch, signal } from '@preact/signals';
 import { createParser } from 'eventsource-parser';
 import type { StreamFrame, Topic } from '../model/api.ts';
@@ -25,7 +25,7 @@ interface TopicReader {
 
 const FIRST_RETRY_MS = 500;
 const LAST_RETRY_MS = 15_000;
-/** The server says something every 15 s. */
+/** The server sends at least a heartbeat every 15 s. */
 const SILENCE_MS = 40_000;
 const HIDDEN_MS = 30_000;
 /** Topics that begin together are asked for together. */
@@ -96,7 +96,7 @@ function connectSoon(ms: number): void {
   timer = setTimeout(connect, ms);
 }
 
-/** Where each topic goes on; the server joins them. */
+/** Query with the positions of all topics. The server merges the positions. */
 function query(topics: readonly Topic[]): string {
   const words = new URLSearchParams({ topics: topics.join(',') });
   const positions = new Set(topics.map((topic) => listened.get(topic)?.position ?? ''));
@@ -107,7 +107,7 @@ function query(topics: readonly Topic[]): string {
 function connect(): void {
   const topics = wantedTopics();
   const key = topics.join(',');
-  // What is open already and still wanted stays open.
+  // The open stream already has these topics.
   if (current && key === currentTopics) return;
   current?.abort();
   current = undefined;
@@ -212,7 +212,7 @@ function tell(topic: Topic, frame: StreamFrame): void {
   }
 }
 
-// Hidden tabs: browsers allow six connections to a host, and nobody looks at these.
+// Hidden tabs close their stream, because browsers allow six connections per host.
 let hiding: ReturnType<typeof setTimeout> | undefined;
 
 function rest(): void {

@@ -4,7 +4,6 @@ import { signal } from '@preact/signals';
 import { useEffect } from 'preact/hooks';
 
 interface KeyAct {
-  /** What `?` says about it. */
   readonly says: string;
   run(): void;
 }

@@ -1,5 +1,5 @@
-// Where the page is: the address holds the view, its filters and its selection, so that back, reload and
-// a copied address show the same.
+// Router of the page. The address has the view, its filters and its selection, so that back, reload
+// and a copied address restore the same view.
 import { signal } from '@preact/signals';
 import type { ComponentChildren } from 'preact';
 

@@ -35,7 +35,7 @@ export function nextTheme(): void {
 
 const narrow = matchMedia('(max-width: 760px)');
 
-/** As narrow as a phone, or zoomed in that far: rows have two lines. */
+/** True on a narrow or zoomed screen. Rows then have two lines. */
 export const isNarrow = signal(narrow.matches);
 narrow.addEventListener('change', ({ matches }) => {
   isNarrow.value = matches;

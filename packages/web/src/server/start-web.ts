@@ -65,7 +65,7 @@ const NEXT_PORTS = 20;
 const webPort = (project: string): number =>
   FIRST_PORT + (createHash('sha256').update(project).digest().readUInt32BE() % PORTS);
 
-/** An address outside of loopback needs TLS and at least one token. */
+/** A server that others can reach needs TLS, its own or of a proxy, and at least one valid token. */
 function problemOf(
   { hostname, tls, behind }: { hostname: string; tls: unknown; behind: URL | undefined },
   tokens: TokenStore,

@@ -1,5 +1,5 @@
-// What every drawing needs: to know how wide its place is, so that its text stays at its true size, and
-// the same as words behind it, for who cannot see it or wants to take it along.
+// Shared parts of drawings: the width of the container, so that text keeps its size, and the same
+// content as text, for screen readers and for copying.
 import type { ComponentChildren } from 'preact';
 import { useEffect, useRef, useState } from 'preact/hooks';
 

@@ -21,7 +21,7 @@ const wordAt = (data: Data | undefined, name: string): string => dataWords(at(da
 const wordsAt = (data: Data | undefined, name: string): readonly string[] =>
   listIn(at(data, name)).map(dataWords);
 
-/** Something, what is to be known of it, and who says so. All of it foreign text. */
+/** A value, its details and its origin. All of it is untrusted text. */
 export interface OriginLine {
   readonly name: string;
   readonly detail: string;
@@ -80,7 +80,7 @@ interface ExplainedItem {
   readonly rules: readonly OriginLine[];
   readonly tools: readonly ReachedTool[];
   readonly model: string;
-  /** Of a tool: its chain, what it requires, and who may call it. */
+  /** Only for a tool: its chain, its required rights, and its allowed callers. */
   readonly chain: readonly string[];
   readonly requires: readonly string[];
   readonly sandbox: string;

@@ -35,7 +35,7 @@ function Part(props: { title: string; count?: number; children: ComponentChildre
   );
 }
 
-/** Nothing is told of what there is not. */
+/** Renders nothing for an empty list of lines. */
 function Lines(props: { title: string; lines: readonly OriginLine[]; isShort?: boolean }) {
   const { title, lines, isShort = false } = props;
   if (lines.length === 0) return null;

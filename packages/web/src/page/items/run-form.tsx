@@ -146,7 +146,7 @@ function LimitField(props: {
   );
 }
 
-/** What is being agreed to. */
+/** Summary of the highest cost and the rights of the run. */
 function AtMost({ view, fields }: { view: ItemView; fields: RunFields }) {
   const { grants } = readExplained(view.explained);
   const spend = view.limits.find(({ name }) => name === 'spend');
@@ -188,7 +188,7 @@ function whyNot(view: ItemView): string | undefined {
   return connection.value.state === 'live' ? undefined : 'Not connected.';
 }
 
-/** `directive` is its id. */
+/** Form of a run. `directive` is the id of the item. */
 export function RunForm(props: { directive: string; view: ItemView; onClose: () => void }) {
   const { directive, view, onClose } = props;
   const [fields, setFields] = useState(() => startFields(view));

@@ -56,7 +56,7 @@ export const Brand = () => (
 
 export function AppBar(props: {
   project: string;
-  /** Workers run its threads. */
+  /** True if workers run the threads. */
   fleet: boolean;
   counts: BarCounts;
   connection: ConnectionWord;

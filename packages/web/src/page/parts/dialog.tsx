@@ -9,7 +9,6 @@ export function Dialog(props: {
   title: string;
   onClose: () => void;
   children: ComponentChildren;
-  /** Buttons, the safe one first. */
   foot?: ComponentChildren;
   class?: string;
 }) {

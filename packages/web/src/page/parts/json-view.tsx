@@ -19,7 +19,6 @@ function laidOut(text: string): string {
   }
 }
 
-/** Data that is at hand. */
 export function JsonView({ value }: { value: Data }) {
   const text = JSON.stringify(value, undefined, 2);
   return (

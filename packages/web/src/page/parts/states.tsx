@@ -1,4 +1,4 @@
-// What stands where there is nothing to show yet, nothing at all, or something went wrong.
+// Placeholders of a view: loading, empty, error.
 import type { ComponentChildren } from 'preact';
 import { useEffect, useState } from 'preact/hooks';
 import { get, type PageAnswer, type PageFault } from '../api.ts';

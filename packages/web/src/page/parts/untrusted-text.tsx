@@ -47,7 +47,7 @@ export function ForeignText(props: {
   );
 }
 
-/** Its children are the bits, one each: what is selected can be told from what stood there. */
+/** Renders one element per bit, so that a selection maps back to the original text. */
 function Bits(props: { bits: readonly ForeignBit[]; class: string }) {
   const { bits } = props;
   const box = useRef<HTMLSpanElement>(null);

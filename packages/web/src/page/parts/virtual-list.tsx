@@ -8,7 +8,6 @@ import type { Tone } from '../../model/api.ts';
 const SPARE = 4;
 
 interface VirtualListProps {
-  /** What a screen reader calls the list. */
   readonly label: string;
   readonly count: number;
   readonly rowHeight: number;
@@ -21,7 +20,6 @@ interface VirtualListProps {
   readonly selected?: number;
   /** By click (unless there is `onPick`), arrows, Home, End, PageUp and PageDown. */
   onSelect?(index: number): void;
-  /** By Enter. */
   onOpen?(index: number): void;
   /** By click on the row, but not on a link or a button in it, nor when text was selected. */
   onPick?(index: number): void;
@@ -35,14 +33,14 @@ interface VirtualListProps {
   readonly class?: string;
 }
 
-/** Where the scroll has to be so that row `index` is in sight. */
+/** Scroll position that makes row `index` visible. Minimal movement. */
 function scrollFor(index: number, rowHeight: number, top: number, height: number): number {
   const start = index * rowHeight;
   if (start < top) return start;
   return start + rowHeight > top + height ? start + rowHeight - height : top;
 }
 
-/** The first row that stands wholly in sight of a list, for whoever moves in it by other keys. */
+/** Index of the first row that is fully visible, for keys that other views handle. */
 export function firstInSight(list: string): number {
   const box = document.querySelector(`.scroller[aria-label="${list}"]`);
   if (!box) return 0;

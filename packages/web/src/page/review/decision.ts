@@ -1,5 +1,5 @@
-// What a person is about to decide, why it cannot be sent yet, and the command that does the same. Pure:
-// the form shows it, the server judges it.
+// Draft of a decision: the problem that prevents sending it, and the equivalent command. Pure. The
+// form renders it; the server checks it again.
 import type {
   ApprovalReview,
   ArgumentView,
@@ -17,7 +17,7 @@ export const isFolded = ({ text, is_cut: isCut }: ArgumentView): boolean =>
 
 export interface DecisionDraft {
   readonly word: DecisionWord;
-  /** Of a call: the scope that it is approved for. */
+  /** Only for a call: the scope to approve. */
   readonly glob: string;
   readonly uses: string;
   readonly minutes: string;
@@ -93,7 +93,7 @@ export function blockersOf(review: ApprovalReview, draft: DecisionDraft, around:
   return said;
 }
 
-/** What is sent: with the digest of what was shown, so that nothing else can be decided. */
+/** Builds the request. It contains the digest of the review, so that no other content can be decided. */
 export function requestOf(review: ApprovalReview, draft: DecisionDraft): DecisionRequest {
   const { approval } = review;
   const { word } = draft;

@@ -40,7 +40,7 @@ async function wholeText(
 const [LONG_LINE, LONG_TEXT] = [2000, 50_000];
 const TAIL = 400;
 
-/** What pushes its end out of sight by being long shows its end too. */
+/** A long value shows its end too, so that its length cannot hide the end. */
 function OpenedValue({ text }: { text: string }) {
   const isLong =
     text.length > LONG_TEXT || text.split('\n').some((line) => line.length > LONG_LINE);

@@ -1,5 +1,5 @@
-// Who looks at this page and what the server lets them do. The page hides nothing for security: it only
-// spares people buttons that would be refused.
+// Actor and role of this page. Hidden buttons are no security measure: the server checks every
+// request.
 import { signal } from '@preact/signals';
 import type { Me, WebRole } from '../../model/api.ts';
 import { get, isOver, keepKey, type PageAnswer, post, readKey } from '../api.ts';

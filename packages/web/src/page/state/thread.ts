@@ -23,12 +23,11 @@ export interface FollowedThread {
   readonly view?: ThreadView;
   /** By seq, without gaps; the beginning may be missing (see `isWhole`). */
   readonly events: readonly SlimEvent[];
-  /** Of the reply under way; empty when there is none or another process runs it. */
+  /** Text of the current reply. Empty: there is none, or another process runs the thread. */
   readonly text: string;
   readonly isWhole: boolean;
   readonly isLoading: boolean;
   readonly error?: PageFault;
-  /** Reads everything anew. */
   again(): void;
   /** More of the beginning, where it was too long to read by itself. */
   loadBefore(): void;
@@ -57,7 +56,6 @@ function joinEvents(
   return { events: [...before, ...events, ...after], hasGap: false };
 }
 
-/** What a thread's page reads, as signals. */
 function createSignals() {
   return {
     view: signal<ThreadView | undefined>(undefined),
@@ -81,7 +79,7 @@ function createJournalReader(path: string, { events, fault }: ThreadSignals, sto
     if (joined.hasGap) void on();
   }
 
-  /** What lies between the end and now, page by page; the newest alone when there is nothing yet. */
+  /** Reads all events after the last known one, page by page. Without a known one it reads the newest page. */
   async function on(): Promise<void> {
     if (isReadingOn) return;
     isReadingOn = true;

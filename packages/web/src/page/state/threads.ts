@@ -8,7 +8,6 @@ import { get, type PageAnswer, type PageFault } from '../api.ts';
 import { listen } from '../connection.ts';
 import { createSnapshot } from './snapshot.ts';
 
-/** As `GET threads` takes it. */
 export interface ThreadsFilter {
   readonly status?: string;
   readonly directive?: string;
@@ -17,7 +16,7 @@ export interface ThreadsFilter {
   readonly order?: string;
   /** In the id or the directive. */
   readonly q?: string;
-  /** `yes`: threads of hooks, too. */
+  /** The value `yes` includes threads of hooks. */
   readonly hooks?: string;
 }
 
@@ -42,7 +41,7 @@ export const list = signal<ThreadsState>({
 /** For the bar: of all threads, whatever the filter. */
 const totals = computed(() => list.value.totals);
 
-/** Of all readers: rows of every thread that moves. */
+/** Readers of every changed row, independent of the filter. */
 type RowReader = (rows: readonly ListedRun[]) => void;
 const rowReaders = new Set<RowReader>();
 
@@ -115,7 +114,7 @@ function fits(row: ListedRun, rows: ReadonlyMap<string, ListedRun>): boolean {
 function takeFrame(frame: Exclude<StreamFrame, { kind: 'reset' }>): void {
   if (frame.kind !== 'batch') return;
   const before = list.peek();
-  // What could not be read after a reset is missing still.
+  // A failed read after a reset is repeated here.
   if (before.error && !before.isLoading) void load(true);
   const rows = new Map(before.rows);
   const directives = new Set(before.directives);

@@ -1,4 +1,4 @@
-// Where the money went: the chart large, each turn with its numbers, children and hooks apart.
+// Cost of a thread: a large chart, the numbers of each turn, and separate rows for children and hooks.
 import { useEffect, useRef } from 'preact/hooks';
 import type { LimitMeter, ThreadCostView, ThreadView } from '../../model/api.ts';
 import { costSeries } from '../../model/cost-series.ts';

@@ -1,4 +1,4 @@
-// Who this thread is: name, state, who started it, what ran by hash and key, and what can be done to it.
+// Header of a thread: name, status, actor, the items that ran with hash and key, and the actions.
 import type { Data, DataObject, ListedRun, ThreadView, WebAction } from '../../model/api.ts';
 import { isUnserved, NO_WORKER, SERVE_IT, workerName } from '../../model/fleet.ts';
 import { clockTime, seconds } from '../../model/format.ts';
@@ -70,7 +70,7 @@ function Holder({ thread: { id, worker } }: Pick<ThreadView, 'thread'>) {
   );
 }
 
-/** Queued, and nobody who was heard of would take it: what to do. */
+/** Advice for a queued thread that no known worker serves. */
 function Unserved({ thread }: Pick<ThreadView, 'thread'>) {
   const { state } = useFleet();
   if (!isUnserved(thread, unserved.value)) return null;
@@ -167,14 +167,14 @@ interface ThreadAct {
   readonly act: WebAction;
   readonly icon: IconName;
   readonly word: string;
-  /** What it says while it is busy. */
+  /** Text of the button while the action runs. */
   readonly busy: string;
   readonly keyName?: string;
   readonly tone?: string;
   run(): void;
 }
 
-/** Pause while it is at work, afterwards whatever makes it go on; a message; the end. */
+/** Buttons: pause or resume, message, stop. */
 function actsOf({ view, onPause, onMessage, onSheet }: ActsProps): readonly ThreadAct[] {
   const { status } = view.thread;
   const isPlain = status === 'paused' || status === 'interrupted';

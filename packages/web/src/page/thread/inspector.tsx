@@ -200,7 +200,7 @@ function Body(props: InspectorProps & { seq: number; side: Side; detail: EventDe
 }
 
 interface InspectorProps {
-  /** Whose event it is. */
+  /** Id of the thread that the event belongs to. */
   readonly thread: string;
   readonly seq: number | undefined;
   readonly row: TimelineEntry | undefined;
@@ -218,7 +218,7 @@ const SIDES: Readonly<Record<TimelineEntry['kind'], string>> = {
   note: 'Text',
 };
 
-/** The event that says most of a row: the refusal of a call, the reply of a turn, a hook's answer. */
+/** Most important event of a row: the refusal of a call, the reply of a turn, the answer of a hook. */
 const telling = (row: TimelineEntry | undefined, seq: number): number =>
   row?.kind === 'turn' || row?.kind === 'hook'
     ? (row.result ?? row.seq)

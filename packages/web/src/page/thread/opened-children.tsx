@@ -6,7 +6,7 @@ import { type OpenedChild, useFold } from './use-fold.ts';
 
 type OpenedRows = ReadonlyMap<string, OpenedChild>;
 
-/** Draws nothing: it only reads. */
+/** Reads a child thread. It renders nothing. */
 function ChildReader(props: { id: string; onRows: (id: string, child: OpenedChild) => void }) {
   const { id, onRows } = props;
   const { events, text } = useThread(id);

@@ -1,4 +1,4 @@
-// Where one is within a thread, as the address has it: the tab, the step, the filter.
+// Selection within a thread, as the address stores it: tab, step, filter.
 import type { RowFilter } from '../../model/thread-sums.ts';
 import { pathOf, route, setQuery } from '../router.tsx';
 
@@ -40,6 +40,5 @@ export function selectEvent(id: string, seq: number | undefined, within = id): v
 
 export const threadPath = (id: string, query = ''): string => `${pathOf('t', id)}${query}`;
 
-/** A resource of a thread. */
 export const threadResource = (id: string, rest = ''): string =>
   `threads/${encodeURIComponent(id)}${rest}`;

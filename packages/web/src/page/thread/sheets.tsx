@@ -1,5 +1,5 @@
-// What takes a second look before it is done: stopping and killing, replaying; and the rest of what can be
-// done to a thread.
+// Dialogs of a thread for actions that need a confirmation (stop, kill, replay), and the menu of
+// the other actions.
 import { useState } from 'preact/hooks';
 import type { ListedRun, ReplayView, ThreadView, WebAction } from '../../model/api.ts';
 import { count } from '../../model/format.ts';

@@ -9,7 +9,7 @@ interface StepChartProps {
   readonly currency: string;
   readonly reserved?: number;
   readonly limit?: number;
-  /** Of the limit; a line is drawn there. */
+  /** Share of the limit at which a warning line is drawn. */
   readonly warnAt?: number;
   /** How many turns there can be. */
   readonly turns?: number;
@@ -94,7 +94,7 @@ function Lines({
   );
 }
 
-/** What the last step is made of, beside it or, where there is no room, to its left. */
+/** Labels the parts of the last step, to the right or, without space, to the left. */
 function Last({
   frame,
   point,

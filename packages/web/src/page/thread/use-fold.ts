@@ -43,17 +43,16 @@ export function useFold(events: readonly SlimEvent[]): FoldedThread {
   }, [events]);
 }
 
-/** `live`: the reply under way. */
+/** A row of the timeline. `live` is the reply that the model is writing. */
 export type ShownRow =
   | {
       readonly kind: 'row';
       readonly row: TimelineEntry;
-      /** Whose row it is. */
       readonly thread: string;
       readonly depth: number;
-      /** Of a turn or an opened child. */
+      /** True for an open turn or child. */
       readonly isOpen: boolean;
-      /** Of a closed turn: what was refused in it. */
+      /** Only for a closed turn: refusals inside it. */
       readonly inside?: string;
     }
   | {
@@ -89,7 +88,7 @@ export function shownRows(
   let isOpen = true;
   let head: (ShownRow & { kind: 'row' }) | undefined;
   let refused = 0;
-  /** A closed turn says what is in it. */
+  /** A closed turn shows the number of refusals in it. */
   const close = (): void => {
     const at = head && !isOpen && refused > 0 ? shown.lastIndexOf(head) : -1;
     if (at >= 0 && head) shown[at] = { ...head, inside: `${refused} denied` };

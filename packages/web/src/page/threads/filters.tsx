@@ -29,13 +29,13 @@ export interface ListWish {
   readonly asked: ThreadsFilter;
   readonly find: string;
   readonly hooks: boolean;
-  /** The list is not all there is because somebody chose so. */
+  /** True if a filter hides rows of the list. */
   readonly isFiltered: boolean;
 }
 
 /**
- * What the server is asked to find: nothing as long as all threads are here anyway, and else what was
- * written when the writing pauses.
+ * Search text for the server, debounced. It stays empty while the list already contains all
+ * threads, because the page then filters by itself.
  */
 function useSearch(find: string): string {
   const [asked, setAsked] = useState('');

@@ -92,7 +92,7 @@ const inOrder = (items: readonly ListedItem[]): readonly ListedItem[] =>
     ? items.toSorted((a, b) => levelOf(a) - levelOf(b))
     : items;
 
-/** What was found last stays until the next answer is there. */
+/** The previous result remains until the next answer arrives. */
 function useItems(): {
   list: ItemList | undefined;
   fault: PageFault | undefined;

@@ -100,7 +100,7 @@ const Tabs = ({ place }: { place: ThreadPlace }) => (
   </div>
 );
 
-/** Where time stands for this thread: now, when it ended, or when the connection was lost. */
+/** End of the time axis of the thread: now, its end, or the loss of the connection. */
 function useUntil(view: ThreadView | undefined, folded: FoldedThread): [number, boolean] {
   const thread = view?.thread;
   const { state, since } = connection.value;
@@ -226,7 +226,7 @@ function Work(shown: ThreadParts) {
   );
 }
 
-/** What is folded, opened and followed; the rest of where one is stands in the address. */
+/** State of folded, opened and followed rows. The address has the rest of the selection. */
 function useRows(id: string, live: FollowedThread, folded: FoldedThread, place: ThreadPlace) {
   const [turned, setTurned] = useState<ReadonlySet<number>>(new Set<number>());
   const opened = useOpenedChildren();
@@ -289,7 +289,7 @@ function Sheets(props: {
 const runsById = (runs: readonly ListedRun[]): ReadonlyMap<string, ListedRun> =>
   new Map(runs.map((run) => [run.id, run]));
 
-/** What it may do, did and cost. */
+/** Summary of rights, effects and cost beside the timeline. */
 function Answers({
   view,
   folded,
@@ -391,7 +391,7 @@ function Thread({ id }: { id: string }) {
   const acting = useActing(id, view, events);
   const [until, isAlive] = useUntil(view, folded);
   const scale = useScale(events, until, isUnfolded);
-  // What runs is followed from the start, unless somebody came to look at one step.
+  // A running thread is followed from the start, unless the address selects a step.
   const follow = wished ?? (isAlive && place.at === undefined);
   const children = useMemo(() => runsById(view?.children ?? []), [view?.children]);
   const currency = me.value?.currency ?? '';
