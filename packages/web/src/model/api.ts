@@ -58,7 +58,7 @@ export interface ListedRun {
   readonly version: string;
   readonly runner: string;
   readonly detached: boolean;
-  /** Title of the run, at most 80 characters. Foreign. Absent: it has no message and no text input. */
+  /** Title of the run, at most 80 characters. Untrusted. Absent: it has no message and no text input. */
   readonly title?: string;
   readonly status: string;
   /** How many events its journal holds. */
@@ -77,10 +77,10 @@ export interface ListedRun {
   readonly due: number;
   /** Current activity: a tool, `reply`, or the kind of pending request. A name, never untrusted text. */
   readonly now?: string;
-  /** Why it ended (`thread_end.reason`), and the code behind it. Foreign text. */
+  /** Reason of the end (`thread_end.reason`) and its code. Untrusted. */
   readonly reason?: string;
   readonly code?: string;
-  /** Somebody is at work on it in this server's process. */
+  /** True if a process of this server runs the thread. */
   readonly here: boolean;
   /** Id of the worker that owns the lease (`host:process@…`). Absent without workers. Untrusted. */
   readonly worker?: string;
@@ -95,7 +95,7 @@ export interface Totals {
   readonly due: number;
 }
 
-/** `GET threads`. Newest first; children of a listed parent are listed too when they are at work. */
+/** `GET threads`. Newest first. Running children of a listed parent are included. */
 export interface ThreadList {
   readonly rows: readonly ListedRun[];
   readonly totals: Totals;
@@ -126,9 +126,9 @@ export interface ThreadView {
   readonly thread: ListedRun;
   readonly inputs: Data;
   readonly result?: Data;
-  /** Outputs of an ended thread. Absent: it gave none. Foreign. */
+  /** Outputs of an ended thread. Absent: it has none. Untrusted. */
   readonly outputs?: Data;
-  /** The last reply, at most 20,000 characters. Absent: there is none yet. Foreign. */
+  /** The last reply, at most 20,000 characters. Absent: no reply yet. Untrusted. */
   readonly reply?: string;
   readonly model: string;
   /** `explain --thread`: items by hash and key, permissions, policies, guards, rules, by, sandbox. */
@@ -197,9 +197,9 @@ export interface EventDetail {
   readonly call?: { readonly call?: number; readonly denied?: number; readonly result?: number };
   readonly arguments?: readonly ArgumentView[];
   readonly gates?: readonly Gate[];
-  /** In one line, without foreign text: `Denied before anything was sent`. */
+  /** Outcome in one line, without untrusted text: `Denied before anything was sent`. */
   readonly verdict?: string;
-  /** Why, as the fault says it. Foreign. */
+  /** Message of the fault. Untrusted. Absent: no fault. */
   readonly why?: string;
   /** Only for a hook: its condition in the current version of the directive. */
   readonly when?: string;
@@ -218,7 +218,7 @@ export interface ProvenanceStep {
   readonly sources: readonly string[];
   /** Earlier ones that it was made of. */
   readonly from: readonly number[];
-  /** The event of the thread that it stands for. */
+  /** Seq of the event that the step represents. */
   readonly seq?: number;
 }
 
@@ -240,10 +240,10 @@ export interface ListedApproval {
   readonly kind: ApprovalKinds;
   readonly state: 'pending' | 'approved' | 'denied' | 'expired' | 'used';
   readonly thread?: string;
-  /** The title of that thread. Foreign. */
+  /** Title of the requesting thread. Untrusted. */
   readonly thread_title?: string;
   readonly directive?: string;
-  /** The call or right in a few words: tool and target. Foreign. */
+  /** Short name of the call or right: tool and target. Untrusted. */
   readonly title: string;
   /** The rule, guard or tier that asks. */
   readonly rule?: string;
@@ -260,7 +260,7 @@ export interface ListedApproval {
   readonly mark: string;
 }
 
-/** `GET approvals?state&thread`: oldest first. `state=decided` gives the latest that are not pending any more. */
+/** `GET approvals?state&thread`: oldest first. `state=decided` returns the latest that are no longer pending. */
 export interface ApprovalList {
   readonly approvals: readonly ListedApproval[];
   /** A stream that starts at this position continues the list without a gap. */
@@ -303,11 +303,11 @@ export interface ApprovalReview {
     readonly ceiling?: number;
     readonly from?: string;
   };
-  /** The question itself; of a changed directive also what is proposed. Foreign. */
+  /** Text of the question; for a changed directive also the proposed text. Untrusted. */
   readonly question?: string;
-  /** Unified diff of a write over a file, against its content when the question was asked. Foreign. */
+  /** Unified diff of a write to a file, against its content at the time of the request. Untrusted. */
   readonly diff?: string;
-  /** Why it is asked, as the fault says it. Foreign. */
+  /** Reason of the request, from the fault. Untrusted. */
   readonly because?: string;
   /** Text of the model reply that contains the call. Untrusted. */
   readonly says?: string;
@@ -360,7 +360,7 @@ export interface ReplayView {
   readonly same: number;
   readonly recorded: number;
   readonly status?: string;
-  /** The first event that is not, on both sides; null where one of them had ended. Foreign. */
+  /** First event that differs, on both sides. Null: that side has already ended. Untrusted. */
   readonly difference?: {
     readonly seq: number;
     readonly recorded: Data;
@@ -414,7 +414,7 @@ export interface CostGroup {
   readonly threads: number;
   readonly tokens: number;
   readonly spend: string;
-  /** By directive: what it cost as a hook of others stands by itself. */
+  /** Only by directive: `hook` is the cost of its runs as a hook of other threads. */
   readonly kind?: 'hook';
   /** By directive: refusals, and ends at a limit. */
   readonly denied?: number;
@@ -474,7 +474,7 @@ export interface ItemInput {
 export interface ItemView {
   readonly item: DataObject;
   readonly signature: DataObject;
-  /** The file as it stands, for directives and knowledge. Foreign. */
+  /** Current text of the file, for directives and knowledge. Untrusted. */
   readonly body?: LongText;
   readonly file?: string;
   readonly inputs: readonly ItemInput[];
@@ -554,7 +554,7 @@ export interface HealthView {
   };
 }
 
-/** A worker as it told of itself. Its words are foreign. */
+/** A worker, as it registered itself. All its texts are untrusted. */
 export interface FleetWorker {
   readonly id: string;
   readonly host: string;
@@ -562,18 +562,18 @@ export interface FleetWorker {
   readonly slots: number;
   /** Number of threads that it owns the lease of. */
   readonly busy: number;
-  /** None: it takes what belongs to nobody in particular. */
+  /** Empty: the worker takes threads without a tenant. */
   readonly tenants: readonly string[];
   readonly projects: readonly { readonly project: string; readonly items: string }[];
-  /** Takes nothing any more, and ends what it holds. */
+  /** True if the worker takes no new threads and finishes its own. */
   readonly draining: boolean;
   readonly memory: number;
   /** How far its clock is from the store's, in milliseconds. */
   readonly clock_off: number;
-  /** By the clock of the store, like `heard`. */
+  /** Time by the clock of the store, like `heard`. */
   readonly started: number;
   readonly heard: number;
-  /** Not heard of for too long: what it held goes to others. Shown for a while. */
+  /** True if heartbeats stopped. Other workers get its threads. The view shows it for some time. */
   readonly gone: boolean;
 }
 
@@ -589,7 +589,7 @@ export interface FleetQueue {
   readonly served_by: number;
 }
 
-/** A thread of this project and who holds it. */
+/** A thread of this project and the owner of its lease. */
 export interface FleetHold {
   readonly thread: string;
   readonly directive: string;
@@ -611,13 +611,13 @@ export interface FleetLimit {
 export interface FleetState {
   /** Address of the store without its password. */
   readonly place: string;
-  /** Time of the store when this was read; `heard`, `oldest` and `lease_until` are of the same clock. */
+  /** Time of the store at this read. `heard`, `oldest` and `lease_until` use the same clock. */
   readonly now: number;
   /** This project, as workers have to serve it. */
   readonly own: { readonly project: string; readonly items: string } | null;
   readonly workers: readonly FleetWorker[];
   readonly queues: readonly FleetQueue[];
-  /** The latest 200 that somebody holds. */
+  /** At most 200 threads with a lease, the latest first. */
   readonly held: readonly FleetHold[];
   readonly limits: readonly FleetLimit[];
 }

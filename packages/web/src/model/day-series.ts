@@ -17,7 +17,7 @@ export interface DayBar {
 }
 export interface DaySeries {
   readonly days: readonly DayBar[];
-  /** The dearest first; the last one stands for all others when there are many. */
+  /** Most expensive model first. The last entry sums all others if there are many. */
   readonly models: readonly string[];
   readonly top: number;
   readonly ticks: readonly number[];

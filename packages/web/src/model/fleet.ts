@@ -7,7 +7,7 @@ import { count, seconds } from './format.ts';
 export const queueKey = (tenant: string, project: string, items: string): string =>
   [tenant, project, items].join(' ');
 
-/** Queues for which nobody was heard of. */
+/** Keys of queues that no known worker serves. */
 export const unservedQueues = ({ queues }: Pick<FleetState, 'queues'>): ReadonlySet<string> =>
   new Set(
     queues
@@ -80,7 +80,7 @@ export function waitWords({ ready, later, oldest }: FleetQueue, now: number): st
   return words.join(', ');
 }
 
-/** `2 workers, 3 of 16 slots busy, 5 queued, 5 of them served by nobody`. */
+/** Sums for `2 workers, 3 of 16 slots busy, 5 queued, 5 of them served by nobody`. */
 export function fleetSums({ workers, queues }: FleetState) {
   const alive = workers.filter(({ gone }) => !gone);
   const sum = (all: readonly number[]): number => all.reduce((total, one) => total + one, 0);

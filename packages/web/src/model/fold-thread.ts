@@ -1,7 +1,7 @@
-// Events of a thread as the rows of its timeline. One pass, in order, event by event: what comes later
-// changes the rows that are there, so that the fold of any split of the events is the fold of the whole.
-// What an older journal lacks (no `turn_end`, a denial without its call, an event nobody can read) leaves
-// a row less precise, never missing.
+// Folds the events of a thread into the rows of its timeline. One pass, in order: a later event
+// changes existing rows, so any split of the events gives the same result. If an older journal
+// lacks something (no `turn_end`, a denial without its call, an unreadable event), a row is less
+// precise, but never missing.
 import { eventFlags } from '@kernmantle/core/journal';
 import type { SlimEvent } from './api.ts';
 import {
@@ -201,7 +201,7 @@ function result(fold: Folding, event: SlimEvent): void {
   answered(fold);
 }
 
-/** Whatever goes on waits no more. */
+/** Rows no longer wait once the thread continues. */
 function answered(fold: Folding): void {
   for (const at of fold.asked.values()) change(fold, at, { state: 'plain' });
   fold.asked.clear();
@@ -220,7 +220,7 @@ function spawned(fold: Folding, event: SlimEvent): void {
   change(fold, known, { kind: 'child', name, ...(event.thread !== undefined && { thread: id }) });
 }
 
-/** A call that names the directive as its target, where the journal does not say which one it was. */
+/** Finds a call with the directive as target, if the journal does not name the call. */
 function startedBy(fold: Folding, event: SlimEvent): number | undefined {
   const { directive } = event;
   if (directive === undefined) return undefined;
@@ -307,7 +307,7 @@ function failed(fold: Folding, event: SlimEvent): void {
   fold.reason = event.reason ?? '';
 }
 
-/** The row of a failure that is tried again says so; the try has no row of its own. */
+/** Marks the row of a failure as retried. The retry has no row of its own. */
 function triedAgain(fold: Folding, event: SlimEvent): void {
   const row = rowAt(fold, fold.failure);
   if (event.state !== 'try' || row?.turn !== event.turn) return note(fold, event);
@@ -322,7 +322,7 @@ function threadEnded(fold: Folding, event: SlimEvent): void {
   const last = rowAt(fold, fold.turn);
   if (last?.state === 'open') change(fold, fold.turn, { state: 'done', end: last.end ?? event.ts });
   answered(fold);
-  // The failure before it has told why, and is what needs a look.
+  // The failure before it already has this reason, and is the row to inspect.
   if (fold.reason === '' || fold.reason !== event.reason) return note(fold, event);
   push(fold, { ...rowFrom(event, 'note', 'plain'), name: event.type, text: event.status ?? '' });
 }

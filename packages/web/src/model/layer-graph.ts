@@ -1,7 +1,7 @@
-// Places the boxes of a graph in layers, top down: a node stands below all that it was made of. Nodes
-// name earlier ones in `from`, so one pass gives the layers, four barycentre sweeps order each layer,
-// and a layer too wide for its place is broken into several rows. What names itself, a later node or
-// nothing that exists comes from bad data and has no edge.
+// Places the boxes of a graph in layers, top down: a node is below all its inputs. Nodes name
+// earlier ones in `from`, so one pass gives the layers. Four barycentre sweeps order each layer. A
+// layer that is too wide is broken into several rows. A reference to itself, to a later node or to
+// a missing one is bad data and gets no edge.
 
 interface LayerNode {
   readonly id: number;
@@ -56,8 +56,8 @@ interface GraphNode {
 }
 
 /**
- * INVARIANT: every edge points downwards. Only ids before a node's own count, each id once, so there are
- * no loops to break, whatever the data says.
+ * INVARIANT: every edge always points downwards. Edges use only earlier ids, each once, so no data
+ * can create a loop.
  */
 function spotsOf(nodes: readonly LayerNode[]): GraphNode[] {
   const byId = new Map<number, GraphNode>();

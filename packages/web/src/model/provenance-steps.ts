@@ -4,7 +4,7 @@ import type { ProvenanceStep, ProvenanceView } from './api.ts';
 
 type StepTone = 'hot' | 'warm' | 'cold';
 
-/** One box. `name` and `detail` are foreign text. */
+/** A box of the graph. `name` and `detail` are untrusted text. */
 export interface StepBox {
   readonly id: number;
   readonly kind: 'source' | 'step' | 'fold' | 'end';
@@ -28,7 +28,7 @@ interface StepChoice {
 
 interface StepGraph {
   readonly boxes: readonly StepBox[];
-  /** Operations that the boxes stand for, and all there are. */
+  /** Number of operations in the boxes, and their total. */
   readonly shown: number;
   readonly total: number;
   /** Number of boxes beyond the limit. */
@@ -242,7 +242,7 @@ const END: ProvenanceStep = {
   from: [],
 };
 
-/** The same as an indented outline, from the end to the beginning; what stands above is not repeated. */
+/** The same graph as an indented outline, from the end to the start. A step above is not repeated. */
 export function stepLines(view: ProvenanceView, limit: number): { depth: number; text: string }[] {
   const byId = new Map(view.nodes.map((step) => [step.id, step]));
   const seen = new Set<number>();

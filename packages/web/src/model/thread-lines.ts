@@ -1,6 +1,6 @@
-// The list of threads as lines: three groups, always in the same order, and in each the trees of threads,
-// newest first. A tree stands where its most urgent thread belongs, so that what waits for a person is
-// never hidden below something that ended.
+// The list of threads as lines: three groups in a fixed order, and in each the trees of threads,
+// newest first. The most urgent thread of a tree decides its group, so that a pending request is
+// never below ended threads.
 import type { ListedRun } from './api.ts';
 
 const THREAD_GROUPS = ['waits for you', 'at work', 'ended'] as const;
@@ -13,7 +13,7 @@ export type ThreadLine =
       readonly id: string;
       readonly group: ThreadGroup;
       readonly depth: number;
-      /** How many stand below it in the tree, shown or not. */
+      /** Number of descendants in the tree, visible or not. */
       readonly below: number;
       readonly isFolded: boolean;
     };
@@ -139,7 +139,7 @@ export function threadLines(
 
 const idOf = (line: ThreadLine): string => (line.kind === 'thread' ? line.id : line.group);
 
-/** `shown` as it is, with what `fresh` has below its last thread, and how many are new or stand elsewhere. */
+/** Keeps `shown`, adds lines of `fresh` below its last thread, and counts new or moved lines. */
 export function holdLines(
   shown: readonly ThreadLine[],
   fresh: readonly ThreadLine[],

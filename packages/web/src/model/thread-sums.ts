@@ -25,9 +25,9 @@ export interface EffectTarget {
   readonly target: string;
   readonly times: number;
   readonly bytes: number;
-  /** Still at work, of what was started. */
+  /** Number of started effects that still run. */
   readonly open: number;
-  /** Nobody can tell whether these happened. */
+  /** Number of effects with an unknown outcome. */
   readonly unknown: number;
   /** Seq of the last row with this target. */
   readonly seq: number;

@@ -3,7 +3,7 @@ import type { SlimEvent } from './api.ts';
 
 type TimelineKind = 'turn' | 'call' | 'child' | 'hook' | 'note';
 
-/** `open`: nothing came of it yet. `unknown`: nobody can tell any more whether it happened. */
+/** `open`: no result yet. `unknown`: it is not possible to find out if the effect happened. */
 export type TimelineState = 'plain' | 'open' | 'done' | 'waits' | 'denied' | 'failed' | 'unknown';
 
 export interface TimelineEntry {

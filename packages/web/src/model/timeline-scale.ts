@@ -21,7 +21,7 @@ export interface TimelineScale {
   readonly from: number;
   readonly to: number;
   readonly stretches: readonly Stretch[];
-  /** In per cent of the width, 0 to 100; a later moment never stands before an earlier one. */
+  /** Position in per cent of the width, 0 to 100. It never decreases with time. */
   at(ms: number): number;
 }
 

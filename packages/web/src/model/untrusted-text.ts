@@ -1,8 +1,7 @@
-// Text of models, tools and files, cut into bits that can be shown without deceiving anybody: what is
-// invisible, turns letters around or pushes things out of sight gets a visible sign in its place, long
-// stretches are folded with their size. Folding is shallow on purpose: what is folded is not looked at
-// until somebody opens it, so a line of 5 MB costs as much as one of 2,000 characters.
-// INVARIANT: the sources of all bits, one after the other, are the text; nothing is lost.
+// Cuts text of models, tools and files into bits that are safe to show. Invisible characters and
+// characters that reorder or hide text become visible signs. Long stretches are folded with their
+// size. A fold is not parsed until a user opens it, so a line of 5 MB costs as much as one of 2,000
+// characters. INVARIANT: the sources of all bits, one after the other, are always the text.
 import { count, shortCount } from './format.ts';
 
 export interface ForeignBit {

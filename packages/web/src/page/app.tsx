@@ -1,5 +1,4 @@
-// The frame of every page, and which view stands in it. Views other than the list are loaded when
-// somebody goes there.
+// Frame of every page and choice of its view. All views except the list are loaded on demand.
 import { Component, type ComponentChildren, type ComponentType } from 'preact';
 import { useEffect, useState } from 'preact/hooks';
 import { isOver, type PageFault } from './api.ts';
@@ -108,7 +107,7 @@ const pageKeys = (find: () => void, help: () => void) => {
   };
 };
 
-/** The bar, the view and what is told aloud; for somebody who has a session. */
+/** App bar, view and announcements, for a page with a session. */
 export function StreamFrame() {
   const [open, setOpen] = useState<'' | 'keys' | 'find'>('');
   const totals = useTotals();

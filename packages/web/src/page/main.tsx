@@ -16,7 +16,7 @@ async function start(): Promise<PageFault | undefined> {
   const token = takeLinkToken();
   const linked = token === undefined ? undefined : await openSession(token);
   if (linked?.ok) return undefined;
-  // A link that was used already is no reason to ask somebody who has a session.
+  // A used link is no error for a person who already has a session.
   const kept = await loadMe();
   if (kept.ok) return undefined;
   return linked?.error ?? (kept.error.code === 'unreachable' ? kept.error : undefined);

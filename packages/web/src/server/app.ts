@@ -114,7 +114,7 @@ export function createOpenAnswers(counts: (id: string) => boolean) {
         if (those.size === 0 && open.get(id) === those) open.delete(id);
       });
     },
-    /** Cuts off those that do not count any more, `but` one that says so. */
+    /** Closes connections of invalid sessions and tokens, except `but`. */
     check(but?: unknown): void {
       for (const [id, connections] of open) {
         if (counts(id)) continue;
@@ -174,7 +174,7 @@ interface AppOptions {
   readonly open: OpenAnswers;
 }
 
-/** INVARIANT: nothing is served that does not say which role it needs; only logging in needs none. */
+/** INVARIANT: a route without a declared role is never served. Only the login needs none. */
 export function createApp({ parts, access, files, open }: AppOptions) {
   const app = new Hono<ApiEnv>();
   app.use('*', async (context, next) => {
@@ -198,7 +198,7 @@ export function createApp({ parts, access, files, open }: AppOptions) {
     const isRead = method === 'GET' || method === 'HEAD';
     const encodings = context.req.header('accept-encoding') ?? '';
     const found = isRead && files.answer(path, method, encodings);
-    // A person who mistyped an address gets the page, which says so.
+    // A person with a wrong address gets the page, which shows the error.
     const isVisit = isRead && context.req.header('sec-fetch-dest') === 'document';
     const page =
       !found && isVisit && !path.startsWith('/api') && files.answer('/', method, encodings);

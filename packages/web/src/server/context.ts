@@ -43,8 +43,8 @@ export interface Listener {
   /** True for a WebSocket. Sockets have their own count. */
   readonly isSocket?: true;
   /**
-   * False when it did not take this one: what comes is left out too until `ready`, and a reset says so.
-   * The same frame is handed to many, so that it is put into words once.
+   * False if the client did not take the frame. Then later frames are dropped until `ready`, and a
+   * reset reports the loss. Many clients get the same frame, so it is serialized once.
    */
   send(frame: StreamFrame, position?: string): boolean;
 }
@@ -75,14 +75,14 @@ export interface Hub {
   close(): Promise<void>;
 }
 
-/** Threads that run in this process because somebody asked for them here. */
+/** Threads that run in this process for a client of the server. */
 export interface Runs {
   /** Answers when the thread is there, not when it is over. */
   start(wish: RunRequestBody, by: WebAsker): Promise<Outcome<ActionResult>>;
   resume(id: string, wish: ResumeWish, by: WebAsker): Promise<Outcome<ActionResult>>;
   /** Resumes the thread after a decision, unless another process runs it. */
   decided(thread: string): void;
-  /** A question that no longer fits its file: the thread goes on here and asks again. */
+  /** The file of the request has changed: the thread resumes here and asks again. */
   askAgain(thread: string): void;
   isHere(id: string): boolean;
   count(): number;

@@ -27,7 +27,7 @@ export const PAGE_POLICY = [
   "trusted-types 'none'",
 ].join('; ');
 
-/** Adds what an answer does not say itself. */
+/** Adds the headers that the answer does not set. */
 export function addHeaders(headers: Headers): void {
   for (const [name, value] of Object.entries(HEADERS)) {
     if (!headers.has(name)) headers.set(name, value);

@@ -72,7 +72,7 @@ const cut = (text: string): string =>
 
 function ruleOf({ asked_by }: JsonObject): { rule?: string } {
   const rules = Array.isArray(asked_by) ? asked_by.map(plainText).filter(Boolean) : [];
-  // Marks of code are for messages; here a name stands alone.
+  // Removes backticks, because the name is not part of a message.
   return rules.length === 0 ? {} : { rule: cut(rules.join(', ').replaceAll('`', '')) };
 }
 
@@ -105,7 +105,7 @@ export function listedApproval(
   };
 }
 
-/** Each with the digest of how its thread stands now; one that was pruned counts as never taken up. */
+/** Adds the digest of its thread to each approval. A pruned thread has no digest. */
 export async function listedApprovals(
   store: Pick<Store, 'thread'>,
   approvals: readonly Approval[],

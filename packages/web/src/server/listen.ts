@@ -1,5 +1,5 @@
-// One listener over HTTP or TLS, for MCP and for the page: clients that say nothing are not waited for,
-// and nothing stays behind when it is closed.
+// A listener over HTTP or TLS, for MCP and for the page. Silent clients time out, and close leaves
+// no connection open.
 import type { Server } from 'node:http';
 import { createServer as createTlsServer } from 'node:https';
 import { createAdaptorServer } from '@hono/node-server';
@@ -27,7 +27,7 @@ interface OpenOptions {
   onError(error: Error): void;
 }
 
-/** Binds, or says why that is not possible. */
+/** Binds the server, or returns the reason of the failure. */
 const bound = (server: Server, hostname: string, port: number): Promise<Outcome<number>> =>
   new Promise((resolve) => {
     const onError = (error: Error & { code?: string }): void => {
@@ -46,7 +46,7 @@ const bound = (server: Server, hostname: string, port: number): Promise<Outcome<
     });
   });
 
-/** Nothing is accepted any more; what is not over after the grace is cut. */
+/** Accepts no new connections, and closes the remaining ones after the grace time. */
 const ended = (server: Server): Promise<void> =>
   new Promise((resolve) => {
     const timer = setTimeout(() => server.closeAllConnections(), GRACE_MS);

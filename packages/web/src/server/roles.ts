@@ -19,7 +19,7 @@ const roles = new WeakMap<object, WebRole>();
 const mayAct = (held: WebRole, needed: WebRole): boolean =>
   ORDER.indexOf(held) >= ORDER.indexOf(needed);
 
-/** Stands before the handler of a route: `api.get('/threads', needs('view'), …)`. */
+/** Middleware of a route: `api.get('/threads', needs('view'), …)`. */
 export function needs(role: WebRole): MiddlewareHandler<ApiEnv> {
   const check: MiddlewareHandler<ApiEnv> = async (context, next) => {
     const { role: held } = context.get('asker');
@@ -35,7 +35,7 @@ export function needs(role: WebRole): MiddlewareHandler<ApiEnv> {
   return check;
 }
 
-/** Every route of `/api` with the role it needs; undefined where nobody said. */
+/** Every route of `/api` with its role. Undefined: no declared role. */
 export function routeRoles(
   api: Pick<Hono<ApiEnv>, 'routes'>,
 ): { method: string; path: string; role: WebRole | undefined }[] {

@@ -17,7 +17,7 @@ function isAlive(pid: number): boolean {
   try {
     return process.kill(pid, 0);
   } catch (error) {
-    // Somebody else's process has this number.
+    // The process id belongs to another user's process.
     return error instanceof Error && 'code' in error && error.code === 'EPERM';
   }
 }

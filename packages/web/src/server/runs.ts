@@ -35,7 +35,7 @@ interface RunsPorts extends Pick<WebParts, 'runtime' | 'store' | 'clock' | 'onEr
   readonly hub: Pick<Hub, 'text'>;
 }
 
-/** So many are remembered to have been at work here. */
+/** Bound of remembered threads that ran in this process. */
 const MAX_OWN = 10_000;
 const AT_WORK: ReadonlySet<string> = new Set(['spawning', 'running', 'terminating']);
 const POLL_MS = 20;
@@ -123,7 +123,7 @@ const noting =
 
 type RunWork = (threads: Threads, signal: AbortSignal) => Promise<Outcome<{ thread_id: string }>>;
 
-/** Begins runs, keeps those under way, and knows which threads were at work here. */
+/** Starts runs, tracks current ones, and remembers which threads ran in this process. */
 function createLauncher({ runtime, hub, onError }: RunsPorts) {
   const own = createRecent<string, true>(MAX_OWN);
   const running = new Set<Promise<unknown>>();
@@ -194,8 +194,8 @@ export function createRuns(ports: RunsPorts): Runs {
   }
 
   /**
-   * Once at a time: who comes second and wants the same hears what the first one does. INVARIANT: nobody
-   * is told that it goes on who wanted it to go on otherwise.
+   * Resumes a thread once at a time. A concurrent call with the same options gets the same result.
+   * INVARIANT: a call with other options always fails with `conflict`.
    */
   async function takeUp(
     id: string,

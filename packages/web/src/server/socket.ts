@@ -1,6 +1,6 @@
-// `/api/socket`: the same frames for programs, over a WebSocket that a bearer token opens. A program says
-// what it wants to hear of; what cannot be understood is answered with an error, and who sends too much is
-// let go.
+// `/api/socket`: the frames of the stream for programs, over a WebSocket with a bearer token. A
+// program subscribes by message. An invalid message is answered with an error, and too many close
+// the socket.
 import type { IncomingMessage, Server } from 'node:http';
 import type { Duplex } from 'node:stream';
 import {
@@ -23,7 +23,7 @@ import { MAX_TOPICS, readTopics } from './stream.ts';
 const PATH = '/api/socket';
 const MAX_MESSAGE = 4096;
 const MAX_DEPTH = 4;
-/** Messages within a while; nobody subscribes that often. */
+/** Bound of messages per interval. No real client subscribes that often. */
 const MAX_MESSAGES = 100;
 const WHILE_MS = 10_000;
 const GOING_AWAY = 1001;
@@ -38,7 +38,7 @@ interface SocketWish {
 
 const wrong = (message: string): Failure => fail('invalid_input', message);
 
-/** `docs/web-api.md` says what can be asked for. */
+/** Parses a message. `docs/web-api.md` lists the messages. */
 function readWish(text: string): Outcome<SocketWish> {
   const read = parseJson(text, MAX_DEPTH);
   if (!read.ok) return wrong('a message must be a JSON object such as {"action": "subscribe", …}');

@@ -58,7 +58,7 @@ interface RunningWeb {
 const POLL_MS = 1000;
 const FIRST_PORT = 42_000;
 const PORTS = 1000;
-/** So many are tried after the project's own. */
+/** Number of ports after the default port that are tried. */
 const NEXT_PORTS = 20;
 
 /** A project's own, of 42000 to 42999: bookmarks and sessions of the page hold when it is served again. */
@@ -141,7 +141,7 @@ function portsFor({ project }: Runtime, wanted: number | undefined, served: numb
     { length: NEXT_PORTS },
     (_, next) => FIRST_PORT + ((first + next) % PORTS),
   );
-  // A server of this project that is there is met first, and nobody starts a second one beside it.
+  // The ports of running servers of this project come first, so that no second one starts.
   return [...served, ...near];
 }
 
@@ -184,11 +184,11 @@ const noteRefused =
       reason,
     });
 
-/** Every address is none that anybody can connect to. */
+/** A wildcard address is not an address that clients can connect to. */
 const reachable = (hostname: string): string =>
   /^(0\.0\.0\.0|\[?::\]?)$/.test(hostname) ? machine() : inUrl(hostname);
 
-/** First nobody is told any more, then nothing runs any more. */
+/** Closes the hub first, so that clients get nothing more, and then the runs. */
 async function closeParts({ hub, runs }: WebParts): Promise<void> {
   await hub.close();
   await runs.close();

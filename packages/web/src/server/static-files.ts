@@ -1,5 +1,4 @@
-// The files of the page, as they were built: read once, answered from a list. What is not in the list is
-// not served, whatever the path says.
+// Files of the built page, read once into a table. A path that is not in the table is never served.
 import { readdirSync, readFileSync } from 'node:fs';
 import { extname, join, relative, sep } from 'node:path';
 import { fail, type Outcome, ok } from '@kernmantle/core/base';

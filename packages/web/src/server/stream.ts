@@ -1,5 +1,5 @@
-// `GET /api/stream`: what the hub tells one client, as server-sent events. It is written to the
-// connection itself: many clients get the same bytes, and nobody puts them into words twice.
+// `GET /api/stream`: frames of the hub for one client, as server-sent events. They are written to the
+// connection directly, so that many clients share the same bytes and a frame is serialized once.
 import type { ServerResponse } from 'node:http';
 import { RESPONSE_ALREADY_SENT } from '@hono/node-server/utils/response';
 import { fail, type Outcome, ok } from '@kernmantle/core/base';

@@ -23,8 +23,8 @@ export function usePlaceWidth(first: number): [{ current: HTMLDivElement | null 
 }
 
 /**
- * Folded; what stands in it is made when somebody opens it, so a long list costs nothing before. `class`
- * is that of its look.
+ * A fold. Its content is created when a user opens it, so a long list costs nothing before. `class`
+ * sets its style.
  */
 export function BehindDrawing(props: {
   title: string;

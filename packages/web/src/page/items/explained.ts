@@ -1,5 +1,5 @@
-// Reads what `explain --json` says of an item. It is data of the server, but of any version of it: what is
-// missing or of another kind is left out, never an error.
+// Reads the output of `explain --json`. The server can have another version, so a missing field or
+// one of another type is skipped. It never causes an error.
 import type { Data, DataObject } from '../../model/api.ts';
 
 const isRecord = (data: Data | undefined): data is DataObject =>

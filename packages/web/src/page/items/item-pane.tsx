@@ -1,4 +1,4 @@
-// One item: what it may do and who says so, what limits and guards it, what it can reach, how it ran, and
+// View of one item: its rights and their origin, its limits and guards, its reach, its runs, and
 // its file as text.
 import type { ComponentChildren } from 'preact';
 import type { Data, DataObject, ItemView, LongText } from '../../model/api.ts';

@@ -22,7 +22,7 @@ const asWritten = (value: Data): string =>
 export const startText = ({ default: start }: ItemInput): string =>
   start === undefined || start === null ? '' : asWritten(start);
 
-/** Options of a select: the text that stands for each value. */
+/** Texts of the options of a select. */
 export const enumTexts = ({ enum: options = [] }: ItemInput): readonly string[] =>
   options.map(asWritten);
 

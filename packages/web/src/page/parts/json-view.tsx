@@ -1,5 +1,5 @@
-// Data and long texts as text. What is long comes in pieces, each asked for by hand, so that 5 MB never
-// stand in the page at once unless somebody wants them.
+// Data and long texts as text. A long text is loaded in pieces on demand, so that the page never
+// contains 5 MB unless the user asks for them.
 import { useEffect, useState } from 'preact/hooks';
 import type { Data, LongText } from '../../model/api.ts';
 import { bytes } from '../../model/format.ts';

@@ -10,7 +10,7 @@ const SHOWN: Readonly<Record<string, string>> = {
   Escape: 'Esc',
 };
 
-/** `keys`: those of the view first, then those of the page; what is in both is told once. */
+/** The order of `keys` is view, then page. A key in both is listed once. */
 export function KeyHelp(props: { keys: readonly KeyActs[]; onClose: () => void }) {
   const { keys, onClose } = props;
   const told = new Set<string>();

@@ -57,7 +57,7 @@ export function LoadingRows(props: { rows?: number; rowHeight?: number }) {
   );
 }
 
-/** Reads a resource when `path` changes; `again` reads it anew and keeps what is shown meanwhile. */
+/** Reads a resource when `path` changes. `again` reads it again and keeps the old data until then. */
 export function useResource<T>(path: string | undefined): {
   readonly answer: PageAnswer<T> | undefined;
   again(): void;

@@ -71,6 +71,6 @@ export const troubleWords = ({ denied = 0, failed = 0 }: Troubles): string =>
     .filter(Boolean)
     .join(', ');
 
-/** How many calls were denied, and how many failed; stands beside the state, never instead of it. */
+/** Numbers of denied and of failed calls. They are beside the state and do not replace it. */
 export const TroubleCount = (troubles: Troubles) =>
   hasTrouble(troubles) ? <span class="bad trouble">{troubleWords(troubles)}</span> : null;

@@ -25,7 +25,7 @@ const NAMES: Readonly<Record<string, string>> = {
   'U+FEFF': 'byte order mark',
 };
 
-/** `author` puts it into a frame that says whose words they are, with their `labels`. */
+/** `author` adds a frame that names the source of the text and its `labels`. */
 export function ForeignText(props: {
   text: string;
   author?: string;
@@ -67,7 +67,7 @@ function Bits(props: { bits: readonly ForeignBit[]; class: string }) {
   );
 }
 
-/** The text itself: signs as what they stand for, folds as what is in them. */
+/** Returns the original text: sources of signs, contents of folds. */
 function selectedSource(bits: readonly ForeignBit[], box: Node, range: Range): string {
   return [...box.childNodes]
     .map((node, at) => {

@@ -1,6 +1,6 @@
-// A list that draws only the rows in sight: rows have one height, so where each stands is a product, and
-// 10,000 of them cost as much as 40. It is a grid with a row that has the focus; screen readers are told
-// how many rows there are.
+// A list that renders only the visible rows. All rows have the same height, so a position is a
+// product and 10,000 rows cost as much as 40. It is a grid with a focused row; screen readers get
+// the number of rows.
 import type { ComponentChildren } from 'preact';
 import { useEffect, useId, useLayoutEffect, useRef, useState } from 'preact/hooks';
 import type { Tone } from '../../model/api.ts';
@@ -85,7 +85,7 @@ function useWindow({ count, rowHeight, follow, onFollow, onEnd }: VirtualListPro
     if (!element) return;
     const { scrollTop: top } = element;
     if (follow && top < wanted.current - rowHeight) onFollow?.(false);
-    // Drawn anew by whole rows, and without asking for a layout that is not there yet.
+    // Renders only after a scroll by whole rows, and never forces a layout.
     const whole = Math.floor(top / rowHeight) * rowHeight;
     setView((last) => (last.top === whole ? last : { ...last, top: whole }));
     if (top + view.height > (count - SPARE) * rowHeight) onEnd?.();
@@ -176,8 +176,8 @@ function Row({ list, index, id }: { list: VirtualListProps; index: number; id: s
 }
 
 /**
- * The whole list in the height of the box; where all of it is in sight each mark stands beside its row.
- * Marks fall into at most 200 places, so that a thousand of them are not a thousand elements.
+ * Rail of marks for the whole list in the height of the box. If all rows are visible, each mark is
+ * beside its row. Marks fall into at most 200 positions, which bounds the number of elements.
  */
 function Rail(props: {
   list: VirtualListProps;

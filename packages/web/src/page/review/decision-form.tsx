@@ -172,7 +172,7 @@ function Choices(props: { review: ApprovalReview; draft: DecisionDraft; change: 
   );
 }
 
-/** A checkbox of its own, and a second one that only stands there when the first is set. */
+/** A checkbox, and a second one that is only visible if the first is set. */
 function Beyond({ draft, change }: { draft: DecisionDraft; change: ChangeDraft }) {
   return (
     <div class="beyond stack">

@@ -41,7 +41,7 @@ export function firstDraft(review: ApprovalReview): DecisionDraft {
 export const isOfValues = ({ approval, grant }: ApprovalReview): boolean =>
   approval.kind === 'call' && grant === undefined;
 
-/** Around the value that is asked about, as narrow as it says something: its folder, its host, its domain. */
+/** Suggests the narrowest scope around the value: its folder, its host or its domain. */
 function scopeFor({ arguments: all }: ApprovalReview): string {
   const scoped = all.filter(({ role }) => role === 'path' || role === 'destination');
   const [first] = scoped;

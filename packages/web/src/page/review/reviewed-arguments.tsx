@@ -1,5 +1,5 @@
-// Arguments exactly as they would be sent, as text, each with its labels and where it came from. Long
-// ones are folded; with `onOpened` somebody waits until all of them were opened.
+// Arguments exactly as they would be sent, as text, each with its labels and its origin. Long ones
+// are folded. `onOpened` is called when all of them were opened.
 import { useEffect, useState } from 'preact/hooks';
 import type { ArgumentView, LongText } from '../../model/api.ts';
 import { bytes, count } from '../../model/format.ts';

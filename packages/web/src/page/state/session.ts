@@ -34,8 +34,8 @@ export async function openSession(token: string): Promise<PageAnswer<Me>> {
 }
 
 /**
- * The token in the fragment of a link, and the address without it at once: it shall stand in no history
- * and on no screen. Absent without one.
+ * Takes the token from the fragment of a link, and removes it from the address, the history and the
+ * screen. Absent without one.
  */
 export function takeLinkToken(): string | undefined {
   const token = new URLSearchParams(location.hash.slice(1)).get('t');

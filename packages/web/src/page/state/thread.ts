@@ -34,7 +34,7 @@ export interface FollowedThread {
 }
 
 const PAGE = 500;
-/** So many are read without being asked for. */
+/** Number of events that are read without a request of the user. */
 const BY_ITSELF = 10_000;
 const TEXT_KEPT = 64 * 1024;
 /** Rights and acts change with what happens: read again, but not with every event. */

@@ -1,5 +1,4 @@
-// The three answers that stand on top of every thread: what it may do, what it did, and what that cost
-// against its limits.
+// Summary at the top of every thread: its rights, its effects, and its cost against its limits.
 import { useMemo } from 'preact/hooks';
 import type { LimitMeter, ListedRun, RightUse } from '../../model/api.ts';
 import { costSeries } from '../../model/cost-series.ts';

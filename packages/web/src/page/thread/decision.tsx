@@ -168,7 +168,7 @@ function Verdict({ detail, row }: { detail: EventDetail; row: TimelineEntry }) {
   );
 }
 
-/** A line to add is to be copied as it is: it stands in a line of its own. */
+/** A line to copy is on a line of its own. */
 export const Ways = ({ ways }: { ways: readonly string[] }) => (
   <ul class="ways">
     {ways.map((way) => (

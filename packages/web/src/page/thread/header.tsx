@@ -50,7 +50,7 @@ const Signature = ({ item }: { item: DataObject | undefined }) => {
   );
 };
 
-/** The worker that holds it, and how long it has it for certain. */
+/** Worker that owns the lease, and the end of the lease. */
 function Holder({ thread: { id, worker } }: Pick<ThreadView, 'thread'>) {
   const { state, clock } = useFleet();
   if (worker === undefined) return null;

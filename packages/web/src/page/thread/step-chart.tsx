@@ -1,5 +1,5 @@
-// Money by turn as steps: own and children in two tones, the limit dashed, where a warning comes dotted,
-// what is reserved hatched. Drawn at true scale; the same numbers stand behind it as a table.
+// Cost per turn as steps: own and children in two tones, the limit dashed, the warning dotted,
+// reservations hatched. Drawn at true scale; a table has the same numbers.
 import { useEffect, useId, useRef, useState } from 'preact/hooks';
 import type { CostPoint } from '../../model/cost-series.ts';
 import { count, money } from '../../model/format.ts';
@@ -168,7 +168,7 @@ function TurnNumbers({ frame, turns }: { frame: StreamFrame; turns: number }) {
     ));
 }
 
-/** The same numbers for screen readers; the cost tab shows them to everybody. */
+/** The same numbers for screen readers. The cost tab shows them as a visible table. */
 const Behind = ({ points, currency }: Pick<StepChartProps, 'points' | 'currency'>) => (
   <table class="unseen">
     <caption>Spend after each turn, {currency}</caption>

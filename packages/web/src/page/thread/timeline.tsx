@@ -1,5 +1,5 @@
-// The steps of a thread in time: an axis that folds what nobody did anything in, a virtual list of rows,
-// marks of what was denied, failed or waits, and a foot that says what the colours mean.
+// Timeline of a thread: an axis that folds idle time, a virtual list of rows, marks of denied,
+// failed and waiting rows, and a legend of the colours.
 import { useEffect, useMemo, useRef, useState } from 'preact/hooks';
 import type { SlimEvent, Tone } from '../../model/api.ts';
 import { count, counted, seconds } from '../../model/format.ts';

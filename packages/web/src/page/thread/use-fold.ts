@@ -30,7 +30,7 @@ export function useSettled(events: readonly SlimEvent[]): readonly SlimEvent[] {
   return shown.current;
 }
 
-/** Only what is new is folded; events that come before the first begin anew. */
+/** Folds only new events. Events before the first one restart the fold. */
 export function useFold(events: readonly SlimEvent[]): FoldedThread {
   const kept = useRef<{ fold: ThreadFold; first: number; count: number } | undefined>(undefined);
   return useMemo(() => {

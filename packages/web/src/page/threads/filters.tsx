@@ -1,5 +1,5 @@
-// Which threads are listed. What is chosen stands in the address, so that back, reload and a copied
-// address show the same.
+// Filters of the list of threads. The address stores them, so that back, reload and a copied
+// address give the same list.
 import { useEffect, useMemo, useState } from 'preact/hooks';
 import { Icon } from '../parts/icons.tsx';
 import { route, setQuery } from '../router.tsx';
@@ -48,7 +48,7 @@ function useSearch(find: string): string {
   return asked;
 }
 
-/** From the address. A span counts from when it was chosen, so that the list is not read anew all the time. */
+/** Filters from the address. A span starts when it was chosen, so that the list is not read all the time. */
 export function useListWish(): ListWish {
   const { query } = route.value;
   const [directive, status, span] = ['directive', 'status', 'since'].map(

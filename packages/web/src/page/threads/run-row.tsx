@@ -100,7 +100,7 @@ interface RunCellsProps {
   onFold(): void;
 }
 
-/** Drawn anew only when its own thread or its place has changed: the stream moves many at once. */
+/** Renders again only if its own thread or its position has changed, because one frame moves many. */
 export class RunCells extends Component<RunCellsProps> {
   override shouldComponentUpdate({ line, run }: RunCellsProps): boolean {
     const { line: was, run: ran } = this.props;

@@ -1,5 +1,5 @@
-// The list of threads: what waits for a person first, then what is at work, then what ended. Its filters
-// stand in the address. Rows change in place; places change only while nobody points at them.
+// List of threads: waiting, running, ended. The address has its filters. A row updates in place.
+// Rows change their order only while the pointer is not on the list.
 import { useEffect, useMemo, useRef, useState } from 'preact/hooks';
 import type { ListedItem, Totals } from '../../model/api.ts';
 import { count } from '../../model/format.ts';
@@ -104,7 +104,7 @@ function Foot(props: { shown: number; wish: ListWish; news: number; onNews: () =
 /** The line with the selection; it stays with its thread when lines move. */
 function useSelection(lines: readonly ThreadLine[]) {
   const [id, setId] = useState(route.peek().query.get('at') ?? '');
-  // Keys can come faster than pictures: each goes on from where the one before it got.
+  // Keys can arrive faster than frames, so each starts from the result of the previous one.
   const latest = useRef({ id, lines });
   latest.current.lines = lines;
   const indexOf = (wanted: string) =>

@@ -101,8 +101,8 @@ export function createAccess(options: AccessOptions) {
 
   return {
     /**
-     * Behind a proxy, whom it names last: what stands before that anybody can have written. What is no
-     * address was not written by a proxy, and is not noted as one.
+     * Returns the last address that the proxy adds; a client can write those before it. A text that
+     * is not an address does not come from a proxy and is ignored.
      */
     addressOf(headers: Headers, peer: string): string {
       const named = behind ? headers.get('x-forwarded-for')?.split(',').at(-1)?.trim() : undefined;

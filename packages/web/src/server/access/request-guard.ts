@@ -6,13 +6,13 @@ import { randomUUID } from 'node:crypto';
 import type { Clock } from '@kernmantle/core/base';
 import type { TokenClient, TokenStore } from './tokens.ts';
 
-/** Wrong tokens from one address in a minute, after which it is told to wait. */
+/** Failed attempts of one address per minute. Further attempts get a wait. */
 const MAX_ATTEMPTS = 5;
 const MINUTE_MS = 60_000;
 /** Addresses that are remembered; the one that began first is forgotten first. */
 const MAX_ADDRESSES = 1000;
 
-/** Somebody is not let in; `wait` in seconds. */
+/** Refusal of a request; `wait` is in seconds. */
 export interface Rejection {
   readonly status: number;
   readonly message: string;
@@ -24,7 +24,7 @@ export interface Rejection {
 interface TokenGuardOptions {
   readonly tokens: Pick<TokenStore, 'find'>;
   readonly clock: Pick<Clock, 'monotonic'>;
-  /** Somebody tried a token that does not count; told a bounded number of times. */
+  /** Called for invalid tokens, a bounded number of times. */
   onRefused(address: string, reason: string): void;
 }
 
@@ -88,8 +88,8 @@ interface GuardedPlace {
 }
 
 /**
- * Why a request is not even looked at; undefined when it may be. `target`: as it stands in the first line
- * of the request.
+ * Reason for a refusal before any check of the token; undefined: none. `target` is the target of
+ * the request line.
  */
 export function placeProblem(
   headers: Headers,
@@ -130,7 +130,7 @@ export function createTokenGuard({ tokens, clock, onRefused }: TokenGuardOptions
       onRefused(address, reason);
       return { status: 401, message: reason };
     }
-    // The right token is still taken: nobody shuts others out who come from the same address.
+    // A valid token is still accepted, so a client cannot lock out others behind the same address.
     return { status: 429, message: 'too many wrong tokens', wait: MINUTE_MS / 1000 };
   }
 
@@ -161,7 +161,7 @@ export function createGuard({ hostname, port, ...options }: GuardOptions) {
   }
 
   return {
-    /** `target`: as it stands in the first line of the request. */
+    /** `target` is the target of the request line. */
     judge(headers: Headers, address: string, target = '/'): Admission {
       const problem = placeProblem(headers, target, { isOwnHost });
       if (problem) return problem;

@@ -23,7 +23,7 @@ import { isSecretHash, secretHash } from './tokens.ts';
 
 const LINK_MS = 2 * 60 * 1000;
 export const SESSION_MS = 12 * 60 * 60 * 1000;
-/** By one token in a day or two: a file that grows without end would lock everybody out. */
+/** Bound per token in a day or two, because an unbounded file would lock out every client. */
 const MAX_OPENED = 100;
 const DAY_MS = 24 * 60 * 60 * 1000;
 
@@ -174,7 +174,7 @@ export function openSessions(
       }
       return ok(found && !isOver(found) && !state.output.used.has(found.id) ? found : undefined);
     },
-    /** Opens a session; undefined when its link was used meanwhile. Cookie and key are told once. */
+    /** Opens a session. Undefined: its link is used already. Cookie and key are returned once. */
     open(
       wanted: Pick<WebSession, 'who' | 'role' | 'port' | 'from'> & { expires?: number },
     ): Outcome<(WebSession & { cookie: string; key: string }) | undefined> {

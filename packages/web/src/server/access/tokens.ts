@@ -17,9 +17,8 @@ import {
 import { openDecisions } from '@kernmantle/core/trust';
 import type { WebRole } from '../../model/api.ts';
 
-/** The client behind a request. */
 export interface TokenClient {
-  /** The id of its token. A client without a token gets an id that nobody can guess. */
+  /** Id of the token of the client. A client without a token gets a random id. */
   readonly id: string;
   /** The name that it gives itself. It is recorded, and no decision uses it. */
   readonly name: string;
@@ -81,8 +80,8 @@ const textFrom =
     Buffer.from(random(count)).toString('base64url');
 
 /**
- * Adds a token with the role `steer` that counts until the process ends. No file holds it. Its id is not
- * the id of a stored token.
+ * Adds a token with the role `steer` that is valid until the process ends. It is in no file. Its id
+ * differs from the ids of stored tokens.
  */
 export function withProcessToken(
   tokens: Pick<TokenStore, 'find'>,

@@ -27,7 +27,7 @@ export function createChanged<T>(size: number, from: number) {
   };
 }
 
-/** In pieces of about so many characters, so that no frame is long. */
+/** Splits a list into pieces of about this many characters, which bounds the frames. */
 export function inPieces<T>(
   values: readonly T[],
   sizeOf: (value: T) => number,

@@ -13,12 +13,12 @@ import { createRows } from '../thread/summary-rows.ts';
 import { type Changed, createChanged, inPieces } from './changed.ts';
 import { createTotals, NO_TOTALS } from './totals.ts';
 
-/** So many changes are remembered of rows, and of approvals. */
+/** Bound of remembered changes, for rows and for approvals. */
 const KEPT = 2000;
 const MAX_FRAME = 64 * 1024;
 /** A row without its meters' origins; close enough to keep frames short. */
 const ROW_SIZE = 900;
-/** From so many on one question for all is cheaper than one for each. */
+/** From this number on, one query for all is cheaper than one per thread. */
 const MANY = 4;
 const MAX_QUERY = 500;
 
@@ -67,7 +67,7 @@ const MAX_PENDING = 500;
 function createAsked(store: Pick<Store, 'approvals'>) {
   let known: ReadonlyMap<string, Approval> = new Map();
   let list: readonly Approval[] = [];
-  /** Approved while somebody looked on, by how many uses were left: a use is news, too. */
+  /** Remaining uses of approvals that were approved during the watch. A use is a change, too. */
   const given = new Map<string, number>();
 
   /** Returns the approvals of `given` that were used since. */
@@ -105,7 +105,7 @@ function createAsked(store: Pick<Store, 'approvals'>) {
       const now = new Map(list.map((approval) => [approval.id, approval]));
       const uses = await used();
       if (!uses.ok) return uses;
-      // A question that shows something else than before is asked anew.
+      // An approval with a new `shown` counts as new.
       const isNew = ({ id, shown }: Approval): boolean =>
         !isDeepStrictEqual(known.get(id)?.shown, shown);
       const changed = [...list.filter(isNew), ...uses.output];
@@ -128,11 +128,11 @@ export function createChangeReader({ store, clock, isHere, listed }: ReaderPorts
   const asked = createAsked(store);
   const changedRows: Changed<ListedRun> = createChanged(KEPT, from);
   const changedApprovals: Changed<ListedApproval> = createChanged(KEPT, from);
-  /** Heads of threads of which nobody knows yet whether they are a hook's. */
+  /** Heads of threads that may be threads of hooks. */
   const strangers = new Set<string>();
   let told = NO_TOTALS;
 
-  /** In few questions: what is at work in one, the others each. */
+  /** Reads running threads in one query and each of the others alone. */
   async function summaries(
     moved: ReadonlyMap<string, ThreadStatus | undefined>,
   ): Promise<Outcome<ThreadSummary[]>> {
@@ -176,7 +176,7 @@ export function createChangeReader({ store, clock, isHere, listed }: ReaderPorts
       return totals.ok ? { ok: true, output: null } : totals;
     },
 
-    /** Has anything changed of what nobody says by moving? */
+    /** Polls approvals, because they change without a head. */
     async lookAround(): Promise<Outcome<readonly Approval[]>> {
       return await asked.look();
     },

@@ -14,7 +14,7 @@ import type { FleetHold, FleetLimit, FleetState, FleetWorker } from '../../model
 
 const ALIVE = THREAD_STATUSES.filter((status) => !isEnded(status));
 const MAX_HELD = 200;
-/** Looks are at least so far apart, and at most so far while somebody listens. */
+/** Shortest time between reads, and longest time while a client is connected. */
 const KEPT_MS = 1000;
 const AGAIN_MS = 3000;
 /** The view shows a lost worker for some time. */
@@ -52,7 +52,7 @@ function createRoll() {
   };
 }
 
-/** Threads that somebody holds, the one that moved last first. */
+/** Threads with a lease, the last changed first. */
 async function heldIn(store: Store): Promise<Outcome<FleetHold[]>> {
   const page = await store.query({ status: ALIVE, order_by: 'updated', limit: MAX_HELD });
   if (!page.ok) return page;
@@ -99,7 +99,7 @@ export function createFleetWatch(ports: FleetPorts) {
   let looked: Promise<Outcome<FleetState | null>> | undefined;
   let [since, hasMoved] = [Number.NEGATIVE_INFINITY, false];
   return {
-    /** A thread moved: who holds it may be another. */
+    /** A thread moved, so the owner of its lease may be another. */
     move(): void {
       hasMoved = true;
     },

@@ -16,7 +16,7 @@ interface HubPorts {
   /** Fails with `not_found` if no thread ever ran. */
   store(): Promise<Outcome<Store>>;
   readonly clock: Clock;
-  /** Somebody is at work on it in this process. */
+  /** True if this process runs the thread. */
   isHere(id: string): boolean;
   /** This project, as workers have to serve it. */
   served(): Outcome<{ project: string; items: string }>;
@@ -25,12 +25,12 @@ interface HubPorts {
 
 const MAX_CLIENTS = 200;
 const MAX_TOPICS = 30;
-/** After this long without clients and questions nothing is read any more. */
+/** The reader stops after this time without clients and requests. */
 const LINGER_MS = 30_000;
 const RETRY_MS = 1000;
 const UNKNOWN: HubPosition = { number: undefined, seqs: new Map() };
 
-/** Everybody who listens, each with where it goes on when reading begins, or begins again. */
+/** All clients, each with its position for the next start of the reader. */
 type HubClients = Map<HubClient, HubPosition>;
 
 /** A reading of the store, while there is one. */
@@ -153,7 +153,7 @@ async function join(
     const totals = await reading.reader.totals();
     if (client.isOver() || life.now() !== reading) return;
     const counted = totals.ok ? totals.output : undefined;
-    // Up to the last round of rows; what has moved since is told with the next one, to everybody.
+    // Sends changes up to the last round of rows. Newer ones follow with the next round.
     if (position) tellSince(reading, client, ofAll, position.number, counted);
     reading.listening.add(client);
     reading.soon();

@@ -4,11 +4,11 @@
 
 export interface HubPosition {
   readonly number: number | undefined;
-  /** By thread, the last event it was told of. */
+  /** Per thread, the last event that was sent. */
   readonly seqs: ReadonlyMap<string, number>;
 }
 
-/** Longer ones name more threads than anybody watches. */
+/** A longer text names more threads than a client can watch. */
 const MAX_LENGTH = 8192;
 const HEAD = /^([\w-]{1,32})\.(\d{1,15}|x)$/;
 const THREAD = /^([\w-]{1,80})\.(\d{1,15})$/;

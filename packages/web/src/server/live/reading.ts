@@ -1,6 +1,6 @@
-// The one reader of a store, as long as anybody listens. Heads of threads that move are gathered and read
-// in rounds, at most one every 100 ms and less often when a round takes long, so that those who look on
-// never take much of the process that runs the threads.
+// The one reader of a store, active while there are clients. Heads of changed threads are collected
+// and read in rounds: at most one every 100 ms, and fewer if a round takes long, so that clients
+// take little time from the process that runs the threads.
 import { setImmediate } from 'node:timers/promises';
 import type { Clock, Failure, Outcome } from '@kernmantle/core/base';
 import type { Approval, StoredEvent, ThreadStatus } from '@kernmantle/core/store';
@@ -19,12 +19,12 @@ const SENDING_MS = 0.03;
 const ROW_MS = 0.003;
 /** Events that are committed together are sent together. */
 const GATHER_MS = 20;
-/** Heads are taken for so long, and then not for a while. */
+/** Time in which heads are taken, followed by a rest. */
 const TAKING_MS = 3;
 const REST_MS = 50;
 /** Approvals are decided and expire without any thread moving. */
 const POLL_MS = 1000;
-/** A process that died says nothing; its lease does. */
+/** A dead process sends no event, so expired leases are polled. */
 const SWEEP_MS = 5000;
 const TROUBLE_MS = 60_000;
 const MAX_TEXT = 64 * 1024;
@@ -33,7 +33,7 @@ interface ReadingPorts extends ReaderPorts {
   /** This project, as workers have to serve it. */
   served(): Outcome<{ project: string; items: string }>;
   onError(error: Error): void;
-  /** The store says nothing any more. */
+  /** Called when the changes of the store end. */
   onEnd(): void;
 }
 
@@ -50,7 +50,7 @@ function createTexts() {
       size += piece.length;
       return size > MAX_TEXT;
     },
-    /** A reply that stands in the journal needs no pieces. */
+    /** A reply in the journal needs no pieces. */
     noteEvents(thread: string, events: readonly StoredEvent[]): void {
       if (events.some(({ type }) => type === 'assistant_message')) texts.delete(thread);
     },
@@ -75,7 +75,7 @@ function createPace(
 ) {
   let timer: NodeJS.Timeout | undefined;
   let work: Promise<void> = Promise.resolve();
-  /** Not begun yet: who asks for one meanwhile is served by it. */
+  /** A round that has not started yet serves all its callers. */
   let forced: Promise<void> | undefined;
   let [isBusy, isOver] = [false, false];
   let [dueAt, lag] = [0, 0];
@@ -127,7 +127,7 @@ function createPace(
   };
 }
 
-/** Between heads: the store keeps the newest of each thread meanwhile, and is asked less often. */
+/** Rests between heads. The store keeps the newest head of each thread and gets fewer queries. */
 function createRest(clock: Clock) {
   let wokeAt = Number.NEGATIVE_INFINITY;
   let wake: (() => void) | undefined;
@@ -156,7 +156,7 @@ function createRest(clock: Clock) {
   };
 }
 
-/** Rows and approvals of one round, to everybody who wants any of them. */
+/** Sends the rows and approvals of a round to every client of these topics. */
 function tellRound(news: Round, listening: Iterable<HubClient>, number: number): void {
   const made = new Map<string, StreamFrame[]>();
   for (const client of listening) {
@@ -171,7 +171,7 @@ function tellRound(news: Round, listening: Iterable<HubClient>, number: number):
   }
 }
 
-/** Rows and approvals, read in rounds for all who are told of them. */
+/** Reads rows and approvals in rounds for all clients of these topics. */
 function createRounds(ports: ReadingPorts, from: number, trouble: (problem: Failure) => void) {
   const { clock } = ports;
   const reader = createChangeReader(ports, from);
@@ -244,7 +244,7 @@ export type HubReading = ReturnType<typeof createReading>;
 export function createReading(ports: ReadingPorts, from: number) {
   const { store, clock } = ports;
   const stop = new AbortController();
-  // Begins now: whatever moves while the first look is taken is told in the first round.
+  // Subscribes before the first read, so that changes during the read are in the first round.
   const heads = store.changes({}, stop.signal);
   const texts = createTexts();
   const behind = new Set<string>();
@@ -323,7 +323,7 @@ export function createReading(ports: ReadingPorts, from: number) {
     },
     /** Events now, rows when it is their time. */
     flush: () => pace.run(false),
-    /** Somebody came: whatever has moved is told when it is time. */
+    /** Schedules the next round for a new client. */
     soon: () => pace.schedule(),
     /** Resolves when the reader has read everything that happened before the call. */
     async settle(): Promise<void> {

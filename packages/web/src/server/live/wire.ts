@@ -4,7 +4,7 @@ import type { ListedRun, StreamFrame } from '../../model/api.ts';
 /** Bounds per client. A client that exceeds them gets a reset. */
 const MAX_PENDING_BYTES = 256 * 1024;
 const MAX_PENDING_EVENTS = 2000;
-/** A client that takes nothing for so long is gone. */
+/** A client that takes nothing for this long is dropped. */
 const MAX_STUCK_MS = 60_000;
 export const ALIVE_MS = 15_000;
 

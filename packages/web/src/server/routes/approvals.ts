@@ -155,7 +155,7 @@ async function decide(
   const said = { ...given.output, why, by, digest };
   const done = await decideApproval(store, id, said, wish.decision === 'answer');
   if (!done.ok) {
-    // The thread goes on and asks again, with what would change now.
+    // The thread resumes and asks again with the current content.
     if (thread !== undefined && isFileChanged(done)) runs.askAgain(thread);
     return done;
   }

@@ -16,7 +16,7 @@ import { findRow, readCount, readQuery } from './request-bodies.ts';
 const DEFAULT_EVENTS = 200;
 const MAX_EVENTS = 2000;
 const CHUNK = 1000;
-/** A find or a filter looks at so many at most, and says so. */
+/** Bound of events that a find or a filter reads. The answer reports when it is reached. */
 const MAX_LOOKED = 200_000;
 const MAX_FOUND = 500;
 const MAX_SEQ = 1e9;
@@ -99,7 +99,7 @@ async function eventPage(
   return ok({ events: events.output.map(slimEvent), first: last === 0 ? 0 : 1, last });
 }
 
-/** Everything that an event says, as text; secrets are masks in it. */
+/** All text of an event, with secrets masked. */
 const wordsOf = ({ type, data }: StoredEvent): string =>
   `${type} ${masked(JSON.stringify(data))}`.toLowerCase();
 

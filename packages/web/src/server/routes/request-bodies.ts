@@ -32,7 +32,7 @@ const MAX_NAME = 200;
 const MAX_WORDS = 100_000;
 const MAX_WHY = 2000;
 
-/** A text of at most so many characters. */
+/** Parses a text with at most this many characters. */
 const words =
   (max: number, min = 0): Rule<string> =>
   (value, place) =>
@@ -144,7 +144,7 @@ export async function readWish<Kind extends keyof typeof RULES>(
   });
 }
 
-/** Parameters of the address by name; one that comes twice or that nobody knows is refused. */
+/** Parameters of the address by name. A repeated or unknown one is refused. */
 export function readQuery<const Name extends string>(
   context: Context<ApiEnv>,
   names: readonly Name[],

@@ -34,7 +34,7 @@ const MAX_BYTES = 1024 * 1024;
 const MAX_EFFECTS = 1000;
 const MAX_TEXT = 64 * 1024;
 const MAX_NODES = 1000;
-/** More of them wait for nobody: each may start processes. */
+/** More runs are refused instead of queued: each may start processes. */
 const AT_ONCE = 4;
 /** Bound of cached answers for retries. The answers are large. */
 const MAX_KEPT = 20;

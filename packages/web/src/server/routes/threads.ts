@@ -105,7 +105,7 @@ async function pageOf(store: Store, wanted: WantedThreads) {
   return ok(rows.length < page.output.rows.length ? { rows } : page.output);
 }
 
-/** On the first page stands everything that is not over, however old it is. */
+/** The first page contains every thread that has not ended, however old it is. */
 async function openRows(
   store: Store,
   { filter, cursor, since }: WantedThreads,

@@ -1,5 +1,5 @@
-// One call: what it was given and where that came from, which gates it passed, and in a few words what came
-// of it. Said in words of ours; what a model or a tool wrote is handed on as foreign text.
+// Facts about one call: its arguments and their origin, its gates, and its outcome in a short text
+// of our own. Text of a model or a tool is passed on as untrusted text.
 import {
   getOwn,
   isObject,
@@ -206,7 +206,7 @@ export function gatesOf(entry: Call, events: CallEvents): Gate[] {
   });
 }
 
-/** In one line, without foreign text. */
+/** Outcome in one line, without untrusted text. */
 export function verdictOf(gates: readonly Gate[]): string {
   const stop = gates.find(({ state }) => state === 'refused' || state === 'asks');
   if (stop?.state === 'asks') return 'Waits for a person; nothing was done';

@@ -31,7 +31,7 @@ export function requiredBy(library: Library, tool: string, action: string | unde
   return [...new Set([...own, ...others].map(normalizeCapability))];
 }
 
-/** The rights that a call exercises; a target stands for a path, a host or an id. */
+/** Rights that a call uses. A target is a path, a host or an id. */
 function needsOf(library: Library, { tool, action, target = '' }: Call): Need[][] {
   const places = target.split(' ').filter((place) => place !== '');
   const needs = requiredBy(library, tool, action).map((capability): Need[] => {
@@ -130,7 +130,7 @@ function countedAs({ calls, start }: CallBook, { id }: Call): string {
   return max >= at ? `call ${at} of ${max}` : `call ${at}`;
 }
 
-/** Gates that were passed say by what. */
+/** Adds the reason to each gate that the call passed. */
 export function gatesWithReasons(
   gates: readonly Gate[],
   library: Library,

@@ -4,7 +4,7 @@ import type { LongText } from '../../model/api.ts';
 
 export const PIECE_BYTES = 64 * 1024;
 
-/** A byte that goes on with a character. */
+/** True for a UTF-8 continuation byte of a character. */
 const isInside = (byte: number | undefined): boolean =>
   byte !== undefined && (byte & 0xc0) === 0x80;
 

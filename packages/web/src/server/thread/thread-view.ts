@@ -32,7 +32,7 @@ const MAX_REPLY = 20_000;
 const MAX_APPROVALS = 1000;
 const NANO = 1e9;
 
-/** Somebody said no, or ended it for good. */
+/** Final statuses after which a thread cannot resume. */
 const FINAL: ReadonlySet<string> = new Set(['denied', 'aborted', 'killed']);
 
 /** Lists the actions that the status allows. A hook thread can only be stopped. */
@@ -52,7 +52,7 @@ function actsFor({
   return ['resume', 'inject', 'stop', 'kill'];
 }
 
-/** Charged along the chain: those above have a say. */
+/** Limits that are charged to the thread and all its ancestors. */
 const CHARGED: readonly BudgetKind[] = [
   'tokens',
   'spend',
