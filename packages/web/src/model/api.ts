@@ -11,7 +11,7 @@ export type Tone = NonNullable<SlimEvent['tone']>;
 
 export type WebRole = 'view' | 'steer' | 'approve';
 
-/** Any JSON; what the page shows of it goes through `JsonView`. */
+/** Any JSON value. The page renders it with `JsonView`. */
 export type Data =
   | null
   | boolean
@@ -35,7 +35,7 @@ export interface Me {
   readonly expires: number;
 }
 
-/** One limit and what was used of it. Money is in the currency of `Me`, time in seconds. */
+/** A limit and its use. Money is in the currency of `Me`, time in seconds. */
 export interface LimitMeter {
   /** `spend`, `turns`, `tokens`, `duration_seconds`, `tool_calls`, `spawns`, …: as limits are called. */
   readonly name: string;
@@ -61,7 +61,7 @@ export interface ListedRun {
   /** Title of the run, at most 80 characters. Untrusted. Absent: it has no message and no text input. */
   readonly title?: string;
   readonly status: string;
-  /** How many events its journal holds. */
+  /** Number of events in the journal. */
   readonly seq: number;
   readonly attempt: number;
   readonly created: number;
@@ -71,9 +71,9 @@ export interface ListedRun {
   readonly cost: DataObject;
   readonly meters: readonly LimitMeter[];
   readonly denied: number;
-  /** How many other calls failed, after all retries. */
+  /** Number of other calls that failed after all retries. */
   readonly failed: number;
-  /** How many approvals of this very thread wait for a person. */
+  /** Number of pending approvals of this thread, without its children. */
   readonly due: number;
   /** Current activity: a tool, `reply`, or the kind of pending request. A name, never untrusted text. */
   readonly now?: string;
@@ -105,7 +105,7 @@ export interface ThreadList {
   readonly position: string;
 }
 
-/** A right in force at the start, or approved since, and what came of it. */
+/** A right at the start, or approved since, and its use. */
 export interface RightUse {
   /** Same text as in `explain`: `fs.read notes/**`. */
   readonly name: string;
@@ -154,7 +154,7 @@ export type WebAction = 'pause' | 'resume' | 'inject' | 'interrupt' | 'stop' | '
  */
 export interface EventPage {
   readonly events: readonly SlimEvent[];
-  /** The seqs of the first and the last event that the journal holds; 0 when there is none. */
+  /** Seqs of the first and the last event of the journal; 0 if it is empty. */
   readonly first: number;
   readonly last: number;
 }
@@ -169,14 +169,14 @@ export interface LongText {
 
 export interface ArgumentView {
   readonly name: string;
-  /** Exactly as it would be sent; the beginning of it when it is long. */
+  /** Exact text of the argument, or its start if `is_cut`. */
   readonly text: string;
   readonly bytes: number;
   readonly is_cut: boolean;
   readonly labels: readonly string[];
   /** `from directive`, `from the user`, `from the model`, `field of a trusted result`, … */
   readonly origin: string;
-  /** destination, path, command, content: what it steers. */
+  /** Role of the argument: destination, path, command, content. */
   readonly role?: string;
 }
 
@@ -234,7 +234,7 @@ export interface ProvenanceView {
 
 type ApprovalKinds = 'call' | 'capability' | 'limit' | 'question';
 
-/** `GET approvals`: as `approvals ls --json`, with what a list needs besides. */
+/** `GET approvals`: same fields as `approvals ls --json`, and more for lists. */
 export interface ListedApproval {
   readonly id: string;
   readonly kind: ApprovalKinds;
@@ -356,7 +356,7 @@ export interface SignalWish {
 /** Answer of `POST threads/ID/replay`, same fields as `km replay --json`. */
 export interface ReplayView {
   readonly isSame: boolean;
-  /** How many events were the same, of how many recorded ones. */
+  /** Number of equal events, and number of recorded events. */
   readonly same: number;
   readonly recorded: number;
   readonly status?: string;
@@ -419,7 +419,7 @@ export interface CostGroup {
   /** By directive: refusals, and ends at a limit. */
   readonly denied?: number;
   readonly at_limit?: number;
-  /** By model; `input` is what was not read from a cache. */
+  /** Only by model. `input` does not include tokens from a cache. */
   readonly requests?: number;
   readonly input?: number;
   readonly cached?: number;
@@ -455,7 +455,7 @@ export interface ListedItem {
 /** `GET items?q&kind&cursor`: 100 at a time. */
 export interface ItemList {
   readonly items: readonly ListedItem[];
-  /** There are more than are listed. */
+  /** True if there are more items than listed. */
   readonly has_more: boolean;
   readonly next_cursor?: string;
   readonly total?: number;
@@ -500,7 +500,7 @@ export interface ListedScript {
 
 export interface ScriptList {
   readonly scripts: readonly ListedScript[];
-  /** There are more, in a project too large to look through. */
+  /** True if the project is too large for a complete search. */
   readonly has_more?: boolean;
 }
 
@@ -568,7 +568,7 @@ export interface FleetWorker {
   /** True if the worker takes no new threads and finishes its own. */
   readonly draining: boolean;
   readonly memory: number;
-  /** How far its clock is from the store's, in milliseconds. */
+  /** Difference of its clock to the clock of the store, in milliseconds. */
   readonly clock_off: number;
   /** Time by the clock of the store, like `heard`. */
   readonly started: number;

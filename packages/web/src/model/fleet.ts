@@ -31,7 +31,7 @@ const CLOCK_OFF_MS = 5000;
 /** A worker reports to the store every three seconds. */
 const SILENT_MS = 8000;
 
-/** How it is, in a word, with its tone. */
+/** State of a worker in one word, with its tone. */
 export function workerMood(worker: FleetWorker, now: number): readonly [string, Tone] {
   if (worker.gone) return ['gone', 'bad'];
   if (now - worker.heard > SILENT_MS) return ['silent', 'you'];

@@ -369,7 +369,7 @@ function takeEvent(fold: Folding, event: SlimEvent): void {
   (TAKES[event.type] ?? note)(fold, event);
 }
 
-/** Takes events in their order, as they come; `read` may be asked at any time. */
+/** Takes events in order. `read` can be called at any time. */
 export function createThreadFold() {
   const fold: Folding = {
     rows: [],

@@ -90,7 +90,7 @@ export function limitName(name: string): string {
   return short[name] ?? name.replaceAll('_', ' ');
 }
 
-/** A number of a limit: money, time or a count, by what the limit is called. */
+/** Formats a number of a limit as money, time or count. The name of the limit decides. */
 export function limitValue(name: string, value: number): string {
   if (name.startsWith('spend')) return money(value);
   if (name.endsWith('_seconds')) return seconds(Math.round(value)).replace(/ 00 [sm]$/, '');

@@ -138,7 +138,7 @@ function rowsOf(layer: readonly GraphNode[], { maxWidth, gapX }: LayerSizes): Gr
   return rows;
 }
 
-/** Boxes as near to the middle of what is above them as their neighbours leave room. */
+/** Places boxes as close to the middle of their inputs as their neighbours allow. */
 function placeRow(row: readonly GraphNode[], width: number, gapX: number): void {
   const total = row.reduce((sum, spot) => sum + spot.width + gapX, -gapX);
   const slack = Math.max(0, width - total) / 2;

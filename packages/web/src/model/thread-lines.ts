@@ -21,7 +21,7 @@ export type ThreadLine =
 interface LineWish {
   /** Threads of hooks are shown too. */
   readonly hooks: boolean;
-  /** Only trees in which this is found in a name, an id or what is done now. */
+  /** Keeps only trees with this text in a name, an id or the current activity. */
   readonly find: string;
   /** Trees that were folded or unfolded by hand: ended ones begin folded, others open. */
   readonly turned: ReadonlySet<string>;
@@ -102,7 +102,7 @@ function shownParent(
   return found;
 }
 
-/** From the leaves up: what is below counts for what is above. */
+/** Sums from the leaves up: a tree includes its descendants. */
 function sumUp(tree: Tree): void {
   for (const child of tree.children) {
     sumUp(child);

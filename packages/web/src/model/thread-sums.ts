@@ -83,7 +83,7 @@ function verbOf(row: TimelineEntry): EffectKind | undefined {
   return row.effect === 'write' || row.effect === 'idempotent' ? 'wrote' : 'read';
 }
 
-/** By target, of what was done and of what may have been. */
+/** Targets of effects that happened or may have happened. */
 export function deedTargets(rows: readonly TimelineEntry[]): EffectTarget[] {
   const found = new Map<string, { -readonly [name in keyof EffectTarget]: EffectTarget[name] }>();
   for (const row of rows) {

@@ -1,4 +1,4 @@
-// One row of a timeline, and how it is made from an event.
+// A row of a timeline, and its creation from an event.
 import type { SlimEvent } from './api.ts';
 
 type TimelineKind = 'turn' | 'call' | 'child' | 'hook' | 'note';
@@ -16,7 +16,7 @@ export interface TimelineEntry {
   readonly name: string;
   /** Input of the step, or the text of a note. Untrusted. */
   readonly text: string;
-  /** Why it was denied or failed, or what it waits for: a rule, a code. */
+  /** Reason of a denial, failure or wait: a rule or a code. */
   readonly why: string;
   readonly labels: readonly string[];
   readonly start: number;

@@ -100,7 +100,7 @@ interface ScaleMark {
 /** The last mark must leave space for its text. */
 const LAST_MARK = 80;
 
-/** Round moments, none nearer than a fifth of the width to the next, none inside of what is folded. */
+/** Marks at round times, at least a fifth of the width apart, none inside a folded stretch. */
 export function scaleMarks(scale: TimelineScale, apart = 19): ScaleMark[] {
   const busy = scale.stretches.reduce(
     (sum, one) => sum + (one.isFolded ? 0 : one.to - one.from),

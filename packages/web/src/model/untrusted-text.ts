@@ -17,7 +17,7 @@ export interface ForeignBit {
   readonly source: string;
 }
 
-/** How much is shown before the rest is folded, in characters. */
+/** Number of characters before the rest is folded. */
 interface Bounds {
   readonly line: number;
   readonly whole: number;
@@ -116,7 +116,7 @@ function putAddress(bits: Bits, address: string): void {
   bits.plain(address.slice(start + host.length));
 }
 
-/** A stretch without line ends. Gives back how much of it was taken: all, or up to where it got too much. */
+/** Adds a stretch without line ends. Returns the number of characters that fit the bounds. */
 function putStretch(bits: Bits, text: string, special: RegExp): number {
   let from = 0;
   for (const { 0: found, index, groups = {} } of text.matchAll(special)) {

@@ -28,7 +28,7 @@ const LAST_RETRY_MS = 15_000;
 /** The server sends at least a heartbeat every 15 s. */
 const SILENCE_MS = 40_000;
 const HIDDEN_MS = 30_000;
-/** Topics that begin together are asked for together. */
+/** Topics that start within this time share one request. */
 const GATHER_MS = 30;
 const LOCK = 'kernmantle-approvals';
 
@@ -60,8 +60,8 @@ function wantedTopics(): Topic[] {
 }
 
 /**
- * Hands out what comes about a topic, from `position` on; answers with the end. Topics stay open for
- * their readers alone.
+ * Subscribes to a topic from `position` on. Returns the function that ends it. A topic is open
+ * while it has readers.
  */
 export function listen(
   topic: Topic,

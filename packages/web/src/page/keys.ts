@@ -19,7 +19,7 @@ const layers: KeyActs[] = [];
 /** All that count now; those of the view come before those of the page. */
 export const keysNow = (): readonly KeyActs[] => layers.toReversed();
 
-/** The keys of a view, as long as it is shown; `ofPage` are there everywhere and come last. */
+/** Registers the keys of a view while it is mounted. Keys of the page (`ofPage`) work everywhere and come last. */
 export function useKeys(acts: KeyActs, ofPage = false): void {
   useEffect(() => {
     if (ofPage) layers.unshift(acts);

@@ -73,7 +73,7 @@ async function readText(body: ReadableStream<Uint8Array>): Promise<Outcome<strin
 
 const bodies = new WeakMap<Request, Promise<Outcome<JsonObject>>>();
 
-/** The object that a request brings, however often it is asked for; an empty body is an empty one. */
+/** Returns the body of a request as an object. It can be called several times. An empty body gives `{}`. */
 export function readBody({ req }: Context<ApiEnv>): Promise<Outcome<JsonObject>> {
   const read = bodies.get(req.raw) ?? readOnce(req);
   bodies.set(req.raw, read);

@@ -1,5 +1,5 @@
-// The page's server as a whole: who asks is settled first, then the resources of `/api`, then the files
-// of the page.
+// The complete server of the page: first the actor is identified, then resources of `/api` are
+// served, then files of the page.
 import { basename } from 'node:path';
 import { compact, fail, ok, plainText } from '@kernmantle/core/base';
 import { personAuditRow } from '@kernmantle/core/runtime';
@@ -99,7 +99,7 @@ function addSession(
   api.get('/me', needs('view'), (context) => answer(context, ok(meOf(context.get('asker')))));
 }
 
-/** Answers that are under way, by who asked: they end with the session or token that opened them. */
+/** Open answers by actor. They end with the session or token that opened them. */
 export function createOpenAnswers(counts: (id: string) => boolean) {
   const open = new Map<string, Set<{ destroy(): unknown }>>();
   return {

@@ -35,7 +35,7 @@ export interface ApiEnv {
   };
 }
 
-/** One client of the hub: a stream or a socket. It is handed frames as they are flushed. */
+/** A client of the hub: a stream or a socket. It gets frames at every flush. */
 export interface Listener {
   readonly topics: readonly Topic[];
   /** Position after which the stream starts. Absent: from now on. */
@@ -50,7 +50,7 @@ export interface Listener {
 }
 
 export interface Subscription {
-  /** The listener has taken what it was sent. */
+  /** Called when the client has taken all frames. */
   ready(): void;
   /** Other topics from now on; those it had go on where they are, new ones from `after` on. */
   change(topics: readonly Topic[], after?: string): void;
@@ -59,7 +59,7 @@ export interface Subscription {
 
 /** The one reader of the store; no client touches it. */
 export interface Hub {
-  /** `unavailable` when there are too many. */
+  /** Fails with `unavailable` if there are too many clients. */
   subscribe(listener: Listener): Outcome<Subscription>;
   /** For a snapshot: ask for it before anything is read. `thread`: up to which event it holds. */
   position(thread?: { readonly id: string; readonly seq: number }): string;
@@ -70,7 +70,7 @@ export interface Hub {
   totals(): Promise<Outcome<Totals>>;
   /** State of the fleet, at most a second old. Null: the store is a file. */
   fleet(): Promise<Outcome<FleetState | null>>;
-  /** How far behind the last flush was. */
+  /** `lag_ms` is the delay of the last flush. */
   figures(): { readonly clients: number; readonly lag_ms: number; readonly sockets: number };
   close(): Promise<void>;
 }

@@ -76,7 +76,7 @@ function ruleOf({ asked_by }: JsonObject): { rule?: string } {
   return rules.length === 0 ? {} : { rule: cut(rules.join(', ').replaceAll('`', '')) };
 }
 
-/** `row`: of its thread, where there is one. */
+/** Builds the entry of one approval. Without a thread its epoch is 0. */
 export function listedApproval(
   approval: Approval,
   { epoch = 0, title }: Partial<Pick<ThreadRow, 'epoch' | 'title'>> = {},
@@ -105,7 +105,7 @@ export function listedApproval(
   };
 }
 
-/** Adds the digest of its thread to each approval. A pruned thread has no digest. */
+/** Builds entries whose digest covers the epoch of the thread. A pruned thread has epoch 0. */
 export async function listedApprovals(
   store: Pick<Store, 'thread'>,
   approvals: readonly Approval[],

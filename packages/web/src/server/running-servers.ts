@@ -54,7 +54,7 @@ export function openRunningServers(home: string) {
   }
   return {
     list,
-    /** Leaves a note; what it answers takes it away. */
+    /** Writes a note about this server. Returns the function that removes it. */
     note(page: Omit<ServedPage, 'pid'>): () => void {
       mkdirSync(folder, { recursive: true, mode: 0o700 });
       const file = join(folder, `server-${page.port}-${process.pid}.json`);

@@ -68,7 +68,7 @@ function checkLowered(
   return ok(null);
 }
 
-/** Limits are read by name where they are used; what is no limit is refused there. */
+/** The runtime reads limits by name and refuses unknown ones. */
 const limitsIn = (
   limits: RunRequestBody['limits'],
 ): { limits?: NonNullable<RunRequest['limits']> } =>
@@ -194,8 +194,8 @@ export function createRuns(ports: RunsPorts): Runs {
   }
 
   /**
-   * Resumes a thread once at a time. A concurrent call with the same options gets the same result.
-   * INVARIANT: a call with other options always fails with `conflict`.
+   * Resumes a thread once at a time. A concurrent call without options, or with the same ones, gets
+   * the same result. INVARIANT: a call with other options always fails with `conflict`.
    */
   async function takeUp(
     id: string,

@@ -42,7 +42,7 @@ function readFiles(folder: string): Map<string, StoredFile> {
 }
 
 export interface StaticFiles {
-  /** Undefined: there is no such file. */
+  /** Returns undefined if the file does not exist. */
   answer(path: string, method: string, encodings: string): Response | undefined;
 }
 

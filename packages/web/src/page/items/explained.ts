@@ -55,14 +55,14 @@ const toolIn = (data: DataObject, id: string): ReachedTool => ({
   unavailable: wordAt(data, 'unavailable'),
 });
 
-/** A ceiling is what a policy takes from a right: all its words but where they stand. */
+/** Describes what a policy takes from a right, without the location of the policy. */
 const capWords = (cap: DataObject): string =>
   Object.entries(cap)
     .filter(([name]) => name !== 'from' && name !== 'file')
     .map(([name, value]) => `${name} ${dataWords(value)}`)
     .join(', ');
 
-/** A right and how far it goes: `fs.read notes/**`. */
+/** Describes a right and its scope: `fs.read notes/**`. */
 function grantWords(grant: DataObject): string {
   const name = wordAt(grant, 'name') || wordAt(grant, 'capability');
   const scope = at(grant, 'scope');

@@ -1,5 +1,5 @@
-// The form that starts a directive: one field for each input, limits that can only be lowered, and at its
-// foot what the run may do and what it costs at most.
+// Form that starts a directive: one field per input, limits that can only be lowered, and a summary
+// of the rights and the highest cost of the run.
 import { useId, useState } from 'preact/hooks';
 import type { ActionResult, ItemInput, ItemView, LimitMeter } from '../../model/api.ts';
 import { limitName, limitOrigin, limitValue } from '../../model/format.ts';

@@ -34,7 +34,7 @@ function readJson(text: string): Data | undefined {
   }
 }
 
-/** The value of an input, or what it has to be. */
+/** Returns the value of an input, or the description of a valid value. */
 function readInput(input: ItemInput, text: string): { value: Data } | { wants: string } {
   const { type, enum: options } = input;
   const chosen = options?.find((option) => asWritten(option) === text);

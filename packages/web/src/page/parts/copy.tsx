@@ -1,5 +1,5 @@
-// Text to take along: a command of the terminal that does the same, an id, an address. What is copied is
-// the text itself, whatever it looks like on the page.
+// Text to copy: an equivalent command of the terminal, an id, an address. The clipboard gets the
+// exact text, even if the page shows it in another form.
 import { useEffect, useState } from 'preact/hooks';
 import { Icon } from './icons.tsx';
 

@@ -4,7 +4,7 @@ import type { ComponentChildren } from 'preact';
 import { useEffect, useId, useRef } from 'preact/hooks';
 import { Button } from './button.tsx';
 
-/** Shown as long as it is rendered; `onClose` comes with Escape, the cross and a click outside. */
+/** Visible while it is rendered. `onClose` is called by Escape, the cross and a click outside. */
 export function Dialog(props: {
   title: string;
   onClose: () => void;

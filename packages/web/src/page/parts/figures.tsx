@@ -1,4 +1,4 @@
-// Numbers and times with their unit and, where there is one, their limit.
+// Numbers and times with their unit and, if present, their limit.
 import { signal } from '@preact/signals';
 import type { LimitMeter } from '../../model/api.ts';
 import { ago, clockTime, dayTime, limitName, limitValue } from '../../model/format.ts';
@@ -12,7 +12,7 @@ addEventListener('visibilitychange', () => {
   if (!document.hidden) now.value = Date.now();
 });
 
-/** Relative in lists (`ago`), exact on hover, with what it `took`; `clock` shows the time of day. */
+/** Relative in lists (`ago`), exact in the title, with the duration `took`. `clock` shows the time of day. */
 export function Time(props: { at: number; form?: 'ago' | 'clock' | 'exact'; took?: string }) {
   const { at, form = 'ago', took } = props;
   const title = took === undefined ? dayTime(at) : `${dayTime(at)}, took ${took}`;

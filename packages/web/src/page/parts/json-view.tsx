@@ -9,7 +9,7 @@ import { CopyButton } from './copy.tsx';
 import { ErrorState } from './states.tsx';
 import { ForeignText } from './untrusted-text.tsx';
 
-/** JSON that is whole is indented; anything else is left as it is. */
+/** Indents complete JSON. Other text remains unchanged. */
 function laidOut(text: string): string {
   if (!/^\s*[[{]/.test(text)) return text;
   try {

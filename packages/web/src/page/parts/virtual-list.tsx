@@ -15,10 +15,10 @@ interface VirtualListProps {
   row(index: number): ComponentChildren;
   keyOf(index: number): string;
   rowClass?(index: number): string;
-  /** How far a row is indented; CSS reads it as `--in`. */
+  /** Indentation of a row. CSS reads it as `--in`. */
   depthOf?(index: number): number;
   readonly selected?: number;
-  /** By click (unless there is `onPick`), arrows, Home, End, PageUp and PageDown. */
+  /** Called by click (unless `onPick` exists), arrows, Home, End, PageUp and PageDown. */
   onSelect?(index: number): void;
   onOpen?(index: number): void;
   /** By click on the row, but not on a link or a button in it, nor when text was selected. */
@@ -117,7 +117,7 @@ export function VirtualList(props: VirtualListProps) {
     if (!move || !onSelect || count === 0) return;
     event.preventDefault();
     const page = Math.max(1, Math.floor(view.height / rowHeight) - 1);
-    // Nothing is chosen yet: what is in sight comes first.
+    // Without a selection the keys start at the first visible row.
     const start = Math.ceil(view.top / rowHeight) - 1;
     const next = move(selected ?? start, page, count - 1);
     onSelect(Math.max(0, Math.min(count - 1, next)));

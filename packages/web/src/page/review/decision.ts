@@ -28,7 +28,7 @@ export interface DecisionDraft {
   readonly answer: string;
 }
 
-/** The narrowest of what is offered, and never a refusal by default. */
+/** Starts with the narrowest offered choice, and never with a denial. */
 export function firstDraft(review: ApprovalReview): DecisionDraft {
   const { choices, approval } = review;
   const word = choices.find((choice) => choice !== 'deny') ?? 'once';
@@ -59,7 +59,7 @@ const wholeNumber = (text: string): number | undefined =>
   /^[1-9]\d{0,6}$/.test(text.trim()) ? Number(text) : undefined;
 
 interface Around {
-  /** How many arguments are still folded. */
+  /** Number of arguments that are still folded. */
   readonly closed: number;
   readonly mayApprove: boolean;
   readonly isLive: boolean;

@@ -1,5 +1,5 @@
-// One approval, to be read before it is decided: facts of the runtime first, then why it is asked, where
-// its values came from and what the thread has and costs, the words of the model last and framed.
+// Review of one approval: first facts of the runtime, then the reason, the provenance of its
+// values, and the rights and cost of the thread. The text of the model is last, in a frame.
 import { useEffect, useRef, useState } from 'preact/hooks';
 import type {
   ApprovalReview,
@@ -387,7 +387,7 @@ export function ReviewPane({ id, onDecided }: { id: string; onDecided?: () => vo
           <>
             <Icon name="ask" class={approval.state === 'pending' ? 'you' : 'faint'} />
             <h1 class="cut">
-              {/* Words of a model are no heading of ours. */}
+              /* Text of a model must not become a heading of the page. */
               {approval.kind === 'question' ? (
                 <>{approval.directive ?? 'a thread'} asks</>
               ) : (

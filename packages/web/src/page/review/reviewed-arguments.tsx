@@ -1,5 +1,5 @@
 // Arguments exactly as they would be sent, as text, each with its labels and its origin. Long ones
-// are folded. `onOpened` is called when all of them were opened.
+// are folded. `onOpened` reports how many are still folded.
 import { useEffect, useState } from 'preact/hooks';
 import type { ArgumentView, LongText } from '../../model/api.ts';
 import { bytes, count } from '../../model/format.ts';
@@ -95,7 +95,7 @@ function FoldedValue(props: {
   );
 }
 
-/** `onOpened` gets how many are still folded, also at the beginning. */
+/** `onOpened` gets the number of folded arguments, also at the start. */
 export function ReviewedArguments(props: {
   arguments: readonly ArgumentView[];
   load?: LoadPiece;

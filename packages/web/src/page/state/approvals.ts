@@ -19,7 +19,7 @@ const snapshot = createSnapshot(takeFrame);
 type ApprovalReader = (approvals: readonly ListedApproval[]) => void;
 const readers = new Set<ApprovalReader>();
 
-/** Approvals as they change; answers with the end. */
+/** Subscribes to changed approvals. Returns the function that ends it. */
 export function onApprovals(reader: ApprovalReader): () => void {
   readers.add(reader);
   return () => void readers.delete(reader);

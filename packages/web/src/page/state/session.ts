@@ -9,11 +9,11 @@ export const me = signal<Me | undefined>(undefined);
 
 const RANK: Readonly<Record<WebRole, number>> = { view: 0, steer: 1, approve: 2 };
 
-/** Each role may what the one before it may. */
+/** A role includes the rights of the roles before it. */
 export const may = (role: WebRole): boolean =>
   me.value !== undefined && RANK[me.value.role] >= RANK[role];
 
-/** Asks the server who this is; a refusal means that there is no session. */
+/** Reads the actor of this session. A refusal means that no session exists. */
 export async function loadMe(): Promise<PageAnswer<Me>> {
   const answer = await get<Me>('me');
   if (answer.ok) {

@@ -1,6 +1,6 @@
-// One thread as it runs: its view, and its events in one flat array by number, without gap or double.
-// The newest events are read first and older ones after them; what the stream brings goes to the end,
-// and where something is missing it is read.
+// State of one thread: its view, and its events in one array by seq, without gaps or duplicates.
+// The newest events are read first, older ones after them. New events from the stream are appended,
+// and a gap is read.
 import { eventFlags } from '@kernmantle/core/journal';
 import { batch, signal } from '@preact/signals';
 import { useEffect, useMemo } from 'preact/hooks';
@@ -40,7 +40,7 @@ const TEXT_KEPT = 64 * 1024;
 /** Rights and acts change with what happens: read again, but not with every event. */
 const VIEW_MS = 700;
 
-/** Adds what comes right after the end or right before the beginning; what is there stays. */
+/** Appends or prepends adjacent events. Existing events do not change. */
 function joinEvents(
   events: readonly SlimEvent[],
   more: readonly SlimEvent[],

@@ -1,6 +1,6 @@
-// Threads as lists show them: one snapshot for a filter, and rows as they change. Rows that the filter
-// would not have found are left out; a row that stops to fit stays where it is until the list is read
-// anew, so that nothing moves under the pointer.
+// State of lists of threads: one snapshot per filter, and changed rows. New rows that do not match
+// the filter are dropped. An existing row that no longer matches stays until the list is read
+// again, so that nothing moves under the pointer.
 import { computed, signal } from '@preact/signals';
 import { useEffect } from 'preact/hooks';
 import type { ListedRun, StreamFrame, ThreadList, Totals } from '../../model/api.ts';
@@ -45,7 +45,7 @@ const totals = computed(() => list.value.totals);
 type RowReader = (rows: readonly ListedRun[]) => void;
 const rowReaders = new Set<RowReader>();
 
-/** Rows as they come, also those that the list does not show; answers with the end. */
+/** Subscribes to changed rows, listed or not. Returns the function that ends it. */
 export function onRows(reader: RowReader): () => void {
   rowReaders.add(reader);
   return () => void rowReaders.delete(reader);
@@ -132,13 +132,13 @@ function takeFrame(frame: Exclude<StreamFrame, { kind: 'reset' }>): void {
   if (frame.threads) for (const reader of rowReaders) reader(frame.threads);
 }
 
-/** The next page, when there is one. */
+/** Loads the next page, if one exists. */
 export function loadMore(): void {
   const { isLoading, next_cursor } = list.peek();
   if (!isLoading && next_cursor !== undefined) void load(false);
 }
 
-/** Reads the list anew, as after an error. */
+/** Reads the list again, for example after an error. */
 export const reloadThreads = (): void => void load(true);
 
 /** The list of threads that a view shows. */

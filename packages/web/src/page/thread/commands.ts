@@ -1,4 +1,4 @@
-// Commands of a terminal that do the same as the page, and what a sheet with limits comes to.
+// Equivalent commands of the terminal, and requests of the form for limits.
 import type { LimitMeter, ResumeWish, WebAction } from '../../model/api.ts';
 import { limitValue, shellWord } from '../../model/format.ts';
 

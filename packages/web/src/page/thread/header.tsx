@@ -19,7 +19,7 @@ import type { Acting } from './thread-actions.ts';
 const isRecord = (value: Data | undefined): value is DataObject =>
   typeof value === 'object' && value !== null && !Array.isArray(value);
 
-/** A field of an object as text; '' when there is none. */
+/** Returns a field of an object as text, or '' without one. */
 export function textAt(value: Data | undefined, name: string): string {
   const found = isRecord(value) ? value[name] : undefined;
   return typeof found === 'string' || typeof found === 'number' ? String(found) : '';

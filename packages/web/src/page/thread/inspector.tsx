@@ -1,5 +1,5 @@
-// One step, looked at closely: the decision about a call, the numbers and the reply of a turn, what a
-// hook answered; and the event as the journal has it.
+// Details of one step: the decision about a call, the numbers and the reply of a turn, the answer
+// of a hook, and the event in the journal.
 import { useState } from 'preact/hooks';
 import type { Data, EventDetail, SlimEvent } from '../../model/api.ts';
 import { clockTime, count, money, seconds } from '../../model/format.ts';

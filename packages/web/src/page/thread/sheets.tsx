@@ -42,7 +42,7 @@ const OpenChild = ({ run }: { run: ListedRun }) => (
   </li>
 );
 
-/** Names what is open and who stops too; a kill is offered only after a stop that was not answered. */
+/** Lists open calls and descendants. A kill is offered only after a stop without effect. */
 export function StopDialog(props: {
   view: ThreadView;
   rows: readonly TimelineEntry[];

@@ -11,7 +11,7 @@ interface StepChartProps {
   readonly limit?: number;
   /** Share of the limit at which a warning line is drawn. */
   readonly warnAt?: number;
-  /** How many turns there can be. */
+  /** Highest number of turns that the limit allows. */
   readonly turns?: number;
   readonly height?: number;
 }
@@ -114,7 +114,7 @@ function Last({
     ...(point.children > 0 ? [`children ${money(point.children)}`] : []),
     `own ${money(point.own)}`,
   ];
-  // Beside the step where there is room, else above the line that leads to it.
+  // The text is beside the step if it fits, else above the line to the step.
   const first = isRight
     ? Math.min(frame.y(total) + 1, frame.y(0) - 13 * lines.length + 8)
     : Math.max(10, frame.y(total) - 8 - 13 * (lines.length - 1));

@@ -27,7 +27,7 @@ export interface Acting {
   why(act: WebAction): string | undefined;
   readonly refusal?: RefusedAct;
   forget(): void;
-  /** A stop was asked for and nothing came of it within ten seconds. */
+  /** True if a stop had no effect within ten seconds. */
   readonly mayKill: boolean;
 }
 

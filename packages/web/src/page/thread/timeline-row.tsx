@@ -186,7 +186,7 @@ export function TimelineCells({ shown, scene }: { shown: ShownRow; scene: RowSce
         <span class="t" role="gridcell" />
         <span class="w" role="gridcell">
           <span class="said cut">
-            {/* The end of it is what is new. */}
+            /* New text arrives at the end. */
             <ForeignText text={shown.text.slice(-160)} />
           </span>
         </span>

@@ -1,5 +1,5 @@
-// Rows of the timeline as they are shown: folded from the events as those come, turns closed or open,
-// filtered, the rows of opened children below their child.
+// Visible rows of the timeline: folded from the events as they arrive, with closed or open turns, a
+// filter, and the rows of opened children below their child.
 import { useEffect, useMemo, useRef, useState } from 'preact/hooks';
 import type { SlimEvent } from '../../model/api.ts';
 import { createThreadFold, type FoldedThread, type ThreadFold } from '../../model/fold-thread.ts';
@@ -9,7 +9,7 @@ import type { TimelineEntry } from '../../model/timeline-entry.ts';
 /** From this many rows on, turns start closed. */
 export const MANY_ROWS = 2_000;
 
-/** While the beginning of a long thread is read page by page, what was there stays as it is. */
+/** Old rows stay visible while the start of a long thread is read page by page. */
 const SETTLES_MS = 250;
 
 /** New events at the end at once; those before the first when no more of them come. */

@@ -46,7 +46,7 @@ function ItemRow({ item, current }: { item: ListedItem; current: boolean }) {
   );
 }
 
-/** The address holds what is searched for, a moment after the last letter. */
+/** The address gets the search text a moment after the last letter. */
 function Search() {
   const { query } = route.value;
   const asked = query.get('q') ?? '';

@@ -1,5 +1,5 @@
-// One thread: what waits for a person, what it may do, what it did and was refused, what that cost, and
-// every step of it in time. All of it is one fold of one array of events.
+// Page of one thread: pending approvals, rights, effects and refusals, cost, and the timeline. All
+// of it is one fold of one array of events.
 import { useMemo, useState } from 'preact/hooks';
 import type { ListedRun, ThreadView } from '../../model/api.ts';
 import type { FoldedThread } from '../../model/fold-thread.ts';

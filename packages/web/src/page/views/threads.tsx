@@ -73,7 +73,7 @@ function Head({ wish }: { wish: ListWish }) {
   );
 }
 
-/** `50 of 1,210 · more below`: exact, or how many of what was read. */
+/** Text `50 of 1,210 · more below`, with an exact total or the number of rows read so far. */
 function Foot(props: { shown: number; wish: ListWish; news: number; onNews: () => void }) {
   const { shown, wish, news, onNews } = props;
   const { totals, next_cursor, isLoading, rows } = list.value;

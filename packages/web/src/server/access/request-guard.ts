@@ -64,7 +64,7 @@ function createAttempts(clock: Pick<Clock, 'monotonic'>) {
   };
 }
 
-/** The host of an origin as a browser sends it; undefined when it is none of ours to read. */
+/** Host of an origin. Undefined: not a valid web origin. */
 function originHost(origin: string): string | undefined {
   if (!URL.canParse(origin)) return undefined;
   const { protocol, host, origin: plain } = new URL(origin);

@@ -54,7 +54,7 @@ interface SessionState {
   readonly links: Map<string, KeptLink>;
   readonly sessions: Map<string, KeptSession>;
   readonly used: Set<string>;
-  /** How many each token has opened, also such as are over. */
+  /** Number of sessions that each token has opened, including ended ones. */
   readonly opened: Map<string, number>;
 }
 

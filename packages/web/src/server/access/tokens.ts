@@ -46,7 +46,7 @@ interface KeptToken extends WebToken {
 
 export type TokenStore = ReturnType<typeof openTokens>;
 
-/** SHA-256 in hex: what is kept of a secret with 256 bits. */
+/** SHA-256 in hex, the stored form of a secret with 256 bits. */
 export const secretHash = (secret: string): string => digest('sha256', secret);
 
 export const isSecretHash = (text: string): boolean => /^[0-9a-f]{64}$/.test(text);

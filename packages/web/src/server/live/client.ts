@@ -38,7 +38,7 @@ export function createClient(
     if (!missed.has(topic)) missed.set(topic, after);
   }
 
-  /** A reset takes the place of what was missed, one for each topic. */
+  /** Replaces missed frames by one reset per topic. */
   function tellMissed(): void {
     for (const [topic, after] of missed) {
       if (!topics.has(topic)) {

@@ -103,7 +103,7 @@ export function createFleetWatch(ports: FleetPorts) {
     move(): void {
       hasMoved = true;
     },
-    /** Is it time to tell those who listen? */
+    /** True if the next read is due. */
     isDue(): boolean {
       const age = clock.monotonic() - since;
       return fleet !== undefined && (age >= AGAIN_MS || (hasMoved && age >= KEPT_MS));

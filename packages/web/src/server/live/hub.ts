@@ -33,7 +33,7 @@ const UNKNOWN: HubPosition = { number: undefined, seqs: new Map() };
 /** All clients, each with its position for the next start of the reader. */
 type HubClients = Map<HubClient, HubPosition>;
 
-/** A reading of the store, while there is one. */
+/** An active reader of the store, if any. */
 type ReadingLife = ReturnType<typeof createReadingLife>;
 
 function createReadingLife(ports: HubPorts, clients: HubClients, onBegin: () => void) {
@@ -64,7 +64,7 @@ function createReadingLife(ports: HubPorts, clients: HubClients, onBegin: () => 
     } else await made.stop();
   }
 
-  /** Begins to read, unless it does; with clients it tries again until there is something to read. */
+  /** Starts the reader if none is active. With clients it retries until a store exists. */
   function wake(): Promise<void> {
     used = clock.monotonic();
     if (reading || isClosed) return Promise.resolve();
@@ -135,7 +135,7 @@ function tellSince(
   for (const frame of roundFrames(missed, topics)) client.batch(frame, topics);
 }
 
-/** From where it is, or from now on; what comes while it is let in waits for that. */
+/** Starts at its position, or now. Changes during the join wait for its end. */
 async function join(
   life: ReadingLife,
   client: HubClient,
@@ -195,7 +195,7 @@ function subscriptionOf(
       for (const topic of added) client.topics.add(topic);
       const position = after === undefined ? undefined : readPosition(after, mark);
       const seqs = new Map([...(clients.get(client)?.seqs ?? []), ...(position?.seqs ?? [])]);
-      // INVARIANT: however often it changes its mind, only what it listens to is kept of it.
+      // INVARIANT: the position of a client never contains threads outside of its topics.
       for (const thread of seqs.keys()) if (!wanted.has(threadTopic(thread))) seqs.delete(thread);
       clients.set(client, { number: undefined, seqs });
       if (added.length > 0) void join(life, client, added, position);

@@ -224,7 +224,7 @@ function createRounds(ports: ReadingPorts, from: number, trouble: (problem: Fail
   };
 }
 
-/** The same look for all who listen to it, when it is time. */
+/** Sends one read of the fleet to all its clients when it is due. */
 async function tellFleet(
   fleet: ReturnType<typeof createFleetWatch>,
   listening: ReadonlySet<HubClient>,
@@ -268,14 +268,14 @@ export function createReading(ports: ReadingPorts, from: number) {
     },
   });
 
-  /** Said now and then, as long as it lasts. */
+  /** Reports a problem at intervals while it lasts. */
   function trouble(problem: Failure): void {
     if (stop.signal.aborted || clock.monotonic() - troubledAt < TROUBLE_MS) return;
     troubledAt = clock.monotonic();
     ports.onError(new Error(problem.error.detail.message));
   }
 
-  /** Answers how much of the time went to rows, which have a time of their own. */
+  /** Returns the time that rows took, because rows have their own schedule. */
   async function flush(isForced: boolean): Promise<number> {
     for (const frame of texts.take()) {
       for (const client of watched.clientsOf(frame.thread)) client.text(frame);

@@ -72,7 +72,7 @@ export function createWatchedThreads({ store, onRead, onBehind }: WatchedPorts) 
     return { ok: true, output: read.output.map(slimEvent) };
   }
 
-  /** Up to where the others are; what comes then reaches it with them. */
+  /** Reads up to the position of the other clients. Later events reach all of them together. */
   async function catchUp(client: HubClient, thread: string, watched: Watched): Promise<void> {
     for (;;) {
       const [at, cursor] = [client.cursors.get(thread), watched.cursor];

@@ -1,4 +1,4 @@
-// Frames as they go over the wire. The hub hands one object to many clients; it is put into words once.
+// Frames in their form on the wire. The hub sends one object to many clients; it is serialized once.
 import type { ListedRun, StreamFrame } from '../../model/api.ts';
 
 /** Bounds per client. A client that exceeds them gets a reset. */
@@ -49,7 +49,7 @@ const eventsIn = (frame: StreamFrame): number =>
     ? (frame.events ?? []).reduce((sum, { events }) => sum + events.length, 0)
     : 0;
 
-/** How much a client has not taken yet, and whether one more frame may be added to it. */
+/** Tracks the bytes that a client has not taken, and decides whether one more frame fits. */
 export function createBacklog(bytes: () => number) {
   let events = 0;
   let stuckSince: number | undefined;

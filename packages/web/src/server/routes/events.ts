@@ -1,5 +1,5 @@
-// The journal of a thread: pages of slim events, one with its content, a find in all of it, how something came
-// to be, and what was too long for it.
+// Routes of the journal of a thread: pages of slim events, one event with its content, a search,
+// provenance, and artifacts.
 import { fail, type Json, masked, type Outcome, ok, parseJson } from '@kernmantle/core/base';
 import { slimEvent } from '@kernmantle/core/journal';
 import { reports } from '@kernmantle/core/reports';

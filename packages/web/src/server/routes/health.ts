@@ -1,5 +1,5 @@
-// `GET health`: what `doctor` finds, and how the server itself is. `GET fleet`: who works, what waits for
-// whom and who holds what, and what a larger fleet would need.
+// `GET health`: findings of `doctor`, and figures of the server. `GET fleet`: workers, queues and
+// leases.
 import { type Outcome, ok } from '@kernmantle/core/base';
 import { reports } from '@kernmantle/core/reports';
 import type { FleetState, FleetView, HealthView } from '../../model/api.ts';
@@ -32,7 +32,7 @@ function createFindings({ runtime, clock, env }: WebParts) {
   };
 }
 
-/** Returns null if there is no store, because no thread ever ran. */
+/** Returns null if there is no store, because no thread ever ran, or if the store has no fleet. */
 async function fleetOf({ hub, store }: WebParts): Promise<Outcome<FleetState | null>> {
   const opened = await store();
   if (!opened.ok) return opened.error.code === 'not_found' ? ok(null) : opened;

@@ -16,7 +16,7 @@ const TRY_AGAIN: ReadonlySet<string> = new Set(['unavailable', 'internal_error',
 
 type Once = (
   context: Context<ApiEnv>,
-  /** `key`: what a signal is called, the same for the same act. */
+  /** The `key` names the signal. It is the same for a retry. */
   work: (key: string | undefined) => Promise<Outcome<unknown>>,
 ) => Promise<Response>;
 
@@ -27,7 +27,7 @@ interface Done {
 
 const digestOf = (text: string): string => createHash('sha256').update(text).digest('base64url');
 
-/** `kept`: of how many the answers are remembered. */
+/** `kept` is the number of remembered answers. */
 export function createOnce(kept = KEPT): Once {
   const done = createRecent<string, Done | null>(kept);
   return async (context, work) => {

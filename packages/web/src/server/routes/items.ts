@@ -1,5 +1,5 @@
-// `GET items` and `items/KIND/ID`: what there is, what each item may do, and what came of it. Nothing of an
-// item is run or expanded here; one with errors is shown with them.
+// `GET items` and `items/KIND/ID`: the items, their rights, and their runs. No item is run or
+// expanded here. An item with errors is listed with them.
 import {
   compact,
   fail,

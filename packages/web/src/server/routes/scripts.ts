@@ -108,7 +108,7 @@ interface FoundScript {
   readonly text: string;
 }
 
-/** Under the project, by no link, and not in what is hidden. */
+/** Finds a script inside the project. Links and hidden folders are refused. */
 function findScript(runtime: Runtime, id: string): Outcome<FoundScript> {
   const parts = id.split('/');
   const isPlain = parts.every((part) => part !== '' && !isSkipped(part) && !part.includes('\\'));

@@ -1,4 +1,4 @@
-// Threads: the list, one of them, its tree, what it cost and what it ran; and starting one.
+// Routes of threads: list, view, tree, cost, items that ran; and the start of a thread.
 import { fail, type JsonObject, type Outcome, ok } from '@kernmantle/core/base';
 import { reports } from '@kernmantle/core/reports';
 import {
@@ -101,7 +101,7 @@ async function pageOf(store: Store, wanted: WantedThreads) {
   if (!page.ok || since === 0) return page;
   const time = filter.order_by === 'updated' ? 'updated' : 'created';
   const rows = page.output.rows.filter((row) => row[time] >= since);
-  // The newest come first: after one that is too old there is none left.
+  // Rows are sorted newest first, so all rows after the first old one are old.
   return ok(rows.length < page.output.rows.length ? { rows } : page.output);
 }
 

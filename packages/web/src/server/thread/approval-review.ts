@@ -39,7 +39,7 @@ interface Story {
   readonly events: CallEvents;
 }
 
-/** The call that asks; a right or a question is asked for in a call, too. */
+/** The call of the request. Rights and questions are also requested in a call. */
 function entryOf({ calls }: CallBook, { id, binding }: Approval): Call | undefined {
   const named = plainText(binding.call ?? '');
   return calls.list().findLast((call) => call.approval?.id === id) ?? calls.find(named);
@@ -62,7 +62,7 @@ async function storyOf(
   return ok({ row: row.output, book: book.output, ...(entry && { entry }), events: events.output });
 }
 
-/** The whole of what was cut for the list, where the call still has it; a guard may have changed it. */
+/** Full text of a value that the list cuts, if the call still has the same value. A guard may have changed it. */
 function wholeValue(name: string, shown: Json, story: Story | undefined): Json {
   if (typeof shown !== 'string' || !CUT.test(shown) || !story?.entry) return shown;
   const given = getOwn(givenTo(story.entry, story.events), name);
@@ -199,7 +199,7 @@ function wordsOf({ kind, shown }: Approval): Partial<ApprovalReview> {
 const textsIn = (value: Json | undefined): string[] =>
   Array.isArray(value) ? value.map((one) => masked(plainText(one))) : [];
 
-/** Which arguments are tainted and what was done before, as it was noted when it was asked. */
+/** Tainted arguments and earlier calls, as recorded with the request. */
 function toldOf({ kind, shown }: Approval): Partial<ApprovalReview> {
   if (kind !== 'call') return {};
   const tainted = Object.entries(isObject(shown.tainted) ? shown.tainted : {}).map(

@@ -35,7 +35,7 @@ async function eventAt(
   return ok(event?.ok ? event.output : undefined);
 }
 
-/** The events of a call, as far as there are some. */
+/** Events of a call, as far as they exist. */
 export interface CallEvents {
   readonly call?: RecordedOf<'tool_call'>;
   readonly denial?: RecordedOf<'permission_denied'>;
@@ -94,7 +94,7 @@ function rolesOf(library: Library, tool: string): ReadonlyMap<string, string> {
   return new Map(named.flatMap(({ name, role }) => (role === undefined ? [] : [[name, role]])));
 }
 
-/** One argument as it would be sent; the beginning of it when it is long. */
+/** One argument in its exact form, or its start if it is long. */
 export function argumentView(
   name: string,
   value: Json,
@@ -161,7 +161,7 @@ const AT: Readonly<Record<string, Stage>> = {
 function refusedAt(call: Call, detail: JsonObject): Stage | undefined {
   const stage = call.denial?.stage;
   const isMissing = typeof detail.missing === 'string' && detail.missing !== '';
-  // A right is looked at again where it is known what the call leads to; nothing is done before that.
+  // A primitive checks rights again when the target is known, before any effect.
   const isRefused = isMissing || typeof detail.rule === 'string';
   if (stage === 'primitive' && isRefused) return 'right';
   if (stage !== undefined && Object.hasOwn(AT, stage)) return AT[stage];
@@ -177,7 +177,7 @@ const ruleIn = (detail: JsonObject): string => {
   );
 };
 
-/** The gates in their order: what is before the one that refused was passed, what is after was not reached. */
+/** Gates in order. Those before the refusing gate were passed, those after it were not reached. */
 export function gatesOf(entry: Call, events: CallEvents): Gate[] {
   const fault = faultOf(events);
   const detail = fault?.detail ?? {};

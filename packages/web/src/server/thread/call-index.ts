@@ -1,6 +1,6 @@
-// The journals of threads by their calls: what was asked for, allowed, refused, done. A journal only grows,
-// so each is read once and from where it was left; what is kept of a call are names and numbers, its
-// content stays in the store.
+// Projects the journal of a thread to its calls: requests, approvals, refusals, results. A journal
+// only grows, so each is read once and continued from the last position. The cache keeps names and
+// numbers; the content stays in the store.
 import { createRecent, type Outcome, ok } from '@kernmantle/core/base';
 import { calls, decode, type Recorded, type RecordedOf, replyText } from '@kernmantle/core/journal';
 import type { Store } from '@kernmantle/core/store';

@@ -106,7 +106,7 @@ const granted = ({ start }: CallBook): Tally[] =>
     }),
   );
 
-/** The rights that let this call through; that to call the tool only where there is no narrower one. */
+/** Rights that allow this call. The right to call the tool counts only without a narrower one. */
 function lettingThrough(library: Library, book: CallBook, entry: Call): string {
   const { catalog } = library.capabilities();
   const rights = granted(book);

@@ -15,7 +15,7 @@ export function textPiece(text: string, offset = 0, length = PIECE_BYTES): LongT
   while (isInside(bytes[from])) from += 1;
   let to = Math.min(bytes.length, from + Math.min(length, PIECE_BYTES));
   if (to < bytes.length) while (to > from && isInside(bytes[to])) to -= 1;
-  // A character is longer than what was asked for: it comes whole.
+  // A character that is longer than the requested piece is returned whole.
   if (to === from && to < bytes.length) for (to += 1; isInside(bytes[to]); ) to += 1;
   return {
     text: bytes.subarray(from, to).toString(),
@@ -39,6 +39,6 @@ export function partAt(value: Json, pointer: string): Outcome<Json> {
   return ok(part ?? null);
 }
 
-/** A text as it is, everything else as JSON. */
+/** Returns a text unchanged, and everything else as JSON. */
 export const textOf = (value: Json): string =>
   typeof value === 'string' ? value : JSON.stringify(value, null, 2);

@@ -1,5 +1,5 @@
-// One thread as its page shows it: what it may do and did, what waits, what can be asked of it, and how far
-// its limits can be raised.
+// View of one thread for its page: rights and their use, pending approvals, possible actions, and
+// ceilings of its limits.
 import {
   fail,
   getOwn,
@@ -66,7 +66,7 @@ const OWN = ['turns', 'tool_calls'] as const;
 const shown = (name: BudgetKind, value: bigint): number =>
   name === 'spend' ? Number(value) / NANO : Number(value);
 
-/** The most that a child can have: what it used, and what those above have left. */
+/** Ceilings of a child: its own use plus the rest of its ancestors. */
 async function leftAbove(store: Store, row: ThreadRow): Promise<Outcome<Amounts>> {
   const [own, ...above] = row.chain;
   if (own === undefined || above.length === 0) return ok({});
