@@ -21,23 +21,23 @@ export type Data =
   | { readonly [name: string]: Data };
 export type DataObject = { readonly [name: string]: Data };
 
-/** `GET me`, and what `POST session` answers with besides the `key`. */
+/** Answer of `GET me`, and of `POST session` without the `key`. */
 export interface Me {
   readonly who: string;
   readonly role: WebRole;
-  /** The name of the project's folder, and where it is. */
+  /** Name and path of the project folder. */
   readonly project: string;
   readonly path: string;
   readonly version: string;
   readonly currency: string;
-  /** Machines share its store, and workers run its threads. */
+  /** True if machines share the store and workers run the threads. */
   readonly fleet: boolean;
   readonly expires: number;
 }
 
 /** A limit and its use. Money is in the currency of `Me`, time in seconds. */
 export interface LimitMeter {
-  /** `spend`, `turns`, `tokens`, `duration_seconds`, `tool_calls`, `spawns`, …: as limits are called. */
+  /** Name of the limit: `spend`, `turns`, `tokens`, `duration_seconds`, `tool_calls`, `spawns`, … */
   readonly name: string;
   readonly used: number;
   readonly reserved: number;
@@ -139,7 +139,7 @@ export interface ThreadView {
   readonly children: readonly ListedRun[];
   /** Actions that the current status allows. */
   readonly acts: readonly WebAction[];
-  /** For the sheet that raises limits: by the name of the limit, the highest that would be taken and whose word that is. */
+  /** Highest value that each limit can be raised to, and the source of that ceiling. */
   readonly ceilings: { readonly [limit: string]: { readonly max: number; readonly from: string } };
   /** Highest possible cost of the next turn. Absent if it cannot be computed. */
   readonly worst_turn?: number;
@@ -149,8 +149,8 @@ export interface ThreadView {
 export type WebAction = 'pause' | 'resume' | 'inject' | 'interrupt' | 'stop' | 'kill' | 'replay';
 
 /**
- * `GET threads/ID/events`, oldest first: those from `after` on, or the last ones before `before`; the
- * newest when neither is given.
+ * `GET threads/ID/events`, oldest first: events after `after`, or the last ones before `before`.
+ * Without both it returns the newest.
  */
 export interface EventPage {
   readonly events: readonly SlimEvent[];
@@ -193,7 +193,7 @@ export interface EventDetail {
   readonly raw: LongText;
   /** The part that a person reads: arguments, the result, a message. */
   readonly content?: LongText;
-  /** The seqs of the call, its denial and its result, when this is one of them. */
+  /** Seqs of the call, its denial and its result, if the event is one of them. */
   readonly call?: { readonly call?: number; readonly denied?: number; readonly result?: number };
   readonly arguments?: readonly ArgumentView[];
   readonly gates?: readonly Gate[];
@@ -203,10 +203,10 @@ export interface EventDetail {
   readonly why?: string;
   /** Only for a hook: its condition in the current version of the directive. */
   readonly when?: string;
-  /** Ways out, the line to add among them. */
+  /** Remedies, including the line to add. */
   readonly ways?: readonly string[];
   readonly artifacts?: readonly string[];
-  /** The command that shows the same. */
+  /** Command of the terminal that shows the same. */
   readonly command: string;
 }
 
@@ -216,13 +216,13 @@ export interface ProvenanceStep {
   readonly place: { readonly file: string | null; readonly line: number | null };
   readonly labels: readonly string[];
   readonly sources: readonly string[];
-  /** Earlier ones that it was made of. */
+  /** Ids of earlier steps that are its inputs. */
   readonly from: readonly number[];
   /** Seq of the event that the step represents. */
   readonly seq?: number;
 }
 
-/** `GET threads/ID/provenance`: as `km provenance --json`. */
+/** `GET threads/ID/provenance`: same fields as `km provenance --json`. */
 export interface ProvenanceView {
   readonly subject: string;
   readonly refusal: Data;
@@ -245,7 +245,7 @@ export interface ListedApproval {
   readonly directive?: string;
   /** Short name of the call or right: tool and target. Untrusted. */
   readonly title: string;
-  /** The rule, guard or tier that asks. */
+  /** Rule, guard or tier that requires the approval. */
   readonly rule?: string;
   readonly shown: DataObject;
   readonly uses: number;
@@ -274,7 +274,7 @@ export interface ApprovalReview {
   readonly tool?: string;
   readonly effect?: string;
   readonly tier?: string;
-  /** One that `is_cut` comes in pieces from `GET approvals/ID/argument?name=NAME&offset=N`: a `LongText`. */
+  /** An argument that `is_cut` is read in pieces from `GET approvals/ID/argument?name=NAME&offset=N` (`LongText`). */
   readonly arguments: readonly ArgumentView[];
   readonly gates: readonly Gate[];
   readonly provenance?: ProvenanceView;
@@ -292,7 +292,7 @@ export interface ApprovalReview {
   readonly before?: readonly {
     readonly at: string;
     readonly thread: string;
-    /** With the same values where they steer. */
+    /** True if the steering arguments had the same values. */
     readonly same?: boolean;
     readonly came_to: string;
   }[];
@@ -325,7 +325,7 @@ export interface DecisionRequest {
   readonly digest: string;
   readonly uses?: number;
   readonly for_seconds?: number;
-  /** With `scope`, of a call: what its path or address may be, `GLOB` or `NAME=GLOB`. */
+  /** Only with `scope`, for a call: allowed path or address, `GLOB` or `NAME=GLOB`. */
   readonly glob?: string;
   readonly beyond?: boolean;
   readonly why?: string;
@@ -340,7 +340,7 @@ export interface ResumeWish {
   readonly why?: string;
 }
 
-/** `POST threads/ID/inject`: goes in before the next turn. */
+/** `POST threads/ID/inject`: adds a message before the next turn. */
 export interface InjectRequestBody {
   readonly text: string;
   readonly role: 'user' | 'system';
@@ -383,7 +383,7 @@ export interface ActionResult {
   readonly status: string;
 }
 
-/** `GET threads/ID/cost`: by turn, hooks apart. */
+/** `GET threads/ID/cost`: cost per turn. Hooks are separate. */
 export interface ThreadCostView {
   readonly turns: readonly {
     readonly turn: number;
@@ -416,7 +416,7 @@ export interface CostGroup {
   readonly spend: string;
   /** Only by directive: `hook` is the cost of its runs as a hook of other threads. */
   readonly kind?: 'hook';
-  /** By directive: refusals, and ends at a limit. */
+  /** Only by directive: number of refusals, and of ends at a limit. */
   readonly denied?: number;
   readonly at_limit?: number;
   /** Only by model. `input` does not include tokens from a cache. */
@@ -425,7 +425,7 @@ export interface CostGroup {
   readonly cached?: number;
   readonly output?: number;
   readonly price_row?: string;
-  /** By day: what each model took of it. */
+  /** Only by day: cost of each model. */
   readonly models?: readonly { readonly name: string; readonly spend: string }[];
   readonly estimated?: boolean;
 }
@@ -584,7 +584,7 @@ export interface FleetQueue {
   readonly items: string;
   readonly ready: number;
   readonly later: number;
-  /** Since when the first of them waits, by the clock of the store. */
+  /** Start of the longest wait, by the clock of the store. */
   readonly oldest: number;
   readonly served_by: number;
 }
@@ -595,7 +595,7 @@ export interface FleetHold {
   readonly directive: string;
   readonly status: string;
   readonly worker: string;
-  /** By the clock of the store; renewed every few seconds as long as its worker lives. */
+  /** End of the lease by the clock of the store. A live worker renews it every few seconds. */
   readonly lease_until: number;
 }
 
@@ -613,7 +613,7 @@ export interface FleetState {
   readonly place: string;
   /** Time of the store at this read. `heard`, `oldest` and `lease_until` use the same clock. */
   readonly now: number;
-  /** This project, as workers have to serve it. */
+  /** This project, in the form that workers register. */
   readonly own: { readonly project: string; readonly items: string } | null;
   readonly workers: readonly FleetWorker[];
   readonly queues: readonly FleetQueue[];
@@ -623,17 +623,17 @@ export interface FleetState {
 }
 
 export interface FleetView {
-  /** Null: the store is a file, and threads run in the process that was asked. */
+  /** Null: the store is a file, and threads run in the process of the server. */
   readonly fleet: FleetState | null;
   /** A stream that starts at this position continues the view without a gap. */
   readonly position: string;
 }
 
-/** One frame of a stream. `id` is the position; `text` and `reset` have none. */
+/** A frame of a stream. `id` is the position; `text` and `reset` have none. */
 export type StreamFrame =
   | {
       readonly kind: 'batch';
-      /** Whole rows; the last one of an id counts. */
+      /** Complete rows; the last one of an id wins. */
       readonly threads?: readonly ListedRun[];
       readonly totals?: Totals;
       readonly approvals?: readonly ListedApproval[];
@@ -643,9 +643,9 @@ export type StreamFrame =
         readonly events: readonly SlimEvent[];
       }[];
     }
-  /** A piece of the reply under way; may be left out, and is gone when its `assistant_message` comes. */
+  /** A piece of the current reply. It can be dropped, and `assistant_message` replaces it. */
   | { readonly kind: 'text'; readonly thread: string; readonly text: string }
-  /** Something was left out: read the snapshot of this topic again, events from `after` on. */
+  /** Frames were dropped: read the snapshot of this topic again, and events from `after` on. */
   | { readonly kind: 'reset'; readonly topic: string; readonly after?: number };
 
 /** A topic is `threads`, `approvals`, `fleet` or `thread:ID`. */

@@ -3,7 +3,7 @@
 import type { ListedRun } from './api.ts';
 import type { TimelineEntry } from './timeline-entry.ts';
 
-/** A chart shows no more steps than this; of a longer thread every second, third, … turn. */
+/** Highest number of steps of a chart. A longer thread shows every n-th turn. */
 const MOST_POINTS = 200;
 
 /** Sums up to and including this turn. */
@@ -22,7 +22,7 @@ interface CostSeries {
 
 const spendOf = ({ cost }: ListedRun): number => Number(cost['spend'] ?? 0) || 0;
 
-/** `below` are the children as the list has them: what those spent that have not ended yet counts now. */
+/** `below` are the listed children. The cost of a running child counts up to now. */
 export function costSeries(
   rows: readonly TimelineEntry[],
   below: readonly ListedRun[] = [],

@@ -6,7 +6,7 @@ interface DayPart {
   readonly model: string;
   readonly from: number;
   readonly to: number;
-  /** Which of the series it is, for its colour. */
+  /** Index of the series, which selects its colour. */
   readonly series: number;
 }
 export interface DayBar {
@@ -32,7 +32,7 @@ const amountOf = ({ spend }: { readonly spend: string }): number => Math.max(0, 
 
 const dayOf = (at: number): string => new Date(at).toISOString().slice(0, 10);
 
-/** 1, 2 or 5 times a power of ten, so that about four of them reach the top. */
+/** Returns 1, 2 or 5 times a power of ten, for about four ticks. */
 function tickStep(top: number): number {
   const rough = top / 4;
   const power = 10 ** Math.floor(Math.log10(rough));
@@ -88,7 +88,7 @@ export function daySeries(report: CostReport, now: number): DaySeries {
     (most, { spend, parts }) => Math.max(most, spend, parts.at(-1)?.to ?? 0),
     0,
   );
-  // Less than a millionth is drawn as nothing.
+  // A cost under a millionth is drawn as zero.
   const reach = highest > 1e-6 ? highest : 1;
   const step = tickStep(reach);
   const count = Math.max(1, Math.ceil(reach / step - 1e-9));

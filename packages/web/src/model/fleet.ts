@@ -3,7 +3,7 @@
 import type { FleetQueue, FleetState, FleetWorker, ListedRun, Tone } from './api.ts';
 import { count, seconds } from './format.ts';
 
-/** Which workers may take a thread is a matter of these three. */
+/** Key of the three properties that decide which workers may take a thread. */
 export const queueKey = (tenant: string, project: string, items: string): string =>
   [tenant, project, items].join(' ');
 
@@ -23,10 +23,10 @@ export const isUnserved = (
 export const NO_WORKER = 'no worker serves it';
 export const SERVE_IT = 'start `km worker` where this project has the same items; it waits';
 
-/** `host:4711` of what leases call it; the rest tells processes apart, not people. */
+/** Returns `host:4711` of the owner of a lease. The rest only distinguishes processes. */
 export const workerName = (id: string): string => id.replace(/@[0-9a-f.]+$/, '');
 
-/** Leases do not depend on clocks of machines; times that people see do. */
+/** Leases do not depend on clocks of machines, but visible times do. */
 const CLOCK_OFF_MS = 5000;
 /** A worker reports to the store every three seconds. */
 const SILENT_MS = 8000;
@@ -39,7 +39,7 @@ export function workerMood(worker: FleetWorker, now: number): readonly [string, 
   return worker.busy > 0 ? ['at work', 'run'] : ['free', 'ok'];
 }
 
-/** `10 m 00 s ahead`; empty: it is right. */
+/** Text `10 m 00 s ahead`, or empty if the clock is correct. */
 export const clockWords = ({ clock_off: off }: Pick<FleetWorker, 'clock_off'>): string =>
   Math.abs(off) < CLOCK_OFF_MS
     ? ''

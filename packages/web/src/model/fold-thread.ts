@@ -14,7 +14,7 @@ import {
 } from './timeline-entry.ts';
 
 export interface FoldedThread {
-  /** In the order of their first events; a row that changed is another object. */
+  /** Rows in the order of their first events. A changed row is a new object. */
   readonly rows: readonly TimelineEntry[];
   readonly events: number;
   readonly unreadable: number;
@@ -40,10 +40,10 @@ interface Folding {
   recent: number[];
   /** The row of the current turn. */
   turn: number;
-  /** The rows of the last failure of this turn, and of the one that was tried again; -1 for none. */
+  /** Rows of the last failure of this turn and of the retried one; -1 for none. */
   failure: number;
   tried: number;
-  /** The reason of the last failure of this turn; '' for none. */
+  /** Reason of the last failure of this turn; '' for none. */
   reason: string;
   readonly seen: { events: number; unreadable: number; first: number; last: number };
   readonly span: { started?: number; ended?: number };
@@ -61,9 +61,9 @@ const reach = (fold: Folding, ts: number): void =>
 
 function beginTurn(fold: Folding, event: SlimEvent): void {
   const now = rowAt(fold, fold.turn);
-  // One more try of the same request is the same turn.
+  // A retry of the same request belongs to the same turn.
   if (now?.turn === event.turn && now.end === undefined) return;
-  // Whatever broke its reply off: it is over when the next one begins.
+  // An open turn ends when the next one begins, even if its reply was interrupted.
   if (now?.state === 'open') change(fold, fold.turn, { state: 'done', end: now.until ?? event.ts });
   fold.recent = [];
   fold.failure = fold.tried = -1;
@@ -106,7 +106,7 @@ function beginCall(fold: Folding, event: SlimEvent): void {
   const id = event.call_id ?? `#${event.seq}`;
   const again = fold.calls.get(id);
   const before = rowAt(fold, again);
-  // Done again under the same name: by a hook, or by the process that took over.
+  // A hook or another process can repeat a call under the same id.
   if (again !== undefined && before && before.turn === event.turn) {
     change(fold, again, { state: 'open' });
     fold.open.add(again);
@@ -120,7 +120,7 @@ function beginCall(fold: Folding, event: SlimEvent): void {
   if (event.thread !== undefined) fold.children.set(event.thread, at);
 }
 
-/** The last call of the turn that nothing came of yet, and that fits. */
+/** Finds the last call of the turn without a result that fits. */
 function lastOpen(fold: Folding, fits: (row: TimelineEntry) => boolean): number | undefined {
   while (fold.recent.length > 0 && !fold.open.has(fold.recent.at(-1) ?? -1)) fold.recent.pop();
   return fold.recent.findLast((at) => {
@@ -129,7 +129,7 @@ function lastOpen(fold: Folding, fits: (row: TimelineEntry) => boolean): number 
   });
 }
 
-/** The call that was refused; a journal that does not name it tells it by the order. */
+/** Finds the refused call. If the journal does not name it, the order decides. */
 function refusedCall(
   fold: Folding,
   { call_id, tool, turn: number }: SlimEvent,
@@ -291,7 +291,7 @@ function note(fold: Folding, event: SlimEvent): void {
   push(fold, { ...own, name: event.type, text: event.text ?? event.preview ?? event.reason ?? '' });
 }
 
-/** Tries of one request that fail with the same words are one row. */
+/** Failed attempts of one request with the same text share one row. */
 function failed(fold: Folding, event: SlimEvent): void {
   const row = rowAt(fold, fold.tried);
   if (row?.turn === event.turn && row.text === event.text) {

@@ -20,7 +20,7 @@ export interface StepBox {
 }
 
 interface StepChoice {
-  /** Also what does not carry the label that decided. */
+  /** True to include steps without the label that decided. */
   readonly isWhole: boolean;
   readonly opened: ReadonlySet<number>;
   readonly limit: number;
@@ -38,7 +38,7 @@ interface StepGraph {
 /** A graph of at most this many steps is shown whole. */
 const SMALL = 8;
 
-/** The labels that the refusal speaks of; without a word about one, those that are not only `untrusted`. */
+/** Labels that the refusal mentions. If it mentions none, all except `untrusted`. */
 function decidingLabels({ labels, refusal }: ProvenanceView): readonly string[] {
   if (refusal === null || refusal === undefined) return [];
   const words = JSON.stringify(refusal);
@@ -62,7 +62,7 @@ function placeWords({ file, line }: ProvenanceStep['place']): string {
 const wordsOf = (...parts: readonly string[]): string =>
   parts.filter((part) => part !== '').join(', ');
 
-/** Ids of steps that the end is made of, directly or through others. */
+/** Ids of steps that the end depends on, directly or indirectly. */
 function reachingEnd(steps: readonly ProvenanceStep[], ends: readonly number[]): Set<number> {
   const reached = new Set(ends);
   for (const { id, from } of steps.toReversed()) {
@@ -72,7 +72,7 @@ function reachingEnd(steps: readonly ProvenanceStep[], ends: readonly number[]):
   return reached;
 }
 
-/** Paths to the end on which the label that decided is carried, or all of it. */
+/** Steps on paths of the deciding label to the end, or all steps. */
 function chosenSteps(view: ProvenanceView, isWhole: boolean): ProvenanceStep[] {
   const seen = new Set<number>();
   const once = view.nodes.filter(({ id }) => !seen.has(id) && seen.add(id));
@@ -124,7 +124,7 @@ function runsOf(steps: readonly ProvenanceStep[], last: ReadonlySet<number>): Pr
   return [...runs.values()].filter((run) => run.length > 1);
 }
 
-/** Sources that come in at a step: one box for each, above the first that names it. */
+/** Labels of sources that enter at a step. Each source gets one box. */
 function sourceLabels(steps: readonly ProvenanceStep[]): Map<string, readonly string[]> {
   const found = new Map<string, readonly string[]>();
   for (const { sources, labels } of steps) {
@@ -136,7 +136,7 @@ function sourceLabels(steps: readonly ProvenanceStep[]): Map<string, readonly st
   return found;
 }
 
-/** The first step that names a source, shown or not. */
+/** Maps each source to the first step that names it. */
 function entriesOf({ nodes }: ProvenanceView): Map<string, number> {
   const entry = new Map<string, number>();
   for (const { id, sources } of nodes.toSorted((a, b) => a.id - b.id)) {
@@ -145,7 +145,7 @@ function entriesOf({ nodes }: ProvenanceView): Map<string, number> {
   return entry;
 }
 
-/** The nearest to the end come first; numbers stay in order, so edges still point to earlier ones. */
+/** Keeps the boxes that are nearest to the end. The order of ids is unchanged. */
 function nearestTo(boxes: readonly StepBox[], limit: number): readonly StepBox[] {
   if (boxes.length <= limit) return boxes;
   const byId = new Map(boxes.map((box) => [box.id, box]));
@@ -159,7 +159,7 @@ function nearestTo(boxes: readonly StepBox[], limit: number): readonly StepBox[]
   return boxes.filter(({ id }) => kept.has(id));
 }
 
-/** The boxes of a graph, each naming earlier ones only. */
+/** Computes the boxes of a graph. A box names only earlier ones. */
 export function stepGraph(view: ProvenanceView, choice: StepChoice): StepGraph {
   const deciding = decidingLabels(view);
   const steps = chosenSteps(view, choice.isWhole);

@@ -19,11 +19,11 @@ export type ThreadLine =
     };
 
 interface LineWish {
-  /** Threads of hooks are shown too. */
+  /** True to include threads of hooks. */
   readonly hooks: boolean;
   /** Keeps only trees with this text in a name, an id or the current activity. */
   readonly find: string;
-  /** Trees that were folded or unfolded by hand: ended ones begin folded, others open. */
+  /** Trees that the user toggled. Ended trees start folded, others open. */
   readonly turned: ReadonlySet<string>;
 }
 
@@ -47,7 +47,7 @@ export function nextAct(status: string): 'Resume…' | 'Follow up…' | undefine
   return AT_AN_END.has(status) || status === 'paused' ? 'Resume…' : undefined;
 }
 
-/** By number, so that the least is the most urgent. */
+/** Returns a number; the smallest is the most urgent. */
 function urgency(row: ListedRun): number {
   if (waitsForPerson(row)) return 0;
   return ENDED.has(row.status) ? 2 : 1;

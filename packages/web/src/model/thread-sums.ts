@@ -4,7 +4,7 @@ import type { TimelineEntry } from './timeline-entry.ts';
 export interface EffectTotals {
   readonly calls: number;
   readonly done: number;
-  /** Rows that were refused, also when something better came of them later. */
+  /** Number of refused rows, including those that succeeded later. */
   readonly denied: number;
   readonly failed: number;
   readonly waits: number;
@@ -45,7 +45,7 @@ export const isTrouble = (row: TimelineEntry): boolean =>
 export const FILTERS: Readonly<Record<RowFilter, (row: TimelineEntry) => boolean>> = {
   denied: isRefused,
   failed: (row) => isCall(row) && row.state === 'failed',
-  /** Done again or not: it leaves something behind. */
+  /** An effect that remains, whether it can be repeated or not. */
   writes: ({ kind, effect }) => kind === 'call' && (effect === 'write' || effect === 'idempotent'),
   hooks: ({ kind }) => kind === 'hook',
   untrusted: ({ kind, labels }) => kind !== 'turn' && labels.includes('untrusted'),

@@ -12,7 +12,7 @@ export interface TimelineEntry {
   readonly kind: TimelineKind;
   readonly turn: number;
   readonly state: TimelineState;
-  /** A tool, a directive, the type of an event: ours, a code. */
+  /** Name of a tool or directive, or type of an event. Trusted. */
   readonly name: string;
   /** Input of the step, or the text of a note. Untrusted. */
   readonly text: string;
@@ -24,7 +24,7 @@ export interface TimelineEntry {
   readonly end?: number;
   /** Only for a turn: end time of its last step. */
   readonly until?: number;
-  /** Seqs of its refusals, also of those that were followed by something better. */
+  /** Seqs of all its refusals, even if a later attempt succeeded. */
   readonly denials: readonly number[];
   readonly result?: number;
   readonly call_id?: string;
@@ -53,14 +53,14 @@ const REFUSED_BY: Readonly<Record<string, string>> = {
   guard: 'by a guard',
   primitive: 'while it ran',
 };
-/** Rules that are known by a name only to the program. */
+/** Readable names of rules that have only an internal name. */
 const RULES: Readonly<Record<string, string>> = {
   closed_place: 'a protected place',
   grants: 'not granted',
   place_changed: 'the place changed meanwhile',
   redirect: 'redirect refused',
 };
-/** Why a call was refused, in a few words. A guard may have any name. */
+/** Reason of a refusal in a few words. A guard can have any name. */
 export function refusalWords({ rule, stage, missing }: SlimEvent): string {
   if (rule !== undefined) return (stage === 'guard' ? undefined : RULES[rule]) ?? rule;
   if (missing !== undefined) {

@@ -30,7 +30,7 @@ const OPENED: Bounds = { line: 20_000, whole: 100_000 };
 
 const MAX_SPACES = 40;
 const MAX_BLANK_LINES = 40;
-/** A text made of signs alone is many elements; the rest of it waits. */
+/** A text that consists of signs needs many elements, so the rest is folded. */
 const MAX_BITS = 2_000;
 
 const HIDDEN =
@@ -51,7 +51,7 @@ const RUNS = [
 const SPECIAL = new RegExp([...RUNS, ...SINGLE].join('|'), 'gv');
 const SPECIAL_ALONE = new RegExp(SINGLE.join('|'), 'gv');
 
-/** `U+202E`; the old control characters have pictures of their own. */
+/** Returns `U+202E`, or the picture of an ASCII control character. */
 function signOf(character: string): string {
   const code = character.codePointAt(0) ?? 0;
   if (code < 0x20) return String.fromCodePoint(0x2400 + code);
@@ -59,7 +59,7 @@ function signOf(character: string): string {
   return `U+${code.toString(16).toUpperCase().padStart(4, '0')}`;
 }
 
-/** Never between the halves of one character. */
+/** Moves a cut so that it never splits a character. */
 function cutAt(text: string, at: number): number {
   const before = text.charCodeAt(at - 1);
   const after = text.charCodeAt(at);
@@ -67,7 +67,7 @@ function cutAt(text: string, at: number): number {
   return splits ? at - 1 : at;
 }
 
-/** The name that the network looks up. Absent when it is all ASCII, or no name. */
+/** Name that the network looks up. Absent if it is all ASCII, or not a name. */
 function networkName(host: string): string | undefined {
   if (!/[^\x00-\x7f]/.test(host)) return undefined;
   try {
@@ -156,7 +156,7 @@ function blankLines(text: string, from: number): { end: number; lines: number } 
   }
 }
 
-/** The bits of `text`; a text with nothing special in it is one. */
+/** Cuts `text` into bits. A text without special characters is one bit. */
 export const foreignBits = (text: string): readonly ForeignBit[] => cutText(text, FIRST_LOOK);
 
 /** Returns the bits of an opened `run` or `fold`. A very long rest is folded again. */
@@ -195,7 +195,7 @@ function cutText(text: string, bounds: Bounds): readonly ForeignBit[] {
   return bits.done();
 }
 
-/** On one line for a chip or a row: signs in brackets, folds as their size. */
+/** Text in one line for a chip or a row: signs in brackets, folds as their size. */
 export const visibleText = (text: string, max = 200): string => {
   const shown = foreignBits(text.slice(0, cutAt(text, max)))
     .map(({ kind, text: seen }) =>

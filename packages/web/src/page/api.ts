@@ -1,5 +1,5 @@
-// Requests of the page. The cookie goes along by itself; the key has to be sent, and only a page of this
-// very origin has it.
+// Requests of the page. The browser sends the cookie; the page must send the key, and only a page
+// of this origin has it.
 import { signal } from '@preact/signals';
 
 const KEY = 'kernmantle-key';

@@ -9,7 +9,7 @@ import type { StreamFrame, Topic } from '../model/api.ts';
 import { headersOf } from './api.ts';
 
 interface ConnectionState {
-  /** `over`: the session is; a new link is needed. */
+  /** State `over`: the session has ended, and a new link is needed. */
   readonly state: 'connecting' | 'live' | 'lost' | 'over';
   /** Since when, in milliseconds since 1970. */
   readonly since: number;
@@ -17,9 +17,9 @@ interface ConnectionState {
 }
 
 interface TopicReader {
-  /** Something about this topic; called inside a batch of signals. */
+  /** Called with a frame of this topic, inside a batch of signals. */
   take(frame: Exclude<StreamFrame, { kind: 'reset' }>): void;
-  /** Something was left out: the snapshot has to be read again, events from `after` on. */
+  /** Called after a loss: read the snapshot again, and events from `after` on. */
   reset(after?: number): void;
 }
 
@@ -39,7 +39,7 @@ interface Listened {
   position: string | undefined;
 }
 const listened = new Map<Topic, Listened>();
-/** `all`: shown; `few`: hidden, but the one that counts approvals; `none`: hidden. */
+/** `all`: visible; `few`: hidden, but this tab counts approvals; `none`: hidden. */
 let wanted: 'all' | 'few' | 'none' = 'all';
 let current: AbortController | undefined;
 let currentTopics = '';
@@ -80,7 +80,7 @@ export function listen(
   };
 }
 
-/** At once, whatever the next try was set for. */
+/** Connects immediately, and cancels the scheduled retry. */
 export function connectNow(): void {
   retryMs = FIRST_RETRY_MS;
   if (connection.peek().state === 'over') become('connecting');
@@ -124,7 +124,7 @@ function connect(): void {
   });
 }
 
-/** Later each time, and not all tabs at once. */
+/** Retries with backoff and jitter, so that tabs do not retry together. */
 function lose(): void {
   const wait = retryMs * (0.75 + Math.random() * 0.5);
   retryMs = Math.min(retryMs * 2, LAST_RETRY_MS);
@@ -168,7 +168,7 @@ async function readStream(
   }
 }
 
-// Frames wait for the next picture; a hidden tab draws none and takes them by the clock.
+// Frames wait for the next animation frame. A hidden tab uses a timer.
 let waiting: StreamFrame[] = [];
 let isDue = false;
 

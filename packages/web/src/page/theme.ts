@@ -13,7 +13,7 @@ function show(): void {
   document.documentElement.dataset['theme'] = theme.value;
 }
 
-/** Before the first picture, so that nothing flashes. */
+/** Sets the theme before the first render, which avoids a flash. */
 export function startTheme(): void {
   show();
   addEventListener('storage', ({ key }) => {

@@ -11,7 +11,7 @@ import {
 import type { Context } from 'hono';
 import type { ApiEnv } from './context.ts';
 
-/** No act needs more: inputs of a run are the longest. */
+/** Inputs of a run are the longest bodies. */
 const MAX_BODY = 1024 * 1024;
 const MAX_BODY_DEPTH = 32;
 
@@ -43,7 +43,7 @@ const STATUS: Readonly<Record<string, Status>> = {
 const statusOf = (code: string): Status =>
   Object.hasOwn(STATUS, code) ? (STATUS[code] ?? 400) : 400;
 
-/** The answer of a route: whatever came of it. */
+/** Converts an outcome to the answer of a route. */
 export function answer(context: Context<ApiEnv>, outcome: Outcome<unknown>): Response {
   const body = JSON.stringify(outcome.ok ? { ok: true, output: outcome.output ?? null } : outcome);
   const status = outcome.ok ? 200 : statusOf(outcome.error.code);

@@ -52,18 +52,18 @@ export interface Listener {
 export interface Subscription {
   /** Called when the client has taken all frames. */
   ready(): void;
-  /** Other topics from now on; those it had go on where they are, new ones from `after` on. */
+  /** Changes the topics. Kept topics continue, new ones start at `after`. */
   change(topics: readonly Topic[], after?: string): void;
   end(): void;
 }
 
-/** The one reader of the store; no client touches it. */
+/** The one reader of the store. Clients never read it themselves. */
 export interface Hub {
   /** Fails with `unavailable` if there are too many clients. */
   subscribe(listener: Listener): Outcome<Subscription>;
-  /** For a snapshot: ask for it before anything is read. `thread`: up to which event it holds. */
+  /** Position for a snapshot; call it before any read. `thread`: the last event of the snapshot. */
   position(thread?: { readonly id: string; readonly seq: number }): string;
-  /** A piece of a reply that runs here. */
+  /** Sends a piece of a reply of a thread that runs here. */
   text(thread: string, piece: string): void;
   rows(threads: readonly ThreadSummary[]): Promise<Outcome<ListedRun[]>>;
   /** Counts all threads except those of hooks. */
@@ -77,7 +77,7 @@ export interface Hub {
 
 /** Threads that run in this process for a client of the server. */
 export interface Runs {
-  /** Answers when the thread is there, not when it is over. */
+  /** Resolves when the thread exists, not when it ends. */
   start(wish: RunRequestBody, by: WebAsker): Promise<Outcome<ActionResult>>;
   resume(id: string, wish: ResumeWish, by: WebAsker): Promise<Outcome<ActionResult>>;
   /** Resumes the thread after a decision, unless another process runs it. */

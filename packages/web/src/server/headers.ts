@@ -34,11 +34,11 @@ export function addHeaders(headers: Headers): void {
   }
 }
 
-/** Cookies know no ports: servers of one machine must not overwrite each other's. */
+/** Cookies ignore ports, so the name contains the port. */
 export function createCookie(port: () => number, isSecure: boolean) {
   const name = (): string => `${isSecure ? '__Host-' : ''}kernmantle_${port()}`;
   return {
-    /** Another server of this machine may have set one of the same name: one of them is ours, or none. */
+    /** Another server of this machine can set the same name, so several values are returned. */
     read(headers: Headers): string[] {
       const start = `${name()}=`;
       const parts = (headers.get('cookie') ?? '').split(';', 50).map((part) => part.trim());

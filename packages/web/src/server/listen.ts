@@ -76,7 +76,7 @@ function createServer({ fetch, tls }: OpenOptions): Outcome<Server> {
       : createAdaptorServer({ ...plain, serverOptions: limits });
     return ok(server as Server);
   } catch (error) {
-    // The text of the system names no part of the key.
+    // The system's error text contains no part of the key.
     return fail('invalid_input', `certificate and key cannot be used: ${messageOf(error)}`);
   }
 }

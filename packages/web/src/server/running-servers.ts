@@ -1,5 +1,5 @@
-// Which pages are served now: each server leaves a note in the user's folder while it runs, so that a
-// command can make a link for it.
+// Registry of running servers. Each writes a note in the folder of the user while it runs, so that
+// a command can create a link for it.
 import { mkdirSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { getOwn, isObject, parseJson, plainText } from '@kernmantle/core/base';

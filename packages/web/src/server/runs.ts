@@ -43,7 +43,7 @@ const MAX_LOOKS = 100;
 
 export const speakerOf = ({ who }: WebAsker): Actor => ({ who, channel: 'web' });
 
-/** More than it would have anyway is refused, where the run could only be given less. */
+/** Refuses limits above the current ones, because a run can only lower them. */
 function checkLowered(
   { library, policies }: Runtime,
   name: string,
@@ -134,7 +134,7 @@ function createLauncher({ runtime, hub, onError }: RunsPorts) {
     isOwn: (id: string): boolean => own.get(id) === true,
     isHere: (id: string): boolean => here.isAtWork(id),
     count: (): number => here.atWork().length,
-    /** One run: it has begun when the first thing is noted in its journal. */
+    /** Starts a run. It has started when its first event is in the journal. */
     async launch(work: RunWork, kind: string, known?: string): Promise<Outcome<ActionResult>> {
       if (isClosed) return fail('unavailable', 'the server is closing');
       const begun = Promise.withResolvers<Outcome<string>>();

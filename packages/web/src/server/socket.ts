@@ -71,7 +71,7 @@ function readWish(text: string): Outcome<SocketWish> {
 /** The server keeps the default: one buffer. */
 const textOf = (data: RawData): string => (Buffer.isBuffer(data) ? data.toString() : '');
 
-/** Answers false when one more is too many. */
+/** Returns false if one more message is too many. */
 function createMeter(now: () => number): () => boolean {
   let [since, count] = [now(), 0];
   return () => {

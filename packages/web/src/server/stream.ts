@@ -33,7 +33,7 @@ function begin(outgoing: ServerResponse): void {
   if (outgoing.headersSent) return;
   const headers = new Headers({
     'content-type': 'text/event-stream; charset=utf-8',
-    // A proxy that gathers would keep frames back.
+    // A buffering proxy would delay frames.
     'x-accel-buffering': 'no',
   });
   addHeaders(headers);

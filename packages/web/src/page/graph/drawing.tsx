@@ -3,10 +3,10 @@
 import type { ComponentChildren } from 'preact';
 import { useEffect, useRef, useState } from 'preact/hooks';
 
-/** Narrower than this a drawing is scrolled. */
+/** A narrower container scrolls the drawing. */
 const LEAST_WIDTH = 240;
 
-/** How wide the element with this `ref` is, also after it changed; `first` until it is known. */
+/** Width of the element with this `ref`, kept up to date; `first` until it is measured. */
 export function usePlaceWidth(first: number): [{ current: HTMLDivElement | null }, number] {
   const place = useRef<HTMLDivElement>(null);
   const [width, setWidth] = useState(first);

@@ -11,7 +11,7 @@ const at = (data: Data | undefined, name: string): Data | undefined =>
 const listIn = (data: Data | undefined): readonly Data[] => (Array.isArray(data) ? data : []);
 const recordsIn = (data: Data | undefined): readonly DataObject[] => listIn(data).filter(isRecord);
 
-/** Words for people; data that is no word is written as JSON. */
+/** Text for people. Data that is not a text becomes JSON. */
 export function dataWords(data: Data | undefined): string {
   if (data === undefined || data === null) return '';
   if (typeof data === 'string') return data;
@@ -149,6 +149,6 @@ export function readExplained(explained: DataObject | undefined): ExplainedItem 
   };
 }
 
-/** A tool explained by itself, in the form of those a directive reaches. */
+/** Describes a tool in the form of the tools that a directive reaches. */
 export const ownReach = (explained: DataObject | undefined): ReachedTool =>
   toolIn(explained ?? {}, wordAt(explained, 'item_id'));

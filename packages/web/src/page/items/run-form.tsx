@@ -32,7 +32,7 @@ interface InputProps {
   onInput(text: string): void;
 }
 
-/** The element that fits the type; texts keep their line ends. */
+/** Control for the type of the input. Text areas keep line ends. */
 function InputControl({ input, id, value, describedBy, isFaulty, onInput }: InputProps) {
   const options = enumTexts(input);
   const common = {

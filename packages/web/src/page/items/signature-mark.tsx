@@ -23,7 +23,7 @@ export function SignatureSign({ state }: { state: string }) {
   );
 }
 
-/** With whose key, and why it does not hold. */
+/** Shows the key, and the reason if the signature is not valid. */
 export function SignatureMark({ signature }: { signature: DataObject }) {
   const state = dataWords(signature['state']);
   const [tone, icon, words] = LOOKS[state] ?? UNKNOWN;

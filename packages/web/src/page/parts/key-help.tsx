@@ -1,4 +1,4 @@
-// `?`: the keys that work here and now. They can be switched off; that is kept in this browser.
+// Help for the active keys, opened by `?`. The browser stores whether keys are off.
 import { areKeysOn, type KeyActs, switchKeys } from '../keys.ts';
 import { Dialog } from './dialog.tsx';
 

@@ -21,7 +21,7 @@ const TITLES: Readonly<Record<string, string>> = {
 };
 const ENDS = new Set(['completed', 'failed', 'limit', 'denied', 'aborted', 'terminated', 'killed']);
 
-/** A name is short and plain; whatever is not is left out. */
+/** A valid name is short and plain. Others are not announced. */
 const nameIn = (text: string): string | undefined => /^[\w.:/-]{1,60}(?=\s|$)/.exec(text)?.[0];
 
 function threadTitle(id: string, row: ListedRun | undefined): string {

@@ -24,7 +24,7 @@ export function EmptyState(props: {
   );
 }
 
-/** In the place of the part that failed; `command` is what to try by hand. */
+/** Replaces a part that failed; `command` is a command to try in the terminal. */
 export function ErrorState(props: { error: PageFault; again?: () => void; command?: string }) {
   const { error, again, command } = props;
   return (

@@ -1,5 +1,5 @@
-// The only way in which text of models, tools and files gets onto the page: as text nodes, with
-// everything shown that could hide or turn something. Nothing in it becomes a link, an image or markup.
+// The only component that renders text of models, tools and files: as text nodes, with visible signs for
+// everything that could hide or reorder text. It never creates a link, an image or markup.
 import { useMemo, useRef, useState } from 'preact/hooks';
 import { type ForeignBit, foreignBits, openedBits } from '../../model/untrusted-text.ts';
 import { Button } from './button.tsx';

@@ -23,7 +23,7 @@ interface VirtualListProps {
   onOpen?(index: number): void;
   /** By click on the row, but not on a link or a button in it, nor when text was selected. */
   onPick?(index: number): void;
-  /** Rows worth a mark on the rail at the right; a click goes there. */
+  /** Rows with a mark on the rail at the right. A click on it scrolls to the row. */
   readonly marks?: readonly { readonly index: number; readonly tone: Tone }[];
   /** Keeps the end in sight; the first scroll up calls `onFollow(false)`. */
   readonly follow?: boolean;
@@ -60,7 +60,7 @@ const MOVES: Readonly<Record<string, (at: number, page: number, last: number) =>
   End: (_at, _page, last) => last,
 };
 
-/** Which rows are in sight, and the box that scrolls. */
+/** Computes the visible rows of the scrolled box. */
 function useWindow({ count, rowHeight, follow, onFollow, onEnd }: VirtualListProps) {
   const box = useRef<HTMLDivElement>(null);
   const [view, setView] = useState({ top: 0, height: 600 });

@@ -22,10 +22,10 @@ import {
   requestOf,
 } from './decision.ts';
 
-/** Nothing that has just come under the pointer can be approved. */
+/** Time during which a new decision cannot be approved by accident. */
 const CALM_MS = 800;
 
-/** Off for a moment after `shown` changed, and after the window came back to the front. */
+/** False for a moment after `shown` has changed or the window got the focus. */
 function useCalm(shown: string): boolean {
   const [isCalm, setCalm] = useState(false);
   useEffect(() => {
@@ -99,7 +99,7 @@ function Field(props: {
   );
 }
 
-/** Which argument, which value, and where it will count. */
+/** Argument, value and scope of the approval. */
 function NamedValue({ review }: { review: ApprovalReview }) {
   const { named = [], arguments: all } = review;
   return (

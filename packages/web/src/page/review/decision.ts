@@ -8,7 +8,7 @@ import type {
 } from '../../model/api.ts';
 import { shellWord } from '../../model/format.ts';
 
-/** Longer ones are folded and have to be opened before anything can be approved. */
+/** A longer argument is folded and must be opened before an approval. */
 const FOLD_SIGNS = 400;
 const FOLD_LINES = 8;
 
@@ -22,7 +22,7 @@ export interface DecisionDraft {
   readonly uses: string;
   readonly minutes: string;
   readonly isBeyond: boolean;
-  /** The second word for what goes beyond the directive. */
+  /** Second confirmation for rights beyond the directive. */
   readonly isSure: boolean;
   readonly why: string;
   readonly answer: string;
@@ -66,7 +66,7 @@ interface Around {
   readonly now: number;
 }
 
-/** Why the draft cannot be sent, in the order in which a person can do something about it. */
+/** Reasons that prevent sending, in the order in which a person can resolve them. */
 export function blockersOf(review: ApprovalReview, draft: DecisionDraft, around: Around): string[] {
   const { approval, grant } = review;
   const said: string[] = [];

@@ -359,7 +359,7 @@ function useFresh(review: ApprovalReview | undefined, again: () => void): boolea
   return shown !== undefined && first.current !== shown.digest;
 }
 
-/** `onDecided` is called once, after a decision from here was taken. */
+/** `onDecided` is called once, after a decision from this pane was accepted. */
 export function ReviewPane({ id, onDecided }: { id: string; onDecided?: () => void }) {
   const { answer, again } = useResource<ApprovalReview>(`approvals/${encodeURIComponent(id)}`);
   const review = answer?.ok ? answer.output : undefined;

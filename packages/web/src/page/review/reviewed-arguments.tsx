@@ -15,7 +15,7 @@ export type LoadPiece = (name: string, offset: number) => Promise<PageAnswer<Lon
 
 const HEAD = 160;
 
-/** All of it, piece by piece; a fault leaves it folded. */
+/** Loads the complete text in pieces. After an error it stays folded. */
 async function wholeText(
   argument: ArgumentView,
   load: LoadPiece | undefined,

@@ -23,7 +23,7 @@ export async function loadMe(): Promise<PageAnswer<Me>> {
   return answer;
 }
 
-/** Exchanges a token for a session: the cookie comes with the answer, the key is kept here. */
+/** Exchanges a token for a session. The answer sets the cookie, and the page stores the key. */
 export async function openSession(token: string): Promise<PageAnswer<Me>> {
   const answer = await post<Me & { key: string }>('session', { token });
   if (!answer.ok) return answer;

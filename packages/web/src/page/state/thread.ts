@@ -29,7 +29,7 @@ export interface FollowedThread {
   readonly isLoading: boolean;
   readonly error?: PageFault;
   again(): void;
-  /** More of the beginning, where it was too long to read by itself. */
+  /** Reads more of the start of a very long thread. */
   loadBefore(): void;
 }
 
@@ -37,7 +37,7 @@ const PAGE = 500;
 /** Number of events that are read without a request of the user. */
 const BY_ITSELF = 10_000;
 const TEXT_KEPT = 64 * 1024;
-/** Rights and acts change with what happens: read again, but not with every event. */
+/** Rights and actions change with events, so the view is read again, but not for every event. */
 const VIEW_MS = 700;
 
 /** Appends or prepends adjacent events. Existing events do not change. */
@@ -185,7 +185,7 @@ function createThreadState(id: string) {
   async function begin(): Promise<void> {
     const position = await readView();
     if (position === undefined || stop.signal.aborted) return;
-    // The position is older than the events that are read after it: no gap, and doubles are known.
+    // The position is older than these events: no gap, and duplicates are dropped.
     await journal.on();
     if (stop.signal.aborted) return;
     const reset = (): void => {

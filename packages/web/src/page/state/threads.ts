@@ -38,7 +38,7 @@ export const list = signal<ThreadsState>({
   directives: [],
   isLoading: true,
 });
-/** For the bar: of all threads, whatever the filter. */
+/** Totals of all threads, independent of the filter. */
 const totals = computed(() => list.value.totals);
 
 /** Readers of every changed row, independent of the filter. */
@@ -97,7 +97,7 @@ function show(answer: PageAnswer<ThreadList>, isNew: boolean): void {
   listen('threads', position, { take: snapshot.take, reset: () => void load(true) });
 }
 
-/** Would the filter have found it? What only the server can tell is taken when it is shown already. */
+/** Checks the filter. A listed row always passes, because only the server can decide fully. */
 function fits(row: ListedRun, rows: ReadonlyMap<string, ListedRun>): boolean {
   const { status, directive, within, since, q = '', hooks } = filter;
   if (rows.has(row.id)) return true;

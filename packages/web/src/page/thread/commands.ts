@@ -11,7 +11,7 @@ const COMMANDS: Readonly<Record<WebAction, string>> = {
   kill: 'threads kill',
   replay: 'replay',
 };
-/** The command that does the same. */
+/** Returns the equivalent command of the terminal. */
 export const commandOf = (act: WebAction, id: string, rest = ''): string =>
   `km ${COMMANDS[act]} ${id}${rest}`;
 

@@ -36,7 +36,7 @@ function DenyForm(props: { approval: ListedApproval; onClose: () => void }) {
       digest: approval.digest,
       ...(why === '' ? {} : { why }),
     });
-    // Busy until it is gone from what waits.
+    // The buttons stay busy until the approval is no longer pending.
     if (answer.ok) return;
     setBusy(false);
     setError(answer.error);

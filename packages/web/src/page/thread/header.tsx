@@ -74,7 +74,7 @@ function Holder({ thread: { id, worker } }: Pick<ThreadView, 'thread'>) {
 function Unserved({ thread }: Pick<ThreadView, 'thread'>) {
   const { state } = useFleet();
   if (!isUnserved(thread, unserved.value)) return null;
-  // With other items than this folder has a person may let it go on with these.
+  // If the items have changed, a person can resume the thread with the current ones.
   const isOfToday = thread.queue?.endsWith(` ${state?.own?.items}`) === true;
   return (
     <section class="due-bar flex" aria-label={NO_WORKER}>
@@ -211,7 +211,7 @@ function actsOf({ view, onPause, onMessage, onSheet }: ActsProps): readonly Thre
   ];
 }
 
-/** Disabled with its reason, busy until the event of it comes back. */
+/** A button is disabled with a reason, and busy until its event arrives. */
 function stateOf({ act, icon, run }: ThreadAct, acting: Acting) {
   const [why, isBusy] = [acting.why(act), acting.isBusy(act)];
   const title = why === undefined ? {} : { title: why };

@@ -126,7 +126,7 @@ function Note(props: {
   );
 }
 
-/** Which were denied and why, before anything is selected. */
+/** Lists denials with their reasons while nothing is selected. */
 function Overview(props: { rows: readonly TimelineEntry[]; onSelect: (seq: number) => void }) {
   const troubles = props.rows.filter(isTrouble).slice(0, 100);
   return (

@@ -198,7 +198,7 @@ export function StepChart(props: StepChartProps) {
   const last = points.at(-1) ?? { turn: 0, own: 0, children: 0 };
   const total = last.own + last.children;
   const top = roundUp(Math.max(limit ?? 0, total + reserved));
-  // A limit far away would leave nothing to see of the turns that were.
+  // A distant limit would compress the steps, so the axis ends earlier.
   const turns = Math.max(last.turn, Math.min(props.turns ?? 0, Math.max(12, last.turn * 3)), 4);
   const frame = frameOf(width, height, turns, top);
   const all = stepPath(points, frame, (point) => point.own + point.children);

@@ -10,7 +10,7 @@ import { commandOf } from './commands.ts';
 
 /** After this long without an event the button can be pressed again. */
 const PATIENCE_MS = 30_000;
-/** A thread that did not answer a stop may be killed. */
+/** A thread that has not stopped after this time can be killed. */
 const STOP_MS = 10_000;
 
 interface RefusedAct {
@@ -23,7 +23,7 @@ export interface Acting {
   /** Sends the action. The page itself shows the effect from the journal. */
   send<T = ActionResult>(act: WebAction, body: object, command?: string): Promise<PageAnswer<T>>;
   isBusy(act: WebAction): boolean;
-  /** Why it cannot be done now; absent when it can. */
+  /** Reason why the action is not possible. Absent: it is possible. */
   why(act: WebAction): string | undefined;
   readonly refusal?: RefusedAct;
   forget(): void;

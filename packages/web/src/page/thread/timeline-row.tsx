@@ -1,4 +1,4 @@
-// One row of the timeline: when, what, its labels, how long, and where that lies in time.
+// One row of the timeline: time, name, labels, duration, and position on the time axis.
 import type { ComponentChildren } from 'preact';
 import type { ListedRun } from '../../model/api.ts';
 import { count, money, seconds } from '../../model/format.ts';

@@ -12,7 +12,7 @@ export const MANY_ROWS = 2_000;
 /** Old rows stay visible while the start of a long thread is read page by page. */
 const SETTLES_MS = 250;
 
-/** New events at the end at once; those before the first when no more of them come. */
+/** Adds new events at the end immediately, and earlier ones when no more arrive. */
 export function useSettled(events: readonly SlimEvent[]): readonly SlimEvent[] {
   const shown = useRef(events);
   const [, draw] = useState(0);
@@ -121,7 +121,7 @@ export function shownRows(
   return shown;
 }
 
-/** The row that an event belongs to: the one that begins with it, or speaks of it, or is before it. */
+/** Row of an event: the row that begins with it, names it, or precedes it. */
 export function rowOfEvent(rows: readonly ShownRow[], thread: string, seq: number): number {
   let best = -1;
   for (const [index, shown] of rows.entries()) {

@@ -1,4 +1,4 @@
-// `/`: one field for threads that are listed, what waits, items, and calls of the thread that is open.
+// Search dialog (`/`): one field for threads, approvals, items, and calls of the open thread.
 import { useEffect, useRef, useState } from 'preact/hooks';
 import type { ListedItem } from '../../model/api.ts';
 import { count } from '../../model/format.ts';

@@ -1,4 +1,4 @@
-// Items of the project, searched as one types; beside the list one of them, and the form that runs it.
+// Items of the project with incremental search. Beside the list: one item, and the form that runs it.
 import { useEffect, useState } from 'preact/hooks';
 import type { ItemList, ListedItem } from '../../model/api.ts';
 import { count } from '../../model/format.ts';

@@ -182,7 +182,7 @@ function TabBody(shown: ThreadParts) {
   }
 }
 
-/** The row that is looked at, also when it is folded away; among raw events none is. */
+/** The selected row, even if it is folded. The tab of raw events has none. */
 function stepOf({ place, rows, selected, folded }: ThreadParts): TimelineEntry | undefined {
   if (place.tab === 'events') return undefined;
   const row = selected < 0 ? undefined : rows[selected];
@@ -318,7 +318,7 @@ function Answers({
   );
 }
 
-/** Outputs and last words of the thread: the first thing that a reader of an ended run looks for. */
+/** Outputs and last reply of the thread, which a reader of an ended run needs first. */
 function Outcome({ view }: { view: ThreadView }) {
   const { outputs, reply } = view;
   if (outputs === undefined && reply === undefined) return null;

@@ -25,7 +25,7 @@ import { GroupCells, RunCells } from '../threads/run-row.tsx';
 const totalOf = (totals: Totals, group: ThreadGroup): number =>
   ({ 'waits for you': totals.waits, 'at work': totals.at_work, ended: totals.ended })[group];
 
-/** Nothing has run yet: a command, and the first directive that could be run from here. */
+/** Shown before the first run: a command, and the first directive that can run. */
 function FirstRun() {
   const { answer } = useResource<{ items: readonly ListedItem[] }>('items?kind=directive');
   const directives = answer?.ok ? answer.output.items.filter((item) => !item.unavailable) : [];

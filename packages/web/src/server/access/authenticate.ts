@@ -21,7 +21,7 @@ interface AccessOptions {
   readonly hostname: string;
   port(): number;
   readonly tls?: TlsFiles | undefined;
-  /** The origin that a proxy serves it as. */
+  /** Origin under which a proxy serves it. */
   readonly behind?: URL | undefined;
   readonly tokens: TokenStore;
   readonly sessions: SessionStore;
@@ -66,7 +66,7 @@ export function createAccess(options: AccessOptions) {
       : tls !== undefined && !isLoopback(hostname)
         ? certifiedNames(hostname, port, tls)
         : localNames(hostname, port);
-  /** A session of a token is over with its token. */
+  /** A session that a token opened ends with the token. */
   const holds = ({ from }: WebSession): boolean =>
     !from.startsWith('token_') || tokens.counts(from);
 
@@ -108,7 +108,7 @@ export function createAccess(options: AccessOptions) {
       const named = behind ? headers.get('x-forwarded-for')?.split(',').at(-1)?.trim() : undefined;
       return named !== undefined && isIP(named.replace(/^\[|\]$/g, '')) !== 0 ? named : peer;
     },
-    /** Why a request is not even looked at. */
+    /** Reason for a refusal before the check of the token. */
     place: (headers: Headers, target: string, isApi: boolean): Rejection | undefined =>
       placeProblem(headers, target, {
         isOwnHost,
@@ -142,7 +142,7 @@ export function createAccess(options: AccessOptions) {
       const done = sessions.end(id);
       return done.ok ? ok(cookie.write('', 0)) : done;
     },
-    /** Does what opened a stream still count? */
+    /** True if the session or token is still valid. */
     counts(id: string): boolean {
       if (!id.startsWith('session_')) return tokens.counts(id);
       const all = sessions.list();

@@ -9,7 +9,7 @@ import type { TokenClient, TokenStore } from './tokens.ts';
 /** Failed attempts of one address per minute. Further attempts get a wait. */
 const MAX_ATTEMPTS = 5;
 const MINUTE_MS = 60_000;
-/** Addresses that are remembered; the one that began first is forgotten first. */
+/** Bound of remembered addresses; the oldest is dropped first. */
 const MAX_ADDRESSES = 1000;
 
 /** Refusal of a request; `wait` is in seconds. */
@@ -46,11 +46,11 @@ export const isLoopback = (hostname: string): boolean =>
 export const inUrl = (hostname: string): string =>
   hostname.includes(':') && !hostname.startsWith('[') ? `[${hostname}]` : hostname;
 
-/** Counts what went wrong, by address, within bounds. */
+/** Counts failed attempts per address, with a bounded number of addresses. */
 function createAttempts(clock: Pick<Clock, 'monotonic'>) {
   const since = new Map<string, { at: number; count: number }>();
   return {
-    /** Notes one more; false when there were too many. */
+    /** Counts one more attempt. False: too many. */
     note(address: string): boolean {
       const now = clock.monotonic();
       const known = since.get(address);
@@ -68,12 +68,12 @@ function createAttempts(clock: Pick<Clock, 'monotonic'>) {
 function originHost(origin: string): string | undefined {
   if (!URL.canParse(origin)) return undefined;
   const { protocol, host, origin: plain } = new URL(origin);
-  // A browser names nothing else in it: no user, no path.
+  // An origin of a browser has no user and no path.
   const isPlain = plain === origin.toLowerCase() && /^https?:$/.test(protocol);
   return isPlain ? host : undefined;
 }
 
-/** Whom a request is for: a whole address in its first line counts more than `Host` (RFC 9112, 3.2.2). */
+/** Checks the target host: an absolute address in the request line takes precedence over `Host` (RFC 9112, 3.2.2). */
 function isFor(host: string, target: string): boolean {
   if (target.startsWith('/')) return true;
   return URL.canParse(target) && new URL(target).host === host;
@@ -81,9 +81,9 @@ function isFor(host: string, target: string): boolean {
 
 interface GuardedPlace {
   isOwnHost(host: string): boolean;
-  /** `http` or `https`, where it is known which: an origin must have it too. */
+  /** Expected scheme of an origin, `http` or `https`, if known. */
   readonly scheme?: string;
-  /** A browser may say that a person opened it, without a page: `none`. */
+  /** True for a document: a person can open it directly, without a page (`none`). */
   readonly isDocument?: boolean;
 }
 
@@ -120,7 +120,7 @@ export function localNames(hostname: string, port: () => number): (host: string)
     names.some((name) => host === `${name}:${port()}` || (port() === 80 && host === name));
 }
 
-/** Bearer tokens, and how often an address may be wrong about them. */
+/** Checks bearer tokens, and bounds the failed attempts per address. */
 export function createTokenGuard({ tokens, clock, onRefused }: TokenGuardOptions) {
   const attempts = createAttempts(clock);
 

@@ -1,7 +1,7 @@
-// Sessions of the page. A link from the terminal opens one, once and soon; so does a bearer token. A
-// session is a cookie and a key, and both are needed: cookies know no ports, so the cookie also goes to
-// other servers of this machine; the key is kept by the page of this very origin, and no other page has
-// it. Kept are hashes, by project and port, so that a server that is started again knows them.
+// Sessions of the page. A link from the terminal or a bearer token opens one; a link works once,
+// for a short time. A session needs a cookie and a key: cookies ignore ports, so other servers of
+// this machine also get the cookie, but only a page of this origin has the key. Hashes are stored
+// by project and port, so that a restarted server accepts the session.
 import { timingSafeEqual } from 'node:crypto';
 import { readdirSync, rmSync } from 'node:fs';
 import { join } from 'node:path';
@@ -27,7 +27,7 @@ export const SESSION_MS = 12 * 60 * 60 * 1000;
 const MAX_OPENED = 100;
 const DAY_MS = 24 * 60 * 60 * 1000;
 
-/** All that is known of a session; cookie and key are not. */
+/** Stored data of a session, without cookie and key. */
 export interface WebSession {
   readonly id: string;
   readonly who: string;
@@ -93,7 +93,7 @@ function apply(
   return undefined;
 }
 
-/** In the fragment: it reaches no log and no other page. */
+/** The fragment of a link reaches no log and no other page. */
 export const linkTo = (url: string, secret: string): string => `${url}/#t=${secret}`;
 
 const isSame = (hash: string, given: string): boolean =>
@@ -105,14 +105,14 @@ const shown = ({ project: _p, cookie: _c, key: _k, ...session }: KeptSession): W
 const nameOf = (time: number): string =>
   `sessions-${new Date(time).toISOString().slice(0, 10)}.jsonl`;
 
-/** Days that are over are removed; what cannot be is left. */
+/** Removes files of past days. Errors are ignored. */
 function cleanUp(folder: string, oldest: string): void {
   try {
     for (const name of readdirSync(folder)) {
       if (/^sessions-[\d-]{10}\.jsonl$/.test(name) && name <= oldest) rmSync(join(folder, name));
     }
   } catch {
-    // There is none yet, or another process was faster.
+    // The folder does not exist yet, or another process was faster.
   }
 }
 
@@ -125,7 +125,7 @@ export function openSessions(
   random: RandomBytes = systemRandom,
 ) {
   const folder = join(home, 'web');
-  // Nothing in them counts for longer than half a day.
+  // No entry is valid for more than half a day.
   const { load, append } = openDecisions<SessionState>({
     what: 'the file of sessions',
     closedTo: 0o077,
@@ -153,7 +153,7 @@ export function openSessions(
   }
 
   return {
-    /** Makes a link for the server on this port; what opens it is in this answer and nowhere else. */
+    /** Creates a link for the server on this port. Only this answer contains the secret. */
     addLink(port: number, { who, role }: Pick<WebSession, 'who' | 'role'>): Outcome<string> {
       const secret = `kml_${text(32)}`;
       const [created, hash] = [clock.now(), secretHash(secret)];
@@ -162,7 +162,7 @@ export function openSessions(
       const written = append({ op: 'link', ...row });
       return written.ok ? ok(secret) : written;
     },
-    /** The link that was given, if it counts here and was not used. Every one is compared. */
+    /** Returns the link if it is valid here and unused. Every stored one is compared. */
     findLink(port: number, given: string): Outcome<Omit<WebSession, 'from'> | undefined> {
       const state = load();
       if (!state.ok) return state;
@@ -195,7 +195,7 @@ export function openSessions(
       if (!state.ok) return state;
       return ok(state.output.sessions.has(session.id) ? { ...session, cookie, key } : undefined);
     },
-    /** Whose cookie and key these are; both must be of the same session. Every one is compared. */
+    /** Returns the session of cookie and key; both must match. Every stored one is compared. */
     find(port: number, cookies: readonly string[], key: string): Outcome<WebSession | undefined> {
       const sessions = own();
       if (!sessions.ok) return sessions;

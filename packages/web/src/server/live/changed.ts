@@ -17,7 +17,7 @@ export function createChanged<T>(size: number, from: number) {
       forgotten = oldest[1].number;
       all.delete(oldest[0]);
     },
-    /** Undefined: some of it is forgotten. */
+    /** Returns undefined if some changes were dropped. */
     since(number: number): T[] | undefined {
       if (number < forgotten) return undefined;
       const later: T[] = [];

@@ -1,4 +1,4 @@
-// One round of the hub: what moved since the last one is read once, for all clients, and put into frames.
+// One round of the hub: reads changes since the last round once for all clients, and builds frames.
 import { isDeepStrictEqual } from 'node:util';
 import type { Clock, Outcome } from '@kernmantle/core/base';
 import {
@@ -167,7 +167,7 @@ export function createChangeReader({ store, clock, isHere, listed }: ReaderPorts
       if (!counted.move(id, status)) strangers.add(id);
     },
 
-    /** Before the first round: what waits already is no news. */
+    /** Approvals that are pending before the first round are not changes. */
     async begin(): Promise<Outcome<null>> {
       const looked = await asked.look();
       if (!looked.ok) return looked;

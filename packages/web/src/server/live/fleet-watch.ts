@@ -108,7 +108,7 @@ export function createFleetWatch(ports: FleetPorts) {
       const age = clock.monotonic() - since;
       return fleet !== undefined && (age >= AGAIN_MS || (hasMoved && age >= KEPT_MS));
     },
-    /** At most a second old; null where the store is a file. */
+    /** Returns a result at most a second old, or null if the store is a file. */
     read(): Promise<Outcome<FleetState | null>> {
       if (!fleet) return Promise.resolve(ok(null));
       if (looked && clock.monotonic() - since < KEPT_MS) return looked;

@@ -101,7 +101,7 @@ function createReadingLife(ports: HubPorts, clients: HubClients, onBegin: () => 
   return {
     wake,
     now: (): HubReading | undefined => reading,
-    /** Up to date with everything that has happened; undefined where nothing ever ran. */
+    /** Returns an up-to-date reader; undefined if no thread ever ran. */
     async settled(): Promise<HubReading | undefined> {
       await wake();
       await reading?.settle();
@@ -118,7 +118,7 @@ function createReadingLife(ports: HubPorts, clients: HubClients, onBegin: () => 
   };
 }
 
-/** Tells a client of what changed while it was away, or that it has to read everything again. */
+/** Sends a client the changes during its absence, or a reset. */
 function tellSince(
   { reader }: HubReading,
   client: HubClient,

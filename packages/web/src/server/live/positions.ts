@@ -13,7 +13,7 @@ const MAX_LENGTH = 8192;
 const HEAD = /^([\w-]{1,32})\.(\d{1,15}|x)$/;
 const THREAD = /^([\w-]{1,80})\.(\d{1,15})$/;
 
-/** `number` is undefined while the hub does not look: whatever happens then is not known to it. */
+/** `number` is undefined while the hub has no reader, because changes are then not counted. */
 export function writePosition(
   mark: string,
   number: number | undefined,
@@ -24,7 +24,7 @@ export function writePosition(
   return text;
 }
 
-/** Several, with spaces between them: where they differ, the older counts. */
+/** Reads several positions, separated by spaces. The older one wins. */
 export function readPosition(text: string, mark: string): HubPosition {
   const seqs = new Map<string, number>();
   let number: number | undefined;

@@ -67,7 +67,7 @@ function createTexts() {
 const nextAfter = (start: number, took: number, { longest, share }: typeof ROWS): number =>
   start + Math.min(longest, Math.max(ROUND_MS, took / share));
 
-/** When the next round begins: never two at once, and none before its time. */
+/** Schedules rounds: never two at once, and none before its time. */
 function createPace(
   clock: Clock,
   round: (isForced: boolean) => Promise<number>,
@@ -143,7 +143,7 @@ function createRest(clock: Clock) {
       wake = undefined;
       wokeAt = clock.monotonic();
     },
-    /** Until everything that has come is taken. */
+    /** Resolves when all waiting heads are taken. */
     async end(): Promise<void> {
       if (wake) {
         ending ??= setImmediate().finally(() => {
@@ -321,7 +321,7 @@ export function createReading(ports: ReadingPorts, from: number) {
       if (begun.ok) void follow();
       return begun;
     },
-    /** Events now, rows when it is their time. */
+    /** Sends events now, and rows when they are due. */
     flush: () => pace.run(false),
     /** Schedules the next round for a new client. */
     soon: () => pace.schedule(),

@@ -59,7 +59,7 @@ export function createTotals(store: Pick<Store, 'query'>, clock: Clock) {
   }
 
   return {
-    /** A thread moved; its kind is known from its row or from before. Answers whether that is so. */
+    /** Counts a moved thread. False: its kind is unknown. */
     move(id: string, status: ThreadStatus, kind?: ThreadSummary['kind']): boolean {
       if (counting) moved.add(id);
       const before = groups.get(id);

@@ -54,7 +54,7 @@ export function createBacklog(bytes: () => number) {
   let events = 0;
   let stuckSince: number | undefined;
   return {
-    /** A frame that is longer than all that may wait goes out alone. */
+    /** A frame that exceeds the bounds is sent alone. */
     hasRoom(size: number, frame: StreamFrame): boolean {
       const waiting = bytes();
       const fits =
@@ -68,7 +68,7 @@ export function createBacklog(bytes: () => number) {
     add(frame: StreamFrame): void {
       events += eventsIn(frame);
     },
-    /** Answers whether it takes more again, after it did not. */
+    /** True if the client accepts frames again after it was full. */
     taken(frame: StreamFrame): boolean {
       events -= eventsIn(frame);
       if (stuckSince === undefined || bytes() > MAX_PENDING_BYTES / 4) return false;

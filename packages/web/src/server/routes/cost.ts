@@ -55,7 +55,7 @@ async function readCost(
   if (!since.ok) return since;
   const { costReport } = await reports.cost();
   const opened = await store();
-  // Nothing ran yet: that is an answer.
+  // Without a store the report is empty, not an error.
   if (!opened.ok && opened.error.code !== 'not_found') return opened;
   const figures = await costReport(runtime, opened.ok ? opened.output : undefined, since.output);
   return figures.ok ? ok(asReport(figures.output)) : figures;

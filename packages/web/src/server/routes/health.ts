@@ -12,7 +12,7 @@ import { readQuery } from './request-bodies.ts';
 const KEPT_MS = 3000;
 const MB = 1024 * 1024;
 
-/** One look at a time, however many ask and however long it takes. */
+/** Runs one check at a time for any number of clients. */
 function createFindings({ runtime, clock, env }: WebParts) {
   let found: ReturnType<typeof look> | undefined;
   let until = 0;

@@ -122,7 +122,7 @@ function renamed(body: JsonObject): JsonObject {
   return { ...wish, limits: { ...others, ...time } };
 }
 
-/** The body as a wish of this kind; every problem is named by its field. */
+/** Parses a body of this kind. An error names its field. */
 export async function readWish<Kind extends keyof typeof RULES>(
   context: Context<ApiEnv>,
   kind: Kind,

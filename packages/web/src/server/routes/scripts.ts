@@ -1,7 +1,7 @@
-// `GET scripts`, `scripts/ID` and `POST scripts/ID/run`: files of the project that `km script` would run.
-// A `.mld` file is a script, and so is a `.md` file that is no item and holds a statement. They are found by a walk that has an end, follows no links and leaves the project nowhere; what may be
-// read is decided by the policy of the page, what a run may do by that of scripts, as if it were typed in a
-// terminal: so only who may also decide runs one.
+// `GET scripts`, `scripts/ID` and `POST scripts/ID/run`: files of the project that `km script` would run. A `.mld`
+// file is a script, and so is a `.md` file that is not an item and has a statement. The search is bounded, follows no
+// links and stays in the project. The policy of the page decides which files are readable; the policy of scripts
+// decides what a run may do, as in a terminal. Therefore only the role `approve` can run one.
 import { type Dirent, readdirSync, realpathSync, statSync } from 'node:fs';
 import { join, resolve } from 'node:path';
 import {
@@ -42,7 +42,7 @@ const LONGEST_MS = 10 * 60_000;
 
 const isScriptName = (name: string): boolean => /\.(mld|md)$/.test(name);
 const isSkipped = (name: string): boolean => name.startsWith('.') || name === 'node_modules';
-/** Is there a line that could be a statement, or a fence that holds some? The parser has the last word. */
+/** Finds a possible statement or fence. The parser decides. */
 const mayHoldStatement = (text: string): boolean => /^[ \t]*\/[a-z@=]|mlld-run/m.test(text);
 
 /** Checks that policies for the web surface allow reading this file. */
@@ -202,7 +202,7 @@ async function runScript(
   };
 }
 
-/** A few at a time, each with an end, each a row of the audit. */
+/** Runs a few scripts at a time, each with a time limit and an audit row. */
 function createScriptRuns(parts: WebParts) {
   let running = 0;
   return async (

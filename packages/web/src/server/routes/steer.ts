@@ -21,7 +21,7 @@ interface SteeredThread {
 
 type SteerWork = (context: Context<ApiEnv>, place: SteeredThread) => Promise<Outcome<unknown>>;
 
-/** A signal that it hears at its next step. */
+/** Sends a signal that the thread handles at its next step. */
 const told = (
   { store, row, by, key }: SteeredThread,
   kind: Parameters<typeof signalThread>[2],
@@ -64,11 +64,11 @@ const resume =
     return wish.ok ? await runs.resume(row.id, wish.output, context.get('asker')) : wish;
   };
 
-/** An event as JSON; null where that side had ended. */
+/** Returns an event as JSON, or null if that side has ended. */
 const sideOf = (event: object | undefined): Json =>
   event === undefined ? null : maskedJson(JSON.parse(JSON.stringify(event)) as Json);
 
-/** Again from its journal, without a model and without tools; nothing of it stays. */
+/** Replays the journal without a model and without tools. Nothing is stored. */
 const replay =
   ({ runtime }: WebParts): SteerWork =>
   async (context, { row }) => {

@@ -117,7 +117,7 @@ async function openRows(
   return page.ok ? ok(page.output.rows) : page;
 }
 
-/** Names for a filter: read once, then as rows come by. */
+/** Names for a filter: read once, then extended by new rows. */
 function createNames() {
   const names = new Set<string>();
   let hasRead: Store | undefined;
@@ -165,7 +165,7 @@ function createListing({ hub, store }: WebParts) {
   };
 }
 
-/** Everything below the thread's root, the oldest first. */
+/** All descendants of the root of the thread, oldest first. */
 async function treeOf(
   { hub }: WebParts,
   store: Store,

@@ -71,7 +71,7 @@ export function givenTo({ id }: Call, { call, reply }: CallEvents): JsonObject {
   return isObject(given) ? given : { value: given };
 }
 
-/** Why an argument may steer, in words. */
+/** Reasons why an argument may steer. */
 const ORIGINS: Readonly<Record<string, string>> = {
   said: 'said by the user or the directive',
   result: 'field of a trusted result',
@@ -135,7 +135,7 @@ export function argumentsOf(library: Library, entry: Call, events: CallEvents): 
     );
 }
 
-/** The fault that it came to, if it came to one. */
+/** Returns the fault of the call, if any. */
 export function faultOf({
   denial,
   result,

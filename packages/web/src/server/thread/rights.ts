@@ -126,7 +126,7 @@ function countedAs({ calls, start }: CallBook, { id }: Call): string {
   const at = own.findIndex((call) => call.id === id) + 1;
   if (at === 0) return '';
   const max = Number(getOwn(getOwn(start?.limits, 'tool_calls'), 'value') ?? Number.NaN);
-  // One that was raised since is not known here.
+  // A limit that was raised later is not included here.
   return max >= at ? `call ${at} of ${max}` : `call ${at}`;
 }
 
