@@ -1,4 +1,4 @@
-// Long texts in pieces: by bytes, and never through the middle of a character.
+// Splits long texts into pieces by bytes, never inside a character.
 import { fail, getOwn, isObject, type Json, type Outcome, ok } from '@kernmantle/core/base';
 import type { LongText } from '../../model/api.ts';
 
@@ -8,7 +8,7 @@ export const PIECE_BYTES = 64 * 1024;
 const isInside = (byte: number | undefined): boolean =>
   byte !== undefined && (byte & 0xc0) === 0x80;
 
-/** The piece from `offset` on; past the end it is empty. */
+/** Returns the piece from `offset` on. Beyond the end it is empty. */
 export function textPiece(text: string, offset = 0, length = PIECE_BYTES): LongText {
   const bytes = Buffer.from(text);
   let from = Math.min(offset, bytes.length);
@@ -25,7 +25,7 @@ export function textPiece(text: string, offset = 0, length = PIECE_BYTES): LongT
   };
 }
 
-/** `/items/3/text`: the part that this points to, as RFC 6901 has it. */
+/** Returns the part that a JSON pointer selects, such as `/items/3/text` (RFC 6901). */
 export function partAt(value: Json, pointer: string): Outcome<Json> {
   if (pointer !== '' && !pointer.startsWith('/')) {
     return fail('invalid_input', '`field` starts with /, such as /content');

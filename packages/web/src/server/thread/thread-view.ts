@@ -86,7 +86,7 @@ async function leftAbove(store: Store, row: ThreadRow): Promise<Outcome<Amounts>
   return ok(most);
 }
 
-/** By limit: the highest that would be taken, and whose word that is. */
+/** Highest value that each limit can be raised to, and the source of that ceiling. */
 export async function ceilingsOf(
   { policies }: Pick<Runtime, 'policies'>,
   store: Store,
@@ -111,7 +111,9 @@ export async function ceilingsOf(
   return ok(ceilings);
 }
 
-/** All that was said so far once more at the dearest rate, and the longest answer; undefined: no price. */
+/**
+ * Highest cost of one more turn: all text so far at the highest price, and the longest answer. Undefined: no price.
+ */
 function worstTurn({ library }: Runtime, { last }: CallBook): number | undefined {
   if (last.model === '' || last.model === 'none' || last.maxTokens === 0) return undefined;
   const price = createPrices(library.config('pricing').layers).find(last.model);
@@ -187,7 +189,7 @@ export async function viewThread(
   });
 }
 
-/** Marks are for the pipeline, not for the reader. */
+/** Removes marks, which are for the pipeline and not for readers. */
 function withoutMarks(result: Json): Json {
   if (typeof result !== 'object' || result === null || Array.isArray(result)) return result;
   const { marks: _, ...rest } = result;
