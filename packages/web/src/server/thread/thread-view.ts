@@ -111,9 +111,7 @@ export async function ceilingsOf(
   return ok(ceilings);
 }
 
-/**
- * Highest cost of one more turn: all text so far at the highest price, and the longest answer. Undefined: no price.
- */
+/** Highest price of one more turn with all text so far and the longest answer. Undefined: no price. */
 function worstTurn({ library }: Runtime, { last }: CallBook): number | undefined {
   if (last.model === '' || last.model === 'none' || last.maxTokens === 0) return undefined;
   const price = createPrices(library.config('pricing').layers).find(last.model);
