@@ -7,13 +7,13 @@ export const startWeb = async (
   ...given: Parameters<typeof startPage>
 ): ReturnType<typeof startPage> => await (await import('./server/start-web.ts')).startWeb(...given);
 
-/** Rows as the page lists them, for whoever lists threads elsewhere. */
+/** Opens the row builder of the page for other lists of threads. */
 export const openRows = async (
   ...given: Parameters<typeof rows>
 ): Promise<ReturnType<typeof rows>> =>
   (await import('./server/thread/summary-rows.ts')).createRows(...given);
 
-/** Workers, queues and who holds what, for whoever shows them elsewhere. */
+/** Opens the fleet view (workers, queues, leases) for other programs. */
 export const openFleet = async (
   ...given: Parameters<typeof watchFleet>
 ): Promise<ReturnType<typeof watchFleet>> =>

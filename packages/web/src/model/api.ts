@@ -1,8 +1,8 @@
-// What the page and other programs are told over `/api`, `/api/stream` and `/api/socket`: data only, made
-// by the server, read by the page and by `threads top`. Answers stand in the envelope of `--json`:
-// `{ok: true, output}` or `{ok: false, error: {code, detail: {message, …}}}`. Times are milliseconds
-// since 1970 unless a name says otherwise. Text of models and tools is redacted before it gets here and
-// is still foreign: it is shown by `ForeignText` alone.
+// Data types of `/api`, `/api/stream` and `/api/socket`. The server writes them; the page and
+// `threads top` read them. Answers use the envelope of `--json`: `{ok: true, output}` or `{ok:
+// false, error: {code, detail: {message, …}}}`. Times are milliseconds since 1970 unless a name
+// says otherwise. Text of models and tools is redacted, but still untrusted: only `ForeignText`
+// renders it.
 
 import type { SlimEvent } from '@kernmantle/core/journal';
 
@@ -11,7 +11,7 @@ export type Tone = NonNullable<SlimEvent['tone']>;
 
 export type WebRole = 'view' | 'steer' | 'approve';
 
-/** Any JSON; what the page shows of it goes through `JsonView`. */
+/** Any JSON value. The page renders it with `JsonView`. */
 export type Data =
   | null
   | boolean
@@ -21,32 +21,29 @@ export type Data =
   | { readonly [name: string]: Data };
 export type DataObject = { readonly [name: string]: Data };
 
-/** `GET me`, and what `POST session` answers with besides the `key`. */
+/** Answer of `GET me`, and of `POST session` without the `key`. */
 export interface Me {
   readonly who: string;
   readonly role: WebRole;
-  /** The name of the project's folder, and where it is. */
+  /** Name and path of the project folder. */
   readonly project: string;
   readonly path: string;
   readonly version: string;
   readonly currency: string;
-  /** Machines share its store, and workers run its threads. */
+  /** True if machines share the store and workers run the threads. */
   readonly fleet: boolean;
-  /** When the session is over. */
   readonly expires: number;
 }
 
-/** One limit and what was used of it. Money is in the currency of `Me`, time in seconds. */
+/** A limit and its use. Money is in the currency of `Me`, time in seconds. */
 export interface LimitMeter {
-  /** `spend`, `turns`, `tokens`, `duration_seconds`, `tool_calls`, `spawns`, …: as limits are called. */
+  /** Name of the limit: `spend`, `turns`, `tokens`, `duration_seconds`, `tool_calls`, `spawns`, … */
   readonly name: string;
   readonly used: number;
   readonly reserved: number;
-  /** Absent: no limit. */
   readonly max?: number;
-  /** Who set it: directive, policy, bundle, caller, `raised by …`. */
+  /** Source of the limit: directive, policy, bundle, caller, `raised by …`. */
   readonly from?: string;
-  /** What it was before it was raised. */
   readonly raised_from?: number;
 }
 
@@ -61,34 +58,33 @@ export interface ListedRun {
   readonly version: string;
   readonly runner: string;
   readonly detached: boolean;
-  /** Title of the run, at most 80 characters. Foreign. Absent: it has no message and no text input. */
+  /** Title of the run, at most 80 characters. Untrusted. Absent: it has no message and no text input. */
   readonly title?: string;
   readonly status: string;
-  /** How many events its journal holds. */
+  /** Number of events in the journal. */
   readonly seq: number;
   readonly attempt: number;
   readonly created: number;
   readonly updated: number;
   readonly ended?: number;
-  /** As `--json` shows it: turns, tokens, tool_calls, spend (text), duration_seconds, estimated. */
+  /** Same fields as in `--json`: turns, tokens, tool_calls, spend (text), duration_seconds, estimated. */
   readonly cost: DataObject;
   readonly meters: readonly LimitMeter[];
-  /** How many calls were denied. */
   readonly denied: number;
-  /** How many other calls failed, after all retries. */
+  /** Number of other calls that failed after all retries. */
   readonly failed: number;
-  /** How many approvals of this very thread wait for a person. */
+  /** Number of pending approvals of this thread, without its children. */
   readonly due: number;
-  /** What it does now: a tool, `reply`, or what waits; a name, never foreign text. */
+  /** Current activity: a tool, `reply`, or the kind of pending request. A name, never untrusted text. */
   readonly now?: string;
-  /** Why it ended (`thread_end.reason`), and the code behind it. Foreign text. */
+  /** Reason of the end (`thread_end.reason`) and its code. Untrusted. */
   readonly reason?: string;
   readonly code?: string;
-  /** Somebody is at work on it in this server's process. */
+  /** True if a process of this server runs the thread. */
   readonly here: boolean;
-  /** Where workers run threads: the one that holds it, as leases name it (`host:process@…`). Foreign. */
+  /** Id of the worker that owns the lease (`host:process@…`). Absent without workers. Untrusted. */
   readonly worker?: string;
-  /** Where workers run threads: it waits for one of them, in this queue (`queueKey`). */
+  /** Key of the queue (`queueKey`) if the thread waits for a worker. */
   readonly queue?: string;
 }
 
@@ -96,58 +92,56 @@ export interface Totals {
   readonly waits: number;
   readonly at_work: number;
   readonly ended: number;
-  /** Pending approvals. */
   readonly due: number;
 }
 
-/** `GET threads`. Newest first; children of a listed parent are listed too when they are at work. */
+/** `GET threads`. Newest first. Running children of a listed parent are included. */
 export interface ThreadList {
   readonly rows: readonly ListedRun[];
   readonly totals: Totals;
   readonly directives: readonly string[];
   readonly next_cursor?: string;
-  /** Where a stream goes on from here. */
+  /** A stream that starts at this position continues the list without a gap. */
   readonly position: string;
 }
 
-/** A right in force at the start, or approved since, and what came of it. */
+/** A right at the start, or approved since, and its use. */
 export interface RightUse {
-  /** As `explain` names it: `fs.read notes/**`. */
+  /** Same text as in `explain`: `fs.read notes/**`. */
   readonly name: string;
   readonly capability: string;
   readonly scope: DataObject;
   readonly uses: number;
   readonly refused: number;
   readonly state: 'used' | 'unused' | 'asks' | 'approved';
-  /** What a policy took from it. */
+  /** Parts that a policy removed from the right. */
   readonly capped?: readonly string[];
-  /** Of an approved one: uses left, when it ends, who gave it. */
+  /** Only for an approved right: remaining uses, end time, and the person who approved it. */
   readonly left?: number;
   readonly until?: number;
   readonly by?: string;
 }
 
-/** `GET threads/ID`. */
 export interface ThreadView {
   readonly thread: ListedRun;
   readonly inputs: Data;
   readonly result?: Data;
-  /** Outputs of an ended thread. Absent: it gave none. Foreign. */
+  /** Outputs of an ended thread. Absent: it has none. Untrusted. */
   readonly outputs?: Data;
-  /** The last reply, at most 20,000 characters. Absent: there is none yet. Foreign. */
+  /** The last reply, at most 20,000 characters. Absent: no reply yet. Untrusted. */
   readonly reply?: string;
   readonly model: string;
   /** `explain --thread`: items by hash and key, permissions, policies, guards, rules, by, sandbox. */
   readonly ran: DataObject;
   readonly rights: readonly RightUse[];
-  /** Of this thread and those below it. */
+  /** Pending approvals of this thread and of all its descendants. */
   readonly due: readonly ListedApproval[];
   readonly children: readonly ListedRun[];
-  /** What can be asked of it now. */
+  /** Actions that the current status allows. */
   readonly acts: readonly WebAction[];
-  /** For the sheet that raises limits: by the name of the limit, the highest that would be taken and whose word that is. */
+  /** Highest value that each limit can be raised to, and the source of that ceiling. */
   readonly ceilings: { readonly [limit: string]: { readonly max: number; readonly from: string } };
-  /** What one more turn costs at most, where it can be told. */
+  /** Highest possible cost of the next turn. Absent if it cannot be computed. */
   readonly worst_turn?: number;
   readonly position: string;
 }
@@ -155,12 +149,12 @@ export interface ThreadView {
 export type WebAction = 'pause' | 'resume' | 'inject' | 'interrupt' | 'stop' | 'kill' | 'replay';
 
 /**
- * `GET threads/ID/events`, oldest first: those from `after` on, or the last ones before `before`; the
- * newest when neither is given.
+ * `GET threads/ID/events`, oldest first: events after `after`, or the last ones before `before`.
+ * Without both it returns the newest.
  */
 export interface EventPage {
   readonly events: readonly SlimEvent[];
-  /** The seqs of the first and the last event that the journal holds; 0 when there is none. */
+  /** Seqs of the first and the last event of the journal; 0 if it is empty. */
   readonly first: number;
   readonly last: number;
 }
@@ -175,14 +169,14 @@ export interface LongText {
 
 export interface ArgumentView {
   readonly name: string;
-  /** Exactly as it would be sent; the beginning of it when it is long. */
+  /** Exact text of the argument, or its start if `is_cut`. */
   readonly text: string;
   readonly bytes: number;
   readonly is_cut: boolean;
   readonly labels: readonly string[];
   /** `from directive`, `from the user`, `from the model`, `field of a trusted result`, … */
   readonly origin: string;
-  /** destination, path, command, content: what it steers. */
+  /** Role of the argument: destination, path, command, content. */
   readonly role?: string;
 }
 
@@ -193,27 +187,26 @@ export interface Gate {
   readonly by: string;
 }
 
-/** `GET threads/ID/events/SEQ`. */
 export interface EventDetail {
-  /** As the journal has it, or `{}` with `raw` in pieces when it is long. */
+  /** The event as JSON. A long event is `{}` here, and `raw` has its text in pieces. */
   readonly event: Data;
   readonly raw: LongText;
-  /** What stands in it for a reader: arguments, the result, a message. */
+  /** The part that a person reads: arguments, the result, a message. */
   readonly content?: LongText;
-  /** The seqs of the call, its denial and its result, when this is one of them. */
+  /** Seqs of the call, its denial and its result, if the event is one of them. */
   readonly call?: { readonly call?: number; readonly denied?: number; readonly result?: number };
   readonly arguments?: readonly ArgumentView[];
   readonly gates?: readonly Gate[];
-  /** In one line, without foreign text: `Denied before anything was sent`. */
+  /** Outcome in one line, without untrusted text: `Denied before anything was sent`. */
   readonly verdict?: string;
-  /** Why, as the fault says it. Foreign. */
+  /** Message of the fault. Untrusted. Absent: no fault. */
   readonly why?: string;
-  /** Of a hook: its condition, as the directive has it now. */
+  /** Only for a hook: its condition in the current version of the directive. */
   readonly when?: string;
-  /** Ways out, the line to add among them. */
+  /** Remedies, including the line to add. */
   readonly ways?: readonly string[];
   readonly artifacts?: readonly string[];
-  /** The command that shows the same. */
+  /** Command of the terminal that shows the same. */
   readonly command: string;
 }
 
@@ -223,13 +216,13 @@ export interface ProvenanceStep {
   readonly place: { readonly file: string | null; readonly line: number | null };
   readonly labels: readonly string[];
   readonly sources: readonly string[];
-  /** Earlier ones that it was made of. */
+  /** Ids of earlier steps that are its inputs. */
   readonly from: readonly number[];
-  /** The event of the thread that it stands for. */
+  /** Seq of the event that the step represents. */
   readonly seq?: number;
 }
 
-/** `GET threads/ID/provenance`: as `km provenance --json`. */
+/** `GET threads/ID/provenance`: same fields as `km provenance --json`. */
 export interface ProvenanceView {
   readonly subject: string;
   readonly refusal: Data;
@@ -241,18 +234,18 @@ export interface ProvenanceView {
 
 type ApprovalKinds = 'call' | 'capability' | 'limit' | 'question';
 
-/** `GET approvals`: as `approvals ls --json`, with what a list needs besides. */
+/** `GET approvals`: same fields as `approvals ls --json`, and more for lists. */
 export interface ListedApproval {
   readonly id: string;
   readonly kind: ApprovalKinds;
   readonly state: 'pending' | 'approved' | 'denied' | 'expired' | 'used';
   readonly thread?: string;
-  /** The title of that thread. Foreign. */
+  /** Title of the requesting thread. Untrusted. */
   readonly thread_title?: string;
   readonly directive?: string;
-  /** The call or right in a few words: tool and target. Foreign. */
+  /** Short name of the call or right: tool and target. Untrusted. */
   readonly title: string;
-  /** The rule, guard or tier that asks. */
+  /** Rule, guard or tier that requires the approval. */
   readonly rule?: string;
   readonly shown: DataObject;
   readonly uses: number;
@@ -262,33 +255,32 @@ export interface ListedApproval {
   readonly who?: string;
   readonly channel?: string;
   readonly why?: string;
-  /** Of what is shown; a decision sends it back. Its beginning is its `mark` (`7F3A-91C2`). */
+  /** Digest of `shown`. A decision sends it back. Its first digits are the `mark` (`7F3A-91C2`). */
   readonly digest: string;
   readonly mark: string;
 }
 
-/** `GET approvals?state&thread`: oldest first. `state=decided` gives the latest that are not pending any more. */
+/** `GET approvals?state&thread`: oldest first. `state=decided` returns the latest that are no longer pending. */
 export interface ApprovalList {
   readonly approvals: readonly ListedApproval[];
-  /** Where a stream goes on from here. */
+  /** A stream that starts at this position continues the list without a gap. */
   readonly position: string;
 }
 
 export type DecisionWord = 'once' | 'value' | 'scope' | 'deny' | 'answer';
 
-/** `GET approvals/ID`. */
 export interface ApprovalReview {
   readonly approval: ListedApproval;
   readonly tool?: string;
   readonly effect?: string;
   readonly tier?: string;
-  /** One that `is_cut` comes in pieces from `GET approvals/ID/argument?name=NAME&offset=N`: a `LongText`. */
+  /** An argument that `is_cut` is read in pieces from `GET approvals/ID/argument?name=NAME&offset=N` (`LongText`). */
   readonly arguments: readonly ArgumentView[];
   readonly gates: readonly Gate[];
   readonly provenance?: ProvenanceView;
-  /** Of a capability: the grant, and the line that would declare it. */
+  /** Only for a capability: the grant, and the line that would declare it. */
   readonly grant?: { readonly name: string; readonly line: string; readonly beyond: boolean };
-  /** Of a call: arguments that strangers had a hand in, and where each stands in what was read. Foreign. */
+  /** Only for a call: arguments with untrusted sources, and their position in the text that was read. Untrusted. */
   readonly tainted?: readonly {
     readonly name: string;
     readonly labels: readonly string[];
@@ -296,15 +288,14 @@ export interface ApprovalReview {
     readonly place?: string;
     readonly excerpt?: string;
   }[];
-  /** Of a call: the last ones of the same tool by threads of this directive, the latest first. */
+  /** Only for a call: earlier calls of the same tool by threads of this directive, the latest first. */
   readonly before?: readonly {
     readonly at: string;
     readonly thread: string;
-    /** With the same values where they steer. */
+    /** True if the steering arguments had the same values. */
     readonly same?: boolean;
     readonly came_to: string;
   }[];
-  /** Of a limit. */
   readonly limit?: {
     readonly name: string;
     readonly now: number;
@@ -312,47 +303,44 @@ export interface ApprovalReview {
     readonly ceiling?: number;
     readonly from?: string;
   };
-  /** The question itself; of a changed directive also what is proposed. Foreign. */
+  /** Text of the question; for a changed directive also the proposed text. Untrusted. */
   readonly question?: string;
-  /** Unified diff of a write over a file, against its content when the question was asked. Foreign. */
+  /** Unified diff of a write to a file, against its content at the time of the request. Untrusted. */
   readonly diff?: string;
-  /** Why it is asked, as the fault says it. Foreign. */
+  /** Reason of the request, from the fault. Untrusted. */
   readonly because?: string;
-  /** What the model said with the call. Foreign. */
+  /** Text of the model reply that contains the call. Untrusted. */
   readonly says?: string;
   readonly rights: readonly RightUse[];
   readonly meters: readonly LimitMeter[];
   readonly turn?: number;
   readonly seq?: number;
-  /** What can be decided, the safe answer last. `value`: which argument it would name. */
+  /** Allowed decisions, the safe one last. `named` lists the arguments that `value` would fix. */
   readonly choices: readonly DecisionWord[];
   readonly named?: readonly string[];
 }
 
-/** `POST approvals/ID/decision`. */
 export interface DecisionRequest {
   readonly decision: DecisionWord;
   readonly digest: string;
   readonly uses?: number;
   readonly for_seconds?: number;
-  /** With `scope`, of a call: what its path or address may be, `GLOB` or `NAME=GLOB`. */
+  /** Only with `scope`, for a call: allowed path or address, `GLOB` or `NAME=GLOB`. */
   readonly glob?: string;
   readonly beyond?: boolean;
   readonly why?: string;
   readonly answer?: string;
 }
 
-/** `POST threads/ID/resume`. */
 export interface ResumeWish {
   readonly limits?: { readonly [limit: string]: number | string };
   readonly model?: string;
   readonly message?: string;
   readonly from?: number | 'last';
-  /** For the audit. */
   readonly why?: string;
 }
 
-/** `POST threads/ID/inject`: goes in before the next turn. */
+/** `POST threads/ID/inject`: adds a message before the next turn. */
 export interface InjectRequestBody {
   readonly text: string;
   readonly role: 'user' | 'system';
@@ -361,18 +349,18 @@ export interface InjectRequestBody {
 /** `POST threads/ID/pause`, `interrupt`, `stop` and `kill`. */
 export interface SignalWish {
   readonly reason?: string;
-  /** Of `interrupt`: what it is told instead of the reply that is broken off. */
+  /** Only for `interrupt`: message to the model that replaces the interrupted reply. */
   readonly text?: string;
 }
 
-/** What `POST threads/ID/replay` answers with: as `km replay --json`. */
+/** Answer of `POST threads/ID/replay`, same fields as `km replay --json`. */
 export interface ReplayView {
   readonly isSame: boolean;
-  /** How many events were the same, of how many recorded ones. */
+  /** Number of equal events, and number of recorded events. */
   readonly same: number;
   readonly recorded: number;
   readonly status?: string;
-  /** The first event that is not, on both sides; null where one of them had ended. Foreign. */
+  /** First event that differs, on both sides. Null: that side has already ended. Untrusted. */
   readonly difference?: {
     readonly seq: number;
     readonly recorded: Data;
@@ -380,7 +368,6 @@ export interface ReplayView {
   };
 }
 
-/** `POST threads`. */
 export interface RunRequestBody {
   readonly directive: string;
   readonly inputs: DataObject;
@@ -389,14 +376,14 @@ export interface RunRequestBody {
   readonly message?: string;
 }
 
-/** What an act on a thread answers with. */
+/** Answer of an action on a thread. */
 export interface ActionResult {
   readonly thread_id: string;
   readonly kind: string;
   readonly status: string;
 }
 
-/** `GET threads/ID/cost`: by turn, hooks apart. */
+/** `GET threads/ID/cost`: cost per turn. Hooks are separate. */
 export interface ThreadCostView {
   readonly turns: readonly {
     readonly turn: number;
@@ -427,18 +414,18 @@ export interface CostGroup {
   readonly threads: number;
   readonly tokens: number;
   readonly spend: string;
-  /** By directive: what it cost as a hook of others stands by itself. */
+  /** Only by directive: `hook` is the cost of its runs as a hook of other threads. */
   readonly kind?: 'hook';
-  /** By directive: refusals, and ends at a limit. */
+  /** Only by directive: number of refusals, and of ends at a limit. */
   readonly denied?: number;
   readonly at_limit?: number;
-  /** By model; `input` is what was not read from a cache. */
+  /** Only by model. `input` does not include tokens from a cache. */
   readonly requests?: number;
   readonly input?: number;
   readonly cached?: number;
   readonly output?: number;
   readonly price_row?: string;
-  /** By day: what each model took of it. */
+  /** Only by day: cost of each model. */
   readonly models?: readonly { readonly name: string; readonly spend: string }[];
   readonly estimated?: boolean;
 }
@@ -468,7 +455,7 @@ export interface ListedItem {
 /** `GET items?q&kind&cursor`: 100 at a time. */
 export interface ItemList {
   readonly items: readonly ListedItem[];
-  /** There are more than are listed. */
+  /** True if there are more items than listed. */
   readonly has_more: boolean;
   readonly next_cursor?: string;
   readonly total?: number;
@@ -487,14 +474,14 @@ export interface ItemInput {
 export interface ItemView {
   readonly item: DataObject;
   readonly signature: DataObject;
-  /** The file as it stands, for directives and knowledge. Foreign. */
+  /** Current text of the file, for directives and knowledge. Untrusted. */
   readonly body?: LongText;
   readonly file?: string;
   readonly inputs: readonly ItemInput[];
   /** `explain --json` of a directive or a tool. */
   readonly explained?: DataObject;
   readonly can_run: boolean;
-  /** Why not, one line each. */
+  /** Reasons why the item cannot run, one line each. */
   readonly missing: readonly string[];
   readonly steps: readonly string[];
   readonly runs: number;
@@ -511,10 +498,9 @@ export interface ListedScript {
   readonly bytes: number;
 }
 
-/** `GET scripts`. */
 export interface ScriptList {
   readonly scripts: readonly ListedScript[];
-  /** There are more, in a project too large to look through. */
+  /** True if the project is too large for a complete search. */
   readonly has_more?: boolean;
 }
 
@@ -522,7 +508,7 @@ export interface ScriptList {
 export interface ScriptDocument {
   readonly id: string;
   readonly file: string;
-  /** Foreign. */
+  /** Source text of the file. Readers treat it as untrusted. */
   readonly document: string;
   readonly run?: {
     readonly outcome: string;
@@ -541,7 +527,7 @@ export interface ScriptDocument {
       readonly message: string;
       readonly line?: number;
       readonly column?: number;
-      /** Of `needs_input`: what a person has to decide before it is run again. */
+      /** Only for `needs_input`: id of the approval that must be decided before the next run. */
       readonly approval?: string;
     };
     readonly provenance?: ProvenanceView;
@@ -568,57 +554,53 @@ export interface HealthView {
   };
 }
 
-/** A worker as it told of itself. Its words are foreign. */
+/** A worker, as it registered itself. All its texts are untrusted. */
 export interface FleetWorker {
   readonly id: string;
-  /** Name of its machine. */
   readonly host: string;
   readonly version: string;
   readonly slots: number;
-  /** Threads that it holds. */
+  /** Number of threads that it owns the lease of. */
   readonly busy: number;
-  /** None: it takes what belongs to nobody in particular. */
+  /** Empty: the worker takes threads without a tenant. */
   readonly tenants: readonly string[];
   readonly projects: readonly { readonly project: string; readonly items: string }[];
-  /** Takes nothing any more, and ends what it holds. */
+  /** True if the worker takes no new threads and finishes its own. */
   readonly draining: boolean;
-  /** Resident bytes. */
   readonly memory: number;
-  /** How far its clock is from the store's, in milliseconds. */
+  /** Difference of its clock to the clock of the store, in milliseconds. */
   readonly clock_off: number;
-  /** By the clock of the store, like `heard`. */
+  /** Time by the clock of the store, like `heard`. */
   readonly started: number;
   readonly heard: number;
-  /** Not heard of for too long: what it held goes to others. Shown for a while. */
+  /** True if heartbeats stopped. Other workers get its threads. The view shows it for some time. */
   readonly gone: boolean;
 }
 
-/** What waits for a worker that has this project with these items. */
+/** Waiting threads for a worker that has this project with these items. */
 export interface FleetQueue {
   readonly tenant: string;
   readonly project: string;
   readonly items: string;
-  /** Due now, and later. */
   readonly ready: number;
   readonly later: number;
-  /** Since when the first of them waits, by the clock of the store. */
+  /** Start of the longest wait, by the clock of the store. */
   readonly oldest: number;
   readonly served_by: number;
 }
 
-/** A thread of this project and who holds it. */
+/** A thread of this project and the owner of its lease. */
 export interface FleetHold {
   readonly thread: string;
   readonly directive: string;
   readonly status: string;
   readonly worker: string;
-  /** By the clock of the store; renewed every few seconds as long as its worker lives. */
+  /** End of the lease by the clock of the store. A live worker renews it every few seconds. */
   readonly lease_until: number;
 }
 
 /** A limit over all machines. Money is in the currency of `Me`. */
 export interface FleetLimit {
-  /** `provider:NAME` or `tenant:NAME`. */
   readonly scope: string;
   readonly concurrent?: number;
   readonly requests_per_minute?: number;
@@ -627,32 +609,31 @@ export interface FleetLimit {
 }
 
 export interface FleetState {
-  /** Of the server, without its password. */
+  /** Address of the store without its password. */
   readonly place: string;
-  /** Time of the store when this was read; `heard`, `oldest` and `lease_until` are of the same clock. */
+  /** Time of the store at this read. `heard`, `oldest` and `lease_until` use the same clock. */
   readonly now: number;
-  /** This project, as workers have to serve it. */
+  /** This project, in the form that workers register. */
   readonly own: { readonly project: string; readonly items: string } | null;
   readonly workers: readonly FleetWorker[];
   readonly queues: readonly FleetQueue[];
-  /** The latest 200 that somebody holds. */
+  /** At most 200 threads with a lease, the latest first. */
   readonly held: readonly FleetHold[];
   readonly limits: readonly FleetLimit[];
 }
 
-/** `GET fleet`. */
 export interface FleetView {
-  /** Null: the store is a file, and threads run in the process that was asked. */
+  /** Null: the store is a file, and threads run in the process of the server. */
   readonly fleet: FleetState | null;
-  /** Where a stream goes on from here. */
+  /** A stream that starts at this position continues the view without a gap. */
   readonly position: string;
 }
 
-/** One frame of a stream. `id` is the position; `text` and `reset` have none. */
+/** A frame of a stream. `id` is the position; `text` and `reset` have none. */
 export type StreamFrame =
   | {
       readonly kind: 'batch';
-      /** Whole rows; the last one of an id counts. */
+      /** Complete rows; the last one of an id wins. */
       readonly threads?: readonly ListedRun[];
       readonly totals?: Totals;
       readonly approvals?: readonly ListedApproval[];
@@ -662,10 +643,10 @@ export type StreamFrame =
         readonly events: readonly SlimEvent[];
       }[];
     }
-  /** A piece of the reply under way; may be left out, and is gone when its `assistant_message` comes. */
+  /** A piece of the current reply. It can be dropped, and `assistant_message` replaces it. */
   | { readonly kind: 'text'; readonly thread: string; readonly text: string }
-  /** Something was left out: read the snapshot of this topic again, events from `after` on. */
+  /** Frames were dropped: read the snapshot of this topic again, and events from `after` on. */
   | { readonly kind: 'reset'; readonly topic: string; readonly after?: number };
 
-/** `threads`, `approvals`, `fleet` or `thread:ID`. */
+/** A topic is `threads`, `approvals`, `fleet` or `thread:ID`. */
 export type Topic = string;

@@ -1,12 +1,12 @@
-// What a thread cost, turn by turn, summed: its own replies and those of its children as two tones of
-// the same steps.
+// Sums the cost of a thread per turn. A step has two parts: replies of the thread, and its
+// children.
 import type { ListedRun } from './api.ts';
 import type { TimelineEntry } from './timeline-entry.ts';
 
-/** A chart shows no more steps than this; of a longer thread every second, third, … turn. */
+/** Highest number of steps of a chart. A longer thread shows every n-th turn. */
 const MOST_POINTS = 200;
 
-/** Sums after a turn. */
+/** Sums up to and including this turn. */
 export interface CostPoint {
   readonly turn: number;
   readonly own: number;
@@ -22,7 +22,7 @@ interface CostSeries {
 
 const spendOf = ({ cost }: ListedRun): number => Number(cost['spend'] ?? 0) || 0;
 
-/** `below` are the children as the list has them: what those spent that have not ended yet counts now. */
+/** `below` are the listed children. The cost of a running child counts up to now. */
 export function costSeries(
   rows: readonly TimelineEntry[],
   below: readonly ListedRun[] = [],
@@ -57,7 +57,7 @@ export function costSeries(
   return { points: thinned(points), own, children, total: own + children };
 }
 
-/** The last one always stays. */
+/** Keeps every n-th point, and always the last point. */
 function thinned(points: readonly CostPoint[]): readonly CostPoint[] {
   if (points.length <= MOST_POINTS) return points;
   const every = Math.ceil(points.length / MOST_POINTS);

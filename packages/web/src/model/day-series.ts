@@ -1,16 +1,15 @@
-// What a chart of days draws: every day of the range, also those that cost nothing, stacked by model, and
-// an axis with few round numbers.
+// Computes a chart of cost per day: one bar for every day of the range, also without cost, stacked
+// by model, and an axis with few round numbers.
 import type { CostGroup, CostReport } from './api.ts';
 
 interface DayPart {
   readonly model: string;
   readonly from: number;
   readonly to: number;
-  /** Which of the series it is, for its colour. */
+  /** Index of the series, which selects its colour. */
   readonly series: number;
 }
 export interface DayBar {
-  /** `2026-11-15`. */
   readonly day: string;
   readonly spend: number;
   readonly parts: readonly DayPart[];
@@ -18,7 +17,7 @@ export interface DayBar {
 }
 export interface DaySeries {
   readonly days: readonly DayBar[];
-  /** The dearest first; the last one stands for all others when there are many. */
+  /** Most expensive model first. The last entry sums all others if there are many. */
   readonly models: readonly string[];
   readonly top: number;
   readonly ticks: readonly number[];
@@ -33,7 +32,7 @@ const amountOf = ({ spend }: { readonly spend: string }): number => Math.max(0, 
 
 const dayOf = (at: number): string => new Date(at).toISOString().slice(0, 10);
 
-/** 1, 2 or 5 times a power of ten, so that about four of them reach the top. */
+/** Returns 1, 2 or 5 times a power of ten, for about four ticks. */
 function tickStep(top: number): number {
   const rough = top / 4;
   const power = 10 ** Math.floor(Math.log10(rough));
@@ -50,7 +49,7 @@ function modelsOf(days: readonly CostGroup[]): string[] {
   return names.length > MAX_MODELS ? [...names.slice(0, MAX_MODELS - 1), OTHERS] : names;
 }
 
-/** What each model took of a day; what no model is named for stands on top. */
+/** Splits the cost of a day by model. The part without a model is the last one. */
 function partsOf(group: CostGroup, models: readonly string[]): DayPart[] {
   const amounts = new Map<number, number>();
   for (const one of group.models ?? []) {
@@ -89,7 +88,7 @@ export function daySeries(report: CostReport, now: number): DaySeries {
     (most, { spend, parts }) => Math.max(most, spend, parts.at(-1)?.to ?? 0),
     0,
   );
-  // Less than a millionth is drawn as nothing.
+  // A cost under a millionth is drawn as zero.
   const reach = highest > 1e-6 ? highest : 1;
   const step = tickStep(reach);
   const count = Math.max(1, Math.ceil(reach / step - 1e-9));

@@ -1,13 +1,13 @@
-// The fleet in words, the same for the page and for `threads top`: how a worker is, what a queue waits for,
-// and whether anybody serves a thread. Pure; every name in it is foreign to whoever shows it.
+// Texts about the fleet, shared by the page and `threads top`: state of a worker, length of a queue, threads
+// without a worker. Pure. Names of workers and projects are untrusted; the caller must escape them.
 import type { FleetQueue, FleetState, FleetWorker, ListedRun, Tone } from './api.ts';
 import { count, seconds } from './format.ts';
 
-/** Which workers may take a thread is a matter of these three. */
+/** Key of the three properties that decide which workers may take a thread. */
 export const queueKey = (tenant: string, project: string, items: string): string =>
   [tenant, project, items].join(' ');
 
-/** Queues for which nobody was heard of. */
+/** Keys of queues that no known worker serves. */
 export const unservedQueues = ({ queues }: Pick<FleetState, 'queues'>): ReadonlySet<string> =>
   new Set(
     queues
@@ -21,18 +21,17 @@ export const isUnserved = (
 ): boolean => queue !== undefined && unserved.has(queue);
 
 export const NO_WORKER = 'no worker serves it';
-/** What to do about it. */
 export const SERVE_IT = 'start `km worker` where this project has the same items; it waits';
 
-/** `host:4711` of what leases call it; the rest tells processes apart, not people. */
+/** Returns `host:4711` of the owner of a lease. The rest only distinguishes processes. */
 export const workerName = (id: string): string => id.replace(/@[0-9a-f.]+$/, '');
 
-/** Leases do not depend on clocks of machines; times that people see do. */
+/** Leases do not depend on clocks of machines, but visible times do. */
 const CLOCK_OFF_MS = 5000;
-/** It says something every three seconds. */
+/** A worker reports to the store every three seconds. */
 const SILENT_MS = 8000;
 
-/** How it is, in a word, with its tone. */
+/** State of a worker in one word, with its tone. */
 export function workerMood(worker: FleetWorker, now: number): readonly [string, Tone] {
   if (worker.gone) return ['gone', 'bad'];
   if (now - worker.heard > SILENT_MS) return ['silent', 'you'];
@@ -40,13 +39,12 @@ export function workerMood(worker: FleetWorker, now: number): readonly [string, 
   return worker.busy > 0 ? ['at work', 'run'] : ['free', 'ok'];
 }
 
-/** `10 m 00 s ahead`; empty: it is right. */
+/** Text `10 m 00 s ahead`, or empty if the clock is correct. */
 export const clockWords = ({ clock_off: off }: Pick<FleetWorker, 'clock_off'>): string =>
   Math.abs(off) < CLOCK_OFF_MS
     ? ''
     : `${seconds(Math.round(Math.abs(off) / 1000))} ${off > 0 ? 'ahead' : 'behind'}`;
 
-/** `1f3a9c02` of `sha256:1f3a9c02…`. */
 export const shortItems = (items: string): string =>
   items.replace(/^sha256:/, '').slice(0, 8) || 'any';
 
@@ -58,7 +56,7 @@ export function projectWords(project: string, items: string, own: FleetState['ow
   return items === own?.items ? 'this project' : `this project, other items (${shortItems(items)})`;
 }
 
-/** What it serves: this project first, others counted. */
+/** Lists the projects of a worker: this project first, then one other, then the number of the rest. */
 export function servesWords({ projects, tenants }: FleetWorker, own: FleetState['own']): string {
   const here = projects.find(({ project }) => isOwn(project, own));
   const others = projects.filter((one) => one !== here);
@@ -82,7 +80,7 @@ export function waitWords({ ready, later, oldest }: FleetQueue, now: number): st
   return words.join(', ');
 }
 
-/** `2 workers, 3 of 16 slots busy, 5 queued, 5 of them served by nobody`. */
+/** Sums for `2 workers, 3 of 16 slots busy, 5 queued, 5 of them served by nobody`. */
 export function fleetSums({ workers, queues }: FleetState) {
   const alive = workers.filter(({ gone }) => !gone);
   const sum = (all: readonly number[]): number => all.reduce((total, one) => total + one, 0);

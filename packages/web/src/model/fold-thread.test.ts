@@ -4,7 +4,6 @@ import type { SlimEvent } from './api.ts';
 import { createThreadFold, type FoldedThread } from './fold-thread.ts';
 import { deedTargets, FILTERS, sumRows } from './thread-sums.ts';
 
-/** All of them at once. */
 function foldThread(events: readonly SlimEvent[]): FoldedThread {
   const fold = createThreadFold();
   fold.add(events);
@@ -245,7 +244,7 @@ test('what a thread did is told by target, children by what they are', () => {
       { type: 'tool_result', call_id: 'n' },
       call('s', { tool: 'spawn', target: 'sum_up' }),
       { type: 'spawn', thread: 'sum_up_1', directive: 'sum_up' },
-      // What it was given is longer than what it wrote.
+      // The call has longer arguments than its write.
       call('w', { bytes: 40 }),
       { type: 'tool_result', call_id: 'w', bytes: 90, wrote: 12 },
       call('u'),
@@ -255,7 +254,7 @@ test('what a thread did is told by target, children by what they are', () => {
     ]),
   );
   expect(deedTargets(rows).map(({ verb, target, unknown, open }) => [verb, target, unknown, open]))
-    // What was denied was not done.
+    // A denied call does not count as an effect.
     .toEqual([
       ['wrote', 'out/w.md', 0, 0],
       ['wrote', 'out/u.md', 1, 0],

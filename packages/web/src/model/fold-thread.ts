@@ -1,7 +1,7 @@
-// Events of a thread as the rows of its timeline. One pass, in order, event by event: what comes later
-// changes the rows that are there, so that the fold of any split of the events is the fold of the whole.
-// What an older journal lacks (no `turn_end`, a denial without its call, an event nobody can read) leaves
-// a row less precise, never missing.
+// Folds the events of a thread into the rows of its timeline. One pass, in order: a later event
+// changes existing rows, so any split of the events gives the same result. If an older journal
+// lacks something (no `turn_end`, a denial without its call, an unreadable event), a row is less
+// precise, but never missing.
 import { eventFlags } from '@kernmantle/core/journal';
 import type { SlimEvent } from './api.ts';
 import {
@@ -14,7 +14,7 @@ import {
 } from './timeline-entry.ts';
 
 export interface FoldedThread {
-  /** In the order of their first events; a row that changed is another object. */
+  /** Rows in the order of their first events. A changed row is a new object. */
   readonly rows: readonly TimelineEntry[];
   readonly events: number;
   readonly unreadable: number;
@@ -28,24 +28,22 @@ export interface FoldedThread {
 export const endsReplyText = (type: string): boolean =>
   type === 'thread_end' || ['begins', 'replies', 'ends'].includes(eventFlags(type).turn ?? '');
 
-/** What is known after some of the events. */
+/** State of the fold. Rows are mutable until they are read. */
 interface Folding {
   readonly rows: TimelineEntry[];
-  /** Where the rows are that something may still happen to: by call, child, hook and approval. */
+  /** Indexes of rows that a later event can change: by call, child, hook and approval. */
   readonly calls: Map<string, number>;
   readonly children: Map<string, number>;
   readonly hooks: Map<string, number>;
   readonly asked: Map<string, number>;
-  /** Calls without a result. */
   readonly open: Set<number>;
-  /** Those of the current turn, in order; the last ones are in `open`. */
   recent: number[];
   /** The row of the current turn. */
   turn: number;
-  /** The rows of the last failure of this turn, and of the one that was tried again; -1 for none. */
+  /** Rows of the last failure of this turn and of the retried one; -1 for none. */
   failure: number;
   tried: number;
-  /** The reason of the last failure of this turn; '' for none. */
+  /** Reason of the last failure of this turn; '' for none. */
   reason: string;
   readonly seen: { events: number; unreadable: number; first: number; last: number };
   readonly span: { started?: number; ended?: number };
@@ -63,9 +61,9 @@ const reach = (fold: Folding, ts: number): void =>
 
 function beginTurn(fold: Folding, event: SlimEvent): void {
   const now = rowAt(fold, fold.turn);
-  // One more try of the same request is the same turn.
+  // A retry of the same request belongs to the same turn.
   if (now?.turn === event.turn && now.end === undefined) return;
-  // Whatever broke its reply off: it is over when the next one begins.
+  // An open turn ends when the next one begins, even if its reply was interrupted.
   if (now?.state === 'open') change(fold, fold.turn, { state: 'done', end: now.until ?? event.ts });
   fold.recent = [];
   fold.failure = fold.tried = -1;
@@ -78,7 +76,7 @@ function beginTurn(fold: Folding, event: SlimEvent): void {
   });
 }
 
-/** Of a journal whose beginning is not here, or that never wrote `turn_start`. */
+/** Adds a row for the turn if the journal has no `turn_start` for it, or its first events are missing. */
 function needTurn(fold: Folding, event: SlimEvent): void {
   if (event.turn > 0 && rowAt(fold, fold.turn)?.turn !== event.turn) beginTurn(fold, event);
 }
@@ -108,7 +106,7 @@ function beginCall(fold: Folding, event: SlimEvent): void {
   const id = event.call_id ?? `#${event.seq}`;
   const again = fold.calls.get(id);
   const before = rowAt(fold, again);
-  // Done again under the same name: by a hook, or by the process that took over.
+  // A hook or another process can repeat a call under the same id.
   if (again !== undefined && before && before.turn === event.turn) {
     change(fold, again, { state: 'open' });
     fold.open.add(again);
@@ -122,7 +120,7 @@ function beginCall(fold: Folding, event: SlimEvent): void {
   if (event.thread !== undefined) fold.children.set(event.thread, at);
 }
 
-/** The last call of the turn that nothing came of yet, and that fits. */
+/** Finds the last call of the turn without a result that fits. */
 function lastOpen(fold: Folding, fits: (row: TimelineEntry) => boolean): number | undefined {
   while (fold.recent.length > 0 && !fold.open.has(fold.recent.at(-1) ?? -1)) fold.recent.pop();
   return fold.recent.findLast((at) => {
@@ -131,7 +129,7 @@ function lastOpen(fold: Folding, fits: (row: TimelineEntry) => boolean): number 
   });
 }
 
-/** The call that was refused; a journal that does not name it tells it by the order. */
+/** Finds the refused call. If the journal does not name it, the order decides. */
 function refusedCall(
   fold: Folding,
   { call_id, tool, turn: number }: SlimEvent,
@@ -178,7 +176,7 @@ function result(fold: Folding, event: SlimEvent): void {
   const at = event.call_id === undefined ? undefined : fold.calls.get(event.call_id);
   const row = rowAt(fold, at);
   if (at === undefined || !row) {
-    // What opens a conversation has results without fold.calls; only a failure is worth a row.
+    // Calls that open a conversation have a result without a call. Only a failure gets a row.
     if (event.is_error === true) {
       const own = rowFrom(event, 'call', 'failed');
       push(fold, { ...own, ...outcomeOf(event, own), end: event.ts, result: event.seq });
@@ -203,7 +201,7 @@ function result(fold: Folding, event: SlimEvent): void {
   answered(fold);
 }
 
-/** Whatever goes on waits no more. */
+/** Rows no longer wait once the thread continues. */
 function answered(fold: Folding): void {
   for (const at of fold.asked.values()) change(fold, at, { state: 'plain' });
   fold.asked.clear();
@@ -222,7 +220,7 @@ function spawned(fold: Folding, event: SlimEvent): void {
   change(fold, known, { kind: 'child', name, ...(event.thread !== undefined && { thread: id }) });
 }
 
-/** A call that names the directive as its target, where the journal does not say which one it was. */
+/** Finds a call with the directive as target, if the journal does not name the call. */
 function startedBy(fold: Folding, event: SlimEvent): number | undefined {
   const { directive } = event;
   if (directive === undefined) return undefined;
@@ -293,7 +291,7 @@ function note(fold: Folding, event: SlimEvent): void {
   push(fold, { ...own, name: event.type, text: event.text ?? event.preview ?? event.reason ?? '' });
 }
 
-/** Tries of one request that fail with the same words are one row. */
+/** Failed attempts of one request with the same text share one row. */
 function failed(fold: Folding, event: SlimEvent): void {
   const row = rowAt(fold, fold.tried);
   if (row?.turn === event.turn && row.text === event.text) {
@@ -309,7 +307,7 @@ function failed(fold: Folding, event: SlimEvent): void {
   fold.reason = event.reason ?? '';
 }
 
-/** The row of a failure that is tried again says so; the try has no row of its own. */
+/** Marks the row of a failure as retried. The retry has no row of its own. */
 function triedAgain(fold: Folding, event: SlimEvent): void {
   const row = rowAt(fold, fold.failure);
   if (event.state !== 'try' || row?.turn !== event.turn) return note(fold, event);
@@ -324,7 +322,7 @@ function threadEnded(fold: Folding, event: SlimEvent): void {
   const last = rowAt(fold, fold.turn);
   if (last?.state === 'open') change(fold, fold.turn, { state: 'done', end: last.end ?? event.ts });
   answered(fold);
-  // The failure before it has told why, and is what needs a look.
+  // The failure before it already has this reason, and is the row to inspect.
   if (fold.reason === '' || fold.reason !== event.reason) return note(fold, event);
   push(fold, { ...rowFrom(event, 'note', 'plain'), name: event.type, text: event.status ?? '' });
 }
@@ -371,7 +369,7 @@ function takeEvent(fold: Folding, event: SlimEvent): void {
   (TAKES[event.type] ?? note)(fold, event);
 }
 
-/** Takes events in their order, as they come; `read` may be asked at any time. */
+/** Takes events in order. `read` can be called at any time. */
 export function createThreadFold() {
   const fold: Folding = {
     rows: [],
@@ -392,7 +390,7 @@ export function createThreadFold() {
     add(events: readonly SlimEvent[], from = 0): void {
       for (let index = from; index < events.length; index++) {
         const event = events[index];
-        // What was heard twice is one event.
+        // Skips events that the stream delivers twice.
         if (event && event.seq > fold.seen.last) takeEvent(fold, event);
       }
     },

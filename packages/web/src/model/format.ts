@@ -1,14 +1,12 @@
-// Numbers and times as people read them: with a unit, short, the same in the page and in the terminal.
+// Formats numbers and times for people: short, with a unit, the same in the page and in the terminal.
 import type { RightUse } from './api.ts';
 
 const grouped = (digits: string): string => digits.replace(/\B(?=(\d{3})+$)/g, ',');
 
-/** `1,204`. */
 export const count = (value: number): string => {
   const whole = Math.round(value) || 0;
   return `${whole < 0 ? '-' : ''}${grouped(String(Math.abs(whole)))}`;
 };
-/** `1 call`, `1,204 calls`. */
 export const counted = (value: number, word: string): string =>
   `${count(value)} ${word}${value === 1 ? '' : 's'}`;
 
@@ -59,7 +57,7 @@ export function seconds(value: number): string {
     : `${Math.floor(hours / 24)} d ${hours % 24} h`;
 }
 
-/** `now`, `12 s`, `5 m`, `3 h`, `9 d`: how long ago, roughly. */
+/** Formats a rough age: `now`, `12 s`, `5 m`, `3 h`, `9 d`. */
 export function ago(ms: number): string {
   const total = Math.floor(ms / 1000);
   if (total < 1) return 'now';
@@ -74,40 +72,39 @@ export function expiryWords(expires: number | undefined, at: number): string {
   return expires <= at ? 'expired' : `expires in ${seconds(Math.round((expires - at) / 1000))}`;
 }
 
-/** `02:00:52`, and with `isExact` `02:00:52.014`, in the time zone of who reads it. */
+/** Formats `02:00:52`, and with `isExact` `02:00:52.014`, in the local time zone. */
 export function clockTime(at: number, isExact = false): string {
   const date = new Date(at);
   const text = `${two(date.getHours())}:${two(date.getMinutes())}:${two(date.getSeconds())}`;
   return isExact ? `${text}.${String(date.getMilliseconds()).padStart(3, '0')}` : text;
 }
 
-/** `2026-11-15 02:00:52`. */
 export function dayTime(at: number): string {
   const date = new Date(at);
   return `${date.getFullYear()}-${two(date.getMonth() + 1)}-${two(date.getDate())} ${clockTime(at)}`;
 }
 
-/** How a limit is called in a row: `spend`, `turns`, `time`, `calls`. */
+/** Names a limit in a row: `spend`, `turns`, `time`, `calls`. */
 export function limitName(name: string): string {
   const short: Readonly<Record<string, string>> = { duration_seconds: 'time', tool_calls: 'calls' };
   return short[name] ?? name.replaceAll('_', ' ');
 }
 
-/** A number of a limit: money, time or a count, by what the limit is called. */
+/** Formats a number of a limit as money, time or count. The name of the limit decides. */
 export function limitValue(name: string, value: number): string {
   if (name.startsWith('spend')) return money(value);
   if (name.endsWith('_seconds')) return seconds(Math.round(value)).replace(/ 00 [sm]$/, '');
   return name.includes('tokens') ? shortCount(value) : count(value);
 }
 
-/** Who sets a limit: `built in` for `default (bundle)`, `default of the project`, `policy`. */
+/** Names the source of a limit: `built in` for `default (bundle)`, `default of the project`, `policy`. */
 export function limitOrigin(from: string): string {
   const [, source] = /^default \((\w+)\)$/.exec(from) ?? [];
   if (source === undefined) return from;
   return source === 'bundle' ? 'built in' : `default of the ${source}`;
 }
 
-/** For a POSIX shell; what cannot be typed is left out. */
+/** Quotes a text for a POSIX shell. Control characters become spaces. */
 export const shellWord = (text: string): string =>
   /^[\w./:@%+=-]+$/.test(text)
     ? text

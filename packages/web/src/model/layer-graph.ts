@@ -1,11 +1,10 @@
-// Places the boxes of a graph in layers, top down: a node stands below all that it was made of. Nodes
-// name earlier ones in `from`, so one pass gives the layers, four barycentre sweeps order each layer,
-// and a layer too wide for its place is broken into several rows. What names itself, a later node or
-// nothing that exists comes from bad data and has no edge.
+// Places the boxes of a graph in layers, top down: a node is below all its inputs. Nodes name
+// earlier ones in `from`, so one pass gives the layers. Four barycentre sweeps order each layer. A
+// layer that is too wide is broken into several rows. A reference to itself, to a later node or to
+// a missing one is bad data and gets no edge.
 
 interface LayerNode {
   readonly id: number;
-  /** Ids of earlier nodes. */
   readonly from: readonly number[];
   readonly width: number;
 }
@@ -50,15 +49,15 @@ interface GraphNode {
   readonly above: GraphNode[];
   readonly below: GraphNode[];
   layer: number;
-  /** Where it stands in its layer, from 0 to 1; then the middle of its box. */
+  /** Position in the layer, from 0 to 1; later the middle of its box. */
   at: number;
   x: number;
   y: number;
 }
 
 /**
- * INVARIANT: every edge points downwards. Only ids before a node's own count, each id once, so there are
- * no loops to break, whatever the data says.
+ * INVARIANT: every edge always points downwards. Edges use only earlier ids, each once, so no data
+ * can create a loop.
  */
 function spotsOf(nodes: readonly LayerNode[]): GraphNode[] {
   const byId = new Map<number, GraphNode>();
@@ -74,7 +73,7 @@ function spotsOf(nodes: readonly LayerNode[]): GraphNode[] {
     byId.set(id, spot);
   }
   const spots = [...byId.values()];
-  // What begins only further down stands right above what is made of it.
+  // A node without inputs moves down to the layer just above its first user.
   for (const spot of spots.toReversed()) {
     if (spot.above.length > 0 || spot.below.length === 0) continue;
     spot.layer = spot.below.reduce((least, { layer }) => Math.min(least, layer - 1), Infinity);
@@ -139,7 +138,7 @@ function rowsOf(layer: readonly GraphNode[], { maxWidth, gapX }: LayerSizes): Gr
   return rows;
 }
 
-/** Boxes as near to the middle of what is above them as their neighbours leave room. */
+/** Places boxes as close to the middle of their inputs as their neighbours allow. */
 function placeRow(row: readonly GraphNode[], width: number, gapX: number): void {
   const total = row.reduce((sum, spot) => sum + spot.width + gapX, -gapX);
   const slack = Math.max(0, width - total) / 2;
@@ -191,7 +190,7 @@ function edgesOf(spots: readonly GraphNode[], height: number): PlacedEdge[] {
   });
 }
 
-/** Where everything stands. Never throws; takes any graph, in a few milliseconds for a thousand nodes. */
+/** Computes all positions. Never throws; a thousand nodes take a few milliseconds. */
 export function layerGraph(nodes: readonly LayerNode[], sizes: LayerSizes): LayeredGraph {
   const spots = spotsOf(nodes);
   const layers = layersOf(spots);

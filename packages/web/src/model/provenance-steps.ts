@@ -1,46 +1,44 @@
-// What a graph of provenance shows: sources, operations and the end, with runs of operations that only
-// hand on folded to one box. Pure data; where it stands is `layer-graph.ts`, how it looks is the page's.
+// Computes the boxes of a provenance graph: sources, operations and the end. Runs of operations
+// that only pass a value on become one box. `layer-graph.ts` computes positions; the page draws.
 import type { ProvenanceStep, ProvenanceView } from './api.ts';
 
 type StepTone = 'hot' | 'warm' | 'cold';
 
-/** One box. `name` and `detail` are foreign text. */
+/** A box of the graph. `name` and `detail` are untrusted text. */
 export interface StepBox {
   readonly id: number;
   readonly kind: 'source' | 'step' | 'fold' | 'end';
   readonly name: string;
   readonly detail: string;
   readonly labels: readonly string[];
-  /** What its edges downwards carry. */
+  /** Tone of the edges that leave this box downwards. */
   readonly tone: StepTone;
   readonly from: readonly number[];
-  /** The event to open. */
   readonly seq?: number;
-  /** Of a fold: the number of its first operation, to open it. */
+  /** Only for a fold: number of its first operation, which opens the fold. */
   readonly opens?: number;
 }
 
 interface StepChoice {
-  /** Also what does not carry the label that decided. */
+  /** True to include steps without the label that decided. */
   readonly isWhole: boolean;
-  /** Folds that were opened. */
   readonly opened: ReadonlySet<number>;
   readonly limit: number;
 }
 
 interface StepGraph {
   readonly boxes: readonly StepBox[];
-  /** Operations that the boxes stand for, and all there are. */
+  /** Number of operations in the boxes, and their total. */
   readonly shown: number;
   readonly total: number;
-  /** Boxes beyond the limit. */
+  /** Number of boxes beyond the limit. */
   readonly more: number;
 }
 
-/** Small ones are clearer whole. */
+/** A graph of at most this many steps is shown whole. */
 const SMALL = 8;
 
-/** The labels that the refusal speaks of; without a word about one, those that are not only `untrusted`. */
+/** Labels that the refusal mentions. If it mentions none, all except `untrusted`. */
 function decidingLabels({ labels, refusal }: ProvenanceView): readonly string[] {
   if (refusal === null || refusal === undefined) return [];
   const words = JSON.stringify(refusal);
@@ -64,7 +62,7 @@ function placeWords({ file, line }: ProvenanceStep['place']): string {
 const wordsOf = (...parts: readonly string[]): string =>
   parts.filter((part) => part !== '').join(', ');
 
-/** Ids of steps that the end is made of, directly or through others. */
+/** Ids of steps that the end depends on, directly or indirectly. */
 function reachingEnd(steps: readonly ProvenanceStep[], ends: readonly number[]): Set<number> {
   const reached = new Set(ends);
   for (const { id, from } of steps.toReversed()) {
@@ -74,7 +72,7 @@ function reachingEnd(steps: readonly ProvenanceStep[], ends: readonly number[]):
   return reached;
 }
 
-/** Paths to the end on which the label that decided is carried, or all of it. */
+/** Steps on paths of the deciding label to the end, or all steps. */
 function chosenSteps(view: ProvenanceView, isWhole: boolean): ProvenanceStep[] {
   const seen = new Set<number>();
   const once = view.nodes.filter(({ id }) => !seen.has(id) && seen.add(id));
@@ -91,7 +89,7 @@ function chosenSteps(view: ProvenanceView, isWhole: boolean): ProvenanceStep[] {
   return paths.length > 0 ? paths : sorted;
 }
 
-/** What the end is made of: what it names, and whatever nothing else was made of. */
+/** Returns the inputs of the end: the steps that it names, and all steps without a user. */
 function endsOf(steps: readonly ProvenanceStep[], named: readonly number[]): number[] {
   const used = new Set(steps.flatMap(({ id, from }) => from.filter((earlier) => earlier < id)));
   return steps.filter(({ id }) => named.includes(id) || !used.has(id)).map(({ id }) => id);
@@ -126,7 +124,7 @@ function runsOf(steps: readonly ProvenanceStep[], last: ReadonlySet<number>): Pr
   return [...runs.values()].filter((run) => run.length > 1);
 }
 
-/** Sources that come in at a step: one box for each, above the first that names it. */
+/** Labels of sources that enter at a step. Each source gets one box. */
 function sourceLabels(steps: readonly ProvenanceStep[]): Map<string, readonly string[]> {
   const found = new Map<string, readonly string[]>();
   for (const { sources, labels } of steps) {
@@ -138,7 +136,7 @@ function sourceLabels(steps: readonly ProvenanceStep[]): Map<string, readonly st
   return found;
 }
 
-/** The first step that names a source, shown or not. */
+/** Maps each source to the first step that names it. */
 function entriesOf({ nodes }: ProvenanceView): Map<string, number> {
   const entry = new Map<string, number>();
   for (const { id, sources } of nodes.toSorted((a, b) => a.id - b.id)) {
@@ -147,7 +145,7 @@ function entriesOf({ nodes }: ProvenanceView): Map<string, number> {
   return entry;
 }
 
-/** The nearest to the end come first; numbers stay in order, so edges still point to earlier ones. */
+/** Keeps the boxes that are nearest to the end. The order of ids is unchanged. */
 function nearestTo(boxes: readonly StepBox[], limit: number): readonly StepBox[] {
   if (boxes.length <= limit) return boxes;
   const byId = new Map(boxes.map((box) => [box.id, box]));
@@ -161,7 +159,7 @@ function nearestTo(boxes: readonly StepBox[], limit: number): readonly StepBox[]
   return boxes.filter(({ id }) => kept.has(id));
 }
 
-/** The boxes of a graph, each naming earlier ones only. */
+/** Computes the boxes of a graph. A box names only earlier ones. */
 export function stepGraph(view: ProvenanceView, choice: StepChoice): StepGraph {
   const deciding = decidingLabels(view);
   const steps = chosenSteps(view, choice.isWhole);
@@ -181,7 +179,7 @@ export function stepGraph(view: ProvenanceView, choice: StepChoice): StepGraph {
   const idsOf = (keys: readonly (number | string)[]): number[] =>
     [...new Set(keys)].flatMap((key) => boxOf.get(key) ?? []);
   const entry = entriesOf(view);
-  /** Those that come in here: what was said before is handed on by the model, and drawn where it began. */
+  /** Adds the sources that first appear in this box. The model passes older ones on; they are drawn once. */
   const addSources = (id: number, sources: readonly string[]): readonly string[] => {
     const fresh = [...new Set(sources)].filter((name) => (entry.get(name) ?? id) === id);
     for (const source of fresh.filter((name) => !boxOf.has(name))) {
@@ -244,7 +242,7 @@ const END: ProvenanceStep = {
   from: [],
 };
 
-/** The same as an indented outline, from the end to the beginning; what stands above is not repeated. */
+/** The same graph as an indented outline, from the end to the start. A step above is not repeated. */
 export function stepLines(view: ProvenanceView, limit: number): { depth: number; text: string }[] {
   const byId = new Map(view.nodes.map((step) => [step.id, step]));
   const seen = new Set<number>();

@@ -122,7 +122,7 @@ test('whoever is whose parent, every thread is listed once', () => {
   );
 });
 
-/** Those that begin folded, turned; found by opening one level after the other. */
+/** Opens all folded lines, one level after the other. */
 function openAll(rows: ReadonlyMap<string, ListedRun>): Set<string> {
   const turned = new Set<string>();
   for (;;) {

@@ -1,6 +1,6 @@
-// The list of threads as lines: three groups, always in the same order, and in each the trees of threads,
-// newest first. A tree stands where its most urgent thread belongs, so that what waits for a person is
-// never hidden below something that ended.
+// The list of threads as lines: three groups in a fixed order, and in each the trees of threads,
+// newest first. The most urgent thread of a tree decides its group, so that a pending request is
+// never below ended threads.
 import type { ListedRun } from './api.ts';
 
 const THREAD_GROUPS = ['waits for you', 'at work', 'ended'] as const;
@@ -13,17 +13,17 @@ export type ThreadLine =
       readonly id: string;
       readonly group: ThreadGroup;
       readonly depth: number;
-      /** How many stand below it in the tree, shown or not. */
+      /** Number of descendants in the tree, visible or not. */
       readonly below: number;
       readonly isFolded: boolean;
     };
 
 interface LineWish {
-  /** Threads of hooks are shown too. */
+  /** True to include threads of hooks. */
   readonly hooks: boolean;
-  /** Only trees in which this is found in a name, an id or what is done now. */
+  /** Keeps only trees with this text in a name, an id or the current activity. */
   readonly find: string;
-  /** Trees that were folded or unfolded by hand: ended ones begin folded, others open. */
+  /** Trees that the user toggled. Ended trees start folded, others open. */
   readonly turned: ReadonlySet<string>;
 }
 
@@ -41,13 +41,13 @@ const AT_AN_END = new Set(['failed', 'limit', 'aborted', 'interrupted', 'termina
 export const waitsForPerson = ({ due, status }: Pick<ListedRun, 'due' | 'status'>): boolean =>
   due > 0 || status === 'needs_input';
 
-/** What a person can do with a thread that does not run: go on with it, or say something more. */
+/** Names the action that a person can take on a parked or ended thread: resume or follow up. */
 export function nextAct(status: string): 'Resume…' | 'Follow up…' | undefined {
   if (status === 'completed' || status === 'denied') return 'Follow up…';
   return AT_AN_END.has(status) || status === 'paused' ? 'Resume…' : undefined;
 }
 
-/** By number, so that the least is the most urgent. */
+/** Returns a number; the smallest is the most urgent. */
 function urgency(row: ListedRun): number {
   if (waitsForPerson(row)) return 0;
   return ENDED.has(row.status) ? 2 : 1;
@@ -68,7 +68,7 @@ function isFoundIn(
   return [id, directive, status, now, reason].some((text) => text.toLowerCase().includes(find));
 }
 
-/** Whoever has no shown parent is a root. A row whose ancestors go in a circle is one, too. */
+/** Builds trees. A row without a listed parent, or in a cycle of parents, is a root. */
 function treesOf(rows: ReadonlyMap<string, ListedRun>, { hooks, find }: LineWish): Tree[] {
   const wanted = find.trim().toLowerCase();
   const trees = new Map<string, Tree>();
@@ -102,7 +102,7 @@ function shownParent(
   return found;
 }
 
-/** From the leaves up: what is below counts for what is above. */
+/** Sums from the leaves up: a tree includes its descendants. */
 function sumUp(tree: Tree): void {
   for (const child of tree.children) {
     sumUp(child);
@@ -139,7 +139,7 @@ export function threadLines(
 
 const idOf = (line: ThreadLine): string => (line.kind === 'thread' ? line.id : line.group);
 
-/** `shown` as it is, with what `fresh` has below its last thread, and how many are new or stand elsewhere. */
+/** Keeps `shown`, adds lines of `fresh` below its last thread, and counts new or moved lines. */
 export function holdLines(
   shown: readonly ThreadLine[],
   fresh: readonly ThreadLine[],

@@ -1,10 +1,10 @@
-// What a thread did, counted from the rows of its timeline: calls by outcome, and what they touched.
+// Sums over the rows of a timeline: calls by outcome, and the targets of their effects.
 import type { TimelineEntry } from './timeline-entry.ts';
 
 export interface EffectTotals {
   readonly calls: number;
   readonly done: number;
-  /** Rows that were refused, also when something better came of them later. */
+  /** Number of refused rows, including those that succeeded later. */
   readonly denied: number;
   readonly failed: number;
   readonly waits: number;
@@ -18,18 +18,18 @@ export interface EffectTotals {
 
 export type EffectKind = 'wrote' | 'sent' | 'read' | 'started';
 
-/** Where something was left behind, sent to or taken from; the largest consequence first. */
+/** Target of writes, sends or reads. The list starts with the most severe effect. */
 export interface EffectTarget {
   readonly verb: EffectKind;
-  /** Foreign. */
+  /** Path, address or command of the effect. Untrusted. */
   readonly target: string;
   readonly times: number;
   readonly bytes: number;
-  /** Still at work, of what was started. */
+  /** Number of started effects that still run. */
   readonly open: number;
-  /** Nobody can tell whether these happened. */
+  /** Number of effects with an unknown outcome. */
   readonly unknown: number;
-  /** The last row of it. */
+  /** Seq of the last row with this target. */
   readonly seq: number;
 }
 
@@ -38,14 +38,14 @@ export type RowFilter = 'denied' | 'failed' | 'writes' | 'hooks' | 'untrusted';
 const isCall = ({ kind }: TimelineEntry): boolean => kind === 'call' || kind === 'child';
 export const isRefused = (row: TimelineEntry): boolean =>
   row.state === 'denied' || row.denials.length > 0;
-/** What `e` goes to and the rail marks. */
+/** Rows that key `e` visits and the rail marks. */
 export const isTrouble = (row: TimelineEntry): boolean =>
   isRefused(row) || row.state === 'failed' || row.state === 'waits' || row.state === 'unknown';
 
 export const FILTERS: Readonly<Record<RowFilter, (row: TimelineEntry) => boolean>> = {
   denied: isRefused,
   failed: (row) => isCall(row) && row.state === 'failed',
-  /** Done again or not: it leaves something behind. */
+  /** An effect that remains, whether it can be repeated or not. */
   writes: ({ kind, effect }) => kind === 'call' && (effect === 'write' || effect === 'idempotent'),
   hooks: ({ kind }) => kind === 'hook',
   untrusted: ({ kind, labels }) => kind !== 'turn' && labels.includes('untrusted'),
@@ -83,7 +83,7 @@ function verbOf(row: TimelineEntry): EffectKind | undefined {
   return row.effect === 'write' || row.effect === 'idempotent' ? 'wrote' : 'read';
 }
 
-/** By target, of what was done and of what may have been. */
+/** Targets of effects that happened or may have happened. */
 export function deedTargets(rows: readonly TimelineEntry[]): EffectTarget[] {
   const found = new Map<string, { -readonly [name in keyof EffectTarget]: EffectTarget[name] }>();
   for (const row of rows) {

@@ -1,47 +1,47 @@
-// One row of a timeline, and how it is made from an event.
+// A row of a timeline, and its creation from an event.
 import type { SlimEvent } from './api.ts';
 
 type TimelineKind = 'turn' | 'call' | 'child' | 'hook' | 'note';
 
-/** `open`: nothing came of it yet. `unknown`: nobody can tell any more whether it happened. */
+/** `open`: no result yet. `unknown`: it is not possible to find out if the effect happened. */
 export type TimelineState = 'plain' | 'open' | 'done' | 'waits' | 'denied' | 'failed' | 'unknown';
 
 export interface TimelineEntry {
-  /** Of its first event; with `kind` it tells rows apart. */
+  /** Seq of the first event. It is unique together with `kind`. */
   readonly seq: number;
   readonly kind: TimelineKind;
   readonly turn: number;
   readonly state: TimelineState;
-  /** A tool, a directive, the type of an event: ours, a code. */
+  /** Name of a tool or directive, or type of an event. Trusted. */
   readonly name: string;
-  /** What it was given, or what a note says. Foreign. */
+  /** Input of the step, or the text of a note. Untrusted. */
   readonly text: string;
-  /** Why it was denied or failed, or what it waits for: a rule, a code. */
+  /** Reason of a denial, failure or wait: a rule or a code. */
   readonly why: string;
   readonly labels: readonly string[];
   readonly start: number;
-  /** Of a turn: when its request was answered. */
+  /** Only for a turn: time of the reply. */
   readonly end?: number;
-  /** Of a turn: when the last of its steps was over. */
+  /** Only for a turn: end time of its last step. */
   readonly until?: number;
-  /** Seqs of its refusals, also of those that were followed by something better. */
+  /** Seqs of all its refusals, even if a later attempt succeeded. */
   readonly denials: readonly number[];
   readonly result?: number;
   readonly call_id?: string;
   readonly effect?: string;
   readonly target?: string;
-  /** Of a request that failed: how often it was tried. */
+  /** Only for a failed request: number of attempts. */
   readonly tries?: number;
-  /** What was written, as its tool says. */
+  /** Number of bytes that the tool reports as written. */
   readonly wrote?: number;
-  /** Of a child or a hook that has a thread of its own. */
+  /** Only for a child or hook that runs in its own thread. */
   readonly thread?: string;
   readonly approval?: string;
   readonly tone?: SlimEvent['tone'];
   readonly usage?: SlimEvent['usage'];
   readonly spend?: number;
   readonly model?: string;
-  /** Of a child: how it ended. */
+  /** Only for a child: its final status. */
   readonly status?: string;
   readonly took_ms?: number;
 }
@@ -53,14 +53,14 @@ const REFUSED_BY: Readonly<Record<string, string>> = {
   guard: 'by a guard',
   primitive: 'while it ran',
 };
-/** Rules that are known by a name only to the program. */
+/** Readable names of rules that have only an internal name. */
 const RULES: Readonly<Record<string, string>> = {
   closed_place: 'a protected place',
   grants: 'not granted',
   place_changed: 'the place changed meanwhile',
   redirect: 'redirect refused',
 };
-/** Why a call was refused, in a few words. A guard may have any name. */
+/** Reason of a refusal in a few words. A guard can have any name. */
 export function refusalWords({ rule, stage, missing }: SlimEvent): string {
   if (rule !== undefined) return (stage === 'guard' ? undefined : RULES[rule]) ?? rule;
   if (missing !== undefined) {
@@ -72,7 +72,7 @@ export function refusalWords({ rule, stage, missing }: SlimEvent): string {
 export type RowChange = Partial<TimelineEntry>;
 type Mutable<T> = { -readonly [name in keyof T]: T[name] };
 
-/** As an event begins it. */
+/** Creates the row of an event that starts a step. */
 export function rowFrom(event: SlimEvent, kind: TimelineKind, state: TimelineState): TimelineEntry {
   const row: Mutable<TimelineEntry> = {
     seq: event.seq,
@@ -100,7 +100,7 @@ export function mergeLabels(one: readonly string[], other: readonly string[] | u
   return one.length === 0 ? other : [...new Set([...one, ...other])];
 }
 
-/** Of a turn that was asked more than once. */
+/** Sums usage and cost over several requests of one turn. */
 export function replySums(
   row: TimelineEntry,
   event: SlimEvent,

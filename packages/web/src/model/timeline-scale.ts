@@ -1,11 +1,11 @@
-// Where a moment stands in the lane of a timeline: linear while something happens, and what nobody did
-// anything in is folded to a few pixels. Made for one width; positions are given in per cent of it.
+// Maps times to positions in the lane of a timeline. Busy time is linear; idle time is folded to a
+// few pixels. The result depends on the width. Positions are per cent of it.
 
 /** A stretch without events is folded when it is longer than both. */
 const IDLE_MS = 10_000;
 const IDLE_SHARE = 0.05;
 const FOLD_PX = 12;
-/** What is left of a folded stretch on either side, as a share of the busy time. */
+/** Width of the rest of a folded stretch on either side, as a share of the busy time. */
 const MARGIN = 0.035;
 
 interface Stretch {
@@ -21,7 +21,7 @@ export interface TimelineScale {
   readonly from: number;
   readonly to: number;
   readonly stretches: readonly Stretch[];
-  /** In per cent of the width, 0 to 100; a later moment never stands before an earlier one. */
+  /** Position in per cent of the width, 0 to 100. It never decreases with time. */
   at(ms: number): number;
 }
 
@@ -30,7 +30,7 @@ interface Idle {
   readonly to: number;
 }
 
-/** `times` in their order. */
+/** Finds the idle stretches. `times` must be in ascending order. */
 function idleStretches(times: readonly number[], from: number, to: number): Idle[] {
   const least = Math.max(IDLE_MS, (to - from) * IDLE_SHARE);
   const found: Idle[] = [];
@@ -94,14 +94,13 @@ const STEPS_MS = [
 
 interface ScaleMark {
   readonly left: number;
-  /** Since the beginning. */
   readonly ms: number;
 }
 
-/** What stands at the end needs its room. */
+/** The last mark must leave space for its text. */
 const LAST_MARK = 80;
 
-/** Round moments, none nearer than a fifth of the width to the next, none inside of what is folded. */
+/** Marks at round times, at least a fifth of the width apart, none inside a folded stretch. */
 export function scaleMarks(scale: TimelineScale, apart = 19): ScaleMark[] {
   const busy = scale.stretches.reduce(
     (sum, one) => sum + (one.isFolded ? 0 : one.to - one.from),

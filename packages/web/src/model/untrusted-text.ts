@@ -1,8 +1,7 @@
-// Text of models, tools and files, cut into bits that can be shown without deceiving anybody: what is
-// invisible, turns letters around or pushes things out of sight gets a visible sign in its place, long
-// stretches are folded with their size. Folding is shallow on purpose: what is folded is not looked at
-// until somebody opens it, so a line of 5 MB costs as much as one of 2,000 characters.
-// INVARIANT: the sources of all bits, one after the other, are the text; nothing is lost.
+// Cuts text of models, tools and files into bits that are safe to show. Invisible characters and
+// characters that reorder or hide text become visible signs. Long stretches are folded with their
+// size. A fold is not parsed until a user opens it, so a line of 5 MB costs as much as one of 2,000
+// characters. INVARIANT: the sources of all bits, one after the other, are always the text.
 import { count, shortCount } from './format.ts';
 
 export interface ForeignBit {
@@ -12,13 +11,13 @@ export interface ForeignBit {
    * was too long. The last two open with `openedBits`.
    */
   readonly kind: 'text' | 'sign' | 'ansi' | 'host' | 'run' | 'fold';
-  /** What is shown. Holds no control but line ends and tabs, and no format character. */
+  /** Text to render, without control characters (except newline and tab) and format characters. */
   readonly text: string;
-  /** What stood there. */
+  /** Original characters that `text` stands for when copied. */
   readonly source: string;
 }
 
-/** How much is shown before the rest is folded, in characters. */
+/** Number of characters before the rest is folded. */
 interface Bounds {
   readonly line: number;
   readonly whole: number;
@@ -26,12 +25,12 @@ interface Bounds {
   readonly showsRuns?: boolean;
 }
 const FIRST_LOOK: Bounds = { line: 2_000, whole: 50_000 };
-/** Of what was folded, once it is opened. */
+/** Bounds of a fold after the user opens it. */
 const OPENED: Bounds = { line: 20_000, whole: 100_000 };
 
 const MAX_SPACES = 40;
 const MAX_BLANK_LINES = 40;
-/** A text made of signs alone is many elements; the rest of it waits. */
+/** A text that consists of signs needs many elements, so the rest is folded. */
 const MAX_BITS = 2_000;
 
 const HIDDEN =
@@ -52,7 +51,7 @@ const RUNS = [
 const SPECIAL = new RegExp([...RUNS, ...SINGLE].join('|'), 'gv');
 const SPECIAL_ALONE = new RegExp(SINGLE.join('|'), 'gv');
 
-/** `U+202E`; the old control characters have pictures of their own. */
+/** Returns `U+202E`, or the picture of an ASCII control character. */
 function signOf(character: string): string {
   const code = character.codePointAt(0) ?? 0;
   if (code < 0x20) return String.fromCodePoint(0x2400 + code);
@@ -60,7 +59,7 @@ function signOf(character: string): string {
   return `U+${code.toString(16).toUpperCase().padStart(4, '0')}`;
 }
 
-/** Never between the halves of one character. */
+/** Moves a cut so that it never splits a character. */
 function cutAt(text: string, at: number): number {
   const before = text.charCodeAt(at - 1);
   const after = text.charCodeAt(at);
@@ -68,7 +67,7 @@ function cutAt(text: string, at: number): number {
   return splits ? at - 1 : at;
 }
 
-/** The name that the network looks up. Absent when it is all ASCII, or no name. */
+/** Name that the network looks up. Absent if it is all ASCII, or not a name. */
 function networkName(host: string): string | undefined {
   if (!/[^\x00-\x7f]/.test(host)) return undefined;
   try {
@@ -117,7 +116,7 @@ function putAddress(bits: Bits, address: string): void {
   bits.plain(address.slice(start + host.length));
 }
 
-/** A stretch without line ends. Gives back how much of it was taken: all, or up to where it got too much. */
+/** Adds a stretch without line ends. Returns the number of characters that fit the bounds. */
 function putStretch(bits: Bits, text: string, special: RegExp): number {
   let from = 0;
   for (const { 0: found, index, groups = {} } of text.matchAll(special)) {
@@ -146,7 +145,7 @@ const isBlank = (text: string, from: number, to: number): boolean => {
   return true;
 };
 
-/** Where the blank lines that begin at `from` end, and how many they are. */
+/** Finds the end and the number of the blank lines that start at `from`. */
 function blankLines(text: string, from: number): { end: number; lines: number } {
   let [end, lines] = [from, 0];
   for (;;) {
@@ -157,10 +156,10 @@ function blankLines(text: string, from: number): { end: number; lines: number } 
   }
 }
 
-/** The bits of `text`; a text with nothing special in it is one. */
+/** Cuts `text` into bits. A text without special characters is one bit. */
 export const foreignBits = (text: string): readonly ForeignBit[] => cutText(text, FIRST_LOOK);
 
-/** What a `run` or a `fold` opens to; the rest of something very long is folded again. */
+/** Returns the bits of an opened `run` or `fold`. A very long rest is folded again. */
 export const openedBits = ({ kind, source }: ForeignBit): readonly ForeignBit[] =>
   cutText(source, { ...OPENED, showsRuns: kind === 'run' });
 
@@ -196,7 +195,7 @@ function cutText(text: string, bounds: Bounds): readonly ForeignBit[] {
   return bits.done();
 }
 
-/** On one line for a chip or a row: signs in brackets, folds as their size. */
+/** Text in one line for a chip or a row: signs in brackets, folds as their size. */
 export const visibleText = (text: string, max = 200): string => {
   const shown = foreignBits(text.slice(0, cutAt(text, max)))
     .map(({ kind, text: seen }) =>

@@ -1,5 +1,5 @@
-// Requests of the page. The cookie goes along by itself; the key has to be sent, and only a page of this
-// very origin has it.
+// Requests of the page. The browser sends the cookie; the page must send the key, and only a page
+// of this origin has it.
 import { signal } from '@preact/signals';
 
 const KEY = 'kernmantle-key';
@@ -12,7 +12,7 @@ export type PageAnswer<T> =
   | { readonly ok: true; readonly output: T }
   | { readonly ok: false; readonly error: PageFault };
 
-/** The server no longer knows this session: what is shown stays, nothing new comes. */
+/** True if the server no longer accepts this session. Old data stays visible without updates. */
 export const isOver = signal(false);
 
 const fault = (code: string, message: string): PageAnswer<never> => ({
@@ -46,7 +46,7 @@ async function ask<T>(path: string, init: RequestInit): Promise<PageAnswer<T>> {
 export const get = <T>(path: string, signal?: AbortSignal): Promise<PageAnswer<T>> =>
   ask(path, { headers: headersOf(), ...(signal ? { signal } : {}) });
 
-/** Every act has a key of its own: sent again it is the same act. */
+/** Every action has its own key, so a retry is the same action. */
 export const post = <T>(path: string, body: unknown, key: string = crypto.randomUUID()) =>
   ask<T>(path, {
     method: 'POST',

@@ -1,5 +1,4 @@
-// The frame of every page, and which view stands in it. Views other than the list are loaded when
-// somebody goes there.
+// Frame of every page and choice of its view. All views except the list are loaded on demand.
 import { Component, type ComponentChildren, type ComponentType } from 'preact';
 import { useEffect, useState } from 'preact/hooks';
 import { isOver, type PageFault } from './api.ts';
@@ -33,7 +32,7 @@ const VIEWS: Readonly<Record<string, Load>> = {
 const loadFind: Load<{ onClose: () => void }> = async () =>
   (await import('./views/find.tsx')).FindDialog;
 
-/** What went wrong in a view stays in the view: bar and links go on. */
+/** Catches an exception of a view. The bar and the links still work. */
 class Fence extends Component<{ children: ComponentChildren }, { error?: PageFault }> {
   static override getDerivedStateFromError(error: unknown) {
     const message = error instanceof Error ? error.message : String(error);
@@ -92,7 +91,6 @@ function View() {
   );
 }
 
-/** The keys that work on every page. */
 const pageKeys = (find: () => void, help: () => void) => {
   const to = (path: string, says: string) => ({ says, run: () => go(path) });
   return {
@@ -109,7 +107,7 @@ const pageKeys = (find: () => void, help: () => void) => {
   };
 };
 
-/** The bar, the view and what is told aloud; for somebody who has a session. */
+/** App bar, view and announcements, for a page with a session. */
 export function StreamFrame() {
   const [open, setOpen] = useState<'' | 'keys' | 'find'>('');
   const totals = useTotals();

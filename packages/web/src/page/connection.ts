@@ -1,15 +1,15 @@
-// The one stream of this tab. Whoever shows something live names its topic and from where it goes on
-// (the position of its snapshot); the stream is read with `fetch`, because the key has to be sent, and
-// goes on by the last id after every break. Frames are handed out together, once for each picture that
-// the browser draws. A hidden tab closes its stream after a while; one of them, the holder of a lock,
-// keeps the approvals, so that some title shows their count.
+// The one stream of this tab. A live view subscribes to its topic, with the position of its
+// snapshot. The stream uses `fetch`, because a request needs the key, and reconnects after the last
+// id. Frames are applied together, once per animation frame. A hidden tab closes its stream after
+// some time; one hidden tab, the owner of a lock, keeps the topic `approvals`, so that one title
+// shows their count.
 import { batch, signal } from '@preact/signals';
 import { createParser } from 'eventsource-parser';
 import type { StreamFrame, Topic } from '../model/api.ts';
 import { headersOf } from './api.ts';
 
 interface ConnectionState {
-  /** `over`: the session is; a new link is needed. */
+  /** State `over`: the session has ended, and a new link is needed. */
   readonly state: 'connecting' | 'live' | 'lost' | 'over';
   /** Since when, in milliseconds since 1970. */
   readonly since: number;
@@ -17,18 +17,18 @@ interface ConnectionState {
 }
 
 interface TopicReader {
-  /** Something about this topic; called inside a batch of signals. */
+  /** Called with a frame of this topic, inside a batch of signals. */
   take(frame: Exclude<StreamFrame, { kind: 'reset' }>): void;
-  /** Something was left out: the snapshot has to be read again, events from `after` on. */
+  /** Called after a loss: read the snapshot again, and events from `after` on. */
   reset(after?: number): void;
 }
 
 const FIRST_RETRY_MS = 500;
 const LAST_RETRY_MS = 15_000;
-/** The server says something every 15 s. */
+/** The server sends at least a heartbeat every 15 s. */
 const SILENCE_MS = 40_000;
 const HIDDEN_MS = 30_000;
-/** Topics that begin together are asked for together. */
+/** Topics that start within this time share one request. */
 const GATHER_MS = 30;
 const LOCK = 'kernmantle-approvals';
 
@@ -39,7 +39,7 @@ interface Listened {
   position: string | undefined;
 }
 const listened = new Map<Topic, Listened>();
-/** `all`: shown; `few`: hidden, but the one that counts approvals; `none`: hidden. */
+/** `all`: visible; `few`: hidden, but this tab counts approvals; `none`: hidden. */
 let wanted: 'all' | 'few' | 'none' = 'all';
 let current: AbortController | undefined;
 let currentTopics = '';
@@ -60,8 +60,8 @@ function wantedTopics(): Topic[] {
 }
 
 /**
- * Hands out what comes about a topic, from `position` on; answers with the end. Topics stay open for
- * their readers alone.
+ * Subscribes to a topic from `position` on. Returns the function that ends it. A topic is open
+ * while it has readers.
  */
 export function listen(
   topic: Topic,
@@ -80,7 +80,7 @@ export function listen(
   };
 }
 
-/** At once, whatever the next try was set for. */
+/** Connects immediately, and cancels the scheduled retry. */
 export function connectNow(): void {
   retryMs = FIRST_RETRY_MS;
   if (connection.peek().state === 'over') become('connecting');
@@ -96,7 +96,7 @@ function connectSoon(ms: number): void {
   timer = setTimeout(connect, ms);
 }
 
-/** Where each topic goes on; the server joins them. */
+/** Query with the positions of all topics. The server merges the positions. */
 function query(topics: readonly Topic[]): string {
   const words = new URLSearchParams({ topics: topics.join(',') });
   const positions = new Set(topics.map((topic) => listened.get(topic)?.position ?? ''));
@@ -107,7 +107,7 @@ function query(topics: readonly Topic[]): string {
 function connect(): void {
   const topics = wantedTopics();
   const key = topics.join(',');
-  // What is open already and still wanted stays open.
+  // The open stream already has these topics.
   if (current && key === currentTopics) return;
   current?.abort();
   current = undefined;
@@ -124,7 +124,7 @@ function connect(): void {
   });
 }
 
-/** Later each time, and not all tabs at once. */
+/** Retries with backoff and jitter, so that tabs do not retry together. */
 function lose(): void {
   const wait = retryMs * (0.75 + Math.random() * 0.5);
   retryMs = Math.min(retryMs * 2, LAST_RETRY_MS);
@@ -168,7 +168,7 @@ async function readStream(
   }
 }
 
-// Frames wait for the next picture; a hidden tab draws none and takes them by the clock.
+// Frames wait for the next animation frame. A hidden tab uses a timer.
 let waiting: StreamFrame[] = [];
 let isDue = false;
 
@@ -212,7 +212,7 @@ function tell(topic: Topic, frame: StreamFrame): void {
   }
 }
 
-// Hidden tabs: browsers allow six connections to a host, and nobody looks at these.
+// Hidden tabs close their stream, because browsers allow six connections per host.
 let hiding: ReturnType<typeof setTimeout> | undefined;
 
 function rest(): void {

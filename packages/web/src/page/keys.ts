@@ -1,10 +1,9 @@
-// Single keys, for people who keep their hands where they are. They work outside of fields only, can be
-// switched off, and none of them approves, stops or kills.
+// Single-key shortcuts. They work only outside of fields, can be switched off, and none of them
+// approves, stops or kills.
 import { signal } from '@preact/signals';
 import { useEffect } from 'preact/hooks';
 
 interface KeyAct {
-  /** What `?` says about it. */
   readonly says: string;
   run(): void;
 }
@@ -12,15 +11,15 @@ interface KeyAct {
 export type KeyActs = Readonly<Record<string, KeyAct>>;
 
 const OFF = 'kernmantle-keys';
-/** How long the second key of two may take. */
+/** Time limit for the second key of a pair. */
 const PATIENCE_MS = 1200;
 
 const layers: KeyActs[] = [];
 
-/** All that count now; those of the view come before those of the page. */
+/** Active keys; those of the view come before those of the page. */
 export const keysNow = (): readonly KeyActs[] => layers.toReversed();
 
-/** The keys of a view, as long as it is shown; `ofPage` are there everywhere and come last. */
+/** Registers the keys of a view while it is mounted. Keys of the page (`ofPage`) work everywhere and come last. */
 export function useKeys(acts: KeyActs, ofPage = false): void {
   useEffect(() => {
     if (ofPage) layers.unshift(acts);
@@ -49,7 +48,7 @@ const isOwn = (event: KeyboardEvent): boolean =>
     event.target instanceof HTMLElement &&
     event.target.closest('a, button, summary') !== null);
 
-/** Listens for as long as the page lives; gives back how to stop. */
+/** Listens to keys. Returns the function that stops it. */
 export function listenToKeys(): () => void {
   let before = { key: '', at: 0 };
   const onKey = (event: KeyboardEvent) => {

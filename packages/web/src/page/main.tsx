@@ -1,4 +1,4 @@
-// Where the page begins: with a session the frame, without one the login and nothing else.
+// Entry of the page. It shows the app with a session, and only the login without one.
 import { render } from 'preact';
 import { useEffect, useState } from 'preact/hooks';
 import type { PageFault } from './api.ts';
@@ -11,12 +11,12 @@ import { reloadThreads } from './state/threads.ts';
 import { startTheme } from './theme.ts';
 import { LoginPage } from './views/login.tsx';
 
-/** Who this is: from the link, or from what was kept. Says what was wrong with the link, if anything. */
+/** Opens the session of the link or restores the stored one. Returns the error of the link, if any. */
 async function start(): Promise<PageFault | undefined> {
   const token = takeLinkToken();
   const linked = token === undefined ? undefined : await openSession(token);
   if (linked?.ok) return undefined;
-  // A link that was used already is no reason to ask somebody who has a session.
+  // A used link is no error for a person who already has a session.
   const kept = await loadMe();
   if (kept.ok) return undefined;
   return linked?.error ?? (kept.error.code === 'unreachable' ? kept.error : undefined);

@@ -1,5 +1,5 @@
-// Where the page is: the address holds the view, its filters and its selection, so that back, reload and
-// a copied address show the same.
+// Router of the page. The address has the view, its filters and its selection, so that back, reload
+// and a copied address restore the same view.
 import { signal } from '@preact/signals';
 import type { ComponentChildren } from 'preact';
 
@@ -29,7 +29,7 @@ addEventListener('popstate', () => {
   route.value = here();
 });
 
-/** `path` is our own, with ids encoded by `pathOf`. */
+/** Opens an own `path`, with ids encoded by `pathOf`. */
 export function go(path: string, { replace = false } = {}): void {
   if (replace) history.replaceState(null, '', path);
   else history.pushState(null, '', path);
@@ -39,7 +39,7 @@ export function go(path: string, { replace = false } = {}): void {
 export const pathOf = (...parts: readonly string[]): string =>
   `/${parts.map((part) => encodeURIComponent(part)).join('/')}`;
 
-/** Changes some of the query, the rest stays; `undefined` takes one out. */
+/** Changes some fields of the query; `undefined` removes a field. */
 export function setQuery(
   changes: Readonly<Record<string, string | undefined>>,
   replace = true,
@@ -53,7 +53,7 @@ export function setQuery(
   go(`${location.pathname}${text === '' ? '' : `?${text}`}`, { replace });
 }
 
-/** A link inside the page: only to our own paths, never to an address from data. */
+/** A link inside the page. It accepts only own paths, never an address from data. */
 export function Link(props: {
   to: string;
   children: ComponentChildren;

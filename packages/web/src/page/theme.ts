@@ -13,7 +13,7 @@ function show(): void {
   document.documentElement.dataset['theme'] = theme.value;
 }
 
-/** Before the first picture, so that nothing flashes. */
+/** Sets the theme before the first render, which avoids a flash. */
 export function startTheme(): void {
   show();
   addEventListener('storage', ({ key }) => {
@@ -35,7 +35,7 @@ export function nextTheme(): void {
 
 const narrow = matchMedia('(max-width: 760px)');
 
-/** As narrow as a phone, or zoomed in that far: rows have two lines. */
+/** True on a narrow or zoomed screen. Rows then have two lines. */
 export const isNarrow = signal(narrow.matches);
 narrow.addEventListener('change', ({ matches }) => {
   isNarrow.value = matches;

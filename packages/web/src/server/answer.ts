@@ -1,5 +1,5 @@
-// What goes in and out of `/api`: bodies that are JSON and bounded, answers in the envelope of `--json`
-// with a status that says the same as their code.
+// Reads bodies of `/api` (bounded JSON) and writes answers in the envelope of `--json`. The HTTP
+// status follows from the code of the error.
 import {
   fail,
   isObject,
@@ -11,7 +11,7 @@ import {
 import type { Context } from 'hono';
 import type { ApiEnv } from './context.ts';
 
-/** No act needs more: inputs of a run are the longest. */
+/** Inputs of a run are the longest bodies. */
 const MAX_BODY = 1024 * 1024;
 const MAX_BODY_DEPTH = 32;
 
@@ -43,7 +43,7 @@ const STATUS: Readonly<Record<string, Status>> = {
 const statusOf = (code: string): Status =>
   Object.hasOwn(STATUS, code) ? (STATUS[code] ?? 400) : 400;
 
-/** The answer of a route: whatever came of it. */
+/** Converts an outcome to the answer of a route. */
 export function answer(context: Context<ApiEnv>, outcome: Outcome<unknown>): Response {
   const body = JSON.stringify(outcome.ok ? { ok: true, output: outcome.output ?? null } : outcome);
   const status = outcome.ok ? 200 : statusOf(outcome.error.code);
@@ -73,7 +73,7 @@ async function readText(body: ReadableStream<Uint8Array>): Promise<Outcome<strin
 
 const bodies = new WeakMap<Request, Promise<Outcome<JsonObject>>>();
 
-/** The object that a request brings, however often it is asked for; an empty body is an empty one. */
+/** Returns the body of a request as an object. It can be called several times. An empty body gives `{}`. */
 export function readBody({ req }: Context<ApiEnv>): Promise<Outcome<JsonObject>> {
   const read = bodies.get(req.raw) ?? readOnce(req);
   bodies.set(req.raw, read);

@@ -1,5 +1,5 @@
-// The page's server as a whole: who asks is settled first, then the resources of `/api`, then the files
-// of the page.
+// The complete server of the page: first the actor is identified, then resources of `/api` are
+// served, then files of the page.
 import { basename } from 'node:path';
 import { compact, fail, ok, plainText } from '@kernmantle/core/base';
 import { personAuditRow } from '@kernmantle/core/runtime';
@@ -53,7 +53,7 @@ function refuse(context: Context<ApiEnv>, { status, message, wait }: Rejection):
 const addressOf = ({ env, req }: Context<ApiEnv>, access: WebAccess): string =>
   access.addressOf(req.raw.headers, env.incoming.socket.remoteAddress ?? '');
 
-/** Resources about whoever asks. */
+/** Adds the resources about the actor of the request. */
 function addSession(
   api: Hono<ApiEnv>,
   parts: WebParts,
@@ -99,7 +99,7 @@ function addSession(
   api.get('/me', needs('view'), (context) => answer(context, ok(meOf(context.get('asker')))));
 }
 
-/** Answers that are under way, by who asked: they end with the session or token that opened them. */
+/** Open answers by actor. They end with the session or token that opened them. */
 export function createOpenAnswers(counts: (id: string) => boolean) {
   const open = new Map<string, Set<{ destroy(): unknown }>>();
   return {
@@ -114,7 +114,7 @@ export function createOpenAnswers(counts: (id: string) => boolean) {
         if (those.size === 0 && open.get(id) === those) open.delete(id);
       });
     },
-    /** Cuts off those that do not count any more, `but` one that says so. */
+    /** Closes connections of invalid sessions and tokens, except `but`. */
     check(but?: unknown): void {
       for (const [id, connections] of open) {
         if (counts(id)) continue;
@@ -125,11 +125,11 @@ export function createOpenAnswers(counts: (id: string) => boolean) {
 }
 type OpenAnswers = ReturnType<typeof createOpenAnswers>;
 
-/** A session is opened by whoever has none. */
+/** A client that opens a session does not have one yet. */
 const isLogin = ({ method, path }: { method: string; path: string }): boolean =>
   method === 'POST' && (path === '/api/session' || path === '/session');
 
-/** What somebody may not do, and tried, is a row too. */
+/** Writes an audit row for an action that the role does not allow. */
 function noteRefused({ runtime }: WebParts, context: Context<ApiEnv>, needed: WebRole): void {
   const { who, role } = context.get('asker');
   const { method, path } = context.req;
@@ -174,7 +174,7 @@ interface AppOptions {
   readonly open: OpenAnswers;
 }
 
-/** INVARIANT: nothing is served that does not say which role it needs; only logging in needs none. */
+/** INVARIANT: a route without a declared role is never served. Only the login needs none. */
 export function createApp({ parts, access, files, open }: AppOptions) {
   const app = new Hono<ApiEnv>();
   app.use('*', async (context, next) => {
@@ -198,7 +198,7 @@ export function createApp({ parts, access, files, open }: AppOptions) {
     const isRead = method === 'GET' || method === 'HEAD';
     const encodings = context.req.header('accept-encoding') ?? '';
     const found = isRead && files.answer(path, method, encodings);
-    // A person who mistyped an address gets the page, which says so.
+    // A person with a wrong address gets the page, which shows the error.
     const isVisit = isRead && context.req.header('sec-fetch-dest') === 'document';
     const page =
       !found && isVisit && !path.startsWith('/api') && files.answer('/', method, encodings);

@@ -1,4 +1,4 @@
-// What the pieces of the web server are made of: whoever asks, and what routes are handed.
+// Types that the parts of the web server share: the actor of a request, and the services that routes get.
 import type { IncomingMessage } from 'node:http';
 import type { HttpBindings } from '@hono/node-server';
 import type { Clock, Outcome } from '@kernmantle/core/base';
@@ -17,11 +17,10 @@ import type {
   WebRole,
 } from '../model/api.ts';
 
-/** Who asks: a person with a session of the page, or a program with a token. */
+/** Actor of a request: a person with a session of the page, or a program with a token. */
 export interface WebAsker {
-  /** Of the session or the token. */
   readonly id: string;
-  /** As journals and the audit name them. */
+  /** Name of the actor in journals and in the audit. */
   readonly who: string;
   readonly role: WebRole;
   readonly expires: number;
@@ -31,74 +30,73 @@ export interface ApiEnv {
   Bindings: HttpBindings;
   Variables: {
     asker: WebAsker;
-    /** Told when whoever asks has too small a role for what they want. */
+    /** Called if the role of the actor is too small for the route. */
     onRefused?: (needed: WebRole) => void;
   };
 }
 
-/** One client of the hub: a stream or a socket. It is handed frames as they are flushed. */
+/** A client of the hub: a stream or a socket. It gets frames at every flush. */
 export interface Listener {
   readonly topics: readonly Topic[];
-  /** Where it was before; absent: from now on. */
+  /** Position after which the stream starts. Absent: from now on. */
   readonly after?: string;
-  /** A socket is counted apart. */
+  /** True for a WebSocket. Sockets have their own count. */
   readonly isSocket?: true;
   /**
-   * False when it did not take this one: what comes is left out too until `ready`, and a reset says so.
-   * The same frame is handed to many, so that it is put into words once.
+   * False if the client did not take the frame. Then later frames are dropped until `ready`, and a
+   * reset reports the loss. Many clients get the same frame, so it is serialized once.
    */
   send(frame: StreamFrame, position?: string): boolean;
 }
 
 export interface Subscription {
-  /** The listener has taken what it was sent. */
+  /** Called when the client has taken all frames. */
   ready(): void;
-  /** Other topics from now on; those it had go on where they are, new ones from `after` on. */
+  /** Changes the topics. Kept topics continue, new ones start at `after`. */
   change(topics: readonly Topic[], after?: string): void;
   end(): void;
 }
 
-/** The one reader of the store; no client touches it. */
+/** The one reader of the store. Clients never read it themselves. */
 export interface Hub {
-  /** `unavailable` when there are too many. */
+  /** Fails with `unavailable` if there are too many clients. */
   subscribe(listener: Listener): Outcome<Subscription>;
-  /** For a snapshot: ask for it before anything is read. `thread`: up to which event it holds. */
+  /** Position for a snapshot; call it before any read. `thread`: the last event of the snapshot. */
   position(thread?: { readonly id: string; readonly seq: number }): string;
-  /** A piece of a reply that runs here. */
+  /** Sends a piece of a reply of a thread that runs here. */
   text(thread: string, piece: string): void;
-  /** Rows as lists show them. */
   rows(threads: readonly ThreadSummary[]): Promise<Outcome<ListedRun[]>>;
-  /** Of all threads but those of hooks. */
+  /** Counts all threads except those of hooks. */
   totals(): Promise<Outcome<Totals>>;
-  /** Who works where machines share the store; null: it is a file. At most a second old, however many ask. */
+  /** State of the fleet, at most a second old. Null: the store is a file. */
   fleet(): Promise<Outcome<FleetState | null>>;
-  /** How far behind the last flush was. */
+  /** `lag_ms` is the delay of the last flush. */
   figures(): { readonly clients: number; readonly lag_ms: number; readonly sockets: number };
   close(): Promise<void>;
 }
 
-/** Threads that run in this process because somebody asked for them here. */
+/** Threads that run in this process for a client of the server. */
 export interface Runs {
-  /** Answers when the thread is there, not when it is over. */
+  /** Resolves when the thread exists, not when it ends. */
   start(wish: RunRequestBody, by: WebAsker): Promise<Outcome<ActionResult>>;
   resume(id: string, wish: ResumeWish, by: WebAsker): Promise<Outcome<ActionResult>>;
-  /** What waited and was decided goes on here, unless another process is at work on it. */
+  /** Resumes the thread after a decision, unless another process runs it. */
   decided(thread: string): void;
-  /** A question that no longer fits its file: the thread goes on here and asks again. */
+  /** The file of the request has changed: the thread resumes here and asks again. */
   askAgain(thread: string): void;
   isHere(id: string): boolean;
   count(): number;
-  /** What is under way is interrupted and can be resumed. */
+  /** Interrupts all runs of this process. They can be resumed. */
   close(): Promise<void>;
 }
 
-/** What is there before the hub and the runs are: `createHub` takes it with `isHere`, `createRuns` with the hub. */
+/** Services that the hub and the runs need: `createHub` adds `isHere`, `createRuns` adds the hub. */
 export interface WebBase {
   readonly runtime: Runtime;
-  /** Where nothing ever ran there is none yet: `not_found`, and nothing is made. */
+  /** Fails with `not_found` if no thread ever ran. It never creates a store. */
   store(): Promise<Outcome<Store>>;
   readonly clock: Clock;
-  /** Of whoever serves it: what findings look at. */
+  /** Environment of the server process, for the findings of the health view. */
   readonly env: Readonly<Record<string, string | undefined>>;
   readonly version: string;
   readonly started: number;
@@ -111,12 +109,11 @@ export interface WebParts extends WebBase {
 }
 
 /**
- * Who wants to open `/api/socket`: a program with a token, or why not, with the status to say so. What was
- * admitted is cut off by the gate when its token does not count any more.
+ * Admits or refuses a program that opens `/api/socket`. A refusal has a status and a message. The
+ * guard closes an admitted socket when its token becomes invalid.
  */
 export type AdmitSocket = (
   incoming: IncomingMessage,
 ) => { readonly asker: WebAsker } | { readonly status: number; readonly message: string };
 
-/** Adds its resources to `/api`. */
 export type AddRoutes = (api: Hono<ApiEnv>, parts: WebParts) => void;

@@ -1,6 +1,6 @@
-// What answers say to browsers, whatever they are answers to, and the one cookie.
+// Security headers of all answers, and the session cookie.
 
-/** Of all answers that do not say otherwise. */
+/** Default headers of every answer. A route can override them. */
 const HEADERS: Readonly<Record<string, string>> = {
   'cache-control': 'no-store',
   'content-security-policy': "default-src 'none'; frame-ancestors 'none'",
@@ -11,7 +11,7 @@ const HEADERS: Readonly<Record<string, string>> = {
 };
 
 /**
- * Of the page: its own files and nothing else; no script, style or image in its text, and no text that
+ * Policy of the page: only its own files; no inline script, style or image, and no text that
  * becomes a script.
  */
 export const PAGE_POLICY = [
@@ -27,18 +27,18 @@ export const PAGE_POLICY = [
   "trusted-types 'none'",
 ].join('; ');
 
-/** Adds what an answer does not say itself. */
+/** Adds the headers that the answer does not set. */
 export function addHeaders(headers: Headers): void {
   for (const [name, value] of Object.entries(HEADERS)) {
     if (!headers.has(name)) headers.set(name, value);
   }
 }
 
-/** Cookies know no ports: servers of one machine must not overwrite each other's. */
+/** Cookies ignore ports, so the name contains the port. */
 export function createCookie(port: () => number, isSecure: boolean) {
   const name = (): string => `${isSecure ? '__Host-' : ''}kernmantle_${port()}`;
   return {
-    /** Another server of this machine may have set one of the same name: one of them is ours, or none. */
+    /** Another server of this machine can set the same name, so several values are returned. */
     read(headers: Headers): string[] {
       const start = `${name()}=`;
       const parts = (headers.get('cookie') ?? '').split(';', 50).map((part) => part.trim());

@@ -1,5 +1,5 @@
-// What waits for a person, or was decided, as lists and the review show it. Facts are the runtime's; what
-// stands in `shown` came from a model or a tool and is foreign.
+// Builds the approval requests that lists and the review show. The runtime supplies the facts. The
+// content of `shown` comes from a model or a tool and is untrusted.
 import {
   getOwn,
   isObject,
@@ -27,7 +27,7 @@ export function maskedJson(value: Json): Json {
   );
 }
 
-/** What a capability was asked for; the scope is as the registry has it. */
+/** Capability and scope of the request. The scope is in the form of the registry. */
 export function grantIn({ binding }: Approval): Grant {
   const { scope } = binding;
   const fields = isObject(scope)
@@ -60,7 +60,7 @@ function titleOf(approval: Approval): string {
   return [word('operation').replace(/^tool /, ''), ...places].join(' ').trim();
 }
 
-/** What the call is aimed at: arguments that steer it. */
+/** Values of the arguments that steer the call. */
 const steering = ({ roles, arguments: given }: JsonObject): string[] =>
   Object.keys(isObject(roles) ? roles : {}).map((name) => plainText(getOwn(given, name) ?? ''));
 
@@ -72,11 +72,11 @@ const cut = (text: string): string =>
 
 function ruleOf({ asked_by }: JsonObject): { rule?: string } {
   const rules = Array.isArray(asked_by) ? asked_by.map(plainText).filter(Boolean) : [];
-  // Marks of code are for messages; here a name stands alone.
+  // Removes backticks, because the name is not part of a message.
   return rules.length === 0 ? {} : { rule: cut(rules.join(', ').replaceAll('`', '')) };
 }
 
-/** `row`: of its thread, where there is one. */
+/** Builds the entry of one approval. Without a thread its epoch is 0. */
 export function listedApproval(
   approval: Approval,
   { epoch = 0, title }: Partial<Pick<ThreadRow, 'epoch' | 'title'>> = {},
@@ -105,7 +105,7 @@ export function listedApproval(
   };
 }
 
-/** Each with the digest of how its thread stands now; one that was pruned counts as never taken up. */
+/** Builds entries whose digest covers the epoch of the thread. A pruned thread has epoch 0. */
 export async function listedApprovals(
   store: Pick<Store, 'thread'>,
   approvals: readonly Approval[],

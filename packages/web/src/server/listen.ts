@@ -1,20 +1,19 @@
-// One listener over HTTP or TLS, for MCP and for the page: clients that say nothing are not waited for,
-// and nothing stays behind when it is closed.
+// A listener over HTTP or TLS, for MCP and for the page. Silent clients time out, and close leaves
+// no connection open.
 import type { Server } from 'node:http';
 import { createServer as createTlsServer } from 'node:https';
 import { createAdaptorServer } from '@hono/node-server';
 import { fail, messageOf, type Outcome, ok } from '@kernmantle/core/base';
 
-/** Headers, then the whole request. */
+/** Time limit for the headers, then for the whole request. */
 const HEADERS_MS = 5000;
 const REQUEST_MS = 60_000;
 const POLL_MS = 1000;
 const MAX_CONNECTIONS = 1000;
-/** What is still on its way at the end gets so long. */
+/** Open requests get this much time to finish at the end. */
 const GRACE_MS = 1000;
 const IDLE_MS = 20;
 
-/** In PEM. */
 export interface TlsFiles {
   readonly cert: string;
   readonly key: string;
@@ -28,7 +27,7 @@ interface OpenOptions {
   onError(error: Error): void;
 }
 
-/** Binds, or says why that is not possible. */
+/** Binds the server, or returns the reason of the failure. */
 const bound = (server: Server, hostname: string, port: number): Promise<Outcome<number>> =>
   new Promise((resolve) => {
     const onError = (error: Error & { code?: string }): void => {
@@ -47,7 +46,7 @@ const bound = (server: Server, hostname: string, port: number): Promise<Outcome<
     });
   });
 
-/** Nothing is accepted any more; what is not over after the grace is cut. */
+/** Accepts no new connections, and closes the remaining ones after the grace time. */
 const ended = (server: Server): Promise<void> =>
   new Promise((resolve) => {
     const timer = setTimeout(() => server.closeAllConnections(), GRACE_MS);
@@ -77,7 +76,7 @@ function createServer({ fetch, tls }: OpenOptions): Outcome<Server> {
       : createAdaptorServer({ ...plain, serverOptions: limits });
     return ok(server as Server);
   } catch (error) {
-    // The text of the system names no part of the key.
+    // The system's error text contains no part of the key.
     return fail('invalid_input', `certificate and key cannot be used: ${messageOf(error)}`);
   }
 }

@@ -1,4 +1,4 @@
-// What a role may do. Every route names the role it needs; one that names none is not served at all.
+// Maps routes to roles. Every route names the role that it needs. A route without a role is not served.
 import { fail } from '@kernmantle/core/base';
 import type { Hono, MiddlewareHandler } from 'hono';
 import type { WebRole } from '../model/api.ts';
@@ -19,7 +19,7 @@ const roles = new WeakMap<object, WebRole>();
 const mayAct = (held: WebRole, needed: WebRole): boolean =>
   ORDER.indexOf(held) >= ORDER.indexOf(needed);
 
-/** Stands before the handler of a route: `api.get('/threads', needs('view'), …)`. */
+/** Middleware of a route: `api.get('/threads', needs('view'), …)`. */
 export function needs(role: WebRole): MiddlewareHandler<ApiEnv> {
   const check: MiddlewareHandler<ApiEnv> = async (context, next) => {
     const { role: held } = context.get('asker');
@@ -35,13 +35,13 @@ export function needs(role: WebRole): MiddlewareHandler<ApiEnv> {
   return check;
 }
 
-/** Every route of `/api` with the role it needs; undefined where nobody said. */
+/** Every route of `/api` with its role. Undefined: no declared role. */
 export function routeRoles(
   api: Pick<Hono<ApiEnv>, 'routes'>,
 ): { method: string; path: string; role: WebRole | undefined }[] {
   const found = new Map<string, { method: string; path: string; role: WebRole | undefined }>();
   for (const { method, path, handler } of api.routes) {
-    // What stands before all of them is no route.
+    // A handler for all paths is a middleware, not a route.
     if (method === 'ALL' && path.endsWith('*')) continue;
     const key = `${method} ${path}`;
     const role = roles.get(handler) ?? found.get(key)?.role;

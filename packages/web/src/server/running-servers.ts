@@ -1,5 +1,5 @@
-// Which pages are served now: each server leaves a note in the user's folder while it runs, so that a
-// command can make a link for it.
+// Registry of running servers. Each writes a note in the folder of the user while it runs, so that
+// a command can create a link for it.
 import { mkdirSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { getOwn, isObject, parseJson, plainText } from '@kernmantle/core/base';
@@ -7,7 +7,6 @@ import { getOwn, isObject, parseJson, plainText } from '@kernmantle/core/base';
 interface ServedPage {
   readonly project: string;
   readonly port: number;
-  /** As browsers reach it. */
   readonly url: string;
   readonly pid: number;
 }
@@ -18,7 +17,7 @@ function isAlive(pid: number): boolean {
   try {
     return process.kill(pid, 0);
   } catch (error) {
-    // Somebody else's process has this number.
+    // The process id belongs to another user's process.
     return error instanceof Error && 'code' in error && error.code === 'EPERM';
   }
 }
@@ -38,7 +37,7 @@ function readNote(file: string): ServedPage | undefined {
 
 export function openRunningServers(home: string) {
   const folder = join(home, 'web');
-  /** Those that are at work; notes of others are taken away. */
+  /** Lists running servers. Files of dead processes are removed. */
   function list(): ServedPage[] {
     let names: string[];
     try {
@@ -55,7 +54,7 @@ export function openRunningServers(home: string) {
   }
   return {
     list,
-    /** Leaves a note; what it answers takes it away. */
+    /** Writes a note about this server. Returns the function that removes it. */
     note(page: Omit<ServedPage, 'pid'>): () => void {
       mkdirSync(folder, { recursive: true, mode: 0o700 });
       const file = join(folder, `server-${page.port}-${process.pid}.json`);

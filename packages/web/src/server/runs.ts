@@ -1,7 +1,7 @@
-// Threads that run in this process because somebody at the page, or a program, asked for it. Whoever asks
-// is answered when the thread is there or goes on, or with why it is not; how it ends stands in its
-// journal. What waited for a person goes on here after the answer, wherever that was given. Where machines
-// share the store nothing runs here: what was asked for is queued, and workers run it.
+// Threads that run in this process for a client of the server. The client gets an answer when the
+// thread has started or was refused; the journal has its end. A thread that waited for an approval
+// resumes here after the decision. With a fleet store nothing runs here: the thread is queued for
+// workers.
 import { setTimeout as sleep } from 'node:timers/promises';
 import {
   canonicalJson,
@@ -35,7 +35,7 @@ interface RunsPorts extends Pick<WebParts, 'runtime' | 'store' | 'clock' | 'onEr
   readonly hub: Pick<Hub, 'text'>;
 }
 
-/** So many are remembered to have been at work here. */
+/** Bound of remembered threads that ran in this process. */
 const MAX_OWN = 10_000;
 const AT_WORK: ReadonlySet<string> = new Set(['spawning', 'running', 'terminating']);
 const POLL_MS = 20;
@@ -43,7 +43,7 @@ const MAX_LOOKS = 100;
 
 export const speakerOf = ({ who }: WebAsker): Actor => ({ who, channel: 'web' });
 
-/** More than it would have anyway is refused, where the run could only be given less. */
+/** Refuses limits above the current ones, because a run can only lower them. */
 function checkLowered(
   { library, policies }: Runtime,
   name: string,
@@ -68,7 +68,7 @@ function checkLowered(
   return ok(null);
 }
 
-/** Limits are read by name where they are used; what is no limit is refused there. */
+/** The runtime reads limits by name and refuses unknown ones. */
 const limitsIn = (
   limits: RunRequestBody['limits'],
 ): { limits?: NonNullable<RunRequest['limits']> } =>
@@ -110,7 +110,7 @@ function withRestart({ error }: Failure): Failure {
   return fail(error.code, `${message}; ${remedy}`, error.detail);
 }
 
-/** What somebody asked for in vain is a row, too. */
+/** Writes an audit row for a failed request. */
 const noting =
   ({ audit }: Runtime, operation: string, target: string, by: WebAsker) =>
   <T>(outcome: Outcome<T>): Outcome<T> => {
@@ -123,7 +123,7 @@ const noting =
 
 type RunWork = (threads: Threads, signal: AbortSignal) => Promise<Outcome<{ thread_id: string }>>;
 
-/** Begins runs, keeps those under way, and knows which threads were at work here. */
+/** Starts runs, tracks current ones, and remembers which threads ran in this process. */
 function createLauncher({ runtime, hub, onError }: RunsPorts) {
   const own = createRecent<string, true>(MAX_OWN);
   const running = new Set<Promise<unknown>>();
@@ -134,7 +134,7 @@ function createLauncher({ runtime, hub, onError }: RunsPorts) {
     isOwn: (id: string): boolean => own.get(id) === true,
     isHere: (id: string): boolean => here.isAtWork(id),
     count: (): number => here.atWork().length,
-    /** One run: it has begun when the first thing is noted in its journal. */
+    /** Starts a run. It has started when its first event is in the journal. */
     async launch(work: RunWork, kind: string, known?: string): Promise<Outcome<ActionResult>> {
       if (isClosed) return fail('unavailable', 'the server is closing');
       const begun = Promise.withResolvers<Outcome<string>>();
@@ -150,7 +150,7 @@ function createLauncher({ runtime, hub, onError }: RunsPorts) {
       if (!opened.ok) return opened;
       const threads = opened.output;
       here = threads;
-      // Where a worker runs it, nobody here has to look on.
+      // With workers, this process does not observe the run.
       const signal = threads.store.fleet ? AbortSignal.abort() : over.signal;
       const done = work(threads, signal).then(
         (result) => begun.resolve(result.ok ? ok(result.output.thread_id) : result),
@@ -166,7 +166,7 @@ function createLauncher({ runtime, hub, onError }: RunsPorts) {
       const row = await threads.store.thread(id.output);
       return row.ok ? ok({ thread_id: id.output, kind, status: row.output.status }) : row;
     },
-    /** Nothing is begun any more. */
+    /** Refuses all new runs from now on. */
     refuse(): void {
       isClosed = true;
     },
@@ -182,7 +182,7 @@ export function createRuns(ports: RunsPorts): Runs {
   const launcher = createLauncher(ports);
   const beginning = new Map<string, { wish: string; begun: Promise<Outcome<ActionResult>> }>();
 
-  /** Its end is in the registry a little before it has let go; one that goes on working has not left. */
+  /** Waits for the release of the lease, which follows the final status. False: the thread still runs. */
   async function hasLeft(id: string): Promise<boolean> {
     for (let look = 0; launcher.isHere(id); look++) {
       const opened = await store();
@@ -194,8 +194,8 @@ export function createRuns(ports: RunsPorts): Runs {
   }
 
   /**
-   * Once at a time: who comes second and wants the same hears what the first one does. INVARIANT: nobody
-   * is told that it goes on who wanted it to go on otherwise.
+   * Resumes a thread once at a time. A concurrent call without options, or with the same ones, gets
+   * the same result. INVARIANT: a call with other options always fails with `conflict`.
    */
   async function takeUp(
     id: string,

@@ -1,6 +1,6 @@
-// `/api/socket`: the same frames for programs, over a WebSocket that a bearer token opens. A program says
-// what it wants to hear of; what cannot be understood is answered with an error, and who sends too much is
-// let go.
+// `/api/socket`: the frames of the stream for programs, over a WebSocket with a bearer token. A
+// program subscribes by message. An invalid message is answered with an error, and too many close
+// the socket.
 import type { IncomingMessage, Server } from 'node:http';
 import type { Duplex } from 'node:stream';
 import {
@@ -23,7 +23,7 @@ import { MAX_TOPICS, readTopics } from './stream.ts';
 const PATH = '/api/socket';
 const MAX_MESSAGE = 4096;
 const MAX_DEPTH = 4;
-/** Messages within a while; nobody subscribes that often. */
+/** Bound of messages per interval. No real client subscribes that often. */
 const MAX_MESSAGES = 100;
 const WHILE_MS = 10_000;
 const GOING_AWAY = 1001;
@@ -33,13 +33,12 @@ const TRY_AGAIN = 1013;
 interface SocketWish {
   readonly action: 'subscribe' | 'unsubscribe';
   readonly topic: Topic;
-  /** Where it goes on: a position. */
   readonly after?: string;
 }
 
 const wrong = (message: string): Failure => fail('invalid_input', message);
 
-/** `docs/web-api.md` says what can be asked for. */
+/** Parses a message. `docs/web-api.md` lists the messages. */
 function readWish(text: string): Outcome<SocketWish> {
   const read = parseJson(text, MAX_DEPTH);
   if (!read.ok) return wrong('a message must be a JSON object such as {"action": "subscribe", …}');
@@ -72,7 +71,7 @@ function readWish(text: string): Outcome<SocketWish> {
 /** The server keeps the default: one buffer. */
 const textOf = (data: RawData): string => (Buffer.isBuffer(data) ? data.toString() : '');
 
-/** Answers false when one more is too many. */
+/** Returns false if one more message is too many. */
 function createMeter(now: () => number): () => boolean {
   let [since, count] = [now(), 0];
   return () => {
@@ -138,7 +137,7 @@ function serve(socket: WebSocket, { hub, clock }: WebParts, expires: number): vo
     isAlive = true;
   });
   socket.on('message', hear);
-  // What a client does wrong closes its socket, with a code that says so, and is no fault of ours.
+  // An error of the client closes its socket with a code. The server does not report it.
   socket.on('error', () => {});
   socket.on('close', () => {
     clearInterval(alive);
@@ -158,14 +157,14 @@ function refuse(socket: Duplex, status: number, message: string): void {
   const body = `${message}\n`;
   const head = `HTTP/1.1 ${status} ${STATUS[status] ?? 'Refused'}`;
   const length = `Content-Length: ${Buffer.byteLength(body)}`;
-  // Whoever was refused does not keep the connection by leaving its half open.
+  // A refused client cannot keep the connection half open.
   socket.once('finish', () => socket.destroy());
   socket.end(
     `${head}\r\nConnection: close\r\nContent-Type: text/plain\r\n${length}\r\n\r\n${body}`,
   );
 }
 
-/** What a request is for, as it stands in its first line; that may be anything. */
+/** Path of the request line. The client can write any text there. */
 function pathOf(target: string): string {
   if (target.startsWith('/')) return target.split('?', 1)[0] ?? '';
   return URL.canParse(target) ? new URL(target).pathname : '';

@@ -1,5 +1,5 @@
-// The web page of a project: page and `/api` over one listener, for this machine; for others only with
-// TLS and tokens.
+// The web page of a project: page and `/api` over one listener. Other machines can reach it only
+// with TLS and tokens.
 import { createHash } from 'node:crypto';
 import type { IncomingMessage } from 'node:http';
 import { hostname as machine } from 'node:os';
@@ -27,46 +27,45 @@ import { addSocket } from './socket.ts';
 import { openStaticFiles } from './static-files.ts';
 
 interface WebSettings {
-  /** Fixed for a project unless said otherwise (`webPort`); 0 is any that is free. */
+  /** Default: a fixed port of the project (`webPort`). 0: any free port. */
   readonly port?: number | undefined;
-  /** `127.0.0.1` unless said otherwise; others need TLS and a token. */
+  /** Default: `127.0.0.1`. Other addresses need TLS and a token. */
   readonly host?: string | undefined;
   readonly tls?: TlsFiles | undefined;
   /** The origin under which a proxy that speaks TLS serves it: `https://name`. */
   readonly behind?: string | undefined;
   readonly version: string;
-  /** Whose process this is, for links. */
+  /** Environment of the server process, for links. */
   readonly env?: Readonly<Record<string, string | undefined>>;
-  /** Where the page was built; that of this package unless said otherwise. */
+  /** Folder of the built page. Default: the page of this package. */
   readonly page?: string | undefined;
   readonly clock?: Clock | undefined;
   onError?(error: Error): void;
 }
 
 interface RunningWeb {
-  /** As browsers reach it. */
   readonly url: string;
   readonly port: number;
   /** Every resource of `/api` and the role it needs; undefined for logging in. */
   readonly routes: ReturnType<typeof createApp>['routes'];
-  /** An address that logs in, once, for two minutes. */
+  /** Creates an address that logs in once, within two minutes. */
   link(): Outcome<string>;
-  /** Threads that run here are interrupted and can be resumed; nothing stays behind. */
+  /** Interrupts threads that run here; they can be resumed. No file or timer remains. */
   close(): Promise<void>;
 }
 
-/** How often open streams are asked whether their session or token still counts. */
+/** Interval of the check that sessions and tokens of open streams are still valid. */
 const POLL_MS = 1000;
 const FIRST_PORT = 42_000;
 const PORTS = 1000;
-/** So many are tried after the project's own. */
+/** Number of ports after the default port that are tried. */
 const NEXT_PORTS = 20;
 
-/** A project's own, of 42000 to 42999: bookmarks and sessions of the page hold when it is served again. */
+/** Port of a project, from 42000 to 42999. It is stable, so that bookmarks and sessions remain valid. */
 const webPort = (project: string): number =>
   FIRST_PORT + (createHash('sha256').update(project).digest().readUInt32BE() % PORTS);
 
-/** Where it can be reached from elsewhere it needs TLS, and somebody who may come in. */
+/** A server that others can reach needs TLS, its own or of a proxy, and at least one valid token. */
 function problemOf(
   { hostname, tls, behind }: { hostname: string; tls: unknown; behind: URL | undefined },
   tokens: TokenStore,
@@ -97,7 +96,7 @@ function readOrigin(behind: string | undefined): Outcome<URL | undefined> {
     : fail('invalid_input', `\`behind\` must be like \`https://name\`, not \`${behind}\``);
 }
 
-/** Without a registry nothing has run: nothing is made by looking. */
+/** Without a registry nothing has run. A read never creates one. */
 const storeOf =
   (runtime: Runtime): WebBase['store'] =>
   async () => {
@@ -132,8 +131,8 @@ const admitting =
   };
 
 /**
- * Where it may listen: on the port that was asked for, or on the project's own; where another program has
- * that, on the next that is free, which is the same one tomorrow.
+ * Ports to try, in order: the requested port alone, or the default port of the project and those
+ * after it. The order is the same for every start.
  */
 function portsFor({ project }: Runtime, wanted: number | undefined, served: number[]): number[] {
   if (wanted !== undefined) return [wanted];
@@ -142,7 +141,7 @@ function portsFor({ project }: Runtime, wanted: number | undefined, served: numb
     { length: NEXT_PORTS },
     (_, next) => FIRST_PORT + ((first + next) % PORTS),
   );
-  // A server of this project that is there is met first, and nobody starts a second one beside it.
+  // The ports of running servers of this project come first, so that no second one starts.
   return [...served, ...near];
 }
 
@@ -185,11 +184,11 @@ const noteRefused =
       reason,
     });
 
-/** Every address is none that anybody can connect to. */
+/** A wildcard address is not an address that clients can connect to. */
 const reachable = (hostname: string): string =>
   /^(0\.0\.0\.0|\[?::\]?)$/.test(hostname) ? machine() : inUrl(hostname);
 
-/** First nobody is told any more, then nothing runs any more. */
+/** Closes the hub first, so that clients get nothing more, and then the runs. */
 async function closeParts({ hub, runs }: WebParts): Promise<void> {
   await hub.close();
   await runs.close();
@@ -199,7 +198,7 @@ interface Served {
   readonly parts: WebParts;
   readonly listener: OpenListener;
   readonly sockets: { close(): Promise<void> };
-  /** Timers and notes. */
+  /** Stops timers and removes the notes of the server. */
   stop(): void;
 }
 

@@ -1,5 +1,4 @@
-// The files of the page, as they were built: read once, answered from a list. What is not in the list is
-// not served, whatever the path says.
+// Files of the built page, read once into a table. A path that is not in the table is never served.
 import { readdirSync, readFileSync } from 'node:fs';
 import { extname, join, relative, sep } from 'node:path';
 import { fail, type Outcome, ok } from '@kernmantle/core/base';
@@ -14,9 +13,9 @@ const TYPES: Readonly<Record<string, string>> = {
   '.json': 'application/json; charset=utf-8',
 };
 
-/** What the page's own router knows; each is the same document. */
+/** Paths of the router of the page. All get the same document. */
 const DOCUMENTS = /^\/(?:$|(?:t|approvals|cost|items|scripts|health|login)(?:\/|$))/;
-/** Named after their content. */
+/** Asset names that contain a hash of their content. */
 const HASHED = /^\/assets\/.*-[\w-]{8}\.\w+$/;
 
 interface StoredFile {
@@ -43,7 +42,7 @@ function readFiles(folder: string): Map<string, StoredFile> {
 }
 
 export interface StaticFiles {
-  /** Undefined: there is no such file. */
+  /** Returns undefined if the file does not exist. */
   answer(path: string, method: string, encodings: string): Response | undefined;
 }
 

@@ -1,5 +1,5 @@
-// `GET /api/stream`: what the hub tells one client, as server-sent events. It is written to the
-// connection itself: many clients get the same bytes, and nobody puts them into words twice.
+// `GET /api/stream`: frames of the hub for one client, as server-sent events. They are written to the
+// connection directly, so that many clients share the same bytes and a frame is serialized once.
 import type { ServerResponse } from 'node:http';
 import { RESPONSE_ALREADY_SENT } from '@hono/node-server/utils/response';
 import { fail, type Outcome, ok } from '@kernmantle/core/base';
@@ -28,12 +28,12 @@ export function readTopics(text: string): Outcome<Topic[]> {
     : fail('invalid_input', `at most ${MAX_TOPICS} topics can be listened to at once`);
 }
 
-/** Once; whoever is refused gets another answer. */
+/** Writes the headers once. A refused request gets another answer. */
 function begin(outgoing: ServerResponse): void {
   if (outgoing.headersSent) return;
   const headers = new Headers({
     'content-type': 'text/event-stream; charset=utf-8',
-    // A proxy that gathers would keep frames back.
+    // A buffering proxy would delay frames.
     'x-accel-buffering': 'no',
   });
   addHeaders(headers);
@@ -41,7 +41,7 @@ function begin(outgoing: ServerResponse): void {
   outgoing.flushHeaders();
 }
 
-/** Ends with the connection, with whoever asked, or when nothing is taken any more. */
+/** Sends frames until the connection, the session or the server ends. */
 function pour(
   hub: Hub,
   outgoing: ServerResponse,
@@ -52,7 +52,7 @@ function pour(
   let subscription: Subscription | undefined;
   let isCorked = false;
 
-  /** What is sent in one go leaves in one piece. */
+  /** Buffers the frames of one turn, so that they leave in one write. */
   function cork(): void {
     if (isCorked) return;
     isCorked = true;

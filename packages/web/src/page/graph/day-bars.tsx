@@ -1,4 +1,4 @@
-// What each day cost, as bars stacked by model. The same numbers stand in a table behind it.
+// Chart of the cost per day, as bars stacked by model. A table has the same numbers.
 import { useMemo } from 'preact/hooks';
 import type { CostReport } from '../../model/api.ts';
 import { type DayBar, type DaySeries, daySeries } from '../../model/day-series.ts';

@@ -1,12 +1,12 @@
-// What every drawing needs: to know how wide its place is, so that its text stays at its true size, and
-// the same as words behind it, for who cannot see it or wants to take it along.
+// Shared parts of drawings: the width of the container, so that text keeps its size, and the same
+// content as text, for screen readers and for copying.
 import type { ComponentChildren } from 'preact';
 import { useEffect, useRef, useState } from 'preact/hooks';
 
-/** Narrower than this a drawing is scrolled. */
+/** A narrower container scrolls the drawing. */
 const LEAST_WIDTH = 240;
 
-/** How wide the element with this `ref` is, also after it changed; `first` until it is known. */
+/** Width of the element with this `ref`, kept up to date; `first` until it is measured. */
 export function usePlaceWidth(first: number): [{ current: HTMLDivElement | null }, number] {
   const place = useRef<HTMLDivElement>(null);
   const [width, setWidth] = useState(first);
@@ -23,8 +23,8 @@ export function usePlaceWidth(first: number): [{ current: HTMLDivElement | null 
 }
 
 /**
- * Folded; what stands in it is made when somebody opens it, so a long list costs nothing before. `class`
- * is that of its look.
+ * A fold. Its content is created when a user opens it, so a long list costs nothing before. `class`
+ * sets its style.
  */
 export function BehindDrawing(props: {
   title: string;

@@ -1,6 +1,6 @@
-// Where a value came from, as a drawing: sources on top, the refusal or the value at the foot. Red is the
-// label that decided, amber and dashed what is untrusted, grey the rest. All names in it are foreign text
-// and become text nodes; the same stands below as a list, for screen readers and for copying.
+// Draws the provenance of a value: sources at the top, the refusal or the value at the bottom. Red
+// marks the label that decided, amber and dashed untrusted data, grey the rest. All names are
+// untrusted and become text nodes. A list has the same content, for screen readers and for copying.
 import { useMemo, useState } from 'preact/hooks';
 import type { ProvenanceView } from '../../model/api.ts';
 import { type LayeredGraph, layerGraph } from '../../model/layer-graph.ts';
@@ -14,7 +14,7 @@ const MORE = 40;
 const HEIGHT = 32;
 const LINES = 500;
 const [NAME_SIGN, DETAIL_SIGN, PAD] = [6.6, 5.7, 9];
-/** What `refused here` takes. */
+/** Width of the note `refused here`. */
 const NOTE = 88;
 const [LEAST, MOST] = [84, 236];
 
@@ -46,7 +46,7 @@ function Box(props: { box: Drawn; isRefusal: boolean; isFocus: boolean; act?: ()
   const { x, y, width, kind, name, detail } = box;
   const isRefused = kind === 'end' && isRefusal;
   const room = width - PAD * 2 - (isRefused ? NOTE : 0);
-  // As it is read in the box: whoever speaks to the page says what they see.
+  // The accessible name equals the visible text, so that speech control can address the box.
   const says = [name, detail, isRefused ? 'refused here' : ''].filter(Boolean).join(' ');
   const shortName = cut(name, Math.floor(room / NAME_SIGN));
   const shortDetail = cut(detail, Math.floor((width - PAD * 2) / DETAIL_SIGN));

@@ -1,5 +1,5 @@
-// Reads what `explain --json` says of an item. It is data of the server, but of any version of it: what is
-// missing or of another kind is left out, never an error.
+// Reads the output of `explain --json`. The server can have another version, so a missing field or
+// one of another type is skipped. It never causes an error.
 import type { Data, DataObject } from '../../model/api.ts';
 
 const isRecord = (data: Data | undefined): data is DataObject =>
@@ -11,7 +11,7 @@ const at = (data: Data | undefined, name: string): Data | undefined =>
 const listIn = (data: Data | undefined): readonly Data[] => (Array.isArray(data) ? data : []);
 const recordsIn = (data: Data | undefined): readonly DataObject[] => listIn(data).filter(isRecord);
 
-/** Words for people; data that is no word is written as JSON. */
+/** Text for people. Data that is not a text becomes JSON. */
 export function dataWords(data: Data | undefined): string {
   if (data === undefined || data === null) return '';
   if (typeof data === 'string') return data;
@@ -21,7 +21,7 @@ const wordAt = (data: Data | undefined, name: string): string => dataWords(at(da
 const wordsAt = (data: Data | undefined, name: string): readonly string[] =>
   listIn(at(data, name)).map(dataWords);
 
-/** Something, what is to be known of it, and who says so. All of it foreign text. */
+/** A value, its details and its origin. All of it is untrusted text. */
 export interface OriginLine {
   readonly name: string;
   readonly detail: string;
@@ -55,14 +55,14 @@ const toolIn = (data: DataObject, id: string): ReachedTool => ({
   unavailable: wordAt(data, 'unavailable'),
 });
 
-/** A ceiling is what a policy takes from a right: all its words but where they stand. */
+/** Describes what a policy takes from a right, without the location of the policy. */
 const capWords = (cap: DataObject): string =>
   Object.entries(cap)
     .filter(([name]) => name !== 'from' && name !== 'file')
     .map(([name, value]) => `${name} ${dataWords(value)}`)
     .join(', ');
 
-/** A right and how far it goes: `fs.read notes/**`. */
+/** Describes a right and its scope: `fs.read notes/**`. */
 function grantWords(grant: DataObject): string {
   const name = wordAt(grant, 'name') || wordAt(grant, 'capability');
   const scope = at(grant, 'scope');
@@ -80,7 +80,7 @@ interface ExplainedItem {
   readonly rules: readonly OriginLine[];
   readonly tools: readonly ReachedTool[];
   readonly model: string;
-  /** Of a tool: its chain, what it requires, and who may call it. */
+  /** Only for a tool: its chain, its required rights, and its allowed callers. */
   readonly chain: readonly string[];
   readonly requires: readonly string[];
   readonly sandbox: string;
@@ -149,6 +149,6 @@ export function readExplained(explained: DataObject | undefined): ExplainedItem 
   };
 }
 
-/** A tool explained by itself, in the form of those a directive reaches. */
+/** Describes a tool in the form of the tools that a directive reaches. */
 export const ownReach = (explained: DataObject | undefined): ReachedTool =>
   toolIn(explained ?? {}, wordAt(explained, 'item_id'));

@@ -1,4 +1,4 @@
-// One item: what it may do and who says so, what limits and guards it, what it can reach, how it ran, and
+// View of one item: its rights and their origin, its limits and guards, its reach, its runs, and
 // its file as text.
 import type { ComponentChildren } from 'preact';
 import type { Data, DataObject, ItemView, LongText } from '../../model/api.ts';
@@ -35,7 +35,7 @@ function Part(props: { title: string; count?: number; children: ComponentChildre
   );
 }
 
-/** Nothing is told of what there is not. */
+/** Renders nothing for an empty list of lines. */
 function Lines(props: { title: string; lines: readonly OriginLine[]; isShort?: boolean }) {
   const { title, lines, isShort = false } = props;
   if (lines.length === 0) return null;

@@ -1,5 +1,5 @@
-// The form that starts a directive: one field for each input, limits that can only be lowered, and at its
-// foot what the run may do and what it costs at most.
+// Form that starts a directive: one field per input, limits that can only be lowered, and a summary
+// of the rights and the highest cost of the run.
 import { useId, useState } from 'preact/hooks';
 import type { ActionResult, ItemInput, ItemView, LimitMeter } from '../../model/api.ts';
 import { limitName, limitOrigin, limitValue } from '../../model/format.ts';
@@ -32,7 +32,7 @@ interface InputProps {
   onInput(text: string): void;
 }
 
-/** The element that fits the type; texts keep their line ends. */
+/** Control for the type of the input. Text areas keep line ends. */
 function InputControl({ input, id, value, describedBy, isFaulty, onInput }: InputProps) {
   const options = enumTexts(input);
   const common = {
@@ -146,7 +146,7 @@ function LimitField(props: {
   );
 }
 
-/** What is being agreed to. */
+/** Summary of the highest cost and the rights of the run. */
 function AtMost({ view, fields }: { view: ItemView; fields: RunFields }) {
   const { grants } = readExplained(view.explained);
   const spend = view.limits.find(({ name }) => name === 'spend');
@@ -188,7 +188,7 @@ function whyNot(view: ItemView): string | undefined {
   return connection.value.state === 'live' ? undefined : 'Not connected.';
 }
 
-/** `directive` is its id. */
+/** Form of a run. `directive` is the id of the item. */
 export function RunForm(props: { directive: string; view: ItemView; onClose: () => void }) {
   const { directive, view, onClose } = props;
   const [fields, setFields] = useState(() => startFields(view));

@@ -1,5 +1,5 @@
-// What the fields of the run form say, as a request: each text read by the type of its input, limits only
-// ever lower than they are. Faults of a field stand under its name, those of the server too.
+// Converts the fields of the run form to a request. Each text is parsed by the type of its input.
+// Limits can only be lowered. Errors are per field, also those of the server.
 import type { Data, ItemInput, LimitMeter, RunRequestBody } from '../../model/api.ts';
 import { shellWord } from '../../model/format.ts';
 import type { PageFault } from '../api.ts';
@@ -10,7 +10,7 @@ export interface RunFields {
   readonly model: string;
   readonly message: string;
 }
-/** By field: `inputs.NAME`, `limits.NAME`. */
+/** Errors per field. Keys are `inputs.NAME` and `limits.NAME`. */
 export type FieldFaults = Readonly<Record<string, string>>;
 
 const JSON_TYPES = new Set(['object', 'array', 'list', 'json', 'any']);
@@ -22,7 +22,7 @@ const asWritten = (value: Data): string =>
 export const startText = ({ default: start }: ItemInput): string =>
   start === undefined || start === null ? '' : asWritten(start);
 
-/** Options of a select: the text that stands for each value. */
+/** Texts of the options of a select. */
 export const enumTexts = ({ enum: options = [] }: ItemInput): readonly string[] =>
   options.map(asWritten);
 
@@ -34,7 +34,7 @@ function readJson(text: string): Data | undefined {
   }
 }
 
-/** The value of an input, or what it has to be. */
+/** Returns the value of an input, or the description of a valid value. */
 function readInput(input: ItemInput, text: string): { value: Data } | { wants: string } {
   const { type, enum: options } = input;
   const chosen = options?.find((option) => asWritten(option) === text);
@@ -58,7 +58,7 @@ function readLimit({ name, max }: LimitMeter, text: string): { value: number } |
   return { value: name === 'spend' ? value : Math.floor(value) };
 }
 
-/** The request, or what stands in its way. */
+/** Returns the request, or the errors that prevent it. */
 export function readWish(
   directive: string,
   about: { readonly inputs: readonly ItemInput[]; readonly limits: readonly LimitMeter[] },
@@ -104,7 +104,7 @@ const isFieldError = (value: unknown): value is { field: string; error: string }
   typeof value.field === 'string' &&
   typeof value.error === 'string';
 
-/** What the server says of single fields; what it says of none stands above the form. */
+/** Errors of the server per field. The form shows other errors at its top. */
 export function faultsOf(fault: PageFault, inputs: readonly ItemInput[]): FieldFaults {
   const { errors, limit } = fault.detail;
   const faults: Record<string, string> = {};

@@ -1,4 +1,4 @@
-// Whether an item is what somebody signed: shape, word and colour, in lists and above the item itself.
+// Shows the state of the signature of an item by shape, word and colour, in lists and in the item view.
 import type { DataObject } from '../../model/api.ts';
 import { Icon, type IconName } from '../parts/icons.tsx';
 import { ForeignText } from '../parts/untrusted-text.tsx';
@@ -23,7 +23,7 @@ export function SignatureSign({ state }: { state: string }) {
   );
 }
 
-/** With whose key, and why it does not hold. */
+/** Shows the key, and the reason if the signature is not valid. */
 export function SignatureMark({ signature }: { signature: DataObject }) {
   const state = dataWords(signature['state']);
   const [tone, icon, words] = LOOKS[state] ?? UNKNOWN;

@@ -1,5 +1,5 @@
-// The bar on top of every page: where one is, where one can go, what waits, and whether what is shown is
-// live. On a phone the links are behind one button that keeps the count.
+// Bar at the top of every page: current view, links, number of pending approvals, state of the
+// connection. On a phone a button with the count opens the links.
 import { useEffect, useState } from 'preact/hooks';
 import { count } from '../../model/format.ts';
 import { Link, route } from '../router.tsx';
@@ -56,7 +56,7 @@ export const Brand = () => (
 
 export function AppBar(props: {
   project: string;
-  /** Workers run its threads. */
+  /** True if workers run the threads. */
   fleet: boolean;
   counts: BarCounts;
   connection: ConnectionWord;

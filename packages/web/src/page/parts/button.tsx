@@ -1,4 +1,4 @@
-// A button: an icon, a text, and whatever else stands in it. It submits a form only if `type` says so.
+// A button with an icon, a text and children. It submits a form only if `type` is `submit`.
 import type { ButtonHTMLAttributes } from 'preact';
 import { Icon, type IconName } from './icons.tsx';
 

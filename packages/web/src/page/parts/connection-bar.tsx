@@ -1,5 +1,5 @@
-// Stands above the view when what is shown is not live any more: since when, what happens next, and what
-// a person can do. What was shown stays.
+// Bar above a view whose data is not live: since when, the next retry, and what a person can do. The
+// view keeps its last data.
 import { clockTime, seconds } from '../../model/format.ts';
 import { Button } from './button.tsx';
 import { Command } from './copy.tsx';

@@ -1,5 +1,5 @@
-// Text to take along: a command of the terminal that does the same, an id, an address. What is copied is
-// the text itself, whatever it looks like on the page.
+// Text to copy: an equivalent command of the terminal, an id, an address. The clipboard gets the
+// exact text, even if the page shows it in another form.
 import { useEffect, useState } from 'preact/hooks';
 import { Icon } from './icons.tsx';
 
@@ -12,7 +12,7 @@ export async function copyText(text: string): Promise<boolean> {
   }
 }
 
-/** Says `copied` for a moment, or that the browser does not allow it. */
+/** Shows `copied` for a moment, or that the browser does not allow it. */
 export function CopyButton(props: { text: string; label?: string; keyName?: string }) {
   const { text, label = 'Copy', keyName } = props;
   const [state, setState] = useState<'' | 'copied' | 'not allowed'>('');
@@ -31,7 +31,7 @@ export function CopyButton(props: { text: string; label?: string; keyName?: stri
   );
 }
 
-/** A command line with a copy button. `text` is ours: foreign words are quoted before they get here. */
+/** A command line with a copy button. The caller quotes untrusted words in `text`. */
 export function Command(props: { text: string; keyName?: string }) {
   const { text, keyName } = props;
   return (

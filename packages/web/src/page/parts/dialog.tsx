@@ -1,15 +1,14 @@
-// A native dialog: the browser keeps the focus inside and the rest inert. It is opened by a person's act
-// only, never by data, and gives the focus back where it was.
+// A native dialog: the browser keeps the focus inside and the rest inert. Only an action of a
+// person opens it, never data. On close the focus returns to its previous element.
 import type { ComponentChildren } from 'preact';
 import { useEffect, useId, useRef } from 'preact/hooks';
 import { Button } from './button.tsx';
 
-/** Shown as long as it is rendered; `onClose` comes with Escape, the cross and a click outside. */
+/** Visible while it is rendered. `onClose` is called by Escape, the cross and a click outside. */
 export function Dialog(props: {
   title: string;
   onClose: () => void;
   children: ComponentChildren;
-  /** Buttons, the safe one first. */
   foot?: ComponentChildren;
   class?: string;
 }) {

@@ -1,9 +1,9 @@
-// Numbers and times with their unit and, where there is one, their limit.
+// Numbers and times with their unit and, if present, their limit.
 import { signal } from '@preact/signals';
 import type { LimitMeter } from '../../model/api.ts';
 import { ago, clockTime, dayTime, limitName, limitValue } from '../../model/format.ts';
 
-/** The time of this second; what reads it is drawn anew when it moves. Stands still in a hidden tab. */
+/** Current time, updated every second. Readers render again. It stops in a hidden tab. */
 export const now = signal(Date.now());
 setInterval(() => {
   if (!document.hidden) now.value = Date.now();
@@ -12,7 +12,7 @@ addEventListener('visibilitychange', () => {
   if (!document.hidden) now.value = Date.now();
 });
 
-/** Relative in lists (`ago`), exact on hover, with what it `took`; `clock` shows the time of day. */
+/** Relative in lists (`ago`), exact in the title, with the duration `took`. `clock` shows the time of day. */
 export function Time(props: { at: number; form?: 'ago' | 'clock' | 'exact'; took?: string }) {
   const { at, form = 'ago', took } = props;
   const title = took === undefined ? dayTime(at) : `${dayTime(at)}, took ${took}`;
@@ -53,7 +53,7 @@ export function MeterBar({ meter }: { meter: LimitMeter }) {
   );
 }
 
-/** `0.2955 of 0.50 USD`, or only the number where there is no limit. `unit` stands at the end. */
+/** Text `0.2955 of 0.50 USD`, or only the number without a limit. `unit` is the last word. */
 export function MeterValue({ meter, unit = '' }: { meter: LimitMeter; unit?: string }) {
   const { name, used, max } = meter;
   return (

@@ -1,5 +1,5 @@
-// Small drawings of 14 units, in the colour of the text around them. A shape never stands alone: the word
-// beside it says the same, so it is hidden from screen readers unless it is given a label.
+// Small drawings of 14 units in the colour of the text around them. The word beside a shape has the
+// same meaning, so a shape without a label is hidden from screen readers.
 const SHAPES = {
   tool: 'M2.5 4.5 5.5 7l-3 2.5M7.5 10h4',
   model: 'M2.5 3.500h9v6h-5l-2.500 2v-2h-1.500z',
@@ -36,7 +36,7 @@ const SHAPES = {
 
 export type IconName = keyof typeof SHAPES;
 
-/** `label` only where no word stands beside it. */
+/** Set `label` only if no word is beside the icon. */
 export function Icon(props: { name: IconName; label?: string; class?: string }) {
   const { name, label } = props;
   const said =

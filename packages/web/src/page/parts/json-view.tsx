@@ -1,5 +1,5 @@
-// Data and long texts as text. What is long comes in pieces, each asked for by hand, so that 5 MB never
-// stand in the page at once unless somebody wants them.
+// Data and long texts as text. A long text is loaded in pieces on demand, so that the page never
+// contains 5 MB unless the user asks for them.
 import { useEffect, useState } from 'preact/hooks';
 import type { Data, LongText } from '../../model/api.ts';
 import { bytes } from '../../model/format.ts';
@@ -9,7 +9,7 @@ import { CopyButton } from './copy.tsx';
 import { ErrorState } from './states.tsx';
 import { ForeignText } from './untrusted-text.tsx';
 
-/** JSON that is whole is indented; anything else is left as it is. */
+/** Indents complete JSON. Other text remains unchanged. */
 function laidOut(text: string): string {
   if (!/^\s*[[{]/.test(text)) return text;
   try {
@@ -19,7 +19,6 @@ function laidOut(text: string): string {
   }
 }
 
-/** Data that is at hand. */
 export function JsonView({ value }: { value: Data }) {
   const text = JSON.stringify(value, undefined, 2);
   return (

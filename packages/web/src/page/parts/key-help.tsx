@@ -1,4 +1,4 @@
-// `?`: the keys that work here and now. They can be switched off; that is kept in this browser.
+// Help for the active keys, opened by `?`. The browser stores whether keys are off.
 import { areKeysOn, type KeyActs, switchKeys } from '../keys.ts';
 import { Dialog } from './dialog.tsx';
 
@@ -10,7 +10,7 @@ const SHOWN: Readonly<Record<string, string>> = {
   Escape: 'Esc',
 };
 
-/** `keys`: those of the view first, then those of the page; what is in both is told once. */
+/** The order of `keys` is view, then page. A key in both is listed once. */
 export function KeyHelp(props: { keys: readonly KeyActs[]; onClose: () => void }) {
   const { keys, onClose } = props;
   const told = new Set<string>();

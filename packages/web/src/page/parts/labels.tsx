@@ -1,4 +1,4 @@
-// Labels of a value as chips. Those that only name a source (`src:`, `dir:`) are left out unless asked for.
+// Labels of a value as chips. Labels that only name a source (`src:`, `dir:`) are hidden by default.
 import { useState } from 'preact/hooks';
 import { visibleText } from '../../model/untrusted-text.ts';
 

@@ -1,5 +1,5 @@
-// What is told to people who do not look: the title of the tab, and a polite line for screen readers. Only
-// names and codes, never text of a model: a title cannot be made to say something.
+// Announcements for people who do not look at the page: the title of the tab, and a polite line for
+// screen readers. They contain names and codes, never text of a model, so a model cannot write them.
 import { useEffect, useState } from 'preact/hooks';
 import type { ListedApproval, ListedRun } from '../../model/api.ts';
 import { waitsForPerson } from '../../model/thread-lines.ts';
@@ -21,7 +21,7 @@ const TITLES: Readonly<Record<string, string>> = {
 };
 const ENDS = new Set(['completed', 'failed', 'limit', 'denied', 'aborted', 'terminated', 'killed']);
 
-/** A name is short and plain; whatever is not is left out. */
+/** A valid name is short and plain. Others are not announced. */
 const nameIn = (text: string): string | undefined => /^[\w.:/-]{1,60}(?=\s|$)/.exec(text)?.[0];
 
 function threadTitle(id: string, row: ListedRun | undefined): string {
@@ -43,7 +43,7 @@ export function usePageTitle(due: number): void {
   }, [title]);
 }
 
-/** What is worth a sentence among rows and approvals as they come. */
+/** Selects the changes of rows and approvals that are announced. */
 function createNews() {
   const statuses = new Map<string, string>();
   const waiting = new Set<string>();
@@ -68,7 +68,7 @@ function createNews() {
   };
 }
 
-/** At most once in 5 s; what came meanwhile is told together. */
+/** Announces at most once in 5 s. Changes in between are announced together. */
 export function Announcer() {
   const [said, setSaid] = useState('');
   useEffect(() => {

@@ -1,4 +1,4 @@
-// What stands where there is nothing to show yet, nothing at all, or something went wrong.
+// Placeholders of a view: loading, empty, error.
 import type { ComponentChildren } from 'preact';
 import { useEffect, useState } from 'preact/hooks';
 import { get, type PageAnswer, type PageFault } from '../api.ts';
@@ -24,7 +24,7 @@ export function EmptyState(props: {
   );
 }
 
-/** In the place of the part that failed; `command` is what to try by hand. */
+/** Replaces a part that failed; `command` is a command to try in the terminal. */
 export function ErrorState(props: { error: PageFault; again?: () => void; command?: string }) {
   const { error, again, command } = props;
   return (
@@ -36,7 +36,7 @@ export function ErrorState(props: { error: PageFault; again?: () => void; comman
   );
 }
 
-/** Grey rows of the right height, after 150 ms: what comes at once does not flicker. */
+/** Grey rows of the right height, after 150 ms, so that a fast answer does not flicker. */
 export function LoadingRows(props: { rows?: number; rowHeight?: number }) {
   const { rows = 6, rowHeight = 27 } = props;
   const [isShown, setShown] = useState(false);
@@ -57,7 +57,7 @@ export function LoadingRows(props: { rows?: number; rowHeight?: number }) {
   );
 }
 
-/** Reads a resource when `path` changes; `again` reads it anew and keeps what is shown meanwhile. */
+/** Reads a resource when `path` changes. `again` reads it again and keeps the old data until then. */
 export function useResource<T>(path: string | undefined): {
   readonly answer: PageAnswer<T> | undefined;
   again(): void;

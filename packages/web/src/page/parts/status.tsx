@@ -1,5 +1,5 @@
-// The state of a thread as shape, word and colour. Calls that were denied or failed are counted beside
-// it; a completed thread that has some is not green.
+// Status of a thread as shape, word and colour. Denied and failed calls are counted beside it. A
+// completed thread with such calls is not green.
 import type { ListedRun, Tone } from '../../model/api.ts';
 import { count } from '../../model/format.ts';
 import { Icon, type IconName } from './icons.tsx';
@@ -30,7 +30,7 @@ const ICONS: Readonly<Record<Tone, IconName>> = {
 type Troubles = Partial<Pick<ListedRun, 'denied' | 'failed'>>;
 const hasTrouble = ({ denied = 0, failed = 0 }: Troubles): boolean => denied + failed > 0;
 
-/** A thread that waits is `you` when a person has to answer, else it is idle. */
+/** A waiting thread has the tone `you` if a person must answer, else `idle`. */
 export function statusTone(status: string, waitsForPerson = false, troubles: Troubles = {}): Tone {
   if (waitsForPerson) return 'you';
   const tone = TONES[status] ?? 'idle';
@@ -71,6 +71,6 @@ export const troubleWords = ({ denied = 0, failed = 0 }: Troubles): string =>
     .filter(Boolean)
     .join(', ');
 
-/** How many calls were denied, and how many failed; stands beside the state, never instead of it. */
+/** Numbers of denied and of failed calls. They are beside the state and do not replace it. */
 export const TroubleCount = (troubles: Troubles) =>
   hasTrouble(troubles) ? <span class="bad trouble">{troubleWords(troubles)}</span> : null;

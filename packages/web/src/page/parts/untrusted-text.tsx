@@ -1,5 +1,5 @@
-// The only way in which text of models, tools and files gets onto the page: as text nodes, with
-// everything shown that could hide or turn something. Nothing in it becomes a link, an image or markup.
+// The only component that renders text of models, tools and files: as text nodes, with visible signs for
+// everything that could hide or reorder text. It never creates a link, an image or markup.
 import { useMemo, useRef, useState } from 'preact/hooks';
 import { type ForeignBit, foreignBits, openedBits } from '../../model/untrusted-text.ts';
 import { Button } from './button.tsx';
@@ -25,7 +25,7 @@ const NAMES: Readonly<Record<string, string>> = {
   'U+FEFF': 'byte order mark',
 };
 
-/** `author` puts it into a frame that says whose words they are, with their `labels`. */
+/** `author` adds a frame that names the source of the text and its `labels`. */
 export function ForeignText(props: {
   text: string;
   author?: string;
@@ -47,7 +47,7 @@ export function ForeignText(props: {
   );
 }
 
-/** Its children are the bits, one each: what is selected can be told from what stood there. */
+/** Renders one element per bit, so that a selection maps back to the original text. */
 function Bits(props: { bits: readonly ForeignBit[]; class: string }) {
   const { bits } = props;
   const box = useRef<HTMLSpanElement>(null);
@@ -67,7 +67,7 @@ function Bits(props: { bits: readonly ForeignBit[]; class: string }) {
   );
 }
 
-/** The text itself: signs as what they stand for, folds as what is in them. */
+/** Returns the original text: sources of signs, contents of folds. */
 function selectedSource(bits: readonly ForeignBit[], box: Node, range: Range): string {
   return [...box.childNodes]
     .map((node, at) => {

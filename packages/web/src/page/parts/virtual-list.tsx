@@ -1,6 +1,6 @@
-// A list that draws only the rows in sight: rows have one height, so where each stands is a product, and
-// 10,000 of them cost as much as 40. It is a grid with a row that has the focus; screen readers are told
-// how many rows there are.
+// A list that renders only the visible rows. All rows have the same height, so a position is a
+// product and 10,000 rows cost as much as 40. It is a grid with a focused row; screen readers get
+// the number of rows.
 import type { ComponentChildren } from 'preact';
 import { useEffect, useId, useLayoutEffect, useRef, useState } from 'preact/hooks';
 import type { Tone } from '../../model/api.ts';
@@ -8,7 +8,6 @@ import type { Tone } from '../../model/api.ts';
 const SPARE = 4;
 
 interface VirtualListProps {
-  /** What a screen reader calls the list. */
   readonly label: string;
   readonly count: number;
   readonly rowHeight: number;
@@ -16,16 +15,15 @@ interface VirtualListProps {
   row(index: number): ComponentChildren;
   keyOf(index: number): string;
   rowClass?(index: number): string;
-  /** How far a row is indented; CSS reads it as `--in`. */
+  /** Indentation of a row. CSS reads it as `--in`. */
   depthOf?(index: number): number;
   readonly selected?: number;
-  /** By click (unless there is `onPick`), arrows, Home, End, PageUp and PageDown. */
+  /** Called by click (unless `onPick` exists), arrows, Home, End, PageUp and PageDown. */
   onSelect?(index: number): void;
-  /** By Enter. */
   onOpen?(index: number): void;
   /** By click on the row, but not on a link or a button in it, nor when text was selected. */
   onPick?(index: number): void;
-  /** Rows worth a mark on the rail at the right; a click goes there. */
+  /** Rows with a mark on the rail at the right. A click on it scrolls to the row. */
   readonly marks?: readonly { readonly index: number; readonly tone: Tone }[];
   /** Keeps the end in sight; the first scroll up calls `onFollow(false)`. */
   readonly follow?: boolean;
@@ -35,14 +33,14 @@ interface VirtualListProps {
   readonly class?: string;
 }
 
-/** Where the scroll has to be so that row `index` is in sight. */
+/** Scroll position that makes row `index` visible. Minimal movement. */
 function scrollFor(index: number, rowHeight: number, top: number, height: number): number {
   const start = index * rowHeight;
   if (start < top) return start;
   return start + rowHeight > top + height ? start + rowHeight - height : top;
 }
 
-/** The first row that stands wholly in sight of a list, for whoever moves in it by other keys. */
+/** Index of the first row that is fully visible, for keys that other views handle. */
 export function firstInSight(list: string): number {
   const box = document.querySelector(`.scroller[aria-label="${list}"]`);
   if (!box) return 0;
@@ -62,7 +60,7 @@ const MOVES: Readonly<Record<string, (at: number, page: number, last: number) =>
   End: (_at, _page, last) => last,
 };
 
-/** Which rows are in sight, and the box that scrolls. */
+/** Computes the visible rows of the scrolled box. */
 function useWindow({ count, rowHeight, follow, onFollow, onEnd }: VirtualListProps) {
   const box = useRef<HTMLDivElement>(null);
   const [view, setView] = useState({ top: 0, height: 600 });
@@ -87,7 +85,7 @@ function useWindow({ count, rowHeight, follow, onFollow, onEnd }: VirtualListPro
     if (!element) return;
     const { scrollTop: top } = element;
     if (follow && top < wanted.current - rowHeight) onFollow?.(false);
-    // Drawn anew by whole rows, and without asking for a layout that is not there yet.
+    // Renders only after a scroll by whole rows, and never forces a layout.
     const whole = Math.floor(top / rowHeight) * rowHeight;
     setView((last) => (last.top === whole ? last : { ...last, top: whole }));
     if (top + view.height > (count - SPARE) * rowHeight) onEnd?.();
@@ -119,7 +117,7 @@ export function VirtualList(props: VirtualListProps) {
     if (!move || !onSelect || count === 0) return;
     event.preventDefault();
     const page = Math.max(1, Math.floor(view.height / rowHeight) - 1);
-    // Nothing is chosen yet: what is in sight comes first.
+    // Without a selection the keys start at the first visible row.
     const start = Math.ceil(view.top / rowHeight) - 1;
     const next = move(selected ?? start, page, count - 1);
     onSelect(Math.max(0, Math.min(count - 1, next)));
@@ -178,8 +176,8 @@ function Row({ list, index, id }: { list: VirtualListProps; index: number; id: s
 }
 
 /**
- * The whole list in the height of the box; where all of it is in sight each mark stands beside its row.
- * Marks fall into at most 200 places, so that a thousand of them are not a thousand elements.
+ * Rail of marks for the whole list in the height of the box. If all rows are visible, each mark is
+ * beside its row. Marks fall into at most 200 positions, which bounds the number of elements.
  */
 function Rail(props: {
   list: VirtualListProps;

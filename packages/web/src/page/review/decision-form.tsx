@@ -1,5 +1,5 @@
-// The foot of a review: what is given, for what, and the two buttons. Denying is always the safe answer
-// and needs nothing opened; approving has to be meant.
+// Bottom of a review: the scope of the decision and two buttons. A denial is always safe and needs
+// no opened argument. An approval needs a deliberate action.
 import { useEffect, useId, useRef, useState } from 'preact/hooks';
 import type { ApprovalReview, DecisionWord, ListedApproval } from '../../model/api.ts';
 import { limitName, limitValue } from '../../model/format.ts';
@@ -22,10 +22,10 @@ import {
   requestOf,
 } from './decision.ts';
 
-/** Nothing that has just come under the pointer can be approved. */
+/** Time during which a new decision cannot be approved by accident. */
 const CALM_MS = 800;
 
-/** Off for a moment after `shown` changed, and after the window came back to the front. */
+/** False for a moment after `shown` has changed or the window got the focus. */
 function useCalm(shown: string): boolean {
   const [isCalm, setCalm] = useState(false);
   useEffect(() => {
@@ -99,7 +99,7 @@ function Field(props: {
   );
 }
 
-/** Which argument, which value, and where it will count. */
+/** Argument, value and scope of the approval. */
 function NamedValue({ review }: { review: ApprovalReview }) {
   const { named = [], arguments: all } = review;
   return (
@@ -172,7 +172,7 @@ function Choices(props: { review: ApprovalReview; draft: DecisionDraft; change: 
   );
 }
 
-/** A checkbox of its own, and a second one that only stands there when the first is set. */
+/** A checkbox, and a second one that is only visible if the first is set. */
 function Beyond({ draft, change }: { draft: DecisionDraft; change: ChangeDraft }) {
   return (
     <div class="beyond stack">
@@ -261,7 +261,7 @@ function useDecisionKeys(review: ApprovalReview, change: ChangeDraft, command: s
   return foot;
 }
 
-/** `closed`: how many arguments are folded; `fault`: why the last try was refused. */
+/** Number of folded arguments in `closed`; refusal of the last attempt in `fault`. */
 export function DecisionForm(props: {
   review: ApprovalReview;
   closed: number;
@@ -284,7 +284,7 @@ export function DecisionForm(props: {
   const refusal: DecisionDraft = { ...draft, word: 'deny' };
   const denyBlockers = blockersOf(review, refusal, around);
   const command = commandOf(review, draft);
-  // The button keeps the focus while it is locked: a key that moves there is not lost.
+  // A locked button keeps the focus, so that a key that moves there is not lost.
   const isLocked = isBusy || !isCalm || blockers.length > 0;
   const foot = useDecisionKeys(review, change, command);
   const send = async (what: DecisionDraft) => {

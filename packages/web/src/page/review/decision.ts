@@ -1,5 +1,5 @@
-// What a person is about to decide, why it cannot be sent yet, and the command that does the same. Pure:
-// the form shows it, the server judges it.
+// Draft of a decision: the problem that prevents sending it, and the equivalent command. Pure. The
+// form renders it; the server checks it again.
 import type {
   ApprovalReview,
   ArgumentView,
@@ -8,7 +8,7 @@ import type {
 } from '../../model/api.ts';
 import { shellWord } from '../../model/format.ts';
 
-/** Longer ones are folded and have to be opened before anything can be approved. */
+/** A longer argument is folded and must be opened before an approval. */
 const FOLD_SIGNS = 400;
 const FOLD_LINES = 8;
 
@@ -17,18 +17,18 @@ export const isFolded = ({ text, is_cut: isCut }: ArgumentView): boolean =>
 
 export interface DecisionDraft {
   readonly word: DecisionWord;
-  /** Of a call: the scope that it is approved for. */
+  /** Only for a call: the scope to approve. */
   readonly glob: string;
   readonly uses: string;
   readonly minutes: string;
   readonly isBeyond: boolean;
-  /** The second word for what goes beyond the directive. */
+  /** Second confirmation for rights beyond the directive. */
   readonly isSure: boolean;
   readonly why: string;
   readonly answer: string;
 }
 
-/** The narrowest of what is offered, and never a refusal by default. */
+/** Starts with the narrowest offered choice, and never with a denial. */
 export function firstDraft(review: ApprovalReview): DecisionDraft {
   const { choices, approval } = review;
   const word = choices.find((choice) => choice !== 'deny') ?? 'once';
@@ -41,7 +41,7 @@ export function firstDraft(review: ApprovalReview): DecisionDraft {
 export const isOfValues = ({ approval, grant }: ApprovalReview): boolean =>
   approval.kind === 'call' && grant === undefined;
 
-/** Around the value that is asked about, as narrow as it says something: its folder, its host, its domain. */
+/** Suggests the narrowest scope around the value: its folder, its host or its domain. */
 function scopeFor({ arguments: all }: ApprovalReview): string {
   const scoped = all.filter(({ role }) => role === 'path' || role === 'destination');
   const [first] = scoped;
@@ -59,14 +59,14 @@ const wholeNumber = (text: string): number | undefined =>
   /^[1-9]\d{0,6}$/.test(text.trim()) ? Number(text) : undefined;
 
 interface Around {
-  /** How many arguments are still folded. */
+  /** Number of arguments that are still folded. */
   readonly closed: number;
   readonly mayApprove: boolean;
   readonly isLive: boolean;
   readonly now: number;
 }
 
-/** Why the draft cannot be sent, in the order in which a person can do something about it. */
+/** Reasons that prevent sending, in the order in which a person can resolve them. */
 export function blockersOf(review: ApprovalReview, draft: DecisionDraft, around: Around): string[] {
   const { approval, grant } = review;
   const said: string[] = [];
@@ -93,7 +93,7 @@ export function blockersOf(review: ApprovalReview, draft: DecisionDraft, around:
   return said;
 }
 
-/** What is sent: with the digest of what was shown, so that nothing else can be decided. */
+/** Builds the request. It contains the digest of the review, so that no other content can be decided. */
 export function requestOf(review: ApprovalReview, draft: DecisionDraft): DecisionRequest {
   const { approval } = review;
   const { word } = draft;

@@ -1,5 +1,5 @@
-// One approval, to be read before it is decided: facts of the runtime first, then why it is asked, where
-// its values came from and what the thread has and costs, the words of the model last and framed.
+// Review of one approval: first facts of the runtime, then the reason, the provenance of its
+// values, and the rights and cost of the thread. The text of the model is last, in a frame.
 import { useEffect, useRef, useState } from 'preact/hooks';
 import type {
   ApprovalReview,
@@ -33,7 +33,7 @@ import { type LoadPiece, ReviewedArguments } from './reviewed-arguments.tsx';
 
 const KINDS = { call: 'call', capability: 'right', limit: 'limit', question: 'question' } as const;
 export const kindWord = (kind: keyof typeof KINDS): string => KINDS[kind];
-/** A used approval was given by a person; that its thread took it stands beside. */
+/** An approval that the thread has used is still shown as approved. */
 export const stateWord = (state: ListedApproval['state']): string =>
   state === 'used' ? 'approved' : state;
 
@@ -84,7 +84,7 @@ function Grant({ grant }: { grant: NonNullable<ApprovalReview['grant']> }) {
   );
 }
 
-/** Where strangers had a hand in it, in their words and in their place. */
+/** Arguments with untrusted sources, each with its source text. */
 function Tainted({ tainted }: { tainted: NonNullable<ApprovalReview['tainted']> }) {
   return (
     <div class="sect">
@@ -179,7 +179,7 @@ const Ladder = ({ gates }: { gates: readonly Gate[] }) => (
   </ol>
 );
 
-/** A guard's own question is a fact; whoever asks for a right or a limit speaks for itself. */
+/** The reason of a guard is a fact. The reason of another kind comes from the requester. */
 const isGuards = ({ approval }: ApprovalReview): boolean => approval.kind === 'call';
 
 function Asked({ review }: { review: ApprovalReview }) {
@@ -241,7 +241,7 @@ const MeterLine = ({ meter, unit }: { meter: LimitMeter; unit: string }) => (
   </>
 );
 
-/** What became of it; stays where the buttons were. */
+/** Result of the decision. It replaces the buttons. */
 function Decided({ review }: { review: ApprovalReview }) {
   const { state, who, channel, decided, why, uses, expires } = review.approval;
   const isGood = state === 'approved' || state === 'used';
@@ -346,7 +346,7 @@ function Review(props: {
   );
 }
 
-/** The list knows first that something changed under an open review. Says whether it did. */
+/** Reloads an open review when the list has a newer state. Returns true if its content changed. */
 function useFresh(review: ApprovalReview | undefined, again: () => void): boolean {
   const first = useRef<string>(undefined);
   const shown = review?.approval;
@@ -359,7 +359,7 @@ function useFresh(review: ApprovalReview | undefined, again: () => void): boolea
   return shown !== undefined && first.current !== shown.digest;
 }
 
-/** `onDecided` is called once, after a decision from here was taken. */
+/** `onDecided` is called once, after a decision from this pane was accepted. */
 export function ReviewPane({ id, onDecided }: { id: string; onDecided?: () => void }) {
   const { answer, again } = useResource<ApprovalReview>(`approvals/${encodeURIComponent(id)}`);
   const review = answer?.ok ? answer.output : undefined;
@@ -387,7 +387,7 @@ export function ReviewPane({ id, onDecided }: { id: string; onDecided?: () => vo
           <>
             <Icon name="ask" class={approval.state === 'pending' ? 'you' : 'faint'} />
             <h1 class="cut">
-              {/* Words of a model are no heading of ours. */}
+              /* Text of a model must not become a heading of the page. */
               {approval.kind === 'question' ? (
                 <>{approval.directive ?? 'a thread'} asks</>
               ) : (

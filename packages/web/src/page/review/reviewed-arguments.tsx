@@ -1,5 +1,5 @@
-// Arguments exactly as they would be sent, as text, each with its labels and where it came from. Long
-// ones are folded; with `onOpened` somebody waits until all of them were opened.
+// Arguments exactly as they would be sent, as text, each with its labels and its origin. Long ones
+// are folded. `onOpened` reports how many are still folded.
 import { useEffect, useState } from 'preact/hooks';
 import type { ArgumentView, LongText } from '../../model/api.ts';
 import { bytes, count } from '../../model/format.ts';
@@ -15,7 +15,7 @@ export type LoadPiece = (name: string, offset: number) => Promise<PageAnswer<Lon
 
 const HEAD = 160;
 
-/** All of it, piece by piece; a fault leaves it folded. */
+/** Loads the complete text in pieces. After an error it stays folded. */
 async function wholeText(
   argument: ArgumentView,
   load: LoadPiece | undefined,
@@ -40,7 +40,7 @@ async function wholeText(
 const [LONG_LINE, LONG_TEXT] = [2000, 50_000];
 const TAIL = 400;
 
-/** What pushes its end out of sight by being long shows its end too. */
+/** A long value shows its end too, so that its length cannot hide the end. */
 function OpenedValue({ text }: { text: string }) {
   const isLong =
     text.length > LONG_TEXT || text.split('\n').some((line) => line.length > LONG_LINE);
@@ -95,7 +95,7 @@ function FoldedValue(props: {
   );
 }
 
-/** `onOpened` gets how many are still folded, also at the beginning. */
+/** `onOpened` gets the number of folded arguments, also at the start. */
 export function ReviewedArguments(props: {
   arguments: readonly ArgumentView[];
   load?: LoadPiece;

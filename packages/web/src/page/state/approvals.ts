@@ -1,4 +1,4 @@
-// What waits for a person, and what was decided while this page was open.
+// State of approvals: the pending ones, and those decided while this page was open.
 import { signal } from '@preact/signals';
 import { useEffect } from 'preact/hooks';
 import type { ApprovalList, ListedApproval, StreamFrame } from '../../model/api.ts';
@@ -6,7 +6,6 @@ import { get, type PageAnswer, type PageFault } from '../api.ts';
 import { listen } from '../connection.ts';
 import { createSnapshot } from './snapshot.ts';
 
-/** Oldest first. */
 export const pending = signal<readonly ListedApproval[]>([]);
 /** Decided, used up or expired since the page was opened, the latest first. */
 export const decided = signal<readonly ListedApproval[]>([]);
@@ -20,7 +19,7 @@ const snapshot = createSnapshot(takeFrame);
 type ApprovalReader = (approvals: readonly ListedApproval[]) => void;
 const readers = new Set<ApprovalReader>();
 
-/** Approvals as they change; answers with the end. */
+/** Subscribes to changed approvals. Returns the function that ends it. */
 export function onApprovals(reader: ApprovalReader): () => void {
   readers.add(reader);
   return () => void readers.delete(reader);
@@ -43,7 +42,7 @@ function show(answer: PageAnswer<ApprovalList>): void {
 
 function takeFrame(frame: Exclude<StreamFrame, { kind: 'reset' }>): void {
   if (frame.kind !== 'batch' || !frame.approvals) return;
-  // What could not be read after a reset is missing still.
+  // A failed read after a reset is repeated here.
   if (fault.peek() && !snapshot.isReading()) void load();
   const waits = new Map(pending.peek().map((one) => [one.id, one]));
   const done = new Map(decided.peek().map((one) => [one.id, one]));
@@ -61,7 +60,7 @@ function takeFrame(frame: Exclude<StreamFrame, { kind: 'reset' }>): void {
   for (const reader of readers) reader(frame.approvals);
 }
 
-/** What waits, kept up to date as long as the page is open. */
+/** Pending and decided approvals, kept up to date while the page is open. */
 export function useApprovals(): {
   readonly pending: readonly ListedApproval[];
   readonly decided: readonly ListedApproval[];

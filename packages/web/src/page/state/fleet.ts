@@ -1,5 +1,5 @@
-// Workers, queues and who holds what, where machines share the store: one snapshot, then as the stream
-// tells. Where the store is a file nothing is asked for.
+// State of the fleet: one snapshot, then changes from the stream. Without a fleet store nothing is
+// requested.
 import { computed, signal } from '@preact/signals';
 import { useEffect } from 'preact/hooks';
 import type { FleetState, FleetView, StreamFrame } from '../../model/api.ts';
@@ -18,7 +18,7 @@ interface FleetNow {
 }
 
 const seen = signal<FleetNow>({ at: 0 });
-/** Queues for which there is no worker. */
+/** Keys of queues without a worker. */
 export const unserved = computed<ReadonlySet<string>>(() => {
   const { state } = seen.value;
   return state ? unservedQueues(state) : new Set<string>();

@@ -1,5 +1,5 @@
-// Who looks at this page and what the server lets them do. The page hides nothing for security: it only
-// spares people buttons that would be refused.
+// Actor and role of this page. Hidden buttons are no security measure: the server checks every
+// request.
 import { signal } from '@preact/signals';
 import type { Me, WebRole } from '../../model/api.ts';
 import { get, isOver, keepKey, type PageAnswer, post, readKey } from '../api.ts';
@@ -9,11 +9,11 @@ export const me = signal<Me | undefined>(undefined);
 
 const RANK: Readonly<Record<WebRole, number>> = { view: 0, steer: 1, approve: 2 };
 
-/** Each role may what the one before it may. */
+/** A role includes the rights of the roles before it. */
 export const may = (role: WebRole): boolean =>
   me.value !== undefined && RANK[me.value.role] >= RANK[role];
 
-/** Asks the server who this is; a refusal means that there is no session. */
+/** Reads the actor of this session. A refusal means that no session exists. */
 export async function loadMe(): Promise<PageAnswer<Me>> {
   const answer = await get<Me>('me');
   if (answer.ok) {
@@ -23,7 +23,7 @@ export async function loadMe(): Promise<PageAnswer<Me>> {
   return answer;
 }
 
-/** Exchanges a token for a session: the cookie comes with the answer, the key is kept here. */
+/** Exchanges a token for a session. The answer sets the cookie, and the page stores the key. */
 export async function openSession(token: string): Promise<PageAnswer<Me>> {
   const answer = await post<Me & { key: string }>('session', { token });
   if (!answer.ok) return answer;
@@ -34,8 +34,8 @@ export async function openSession(token: string): Promise<PageAnswer<Me>> {
 }
 
 /**
- * The token in the fragment of a link, and the address without it at once: it shall stand in no history
- * and on no screen. Absent without one.
+ * Takes the token from the fragment of a link, and removes it from the address, the history and the
+ * screen. Absent without one.
  */
 export function takeLinkToken(): string | undefined {
   const token = new URLSearchParams(location.hash.slice(1)).get('t');

@@ -1,5 +1,5 @@
-// A snapshot is read while the stream goes on. The stream may bring something that is newer than the
-// snapshot before the snapshot is here, so it is taken once more on top of it.
+// Reads a snapshot during the stream. Frames that arrive before the snapshot can be newer, so they
+// are applied again on top of it.
 
 export function createSnapshot<News>(take: (news: News) => void) {
   let current: AbortController | undefined;

@@ -1,6 +1,6 @@
-// One thread as it runs: its view, and its events in one flat array by number, without gap or double.
-// The newest events are read first and older ones after them; what the stream brings goes to the end,
-// and where something is missing it is read.
+// State of one thread: its view, and its events in one array by seq, without gaps or duplicates.
+// The newest events are read first, older ones after them. New events from the stream are appended,
+// and a gap is read.
 import { eventFlags } from '@kernmantle/core/journal';
 import { batch, signal } from '@preact/signals';
 import { useEffect, useMemo } from 'preact/hooks';
@@ -23,25 +23,24 @@ export interface FollowedThread {
   readonly view?: ThreadView;
   /** By seq, without gaps; the beginning may be missing (see `isWhole`). */
   readonly events: readonly SlimEvent[];
-  /** Of the reply under way; empty when there is none or another process runs it. */
+  /** Text of the current reply. Empty: there is none, or another process runs the thread. */
   readonly text: string;
   readonly isWhole: boolean;
   readonly isLoading: boolean;
   readonly error?: PageFault;
-  /** Reads everything anew. */
   again(): void;
-  /** More of the beginning, where it was too long to read by itself. */
+  /** Reads more of the start of a very long thread. */
   loadBefore(): void;
 }
 
 const PAGE = 500;
-/** So many are read without being asked for. */
+/** Number of events that are read without a request of the user. */
 const BY_ITSELF = 10_000;
 const TEXT_KEPT = 64 * 1024;
-/** Rights and acts change with what happens: read again, but not with every event. */
+/** Rights and actions change with events, so the view is read again, but not for every event. */
 const VIEW_MS = 700;
 
-/** Adds what comes right after the end or right before the beginning; what is there stays. */
+/** Appends or prepends adjacent events. Existing events do not change. */
 function joinEvents(
   events: readonly SlimEvent[],
   more: readonly SlimEvent[],
@@ -57,7 +56,6 @@ function joinEvents(
   return { events: [...before, ...events, ...after], hasGap: false };
 }
 
-/** What a thread's page reads, as signals. */
 function createSignals() {
   return {
     view: signal<ThreadView | undefined>(undefined),
@@ -81,7 +79,7 @@ function createJournalReader(path: string, { events, fault }: ThreadSignals, sto
     if (joined.hasGap) void on();
   }
 
-  /** What lies between the end and now, page by page; the newest alone when there is nothing yet. */
+  /** Reads all events after the last known one, page by page. Without a known one it reads the newest page. */
   async function on(): Promise<void> {
     if (isReadingOn) return;
     isReadingOn = true;
@@ -187,7 +185,7 @@ function createThreadState(id: string) {
   async function begin(): Promise<void> {
     const position = await readView();
     if (position === undefined || stop.signal.aborted) return;
-    // The position is older than the events that are read after it: no gap, and doubles are known.
+    // The position is older than these events: no gap, and duplicates are dropped.
     await journal.on();
     if (stop.signal.aborted) return;
     const reset = (): void => {

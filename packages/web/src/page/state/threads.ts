@@ -1,6 +1,6 @@
-// Threads as lists show them: one snapshot for a filter, and rows as they change. Rows that the filter
-// would not have found are left out; a row that stops to fit stays where it is until the list is read
-// anew, so that nothing moves under the pointer.
+// State of lists of threads: one snapshot per filter, and changed rows. New rows that do not match
+// the filter are dropped. An existing row that no longer matches stays until the list is read
+// again, so that nothing moves under the pointer.
 import { computed, signal } from '@preact/signals';
 import { useEffect } from 'preact/hooks';
 import type { ListedRun, StreamFrame, ThreadList, Totals } from '../../model/api.ts';
@@ -8,7 +8,6 @@ import { get, type PageAnswer, type PageFault } from '../api.ts';
 import { listen } from '../connection.ts';
 import { createSnapshot } from './snapshot.ts';
 
-/** As `GET threads` takes it. */
 export interface ThreadsFilter {
   readonly status?: string;
   readonly directive?: string;
@@ -17,7 +16,7 @@ export interface ThreadsFilter {
   readonly order?: string;
   /** In the id or the directive. */
   readonly q?: string;
-  /** `yes`: threads of hooks, too. */
+  /** The value `yes` includes threads of hooks. */
   readonly hooks?: string;
 }
 
@@ -39,14 +38,14 @@ export const list = signal<ThreadsState>({
   directives: [],
   isLoading: true,
 });
-/** For the bar: of all threads, whatever the filter. */
+/** Totals of all threads, independent of the filter. */
 const totals = computed(() => list.value.totals);
 
-/** Of all readers: rows of every thread that moves. */
+/** Readers of every changed row, independent of the filter. */
 type RowReader = (rows: readonly ListedRun[]) => void;
 const rowReaders = new Set<RowReader>();
 
-/** Rows as they come, also those that the list does not show; answers with the end. */
+/** Subscribes to changed rows, listed or not. Returns the function that ends it. */
 export function onRows(reader: RowReader): () => void {
   rowReaders.add(reader);
   return () => void rowReaders.delete(reader);
@@ -98,7 +97,7 @@ function show(answer: PageAnswer<ThreadList>, isNew: boolean): void {
   listen('threads', position, { take: snapshot.take, reset: () => void load(true) });
 }
 
-/** Would the filter have found it? What only the server can tell is taken when it is shown already. */
+/** Checks the filter. A listed row always passes, because only the server can decide fully. */
 function fits(row: ListedRun, rows: ReadonlyMap<string, ListedRun>): boolean {
   const { status, directive, within, since, q = '', hooks } = filter;
   if (rows.has(row.id)) return true;
@@ -115,7 +114,7 @@ function fits(row: ListedRun, rows: ReadonlyMap<string, ListedRun>): boolean {
 function takeFrame(frame: Exclude<StreamFrame, { kind: 'reset' }>): void {
   if (frame.kind !== 'batch') return;
   const before = list.peek();
-  // What could not be read after a reset is missing still.
+  // A failed read after a reset is repeated here.
   if (before.error && !before.isLoading) void load(true);
   const rows = new Map(before.rows);
   const directives = new Set(before.directives);
@@ -133,13 +132,13 @@ function takeFrame(frame: Exclude<StreamFrame, { kind: 'reset' }>): void {
   if (frame.threads) for (const reader of rowReaders) reader(frame.threads);
 }
 
-/** The next page, when there is one. */
+/** Loads the next page, if one exists. */
 export function loadMore(): void {
   const { isLoading, next_cursor } = list.peek();
   if (!isLoading && next_cursor !== undefined) void load(false);
 }
 
-/** Reads the list anew, as after an error. */
+/** Reads the list again, for example after an error. */
 export const reloadThreads = (): void => void load(true);
 
 /** The list of threads that a view shows. */

@@ -1,5 +1,4 @@
-// The three answers that stand on top of every thread: what it may do, what it did, and what that cost
-// against its limits.
+// Summary at the top of every thread: its rights, its effects, and its cost against its limits.
 import { useMemo } from 'preact/hooks';
 import type { LimitMeter, ListedRun, RightUse } from '../../model/api.ts';
 import { costSeries } from '../../model/cost-series.ts';
@@ -20,7 +19,7 @@ import { StepChart } from './step-chart.tsx';
 const SHOWN_RIGHTS = 6;
 const SHOWN_DEEDS = 4;
 
-/** What came of a right, in a word or two. */
+/** Describes the use of a right in one or two words. */
 export function usesText({ state, uses, refused, left }: RightUse): [text: string, tone: string] {
   if (state === 'asks') return ['asks', 'you'];
   if (refused > 0)
@@ -161,7 +160,7 @@ export function DeedsCard(props: {
 
 const ORDER = ['spend', 'turns', 'tokens', 'duration_seconds', 'duration', 'tool_calls', 'spawns'];
 const rank = ({ name }: LimitMeter): number => (ORDER.indexOf(name) + 1 || 99) - 1;
-/** Most telling first. */
+/** Sorts limits by importance, in the order of `ORDER`. */
 export const orderedMeters = (meters: readonly LimitMeter[]): LimitMeter[] =>
   meters.toSorted((a, b) => rank(a) - rank(b));
 

@@ -1,4 +1,4 @@
-// Commands of a terminal that do the same as the page, and what a sheet with limits comes to.
+// Equivalent commands of the terminal, and requests of the form for limits.
 import type { LimitMeter, ResumeWish, WebAction } from '../../model/api.ts';
 import { limitValue, shellWord } from '../../model/format.ts';
 
@@ -11,18 +11,18 @@ const COMMANDS: Readonly<Record<WebAction, string>> = {
   kill: 'threads kill',
   replay: 'replay',
 };
-/** The command that does the same. */
+/** Returns the equivalent command of the terminal. */
 export const commandOf = (act: WebAction, id: string, rest = ''): string =>
   `km ${COMMANDS[act]} ${id}${rest}`;
 
-/** As the option of `threads resume` is called. */
+/** Option names of `threads resume` that differ from the names of limits. */
 const OPTIONS: Readonly<Record<string, string>> = {
   duration_seconds: 'duration',
   tool_calls: 'tool-calls',
 };
 export type Typed = Readonly<Record<string, string>>;
 
-/** What is wrong with a number that was typed; absent when nothing is. */
+/** Problem of a typed number. Absent if the number is valid. */
 export function limitProblem(
   meter: LimitMeter,
   typed: string,
@@ -38,7 +38,7 @@ export function limitProblem(
   return undefined;
 }
 
-/** Only what was typed. */
+/** Builds the request from the fields that have text. */
 export function wishOf(typed: Typed, model: string, message: string, why: string): ResumeWish {
   const limits = Object.entries(typed)
     .filter(([, text]) => text.trim() !== '')

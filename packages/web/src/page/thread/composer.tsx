@@ -1,5 +1,5 @@
-// Saying something to the model: before its next turn, or instead of the reply that is coming. An ended
-// thread gets it as a follow-up and goes on.
+// Form for a message to the model: before its next turn, or instead of the current reply. An ended
+// thread takes it as a follow-up and resumes.
 import { useEffect, useRef, useState } from 'preact/hooks';
 import type { ThreadView } from '../../model/api.ts';
 import { money, shellWord } from '../../model/format.ts';

@@ -160,7 +160,7 @@ export function Conversation(props: {
   id: string;
   events: readonly SlimEvent[];
   rows: readonly TimelineEntry[];
-  /** The reply under way. */
+  /** Text of the reply that the model is writing. */
   text: string;
   /** The end of the conversation stays in sight. */
   follow: boolean;

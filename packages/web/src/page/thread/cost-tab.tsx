@@ -1,4 +1,4 @@
-// Where the money went: the chart large, each turn with its numbers, children and hooks apart.
+// Cost of a thread: a large chart, the numbers of each turn, and separate rows for children and hooks.
 import { useEffect, useRef } from 'preact/hooks';
 import type { LimitMeter, ThreadCostView, ThreadView } from '../../model/api.ts';
 import { costSeries } from '../../model/cost-series.ts';
@@ -119,7 +119,7 @@ export function CostTab(props: {
 }) {
   const { view, rows, currency, onSelect } = props;
   const { thread } = view;
-  // Read again with every turn: the table is what was charged, not what the page adds up.
+  // Reads again after every turn: the table shows charges, not sums of the page.
   const turns = rows.reduce((sum, { kind, end }) => sum + Number(kind === 'turn' && !!end), 0);
   const { answer, again } = useResource<ThreadCostView>(threadResource(thread.id, '/cost'));
   const read = useRef(turns);

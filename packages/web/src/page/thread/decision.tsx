@@ -1,5 +1,5 @@
-// Why a call was let through, refused or asked about: the verdict, the gates in their order, each
-// argument with its labels and where it came from, the way of the value, and ways out.
+// Explains the decision about a call: verdict, gates in order, each argument with its labels and
+// origin, the provenance of the value, and remedies.
 import { useState } from 'preact/hooks';
 import type { ArgumentView, EventDetail, Gate, LongText, ProvenanceView } from '../../model/api.ts';
 import { bytes } from '../../model/format.ts';
@@ -168,7 +168,7 @@ function Verdict({ detail, row }: { detail: EventDetail; row: TimelineEntry }) {
   );
 }
 
-/** A line to add is to be copied as it is: it stands in a line of its own. */
+/** A line to copy is on a line of its own. */
 export const Ways = ({ ways }: { ways: readonly string[] }) => (
   <ul class="ways">
     {ways.map((way) => (

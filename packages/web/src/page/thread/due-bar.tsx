@@ -1,5 +1,5 @@
-// What waits for a person, on top of everything else. Denying is the safe answer and can be given here;
-// approving takes the review, which shows all of it.
+// Bar with the pending approvals, above the tabs. A person can deny here, because that is safe. An
+// approval needs the review, which shows everything.
 import { useState } from 'preact/hooks';
 import type { ListedApproval } from '../../model/api.ts';
 import { count, expiryWords, seconds } from '../../model/format.ts';
@@ -36,7 +36,7 @@ function DenyForm(props: { approval: ListedApproval; onClose: () => void }) {
       digest: approval.digest,
       ...(why === '' ? {} : { why }),
     });
-    // Busy until it is gone from what waits.
+    // The buttons stay busy until the approval is no longer pending.
     if (answer.ok) return;
     setBusy(false);
     setError(answer.error);

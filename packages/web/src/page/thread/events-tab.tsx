@@ -11,7 +11,6 @@ import { VirtualList } from '../parts/virtual-list.tsx';
 import { threadResource } from './place.ts';
 import { useIsPhone } from './timeline.tsx';
 
-/** `GET threads/ID/find`. */
 interface FoundEvents {
   readonly seqs: readonly number[];
   readonly total: number;

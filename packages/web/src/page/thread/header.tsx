@@ -1,4 +1,4 @@
-// Who this thread is: name, state, who started it, what ran by hash and key, and what can be done to it.
+// Header of a thread: name, status, actor, the items that ran with hash and key, and the actions.
 import type { Data, DataObject, ListedRun, ThreadView, WebAction } from '../../model/api.ts';
 import { isUnserved, NO_WORKER, SERVE_IT, workerName } from '../../model/fleet.ts';
 import { clockTime, seconds } from '../../model/format.ts';
@@ -19,7 +19,7 @@ import type { Acting } from './thread-actions.ts';
 const isRecord = (value: Data | undefined): value is DataObject =>
   typeof value === 'object' && value !== null && !Array.isArray(value);
 
-/** A field of an object as text; '' when there is none. */
+/** Returns a field of an object as text, or '' without one. */
 export function textAt(value: Data | undefined, name: string): string {
   const found = isRecord(value) ? value[name] : undefined;
   return typeof found === 'string' || typeof found === 'number' ? String(found) : '';
@@ -50,7 +50,7 @@ const Signature = ({ item }: { item: DataObject | undefined }) => {
   );
 };
 
-/** The worker that holds it, and how long it has it for certain. */
+/** Worker that owns the lease, and the end of the lease. */
 function Holder({ thread: { id, worker } }: Pick<ThreadView, 'thread'>) {
   const { state, clock } = useFleet();
   if (worker === undefined) return null;
@@ -70,11 +70,11 @@ function Holder({ thread: { id, worker } }: Pick<ThreadView, 'thread'>) {
   );
 }
 
-/** Queued, and nobody who was heard of would take it: what to do. */
+/** Advice for a queued thread that no known worker serves. */
 function Unserved({ thread }: Pick<ThreadView, 'thread'>) {
   const { state } = useFleet();
   if (!isUnserved(thread, unserved.value)) return null;
-  // With other items than this folder has a person may let it go on with these.
+  // If the items have changed, a person can resume the thread with the current ones.
   const isOfToday = thread.queue?.endsWith(` ${state?.own?.items}`) === true;
   return (
     <section class="due-bar flex" aria-label={NO_WORKER}>
@@ -167,14 +167,14 @@ interface ThreadAct {
   readonly act: WebAction;
   readonly icon: IconName;
   readonly word: string;
-  /** What it says while it is busy. */
+  /** Text of the button while the action runs. */
   readonly busy: string;
   readonly keyName?: string;
   readonly tone?: string;
   run(): void;
 }
 
-/** Pause while it is at work, afterwards whatever makes it go on; a message; the end. */
+/** Buttons: pause or resume, message, stop. */
 function actsOf({ view, onPause, onMessage, onSheet }: ActsProps): readonly ThreadAct[] {
   const { status } = view.thread;
   const isPlain = status === 'paused' || status === 'interrupted';
@@ -211,7 +211,7 @@ function actsOf({ view, onPause, onMessage, onSheet }: ActsProps): readonly Thre
   ];
 }
 
-/** Disabled with its reason, busy until the event of it comes back. */
+/** A button is disabled with a reason, and busy until its event arrives. */
 function stateOf({ act, icon, run }: ThreadAct, acting: Acting) {
   const [why, isBusy] = [acting.why(act), acting.isBusy(act)];
   const title = why === undefined ? {} : { title: why };

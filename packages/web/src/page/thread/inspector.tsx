@@ -1,5 +1,5 @@
-// One step, looked at closely: the decision about a call, the numbers and the reply of a turn, what a
-// hook answered; and the event as the journal has it.
+// Details of one step: the decision about a call, the numbers and the reply of a turn, the answer
+// of a hook, and the event in the journal.
 import { useState } from 'preact/hooks';
 import type { Data, EventDetail, SlimEvent } from '../../model/api.ts';
 import { clockTime, count, money, seconds } from '../../model/format.ts';
@@ -126,7 +126,7 @@ function Note(props: {
   );
 }
 
-/** Which were denied and why, before anything is selected. */
+/** Lists denials with their reasons while nothing is selected. */
 function Overview(props: { rows: readonly TimelineEntry[]; onSelect: (seq: number) => void }) {
   const troubles = props.rows.filter(isTrouble).slice(0, 100);
   return (
@@ -200,7 +200,7 @@ function Body(props: InspectorProps & { seq: number; side: Side; detail: EventDe
 }
 
 interface InspectorProps {
-  /** Whose event it is. */
+  /** Id of the thread that the event belongs to. */
   readonly thread: string;
   readonly seq: number | undefined;
   readonly row: TimelineEntry | undefined;
@@ -218,7 +218,7 @@ const SIDES: Readonly<Record<TimelineEntry['kind'], string>> = {
   note: 'Text',
 };
 
-/** The event that says most of a row: the refusal of a call, the reply of a turn, a hook's answer. */
+/** Most important event of a row: the refusal of a call, the reply of a turn, the answer of a hook. */
 const telling = (row: TimelineEntry | undefined, seq: number): number =>
   row?.kind === 'turn' || row?.kind === 'hook'
     ? (row.result ?? row.seq)

@@ -1,12 +1,12 @@
-// Children that are opened in place: each is read like a thread of its own as long as it is open, and its
-// rows stand below its row.
+// Children that are opened in place. Each open child is read like a thread of its own, and its rows
+// are below its row.
 import { useCallback, useEffect, useState } from 'preact/hooks';
 import { useThread } from '../state/thread.ts';
 import { type OpenedChild, useFold } from './use-fold.ts';
 
 type OpenedRows = ReadonlyMap<string, OpenedChild>;
 
-/** Draws nothing: it only reads. */
+/** Reads a child thread. It renders nothing. */
 function ChildReader(props: { id: string; onRows: (id: string, child: OpenedChild) => void }) {
   const { id, onRows } = props;
   const { events, text } = useThread(id);

@@ -1,4 +1,4 @@
-// Where one is within a thread, as the address has it: the tab, the step, the filter.
+// Selection within a thread, as the address stores it: tab, step, filter.
 import type { RowFilter } from '../../model/thread-sums.ts';
 import { pathOf, route, setQuery } from '../router.tsx';
 
@@ -9,7 +9,7 @@ const ROW_FILTERS: readonly RowFilter[] = ['denied', 'failed', 'writes', 'hooks'
 export interface ThreadPlace {
   readonly tab: ThreadTab;
   readonly filter: RowFilter | undefined;
-  /** The event that is looked at, and whose it is: this thread's or that of a child opened in place. */
+  /** Selected event, and its thread: this one or a child that is opened in place. */
   readonly at: number | undefined;
   readonly within: string;
 }
@@ -25,7 +25,7 @@ export function placeIn(id: string): ThreadPlace {
   };
 }
 
-/** `timeline` is where one begins: it is not said. A tab is a step back in the history, a row is not. */
+/** The default tab `timeline` is not in the address. A tab adds a history entry, a row does not. */
 export const openTab = (tab: ThreadTab): void =>
   setQuery({ tab: tab === 'timeline' ? undefined : tab }, false);
 
@@ -40,6 +40,5 @@ export function selectEvent(id: string, seq: number | undefined, within = id): v
 
 export const threadPath = (id: string, query = ''): string => `${pathOf('t', id)}${query}`;
 
-/** A resource of a thread. */
 export const threadResource = (id: string, rest = ''): string =>
   `threads/${encodeURIComponent(id)}${rest}`;

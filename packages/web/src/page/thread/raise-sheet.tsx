@@ -1,5 +1,5 @@
-// Going on with more room: each limit with what was used, what it was, what it shall be and how far it
-// may go; what one more turn costs at most; and, when somebody wants to, another model and a message.
+// Form that resumes a thread with higher limits: use, old value, new value and ceiling of each
+// limit, the highest cost of the next turn, and optionally another model and a message.
 import { useState } from 'preact/hooks';
 import type { ThreadView } from '../../model/api.ts';
 import { limitName, limitValue, money } from '../../model/format.ts';

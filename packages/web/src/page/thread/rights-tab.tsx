@@ -1,5 +1,5 @@
-// What the directive could do beside what it did: each right with its uses and refusals, each refusal
-// with the line that would allow it, and every rule in force with where it comes from.
+// Rights of the directive and their use: each right with uses and refusals, each refusal with the
+// line that would allow it, and every rule in force with its origin.
 import type { DataObject, EventDetail, RightUse, ThreadView } from '../../model/api.ts';
 import { count, rightWords, seconds } from '../../model/format.ts';
 import { isRefused } from '../../model/thread-sums.ts';
@@ -16,7 +16,7 @@ import { threadResource } from './place.ts';
 
 const SHOWN_REFUSALS = 30;
 
-/** What the numbers beside it do not say. */
+/** State of a right, unless the numbers beside it already show it. */
 const stateOf = (right: RightUse): string => {
   if (right.state !== 'approved') {
     if (right.state === 'unused' && right.refused > 0) return 'refused';

@@ -1,5 +1,5 @@
-// What takes a second look before it is done: stopping and killing, replaying; and the rest of what can be
-// done to a thread.
+// Dialogs of a thread for actions that need a confirmation (stop, kill, replay), and the menu of
+// the other actions.
 import { useState } from 'preact/hooks';
 import type { ListedRun, ReplayView, ThreadView, WebAction } from '../../model/api.ts';
 import { count } from '../../model/format.ts';
@@ -42,7 +42,7 @@ const OpenChild = ({ run }: { run: ListedRun }) => (
   </li>
 );
 
-/** Names what is open and who stops too; a kill is offered only after a stop that was not answered. */
+/** Lists open calls and descendants. A kill is offered only after a stop without effect. */
 export function StopDialog(props: {
   view: ThreadView;
   rows: readonly TimelineEntry[];

@@ -1,5 +1,5 @@
-// Money by turn as steps: own and children in two tones, the limit dashed, where a warning comes dotted,
-// what is reserved hatched. Drawn at true scale; the same numbers stand behind it as a table.
+// Cost per turn as steps: own and children in two tones, the limit dashed, the warning dotted,
+// reservations hatched. Drawn at true scale; a table has the same numbers.
 import { useEffect, useId, useRef, useState } from 'preact/hooks';
 import type { CostPoint } from '../../model/cost-series.ts';
 import { count, money } from '../../model/format.ts';
@@ -9,9 +9,9 @@ interface StepChartProps {
   readonly currency: string;
   readonly reserved?: number;
   readonly limit?: number;
-  /** Of the limit; a line is drawn there. */
+  /** Share of the limit at which a warning line is drawn. */
   readonly warnAt?: number;
-  /** How many turns there can be. */
+  /** Highest number of turns that the limit allows. */
   readonly turns?: number;
   readonly height?: number;
 }
@@ -94,7 +94,7 @@ function Lines({
   );
 }
 
-/** What the last step is made of, beside it or, where there is no room, to its left. */
+/** Labels the parts of the last step, to the right or, without space, to the left. */
 function Last({
   frame,
   point,
@@ -114,7 +114,7 @@ function Last({
     ...(point.children > 0 ? [`children ${money(point.children)}`] : []),
     `own ${money(point.own)}`,
   ];
-  // Beside the step where there is room, else above the line that leads to it.
+  // The text is beside the step if it fits, else above the line to the step.
   const first = isRight
     ? Math.min(frame.y(total) + 1, frame.y(0) - 13 * lines.length + 8)
     : Math.max(10, frame.y(total) - 8 - 13 * (lines.length - 1));
@@ -168,7 +168,7 @@ function TurnNumbers({ frame, turns }: { frame: StreamFrame; turns: number }) {
     ));
 }
 
-/** The same numbers for screen readers; the cost tab shows them to everybody. */
+/** The same numbers for screen readers. The cost tab shows them as a visible table. */
 const Behind = ({ points, currency }: Pick<StepChartProps, 'points' | 'currency'>) => (
   <table class="unseen">
     <caption>Spend after each turn, {currency}</caption>
@@ -198,7 +198,7 @@ export function StepChart(props: StepChartProps) {
   const last = points.at(-1) ?? { turn: 0, own: 0, children: 0 };
   const total = last.own + last.children;
   const top = roundUp(Math.max(limit ?? 0, total + reserved));
-  // A limit far away would leave nothing to see of the turns that were.
+  // A distant limit would compress the steps, so the axis ends earlier.
   const turns = Math.max(last.turn, Math.min(props.turns ?? 0, Math.max(12, last.turn * 3)), 4);
   const frame = frameOf(width, height, turns, top);
   const all = stepPath(points, frame, (point) => point.own + point.children);

@@ -1,5 +1,5 @@
-// What a person does to a thread. Nothing is optimistic: a button is busy until the event of its act came
-// back over the stream, so that what the page shows is what the journal holds.
+// Actions of a person on a thread. There are no optimistic updates: a button is busy until the
+// stream delivers the event of its action, so the page only shows what the journal contains.
 import { eventFlags } from '@kernmantle/core/journal';
 import { useEffect, useMemo, useRef, useState } from 'preact/hooks';
 import type { ActionResult, SlimEvent, ThreadView, WebAction } from '../../model/api.ts';
@@ -10,7 +10,7 @@ import { commandOf } from './commands.ts';
 
 /** After this long without an event the button can be pressed again. */
 const PATIENCE_MS = 30_000;
-/** A thread that did not answer a stop may be killed. */
+/** A thread that has not stopped after this time can be killed. */
 const STOP_MS = 10_000;
 
 interface RefusedAct {
@@ -20,14 +20,14 @@ interface RefusedAct {
 }
 
 export interface Acting {
-  /** Sends it; the answer is for whoever asked, the page shows what the journal says. */
+  /** Sends the action. The page itself shows the effect from the journal. */
   send<T = ActionResult>(act: WebAction, body: object, command?: string): Promise<PageAnswer<T>>;
   isBusy(act: WebAction): boolean;
-  /** Why it cannot be done now; absent when it can. */
+  /** Reason why the action is not possible. Absent: it is possible. */
   why(act: WebAction): string | undefined;
   readonly refusal?: RefusedAct;
   forget(): void;
-  /** A stop was asked for and nothing came of it within ten seconds. */
+  /** True if a stop had no effect within ten seconds. */
   readonly mayKill: boolean;
 }
 
@@ -97,7 +97,7 @@ export function useActing(
   const isStoppable = view === undefined || view.acts.includes('stop') || isStopping;
   useEffect(() => {
     if (!isStoppable) setStoppedAt(undefined);
-    // Whoever asked for it, and before this page was opened.
+    // Also counts a stop by another client, before this page was opened.
     else if (isStopping) setStoppedAt((before) => before ?? Date.now());
   }, [isStoppable, isStopping]);
 

@@ -36,7 +36,7 @@ function nextTrouble({ rows, selected }: KeyScene, step: 1 | -1): ShownRow | und
   return undefined;
 }
 
-/** As the list has them. */
+/** Goes to the next or previous thread of the list. */
 function neighbour(id: string, step: 1 | -1): void {
   const ids = [...list.value.rows.keys()];
   const next = ids[ids.indexOf(id) + step];

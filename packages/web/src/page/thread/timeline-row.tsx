@@ -1,4 +1,4 @@
-// One row of the timeline: when, what, its labels, how long, and where that lies in time.
+// One row of the timeline: time, name, labels, duration, and position on the time axis.
 import type { ComponentChildren } from 'preact';
 import type { ListedRun } from '../../model/api.ts';
 import { count, money, seconds } from '../../model/format.ts';
@@ -13,7 +13,7 @@ import type { ShownRow } from './use-fold.ts';
 
 export interface RowScene {
   readonly scale: TimelineScale;
-  /** Where time stands: now, or when the thread was last heard of. */
+  /** End of the time axis: now, or the last event that was received. */
   readonly until: number;
   readonly isAlive: boolean;
   readonly currency: string;
@@ -81,7 +81,7 @@ function tookText(row: TimelineEntry, { until, isAlive }: RowScene): string {
   return ms <= 0 ? '0 ms' : seconds(ms / 1000);
 }
 
-/** What stands behind its name: why it was refused, what it waits for, how far a child is. */
+/** Text after the name: reason of a refusal, pending request, progress of a child. */
 function whyText(row: TimelineEntry, { children, isAlive }: RowScene): string {
   const { state, why, denials } = row;
   if (state === 'denied') return why === '' ? 'denied' : `denied, ${why}`;
@@ -178,7 +178,6 @@ function bars(row: TimelineEntry, scene: RowScene): ComponentChildren {
   return bar(row.kind === 'call' ? '' : row.kind);
 }
 
-/** The cells of a row. */
 export function TimelineCells({ shown, scene }: { shown: ShownRow; scene: RowScene }) {
   const { scale } = scene;
   if (shown.kind === 'live') {
@@ -187,7 +186,7 @@ export function TimelineCells({ shown, scene }: { shown: ShownRow; scene: RowSce
         <span class="t" role="gridcell" />
         <span class="w" role="gridcell">
           <span class="said cut">
-            {/* The end of it is what is new. */}
+            /* New text arrives at the end. */
             <ForeignText text={shown.text.slice(-160)} />
           </span>
         </span>

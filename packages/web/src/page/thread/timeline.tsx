@@ -1,5 +1,5 @@
-// The steps of a thread in time: an axis that folds what nobody did anything in, a virtual list of rows,
-// marks of what was denied, failed or waits, and a foot that says what the colours mean.
+// Timeline of a thread: an axis that folds idle time, a virtual list of rows, marks of denied,
+// failed and waiting rows, and a legend of the colours.
 import { useEffect, useMemo, useRef, useState } from 'preact/hooks';
 import type { SlimEvent, Tone } from '../../model/api.ts';
 import { count, counted, seconds } from '../../model/format.ts';
@@ -26,7 +26,7 @@ export function useIsPhone(): boolean {
   return isPhone;
 }
 
-/** Made anew when there are events, and once a second while time goes on. */
+/** Computed for new events, and once a second while time passes. */
 export function useScale(
   events: readonly SlimEvent[],
   until: number,
@@ -43,7 +43,7 @@ export function useScale(
 const grid = (colour: string, place: string, width: string): string =>
   `linear-gradient(var(${colour}), var(${colour})) ${place} 0 / ${width} 100% no-repeat`;
 
-/** Lines at the marks, hatching where time is folded, and where time stands now. */
+/** Lines at the marks, hatching over folded time, and a line at the current time. */
 function laneBackground(scale: TimelineScale, isAlive: boolean): string {
   const lines = scaleMarks(scale).map(({ left }) => grid('--line-soft', `${left}%`, '1px'));
   const folds = scale.stretches
@@ -110,7 +110,7 @@ function Legend(props: { events: number; isFolded: boolean; follow: boolean; onF
 const seqOf = (shown: ShownRow | undefined): number =>
   shown?.kind === 'row' && shown.depth < 2 ? shown.row.seq : 0;
 
-/** How many rows came at the end since somebody looked there; earlier ones that are read later are not new. */
+/** Number of new rows at the end since the user saw the end. Earlier rows that load later do not count. */
 function useFresh(rows: readonly ShownRow[], follow: boolean): number {
   const seen = useRef(0);
   const last = seqOf(rows.findLast((shown) => seqOf(shown) > 0));
@@ -120,7 +120,7 @@ function useFresh(rows: readonly ShownRow[], follow: boolean): number {
   return rows.length - 1 - at;
 }
 
-/** Where the end is in sight, nobody has to be told of it. */
+/** True if the end is visible, so that new rows need no notice. */
 function endInSight(box: HTMLDivElement | null): boolean {
   const scroller = box?.querySelector('.scroller');
   if (!scroller) return true;

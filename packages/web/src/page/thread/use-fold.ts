@@ -1,5 +1,5 @@
-// Rows of the timeline as they are shown: folded from the events as those come, turns closed or open,
-// filtered, the rows of opened children below their child.
+// Visible rows of the timeline: folded from the events as they arrive, with closed or open turns, a
+// filter, and the rows of opened children below their child.
 import { useEffect, useMemo, useRef, useState } from 'preact/hooks';
 import type { SlimEvent } from '../../model/api.ts';
 import { createThreadFold, type FoldedThread, type ThreadFold } from '../../model/fold-thread.ts';
@@ -9,10 +9,10 @@ import type { TimelineEntry } from '../../model/timeline-entry.ts';
 /** From this many rows on, turns start closed. */
 export const MANY_ROWS = 2_000;
 
-/** While the beginning of a long thread is read page by page, what was there stays as it is. */
+/** Old rows stay visible while the start of a long thread is read page by page. */
 const SETTLES_MS = 250;
 
-/** New events at the end at once; those before the first when no more of them come. */
+/** Adds new events at the end immediately, and earlier ones when no more arrive. */
 export function useSettled(events: readonly SlimEvent[]): readonly SlimEvent[] {
   const shown = useRef(events);
   const [, draw] = useState(0);
@@ -30,7 +30,7 @@ export function useSettled(events: readonly SlimEvent[]): readonly SlimEvent[] {
   return shown.current;
 }
 
-/** Only what is new is folded; events that come before the first begin anew. */
+/** Folds only new events. Events before the first one restart the fold. */
 export function useFold(events: readonly SlimEvent[]): FoldedThread {
   const kept = useRef<{ fold: ThreadFold; first: number; count: number } | undefined>(undefined);
   return useMemo(() => {
@@ -43,17 +43,16 @@ export function useFold(events: readonly SlimEvent[]): FoldedThread {
   }, [events]);
 }
 
-/** `live`: the reply under way. */
+/** A row of the timeline. `live` is the reply that the model is writing. */
 export type ShownRow =
   | {
       readonly kind: 'row';
       readonly row: TimelineEntry;
-      /** Whose row it is. */
       readonly thread: string;
       readonly depth: number;
-      /** Of a turn or an opened child. */
+      /** True for an open turn or child. */
       readonly isOpen: boolean;
-      /** Of a closed turn: what was refused in it. */
+      /** Only for a closed turn: refusals inside it. */
       readonly inside?: string;
     }
   | {
@@ -89,7 +88,7 @@ export function shownRows(
   let isOpen = true;
   let head: (ShownRow & { kind: 'row' }) | undefined;
   let refused = 0;
-  /** A closed turn says what is in it. */
+  /** A closed turn shows the number of refusals in it. */
   const close = (): void => {
     const at = head && !isOpen && refused > 0 ? shown.lastIndexOf(head) : -1;
     if (at >= 0 && head) shown[at] = { ...head, inside: `${refused} denied` };
@@ -122,7 +121,7 @@ export function shownRows(
   return shown;
 }
 
-/** The row that an event belongs to: the one that begins with it, or speaks of it, or is before it. */
+/** Row of an event: the row that begins with it, names it, or precedes it. */
 export function rowOfEvent(rows: readonly ShownRow[], thread: string, seq: number): number {
   let best = -1;
   for (const [index, shown] of rows.entries()) {

@@ -1,5 +1,5 @@
-// Which threads are listed. What is chosen stands in the address, so that back, reload and a copied
-// address show the same.
+// Filters of the list of threads. The address stores them, so that back, reload and a copied
+// address give the same list.
 import { useEffect, useMemo, useState } from 'preact/hooks';
 import { Icon } from '../parts/icons.tsx';
 import { route, setQuery } from '../router.tsx';
@@ -29,13 +29,13 @@ export interface ListWish {
   readonly asked: ThreadsFilter;
   readonly find: string;
   readonly hooks: boolean;
-  /** The list is not all there is because somebody chose so. */
+  /** True if a filter hides rows of the list. */
   readonly isFiltered: boolean;
 }
 
 /**
- * What the server is asked to find: nothing as long as all threads are here anyway, and else what was
- * written when the writing pauses.
+ * Search text for the server, debounced. It stays empty while the list already contains all
+ * threads, because the page then filters by itself.
  */
 function useSearch(find: string): string {
   const [asked, setAsked] = useState('');
@@ -48,7 +48,7 @@ function useSearch(find: string): string {
   return asked;
 }
 
-/** From the address. A span counts from when it was chosen, so that the list is not read anew all the time. */
+/** Filters from the address. A span starts when it was chosen, so that the list is not read all the time. */
 export function useListWish(): ListWish {
   const { query } = route.value;
   const [directive, status, span] = ['directive', 'status', 'since'].map(

@@ -1,10 +1,9 @@
-// Nothing moves under the pointer: while somebody points at the list, has scrolled it or works in it with
-// keys, lines keep their places. What came meanwhile is counted and waits; older threads that were asked
-// for go below.
+// Keeps rows in place while the pointer is on the list, or the user has scrolled it or uses keys in
+// it. New rows are counted and wait. Older threads on demand are added below.
 import { useRef, useState } from 'preact/hooks';
 import { holdLines, type ThreadLine } from '../../model/thread-lines.ts';
 
-/** `key` says what was asked for: when a person changes that, lines may move, until all has been read. */
+/** When the filter in `key` changes, lines may move until all rows have been read. */
 export function useHeldLines(fresh: readonly ThreadLine[], key: string, isLoading: boolean) {
   const [isHeld, setHeld] = useState({ pointer: false, scroll: false, focus: false });
   const kept = useRef<{ key: string; lines: readonly ThreadLine[] }>({ key: '', lines: [] });

@@ -1,5 +1,5 @@
-// One line of the list: who, in what state, what was used of what is allowed, what was refused, how long,
-// and what it does now or why it ended.
+// One line of the list: actor, status, use of limits, refusals, duration, and the current activity
+// or the reason of the end.
 import { Component } from 'preact';
 import type { ListedRun } from '../../model/api.ts';
 import { isUnserved, NO_WORKER, SERVE_IT, workerName } from '../../model/fleet.ts';
@@ -24,7 +24,7 @@ export const GroupCells = (props: {
   </span>
 );
 
-/** `5/12` with its bar, or only the number where there is no limit. */
+/** Shows `5/12` with its bar, or only the number without a limit. */
 function Used({ run, name, word }: { run: ListedRun; name: 'turns' | 'spend'; word: string }) {
   const meter = run.meters.find((one) => one.name === name);
   const told = run.cost[name];
@@ -100,7 +100,7 @@ interface RunCellsProps {
   onFold(): void;
 }
 
-/** Drawn anew only when its own thread or its place has changed: the stream moves many at once. */
+/** Renders again only if its own thread or its position has changed, because one frame moves many. */
 export class RunCells extends Component<RunCellsProps> {
   override shouldComponentUpdate({ line, run }: RunCellsProps): boolean {
     const { line: was, run: ran } = this.props;

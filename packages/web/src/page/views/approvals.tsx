@@ -1,4 +1,4 @@
-// What waits for a person and what was decided today; beside it the review of one, as a page of its own.
+// Pending approvals and those decided today. The review of one is a page of its own.
 import { useEffect, useState } from 'preact/hooks';
 import type { ApprovalList, ListedApproval } from '../../model/api.ts';
 import { seconds } from '../../model/format.ts';
@@ -81,7 +81,7 @@ function Waiting({ current }: { current: string | undefined }) {
   );
 }
 
-/** What was decided today, before the page was opened and since. */
+/** Approvals decided today, before and after the page was opened. */
 function useDecided(): readonly ListedApproval[] {
   const { answer } = useResource<ApprovalList>('approvals?state=decided');
   const since = startOfDay(now.value);

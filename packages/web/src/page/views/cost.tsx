@@ -1,5 +1,5 @@
-// What everything cost: by day, by directive, by model. A charge counts once, with the thread that caused
-// it; hooks are a row of their own.
+// Cost of the project by day, directive and model. A charge counts once, for the thread that caused
+// it. Hooks have their own row.
 import type { ComponentChildren } from 'preact';
 import type { CostGroup, CostReport } from '../../model/api.ts';
 import { count, money, shortCount } from '../../model/format.ts';
@@ -14,14 +14,14 @@ const RANGES = { '1d': 'today', '7d': '7 days', '30d': '30 days', '90d': '90 day
 const isRange = (text: string | null): text is keyof typeof RANGES =>
   text !== null && Object.hasOwn(RANGES, text);
 
-/** What was reckoned and not billed says so. */
+/** An estimated amount starts with `about`. */
 const spendOf = ({ spend, estimated }: CostGroup): string =>
   `${estimated ? 'about ' : ''}${money(spend)}`;
 
 const perRun = ({ spend, threads }: CostGroup): string =>
   threads > 0 ? money(Number(spend) / threads) : '–';
 
-/** Of all that went in, what was read from a cache; `input` is the rest. */
+/** Share of input tokens that came from the cache. `input` does not include them. */
 const cachedShare = ({ cached, input }: CostGroup): string =>
   cached === undefined || input === undefined || cached + input === 0
     ? '–'

@@ -1,4 +1,4 @@
-// `/`: one field for threads that are listed, what waits, items, and calls of the thread that is open.
+// Search dialog (`/`): one field for threads, approvals, items, and calls of the open thread.
 import { useEffect, useRef, useState } from 'preact/hooks';
 import type { ListedItem } from '../../model/api.ts';
 import { count } from '../../model/format.ts';
@@ -70,7 +70,7 @@ async function itemHits(find: string, signal: AbortSignal): Promise<HitGroup> {
   };
 }
 
-/** In what the open thread has said and done; the server looks. */
+/** The server searches the open thread. */
 async function callHits(find: string, thread: string, signal: AbortSignal): Promise<HitGroup> {
   const words = new URLSearchParams({ q: find, limit: '20' }).toString();
   const answer = await get<{ seqs: readonly number[]; total: number; isComplete: boolean }>(
@@ -112,7 +112,7 @@ function useHits(find: string): readonly HitGroup[] {
   return [approvalHits(find), threadHits(find), ...asked].filter(({ hits }) => hits.length > 0);
 }
 
-/** Arrows walk through what was found, Enter in the field opens the first. */
+/** Arrow keys select a result. Enter in the field opens the first one. */
 function walk(event: KeyboardEvent, box: HTMLElement | null): void {
   const step = { ArrowDown: 1, ArrowUp: -1 }[event.key];
   if (step === undefined || !box) return;

@@ -1,5 +1,5 @@
-// The fleet: who works and what they serve, what waits and for whom, who holds what, and the limits of all of
-// them together. Names of hosts, tenants and projects are foreign.
+// View of the fleet: workers and their projects, queues, leases, and shared limits. Names of hosts,
+// tenants and projects are untrusted.
 import type { FleetLimit, FleetState, FleetWorker } from '../../model/api.ts';
 import {
   clockWords,

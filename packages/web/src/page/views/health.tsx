@@ -1,4 +1,4 @@
-// What `km doctor` finds, each with the fix to copy, and how the server is doing.
+// Findings of `km doctor`, each with a fix to copy, and figures of the server.
 import type { HealthView } from '../../model/api.ts';
 import { count, seconds } from '../../model/format.ts';
 import { Button } from '../parts/button.tsx';
@@ -66,7 +66,7 @@ function Server({ server }: { server: HealthView['server'] }) {
   );
 }
 
-/** What is wrong counts first, then what somebody should look at. */
+/** Errors decide the verdict first, then warnings. */
 function Verdict({ findings }: Pick<HealthView, 'findings'>) {
   const count = (wanted: string): number => findings.filter(({ state }) => state === wanted).length;
   const [wrong, open] = [count('bad'), count('note')];

@@ -1,4 +1,4 @@
-// Items of the project, searched as one types; beside the list one of them, and the form that runs it.
+// Items of the project with incremental search. Beside the list: one item, and the form that runs it.
 import { useEffect, useState } from 'preact/hooks';
 import type { ItemList, ListedItem } from '../../model/api.ts';
 import { count } from '../../model/format.ts';
@@ -46,7 +46,7 @@ function ItemRow({ item, current }: { item: ListedItem; current: boolean }) {
   );
 }
 
-/** The address holds what is searched for, a moment after the last letter. */
+/** The address gets the search text a moment after the last letter. */
 function Search() {
   const { query } = route.value;
   const asked = query.get('q') ?? '';
@@ -92,7 +92,7 @@ const inOrder = (items: readonly ListedItem[]): readonly ListedItem[] =>
     ? items.toSorted((a, b) => levelOf(a) - levelOf(b))
     : items;
 
-/** What was found last stays until the next answer is there. */
+/** The previous result remains until the next answer arrives. */
 function useItems(): {
   list: ItemList | undefined;
   fault: PageFault | undefined;

@@ -1,5 +1,5 @@
-// Without a session: where a link comes from, or a token to paste. A link puts its token into the fragment
-// of the address, which no server and no log sees.
+// Login for a browser without a session: explains links and accepts a token. A link has its token
+// in the fragment of the address, which no server and no log sees.
 import { useState } from 'preact/hooks';
 import { isOver, type PageFault } from '../api.ts';
 import { connectNow } from '../connection.ts';

@@ -1,5 +1,5 @@
-// Scripts of the project: the document as text with what became of each line in its margin, a run with a
-// payload, its effects and outcome, and for a refusal where the value came from.
+// Scripts of the project: the document with the outcome of each line in its margin, a run with a
+// payload, its effects and outcome, and the provenance of a refusal.
 import { useState } from 'preact/hooks';
 import type { Data, ListedScript, ScriptDocument, ScriptList } from '../../model/api.ts';
 import { bytes, shellWord } from '../../model/format.ts';

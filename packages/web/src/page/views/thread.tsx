@@ -1,5 +1,5 @@
-// One thread: what waits for a person, what it may do, what it did and was refused, what that cost, and
-// every step of it in time. All of it is one fold of one array of events.
+// Page of one thread: pending approvals, rights, effects and refusals, cost, and the timeline. All
+// of it is one fold of one array of events.
 import { useMemo, useState } from 'preact/hooks';
 import type { ListedRun, ThreadView } from '../../model/api.ts';
 import type { FoldedThread } from '../../model/fold-thread.ts';
@@ -100,7 +100,7 @@ const Tabs = ({ place }: { place: ThreadPlace }) => (
   </div>
 );
 
-/** Where time stands for this thread: now, when it ended, or when the connection was lost. */
+/** End of the time axis of the thread: now, its end, or the loss of the connection. */
 function useUntil(view: ThreadView | undefined, folded: FoldedThread): [number, boolean] {
   const thread = view?.thread;
   const { state, since } = connection.value;
@@ -182,7 +182,7 @@ function TabBody(shown: ThreadParts) {
   }
 }
 
-/** The row that is looked at, also when it is folded away; among raw events none is. */
+/** The selected row, even if it is folded. The tab of raw events has none. */
 function stepOf({ place, rows, selected, folded }: ThreadParts): TimelineEntry | undefined {
   if (place.tab === 'events') return undefined;
   const row = selected < 0 ? undefined : rows[selected];
@@ -226,7 +226,7 @@ function Work(shown: ThreadParts) {
   );
 }
 
-/** What is folded, opened and followed; the rest of where one is stands in the address. */
+/** State of folded, opened and followed rows. The address has the rest of the selection. */
 function useRows(id: string, live: FollowedThread, folded: FoldedThread, place: ThreadPlace) {
   const [turned, setTurned] = useState<ReadonlySet<number>>(new Set<number>());
   const opened = useOpenedChildren();
@@ -289,7 +289,7 @@ function Sheets(props: {
 const runsById = (runs: readonly ListedRun[]): ReadonlyMap<string, ListedRun> =>
   new Map(runs.map((run) => [run.id, run]));
 
-/** What it may do, did and cost. */
+/** Summary of rights, effects and cost beside the timeline. */
 function Answers({
   view,
   folded,
@@ -318,7 +318,7 @@ function Answers({
   );
 }
 
-/** Outputs and last words of the thread: the first thing that a reader of an ended run looks for. */
+/** Outputs and last reply of the thread, which a reader of an ended run needs first. */
 function Outcome({ view }: { view: ThreadView }) {
   const { outputs, reply } = view;
   if (outputs === undefined && reply === undefined) return null;
@@ -391,7 +391,7 @@ function Thread({ id }: { id: string }) {
   const acting = useActing(id, view, events);
   const [until, isAlive] = useUntil(view, folded);
   const scale = useScale(events, until, isUnfolded);
-  // What runs is followed from the start, unless somebody came to look at one step.
+  // A running thread is followed from the start, unless the address selects a step.
   const follow = wished ?? (isAlive && place.at === undefined);
   const children = useMemo(() => runsById(view?.children ?? []), [view?.children]);
   const currency = me.value?.currency ?? '';

@@ -1,5 +1,5 @@
-// The list of threads: what waits for a person first, then what is at work, then what ended. Its filters
-// stand in the address. Rows change in place; places change only while nobody points at them.
+// List of threads: waiting, running, ended. The address has its filters. A row updates in place.
+// Rows change their order only while the pointer is not on the list.
 import { useEffect, useMemo, useRef, useState } from 'preact/hooks';
 import type { ListedItem, Totals } from '../../model/api.ts';
 import { count } from '../../model/format.ts';
@@ -25,7 +25,7 @@ import { GroupCells, RunCells } from '../threads/run-row.tsx';
 const totalOf = (totals: Totals, group: ThreadGroup): number =>
   ({ 'waits for you': totals.waits, 'at work': totals.at_work, ended: totals.ended })[group];
 
-/** Nothing has run yet: a command, and the first directive that could be run from here. */
+/** Shown before the first run: a command, and the first directive that can run. */
 function FirstRun() {
   const { answer } = useResource<{ items: readonly ListedItem[] }>('items?kind=directive');
   const directives = answer?.ok ? answer.output.items.filter((item) => !item.unavailable) : [];
@@ -73,7 +73,7 @@ function Head({ wish }: { wish: ListWish }) {
   );
 }
 
-/** `50 of 1,210 · more below`: exact, or how many of what was read. */
+/** Text `50 of 1,210 · more below`, with an exact total or the number of rows read so far. */
 function Foot(props: { shown: number; wish: ListWish; news: number; onNews: () => void }) {
   const { shown, wish, news, onNews } = props;
   const { totals, next_cursor, isLoading, rows } = list.value;
@@ -104,7 +104,7 @@ function Foot(props: { shown: number; wish: ListWish; news: number; onNews: () =
 /** The line with the selection; it stays with its thread when lines move. */
 function useSelection(lines: readonly ThreadLine[]) {
   const [id, setId] = useState(route.peek().query.get('at') ?? '');
-  // Keys can come faster than pictures: each goes on from where the one before it got.
+  // Keys can arrive faster than frames, so each starts from the result of the previous one.
   const latest = useRef({ id, lines });
   latest.current.lines = lines;
   const indexOf = (wanted: string) =>

@@ -1,5 +1,5 @@
-// Who asks `/api`: a person with a session (cookie and key) or a program with a bearer token. Names and
-// origins are looked at before, for whatever is asked.
+// Identifies the actor of a request to `/api`: a person with a session (cookie and key) or a
+// program with a bearer token. `Host` and `Origin` are checked before, for every request.
 import { X509Certificate } from 'node:crypto';
 import { isIP } from 'node:net';
 import { type Clock, type Outcome, ok } from '@kernmantle/core/base';
@@ -18,11 +18,10 @@ import { SESSION_MS, type SessionStore, type WebSession } from './sessions.ts';
 import type { TokenStore } from './tokens.ts';
 
 interface AccessOptions {
-  /** As it was bound. */
   readonly hostname: string;
   port(): number;
   readonly tls?: TlsFiles | undefined;
-  /** The origin that a proxy serves it as. */
+  /** Origin under which a proxy serves it. */
   readonly behind?: URL | undefined;
   readonly tokens: TokenStore;
   readonly sessions: SessionStore;
@@ -67,7 +66,7 @@ export function createAccess(options: AccessOptions) {
       : tls !== undefined && !isLoopback(hostname)
         ? certifiedNames(hostname, port, tls)
         : localNames(hostname, port);
-  /** A session of a token is over with its token. */
+  /** A session that a token opened ends with the token. */
   const holds = ({ from }: WebSession): boolean =>
     !from.startsWith('token_') || tokens.counts(from);
 
@@ -85,7 +84,7 @@ export function createAccess(options: AccessOptions) {
     return { asker: asAsker(found.output) };
   }
 
-  /** What a token or a link would open. */
+  /** Returns the session that a token or a link opens. */
   function opened(token: string): Outcome<Parameters<SessionStore['open']>[0] | undefined> {
     const link = sessions.findLink(port(), token);
     if (!link.ok) return link;
@@ -102,14 +101,14 @@ export function createAccess(options: AccessOptions) {
 
   return {
     /**
-     * Behind a proxy, whom it names last: what stands before that anybody can have written. What is no
-     * address was not written by a proxy, and is not noted as one.
+     * Returns the last address that the proxy adds; a client can write those before it. A text that
+     * is not an address does not come from a proxy and is ignored.
      */
     addressOf(headers: Headers, peer: string): string {
       const named = behind ? headers.get('x-forwarded-for')?.split(',').at(-1)?.trim() : undefined;
       return named !== undefined && isIP(named.replace(/^\[|\]$/g, '')) !== 0 ? named : peer;
     },
-    /** Why a request is not even looked at. */
+    /** Reason for a refusal before the check of the token. */
     place: (headers: Headers, target: string, isApi: boolean): Rejection | undefined =>
       placeProblem(headers, target, {
         isOwnHost,
@@ -138,12 +137,12 @@ export function createAccess(options: AccessOptions) {
       const { key, cookie: value, ...session } = made.output;
       return { asker: asAsker(session), key, cookie: cookie.write(value, SESSION_MS / 1000) };
     },
-    /** Ends the session of whoever asks; the cookie that takes it back. */
+    /** Ends the session of the request. Returns the header that deletes the cookie. */
     end(id: string): Outcome<string> {
       const done = sessions.end(id);
       return done.ok ? ok(cookie.write('', 0)) : done;
     },
-    /** Does what opened a stream still count? */
+    /** True if the session or token is still valid. */
     counts(id: string): boolean {
       if (!id.startsWith('session_')) return tokens.counts(id);
       const all = sessions.list();

@@ -94,7 +94,7 @@ test('wrong tokens are counted by address, and told five times a minute', () => 
   for (let n = 0; n < 5; n += 1) expect(judge(bearer('no'))).toMatchObject({ status: 401 });
   for (let n = 0; n < 100; n += 1) expect(judge(bearer('no'))).toMatchObject({ status: 429 });
   expect(refused).toHaveLength(5);
-  // Others, and whoever has the right one, are not shut out.
+  // Other addresses, and requests with a valid token, are not locked out.
   expect(judge(bearer('no'), '10.0.0.2')).toMatchObject({ status: 401 });
   expect(judge(bearer('right'))).toMatchObject({ client: {} });
   pass(60_001);

@@ -1,18 +1,18 @@
-// Who may speak, before anybody looks at what was said. On loopback the danger is a web page in the
-// same browser: a name that is made to point here (`Host`), or a page of another origin; and a sandboxed
-// process with the network, which is why a request without a token may only look. Elsewhere nobody speaks
-// without a token.
+// Rejects requests before any route reads them. On loopback the danger is a web page in the same
+// browser, through a name that resolves to this address (`Host`) or from another origin, and a
+// sandboxed process with the network. Therefore a request without a token can only read there. On
+// other addresses every request needs a token.
 import { randomUUID } from 'node:crypto';
 import type { Clock } from '@kernmantle/core/base';
 import type { TokenClient, TokenStore } from './tokens.ts';
 
-/** Wrong tokens from one address in a minute, after which it is told to wait. */
+/** Failed attempts of one address per minute. Further attempts get a wait. */
 const MAX_ATTEMPTS = 5;
 const MINUTE_MS = 60_000;
-/** Addresses that are remembered; the one that began first is forgotten first. */
+/** Bound of remembered addresses; the oldest is dropped first. */
 const MAX_ADDRESSES = 1000;
 
-/** Somebody is not let in; `wait` in seconds. */
+/** Refusal of a request; `wait` is in seconds. */
 export interface Rejection {
   readonly status: number;
   readonly message: string;
@@ -24,12 +24,11 @@ export interface Rejection {
 interface TokenGuardOptions {
   readonly tokens: Pick<TokenStore, 'find'>;
   readonly clock: Pick<Clock, 'monotonic'>;
-  /** Somebody tried a token that does not count; told a bounded number of times. */
+  /** Called for invalid tokens, a bounded number of times. */
   onRefused(address: string, reason: string): void;
 }
 
 interface GuardOptions extends TokenGuardOptions {
-  /** As it was bound. */
   readonly hostname: string;
   port(): number;
 }
@@ -43,15 +42,15 @@ type Admission = { client: AllowedClient } | Rejection;
 export const isLoopback = (hostname: string): boolean =>
   /^(localhost|127(\.\d{1,3}){3}|\[?::1\]?)$/i.test(hostname);
 
-/** As it stands in a URL. */
+/** Writes a host name for a URL. An IPv6 address gets brackets. */
 export const inUrl = (hostname: string): string =>
   hostname.includes(':') && !hostname.startsWith('[') ? `[${hostname}]` : hostname;
 
-/** Counts what went wrong, by address, within bounds. */
+/** Counts failed attempts per address, with a bounded number of addresses. */
 function createAttempts(clock: Pick<Clock, 'monotonic'>) {
   const since = new Map<string, { at: number; count: number }>();
   return {
-    /** Notes one more; false when there were too many. */
+    /** Counts one more attempt. False: too many. */
     note(address: string): boolean {
       const now = clock.monotonic();
       const known = since.get(address);
@@ -65,16 +64,16 @@ function createAttempts(clock: Pick<Clock, 'monotonic'>) {
   };
 }
 
-/** The host of an origin as a browser sends it; undefined when it is none of ours to read. */
+/** Host of an origin. Undefined: not a valid web origin. */
 function originHost(origin: string): string | undefined {
   if (!URL.canParse(origin)) return undefined;
   const { protocol, host, origin: plain } = new URL(origin);
-  // A browser names nothing else in it: no user, no path.
+  // An origin of a browser has no user and no path.
   const isPlain = plain === origin.toLowerCase() && /^https?:$/.test(protocol);
   return isPlain ? host : undefined;
 }
 
-/** Whom a request is for: a whole address in its first line counts more than `Host` (RFC 9112, 3.2.2). */
+/** Checks the target host: an absolute address in the request line takes precedence over `Host` (RFC 9112, 3.2.2). */
 function isFor(host: string, target: string): boolean {
   if (target.startsWith('/')) return true;
   return URL.canParse(target) && new URL(target).host === host;
@@ -82,15 +81,15 @@ function isFor(host: string, target: string): boolean {
 
 interface GuardedPlace {
   isOwnHost(host: string): boolean;
-  /** `http` or `https`, where it is known which: an origin must have it too. */
+  /** Expected scheme of an origin, `http` or `https`, if known. */
   readonly scheme?: string;
-  /** A browser may say that a person opened it, without a page: `none`. */
+  /** True for a document: a person can open it directly, without a page (`none`). */
   readonly isDocument?: boolean;
 }
 
 /**
- * Why a request is not even looked at; undefined when it may be. `target`: as it stands in the first line
- * of the request.
+ * Reason for a refusal before any check of the token; undefined: none. `target` is the target of
+ * the request line.
  */
 export function placeProblem(
   headers: Headers,
@@ -121,23 +120,23 @@ export function localNames(hostname: string, port: () => number): (host: string)
     names.some((name) => host === `${name}:${port()}` || (port() === 80 && host === name));
 }
 
-/** Bearer tokens, and how often an address may be wrong about them. */
+/** Checks bearer tokens, and bounds the failed attempts per address. */
 export function createTokenGuard({ tokens, clock, onRefused }: TokenGuardOptions) {
   const attempts = createAttempts(clock);
 
-  /** One more that is wrong. */
+  /** Counts one more failed attempt of the address. */
   function refuse(address: string, reason: string): Rejection {
     if (attempts.note(address)) {
       onRefused(address, reason);
       return { status: 401, message: reason };
     }
-    // The right token is still taken: nobody shuts others out who come from the same address.
+    // A valid token is still accepted, so a client cannot lock out others behind the same address.
     return { status: 429, message: 'too many wrong tokens', wait: MINUTE_MS / 1000 };
   }
 
   return {
     refuse,
-    /** `given`: the header `Authorization`. */
+    /** Checks the header `Authorization`. Wrong tokens of an address are counted. */
     judge(given: string, address: string): { token: WebToken } | Rejection {
       const [, token] = /^bearer +([\w-]{1,200})$/i.exec(given) ?? [];
       if (token === undefined) return refuse(address, 'only bearer tokens are accepted');
@@ -162,7 +161,7 @@ export function createGuard({ hostname, port, ...options }: GuardOptions) {
   }
 
   return {
-    /** `target`: as it stands in the first line of the request. */
+    /** `target` is the target of the request line. */
     judge(headers: Headers, address: string, target = '/'): Admission {
       const problem = placeProblem(headers, target, { isOwnHost });
       if (problem) return problem;

@@ -23,7 +23,6 @@ function must<T>(outcome: { ok: true; output: T } | { ok: false; error: unknown 
   return outcome.output;
 }
 
-/** By a fresh link. */
 function enter(store = open()) {
   const link = must(store.findLink(PORT, must(store.addLink(PORT, ANN))));
   const session = must(store.open({ ...ANN, port: PORT, from: link?.id ?? '' }));

@@ -1,7 +1,7 @@
-// Sessions of the page. A link from the terminal opens one, once and soon; so does a bearer token. A
-// session is a cookie and a key, and both are needed: cookies know no ports, so the cookie also goes to
-// other servers of this machine; the key is kept by the page of this very origin, and no other page has
-// it. Kept are hashes, by project and port, so that a server that is started again knows them.
+// Sessions of the page. A link from the terminal or a bearer token opens one; a link works once,
+// for a short time. A session needs a cookie and a key: cookies ignore ports, so other servers of
+// this machine also get the cookie, but only a page of this origin has the key. Hashes are stored
+// by project and port, so that a restarted server accepts the session.
 import { timingSafeEqual } from 'node:crypto';
 import { readdirSync, rmSync } from 'node:fs';
 import { join } from 'node:path';
@@ -23,11 +23,11 @@ import { isSecretHash, secretHash } from './tokens.ts';
 
 const LINK_MS = 2 * 60 * 1000;
 export const SESSION_MS = 12 * 60 * 60 * 1000;
-/** By one token in a day or two: a file that grows without end would lock everybody out. */
+/** Bound per token in a day or two, because an unbounded file would lock out every client. */
 const MAX_OPENED = 100;
 const DAY_MS = 24 * 60 * 60 * 1000;
 
-/** All that is known of a session; cookie and key are not. */
+/** Stored data of a session, without cookie and key. */
 export interface WebSession {
   readonly id: string;
   readonly who: string;
@@ -35,7 +35,6 @@ export interface WebSession {
   readonly port: number;
   /** The link or the token that opened it. */
   readonly from: string;
-  /** Milliseconds since 1970. */
   readonly created: number;
   readonly expires: number;
 }
@@ -54,9 +53,8 @@ interface KeptLink extends Omit<WebSession, 'from'> {
 interface SessionState {
   readonly links: Map<string, KeptLink>;
   readonly sessions: Map<string, KeptSession>;
-  /** Links that have opened one. */
   readonly used: Set<string>;
-  /** How many each token has opened, also such as are over. */
+  /** Number of sessions that each token has opened, including ended ones. */
   readonly opened: Map<string, number>;
 }
 
@@ -85,7 +83,7 @@ function apply(
     links.set(link.id, link);
   } else if (op === 'open' && readRow(row, ['id', 'who', 'project', 'from'], ['cookie', 'key'])) {
     const session = rest as unknown as KeptSession;
-    // INVARIANT: a link opens one session, the first that stands in the file, whoever wrote it.
+    // INVARIANT: a link opens at most one session, the first one in the file, whichever process wrote it.
     if (used.has(session.from)) return undefined;
     if (links.has(session.from)) used.add(session.from);
     else opened.set(session.from, (opened.get(session.from) ?? 0) + 1);
@@ -95,7 +93,7 @@ function apply(
   return undefined;
 }
 
-/** In the fragment: it reaches no log and no other page. */
+/** The fragment of a link reaches no log and no other page. */
 export const linkTo = (url: string, secret: string): string => `${url}/#t=${secret}`;
 
 const isSame = (hash: string, given: string): boolean =>
@@ -107,14 +105,14 @@ const shown = ({ project: _p, cookie: _c, key: _k, ...session }: KeptSession): W
 const nameOf = (time: number): string =>
   `sessions-${new Date(time).toISOString().slice(0, 10)}.jsonl`;
 
-/** Days that are over are removed; what cannot be is left. */
+/** Removes files of past days. Errors are ignored. */
 function cleanUp(folder: string, oldest: string): void {
   try {
     for (const name of readdirSync(folder)) {
       if (/^sessions-[\d-]{10}\.jsonl$/.test(name) && name <= oldest) rmSync(join(folder, name));
     }
   } catch {
-    // There is none yet, or another process was faster.
+    // The folder does not exist yet, or another process was faster.
   }
 }
 
@@ -127,7 +125,7 @@ export function openSessions(
   random: RandomBytes = systemRandom,
 ) {
   const folder = join(home, 'web');
-  // Nothing in them counts for longer than half a day.
+  // No entry is valid for more than half a day.
   const { load, append } = openDecisions<SessionState>({
     what: 'the file of sessions',
     closedTo: 0o077,
@@ -155,7 +153,7 @@ export function openSessions(
   }
 
   return {
-    /** Makes a link for the server on this port; what opens it is in this answer and nowhere else. */
+    /** Creates a link for the server on this port. Only this answer contains the secret. */
     addLink(port: number, { who, role }: Pick<WebSession, 'who' | 'role'>): Outcome<string> {
       const secret = `kml_${text(32)}`;
       const [created, hash] = [clock.now(), secretHash(secret)];
@@ -164,7 +162,7 @@ export function openSessions(
       const written = append({ op: 'link', ...row });
       return written.ok ? ok(secret) : written;
     },
-    /** The link that was given, if it counts here and was not used. Every one is compared. */
+    /** Returns the link if it is valid here and unused. Every stored one is compared. */
     findLink(port: number, given: string): Outcome<Omit<WebSession, 'from'> | undefined> {
       const state = load();
       if (!state.ok) return state;
@@ -176,7 +174,7 @@ export function openSessions(
       }
       return ok(found && !isOver(found) && !state.output.used.has(found.id) ? found : undefined);
     },
-    /** Opens a session; undefined when its link was used meanwhile. Cookie and key are told once. */
+    /** Opens a session. Undefined: its link is used already. Cookie and key are returned once. */
     open(
       wanted: Pick<WebSession, 'who' | 'role' | 'port' | 'from'> & { expires?: number },
     ): Outcome<(WebSession & { cookie: string; key: string }) | undefined> {
@@ -197,7 +195,7 @@ export function openSessions(
       if (!state.ok) return state;
       return ok(state.output.sessions.has(session.id) ? { ...session, cookie, key } : undefined);
     },
-    /** Whose cookie and key these are; both must be of the same session. Every one is compared. */
+    /** Returns the session of cookie and key; both must match. Every stored one is compared. */
     find(port: number, cookies: readonly string[], key: string): Outcome<WebSession | undefined> {
       const sessions = own();
       if (!sessions.ok) return sessions;

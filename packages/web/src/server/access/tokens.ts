@@ -1,5 +1,5 @@
-// Bearer tokens for whoever reaches a project over HTTP. A token opens one project, with one role, for
-// a time; only its hash is kept, so that nobody who reads the file can use it.
+// Bearer tokens for HTTP clients. A token opens one project, with one role, until it expires. The
+// file has only its hash, so a reader of the file cannot use the token.
 import { hash as digest, randomUUID, timingSafeEqual } from 'node:crypto';
 import { join } from 'node:path';
 import {
@@ -17,9 +17,8 @@ import {
 import { openDecisions } from '@kernmantle/core/trust';
 import type { WebRole } from '../../model/api.ts';
 
-/** The client behind a request. */
 export interface TokenClient {
-  /** The id of its token. A client without a token gets an id that nobody can guess. */
+  /** Id of the token of the client. A client without a token gets a random id. */
   readonly id: string;
   /** The name that it gives itself. It is recorded, and no decision uses it. */
   readonly name: string;
@@ -34,22 +33,20 @@ interface WebToken {
   readonly id: string;
   readonly name: string;
   readonly role: WebRole;
-  /** ISO times. */
   readonly created: string;
   readonly expires: string;
-  /** Its end, to tell it from others. */
+  /** Last characters of the token, to distinguish it from others. */
   readonly last: string;
 }
 
 interface KeptToken extends WebToken {
   readonly project: string;
-  /** SHA-256 in hex. */
   readonly hash: string;
 }
 
 export type TokenStore = ReturnType<typeof openTokens>;
 
-/** SHA-256 in hex: what is kept of a secret with 256 bits. */
+/** SHA-256 in hex, the stored form of a secret with 256 bits. */
 export const secretHash = (secret: string): string => digest('sha256', secret);
 
 export const isSecretHash = (text: string): boolean => /^[0-9a-f]{64}$/.test(text);
@@ -83,8 +80,8 @@ const textFrom =
     Buffer.from(random(count)).toString('base64url');
 
 /**
- * Adds a token with the role `steer` that counts until the process ends. No file holds it. Its id is not
- * the id of a stored token.
+ * Adds a token with the role `steer` that is valid until the process ends. It is in no file. Its id
+ * differs from the ids of stored tokens.
  */
 export function withProcessToken(
   tokens: Pick<TokenStore, 'find'>,
@@ -131,7 +128,7 @@ export function openTokens(
   const text = textFrom(random);
 
   return {
-    /** Those of this project, also such as are over. */
+    /** Lists all tokens of this project, including expired ones. */
     list(): Outcome<WebToken[]> {
       const tokens = own();
       return tokens.ok ? ok(tokens.output.map(shown)) : tokens;

@@ -1,6 +1,5 @@
-// What changed lately, the last state of each by its id, and with which number of the hub. Whoever was
-// away for a while is told what changed since; who was away for longer than is remembered has to read
-// everything again.
+// Keeps recent changes: the last state per id, with the number of the hub. A client that reconnects
+// gets the changes since its number. If its number is too old, it must read the snapshot again.
 
 export type Changed<T> = ReturnType<typeof createChanged<T>>;
 
@@ -18,7 +17,7 @@ export function createChanged<T>(size: number, from: number) {
       forgotten = oldest[1].number;
       all.delete(oldest[0]);
     },
-    /** Undefined: some of it is forgotten. */
+    /** Returns undefined if some changes were dropped. */
     since(number: number): T[] | undefined {
       if (number < forgotten) return undefined;
       const later: T[] = [];
@@ -28,7 +27,7 @@ export function createChanged<T>(size: number, from: number) {
   };
 }
 
-/** In pieces of about so many characters, so that no frame is long. */
+/** Splits a list into pieces of about this many characters, which bounds the frames. */
 export function inPieces<T>(
   values: readonly T[],
   sizeOf: (value: T) => number,

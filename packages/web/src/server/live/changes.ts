@@ -1,4 +1,4 @@
-// One round of the hub: what moved since the last one is read once, for all clients, and put into frames.
+// One round of the hub: reads changes since the last round once for all clients, and builds frames.
 import { isDeepStrictEqual } from 'node:util';
 import type { Clock, Outcome } from '@kernmantle/core/base';
 import {
@@ -13,12 +13,12 @@ import { createRows } from '../thread/summary-rows.ts';
 import { type Changed, createChanged, inPieces } from './changed.ts';
 import { createTotals, NO_TOTALS } from './totals.ts';
 
-/** So many changes are remembered of rows, and of approvals. */
+/** Bound of remembered changes, for rows and for approvals. */
 const KEPT = 2000;
 const MAX_FRAME = 64 * 1024;
 /** A row without its meters' origins; close enough to keep frames short. */
 const ROW_SIZE = 900;
-/** From so many on one question for all is cheaper than one for each. */
+/** From this number on, one query for all is cheaper than one per thread. */
 const MANY = 4;
 const MAX_QUERY = 500;
 
@@ -29,18 +29,17 @@ export interface ReaderPorts {
   listed(approvals: readonly Approval[]): Promise<Outcome<ListedApproval[]>>;
 }
 
-/** What clients of both topics are told; each frame is the same object for all of them. */
+/** Changes for the clients of both topics. All clients get the same frame objects. */
 export interface Round {
   readonly rows: readonly ListedRun[];
   readonly approvals: readonly ListedApproval[];
-  /** Only when they changed. */
   readonly totals: Totals | undefined;
 }
 
 const isSame = (a: Totals, b: Totals): boolean =>
   a.waits === b.waits && a.at_work === b.at_work && a.ended === b.ended && a.due === b.due;
 
-/** Frames of a round for whoever listens to these topics, the same objects for all. */
+/** Frames of a round for these topics. Clients with the same topics share the objects. */
 export function roundFrames(round: Round, topics: readonly Topic[]): StreamFrame[] {
   const rows = topics.includes('threads') ? round.rows : [];
   const totals = topics.includes('threads') ? round.totals : undefined;
@@ -59,19 +58,19 @@ export function roundFrames(round: Round, topics: readonly Topic[]): StreamFrame
   return frames;
 }
 
-// What waits for a person, looked at in one question for all. Approvals are asked and decided outside of
-// threads too, by other processes, and expire by the clock alone, so nobody says that one changed: the
-// difference to the last look does.
+// Polls pending approvals, once for all clients. Other processes create and decide approvals
+// outside of threads, and approvals expire without an event. So changes are found by comparison
+// with the previous poll.
 /** More than a person can look at. */
 const MAX_PENDING = 500;
 
 function createAsked(store: Pick<Store, 'approvals'>) {
   let known: ReadonlyMap<string, Approval> = new Map();
   let list: readonly Approval[] = [];
-  /** Approved while somebody looked on, by how many uses were left: a use is news, too. */
+  /** Remaining uses of approvals that were approved during the watch. A use is a change, too. */
   const given = new Map<string, number>();
 
-  /** Those of `given` that were used since. */
+  /** Returns the approvals of `given` that were used since. */
   async function used(): Promise<Outcome<readonly Approval[]>> {
     if (given.size === 0) return { ok: true, output: [] };
     const found = await store.approvals({ state: 'approved', limit: MAX_PENDING });
@@ -96,10 +95,9 @@ function createAsked(store: Pick<Store, 'approvals'>) {
   }
 
   return {
-    /** As of the last look. */
     pending: (): readonly Approval[] => list,
 
-    /** What is new or asked anew, and what was decided, was used or has expired since. */
+    /** Returns approvals that are new, changed, decided, used or expired since the previous poll. */
     async look(): Promise<Outcome<readonly Approval[]>> {
       const found = await store.approvals({ state: 'pending', limit: MAX_PENDING });
       if (!found.ok) return found;
@@ -107,7 +105,7 @@ function createAsked(store: Pick<Store, 'approvals'>) {
       const now = new Map(list.map((approval) => [approval.id, approval]));
       const uses = await used();
       if (!uses.ok) return uses;
-      // A question that shows something else than before is asked anew.
+      // An approval with a new `shown` counts as new.
       const isNew = ({ id, shown }: Approval): boolean =>
         !isDeepStrictEqual(known.get(id)?.shown, shown);
       const changed = [...list.filter(isNew), ...uses.output];
@@ -130,11 +128,11 @@ export function createChangeReader({ store, clock, isHere, listed }: ReaderPorts
   const asked = createAsked(store);
   const changedRows: Changed<ListedRun> = createChanged(KEPT, from);
   const changedApprovals: Changed<ListedApproval> = createChanged(KEPT, from);
-  /** Heads of threads of which nobody knows yet whether they are a hook's. */
+  /** Heads of threads that may be threads of hooks. */
   const strangers = new Set<string>();
   let told = NO_TOTALS;
 
-  /** In few questions: what is at work in one, the others each. */
+  /** Reads running threads in one query and each of the others alone. */
   async function summaries(
     moved: ReadonlyMap<string, ThreadStatus | undefined>,
   ): Promise<Outcome<ThreadSummary[]>> {
@@ -157,20 +155,19 @@ export function createChangeReader({ store, clock, isHere, listed }: ReaderPorts
   }
 
   return {
-    /** Events that somebody read anyway. */
     note: makeRows.note,
     rows: (threads: readonly ThreadSummary[]) => makeRows.rows(threads, asked.pending()),
     totals: () => counted.read(asked.pending()),
-    /** What changed after a number of the hub; undefined: that is not known any more. */
+    /** Changes after a number of the hub. Undefined: the number is too old. */
     rowsSince: changedRows.since,
     approvalsSince: changedApprovals.since,
 
-    /** Of a thread that moved, at once. */
+    /** Counts the new status of a thread immediately. */
     move(id: string, status: ThreadStatus): void {
       if (!counted.move(id, status)) strangers.add(id);
     },
 
-    /** Before the first round: what waits already is no news. */
+    /** Approvals that are pending before the first round are not changes. */
     async begin(): Promise<Outcome<null>> {
       const looked = await asked.look();
       if (!looked.ok) return looked;
@@ -179,7 +176,7 @@ export function createChangeReader({ store, clock, isHere, listed }: ReaderPorts
       return totals.ok ? { ok: true, output: null } : totals;
     },
 
-    /** Has anything changed of what nobody says by moving? */
+    /** Polls approvals, because they change without a head. */
     async lookAround(): Promise<Outcome<readonly Approval[]>> {
       return await asked.look();
     },

@@ -1,5 +1,5 @@
-// One client of the hub: what it listens to, how far it was told, and what it missed while it could take
-// nothing. INVARIANT: whatever was left out is told by a reset before anything newer of that topic.
+// A client of the hub: its topics, its position, and the frames that it missed while it was full.
+// INVARIANT: a reset always reports a loss before anything newer of that topic.
 import type { StreamFrame, Topic } from '../../model/api.ts';
 import type { Listener } from '../context.ts';
 import { writePosition } from './positions.ts';
@@ -19,9 +19,9 @@ export function createClient(
   mark: string,
 ) {
   const topics = new Set<Topic>(listener.topics);
-  /** By thread, the last event that it was told of or that a reset stands for. */
+  /** Per thread, the last event that was sent or that a reset covers. */
   const cursors = new Map<string, number>();
-  /** What it missed, and after which event. */
+  /** Topics with lost frames, and the last event before the loss. */
   const missed = new Map<Topic, number | undefined>();
   let number: number | undefined;
   let isFull = false;
@@ -29,7 +29,7 @@ export function createClient(
 
   const position = (): string => writePosition(mark, number, cursors);
 
-  /** Its words go first and may be left out. */
+  /** Text goes out before other frames and can be dropped. */
   function text(frame: StreamFrame): void {
     if (!isFull && !isOver) listener.send(frame);
   }
@@ -38,7 +38,7 @@ export function createClient(
     if (!missed.has(topic)) missed.set(topic, after);
   }
 
-  /** A reset takes the place of what was missed, one for each topic. */
+  /** Replaces missed frames by one reset per topic. */
   function tellMissed(): void {
     for (const [topic, after] of missed) {
       if (!topics.has(topic)) {
@@ -65,7 +65,7 @@ export function createClient(
     isOver: () => isOver,
     isFull: () => isFull,
     text,
-    /** Rows and approvals; `upTo`: with this frame it was told of all that changed until then. */
+    /** Sends rows and approvals. After this frame the client has all changes up to `upTo`. */
     batch(frame: StreamFrame, about: readonly Topic[], upTo?: number): void {
       if (isOver) return;
       if (upTo !== undefined) number = upTo;
@@ -82,13 +82,13 @@ export function createClient(
       isFull = true;
       miss(threadTopic(thread), before);
     },
-    /** Something lies between what it was told and what comes now. */
+    /** Reports a gap between the last sent event and the next one. */
     reset(topic: Topic, after?: number): void {
       if (isOver) return;
       miss(topic, after);
       if (!isFull) tellMissed();
     },
-    /** Says where it is, so that it can come back to there. `upTo`: rows and approvals. */
+    /** Sends the position, so that the client can return to it. `upTo`: rows and approvals. */
     greet(upTo: number | undefined): void {
       number = upTo;
       if (!isOver && !isFull) listener.send(NOTHING, position());

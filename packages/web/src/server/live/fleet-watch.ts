@@ -1,6 +1,6 @@
-// What machines share, read once for all who look on: workers, queues, who holds what. A look is kept for a
-// moment, so that nobody who asks costs the store more; it is taken again when threads move, and every few
-// seconds, because workers say nothing else than that they are there.
+// Reads workers, queues and leases once for all clients. The result is cached for a moment, so that
+// the number of clients does not change the load of the store. It is read again when threads move,
+// and every few seconds, because workers only send heartbeats.
 import { type Clock, type Outcome, ok } from '@kernmantle/core/base';
 import {
   type Fleet,
@@ -14,13 +14,13 @@ import type { FleetHold, FleetLimit, FleetState, FleetWorker } from '../../model
 
 const ALIVE = THREAD_STATUSES.filter((status) => !isEnded(status));
 const MAX_HELD = 200;
-/** Looks are at least so far apart, and at most so far while somebody listens. */
+/** Shortest time between reads, and longest time while a client is connected. */
 const KEPT_MS = 1000;
 const AGAIN_MS = 3000;
-/** Whoever was lost is shown for a while, so that somebody sees it. */
+/** The view shows a lost worker for some time. */
 const LOST_MS = 10 * 60_000;
 const MAX_LOST = 50;
-/** Who goes by itself was heard of just before. */
+/** A worker that leaves cleanly sent a heartbeat just before. */
 const LEFT_MS = GONE_MS - 2000;
 const NANO = 1e9;
 
@@ -36,7 +36,7 @@ const limitOf = ({ spend_per_day: spend, ...limit }: SharedLimit): FleetLimit =>
   ...(spend === undefined ? {} : { spend_per_day: Number(spend) / NANO }),
 });
 
-/** Those that are there, and those that were and never said that they go. */
+/** Merges the live workers with those that vanished without a sign-off. */
 function createRoll() {
   let known: ReadonlyMap<string, FleetWorker> = new Map();
   return (workers: readonly Omit<FleetWorker, 'gone'>[], now: number): FleetWorker[] => {
@@ -52,7 +52,7 @@ function createRoll() {
   };
 }
 
-/** Threads that somebody holds, the one that moved last first. */
+/** Threads with a lease, the last changed first. */
 async function heldIn(store: Store): Promise<Outcome<FleetHold[]>> {
   const page = await store.query({ status: ALIVE, order_by: 'updated', limit: MAX_HELD });
   if (!page.ok) return page;
@@ -99,16 +99,16 @@ export function createFleetWatch(ports: FleetPorts) {
   let looked: Promise<Outcome<FleetState | null>> | undefined;
   let [since, hasMoved] = [Number.NEGATIVE_INFINITY, false];
   return {
-    /** A thread moved: who holds it may be another. */
+    /** A thread moved, so the owner of its lease may be another. */
     move(): void {
       hasMoved = true;
     },
-    /** Is it time to tell those who listen? */
+    /** True if the next read is due. */
     isDue(): boolean {
       const age = clock.monotonic() - since;
       return fleet !== undefined && (age >= AGAIN_MS || (hasMoved && age >= KEPT_MS));
     },
-    /** At most a second old; null where the store is a file. */
+    /** Returns a result at most a second old, or null if the store is a file. */
     read(): Promise<Outcome<FleetState | null>> {
       if (!fleet) return Promise.resolve(ok(null));
       if (looked && clock.monotonic() - since < KEPT_MS) return looked;

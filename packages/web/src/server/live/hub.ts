@@ -1,6 +1,6 @@
-// Who is told of what happens. All clients share one reader of the store, which begins with the first of
-// them and rests when nobody has asked for a while; where nothing ever ran yet it begins when something
-// does. Positions of clients are the hub's own: see `live/positions.ts`.
+// Sends changes to subscribed clients. All clients share one reader of the store. It starts with
+// the first client and stops after some time without one. If the project has no store yet, it
+// starts when one appears. The hub defines the positions of clients: see `live/positions.ts`.
 import { type Clock, fail, type Outcome, ok, systemRandom } from '@kernmantle/core/base';
 import type { Store } from '@kernmantle/core/store';
 import type { Topic, Totals } from '../../model/api.ts';
@@ -13,10 +13,10 @@ import { createReading, type HubReading } from './reading.ts';
 import { NO_TOTALS } from './totals.ts';
 
 interface HubPorts {
-  /** `not_found` where nothing ever ran. */
+  /** Fails with `not_found` if no thread ever ran. */
   store(): Promise<Outcome<Store>>;
   readonly clock: Clock;
-  /** Somebody is at work on it in this process. */
+  /** True if this process runs the thread. */
   isHere(id: string): boolean;
   /** This project, as workers have to serve it. */
   served(): Outcome<{ project: string; items: string }>;
@@ -25,15 +25,15 @@ interface HubPorts {
 
 const MAX_CLIENTS = 200;
 const MAX_TOPICS = 30;
-/** After this long without clients and questions nothing is read any more. */
+/** The reader stops after this time without clients and requests. */
 const LINGER_MS = 30_000;
 const RETRY_MS = 1000;
 const UNKNOWN: HubPosition = { number: undefined, seqs: new Map() };
 
-/** Everybody who listens, each with where it goes on when reading begins, or begins again. */
+/** All clients, each with its position for the next start of the reader. */
 type HubClients = Map<HubClient, HubPosition>;
 
-/** A reading of the store, while there is one. */
+/** An active reader of the store, if any. */
 type ReadingLife = ReturnType<typeof createReadingLife>;
 
 function createReadingLife(ports: HubPorts, clients: HubClients, onBegin: () => void) {
@@ -64,7 +64,7 @@ function createReadingLife(ports: HubPorts, clients: HubClients, onBegin: () => 
     } else await made.stop();
   }
 
-  /** Begins to read, unless it does; with clients it tries again until there is something to read. */
+  /** Starts the reader if none is active. With clients it retries until a store exists. */
   function wake(): Promise<void> {
     used = clock.monotonic();
     if (reading || isClosed) return Promise.resolve();
@@ -77,7 +77,7 @@ function createReadingLife(ports: HubPorts, clients: HubClients, onBegin: () => 
     return starting;
   }
 
-  /** What happens from now on is not known: numbers that were given before count no more. */
+  /** Stops the reader. Earlier numbers become invalid, because changes are not read from now on. */
   async function rest(): Promise<void> {
     const now = reading;
     reading = undefined;
@@ -101,7 +101,7 @@ function createReadingLife(ports: HubPorts, clients: HubClients, onBegin: () => 
   return {
     wake,
     now: (): HubReading | undefined => reading,
-    /** Up to date with everything that has happened; undefined where nothing ever ran. */
+    /** Returns an up-to-date reader; undefined if no thread ever ran. */
     async settled(): Promise<HubReading | undefined> {
       await wake();
       await reading?.settle();
@@ -118,7 +118,7 @@ function createReadingLife(ports: HubPorts, clients: HubClients, onBegin: () => 
   };
 }
 
-/** Tells a client of what changed while it was away, or that it has to read everything again. */
+/** Sends a client the changes during its absence, or a reset. */
 function tellSince(
   { reader }: HubReading,
   client: HubClient,
@@ -135,7 +135,7 @@ function tellSince(
   for (const frame of roundFrames(missed, topics)) client.batch(frame, topics);
 }
 
-/** From where it is, or from now on; what comes while it is let in waits for that. */
+/** Starts at its position, or now. Changes during the join wait for its end. */
 async function join(
   life: ReadingLife,
   client: HubClient,
@@ -153,7 +153,7 @@ async function join(
     const totals = await reading.reader.totals();
     if (client.isOver() || life.now() !== reading) return;
     const counted = totals.ok ? totals.output : undefined;
-    // Up to the last round of rows; what has moved since is told with the next one, to everybody.
+    // Sends changes up to the last round of rows. Newer ones follow with the next round.
     if (position) tellSince(reading, client, ofAll, position.number, counted);
     reading.listening.add(client);
     reading.soon();
@@ -195,7 +195,7 @@ function subscriptionOf(
       for (const topic of added) client.topics.add(topic);
       const position = after === undefined ? undefined : readPosition(after, mark);
       const seqs = new Map([...(clients.get(client)?.seqs ?? []), ...(position?.seqs ?? [])]);
-      // INVARIANT: however often it changes its mind, only what it listens to is kept of it.
+      // INVARIANT: the position of a client never contains threads outside of its topics.
       for (const thread of seqs.keys()) if (!wanted.has(threadTopic(thread))) seqs.delete(thread);
       clients.set(client, { number: undefined, seqs });
       if (added.length > 0) void join(life, client, added, position);
@@ -226,7 +226,7 @@ export function createHub(ports: HubPorts): Hub {
       const client = createClient({ ...listener, topics }, mark);
       const { after } = listener;
       const position = after === undefined ? undefined : readPosition(after, mark);
-      // Until it reads, nobody knows what happens: whoever waits for that is told to read anew.
+      // No changes are read before the reader starts, so a waiting client must read its snapshot again.
       clients.set(client, position ?? UNKNOWN);
       void join(life, client, topics, position);
       void life.wake();

@@ -1,20 +1,19 @@
-// Where a client of the hub is: the hub's number, with a mark of its process, and how far it was told of
-// each thread that it watches. Nobody else reads these texts; those of another process, or broken ones,
-// know nothing of the hub's number, and then a reset is the answer.
+// Position of a client: number of the hub, mark of its process, and the last event of each watched
+// thread. Only the hub reads this text. A broken text, or one of another process, has no valid
+// number, so its client gets a reset.
 
 export interface HubPosition {
-  /** Up to which change of rows and approvals; undefined: unknown here. */
   readonly number: number | undefined;
-  /** By thread, the last event it was told of. */
+  /** Per thread, the last event that was sent. */
   readonly seqs: ReadonlyMap<string, number>;
 }
 
-/** Longer ones name more threads than anybody watches. */
+/** A longer text names more threads than a client can watch. */
 const MAX_LENGTH = 8192;
 const HEAD = /^([\w-]{1,32})\.(\d{1,15}|x)$/;
 const THREAD = /^([\w-]{1,80})\.(\d{1,15})$/;
 
-/** `number` is undefined while the hub does not look: whatever happens then is not known to it. */
+/** `number` is undefined while the hub has no reader, because changes are then not counted. */
 export function writePosition(
   mark: string,
   number: number | undefined,
@@ -25,7 +24,7 @@ export function writePosition(
   return text;
 }
 
-/** Several, with spaces between them: where they differ, the older counts. */
+/** Reads several positions, separated by spaces. The older one wins. */
 export function readPosition(text: string, mark: string): HubPosition {
   const seqs = new Map<string, number>();
   let number: number | undefined;

@@ -1,6 +1,6 @@
-// The one reader of a store, as long as anybody listens. Heads of threads that move are gathered and read
-// in rounds, at most one every 100 ms and less often when a round takes long, so that those who look on
-// never take much of the process that runs the threads.
+// The one reader of a store, active while there are clients. Heads of changed threads are collected
+// and read in rounds: at most one every 100 ms, and fewer if a round takes long, so that clients
+// take little time from the process that runs the threads.
 import { setImmediate } from 'node:timers/promises';
 import type { Clock, Failure, Outcome } from '@kernmantle/core/base';
 import type { Approval, StoredEvent, ThreadStatus } from '@kernmantle/core/store';
@@ -11,20 +11,20 @@ import { createFleetWatch } from './fleet-watch.ts';
 import { createWatchedThreads } from './watched-threads.ts';
 
 const ROUND_MS = 100;
-/** What takes long is done less often, so that it never takes more than its part of the time. */
+/** A slow operation runs less often, so that it never takes more than its share of the time. */
 const EVENTS = { longest: 1000, share: 1 / 25 };
 const ROWS = { longest: 3000, share: 1 / 60 };
-/** What it takes to send a round to one client, and each row of it, which happens after it. */
+/** Time to send a round to one client, and each of its rows. The sending follows the round. */
 const SENDING_MS = 0.03;
 const ROW_MS = 0.003;
-/** What is committed together is told together. */
+/** Events that are committed together are sent together. */
 const GATHER_MS = 20;
-/** Heads are taken for so long, and then not for a while. */
+/** Time in which heads are taken, followed by a rest. */
 const TAKING_MS = 3;
 const REST_MS = 50;
 /** Approvals are decided and expire without any thread moving. */
 const POLL_MS = 1000;
-/** A process that died says nothing; its lease does. */
+/** A dead process sends no event, so expired leases are polled. */
 const SWEEP_MS = 5000;
 const TROUBLE_MS = 60_000;
 const MAX_TEXT = 64 * 1024;
@@ -33,7 +33,7 @@ interface ReadingPorts extends ReaderPorts {
   /** This project, as workers have to serve it. */
   served(): Outcome<{ project: string; items: string }>;
   onError(error: Error): void;
-  /** The store says nothing any more. */
+  /** Called when the changes of the store end. */
   onEnd(): void;
 }
 
@@ -50,7 +50,7 @@ function createTexts() {
       size += piece.length;
       return size > MAX_TEXT;
     },
-    /** A reply that stands in the journal needs no pieces. */
+    /** A reply in the journal needs no pieces. */
     noteEvents(thread: string, events: readonly StoredEvent[]): void {
       if (events.some(({ type }) => type === 'assistant_message')) texts.delete(thread);
     },
@@ -67,7 +67,7 @@ function createTexts() {
 const nextAfter = (start: number, took: number, { longest, share }: typeof ROWS): number =>
   start + Math.min(longest, Math.max(ROUND_MS, took / share));
 
-/** When the next round begins: never two at once, and none before its time. */
+/** Schedules rounds: never two at once, and none before its time. */
 function createPace(
   clock: Clock,
   round: (isForced: boolean) => Promise<number>,
@@ -75,7 +75,7 @@ function createPace(
 ) {
   let timer: NodeJS.Timeout | undefined;
   let work: Promise<void> = Promise.resolve();
-  /** Not begun yet: who asks for one meanwhile is served by it. */
+  /** A round that has not started yet serves all its callers. */
   let forced: Promise<void> | undefined;
   let [isBusy, isOver] = [false, false];
   let [dueAt, lag] = [0, 0];
@@ -127,13 +127,13 @@ function createPace(
   };
 }
 
-/** Between heads: the store keeps the newest of each thread meanwhile, and is asked less often. */
+/** Rests between heads. The store keeps the newest head of each thread and gets fewer queries. */
 function createRest(clock: Clock) {
   let wokeAt = Number.NEGATIVE_INFINITY;
   let wake: (() => void) | undefined;
   let ending: Promise<unknown> | undefined;
   return {
-    /** What has come until a rest is over is taken at once. */
+    /** Waits between heads. All heads that arrive during a rest are taken at its end. */
     async between(): Promise<void> {
       if (ending || clock.monotonic() - wokeAt < TAKING_MS) return;
       await new Promise<void>((resolve) => {
@@ -143,7 +143,7 @@ function createRest(clock: Clock) {
       wake = undefined;
       wokeAt = clock.monotonic();
     },
-    /** Until everything that has come is taken. */
+    /** Resolves when all waiting heads are taken. */
     async end(): Promise<void> {
       if (wake) {
         ending ??= setImmediate().finally(() => {
@@ -156,7 +156,7 @@ function createRest(clock: Clock) {
   };
 }
 
-/** Rows and approvals of one round, to everybody who wants any of them. */
+/** Sends the rows and approvals of a round to every client of these topics. */
 function tellRound(news: Round, listening: Iterable<HubClient>, number: number): void {
   const made = new Map<string, StreamFrame[]>();
   for (const client of listening) {
@@ -171,7 +171,7 @@ function tellRound(news: Round, listening: Iterable<HubClient>, number: number):
   }
 }
 
-/** Rows and approvals, read in rounds for all who are told of them. */
+/** Reads rows and approvals in rounds for all clients of these topics. */
 function createRounds(ports: ReadingPorts, from: number, trouble: (problem: Failure) => void) {
   const { clock } = ports;
   const reader = createChangeReader(ports, from);
@@ -204,7 +204,7 @@ function createRounds(ports: ReadingPorts, from: number, trouble: (problem: Fail
       moved.set(thread, status);
       reader.move(thread, status);
     },
-    /** Answers how long it took. */
+    /** Runs one round. Returns the time that it took. */
     async run(): Promise<number> {
       const start = clock.monotonic();
       const now = moved;
@@ -224,7 +224,7 @@ function createRounds(ports: ReadingPorts, from: number, trouble: (problem: Fail
   };
 }
 
-/** The same look for all who listen to it, when it is time. */
+/** Sends one read of the fleet to all its clients when it is due. */
 async function tellFleet(
   fleet: ReturnType<typeof createFleetWatch>,
   listening: ReadonlySet<HubClient>,
@@ -244,7 +244,7 @@ export type HubReading = ReturnType<typeof createReading>;
 export function createReading(ports: ReadingPorts, from: number) {
   const { store, clock } = ports;
   const stop = new AbortController();
-  // Begins now: whatever moves while the first look is taken is told in the first round.
+  // Subscribes before the first read, so that changes during the read are in the first round.
   const heads = store.changes({}, stop.signal);
   const texts = createTexts();
   const behind = new Set<string>();
@@ -268,14 +268,14 @@ export function createReading(ports: ReadingPorts, from: number) {
     },
   });
 
-  /** Said now and then, as long as it lasts. */
+  /** Reports a problem at intervals while it lasts. */
   function trouble(problem: Failure): void {
     if (stop.signal.aborted || clock.monotonic() - troubledAt < TROUBLE_MS) return;
     troubledAt = clock.monotonic();
     ports.onError(new Error(problem.error.detail.message));
   }
 
-  /** Answers how much of the time went to rows, which have a time of their own. */
+  /** Returns the time that rows took, because rows have their own schedule. */
   async function flush(isForced: boolean): Promise<number> {
     for (const frame of texts.take()) {
       for (const client of watched.clientsOf(frame.thread)) client.text(frame);
@@ -312,7 +312,7 @@ export function createReading(ports: ReadingPorts, from: number) {
     reader,
     watched,
     fleet,
-    /** Those who are told of rows and approvals. */
+    /** Clients that receive rows and approvals. */
     listening: rounds.listening,
     number: rounds.number,
     lag: pace.lag,
@@ -321,11 +321,11 @@ export function createReading(ports: ReadingPorts, from: number) {
       if (begun.ok) void follow();
       return begun;
     },
-    /** Events now, rows when it is their time. */
+    /** Sends events now, and rows when they are due. */
     flush: () => pace.run(false),
-    /** Somebody came: whatever has moved is told when it is time. */
+    /** Schedules the next round for a new client. */
     soon: () => pace.schedule(),
-    /** What has happened until now is in what the reader knows. */
+    /** Resolves when the reader has read everything that happened before the call. */
     async settle(): Promise<void> {
       await rest.end();
       await pace.run(true);

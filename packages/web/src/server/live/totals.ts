@@ -1,5 +1,5 @@
-// How many threads there are of each group. The registry is counted once, page by page; then every
-// thread that moves says by itself where it belongs. What was pruned is found when it is counted again.
+// Counts threads per group. The registry is counted once, page by page. Then every change of a
+// thread updates the counts. Pruned threads are found by the next full count.
 import { type Clock, type Outcome, ok } from '@kernmantle/core/base';
 import {
   type Approval,
@@ -26,7 +26,7 @@ export const NO_TOTALS: Totals = { waits: 0, at_work: 0, ended: 0, due: 0 };
 export function createTotals(store: Pick<Store, 'query'>, clock: Clock) {
   const groups = new Map<string, StatusGroup>();
   const counts: Record<StatusGroup, number> = { open: 0, asks: 0, ended: 0, hook: 0 };
-  /** Moved while the registry is counted: newer than the page they stand on. */
+  /** Threads that moved during the count. They are newer than their page. */
   const moved = new Set<string>();
   let counting: Promise<Outcome<null>> | undefined;
   let countedAt: number | undefined;
@@ -59,7 +59,7 @@ export function createTotals(store: Pick<Store, 'query'>, clock: Clock) {
   }
 
   return {
-    /** A thread moved; its kind is known from its row or from before. Answers whether that is so. */
+    /** Counts a moved thread. False: its kind is unknown. */
     move(id: string, status: ThreadStatus, kind?: ThreadSummary['kind']): boolean {
       if (counting) moved.add(id);
       const before = groups.get(id);

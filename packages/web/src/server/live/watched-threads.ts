@@ -8,7 +8,7 @@ import type { StreamFrame } from '../../model/api.ts';
 import { inPieces } from './changed.ts';
 import { type HubClient, threadTopic } from './client.ts';
 
-/** At most so many events are read for a client that was away; beyond that it reads the journal itself. */
+/** Bound of events that are read for a client that was away. Beyond it the client reads the journal. */
 const MAX_BEHIND = 2000;
 const PAGE = 250;
 const MAX_FRAME = 64 * 1024;
@@ -72,7 +72,7 @@ export function createWatchedThreads({ store, onRead, onBehind }: WatchedPorts) 
     return { ok: true, output: read.output.map(slimEvent) };
   }
 
-  /** Up to where the others are; what comes then reaches it with them. */
+  /** Reads up to the position of the other clients. Later events reach all of them together. */
   async function catchUp(client: HubClient, thread: string, watched: Watched): Promise<void> {
     for (;;) {
       const [at, cursor] = [client.cursors.get(thread), watched.cursor];
@@ -90,7 +90,7 @@ export function createWatchedThreads({ store, onRead, onBehind }: WatchedPorts) 
         return;
       }
       fanOut(thread, [client], events.output);
-      // It may take some of it before there is more.
+      // Gives the client time to send before the next events.
       await setImmediate();
     }
   }
@@ -108,7 +108,7 @@ export function createWatchedThreads({ store, onRead, onBehind }: WatchedPorts) 
     has: (thread: string): boolean => all.has(thread),
     isAny: (): boolean => all.size > 0,
 
-    /** From `after` on; from now on when it is absent. What cannot be told is a reset. */
+    /** Starts after `after`, or now if absent. Events that cannot be read cause a reset. */
     async join(client: HubClient, thread: string, after: number | undefined): Promise<void> {
       const watched = all.get(thread) ?? { clients: new Set(), cursor: undefined };
       all.set(thread, watched);

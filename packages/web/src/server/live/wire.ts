@@ -1,10 +1,10 @@
-// Frames as they go over the wire. The hub hands one object to many clients; it is put into words once.
+// Frames in their form on the wire. The hub sends one object to many clients; it is serialized once.
 import type { ListedRun, StreamFrame } from '../../model/api.ts';
 
-/** Of one client; beyond these it is told to read anew instead. */
+/** Bounds per client. A client that exceeds them gets a reset. */
 const MAX_PENDING_BYTES = 256 * 1024;
 const MAX_PENDING_EVENTS = 2000;
-/** A client that takes nothing for so long is gone. */
+/** A client that takes nothing for this long is dropped. */
 const MAX_STUCK_MS = 60_000;
 export const ALIVE_MS = 15_000;
 
@@ -12,7 +12,7 @@ const rows = new WeakMap<ListedRun, string>();
 const texts = new WeakMap<StreamFrame, string>();
 const blocks = new WeakMap<StreamFrame, Buffer>();
 
-/** Whoever comes back later is told the same rows in frames of its own. */
+/** A client that reconnects gets the same rows in its own frames. */
 function rowText(row: ListedRun): string {
   const known = rows.get(row);
   if (known !== undefined) return known;
@@ -49,12 +49,12 @@ const eventsIn = (frame: StreamFrame): number =>
     ? (frame.events ?? []).reduce((sum, { events }) => sum + events.length, 0)
     : 0;
 
-/** How much a client has not taken yet, and whether one more frame may be added to it. */
+/** Tracks the bytes that a client has not taken, and decides whether one more frame fits. */
 export function createBacklog(bytes: () => number) {
   let events = 0;
   let stuckSince: number | undefined;
   return {
-    /** A frame that is longer than all that may wait goes out alone. */
+    /** A frame that exceeds the bounds is sent alone. */
     hasRoom(size: number, frame: StreamFrame): boolean {
       const waiting = bytes();
       const fits =
@@ -68,7 +68,7 @@ export function createBacklog(bytes: () => number) {
     add(frame: StreamFrame): void {
       events += eventsIn(frame);
     },
-    /** Answers whether it takes more again, after it did not. */
+    /** True if the client accepts frames again after it was full. */
     taken(frame: StreamFrame): boolean {
       events -= eventsIn(frame);
       if (stuckSince === undefined || bytes() > MAX_PENDING_BYTES / 4) return false;

@@ -1,6 +1,6 @@
-// What waits for a person: the list, the review of one, and the decision. INVARIANT: a decision is about what
-// was shown: whoever decides sends the digest of it back, and it is computed anew before anything is
-// decided; what has changed, was decided or is over is a conflict.
+// Routes for approvals: list, review, decision. INVARIANT: a decision always applies to the content
+// that the person saw. The client sends its digest, and the server computes the digest again before
+// it decides. A request that has changed, was decided or has expired is a conflict.
 import { compact, fail, type Outcome, ok } from '@kernmantle/core/base';
 import { decideApproval, isFileChanged, personAuditRow } from '@kernmantle/core/runtime';
 import type { Approval, Decision, Store } from '@kernmantle/core/store';
@@ -72,7 +72,7 @@ async function findApproval(
 const refuse = (message: string, field: string): Outcome<never> =>
   fail('invalid_input', message, { field });
 
-/** What the words mean for the registry; what does not fit the question is refused. */
+/** Translates a decision for the registry. A decision that does not fit the kind of request is refused. */
 function decisionOf(
   { kind }: Approval,
   wish: DecisionRequest,
@@ -116,7 +116,7 @@ function decisionOf(
   });
 }
 
-/** Who decides about something else than what is there is noted. */
+/** Writes an audit row if the request differs from the one that the person saw. */
 async function conflict(
   store: Store,
   { id, state, thread = '' }: Approval,
@@ -155,7 +155,7 @@ async function decide(
   const said = { ...given.output, why, by, digest };
   const done = await decideApproval(store, id, said, wish.decision === 'answer');
   if (!done.ok) {
-    // The thread goes on and asks again, with what would change now.
+    // The thread resumes and asks again with the current content.
     if (thread !== undefined && isFileChanged(done)) runs.askAgain(thread);
     return done;
   }

@@ -1,4 +1,4 @@
-// `GET cost`, `audit` and `policy`: what the commands of these names print, for the page and for programs.
+// `GET cost`, `audit` and `policy`: output of the commands with these names, for the page and for programs.
 import { compact, fail, type Outcome, ok } from '@kernmantle/core/base';
 import type { AuditFilter } from '@kernmantle/core/kernel';
 import { type CostFigures, reports } from '@kernmantle/core/reports';
@@ -31,7 +31,7 @@ const groupOf = (name: string, sum: CostFigures['total']): CostGroup => {
   return { name, ...figures, ...(sum.estimated && { estimated: true }) };
 };
 
-/** The same figures with one name for what they are of. */
+/** The same figures, with `name` as the key of every group. */
 const asReport = (figures: CostFigures): CostReport => ({
   currency: figures.currency,
   since: figures.since,
@@ -55,7 +55,7 @@ async function readCost(
   if (!since.ok) return since;
   const { costReport } = await reports.cost();
   const opened = await store();
-  // Nothing ran yet: that is an answer.
+  // Without a store the report is empty, not an error.
   if (!opened.ok && opened.error.code !== 'not_found') return opened;
   const figures = await costReport(runtime, opened.ok ? opened.output : undefined, since.output);
   return figures.ok ? ok(asReport(figures.output)) : figures;

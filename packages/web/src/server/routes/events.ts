@@ -1,5 +1,5 @@
-// The journal of a thread: pages of slim events, one with its content, a find in all of it, how something came
-// to be, and what was too long for it.
+// Routes of the journal of a thread: pages of slim events, one event with its content, a search,
+// provenance, and artifacts.
 import { fail, type Json, masked, type Outcome, ok, parseJson } from '@kernmantle/core/base';
 import { slimEvent } from '@kernmantle/core/journal';
 import { reports } from '@kernmantle/core/reports';
@@ -16,7 +16,7 @@ import { findRow, readCount, readQuery } from './request-bodies.ts';
 const DEFAULT_EVENTS = 200;
 const MAX_EVENTS = 2000;
 const CHUNK = 1000;
-/** A find or a filter looks at so many at most, and says so. */
+/** Bound of events that a find or a filter reads. The answer reports when it is reached. */
 const MAX_LOOKED = 200_000;
 const MAX_FOUND = 500;
 const MAX_SEQ = 1e9;
@@ -53,7 +53,6 @@ function pageWish(query: Query): Outcome<PageWish> {
   });
 }
 
-/** Forwards from `after` on. */
 const readAfter = (
   store: Store,
   id: string,
@@ -100,7 +99,7 @@ async function eventPage(
   return ok({ events: events.output.map(slimEvent), first: last === 0 ? 0 : 1, last });
 }
 
-/** Everything that an event says, as text; secrets are masks in it. */
+/** All text of an event, with secrets masked. */
 const wordsOf = ({ type, data }: StoredEvent): string =>
   `${type} ${masked(JSON.stringify(data))}`.toLowerCase();
 
@@ -136,7 +135,7 @@ async function findIn(
   return ok({ seqs, total, isComplete: false });
 }
 
-/** What was too long for the journal; a part of it by its pointer. */
+/** Text that was too long for the journal, or the part that a pointer selects. */
 async function artifactText(
   store: Store,
   id: string,

@@ -1,5 +1,5 @@
-// `GET health`: what `doctor` finds, and how the server itself is. `GET fleet`: who works, what waits for
-// whom and who holds what, and what a larger fleet would need.
+// `GET health`: findings of `doctor`, and figures of the server. `GET fleet`: workers, queues and
+// leases.
 import { type Outcome, ok } from '@kernmantle/core/base';
 import { reports } from '@kernmantle/core/reports';
 import type { FleetState, FleetView, HealthView } from '../../model/api.ts';
@@ -8,11 +8,11 @@ import type { AddRoutes, WebParts } from '../context.ts';
 import { needs } from '../roles.ts';
 import { readQuery } from './request-bodies.ts';
 
-/** Findings look through all items: whoever asks again at once is told the same. */
+/** Findings read all items, so the answer is cached for a short time. */
 const KEPT_MS = 3000;
 const MB = 1024 * 1024;
 
-/** One look at a time, however many ask and however long it takes. */
+/** Runs one check at a time for any number of clients. */
 function createFindings({ runtime, clock, env }: WebParts) {
   let found: ReturnType<typeof look> | undefined;
   let until = 0;
@@ -32,7 +32,7 @@ function createFindings({ runtime, clock, env }: WebParts) {
   };
 }
 
-/** Where nothing ever ran there is no store, and so no fleet. */
+/** Returns null if there is no store, because no thread ever ran, or if the store has no fleet. */
 async function fleetOf({ hub, store }: WebParts): Promise<Outcome<FleetState | null>> {
   const opened = await store();
   if (!opened.ok) return opened.error.code === 'not_found' ? ok(null) : opened;

@@ -1,7 +1,7 @@
-// Acts are done once: whoever sends one again under the same `idempotency-key`, because an answer was lost or
-// a button was pressed twice, gets the answer of the first and nothing is done. Another act under a key that
-// was used is refused: it would be told that it is done. What is remembered is bounded; signals to threads
-// carry the key into the registry, so that they are the same after a restart.
+// Runs an action once per `idempotency-key`. A repeated request gets the first answer, and nothing
+// else happens. Another body under a used key is refused, because the client would take the old
+// answer for its own. The memory is bounded. Signals carry the key into the registry, so they stay
+// unique after a restart.
 import { createHash } from 'node:crypto';
 import { canonicalJson, createRecent, fail, type Outcome } from '@kernmantle/core/base';
 import type { Context } from 'hono';
@@ -11,24 +11,23 @@ import type { ApiEnv } from '../context.ts';
 const KEPT = 2000;
 const KEY = /^[\x21-\x7e]{1,200}$/;
 
-/** What says that nothing was done, and that another try may go better. */
+/** Errors after which nothing has happened and a retry can succeed. */
 const TRY_AGAIN: ReadonlySet<string> = new Set(['unavailable', 'internal_error', 'store_busy']);
 
 type Once = (
   context: Context<ApiEnv>,
-  /** `key`: what a signal is called, the same for the same act. */
+  /** The `key` names the signal. It is the same for a retry. */
   work: (key: string | undefined) => Promise<Outcome<unknown>>,
 ) => Promise<Response>;
 
 interface Done {
-  /** What was asked for. */
   readonly wish: string;
   readonly outcome: Promise<Outcome<unknown>>;
 }
 
 const digestOf = (text: string): string => createHash('sha256').update(text).digest('base64url');
 
-/** `kept`: of how many the answers are remembered. */
+/** `kept` is the number of remembered answers. */
 export function createOnce(kept = KEPT): Once {
   const done = createRecent<string, Done | null>(kept);
   return async (context, work) => {
@@ -50,7 +49,7 @@ export function createOnce(kept = KEPT): Once {
     }
     const under = known ?? { wish, outcome: work(`web:${name}`) };
     done.set(name, under);
-    // What broke says nothing of what was asked for: the next one tries it again.
+    // An exception is no answer to the request, so a retry runs the action again.
     under.outcome.catch(() => done.set(name, null));
     const outcome = await under.outcome;
     if (!outcome.ok && TRY_AGAIN.has(outcome.error.code)) done.set(name, null);

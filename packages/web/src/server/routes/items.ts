@@ -1,5 +1,5 @@
-// `GET items` and `items/KIND/ID`: what there is, what each item may do, and what came of it. Nothing of an
-// item is run or expanded here; one with errors is shown with them.
+// `GET items` and `items/KIND/ID`: the items, their rights, and their runs. No item is run or
+// expanded here. An item with errors is listed with them.
 import {
   compact,
   fail,
@@ -46,7 +46,7 @@ interface Query {
   readonly cursor?: string;
 }
 
-/** As whoever looks at the page may see it. */
+/** Actor of runtime calls, so that policies of the web surface apply. */
 const asked = ({ who }: WebAsker) => ({ surface: 'web', name: who });
 
 async function listItems(
@@ -87,7 +87,7 @@ function listedItem({ library }: WebParts['runtime'], item: JsonObject): ListedI
   };
 }
 
-/** One field of the form each, whatever kind of item asks for them. */
+/** Inputs of the form, for every kind of item. */
 function inputsOf(item: Item, shown: Json | undefined): ItemInput[] {
   if (item.kind === 'directive')
     return (item.directive?.inputs ?? []).map((input) => ({ ...input }));
@@ -114,7 +114,7 @@ function limitsOf(explained: JsonObject | undefined): LimitMeter[] {
   });
 }
 
-/** Why the page cannot start it, one line each; none: it can. */
+/** Reasons why the page cannot start it, one line each. Empty: it can. */
 function missingOf(item: Item, { runtime }: WebParts): string[] {
   const errors = item.diagnostics.filter(({ severity }) => severity === 'error');
   const wrong = errors.map(({ line, message }) => `line ${line}: ${message}`);
@@ -132,7 +132,7 @@ function missingOf(item: Item, { runtime }: WebParts): string[] {
   return [...wrong, ...missing.map((part) => `it declares no <${part}>`), ...closed];
 }
 
-/** How often it ran, and how often something was refused in it. */
+/** Number of runs, and of refusals in them. */
 async function historyOf(
   { store }: WebParts,
   item: Item,
@@ -159,7 +159,7 @@ function pieceOf(text: string, offset: number): LongText {
   return end < bytes.length ? { ...piece, next: end } : piece;
 }
 
-/** Tiers, then model ids, as the configuration of models has them. */
+/** Names of tiers, then model ids, from the model configuration. */
 const modelNames = (models: Json): string[] =>
   ['tiers', 'models'].flatMap((table) => {
     const rows = getOwn(models, table);
@@ -182,7 +182,7 @@ async function viewItem(
   const item: Item = found.output;
   const meta = getOwn(shown.output, 'item');
   const { explainItem } = await reports.explain();
-  // What has errors may do nothing that could be explained.
+  // A directive or tool with errors has no rights to explain.
   const explained = kind === 'knowledge' ? undefined : await explainItem(runtime, kind, item.id);
   const history = await historyOf(parts, item);
   if (!history.ok) return history;

@@ -1,5 +1,5 @@
-// What is asked of `/api`, read strictly: a field or a parameter that nobody knows is refused, texts and
-// numbers have bounds, and what comes out is of the type that is written down in `model/api.ts`.
+// Reads requests of `/api` strictly. An unknown field or parameter is refused, texts and numbers
+// have bounds, and the result has the type from `model/api.ts`.
 import {
   didYouMean,
   fail,
@@ -32,7 +32,7 @@ const MAX_NAME = 200;
 const MAX_WORDS = 100_000;
 const MAX_WHY = 2000;
 
-/** A text of at most so many characters. */
+/** Parses a text with at most this many characters. */
 const words =
   (max: number, min = 0): Rule<string> =>
   (value, place) =>
@@ -45,7 +45,7 @@ const why = words(MAX_WHY);
 const object: Rule<JsonObject> = (value, place) =>
   isObject(value) ? value : wrongType(place, 'an object', value);
 
-/** As limits are called; the one on time is called by its unit as well. */
+/** Names of limits. Time also has a name with its unit. */
 const LIMITS = [
   ...(['turns', 'tokens', 'input_tokens', 'output_tokens', 'spawns', 'duration'] as const),
   ...(['duration_seconds', 'spend', 'context', 'depth', 'tool_calls'] as const),
@@ -113,7 +113,7 @@ type BudgetChange = {
 const present = (value: JsonObject): JsonObject =>
   Object.fromEntries(Object.entries(value).filter(([, field]) => field !== null));
 
-/** What is empty is absent; `duration_seconds` is `duration`. */
+/** Drops empty fields and renames `duration_seconds` to `duration`. */
 function renamed(body: JsonObject): JsonObject {
   const wish = present(body);
   if (!isObject(wish.limits)) return wish;
@@ -122,7 +122,7 @@ function renamed(body: JsonObject): JsonObject {
   return { ...wish, limits: { ...others, ...time } };
 }
 
-/** The body as a wish of this kind; every problem is named by its field. */
+/** Parses a body of this kind. An error names its field. */
 export async function readWish<Kind extends keyof typeof RULES>(
   context: Context<ApiEnv>,
   kind: Kind,
@@ -144,7 +144,7 @@ export async function readWish<Kind extends keyof typeof RULES>(
   });
 }
 
-/** Parameters of the address by name; one that comes twice or that nobody knows is refused. */
+/** Parameters of the address by name. A repeated or unknown one is refused. */
 export function readQuery<const Name extends string>(
   context: Context<ApiEnv>,
   names: readonly Name[],
@@ -190,7 +190,7 @@ export async function findRow(
   const row = await store.output.thread(id.output);
   if (row.ok) return ok({ store: store.output, row: row.output });
   if (row.error.code !== 'not_found') return row;
-  // Its account outlives it.
+  // The account of a thread remains after the thread was pruned.
   const account = await store.output.budgets([id.output]);
   if (!account.ok) return row;
   const message = `thread \`${id.output}\` was pruned: its journal is gone, what it cost still counts`;

@@ -1,7 +1,7 @@
-// `GET scripts`, `scripts/ID` and `POST scripts/ID/run`: files of the project that `km script` would run.
-// A `.mld` file is a script, and so is a `.md` file that is no item and holds a statement. They are found by a walk that has an end, follows no links and leaves the project nowhere; what may be
-// read is decided by the policy of the page, what a run may do by that of scripts, as if it were typed in a
-// terminal: so only who may also decide runs one.
+// `GET scripts`, `scripts/ID` and `POST scripts/ID/run`: files of the project that `km script` would run. A `.mld`
+// file is a script, and so is a `.md` file that is not an item and has a statement. The search is bounded, follows no
+// links and stays in the project. The policy of the page decides which files are readable; the policy of scripts
+// decides what a run may do, as in a terminal. Therefore only the role `approve` can run one.
 import { type Dirent, readdirSync, realpathSync, statSync } from 'node:fs';
 import { join, resolve } from 'node:path';
 import {
@@ -34,18 +34,18 @@ const MAX_BYTES = 1024 * 1024;
 const MAX_EFFECTS = 1000;
 const MAX_TEXT = 64 * 1024;
 const MAX_NODES = 1000;
-/** More of them wait for nobody: each may start processes. */
+/** More runs are refused instead of queued: each may start processes. */
 const AT_ONCE = 4;
-/** Runs whose answer is kept for whoever asks again: they are long. */
+/** Bound of cached answers for retries. The answers are large. */
 const MAX_KEPT = 20;
 const LONGEST_MS = 10 * 60_000;
 
 const isScriptName = (name: string): boolean => /\.(mld|md)$/.test(name);
 const isSkipped = (name: string): boolean => name.startsWith('.') || name === 'node_modules';
-/** Is there a line that could be a statement, or a fence that holds some? The parser has the last word. */
+/** Finds a possible statement or fence. The parser decides. */
 const mayHoldStatement = (text: string): boolean => /^[ \t]*\/[a-z@=]|mlld-run/m.test(text);
 
-/** May whoever looks at the page read this file? */
+/** Checks that policies for the web surface allow reading this file. */
 function createReadCheck({ policies, library }: Runtime): (path: string) => Outcome<null> {
   const check = createCeilingVerifier(
     policies().policy.ceilings('web'),
@@ -108,7 +108,7 @@ interface FoundScript {
   readonly text: string;
 }
 
-/** Under the project, by no link, and not in what is hidden. */
+/** Finds a script inside the project. Links and hidden folders are refused. */
 function findScript(runtime: Runtime, id: string): Outcome<FoundScript> {
   const parts = id.split('/');
   const isPlain = parts.every((part) => part !== '' && !isSkipped(part) && !part.includes('\\'));
@@ -138,7 +138,7 @@ const OUTCOMES: Readonly<Record<string, string>> = {
   cancelled: 'interrupted',
 };
 
-/** As it was shown; what was told piece by piece too. */
+/** Effect as the page gets it: secrets masked and texts cut. */
 const effectOf = ({ kind, text, target, labels, taint, line }: ScriptEffect) => ({
   kind,
   text: masked(text.slice(0, MAX_TEXT)),
@@ -163,7 +163,7 @@ function faultOf({ fault, diagnostics }: WatchedEnd): Pick<RunView, 'fault'> {
   };
 }
 
-/** One run, watched to its end. Whoever asked and is gone does not keep it going. */
+/** Runs a script to its end. A client that disconnects aborts the run. */
 async function runScript(
   { runtime }: WebParts,
   script: FoundScript,
@@ -202,7 +202,7 @@ async function runScript(
   };
 }
 
-/** A few at a time, each with an end, each a row of the audit. */
+/** Runs a few scripts at a time, each with a time limit and an audit row. */
 function createScriptRuns(parts: WebParts) {
   let running = 0;
   return async (

@@ -1,5 +1,5 @@
-// What a person, or a program with the role, does to a thread. Every act is done once under its key, is a row
-// of the audit with who did it, and answers with how the thread stands then.
+// Routes that act on a thread. An action runs once per idempotency key, writes an audit row with
+// its actor, and returns the status of the thread after it.
 import { compact, type Json, type JsonObject, type Outcome, ok } from '@kernmantle/core/base';
 import { type Actor, endThread, signalThread } from '@kernmantle/core/runtime';
 import type { Store, ThreadRow } from '@kernmantle/core/store';
@@ -21,7 +21,7 @@ interface SteeredThread {
 
 type SteerWork = (context: Context<ApiEnv>, place: SteeredThread) => Promise<Outcome<unknown>>;
 
-/** A signal that it hears at its next step. */
+/** Sends a signal that the thread handles at its next step. */
 const told = (
   { store, row, by, key }: SteeredThread,
   kind: Parameters<typeof signalThread>[2],
@@ -64,11 +64,11 @@ const resume =
     return wish.ok ? await runs.resume(row.id, wish.output, context.get('asker')) : wish;
   };
 
-/** An event as JSON; null where that side had ended. */
+/** Returns an event as JSON, or null if that side has ended. */
 const sideOf = (event: object | undefined): Json =>
   event === undefined ? null : maskedJson(JSON.parse(JSON.stringify(event)) as Json);
 
-/** Again from its journal, without a model and without tools; nothing of it stays. */
+/** Replays the journal without a model and without tools. Nothing is stored. */
 const replay =
   ({ runtime }: WebParts): SteerWork =>
   async (context, { row }) => {

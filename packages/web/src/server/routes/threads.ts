@@ -1,4 +1,4 @@
-// Threads: the list, one of them, its tree, what it cost and what it ran; and starting one.
+// Routes of threads: list, view, tree, cost, items that ran; and the start of a thread.
 import { fail, type JsonObject, type Outcome, ok } from '@kernmantle/core/base';
 import { reports } from '@kernmantle/core/reports';
 import {
@@ -101,11 +101,11 @@ async function pageOf(store: Store, wanted: WantedThreads) {
   if (!page.ok || since === 0) return page;
   const time = filter.order_by === 'updated' ? 'updated' : 'created';
   const rows = page.output.rows.filter((row) => row[time] >= since);
-  // The newest come first: after one that is too old there is none left.
+  // Rows are sorted newest first, so all rows after the first old one are old.
   return ok(rows.length < page.output.rows.length ? { rows } : page.output);
 }
 
-/** On the first page stands everything that is not over, however old it is. */
+/** The first page contains every thread that has not ended, however old it is. */
 async function openRows(
   store: Store,
   { filter, cursor, since }: WantedThreads,
@@ -117,7 +117,7 @@ async function openRows(
   return page.ok ? ok(page.output.rows) : page;
 }
 
-/** Names for a filter: read once, then as rows come by. */
+/** Names for a filter: read once, then extended by new rows. */
 function createNames() {
   const names = new Set<string>();
   let hasRead: Store | undefined;
@@ -165,7 +165,7 @@ function createListing({ hub, store }: WebParts) {
   };
 }
 
-/** Everything below the thread's root, the oldest first. */
+/** All descendants of the root of the thread, oldest first. */
 async function treeOf(
   { hub }: WebParts,
   store: Store,
@@ -177,7 +177,7 @@ async function treeOf(
   return rows.ok ? ok({ rows: rows.output }) : rows;
 }
 
-/** What ran does not change; only whether its files still say the same does. */
+/** Describes the items that ran. Only the check against the current files can change. */
 async function ranOf(
   { runtime }: WebParts,
   store: Store,

@@ -1,5 +1,5 @@
-// What a person is shown before they decide: exactly what would be done, where it came from, who asks and what
-// the thread holds. Facts first; what the model said stands apart.
+// Builds the review that a person reads before a decision: the exact effect, its provenance, the
+// requesting thread and its rights. The text of the model is separate from the facts.
 import {
   fail,
   getOwn,
@@ -28,10 +28,10 @@ import { ceilingsOf } from './thread-view.ts';
 
 const MAX_SAYS = 8000;
 const MAX_APPROVALS = 1000;
-/** As whoever asked cut it. */
+/** Marks a text that the requester has cut. */
 const CUT = / …$/;
 
-/** What it is about, as far as it comes from a thread. */
+/** Facts about the thread of the request. Absent if it has none. */
 interface Story {
   readonly row: ThreadRow;
   readonly book: CallBook;
@@ -39,7 +39,7 @@ interface Story {
   readonly events: CallEvents;
 }
 
-/** The call that asks; a right or a question is asked for in a call, too. */
+/** The call of the request. Rights and questions are also requested in a call. */
 function entryOf({ calls }: CallBook, { id, binding }: Approval): Call | undefined {
   const named = plainText(binding.call ?? '');
   return calls.list().findLast((call) => call.approval?.id === id) ?? calls.find(named);
@@ -62,7 +62,7 @@ async function storyOf(
   return ok({ row: row.output, book: book.output, ...(entry && { entry }), events: events.output });
 }
 
-/** The whole of what was cut for the list, where the call still has it; a guard may have changed it. */
+/** Full text of a value that the list cuts, if the call still has the same value. A guard may have changed it. */
 function wholeValue(name: string, shown: Json, story: Story | undefined): Json {
   if (typeof shown !== 'string' || !CUT.test(shown) || !story?.entry) return shown;
   const given = getOwn(givenTo(story.entry, story.events), name);
@@ -100,7 +100,7 @@ export async function reviewedArgument(
   return story.ok ? ok(masked(textOf(wholeValue(name, value, story.output)))) : story;
 }
 
-/** What the tool does, and how much of a risk its rights are. */
+/** Effect of the tool, and the risk tier of its rights. */
 function toolFacts(library: Library, { shown }: Approval): Partial<ApprovalReview> {
   const { tool } = shown;
   if (typeof tool !== 'string') return {};
@@ -169,7 +169,7 @@ async function limitPart(
   });
 }
 
-/** What the model said with the call. */
+/** Text of the model reply that contains the call. */
 function saysOf(events: CallEvents | undefined): { says?: string } {
   const blocks = events?.reply?.data.injected ? [] : (events?.reply?.data.content ?? []);
   const text = blocks
@@ -199,7 +199,7 @@ function wordsOf({ kind, shown }: Approval): Partial<ApprovalReview> {
 const textsIn = (value: Json | undefined): string[] =>
   Array.isArray(value) ? value.map((one) => masked(plainText(one))) : [];
 
-/** Which arguments are tainted and what was done before, as it was noted when it was asked. */
+/** Tainted arguments and earlier calls, as recorded with the request. */
 function toldOf({ kind, shown }: Approval): Partial<ApprovalReview> {
   if (kind !== 'call') return {};
   const tainted = Object.entries(isObject(shown.tainted) ? shown.tainted : {}).map(
@@ -234,7 +234,7 @@ async function provenanceOf(store: Store, { entry, row }: Story): Promise<Partia
   if (seq === undefined) return {};
   const { explainRefusal } = await reports.provenance();
   const told = await explainRefusal(store, row.id, { seq });
-  // Where nothing can be told the review goes on without.
+  // If the provenance is not available, the review omits it.
   return told.ok ? { provenance: told.output } : {};
 }
 

@@ -1,5 +1,5 @@
-// One call: what it was given and where that came from, which gates it passed, and in a few words what came
-// of it. Said in words of ours; what a model or a tool wrote is handed on as foreign text.
+// Facts about one call: its arguments and their origin, its gates, and its outcome in a short text
+// of our own. Text of a model or a tool is passed on as untrusted text.
 import {
   getOwn,
   isObject,
@@ -18,7 +18,7 @@ import { formatPermission, permissionFor, type Scope } from '@kernmantle/core/tr
 import type { ArgumentView, Gate } from '../../model/api.ts';
 import { textOf } from './text-piece.ts';
 
-/** Longer than this is opened by whoever wants to see it. */
+/** Longer texts are loaded only when the user opens them. */
 const MAX_SHOWN = 2000;
 const MAX_ARGUMENTS = 200;
 
@@ -35,7 +35,7 @@ async function eventAt(
   return ok(event?.ok ? event.output : undefined);
 }
 
-/** The events of a call, as far as there are some. */
+/** Events of a call, as far as they exist. */
 export interface CallEvents {
   readonly call?: RecordedOf<'tool_call'>;
   readonly denial?: RecordedOf<'permission_denied'>;
@@ -61,7 +61,7 @@ export async function callEvents(
   return ok(found);
 }
 
-/** What it was given: of a tool its parameters; as the model wrote it when it did not begin. */
+/** Arguments of the call: the parameters of a tool, or the text of the model if the call did not start. */
 export function givenTo({ id }: Call, { call, reply }: CallEvents): JsonObject {
   const block = reply?.data.content.find((one) => one.type === 'tool_call' && one.id === id);
   const written = block?.type === 'tool_call' ? block.arguments : undefined;
@@ -71,7 +71,7 @@ export function givenTo({ id }: Call, { call, reply }: CallEvents): JsonObject {
   return isObject(given) ? given : { value: given };
 }
 
-/** Why an argument may steer, in words. */
+/** Reasons why an argument may steer. */
 const ORIGINS: Readonly<Record<string, string>> = {
   said: 'said by the user or the directive',
   result: 'field of a trusted result',
@@ -94,7 +94,7 @@ function rolesOf(library: Library, tool: string): ReadonlyMap<string, string> {
   return new Map(named.flatMap(({ name, role }) => (role === undefined ? [] : [[name, role]])));
 }
 
-/** One argument as it would be sent; the beginning of it when it is long. */
+/** One argument in its exact form, or its start if it is long. */
 export function argumentView(
   name: string,
   value: Json,
@@ -135,7 +135,7 @@ export function argumentsOf(library: Library, entry: Call, events: CallEvents): 
     );
 }
 
-/** The fault that it came to, if it came to one. */
+/** Returns the fault of the call, if any. */
 export function faultOf({
   denial,
   result,
@@ -157,11 +157,11 @@ const AT: Readonly<Record<string, Stage>> = {
   primitive: 'run',
 };
 
-/** Of those that do not say who refused: what the fault names. */
+/** Stage of the refusal. If the denial has none, the fields of the fault decide. */
 function refusedAt(call: Call, detail: JsonObject): Stage | undefined {
   const stage = call.denial?.stage;
   const isMissing = typeof detail.missing === 'string' && detail.missing !== '';
-  // A right is looked at again where it is known what the call leads to; nothing is done before that.
+  // A primitive checks rights again when the target is known, before any effect.
   const isRefused = isMissing || typeof detail.rule === 'string';
   if (stage === 'primitive' && isRefused) return 'right';
   if (stage !== undefined && Object.hasOwn(AT, stage)) return AT[stage];
@@ -177,7 +177,7 @@ const ruleIn = (detail: JsonObject): string => {
   );
 };
 
-/** The gates in their order: what is before the one that refused was passed, what is after was not reached. */
+/** Gates in order. Those before the refusing gate were passed, those after it were not reached. */
 export function gatesOf(entry: Call, events: CallEvents): Gate[] {
   const fault = faultOf(events);
   const detail = fault?.detail ?? {};
@@ -206,7 +206,7 @@ export function gatesOf(entry: Call, events: CallEvents): Gate[] {
   });
 }
 
-/** In one line, without foreign text. */
+/** Outcome in one line, without untrusted text. */
 export function verdictOf(gates: readonly Gate[]): string {
   const stop = gates.find(({ state }) => state === 'refused' || state === 'asks');
   if (stop?.state === 'asks') return 'Waits for a person; nothing was done';
@@ -218,7 +218,7 @@ export function verdictOf(gates: readonly Gate[]): string {
   return run?.state === 'open' ? 'Under way' : 'Nobody knows whether it took effect';
 }
 
-/** What helps: what the rules themselves name, and the line that would grant what is missing. */
+/** Remedies: those that the rules name, and the line that would grant the missing right. */
 export function waysOut({ detail }: { detail: JsonObject }): string[] {
   const ways = textsAt(detail, 'ways');
   const missing = plainText(detail.missing ?? '');

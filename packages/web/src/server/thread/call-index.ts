@@ -1,6 +1,6 @@
-// The journals of threads by their calls: what was asked for, allowed, refused, done. A journal only grows,
-// so each is read once and from where it was left; what is kept of a call are names and numbers, its
-// content stays in the store.
+// Projects the journal of a thread to its calls: requests, approvals, refusals, results. A journal
+// only grows, so each is read once and continued from the last position. The cache keeps names and
+// numbers; the content stays in the store.
 import { createRecent, type Outcome, ok } from '@kernmantle/core/base';
 import { calls, decode, type Recorded, type RecordedOf, replyText } from '@kernmantle/core/journal';
 import type { Store } from '@kernmantle/core/store';
@@ -11,7 +11,7 @@ type CallState = ReturnType<typeof calls.initial>;
 export interface CallBook {
   readonly calls: CallState;
   readonly start: StartData | undefined;
-  /** Of the last request: what it could have answered, and how long it was. */
+  /** Bounds and size of the last request to the model. */
   readonly last: { maxTokens: number; tokens: number; bytes: number; model: string };
   /** How often each approved right was used. */
   readonly used: ReadonlyMap<string, number>;
@@ -85,7 +85,7 @@ export interface CallBooks {
 
 const known = new WeakMap<object, CallBooks>();
 
-/** One for each project that is served: whoever asks about a thread reads its journal on, not again. */
+/** Returns the cache of the project. It reads only new events of a journal. */
 export function callBooksOf(runtime: object): CallBooks {
   const books = known.get(runtime) ?? createCallBooks();
   known.set(runtime, books);
@@ -111,7 +111,7 @@ function createCallBooks(): CallBooks {
       if (!page.ok) return page;
       for (const stored of page.output) {
         const read = decode(stored);
-        // What cannot be read is told where events are listed.
+        // The list of events reports rows that cannot be read.
         if (read.ok) note(book, read.output);
         book.seq = stored.seq;
       }

@@ -14,7 +14,6 @@ import { PIECE_BYTES, textOf, textPiece } from './text-piece.ts';
 const MAX_ARTIFACTS = 20;
 const ARTIFACT = /sha256:[0-9a-f]{64}/g;
 
-/** The call of an event. */
 function entryFor({ calls }: CallBook, data: JsonObject): Call | undefined {
   const id = data.call_id;
   return typeof id === 'string' ? calls.find(id) : undefined;

@@ -1,5 +1,5 @@
-// What a thread may do, and what came of each right: a call exercises the right to call its tool and those
-// that the tool's chain requires, on what it was aimed at.
+// Computes the rights of a thread and their use. A call uses the right to call its tool and the
+// rights that the chain of the tool requires, for the targets of the call.
 import { getOwn, type JsonObject, plainText } from '@kernmantle/core/base';
 import type { Library } from '@kernmantle/core/items';
 import type { Call } from '@kernmantle/core/journal';
@@ -19,7 +19,7 @@ import type { CallBook } from './call-index.ts';
 const scopeIn = (scope: JsonObject | undefined): Scope =>
   Object.fromEntries(Object.entries(scope ?? {}).map(([name, value]) => [name, plainText(value)]));
 
-/** What the chain of a tool requires for this action; unknown tools require what nobody knows. */
+/** Rights that the chain of a tool requires for this action. Empty for an unknown tool. */
 export function requiredBy(library: Library, tool: string, action: string | undefined): string[] {
   const chain = library.chain(tool);
   if (!chain.ok) return [];
@@ -31,7 +31,7 @@ export function requiredBy(library: Library, tool: string, action: string | unde
   return [...new Set([...own, ...others].map(normalizeCapability))];
 }
 
-/** The rights that a call exercises; a target stands for a path, a host or an id. */
+/** Rights that a call uses. A target is a path, a host or an id. */
 function needsOf(library: Library, { tool, action, target = '' }: Call): Need[][] {
   const places = target.split(' ').filter((place) => place !== '');
   const needs = requiredBy(library, tool, action).map((capability): Need[] => {
@@ -54,7 +54,7 @@ interface Tally {
   asks: boolean;
 }
 
-/** Of those that allow one of these, else of those of that name: the first. */
+/** Returns the first right that allows one of the needs, else the first right with the same name. */
 function rightFor(
   rights: readonly Tally[],
   needs: readonly Need[],
@@ -106,7 +106,7 @@ const granted = ({ start }: CallBook): Tally[] =>
     }),
   );
 
-/** The rights that let this call through; that to call the tool only where there is no narrower one. */
+/** Rights that allow this call. The right to call the tool counts only without a narrower one. */
 function lettingThrough(library: Library, book: CallBook, entry: Call): string {
   const { catalog } = library.capabilities();
   const rights = granted(book);
@@ -120,18 +120,17 @@ function lettingThrough(library: Library, book: CallBook, entry: Call): string {
   return others.join(', ') || tool;
 }
 
-/** `call 3 of 40`. */
 function countedAs({ calls, start }: CallBook, { id }: Call): string {
-  // What opens the conversation is the harness's own.
+  // Calls of turn 0 belong to the harness, not to the model.
   const own = calls.list().filter(({ turn }) => turn > 0);
   const at = own.findIndex((call) => call.id === id) + 1;
   if (at === 0) return '';
   const max = Number(getOwn(getOwn(start?.limits, 'tool_calls'), 'value') ?? Number.NaN);
-  // One that was raised since is not known here.
+  // A limit that was raised later is not included here.
   return max >= at ? `call ${at} of ${max}` : `call ${at}`;
 }
 
-/** Gates that were passed say by what. */
+/** Adds the reason to each gate that the call passed. */
 export function gatesWithReasons(
   gates: readonly Gate[],
   library: Library,
@@ -148,7 +147,7 @@ export function gatesWithReasons(
   );
 }
 
-/** Those in force at the start in their order, then what people approved since. */
+/** Lists the rights at the start in their order, then the approved ones. */
 export function usesOfRights(
   library: Library,
   book: CallBook,

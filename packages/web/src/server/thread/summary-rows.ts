@@ -69,7 +69,7 @@ const METERS = [
   ...(['input_tokens', 'output_tokens'] as const),
 ];
 type MeterName = (typeof METERS)[number];
-/** Those that the registry keeps accounts of, with what is set aside. */
+/** Limits with an account in the registry, which includes reservations. */
 const CHARGED: ReadonlySet<string> = new Set<BudgetKind>([
   'spawns',
   'tokens',
@@ -83,7 +83,7 @@ type Budgets = ReadonlyMap<
   { used: Readonly<Record<string, bigint>>; reserved: Readonly<Record<string, bigint>> }
 >;
 
-/** As people count: seconds, units of the currency. */
+/** Converts a limit to the units of the page: seconds and currency. */
 function meterOf(
   name: MeterName,
   { id, cost }: ThreadSummary,
@@ -278,7 +278,7 @@ function rowOf(
 /** Statuses in which a thread without a lease waits for a worker. */
 const QUEUED: ReadonlySet<string> = new Set(['spawning', 'running', 'terminating', 'interrupted']);
 
-/** Where the thread runs. A store of a fleet tells the worker or the queue. */
+/** Process or queue of the thread. A fleet store returns the worker or the queue. */
 function placeOf(
   { id, owner, status, tenant = '', project, items = '' }: ThreadSummary,
   { store, isHere }: RowPorts,

@@ -1,21 +1,21 @@
-// Long texts in pieces: by bytes, and never through the middle of a character.
+// Splits long texts into pieces by bytes, never inside a character.
 import { fail, getOwn, isObject, type Json, type Outcome, ok } from '@kernmantle/core/base';
 import type { LongText } from '../../model/api.ts';
 
 export const PIECE_BYTES = 64 * 1024;
 
-/** A byte that goes on with a character. */
+/** True for a UTF-8 continuation byte of a character. */
 const isInside = (byte: number | undefined): boolean =>
   byte !== undefined && (byte & 0xc0) === 0x80;
 
-/** The piece from `offset` on; past the end it is empty. */
+/** Returns the piece from `offset` on. Beyond the end it is empty. */
 export function textPiece(text: string, offset = 0, length = PIECE_BYTES): LongText {
   const bytes = Buffer.from(text);
   let from = Math.min(offset, bytes.length);
   while (isInside(bytes[from])) from += 1;
   let to = Math.min(bytes.length, from + Math.min(length, PIECE_BYTES));
   if (to < bytes.length) while (to > from && isInside(bytes[to])) to -= 1;
-  // A character is longer than what was asked for: it comes whole.
+  // A character that is longer than the requested piece is returned whole.
   if (to === from && to < bytes.length) for (to += 1; isInside(bytes[to]); ) to += 1;
   return {
     text: bytes.subarray(from, to).toString(),
@@ -25,7 +25,7 @@ export function textPiece(text: string, offset = 0, length = PIECE_BYTES): LongT
   };
 }
 
-/** `/items/3/text`: the part that this points to, as RFC 6901 has it. */
+/** Returns the part that a JSON pointer selects, such as `/items/3/text` (RFC 6901). */
 export function partAt(value: Json, pointer: string): Outcome<Json> {
   if (pointer !== '' && !pointer.startsWith('/')) {
     return fail('invalid_input', '`field` starts with /, such as /content');
@@ -39,6 +39,6 @@ export function partAt(value: Json, pointer: string): Outcome<Json> {
   return ok(part ?? null);
 }
 
-/** A text as it is, everything else as JSON. */
+/** Returns a text unchanged, and everything else as JSON. */
 export const textOf = (value: Json): string =>
   typeof value === 'string' ? value : JSON.stringify(value, null, 2);

@@ -1,5 +1,5 @@
-// One thread as its page shows it: what it may do and did, what waits, what can be asked of it, and how far
-// its limits can be raised.
+// View of one thread for its page: rights and their use, pending approvals, possible actions, and
+// ceilings of its limits.
 import {
   fail,
   getOwn,
@@ -32,10 +32,10 @@ const MAX_REPLY = 20_000;
 const MAX_APPROVALS = 1000;
 const NANO = 1e9;
 
-/** Somebody said no, or ended it for good. */
+/** Final statuses after which a thread cannot resume. */
 const FINAL: ReadonlySet<string> = new Set(['denied', 'aborted', 'killed']);
 
-/** What can be asked of it now; a hook's thread is its thread's matter. */
+/** Lists the actions that the status allows. A hook thread can only be stopped. */
 function actsFor({
   status,
   kind,
@@ -52,7 +52,7 @@ function actsFor({
   return ['resume', 'inject', 'stop', 'kill'];
 }
 
-/** Charged along the chain: those above have a say. */
+/** Limits that are charged to the thread and all its ancestors. */
 const CHARGED: readonly BudgetKind[] = [
   'tokens',
   'spend',
@@ -60,13 +60,13 @@ const CHARGED: readonly BudgetKind[] = [
   'input_tokens',
   'output_tokens',
 ];
-/** Its own alone. */
+/** Limits that only the thread itself is charged for. */
 const OWN = ['turns', 'tool_calls'] as const;
 
 const shown = (name: BudgetKind, value: bigint): number =>
   name === 'spend' ? Number(value) / NANO : Number(value);
 
-/** The most that a child can have: what it used, and what those above have left. */
+/** Ceilings of a child: its own use plus the rest of its ancestors. */
 async function leftAbove(store: Store, row: ThreadRow): Promise<Outcome<Amounts>> {
   const [own, ...above] = row.chain;
   if (own === undefined || above.length === 0) return ok({});
@@ -86,7 +86,7 @@ async function leftAbove(store: Store, row: ThreadRow): Promise<Outcome<Amounts>
   return ok(most);
 }
 
-/** By limit: the highest that would be taken, and whose word that is. */
+/** Highest value that each limit can be raised to, and the source of that ceiling. */
 export async function ceilingsOf(
   { policies }: Pick<Runtime, 'policies'>,
   store: Store,
@@ -111,7 +111,7 @@ export async function ceilingsOf(
   return ok(ceilings);
 }
 
-/** All that was said so far once more at the dearest rate, and the longest answer; undefined: no price. */
+/** Highest price of one more turn with all text so far and the longest answer. Undefined: no price. */
 function worstTurn({ library }: Runtime, { last }: CallBook): number | undefined {
   if (last.model === '' || last.model === 'none' || last.maxTokens === 0) return undefined;
   const price = createPrices(library.config('pricing').layers).find(last.model);
@@ -120,7 +120,7 @@ function worstTurn({ library }: Runtime, { last }: CallBook): number | undefined
   return Number(worstCost(input, last.maxTokens, price.output)) / NANO;
 }
 
-/** What waits for a person in this thread and in those below it. */
+/** Pending approvals of this thread and of its descendants. */
 async function dueWithin(
   store: Store,
   id: string,
@@ -144,7 +144,7 @@ export async function viewThread(
   ran: ThreadView['ran'],
 ): Promise<Outcome<ThreadView>> {
   const { id } = before;
-  // What moves from here on is told by the stream.
+  // The stream reports every change from this position on.
   const position = hub.position({ id, seq: before.seq });
   const row = await store.thread(id);
   if (!row.ok) return row;
@@ -187,7 +187,7 @@ export async function viewThread(
   });
 }
 
-/** Marks are for the pipeline, not for the reader. */
+/** Removes marks, which are for the pipeline and not for readers. */
 function withoutMarks(result: Json): Json {
   if (typeof result !== 'object' || result === null || Array.isArray(result)) return result;
   const { marks: _, ...rest } = result;
