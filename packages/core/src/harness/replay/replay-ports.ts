@@ -56,7 +56,7 @@ import { BUDGETED } from '../thread/budget.ts';
 import { stopThread } from '../thread/interruption.ts';
 import { createLiveThreads } from '../thread/live-threads.ts';
 import { createReplayRecord, type RecordedAnswers } from '../thread/recorded-answers.ts';
-import type { HarnessPorts, Thread } from '../thread/thread.ts';
+import type { CallRecord, HarnessPorts, Thread } from '../thread/thread.ts';
 import { askAgain } from './ask-again.ts';
 import { ReplayJournal } from './replay-journal.ts';
 
@@ -161,7 +161,7 @@ function countEvents(
 
 /** Puts the next events of others into the journal, if they are next. */
 async function playOthers(
-  thread: Thread,
+  thread: CallRecord & Pick<Thread, 'rights' | 'budget'>,
   { events }: RecordedAnswers,
   count: () => number,
   end: number,

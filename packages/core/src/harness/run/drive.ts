@@ -11,9 +11,9 @@ import { declaredRights } from '../rights/thread-token.ts';
 import { LEASE_LOST } from '../script-thread/script-steps.ts';
 import { runScriptThread } from '../script-thread/script-thread.ts';
 import { runSteps } from '../step/steps.ts';
-import { handleSignals, stopThread } from '../thread/interruption.ts';
+import { handleSignals, type SignalReceiver, stopThread } from '../thread/interruption.ts';
 import type { ThreadResult } from '../thread/ports.ts';
-import type { RenewedLease, Thread } from '../thread/thread.ts';
+import type { RenewedLease, RightsHolder, Thread } from '../thread/thread.ts';
 import { runTurn } from '../turn/turn.ts';
 import { checkExpected } from './expected-calls.ts';
 import { finalEnding, finish } from './finish.ts';
@@ -24,7 +24,7 @@ import { ownRunner, runOwn } from './runner.ts';
 // what is granted; otherwise it is denied before it has cost anything.
 
 /** The policies that take all of a right, by level and file. */
-function policiesAgainst({ ports }: Thread, grant: Grant): string {
+function policiesAgainst({ ports }: Pick<Thread, 'ports'>, grant: Grant): string {
   const { catalog } = ports.library.capabilities();
   const levels = ports
     .policies()
@@ -38,7 +38,7 @@ function policiesAgainst({ ports }: Thread, grant: Grant): string {
   return named.join(' and ') || 'the policy';
 }
 
-function missingRights(thread: Thread): Outcome<Failure | undefined> {
+function missingRights(thread: RightsHolder): Outcome<Failure | undefined> {
   const { ports, place, rights } = thread;
   const wanted = declaredRights(ports, place.directive);
   if (!wanted.ok) return wanted;
@@ -100,7 +100,7 @@ async function checkStart(thread: Thread): Promise<Ending | undefined> {
 }
 
 /** A pause that came while the model said its last word: that is kept, and counts when the thread goes on. */
-async function pausedAtEnd(thread: Thread): Promise<Ending | undefined> {
+async function pausedAtEnd(thread: SignalReceiver): Promise<Ending | undefined> {
   await thread.journal.catchUp();
   const isPaused = thread.journal.signals().some(({ kind }) => kind === 'pause');
   return isPaused ? handleSignals(thread) : undefined;
@@ -202,7 +202,7 @@ async function runToRest(
 }
 
 /** How it ends when its caller stops it: a hook like the thread that it serves, which will not come back to it. */
-function endingWhenStopped({ ports, place }: Thread): Ending {
+function endingWhenStopped({ ports, place }: Pick<Thread, 'ports' | 'place'>): Ending {
   const served =
     place.kind === 'hook' ? ports.threads.live.get(place.parent ?? '')?.thread : undefined;
   const ending = served?.control.ending;

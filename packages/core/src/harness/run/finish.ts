@@ -17,7 +17,10 @@ import { hasShippedRunner } from './runner.ts';
 const MAX_REMINDERS = 2;
 
 /** A reply without calls ends the run; when it owes outputs, the model is asked for them first. */
-export function finalEnding(thread: Thread, reply: ModelReply): Ending | undefined {
+export function finalEnding(
+  thread: Pick<Thread, 'place' | 'talk' | 'journal'>,
+  reply: ModelReply,
+): Ending | undefined {
   const text = reply.content.map((block) => (block.type === 'text' ? block.text : '')).join('');
   // It meant to call something and has been told why that failed: that was not its last word.
   const unread = reply.broken?.discarded_partial ?? [];
@@ -42,7 +45,7 @@ export function finalEnding(thread: Thread, reply: ModelReply): Ending | undefin
 }
 
 /** What a model says last, with what its references stand for: it goes to people, and to its parent. */
-function lastWords({ talk: { conversation, references } }: Thread, written: string) {
+function lastWords({ talk: { conversation, references } }: Pick<Thread, 'talk'>, written: string) {
   const own = conversation.ownMarks();
   const said = references?.resolve(written, own);
   // Nobody is there any more to be told that there is no such reference.
@@ -112,7 +115,7 @@ export async function finish(thread: Thread, ending: Ending): Promise<ThreadResu
  * person: when its question expires. A hook is taken up with the thread that it serves.
  */
 async function releaseOf(
-  { ports, place, control }: Thread,
+  { ports, place, control }: Pick<Thread, 'ports' | 'place' | 'control'>,
   status: Ending['status'],
 ): Promise<true | { wake: number }> {
   if (place.kind === 'hook' || ports.replay) return true;

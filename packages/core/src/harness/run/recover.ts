@@ -12,17 +12,17 @@ import { failureJson, hasWithheldResult, isParked, unknownOutcome } from '../ste
 import { packMarks } from '../thread/conversation.ts';
 import type { LostCommits } from '../thread/ports.ts';
 import { addToConversation, tell } from '../thread/talk.ts';
-import type { HarnessPorts, Thread } from '../thread/thread.ts';
+import type { BudgetHolder, HarnessPorts, Interruptible, Thread } from '../thread/thread.ts';
 import { transcriberOf, withLease } from '../thread/with-lease.ts';
 import { finalAccount, usageOf } from '../turn/turn-account.ts';
-import { countHook } from './run-hook.ts';
+import { countHook, type HookBudget } from './run-hook.ts';
 
 /**
  * A request that went out and whose answer never came may be on the invoice: its reservation is
  * charged, in full and once. One that was reserved and never begun costs nothing.
  */
 export function chargeUnreadRequests(
-  thread: Thread,
+  thread: Pick<Thread, 'place' | 'budget' | 'journal'>,
   { requests }: Pick<OpenWork, 'requests'>,
   open: readonly OpenReservation[],
 ): void {
@@ -40,7 +40,7 @@ export function chargeUnreadRequests(
 
 /** A request without an answer is made again. Its turn counts once. */
 export function uncountTurn(
-  { budget: { meter } }: Thread,
+  { budget: { meter } }: Pick<Thread, 'budget'>,
   { lastRequest }: Pick<OpenWork, 'lastRequest'>,
 ): void {
   if (lastRequest?.n === undefined || lastRequest.isAnswered) return;
@@ -49,7 +49,7 @@ export function uncountTurn(
 
 /** A turn whose hook is asked before its request went out has not begun: it keeps its number. */
 export function revertUnstartedTurn(
-  { journal, hooks: { pending } }: Thread,
+  { journal, hooks: { pending } }: Pick<Thread, 'hooks' | 'journal'>,
   { lastRequest }: Pick<OpenWork, 'lastRequest'>,
 ): void {
   const { turn } = journal;
@@ -57,9 +57,12 @@ export function revertUnstartedTurn(
   if (isAsked && lastRequest?.turn !== turn) journal.turn -= 1;
 }
 
+/** The calls of the last reply, and the counts and the journal that their outcomes enter. */
+type UnfinishedTurn = Interruptible & Pick<Thread, 'talk'>;
+
 /** A call that had begun is not made again: the model is told that its outcome is unknown, or `instead`. */
 function recordUnknownOutcome(
-  thread: Thread,
+  thread: UnfinishedTurn,
   call: ToolCallBlock,
   tool: string,
   instead?: Json,
@@ -116,14 +119,16 @@ export async function settleUnfinishedCalls(
 }
 
 /** Then it is not begun again: what it did would be done twice. */
-async function mayHaveWritten({ ports }: Thread, hook: string): Promise<boolean> {
+async function mayHaveWritten({ ports }: Pick<Thread, 'ports'>, hook: string): Promise<boolean> {
   const history = await readJournal(ports.store, hook);
   if (!history.ok) return true;
   return madeCalls(history.output).some(({ intent }) => intent.data.effect === 'write');
 }
 
 /** Hooks that nobody will ask any more end; the others go on when the run is where they were asked. */
-export async function endOrphanedHooks(thread: Thread): Promise<Outcome<null>> {
+export async function endOrphanedHooks(
+  thread: BudgetHolder & Pick<Thread, 'hooks' | 'control'>,
+): Promise<Outcome<null>> {
   const { pending } = thread.hooks;
   const { ports, place } = thread;
   const before = await hooksOf(ports, place.id);
@@ -155,7 +160,7 @@ export async function endOrphanedHooks(thread: Thread): Promise<Outcome<null>> {
 }
 
 /** The run is over and did not come by where they were asked. */
-export async function endHooks(thread: Thread): Promise<void> {
+export async function endHooks(thread: HookBudget & Pick<Thread, 'ports'>): Promise<void> {
   for (const id of thread.hooks.pending.keys()) {
     if (!thread.ports.replay) await endHook(thread, id);
     const row = await thread.ports.store.thread(id);
@@ -164,7 +169,7 @@ export async function endHooks(thread: Thread): Promise<void> {
   thread.hooks.pending.clear();
 }
 
-const endHook = async ({ ports }: Thread, id: string): Promise<void> =>
+const endHook = async ({ ports }: Pick<Thread, 'ports'>, id: string): Promise<void> =>
   await endForced(ports, id, 'terminated', 'the thread it served went on without it');
 
 /** Ends a thread that this process does not run, also if another process has its lease. */
@@ -213,7 +218,7 @@ export async function finishEnded({ store, watch }: HarnessPorts): Promise<void>
 }
 
 /** Records an unknown outcome for each call of the last reply that had begun. */
-function settleBegun(thread: Thread, begun: ReadonlyMap<string, string>): void {
+function settleBegun(thread: UnfinishedTurn, begun: ReadonlyMap<string, string>): void {
   for (const call of thread.talk.conversation.pending()) {
     const tool = begun.get(call.id);
     if (tool !== undefined) recordUnknownOutcome(thread, call, tool);
@@ -224,7 +229,7 @@ function settleBegun(thread: Thread, begun: ReadonlyMap<string, string>): void {
  * A transcript that is ahead of its registry proves lost commits: the disk kept one file and not the end of
  * the other. A call that such a line names may have been done, so it is not repeated, and the model is told.
  */
-export function tellLostCommits(thread: Thread, { events, calls }: LostCommits): void {
+export function tellLostCommits(thread: UnfinishedTurn, { events, calls }: LostCommits): void {
   if (events === 0) return;
   thread.journal.note({ type: 'commits_lost', data: { events, calls } });
   const pending = new Set(thread.talk.conversation.pending().map(({ id }) => id));

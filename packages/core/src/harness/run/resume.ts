@@ -36,7 +36,7 @@ import { LEASE_MS, type Refusable } from '../thread/journal-writer.ts';
 import type { LostCommits, ThreadResult } from '../thread/ports.ts';
 import { replyAt } from '../thread/recorded-answers.ts';
 import { findSnapshot, restoreThread, rewindEvents } from '../thread/restore.ts';
-import type { HarnessPorts, Prepared, Thread } from '../thread/thread.ts';
+import type { DirectiveTalk, HarnessPorts, Prepared, Thread } from '../thread/thread.ts';
 import { createThread } from './create.ts';
 import { drive, finishUnlessSignalled, keepsPause } from './drive.ts';
 import { finalEnding } from './finish.ts';
@@ -61,14 +61,14 @@ import { hookReserve } from './run-hook.ts';
 import { goOnChanged, prepareElsewhere, runHook } from './start.ts';
 
 /** Somebody has something to say to it first: that may change what it does. */
-const isSpokenTo = ({ journal }: Thread): boolean =>
+const isSpokenTo = ({ journal }: Pick<Thread, 'journal'>): boolean =>
   journal
     .signals()
     .some(({ payload }) => isObject(payload) && (payload.content ?? payload.message) !== undefined);
 
 /** The outputs were handed back with one of these results. */
 function handedBack(
-  thread: Thread,
+  thread: DirectiveTalk,
   content: readonly Block[],
   results: readonly Recorded[],
 ): Ending | undefined {
@@ -85,7 +85,10 @@ function handedBack(
 }
 
 /** How the thread was going to end; undefined when there is more to do. */
-function endingBeforeCrash(thread: Thread, history: readonly Recorded[]): Ending | undefined {
+function endingBeforeCrash(
+  thread: DirectiveTalk & Pick<Thread, 'journal'>,
+  history: readonly Recorded[],
+): Ending | undefined {
   if (isSpokenTo(thread)) return undefined;
   const spoken = lastReply(history);
   if (!spoken) return undefined;
@@ -223,7 +226,7 @@ async function lookBefore(
 
 /** Says that it goes on, or back, and sets aside for hooks; answers with the journal as it is then. */
 async function beginAgain(
-  thread: Thread,
+  thread: Pick<Thread, 'ports' | 'budget' | 'hooks' | 'journal'>,
   history: readonly Recorded[],
   events: readonly JournalEvent[],
   change: MadeAgain['change'],

@@ -145,8 +145,11 @@ export function hookReserve(
   return [{ key, amounts, optional: true, standing: true, ...from }];
 }
 
+/** The amounts that hooks have left, and the meter that counts their use. */
+export type HookBudget = Pick<Thread, 'budget' | 'hooks'>;
+
 /** What a hook's own limits may not pass: what is left in the reserve, and of its time. */
-export function hookLimitsLeft(thread: Thread): LimitsLeft {
+export function hookLimitsLeft(thread: HookBudget): LimitsLeft {
   const { hooks, budget } = thread;
   const left: { [name in LimitName]?: Pick<EffectiveLimit, 'value' | 'declared'> } = {};
   const put = (name: LimitName, value: bigint): void => {
@@ -179,7 +182,7 @@ function withinTime({ clock }: HarnessPorts, { limits, item }: Prepared): () => 
  * Undefined: it is none, or it wants more than that and has done nothing yet.
  */
 export async function compute(
-  { ports, talk, control, rights }: Thread,
+  { ports, talk, control, rights }: Pick<Thread, 'ports' | 'rights' | 'talk' | 'control'>,
   prepared: Prepared,
 ): Promise<Outcome<Value> | undefined> {
   const { script } = prepared.directive.process;
@@ -202,7 +205,7 @@ export async function compute(
 }
 
 /** Counted apart, with what its own hooks used; so much less is left for the next one. */
-export function countHook({ budget: { meter }, hooks }: Thread, packed: JsonObject): void {
+export function countHook({ budget: { meter }, hooks }: HookBudget, packed: JsonObject): void {
   const cost = unpackCost(packed);
   if (!cost.ok) return;
   const own = cost.output;

@@ -16,7 +16,7 @@ import { outOfTime } from '../children/children.ts';
 import type { Ending } from '../loop.ts';
 import { STOPS_WAIT, watchForInterruption } from '../thread/interruption.ts';
 import type { Runner } from '../thread/ports.ts';
-import type { Thread, ThreadsPort } from '../thread/thread.ts';
+import type { Interruptible, Thread, ThreadsPort } from '../thread/thread.ts';
 
 const SHIPPED: readonly string[] = ['safety', 'plain'];
 /** Hooks are what the plain loop goes without. */
@@ -41,7 +41,10 @@ const outputsOf = (directive: Directive, given: Json): Outcome<JsonObject> =>
     ? checkOutputs(directive, given)
     : fail('invalid_input', 'its outputs are no object');
 
-export async function runOwn(thread: Thread, runner: Runner): Promise<Ending> {
+export async function runOwn(
+  thread: Interruptible & Pick<Thread, 'place'>,
+  runner: Runner,
+): Promise<Ending> {
   const { id, directive, inputs } = thread.place;
   const interruption = await watchForInterruption(thread, STOPS_WAIT);
   try {

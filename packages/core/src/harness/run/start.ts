@@ -334,7 +334,7 @@ async function startHook(
 
 /** A hook that was begun before: from its journal on, or what it said before anybody heard of it. */
 async function resumeHook(
-  { ports, place }: Thread,
+  { ports, place }: Pick<Thread, 'ports' | 'place'>,
   { thread_id }: HookStart,
 ): Promise<Outcome<ThreadResult>> {
   if (ports.replay) return ok(await ports.replay.hookResult(place.id, thread_id));

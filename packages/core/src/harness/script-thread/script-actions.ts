@@ -29,7 +29,7 @@ import type { ItemKind } from '../../items/index.ts';
 import { tokenAuthority } from '../../kernel/index.ts';
 import type { ToolCallBlock } from '../../llm/index.ts';
 import type { Ending } from '../loop.ts';
-import { askAbout, callBinding } from '../rights/ask-about-call.ts';
+import { type ApprovalRequester, askAbout, callBinding } from '../rights/ask-about-call.ts';
 import { callKey } from '../step/call-intent.ts';
 import {
   callKernel,
@@ -42,7 +42,7 @@ import { identifyCall } from '../step/tool-call.ts';
 import { modelFor, priced } from '../thread/choose-model.ts';
 import { Conversation } from '../thread/conversation.ts';
 import type { ScriptAct, ScriptActions } from '../thread/ports.ts';
-import type { Talk, Thread } from '../thread/thread.ts';
+import type { BudgetHolder, Talk, Thread } from '../thread/thread.ts';
 import { runTurn } from '../turn/turn.ts';
 import type { ScriptSteps, ScriptWork } from './script-steps.ts';
 
@@ -51,7 +51,7 @@ import type { ScriptSteps, ScriptWork } from './script-steps.ts';
 
 /** The tier that was asked for, or the directive's, or the general one. */
 export function chooseModel(
-  { ports, place: { directive }, budget: { limits } }: Thread,
+  { ports, place: { directive }, budget: { limits } }: BudgetHolder,
   wanted: string | undefined,
 ): Outcome<Pick<Talk, 'model' | 'price'>> {
   const { model_id, tier } = directive.model ?? {};
@@ -116,7 +116,7 @@ const judged = (frame: Frame): Frame =>
 
 /** What the script itself does; at the deadline, or when the thread is killed, it is ended. */
 async function ownWork(
-  { ports, place }: Thread,
+  { ports, place }: Pick<Thread, 'ports' | 'place'>,
   stop: AbortController,
   call: ToolCallBlock,
   work: Parameters<ScriptActions['act']>[1],
@@ -180,7 +180,7 @@ function kernelWork(
 
 /** A question about a statement is a step of its own: a script that runs again finds its answer there. */
 async function putQuestion(
-  thread: Thread,
+  thread: ApprovalRequester,
   call: ToolCallBlock,
   question: Question,
   frame: Frame,

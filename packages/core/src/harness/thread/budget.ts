@@ -10,7 +10,7 @@ import {
   limitFault,
 } from '../limits/limit.ts';
 import type { RaiseRoom } from '../limits/limit-ceiling.ts';
-import type { HarnessPorts, Thread } from './thread.ts';
+import type { BudgetHolder, HarnessPorts, Thread } from './thread.ts';
 
 /** Charged along the chain, so the registry keeps their limits too. */
 export const BUDGETED = ['tokens', 'spend', 'spawns', 'input_tokens', 'output_tokens'] as const;
@@ -64,7 +64,7 @@ export function shortageFault(
 
 /** For the registry: limits with what was set aside for hooks on top. */
 export function raisedAmounts(
-  { hooks }: Thread,
+  { hooks }: Pick<Thread, 'hooks'>,
   raised: EffectiveLimits,
   names: readonly LimitName[],
 ): Amounts {
@@ -97,7 +97,7 @@ export async function leftOf(
 }
 
 /** The most a child may have in all: what it used, and what all its ancestors still have. */
-async function ancestorsLeave({ ports, place, budget }: Thread): Promise<LimitAmounts> {
+async function ancestorsLeave({ ports, place, budget }: BudgetHolder): Promise<LimitAmounts> {
   const used = usedAmounts(budget.meter.read());
   const left = await leftOf(ports, place.chain.slice(1));
   const kinds = Object.entries(left.ok ? left.output : {}) as [BudgetKind, bigint][];
@@ -105,7 +105,9 @@ async function ancestorsLeave({ ports, place, budget }: Thread): Promise<LimitAm
 }
 
 /** How far a hook may raise limits. */
-export async function raiseRoom(thread: Thread): Promise<RaiseRoom> {
+export async function raiseRoom(
+  thread: BudgetHolder & Pick<Thread, 'talk' | 'journal'>,
+): Promise<RaiseRoom> {
   const { ports, place, talk, budget, journal } = thread;
   // What was used counts.
   await journal.flush();

@@ -51,8 +51,11 @@ export function readyModel(
   );
 }
 
+/** The model of a thread, and the limits that its price must satisfy. */
+export type ModelUser = Pick<Thread, 'ports' | 'talk' | 'budget'>;
+
 /** `fallback`, a tier or a model id, for the rest of the talk. */
-export function switchModel({ ports, talk, budget }: Thread, wanted: string): Outcome<null> {
+export function switchModel({ ports, talk, budget }: ModelUser, wanted: string): Outcome<null> {
   const name = wanted === 'fallback' ? (talk.fallback ?? talk.model.fallback) : wanted;
   if (name === undefined) return fail('model_unavailable', 'there is no fallback model');
   const chosen = priced(ports, modelFor(ports, name), budget.limits);

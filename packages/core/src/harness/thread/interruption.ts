@@ -19,7 +19,7 @@ import type { Ending } from '../loop.ts';
 import { FROM_USER, packMarks, unpackMarks } from './conversation.ts';
 import { skippedResult } from './prompt.ts';
 import { addToConversation } from './talk.ts';
-import type { CalledOff, Interruptible, Interruption, Thread } from './thread.ts';
+import type { CalledOff, CallRecord, Interruptible, Interruption, Thread } from './thread.ts';
 
 /** What breaks off a reply that is coming. A pause does not: that request is paid for, so it is finished. */
 export const STOPS_STREAM: ReadonlySet<string> = new Set(['interrupt', 'terminate', 'kill']);
@@ -120,7 +120,7 @@ export function deadlineFault(thread: Pick<Thread, 'budget'>, { error }: Failure
 }
 
 /** Ends it from outside; what is under way is broken off. The first reason counts. */
-export function stopThread({ control, journal, place }: Thread, ending: Ending): void {
+export function stopThread({ control, journal, place }: CallRecord, ending: Ending): void {
   const { status: stops, reason, code } = ending;
   // Who is only interrupted goes on later; who ends says where it was stopped.
   if (!control.ending && (stops === 'aborted' || stops === 'terminated' || stops === 'killed')) {
@@ -134,16 +134,19 @@ export function stopThread({ control, journal, place }: Thread, ending: Ending):
 }
 
 /** It ends here at its next boundary: what is under way is finished, what only waits is broken off. */
-export function leaveThread({ control }: Thread, ending: Ending): void {
+export function leaveThread({ control }: Pick<Thread, 'control'>, ending: Ending): void {
   control.leaving ??= ending;
   for (const interruption of control.interruptions) interruption.check();
 }
+
+/** The parts of a thread that signals change, and the journal that records them. */
+export type SignalReceiver = Pick<Thread, 'talk' | 'control' | 'journal'>;
 
 const fieldOf = (payload: Json, ...names: string[]): string =>
   isObject(payload) ? plainText(names.map((name) => payload[name]).find(Boolean) ?? '') : '';
 
 /** The person wants something else than the calls that are still to come: they are left out. */
-const leaveOut = (thread: Thread, by: string): JournalEvent[] =>
+const leaveOut = (thread: Pick<Thread, 'talk'>, by: string): JournalEvent[] =>
   thread.talk.conversation.pending().map((call) => ({
     type: 'tool_result',
     data: {
@@ -154,7 +157,10 @@ const leaveOut = (thread: Thread, by: string): JournalEvent[] =>
     },
   }));
 
-function eventsOf(thread: Thread, { number: id, kind, payload, by }: Signal): JournalEvent[] {
+function eventsOf(
+  thread: Pick<Thread, 'talk'>,
+  { number: id, kind, payload, by }: Signal,
+): JournalEvent[] {
   const reason = fieldOf(payload, 'reason');
   const text = fieldOf(payload, 'content', 'message');
   // Another thread's words carry what it has read; a person's are a person's.
@@ -176,13 +182,13 @@ function endingOf({ kind, payload, by }: Signal): Ending | undefined {
 }
 
 /** An end that was asked of the run before this one: whoever resumed the thread wants it to go on. */
-const isPast = (signal: Signal, { control }: Thread): boolean =>
+const isPast = (signal: Signal, { control }: Pick<Thread, 'control'>): boolean =>
   signal.number <= control.past &&
   (getOwn(signal.payload, 'this_run') === true ||
     (control.hadEnded && endingOf(signal) !== undefined));
 
 /** Injected words go in; a pause, an end or a kill is the run's ending. One stretch for each signal. */
-export function handleSignals(thread: Thread): Ending | undefined {
+export function handleSignals(thread: SignalReceiver): Ending | undefined {
   const { journal, control } = thread;
   // What was said is heard by whoever goes on with it.
   if (control.leaving) return control.leaving;

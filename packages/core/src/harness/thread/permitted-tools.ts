@@ -19,7 +19,7 @@ import {
   grantsFromPermissions,
   missingAtStart,
 } from '../../trust/index.ts';
-import type { HarnessPorts, Thread } from './thread.ts';
+import type { HarnessPorts, RightsHolder } from './thread.ts';
 
 /** More are found by searching. */
 const MAX_TOOLS = 40;
@@ -52,7 +52,7 @@ function candidates({ library }: PermittedPorts, grants: readonly Grant[]): Tool
 export function permittedTools(
   ports: PermittedPorts,
   directive: Directive,
-  parent?: Thread,
+  parent?: RightsHolder,
   among?: ReadonlySet<string>,
 ): readonly ToolSignature[] {
   const { library, project } = ports;
