@@ -90,7 +90,7 @@ export async function settleUnfinishedCalls(
 ): Promise<void> {
   for (const call of thread.talk.conversation.pending()) {
     const intent = calls.get(call.id)?.intent.data;
-    // A spawn names its child first: whoever makes it again finds that one.
+    // A spawn reserves the id of its child first, so a second spawn finds the same child.
     const isSpawn = thread.control.intents.get(call.id)?.child !== undefined;
     // An intent that waits for a person has not begun, and goes on waiting.
     const isAsked = asked.has(call.id) || thread.control.escalated.has(call.id);
@@ -99,7 +99,7 @@ export async function settleUnfinishedCalls(
     const { tool, target = '' } = intent;
     const unknown = unknownOutcome(call, tool);
     const verdict = await raiseError(thread, unknown, tool, { isTold: true, call: call.id });
-    // Its hook asks somebody, and answers later.
+    // The hook waits for a person and answers later.
     if (isParked(thread)) return;
     const { id, item } = thread.place;
     // The process that made the call had no time to leave its row.
@@ -118,7 +118,7 @@ export async function settleUnfinishedCalls(
   }
 }
 
-/** Then it is not begun again: what it did would be done twice. */
+/** True if the hook may have written something. Such a hook is not run again. */
 async function mayHaveWritten({ ports }: Pick<Thread, 'ports'>, hook: string): Promise<boolean> {
   const history = await readJournal(ports.store, hook);
   if (!history.ok) return true;
@@ -134,7 +134,7 @@ export async function endOrphanedHooks(
   const before = await hooksOf(ports, place.id);
   if (!before.ok) return before;
   for (const { id, status } of before.output) {
-    // It was ended with the thread it served, and is asked anew.
+    // This hook ended together with the thread that it served, so the thread asks it again.
     const isAnew = isEnded(status) && thread.control.hadEnded && status !== 'completed';
     if (isAnew && !(await mayHaveWritten(thread, id))) pending.delete(id);
     if (!isEnded(status) && !pending.has(id)) await endHook(thread, id);
@@ -154,12 +154,12 @@ export async function endOrphanedHooks(
       return [name, typeof sum === 'bigint' ? sum - BigInt(value) : sum - Number(value)];
     }),
   ) as unknown as typeof known;
-  // What is known already counts as nothing: a count never shrinks.
+  // The difference alone is counted, because the meter contains the rest already.
   thread.budget.meter.countHook({ ...NO_COST, ...news, estimated: now.estimated });
   return ok(null);
 }
 
-/** The run is over and did not come by where they were asked. */
+/** Ends the hooks that the run asked earlier and did not reach again. */
 export async function endHooks(thread: HookBudget & Pick<Thread, 'ports'>): Promise<void> {
   for (const id of thread.hooks.pending.keys()) {
     if (!thread.ports.replay) await endHook(thread, id);
@@ -194,7 +194,7 @@ export async function endForced(
   ports.watch.done?.(id);
 }
 
-/** What people read of a thread is made whole from the registry, unless somebody is writing it now. */
+/** Completes the transcript of a thread from the store, unless a process writes it now. */
 export async function mendTranscript(
   { store, watch, threads }: Pick<HarnessPorts, 'store' | 'watch' | 'threads'>,
   id: string,
@@ -206,7 +206,7 @@ export async function mendTranscript(
   watch.done?.(id);
 }
 
-/** Threads that ended in the last moment of a process: what people read of them is made whole. */
+/** Completes the transcripts of threads that ended just before their process did. */
 export async function finishEnded({ store, watch }: HarnessPorts): Promise<void> {
   const swept = await store.sweep();
   for (const { seq, ...lease } of swept.ok ? swept.output.unreleased : []) {

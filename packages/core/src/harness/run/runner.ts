@@ -25,7 +25,7 @@ export const hasHooks = (runner = 'safety'): boolean => runner !== 'plain';
 /** The loops that leave a journal of what they did. */
 export const hasShippedRunner = (runner: string): boolean => SHIPPED.includes(runner);
 
-/** What runs a thread when it is not the loop. */
+/** Returns the registered runner of this name, or `undefined` for the runners of the harness. */
 export const ownRunner = ({ runners = {} }: ThreadsPort, name: string): Runner | undefined =>
   Object.hasOwn(runners, name) && !SHIPPED.includes(name) ? runners[name] : undefined;
 
@@ -51,7 +51,7 @@ export async function runOwn(
     const { signal } = interruption;
     const done = await runner({ thread_id: id, directive: directive.name, inputs, signal });
     if (interruption.cause() === 'duration') return outOfTime(thread, 'its runner');
-    // It was broken off for that, and is called again elsewhere.
+    // The requeue stopped the runner. The next owner of the lease calls it again.
     const { leaving } = thread.control;
     if (leaving && !done.ok) return leaving;
     const checked = done.ok ? outputsOf(directive, done.output) : done;
