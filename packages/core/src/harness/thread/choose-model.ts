@@ -1,4 +1,4 @@
-// Which model is asked and what it costs; another one when that fails or somebody wants it.
+// Chooses the model of a thread and its price, also the fallback after a failure.
 import { fail, getOwn, type Outcome, ok } from '../../base/index.ts';
 import { type ResolvedModel, resolveModel } from '../../llm/index.ts';
 import type { EffectiveLimits } from '../limits/limit.ts';

@@ -58,7 +58,7 @@ export function findSnapshot(
   });
 }
 
-/** What has ended is opened again, except for a child: its parent has counted on that end. */
+/** Fails with `thread_ended` for an ended child, because its parent has used that end. */
 export function mayRewind({ id, status, parent, root }: ThreadRow): Outcome<null> {
   if (!isEnded(status) || parent === undefined) return ok(null);
   const message = `thread \`${id}\` has ended (${status}) and its parent was told; go back with its root \`${root}\``;
@@ -168,7 +168,7 @@ function stepEnded(
   const { call_id, tool, is_error, rules, content } = data;
   thread.rights.approved.restoreResult(call_id);
   if (rules) thread.rights.rules.restore(rules);
-  // What a person was asked about begins anew.
+  // After a question to a person the count begins again.
   const wasAsked = getOwn(getOwn(getOwn(content, 'error'), 'detail'), 'escalated') !== undefined;
   if (tool !== undefined) countFailure(thread, tool, is_error && !wasAsked);
   if (tool !== undefined && !is_error) thread.hooks.bounds = stepDone(thread.hooks.bounds, tool);
@@ -240,7 +240,7 @@ function watchLoops(thread: Pick<Thread, 'talk'>): (event: Recorded) => void {
       turn: call.turn,
       tool,
       effect,
-      // What the tool itself was given; for the other verbs, the request.
+      // The parameters of the tool, or for the other verbs the request.
       arguments: verb === 'execute' ? (getOwn(given, 'parameters') ?? {}) : given,
       volatile: [...volatile],
     });
@@ -260,7 +260,7 @@ export function restoreThread(thread: RestorableState, history: readonly Recorde
     restore(thread, event, limits);
     if (kept.has(event)) watch(event);
   }
-  // What is said to it from now on is no part of the reply.
+  // Messages from now on are not part of the withheld reply.
   if (thread.talk.unjudged) thread.talk.unjudged.isAsked = true;
   const work = project(openWork, history);
   for (const [id, start] of work.hooks) thread.hooks.pending.set(id, start);

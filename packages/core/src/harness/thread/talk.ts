@@ -1,4 +1,4 @@
-// What enters the conversation. It grows from events in one way only, live and after a restart.
+// Adds to the conversation of a thread. The same events build it live and after a restart.
 import { isObject, type Json, type JsonObject } from '../../base/index.ts';
 import { type Descriptor, EMPTY, mergeDescriptors } from '../../flow/index.ts';
 import {
