@@ -61,13 +61,12 @@ export function chooseModel(
 interface ModelQuestion {
   readonly prompt: Value;
   readonly tier: string | undefined;
-  /** What its model is told besides; nothing if absent. */
+  /** System prompt for the model. Absent: the prompt is empty. */
   readonly system?: string;
 }
 
 /**
- * `between` is asked when the request was called off: whoever steers the thread is heard first. What it
- * answers ends the question.
+ * `between` handles signals after an interrupted request. An ending that it returns ends the question.
  */
 export async function askModel(
   thread: Thread,
@@ -114,7 +113,7 @@ const KINDS: readonly ItemKind[] = ['tool', 'directive', 'knowledge'];
 const judged = (frame: Frame): Frame =>
   childFrame(frame, { selection: { ...frame.selection, partOf: frame } });
 
-/** What the script itself does; at the deadline, or when the thread is killed, it is ended. */
+/** Runs an effect of the script itself. The deadline or a kill stops it. */
 async function ownWork(
   { ports, place }: Pick<Thread, 'ports' | 'place'>,
   stop: AbortController,

@@ -47,7 +47,7 @@ import { createOrder } from './step-order.ts';
 /** How often a script that only computes looks whether somebody has said something. */
 const POLL_MS = 50;
 
-/** What a script gets once its thread is to end; nothing in it can catch that. */
+/** Failure of every step after the end of the thread. A script cannot catch it. */
 const STOPPED: Failure = fail('cancelled', 'the thread was stopped');
 
 export const LEASE_LOST: Ending = {
@@ -84,14 +84,14 @@ export function createGate(
 /** A step that was done before an interruption is handed back; every other step is counted and recorded. */
 export interface ScriptWork {
   facts: StepFacts;
-  /** As the journal keeps them: the same work has the same. */
+  /** Arguments for the journal. The same work always has the same arguments. */
   arguments: JsonObject;
   marks: Descriptor;
   /** `group`: when the call may record what comes after its intent. */
   body(call: ToolCallBlock, group: CallGroup): Promise<Outcome<Value>>;
 }
 
-/** Whoever asks a person does it alone. */
+/** Steps that ask a person. They never run in parallel. */
 const ASKS: ReadonlySet<string> = new Set(['help', 'ask']);
 
 export type ScriptSteps = ReturnType<typeof createScriptSteps>;
@@ -311,7 +311,7 @@ export function createScriptSteps(
   const lookInOrder = createOrder();
   const order = createReplayOrder(thread, record, () => heard());
 
-  /** Whoever steers the thread is heard; an answer ends it. */
+  /** Handles signals. Ends the run if one of them stops it. */
   async function heard(): Promise<Ending | undefined> {
     const stopped = await between();
     if (stopped) control.ending ??= stopped;
