@@ -46,9 +46,6 @@ import type { BudgetHolder, Talk, Thread } from '../thread/thread.ts';
 import { runTurn } from '../turn/turn.ts';
 import type { ScriptSteps, ScriptWork } from './script-steps.ts';
 
-// A model asked by a script: a turn of the thread like any other, reserved, charged and recorded, with a
-// conversation of its own and no tools.
-
 /** The tier that was asked for, or the directive's, or the general one. */
 export function chooseModel(
   { ports, place: { directive }, budget: { limits } }: BudgetHolder,
@@ -65,9 +62,7 @@ interface ModelQuestion {
   readonly system?: string;
 }
 
-/**
- * `between` handles signals after an interrupted request. An ending that it returns ends the question.
- */
+/** Asks a model in a turn without tools. `between` handles signals after an interruption and can end it. */
 export async function askModel(
   thread: Thread,
   { prompt, tier, system = '' }: ModelQuestion,
@@ -77,7 +72,6 @@ export async function askModel(
   if (!chosen.ok) return chosen;
   const conversation = new Conversation();
   conversation.user(prompt.text, prompt.meta.descriptor);
-  // The same thread in a talk of its own.
   const talk: Talk = {
     ...thread.talk,
     ...chosen.output,
