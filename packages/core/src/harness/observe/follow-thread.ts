@@ -13,7 +13,7 @@ import type { ThreadResult } from '../thread/ports.ts';
 
 type FollowPorts = Pick<Store, 'thread' | 'changes' | 'watch' | 'approvals' | 'fleet'>;
 
-/** Events as the registry has them, with secrets as references. Whoever looks at none still gets the result. */
+/** Events of the store, with secrets as references. The result does not depend on reading them. */
 export interface FollowedRun extends AsyncIterable<StoredEvent> {
   /** How it ended, or where it rests; `cancelled` when the signal came first. */
   readonly result: Promise<Outcome<ThreadResult>>;
@@ -23,7 +23,7 @@ export interface FollowedRun extends AsyncIterable<StoredEvent> {
 const isResting = ({ fleet }: FollowPorts, status: ThreadStatus): boolean =>
   isEnded(status) || RESTS.has(status) || (status === 'interrupted' && fleet === undefined);
 
-/** Where it stood when somebody began to follow it is no rest: it may just have been told to go on. */
+/** True if the thread ended or parked. A parked thread counts only if it recorded events since `after`. */
 const hasRested = (store: FollowPorts, { status, seq }: ThreadRow, after: number): boolean =>
   isResting(store, status) && (isEnded(status) || seq > after);
 
@@ -38,7 +38,7 @@ async function untilRest(
   const moved = heads[Symbol.asyncIterator]();
   try {
     for (;;) {
-      // What moves between the look and the first change is seen by looking again.
+      // The subscription begins before the read, so a change in between is read in the next round.
       const next = moved.next();
       const row = await store.thread(id);
       if (!row.ok || hasRested(store, row.output, after)) return row;
@@ -52,7 +52,7 @@ async function untilRest(
   }
 }
 
-/** What it waits for, as the person is asked. */
+/** Returns the text of the pending approval request. */
 async function questionOf(store: FollowPorts, id: string): Promise<string> {
   const open = await store.approvals({ thread: id, state: 'pending' });
   const [first] = open.ok ? open.output : [];
@@ -88,7 +88,7 @@ async function* eventsUntilRest(
   try {
     for await (const event of watched) {
       yield event;
-      // Whoever began to rest may have been told to go on since.
+      // A thread that parked can have been resumed since then.
       if (event.type === 'status' || event.seq >= last) {
         const row = await store.thread(id);
         if (!row.ok) return;

@@ -1,5 +1,6 @@
-// How a notice leaves: over HTTP through the kernel's chain, or as a line on a command's standard input.
-// The command is the operator's own: only a policy with authority can name it.
+// Notifies people of approval requests and failed runs: by a request through the kernel's HTTP chain, or by a
+// line on the standard input of a command, which only a policy with authority can name. INVARIANT: the payload
+// never contains more than names, codes, times and the masked title.
 import {
   fail,
   isObject,
@@ -54,10 +55,6 @@ export const runNotice =
       child.stdin?.end(`${JSON.stringify(notice)}\n`);
     });
 
-// Tells people that something waits for them or went wrong: a webhook or a command of the settings.
-// INVARIANT: the payload holds names, codes and the title, which is masked; nothing else that was said, given or
-// returned.
-
 type NoticeKind = (typeof NOTICE_KINDS)[number];
 type Notice = {
   event: NoticeKind;
@@ -67,7 +64,6 @@ type Notice = {
   title?: string;
   status: string;
   code: string;
-  /** ISO 8601. */
   at: string;
   /** Which question it is, for `km approvals`. */
   approval_id?: string;
@@ -92,7 +88,7 @@ const ENDINGS: { readonly [status in ThreadStatus]?: NoticeKind } = {
   limit: 'limit',
 };
 
-/** What an event is to people; most are nothing. */
+/** Returns the notice for an event, and `undefined` for most events. */
 function toldBy(
   { type, data }: JournalEvent,
   isRoot: boolean,
@@ -102,7 +98,7 @@ function toldBy(
     const asked = data.approval === undefined ? {} : { approval_id: data.approval };
     return { event, status: 'waiting', code: '', ...asked };
   }
-  // What becomes of a child is its parent's business; a question is everybody's.
+  // The end of a child concerns its parent alone. An approval request always concerns people.
   if (type !== 'thread_end' || !isRoot) return undefined;
   const { status, code = '' } = data;
   const event = ENDINGS[status];
@@ -131,7 +127,7 @@ export function createNotifier(ports: NotifyPorts) {
     event(thread: string, event: JournalEvent): void {
       const settings = ports.settings();
       if (!isObject(settings)) return;
-      // What a hook asks is asked for the thread that it serves.
+      // An approval request of a hook belongs to the thread that it serves.
       let [id, about] = [thread, ports.thread(thread)];
       while (about?.kind === 'hook' && event.type === 'approval') {
         [id, about] = [about.parent ?? '', ports.thread(about.parent ?? '')];

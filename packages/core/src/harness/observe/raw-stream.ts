@@ -10,7 +10,6 @@ import type { RawStream, WatchPort } from '../thread/ports.ts';
 import { createEventRedactor } from './event-redactor.ts';
 
 interface RawStreamPorts {
-  /** `.ai/threads` */
   dir: string;
   clock: Pick<Clock, 'now'>;
   redactor(thread: string): Redactor;
@@ -88,7 +87,7 @@ function rawStream(ports: RawStreamPorts): (thread: string, turn: number) => Raw
   };
 }
 
-/** What becomes of the streams of threads: the file of whoever asked for it, and other sinks. */
+/** Creates the outputs for the streams of threads: the file `stream.jsonl` and the sinks of tools. */
 export function createRawStreams(
   ports: RawStreamPorts,
 ): Required<Pick<WatchPort, 'rawStream' | 'sinks'>> {

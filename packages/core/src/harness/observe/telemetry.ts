@@ -36,9 +36,8 @@ export interface Telemetry {
 }
 
 interface TelemetryPorts {
-  /** Milliseconds since 1970. */
   now(): number;
-  /** Of a thread that was started here or taken up again. */
+  /** Returns facts of a thread that this process started or resumed. */
   thread(id: string): ThreadFacts | undefined;
 }
 
@@ -254,7 +253,7 @@ interface RequestSpan {
   readonly name: string;
   readonly side: 'server' | 'client';
   readonly attributes: Attributes;
-  /** Of whoever asked; absent: where we are. */
+  /** Trace of the caller. Absent: the active context. */
   readonly parent?: WrittenTrace;
 }
 

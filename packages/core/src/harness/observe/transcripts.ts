@@ -66,7 +66,7 @@ const SHORTENED: Readonly<Record<string, string>> = {
 
 type Line = Omit<TranscriptEvent, 'type'> & { type: string };
 
-/** What a line shows of an event's data, as JSON; without a redactor nothing has to be hidden. */
+/** Returns the data of an event for its line, as JSON. Without a redactor nothing is hidden. */
 function shownText(
   { type, data, text }: Line,
   redactor: Redactor | undefined,
@@ -88,7 +88,6 @@ function shownText(
 }
 
 interface TranscriptPorts {
-  /** `.ai/threads` */
   dir: string;
   clock: Clock;
   known: KnownSecrets;
@@ -165,13 +164,13 @@ export class Transcripts {
     this.#flush(thread);
   }
 
-  /** What a file that nobody writes here has after this number: then the registry lost it. */
+  /** Counts the events of a file after this number, which the store lost. Zero if this process writes the file. */
   ahead(thread: string, seq: number): LostCommits {
     const text = this.#threads.has(thread) ? undefined : readTranscript(this.#ports.dir, thread);
     const lines = text?.ok ? text.output.lines.filter((line) => line.seq > seq) : [];
     const calls = lines.flatMap(({ type, data }) => {
       const { call_id, tool, effect, child } = data;
-      // A spawn names its child: whoever makes it again finds that one, or makes it.
+      // A spawn reserves the id of its child, so it can safely be repeated.
       const isWrite = type === 'tool_call' && effect === 'write' && child === undefined;
       return isWrite && typeof call_id === 'string' && typeof tool === 'string'
         ? [{ call_id, tool }]
@@ -259,7 +258,7 @@ export class Transcripts {
     });
   }
 
-  /** Where the file is not what the registry has it is written anew. */
+  /** Writes the file again if it differs from the store. */
   async #writeAgain(thread: string, firstSeq: number): Promise<void> {
     const { store, trouble } = this.#ports;
     const all = await readStored(store, thread);

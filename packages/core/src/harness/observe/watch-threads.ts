@@ -40,14 +40,14 @@ export function auditCalls(kernel: Kernel, audit: Pick<Audit, 'write'>): Kernel 
     const { surface, name = '' } = caller;
     const row = (entry: RecordEntry): void => {
       if (surface !== 'thread' && entry.outcome.ok) return;
-      // It has not ended: whoever goes on with it leaves its row.
+      // The call has not ended. The process that resumes it writes its row.
       if (!entry.outcome.ok && entry.outcome.error.code === 'handed_over') return;
       const token = caller.auth?.() ?? caller.__auth;
       if (token !== undefined && token !== hashed) [hashed, subject] = [token, subjectOf(token)];
       const by = token === undefined ? `policy:${surface}` : subject;
       const who = { surface, caller: name, subject: by };
       const written = audit.write(auditRow(entry, who));
-      // What cannot be recorded counts as failed; the pipeline turns this into an outcome.
+      // A call without an audit row fails. The pipeline turns this exception into an outcome.
       if (!written.ok) throw new Error(written.error.detail.message);
     };
     return { ...caller, act: { ...caller.act, audit: row } };
@@ -63,7 +63,7 @@ export function auditCalls(kernel: Kernel, audit: Pick<Audit, 'write'>): Kernel 
 /** Transcripts, live views, telemetry and notices see what threads record, and no secret of the run. */
 interface WatchPorts {
   store: Store;
-  /** Where the transcripts are: `.ai/threads`. */
+  /** Folder of the transcripts, which is `.ai/threads`. */
   dir: string;
   project: string;
   clock: Clock;
@@ -74,11 +74,11 @@ interface WatchPorts {
   policy(): ComposedPolicy;
   /** The user's own key, from which those of the vaults are made. */
   key(): Outcome<KeyPair>;
-  /** What could not be written, sent or told; a run goes on without. */
+  /** Reports a failed write or notice, which never stops a run. */
   trouble(message: string): void;
 }
 
-/** Where a registered SDK announces itself; the API package is not even loaded without one. */
+/** Key under which a registered SDK is found. Without an SDK the API package is not loaded. */
 const SDK = Symbol.for('opentelemetry.js.api.1');
 
 const factsOf = ({ directive, parent, kind, title }: ThreadFacts): ThreadFacts => ({
@@ -88,7 +88,7 @@ const factsOf = ({ directive, parent, kind, title }: ThreadFacts): ThreadFacts =
   ...(parent !== undefined && { parent }),
 });
 
-/** Loaded by whoever has found one. */
+/** Loads the module. The caller has found a registered SDK. */
 export const telemetry = () => import('./telemetry.ts');
 
 export type RunObserver = Pick<WatchPort, 'onEvent' | 'onText'>;

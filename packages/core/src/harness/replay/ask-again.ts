@@ -7,7 +7,7 @@ import type { Recorded } from '../../journal/index.ts';
 import { readsOf } from '../../kernel/index.ts';
 import { heardBetween } from '../reading/ask-reader.ts';
 import { askModel, chooseModel } from '../script-thread/script-actions.ts';
-import type { Thread } from '../thread/thread.ts';
+import type { BudgetHolder, Thread } from '../thread/thread.ts';
 
 const NOTHING_SAID = JSON.stringify({ type: 'text', text: '' }).length;
 
@@ -20,7 +20,7 @@ function sizeOf(events: readonly Recorded[]): number {
 }
 
 /** The directive's own way to a model where that leads to it, with what else it says. */
-function tierFor(thread: Thread, first: Recorded | undefined): string | undefined {
+function tierFor(thread: BudgetHolder, first: Recorded | undefined): string | undefined {
   const recorded = first?.type === 'turn_start' ? first.data.model : undefined;
   const own = chooseModel(thread, undefined);
   return own.ok && own.output.model.model === recorded ? undefined : recorded;

@@ -56,11 +56,11 @@ import { BUDGETED } from '../thread/budget.ts';
 import { stopThread } from '../thread/interruption.ts';
 import { createLiveThreads } from '../thread/live-threads.ts';
 import { createReplayRecord, type RecordedAnswers } from '../thread/recorded-answers.ts';
-import type { HarnessPorts, Thread } from '../thread/thread.ts';
+import type { CallRecord, HarnessPorts, Thread } from '../thread/thread.ts';
 import { askAgain } from './ask-again.ts';
 import { ReplayJournal } from './replay-journal.ts';
 
-/** Of a hook whose answer nobody heard before the process was lost. */
+/** Result of a hook that had no recorded answer when the process was lost. */
 const NO_RESULT = {
   status: 'interrupted' as const,
   outputs: {},
@@ -73,15 +73,15 @@ const LOST = fail('lease_expired', 'the process was lost here');
 
 const isRepeated = (event: NewEvent | StoredEvent): boolean => !isBookkeeping(event);
 
-/** A journal without bookkeeping. */
+/** Reads a journal without its bookkeeping events. */
 export async function readRepeated(store: Store, id: string): Answer<Recorded[]> {
   const stored = await readStored(store, id);
   return stored.ok ? decodeAll(stored.output.filter(isRepeated)) : stored;
 }
 
 /**
- * The registry of a replay: it counts the events that are repeated, and gives each the number it had in
- * the journal, so that whoever speaks of a number means the same one.
+ * The store of a replay. It counts the repeated events and gives each the number from the journal, so that
+ * references to event numbers stay valid.
  */
 function countEvents(
   empty: Store,
@@ -89,7 +89,7 @@ function countEvents(
   endOf: (thread: string) => number,
 ) {
   const counts = new Map<string, number>();
-  /** As the registry itself numbers them. */
+  /** Last event number of each thread in the empty store. */
   const real = new Map<string, number>();
   const count = (thread: string): number => counts.get(thread) ?? 0;
   const shown = (thread: string, at: number): number =>
@@ -112,11 +112,11 @@ function countEvents(
     const children = done.output.children.map((child, at) =>
       held(child, repeated(commit.children?.[at]?.events ?? [])),
     );
-    // Who is lost here holds it no longer.
+    // A thread that was lost at this event has no lease any longer.
     const lease = isLost(thread) ? { lease_ms: 0 } : {};
     return ok({ ...done.output, ...lease, seq: shown(thread, count(thread)), children });
   }
-  /** As much of a commit as there was when the process was lost. */
+  /** Returns the part of a commit that was recorded before the process was lost. */
   function upTo(commit: Commit, room: number): Commit | undefined {
     let left = room;
     const [first, ...rest] = commit.events.filter((event) => !isRepeated(event) || left-- > 0);
@@ -161,7 +161,7 @@ function countEvents(
 
 /** Puts the next events of others into the journal, if they are next. */
 async function playOthers(
-  thread: Thread,
+  thread: CallRecord & Pick<Thread, 'rights' | 'budget'>,
   { events }: RecordedAnswers,
   count: () => number,
   end: number,
@@ -177,7 +177,7 @@ async function playOthers(
       await journal.flush();
       return;
     }
-    // Of a later turn: while that one waited for room.
+    // An event of a later turn was recorded while that turn waited for its budget.
     if (!next || eventFlags(next.type).origin !== 'external' || next.turn > journal.turn) return;
     // An abort leaves a snapshot of its own.
     if (next.type === 'snapshot' && events[count() + 1]?.type === 'thread_end') return;
@@ -201,7 +201,7 @@ function limitIn(event: Recorded | undefined): (JsonObject & { code: string }) |
   return { ...event.data.detail, code: event.data.code };
 }
 
-/** What others had used and held was an outside fact: who was refused is refused again. */
+/** Returns the recorded refusal, because the budgets of other threads are not part of the replay. */
 function refusedThen(next: Recorded | undefined, own: string): Failure | undefined {
   const facts = limitIn(next);
   const limit = BUDGETED.find((name) => facts?.limit === name);
@@ -220,7 +220,7 @@ function refusedThen(next: Recorded | undefined, own: string): Failure | undefin
   });
 }
 
-/** What a person had said to a question, as the events say that came with it. */
+/** Returns the answer to an approval request from the events that followed it. */
 function answerAmong(events: readonly Recorded[]): ApprovalAnswer {
   for (const { type, data } of events.toReversed()) {
     if (type !== 'approval' || data.kind !== 'call' || data.action !== 'ask') continue;
@@ -295,7 +295,7 @@ async function hookBetween(
   return found?.id ?? '';
 }
 
-/** Of a thread that happens again: which one it was, and what is recorded of it. */
+/** Original id of a replayed thread, and its recorded answers. */
 interface ReplayedThread {
   was: string;
   record: RecordedAnswers;
@@ -343,7 +343,7 @@ function storeOf(scene: Scene): Store {
       const refused = commit.reserve && refusedThen(recordOf(thread).events[count(thread)], thread);
       if (refused) return refused;
       const unheard = commit.expect.quiet ? unheardAt(thread, commit) : [];
-      // It was spoken to while it was about to rest.
+      // A signal arrived when the thread was about to park.
       if (unheard.length > 0) {
         spoken.set(thread, unheard);
         return fail('signalled', 'as it was then');
@@ -367,7 +367,7 @@ function storeOf(scene: Scene): Store {
       if (filter.status !== undefined) return ok({ rows: [] });
       return await childrenAt(real, filter, events, count(id));
     },
-    /** What its hooks had done counts when it is taken up again. */
+    /** A resume reads the journals of hooks, which the real store has. */
     async read(thread, range) {
       const row = thread === id ? undefined : await real.thread(thread);
       const isHook = row?.ok && row.output.kind === 'hook' && row.output.parent === id;
@@ -376,7 +376,7 @@ function storeOf(scene: Scene): Store {
     async thread(thread) {
       const own = await empty.thread(thread);
       const row = await real.thread(thread);
-      // It began when it began: a script may have looked at the time.
+      // A script can have read the start time, so the replay keeps it.
       if (own.ok) return row.ok ? ok({ ...own.output, created: row.output.created }) : own;
       return row.ok && row.output.parent === id ? row : own;
     },
@@ -402,7 +402,7 @@ type RecordedThreads = Pick<Scene, 'recordOf' | 'count' | 'play'> & {
   live: HarnessPorts['threads']['live'];
 };
 
-/** What a thread that happens again asks besides: what it did then, and what others said to it. */
+/** Creates the port that gives a replayed thread its recorded steps and external events. */
 function replayPort({
   real,
   id,
@@ -417,7 +417,7 @@ function replayPort({
   return {
     openJournal: (...given) => new ReplayJournal(...given),
     rest,
-    // What a script only looked at is noted when it is done: its event is the next one.
+    // A read of a script is recorded after it is done, so its event is the next one.
     async recorded(thread, call, isLate) {
       await flush(thread);
       return recordOf(thread).resultOf(call, count(thread) + 1, isLate);
@@ -484,7 +484,7 @@ function replayPort({
   };
 }
 
-/** What a call has asked a model while it was made. */
+/** Repeats the model requests that a tool made during its call. */
 const asksInside =
   ({ live, recordOf, count, play }: RecordedThreads) =>
   async (request: object, { __thread_id: thread = '' }: Caller): Promise<void> => {
@@ -627,7 +627,7 @@ export function createReplayStage(
     const running = live.get(thread)?.thread;
     const call = callWith(running, caller.idempotencyKey);
     const record = recordOf(thread);
-    // It rests, also when somebody was quicker than its rest.
+    // The thread parks even if the answer arrived before that.
     if (running && record.isAsked(call, count(thread))) {
       running.control.ending ??= { status: 'waiting', reason: 'a person was asked' };
       return fail('approval_pending', 'nobody had answered', { answer: 'pending' });

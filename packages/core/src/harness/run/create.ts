@@ -33,7 +33,7 @@ interface Start {
   drawFrom?: string | undefined;
   /** When that was worked out already. */
   split?: ReturnType<typeof splitLimits>;
-  /** Of one that is born now: does its model know what strangers wrote by reference? */
+  /** True if the model gets untrusted text by reference alone. Absent: the journal contains the answer. */
   isReference?: boolean;
   /** Runs a hook's directive; handed in, because a hook is a thread too. */
   runHook: RunHook;
@@ -49,7 +49,7 @@ function openJournal(
 ): JournalWriter {
   const { id } = held.row;
   const write = ports.watch.transcript(id, held.row);
-  // What others put into the journal while nobody ran it belongs to no turn; nor does a change of status.
+  // Events that others appended while the thread was parked have no turn, and neither has a change of status.
   const turn = history.findLast(({ turn, type }) => turn > 0 && type !== 'status')?.turn ?? 0;
   const writeAndTell: typeof write = (events, firstSeq) => {
     write(events, firstSeq);
@@ -72,7 +72,7 @@ function openJournal(
   });
 }
 
-/** Where strangers' text is kept from its model; nothing of that is loaded where it is shown. */
+/** Creates the references of a thread whose model must not read untrusted text. Otherwise their module is not loaded. */
 async function referencesOf(
   ports: HarnessPorts,
   { isReference, history }: Start,

@@ -1,4 +1,5 @@
-// Drives a thread through the loop while its lease is renewed.
+// Drives a thread through the loop while its lease is renewed. A check before the first turn compares the
+// rights that the directive declares with the granted ones; a hook can accept less than it declares.
 import { type Failure, fail, messageOf, type Outcome, ok } from '../../base/index.ts';
 import { shownPolicyFile } from '../../flow/index.ts';
 import type { Recorded } from '../../journal/index.ts';
@@ -11,20 +12,17 @@ import { declaredRights } from '../rights/thread-token.ts';
 import { LEASE_LOST } from '../script-thread/script-steps.ts';
 import { runScriptThread } from '../script-thread/script-thread.ts';
 import { runSteps } from '../step/steps.ts';
-import { handleSignals, stopThread } from '../thread/interruption.ts';
+import { handleSignals, type SignalReceiver, stopThread } from '../thread/interruption.ts';
 import type { ThreadResult } from '../thread/ports.ts';
-import type { RenewedLease, Thread } from '../thread/thread.ts';
+import type { RenewedLease, RightsHolder, Thread } from '../thread/thread.ts';
 import { runTurn } from '../turn/turn.ts';
 import { checkExpected } from './expected-calls.ts';
 import { finalEnding, finish } from './finish.ts';
 import { endHooks } from './recover.ts';
 import { ownRunner, runOwn } from './runner.ts';
 
-// Before the first turn: does the directive ask for more than there is? A hook may let it run with
-// what is granted; otherwise it is denied before it has cost anything.
-
-/** The policies that take all of a right, by level and file. */
-function policiesAgainst({ ports }: Thread, grant: Grant): string {
+/** Names the policies that leave nothing of a right, by level and file. */
+function policiesAgainst({ ports }: Pick<Thread, 'ports'>, grant: Grant): string {
   const { catalog } = ports.library.capabilities();
   const levels = ports
     .policies()
@@ -38,7 +36,7 @@ function policiesAgainst({ ports }: Thread, grant: Grant): string {
   return named.join(' and ') || 'the policy';
 }
 
-function missingRights(thread: Thread): Outcome<Failure | undefined> {
+function missingRights(thread: RightsHolder): Outcome<Failure | undefined> {
   const { ports, place, rights } = thread;
   const wanted = declaredRights(ports, place.directive);
   if (!wanted.ok) return wanted;
@@ -74,7 +72,7 @@ function missingRights(thread: Thread): Outcome<Failure | undefined> {
   );
 }
 
-/** Undefined: it may begin. */
+/** Returns `undefined` if the thread may begin, and otherwise the ending of the run. */
 async function checkStart(thread: Thread): Promise<Ending | undefined> {
   // A hook was asked when the thread was left: what it says comes first, whatever is granted by now.
   let asked = [...thread.hooks.pending.values()].find(({ step }) => step === 'start')?.fault;
@@ -99,8 +97,8 @@ async function checkStart(thread: Thread): Promise<Ending | undefined> {
   }
 }
 
-/** A pause that came while the model said its last word: that is kept, and counts when the thread goes on. */
-async function pausedAtEnd(thread: Thread): Promise<Ending | undefined> {
+/** Handles a pause that arrived during the final reply. The thread ends with that reply after a resume. */
+async function pausedAtEnd(thread: SignalReceiver): Promise<Ending | undefined> {
   await thread.journal.catchUp();
   const isPaused = thread.journal.signals().some(({ kind }) => kind === 'pause');
   return isPaused ? handleSignals(thread) : undefined;
@@ -144,7 +142,7 @@ async function loopOf(thread: Thread, history: readonly Recorded[]): Promise<End
     : await runLoop(loop);
 }
 
-/** What a bug leaves behind is a failed thread, not a lost one. */
+/** Turns an unexpected exception into status `failed` with code `internal_error`. */
 async function runToEnding(
   thread: Thread,
   history: readonly Recorded[],
@@ -171,10 +169,10 @@ async function runToEnding(
 
 const LEAVES_PAUSED: ReadonlySet<string> = new Set(['pause', 'message', 'interrupt']);
 
-/** Said to a thread that is paused, it does not make it go on. */
+/** True if a paused thread stays paused after this signal. */
 export const keepsPause = ({ kind }: { readonly kind: string }): boolean => LEAVES_PAUSED.has(kind);
 
-/** A pause holds until somebody resumes or ends the thread: what else was said is heard, and it rests. */
+/** Finishes the run. A paused thread handles other signals and stays paused; `undefined` if one of them resumes it. */
 export async function finishUnlessSignalled(
   thread: Thread,
   ending: Ending,
@@ -188,7 +186,7 @@ export async function finishUnlessSignalled(
   }
 }
 
-/** What was said while it was about to rest is obeyed, and the loop goes on. */
+/** Runs the thread until it parks or ends. A signal that arrives in between makes the loop run again. */
 async function runToRest(
   thread: Thread,
   history: readonly Recorded[],
@@ -201,8 +199,8 @@ async function runToRest(
   }
 }
 
-/** How it ends when its caller stops it: a hook like the thread that it serves, which will not come back to it. */
-function endingWhenStopped({ ports, place }: Thread): Ending {
+/** The ending of a run that its caller stops. A hook is terminated if the thread that it serves has ended. */
+function endingWhenStopped({ ports, place }: Pick<Thread, 'ports' | 'place'>): Ending {
   const served =
     place.kind === 'hook' ? ports.threads.live.get(place.parent ?? '')?.thread : undefined;
   const ending = served?.control.ending;
@@ -224,9 +222,9 @@ export async function drive(
   const { ports, place, control, journal } = thread;
   const { live } = ports.threads;
   const { signal } = control;
-  // Many may be set off at once, and those before this one wait meanwhile.
+  // Many threads can start at once, so this one may have waited since its lease began.
   live.leases.beat();
-  // Renewed while the loop runs; whoever lost it is stopped where it is.
+  // The keeper renews the lease while the loop runs. The writer stops the thread if the lease is lost.
   const lease: RenewedLease = {
     store: ports.store,
     thread: place.id,

@@ -4,7 +4,7 @@
 import { getOwn, type Json, type Outcome, ok } from '../../base/index.ts';
 import { type DataOf, eventsInForce, readJournal } from '../../journal/index.ts';
 import type { Ending } from '../loop.ts';
-import type { Thread } from '../thread/thread.ts';
+import type { OwnJournal } from '../thread/thread.ts';
 
 /** In order: did each call of the tool succeed? */
 type Results = ReadonlyMap<string, readonly boolean[]>;
@@ -17,7 +17,7 @@ const isRun = ({ verb, arguments: given }: DataOf<'tool_call'>): boolean =>
   isUnset(getOwn(given, 'dry_run'));
 const isUnset = (value: Json | undefined): boolean => value === undefined || value === false;
 
-async function resultsOf({ ports, place, journal }: Thread): Promise<Outcome<Results>> {
+async function resultsOf({ ports, place, journal }: OwnJournal): Promise<Outcome<Results>> {
   await journal.flush();
   const read = await readJournal(ports.store, place.id, ['tool_call', 'tool_result', 'signal']);
   if (!read.ok) return read;
@@ -36,7 +36,7 @@ async function resultsOf({ ports, place, journal }: Thread): Promise<Outcome<Res
 }
 
 /** The ending, or the failure that it becomes. */
-export async function checkExpected(thread: Thread, ending: Ending): Promise<Ending> {
+export async function checkExpected(thread: OwnJournal, ending: Ending): Promise<Ending> {
   const { expect } = thread.place.directive;
   if (ending.status !== 'completed' || expect.length === 0) return ending;
   const results = await resultsOf(thread);

@@ -17,9 +17,12 @@ import { hasShippedRunner } from './runner.ts';
 const MAX_REMINDERS = 2;
 
 /** A reply without calls ends the run; when it owes outputs, the model is asked for them first. */
-export function finalEnding(thread: Thread, reply: ModelReply): Ending | undefined {
+export function finalEnding(
+  thread: Pick<Thread, 'place' | 'talk' | 'journal'>,
+  reply: ModelReply,
+): Ending | undefined {
   const text = reply.content.map((block) => (block.type === 'text' ? block.text : '')).join('');
-  // It meant to call something and has been told why that failed: that was not its last word.
+  // The reply contains calls that could not be read. The model gets the reason and replies again.
   const unread = reply.broken?.discarded_partial ?? [];
   if (unread.length + (reply.bad_arguments ?? []).length > 0) return undefined;
   const { directive } = thread.place;
@@ -41,8 +44,8 @@ export function finalEnding(thread: Thread, reply: ModelReply): Ending | undefin
   return undefined;
 }
 
-/** What a model says last, with what its references stand for: it goes to people, and to its parent. */
-function lastWords({ talk: { conversation, references } }: Thread, written: string) {
+/** Replaces the references in the last reply by their values, because people and the parent read it. */
+function lastWords({ talk: { conversation, references } }: Pick<Thread, 'talk'>, written: string) {
   const own = conversation.ownMarks();
   const said = references?.resolve(written, own);
   // Nobody is there any more to be told that there is no such reference.
@@ -61,8 +64,8 @@ const marksAtEnd = ({ conversation }: Thread['talk'], status: Ending['status']):
   status === 'completed' ? conversation.ownMarks() : conversation.allMarks();
 
 /**
- * What is not an end leaves nothing of the thread in this process: its row and journal are all.
- * Undefined: parking crossed something that was said, which is obeyed first.
+ * Ends or parks the thread. A parked thread leaves nothing in this process.
+ * Returns `undefined` if a signal arrived before it could park. The caller handles that signal first.
  */
 export async function finish(thread: Thread, ending: Ending): Promise<ThreadResult | undefined> {
   const { ports, place, journal, budget, talk, hooks } = thread;
@@ -79,7 +82,7 @@ export async function finish(thread: Thread, ending: Ending): Promise<ThreadResu
     ...(code && { code }),
     marks: packMarks(ending.marks ?? marksAtEnd(talk, status)),
   };
-  // What was set aside for it is free with its end.
+  // The end of the run releases the reservations of the thread.
   const aside = [hooks.reserve, place.detached ? budget.drawFrom : undefined];
   const settle = aside.flatMap((key) => (key === undefined ? [] : [{ key, actual: {} }]));
   // INVARIANT: the end of a thread is the last event of its journal. A stop that comes now is too late.
@@ -96,14 +99,14 @@ export async function finish(thread: Thread, ending: Ending): Promise<ThreadResu
         ...quietly(place, status),
       });
   if (!done.ok && done.error.code === 'signalled') return undefined;
-  // INVARIANT: what has ended is let go when its transcript is written. Before that it shows up as
-  // ended and held by nobody, and whoever finds it writes the transcript for it.
+  // INVARIANT: an ended thread is always released after its transcript is written. A sweep of the store
+  // finds ended threads that were not released and completes their transcripts.
   await ports.watch.written?.(place.id);
   ports.watch.done?.(place.id);
   if (!done.ok || isEnded(status)) {
     await ports.store.release({ thread: place.id, epoch: journal.epoch });
   }
-  // INVARIANT: an end that is not in the registry is none; whoever resumes the thread finds it.
+  // INVARIANT: a thread whose end could not be committed has never ended. A resume tries again.
   return done.ok ? result : { ...result, status: 'interrupted', reason: done.error.detail.message };
 }
 
@@ -112,7 +115,7 @@ export async function finish(thread: Thread, ending: Ending): Promise<ThreadResu
  * person: when its question expires. A hook is taken up with the thread that it serves.
  */
 async function releaseOf(
-  { ports, place, control }: Thread,
+  { ports, place, control }: Pick<Thread, 'ports' | 'place' | 'control'>,
   status: Ending['status'],
 ): Promise<true | { wake: number }> {
   if (place.kind === 'hook' || ports.replay) return true;

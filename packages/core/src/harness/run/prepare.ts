@@ -33,7 +33,7 @@ export interface RunRequest {
   message?: string;
   /** A tier or a model id instead of the directive's. */
   model?: string;
-  /** Narrows the directive's limits. */
+  /** Limits that narrow those of the directive. */
   limits?: DirectiveLimits;
   /** Keeps what the provider sends, event by event, in `stream.jsonl` of the thread. */
   stream?: boolean;
@@ -42,7 +42,7 @@ export interface RunRequest {
    * they are noted and not done. Also without this where the directive says `mode="plan"`.
    */
   plan?: boolean | 'check';
-  /** Who asks for it, and where that came in. */
+  /** The actor of the request and its surface. */
   by?: StartedBy;
 }
 
@@ -78,7 +78,7 @@ function findDirective(
 
 const SIGNED: ReadonlySet<string> = new Set(['signed', 'bundle']);
 
-/** It and all that it extends: what a base grants is granted. */
+/** True if the directive and all its bases are signed. A base grants rights too. */
 function isSignedWhole({ library }: Pick<PreparePorts, 'library'>, item: DirectiveItem): boolean {
   const items = [item];
   const below = (name: string): DirectiveItem['directive'] => {

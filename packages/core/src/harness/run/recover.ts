@@ -12,17 +12,17 @@ import { failureJson, hasWithheldResult, isParked, unknownOutcome } from '../ste
 import { packMarks } from '../thread/conversation.ts';
 import type { LostCommits } from '../thread/ports.ts';
 import { addToConversation, tell } from '../thread/talk.ts';
-import type { HarnessPorts, Thread } from '../thread/thread.ts';
+import type { BudgetHolder, HarnessPorts, Interruptible, Thread } from '../thread/thread.ts';
 import { transcriberOf, withLease } from '../thread/with-lease.ts';
 import { finalAccount, usageOf } from '../turn/turn-account.ts';
-import { countHook } from './run-hook.ts';
+import { countHook, type HookBudget } from './run-hook.ts';
 
 /**
  * A request that went out and whose answer never came may be on the invoice: its reservation is
  * charged, in full and once. One that was reserved and never begun costs nothing.
  */
 export function chargeUnreadRequests(
-  thread: Thread,
+  thread: Pick<Thread, 'place' | 'budget' | 'journal'>,
   { requests }: Pick<OpenWork, 'requests'>,
   open: readonly OpenReservation[],
 ): void {
@@ -40,7 +40,7 @@ export function chargeUnreadRequests(
 
 /** A request without an answer is made again. Its turn counts once. */
 export function uncountTurn(
-  { budget: { meter } }: Thread,
+  { budget: { meter } }: Pick<Thread, 'budget'>,
   { lastRequest }: Pick<OpenWork, 'lastRequest'>,
 ): void {
   if (lastRequest?.n === undefined || lastRequest.isAnswered) return;
@@ -49,7 +49,7 @@ export function uncountTurn(
 
 /** A turn whose hook is asked before its request went out has not begun: it keeps its number. */
 export function revertUnstartedTurn(
-  { journal, hooks: { pending } }: Thread,
+  { journal, hooks: { pending } }: Pick<Thread, 'hooks' | 'journal'>,
   { lastRequest }: Pick<OpenWork, 'lastRequest'>,
 ): void {
   const { turn } = journal;
@@ -57,9 +57,12 @@ export function revertUnstartedTurn(
   if (isAsked && lastRequest?.turn !== turn) journal.turn -= 1;
 }
 
+/** The calls of the last reply, and the counts and the journal that their outcomes enter. */
+type UnfinishedTurn = Interruptible & Pick<Thread, 'talk'>;
+
 /** A call that had begun is not made again: the model is told that its outcome is unknown, or `instead`. */
 function recordUnknownOutcome(
-  thread: Thread,
+  thread: UnfinishedTurn,
   call: ToolCallBlock,
   tool: string,
   instead?: Json,
@@ -87,7 +90,7 @@ export async function settleUnfinishedCalls(
 ): Promise<void> {
   for (const call of thread.talk.conversation.pending()) {
     const intent = calls.get(call.id)?.intent.data;
-    // A spawn names its child first: whoever makes it again finds that one.
+    // A spawn reserves the id of its child first, so a second spawn finds the same child.
     const isSpawn = thread.control.intents.get(call.id)?.child !== undefined;
     // An intent that waits for a person has not begun, and goes on waiting.
     const isAsked = asked.has(call.id) || thread.control.escalated.has(call.id);
@@ -96,7 +99,7 @@ export async function settleUnfinishedCalls(
     const { tool, target = '' } = intent;
     const unknown = unknownOutcome(call, tool);
     const verdict = await raiseError(thread, unknown, tool, { isTold: true, call: call.id });
-    // Its hook asks somebody, and answers later.
+    // The hook waits for a person and answers later.
     if (isParked(thread)) return;
     const { id, item } = thread.place;
     // The process that made the call had no time to leave its row.
@@ -115,21 +118,23 @@ export async function settleUnfinishedCalls(
   }
 }
 
-/** Then it is not begun again: what it did would be done twice. */
-async function mayHaveWritten({ ports }: Thread, hook: string): Promise<boolean> {
+/** True if the hook may have written something. Such a hook is not run again. */
+async function mayHaveWritten({ ports }: Pick<Thread, 'ports'>, hook: string): Promise<boolean> {
   const history = await readJournal(ports.store, hook);
   if (!history.ok) return true;
   return madeCalls(history.output).some(({ intent }) => intent.data.effect === 'write');
 }
 
 /** Hooks that nobody will ask any more end; the others go on when the run is where they were asked. */
-export async function endOrphanedHooks(thread: Thread): Promise<Outcome<null>> {
+export async function endOrphanedHooks(
+  thread: BudgetHolder & Pick<Thread, 'hooks' | 'control'>,
+): Promise<Outcome<null>> {
   const { pending } = thread.hooks;
   const { ports, place } = thread;
   const before = await hooksOf(ports, place.id);
   if (!before.ok) return before;
   for (const { id, status } of before.output) {
-    // It was ended with the thread it served, and is asked anew.
+    // This hook ended together with the thread that it served, so the thread asks it again.
     const isAnew = isEnded(status) && thread.control.hadEnded && status !== 'completed';
     if (isAnew && !(await mayHaveWritten(thread, id))) pending.delete(id);
     if (!isEnded(status) && !pending.has(id)) await endHook(thread, id);
@@ -149,13 +154,13 @@ export async function endOrphanedHooks(thread: Thread): Promise<Outcome<null>> {
       return [name, typeof sum === 'bigint' ? sum - BigInt(value) : sum - Number(value)];
     }),
   ) as unknown as typeof known;
-  // What is known already counts as nothing: a count never shrinks.
+  // The difference alone is counted, because the meter contains the rest already.
   thread.budget.meter.countHook({ ...NO_COST, ...news, estimated: now.estimated });
   return ok(null);
 }
 
-/** The run is over and did not come by where they were asked. */
-export async function endHooks(thread: Thread): Promise<void> {
+/** Ends the hooks that the run asked earlier and did not reach again. */
+export async function endHooks(thread: HookBudget & Pick<Thread, 'ports'>): Promise<void> {
   for (const id of thread.hooks.pending.keys()) {
     if (!thread.ports.replay) await endHook(thread, id);
     const row = await thread.ports.store.thread(id);
@@ -164,7 +169,7 @@ export async function endHooks(thread: Thread): Promise<void> {
   thread.hooks.pending.clear();
 }
 
-const endHook = async ({ ports }: Thread, id: string): Promise<void> =>
+const endHook = async ({ ports }: Pick<Thread, 'ports'>, id: string): Promise<void> =>
   await endForced(ports, id, 'terminated', 'the thread it served went on without it');
 
 /** Ends a thread that this process does not run, also if another process has its lease. */
@@ -189,7 +194,7 @@ export async function endForced(
   ports.watch.done?.(id);
 }
 
-/** What people read of a thread is made whole from the registry, unless somebody is writing it now. */
+/** Completes the transcript of a thread from the store, unless a process writes it now. */
 export async function mendTranscript(
   { store, watch, threads }: Pick<HarnessPorts, 'store' | 'watch' | 'threads'>,
   id: string,
@@ -201,7 +206,7 @@ export async function mendTranscript(
   watch.done?.(id);
 }
 
-/** Threads that ended in the last moment of a process: what people read of them is made whole. */
+/** Completes the transcripts of threads that ended just before their process did. */
 export async function finishEnded({ store, watch }: HarnessPorts): Promise<void> {
   const swept = await store.sweep();
   for (const { seq, ...lease } of swept.ok ? swept.output.unreleased : []) {
@@ -213,7 +218,7 @@ export async function finishEnded({ store, watch }: HarnessPorts): Promise<void>
 }
 
 /** Records an unknown outcome for each call of the last reply that had begun. */
-function settleBegun(thread: Thread, begun: ReadonlyMap<string, string>): void {
+function settleBegun(thread: UnfinishedTurn, begun: ReadonlyMap<string, string>): void {
   for (const call of thread.talk.conversation.pending()) {
     const tool = begun.get(call.id);
     if (tool !== undefined) recordUnknownOutcome(thread, call, tool);
@@ -224,7 +229,7 @@ function settleBegun(thread: Thread, begun: ReadonlyMap<string, string>): void {
  * A transcript that is ahead of its registry proves lost commits: the disk kept one file and not the end of
  * the other. A call that such a line names may have been done, so it is not repeated, and the model is told.
  */
-export function tellLostCommits(thread: Thread, { events, calls }: LostCommits): void {
+export function tellLostCommits(thread: UnfinishedTurn, { events, calls }: LostCommits): void {
   if (events === 0) return;
   thread.journal.note({ type: 'commits_lost', data: { events, calls } });
   const pending = new Set(thread.talk.conversation.pending().map(({ id }) => id));

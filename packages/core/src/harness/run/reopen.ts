@@ -46,20 +46,20 @@ export interface ResumeOptions {
   limits?: DirectiveLimits;
   /** A tier or a model id from here on. */
   model?: string;
-  /** Who asks, for the record; the process when absent. */
+  /** Name of the actor for the journal. Absent: the process. */
   by?: string;
   /** The row of a person who asks, for the commit that says that it goes on. */
   audit?: AuditEntry;
-  /** What is asked for is written down, and whoever takes it from the queue goes on with it. */
+  /** The request is recorded and the thread queued. The worker that takes it resumes it. */
   elsewhere?: true;
-  /** Digest of the items that it goes on with; asked for as `today` by whoever takes those there are. */
+  /** Digest of the items for the rest of the run. The request `today` chooses the current items. */
   items?: string;
 }
 
-/** Somebody said no, or ended it for good. */
+/** Statuses after which a thread can never be reopened. */
 const FINAL: ReadonlySet<ThreadStatus> = new Set<ThreadStatus>(['denied', 'aborted', 'killed']);
 
-/** May it go on? What has not ended may. */
+/** Fails with `thread_ended` if the thread has ended and cannot be reopened with these options. */
 export function mayReopen(row: ThreadRow, options: ResumeOptions): Outcome<null> {
   const { id, status } = row;
   const isBack = options.from !== undefined;
@@ -72,7 +72,7 @@ export function mayReopen(row: ThreadRow, options: ResumeOptions): Outcome<null>
   return refuse('; give it a message, and it goes on in the same conversation');
 }
 
-/** Its limits as they are set, without what hooks raised: those it began with, and what people set since. */
+/** Returns the limits from the start of the thread and from people. Limits that hooks raised are not included. */
 export function limitsSet(history: readonly Recorded[], row: ThreadRow): EffectiveLimits {
   let packed = startOf(history)?.limits ?? row.limits;
   for (const { type, data } of history) {
@@ -81,7 +81,7 @@ export function limitsSet(history: readonly Recorded[], row: ThreadRow): Effecti
   return unpackLimits(packed);
 }
 
-/** Of a child these are not counted along the chain: only its own limits hold them. */
+/** Limits that are not charged along the chain. Only the own limits of a child bound them. */
 const OWN: ReadonlySet<LimitName> = new Set<LimitName>(['turns', 'tool_calls', 'context']);
 
 const shown = (name: LimitName, value: bigint): string =>
@@ -104,11 +104,11 @@ function readWanted(wanted: DirectiveLimits, currency: string): Outcome<Map<Limi
 
 interface RaiseBounds {
   used: Partial<Record<LimitName, bigint>>;
-  /** What each may be at most, and who says so. */
+  /** Returns the maximum values of a limit, each with its origin. */
   most(name: LimitName): readonly (readonly [bigint | undefined, string])[];
 }
 
-/** What was used of each, and how far each may go. */
+/** Reads the used amount of each limit and its maximum values. */
 async function boundsOf(
   ports: HarnessPorts,
   { row }: LeasedThread,
@@ -206,7 +206,7 @@ export function newModel(
   return chosen.ok ? ok(chosen.output.model.model) : chosen;
 }
 
-/** What goes into the journal: who took it up, with what, and what the model is told. */
+/** Returns the events of a resume: the signal with its actor, and the message for the model. */
 export function resumeEvents(
   history: readonly Recorded[],
   status: ThreadStatus,

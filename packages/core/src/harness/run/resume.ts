@@ -36,7 +36,7 @@ import { LEASE_MS, type Refusable } from '../thread/journal-writer.ts';
 import type { LostCommits, ThreadResult } from '../thread/ports.ts';
 import { replyAt } from '../thread/recorded-answers.ts';
 import { findSnapshot, restoreThread, rewindEvents } from '../thread/restore.ts';
-import type { HarnessPorts, Prepared, Thread } from '../thread/thread.ts';
+import type { DirectiveTalk, HarnessPorts, Prepared, Thread } from '../thread/thread.ts';
 import { createThread } from './create.ts';
 import { drive, finishUnlessSignalled, keepsPause } from './drive.ts';
 import { finalEnding } from './finish.ts';
@@ -61,14 +61,14 @@ import { hookReserve } from './run-hook.ts';
 import { goOnChanged, prepareElsewhere, runHook } from './start.ts';
 
 /** Somebody has something to say to it first: that may change what it does. */
-const isSpokenTo = ({ journal }: Thread): boolean =>
+const isSpokenTo = ({ journal }: Pick<Thread, 'journal'>): boolean =>
   journal
     .signals()
     .some(({ payload }) => isObject(payload) && (payload.content ?? payload.message) !== undefined);
 
 /** The outputs were handed back with one of these results. */
 function handedBack(
-  thread: Thread,
+  thread: DirectiveTalk,
   content: readonly Block[],
   results: readonly Recorded[],
 ): Ending | undefined {
@@ -85,7 +85,10 @@ function handedBack(
 }
 
 /** How the thread was going to end; undefined when there is more to do. */
-function endingBeforeCrash(thread: Thread, history: readonly Recorded[]): Ending | undefined {
+function endingBeforeCrash(
+  thread: DirectiveTalk & Pick<Thread, 'journal'>,
+  history: readonly Recorded[],
+): Ending | undefined {
   if (isSpokenTo(thread)) return undefined;
   const spoken = lastReply(history);
   if (!spoken) return undefined;
@@ -130,7 +133,7 @@ interface MadeAgain {
   thread: Thread;
   history: readonly Recorded[];
   prepared: Prepared;
-  /** What the journal and the registry are told of its new limits and its new model. */
+  /** New limits and the new model, for the signal event. */
   news: Pick<DataOf<'signal'>, 'limits' | 'model'>;
   change: Pick<Refusable, 'limits' | 'raise'>;
 }
@@ -211,7 +214,7 @@ async function lookBefore(
   const may = mayReopen(row.output, options);
   if (!may.ok) return may;
   const hasEnded = isEnded(row.output.status);
-  // What has ended and begins again is started in all but name, there where somebody asks for it.
+  // To reopen an ended thread is to start it, so the surface must be allowed to start the directive.
   const { audit } = options;
   const start = hasEnded && audit ? mayStart(ports, audit.surface, row.output.directive) : may;
   if (!start.ok) return start;
@@ -223,7 +226,7 @@ async function lookBefore(
 
 /** Says that it goes on, or back, and sets aside for hooks; answers with the journal as it is then. */
 async function beginAgain(
-  thread: Thread,
+  thread: Pick<Thread, 'ports' | 'budget' | 'hooks' | 'journal'>,
   history: readonly Recorded[],
   events: readonly JournalEvent[],
   change: MadeAgain['change'],
@@ -251,7 +254,7 @@ async function beginAgain(
   return ok([...history, ...told]);
 }
 
-/** What a lost process left behind is brought to an end before the thread goes on. */
+/** Restores the thread from its journal and settles the work that a lost process left open. */
 async function catchUpWith(
   thread: Thread,
   held: LeasedThread,
@@ -274,7 +277,7 @@ async function catchUpWith(
   return { history, work };
 }
 
-/** The rest of it when it can be found here: hooks may have to be asked, and these find it. */
+/** Settles the calls of a lost process. Runs inside `drive`, so that hooks find the thread among the live ones. */
 async function settleRest(
   thread: Thread,
   history: readonly Recorded[],
@@ -282,7 +285,7 @@ async function settleRest(
   lost?: LostCommits,
 ): Promise<void> {
   await settleUnfinishedCalls(thread, work);
-  // What it said last may be lost.
+  // If commits were lost, the final reply may be among them.
   if (!lost?.events) thread.control.ending ??= endingBeforeCrash(thread, history);
 }
 
@@ -349,7 +352,7 @@ async function resumeWithLease(
       : rewindEvents(thread, past, { from: back, ...by, ...news }, words);
   const { elsewhere: isElsewhere = false, items } = options;
   const changed = { ...change, ...(items !== undefined && { items }) };
-  // Who begins it is not resuming it: its start is in the journal.
+  // A first start is no resume. The journal contains its start event already.
   const whole = await beginAgain(thread, past, isFirst ? [] : events, changed, isElsewhere);
   if (!whole.ok) return whole;
   if (isElsewhere) return ok(leftElsewhere(ports, held.row));
@@ -361,7 +364,7 @@ async function resumeWithLease(
   return ok(done);
 }
 
-/** It is queued: nothing of it stays here. */
+/** Drops what this process has of a thread that it queued for another process. */
 async function leftElsewhere(
   { watch }: HarnessPorts,
   { id, cost }: ThreadRow,
@@ -371,10 +374,10 @@ async function leftElsewhere(
   return { thread_id: id, status: 'interrupted', outputs: {}, text: '', reason: '', cost };
 }
 
-/** So long whoever could not go on with a thread leaves it to others. */
+/** Delay before this process takes a thread again that it could not resume. */
 const REFUSED_MS = 30_000;
 
-/** What was taken and cannot be gone on with here is let go, and queued for later. */
+/** Releases a thread that this process cannot resume, and queues it for later. Returns the failure. */
 export async function releaseUnstarted(
   { store, watch }: Pick<HarnessPorts, 'store' | 'watch'>,
   held: LeasedThread,
@@ -412,13 +415,13 @@ export async function resumeLeasedThread(
   return await goOnChanged(ports, ok(await gone.output));
 }
 
-/** Whoever goes on with the thread that it serves goes on with it too, and hears what was said to it. */
+/** Releases the thread of a hook. The owner of the served thread resumes it and handles its signals. */
 async function leaveToServed(
   { store, watch }: HarnessPorts,
   held: LeasedThread,
   isSpokenToNow: boolean,
 ): Promise<ThreadResult> {
-  // What was said would queue it at once.
+  // Without a delay the pending signals would queue the thread at once.
   await store.release(held, isSpokenToNow ? { again: true, delayMs: REFUSED_MS } : {});
   watch.done?.(held.thread);
   const { id, status, cost } = held.row;
@@ -426,7 +429,7 @@ async function leaveToServed(
   return { thread_id: id, status, outputs: {}, text: '', reason, cost };
 }
 
-/** What was said to a paused thread stands in its journal, and it goes on resting. */
+/** Handles the signals of a paused thread, which stays paused unless one of them resumes it. */
 async function hearInPause(
   ports: HarnessPorts,
   held: LeasedThread,

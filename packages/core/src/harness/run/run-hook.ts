@@ -28,7 +28,7 @@ import type { LimitsLeft } from './prepare.ts';
 /** Reservations that a thread's hooks draw from begin so. */
 const reservePrefix = (id: string): string => `${id}:hooks`;
 
-/** Its directive, when it asks a model: a script needs no budget. */
+/** Returns the directive of a hook that asks a model, and `undefined` for a script, which needs no budget. */
 function askingDirective(
   ports: PreparePorts,
   { hook }: Pick<CompiledHook, 'hook'>,
@@ -40,10 +40,9 @@ function askingDirective(
   return { directive, bytes: found.output.body.length + JSON.stringify(tools).length };
 }
 
-/** What is asked to tell what a hook costs. */
 type HookPorts = PreparePorts & Pick<HarnessPorts, 'instructions'>;
 
-/** What the dearest of them needs for one request. */
+/** Returns the amounts that one request of the most expensive hook needs. */
 function leastForHooks(
   ports: HookPorts,
   asking: readonly { directive: Directive; bytes: number }[],
@@ -67,7 +66,7 @@ function leastForHooks(
   return { tokens: input_tokens + output_tokens, input_tokens, output_tokens, spend };
 }
 
-/** What the thread itself may use, and what is kept for its hooks; `room`: what those above have left. */
+/** Splits limits between a thread and its hooks. `room`: amounts that the ancestors have left. */
 export function splitLimits(
   ports: HarnessPorts,
   limits: EffectiveLimits,
@@ -118,11 +117,11 @@ export function unaffordableHooks(
   });
 }
 
-/** Its first request was refused by a budget, and nothing was sent. */
+/** True if a budget refused the first request of the hook, so nothing was sent. */
 export const isUnaffordable = ({ status, code, cost }: ThreadResult): boolean =>
   status === 'limit' && BUDGETED.some((name) => code === `${name}_exceeded`) && cost.tokens === 0;
 
-/** What is set aside already: at the birth of the thread, or by a process that was lost. */
+/** Returns the open reservation for hooks, which the start of the thread or a lost process made. */
 export const openReserve = ({ thread, open }: LeasedThread): OpenReservation | undefined =>
   open.find(({ key }) => key.startsWith(reservePrefix(thread)));
 
@@ -145,8 +144,11 @@ export function hookReserve(
   return [{ key, amounts, optional: true, standing: true, ...from }];
 }
 
-/** What a hook's own limits may not pass: what is left in the reserve, and of its time. */
-export function hookLimitsLeft(thread: Thread): LimitsLeft {
+/** The amounts that hooks have left, and the meter that counts their use. */
+export type HookBudget = Pick<Thread, 'budget' | 'hooks'>;
+
+/** Returns upper bounds for the limits of a hook: the rest of the reserve and of its time. */
+export function hookLimitsLeft(thread: HookBudget): LimitsLeft {
   const { hooks, budget } = thread;
   const left: { [name in LimitName]?: Pick<EffectiveLimit, 'value' | 'declared'> } = {};
   const put = (name: LimitName, value: bigint): void => {
@@ -165,7 +167,7 @@ const withExtra = (outputs: JsonObject): JsonObject => {
   return isObject(extra) ? { ...extra, ...declared } : outputs;
 };
 
-/** What only computes has its time limit all the same. */
+/** Applies the time limit to a script that only computes. */
 function withinTime({ clock }: HarnessPorts, { limits, item }: Prepared): () => Outcome<null> {
   const ends = clock.monotonic() + Number(limits.duration?.value ?? 0n);
   return () =>
@@ -179,7 +181,7 @@ function withinTime({ clock }: HarnessPorts, { limits, item }: Prepared): () => 
  * Undefined: it is none, or it wants more than that and has done nothing yet.
  */
 export async function compute(
-  { ports, talk, control, rights }: Thread,
+  { ports, talk, control, rights }: Pick<Thread, 'ports' | 'rights' | 'talk' | 'control'>,
   prepared: Prepared,
 ): Promise<Outcome<Value> | undefined> {
   const { script } = prepared.directive.process;
@@ -202,7 +204,7 @@ export async function compute(
 }
 
 /** Counted apart, with what its own hooks used; so much less is left for the next one. */
-export function countHook({ budget: { meter }, hooks }: Thread, packed: JsonObject): void {
+export function countHook({ budget: { meter }, hooks }: HookBudget, packed: JsonObject): void {
   const cost = unpackCost(packed);
   if (!cost.ok) return;
   const own = cost.output;

@@ -16,7 +16,7 @@ import { outOfTime } from '../children/children.ts';
 import type { Ending } from '../loop.ts';
 import { STOPS_WAIT, watchForInterruption } from '../thread/interruption.ts';
 import type { Runner } from '../thread/ports.ts';
-import type { Thread, ThreadsPort } from '../thread/thread.ts';
+import type { Interruptible, Thread, ThreadsPort } from '../thread/thread.ts';
 
 const SHIPPED: readonly string[] = ['safety', 'plain'];
 /** Hooks are what the plain loop goes without. */
@@ -25,7 +25,7 @@ export const hasHooks = (runner = 'safety'): boolean => runner !== 'plain';
 /** The loops that leave a journal of what they did. */
 export const hasShippedRunner = (runner: string): boolean => SHIPPED.includes(runner);
 
-/** What runs a thread when it is not the loop. */
+/** Returns the registered runner of this name, or `undefined` for the runners of the harness. */
 export const ownRunner = ({ runners = {} }: ThreadsPort, name: string): Runner | undefined =>
   Object.hasOwn(runners, name) && !SHIPPED.includes(name) ? runners[name] : undefined;
 
@@ -41,14 +41,17 @@ const outputsOf = (directive: Directive, given: Json): Outcome<JsonObject> =>
     ? checkOutputs(directive, given)
     : fail('invalid_input', 'its outputs are no object');
 
-export async function runOwn(thread: Thread, runner: Runner): Promise<Ending> {
+export async function runOwn(
+  thread: Interruptible & Pick<Thread, 'place'>,
+  runner: Runner,
+): Promise<Ending> {
   const { id, directive, inputs } = thread.place;
   const interruption = await watchForInterruption(thread, STOPS_WAIT);
   try {
     const { signal } = interruption;
     const done = await runner({ thread_id: id, directive: directive.name, inputs, signal });
     if (interruption.cause() === 'duration') return outOfTime(thread, 'its runner');
-    // It was broken off for that, and is called again elsewhere.
+    // The requeue stopped the runner. The next owner of the lease calls it again.
     const { leaving } = thread.control;
     if (leaving && !done.ok) return leaving;
     const checked = done.ok ? outputsOf(directive, done.output) : done;

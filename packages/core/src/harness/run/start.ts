@@ -60,18 +60,18 @@ export interface BirthPlace {
   id?: string;
   runner?: string;
   detached?: boolean;
-  /** What its inputs and its first message carry; a person's words when absent. */
+  /** Marks of the inputs and of the first message. Absent: those of a person's text. */
   marks?: Descriptor;
-  /** What single ones of them carry, where that is known. */
+  /** Marks of single inputs and of the message, if they differ from `marks`. */
   given?: GivenMarks | undefined;
-  /** Of a hook: what it is asked about. */
+  /** Facts for the `hook_start` event. Present for a hook. */
   about?: HookAbout;
   /** A reservation made up front for it. */
   drawFrom?: string;
   by?: StartedBy | undefined;
-  /** A root that whoever takes it begins: nothing of it runs here. */
+  /** The root thread is queued. The worker that takes it starts it. */
   isQueued?: true;
-  /** What its parent's commit changes besides; asked when the commit is made. */
+  /** Returns further changes for the commit of the parent. Called when the commit is made. */
   spawn?: () => Pick<Refusable, 'charge' | 'reserve' | 'cost'>;
 }
 
@@ -184,17 +184,17 @@ function whatRan(
   };
 }
 
-/** Makes the row and lets the thread run; whoever wants its result awaits `done`. */
+/** Creates the row and starts the thread. `done` resolves with its result. */
 function startPrepared(...run: Parameters<typeof begin>): ReturnType<typeof begin> {
   const [ports, , { parent }] = run;
-  // Who runs already does not wait for those that have not begun.
+  // A child does not wait for a start slot, because its parent runs already.
   return parent ? begin(...run) : ports.threads.live.admit(() => begin(...run));
 }
 
-/** Where somebody sits in front of it, or their program does. */
+/** Surfaces whose actor is a person or a program of that person. */
 const PEOPLE: ReadonlySet<string> = new Set(['cli', 'library', 'web']);
 
-/** It is there and runs elsewhere: nothing of it stays in this process. */
+/** Drops what this process has of a queued thread, because a worker runs it. */
 async function leaveQueued(
   { store, watch }: HarnessPorts,
   { row: { id, created, status, cost } }: LeasedThread,
@@ -202,7 +202,7 @@ async function leaveQueued(
 ): Promise<Outcome<Started>> {
   watch.done?.(id);
   const told = row ? await store.audit([row]) : ok(null);
-  // It is queued all the same: the row is kept where those of calls are.
+  // The thread is queued even if the row was refused, so the row goes to the audit of calls.
   if (row && !told.ok) watch.audit?.write(row);
   const result = { thread_id: id, status, outputs: {}, text: '', reason: '', cost };
   return ok({ id, created, done: Promise.resolve(result) });
@@ -324,7 +324,7 @@ async function startHook(
     return await resumeHook(thread, begun);
   }
   const { reserve } = hooks;
-  // What it is told of may be anything that its thread has read.
+  // The inputs of a hook can contain anything that its thread has read.
   const marks = thread.talk.conversation.allMarks();
   const from = reserve && { drawFrom: reserve };
   const given = foreign && { inputs: new Map(foreign.map((input) => [input, marks])) };
@@ -334,7 +334,7 @@ async function startHook(
 
 /** A hook that was begun before: from its journal on, or what it said before anybody heard of it. */
 async function resumeHook(
-  { ports, place }: Thread,
+  { ports, place }: Pick<Thread, 'ports' | 'place'>,
   { thread_id }: HookStart,
 ): Promise<Outcome<ThreadResult>> {
   if (ports.replay) return ok(await ports.replay.hookResult(place.id, thread_id));
@@ -344,7 +344,7 @@ async function resumeHook(
   if (ended) return ok(ended);
   for (let tries = 1; ; tries++) {
     const resumed = await ports.threads.resume(thread_id);
-    // Whoever took it from a queue lets it go again: it goes on here alone.
+    // A worker that took the hook from the queue releases it, so the hook is resumed here alone.
     const isTaken = !resumed.ok && resumed.error.code === 'lease_held';
     if (!isTaken || tries === HOOK_TRIES) return resumed;
     await sleep(HOOK_AGAIN_MS);
@@ -353,7 +353,7 @@ async function resumeHook(
 const HOOK_TRIES = 20;
 const HOOK_AGAIN_MS = 100;
 
-/** It has not answered, and is not over: whoever it serves rests with it. */
+/** Returns a failure if the hook is parked. The thread that it serves parks with it. */
 function waitsFor(name: string, { status, reason, thread_id }: ThreadResult): Failure | undefined {
   if (!RESTS.has(status) && status !== 'interrupted') return undefined;
   const message = `hook \`${name}\` is ${status}${reason === '' ? '' : `: ${reason}`}`;
@@ -367,7 +367,7 @@ export const runHook: RunHook = async (thread, name, inputs, asked) => {
       : await startHook(thread, name, inputs, asked);
   if (!ran.ok) return ran;
   if ('computed' in ran.output) return ok(ran.output.computed);
-  // What others did to the thread meanwhile comes before what the hook said.
+  // External events that arrived while the hook ran are recorded before its answer.
   await thread.journal.catchUp();
   const { status, reason, outputs, cost, thread_id } = ran.output;
   const waits = waitsFor(name, ran.output);
@@ -405,7 +405,7 @@ export async function runDirective(
   return await goOnChanged(ports, ran);
 }
 
-/** Where machines share a store, the key of the provider is needed there where the thread runs. */
+/** Prepares a thread for another machine. A missing provider key here is no failure if the store has a fleet. */
 export async function prepareElsewhere(
   ports: HarnessPorts,
   request: RunRequest,
@@ -418,7 +418,7 @@ export async function prepareElsewhere(
   return await prepareThread({ ...ports, env }, request, left);
 }
 
-/** The same directive as a thread that whoever takes it begins; everything is looked at here that can be. */
+/** Queues a directive for a worker, after all checks that are possible in this process. */
 export async function enqueueDirective(
   ports: HarnessPorts,
   request: RunRequest,

@@ -9,7 +9,7 @@ import { parameterWords, signatureOf, type ToolSignature } from '../../kernel/in
 import { unpackMarks } from '../thread/conversation.ts';
 import { permittedTools } from '../thread/permitted-tools.ts';
 import type { PlanReading } from '../thread/ports.ts';
-import type { Thread } from '../thread/thread.ts';
+import type { DirectiveTalk, RightsHolder, Thread } from '../thread/thread.ts';
 
 export type PlanNote = DataOf<'plan'>;
 
@@ -31,7 +31,11 @@ export interface PlanGround {
 const SIGNED: ReadonlySet<string> = new Set(['signed', 'bundle']);
 
 /** As the beginning of the journal has it: the same when the thread goes on. */
-export function groundOf({ ports: { library }, place, talk: { opening } }: Thread): PlanGround {
+export function groundOf({
+  ports: { library },
+  place,
+  talk: { opening },
+}: DirectiveTalk): PlanGround {
   const shown = opening.find((event) => event.type === 'tool_result');
   const given = unpackMarks(shown?.data.marks);
   const told = getOwn(shown?.data.content ?? null, 'tools');
@@ -54,7 +58,7 @@ export function groundOf({ ports: { library }, place, talk: { opening } }: Threa
 
 /** The tools that a plan may call: those it was told of, and whatever else it names and the thread may use. */
 export function toolsFor(
-  thread: Thread,
+  thread: RightsHolder,
   { tools }: PlanGround,
   { steps }: PlanReading,
 ): PlanGround['tools'] {
@@ -94,7 +98,7 @@ function directiveWords(directive: Directive): string {
   return JSON.stringify(Object.fromEntries(shown.filter(isThere)), null, 1);
 }
 
-function inputWords({ place }: Thread, { isHidden }: PlanGround): string[] {
+function inputWords({ place }: Pick<Thread, 'place'>, { isHidden }: PlanGround): string[] {
   const { directive, inputs } = place;
   return directive.inputs.map(({ name, type, description }) => {
     const value = getOwn(inputs, name);
@@ -118,7 +122,10 @@ function resultWords({ library }: Thread['ports'], id: string): string {
   return names.length === 0 ? '' : ` -> has ${[...new Set(names)].join(', ')}`;
 }
 
-const toolWords = (thread: Thread, { id, description, schema }: ToolSignature): string => {
+const toolWords = (
+  thread: Pick<Thread, 'ports'>,
+  { id, description, schema }: ToolSignature,
+): string => {
   const words = description.replace(/\s+/g, ' ').trim().slice(0, MAX_DESCRIPTION);
   return `${id} { ${parameterWords(schema)} }${resultWords(thread.ports, id)}: ${words}`;
 };
@@ -144,7 +151,7 @@ const section = (title: string, lines: readonly string[]): string[] =>
   lines.length === 0 ? [] : [`# ${title}`, ...lines.map((line) => `- ${line}`), ''];
 
 export function planRequest(
-  thread: Thread,
+  thread: Pick<Thread, 'ports' | 'place'>,
   ground: PlanGround,
   done: readonly DoneStep[],
   after: PlanNote['after'],

@@ -63,7 +63,11 @@ const textOf = ({ content }: ModelReply): string =>
 const isWhole = ({ stop, broken }: ModelReply): boolean => stop === 'end' && !broken;
 
 /** The same thread in a talk of its own, without tools. */
-function talkFor({ talk, ports }: Thread, conversation: Conversation, plan: number): Talk {
+function talkFor(
+  { talk, ports }: Pick<Thread, 'ports' | 'talk'>,
+  conversation: Conversation,
+  plan: number,
+): Talk {
   const system = ports.library.find('knowledge', 'system/plan_prompt');
   return {
     ...talk,
@@ -249,7 +253,7 @@ async function runPlan(
 }
 
 async function doneBefore(
-  { ports, place }: Thread,
+  { ports, place }: Pick<Thread, 'ports' | 'place'>,
   history: readonly Recorded[],
 ): Promise<{ done: Done[]; count: number }> {
   const whole = (content: Json) => wholeResult(ports, place.id, content);

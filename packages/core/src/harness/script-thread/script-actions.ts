@@ -29,7 +29,7 @@ import type { ItemKind } from '../../items/index.ts';
 import { tokenAuthority } from '../../kernel/index.ts';
 import type { ToolCallBlock } from '../../llm/index.ts';
 import type { Ending } from '../loop.ts';
-import { askAbout, callBinding } from '../rights/ask-about-call.ts';
+import { type ApprovalRequester, askAbout, callBinding } from '../rights/ask-about-call.ts';
 import { callKey } from '../step/call-intent.ts';
 import {
   callKernel,
@@ -42,16 +42,13 @@ import { identifyCall } from '../step/tool-call.ts';
 import { modelFor, priced } from '../thread/choose-model.ts';
 import { Conversation } from '../thread/conversation.ts';
 import type { ScriptAct, ScriptActions } from '../thread/ports.ts';
-import type { Talk, Thread } from '../thread/thread.ts';
+import type { BudgetHolder, Talk, Thread } from '../thread/thread.ts';
 import { runTurn } from '../turn/turn.ts';
 import type { ScriptSteps, ScriptWork } from './script-steps.ts';
 
-// A model asked by a script: a turn of the thread like any other, reserved, charged and recorded, with a
-// conversation of its own and no tools.
-
 /** The tier that was asked for, or the directive's, or the general one. */
 export function chooseModel(
-  { ports, place: { directive }, budget: { limits } }: Thread,
+  { ports, place: { directive }, budget: { limits } }: BudgetHolder,
   wanted: string | undefined,
 ): Outcome<Pick<Talk, 'model' | 'price'>> {
   const { model_id, tier } = directive.model ?? {};
@@ -61,14 +58,11 @@ export function chooseModel(
 interface ModelQuestion {
   readonly prompt: Value;
   readonly tier: string | undefined;
-  /** What its model is told besides; nothing if absent. */
+  /** System prompt for the model. Absent: the prompt is empty. */
   readonly system?: string;
 }
 
-/**
- * `between` is asked when the request was called off: whoever steers the thread is heard first. What it
- * answers ends the question.
- */
+/** Asks a model in a turn without tools. `between` handles signals after an interruption and can end it. */
 export async function askModel(
   thread: Thread,
   { prompt, tier, system = '' }: ModelQuestion,
@@ -78,7 +72,6 @@ export async function askModel(
   if (!chosen.ok) return chosen;
   const conversation = new Conversation();
   conversation.user(prompt.text, prompt.meta.descriptor);
-  // The same thread in a talk of its own.
   const talk: Talk = {
     ...thread.talk,
     ...chosen.output,
@@ -114,9 +107,9 @@ const KINDS: readonly ItemKind[] = ['tool', 'directive', 'knowledge'];
 const judged = (frame: Frame): Frame =>
   childFrame(frame, { selection: { ...frame.selection, partOf: frame } });
 
-/** What the script itself does; at the deadline, or when the thread is killed, it is ended. */
+/** Runs an effect of the script itself. The deadline or a kill stops it. */
 async function ownWork(
-  { ports, place }: Thread,
+  { ports, place }: Pick<Thread, 'ports' | 'place'>,
   stop: AbortController,
   call: ToolCallBlock,
   work: Parameters<ScriptActions['act']>[1],
@@ -180,7 +173,7 @@ function kernelWork(
 
 /** A question about a statement is a step of its own: a script that runs again finds its answer there. */
 async function putQuestion(
-  thread: Thread,
+  thread: ApprovalRequester,
   call: ToolCallBlock,
   question: Question,
   frame: Frame,

@@ -27,16 +27,27 @@ import {
   unknownOutcome,
 } from '../step/step.ts';
 import { packMarks } from '../thread/conversation.ts';
-import { deadlineFault, handleSignals, timeLeft } from '../thread/interruption.ts';
+import {
+  deadlineFault,
+  handleSignals,
+  type SignalReceiver,
+  timeLeft,
+} from '../thread/interruption.ts';
 import { isResume, resultIn } from '../thread/recorded-answers.ts';
-import type { EscalatedCall, Thread } from '../thread/thread.ts';
+import type {
+  EscalatedCall,
+  Interruptible,
+  OwnJournal,
+  RightsHolder,
+  Thread,
+} from '../thread/thread.ts';
 import type { RecordedStep, RecordedSteps } from './recorded-steps.ts';
 import { createOrder } from './step-order.ts';
 
 /** How often a script that only computes looks whether somebody has said something. */
 const POLL_MS = 50;
 
-/** What a script gets once its thread is to end; nothing in it can catch that. */
+/** Failure of every step after the end of the thread. A script cannot catch it. */
 const STOPPED: Failure = fail('cancelled', 'the thread was stopped');
 
 export const LEASE_LOST: Ending = {
@@ -44,7 +55,10 @@ export const LEASE_LOST: Ending = {
   reason: 'this process no longer holds the thread',
 };
 
-function look(thread: Thread): Ending | undefined {
+/** A script that signals, the deadline or a lost lease stop. */
+type ScriptInterruption = SignalReceiver & Interruptible;
+
+function look(thread: ScriptInterruption): Ending | undefined {
   if (!thread.journal.hasLease()) return LEASE_LOST;
   const told = handleSignals(thread);
   if (told || timeLeft(thread) > 0) return told;
@@ -52,7 +66,9 @@ function look(thread: Thread): Ending | undefined {
   return { status: 'limit', reason: error.detail.message, code: error.code };
 }
 
-export function createGate(thread: Thread): () => Outcome<null> {
+export function createGate(
+  thread: ScriptInterruption & Pick<Thread, 'ports'>,
+): () => Outcome<null> {
   const { clock } = thread.ports;
   let looked = clock.monotonic();
   return () => {
@@ -68,14 +84,14 @@ export function createGate(thread: Thread): () => Outcome<null> {
 /** A step that was done before an interruption is handed back; every other step is counted and recorded. */
 export interface ScriptWork {
   facts: StepFacts;
-  /** As the journal keeps them: the same work has the same. */
+  /** Arguments for the journal. The same work always has the same arguments. */
   arguments: JsonObject;
   marks: Descriptor;
   /** `group`: when the call may record what comes after its intent. */
   body(call: ToolCallBlock, group: CallGroup): Promise<Outcome<Value>>;
 }
 
-/** Whoever asks a person does it alone. */
+/** Steps that ask a person. They never run in parallel. */
 const ASKS: ReadonlySet<string> = new Set(['help', 'ask']);
 
 export type ScriptSteps = ReturnType<typeof createScriptSteps>;
@@ -90,7 +106,7 @@ const blockOf = (id: string, { facts, arguments: given }: ScriptWork): ToolCallB
 const isModel = ({ facts }: ScriptWork): boolean => facts.verb === 'model';
 
 /** What only looks; who reads for the thread takes a turn of it, and hooks see one step at a time. */
-const mayRunInParallel = ({ hooks }: Thread, { facts }: ScriptWork): boolean =>
+const mayRunInParallel = ({ hooks }: Pick<Thread, 'hooks'>, { facts }: ScriptWork): boolean =>
   facts.effect === 'read' && !facts.isReading && !ASKS.has(facts.verb) && hooks.list.length === 0;
 
 /** What reads for the thread has said itself what its result carries. */
@@ -117,7 +133,7 @@ async function leaveUnknown(
 
 /** It failed before, once too often: what a person said is part of its failure. */
 async function answered(
-  thread: Thread,
+  thread: RightsHolder & Interruptible,
   { facts: { tool }, marks }: ScriptWork,
   call: ToolCallBlock,
   escalated: EscalatedCall,
@@ -171,7 +187,7 @@ const nameIn = ([next]: readonly Recorded[]): string | undefined =>
 const modelIn = (rest: readonly Recorded[]): string | undefined => intentIn(rest)?.data.call_id;
 
 function createReplayOrder(
-  { ports: { replay }, place: { id } }: Thread,
+  { ports: { replay }, place: { id } }: Pick<Thread, 'ports' | 'place'>,
   record: RecordedSteps,
   heard: () => Promise<Ending | undefined>,
 ) {
@@ -225,7 +241,7 @@ function createReplayOrder(
 
 /** Records a look when it is done: its intent and its result in one commit. */
 async function noteLook(
-  thread: Thread,
+  thread: OwnJournal & Pick<Thread, 'budget' | 'talk'>,
   work: ScriptWork,
   call: ToolCallBlock,
   outcome: Outcome<Value>,
@@ -247,7 +263,7 @@ async function noteLook(
 }
 
 /** A call of a branch. It is too late for it when another branch has ended the thread before it began. */
-function groupOf({ control }: Thread, inTurn: () => Promise<void>) {
+function groupOf({ control }: Pick<Thread, 'control'>, inTurn: () => Promise<void>) {
   const group = {
     isTooLate: false,
     inTurn,
@@ -270,7 +286,7 @@ function afterOthers<T>(record: RecordedSteps, work: () => Promise<T>): () => Pr
 
 /** Returns the recorded result of a step that was done before. A step that differs from the record ends the thread. */
 async function unlessDone(
-  { control }: Thread,
+  { control }: Pick<Thread, 'control'>,
   record: RecordedSteps,
   { facts, arguments: given }: ScriptWork,
   work: (past: RecordedStep | undefined) => Promise<Outcome<Value>>,
@@ -295,7 +311,7 @@ export function createScriptSteps(
   const lookInOrder = createOrder();
   const order = createReplayOrder(thread, record, () => heard());
 
-  /** Whoever steers the thread is heard; an answer ends it. */
+  /** Handles signals. Ends the run if one of them stops it. */
   async function heard(): Promise<Ending | undefined> {
     const stopped = await between();
     if (stopped) control.ending ??= stopped;

@@ -24,7 +24,7 @@ import type { Ending } from '../loop.ts';
 import { wholeResult } from '../step/large-result.ts';
 import { unpackMarks } from '../thread/conversation.ts';
 import type { ScriptActions, ScriptAnswer, ScriptRequest } from '../thread/ports.ts';
-import type { HarnessPorts, Prepared, Thread } from '../thread/thread.ts';
+import type { CallRecord, HarnessPorts, Prepared, Thread } from '../thread/thread.ts';
 import { createScriptRecord, differs, type RecordedSteps } from './recorded-steps.ts';
 import { createScriptActions } from './script-actions.ts';
 import { createGate, createScriptSteps } from './script-steps.ts';
@@ -92,10 +92,14 @@ export function scriptRequest(
 }
 
 /** What the inputs carry, as the beginning of the journal has it. */
-export const givenMarks = ({ talk: { opening } }: Thread): Descriptor =>
+export const givenMarks = ({ talk: { opening } }: Pick<Thread, 'talk'>): Descriptor =>
   unpackMarks(opening.find((event) => event.type === 'tool_result')?.data.marks);
 
-export function endingOf(thread: Thread, answer: ScriptAnswer, record: RecordedSteps): Ending {
+export function endingOf(
+  thread: CallRecord & Pick<Thread, 'talk'>,
+  answer: ScriptAnswer,
+  record: RecordedSteps,
+): Ending {
   const { journal, control, talk, place } = thread;
   const lost = journal.lost();
   if (lost) return { status: 'interrupted', reason: lost.error.detail.message };

@@ -1,4 +1,4 @@
-// A thread's budget in the registry: what is set aside along its chain, and how far its limits go up.
+// The budget of a thread in the store: the reservations along its chain, and the bounds of its limits.
 import { type Failure, getOwn, type Outcome, ok, plainText } from '../../base/index.ts';
 import type { Amounts, BudgetKind, BudgetLimits } from '../../store/index.ts';
 import { usedAmounts } from '../limits/cost.ts';
@@ -10,12 +10,12 @@ import {
   limitFault,
 } from '../limits/limit.ts';
 import type { RaiseRoom } from '../limits/limit-ceiling.ts';
-import type { HarnessPorts, Thread } from './thread.ts';
+import type { BudgetHolder, HarnessPorts, Thread } from './thread.ts';
 
-/** Charged along the chain, so the registry keeps their limits too. */
+/** Limits that are charged along the chain, so the store has them too. */
 export const BUDGETED = ['tokens', 'spend', 'spawns', 'input_tokens', 'output_tokens'] as const;
 
-/** The reservation a detached child lives on. */
+/** Key of the reservation for a detached child. */
 export const detachedKey = (id: string): string => `${id}:detached`;
 
 export const budgetOf = (limits: EffectiveLimits): BudgetLimits =>
@@ -23,13 +23,13 @@ export const budgetOf = (limits: EffectiveLimits): BudgetLimits =>
     BUDGETED.flatMap((name) => (limits[name] ? [[name, limits[name].value]] : [])),
   );
 
-/** What the registry says about a budget that does not cover what was asked of it. */
+/** A refusal of the store because a budget does not cover the requested amount. */
 export interface Shortage {
   readonly kind: BudgetKind;
   readonly thread: string;
   readonly used: bigint;
   readonly reserved: bigint;
-  /** The part of it for which nobody needs to wait: it is not given back soon. */
+  /** Reserved amount that is not released soon, so a wait for it is useless. */
   readonly standing: bigint;
   readonly max: bigint;
   readonly requested: bigint;
@@ -51,7 +51,7 @@ export function shortageIn({ error: { code, detail } }: Failure): Shortage | und
   };
 }
 
-/** In the units people use; `needed`: the least with which it would have gone on. */
+/** Returns the failure in units for people. `needed`: the smallest amount that was enough. */
 export function shortageFault(
   { place: { id } }: Pick<Thread, 'place'>,
   { kind, thread, used, reserved, max, requested }: Shortage,
@@ -62,9 +62,9 @@ export function shortageFault(
   return limitFault(told, used + reserved + needed);
 }
 
-/** For the registry: limits with what was set aside for hooks on top. */
+/** Returns raised limits for the store, which contain the reservation for hooks. */
 export function raisedAmounts(
-  { hooks }: Thread,
+  { hooks }: Pick<Thread, 'hooks'>,
   raised: EffectiveLimits,
   names: readonly LimitName[],
 ): Amounts {
@@ -77,7 +77,7 @@ export function raisedAmounts(
   return amounts;
 }
 
-/** The least that any of these threads has left; a kind that none of them limits is absent. */
+/** Returns the smallest rest among these threads. A kind that none of them limits is absent. */
 export async function leftOf(
   { store }: Pick<HarnessPorts, 'store'>,
   chain: readonly string[],
@@ -96,18 +96,20 @@ export async function leftOf(
   return ok(least);
 }
 
-/** The most a child may have in all: what it used, and what all its ancestors still have. */
-async function ancestorsLeave({ ports, place, budget }: Thread): Promise<LimitAmounts> {
+/** Returns the maximum limits of a child: its used amounts plus the rest of all its ancestors. */
+async function ancestorsLeave({ ports, place, budget }: BudgetHolder): Promise<LimitAmounts> {
   const used = usedAmounts(budget.meter.read());
   const left = await leftOf(ports, place.chain.slice(1));
   const kinds = Object.entries(left.ok ? left.output : {}) as [BudgetKind, bigint][];
   return Object.fromEntries(kinds.map(([name, value]) => [name, (used[name] ?? 0n) + value]));
 }
 
-/** How far a hook may raise limits. */
-export async function raiseRoom(thread: Thread): Promise<RaiseRoom> {
+/** Returns the bounds within which a hook can raise limits. */
+export async function raiseRoom(
+  thread: BudgetHolder & Pick<Thread, 'talk' | 'journal'>,
+): Promise<RaiseRoom> {
   const { ports, place, talk, budget, journal } = thread;
-  // What was used counts.
+  // The store must have the used amounts first.
   await journal.flush();
   const isRoot = place.parent === undefined;
   const window = talk.price.context;

@@ -1,4 +1,4 @@
-// Which model is asked and what it costs; another one when that fails or somebody wants it.
+// Chooses the model of a thread and its price, also the fallback after a failure.
 import { fail, getOwn, type Outcome, ok } from '../../base/index.ts';
 import { type ResolvedModel, resolveModel } from '../../llm/index.ts';
 import type { EffectiveLimits } from '../limits/limit.ts';
@@ -51,8 +51,11 @@ export function readyModel(
   );
 }
 
+/** The model of a thread, and the limits that its price must satisfy. */
+export type ModelUser = Pick<Thread, 'ports' | 'talk' | 'budget'>;
+
 /** `fallback`, a tier or a model id, for the rest of the talk. */
-export function switchModel({ ports, talk, budget }: Thread, wanted: string): Outcome<null> {
+export function switchModel({ ports, talk, budget }: ModelUser, wanted: string): Outcome<null> {
   const name = wanted === 'fallback' ? (talk.fallback ?? talk.model.fallback) : wanted;
   if (name === undefined) return fail('model_unavailable', 'there is no fallback model');
   const chosen = priced(ports, modelFor(ports, name), budget.limits);

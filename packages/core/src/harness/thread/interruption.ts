@@ -1,7 +1,6 @@
-// Whoever steers a thread. What people and parents say (`message`, `interrupt`, `pause`, `terminate`,
-// `kill`) is obeyed between steps; every signal is an event with who sent it, and the last one that was
-// obeyed is remembered in the journal. What is under way can be called off: by some of these words, by
-// the deadline, and when the lease is lost. It sees one signal; afterwards the cause is known.
+// Handles the signals of people and parents (`message`, `interrupt`, `pause`, `terminate`, `kill`) between
+// steps. Each signal becomes an event with its sender. Some signals, the deadline and a lost lease also
+// interrupt a request or a tool that runs: it receives one abort signal, and `cause` has the reason.
 import {
   type Failure,
   fail,
@@ -19,13 +18,13 @@ import type { Ending } from '../loop.ts';
 import { FROM_USER, packMarks, unpackMarks } from './conversation.ts';
 import { skippedResult } from './prompt.ts';
 import { addToConversation } from './talk.ts';
-import type { CalledOff, Interruptible, Interruption, Thread } from './thread.ts';
+import type { CalledOff, CallRecord, Interruptible, Interruption, Thread } from './thread.ts';
 
-/** What breaks off a reply that is coming. A pause does not: that request is paid for, so it is finished. */
+/** Signals that stop a reply. A pause does not stop it, because the request is paid for. */
 export const STOPS_STREAM: ReadonlySet<string> = new Set(['interrupt', 'terminate', 'kill']);
-/** What ends a wait, in which nothing is under way that costs anything. */
+/** Signals that stop a wait, which costs nothing. */
 export const STOPS_WAIT: ReadonlySet<string> = new Set([...STOPS_STREAM, 'pause']);
-/** A tool at work is only killed. */
+/** Signals that stop a running tool. */
 export const STOPS_TOOL: ReadonlySet<string> = new Set(['kill']);
 
 const LONGEST_TIMER = 2 ** 31 - 1;
@@ -38,9 +37,8 @@ export function timeLeft({ budget: { limits, meter } }: Pick<Thread, 'budget'>):
 }
 
 /**
- * Just before an effect: what was noted is in the store, the lease was looked at, and what was said until
- * now has been heard. Whoever gets it looks at `cause` first. Nothing is waited for when the commit of a
- * moment ago has said all that.
+ * Prepares an effect: commits the noted events, checks the lease and receives the signals. The caller reads
+ * `cause` before it begins. Does not wait if a recent commit has done all that.
  */
 export function watchForInterruption(
   thread: Interruptible,
@@ -108,7 +106,7 @@ export async function runInTime(
   }
 }
 
-/** As the limit it is: hooks may raise it, and without one the run stops. */
+/** Returns the failure of the limit `duration`. A hook can raise it; otherwise the run stops. */
 export function deadlineFault(thread: Pick<Thread, 'budget'>, { error }: Failure): Failure {
   const max = thread.budget.limits.duration?.value ?? 0n;
   const used = BigInt(Math.ceil(thread.budget.meter.read().duration_ms));
@@ -119,10 +117,10 @@ export function deadlineFault(thread: Pick<Thread, 'budget'>, { error }: Failure
   return failure;
 }
 
-/** Ends it from outside; what is under way is broken off. The first reason counts. */
-export function stopThread({ control, journal, place }: Thread, ending: Ending): void {
+/** Ends a thread and interrupts its work. The first ending counts. */
+export function stopThread({ control, journal, place }: CallRecord, ending: Ending): void {
   const { status: stops, reason, code } = ending;
-  // Who is only interrupted goes on later; who ends says where it was stopped.
+  // An interrupted thread resumes later. A thread that ends records where it was stopped.
   if (!control.ending && (stops === 'aborted' || stops === 'terminated' || stops === 'killed')) {
     const kind = stops === 'killed' ? 'kill' : 'terminate';
     const by = place.parent ?? 'a thread below';
@@ -133,17 +131,20 @@ export function stopThread({ control, journal, place }: Thread, ending: Ending):
   control.stopping.abort();
 }
 
-/** It ends here at its next boundary: what is under way is finished, what only waits is broken off. */
-export function leaveThread({ control }: Thread, ending: Ending): void {
+/** Ends the run at its next boundary. Work that runs is finished, and a wait is interrupted. */
+export function leaveThread({ control }: Pick<Thread, 'control'>, ending: Ending): void {
   control.leaving ??= ending;
   for (const interruption of control.interruptions) interruption.check();
 }
 
+/** The parts of a thread that signals change, and the journal that records them. */
+export type SignalReceiver = Pick<Thread, 'talk' | 'control' | 'journal'>;
+
 const fieldOf = (payload: Json, ...names: string[]): string =>
   isObject(payload) ? plainText(names.map((name) => payload[name]).find(Boolean) ?? '') : '';
 
-/** The person wants something else than the calls that are still to come: they are left out. */
-const leaveOut = (thread: Thread, by: string): JournalEvent[] =>
+/** Returns results that skip the pending calls after an `interrupt`. */
+const leaveOut = (thread: Pick<Thread, 'talk'>, by: string): JournalEvent[] =>
   thread.talk.conversation.pending().map((call) => ({
     type: 'tool_result',
     data: {
@@ -154,10 +155,13 @@ const leaveOut = (thread: Thread, by: string): JournalEvent[] =>
     },
   }));
 
-function eventsOf(thread: Thread, { number: id, kind, payload, by }: Signal): JournalEvent[] {
+function eventsOf(
+  thread: Pick<Thread, 'talk'>,
+  { number: id, kind, payload, by }: Signal,
+): JournalEvent[] {
   const reason = fieldOf(payload, 'reason');
   const text = fieldOf(payload, 'content', 'message');
-  // Another thread's words carry what it has read; a person's are a person's.
+  // A message of another thread carries the marks of its sources. A message without marks is a person's.
   const given = getOwn(payload, 'marks');
   const marks = isObject(given) ? packMarks(unpackMarks(given)) : packMarks(FROM_USER);
   const events: JournalEvent[] = [
@@ -175,16 +179,16 @@ function endingOf({ kind, payload, by }: Signal): Ending | undefined {
   return kind === 'kill' ? { status: 'killed', reason: reason || `killed by ${by}` } : undefined;
 }
 
-/** An end that was asked of the run before this one: whoever resumed the thread wants it to go on. */
-const isPast = (signal: Signal, { control }: Thread): boolean =>
+/** True for a signal to the run before this one that must not stop the resumed thread. */
+const isPast = (signal: Signal, { control }: Pick<Thread, 'control'>): boolean =>
   signal.number <= control.past &&
   (getOwn(signal.payload, 'this_run') === true ||
     (control.hadEnded && endingOf(signal) !== undefined));
 
-/** Injected words go in; a pause, an end or a kill is the run's ending. One stretch for each signal. */
-export function handleSignals(thread: Thread): Ending | undefined {
+/** Handles the new signals. Returns the ending of the run if one of them pauses or ends it. */
+export function handleSignals(thread: SignalReceiver): Ending | undefined {
   const { journal, control } = thread;
-  // What was said is heard by whoever goes on with it.
+  // The next owner of the lease handles the pending signals.
   if (control.leaving) return control.leaving;
   for (const signal of journal.signals()) {
     const events = isPast(signal, thread) ? [] : eventsOf(thread, signal);

@@ -19,9 +19,9 @@ import {
   grantsFromPermissions,
   missingAtStart,
 } from '../../trust/index.ts';
-import type { HarnessPorts, Thread } from './thread.ts';
+import type { HarnessPorts, RightsHolder } from './thread.ts';
 
-/** More are found by searching. */
+/** Maximum number of listed tools. A search finds the others. */
 const MAX_TOOLS = 40;
 const MAX_BYTES = 8000;
 /** A plan is written without looking anything up. */
@@ -46,13 +46,13 @@ function candidates({ library }: PermittedPorts, grants: readonly Grant[]): Tool
 }
 
 /**
- * What a directive declares, held to what policies and the parent leave of it. `among`: only these ids, and
- * then all of them; otherwise as many as a model is told of.
+ * Returns the declared tools of a directive that policies and the parent allow. `among`: all allowed tools
+ * with these ids. Absent: at most as many as a model gets listed.
  */
 export function permittedTools(
   ports: PermittedPorts,
   directive: Directive,
-  parent?: Thread,
+  parent?: RightsHolder,
   among?: ReadonlySet<string>,
 ): readonly ToolSignature[] {
   const { library, project } = ports;

@@ -30,15 +30,15 @@ export interface ScriptAct {
   /** `cmd`, `sh`, `node`, `py`, `write`, `append`, `read` …: events call it `script:cmd`. */
   name: string;
   effect: ToolEffect;
-  /** What it is about, as the journal keeps it; the same act has the same arguments. */
+  /** Arguments for the journal. The same act always has the same arguments. */
   arguments: JsonObject;
 }
 
-/** What a script reaches outside of itself. Every one of them is a step of the thread. */
+/** Effects of a script. Each call is a step of the thread. */
 export interface ScriptActions {
-  /** The right it works with now. */
+  /** Returns the token that the script uses now. */
   auth(): Pick<Caller, '__auth' | '__thread_id' | '__directive_id'>;
-  /** Does it hold this right now? Answers the same in a replay. */
+  /** Checks whether the script has a right now. A replay gives the same answer. */
   readonly check: Verifier;
   tool(id: string, parameters: ReadonlyMap<string, Value>, frame: Frame): Promise<Outcome<Value>>;
   help(action: string, message: Value, frame: Frame): Promise<Outcome<Value>>;
@@ -49,53 +49,53 @@ export interface ScriptActions {
   /** A guard or a rule asks about a statement. */
   ask(question: Question, frame: Frame): Promise<Outcome<ApprovalAnswer>>;
   act(act: ScriptAct, work: () => MaybePromise<Outcome<Json>>): Promise<Outcome<Json>>;
-  /** The script goes on along so many more paths at once, or fewer. It begins with one. */
+  /** Changes the number of parallel paths of the script, which begins with one. */
   paths(change: number): void;
 }
 
 export interface ScriptRequest {
   text: string;
-  /** The file it stands in, and where its first character is. */
+  /** File of the script. `line` and `column` locate its first character. */
   file: string;
   line: number;
   column: number;
   /** Variables, and the fields of `@input`. */
   inputs: ReadonlyMap<string, Value>;
-  /** Somebody vouches for it: its guards may be privileged. */
+  /** True if the script is signed, so its guards can be privileged. */
   isSigned: boolean;
-  /** What holds for everything it does; no statement leaves it out. */
+  /** Guards of every effect of the script. No statement can disable them. */
   guards: GuardSet;
-  /** What `@now` is: the same when it runs again. */
+  /** Value of `@now`, which is the same in every run of the thread. */
   now: number;
-  /** Of what was read to write it: everything that it says and does carries them. */
+  /** Marks of the sources of the script text. Every value of the script carries them. */
   marks?: Descriptor;
   signal: AbortSignal;
-  /** Asked before every operation: may the script go on? */
+  /** Called before every operation. A failure stops the script. */
   gate(): Outcome<null>;
-  /** Absent: it may only compute; whatever else it tries ends it. */
+  /** Absent: the script can only compute, and any effect ends it. */
   actions?: ScriptActions;
 }
 
 export interface ScriptAnswer {
-  /** Of `/return { … }`. */
+  /** Value of `/return { … }`. Absent: the script ended without it. */
   outputs?: Value;
   text: string;
-  /** Of everything it gave back, printed or said in its fault. */
+  /** Marks of the outputs, the printed text and the fault. */
   marks: Descriptor;
-  /** With its place in `detail`: `file`, `line`, `column`. */
+  /** Failure of the script. `detail` has its location: `file`, `line`, `column`. */
   fault?: Fault;
-  /** It was only to compute and wanted more; it has done nothing. */
+  /** True if a script without `actions` tried an effect. It has had no effect. */
   needsThread?: boolean;
 }
 
 export interface ScriptPort {
-  /** Never rejects. */
+  /** Runs a script. The promise never rejects. */
   (request: ScriptRequest): Promise<ScriptAnswer>;
-  /** What can be known of a plan without running it; `given`: the names of the variables it begins with. */
+  /** Parses a plan and does not run it. `given`: names of its initial variables. */
   readPlan(text: string, given: readonly string[]): Promise<PlanReading>;
 }
 
-/** What a value of a plan is made of: fields of what a step gives, or a variable that it begins with. */
+/** Source of a value in a plan: fields of the result of a step, or an initial variable. */
 export type PlanSource =
   | { readonly step: number; readonly fields: readonly string[] }
   | { readonly input: string };
@@ -120,9 +120,9 @@ export interface PlanReading {
 }
 
 export interface TokenPort {
-  /** Root of capability tokens. */
+  /** Returns the key that signs capability tokens. */
   key(): Outcome<KeyPair>;
-  /** What a thread's token is worth now, under the policies in force. */
+  /** Verifies the token of a thread under the policies in force. */
   verify(auth: string, thread: string): Outcome<VerifiedToken>;
 }
 
@@ -133,10 +133,10 @@ export interface ThreadFacts {
   readonly title?: string;
 }
 
-/** What a transcript has and the registry has not. */
+/** Events that a transcript contains and the store does not. */
 export interface LostCommits {
   readonly events: number;
-  /** Writes that had begun. */
+  /** Calls with the effect `write` that had begun. */
   readonly calls: readonly { readonly call_id: string; readonly tool: string }[];
 }
 
@@ -149,18 +149,18 @@ export interface WatchPort {
   /** For a live view: everything that is recorded, and text as it comes. */
   onEvent?(thread: string, event: Noted): void;
   onText?(thread: string, piece: string): void;
-  /** Where a thread that was asked to keeps what a provider sends. */
+  /** Opens the raw stream of a thread that keeps the events of its provider. */
   rawStream?(thread: string, turn: number): RawStream;
   sinks?(thread: string): SinkWatch;
-  /** What its transcript has after this number. */
+  /** Counts the events of the transcript after this number, which the store lost. */
   ahead?(thread: string, seq: number): LostCommits;
-  /** Until its transcript holds everything that was told of it, and what was lost before. */
+  /** Resolves when the transcript contains every event, with those that were missing before. */
   written?(thread: string): Promise<void>;
   /** Without what is secret to the thread; with `inputs` to one below it that is given these. */
   mask?(thread: string, text: string, inputs?: Json): string;
   /** This process is done with the thread. */
   done?(thread: string): void;
-  /** Where model requests leave a row; calls leave theirs through the kernel. */
+  /** Audit of model requests. The kernel audits calls. */
   audit?: Pick<Audit, 'write'>;
 }
 
@@ -181,25 +181,25 @@ export interface RawStream {
 export interface ReplayPort {
   /** The writer of a thread that happens again. */
   openJournal(...given: ConstructorParameters<typeof JournalWriter>): JournalWriter;
-  /** What the journal has from here on. */
+  /** Returns the recorded events that have not happened again yet. */
   rest(thread: string): readonly Recorded[];
-  /** What a step of a script came to, so that it is not done again; `isLate`: also after a resume. */
+  /** Returns the recorded result of a step, which is not done again. `isLate`: also after a resume. */
   recorded(thread: string, call: string, isLate?: boolean): Promise<Outcome<Value>>;
-  /** Is a request the next thing that was begun? */
+  /** True if a model request is the next recorded work. */
   begins(thread: string): boolean;
-  /** How many calls were made at once from this one on; undefined when the journal does not say. */
+  /** Returns the number of parallel calls from this one on, or `undefined` if the journal lacks it. */
   group(thread: string, call: string): number | undefined;
   /** The recorded step after a failed request: a signal, a wait in milliseconds, another model, or nothing. */
   move(thread: string): number | 'again' | 'fallback' | 'none' | undefined;
-  /** As it was refused then: by the registry, which knew more of those below than the thread itself. */
+  /** Returns the recorded refusal. The store also counted the descendants when it refused. */
   refused(thread: string, now: Failure): Promise<Failure | undefined>;
-  /** How long the next answer could be, when others left no more room for it then. */
+  /** Returns the length of the next answer, if the budget shortened it. */
   fitted(thread: string): Promise<number | undefined>;
-  /** The hook's thread that was born here; undefined when the journal has none next. */
+  /** Returns the id of the hook's thread that started here, or `undefined` if none did. */
   hook(thread: string): Promise<string | undefined>;
-  /** What that hook came to before the process ended; `interrupted` when it was not heard of any more. */
+  /** Returns the result of that hook, with status `interrupted` if the journal has no answer of it. */
   hookResult(thread: string, hook: string): Promise<ThreadResult>;
-  /** What a person had said when the thread last asked. */
+  /** Returns the recorded answer of a person to the last approval request. */
   asked(thread: string): Promise<Outcome<ApprovalAnswer>>;
   /** What it was shown of a directive that is still the same: tools and advice have their own time. */
   shown(content: Json): Json;
@@ -214,7 +214,7 @@ export interface ModelRequest {
   written: WrittenMessages;
   /** For the estimate when the provider reports no usage, and the text as it comes. */
   reading: ReaderOptions;
-  /** On the monotonic clock: whoever is later does not send it. */
+  /** Time on the monotonic clock after which the request is not sent. */
   sendBy?: number;
   /** Gets every event as it came. */
   raw?: RawStream;

@@ -21,7 +21,7 @@ import { tokenRatio } from '../../llm/index.ts';
 import { isEnded, type ThreadRow } from '../../store/index.ts';
 import { unpackLimits } from '../limits/effective-limits.ts';
 import { type EffectiveLimits, markKey } from '../limits/limit.ts';
-import { switchModel } from './choose-model.ts';
+import { type ModelUser, switchModel } from './choose-model.ts';
 import { FROM_USER, packMarks, unpackMarks } from './conversation.ts';
 import { addToConversation, countFailure, startOver, withoutTime } from './talk.ts';
 import type { Thread } from './thread.ts';
@@ -58,7 +58,7 @@ export function findSnapshot(
   });
 }
 
-/** What has ended is opened again, except for a child: its parent has counted on that end. */
+/** Fails with `thread_ended` for an ended child, because its parent has used that end. */
 export function mayRewind({ id, status, parent, root }: ThreadRow): Outcome<null> {
   if (!isEnded(status) || parent === undefined) return ok(null);
   const message = `thread \`${id}\` has ended (${status}) and its parent was told; go back with its root \`${root}\``;
@@ -85,7 +85,7 @@ export interface RewindWords {
 
 /** What goes into the journal: where it goes back to, and what the model is told about it. */
 export function rewindEvents(
-  { talk: { conversation } }: Thread,
+  { talk: { conversation } }: Pick<Thread, 'talk'>,
   history: readonly Recorded[],
   asked: Omit<DataOf<'signal'>, 'kind'> & { from: number },
   words?: RewindWords,
@@ -112,22 +112,22 @@ export function stepDone(bounds: Bounds, step: string): Bounds {
   return { ...bounds, skips };
 }
 
-function restoreFired({ hooks }: Thread, fired: readonly number[]): void {
+function restoreFired({ hooks }: Pick<Thread, 'hooks'>, fired: readonly number[]): void {
   hooks.fired.clear();
   for (const index of fired) hooks.fired.add(index);
 }
 
 /** A hook has seen the result of a call, also one that the model was never shown. */
-function learnHeld({ talk }: Thread, { held }: Pick<HookStart, 'held'>): void {
+function learnHeld({ talk }: Pick<Thread, 'talk'>, { held }: Pick<HookStart, 'held'>): void {
   if (held) talk.conversation.learn(unpackMarks(held.marks), false);
 }
 
-function hookStarted(thread: Thread, data: HookStart): void {
+function hookStarted(thread: Pick<Thread, 'talk' | 'hooks'>, data: HookStart): void {
   learnHeld(thread, data);
   if (data.step !== undefined) restoreFired(thread, data.fired ?? []);
 }
 
-function hookDecided(thread: Thread, data: DataOf<'hook'>): void {
+function hookDecided(thread: ModelUser & Pick<Thread, 'hooks'>, data: DataOf<'hook'>): void {
   learnHeld(thread, data);
   restoreFired(thread, data.fired);
   thread.hooks.bounds = data.bounds;
@@ -136,14 +136,17 @@ function hookDecided(thread: Thread, data: DataOf<'hook'>): void {
   if (data.limits) thread.budget.limits = unpackLimits(data.limits);
 }
 
-function newAttempt(thread: Thread, retry: Extract<DataOf<'retry'>, { attempt: number }>): void {
+function newAttempt(
+  thread: Pick<Thread, 'place' | 'talk'>,
+  retry: Extract<DataOf<'retry'>, { attempt: number }>,
+): void {
   if (!retry.annealed && retry.inputs) thread.place.inputs = retry.inputs;
   // With a changed directive it begins otherwise.
   startOver(thread, retry.opening);
 }
 
 /** A person took it up: with new ceilings, of which `own` is what hooks leave, or with another model. */
-function resumedWith(thread: Thread, data: DataOf<'signal'>, own: EffectiveLimits): void {
+function resumedWith(thread: ModelUser, data: DataOf<'signal'>, own: EffectiveLimits): void {
   const { talk, budget } = thread;
   // It had run into these, and is to try again.
   if (data.after !== undefined) [talk.reminders, talk.loops] = [0, 0];
@@ -158,17 +161,23 @@ function resumedWith(thread: Thread, data: DataOf<'signal'>, own: EffectiveLimit
 }
 
 /** A step that gave a result of its own: what was skipped before is not in a row any more. */
-function stepEnded(thread: Thread, data: DataOf<'tool_result'>): void {
+function stepEnded(
+  thread: Pick<Thread, 'rights' | 'hooks' | 'control'>,
+  data: DataOf<'tool_result'>,
+): void {
   const { call_id, tool, is_error, rules, content } = data;
   thread.rights.approved.restoreResult(call_id);
   if (rules) thread.rights.rules.restore(rules);
-  // What a person was asked about begins anew.
+  // After a question to a person the count begins again.
   const wasAsked = getOwn(getOwn(getOwn(content, 'error'), 'detail'), 'escalated') !== undefined;
   if (tool !== undefined) countFailure(thread, tool, is_error && !wasAsked);
   if (tool !== undefined && !is_error) thread.hooks.bounds = stepDone(thread.hooks.bounds, tool);
 }
 
-function restore(thread: Thread, event: JournalEvent, own: EffectiveLimits): void {
+/** Everything that the journal restores. A restore never writes to the journal. */
+type RestorableState = Omit<Thread, 'journal'>;
+
+function restore(thread: RestorableState, event: JournalEvent, own: EffectiveLimits): void {
   switch (event.type) {
     case 'signal':
       resumedWith(thread, event.data, own);
@@ -216,7 +225,7 @@ function restore(thread: Thread, event: JournalEvent, own: EffectiveLimits): voi
 }
 
 /** Loops are found over calls that came to an end; one that is done again is not seen twice. */
-function watchLoops(thread: Thread): (event: Recorded) => void {
+function watchLoops(thread: Pick<Thread, 'talk'>): (event: Recorded) => void {
   const begun = new Map<string, RecordedOf<'tool_call'>>();
   return (event) => {
     if (event.type === 'tool_call') begun.set(event.data.call_id, event);
@@ -231,7 +240,7 @@ function watchLoops(thread: Thread): (event: Recorded) => void {
       turn: call.turn,
       tool,
       effect,
-      // What the tool itself was given; for the other verbs, the request.
+      // The parameters of the tool, or for the other verbs the request.
       arguments: verb === 'execute' ? (getOwn(given, 'parameters') ?? {}) : given,
       volatile: [...volatile],
     });
@@ -240,7 +249,7 @@ function watchLoops(thread: Thread): (event: Recorded) => void {
 }
 
 /** Gives a thread the state that it had after its last event. Returns the work that is open there. */
-export function restoreThread(thread: Thread, history: readonly Recorded[]): OpenWork {
+export function restoreThread(thread: RestorableState, history: readonly Recorded[]): OpenWork {
   thread.talk.opening.push(...project(conversation, history).opening());
   const { limits } = thread.budget;
   const watch = watchLoops(thread);
@@ -251,7 +260,7 @@ export function restoreThread(thread: Thread, history: readonly Recorded[]): Ope
     restore(thread, event, limits);
     if (kept.has(event)) watch(event);
   }
-  // What is said to it from now on is no part of the reply.
+  // Messages from now on are not part of the withheld reply.
   if (thread.talk.unjudged) thread.talk.unjudged.isAsked = true;
   const work = project(openWork, history);
   for (const [id, start] of work.hooks) thread.hooks.pending.set(id, start);

@@ -1,4 +1,4 @@
-// What enters the conversation. It grows from events in one way only, live and after a restart.
+// Adds to the conversation of a thread. The same events build it live and after a restart.
 import { isObject, type Json, type JsonObject } from '../../base/index.ts';
 import { type Descriptor, EMPTY, mergeDescriptors } from '../../flow/index.ts';
 import {
@@ -9,7 +9,7 @@ import {
 } from '../../journal/index.ts';
 import { packCost } from '../limits/cost.ts';
 import { packMarks } from './conversation.ts';
-import type { Thread } from './thread.ts';
+import type { CallRecord, Thread } from './thread.ts';
 
 /** Puts one event of the journal into the conversation of a thread. */
 export const addToConversation = ({ talk }: Pick<Thread, 'talk'>, event: JournalEvent): void =>
@@ -24,7 +24,7 @@ export function withoutTime(content: Json): Json {
 
 /** A line of the harness for the model, before its next turn; `from`: of what it quotes. */
 export function tell(
-  thread: Thread,
+  thread: Pick<Thread, 'talk' | 'journal'>,
   text: string,
   about?: { reminder: true },
   from: Descriptor = EMPTY,
@@ -53,7 +53,7 @@ export function startOver({ talk }: Pick<Thread, 'talk'>, opening?: readonly Ope
 
 /** A fresh conversation with the same task; `changed`: with another version of the directive, or other inputs. */
 export function newAttempt(
-  thread: Thread,
+  thread: CallRecord & Pick<Thread, 'budget' | 'talk'>,
   changed?: { version: string; opening: readonly Opening[] } | NewInputs,
 ): void {
   const { budget, journal, control, place } = thread;
