@@ -159,9 +159,9 @@ export interface CommitText {
 function textOf(value: Json): Outcome<string> {
   try {
     const text: string | undefined = JSON.stringify(value);
-    return text === undefined ? fail('invalid_input', 'this is no JSON value') : ok(text);
+    return text === undefined ? fail('invalid_input', 'the value is not JSON') : ok(text);
   } catch (error) {
-    return fail('invalid_input', `this is no JSON value: ${(error as Error).message}`);
+    return fail('invalid_input', `the value is not JSON: ${(error as Error).message}`);
   }
 }
 
@@ -188,7 +188,7 @@ export function encodeSignal({ payload, ...signal }: NewSignal): Outcome<SignalT
   const text = textOf(payload);
   if (!text.ok) return text;
   if (text.output.length <= MAX_PAYLOAD) return ok({ ...signal, text: text.output });
-  const message = `a signal may carry 1 MB, this one has ${text.output.length} characters`;
+  const message = `a signal of ${text.output.length} characters is too large; at most 1 MB`;
   return fail('invalid_input', message, { thread: signal.thread, kind: signal.kind });
 }
 
@@ -229,7 +229,7 @@ export function encodeCommit(commit: Commit): Outcome<CommitText> {
   const { cost, result, limits, children, tell, ask } = commit;
   // A type cannot keep a caller in plain JavaScript from it.
   if (commit.events.length === 0) {
-    return fail('invalid_input', 'a commit carries at least one event');
+    return fail('invalid_input', 'a commit must have at least one event');
   }
   const valid = checkMoved(commit);
   if (!valid.ok) return valid;
@@ -265,7 +265,7 @@ export function encodeCommit(commit: Commit): Outcome<CommitText> {
 /** Both texts of it can be made. */
 export function checkApproval(approval: NewApproval): Outcome<unknown> {
   const { id, uses = 1 } = approval;
-  if (id === '') return fail('invalid_input', 'an approval has an id');
+  if (id === '') return fail('invalid_input', 'an approval must have an id');
   if (!Number.isInteger(uses) || uses < 1) {
     return fail('invalid_input', `\`${uses}\` uses: give a whole number from 1 on`);
   }

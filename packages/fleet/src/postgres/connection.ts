@@ -203,7 +203,7 @@ const pause = ({ random }: Way, tries: number): Promise<void> =>
 const unknown = (place: string): Failure =>
   fail(
     'store_unknown',
-    `nobody knows whether this was written: the registry at ${place} was lost`,
+    `the result of the write is unknown: the connection to the registry at ${place} broke`,
     { place },
   );
 

@@ -197,7 +197,7 @@ export function runCommit(
   }
   const { seq, status } = decision.row;
   if (seq >= EVENTS_A_THREAD) {
-    const message = `thread \`${thread}\` has no room for more events`;
+    const message = `thread \`${thread}\` has reached the maximum number of events`;
     return fail('invalid_input', message, { thread, seq: fence.seq, epoch: fence.epoch });
   }
   const uses = checkRest(connection, commit, chain, now);

@@ -65,7 +65,7 @@ function checkClaim(
   const until = lease_until ?? 0;
   if (how.force || holder === null || holder === owner) return ok(null);
   if (until <= now || until > now + MAX_LEASE_MS || isGone(holder)) return ok(null);
-  const message = `thread \`${thread}\` is held by \`${holder}\``;
+  const message = `thread \`${thread}\` is leased by \`${holder}\``;
   return fail('lease_held', message, { thread, owner: holder, until });
 }
 

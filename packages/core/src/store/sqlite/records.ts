@@ -82,7 +82,7 @@ export function findArtifact(
   hash: string,
 ): Outcome<Uint8Array> {
   const row = connection.get<{ bytes: Uint8Array }>(FIND, thread, hash);
-  if (!row) return fail('not_found', `there is no artifact \`${hash}\``, { hash });
+  if (!row) return fail('not_found', `artifact \`${hash}\` not found`, { hash });
   return ok(row.bytes);
 }
 

@@ -120,7 +120,7 @@ function createTransactions(connection: Connection, ports: GroupPorts) {
     if (found === 'written') return finish(jobs);
     connection.rollback();
     if (found === 'unknown') {
-      return refuse(jobs, fail('store_unknown', 'nobody knows whether this was written'));
+      return refuse(jobs, fail('store_unknown', 'the result of the write is unknown'));
     }
     if (isAgain) return refuse(jobs, connection.fault(error));
     for (const job of jobs) await runAll([job], true);
