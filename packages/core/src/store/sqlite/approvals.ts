@@ -39,7 +39,7 @@ const REFUSALS: Readonly<Record<Exclude<ApprovalState, 'approved'>, string>> = {
   used: 'was used as often as allowed',
 };
 
-/** What stands in the rows that may be in a state now. */
+/** Stored states of the rows that can be in a state now. */
 const STORED_AS: Readonly<Record<ApprovalState, readonly ApprovalState[]>> = {
   pending: ['pending'],
   approved: ['approved'],
@@ -69,7 +69,7 @@ function toApproval(row: ApprovalRow, now: number): Approval {
 const refused = (id: string, state: Exclude<ApprovalState, 'approved'>): Outcome<never> =>
   fail(`approval_${state}`, `approval \`${id}\`: ${REFUSALS[state]}`, { approval: id, state });
 
-/** May whoever asks use this one, for this? */
+/** Fails with `permission_denied` unless the approval has this binding and belongs to the chain. */
 function checkUse(found: Approval, use: ApprovalUse, chain: readonly string[]): Outcome<null> {
   const isTheirs =
     chain.length === 0
