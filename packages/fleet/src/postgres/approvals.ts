@@ -27,7 +27,7 @@ const COLUMNS =
 const SELECT = `SELECT ${COLUMNS}, km_now() AS now FROM approvals`;
 const ONE = `${SELECT} WHERE id = $1`;
 const LOCK_ONE = `${ONE} FOR UPDATE`;
-// Of two equal requests at once, the second waits and finds the first.
+// Two equal requests at the same time: the second waits and finds the first.
 const ALONE = "SELECT pg_advisory_xact_lock(hashtextextended(current_schema() || ' ' || $1, 0))";
 const OPEN = `${SELECT} WHERE md5(binding) = md5($1) AND binding = $1 AND thread IS NOT DISTINCT FROM $2
   AND kind = $3 AND state = 'pending' ORDER BY asked DESC, id DESC LIMIT 1`;

@@ -64,7 +64,7 @@ export interface Database {
 
 export interface DatabaseOptions {
   readonly place: DatabaseAddress;
-  /** The address without its password. */
+  /** Text of the address, without its password. */
   readonly shown: string;
   readonly clock: Clock;
   readonly random: RandomBytes;
