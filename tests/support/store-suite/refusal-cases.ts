@@ -88,7 +88,7 @@ export function refusalCases(open: OpenStage): void {
         error: {
           code: 'invalid_input',
           detail: {
-            message: 'the tokens limit of thread `child` is none; 99 would not raise it',
+            message: 'the tokens limit of thread `child` is none and cannot become 99',
             thread: 'child',
             limit: 'tokens',
           },

@@ -1,4 +1,4 @@
-// What is charged to a thread and to every ancestor of it. Integers only: counts, and money in
+// Amounts that are charged to a thread and to all its ancestors. They are integers: counts, and money in
 // nano-units of the currency.
 import { fail, type Outcome, ok } from '../base/index.ts';
 
@@ -7,7 +7,7 @@ export const BUDGET_KINDS = ['spawns', 'tokens', 'input_tokens', 'output_tokens'
 export type BudgetKind = (typeof BUDGET_KINDS)[number];
 
 export type Amounts = { readonly [kind in BudgetKind]?: bigint };
-/** A kind left out is not limited by this thread itself; its ancestors' limits hold all the same. */
+/** This thread does not limit an absent kind. The limits of its ancestors still apply. */
 export type BudgetLimits = Amounts;
 
 /** A thousand million units of a currency; sums of amounts stay inside 64 bits. */
@@ -16,7 +16,7 @@ const MAX_SUM = 2n ** 63n - 1n;
 
 const KNOWN: ReadonlySet<string> = new Set(BUDGET_KINDS);
 
-/** Refuses what is negative, no whole number, too large, or of no known kind. */
+/** Fails with `invalid_input` for an unknown kind and for an amount that is negative, fractional or too large. */
 export function checkAmounts(amounts: Readonly<Record<string, unknown>>): Outcome<null> {
   for (const kind in amounts) {
     if (!KNOWN.has(kind)) {
@@ -56,7 +56,7 @@ export function plus(a: Amounts, b: Amounts): Amounts {
   return sum;
 }
 
-/** What is left of nothing is not told. */
+/** Drops the kinds whose amount is 0. */
 export function positive(amounts: Amounts): Amounts {
   const some: Writable = {};
   for (const kind of BUDGET_KINDS) if (amounts[kind]) some[kind] = amounts[kind];

@@ -107,8 +107,8 @@ interface SignalRefusal extends Unexplained<'signals', readonly Signal[]> {
 }
 
 export type BudgetRefusal = PlainRefusal | MissingRefusal | ExceededRefusal;
-type Refusal = BudgetRefusal | SignalRefusal;
-type Decision = (BudgetDecision & { readonly row: RowChange }) | Refusal;
+type CommitRefusal = BudgetRefusal | SignalRefusal;
+type CommitDecision = (BudgetDecision & { readonly row: RowChange }) | CommitRefusal;
 
 const refuse = (failure: Failure): PlainRefusal => ({ kind: 'refuse', failure });
 
@@ -119,7 +119,7 @@ const missing = (key: string): MissingRefusal => ({
   explain: (isElsewhere) =>
     isElsewhere
       ? fail('invalid_input', `reservation \`${key}\` belongs to other threads`, { key })
-      : fail('not_found', `there is no open reservation \`${key}\``, { key }),
+      : fail('not_found', `open reservation \`${key}\` not found`, { key }),
 });
 
 /** Codes of a fence after which the process has lost the lease. */
@@ -129,11 +129,11 @@ function checkFence(
   { thread, fence }: ChainView,
   { expect, heard = 0 }: Commit,
   now: number,
-): Refusal | undefined {
+): CommitRefusal | undefined {
   const { seq, epoch, lease_until: until } = fence;
   const detail = { thread, seq, epoch };
   if (epoch !== expect.epoch) {
-    const message = `thread \`${thread}\` is held by somebody else now`;
+    const message = `another process owns the lease of thread \`${thread}\``;
     return refuse(fail('stale_epoch', message, detail));
   }
   if (seq !== expect.seq) {
@@ -141,12 +141,12 @@ function checkFence(
     return refuse(fail('conflict', message, { ...detail, expected: expect.seq }));
   }
   if (until === null || until <= now) {
-    const message = `the lease of thread \`${thread}\` ${until === null ? 'was given back' : 'ran out'}`;
+    const message = `the lease of thread \`${thread}\` ${until === null ? 'was released' : 'expired'}`;
     return refuse(fail('lease_expired', message, { ...detail, until }));
   }
   const after = Math.max(fence.heard, heard);
   if (!expect.quiet || fence.wakes <= after) return undefined;
-  const message = `thread \`${thread}\` was spoken to meanwhile`;
+  const message = `thread \`${thread}\` has unhandled signals`;
   const explain = (signals: readonly Signal[]) =>
     fail('signalled', message, { thread, signals: signals.map((one) => ({ ...one })) });
   return { kind: 'refuse', needs: 'signals', after, explain };
@@ -223,7 +223,7 @@ function raise(chain: Account[], to: Amounts): BudgetRefusal | undefined {
   for (const kind of BUDGET_KINDS) {
     const [wanted, now] = [to[kind], limits[kind]];
     if (wanted === undefined || (now !== undefined && wanted >= now)) continue;
-    const message = `the ${kind} limit of thread \`${thread}\` is ${now ?? 'none'}; ${wanted} would not raise it`;
+    const message = `the ${kind} limit of thread \`${thread}\` is ${now ?? 'none'} and cannot become ${wanted}`;
     return refuse(fail('invalid_input', message, { thread, limit: kind }));
   }
   chain[0] = { ...account, limits: { ...limits, ...to } };
@@ -259,8 +259,9 @@ function exceeded(
     const sums =
       'source' in from ? { current: all, reserved: all, max: add(from.left, all) } : from;
     const amounts = Object.entries({ ...sums, standing, requested });
-    // The amounts are data, money in nano-units: the caller has the text for them.
-    const message = `the limit \`${limit}\` of thread \`${thread}\` does not leave enough`;
+    const text = (value: bigint) => String(limit === 'spend' ? Number(value) / 1e9 : value);
+    const used = text(sums.current - sums.reserved);
+    const message = `limit \`${limit}\` of thread \`${thread}\` exceeded: ${used} used, ${text(sums.reserved)} reserved, ${text(requested)} requested, ${text(sums.max)} allowed`;
     return fail(`${limit}_exceeded`, message, {
       ...Object.fromEntries(amounts.map(([name, amount]) => [name, shown(limit, amount)])),
       limit,
@@ -313,7 +314,7 @@ function checkSource(
 function reserve(chain: Account[], wanted: Reserve): BudgetRefusal | undefined {
   const { key, amounts, from, standing } = wanted;
   if (find(chain, key)) {
-    const message = `reservation \`${key}\` is open already; use another key`;
+    const message = `reservation \`${key}\` is already open; use another key`;
     return refuse(fail('invalid_input', message, { key }));
   }
   const source = from === undefined ? undefined : find(chain, from);
@@ -390,7 +391,7 @@ export function decideBudgets(
 }
 
 /** Decides about a commit. A refusal changes nothing. */
-export function decide(view: ChainView, commit: Commit, now: number): Decision {
+export function decide(view: ChainView, commit: Commit, now: number): CommitDecision {
   const refusal = checkFence(view, commit, now);
   if (refusal) return refusal;
   const budgets = decideBudgets(view.accounts, commit, view.takenId);

@@ -1,5 +1,5 @@
-// What goes into the file, made into text before it is queued: the transaction stays short, its size
-// is known, and what is no JSON, too large or no id is refused before anything waits.
+// Encodes rows as text before they are queued, so a transaction is short and its size is known. A value
+// that is not JSON, is too large or has an invalid id is refused before it is queued.
 import {
   type Failure,
   fail,
@@ -23,13 +23,13 @@ import type {
 } from './port.ts';
 import { parseThreadId } from './thread-id.ts';
 
-/** What is larger belongs into an artifact. */
+/** Maximum characters of an event. A larger value must be an artifact. */
 const MAX_EVENT = 8 * 1024 * 1024;
 const MAX_PAYLOAD = 1024 * 1024;
 
 /** The first text of a thread, and the text of its end, each. */
 const MAX_SEARCH = 4000;
-/** So many threads a query with `search` looks at. */
+/** Maximum number of threads that a query with `search` reads. */
 export const MAX_LOOKED = 20_000;
 
 /** Normalises a text for storage and for search. */
@@ -75,7 +75,7 @@ export function costAndTitle(
   return { cost: {}, title: `(its cost cannot be read) ${title ?? ''}`.trim().slice(0, 80) };
 }
 
-/** What a signal carries. Without the payload, the reason in the journal of its thread names the signal. */
+/** Reads the payload of a signal. A damaged payload is replaced by a reason that names the signal. */
 export function signalPayload(text: string, number: number, kind: string): Json {
   const payload = valueIn(text);
   if (payload !== undefined) return payload;
@@ -101,7 +101,7 @@ export function damageOf({ id, binding, shown, answer }: ApprovalTexts): string 
   return damaged && `approval \`${id}\` is damaged: its \`${damaged}\` cannot be read`;
 }
 
-/** What the texts of an approval say. A damaged one asks for nothing, and its question says so. */
+/** Reads the texts of an approval. A damaged approval has an empty binding and a question about the damage. */
 export function approvalTexts(row: ApprovalTexts): Pick<Approval, 'binding' | 'shown' | 'answer'> {
   const damage = damageOf(row);
   if (damage !== undefined) return { binding: {}, shown: { question: `${damage}; deny it` } };
@@ -155,13 +155,13 @@ export interface CommitText {
   bytes: number;
 }
 
-/** Undefined (which JSON leaves out) is a mistake of the caller, as is what has no text at all. */
+/** Fails with `invalid_input` for `undefined` and for a value that JSON cannot represent. */
 function textOf(value: Json): Outcome<string> {
   try {
     const text: string | undefined = JSON.stringify(value);
-    return text === undefined ? fail('invalid_input', 'this is no JSON value') : ok(text);
+    return text === undefined ? fail('invalid_input', 'the value is not JSON') : ok(text);
   } catch (error) {
-    return fail('invalid_input', `this is no JSON value: ${(error as Error).message}`);
+    return fail('invalid_input', `the value is not JSON: ${(error as Error).message}`);
   }
 }
 
@@ -188,7 +188,7 @@ export function encodeSignal({ payload, ...signal }: NewSignal): Outcome<SignalT
   const text = textOf(payload);
   if (!text.ok) return text;
   if (text.output.length <= MAX_PAYLOAD) return ok({ ...signal, text: text.output });
-  const message = `a signal may carry 1 MB, this one has ${text.output.length} characters`;
+  const message = `a signal of ${text.output.length} characters is too large; at most 1 MB`;
   return fail('invalid_input', message, { thread: signal.thread, kind: signal.kind });
 }
 
@@ -229,7 +229,7 @@ export function encodeCommit(commit: Commit): Outcome<CommitText> {
   const { cost, result, limits, children, tell, ask } = commit;
   // A type cannot keep a caller in plain JavaScript from it.
   if (commit.events.length === 0) {
-    return fail('invalid_input', 'a commit carries at least one event');
+    return fail('invalid_input', 'a commit must have at least one event');
   }
   const valid = checkMoved(commit);
   if (!valid.ok) return valid;
@@ -262,10 +262,10 @@ export function encodeCommit(commit: Commit): Outcome<CommitText> {
   });
 }
 
-/** Both texts of it can be made. */
+/** Checks id, uses and texts of a request. */
 export function checkApproval(approval: NewApproval): Outcome<unknown> {
   const { id, uses = 1 } = approval;
-  if (id === '') return fail('invalid_input', 'an approval has an id');
+  if (id === '') return fail('invalid_input', 'an approval must have an id');
   if (!Number.isInteger(uses) || uses < 1) {
     return fail('invalid_input', `\`${uses}\` uses: give a whole number from 1 on`);
   }

@@ -1,13 +1,12 @@
-// What a store knows that several machines share: who works, what waits for whom, and the limits that
-// hold for all of them together. A file has none of it.
+// The part of the store port that machines share: workers, queues and limits over all machines. A store
+// in a file does not implement it.
 import type { Outcome } from '../base/index.ts';
 
 export interface Fleet extends Workers, FleetLimits, LabelRows {
-  /** Of the server that holds it, without its password. */
+  /** Address of the server, without its password. */
   readonly place: string;
   /** Form of the journal that this program writes; it reads those before it. */
   readonly journal: number;
-  /** What is there, for people. */
   contents(): Told<FleetContents>;
 }
 
@@ -28,18 +27,18 @@ interface Workers {
    * handed back because no worker had their items are due at once if this worker has them.
    */
   announce(worker: WorkerState): Told<null>;
-  /** It goes by itself: nobody has to wait until it is not heard of. */
+  /** Removes a worker that ends in good order, so that other workers do not wait for its silence. */
   leave(worker: string): Told<null>;
-  /** Those that were heard of lately, the oldest first. */
+  /** Returns the workers that announced themselves lately, the oldest first. */
   workers(): Told<WorkerRow[]>;
   /**
    * Returns those of the named workers that announced nothing for `GONE_MS` and did not leave: they are
    * gone. A worker that left in good order, or that never announced itself, is not returned.
    */
   lost(workers: readonly string[]): Told<{ id: string; heard: number }[]>;
-  /** Of the store, in milliseconds since 1970: what the times of workers, queues and leases are told by. */
+  /** Time of the store in milliseconds since 1970. Workers, queues and leases use this clock. */
   now(): Told<number>;
-  /** What is queued, one row for each tenant, project and items. */
+  /** Counts queued threads, one row for each tenant, project and items. */
   queues(): Told<QueueRow[]>;
 }
 
@@ -48,7 +47,7 @@ type Told<T> = Promise<Outcome<T>>;
 export const GONE_MS = 15_000;
 
 export interface WorkerState {
-  /** As leases name it. */
+  /** Name of the worker as the owner of leases. */
   id: string;
   /** Name of the machine, for people. */
   host: string;
@@ -56,13 +55,13 @@ export interface WorkerState {
   /** Form of the journal that it writes. */
   journal: number;
   slots: number;
-  /** Threads that it holds now. */
+  /** Number of threads that the worker runs now. */
   busy: number;
   tenants: readonly string[];
   projects: readonly { project: string; items: string }[];
-  /** Takes nothing any more, and ends what it holds. */
+  /** The worker takes no more threads and ends the steps of its threads. */
   draining: boolean;
-  /** Resident bytes. */
+  /** Resident memory of the process in bytes. */
   memory: number;
 }
 
@@ -78,7 +77,7 @@ export interface QueueRow {
   tenant: string;
   project: string;
   items: string;
-  /** Due now, and later. */
+  /** Numbers of threads that are due now and later. */
   ready: number;
   later: number;
   /** Since when the first of them waits, in milliseconds since 1970. */
@@ -89,7 +88,7 @@ export interface QueueRow {
 
 /** Limits of a provider's key or of a tenant, over all machines. Left out: none. */
 export interface SharedLimit {
-  /** `provider:NAME` or `tenant:NAME`. */
+  /** The scope is `provider:NAME` or `tenant:NAME`. */
   scope: string;
   concurrent?: number;
   requests_per_minute?: number;
@@ -101,38 +100,38 @@ export interface SharedLimit {
 export interface Entering {
   provider: string;
   tenant: string;
-  /** Whoever holds a place and is gone loses it. */
+  /** Process that sends the request. It loses the place if it is gone. */
   owner: string;
-  /** The worst case: what it may take and cost. */
+  /** Largest number of tokens that the request can use. */
   tokens: number;
-  /** Left out: the model has no price; refused where spend is limited. */
+  /** Largest cost of the request. Absent: the model has no price, so a spend limit refuses it. */
   spend?: bigint;
-  /** How long it is held without a word; who cannot say `stay` in time ends its request before. */
+  /** Time until the place is lost, unless `stay` renews it. A process that cannot renew ends its request before. */
   ttlMs: number;
 }
 
-/** From the question to the sending, by one's own clock: who is later has to ask again. */
+/** Time from `enter` to the sending of the request, by the local clock. A later request needs a new place. */
 export const SEND_WITHIN_MS = 5_000;
 
 export interface FleetLimits {
   limits(): Told<SharedLimit[]>;
-  /** Takes the place of what stood for this scope; without a figure the scope has no limit any more. */
+  /** Replaces the limit of this scope. A limit without figures removes it. */
   setLimit(limit: SharedLimit): Told<null>;
   /**
-   * One request to a provider. INVARIANT: whoever has a place may send, and nobody else does; what was
-   * handed out never passes a limit. No room: when to ask again, or `shared_limit` when that is not today.
-   * An empty place: nothing is limited, and nobody counted.
+   * Gets a place for one request to a provider. INVARIANT: a request is never sent without a place, and the
+   * places together never exceed a limit. If a limit is reached, it returns the time until the next try, or
+   * fails with `shared_limit` if that is not today. An empty place: no limit exists, so nothing is counted.
    */
   enter(ask: Entering): Told<{ place: string } | { wait_ms: number; limit: string; scope: string }>;
-  /** They are held so much longer; what is missing in the answer is lost. */
+  /** Renews places. A place that the answer does not contain is lost. */
   stay(places: readonly string[], ttlMs: number): Told<string[]>;
-  /** It was answered or called off, and took this much. The same place again is nothing. */
+  /** Returns a place with the amounts that its request used. A second call has no effect. */
   exit(place: string, took: { tokens: number; spend: bigint }): Told<null>;
 }
 
-/** Labels of files, which are the same wherever a thread goes on. */
+/** Labels of files. They are the same on every machine that resumes a thread. */
 interface LabelRows {
-  /** In the order in which they were written, after a number; pages of at most 1,000. */
+  /** Returns rows after a number in the order of writing, at most 1,000 in a page. */
   labelRows(project: string, after: number): Told<{ number: number; text: string }[]>;
   addLabelRows(project: string, rows: readonly string[]): Told<null>;
 }

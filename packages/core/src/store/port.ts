@@ -1,6 +1,6 @@
-// The one port behind which threads live: asynchronous and made of data, so that a server database
-// can take the place of the file. INVARIANT: whoever holds a thread writes through `commit` alone,
-// fenced by (seq, epoch), with at least one event; so what was written once cannot be written twice.
+// The port of the store. It is asynchronous and exchanges plain data, so a server database can
+// replace the file. INVARIANT: the owner of a lease always writes through `commit`, fenced by (seq,
+// epoch) and with at least one event, so the same commit is never written twice.
 import type { Json, JsonObject, Outcome } from '../base/index.ts';
 import type { AuditFilter, AuditRow } from '../kernel/index.ts';
 import type { Amounts, BudgetLimits } from './amounts.ts';
@@ -9,23 +9,23 @@ import type { ThreadStatus } from './thread-id.ts';
 
 export type Answer<T> = Promise<Outcome<T>>;
 
-/** Never throws. What is refused has changed nothing. */
+/** A store never throws. A refused call changes nothing. */
 export interface Store extends ThreadTable, Journal, Leases, Signals, Approvals, Records {
-  /** What a store knows that several machines share; a file has none. */
+  /** Workers, queues and shared limits. Absent: the store is a file, so machines do not share it. */
   readonly fleet?: Fleet;
-  /** Answers everything asked for so far; `store_closed` after it. */
+  /** Completes all calls made so far. Later calls fail with `store_closed`. */
   close(): Promise<void>;
 }
 
 /** Creates, reads and removes the rows of threads. */
 export interface ThreadTable {
-  /** A root: row, budget, first events, lease or job in one commit. Children are made by `commit`. `thread_exists`. */
+  /** Creates a root atomically; `commit` creates children. Fails with `thread_exists` if the id is in use. */
   createThread(thread: NewThread): Answer<LeasedThread>;
   thread(id: string): Answer<ThreadRow>;
   query(filter?: ThreadFilter): Answer<ThreadPage>;
-  /** Threads that began at `since` (milliseconds since 1970) or later, newest first, for sums over all of them. */
+  /** Returns all threads created at `since` (milliseconds since 1970) or later, newest first. */
   spent(since: number): Answer<SpentThread[]>;
-  /** The ids that are gone, whole trees; their folders with transcripts are the caller's to remove. */
+  /** Removes whole trees and returns all their ids. The caller removes the folders with their transcripts. */
   prune(options: PruneOptions): Answer<{ removed: string[] }>;
 }
 
@@ -38,127 +38,131 @@ export interface Journal {
    * because its key is the number of the thread and of the event in one integer.
    */
   commit(thread: string, commit: Commit): Answer<Committed>;
-  /** Oldest first, pages of at most 10,000; `last`: so many from the end. */
+  /** Returns events, oldest first, at most 10,000 in a page. `last`: the number of events from the end. */
   read(thread: string, range?: EventRange): Answer<StoredEvent[]>;
-  /** How many events of a type these threads have, together; none of them is read. */
+  /** Counts the events of one type in all these threads together. It does not read their data. */
   countEvents(threads: readonly string[], type: string): Answer<number>;
   /**
-   * Events of the wanted types in each of these threads, oldest first, with the wanted values of their
-   * data alone: for sums over many journals.
+   * Returns the events of the wanted types for each of these threads, oldest first. An event has only the
+   * wanted values of its data, so that a sum over many journals is cheap.
    */
   fieldsOf(threads: readonly string[], wanted: WantedFields): Answer<EventFields[][]>;
-  /** One thread, gapless, after `seq`. Ends with the signal or the store. */
+  /** Yields all events of one thread after `seq`, without gaps, until the signal aborts or the store closes. */
   watch(cursor: { thread: string; seq: number }, signal: AbortSignal): AsyncIterable<StoredEvent>;
-  /** Threads that moved after this call: the newest state of each at least once; what lies between may be left out. */
+  /** Yields the newest state of every thread that changes after this call. It can skip states in between. */
   changes(filter: { threads?: readonly string[] }, signal: AbortSignal): AsyncIterable<Head>;
 }
 
 export interface Leases {
-  /** `lease_held`, `thread_ended`. `force`: from whoever holds it; `reopen`: also what has ended. */
+  /**
+   * Claims the lease of one thread. Fails with `lease_held` if another owner has it (unless `force`) and
+   * with `thread_ended` if the thread has ended (unless `reopen`).
+   */
   claim(thread: string, owner: Owner, how?: { force?: true; reopen?: true }): Answer<LeasedThread>;
-  /** Queued threads of these projects, the longest waiting first; waits at most `waitMs` for the first. */
+  /** Takes queued threads of these projects by priority, then by age. Waits at most `waitMs` for the first. */
   take(owner: Owner, wanted: Wanted): Answer<LeasedThread[]>;
-  /** All that this process holds, in one call; what is missing in the answer is lost. */
+  /** Renews all leases of this process in one call. A lease that the answer does not contain is lost. */
   renew(leases: readonly Lease[], ttlMs: number): Answer<Renewed[]>;
   /**
-   * Without writing; `again`: queued, at once or after `delayMs` (whatever it has not heard; what is said to
-   * it later wakes it at once). A stale epoch is no error.
+   * Releases the lease without an event. `again`: the thread is queued, at once or after `delayMs`, even if
+   * it has a pending signal. A later signal wakes it at once. A stale epoch is not an error.
    */
   release(lease: Lease, how?: { again?: true; delayMs?: number }): Answer<null>;
-  /** At work and their holder gone: `interrupted`. Ended and never let go: told, for their transcripts. */
+  /**
+   * Marks running threads whose lease has expired, or whose owner is gone, as `interrupted`. Also returns
+   * ended threads that were never released, so that the caller can complete their transcripts.
+   */
   sweep(): Answer<{ interrupted: string[]; unreleased: (Lease & { seq: number })[] }>;
 }
 
 export interface Signals {
   /**
-   * The same key again is the same signal. Wakes a parked thread in the same commit. `thread_ended`.
-   * `audit`: in the same commit, when a person sends it.
+   * Sends a signal and wakes a parked thread in one commit. A key that was used before names the same
+   * signal. Fails with `thread_ended`. `audit` is for a signal from a person; the same commit writes it.
    */
   signal(signal: NewSignal, audit?: AuditEntry): Answer<{ number: number }>;
-  /** After number `after`, oldest first, at most 1,000. */
+  /** Returns the signals with a number above `after`, oldest first, at most 1,000. */
   signals(thread: string, after?: number): Answer<Signal[]>;
-  /** For threads this process holds, sent by any process, within about 50 ms; answers with the end. */
+  /** Reports signals from any process to threads that this process owns, in about 50 ms. Returns `unsubscribe`. */
   onSignal(listener: (signal: SignalNote) => void): () => void;
 }
 
 export interface Approvals {
-  /** Outside threads (a call, a script); the same open binding again is the same row. Threads ask by `commit`. */
+  /** Creates a request outside threads, or returns the pending one with this binding. Threads use `commit`. */
   ask(approval: NewApproval): Answer<Approval>;
   /** Replaces the text of a pending approval request whose subject has changed. A decided one stays as it is. */
   restate(asked: Pick<Approval, 'id' | 'thread' | 'shown'>): Answer<Approval>;
-  /** One use of such an approval, before the effect. `approval_pending/denied/expired/used`. */
+  /** Uses such an approval once, before the effect. Fails with `approval_pending/denied/expired/used`. */
   use(id: string, binding: JsonObject): Answer<Approval>;
-  /** Once, by a person; the thread is signalled (`approval`) in the same commit. `conflict` when it was decided. */
+  /** Decides a request and signals its thread (`approval`) in one commit. `conflict`: it is decided already. */
   decide(id: string, decision: Decision, audit?: AuditEntry): Answer<Approval>;
-  /** Oldest first, 100 when no limit is given. */
+  /** Returns approval requests, oldest first, at most 100 unless the filter has a limit. */
   approvals(filter: ApprovalFilter): Answer<Approval[]>;
 }
 
 export interface Records {
-  /** In the order asked for: a whole chain is one question. */
+  /** Returns budgets in the order of the ids. One call reads a whole chain. */
   budgets(threads: readonly string[]): Answer<BudgetState[]>;
-  /** By the hash of its bytes (`sha256:…`), before the commit that names it. Kept as long as the thread is. */
+  /** Returns the hash (`sha256:…`). The caller stores an artifact before the commit that names it. */
   putArtifact(thread: string, bytes: Uint8Array, secrets?: readonly Sealed[]): Answer<string>;
-  /** Only what this thread put there itself. */
+  /** Returns an artifact that this thread stored. Artifacts of other threads are not found. */
   artifact(thread: string, hash: string): Answer<Uint8Array>;
   secrets(thread: string): Answer<Sealed[]>;
   audit(rows: readonly AuditEntry[]): Answer<null>;
-  /** The latest, oldest first. */
+  /** Returns the latest rows of the audit log, oldest first. */
   auditRows(filter: AuditFilter): Answer<AuditRow[]>;
 }
 
 export interface Commit {
-  /** `quiet`: refused with `signalled` when a signal waits that was not heard; for commits that let the thread go. */
+  /** `quiet`: the commit fails with `signalled` if a signal is not acknowledged. Commits with `release` use it. */
   expect: { seq: number; epoch: number; quiet?: true };
-  /** At least one: the sequence number also tells whether a commit arrived. */
+  /** A commit has at least one event, because the sequence number shows if a lost answer was written. */
   events: readonly [NewEvent, ...NewEvent[]];
-  /** Signals up to this one are obeyed. */
+  /** The thread acknowledges all signals up to this number. */
   heard?: number;
   status?: ThreadStatus;
   cost?: JsonObject;
   result?: Json;
   attempt?: number;
-  /** Budgets, in this order, along the thread's chain: what was used is charged before more is set aside. */
+  /** Budget changes of the chain apply in the order of these fields, so amounts are charged before new reservations. */
   settle?: readonly Settle[];
-  /** New ceilings of this thread, each at least what it was. */
+  /** New limits of this thread. A limit cannot become lower. */
   raise?: Amounts;
-  /** Its limits as the row shows them from now on. */
+  /** New value of `ThreadRow.limits`. It does not change the budget. */
   limits?: JsonObject;
-  /** Text of its end that a search finds, in the place of that of an earlier end; masked by the caller. */
+  /** Searchable text of the end of the thread, masked by the caller. It replaces the text of an earlier end. */
   search?: string;
-  /** A person takes it that the thread goes on with these. */
+  /** Digest of the items that a person accepted for the rest of the thread. */
   items?: string;
   charge?: Amounts;
   reserve?: readonly Reserve[];
-  /** Their parent is this thread; their reservations are made after those above. */
+  /** New children of this thread. Their reservations are made after those of this thread. */
   children?: readonly NewThread[];
-  /** Signals to others: the end of a child to its parent, an end to children. Those that have ended are left out. */
+  /** Signals to the parent or to children, for example about an end. An ended thread gets none. */
   tell?: readonly NewSignal[];
-  /** What is asked already and still open is answered with the row that stands, under its id. */
+  /** Creates approval requests. An identical request that is still pending is returned instead of a new one. */
   ask?: readonly NewApproval[];
-  /** One use each, of this thread's or an ancestor's; `back`: taken for a call that did not exercise it. */
+  /** Uses approvals of this thread or of an ancestor, one time each. */
   use?: readonly ApprovalUse[];
   secrets?: readonly Sealed[];
   audit?: readonly AuditEntry[];
-  /** The lease is given back: parked, queued again at `wake` (milliseconds since 1970), or over. */
+  /** Releases the lease. `wake`: the thread is queued at this time, in milliseconds since 1970. */
   release?: true | { wake: number };
 }
 
 export interface Committed {
   seq: number;
-  /** That this process has not been told yet; usually none. */
+  /** Signals that were not delivered to this process before. The list is usually empty. */
   signals: readonly Signal[];
   lease_ms: number;
-  /** The nearest of its chain whose word counts no more. */
+  /** The nearest thread of the chain that was revoked: it was killed, or its status revokes it. */
   revoked?: string;
-  /** Keys of what was set aside, for the thread and for its new children. */
   reserved: readonly string[];
-  /** As asked for, in that order. */
   children: readonly LeasedThread[];
   approvals: readonly Approval[];
 }
 
-/** An open reservation of this thread, or of one above it, is closed; `{}` gives all of it back. */
+/** Closes an open reservation of this thread or of an ancestor. `{}` as `actual`: nothing was used. */
 export interface Settle {
   key: string;
   actual: Amounts;
@@ -167,11 +171,11 @@ export interface Settle {
 export interface Reserve {
   key: string;
   amounts: Amounts;
-  /** Out of this open reservation instead of what the chain has left. */
+  /** The open reservation that supplies the amounts. Absent: the rest of the chain supplies them. */
   from?: string;
-  /** Left out, and missing in `reserved`, if it exceeds a limit or its source is not open along the chain. */
+  /** It is skipped, and missing in `reserved`, if it exceeds a limit or its source is not open in the chain. */
   optional?: true;
-  /** Held until the thread ends (hooks, a detached child): nobody waits for it. */
+  /** The reservation lasts until the thread ends (hooks, a detached child), so waiting for it is useless. */
   standing?: true;
 }
 
@@ -180,27 +184,27 @@ export interface NewThread {
   directive: string;
   version: string;
   runner: string;
-  /** Whose it is, where several share a store; left out or empty: nobody's in particular. Children have their root's. */
+  /** Tenant of the thread in a shared store. Absent or empty: no tenant. A child always gets the tenant of its root. */
   tenant?: string;
-  /** Path of its folder; in a store that machines share, its stable id. */
+  /** Path of the project folder. In a store that machines share: the stable id of the project. */
   project: string;
-  /** Digest of the items it was started with: whoever has others lets it go again. A child has its parent's unless it says. */
+  /** Digest of the items at the start. A worker with other items releases the thread. Absent: as the parent. */
   items?: string;
-  /** A hook's thread: not counted in depth. */
+  /** A thread of kind `hook` does not count in `depth`. Absent: `thread`. */
   kind?: 'thread' | 'hook';
   detached?: boolean;
   limits: JsonObject;
   inputs: Json;
-  /** One line for lists, masked by the caller. Absent: the run has neither a title nor words. */
+  /** One line for lists, masked by the caller. Absent: the run has no title and no prompt text. */
   title?: string;
-  /** Text of its beginning that a search finds, masked by the caller. */
+  /** Searchable text of the start of the thread, masked by the caller. */
   search?: string;
   budget: BudgetLimits;
-  /** After the `status` event of its birth, which the store writes as number 1. */
+  /** Events after number 1. The store writes event 1, the first `status`. */
   events: readonly NewEvent[];
   reserve?: readonly Reserve[];
   secrets?: readonly Sealed[];
-  /** Run here at once (born `running`), or by whoever takes it (`spawning`), not before `after`. */
+  /** `lease`: this process runs it now (`running`). `queue`: a worker takes it (`spawning`), not before `after`. */
   start: { lease: Owner } | { queue: { priority?: number; after?: number } };
 }
 
@@ -214,14 +218,14 @@ export interface Lease {
   epoch: number;
 }
 
-/** Everything a run needs to begin or go on, but its history. Without a lease (queued): epoch 0, 0 ms. */
+/** All data to start or resume a run, except its events. A queued thread has no lease: epoch 0, 0 ms. */
 export interface LeasedThread extends Lease {
   row: ThreadRow;
-  /** The last signal that its journal has obeyed. */
+  /** Number of the last signal that the thread acknowledged. */
   heard: number;
-  /** From the moment of the question on. */
+  /** Rest of the lease in milliseconds, counted from the call. */
   lease_ms: number;
-  /** What a lost process left open. */
+  /** Open reservations that an earlier process did not settle. */
   open: readonly OpenReservation[];
 }
 
@@ -233,7 +237,7 @@ export interface OpenReservation {
 
 export interface Wanted {
   count: number;
-  /** Only theirs; left out or empty: of those that belong to nobody in particular. */
+  /** Only threads of this tenant. Absent or empty: threads without a tenant. */
   tenant?: string;
   projects: readonly string[];
   waitMs?: number;
@@ -242,7 +246,7 @@ export interface Wanted {
 export interface Renewed {
   thread: string;
   lease_ms: number;
-  /** That this process has not been told yet. */
+  /** Signals that were not delivered to this process before. */
   signals: readonly Signal[];
 }
 
@@ -255,11 +259,11 @@ export interface Head {
 export interface NewEvent {
   type: string;
   data: JsonObject;
-  /** `data` as JSON, when it is made already. */
+  /** `data` as JSON text. Absent: the store encodes `data`. */
   text?: string;
-  /** 0 when left out: before the first turn. */
+  /** Number of the turn. Absent: 0, which is before the first turn. */
   turn?: number;
-  /** The time of the commit when left out. */
+  /** Milliseconds since 1970. Absent: the time of the commit. */
   ts?: number;
 }
 
@@ -272,16 +276,16 @@ export interface StoredEvent {
   data: JsonObject;
 }
 
-/** For each type of event, the paths of the values that are wanted: `['usage', 'tokens']`. */
+/** Maps an event type to the paths of its wanted values, for example `['usage', 'tokens']`. */
 export type WantedFields = Readonly<Record<string, readonly (readonly string[])[]>>;
 
-/** The values in the order of their paths, null where there is none. */
+/** The values have the order of the paths. A missing value is null. */
 export interface EventFields {
   readonly type: string;
   readonly values: readonly Json[];
 }
 
-/** `types`: only events of these; the others are not read at all. */
+/** `types`: the store reads only events of these types. */
 export type EventRange =
   | { after?: number; limit?: number; types?: readonly string[] }
   | { last: number };
@@ -291,7 +295,6 @@ export interface NewSignal {
   kind: string;
   payload: Json;
   key: string;
-  /** Who sent it. */
   by: string;
 }
 
@@ -317,7 +320,7 @@ export interface BudgetState {
   reserved: Required<Amounts>;
 }
 
-/** What a list shows of a thread; small, whatever the thread was given. */
+/** The fields of a thread in a list. Its size does not depend on the inputs of the thread. */
 export interface ThreadSummary {
   id: string;
   parent?: string;
@@ -331,10 +334,9 @@ export interface ThreadSummary {
   project: string;
   items?: string;
   detached: boolean;
-  /** Masked, one line, at most 80 characters. Absent: the run has none. */
+  /** One masked line of at most 80 characters. Absent: the run has no title. */
   title?: string;
   status: ThreadStatus;
-  /** How many events its journal holds. */
   seq: number;
   epoch: number;
   attempt: number;
@@ -347,7 +349,7 @@ export interface ThreadSummary {
   cost: JsonObject;
 }
 
-/** A thread, and the part of its budget that it and all threads below it have used. */
+/** A thread with the amounts that it and all threads below it have used. */
 export interface SpentThread
   extends Pick<
     ThreadSummary,
@@ -357,12 +359,12 @@ export interface SpentThread
 }
 
 export interface ThreadRow extends ThreadSummary {
-  /** The thread itself first, its root last. */
+  /** Ids from the thread itself up to its root. */
   chain: readonly string[];
   limits: JsonObject;
   inputs: Json;
   result?: Json;
-  /** As in `Committed`. */
+  /** The nearest revoked thread of the chain, as in `Committed`. */
   revoked?: string;
 }
 
@@ -370,69 +372,66 @@ export interface ThreadFilter {
   status?: ThreadStatus | readonly ThreadStatus[];
   directive?: string;
   parent?: string;
-  /** The whole tree of this root. */
   root?: string;
   /** This thread and everything below it. */
   within?: string;
   kind?: 'thread' | 'hook';
-  /** Empty: those that belong to nobody in particular. */
+  /** Only threads of this tenant. Empty: threads without a tenant. */
   tenant?: string;
   project?: string;
   /**
-   * A part of the id, the directive, the title, the message, an input or an output; case does not count. A
-   * query looks at `MAX_LOOKED` threads: a page may hold few rows, or none, and a cursor.
+   * A part of the id, the directive, the title, the message, an input or an output. Case does not matter. A
+   * query reads at most `MAX_LOOKED` threads, so a page can have few rows, or none, and a cursor.
    */
   search?: string;
-  /** Newest first by default. */
+  /** Absent: by creation, newest first. */
   order_by?: 'created' | 'updated';
   direction?: 'desc' | 'asc';
-  /** 10 by default, 500 at most. */
+  /** Maximum number of rows, at most 500. Absent: 10. */
   limit?: number;
   cursor?: string;
 }
 
 export interface ThreadPage {
   rows: ThreadSummary[];
-  /** There is more when present. */
+  /** Start of the next page. Absent: this is the last page. */
   next_cursor?: string;
 }
 
 export interface PruneOptions {
-  /** Milliseconds since 1970: trees that ended before go. */
+  /** Removes trees that ended before this time, in milliseconds since 1970. */
   before: number;
-  /** Trees with a failed thread in them stay. */
   keepFailed?: boolean;
-  /** At most so many trees; all when left out. */
+  /** Maximum number of trees to remove. Absent: no maximum. */
   trees?: number;
-  /** Only trees that began in this project. */
   project?: string;
 }
 
 type ApprovalKind = 'call' | 'capability' | 'limit' | 'question';
 export type ApprovalState = 'pending' | 'approved' | 'denied' | 'expired' | 'used';
-/** Ways in which a person, and nobody else, reaches us. */
+/** Channels over which only a person can send a decision. */
 type HumanChannel = 'cli' | 'web' | 'mcp' | 'library';
 
-/** The asker names it, so that the event of the same commit can. */
+/** The caller chooses `id`, so that an event of the same commit can contain it. */
 export interface NewApproval {
   id: string;
   kind: ApprovalKind;
-  /** The thread above that it is for, when a hook asks; whoever commits it when absent. */
+  /** The ancestor that the request of a hook is for. Absent: the thread that commits it. */
   thread?: string;
-  /** What exactly is asked for: tool, hash of arguments and token; or capability or limit and scope. */
+  /** The exact subject: tool, hash of arguments and token; or capability or limit and scope. */
   binding: JsonObject;
-  /** For the person: redacted, no secrets. */
+  /** The request as a person sees it, redacted and without secrets. */
   shown: JsonObject;
-  /** How often it may be used; 1 when left out. */
+  /** Number of allowed uses. Absent: 1. */
   uses?: number;
-  /** Milliseconds since 1970; also ends the waiting for an answer. */
+  /** Milliseconds since 1970. A request that is still pending then expires, too. */
   expires?: number;
 }
 
-/** Without a thread: asked outside threads. */
+/** An approval without `thread` was requested outside threads. */
 export interface Approval extends NewApproval {
   state: ApprovalState;
-  /** How many are left. */
+  /** Number of uses that are left. */
   uses: number;
   asked: number;
   decided?: number;
@@ -445,6 +444,7 @@ export interface Approval extends NewApproval {
 export interface ApprovalUse {
   approval: string;
   binding: JsonObject;
+  /** The call did not exercise the approval, so the use is returned. */
   back?: true;
 }
 
@@ -461,9 +461,9 @@ export interface Decision {
   who: string;
   channel: HumanChannel;
   why: string;
-  /** To a question: words. */
+  /** The answer of the person, if the request is a question. */
   answer?: Json;
-  /** The person may give less or more than was asked for. */
+  /** Replaces the requested number of uses. A person can grant fewer or more. */
   uses?: number;
   expires?: number;
 }

@@ -39,7 +39,7 @@ function statusesOf({ status = [] }: ThreadFilter): Outcome<readonly string[]> {
   const unknown = wanted.find((one) => !THREAD_STATUSES.includes(one));
   if (unknown === undefined && wanted.length > 0) return ok(wanted);
   const known = THREAD_STATUSES.join(', ');
-  return fail('invalid_input', `\`${unknown ?? ''}\` is no status; known: ${known}`);
+  return fail('invalid_input', `\`${unknown ?? ''}\` is not a status; known: ${known}`);
 }
 
 function readCursor(cursor: string): Outcome<[at: number, id: string]> {
@@ -47,7 +47,7 @@ function readCursor(cursor: string): Outcome<[at: number, id: string]> {
   const [at, id] = read.ok && Array.isArray(read.output) ? read.output : [];
   return Number.isSafeInteger(at) && typeof id === 'string'
     ? ok([Number(at), id])
-    : fail('invalid_input', 'this cursor is not one of ours; start again without it');
+    : fail('invalid_input', 'invalid cursor; list again without a cursor');
 }
 
 export function threadQuery(

@@ -77,18 +77,18 @@ export function parseThreadId(text: string): Outcome<string> {
   const shown = text.length > 100 ? `${text.slice(0, 100)}…` : text;
   return fail(
     'invalid_input',
-    `thread id \`${shown}\` may hold only letters, digits, _ and -, 1 to 80 of them; try \`${suggestion}\``,
+    `thread id \`${shown}\` must be 1 to 80 letters, digits, _ and -; try \`${suggestion}\``,
     { suggestion },
   );
 }
 
 export const noThread = (id: string): Failure =>
-  fail('not_found', `there is no thread \`${id}\``, { thread: id });
+  fail('not_found', `thread \`${id}\` not found`, { thread: id });
 
 export const threadExists = (id: string): Failure =>
-  fail('thread_exists', `thread \`${id}\` exists already`, { thread: id });
+  fail('thread_exists', `thread \`${id}\` already exists`, { thread: id });
 
 export const secretExists = (thread: string, number: number): Failure => {
-  const message = `secret ${number} of thread \`${thread}\` exists already: somebody else holds the thread`;
+  const message = `secret ${number} of thread \`${thread}\` already exists: another process owns the lease`;
   return fail('conflict', message, { thread });
 };

@@ -1,6 +1,6 @@
-// A journal must be able to say what was really sent, and must not show a secret to whoever opens the
-// file. So each known secret, in whatever form it stands there, goes into the registry encrypted, and
-// the journal holds a reference in its place; resume and replay put it back.
+// Events must contain the sent values, but must not show a secret to a reader of the file. The registry
+// stores each known secret encrypted, in every form of it, and an event has a reference instead. Resume
+// and replay put the secret back.
 //
 // The key is made from one in the user's folder, apart for each thread. References carry a mark made
 // from that key: a text from outside that imitates one is itself put away, so that putting back never
@@ -28,13 +28,13 @@ export interface Vault {
   texts(): string[];
   /** Not in the registry yet: it rides with the commit that refers to it, again when that was refused. */
   unkept(): readonly Sealed[];
-  /** They are there now. */
+  /** Removes secrets that a commit has written from `unkept`. */
   kept(secrets: readonly Sealed[]): void;
 }
 
 interface VaultOptions {
   thread: string;
-  /** What the registry has of it. */
+  /** Secrets of the thread that the registry has already. */
   sealed: readonly Sealed[];
   /** At least 32 bytes that only this user has. */
   key: Uint8Array;

@@ -1,6 +1,6 @@
-// What happens, as it happens: the events of one thread from a cursor on, or the newest state of
-// threads that move. A watcher holds a cursor (or one head a thread) and no queue, so nothing piles
-// up behind a slow one and nobody waits for it.
+// Watches a store: the events of one thread after a cursor, or the newest state of threads that change. A
+// watcher has a cursor (or one head for each thread) and no queue, so a slow watcher needs no memory and
+// delays no other.
 import type { Head, Journal, StoredEvent } from './port.ts';
 
 interface MoveFeed {
@@ -65,7 +65,7 @@ export const createWatch = (
         if (!isAll) bell.ring();
       }
     } catch {
-      // What cannot be read ends it.
+      // A failed read ends the watch.
     } finally {
       source.leave();
       bell.remove();

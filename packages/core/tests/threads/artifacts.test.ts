@@ -133,7 +133,7 @@ test('nobody but the thread reads its artifact', async () => {
   );
   await run(made, 'look');
   const { thread_id } = await run(made, 'pry');
-  expect(JSON.stringify(await results(made, thread_id))).toContain('there is no artifact');
+  expect(JSON.stringify(await results(made, thread_id))).toMatch(/artifact .* not found/);
   const request = { item_type: 'artifact', item_id: hash };
   const outside = await made.runtime.call('execute', request, { surface: 'cli' });
   expect(outside.ok || outside.error.code).toBe('permission_denied');

@@ -1,5 +1,5 @@
-// A registry in a file, as the source or the target of a copy. A target grows beside its place, in a file
-// of the same form, and comes to its name when it is whole.
+// A registry in a file, as the source or the target of a copy. A target is written to a second file and
+// gets its name when it is complete.
 import { existsSync, linkSync, rmSync } from 'node:fs';
 import type { DatabaseSync, SQLInputValue, SQLOutputValue } from 'node:sqlite';
 import { errnoOf, fail, type Outcome, ok } from '@kernmantle/core/base';
@@ -214,7 +214,7 @@ const remove = (database: DatabaseSync, tree: string): void => {
   database.prepare('DELETE FROM copying WHERE tree = ?').run(tree);
 };
 
-/** What an earlier try left without saying what it is goes. */
+/** Removes the rows of an earlier try that have no mark. */
 function prepareStage(database: DatabaseSync): void {
   if (database.prepare("SELECT 1 FROM sqlite_schema WHERE name = 'copying'").get()) return;
   const transaction = inTransaction(database);

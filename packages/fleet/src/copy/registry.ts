@@ -26,9 +26,9 @@ export interface CopyOptions {
   identity?: Uint8Array;
   /** From a server that holds others, too: only the trees of this one. */
   project?: string;
-  /** What a project is called there, and the items that its open threads go on with when they named none. */
+  /** Returns the target name of a project, and the items for its open threads that have none. */
   rename(project: string): Outcome<{ project: string; items?: string }>;
-  /** So many trees are there, of so many. */
+  /** Reports the number of copied trees and of all trees. */
   progress?(done: number, all: number): void;
   signal?: AbortSignal;
 }
@@ -161,7 +161,7 @@ export async function copyRegistry(options: CopyOptions): Answer<CopyReport> {
   try {
     return await copyTrees(source, target, options);
   } catch (error) {
-    // What SQLite throws has a number of its own.
+    // Every exception of SQLite has an `errcode`.
     const isOfFile = error instanceof Error && 'errcode' in error;
     const isSource = 'file' in options.from === isOfFile;
     return (isSource ? source : target).fault(error);

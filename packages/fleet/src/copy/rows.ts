@@ -1,5 +1,5 @@
-// What a registry is made of when it moves from one place to another: plain rows, the same for every
-// kind of store. A tree of threads is one piece of work; what belongs to no thread is the piece ''.
+// The contents of a registry as plain rows, equal for every kind of store. A copy moves one tree of threads
+// at a time. Rows that belong to no thread have the tree ''.
 import type { Outcome } from '@kernmantle/core/base';
 
 export type Cell = string | number | bigint | null | Uint8Array;
@@ -10,7 +10,7 @@ const THREADS: Columns = {
   id: 'text',
   parent: 'text',
   root: 'text',
-  /** JSON, the thread itself first. */
+  /** JSON list of ids from the thread to its root. */
   chain: 'text',
   depth: 'int',
   kind: 'text',
@@ -34,7 +34,7 @@ const THREADS: Columns = {
   updated: 'int',
   ended: 'int',
   cost: 'text',
-  /** Its account with open reservations, JSON as in a file. */
+  /** Account with open reservations, as the same JSON as in a file. */
   budget: 'text',
   limits: 'text',
   inputs: 'text',
@@ -73,18 +73,18 @@ export type RowCounts = Readonly<Record<CopiedTable, number>>;
 export const COPIED_TABLES = Object.keys(COPIED) as readonly CopiedTable[];
 export const columnsOf = (table: CopiedTable): readonly string[] => Object.keys(COPIED[table]);
 
-/** What belongs to no thread. */
+/** Tree of the rows that belong to no thread. */
 export const LOOSE = '';
 
 export interface CopyTree {
   tree: string;
-  /** Another one whenever anything of it changed. */
+  /** The mark differs after every change of the tree. */
   mark: string;
 }
 
-/** As it was at one moment: what happens to it meanwhile is not seen. May throw; who asked makes a fault of it. */
+/** A registry at one moment. Later changes are not visible. It may throw; the caller returns a failure. */
 export interface CopySource {
-  /** Those that somebody works on now. */
+  /** Returns the threads that have a lease now. */
   held(): Promise<string[]>;
   /** Every project that is named in it. */
   projects(): Promise<string[]>;
@@ -98,9 +98,9 @@ export interface CopySource {
 
 /** INVARIANT: nothing of it is to be seen before `finish`, and all of it after. May throw, like a source. */
 export interface CopyTarget {
-  /** What an earlier try left: tree -> mark. */
+  /** Returns the mark of each tree that an earlier try staged. */
   staged(): Promise<ReadonlyMap<string, string>>;
-  /** In the place of what was there of this tree. All of it or nothing. */
+  /** Replaces the staged rows of this tree atomically. */
   stage(tree: CopyTree, rows: AsyncIterable<readonly [CopiedTable, CopiedRow[]]>): Promise<void>;
   drop(tree: string): Promise<void>;
   /** Refused, with nothing changed, when something is there already or a table has another count. */

@@ -1,5 +1,5 @@
-// Where a registry is: a file, or a server whose address may hold a password. INVARIANT: an address is
-// shown by `shownPlace` alone, which leaves the password out.
+// The address of a registry: a file, or a server whose address can contain a password. INVARIANT: only
+// `shownPlace` makes a text for people from an address, so the text never contains the password.
 import { fail, type Outcome, ok, systemRandom } from '@kernmantle/core/base';
 import type { RestoredStore } from '@kernmantle/core/runtime';
 import type { Answer, Store } from '@kernmantle/core/store';
@@ -52,7 +52,7 @@ export function describePlace(text: string): Outcome<string> {
   return place.ok ? ok(shownPlace(text)) : place;
 }
 
-/** Its code, and the libraries that speak to a server, are loaded when somebody has one. */
+/** Opens a store on a server. The code and libraries for it are loaded only then. */
 export async function openServerStore(
   address: string,
   options: Omit<PostgresOptions, 'place' | 'shown'>,

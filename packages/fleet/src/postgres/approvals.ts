@@ -27,7 +27,7 @@ const COLUMNS =
 const SELECT = `SELECT ${COLUMNS}, km_now() AS now FROM approvals`;
 const ONE = `${SELECT} WHERE id = $1`;
 const LOCK_ONE = `${ONE} FOR UPDATE`;
-// Of two equal requests at once, the second waits and finds the first.
+// Two equal requests at the same time: the second waits and finds the first.
 const ALONE = "SELECT pg_advisory_xact_lock(hashtextextended(current_schema() || ' ' || $1, 0))";
 const OPEN = `${SELECT} WHERE md5(binding) = md5($1) AND binding = $1 AND thread IS NOT DISTINCT FROM $2
   AND kind = $3 AND state = 'pending' ORDER BY asked DESC, id DESC LIMIT 1`;
@@ -76,7 +76,7 @@ function refuse(failure: Failure): never {
 }
 
 const notFound = (id: string): Failure =>
-  fail('not_found', `there is no approval \`${id}\``, { approval: id });
+  fail('not_found', `approval \`${id}\` not found`, { approval: id });
 
 async function askOne(
   sql: Sql,
@@ -109,7 +109,7 @@ export async function askInThread(
   const chain = await chainOf(sql, thread);
   for (const [index, { id, thread: other }] of all.entries()) {
     if (ids.indexOf(id) !== index || (await sql.get(ONE, id))) {
-      refuse(fail('invalid_input', `there is an approval \`${id}\` already`, { approval: id }));
+      refuse(fail('invalid_input', `approval \`${id}\` already exists`, { approval: id }));
     }
     if (other === undefined || chain.includes(other)) continue;
     const message = `approval \`${id}\` is asked for \`${other}\`, which is not above`;
@@ -227,7 +227,7 @@ async function decide(
       if (!row) return refuse(notFound(id));
       const state = stateOf(row);
       if (state !== 'pending') {
-        const message = `approval \`${id}\` cannot be decided any more: it is ${state}`;
+        const message = `approval \`${id}\` is already ${state}`;
         refuse(fail('conflict', message, { approval: id, state }));
       }
       const damaged = damagedDecision(row, given);

@@ -64,7 +64,7 @@ export interface Database {
 
 export interface DatabaseOptions {
   readonly place: DatabaseAddress;
-  /** The address without its password. */
+  /** Text of the address, without its password. */
   readonly shown: string;
   readonly clock: Clock;
   readonly random: RandomBytes;
@@ -203,7 +203,7 @@ const pause = ({ random }: Way, tries: number): Promise<void> =>
 const unknown = (place: string): Failure =>
   fail(
     'store_unknown',
-    `nobody knows whether this was written: the registry at ${place} was lost`,
+    `the result of the write is unknown: the connection to the registry at ${place} broke`,
     { place },
   );
 

@@ -29,7 +29,7 @@ const CALLED = `SELECT s.thread, s.number, s.kind FROM threads t JOIN signals s 
 const TELL = `SELECT set_config('synchronous_commit', 'off', true), km_tell($1)`;
 
 type OnHead = (head: Head) => void;
-/** Undefined: something, somewhere. */
+/** Called for queued threads. An undefined argument stands for any project or tenant. */
 type OnQueue = (project: string | undefined, tenant: string | undefined) => void;
 
 function joinSet<T>(all: Set<T>, one: T): () => void {
@@ -99,7 +99,7 @@ function createGathering(database: Database) {
       word += word === '' ? line : `\n${line}`;
     }
     if (word !== '') words.push(word);
-    // Who does not hear of it reads it a little later.
+    // A process that misses the notification finds the change with its next poll.
     for (const one of words) await database.read((sql) => sql.all(TELL, one), 0);
   }
 
@@ -120,7 +120,7 @@ function createGathering(database: Database) {
 
 interface Hearing {
   hear(line: string): void;
-  /** What was said while nobody listened, which may be so long. */
+  /** Reads the changes that were missed without a connection, for at most `silentMs`. */
   catchUp(client: pg.Client, silentMs: number): Promise<void>;
   /** Called regularly: a connection that does not answer is closed. */
   look(client: pg.Client): Promise<void>;
@@ -179,7 +179,7 @@ function createLink(database: Database, clock: Clock, { hear, catchUp, look }: H
       try {
         await listen();
       } catch {
-        // It is tried again.
+        // The loop tries again after a backoff.
       }
       if (clock.monotonic() - start > ASK_MS) tries = 0;
       if (!state.isOver) await rest(BACK_MS[Math.min(tries, BACK_MS.length - 1)] ?? 0);
@@ -187,7 +187,7 @@ function createLink(database: Database, clock: Clock, { hear, catchUp, look }: H
   }
 
   return {
-    /** From now on somebody waits. */
+    /** Starts the connection for the first watcher. */
     begin(): void {
       if (state.isOver || running) return;
       heardUntil = clock.monotonic();

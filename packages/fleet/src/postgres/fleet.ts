@@ -1,5 +1,5 @@
-// What machines share, in the tables of `fleet-schema.ts`: who works, what waits, the limits of all of
-// them together and the labels of files.
+// Implements the fleet part of the store port: workers, queues, limits over all machines, and the labels
+// of files.
 import { type Clock, fail, getOwn, ok, parseJson, textAt, textsAt } from '@kernmantle/core/base';
 import {
   type Entering,
@@ -19,7 +19,7 @@ const FIGURES = ['concurrent', 'requests_per_minute', 'tokens_per_minute'] as co
 const SCOPE = /^(?:provider|tenant):\S{1,200}$/;
 const MOST = 1e15;
 const LABEL_ROWS = 1000;
-/** Where nothing is limited nobody is counted. */
+/** The place of a request without any limit. It is not counted. */
 const NO_PLACE = '';
 
 /** An older or newer worker may say less or more. */
@@ -256,7 +256,7 @@ export function createFleet(
     leave: (worker) =>
       database.write(
         async (sql) => {
-          // Those that were never heard of again go as well, a day later.
+          // Workers that were silent for a day are removed as well.
           await sql.all('DELETE FROM workers WHERE id = $1 OR heard < km_now() - 86400000', worker);
           return null;
         },

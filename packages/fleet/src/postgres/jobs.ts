@@ -9,7 +9,7 @@ import { loadDrivers } from './drivers/load.ts';
 import { RefusedWrite } from './errors.ts';
 import type { Jobs } from './registry.ts';
 
-/** Who is not heard of for so long has lost its job. */
+/** A worker that is silent for this time loses its job. */
 const HEARTBEAT_SECONDS = 10;
 const QUEUE = {
   policy: 'short',
@@ -28,7 +28,7 @@ export interface FetchedJob {
 
 interface WaitingJob extends FetchedJob {
   readonly priority: number;
-  /** At once when left out. */
+  /** Start time of the job. Undefined: at once. */
   readonly at: number | undefined;
 }
 

@@ -43,7 +43,7 @@ function refusalOf(thread: string, row: ClaimColumns): Failure {
   if (row.o_refused === 'thread_ended') {
     return fail('thread_ended', `thread \`${thread}\` has ended: ${status}`, { thread, status });
   }
-  return fail('lease_held', `thread \`${thread}\` is held by \`${owner}\``, {
+  return fail('lease_held', `thread \`${thread}\` is leased by \`${owner}\``, {
     thread,
     owner,
     until,

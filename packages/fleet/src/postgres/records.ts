@@ -108,7 +108,7 @@ export function serverRecords(database: Database): Records {
         sql.get<{ bytes: Uint8Array }>(FIND, thread, hash),
       );
       if (!found.ok) return found;
-      if (!found.output) return fail('not_found', `there is no artifact \`${hash}\``, { hash });
+      if (!found.output) return fail('not_found', `artifact \`${hash}\` not found`, { hash });
       return ok(found.output.bytes);
     },
     secrets: (thread) => database.read((sql) => sql.all<Sealed>(SECRETS, thread)),

@@ -41,7 +41,7 @@ export interface ServerRegistry {
   readonly jobs: Jobs;
   /** Journal formats that this program reads. It writes the last of them. */
   readonly formats: readonly number[];
-  /** The longest lease in milliseconds. */
+  /** Maximum duration of a lease in milliseconds. */
   readonly maxLeaseMs: number;
   /** True if the process of this owner is certainly gone. */
   readonly isGone: (owner: string) => boolean;

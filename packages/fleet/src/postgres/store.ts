@@ -27,7 +27,7 @@ const MAX_LEASE_MS = 10_000;
 export interface PostgresOptions
   extends Pick<DatabaseOptions, 'patienceMs' | 'connections' | 'Client'> {
   readonly place: DatabaseAddress;
-  /** The address without its password. */
+  /** Text of the address, without its password. */
   readonly shown: string;
   readonly clock: Clock;
   readonly random?: RandomBytes;
@@ -35,7 +35,7 @@ export interface PostgresOptions
   readonly identity?: Uint8Array;
   /** Journal formats that are read; the last one is written. Tests set those of another program. */
   readonly formats?: readonly number[];
-  /** The longest lease in milliseconds. */
+  /** Maximum duration of a lease in milliseconds. */
   readonly maxLeaseMs?: number;
   /** True if the process of this owner is certainly gone, so its lease is over early. */
   readonly isGone?: (owner: string) => boolean;

@@ -8,7 +8,7 @@ import type { ListeningFeed } from './feed.ts';
 
 const BATCH = 200;
 const [CURSORS_A_READ, READS_AT_ONCE] = [50, 2];
-/** Of one thread, for watchers that are nearly there. */
+/** Size of the cache of last events of one thread, for watchers that are almost up to date. */
 const [MAX_KEPT, MAX_KEPT_CHARS] = [256, 2_000_000];
 /** The server is not there; it is asked again. */
 const AGAIN_MS = 500;
@@ -37,7 +37,7 @@ interface KeptEvents {
   sizes: number[];
   size: number;
   readonly bells: Set<() => void>;
-  /** Nobody watches it any more. */
+  /** Unsubscribes after the last watcher left. */
   off: () => void;
 }
 
@@ -60,7 +60,7 @@ function keptAfter({ tail, events }: KeptEvents, seq: number): readonly StoredEv
   return seq >= start ? events.slice(seq - start) : undefined;
 }
 
-/** What is asked at the same time is read together, and the same question once. */
+/** Joins reads of the same moment into one query. Equal reads share one result. */
 function createGatheredReads(database: Database) {
   interface Question {
     readonly thread: string;

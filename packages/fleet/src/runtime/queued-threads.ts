@@ -14,17 +14,17 @@ import type {
 
 type Journal = typeof import('@kernmantle/core/journal');
 
-/** So many threads are remembered to be of this project. */
+/** Maximum number of thread ids in the cache of this project. */
 const MAX_KNOWN = 10_000;
 
-/** What names a thread or a tree names it wherever it is. */
+/** Filters that name a thread, a tree or a project. They replace the filter by this project. */
 const NAMED = ['project', 'parent', 'root', 'within'] as const satisfies (keyof ThreadFilter)[];
 
 /** The store of one project. Lists contain only the threads of this project. */
 function ofProject(store: Store, project: string): Store {
   const known = createRecent<string, boolean>(MAX_KNOWN);
   async function isOwn(thread: string | undefined): Promise<boolean> {
-    // Outside of threads nobody knows whose it is.
+    // An approval outside threads has no project.
     if (thread === undefined) return true;
     const before = known.get(thread);
     if (before !== undefined) return before;
@@ -54,7 +54,7 @@ function ofProject(store: Store, project: string): Store {
   };
 }
 
-/** Workers that were heard of and have this project with these items, for this tenant. */
+/** Returns the live workers that have this project with these items for this tenant. */
 export async function findWorkersFor(
   fleet: Fleet,
   { project, items, tenant }: Pick<ThreadSummary, 'project' | 'items' | 'tenant'>,
@@ -70,7 +70,7 @@ export async function findWorkersFor(
   return ok(serving.map(({ id }) => id));
 }
 
-/** What happens in a thread and below it, told as it would be where it runs; only words come whole. */
+/** Reports events of a thread and of the threads below it to the observer, as a local run does. */
 function createTeller(
   { decode }: Journal,
   threads: Threads,
@@ -82,7 +82,7 @@ function createTeller(
     for await (const event of from) {
       const read = decode(event);
       if (!read.ok) continue;
-      // A change of status is seen by what follows it, except when it says why.
+      // The observer gets a change of status only if it has a reason.
       if (read.output.type === 'status' && read.output.data.reason === undefined) continue;
       const { thread, seq: _seq, ts: _ts, ...noted } = read.output;
       live.onEvent?.(thread, noted);
@@ -93,7 +93,7 @@ function createTeller(
   return { tell, ended: () => Promise.allSettled(below) };
 }
 
-/** Until it rests or ends, or the signal aborts: then it goes on without anybody who looks. */
+/** Follows a thread until it is parked or ends. If the signal aborts, the thread continues without an observer. */
 async function lookOn(
   threads: Threads,
   live: ThreadObserver,
@@ -111,7 +111,7 @@ async function lookOn(
   );
   const followed = threads.follow(id, signal, after);
   const [result] = await Promise.all([followed.result, teller.tell(followed)]);
-  // What it has left running is followed no longer than itself.
+  // Threads below it that still run are not followed further.
   over.abort();
   await teller.ended();
   return result;
@@ -121,7 +121,7 @@ const AT_WORK: ReadonlySet<ThreadStatus> = new Set(['spawning', 'running', 'term
 /** Changes that need the lease of the thread, because no signal carries them. */
 const WRITTEN = ['from', 'limits', 'model', 'items'] as const satisfies (keyof ResumeOptions)[];
 
-/** What was said is in its journal, or waits for it, and it is queued; how far it was before that. */
+/** Queues a thread with the changes of a resume. Returns the last event before them. */
 async function queueAgain(
   threads: Threads,
   id: string,
@@ -133,7 +133,7 @@ async function queueAgain(
   const row = await store.thread(id);
   if (!row.ok) return row;
   const { seq, status, owner } = row.output;
-  // Nobody began it, and with its items nobody may ever: a person may say that today's are taken.
+  // No worker started the thread, and none may have its items: a person can choose the items of today.
   const isLeft = status === 'spawning' && owner === undefined && options.items !== undefined;
   if (AT_WORK.has(status) && !isLeft) {
     return fail('lease_held', `thread \`${id}\` is ${status} already`, { thread: id, status });
@@ -158,7 +158,7 @@ async function queueAgain(
   return told.ok ? ok(seq) : told;
 }
 
-/** Over a store that machines share: the same, and nothing of it runs here. */
+/** Returns threads that run on workers only: it queues every run in the shared store. */
 export function onWorkers(
   threads: Threads,
   live: ThreadObserver,

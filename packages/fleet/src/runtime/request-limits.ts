@@ -24,37 +24,37 @@ import { type FleetLimits, SEND_WITHIN_MS } from '@kernmantle/core/store';
 
 export interface SharedPorts {
   readonly limits: Pick<FleetLimits, 'enter' | 'stay' | 'exit'>;
-  /** As leases name this process. */
+  /** Name of this process as the owner of leases. */
   readonly owner: string;
   readonly clock: Pick<Clock, 'monotonic'>;
   readonly random: RandomBytes;
-  /** Whose the thread is; `''`: nobody's in particular. Who cannot find out sends nothing. */
+  /** Returns the tenant of the thread, `''` for none. After a failure the request is not sent. */
   tenantOf(thread: string | undefined): Promise<Outcome<string>>;
-  /** Undefined: it has none. */
+  /** Returns `undefined` if the model has no price. */
   priceOf(model: string): Price | undefined;
 }
 
-/** How long a place is held without a word, and how often one is said. */
+/** Time until a place is lost without a renewal. */
 const HELD_MS = 20_000;
 const STAY_MS = 5_000;
 /** A request is ended so long before its place may be lost, and looked at so often. */
 const END_BEFORE_MS = 4_000;
 const POLL_MS = 1_000;
-/** What is let in is on its way by then; the rest of `SEND_WITHIN_MS` is for the way. */
+/** Time in which a request must start. The rest of `SEND_WITHIN_MS` is for the network. */
 const SEND_MS = SEND_WITHIN_MS - 2_000;
-/** How often a place is taken for a request that then comes too late for it. */
+/** Maximum number of places that a request gets and uses too late. */
 const MOST_LATE = 3;
-/** A thread that waits says so: soon, then from time to time. */
+/** Times after which a waiting thread reports the wait: first and again. */
 const [SAY_SOON_MS, SAY_AGAIN_MS] = [5_000, 60_000];
 
 interface HeldPlace {
   readonly place: string;
   readonly end: AbortController;
-  /** On our own clock: until then nobody else has it. */
+  /** Time on the local clock until which the place is safe. */
   until: number;
 }
 
-/** Places of this process: renewed as long as there are any. */
+/** Keeps the places of this process and renews them. */
 function createHolder({ limits, clock }: SharedPorts) {
   const held = new Set<HeldPlace>();
   let timer: NodeJS.Timeout | undefined;
@@ -155,7 +155,7 @@ function stillFull({ limit, scope, wait_ms }: { limit: string; scope: string; wa
   return fail('shared_limit', message, detail);
 }
 
-/** What a request took: as it was reported, nothing when it was surely free, else the worst. */
+/** Returns the amounts of a request: the reported ones, none if it was certainly free, else the maximum. */
 function tookOf(
   answer: Outcome<ModelReply>,
   { tokens, spend = 0n }: Ask,
@@ -171,11 +171,11 @@ function tookOf(
 
 interface Entry {
   readonly place: string;
-  /** When it was asked for. */
+  /** Time of the call for the place. */
   readonly asked: number;
 }
 
-/** Where places are asked for and given back. */
+/** Gets and returns places. */
 function createEntrance({ limits, owner, clock, random }: SharedPorts) {
   const queues = new Map<string, Queue>();
   const telling = new Set<Promise<unknown>>();
@@ -195,7 +195,7 @@ function createEntrance({ limits, owner, clock, random }: SharedPorts) {
     void told.finally(() => telling.delete(told));
   }
 
-  /** Never in step with others. */
+  /** Varies a wait, so that processes do not ask at the same time. */
   const jittered = (ms: number): number => ms * (1 + (random(1)[0] ?? 0) / 512);
 
   async function tryUntilIn(
@@ -209,7 +209,7 @@ function createEntrance({ limits, owner, clock, random }: SharedPorts) {
       const asked = clock.monotonic();
       const entered = await limits.enter(asking);
       if (!entered.ok) {
-        // Nobody knows whether there is room: then there is none, for now.
+        // The limits are unknown now, so the request waits.
         const isFinal = entered.error.code === 'shared_limit';
         return withDetail(entered, { sent: false, ...(!isFinal && { transient: true }) });
       }
@@ -257,9 +257,9 @@ function createEntrance({ limits, owner, clock, random }: SharedPorts) {
 
 /** How models are asked where machines share the limits of a key or a tenant. */
 export interface SharedRequests {
-  /** The same model, asked only when there is room for it among all. */
+  /** Returns the model with requests that wait for a place. */
   share(model: ModelPort): ModelPort;
-  /** What requests took is told. */
+  /** Resolves when the amounts of all requests are written. */
   settled(): Promise<void>;
 }
 
@@ -277,7 +277,7 @@ export function createSharedRequests(ports: SharedPorts): SharedRequests {
     const entered = await entrance.enter(ask, signal, thread);
     if (!entered.ok) return entered;
     const { place, asked } = entered.output;
-    // Nothing is limited: nobody is counted.
+    // An empty place means that no limit exists.
     if (place === '') return await line.ask(request, signal);
     const held = holder.hold(place, asked);
     const open = AbortSignal.any([signal, held.end.signal]);
@@ -305,7 +305,7 @@ export function createSharedRequests(ports: SharedPorts): SharedRequests {
       };
       for (let tries = 1; ; tries++) {
         const answer = await askOnce(line, ask, [request, signal], thread, price);
-        // Let in and not sent in time: it asks again for a place.
+        // The request was not sent in time, so it needs a new place.
         const isLate = !answer.ok && answer.error.detail.late === true;
         if (!isLate || tries === MOST_LATE) return answer;
       }

@@ -5,7 +5,7 @@ import type { RuntimeContext } from '@kernmantle/core/runtime';
 import { type Fleet, nameOwner, type Store } from '@kernmantle/core/store';
 import { createSharedRequests, type SharedPorts, type SharedRequests } from './request-limits.ts';
 
-/** Of a thread that is gone nobody asks. */
+/** Maximum number of cached tenants of threads. */
 const MAX_TENANTS = 10_000;
 
 function tenantsIn(store: Store, own: string): SharedPorts['tenantOf'] {

@@ -1,6 +1,6 @@
-// What a worker does with one thread that it has taken: goes on with it when it has the same items, and
-// gives it back otherwise. INVARIANT: whatever happens the thread is at work here, queued again, or its
-// lease runs out and somebody else finds it; it is never lost and never tried again at once.
+// Handles one thread that a worker has taken: it resumes the thread if it has the same items, and releases
+// it otherwise. INVARIANT: the thread always runs here, is queued, or has a lease that expires, so it is
+// never lost. It is never tried again at once.
 import {
   type Clock,
   createRecent,
@@ -27,14 +27,14 @@ import {
   recordWorker,
 } from './worker-log.ts';
 
-/** A project that a worker has on its disk, and what goes on with the threads of it. */
+/** A project on the disk of a worker, and the runtime that resumes its threads. */
 export interface WorkerProject {
-  /** Its stable id, the same on every machine. */
+  /** Stable id of the project. It is the same on every machine. */
   readonly id: string;
   /** Digest of its items as they are now. */
   items(): Promise<Outcome<string>>;
   readonly threads: Pick<Threads, 'resumeLeased' | 'requeueAll'>;
-  /** Its files differ from worker to worker: what was begun by one that lives goes on there. */
+  /** The files differ between workers, so a thread stays with its first worker while that lives. */
   readonly isSticky?: boolean;
   close(): Promise<void>;
 }
@@ -61,7 +61,7 @@ export type WorkerNews =
       readonly reason: string;
       readonly again_ms: number;
     }
-  /** Somebody else has it, or nobody knows: it is not this worker's to say more. */
+  /** The owner is another process or unknown, so this worker records nothing. */
   | {
       readonly kind: 'let_go';
       readonly thread: string;
@@ -72,17 +72,17 @@ export type WorkerNews =
   | { readonly kind: 'store_back'; readonly after_ms: number }
   | { readonly kind: 'draining'; readonly busy: number };
 
-/** What all parts of one worker share. */
+/** Services and caches that all parts of a worker share. */
 export interface Shift {
   readonly worker: string;
   readonly store: Store;
   readonly projects: ReadonlyMap<string, WorkerProject>;
   readonly clock: Clock;
-  /** From 0 to 1. */
+  /** Returns a random number from 0 to 1. */
   readonly random: () => number;
   readonly tell: (news: WorkerNews) => void;
   readonly delays: Delays;
-  /** Since when a thread was left to the worker that has its files. */
+  /** Time since which a thread waits for the worker that has its files. */
   readonly leftSince: ReturnType<typeof createRecent<string, number>>;
   /** Why a thread was handed back from here the last time. */
   readonly returned: ReturnType<typeof createRecent<string, string>>;
@@ -122,8 +122,8 @@ const [SOON_MS, SOON_LAST_MS] = [100, 2000];
 const LEAVE_MS = 10_000;
 
 /**
- * It is not ours any more, so nothing is to be given back. A lease that ran out is not here: whether
- * somebody else has the thread is said by the claim.
+ * Codes after which this worker has no lease to release. `lease_expired` is not one of them: the next claim
+ * shows if another process has the thread.
  */
 const NOT_OURS: ReadonlySet<string> = new Set([
   'stale_epoch',
@@ -154,7 +154,7 @@ async function handBack(
   const { store, tell } = shift;
   const { code, detail } = failure.error;
   const released = await store.release(held, { again: true, delayMs });
-  // Nobody renews it: when the lease is over it is found.
+  // The lease is not renewed, so a sweep finds the thread after its end.
   if (!released.ok) return letGo(shift, held.thread, released);
   tell({
     kind: 'handed_back',
@@ -165,7 +165,7 @@ async function handBack(
   });
 }
 
-/** Are these the items that it was started with? */
+/** Compares the items of the project with those of the start of the thread. */
 async function checkItems(
   shift: Shift,
   project: WorkerProject,
@@ -214,7 +214,7 @@ async function checkPlace(
   return { failure, delayMs: shift.delays.next(about, SOON_MS, SOON_LAST_MS) };
 }
 
-/** It has taken down its process so often that nobody should try again before somebody has looked. */
+/** Ends a thread whose process crashed too often, so that a person looks at it before a retry. */
 async function endPoisoned(shift: Shift, held: LeasedThread, crashes: number): Promise<void> {
   const { store, worker, tell } = shift;
   const { thread, row } = held;
@@ -270,7 +270,7 @@ export async function workOn(shift: Shift, taken: LeasedThread, since: number): 
   const { store, worker, tell, clock, delays } = shift;
   const { thread, row } = taken;
   const project = shift.projects.get(row.project);
-  // It came while the last places were given up.
+  // The worker began to drain while it took the thread.
   if (shift.isDraining() || !project) return void (await store.release(taken, { again: true }));
   const refused =
     (await checkItems(shift, project, taken)) ?? (await checkPlace(shift, project, taken));

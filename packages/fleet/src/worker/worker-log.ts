@@ -82,11 +82,11 @@ async function note(
 interface LookedAt {
   held: LeasedThread;
   crashes: number;
-  /** It was noted that it is taken up: so is that it is handed back. */
+  /** The journal records that a worker took the thread, so it must record the return as well. */
   isNoted: boolean;
 }
 
-/** Looks at what may have taken down a process before; of all others nothing is read. */
+/** Counts the crashes of a thread. It reads events only if the thread can have crashed a process. */
 export async function countCrashes(
   store: Store,
   held: LeasedThread,

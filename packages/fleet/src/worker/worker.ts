@@ -23,21 +23,21 @@ import {
 import { createSlots, type Slots } from './slots.ts';
 
 interface WorkerOptions {
-  /** As leases name this process. */
+  /** Name of this process as the owner of leases. */
   readonly id: string;
   readonly version: string;
   readonly store: Store;
   readonly projects: readonly WorkerProject[];
   readonly slots: number;
-  /** Visited in turn; none: threads that belong to nobody in particular. */
+  /** Tenants in the order of service. Absent: threads without a tenant. */
   readonly tenants?: readonly string[];
-  /** Told to drain. */
+  /** Aborts when the worker must drain. */
   readonly signal: AbortSignal;
-  /** So long threads have to end their step when it drains. */
+  /** Time in milliseconds for threads to end their step during a drain. */
   readonly graceMs?: number;
   readonly onNews?: (news: WorkerNews) => void;
   readonly clock?: Clock;
-  /** From 0 to 1. */
+  /** Returns a random number from 0 to 1. */
   readonly random?: () => number;
   /** Tests have a time of their own. */
   readonly wait?: (ms: number, signal: AbortSignal) => Promise<void>;
@@ -46,7 +46,7 @@ interface WorkerOptions {
 export interface WorkerEnd {
   /** How many threads it has worked on. */
   readonly taken: number;
-  /** That did not end their step in time: their leases run out, then somebody else has them. */
+  /** Threads that did not end their step in time. Another worker takes them after their leases expire. */
   readonly left: readonly string[];
 }
 
@@ -58,7 +58,7 @@ const WAIT_MS = 1000;
 const PAUSE_MS = 5;
 const [RETRY_MS, RETRY_LAST_MS] = [100, 5000];
 
-/** It does not get better by itself. */
+/** Codes of failures after which a retry is useless. */
 const FATAL: ReadonlySet<string> = new Set(['store_foreign', 'store_newer', 'store_closed']);
 
 const sleep = (ms: number, signal: AbortSignal): Promise<void> =>
@@ -81,12 +81,12 @@ type Floor = Required<Omit<WorkerOptions, 'projects' | 'slots' | 'tenants' | 'on
   /** Aborts when nothing is taken any more. */
   readonly stop: AbortController;
   taken: number;
-  /** Since when the store does not answer. */
+  /** Time of the first call that the store did not answer. */
   goneAt?: number;
   fatal?: Failure;
 };
 
-/** The store does not answer: said once, asked again ever more rarely. */
+/** Reports once that the store does not answer, and waits with a growing backoff. */
 async function meetTrouble(floor: Floor, failure: Failure): Promise<void> {
   const { shift, clock, stop, wait } = floor;
   const { code, detail } = failure.error;
@@ -109,7 +109,7 @@ function meetAnswer(floor: Floor): void {
   floor.shift.tell({ kind: 'store_back', after_ms });
 }
 
-/** What was taken is at work; the places of the rest are free again. */
+/** Starts the threads that it takes from the queue and frees the unused slots. */
 async function takeSome(
   floor: Floor,
   tenant: string | undefined,
@@ -190,7 +190,7 @@ async function announce(floor: Floor): Promise<void> {
   await store.fleet.announce(state);
 }
 
-/** Asked for rarely, and known for some seconds. */
+/** Caches the workers of the store for some seconds. */
 function createPeers(store: Store, clock: Clock): Shift['peers'] {
   let [known, since]: [readonly WorkerRow[], number] = [[], Number.NEGATIVE_INFINITY];
   return async (how) => {
@@ -203,7 +203,7 @@ function createPeers(store: Store, clock: Clock): Shift['peers'] {
   };
 }
 
-/** Every thread ends its step and is queued again; what does not is left to its lease. */
+/** Lets every thread end its step and queues it. The lease of a late thread expires. */
 async function drain(floor: Floor, lanes: Promise<unknown>): Promise<void> {
   const { shift, running, wait, graceMs, store, id } = floor;
   shift.tell({ kind: 'draining', busy: running.size });
@@ -212,7 +212,7 @@ async function drain(floor: Floor, lanes: Promise<unknown>): Promise<void> {
   const handed = [...shift.projects.values()].map(({ threads }) => threads.requeueAll());
   const ended = (async () => {
     await Promise.allSettled([lanes, said, ...handed]);
-    // What was taken last is begun or given back by now.
+    // The threads that were taken last have started or were released by now.
     await Promise.allSettled(running.values());
   })();
   await Promise.race([ended, wait(graceMs, over.signal)]);
@@ -255,7 +255,7 @@ function createFloor(options: WorkerOptions): Floor {
   };
 }
 
-/** The database is away, or takes no more connections just now: it is worth asking again. */
+/** True if a retry can help: the database is not reachable or accepts no more connections now. */
 const isAway = ({ error: { code, detail } }: Failure): boolean =>
   code === 'store_busy' || detail.unreachable === true;
 

@@ -33,7 +33,7 @@ const loadFind: Load<{ onClose: () => void }> = async () =>
   (await import('./views/find.tsx')).FindDialog;
 
 /** Catches an exception of a view. The bar and the links still work. */
-class Fence extends Component<{ children: ComponentChildren }, { error?: PageFault }> {
+class ErrorBoundary extends Component<{ children: ComponentChildren }, { error?: PageFault }> {
   static override getDerivedStateFromError(error: unknown) {
     const message = error instanceof Error ? error.message : String(error);
     return { error: { code: 'page', detail: { message } } };
@@ -155,9 +155,9 @@ export function StreamFrame() {
         {...(retry_at === undefined ? {} : { retryAt: retry_at })}
       />
       <div id="content" class={`view stack is-${shown}`} tabIndex={-1}>
-        <Fence key={path.split('/')[1] ?? ''}>
+        <ErrorBoundary key={path.split('/')[1] ?? ''}>
           <View />
-        </Fence>
+        </ErrorBoundary>
       </div>
       {open === 'keys' ? <KeyHelp keys={keysNow()} onClose={() => setOpen('')} /> : null}
       {open === 'find' && find?.View ? <find.View onClose={() => setOpen('')} /> : null}

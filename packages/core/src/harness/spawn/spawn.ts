@@ -155,7 +155,7 @@ async function findChild(
   if (!row?.ok) return ok(undefined);
   if (isUnfinished && parent && row.output.parent === parent.place.id) return row;
   const { id: thread } = row.output;
-  return fail('thread_exists', `thread \`${thread}\` exists already`, { thread });
+  return fail('thread_exists', `thread \`${thread}\` already exists`, { thread });
 }
 
 /** Starts a child of `parent`. A refusal leaves nothing behind. */

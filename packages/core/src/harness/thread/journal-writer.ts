@@ -246,7 +246,7 @@ export class JournalWriter {
     asked: number,
   ): void {
     if (!answer) {
-      this.#lose(fail('lease_expired', `the lease of thread \`${this.thread}\` ran out`));
+      this.#lose(fail('lease_expired', `the lease of thread \`${this.thread}\` expired`));
       return;
     }
     this.#deadline = asked + answer.lease_ms;

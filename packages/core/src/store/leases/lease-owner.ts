@@ -1,23 +1,23 @@
-// Who holds a lease, by a name that tells whether that process can still be there. A pid alone is
-// given out again; with the boot, the pid namespace and the time it started it names one process.
-// INVARIANT: gone means proved gone. A frozen process is still there; one of another machine, boot
-// or namespace, or one that cannot be looked at, is not known to be gone, and its lease is waited out.
+// Names the owner of a lease so that another process can check if the owner still exists. The system reuses
+// a pid, so the name also has the boot, the pid namespace and the start time.
+// INVARIANT: a process is never called gone without proof. A frozen process exists. A process of another
+// machine, boot or namespace cannot be checked, so its lease must expire.
 import { readdirSync, readFileSync, readlinkSync } from 'node:fs';
 import { hostname } from 'node:os';
 
 interface LeaseOwner {
   pid: number;
-  /** One kernel from start to halt, and the pids that are counted together in it. */
+  /** Identifies one boot of the machine and one pid namespace. */
   world: string;
-  /** Clock ticks since the boot. */
+  /** Start time of the process in clock ticks since the boot. */
   started: string;
 }
 
-/** What can be seen of processes; a test puts another one in its place. */
+/** Facts about the processes of this machine. Tests replace it. */
 interface ProcessTable {
-  /** Undefined where this cannot be found out. */
+  /** Returns `undefined` if the system does not show it. */
   world(): string | undefined;
-  /** `absent` is a fact, undefined is not knowing. */
+  /** `absent`: the process does not exist. `undefined`: the state is unknown. */
   look(pid: number): { started: string; isDead: boolean } | 'absent' | undefined;
 }
 

@@ -77,7 +77,7 @@ export function createAccounts(connection: Connection) {
       unwritten.clear();
       if (known.size > MAX_KNOWN) known.clear();
     },
-    /** Another process wrote. */
+    /** Drops the cache after another process wrote. */
     forget: (): void => known.clear(),
   };
 }

@@ -39,7 +39,7 @@ const REFUSALS: Readonly<Record<Exclude<ApprovalState, 'approved'>, string>> = {
   used: 'was used as often as allowed',
 };
 
-/** What stands in the rows that may be in a state now. */
+/** Stored states of the rows that can be in a state now. */
 const STORED_AS: Readonly<Record<ApprovalState, readonly ApprovalState[]>> = {
   pending: ['pending'],
   approved: ['approved'],
@@ -69,7 +69,7 @@ function toApproval(row: ApprovalRow, now: number): Approval {
 const refused = (id: string, state: Exclude<ApprovalState, 'approved'>): Outcome<never> =>
   fail(`approval_${state}`, `approval \`${id}\`: ${REFUSALS[state]}`, { approval: id, state });
 
-/** May whoever asks use this one, for this? */
+/** Fails with `permission_denied` unless the approval has this binding and belongs to the chain. */
 function checkUse(found: Approval, use: ApprovalUse, chain: readonly string[]): Outcome<null> {
   const isTheirs =
     chain.length === 0
@@ -81,7 +81,7 @@ function checkUse(found: Approval, use: ApprovalUse, chain: readonly string[]): 
 }
 
 const notFound = (id: string): Outcome<never> =>
-  fail('not_found', `there is no approval \`${id}\``, { approval: id });
+  fail('not_found', `approval \`${id}\` not found`, { approval: id });
 
 export function findApproval(connection: Connection, id: string, now: number): Outcome<Approval> {
   const row = connection.get<ApprovalRow>(ONE, id);
@@ -93,7 +93,7 @@ export const isApproval = (connection: Connection, id: string): boolean =>
   connection.get('SELECT 1 FROM approvals WHERE id = ?', id) !== undefined;
 
 export const approvalExists = (id: string): Outcome<never> =>
-  fail('invalid_input', `there is an approval \`${id}\` already`, { approval: id });
+  fail('invalid_input', `approval \`${id}\` already exists`, { approval: id });
 
 /** A thread asks for itself, or as a hook for a thread above it. */
 export function askedForOther({ id, thread = '' }: NewApproval): Outcome<never> {
@@ -174,7 +174,7 @@ export function decideApproval(
   if (!row) return notFound(id);
   const [state, damaged] = [stateAt(row, now), damagedDecision(row, given)];
   if (state !== 'pending') {
-    const message = `approval \`${id}\` cannot be decided any more: it is ${state}`;
+    const message = `approval \`${id}\` is already ${state}`;
     return fail('conflict', message, { approval: id, state });
   }
   if (damaged) return damaged;

@@ -1,9 +1,8 @@
-// The one way in which whoever holds a thread writes. First everything that may be refused is worked
-// out without writing, the fence before the rest; then the parts are written. INVARIANT: a refusal
-// comes before the first write, so the others of a group never have to be undone for it. INVARIANT:
-// sequence, epoch and lease are looked at inside the transaction that changes the row, so a process
-// that was frozen past its lease, or lost the thread to another, writes nothing. The row as the last
-// commit left it counts as looked at when nobody, of this process or another, wrote since.
+// Implements `commit`. It checks the fence, then every other reason for a refusal, and writes only after
+// all checks have passed. INVARIANT: a refusal always comes before the first write, so the other commits
+// of a group are never undone for it. INVARIANT: the transaction that changes the row always checks
+// sequence, epoch and lease, so a process that has lost its lease writes nothing. The row of the last
+// commit is used again if no process has written since.
 import type { SQLInputValue } from 'node:sqlite';
 import { fail, type Outcome, ok } from '../../base/index.ts';
 import { writeAccount } from '../account.ts';
@@ -108,7 +107,7 @@ function insertChildren(
     insertThread(registry, child, { parent, budget: writeAccount(account) }, now);
     registry.accounts.add(account);
     const held = holdThread(registry, account.thread, now);
-    // It was inserted a moment ago in the same transaction.
+    // This transaction has inserted the thread, so a failure is a bug.
     if (!held.ok) throw new Error(held.error.detail.message);
     return [held.output];
   });
@@ -148,7 +147,7 @@ function writeRest(
     connection.run('UPDATE thread_data SET limits = ? WHERE thread = ?', limits, thread);
   }
   if (search !== undefined) connection.run(SET_SEARCH, thread, search);
-  // Who has ended, or is gone, is left out.
+  // A thread that has ended or was removed gets no signal.
   for (const signal of tell) sendSignal(registry, signal, now);
   if (tell.length > 0) registry.held.forgetRows();
   const approvals = (commit.ask ?? []).map((asked) =>
@@ -197,7 +196,7 @@ export function runCommit(
   }
   const { seq, status } = decision.row;
   if (seq >= EVENTS_A_THREAD) {
-    const message = `thread \`${thread}\` has no room for more events`;
+    const message = `thread \`${thread}\` has reached the maximum number of events`;
     return fail('invalid_input', message, { thread, seq: fence.seq, epoch: fence.epoch });
   }
   const uses = checkRest(connection, commit, chain, now);

@@ -1,7 +1,6 @@
-// What is new, for everybody who waits for it. One look for all, never one a thread: commits of this
-// process ring at once, those of other processes are found by one cheap question, asked at the start
-// of every transaction and, while somebody waits, at a fixed interval. Nobody has a queue here, so
-// nothing piles up behind a slow one.
+// Notifies watchers of changes. A commit of this process notifies at once. One cheap query finds commits of
+// other processes: at the start of every transaction and, while a watcher waits, at a fixed interval. It
+// serves all threads together. A watcher has no queue, so a slow one needs no memory.
 import type { Head, SignalNote } from '../port.ts';
 import type { Connection } from './file/connection.ts';
 import type { HeldThreads } from './leased-thread.ts';
@@ -38,7 +37,7 @@ function createWatched(connection: Connection) {
 
   return {
     tell,
-    /** Tells what other processes wrote. */
+    /** Notifies watchers of commits of other processes. */
     look,
     isIdle: () => watchers.size === 0,
     /** Nobody kept count of what nobody watched: it is told from where it is now. */
@@ -75,7 +74,7 @@ function createCalls(connection: Connection, held: HeldThreads) {
   return {
     listeners,
     tell,
-    /** Tells what other processes said. */
+    /** Notifies listeners of signals from other processes. */
     look(): void {
       if (listeners.size === 0) return;
       for (const { id } of connection.all<{ id: string }>(CALLED)) {
@@ -115,7 +114,7 @@ export function createFeed(
     version = now;
   }
 
-  /** What cannot be read now is read at the next look. */
+  /** A failed read is repeated at the next look. */
   function tryTo(step: () => void): void {
     try {
       step();
@@ -149,7 +148,6 @@ export function createFeed(
   return {
     /** At the start of every transaction: what others wrote until then is seen now. */
     onBegin: look,
-    /** After a commit of ours. */
     moved: watched.tell,
     said: calls.tell,
     queued(): void {

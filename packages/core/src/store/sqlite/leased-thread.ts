@@ -1,5 +1,5 @@
-// What this process knows about the threads it holds: their chain, which signals it was told, and
-// whether their word still counts. Bounded by the threads that are held; what is let go is forgotten.
+// Caches facts about the threads that this process owns: their chain, the delivered signals, and if the
+// thread is revoked. A release drops the entry, so the number of leases is the bound.
 import type { Fence } from '../decide.ts';
 import { REVOKING } from '../thread-id.ts';
 import { byLength, type Connection } from './file/connection.ts';
@@ -13,14 +13,14 @@ export interface FenceRow extends Fence {
 export interface CachedLease {
   epoch: number;
   chain: readonly string[];
-  /** The last signal that went out with an answer. */
+  /** Number of the last signal that was delivered. */
   told: number;
   /** The last signal that listeners were called for. */
   announced: number;
-  /** As of `asOf`. */
+  /** The nearest revoked thread of the chain at version `asOf`. */
   revoked: string | undefined;
   asOf: number;
-  /** As the last commit left it, as of `rowAsOf`. */
+  /** The row after the last commit, valid at version `rowAsOf`. */
   row?: FenceRow;
   rowAsOf: number;
 }
@@ -50,7 +50,7 @@ export function createHeldThreads(connection: Connection) {
       all.set(thread, held);
       return held;
     },
-    /** Only when it is held under this epoch. */
+    /** Drops the entry if it has this epoch. */
     drop(thread: string, epoch: number): void {
       if (all.get(thread)?.epoch === epoch) all.delete(thread);
     },
@@ -62,7 +62,7 @@ export function createHeldThreads(connection: Connection) {
         held.told = before;
       });
     },
-    /** The nearest of the chain whose word counts no more. Remembered for what is held. */
+    /** Returns the nearest revoked thread of the chain. A leased thread caches it. */
     revokedIn(chain: readonly string[], held?: CachedLease): string | undefined {
       if (held?.asOf === version) return held.revoked;
       const rows = connection.all(revokedOf(chain.length), ...chain);
@@ -71,19 +71,19 @@ export function createHeldThreads(connection: Connection) {
       if (held) [held.revoked, held.asOf] = [found, version];
       return found;
     },
-    /** Undefined: it has to be read. INVARIANT: true inside a transaction, as the file has it. */
+    /** Undefined: the row must be read. INVARIANT: inside a transaction it always equals the row in the file. */
     rowOf: (held: CachedLease | undefined): FenceRow | undefined =>
       held?.rowAsOf === rowVersion ? held.row : undefined,
     keepRow(held: CachedLease, row: FenceRow): void {
       [held.row, held.rowAsOf] = [row, rowVersion];
       connection.afterRollback(forgetRows);
     },
-    /** Somebody wrote rows who is no commit of the thread itself: whatever they say now is read again. */
+    /** A write that is not a commit of the thread changed rows, so they must be read again. */
     forgetRows,
-    /** Somebody ended, or another process wrote: what was known about words counts no more. */
+    /** A thread ended or another process wrote, so `revoked` must be read again. */
     forgetWords(): void {
       version += 1;
-      // What was looked up in a transaction that is undone was never so.
+      // A result from a transaction that is rolled back must not stay in the cache.
       if (connection.isInside()) connection.afterRollback(() => void (version += 1));
     },
   };

@@ -1,5 +1,5 @@
-// Who may act for a thread. A lease has a deadline and an epoch; every claim raises the epoch, so
-// what an earlier holder still tries is refused. A lease whose process is certainly gone is over.
+// Leases of threads. A lease has a deadline and an epoch. Every claim raises the epoch, so a write of an
+// earlier owner is refused. A lease ends at once if its process is known to be gone.
 import { fail, type Outcome, ok } from '../../base/index.ts';
 import type { Lease, LeasedThread, Owner, Renewed, Wanted } from '../port.ts';
 import { AT_WORK, interruption, isEnded, noThread, type ThreadStatus } from '../thread-id.ts';
@@ -18,13 +18,13 @@ interface Abandoned {
 
 type How = { force?: true; reopen?: true };
 
-/** A thread that was let go while at work, or made and never claimed, was dropped by a crash. */
+/** A running thread without a lease, or a new one that was never claimed, is abandoned after this time. */
 const UNCLAIMED_MS = 60_000;
 
 const CLAIM = `UPDATE threads SET epoch = epoch + 1, owner = ?, lease_until = ?, queued = NULL WHERE id = ?`;
 const RENEW = `UPDATE threads SET lease_until = ?1 WHERE owner IS NOT NULL AND (id, epoch) IN
   (SELECT value ->> 0, value ->> 1 FROM json_each(?2)) RETURNING id, epoch, wakes`;
-// What was let go with an unheard signal is queued, as by a commit; `?1` is when it is to be queued again.
+// A thread that is released with a pending signal is queued, as by a commit. `?1`: time of `again`.
 const RELEASE = `UPDATE threads SET owner = NULL, lease_until = NULL, queued = CASE
     WHEN status IN (${ENDED}) THEN NULL WHEN ?1 IS NOT NULL THEN ?1 WHEN wakes > heard THEN ?2 END
   WHERE id = ?3 AND epoch = ?4 AND owner IS NOT NULL RETURNING queued`;
@@ -65,7 +65,7 @@ function checkClaim(
   const until = lease_until ?? 0;
   if (how.force || holder === null || holder === owner) return ok(null);
   if (until <= now || until > now + MAX_LEASE_MS || isGone(holder)) return ok(null);
-  const message = `thread \`${thread}\` is held by \`${holder}\``;
+  const message = `thread \`${thread}\` is leased by \`${holder}\``;
   return fail('lease_held', message, { thread, owner: holder, until });
 }
 
@@ -150,7 +150,7 @@ export function releaseLease(
   return ok(null);
 }
 
-/** What a sweep would change now. */
+/** Returns the threads that a sweep would change now. */
 export function findAbandoned({ connection, clock, isGone }: Registry): Abandoned[] {
   const now = clock.now();
   const gone = connection
@@ -182,7 +182,7 @@ function abandonLease(registry: Registry, lost: Abandoned): string[] {
 export const interruptAbandoned = (registry: Registry): Outcome<string[]> =>
   ok(findAbandoned(registry).flatMap((lost) => abandonLease(registry, lost)));
 
-/** Threads that ended, whose holder was lost before it let them go. */
+/** Returns ended threads whose owner was lost before it released them. */
 export function findUnreleased({ connection, clock, isGone }: Registry) {
   return connection
     .all<Lease & Claimable & { seq: number; owner: string }>(UNRELEASED)

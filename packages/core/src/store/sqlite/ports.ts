@@ -57,11 +57,11 @@ import {
 } from './threads.ts';
 
 const SEQ = 'SELECT seq, epoch FROM threads WHERE id = ?';
-/** So many events a watcher reads at once. */
+/** Number of events in one read of a watcher. */
 const BATCH = 200;
 const DECIDED = 'SELECT decided, who FROM approvals WHERE id = ?';
 
-/** What every part of the port works with. */
+/** Services that every part of the port uses. */
 export interface Parts extends Registry {
   random: RandomBytes;
   group: Group;
@@ -170,7 +170,7 @@ async function take(parts: Parts, owner: Owner, wanted: Wanted): Answer<LeasedTh
   }
 }
 
-/** Whoever only looks does not wait for a writer: the next sweep does it. */
+/** Longest wait of a sweep for another writer. The next sweep repeats it. */
 const SWEEP_MS = 200;
 
 async function sweep(parts: Parts): ReturnType<Leases['sweep']> {
@@ -259,7 +259,7 @@ export function approvalsPort(parts: Parts): Approvals {
           if (thread === undefined) return decided;
           const [text, key] = [JSON.stringify({ approval: id }), `approval:${id}`];
           const signal = { thread, kind: 'approval', text, key, by: decision.who };
-          // Who has ended needs no word of it.
+          // A thread that has ended needs no signal.
           sendSignal(parts, signal, now);
           return decided;
         },

@@ -57,7 +57,7 @@ function giveBack(connection: Connection): void {
     connection.exec('VACUUM');
     connection.exec('PRAGMA wal_checkpoint(TRUNCATE)');
   } catch {
-    // What was removed is removed.
+    // The trees are removed. Only the free space stays in the file.
   }
 }
 

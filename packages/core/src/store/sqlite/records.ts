@@ -1,5 +1,5 @@
-// What lies beside the journal: results that are too large for it (by the hash of their bytes, equal
-// ones once), encrypted bytes of a thread by number, and the audit of what happens in threads.
+// Stores artifacts (results that are too large for an event, each hash once), encrypted secrets of a
+// thread by number, and the audit log.
 import { createHash } from 'node:crypto';
 import { fail, type Outcome, ok } from '../../base/index.ts';
 import type { AuditFilter, AuditRow } from '../../kernel/index.ts';
@@ -21,7 +21,7 @@ interface PutArtifact {
   secrets: readonly Sealed[];
 }
 
-/** The name of these bytes, before they are queued: hashing is slow. */
+/** Returns the hash of the bytes. It runs before the bytes are queued, because hashing is slow. */
 export function hashArtifact(thread: string, bytes: Uint8Array): Outcome<string> {
   if (bytes.length <= MAX_BYTES) {
     return ok(`sha256:${createHash('sha256').update(bytes).digest('hex')}`);
@@ -82,22 +82,22 @@ export function findArtifact(
   hash: string,
 ): Outcome<Uint8Array> {
   const row = connection.get<{ bytes: Uint8Array }>(FIND, thread, hash);
-  if (!row) return fail('not_found', `there is no artifact \`${hash}\``, { hash });
+  if (!row) return fail('not_found', `artifact \`${hash}\` not found`, { hash });
   return ok(row.bytes);
 }
 
-/** What a filter asks of a row; `at` stands for the value that it compares. */
+/** SQL condition of each filter. `at` is the placeholder of the value. */
 const WHERE: Readonly<Record<Exclude<keyof AuditFilter, 'limit'>, (at: string) => string>> = {
   decision: (at) => `decision = ${at}`,
   surface: (at) => `surface = ${at}`,
   thread: (at) => `${at} IN (caller, target)`,
-  // The whole id, or what stands after its last slash.
+  // The whole id, or what comes after its last slash.
   tool: (at) =>
     `operation LIKE 'tool:%' AND substr(operation, -1 - length(${at})) IN (':' || ${at}, '/' || ${at})`,
   since: (at) => `time >= ${at}`,
 };
 
-/** The latest, oldest first. */
+/** Returns the latest rows, oldest first. */
 export function readAudit(connection: Connection, { limit, ...filter }: AuditFilter): AuditRow[] {
   const [texts, values]: [string[], string[]] = [[], []];
   for (const [name, where] of Object.entries(WHERE)) {

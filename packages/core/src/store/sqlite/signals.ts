@@ -1,6 +1,6 @@
-// What people and other threads want of a thread. A signal raises the thread's `wakes` and is that
-// number, so signals of one thread have no gaps, and `wakes > heard` is the whole question whether
-// anything was said. A thread that nobody holds is queued in the same commit: no wake-up is lost.
+// Signals to threads. A signal raises `wakes` of its thread and gets that number, so the numbers have no
+// gaps, and a thread has a pending signal if `wakes > heard`. A thread without a lease is queued in the
+// same commit, so no signal is lost.
 import { fail, type Outcome, ok } from '../../base/index.ts';
 import { type SignalText, signalPayload } from '../encode.ts';
 import type { Signal } from '../port.ts';
@@ -54,7 +54,7 @@ export function sendSignal(
   return ok({ number });
 }
 
-/** What the holder was not told yet; it is told now. */
+/** Returns the signals that were not delivered before, and marks them as delivered. */
 export function undelivered(
   { connection, held }: Registry,
   thread: string,

@@ -23,7 +23,7 @@ import { EVENTS_A_THREAD } from './file/schema.ts';
 import type { HeldThreads } from './leased-thread.ts';
 import { keepSecrets } from './records.ts';
 
-/** What all rows are read and written with. */
+/** Connection, clock and caches that all queries of the registry use. */
 export interface Registry {
   connection: Connection;
   clock: Clock;
@@ -158,7 +158,7 @@ const EVENTS_OF_TYPES = `${EVENTS_BETWEEN} AND type IN (SELECT value FROM json_e
 
 type EventRow = Omit<StoredEvent, 'thread' | 'seq' | 'data'> & { place: number; data: string };
 
-/** Oldest first. */
+/** Returns the events of one thread, oldest first. */
 export function readEvents(
   connection: Connection,
   thread: string,
@@ -259,7 +259,7 @@ export interface Parent {
   chain: readonly string[];
 }
 
-/** What a birth writes about lease and queue. */
+/** Returns the first lease or queue columns of a new thread. */
 function startOf(start: NewThread['start'], now: number) {
   if ('lease' in start) {
     const { owner, ttlMs } = start.lease;
@@ -313,7 +313,7 @@ const COUNT = `SELECT count(*) AS count FROM thread_events, threads
   WHERE id = ? AND place > number * ${EVENTS_A_THREAD} AND place < (number + 1) * ${EVENTS_A_THREAD}
   AND type = ?`;
 
-/** What stands before the data of an event is enough: the data stays on its pages. */
+/** Counts events without a read of their data. */
 export function countEvents(
   connection: Connection,
   threads: readonly string[],

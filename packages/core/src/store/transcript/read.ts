@@ -5,7 +5,7 @@ import { parseThreadId } from '../thread-id.ts';
 import { transcriptFile } from './transcript.ts';
 
 interface TranscriptLine {
-  /** As written: ISO 8601. */
+  /** Time in the format ISO 8601. */
   ts: string;
   seq: number;
   turn: number;
@@ -17,7 +17,7 @@ interface TranscriptText {
   lines: TranscriptLine[];
   /** Lines that could not be read were skipped. */
   problems: { offset: number; message: string }[];
-  /** It ends in the middle of a line: somebody is writing it, or was cut off. */
+  /** The file ends in the middle of a line: a write is running or was interrupted. */
   isTorn: boolean;
 }
 
@@ -54,7 +54,7 @@ function readLine(text: string): Outcome<TranscriptLine> {
 function readLines(bytes: Buffer, offset: number): TranscriptText {
   const result: TranscriptText = { lines: [], problems: [], isTorn: false };
   let start = 0;
-  // What comes after the last line end is being written just now, or was cut off.
+  // The text after the last line end is incomplete: a write is running or was interrupted.
   for (let end = bytes.indexOf(10); end !== -1; end = bytes.indexOf(10, start)) {
     const line = readLine(bytes.toString('utf8', start, end));
     if (line.ok) result.lines.push(line.output);

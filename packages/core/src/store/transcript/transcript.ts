@@ -1,4 +1,4 @@
-// What a transcript shows of a value by default: which one it was, and how it begins.
+// Writes the transcript of a thread. A preview replaces each value: its hash and its first characters.
 import { hash } from 'node:crypto';
 import {
   closeSync,
@@ -26,7 +26,7 @@ import {
 import { parseThreadId } from '../thread-id.ts';
 
 interface Preview {
-  /** Of the canonical text: equal values have equal hashes. */
+  /** Hash of the canonical text, so equal values have equal hashes. */
   hash: string;
   characters: number;
   preview: string;
@@ -50,14 +50,14 @@ function beginningOf(text: string, redactor: Redactor, max: number): string {
 
 /** One line of a transcript. A transcript can be lost: it is written again from the registry. */
 export interface TranscriptEvent {
-  /** Milliseconds since 1970. */
+  /** Time of the event in milliseconds since 1970. */
   ts: number;
   seq: number;
   turn: number;
   /** A type of event that the event table has. */
   type: string;
   data: JsonObject;
-  /** Stands there instead of `data`: JSON without secrets, made already. */
+  /** JSON without secrets that is written instead of `data`. */
   text?: string;
 }
 
@@ -69,7 +69,7 @@ export interface Transcript {
 }
 
 interface TranscriptOptions {
-  /** `.ai/threads` */
+  /** The folder `.ai/threads` of the project. */
   dir: string;
   thread: string;
   /** Takes the secrets out of what is written. */
@@ -79,11 +79,10 @@ interface TranscriptOptions {
 export const transcriptFile = (dir: string, thread: string): string =>
   join(dir, thread, 'transcript.jsonl');
 
-/** Of one write. */
 function toLines(events: readonly TranscriptEvent[], redact: (value: Json) => Json): string {
   let [lines, time, last] = ['', '', Number.NaN];
   for (const { ts, seq, turn, type, data, text = JSON.stringify(redact(data)) } of events) {
-    // Those of one commit have one time.
+    // All events of one commit have the same time.
     if (ts !== last) time = new Date(ts).toISOString();
     last = ts;
     lines += `{"ts":"${time}","seq":${seq},"turn":${turn},"type":"${type}","data":${text}}\n`;
@@ -172,7 +171,7 @@ export function createTranscript(options: TranscriptOptions): Outcome<Transcript
         try {
           repair(handle);
         } catch {
-          // Then whoever opens it next does.
+          // The next process that opens the file repairs it.
         }
         return problem(file, error);
       }

@@ -66,7 +66,7 @@ async function findApproval(
   const [approval] = rows.output;
   return approval
     ? ok({ store: opened.output, approval })
-    : fail('not_found', `there is no approval \`${id}\``, { approval: id });
+    : fail('not_found', `approval \`${id}\` not found`, { approval: id });
 }
 
 const refuse = (message: string, field: string): Outcome<never> =>
@@ -139,7 +139,7 @@ async function decide(
 ): Promise<Outcome<ListedApproval>> {
   const { id, state, thread } = approval;
   if (state !== 'pending') {
-    const message = `approval \`${id}\` cannot be decided any more: it is ${state}`;
+    const message = `approval \`${id}\` is already ${state}`;
     return await conflict(store, approval, wish, asker, message);
   }
   const shown = await listedApprovals(store, [approval]);
@@ -163,7 +163,7 @@ async function decide(
   const listed = await listedApprovals(store, [done.output]);
   if (!listed.ok) return listed;
   const [row] = listed.output;
-  return row ? ok(row) : fail('not_found', `there is no approval \`${id}\``, { approval: id });
+  return row ? ok(row) : fail('not_found', `approval \`${id}\` not found`, { approval: id });
 }
 
 export const addApprovalsRoutes: AddRoutes = (api, parts) => {

@@ -1,17 +1,17 @@
 // One connection to one SQLite file that several processes share: statements by their text, and the
-// steps of a transaction. Nothing here waits: whoever meets another writer is told so.
-/* oxlint-disable typescript/no-unnecessary-type-parameters -- whoever asks says what the columns are */
+// steps of a transaction. It never waits: a call fails if another process writes.
+/* oxlint-disable typescript/no-unnecessary-type-parameters -- the caller states the columns */
 import type { DatabaseSync, SQLInputValue, SQLOutputValue, StatementSync } from 'node:sqlite';
 import { fail, type Outcome, type RandomBytes } from '../../../base/index.ts';
 import { faultOf } from './errors.ts';
 
 /**
- * Columns by their names. Whoever asks says what they are: the tables are strict, so the file keeps
- * its word about them.
+ * Columns by their names. The caller states their types. The tables are strict, so the file has only
+ * values of these types.
  */
 type Row = Record<string, SQLOutputValue>;
 
-/** How what may be absent stands in a row. */
+/** Row type: an optional field becomes a nullable column. */
 export type Columns<T> = {
   [K in keyof T]-?: object extends Pick<T, K> ? NonNullable<T[K]> | null : T[K];
 };
@@ -78,14 +78,14 @@ export function createConnection(database: DatabaseSync, file: string) {
         // After a full disk SQLite has rolled back already.
         if (database.isOpen && database.isTransaction) prepare('ROLLBACK').run();
       } catch {
-        // Whoever opens the file next does it.
+        // The next process that opens the file rolls back.
       }
       const steps = undos.reverse();
       [afters, undos] = [[], []];
       for (const step of steps) step();
     },
     isInside: (): boolean => database.isOpen && database.isTransaction,
-    /** What the file throws becomes a fault. */
+    /** Turns an exception of SQLite into a failure. */
     fault: (error: unknown): Outcome<never> => faultOf(error, file),
     close(): void {
       if (!database.isOpen) return;
@@ -93,7 +93,7 @@ export function createConnection(database: DatabaseSync, file: string) {
       try {
         database.close();
       } catch {
-        // Nothing is lost: the log beside the file is read by whoever opens it next.
+        // Nothing is lost: the next process that opens the file reads the log beside it.
       }
     },
   };

@@ -1,4 +1,4 @@
-// What SQLite says, in codes that a caller can act on.
+// Maps errors of SQLite to codes that a caller can act on.
 import { type Failure, fail } from '../../../base/index.ts';
 
 const [BUSY, LOCKED, READONLY, IOERR, CORRUPT, FULL, CANTOPEN, NOTADB] = [
@@ -28,7 +28,7 @@ const KNOWN: ReadonlyMap<number, readonly [code: string, what: string]> = new Ma
   [IOERR, ['store_failed', 'cannot be read or written: the disk reports an error']],
 ]);
 
-/** Never throws. What is not from SQLite is a bug of ours and says so. */
+/** Never throws. An error that is not from SQLite is a bug and gets `internal_error`. */
 export function faultOf(error: unknown, file: string): Failure {
   const code = codeOf(error);
   const known = KNOWN.get(code === IOERR_SHMSIZE ? FULL : code & 0xff);

@@ -1,7 +1,7 @@
-// Commits in groups: what is asked for in the same round of the event loop shares one transaction,
-// and everybody is answered after its COMMIT. Nothing waits inside a transaction, and refusals are
-// found before the first write of whoever is refused, so one that is refused leaves the others alone.
-// What throws is another matter: then the group is undone and its members run one by one.
+// Commits in groups: calls of the same round of the event loop share one transaction, and each call is
+// answered after its COMMIT. Nothing waits inside a transaction. A refusal comes before the first write
+// of its call, so it does not affect the others. After an exception the group is rolled back and its
+// calls run one by one.
 import {
   type Clock,
   type Failure,
@@ -120,7 +120,7 @@ function createTransactions(connection: Connection, ports: GroupPorts) {
     if (found === 'written') return finish(jobs);
     connection.rollback();
     if (found === 'unknown') {
-      return refuse(jobs, fail('store_unknown', 'nobody knows whether this was written'));
+      return refuse(jobs, fail('store_unknown', 'the result of the write is unknown'));
     }
     if (isAgain) return refuse(jobs, connection.fault(error));
     for (const job of jobs) await runAll([job], true);
@@ -164,7 +164,7 @@ export function createGroup(connection: Connection, ports: GroupPorts) {
   const idle: (() => void)[] = [];
   let [isScheduled, isClosed] = [false, false];
 
-  /** What comes meanwhile is for the next round of the loop. */
+  /** Later calls wait for the next round of the event loop. */
   function continueGroup(): void {
     isScheduled = waiting.length > 0;
     if (isScheduled) setImmediate(runNext);
@@ -182,10 +182,10 @@ export function createGroup(connection: Connection, ports: GroupPorts) {
       isScheduled = true;
       return promise;
     },
-    /** Refuses what is new, answers what was asked for. */
+    /** Refuses new calls and completes the earlier ones. */
     async close(): Promise<void> {
       isClosed = true;
-      // Whoever is in the queue keeps it going; nobody can come any more.
+      // The queued calls still run. No new call can join them.
       if (isScheduled) await new Promise<void>((resolve) => idle.push(resolve));
     },
   };

@@ -43,7 +43,7 @@ export interface OpenOptions extends FileOptions {
   connect?: (file: string) => DatabaseSync;
 }
 
-/** What the system says where somebody may not write. */
+/** Error codes of the system for a file that cannot be written. */
 const MAY_NOT: ReadonlySet<string | undefined> = new Set(['EACCES', 'EPERM', 'EROFS']);
 
 /** Is it there, and may it be written? */
@@ -169,7 +169,7 @@ function prepare(connection: Connection, options: FileOptions): Outcome<null> {
   connection.exec('PRAGMA journal_mode = WAL');
   connection.exec(`PRAGMA synchronous = ${options.durability === 'flush' ? 'FULL' : 'NORMAL'}`);
   connection.exec('PRAGMA journal_size_limit = 67108864');
-  // Somebody may be writing for long: whoever only looks does not wait for it.
+  // A reader must not wait for a long write of another process.
   if (ready) return ok(null);
   connection.exec('BEGIN IMMEDIATE');
   const done = bringUp(connection, options);
@@ -192,8 +192,8 @@ async function patiently(connection: Connection, options: FileOptions): Promise<
 }
 
 /**
- * Where nothing can be written beside the file either, a log cannot be shared: one that has none is read as
- * it stands.
+ * Opens a file for reading. If its folder cannot be written, no log can be shared, so a file without a log
+ * is read as it is.
  */
 function lookAt(file: string): DatabaseSync {
   const { DatabaseSync: Database } = process.getBuiltinModule('node:sqlite');

@@ -15,16 +15,15 @@ export const JOURNAL_VERSION = 2;
  */
 export const EVENTS_A_THREAD = 2 ** 24;
 
-/** For `status IN (…)`. */
+/** SQL list of the ended states for `status IN (…)`. */
 export const ENDED = THREAD_STATUSES.filter(isEnded)
   .map((status) => `'${status}'`)
   .join(', ');
 
-// Numbers of threads are never given again: what was pruned leaves no place for others. Threads without a tenant are
-// nobody's. Search texts lie beside `thread_data`, so that a search reads no inputs and no results. The index of the
-// audit holds what was refused or failed: what was allowed, which is most of it, touches no page more.
-
-/** An empty file becomes a registry. */
+/**
+ * Creates a registry in an empty file. The number of a thread is never used again. Search texts have their own table,
+ * so a search reads no inputs and no results. The index of the audit has only refused and failed rows, which are few.
+ */
 export const CREATE_ALL = `
 CREATE TABLE about (name TEXT PRIMARY KEY, value TEXT NOT NULL) STRICT, WITHOUT ROWID;
 CREATE TABLE artifacts (
