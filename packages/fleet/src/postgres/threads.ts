@@ -78,7 +78,7 @@ function rowOf(columns: FoundColumns): ThreadRow {
 }
 
 /** Threads, and the accounts of their chains, so that their first commit needs no view. */
-export interface HeldThreads {
+interface HeldThreads {
   readonly all: readonly LeasedThread[];
   readonly accounts: readonly VersionedAccount[];
 }
