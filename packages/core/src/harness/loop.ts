@@ -23,11 +23,11 @@ export interface Ending {
   text?: string;
   /** What all this carries, when it is known better than from the conversation. */
   marks?: Descriptor;
-  /** The fault behind it, for whoever asks. */
+  /** Code of the fault that caused the ending. */
   code?: string;
 }
 
-/** `again`: nothing was said, and whoever steers the thread is to be heard first. */
+/** `again`: the model gave no reply, and the thread handles its signals before the next turn. */
 export type Turn = { reply: ModelReply } | { ending: Ending } | { again: true };
 
 export interface LoopPorts {

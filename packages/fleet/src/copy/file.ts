@@ -214,7 +214,7 @@ const remove = (database: DatabaseSync, tree: string): void => {
   database.prepare('DELETE FROM copying WHERE tree = ?').run(tree);
 };
 
-/** Removes the rows of an earlier try that have no mark. */
+/** Removes all trees of an earlier try if it left no table of marks. */
 function prepareStage(database: DatabaseSync): void {
   if (database.prepare("SELECT 1 FROM sqlite_schema WHERE name = 'copying'").get()) return;
   const transaction = inTransaction(database);

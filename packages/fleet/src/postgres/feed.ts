@@ -120,7 +120,7 @@ function createGathering(database: Database) {
 
 interface Hearing {
   hear(line: string): void;
-  /** Reads the changes that were missed without a connection, for at most `silentMs`. */
+  /** Reads the changes that were missed in the `silentMs` milliseconds without a connection. */
   catchUp(client: pg.Client, silentMs: number): Promise<void>;
   /** Called regularly: a connection that does not answer is closed. */
   look(client: pg.Client): Promise<void>;

@@ -42,7 +42,7 @@ const END_BEFORE_MS = 4_000;
 const POLL_MS = 1_000;
 /** Time in which a request must start. The rest of `SEND_WITHIN_MS` is for the network. */
 const SEND_MS = SEND_WITHIN_MS - 2_000;
-/** Maximum number of places that a request gets and uses too late. */
+/** A request that was late this often gets no new place. */
 const MOST_LATE = 3;
 /** Times after which a waiting thread reports the wait: first and again. */
 const [SAY_SOON_MS, SAY_AGAIN_MS] = [5_000, 60_000];

@@ -86,7 +86,7 @@ type Floor = Required<Omit<WorkerOptions, 'projects' | 'slots' | 'tenants' | 'on
   fatal?: Failure;
 };
 
-/** Reports once that the store does not answer, and waits with a growing backoff. */
+/** Stops the worker after a fatal failure. Otherwise reports once that the store is gone, and waits with a growing backoff. */
 async function meetTrouble(floor: Floor, failure: Failure): Promise<void> {
   const { shift, clock, stop, wait } = floor;
   const { code, detail } = failure.error;

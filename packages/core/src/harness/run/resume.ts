@@ -1,5 +1,5 @@
 // A thread that had said its last word when its process was lost has nothing more to ask: it was only
-// waiting for its children. Whoever resumes it takes the word as it stands in the journal.
+// waiting for its children. The resume takes its last reply from the journal.
 import {
   type Failure,
   fail,

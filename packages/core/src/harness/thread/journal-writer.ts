@@ -1,8 +1,8 @@
-// The one writer of a held thread's journal. Writing is an enqueue: one commit is under way at a time,
-// and what is noted meanwhile goes as one commit after it. INVARIANT: memory changes in the same
-// synchronous stretch as the enqueue, never after an await; so conversation, cost and journal have one
-// order. Whoever could not commit no longer acts: the first failure that is no refusal is final,
-// because nobody knows any more what the journal says.
+// Writes the journal of a thread whose lease this process owns. Events are queued: one commit runs at a time, and
+// the events that are recorded during it form the next one. INVARIANT: memory always changes in the same synchronous
+// stretch as the queue, never after an await, so that conversation, cost and journal have one order. After the first
+// failed commit that is not a refusal, the writer rejects all further work, because the state of the journal is
+// unknown.
 import { setTimeout as sleep } from 'node:timers/promises';
 import { type Failure, fail, type Outcome, ok } from '../../base/index.ts';
 import type { MaybePromise } from '../../flow/index.ts';
@@ -285,7 +285,7 @@ export class JournalWriter {
     return waiting.reduce((sum, { events }) => sum + events.length, this.#seq + this.#underWay);
   }
 
-  /** For keys of reservations: no two are alike, whoever held the thread before. */
+  /** Returns a new key for a reservation. It contains the epoch, so no earlier owner of the lease used it. */
   nextKey(): string {
     this.#keys += 1;
     return `${this.epoch}.${this.#keys}`;

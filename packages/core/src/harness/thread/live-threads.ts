@@ -1,5 +1,5 @@
-// The threads that this process is running. A registry row says that a thread exists; only here can
-// it be awaited or broken off at once. Whoever is not here is reached by signals.
+// The threads that run in this process. They can be awaited and stopped at once. Threads of other processes are
+// reached by signals.
 import { type Outcome, ok, systemClock } from '../../base/index.ts';
 import type { Ending } from '../loop.ts';
 import { leaveThread, stopThread } from './interruption.ts';

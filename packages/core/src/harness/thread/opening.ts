@@ -40,7 +40,7 @@ export function makeThreadId(name: string, { clock, random }: IdPorts): string {
   return `${name.slice(0, 59)}_${stamp}_${suffix}`;
 }
 
-/** Whoever asks names the question, so that the event of the same commit can. */
+/** Returns an id for an approval request. The caller makes it, so that an event of the same commit can have it. */
 export const makeApprovalId = (random: RandomBytes): string =>
   `ap_${Buffer.from(random(9)).toString('base64url').replaceAll('-', '_')}`;
 

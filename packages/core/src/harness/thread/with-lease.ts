@@ -11,8 +11,8 @@ interface HolderWork extends Pick<Commit, 'status' | 'cost' | 'result' | 'settle
 }
 
 /**
- * `lease_held` when somebody is at work on it, unless `force`: then whoever it was can no longer write,
- * nor act. What is written is told to `transcribe`.
+ * Claims a thread, commits the work and releases the thread. Fails with `lease_held` if another process owns the
+ * lease, unless `force`: then that process can no longer write. `transcribe` receives the written events.
  */
 export async function withLease(
   store: Pick<Store, 'claim' | 'commit' | 'release'>,
@@ -41,8 +41,8 @@ export async function withLease(
   }
   const written: [Encoded, ...Encoded[]] = [first, ...more];
   const expect = { seq: row.seq, epoch };
-  // INVARIANT: what has ended is let go when its transcript is written, as in finish.ts: before that it
-  // shows up as ended and held by nobody, and whoever finds it writes the transcript for it.
+  // INVARIANT: an ended thread is always released after its transcript is written, as in finish.ts. Otherwise
+  // another process finds it ended without an owner, and writes the transcript a second time.
   const isKept = transcribe !== undefined && status !== undefined && isEnded(status);
   const release = isKept ? {} : ({ release: true } as const);
   const kept = await store.commit(thread, { ...change, expect, events: written, ...release });

@@ -8,8 +8,8 @@ import type { RunView } from './live-view.ts';
 import type { ThreadWork } from './open-threads.ts';
 
 /**
- * Where a worker runs it, whoever looks on may leave: nothing ends. A second signal ends this process at
- * once, whatever the server does.
+ * Listens for an interrupt. The thread runs on a worker, so the first one only ends this view. A second one ends
+ * this process at once.
  */
 export function listenToLeave(): {
   readonly signal: AbortSignal;
@@ -65,8 +65,8 @@ const POLL_MS = 3000;
 const LEFT: ReadonlySet<ThreadStatus> = new Set(['spawning', 'interrupted', 'running']);
 
 /**
- * Whoever looks on hears nothing from a server that is away: it is asked, and patience has an end. Nor
- * from workers that are gone: `onUnserved`, once, when nobody is left who would take it.
+ * Polls a server from which no news comes, and gives up after some time. Calls `onUnserved` once when no worker
+ * serves the queue of the thread.
  */
 export function watchServer(
   { store }: ThreadWork,

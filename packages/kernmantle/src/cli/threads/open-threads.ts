@@ -94,7 +94,7 @@ export function countOption(
     : fail('usage', `\`--${name} ${text}\` is not a whole number`);
 }
 
-/** Looks on until it is over or whoever looks has seen enough; leaving is no failure. */
+/** Watches a run until it ends or the user interrupts. An interrupt is not a failure. */
 export const untilInterrupted = (
   { closed }: Terminal,
   work: (signal: AbortSignal) => Promise<void>,

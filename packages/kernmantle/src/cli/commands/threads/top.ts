@@ -94,12 +94,12 @@ const KEYS: Readonly<Record<string, Key>> = {
 
 const ONE_KEY = /\u001b[[O][A-Z]|[^]/g;
 
-/** Keys of whoever sits there, until the signal; nobody's where stdin is no terminal. */
+/** Reads keys from the terminal until the signal. Reads nothing if stdin is not a terminal. */
 function hearKeys(hear: (key: Key) => void, signal: AbortSignal): void {
   const { stdin } = process;
   if (!stdin.isTTY) return;
   const onData = (bytes: Buffer): void => {
-    // Whoever types quickly sends several at once.
+    // One chunk can hold several keys.
     for (const [pressed] of bytes.toString('utf8').matchAll(ONE_KEY)) {
       const key = KEYS[pressed];
       if (key) hear(key);
@@ -113,7 +113,7 @@ function hearKeys(hear: (key: Key) => void, signal: AbortSignal): void {
   stdin.setRawMode(true);
   stdin.resume();
   stdin.on('data', onData);
-  // Whoever leaves in a hurry leaves a terminal that echoes.
+  // The terminal echoes again, however this command ends.
   process.once('exit', stop);
   signal.addEventListener(
     'abort',
