@@ -36,6 +36,15 @@ export function pause(random: RandomBytes, tries: number): Promise<void> {
   });
 }
 
+/** Node 22 takes `?1` for the name of a parameter, and binds a list of values to each plain `?` alone. */
+const NAMES_NUMBERS = Number.parseInt(process.versions.node, 10) < 24;
+
+const isNamed = (sql: string): boolean => NAMES_NUMBERS && sql.includes('?1');
+
+/** The values of a statement by name: `?1`, `?2` and so on. */
+const byNumber = (values: readonly SQLInputValue[]): Record<string, SQLInputValue> =>
+  Object.fromEntries(values.map((value, at) => [`?${at + 1}`, value]));
+
 export type Connection = ReturnType<typeof createConnection>;
 
 export function createConnection(database: DatabaseSync, file: string) {
@@ -53,10 +62,15 @@ export function createConnection(database: DatabaseSync, file: string) {
 
   return {
     get: <R extends object = Row>(sql: string, ...values: SQLInputValue[]) =>
-      prepare(sql).get(...values) as R | undefined,
+      (isNamed(sql) ? prepare(sql).get(byNumber(values)) : prepare(sql).get(...values)) as
+        | R
+        | undefined,
     all: <R extends object = Row>(sql: string, ...values: SQLInputValue[]) =>
-      prepare(sql).all(...values) as R[],
-    run: (sql: string, ...values: SQLInputValue[]): void => void prepare(sql).run(...values),
+      (isNamed(sql) ? prepare(sql).all(byNumber(values)) : prepare(sql).all(...values)) as R[],
+    run(sql: string, ...values: SQLInputValue[]): void {
+      if (isNamed(sql)) prepare(sql).run(byNumber(values));
+      else prepare(sql).run(...values);
+    },
     /** Several statements without values: tables, settings. */
     exec: (sql: string): void => database.exec(sql),
     /** Throws when another writer is at it. */
