@@ -39,10 +39,10 @@ export function pause(random: RandomBytes, tries: number): Promise<void> {
 /** Node 22 takes `?1` for the name of a parameter, and binds a list of values to each plain `?` alone. */
 const NAMES_NUMBERS = Number.parseInt(process.versions.node, 10) < 24;
 
-const isNamed = (sql: string): boolean => NAMES_NUMBERS && sql.includes('?1');
+const bindsByName = (sql: string): boolean => NAMES_NUMBERS && sql.includes('?1');
 
 /** The values of a statement by name: `?1`, `?2` and so on. */
-const byNumber = (values: readonly SQLInputValue[]): Record<string, SQLInputValue> =>
+const numberedValues = (values: readonly SQLInputValue[]): Record<string, SQLInputValue> =>
   Object.fromEntries(values.map((value, at) => [`?${at + 1}`, value]));
 
 export type Connection = ReturnType<typeof createConnection>;
@@ -62,13 +62,15 @@ export function createConnection(database: DatabaseSync, file: string) {
 
   return {
     get: <R extends object = Row>(sql: string, ...values: SQLInputValue[]) =>
-      (isNamed(sql) ? prepare(sql).get(byNumber(values)) : prepare(sql).get(...values)) as
+      (bindsByName(sql) ? prepare(sql).get(numberedValues(values)) : prepare(sql).get(...values)) as
         | R
         | undefined,
     all: <R extends object = Row>(sql: string, ...values: SQLInputValue[]) =>
-      (isNamed(sql) ? prepare(sql).all(byNumber(values)) : prepare(sql).all(...values)) as R[],
+      (bindsByName(sql)
+        ? prepare(sql).all(numberedValues(values))
+        : prepare(sql).all(...values)) as R[],
     run(sql: string, ...values: SQLInputValue[]): void {
-      if (isNamed(sql)) prepare(sql).run(byNumber(values));
+      if (bindsByName(sql)) prepare(sql).run(numberedValues(values));
       else prepare(sql).run(...values);
     },
     /** Several statements without values: tables, settings. */
