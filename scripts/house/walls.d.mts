@@ -63,3 +63,14 @@ export function measure(sources: Sources): { figures: Figure[] };
 export function modulesLoaded(root: string): Figure;
 export function total(figure: Pick<Figure, 'places'>): number;
 export function inPackage(figure: Pick<Figure, 'places'>, name: string): number;
+
+/** A run of comment lines. `isTop`: it starts at the margin. */
+export interface Comment {
+  readonly path: string;
+  readonly package: string;
+  readonly line: number;
+  readonly lines: readonly string[];
+  readonly isDoc: boolean;
+  readonly isTop: boolean;
+}
+export function commentsOf(source: Source): Comment[];

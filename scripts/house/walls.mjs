@@ -238,7 +238,7 @@ function graphFigures({ files, byPath }) {
 }
 
 /** Runs of comment lines: the first line, the texts, and whether it is a doc comment or at the margin. */
-function commentsOf({ path, package: own, text }) {
+export function commentsOf({ path, package: own, text }) {
   const found = [];
   const rows = text.split('\n');
   for (let at = 0; at < rows.length; at++) {
