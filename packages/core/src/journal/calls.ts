@@ -33,12 +33,20 @@ class CallState {
   readonly blocks: readonly ReadonlyMap<string, Call>[];
   /** The last event that changed the state. */
   readonly seq: number;
+  /** How often each approved capability was used, by approval. A use that was returned does not count. */
+  readonly uses: ReadonlyMap<string, number>;
   /** The block of each call. States that were made from one another share the map, so an entry can be wrong here. */
   readonly #index: Map<string, number>;
 
-  constructor(blocks: CallState['blocks'] = [], seq = 0, index = new Map<string, number>()) {
+  constructor(
+    blocks: CallState['blocks'] = [],
+    seq = 0,
+    uses: CallState['uses'] = new Map(),
+    index = new Map<string, number>(),
+  ) {
     this.blocks = blocks;
     this.seq = seq;
+    this.uses = uses;
     this.#index = index;
   }
 
@@ -64,7 +72,12 @@ class CallState {
     const at = known >= 0 ? known : this.blocks.length - (isFull ? 0 : 1);
     this.#index.set(call.id, at);
     const block = new Map(this.blocks[at]).set(call.id, call);
-    return new CallState(this.blocks.toSpliced(at, 1, block), seq, this.#index);
+    return new CallState(this.blocks.toSpliced(at, 1, block), seq, this.uses, this.#index);
+  }
+
+  withUse(seq: number, approval: string, count: 1 | -1): CallState {
+    const uses = new Map(this.uses).set(approval, (this.uses.get(approval) ?? 0) + count);
+    return new CallState(this.blocks, seq, uses, this.#index);
   }
 }
 
@@ -136,6 +149,8 @@ export const calls: Projection<CallState> = {
       }
       case 'approval': {
         const { data } = event;
+        if (data.kind === 'capability' && (data.state === 'used' || data.state === 'returned'))
+          return state.withUse(seq, data.approval, data.state === 'used' ? 1 : -1);
         if (data.kind !== 'call' || data.action !== 'ask') return state;
         const call = callFor(state, data.call_id, turn);
         const { approval: id, state: answer } = data;

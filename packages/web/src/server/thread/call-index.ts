@@ -2,19 +2,23 @@
 // only grows, so each is read once and continued from the last position. The cache keeps names and
 // numbers; the content stays in the store.
 import { createRecent, type Outcome, ok } from '@kernmantle/core/base';
-import { calls, decode, type Recorded, type RecordedOf, replyText } from '@kernmantle/core/journal';
+import {
+  calls,
+  decode,
+  type Recorded,
+  type RecordedOf,
+  replyText,
+  startOf,
+} from '@kernmantle/core/journal';
 import type { Store } from '@kernmantle/core/store';
 
-type StartData = RecordedOf<'thread_start'>['data'];
 type CallState = ReturnType<typeof calls.initial>;
 
 export interface CallBook {
   readonly calls: CallState;
-  readonly start: StartData | undefined;
+  readonly start: ReturnType<typeof startOf>;
   /** Bounds and size of the last request to the model. */
   readonly last: { maxTokens: number; tokens: number; bytes: number; model: string };
-  /** How often each approved right was used. */
-  readonly used: ReadonlyMap<string, number>;
   /** The text of the last reply that was let through. */
   readonly reply: string;
   readonly seq: number;
@@ -22,9 +26,8 @@ export interface CallBook {
 
 interface OpenBook {
   calls: CallState;
-  start: StartData | undefined;
+  start: CallBook['start'];
   last: CallBook['last'];
-  used: Map<string, number>;
   reply: string;
   /** Text of a reply that hooks can still withhold. */
   unjudged: string;
@@ -46,19 +49,14 @@ function noteReply(book: OpenBook, data: RecordedOf<'assistant_message'>['data']
   if (isSaid) book[data.open ? 'unjudged' : 'reply'] = text.slice(0, MAX_REPLY);
 }
 
-function noteApproval(book: OpenBook, data: RecordedOf<'approval'>['data']): void {
-  if (data.kind !== 'capability' || (data.state !== 'used' && data.state !== 'returned')) return;
-  const step = data.state === 'used' ? 1 : -1;
-  book.used.set(data.approval, (book.used.get(data.approval) ?? 0) + step);
-}
-
 function note(book: OpenBook, event: Recorded): void {
   book.calls = calls.apply(book.calls, event);
+  const start = startOf([event]);
+  if (start) {
+    book.start = start;
+    book.last.model = start.model;
+  }
   switch (event.type) {
-    case 'thread_start':
-      book.start = event.data;
-      book.last.model = event.data.model;
-      break;
     case 'turn_start':
       book.last = { ...book.last, maxTokens: event.data.max_tokens, model: event.data.model };
       break;
@@ -71,9 +69,6 @@ function note(book: OpenBook, event: Recorded): void {
       break;
     case 'tool_result':
       book.last.bytes += JSON.stringify(event.data.content).length;
-      break;
-    case 'approval':
-      noteApproval(book, event.data);
       break;
     default:
   }
@@ -101,7 +96,6 @@ function createCallBooks(): CallBooks {
       calls: calls.initial(),
       start: undefined,
       last: { maxTokens: 0, tokens: 0, bytes: 0, model: '' },
-      used: new Map(),
       reply: '',
       unjudged: '',
       seq: 0,

@@ -154,7 +154,7 @@ export function usesOfRights(
   approvals: readonly Approval[],
 ): RightUse[] {
   const { catalog } = library.capabilities();
-  const { calls, used } = book;
+  const { calls } = book;
   const rights = granted(book);
   for (const call of calls.list()) {
     const hit = needsOf(library, call).map((needs) => rightFor(rights, needs, catalog));
@@ -175,6 +175,6 @@ export function usesOfRights(
         ...(capped.length > 0 && { capped }),
       }),
     ),
-    ...given.map((approval) => approvedRight(approval, used)),
+    ...given.map((approval) => approvedRight(approval, calls.uses)),
   ];
 }
