@@ -1,6 +1,7 @@
 // The figures that need the compiler or a running thread. `walls.mjs` has those that text shows.
 import { posix } from 'node:path';
 import { declaredFields } from './declared-fields.ts';
+import { englishFigures } from './english.ts';
 import { declarationOf, isDoor, roomOf } from './graph.ts';
 import type { SourceFile, SyntaxFacts, Tree } from './tree.ts';
 import type { TurnCount } from './turn.ts';
@@ -125,6 +126,7 @@ function turnFigures({ files, functions, performs }: TurnCount): Figure[] {
 /** Every figure of the checkout. A figure of no package has the package `all`. */
 export const allFigures = (root: string, tree: Tree, turn: TurnCount): Figure[] => [
   ...measure(tree.sources).figures,
+  ...englishFigures(tree.sources.files),
   modulesLoaded(root),
   ...treeFigures(tree),
   ...turnFigures(turn),
