@@ -292,7 +292,7 @@ const REAL_ESCAPE = new RegExp(
 /** Characters that make an escape after a backslash. */
 const ESCAPING: ReadonlySet<number> = new Set(Buffer.from('\\uxtbfUX'));
 const WRITTEN_BREAK: ReadonlySet<number> = new Set(Buffer.from('nrNR'));
-/** First characters of tokens. Line ends come last. */
+/** First characters of escapes, and line ends, which come last. */
 const MARKS = ['\\', '%', '&', '\n', '\r'];
 const WRITTEN_MARKS = MARKS.slice(0, 3);
 /** Separators, digits and first characters of escapes, after which a secret may continue. */
@@ -703,7 +703,7 @@ function aligned(place: number, lists: readonly (readonly Span[])[]): number {
 
 /** Maximum length of an escape with some backslashes. */
 const MAX_ESCAPE = 64;
-/** Maximum of text that is held back. No secret is split over more. */
+/** Maximum length of withheld text. A redactor assumes that no secret spreads over more text. */
 const MAX_HELD = 64 * 1024;
 
 function put(text: string, spans: readonly Span[], by: (match: string) => string): string {

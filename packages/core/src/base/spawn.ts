@@ -48,7 +48,7 @@ export function spawn(
   const places = [...stdio];
   for (const descriptor of inheritedDescriptors()) {
     if ((places[descriptor] ?? 'ignore') !== 'ignore') continue;
-    // For an ignored position above 2, libuv does nothing, so the filling closes no descriptor.
+    // libuv does nothing for an ignored position above 2, so this loop closes no descriptor.
     while (places.length < descriptor) places.push('ignore');
     nothing ??= openSync('/dev/null', 'r+');
     places[descriptor] = nothing;

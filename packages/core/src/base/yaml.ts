@@ -30,7 +30,7 @@ export interface YamlDocument {
 
 class TooMuch extends Error {}
 
-// Loaded on first use, because most commands never read YAML and should start fast.
+// The library is loaded on first use, because most commands never read YAML and should start fast.
 let loaded: typeof Yaml | undefined;
 const LIBRARY = import.meta.url.endsWith('.ts') ? './yaml-library.ts' : '../yaml-library.js';
 const library = (): typeof Yaml =>
