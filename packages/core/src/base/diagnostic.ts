@@ -18,16 +18,16 @@ export interface Diagnostic {
 export const hasErrors = (diagnostics: readonly Diagnostic[]): boolean =>
   diagnostics.some((diagnostic) => diagnostic.severity === 'error');
 
-const MAX_EXCERPT = 100;
+const WIDTH = 100;
 
 /**
  * Returns the source line with a caret under the column. A long line is cut to the part around the
  * caret.
  */
 function caret(line: string, column: number): string {
-  const from = Math.max(0, Math.min(column - 1 - MAX_EXCERPT / 2, line.length - MAX_EXCERPT));
+  const from = Math.max(0, Math.min(column - 1 - WIDTH / 2, line.length - WIDTH));
   // A tab or control character would move the caret, or change the reader's terminal.
-  const excerpt = line.slice(from, from + MAX_EXCERPT).replace(/[\u0000-\u001f\u007f-\u009f]/g, ' ');
+  const excerpt = line.slice(from, from + WIDTH).replace(/[\u0000-\u001f\u007f-\u009f]/g, ' ');
   const lead = from > 0 ? '…' : '';
   return `${lead}${excerpt}\n${' '.repeat(lead.length + column - 1 - from)}^`;
 }

@@ -804,7 +804,7 @@ function createFollower(finder: Finder, mask: string): Follower {
 }
 
 /** Cache of redactors, because a process has few lists of secrets and uses them often. */
-const redactors = createRecent<string, Redactor>(16);
+const redactorOf = createRecent<string, Redactor>(16);
 
 /**
  * Returns a redactor for these secrets. Secrets shorter than four characters are ignored. With
@@ -819,7 +819,7 @@ export function createRedactor(
   // Two different lists never have the same JSON text.
   const key = JSON.stringify([areBytes, list]);
   return (
-    redactors.get(key) ?? redactors.set(key, makeRedactor(formsOf(list, areBytes), areBytes))
+    redactorOf.get(key) ?? redactorOf.set(key, makeRedactor(formsOf(list, areBytes), areBytes))
   );
 }
 

@@ -77,7 +77,7 @@ function fieldProblems(kind: ItemKind, settings: Readonly<Record<string, Json>>)
     const wrong = uriProblem(uri);
     if (wrong) problems.push({ code, field: 'uri', ...wrong });
     else if (kind === 'knowledge' && uriVariables(uri).length > 0) {
-      problems.push({ code, field: 'uri', message: 'the address of knowledge cannot have variables' });
+      problems.push({ code, field: 'uri', message: 'the address of knowledge has no variables' });
     }
   } else if (uri !== undefined || kind === 'tool') {
     const hint = 'e.g. `uri: notes://list`';

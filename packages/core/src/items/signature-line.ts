@@ -101,7 +101,7 @@ export function writeSignatureLine(
   const body = stripSignatureLine(text);
   const pairs = FIELDS.map((field) => `${field}=${encodeURIComponent(statement[field])}`);
   const line = `${style[0]}${MARK} v1 ${pairs.join(' ')} sig=${signature}${style[1]}`;
-  if (line.length + 2 > MAX_LINE) return fail('invalid_input', 'the id is too long for a signature line');
+  if (line.length + 2 > MAX_LINE) return fail('invalid_input', 'the id is too long to be signed');
   const top = topOf(body);
   const newline = /\r\n/.test(body.slice(0, 1000)) ? '\r\n' : '\n';
   return ok(body.slice(0, top) + line + newline + body.slice(top));

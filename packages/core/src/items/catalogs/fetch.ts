@@ -102,7 +102,7 @@ async function fetchNpm(entry: CatalogEntry, cache: string, ports: FetchPorts) {
   );
   return folders.length > 0
     ? ok(folders)
-    : fail('invalid_item', `no package of the catalog has the keyword \`${BUNDLE_KEYWORD}\` and items`);
+    : fail('invalid_item', `no package has the keyword \`${BUNDLE_KEYWORD}\` and items`);
 }
 
 /**

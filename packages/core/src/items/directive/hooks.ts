@@ -89,9 +89,9 @@ function checkWhen(when: Element, findings: Findings): readonly EventName[] {
     return EVENT_NAMES;
   }
   const events = namedEvents(compiled.output);
-  for (const { path, value, column, known: texts } of unknownValues(compiled.output, HOOK_CONTEXT)) {
+  for (const { path, value, column, known: list } of unknownValues(compiled.output, HOOK_CONTEXT)) {
     const message = `${quoted(path)} is never ${quoted(value)}`;
-    const hint = didYouMean(value, texts) ?? `one of ${texts.join(', ')}`;
+    const hint = didYouMean(value, list) ?? `one of ${list.join(', ')}`;
     findings.error('value_unknown', offset(column - 1), message, hint);
   }
   for (const { path, column } of compiled.output.paths) {

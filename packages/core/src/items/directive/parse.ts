@@ -169,7 +169,7 @@ export function parseDirective(content: string, file: string): ParsedDirective {
   const located = locateDirective(text);
   const findings = createFindings(text, file, located.form === 'yaml' ? 'yaml' : 'xml');
   const nul = text.indexOf('\0');
-  if (nul !== -1) findings.error('nul_byte', nul, 'the file contains a NUL byte, so it is not text');
+  if (nul !== -1) findings.error('nul_byte', nul, 'the file has a NUL byte, so it is not text');
   const source = readSource(located, findings);
   if (!source) return { diagnostics: findings.list() };
   survey(source.root, findings);

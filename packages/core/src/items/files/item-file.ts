@@ -44,7 +44,7 @@ export type FileText = { text: string } | { problem: { code: string; message: st
 const problem = (code: string, message: string): FileText => ({ problem: { code, message } });
 
 function decode(bytes: Buffer): FileText {
-  if (bytes.includes(0)) return problem('nul_byte', 'the file contains a NUL byte, so it is not text');
+  if (bytes.includes(0)) return problem('nul_byte', 'the file has a NUL byte, so it is not text');
   try {
     return { text: new TextDecoder('utf-8', { fatal: true, ignoreBOM: true }).decode(bytes) };
   } catch {

@@ -31,7 +31,7 @@ const isSettled = (stats: Stats | undefined, now: number): boolean => {
 };
 
 /** True if the creation of this name would change the stamp of an examined folder. */
-function isCovered(path: string, looks: ReadonlyMap<string, Stats | undefined>): boolean {
+function covers(path: string, looks: ReadonlyMap<string, Stats | undefined>): boolean {
   for (let folder = dirname(path); ; folder = dirname(folder)) {
     if (looks.get(folder)?.isDirectory()) return true;
     if (lookAt(folder) !== undefined || folder === dirname(folder)) return false;
@@ -50,7 +50,7 @@ export function takeImprint(paths: Iterable<string>, now: number) {
   } catch {
     return undefined;
   }
-  const watched = [...looks].filter(([path, stats]) => stats !== undefined || !isCovered(path, looks));
+  const watched = [...looks].filter(([path, stats]) => stats !== undefined || !covers(path, looks));
   return {
     /** True if every path certainly has its old stamp. */
     isCurrent(): boolean {
@@ -229,8 +229,8 @@ export function createRootFiles(
     const before = clock && imprintOf(root, at, clock.now(), watchAbove);
     const count = changes;
     look(at, watchAbove);
-    const isComplete = [...at.tree.folders.keys()].every((path) => before?.has(`${at.real}/${path}`));
-    if (changes === count && isComplete) at.imprint = before;
+    const isWhole = [...at.tree.folders.keys()].every((path) => before?.has(`${at.real}/${path}`));
+    if (changes === count && isWhole) at.imprint = before;
   }
 
   function isCurrent(): boolean {

@@ -17,7 +17,7 @@ export function checkCollisions(item: Item, groups: () => ReadonlyMap<string, re
     ?.filter(({ kind, id }) => kind !== item.kind || id !== item.id);
   return (others ?? []).slice(0, 1).map((other): Diagnostic => {
     const message = `the MCP ${key} is also \`${other.id}\`, so neither is served`;
-    return aboutFile(item.file, 'expose_collision', message, { hint: 'give one of them another `name`' });
+    return aboutFile(item.file, 'expose_collision', message, { hint: 'change the `name` of one' });
   });
 }
 

@@ -164,7 +164,7 @@ export function createLibrary(options: LibraryOptions): Library {
   const roots = typeof rootOption === 'function' ? rootOption : () => rootOption;
   const signatureOf = createSignatures(options.trustStore);
 
-  // Answers are cached until something changes, because one call freshness up the same items many times.
+  // Answers are cached until something changes, because one call looks up the same items many times.
   let generation = 0;
   const lookups = new Map<string, Outcome<Item>>();
   const chains = new Map<string, Outcome<Chain>>();

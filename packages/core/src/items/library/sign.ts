@@ -167,9 +167,9 @@ export function verifyItem(
 
 function judgeText(place: FilePlace, text: string, path: string, trust: TrustPort): SignatureState {
   const subject = (): Subject => {
-    const subject = subjectOf(place, text, path);
+    const result = subjectOf(place, text, path);
     // The rights of an unreadable file must not equal the signed rights, so they are empty.
-    return subject.ok ? subject.output : { ...place, version: NO_VERSION, rights: '' };
+    return result.ok ? result.output : { ...place, version: NO_VERSION, rights: '' };
   };
   return judgeSignature(readSignatureLine(text, path), subject, trust);
 }

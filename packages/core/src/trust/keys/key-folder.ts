@@ -175,7 +175,7 @@ export function createKeyFolder(dir: string, random: RandomBytes = systemRandom)
     try {
       replaceKey(dir, file, pair.exportPrivate(), aside);
     } catch (error) {
-      if (errnoOf(error) === 'EEXIST') return fail('conflict', `another process has created \`${file}\``);
+      if (errnoOf(error) === 'EEXIST') return fail('conflict', `\`${file}\` was created just now`);
       return fail('config_invalid', `cannot write \`${file}\`: ${diskReason(error)}`, { file });
     }
     cache.set('tokens', pair);

@@ -70,7 +70,7 @@ function applyLine(keys: Keys, line: JsonObject): string | undefined {
     keys.set(entry.id, revoked ? { ...entry, revoked } : entry);
     return undefined;
   }
-  if (typeof id !== 'string' || Object.keys(rest).length !== 1) return 'it must have only `op` and `id`';
+  if (typeof id !== 'string' || Object.keys(rest).length !== 1) return 'use only `op` and `id`';
   if (op !== 'revoke') return '`op` must be `trust` or `revoke`';
   const trustedEntry = keys.get(id);
   if (trustedEntry) keys.set(id, { ...trustedEntry, revoked: true });
@@ -104,7 +104,7 @@ export function createTrustStore(file: string, clock: Pick<Clock, 'now'>) {
     const keys = load();
     if (!keys.ok) return keys;
     const key = keys.output.get(id);
-    return key ? ok(key) : fail('not_found', `key \`${id}\` not found in the trust store`, { key: id });
+    return key ? ok(key) : fail('not_found', `key \`${id}\` not in the trust store`, { key: id });
   }
 
   return {
