@@ -1,5 +1,5 @@
-// JSON values as this project handles them: own properties only (a key called `__proto__` is an
-// ordinary key), bounded depth, and one canonical text per value so that hashes and signatures agree.
+// Handles JSON values. Only own properties count, so a key called `__proto__` is an ordinary key. The depth
+// is bounded. Each value has one canonical text, so that hashes and signatures agree.
 import { fail, type Json, type JsonObject, messageOf, type Outcome, ok } from './outcome.ts';
 
 const frozen = new WeakSet<object>();

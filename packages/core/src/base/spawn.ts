@@ -1,5 +1,5 @@
-// Starts the processes of this program. Node marks only the descriptors below the first gap as closed at `exec`,
-// so every new process would inherit a folder or a lock that the parent of this program left open.
+// Starts the processes of this program. Node marks only the descriptors below the first gap as closed at `exec`.
+// Every new process would therefore inherit a folder or a lock that the parent of this program left open.
 import { type ChildProcess, type SpawnOptions, spawn as spawnNode } from 'node:child_process';
 import { openSync, readdirSync, readFileSync } from 'node:fs';
 import { errnoOf } from './outcome.ts';

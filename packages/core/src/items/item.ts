@@ -6,11 +6,11 @@ import type { Tool } from './tool/tool.ts';
 
 /**
  * Result of the check of a signature.
- * - `bundle`: the package contains the item, which has not changed since the build
- * - `signed`: a key that is trusted for this item signed it
- * - `unsigned`: the item has no signature
- * - `changed`: the item changed after it was signed (in the bundle: after the build)
- * - `untrusted`: the key is not trusted, was revoked, has expired or may not sign this item
+ * - `bundle`: the package contains the item, which has not changed since the build.
+ * - `signed`: a key that is trusted for this item signed it.
+ * - `unsigned`: the item has no signature.
+ * - `changed`: the item changed after it was signed (in the bundle: after the build).
+ * - `untrusted`: the key is not trusted, was revoked, has expired or may not sign this item.
  */
 export interface SignatureState {
   state: 'bundle' | 'signed' | 'unsigned' | 'changed' | 'untrusted';

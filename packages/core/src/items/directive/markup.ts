@@ -257,9 +257,9 @@ function takeNext(cursor: Cursor): void {
  * form is not XML: people write `a < b` in prose, omit closing tags and put code fences inside. Each such
  * mistake should cause only one diagnostic.
  *
- * INVARIANT: the time is always linear in the text. There is no recursion on nesting, no position is
- * read more than a fixed number of times, and the tree is bounded in depth and size, so later passes may
- * recurse.
+ * INVARIANT: the time is always linear in the text. The reader does not recurse on nesting, and it reads no
+ * position more than a fixed number of times. The tree is bounded in depth and size, so that later passes
+ * may recurse.
  */
 export function readMarkup(text: string, start: number, findings: Findings) {
   const find = createFinder(text);

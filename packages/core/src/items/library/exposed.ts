@@ -1,10 +1,10 @@
 // Returns the names and addresses of items that are exposed to MCP clients in native mode.
 //
-// A tool is exposed as a tool (its output is the result: `{content: [blocks]}`, or any object), a
-// resource (`{text}`, `{blob}` in base64, `{contents}`, or any object as JSON) or a prompt
-// (`{messages}`). Each may return `{input_required: {requests, state}}` to ask the client: it is then
-// called again with the parameters `input_responses` and `input_state`. A tool that declares
-// `client_capabilities` receives the abilities of the client.
+// A tool is exposed as a tool, a resource or a prompt. The output of a tool is `{content: [blocks]}` or any
+// object, of a resource `{text}`, `{blob}` in base64, `{contents}` or any object as JSON, and of a prompt
+// `{messages}`. Each may return `{input_required: {requests, state}}` to ask the client. It is then called
+// again with the parameters `input_responses` and `input_state`. A tool that declares `client_capabilities`
+// receives the abilities of the client.
 import { lastSegment } from '../../base/index.ts';
 import type { Exposed } from '../expose.ts';
 import type { Item } from '../item.ts';
